@@ -1,6 +1,6 @@
 //! Protocol code without input or output: bytes and text go in, values and bytes come out.
 //!
-//! What it is: the grammars that Hermes speaks. The HTTP/1.1 codec, HTTP/3 and QPACK, the Capsule Protocol, HTTP datagrams,
+//! What it is: the grammars that Hermes speaks. The HTTP/1.1 codec, HTTP/2 with HPACK, HTTP/3 with QPACK, the Capsule Protocol, HTTP datagrams,
 //! the templates of proxies, and the fields that a proxy reads and writes on every hop.
 //!
 //! What it is not: it opens no socket, reads no clock, draws no random number and knows no async runtime. It takes no
@@ -9,6 +9,7 @@
 //! | module | specification |
 //! |---|---|
 //! | [`h1`] | RFC 9112, with the security rules of RFC 9931 |
+//! | [`h2`] | RFC 9113, RFC 7541, RFC 8441 and RFC 9218 |
 //! | [`h3`] | RFC 9114, RFC 9218, RFC 9220 and RFC 9297, section 2.1 |
 //! | [`qpack`] | RFC 9204 with a dynamic table of capacity 0, RFC 7541, section 5 and appendix B |
 //! | [`varint`] | RFC 9000, section 16 |
@@ -50,6 +51,7 @@ pub mod datagram_limit;
 pub mod forwarded;
 pub mod greeting;
 pub mod h1;
+pub mod h2;
 pub mod h3;
 pub mod hop;
 pub mod host;
@@ -68,4 +70,5 @@ pub mod varint;
 pub mod via;
 pub mod websocket;
 
+mod field_rules;
 mod quoted;

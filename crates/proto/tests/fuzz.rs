@@ -9,6 +9,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Instant;
 
 use fastrand::Rng;
 
@@ -53,6 +54,14 @@ decoders! {
     varint_keeps_its_invariants: varint;
     via_keeps_its_invariants: via;
     websocket_keeps_its_invariants: websocket;
+}
+
+/// Beside its input, it takes the time.
+#[test]
+fn h2_keeps_its_invariants() {
+    run("h2", |data| {
+        hermes_proto::h2::fuzz_one(data, Instant::now())
+    });
 }
 
 fn run(name: &str, decode: fn(&[u8])) {

@@ -1,23 +1,12 @@
 //! Field sections and what must hold in each (RFC 9114, sections 4.2 and 4.3; RFC 9110, section 5).
 
 use bytes::{Bytes, BytesMut};
-use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, PROXY_AUTHORIZATION, SET_COOKIE, TE,
-    TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::HOST;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::code::{Code, Fault};
+use crate::field_rules::{self, is_connection_specific, is_secret, join_cookies};
 use crate::qpack::{self, FieldSection, LINE_OVERHEAD, Limits, QpackError};
-
-/// Fields that belong to a connection of HTTP/1.1 (RFC 9114, section 4.2).
-const CONNECTION_SPECIFIC: [HeaderName; 5] = [
-    CONNECTION,
-    TRANSFER_ENCODING,
-    UPGRADE,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-];
 
 /// Pseudo-fields as they came (RFC 9114, section 4.3; RFC 9220).
 #[derive(Debug, Default)]
@@ -82,7 +71,7 @@ pub(super) fn decode(section: Bytes, limits: Limits) -> Result<(Pseudo, HeaderMa
         let name = HeaderName::from_lowercase(&line.name);
         let name = name.map_err(|_| Fault::message("a field name is no token in lower case"))?;
         let value = decode_value(line.value)?;
-        if CONNECTION_SPECIFIC.contains(&name) || (name == TE && value != "trailers") {
+        if is_connection_specific(&name, &value) {
             return Err(Fault::message(
                 "a field that belongs to a connection of HTTP/1.1",
             ));
@@ -120,40 +109,13 @@ const fn unreadable_because(reason: &'static str) -> Fault {
     Fault::connection(Code::QpackDecompressionFailed, reason)
 }
 
-/// RFC 9114, section 4.2.1: crumbs of a cookie are one field again outside HTTP/3.
-fn join_cookies(fields: &mut HeaderMap) {
-    let crumbs: Vec<&[u8]> = fields
-        .get_all(COOKIE)
-        .iter()
-        .map(HeaderValue::as_bytes)
-        .collect();
-    if crumbs.len() > 1
-        && let Ok(cookie) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..]))
-    {
-        fields.insert(COOKIE, cookie);
-    }
-}
-
 /// The length of the content that `fields` announce.
 ///
 /// # Errors
 /// There are several lengths, or one that is no number (RFC 9114, section 4.1.2; RFC 9110, section 8.6).
 pub fn content_length(fields: &HeaderMap) -> Result<Option<u64>, Fault> {
-    let mut lengths = fields.get_all(CONTENT_LENGTH).iter();
-    let Some(length) = lengths.next() else {
-        return Ok(None);
-    };
-    let digits = length.as_bytes();
-    let number = std::str::from_utf8(digits)
-        .ok()
-        .and_then(|digits| digits.parse().ok());
-    match number {
-        // `parse` would take a sign.
-        Some(number) if lengths.next().is_none() && digits.iter().all(u8::is_ascii_digit) => {
-            Ok(Some(number))
-        }
-        _ => Err(Fault::message("content-length is not one number")),
-    }
+    field_rules::content_length(fields)
+        .map_err(|_| Fault::message("content-length is not one number"))
 }
 
 /// Reads trailers.
@@ -185,7 +147,7 @@ pub enum EncodeError {
 /// Writes trailers, or the regular fields of a head behind its pseudo-fields.
 pub(super) fn encode(fields: &HeaderMap, output: &mut BytesMut) -> Result<(), EncodeError> {
     for (name, value) in fields {
-        if CONNECTION_SPECIFIC.contains(name) || (name == TE && value != "trailers") {
+        if is_connection_specific(name, value) {
             return Err(EncodeError::ConnectionSpecific(name.to_string()));
         }
         // RFC 9114, section 4.3.1: `:authority` stands for it.
@@ -200,11 +162,6 @@ pub(super) fn encode(fields: &HeaderMap, output: &mut BytesMut) -> Result<(), En
         }
     }
     Ok(())
-}
-
-/// RFC 9204, section 7.1.3: what no one should be able to guess byte by byte.
-fn is_secret(name: &HeaderName) -> bool {
-    [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE, SET_COOKIE].contains(name)
 }
 
 /// Appends an encoded section of trailers to `output`.

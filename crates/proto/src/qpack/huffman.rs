@@ -104,7 +104,7 @@ const fn fill(fast: &mut [(u8, u8); 1 << FAST_BITS], symbol: usize, code: u32, l
 }
 
 /// The bytes that `text` takes as a Huffman code.
-pub(super) fn size(text: &[u8]) -> usize {
+pub(crate) fn size(text: &[u8]) -> usize {
     let bits: usize = text
         .iter()
         .map(|&byte| usize::from(LENGTHS[usize::from(byte)]))
@@ -113,7 +113,7 @@ pub(super) fn size(text: &[u8]) -> usize {
 }
 
 /// Appends the code of `text`, padded with ones.
-pub(super) fn encode(text: &[u8], output: &mut BytesMut) {
+pub(crate) fn encode(text: &[u8], output: &mut BytesMut) {
     let mut held = 0_u64;
     let mut bits = 0_u32;
     for &byte in text {
@@ -137,7 +137,7 @@ pub(super) fn encode(text: &[u8], output: &mut BytesMut) {
 ///
 /// # Errors
 /// [`QpackError::Huffman`] for what is no code, or [`QpackError::TooLarge`].
-pub(super) fn decode(
+pub(crate) fn decode(
     mut code: &[u8],
     limit: usize,
     output: &mut BytesMut,

@@ -9,7 +9,7 @@ use crate::varint;
 ///
 /// # Errors
 /// [`QpackError::Overflow`] above 62 bits (RFC 9204, section 4.1.1).
-pub(super) fn decode(prefix: u8, input: &mut &[u8]) -> Result<Option<u64>, QpackError> {
+pub(crate) fn decode(prefix: u8, input: &mut &[u8]) -> Result<Option<u64>, QpackError> {
     let Some((&first, mut rest)) = input.split_first() else {
         return Ok(None);
     };
@@ -40,7 +40,7 @@ pub(super) fn decode(prefix: u8, input: &mut &[u8]) -> Result<Option<u64>, Qpack
 }
 
 /// Appends `value`; `flags` are the bits of the first byte above the `prefix`.
-pub(super) fn encode(value: u64, prefix: u8, flags: u8, output: &mut BytesMut) {
+pub(crate) fn encode(value: u64, prefix: u8, flags: u8, output: &mut BytesMut) {
     let mask = (1_u64 << prefix) - 1;
     if value < mask {
         output.put_u8(flags | value as u8);

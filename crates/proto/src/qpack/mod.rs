@@ -5,9 +5,9 @@
 
 mod decode;
 mod encode;
-mod huffman;
+pub(crate) mod huffman;
 mod instructions;
-mod integer;
+pub(crate) mod integer;
 mod static_table;
 
 pub use decode::{FieldLine, FieldSection, Limits};

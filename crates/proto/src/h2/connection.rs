@@ -1,0 +1,362 @@
+//! The machine of one connection.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+
+use super::batch::Content;
+use super::event::{Event, Failure};
+use super::flow::{ReceiveWindow, SendWindow};
+use super::frame::{self, FrameKind, PREFACE};
+use super::hpack::Decoder;
+use super::meter::{Budgets, Meter, Verdict};
+use super::reason::{ConnectionError, Reason};
+use super::settings::{FIRST_WINDOW, LARGEST_WINDOW, OwnSettings, PeerSettings};
+use super::streams::Streams;
+use crate::h3::Role;
+use crate::qpack::Limits;
+
+/// The PING that finds out when the first GOAWAY was read (RFC 9113, section 6.8).
+pub(super) const FAREWELL_PING: [u8; 8] = *b"farewell";
+
+/// The PING that finds out whether the peer is there.
+const PROBE_PING: [u8; 8] = *b"presence";
+
+/// What a connection takes and gives.
+#[derive(Debug, Clone, Copy)]
+pub struct ConnectionOptions {
+    /// Which side we are.
+    pub role: Role,
+    /// Bytes that the peer may send on a stream before we read.
+    pub stream_window: u32,
+    /// Bytes that it may send on all streams together.
+    pub connection_window: u32,
+    /// Bytes of the largest frame that we take.
+    pub frame_size: u32,
+    /// What a field section may hold.
+    pub section: Limits,
+    /// Streams that the peer may open at once.
+    pub streams: u32,
+    /// Bytes that one stream may queue.
+    pub queue: usize,
+    /// Streams that we reset and whose late frames are told from mistakes.
+    pub remembered: usize,
+    /// What the peer may cost.
+    pub budgets: Budgets,
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub(super) enum Expecting {
+    /// The preface of a client.
+    Preface,
+    /// A frame.
+    Frame,
+    /// Content of a DATA frame.
+    Content(Arriving),
+    /// So many bytes that mean nothing.
+    Nothing(u32),
+    /// The connection has failed: what comes is not looked at.
+    Failed(ConnectionError),
+}
+
+/// A DATA frame that is not here as a whole yet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arriving {
+    pub(super) stream: u32,
+    pub(super) left: u32,
+    pub(super) padding: u32,
+    pub(super) end: bool,
+}
+
+/// A field section whose CONTINUATION frames are awaited.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) stream: u32,
+    pub(super) end: bool,
+    /// The stream that it depends on.
+    pub(super) dependency: Option<u32>,
+    pub(super) bytes: BytesMut,
+    /// What it costs, its frames included.
+    pub(super) cost: usize,
+}
+
+/// What we have said of ourselves.
+#[derive(Debug)]
+pub(super) struct Own {
+    /// The window of new streams that the peer knows of.
+    pub(super) window: u32,
+    /// One that it has not acknowledged.
+    pub(super) told: Option<u32>,
+    /// The room for all streams.
+    pub(super) room: u32,
+    /// SETTINGS that are not acknowledged.
+    pub(super) unacknowledged: u32,
+    /// The next section is to begin with a new size of the table, because the peer made it smaller.
+    pub(super) resizes_table: bool,
+}
+
+/// How far the end of the connection has come.
+#[derive(Debug, Default)]
+pub(super) struct Farewell {
+    /// GOAWAY was sent that includes all streams.
+    pub(super) is_announced: bool,
+    /// The last stream that the last GOAWAY of ours includes.
+    pub(super) last: Option<u32>,
+    /// The peer sent GOAWAY.
+    pub(super) was_heard: bool,
+    /// The peer's first SETTINGS came.
+    pub(super) is_settled: bool,
+    /// The owner was told to retire.
+    pub(super) is_retired: bool,
+}
+
+/// One connection: bytes and commands go in, events and batches of frames come out.
+#[derive(Debug)]
+pub struct Connection<C = Bytes> {
+    pub(super) options: ConnectionOptions,
+    pub(super) expecting: Expecting,
+    pub(super) block: Option<Block>,
+    pub(super) decoder: Decoder,
+    pub(super) peer: PeerSettings,
+    pub(super) own: Own,
+    pub(super) streams: Streams<C>,
+    pub(super) flow: Flow,
+    pub(super) meter: Meter,
+    pub(super) events: VecDeque<Event>,
+    /// Frames to be written, but DATA.
+    pub(super) control: BytesMut,
+    pub(super) farewell: Farewell,
+}
+
+/// The windows of the connection.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) receive: ReceiveWindow,
+    pub(super) send: SendWindow,
+}
+
+impl<C: Content> Connection<C> {
+    /// A connection of which nothing is written or read yet.
+    pub fn new(options: ConnectionOptions, now: Instant) -> Self {
+        let mut connection = Self {
+            expecting: match options.role {
+                Role::Server => Expecting::Preface,
+                Role::Client => Expecting::Frame,
+            },
+            block: None,
+            decoder: Decoder::default(),
+            peer: PeerSettings::default(),
+            own: Own {
+                window: options.stream_window,
+                told: None,
+                room: FIRST_WINDOW,
+                unacknowledged: 1,
+                resizes_table: false,
+            },
+            streams: Streams::new(options.role, options.remembered),
+            flow: Flow {
+                receive: ReceiveWindow::new(FIRST_WINDOW),
+                send: SendWindow::default(),
+            },
+            meter: Meter::new(options.budgets, now),
+            events: VecDeque::new(),
+            control: BytesMut::new(),
+            farewell: Farewell::default(),
+            options,
+        };
+        connection.greet();
+        connection
+    }
+
+    /// RFC 9113, section 3.4.
+    fn greet(&mut self) {
+        let is_server = self.options.role == Role::Server;
+        if !is_server {
+            self.control.extend_from_slice(PREFACE);
+        }
+        let settings = OwnSettings {
+            streams: is_server.then_some(self.options.streams),
+            window: self.options.stream_window,
+            frame_size: self.options.frame_size,
+            header_list: u32::try_from(self.options.section.bytes).unwrap_or(u32::MAX),
+            connect_protocol: is_server,
+        };
+        frame::put(
+            &mut self.control,
+            FrameKind::Settings,
+            0,
+            0,
+            &settings.encode(),
+        );
+        self.set_connection_window(self.options.connection_window);
+    }
+
+    /// What has happened, in order.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if self.meter.verdict() >= Verdict::Retire && !self.farewell.is_retired {
+            self.farewell.is_retired = true;
+            self.events.push_back(Event::Retire);
+        }
+        self.events.pop_front()
+    }
+
+    /// What the peer says of itself.
+    pub fn peer(&self) -> &PeerSettings {
+        &self.peer
+    }
+
+    /// Whether the peer's first SETTINGS have come.
+    pub fn is_settled(&self) -> bool {
+        self.farewell.is_settled
+    }
+
+    /// Whether there are streams.
+    pub fn has_streams(&self) -> bool {
+        self.streams.len() > 0
+    }
+
+    /// Why the connection has failed, if it has. What is still to be written says so to the peer.
+    pub fn failure(&self) -> Option<ConnectionError> {
+        match self.expecting {
+            Expecting::Failed(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Whether either side has said goodbye, and nothing is left to be done.
+    pub fn is_over(&self) -> bool {
+        let said = self.farewell.was_heard || self.farewell.last.is_some();
+        said && !self.has_streams()
+    }
+
+    /// Whether new streams can be opened at all.
+    pub fn is_closing(&self) -> bool {
+        self.farewell.was_heard || self.farewell.last.is_some() || self.failure().is_some()
+    }
+
+    /// Asks the peer whether it is there; [`Event::Pong`] is its answer.
+    pub fn ping(&mut self) {
+        frame::put(&mut self.control, FrameKind::Ping, 0, 0, &PROBE_PING);
+    }
+
+    /// Takes no streams any more but those that are on their way (RFC 9113, section 6.8).
+    pub fn shut_down(&mut self) {
+        if self.farewell.is_announced || self.failure().is_some() {
+            return;
+        }
+        self.farewell.is_announced = true;
+        self.put_goaway(LARGEST_WINDOW, Reason::NO_ERROR);
+        frame::put(&mut self.control, FrameKind::Ping, 0, 0, &FAREWELL_PING);
+    }
+
+    /// The peer has read that: what it sent before is here.
+    pub(super) fn close_door(&mut self) {
+        if self.farewell.is_announced && self.farewell.last.is_none() {
+            let last = self.streams.highest;
+            self.farewell.last = Some(last);
+            self.put_goaway(last, Reason::NO_ERROR);
+        }
+    }
+
+    /// Ends the connection at once; all streams fail.
+    pub fn abort(&mut self, reason: Reason, words: &'static str) {
+        self.fail(ConnectionError::new(reason, words));
+    }
+
+    pub(super) fn fail(&mut self, error: ConnectionError) {
+        if self.failure().is_some() {
+            return;
+        }
+        let last = self.farewell.last.unwrap_or(self.streams.highest);
+        self.put_goaway(last, error.reason);
+        self.expecting = Expecting::Failed(error);
+        self.block = None;
+    }
+
+    fn put_goaway(&mut self, last: u32, reason: Reason) {
+        let mut content = [0; 8];
+        content[..4].copy_from_slice(&last.to_be_bytes());
+        content[4..].copy_from_slice(&reason.number().to_be_bytes());
+        frame::put(&mut self.control, FrameKind::GoAway, 0, 0, &content);
+    }
+
+    /// Resets a stream, which is gone then.
+    pub(super) fn put_reset(&mut self, stream: u32, reason: Reason) {
+        self.streams.remove(stream);
+        self.streams.remember(stream);
+        let code = reason.number().to_be_bytes();
+        frame::put(&mut self.control, FrameKind::RstStream, 0, stream, &code);
+        self.note_openable();
+    }
+
+    pub(super) fn put_window_update(&mut self, stream: u32, bytes: u32) {
+        frame::put(
+            &mut self.control,
+            FrameKind::WindowUpdate,
+            0,
+            stream,
+            &bytes.to_be_bytes(),
+        );
+    }
+
+    /// A stream of ours has ended: there may be room for another one.
+    pub(super) fn note_openable(&mut self) {
+        if self.options.role == Role::Client {
+            self.events.push_back(Event::Openable);
+        }
+    }
+
+    /// A stream has failed, and is gone.
+    pub(super) fn note_failed(&mut self, stream: u32, failure: Failure) {
+        self.events.push_back(Event::Failed { stream, failure });
+    }
+
+    /// Forgets a stream whose halves have both ended.
+    pub(super) fn close_if_done(&mut self, stream: u32) {
+        if self
+            .streams
+            .get(stream)
+            .is_some_and(|stream| stream.is_closed())
+        {
+            self.streams.remove(stream);
+            self.note_openable();
+        }
+    }
+
+    /// The room for all streams together is to be this many bytes.
+    pub fn set_connection_window(&mut self, room: u32) {
+        let room = room.min(LARGEST_WINDOW);
+        let by = i64::from(room) - i64::from(self.own.room);
+        self.own.room = room;
+        self.flow.receive.resize(by);
+        self.tell_room();
+    }
+
+    /// The window of each stream is to be this many bytes; false while the peer has not acknowledged what it was told before.
+    pub fn set_stream_window(&mut self, size: u32) -> bool {
+        if self.own.unacknowledged > 0 || self.failure().is_some() {
+            return false;
+        }
+        self.own.unacknowledged += 1;
+        self.own.told = Some(size.min(LARGEST_WINDOW));
+        let content = super::settings::window(size.min(LARGEST_WINDOW));
+        frame::put(&mut self.control, FrameKind::Settings, 0, 0, &content);
+        true
+    }
+
+    pub(super) fn tell_room(&mut self) {
+        if let Some(bytes) = self.flow.receive.update() {
+            self.put_window_update(0, bytes);
+        }
+    }
+
+    /// So much of what came was read, or will never be.
+    pub(super) fn release_room(&mut self, bytes: u32) {
+        if bytes > 0 {
+            self.flow.receive.release(bytes);
+            self.tell_room();
+        }
+    }
+}

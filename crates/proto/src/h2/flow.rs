@@ -1,0 +1,142 @@
+//! Windows of flow control (RFC 9113, section 5.2), in both directions.
+
+use super::settings::{FIRST_WINDOW, LARGEST_WINDOW};
+
+/// What the peer may still send, and what was read of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReceiveWindow {
+    /// Below zero when the initial size was made smaller (RFC 9113, section 6.9.2).
+    window: i64,
+    /// Bytes that were read and that the peer was not told of; below zero when the whole room was made smaller.
+    unclaimed: i64,
+}
+
+impl ReceiveWindow {
+    pub(super) fn new(size: u32) -> Self {
+        Self {
+            window: size.into(),
+            unclaimed: 0,
+        }
+    }
+
+    /// So many bytes come; false if they are more than the peer may send.
+    pub(super) fn take(&mut self, bytes: u32) -> bool {
+        if i64::from(bytes) > self.window {
+            return false;
+        }
+        self.window -= i64::from(bytes);
+        true
+    }
+
+    /// So many bytes were read.
+    pub(super) fn release(&mut self, bytes: u32) {
+        self.unclaimed += i64::from(bytes);
+    }
+
+    /// The initial size of windows has changed by this much, and the peer knows.
+    pub(super) fn shift(&mut self, by: i64) {
+        self.window += by;
+    }
+
+    /// The whole room changes by this much, and the peer is to be told where it may have more.
+    pub(super) fn resize(&mut self, by: i64) {
+        self.unclaimed += by;
+    }
+
+    /// What the peer is to be told of, once that is worth a frame.
+    pub(super) fn update(&mut self) -> Option<u32> {
+        if self.unclaimed <= 0 || self.unclaimed < self.window / 2 {
+            return None;
+        }
+        let room = i64::from(LARGEST_WINDOW) - self.window;
+        let bytes = u32::try_from(self.unclaimed.min(room).min(LARGEST_WINDOW.into())).ok()?;
+        if bytes == 0 {
+            return None;
+        }
+        self.window += i64::from(bytes);
+        self.unclaimed -= i64::from(bytes);
+        Some(bytes)
+    }
+}
+
+/// What we may still send.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SendWindow(i64);
+
+impl Default for SendWindow {
+    fn default() -> Self {
+        Self::new(FIRST_WINDOW)
+    }
+}
+
+impl SendWindow {
+    pub(super) fn new(size: u32) -> Self {
+        Self(size.into())
+    }
+
+    /// How many bytes may be sent now.
+    pub(super) fn room(self) -> usize {
+        usize::try_from(self.0).unwrap_or(0)
+    }
+
+    /// So many bytes are sent, which are no more than there is room for.
+    pub(super) fn take(&mut self, bytes: usize) {
+        self.0 -= bytes as i64;
+    }
+
+    /// The window changes by this much; false if it becomes larger than windows can be.
+    pub(super) fn shift(&mut self, by: i64) -> bool {
+        self.0 += by;
+        self.0 <= i64::from(LARGEST_WINDOW)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peer_is_told_once_it_is_worth_a_frame() {
+        let mut window = ReceiveWindow::new(90);
+        assert!(window.take(30));
+        window.release(29);
+        assert_eq!(window.update(), None);
+        window.release(1);
+        assert_eq!(window.update(), Some(30));
+        assert!(!window.take(91));
+        assert!(window.take(90));
+        assert!(!window.take(1));
+    }
+
+    #[test]
+    fn a_smaller_window_is_used_up_before_there_is_more() {
+        let mut window = ReceiveWindow::new(100);
+        assert!(window.take(80));
+        window.shift(-90);
+        assert!(!window.take(1));
+        window.release(80);
+        assert_eq!(window.update(), Some(80));
+        assert!(window.take(10));
+        assert!(!window.take(1));
+    }
+
+    #[test]
+    fn room_that_is_taken_back_is_not_told_until_it_is_free() {
+        let mut window = ReceiveWindow::new(100);
+        window.resize(-50);
+        assert!(window.take(100));
+        window.release(50);
+        assert_eq!(window.update(), None);
+        window.release(50);
+        assert_eq!(window.update(), Some(50));
+    }
+
+    #[test]
+    fn no_window_grows_beyond_the_largest() {
+        let mut window = SendWindow::default();
+        assert!(window.shift(i64::from(LARGEST_WINDOW - FIRST_WINDOW)));
+        assert!(!window.shift(1));
+        window.shift(-(i64::from(LARGEST_WINDOW) + 10));
+        assert_eq!(window.room(), 0);
+    }
+}

@@ -1,0 +1,497 @@
+//! What comes: frames, and what they mean for the connection and its streams (RFC 9113, sections 5 and 6).
+
+use std::borrow::Cow;
+use std::time::Instant;
+
+use bytes::{Buf, BytesMut};
+
+use super::batch::Content;
+use super::connection::{Arriving, Connection, Expecting, FAREWELL_PING};
+use super::event::{Event, Failure};
+use super::frame::{self, ACK, END_STREAM, FRAME_HEAD, FrameHead, FrameKind, PADDED, PREFACE};
+use super::hpack::encode_table_size;
+use super::meter::Verdict;
+use super::reason::{ConnectionError, Reason};
+use super::stream::Inbound;
+use super::streams::Absent;
+use crate::h3::{Role, Signal};
+
+/// Connection errors end the connection; everything else is dealt with.
+pub(super) type Taken<T = ()> = Result<T, ConnectionError>;
+
+impl<C: Content> Connection<C> {
+    /// Takes bytes off the front of `input`: whole frames, and of DATA frames what is there. What stays is to be completed.
+    pub fn handle(&mut self, input: &mut BytesMut, now: Instant) {
+        self.meter.set_now(now);
+        loop {
+            match self.step(input) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => self.fail(error),
+            }
+            if self.meter.verdict() == Verdict::Calm {
+                self.fail(ConnectionError::new(
+                    Reason::ENHANCE_YOUR_CALM,
+                    "too many resets, or SETTINGS, PING, WINDOW_UPDATE or PRIORITY frames",
+                ));
+            }
+        }
+    }
+
+    /// One step; false when more bytes are needed.
+    fn step(&mut self, input: &mut BytesMut) -> Taken<bool> {
+        match &mut self.expecting {
+            Expecting::Preface => self.preface(input),
+            Expecting::Frame => self.frame(input),
+            Expecting::Content(_) => self.content(input),
+            Expecting::Nothing(left) => {
+                let now = input.len().min(*left as usize);
+                input.advance(now);
+                *left -= now as u32;
+                let is_past = *left == 0;
+                if is_past {
+                    self.expecting = Expecting::Frame;
+                }
+                Ok(is_past)
+            }
+            Expecting::Failed(_) => {
+                input.clear();
+                Ok(false)
+            }
+        }
+    }
+
+    fn preface(&mut self, input: &mut BytesMut) -> Taken<bool> {
+        let here = input.len().min(PREFACE.len());
+        if input[..here] != PREFACE[..here] {
+            return Err(ConnectionError::protocol("no preface of HTTP/2"));
+        }
+        if here < PREFACE.len() {
+            return Ok(false);
+        }
+        input.advance(PREFACE.len());
+        self.expecting = Expecting::Frame;
+        Ok(true)
+    }
+
+    fn frame(&mut self, input: &mut BytesMut) -> Taken<bool> {
+        let Some(head) = input.first_chunk::<FRAME_HEAD>() else {
+            return Ok(false);
+        };
+        let head = FrameHead::decode(head);
+        if head.length > self.options.frame_size {
+            return Err(ConnectionError::size("a frame above MAX_FRAME_SIZE"));
+        }
+        self.check_order(head)?;
+        match head.kind {
+            FrameKind::Data => return self.data(head, input),
+            FrameKind::Unknown(_) => {
+                self.meter.control();
+                input.advance(FRAME_HEAD);
+                self.expecting = Expecting::Nothing(head.length);
+                return Ok(true);
+            }
+            _ => {}
+        }
+        let whole = FRAME_HEAD + head.length as usize;
+        if input.len() < whole {
+            input.reserve(whole - input.len());
+            return Ok(false);
+        }
+        input.advance(FRAME_HEAD);
+        let content = input.split_to(head.length as usize);
+        self.whole_frame(head, content)?;
+        Ok(true)
+    }
+
+    /// RFC 9113, section 3.4: SETTINGS come first; section 6.10: nothing comes between the frames of a section.
+    fn check_order(&self, head: FrameHead) -> Taken {
+        match &self.block {
+            Some(block) if head.kind == FrameKind::Continuation && head.stream == block.stream => {
+                Ok(())
+            }
+            Some(_) => Err(ConnectionError::protocol(
+                "a frame between those of a field section",
+            )),
+            None if head.kind == FrameKind::Continuation => {
+                Err(ConnectionError::protocol("CONTINUATION of nothing"))
+            }
+            None if !self.farewell.is_settled && head.kind != FrameKind::Settings => {
+                Err(ConnectionError::protocol("the first frame is not SETTINGS"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn whole_frame(&mut self, head: FrameHead, content: BytesMut) -> Taken {
+        match head.kind {
+            FrameKind::Headers => self.headers(head, content),
+            FrameKind::Continuation => self.continuation(head, content),
+            FrameKind::RstStream => self.rst_stream(head, &content),
+            FrameKind::Settings => self.settings(head, &content),
+            FrameKind::Ping => self.pinged(head, &content),
+            FrameKind::GoAway => self.goaway(head, &content),
+            FrameKind::WindowUpdate => self.window_update(head, &content),
+            FrameKind::Priority => self.priority(head, &content),
+            FrameKind::PriorityUpdate => self.priority_update(head, &content),
+            FrameKind::PushPromise => Err(ConnectionError::protocol("PUSH_PROMISE")),
+            FrameKind::Data | FrameKind::Unknown(_) => Ok(()),
+        }
+    }
+
+    /// The head of a DATA frame. Its whole length counts in the windows (RFC 9113, section 6.9.1).
+    fn data(&mut self, head: FrameHead, input: &mut BytesMut) -> Taken<bool> {
+        if head.stream == 0 {
+            return Err(ConnectionError::protocol("DATA on stream 0"));
+        }
+        let mut own = FRAME_HEAD;
+        let mut arriving = Arriving {
+            stream: head.stream,
+            left: head.length,
+            padding: 0,
+            end: head.has(END_STREAM),
+        };
+        if head.has(PADDED) {
+            const MORE: ConnectionError = ConnectionError::protocol("more padding than content");
+            if head.length == 0 {
+                return Err(MORE);
+            }
+            let Some(&padding) = input.get(FRAME_HEAD) else {
+                return Ok(false);
+            };
+            own += 1;
+            arriving.padding = padding.into();
+            let left = (head.length - 1).checked_sub(arriving.padding);
+            arriving.left = left.ok_or(MORE)?;
+        }
+        input.advance(own);
+        if !self.flow.receive.take(head.length) {
+            return Err(ConnectionError::new(
+                Reason::FLOW_CONTROL_ERROR,
+                "more than the window of the connection",
+            ));
+        }
+        if arriving.left == 0 && !arriving.end {
+            self.meter.empty();
+        }
+        if self.admit(head, arriving.left)? {
+            // What is padding was read.
+            self.release(head.stream, head.length - arriving.left);
+            self.expecting = Expecting::Content(arriving);
+        } else {
+            self.release_room(head.length);
+            self.expecting = Expecting::Nothing(arriving.left + arriving.padding);
+        }
+        Ok(true)
+    }
+
+    /// Whether the content of a DATA frame is to go to its stream.
+    fn admit(&mut self, head: FrameHead, content: u32) -> Taken<bool> {
+        let Some(stream) = self.streams.get(head.stream) else {
+            return match self.streams.absent(head.stream) {
+                Absent::Idle => Err(ConnectionError::protocol("DATA on an idle stream")),
+                Absent::Closed => Err(ConnectionError::new(
+                    Reason::STREAM_CLOSED,
+                    "DATA on a closed stream",
+                )),
+                Absent::Late => Ok(false),
+            };
+        };
+        let receiving = &mut stream.receiving;
+        let (reason, words) = match receiving.inbound {
+            Inbound::Closed => (Reason::STREAM_CLOSED, "DATA after the end of the stream"),
+            Inbound::Head => (Reason::PROTOCOL_ERROR, "content before a head"),
+            Inbound::Content if !receiving.window.take(head.length) => (
+                Reason::FLOW_CONTROL_ERROR,
+                "more than the window of the stream",
+            ),
+            Inbound::Content => match &mut receiving.expected {
+                Some(expected) if *expected < u64::from(content) => {
+                    (Reason::PROTOCOL_ERROR, "more content than was announced")
+                }
+                Some(expected) => {
+                    *expected -= u64::from(content);
+                    return Ok(true);
+                }
+                None => return Ok(true),
+            },
+        };
+        self.break_stream(head.stream, reason, words);
+        Ok(false)
+    }
+
+    /// More of a DATA frame.
+    fn content(&mut self, input: &mut BytesMut) -> Taken<bool> {
+        let Expecting::Content(arriving) = &mut self.expecting else {
+            return Ok(true);
+        };
+        let here = input.len().min(arriving.left as usize);
+        arriving.left -= here as u32;
+        let is_whole = arriving.left == 0;
+        let Arriving {
+            stream,
+            padding,
+            end,
+            ..
+        } = *arriving;
+        if is_whole {
+            self.expecting = match padding {
+                0 => Expecting::Frame,
+                padding => Expecting::Nothing(padding),
+            };
+        }
+        if here > 0 {
+            let data = input.split_to(here).freeze();
+            match self.streams.get(stream) {
+                Some(open) if !open.receiving.is_discarded => {
+                    self.events.push_back(Event::Data { stream, data });
+                }
+                _ => self.release(stream, here as u32),
+            }
+        }
+        if is_whole && end && self.streams.contains(stream) && self.finish_inbound(stream) {
+            let trailers = None;
+            self.events.push_back(Event::End { stream, trailers });
+        }
+        Ok(is_whole)
+    }
+
+    /// The peer's half of a stream has ended; false if less came than was announced.
+    pub(super) fn finish_inbound(&mut self, number: u32) -> bool {
+        let Some(stream) = self.streams.get(number) else {
+            return false;
+        };
+        if stream.receiving.expected.is_some_and(|left| left > 0) {
+            self.break_stream(
+                number,
+                Reason::PROTOCOL_ERROR,
+                "less content than was announced",
+            );
+            return false;
+        }
+        stream.receiving.inbound = Inbound::Closed;
+        self.close_if_done(number);
+        true
+    }
+
+    /// The peer broke the protocol on a stream (RFC 9113, section 5.4.2).
+    pub(super) fn break_stream(
+        &mut self,
+        stream: u32,
+        reason: Reason,
+        words: impl Into<Cow<'static, str>>,
+    ) {
+        if self.streams.contains(stream) {
+            self.note_failed(stream, Failure::Broken(reason, words.into()));
+        }
+        self.put_reset(stream, reason);
+        self.meter.resets(reason);
+    }
+
+    fn rst_stream(&mut self, head: FrameHead, content: &[u8]) -> Taken {
+        let Ok(code) = <[u8; 4]>::try_from(content) else {
+            return Err(ConnectionError::size("RST_STREAM of another length"));
+        };
+        self.meter.reset();
+        if self.streams.remove(head.stream).is_some() {
+            let reason = Reason::from(u32::from_be_bytes(code));
+            self.note_failed(head.stream, Failure::Reset(reason));
+            self.note_openable();
+            return Ok(());
+        }
+        match self.streams.absent(head.stream) {
+            Absent::Idle => Err(ConnectionError::protocol("RST_STREAM on an idle stream")),
+            Absent::Closed | Absent::Late => Ok(()),
+        }
+    }
+
+    fn settings(&mut self, head: FrameHead, content: &[u8]) -> Taken {
+        if head.stream != 0 {
+            return Err(ConnectionError::protocol("SETTINGS on a stream"));
+        }
+        if head.has(ACK) {
+            if !content.is_empty() {
+                return Err(ConnectionError::size("an acknowledgement with settings"));
+            }
+            self.acknowledged();
+            return Ok(());
+        }
+        if self.farewell.is_settled {
+            self.meter.control();
+        } else {
+            self.peer.streams = u32::MAX;
+        }
+        let before = self.peer;
+        self.peer.apply(content)?;
+        frame::put(&mut self.control, FrameKind::Settings, ACK, 0, &[]);
+        if self.peer.header_table < before.header_table {
+            self.own.resizes_table = true;
+        }
+        self.resize_streams(i64::from(self.peer.window) - i64::from(before.window))?;
+        if !self.farewell.is_settled {
+            self.farewell.is_settled = true;
+            self.events.push_back(Event::Settled);
+        }
+        self.note_openable();
+        Ok(())
+    }
+
+    /// The peer knows of the window that it was told of.
+    fn acknowledged(&mut self) {
+        self.own.unacknowledged = self.own.unacknowledged.saturating_sub(1);
+        if self.own.unacknowledged == 0
+            && let Some(window) = self.own.told.take()
+        {
+            let by = i64::from(window) - i64::from(self.own.window);
+            self.own.window = window;
+            for (_, stream) in self.streams.all() {
+                stream.receiving.window.shift(by);
+            }
+        }
+    }
+
+    /// The peer's window of streams has changed (RFC 9113, section 6.9.2).
+    fn resize_streams(&mut self, by: i64) -> Taken {
+        if by == 0 {
+            return Ok(());
+        }
+        let mut ready = Vec::new();
+        for (number, stream) in self.streams.all() {
+            if !stream.sending.window.shift(by) {
+                return Err(ConnectionError::new(
+                    Reason::FLOW_CONTROL_ERROR,
+                    "a window above the largest",
+                ));
+            }
+            ready.push(number);
+        }
+        for number in ready {
+            self.schedule(number);
+        }
+        Ok(())
+    }
+
+    fn pinged(&mut self, head: FrameHead, content: &[u8]) -> Taken {
+        if head.stream != 0 {
+            return Err(ConnectionError::protocol("PING on a stream"));
+        }
+        if content.len() != 8 {
+            return Err(ConnectionError::size("PING of another length"));
+        }
+        if !head.has(ACK) {
+            self.meter.control();
+            frame::put(&mut self.control, FrameKind::Ping, ACK, 0, content);
+        } else if content == FAREWELL_PING {
+            self.close_door();
+        } else {
+            self.events.push_back(Event::Pong);
+        }
+        Ok(())
+    }
+
+    fn goaway(&mut self, head: FrameHead, content: &[u8]) -> Taken {
+        if head.stream != 0 {
+            return Err(ConnectionError::protocol("GOAWAY on a stream"));
+        }
+        let Some(([l0, l1, l2, l3, c0, c1, c2, c3], _)) = content.split_first_chunk::<8>() else {
+            return Err(ConnectionError::size("GOAWAY that is too short"));
+        };
+        let last = u32::from_be_bytes([l0 & 0x7f, *l1, *l2, *l3]);
+        let reason = Reason::from(u32::from_be_bytes([*c0, *c1, *c2, *c3]));
+        self.farewell.was_heard = true;
+        if self.options.role == Role::Client {
+            let above: Vec<u32> = self
+                .streams
+                .all()
+                .map(|(number, _)| number)
+                .filter(|number| *number > last)
+                .collect();
+            for number in above {
+                self.streams.remove(number);
+                self.note_failed(number, Failure::Unprocessed);
+            }
+        }
+        self.events.push_back(Event::Goaway { reason });
+        Ok(())
+    }
+
+    fn window_update(&mut self, head: FrameHead, content: &[u8]) -> Taken {
+        let Ok(bytes) = <[u8; 4]>::try_from(content) else {
+            return Err(ConnectionError::size("WINDOW_UPDATE of another length"));
+        };
+        self.meter.update();
+        let bytes = i64::from(u32::from_be_bytes(bytes) & 0x7fff_ffff);
+        if bytes == 0 {
+            return Err(ConnectionError::protocol("WINDOW_UPDATE of nothing"));
+        }
+        if head.stream == 0 {
+            if !self.flow.send.shift(bytes) {
+                return Err(ConnectionError::new(
+                    Reason::FLOW_CONTROL_ERROR,
+                    "a window above the largest",
+                ));
+            }
+            return Ok(());
+        }
+        let Some(stream) = self.streams.get(head.stream) else {
+            return match self.streams.absent(head.stream) {
+                Absent::Idle => Err(ConnectionError::protocol("WINDOW_UPDATE on an idle stream")),
+                Absent::Closed | Absent::Late => Ok(()),
+            };
+        };
+        if stream.sending.window.shift(bytes) {
+            self.schedule(head.stream);
+        } else {
+            let reason = Reason::FLOW_CONTROL_ERROR;
+            self.break_stream(head.stream, reason, "a window above the largest");
+        }
+        Ok(())
+    }
+
+    /// RFC 9113, section 5.3.2: only its form is looked at.
+    fn priority(&mut self, head: FrameHead, content: &[u8]) -> Taken {
+        self.meter.control();
+        if head.stream == 0 {
+            return Err(ConnectionError::protocol("PRIORITY on stream 0"));
+        }
+        let depends_on_itself = content
+            .first_chunk::<4>()
+            .is_some_and(|bytes| u32::from_be_bytes(*bytes) & 0x7fff_ffff == head.stream);
+        let error = match content.len() {
+            5 if !depends_on_itself => return Ok(()),
+            5 => ConnectionError::protocol("a stream depends on itself"),
+            _ => ConnectionError::size("PRIORITY of another length"),
+        };
+        if !self.streams.contains(head.stream) {
+            return Err(error);
+        }
+        self.break_stream(head.stream, error.reason, error.words);
+        Ok(())
+    }
+
+    /// RFC 9218, section 7.1.
+    fn priority_update(&mut self, head: FrameHead, content: &[u8]) -> Taken {
+        self.meter.control();
+        let Some((stream, value)) = content.split_first_chunk::<4>() else {
+            return Err(ConnectionError::size("PRIORITY_UPDATE that is too short"));
+        };
+        let stream = u32::from_be_bytes(*stream) & 0x7fff_ffff;
+        if head.stream != 0 || stream == 0 || self.options.role == Role::Client {
+            return Err(ConnectionError::protocol(
+                "PRIORITY_UPDATE that must not be",
+            ));
+        }
+        let signal = Signal::parse(value);
+        self.events
+            .push_back(Event::PriorityUpdate { stream, signal });
+        Ok(())
+    }
+
+    /// What the next section is to begin with.
+    pub(super) fn begin_section(&mut self) {
+        // RFC 7541, section 4.2. We use no table of the peer's, so nothing is the size that always fits.
+        if std::mem::take(&mut self.own.resizes_table) {
+            encode_table_size(0, &mut self.control);
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Counting frames that cost their sender nothing: resets (rapid reset, CVE-2023-44487), errors that make us reset
+//! (MadeYouReset, CVE-2025-8671), SETTINGS and PING floods (CVE-2019-9512, CVE-2019-9515), empty DATA frames (CVE-2019-9518),
+//! and WINDOW_UPDATE frames that nothing we sent has called for.
+
+use std::time::Instant;
+
+use super::reason::Reason;
+
+/// How many frames of a kind may come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// At once.
+    pub burst: u32,
+    /// Each second, on average.
+    pub per_second: u32,
+}
+
+/// A budget and what was taken of it.
+#[derive(Debug)]
+pub struct Bucket {
+    budget: Budget,
+    level: f64,
+    seen: Instant,
+}
+
+impl Bucket {
+    /// A budget of which nothing is taken yet.
+    pub fn new(budget: Budget, now: Instant) -> Self {
+        Self {
+            budget,
+            level: 0.0,
+            seen: now,
+        }
+    }
+
+    /// Takes one.
+    pub fn take(&mut self, now: Instant) -> Verdict {
+        let since = now.saturating_duration_since(self.seen);
+        let regained = since.as_secs_f64() * f64::from(self.budget.per_second);
+        self.level = (self.level - regained).max(0.0) + 1.0;
+        self.seen = now;
+        if self.level <= f64::from(self.budget.burst) {
+            Verdict::Fine
+        } else {
+            Verdict::Calm
+        }
+    }
+}
+
+/// What is to become of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// It goes on.
+    Fine,
+    /// It takes nothing new, and ends when its streams have: a budget of its whole life is nearly used up.
+    Retire,
+    /// It ends now, with ENHANCE_YOUR_CALM (RFC 9113, 7).
+    Calm,
+}
+
+/// What a peer may cost.
+#[derive(Debug, Clone, Copy)]
+pub struct Budgets {
+    /// RST_STREAM, and once more those that the peer's errors made us send.
+    pub resets: Budget,
+    /// SETTINGS, PING, PRIORITY and frames of unknown types.
+    pub control: Budget,
+    /// WINDOW_UPDATE that nothing we sent has called for.
+    pub updates: Budget,
+    /// Resets that the peer's errors may cause in the connection's life; at half of them it is retired.
+    pub caused: u32,
+    /// Empty DATA frames that end nothing, in the connection's life, before it is retired.
+    pub empty: u32,
+    /// The peer's stream at which it is told to open another connection.
+    pub last_stream: u32,
+}
+
+/// WINDOW_UPDATE frames that one frame of ours, or a stream, may cause: one for the stream, one for
+/// the connection, and some to spare.
+#[doc(alias = "bound")]
+const UPDATES_PER_FRAME: u32 = 4;
+
+/// WINDOW_UPDATE frames that we caused and that may still arrive: those for a full window of
+/// one-byte frames on some streams.
+#[doc(alias = "bound")]
+const UPDATES_PAID: u32 = 64 * 1024 * 1024;
+
+/// The budgets of a connection and what was taken of them.
+#[derive(Debug)]
+pub(super) struct Meter {
+    budgets: Budgets,
+    resets: Bucket,
+    caused: Bucket,
+    control: Bucket,
+    updates: Bucket,
+    /// WINDOW_UPDATE frames that what we sent has called for.
+    called_for: u32,
+    empty: u32,
+    /// Resets that the peer has caused so far.
+    caused_in_all: u32,
+    verdict: Verdict,
+    now: Instant,
+}
+
+impl Meter {
+    pub(super) fn new(budgets: Budgets, now: Instant) -> Self {
+        Self {
+            budgets,
+            resets: Bucket::new(budgets.resets, now),
+            caused: Bucket::new(budgets.resets, now),
+            control: Bucket::new(budgets.control, now),
+            updates: Bucket::new(budgets.updates, now),
+            called_for: 0,
+            empty: 0,
+            caused_in_all: 0,
+            verdict: Verdict::Fine,
+            now,
+        }
+    }
+
+    /// It is so late.
+    pub(super) fn set_now(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    /// The worst that was found.
+    pub(super) fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    /// A SETTINGS, PING, PRIORITY or unknown frame that answers nothing of ours.
+    pub(super) fn control(&mut self) {
+        let verdict = self.control.take(self.now);
+        self.note(verdict);
+    }
+
+    /// A RST_STREAM frame.
+    pub(super) fn reset(&mut self) {
+        let verdict = self.resets.take(self.now);
+        self.note(verdict);
+    }
+
+    /// A WINDOW_UPDATE frame.
+    pub(super) fn update(&mut self) {
+        match self.called_for.checked_sub(1) {
+            Some(left) => self.called_for = left,
+            None => {
+                let verdict = self.updates.take(self.now);
+                self.note(verdict);
+            }
+        }
+    }
+
+    /// A DATA frame that is empty and ends nothing.
+    pub(super) fn empty(&mut self) {
+        self.empty = self.empty.saturating_add(1);
+        if self.empty >= self.budgets.empty {
+            self.note(Verdict::Retire);
+        }
+    }
+
+    /// A stream that the peer opens.
+    pub(super) fn opened(&mut self, stream: u32) {
+        self.calls_for_updates();
+        if stream >= self.budgets.last_stream {
+            self.note(Verdict::Retire);
+        }
+    }
+
+    /// A DATA or HEADERS frame of ours, or more streams of ours.
+    pub(super) fn calls_for_updates(&mut self) {
+        self.called_for = (self.called_for + UPDATES_PER_FRAME).min(UPDATES_PAID);
+    }
+
+    /// A RST_STREAM frame of ours.
+    pub(super) fn resets(&mut self, reason: Reason) {
+        if !is_fault_of_peer(reason) {
+            return;
+        }
+        self.caused_in_all = self.caused_in_all.saturating_add(1);
+        if self.caused_in_all >= self.budgets.caused / 2 {
+            self.note(Verdict::Retire);
+        }
+        let verdict = self.caused.take(self.now);
+        self.note(verdict);
+    }
+
+    fn note(&mut self, verdict: Verdict) {
+        self.verdict = self.verdict.max(verdict);
+    }
+}
+
+/// Errors that a peer makes us find, and streams above those that it may open, as opposed to reasons of our own to end a stream.
+fn is_fault_of_peer(reason: Reason) -> bool {
+    let faults = [
+        Reason::PROTOCOL_ERROR,
+        Reason::FLOW_CONTROL_ERROR,
+        Reason::STREAM_CLOSED,
+        Reason::FRAME_SIZE_ERROR,
+        Reason::REFUSED_STREAM,
+    ];
+    faults.contains(&reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const BUDGETS: Budgets = Budgets {
+        resets: Budget {
+            burst: 200,
+            per_second: 100,
+        },
+        control: Budget {
+            burst: 200,
+            per_second: 20,
+        },
+        updates: Budget {
+            burst: 1_000,
+            per_second: 100,
+        },
+        caused: 1_000,
+        empty: 64,
+        last_stream: 1 << 30,
+    };
+
+    /// How many times it may be done.
+    fn fine(meter: &mut Meter, once: impl Fn(&mut Meter)) -> usize {
+        let mut count = 0;
+        while count < 100_000 {
+            once(meter);
+            if meter.verdict() != Verdict::Fine {
+                break;
+            }
+            count += 1;
+        }
+        count
+    }
+
+    #[test]
+    fn resets_above_the_budget_ask_for_calm_and_are_regained_with_time() {
+        let now = Instant::now();
+        let mut bucket = Bucket::new(BUDGETS.resets, now);
+        let taken = |bucket: &mut Bucket, now| {
+            (0..1_000)
+                .take_while(|_| bucket.take(now) == Verdict::Fine)
+                .count()
+        };
+        assert_eq!(taken(&mut bucket, now), 200);
+        assert_eq!(taken(&mut bucket, now + Duration::from_millis(110)), 10);
+    }
+
+    #[test]
+    fn updates_are_free_where_something_was_sent() {
+        let now = Instant::now();
+        let mut meter = Meter::new(BUDGETS, now);
+        for _ in 0..1_000 {
+            meter.calls_for_updates();
+        }
+        assert_eq!(
+            fine(&mut meter, Meter::update),
+            1_000 + 1_000 * UPDATES_PER_FRAME as usize
+        );
+        assert_eq!(meter.verdict(), Verdict::Calm);
+    }
+
+    #[test]
+    fn resets_that_the_peer_has_caused_are_counted_as_if_it_had_sent_them() {
+        let now = Instant::now();
+        let sent = |reason| fine(&mut Meter::new(BUDGETS, now), |meter| meter.resets(reason));
+        for fault in [Reason::PROTOCOL_ERROR, Reason::REFUSED_STREAM] {
+            assert_eq!(sent(fault), 200, "{fault}");
+        }
+        for ours in [Reason::CANCEL, Reason::NO_ERROR, Reason::CONNECT_ERROR] {
+            assert_eq!(sent(ours), 100_000, "{ours}");
+        }
+    }
+
+    #[test]
+    fn budgets_of_a_whole_life_retire_a_connection() {
+        let mut now = Instant::now();
+        let mut meter = Meter::new(BUDGETS, now);
+        assert_eq!(fine(&mut meter, Meter::empty), 63);
+        assert_eq!(meter.verdict(), Verdict::Retire);
+        let mut meter = Meter::new(BUDGETS, now);
+        for _ in 1..BUDGETS.caused / 2 {
+            now += Duration::from_secs(1);
+            meter.set_now(now);
+            meter.resets(Reason::PROTOCOL_ERROR);
+        }
+        assert_eq!(meter.verdict(), Verdict::Fine);
+        meter.resets(Reason::PROTOCOL_ERROR);
+        assert_eq!(meter.verdict(), Verdict::Retire);
+        let mut meter = Meter::new(BUDGETS, now);
+        meter.opened(BUDGETS.last_stream);
+        assert_eq!(meter.verdict(), Verdict::Retire);
+    }
+}

@@ -1,0 +1,376 @@
+//! What leaves: commands of the streams' owners, and the frames that they become.
+
+use bytes::{BufMut, BytesMut};
+use http::HeaderMap;
+
+use super::batch::{Content, FrameBatch};
+use super::connection::Connection;
+use super::event::Event;
+use super::frame::{self, END_HEADERS, END_STREAM, FRAME_HEAD, FrameHead, FrameKind};
+use super::head::{HeadParts, Unsendable};
+use super::reason::Reason;
+use super::settings::LARGEST_WINDOW;
+use super::stream::{Ending, Inbound, Stream};
+use crate::h3::Role;
+
+/// Bytes that are taken together on their way to the socket: what other streams wait for at most.
+#[doc(alias = "bound")]
+const BATCH: usize = 128 * 1024;
+
+/// Bytes of a stream's turn while others wait.
+const TURN: usize = 16 * 1024;
+
+/// Why a stream cannot be opened. Nothing was sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// As many are open as the peer allows; [`Event::Openable`] says when to try again.
+    #[error("the peer allows no more streams at once")]
+    Full,
+    /// The connection ends.
+    #[error("the connection is closing")]
+    Closing,
+    /// HTTP/2 does not have the request.
+    #[error(transparent)]
+    Unsendable(#[from] Unsendable),
+}
+
+/// Why something cannot be sent on a stream.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The stream is gone, or its half has ended.
+    #[error("the stream has ended")]
+    Gone,
+    /// HTTP/2 does not have it.
+    #[error(transparent)]
+    Unsendable(#[from] Unsendable),
+}
+
+impl<C: Content> Connection<C> {
+    /// Opens a stream with the head of a request, and ends our half of it with `end`.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(&mut self, head: &HeadParts<'_>, end: bool) -> Result<u32, OpenError> {
+        if self.is_closing() || self.streams.next >= LARGEST_WINDOW {
+            return Err(OpenError::Closing);
+        }
+        if self.streams.len() >= self.peer.streams as usize {
+            return Err(OpenError::Full);
+        }
+        let number = self.streams.next;
+        self.put_head(number, head, end)?;
+        self.streams.next += 2;
+        let mut stream = Stream::new(Inbound::Head, self.own.window, self.peer.window);
+        if let HeadParts::Request { method, .. } = head {
+            stream.receiving.is_bare = **method == http::Method::HEAD;
+            stream.receiving.is_tunnel = **method == http::Method::CONNECT;
+        }
+        if end {
+            stream.sending.ending = Ending::Closed;
+        }
+        self.streams.insert(number, stream);
+        Ok(number)
+    }
+
+    /// Sends the head of a response, interim or final; the final one ends our half of the stream with `end`.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    pub fn respond(
+        &mut self,
+        number: u32,
+        head: &HeadParts<'_>,
+        end: bool,
+    ) -> Result<(), SendError> {
+        if !self.can_send(number) {
+            return Err(SendError::Gone);
+        }
+        self.put_head(number, head, end)?;
+        if end {
+            self.ended(number);
+        }
+        Ok(())
+    }
+
+    /// Queues content, and the end with `end`. [`Self::capacity`] says how much is welcome.
+    ///
+    /// # Errors
+    /// [`SendError::Gone`].
+    pub fn send(&mut self, number: u32, content: C, end: bool) -> Result<(), SendError> {
+        if !self.can_send(number) {
+            return Err(SendError::Gone);
+        }
+        let is_empty = content.bytes().is_empty();
+        if let Some(stream) = self.streams.get(number)
+            && !is_empty
+        {
+            stream.sending.push(content);
+            self.schedule(number);
+        }
+        if end {
+            self.finish(number, None)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Ends our half of a stream behind what is queued, with trailers if there are any.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    pub fn finish(&mut self, number: u32, trailers: Option<&HeaderMap>) -> Result<(), SendError> {
+        if !self.can_send(number) {
+            return Err(SendError::Gone);
+        }
+        let section = match trailers {
+            Some(fields) => {
+                let mut section = BytesMut::new();
+                HeadParts::Trailers(fields).encode(&mut section)?;
+                Some(section)
+            }
+            None => None,
+        };
+        let Some(stream) = self.streams.get(number) else {
+            return Err(SendError::Gone);
+        };
+        stream.sending.ending = section.map_or(Ending::End, Ending::Trailers);
+        if stream.sending.queue.is_empty() {
+            let mut control = std::mem::take(&mut self.control);
+            self.put_ending(number, &mut control);
+            self.control = control;
+        }
+        Ok(())
+    }
+
+    /// Resets a stream; what is queued is dropped.
+    pub fn reset(&mut self, stream: u32, reason: Reason) {
+        if self.streams.contains(stream) {
+            self.put_reset(stream, reason);
+        }
+    }
+
+    /// No one has an interest in a stream any more. What is queued still leaves.
+    pub fn abandon(&mut self, number: u32) {
+        let is_server = self.options.role == Role::Server;
+        let Some(stream) = self.streams.get(number) else {
+            return;
+        };
+        stream.receiving.is_discarded = true;
+        let has_ended = !matches!(stream.sending.ending, Ending::Open);
+        // RFC 9113, section 8.1: the response is whole, and the rest of the request is not needed.
+        let reason = if has_ended && is_server {
+            Reason::NO_ERROR
+        } else {
+            Reason::CANCEL
+        };
+        if stream.sending.queue.is_empty() {
+            self.put_reset(number, reason);
+        } else {
+            stream.sending.reset = Some(reason);
+        }
+    }
+
+    /// No one reads a stream any more: what comes is given back at once.
+    pub fn discard(&mut self, number: u32) {
+        if let Some(stream) = self.streams.get(number) {
+            stream.receiving.is_discarded = true;
+        }
+    }
+
+    /// So many bytes of a stream were read, or dropped with it: the peer may send as many more.
+    pub fn release(&mut self, number: u32, bytes: u32) {
+        if bytes == 0 {
+            return;
+        }
+        if let Some(stream) = self.streams.get(number)
+            && stream.receiving.inbound != Inbound::Closed
+        {
+            stream.receiving.window.release(bytes);
+            if let Some(bytes) = stream.receiving.window.update() {
+                self.put_window_update(number, bytes);
+            }
+        }
+        self.release_room(bytes);
+    }
+
+    /// How much content a stream takes now; `None` when it is gone or has ended.
+    pub fn capacity(&mut self, number: u32) -> Option<usize> {
+        let most = self.options.queue;
+        let stream = self.streams.get(number)?;
+        matches!(stream.sending.ending, Ending::Open).then(|| stream.sending.capacity(most))
+    }
+
+    /// Someone waits for a stream to take content: [`Event::Writable`] says when.
+    pub fn await_capacity(&mut self, number: u32) {
+        if let Some(stream) = self.streams.get(number) {
+            stream.sending.is_awaited = true;
+        }
+    }
+
+    /// Whether a stream is neither closed nor reset.
+    pub fn is_open(&self, stream: u32) -> bool {
+        self.streams.contains(stream)
+    }
+
+    /// Whether our half of a stream is open.
+    pub fn can_send(&mut self, number: u32) -> bool {
+        self.streams
+            .get(number)
+            .is_some_and(|stream| matches!(stream.sending.ending, Ending::Open))
+    }
+
+    fn put_head(&mut self, stream: u32, head: &HeadParts<'_>, end: bool) -> Result<(), Unsendable> {
+        let start = self.control.len();
+        self.control.put_bytes(0, FRAME_HEAD);
+        let resizes = self.own.resizes_table;
+        self.begin_section();
+        if let Err(error) = head.encode(&mut self.control) {
+            self.control.truncate(start);
+            self.own.resizes_table = resizes;
+            return Err(error);
+        }
+        self.meter.calls_for_updates();
+        let length = self.control.len() - start - FRAME_HEAD;
+        if length > self.peer.frame_size as usize {
+            let section = self.control.split_off(start + FRAME_HEAD);
+            self.control.truncate(start);
+            let most = self.peer.frame_size as usize;
+            frame::put_section(&mut self.control, stream, end, &section, most);
+            return Ok(());
+        }
+        let head = FrameHead {
+            length: length as u32,
+            kind: FrameKind::Headers,
+            flags: if end {
+                END_HEADERS | END_STREAM
+            } else {
+                END_HEADERS
+            },
+            stream,
+        };
+        self.control[start..start + FRAME_HEAD].copy_from_slice(&head.encode());
+        Ok(())
+    }
+
+    /// Our half of a stream has ended.
+    fn ended(&mut self, number: u32) {
+        if let Some(stream) = self.streams.get(number) {
+            stream.sending.ending = Ending::Closed;
+        }
+        self.close_if_done(number);
+    }
+
+    /// The frame that ends our half, now that the queue is empty, and what follows it.
+    fn put_ending(&mut self, number: u32, output: &mut BytesMut) {
+        let most = self.peer.frame_size as usize;
+        let Some(stream) = self.streams.get(number) else {
+            return;
+        };
+        match std::mem::replace(&mut stream.sending.ending, Ending::Closed) {
+            Ending::Open => stream.sending.ending = Ending::Open,
+            Ending::End => frame::put(output, FrameKind::Data, END_STREAM, number, &[]),
+            Ending::Trailers(section) => frame::put_section(output, number, true, &section, most),
+            Ending::Closed => {}
+        }
+        self.close_if_done(number);
+    }
+
+    /// A stream may have something that can be sent.
+    pub(super) fn schedule(&mut self, number: u32) {
+        let most = self.options.queue;
+        let Some(stream) = self.streams.get(number) else {
+            return;
+        };
+        let sending = &mut stream.sending;
+        let is_awaited = sending.is_awaited && sending.capacity(most) > 0;
+        if is_awaited {
+            sending.is_awaited = false;
+        }
+        let waits = sending.queued > 0 && sending.window.room() > 0 && !sending.is_scheduled;
+        if waits {
+            sending.is_scheduled = true;
+            self.streams.wait(number);
+        }
+        if is_awaited {
+            self.events.push_back(Event::Writable { stream: number });
+        }
+    }
+
+    /// Whether [`Self::transmit`] would give something.
+    pub fn has_output(&self) -> bool {
+        !self.control.is_empty() || (self.streams.has_waiting() && self.flow.send.room() > 0)
+    }
+
+    /// Adds to `batch` what is to be written now. The streams take turns, so that a small one never waits for a large one.
+    pub fn transmit(&mut self, batch: &mut FrameBatch<C>) {
+        batch.put(&self.control);
+        self.control.clear();
+        while batch.len() < BATCH && self.flow.send.room() > 0 {
+            let Some(number) = self.streams.turn() else {
+                return;
+            };
+            self.take_turn(number, batch);
+        }
+    }
+
+    /// One DATA frame of a stream.
+    fn take_turn(&mut self, number: u32, batch: &mut FrameBatch<C>) {
+        let turn = if self.streams.has_waiting() {
+            TURN
+        } else {
+            BATCH
+        };
+        let most = turn
+            .min(self.peer.frame_size as usize)
+            .min(self.flow.send.room());
+        let Some(stream) = self.streams.get(number) else {
+            return;
+        };
+        let sending = &mut stream.sending;
+        sending.is_scheduled = false;
+        let length = most.min(sending.window.room()).min(sending.queued);
+        if length == 0 {
+            return;
+        }
+        let is_last = length == sending.queued;
+        let end = is_last && matches!(sending.ending, Ending::End);
+        let head = FrameHead {
+            length: length as u32,
+            kind: FrameKind::Data,
+            flags: if end { END_STREAM } else { 0 },
+            stream: number,
+        };
+        batch.put(&head.encode());
+        let mut left = length;
+        while left > 0
+            && let Some(content) = sending.pop(left)
+        {
+            left -= content.bytes().len();
+            batch.lend(content);
+        }
+        sending.window.take(length);
+        self.flow.send.take(length);
+        if end {
+            sending.ending = Ending::Closed;
+        }
+        self.meter.calls_for_updates();
+        if is_last {
+            self.emptied(number, batch);
+        }
+        self.schedule(number);
+    }
+
+    /// All that a stream had queued is on its way.
+    fn emptied(&mut self, number: u32, batch: &mut FrameBatch<C>) {
+        let mut output = std::mem::take(&mut self.control);
+        self.put_ending(number, &mut output);
+        self.control = output;
+        if let Some(stream) = self.streams.get(number)
+            && let Some(reason) = stream.sending.reset
+        {
+            self.put_reset(number, reason);
+        }
+        batch.put(&self.control);
+        self.control.clear();
+    }
+}

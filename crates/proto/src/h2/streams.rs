@@ -1,0 +1,169 @@
+//! The streams of a connection: those that are open, those that wait for their turn, and those that are gone.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::LazyLock;
+
+use super::stream::Stream;
+use crate::h3::Role;
+
+/// Hashes the numbers of streams. A peer can choose them, but does not know the key.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ByNumber(u64);
+
+/// One number on its way to a hash.
+#[derive(Debug)]
+pub(super) struct NumberHasher(u64);
+
+impl Default for ByNumber {
+    fn default() -> Self {
+        static KEY: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0));
+        Self(*KEY)
+    }
+}
+
+impl BuildHasher for ByNumber {
+    type Hasher = NumberHasher;
+
+    fn build_hasher(&self) -> NumberHasher {
+        NumberHasher(self.0)
+    }
+}
+
+impl Hasher for NumberHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        let wide = u128::from(self.0 ^ u64::from(number)) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (wide >> 64) as u64 ^ wide as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// What a number without an open stream stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Absent {
+    /// No one has opened it.
+    Idle,
+    /// It has ended.
+    Closed,
+    /// We reset it, or may have: what comes on it was on its way (RFC 9113, section 5.1).
+    Late,
+}
+
+#[derive(Debug)]
+pub(super) struct Streams<C> {
+    role: Role,
+    open: HashMap<u32, Stream<C>, ByNumber>,
+    /// Those that have content to send and wait for their turn.
+    ring: VecDeque<u32>,
+    /// Those that we reset, in the order of that.
+    reset: VecDeque<u32>,
+    is_reset: HashSet<u32, ByNumber>,
+    /// How many of them are remembered.
+    remembered: usize,
+    /// The highest one that was forgotten: up to it, everything may be late.
+    forgotten: u32,
+    /// The highest one that the peer opened.
+    pub(super) highest: u32,
+    /// The next one that we open.
+    pub(super) next: u32,
+}
+
+impl<C> Streams<C> {
+    pub(super) fn new(role: Role, remembered: usize) -> Self {
+        Self {
+            role,
+            open: HashMap::default(),
+            ring: VecDeque::new(),
+            reset: VecDeque::new(),
+            is_reset: HashSet::default(),
+            remembered,
+            forgotten: 0,
+            highest: 0,
+            next: 1,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(super) fn get(&mut self, stream: u32) -> Option<&mut Stream<C>> {
+        self.open.get_mut(&stream)
+    }
+
+    pub(super) fn contains(&self, stream: u32) -> bool {
+        self.open.contains_key(&stream)
+    }
+
+    pub(super) fn insert(&mut self, number: u32, stream: Stream<C>) {
+        self.open.insert(number, stream);
+    }
+
+    pub(super) fn remove(&mut self, stream: u32) -> Option<Stream<C>> {
+        self.open.remove(&stream)
+    }
+
+    /// All that are open.
+    pub(super) fn all(&mut self) -> impl Iterator<Item = (u32, &mut Stream<C>)> {
+        self.open
+            .iter_mut()
+            .map(|(number, stream)| (*number, stream))
+    }
+
+    /// Whether it is one of those that clients open, which are all there are without pushes.
+    fn was_opened(&self, stream: u32) -> bool {
+        match self.role {
+            Role::Server => stream <= self.highest,
+            Role::Client => stream < self.next,
+        }
+    }
+
+    /// What a stream is that is not open.
+    pub(super) fn absent(&self, stream: u32) -> Absent {
+        if stream.is_multiple_of(2) || !self.was_opened(stream) {
+            Absent::Idle
+        } else if stream <= self.forgotten || self.is_reset.contains(&stream) {
+            Absent::Late
+        } else {
+            Absent::Closed
+        }
+    }
+
+    /// We reset a stream: what comes on it later is no mistake.
+    pub(super) fn remember(&mut self, stream: u32) {
+        if !self.is_reset.insert(stream) {
+            return;
+        }
+        self.reset.push_back(stream);
+        if self.reset.len() > self.remembered
+            && let Some(oldest) = self.reset.pop_front()
+        {
+            self.is_reset.remove(&oldest);
+            self.forgotten = self.forgotten.max(oldest);
+        }
+    }
+
+    /// A stream that is to have its turn.
+    pub(super) fn wait(&mut self, stream: u32) {
+        self.ring.push_back(stream);
+    }
+
+    /// The stream whose turn it is.
+    pub(super) fn turn(&mut self) -> Option<u32> {
+        self.ring.pop_front()
+    }
+
+    /// Whether others wait.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.ring.is_empty()
+    }
+}
