@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use crate::connect_tcp::Unwrapping;
 use crate::error::StreamError;
 use crate::pace::Pace;
+use crate::pipe::PipeReceiver;
 use crate::{h1, h2, h3};
 
 /// One piece of what arrives.
@@ -36,6 +37,8 @@ pub enum Incoming {
     H3(Box<h3::Incoming>),
     /// The bytes within the capsules of connect-tcp.
     Unwrapped(Box<Unwrapping>),
+    /// From another task.
+    Piped(PipeReceiver),
 }
 
 impl Incoming {
@@ -57,6 +60,7 @@ impl Incoming {
             Self::H2(incoming) => incoming.poll_frame(cx),
             Self::H3(incoming) => incoming.poll_frame(cx),
             Self::Unwrapped(incoming) => incoming.poll_frame(cx),
+            Self::Piped(incoming) => incoming.poll_frame(cx),
         }
     }
 
@@ -65,7 +69,7 @@ impl Incoming {
         match self {
             Self::H1(incoming) => incoming.limit(most),
             Self::Unwrapped(incoming) => incoming.limit(most),
-            Self::Empty | Self::Full(_) | Self::H2(_) | Self::H3(_) => {}
+            Self::Empty | Self::Full(_) | Self::H2(_) | Self::H3(_) | Self::Piped(_) => {}
         }
     }
 
@@ -76,7 +80,7 @@ impl Incoming {
             Self::H2(incoming) => incoming.pack(cx),
             Self::H3(incoming) => return incoming.poll_still(cx),
             Self::Unwrapped(incoming) => return incoming.poll_unasked(cx),
-            Self::Empty | Self::Full(_) | Self::H1(_) => {}
+            Self::Empty | Self::Full(_) | Self::H1(_) | Self::Piped(_) => {}
         }
         Poll::Pending
     }
@@ -103,7 +107,7 @@ impl Incoming {
         match self {
             Self::H1(incoming) => incoming.unread(&data),
             Self::H2(incoming) => incoming.unread(data),
-            Self::Empty | Self::Full(_) | Self::H3(_) | Self::Unwrapped(_) => {}
+            Self::Empty | Self::Full(_) | Self::H3(_) | Self::Unwrapped(_) | Self::Piped(_) => {}
         }
     }
 
@@ -116,6 +120,7 @@ impl Incoming {
             Self::H2(incoming) => incoming.is_end(),
             Self::H3(incoming) => incoming.is_end(),
             Self::Unwrapped(incoming) => incoming.is_end(),
+            Self::Piped(incoming) => incoming.is_end(),
         }
     }
 
@@ -124,7 +129,12 @@ impl Incoming {
     pub fn bulk(&self) -> Option<(&TcpStream, u64)> {
         match self {
             Self::H1(incoming) => incoming.bulk(),
-            Self::Empty | Self::Full(_) | Self::H2(_) | Self::H3(_) | Self::Unwrapped(_) => None,
+            Self::Empty
+            | Self::Full(_)
+            | Self::H2(_)
+            | Self::H3(_)
+            | Self::Unwrapped(_)
+            | Self::Piped(_) => None,
         }
     }
 
@@ -144,6 +154,7 @@ impl Incoming {
             Self::H2(incoming) => incoming.length(),
             Self::H3(incoming) => incoming.length(),
             Self::Unwrapped(_) => None,
+            Self::Piped(incoming) => incoming.length(),
         }
     }
 

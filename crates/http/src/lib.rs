@@ -3,7 +3,8 @@
 //! The proxy sees two types, whatever the version: [`Offered`], an exchange that a client offers and that is answered or
 //! accepted; and [`Pending`], an exchange that was opened towards the next proxy or the origin. Both lead to an [`Incoming`]
 //! and an [`Outgoing`] stream, which carry a message's content or, once a tunnel is accepted, its bytes or capsules: a
-//! tunnel is a pair of streams without trailers, so one forwarding loop serves all.
+//! tunnel is a pair of streams without trailers, so one forwarding loop serves all. An exchange that came over no connection is
+//! [held](HeldClient) by who handed it in, and answered through a [`pipe`].
 //!
 //! What this crate is not: it does not choose where an exchange goes, keeps no pool, and changes no field but those that
 //! frame a message on its connection.
@@ -20,19 +21,23 @@ pub mod h1;
 pub mod h2;
 pub mod h3;
 mod head;
+mod held;
 mod incoming;
 mod offered;
 mod outgoing;
 mod pace;
 mod pending;
+mod pipe;
 mod reusable_timer;
 pub mod server;
 mod websocket;
 
 pub use error::{Cause, Processed, Reset, StreamError};
 pub use head::{Kind, RequestHead, ResponseHead};
+pub use held::{HeldClient, Replying};
 pub use incoming::{Frame, Incoming};
 pub use offered::{Offered, Responder};
 pub use outgoing::Outgoing;
 pub use pace::MinRate;
 pub use pending::{Event, Pending};
+pub use pipe::{PipeReceiver, PipeSender, pipe};

@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::error::{Reset, StreamError};
 use crate::head::{Kind, RequestHead, ResponseHead};
+use crate::held::HeldClient;
 use crate::pace::Pace;
 use crate::{Incoming, Outgoing, h1, h2, h3};
 
@@ -46,6 +47,17 @@ impl Offered {
         let incoming = Incoming::H1(h1::Incoming::bytes(read));
         let responder = Responder::Connection(Outgoing::H1(h1::Outgoing::bytes(write)));
         Self::new(head, source, incoming, responder)
+    }
+
+    /// An exchange that came over no connection of HTTP; `held` waits for its answer, and `content` is that of the request. Of a
+    /// tunnel nothing is read before it is accepted.
+    pub fn held(
+        head: RequestHead,
+        source: Arc<StreamInfo>,
+        content: Incoming,
+        held: Box<dyn HeldClient>,
+    ) -> Box<Self> {
+        Self::new(head, source, content, Responder::Held(held))
     }
 
     /// What the exchange carries.
@@ -114,6 +126,7 @@ impl Offered {
                 Ok((self.incoming, responder.accept(fields).await?))
             }
             Responder::Connection(outgoing) => Ok((self.incoming, outgoing)),
+            Responder::Held(held) => held.accept(fields).await,
         }
     }
 }
@@ -129,6 +142,8 @@ pub enum Responder {
     H3(h3::Responder),
     /// A plain connection, which can only be accepted or reset.
     Connection(Outgoing),
+    /// No connection of HTTP.
+    Held(Box<dyn HeldClient>),
 }
 
 impl Responder {
@@ -143,7 +158,7 @@ impl Responder {
             Self::H1(responder) => responder.interim(head).await,
             Self::H2(responder) => responder.interim(head).await,
             Self::H3(responder) => responder.interim(head).await,
-            Self::Connection(_) => Ok(()),
+            Self::Connection(_) | Self::Held(_) => Ok(()),
         }
     }
 
@@ -154,6 +169,7 @@ impl Responder {
             Self::H3(responder) => responder.gone().await,
             Self::H1(responder) => responder.gone().await,
             Self::Connection(_) => std::future::pending().await,
+            Self::Held(held) => held.gone().await,
         }
     }
 
@@ -188,7 +204,7 @@ impl Responder {
             Self::H1(responder) => responder.is_head(),
             Self::H2(responder) => responder.is_head(),
             Self::H3(responder) => responder.is_head(),
-            Self::Connection(_) => false,
+            Self::Connection(_) | Self::Held(_) => false,
         }
     }
 
@@ -209,6 +225,7 @@ impl Responder {
                 outgoing.reset(Reset::Connect);
                 Ok(Outgoing::Ended)
             }
+            Self::Held(held) => held.respond(head, length).await,
         }
     }
 }

@@ -7,6 +7,7 @@ use tokio::net::TcpStream;
 use crate::connect_tcp::Wrapping;
 use crate::error::{Cause, Reset, StreamError};
 use crate::pace::Pace;
+use crate::pipe::PipeSender;
 use crate::{h1, h2, h3};
 
 /// The sending half of a stream. Dropped before its end, it resets the stream.
@@ -22,6 +23,8 @@ pub enum Outgoing {
     H3(h3::Outgoing),
     /// Bytes that leave within the capsules of connect-tcp.
     Wrapped(Box<Wrapping>),
+    /// To another task.
+    Piped(PipeSender),
 }
 
 impl Outgoing {
@@ -36,6 +39,7 @@ impl Outgoing {
             Self::H2(outgoing) => outgoing.data(data, end).await,
             Self::H3(outgoing) => Box::pin(outgoing.data(data, end)).await,
             Self::Wrapped(outgoing) => Box::pin(outgoing.data(data, end)).await,
+            Self::Piped(outgoing) => Box::pin(outgoing.data(data, end)).await,
         }
     }
 
@@ -46,6 +50,7 @@ impl Outgoing {
             Self::H2(outgoing) => outgoing.room(),
             Self::H3(outgoing) => outgoing.room(),
             Self::Wrapped(outgoing) => outgoing.room(),
+            Self::Piped(outgoing) => outgoing.room(),
         }
     }
 
@@ -59,6 +64,7 @@ impl Outgoing {
             Self::H2(outgoing) => outgoing.roomy().await,
             Self::H3(outgoing) => outgoing.roomy().await,
             Self::Wrapped(outgoing) => Box::pin(outgoing.roomy()).await,
+            Self::Piped(outgoing) => Box::pin(outgoing.roomy()).await,
         }
     }
 
@@ -77,9 +83,9 @@ impl Outgoing {
         match self {
             Self::H2(outgoing) => outgoing.early(data),
             Self::H3(outgoing) => outgoing.early(data),
-            Self::Ended | Self::H1(_) | Self::Wrapped(_) => Err(StreamError::new(Cause::Invalid(
-                "the tunnel is not answered".to_owned(),
-            ))),
+            Self::Ended | Self::H1(_) | Self::Wrapped(_) | Self::Piped(_) => Err(StreamError::new(
+                Cause::Invalid("the tunnel is not answered".to_owned()),
+            )),
         }
     }
 
@@ -94,6 +100,10 @@ impl Outgoing {
             Self::H2(outgoing) => outgoing.finish(trailers).await,
             Self::H3(outgoing) => Box::pin(outgoing.finish(trailers)).await,
             Self::Wrapped(outgoing) => Box::pin(outgoing.finish()).await,
+            Self::Piped(outgoing) => {
+                outgoing.finish(trailers);
+                Ok(())
+            }
         }
     }
 
@@ -103,7 +113,7 @@ impl Outgoing {
     /// As for [`Outgoing::data`].
     pub async fn flush(&mut self) -> Result<(), StreamError> {
         match self {
-            Self::Ended | Self::H2(_) => Ok(()),
+            Self::Ended | Self::H2(_) | Self::Piped(_) => Ok(()),
             Self::H3(outgoing) if !outgoing.holds() => Ok(()),
             Self::H3(outgoing) => Box::pin(outgoing.flush()).await,
             Self::H1(outgoing) => outgoing.flush().await,
@@ -127,7 +137,7 @@ impl Outgoing {
     pub fn plain(&self) -> Option<(&TcpStream, u64)> {
         match self {
             Self::H1(outgoing) => outgoing.plain(),
-            Self::Ended | Self::H2(_) | Self::H3(_) | Self::Wrapped(_) => None,
+            Self::Ended | Self::H2(_) | Self::H3(_) | Self::Wrapped(_) | Self::Piped(_) => None,
         }
     }
 
@@ -146,6 +156,7 @@ impl Outgoing {
             Self::H2(outgoing) => outgoing.reset(reset),
             Self::H3(outgoing) => outgoing.reset(reset),
             Self::Wrapped(outgoing) => outgoing.reset(reset),
+            Self::Piped(outgoing) => outgoing.reset(reset),
         }
     }
 
@@ -156,6 +167,7 @@ impl Outgoing {
             Self::H2(outgoing) => outgoing.broken().await,
             Self::H3(outgoing) => outgoing.broken().await,
             Self::Wrapped(outgoing) => Box::pin(outgoing.broken()).await,
+            Self::Piped(outgoing) => Box::pin(outgoing.broken()).await,
             Self::Ended => std::future::pending().await,
         }
     }

@@ -6,6 +6,7 @@
 //! accept -> identify -> tag -> authorize -> route -> forward
 //! ```
 //!
+//! - [`plug`]: what other crates can plug in: traits, and the names that the configuration chooses by.
 //! - [`listeners`]: *accept*; sockets to exchanges. `arrival`: an exchange that has arrived, of whatever kind.
 //! - `entry`: *identify* and *tag*; the crate `hermes-identity` says who a client is.
 //! - [`pipeline`]: *route* and the order of all steps. `filter`: *authorize*.
@@ -48,6 +49,7 @@ mod next;
 pub mod node;
 mod pac;
 pub mod pipeline;
+pub mod plug;
 mod redecide;
 pub mod refusal;
 mod routed;
@@ -60,4 +62,4 @@ pub mod trial;
 mod upkeep;
 pub mod worker;
 
-pub use node::{Proxy, check, check_rest, doubts};
+pub use node::{Proxy, check, check_rest, check_with, doubts};

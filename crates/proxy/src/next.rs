@@ -13,13 +13,15 @@ use hermes_rules::retry::Policy;
 use hermes_rules::route::{self, Act, Split};
 use hermes_upstream::{Hop, Timeouts, Upstream};
 
+use crate::plug::{Handler, Plugs};
+
 /// A route, as the data plane meets it.
 pub(crate) type CompiledRoute = route::Route<Arc<Next>>;
 
 /// The policy of exchanges for which none is configured.
 static UNPROCESSED_ONLY: Policy = Policy::unprocessed_only();
 
-/// Where an exchange is sent over HTTP, and how.
+/// Where an exchange goes, and how.
 pub struct Next {
     /// Where.
     pub(crate) to: To,
@@ -31,7 +33,7 @@ pub struct Next {
     pub(crate) hedge: Option<Hedge>,
 }
 
-/// Where an exchange is sent over HTTP.
+/// Where an exchange goes.
 #[derive(Clone)]
 pub enum To {
     /// To an upstream's endpoints: next proxies, or origins that the operator named.
@@ -43,12 +45,23 @@ pub enum To {
     },
     /// To the origin that the request names.
     Target,
+    /// Nowhere: a handler answers here.
+    Handler(Handled),
+}
+
+/// A handler, as a route names it.
+#[derive(Clone)]
+pub struct Handled {
+    /// Its name.
+    pub(crate) name: String,
+    /// What answers.
+    pub(crate) handler: Arc<dyn Handler>,
 }
 
 impl Next {
-    /// The next hop that `route` names so; `None` if there is no such upstream.
+    /// The next hop that `route` names so; `None` if there is no such upstream or handler.
     pub(crate) fn compile(
-        document: &Document,
+        (document, plugs): (&Document, &Plugs),
         upstreams: &HashMap<String, Arc<Upstream>>,
         route: &Route,
         hop: route::Hop<'_>,
@@ -56,7 +69,14 @@ impl Next {
         let (name, receiver) = match hop {
             route::Hop::Proxy(name) => (name, Receiver::Proxy),
             route::Hop::Origin(name) => (name, Receiver::Origin),
-            route::Hop::Target => return Some(Self::target(document, route)),
+            route::Hop::Target => return Some(Self::end(To::Target, document, route)),
+            route::Hop::Handler(name) => {
+                let handled = Handled {
+                    name: name.to_owned(),
+                    handler: plugs.handlers.find(name).ok()?.clone(),
+                };
+                return Some(Self::end(To::Handler(handled), document, route));
+            }
         };
         let upstream = upstreams.get(name)?.clone();
         let config = document.upstreams.get(name);
@@ -70,10 +90,11 @@ impl Next {
         })
     }
 
-    fn target(document: &Document, route: &Route) -> Self {
+    /// An end of the overlay that is no upstream.
+    fn end(to: To, document: &Document, route: &Route) -> Self {
         let of_node = Timeouts::default().overlaid(&document.defaults.timeouts);
         Self {
-            to: To::Target,
+            to,
             timeouts: of_node.overlaid(&route.timeouts),
             retry: Policy::of(None, route.retry.as_ref()),
             hedge: route.hedge.clone(),
@@ -84,7 +105,15 @@ impl Next {
     pub fn upstream(&self) -> Option<&Arc<Upstream>> {
         match &self.to {
             To::Upstream { upstream, .. } => Some(upstream),
-            To::Target => None,
+            To::Target | To::Handler(_) => None,
+        }
+    }
+
+    /// The handler that it is.
+    pub(crate) fn handled(&self) -> Option<&Handled> {
+        match &self.to {
+            To::Handler(handled) => Some(handled),
+            To::Upstream { .. } | To::Target => None,
         }
     }
 
@@ -97,7 +126,7 @@ impl Next {
     pub fn receiver(&self) -> Receiver {
         match &self.to {
             To::Upstream { receiver, .. } => *receiver,
-            To::Target => Receiver::Origin,
+            To::Target | To::Handler(_) => Receiver::Origin,
         }
     }
 
@@ -143,7 +172,7 @@ pub(crate) fn next_hop(route: &CompiledRoute) -> Option<&Arc<Next>> {
     match &route.act {
         Act::Proxy(hops) => Some(pick(hops)),
         Act::Origin(next) => Some(next),
-        Act::Attach(_) | Act::Respond(_) | Act::Redirect(_) => None,
+        Act::Attach(_) | Act::Respond(_) | Act::Redirect(_) | Act::Handle(_) => None,
     }
 }
 

@@ -27,6 +27,7 @@ use crate::change::{
 use crate::hold;
 use crate::listeners::table::{BindError, ListenerView, Prepared};
 use crate::listeners::{self, Door, Joins, ListenerTable, PassedSockets, Sessions, Sources, Users};
+use crate::plug::Plugs;
 use crate::redecide::Tunnels;
 use crate::scarcity;
 use crate::snapshot::{Draft, Snapshot, node_name};
@@ -72,6 +73,8 @@ pub(crate) struct Node {
     admin_socket: PathBuf,
     pub(crate) started: Instant,
     pub(crate) log: Box<dyn LogFilter>,
+    /// What the configuration may name of the program.
+    pub(crate) plugs: Plugs,
     pub(crate) changing: Mutex<Changing>,
     pub(crate) drain: Drain,
     pub(crate) upkeep: Upkeep,
@@ -88,13 +91,22 @@ pub(crate) struct Changing {
     pub(crate) documents: Documents,
 }
 
-/// Everything that is wrong with a configuration and the files it names.
+/// Everything that is wrong with a configuration and the files it names, for a node without plugs of its own.
 ///
 /// # Errors
 /// The problems, each with its place, in their order.
 pub fn check(loaded: Loaded) -> Result<(), Problems> {
+    check_with(loaded, &Plugs::new())
+}
+
+/// As [`check`], for a node that has these plugs.
+///
+/// # Errors
+/// As for [`check`].
+pub fn check_with(loaded: Loaded, plugs: &Plugs) -> Result<(), Problems> {
     let files = loaded.files.clone();
-    let built = Snapshot::build(loaded, None, &Seeing::new("check", AccessSink::off()));
+    let seeing = Seeing::new("check", AccessSink::off());
+    let built = Snapshot::build(loaded, None, &seeing, plugs);
     built
         .map(drop)
         .map_err(|problems| problems.in_order(&files))
@@ -133,7 +145,8 @@ pub(crate) fn log_doubts(doubts: &[Problem]) {
 
 impl Proxy {
     /// Starts a proxy: binds every listener, then serves. To be called inside a runtime, where administration lives; the data
-    /// plane has threads of its own. Listeners whose sockets were `passed` to the process use those.
+    /// plane has threads of its own. Listeners whose sockets were `passed` to the process use those. The configuration may
+    /// name these `plugs`, now and when it changes.
     ///
     /// # Errors
     /// What is wrong with the configuration, or cannot be bound.
@@ -142,6 +155,7 @@ impl Proxy {
         file: PathBuf,
         log: Box<dyn LogFilter>,
         passed: Vec<PassedSocket>,
+        plugs: Plugs,
     ) -> Result<Self, Problems> {
         let access = AccessSink::open(&loaded.document.log.access)
             .map_err(|error| one("log.access", &error))?;
@@ -150,7 +164,7 @@ impl Proxy {
         let doubts = doubts(&loaded);
         let state = StateFile::new(&node_name(&loaded), &file);
         let documents = Documents::begin(&loaded, state);
-        let draft = Snapshot::build(loaded, None, &seeing)?;
+        let draft = Snapshot::build(loaded, None, &seeing, &plugs)?;
         log_doubts(&doubts);
         let document = draft.document();
         seeing.users(document.metrics.users);
@@ -198,6 +212,7 @@ impl Proxy {
             admin_socket,
             started,
             log,
+            plugs,
             changing,
             drain: drains,
             upkeep,

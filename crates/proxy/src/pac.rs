@@ -4,50 +4,83 @@
 //! nothing of fields, users or paths: a browser decides before there is a request.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use hermes_config::model::{Document, HostMatch, Pac, PacWord, Route, TargetMatch};
+use hermes_config::model::{HostMatch, Pac, PacWord, Route, TargetMatch};
 use hermes_http::{RequestHead, ResponseHead};
 use hermes_net::StreamInfo;
+use hermes_proto::proxy_status::ProxyError;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, StatusCode, Version};
 
-use crate::snapshot::ListenerRules;
+use crate::plug::{Handler, HandlerRequest, Handling, Response};
+use crate::refusal::Refusal;
+use crate::snapshot::{ListenerRules, Snapshot};
 
 /// Where the file is.
 const PATH: &str = "/proxy.pac";
 
-/// The file, if that is what the request is for: a GET or HEAD in origin form, as browsers ask for it, or over HTTP/2 one whose
-/// authority is this listener.
-pub(crate) fn answer(
-    document: &Document,
-    listener: &ListenerRules,
-    source: &StreamInfo,
-    head: &RequestHead,
-) -> Option<(ResponseHead, Bytes)> {
-    let pac = listener.config.pac.filter(|pac| pac.is_served())?;
-    let tls = source.tls.is_some();
-    let is_asked = head.path() == PATH && [Method::GET, Method::HEAD].contains(&head.method);
-    let is_here = head.origin_form || head.version == Version::HTTP_2 && is_own(head, source);
-    if !is_asked || !is_here || head.protocol.is_some() {
-        return None;
-    }
-    let proxy = proxy(head, tls)?;
-    let script = match pac {
-        Pac::Word(PacWord::All) => {
-            format!("function FindProxyForURL(url, host) {{\n  return \"{proxy}\";\n}}\n")
+/// Writes the file for one browser.
+pub(crate) struct ProxyPac {
+    snapshot: Arc<Snapshot>,
+    listener: Arc<ListenerRules>,
+}
+
+impl ProxyPac {
+    /// If that is what the request is for: a GET or HEAD in origin form, as browsers ask for it, or over HTTP/2 one whose authority is
+    /// this listener.
+    pub(crate) fn of(
+        snapshot: &Arc<Snapshot>,
+        listener: &Arc<ListenerRules>,
+        source: &StreamInfo,
+        head: &RequestHead,
+    ) -> Option<Self> {
+        listener.config.pac.filter(|pac| pac.is_served())?;
+        let is_asked = head.path() == PATH && [Method::GET, Method::HEAD].contains(&head.method);
+        let is_here = head.origin_form || head.version == Version::HTTP_2 && is_own(head, source);
+        if !is_asked || !is_here || head.protocol.is_some() {
+            return None;
         }
-        Pac::Switch(_) => script(&proxy, &document.routes, &listener.name),
-    };
-    let mut answer = ResponseHead::new(StatusCode::OK);
-    answer.fields.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("application/x-ns-proxy-autoconfig"),
-    );
-    answer
-        .fields
-        .insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    Some((answer, Bytes::from(script)))
+        // What cannot be written is an ordinary request.
+        proxy(head, source.tls.is_some())?;
+        Some(Self {
+            snapshot: snapshot.clone(),
+            listener: listener.clone(),
+        })
+    }
+
+    fn write(&self, proxy: &str) -> (ResponseHead, Bytes) {
+        let script = match self.listener.config.pac {
+            Some(Pac::Word(PacWord::All)) => {
+                format!("function FindProxyForURL(url, host) {{\n  return \"{proxy}\";\n}}\n")
+            }
+            _ => script(proxy, &self.snapshot.document.routes, &self.listener.name),
+        };
+        let mut answer = ResponseHead::new(StatusCode::OK);
+        answer.fields.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/x-ns-proxy-autoconfig"),
+        );
+        answer
+            .fields
+            .insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        (answer, Bytes::from(script))
+    }
+}
+
+impl Handler for ProxyPac {
+    fn handle(&self, request: HandlerRequest) -> Handling<'_> {
+        let proxy = proxy(&request.head, request.source.tls.is_some());
+        let answered = proxy.map_or_else(
+            || Err(Refusal::new(ProxyError::HttpRequestError, "no authority")),
+            |proxy| {
+                let (head, script) = self.write(&proxy);
+                Ok(Response::Whole(head, script))
+            },
+        );
+        Box::pin(std::future::ready(answered))
+    }
 }
 
 /// Whether a request that has no form is for this listener: its authority is the address that was dialled, or under TLS the name

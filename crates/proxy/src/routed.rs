@@ -29,6 +29,8 @@ pub(crate) struct Routed {
     /// The UDP session that the client asks for.
     pub(crate) asked: Option<Asked>,
     pub(crate) route: Arc<CompiledRoute>,
+    /// Handlers that it has passed, each of which opened the next.
+    pub(crate) handlers: u8,
 }
 
 impl Routed {

@@ -29,8 +29,9 @@ use http::header::{AUTHORIZATION, PROXY_AUTHORIZATION};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::door::DoorId;
-use crate::filter::{self, Filter};
+use crate::filter::{self, Checkpoint};
 use crate::next::Next;
+use crate::plug::Plugs;
 pub use listener::{Counted, ListenerRules};
 
 /// One valid configuration.
@@ -48,7 +49,7 @@ pub struct Snapshot {
     /// What is decided by.
     pub(crate) rules: Rules<Arc<Next>>,
     /// What is asked before a route is chosen, in its order.
-    pub(crate) filters: Vec<Arc<dyn Filter>>,
+    pub(crate) filters: Vec<Checkpoint>,
     /// Which fields with credentials a filter is to see.
     pub(crate) filtered_credentials: Vec<HeaderName>,
     /// Whether a route has tunnels that come or leave as POST.
@@ -73,7 +74,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Makes a snapshot of a document. Upstreams that did not change keep what `previous` learnt of them. It is a
-    /// draft until it is known on which sockets the process listens.
+    /// draft until it is known on which sockets the process listens. `plugs` are what the document may name of the program.
     ///
     /// # Errors
     /// Everything that is wrong with the document or with the files it names, each with its place.
@@ -81,6 +82,7 @@ impl Snapshot {
         mut loaded: Loaded,
         previous: Option<&Self>,
         seeing: &Arc<Seeing>,
+        plugs: &Plugs,
     ) -> Result<Draft, Problems> {
         ends::expand(&mut loaded.document);
         let findings = lint(&loaded.document);
@@ -106,13 +108,12 @@ impl Snapshot {
         let listeners = building.all(&mut report);
         let collector = collector(&document.trace, &mut report);
         let token = token(document, &mut report);
+        plugged(document, plugs, &mut report);
         found.result()?;
 
         let node: Arc<str> = node_name(&loaded).into();
-        let rules = Rules::compile(document, node.clone(), |route, hop| {
-            Next::compile(document, &upstreams, route, hop).map(Arc::new)
-        })
-        .map_err(|unfit| unfit_route(places, unfit))?;
+        let rules = compile((document, plugs), &node, &upstreams)
+            .map_err(|unfit| unfit_route(places, unfit))?;
         Ok(Draft(Self {
             revision: previous.map_or(1, |previous| previous.revision + 1),
             via: via::Node::new(&node),
@@ -120,7 +121,7 @@ impl Snapshot {
             rules,
             filtered_credentials: filtered_credentials(document),
             tunnels_by_post: document.routes.iter().any(|route| route.tunnel.is_some()),
-            filters: filter::assemble(document, |name| upstreams.get(name).cloned()),
+            filters: filter::assemble(document, |name| upstreams.get(name).cloned(), plugs),
             upstreams,
             listeners,
             doors: HashMap::new(),
@@ -262,6 +263,26 @@ impl<'a> Report<'a> {
     }
 }
 
+/// Names of plugs that the program does not have.
+fn plugged(
+    document: &Document,
+    plugs: &Plugs,
+    report: &mut impl FnMut(String, String, Option<String>),
+) {
+    for (index, config) in document.authorize.iter().enumerate() {
+        if let Some(Err(no)) = config.filter.as_ref().map(|name| plugs.filters.find(name)) {
+            let path = child(&element("authorize", index), "filter");
+            report(path, no.reason, Some(no.remedy));
+        }
+    }
+    for (index, route) in document.routes.iter().enumerate() {
+        if let Some(Err(no)) = route.handle.as_ref().map(|name| plugs.handlers.find(name)) {
+            let path = child(&element("routes", index), "handle");
+            report(path, no.reason, Some(no.remedy));
+        }
+    }
+}
+
 /// Which fields with credentials the filters of a document are to see.
 fn filtered_credentials(document: &Document) -> Vec<HeaderName> {
     [PROXY_AUTHORIZATION, AUTHORIZATION]
@@ -322,6 +343,17 @@ pub fn node_name(loaded: &Loaded) -> String {
             }
         })
         .collect()
+}
+
+/// What is decided by.
+fn compile(
+    (document, plugs): (&Document, &Plugs),
+    node: &Arc<str>,
+    upstreams: &HashMap<String, Arc<Upstream>>,
+) -> Result<Rules<Arc<Next>>, Unfit> {
+    Rules::compile(document, node.clone(), |route, hop| {
+        Next::compile((document, plugs), upstreams, route, hop).map(Arc::new)
+    })
 }
 
 /// A route of which lint said nothing and that cannot be taken all the same.

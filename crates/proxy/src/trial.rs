@@ -14,6 +14,7 @@ use http::HeaderValue;
 use tokio_util::task::TaskTracker;
 
 use crate::node::one;
+use crate::plug::Plugs;
 use crate::snapshot::{Draft, Snapshot};
 
 /// Tries every upstream of a document that has endpoints of its own, each way to each endpoint no longer than `time`; by name, in
@@ -26,7 +27,12 @@ pub async fn try_upstreams(
     time: Duration,
 ) -> Result<Vec<(String, Vec<Trial>)>, Problems> {
     let files = loaded.files.clone();
-    let built = Snapshot::build(loaded, None, &Seeing::new("check", AccessSink::off()));
+    let built = Snapshot::build(
+        loaded,
+        None,
+        &Seeing::new("check", AccessSink::off()),
+        &Plugs::new(),
+    );
     let ways = Arc::new(Ways(built.map_err(|problems| problems.in_order(&files))?));
     let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);
     let client = Client::new(resolver, TaskTracker::new(), ways.clone());

@@ -110,7 +110,7 @@ pub fn redecide<H>(tunnel: &Tunnel<'_>, table: &Table<H>, same: impl Fn(&H) -> b
         Act::Origin(origin) => (End::Socket, same(origin)),
         // Whether it may under that name, the caller decides.
         Act::Attach(_) if way.end == End::Attachment => return Verdict::Kept(route.clone()),
-        Act::Attach(_) | Act::Respond(_) | Act::Redirect(_) => return other(),
+        Act::Attach(_) | Act::Respond(_) | Act::Redirect(_) | Act::Handle(_) => return other(),
     };
 
     let rewrite = route.config.rewrite.as_ref();

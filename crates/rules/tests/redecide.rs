@@ -34,7 +34,7 @@ fn labelled(routes: &Value, path: &Path, movable: bool, relabelled: bool) -> Ver
         serde_json::from_value(json!({ "version": 1, "routes": routes })).unwrap();
     let table = Table::compile(&document, |_, hop| {
         Some(match hop {
-            Hop::Proxy(name) | Hop::Origin(name) => Some(name.to_owned()),
+            Hop::Proxy(name) | Hop::Origin(name) | Hop::Handler(name) => Some(name.to_owned()),
             Hop::Target => None,
         })
     })

@@ -206,7 +206,7 @@ fn what_cannot_be_taken_is_no_table() {
     let reason = |routes: Value| {
         let document = serde_json::from_value(json!({ "version": 1, "routes": routes })).unwrap();
         let table = Table::compile(&document, |_, hop| {
-            (hop != Hop::Proxy("gone")).then_some(())
+            (![Hop::Proxy("gone"), Hop::Handler("nothing")].contains(&hop)).then_some(())
         });
         table.unwrap_err().to_string()
     };
@@ -219,6 +219,10 @@ fn what_cannot_be_taken_is_no_table() {
         "routes[0]: all weights are zero"
     );
     assert_eq!(reason(json!([{}])), "routes[0]: the route has no action");
+    assert_eq!(
+        reason(json!([{ "handle": "nothing" }])),
+        "routes[0]: there is no handler nothing"
+    );
 }
 
 #[test]

@@ -46,6 +46,10 @@ const LAYERS: &[(&str, &str)] = &[
         "tests",
         "proto config rules net http upstream observe identity packet proxy api relay translate agent control hermes lab",
     ),
+    (
+        "example-plugs",
+        "proto config rules net http upstream observe identity packet proxy",
+    ),
     ("xtask", ""),
 ];
 

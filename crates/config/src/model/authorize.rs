@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::scalar::{Duration, FieldPattern, HttpUrl};
 use super::{ClientTls, Endpoint, EndpointAddress, Match, TlsChoice, Upstream};
 
-/// An authorisation server that is asked over HTTP. All whose `match` holds are asked, one after the other.
+/// An authorisation server that is asked over HTTP, or a filter that is part of the program. All whose `match` holds are asked,
+/// one after the other.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Authorize {
@@ -17,7 +18,10 @@ pub struct Authorize {
     /// Which protocol the server speaks.
     #[serde(default)]
     pub kind: AuthorizeKind,
-    /// The upstream whose endpoints are asked. This or `url` is required.
+    /// A filter of this name, which is part of the program, decides instead of a server.
+    #[serde(default)]
+    pub filter: Option<String>,
+    /// The upstream whose endpoints are asked. This, `url` or `filter` is required.
     #[serde(default)]
     pub upstream: Option<String>,
     /// The server that is asked, in a line: `http://127.0.0.1:9191/check`. Its path counts as `path`.

@@ -16,8 +16,8 @@ use super::scalar::{
 use super::tunnel::Tunnel;
 use super::{Bind, Broadcast, Chain};
 
-/// One route. The first route that matches decides; exactly one of `to`, `terminate`, `attach`, `respond`, `redirect` is
-/// given.
+/// One route. The first route that matches decides; exactly one of `to`, `terminate`, `attach`, `respond`, `redirect`, `handle`
+/// is given.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
@@ -86,6 +86,9 @@ pub struct Route {
     /// Send the client elsewhere.
     #[serde(default)]
     pub redirect: Option<Redirect>,
+    /// Have requests answered here by a handler of this name, which is part of the program.
+    #[serde(default)]
+    pub handle: Option<String>,
 }
 
 /// What a route does, once it is known that exactly one action is given.
@@ -101,6 +104,8 @@ pub enum Action<'a> {
     Respond(&'a Respond),
     /// Send the client elsewhere.
     Redirect(&'a Redirect),
+    /// Have a handler answer.
+    Handle(&'a str),
 }
 
 impl Route {
@@ -112,6 +117,7 @@ impl Route {
             self.attach.as_ref().map(Action::Attach),
             self.respond.as_ref().map(Action::Respond),
             self.redirect.as_ref().map(Action::Redirect),
+            self.handle.as_deref().map(Action::Handle),
         ];
 
         let mut given = actions.into_iter().flatten();

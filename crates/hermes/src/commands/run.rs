@@ -10,6 +10,7 @@ use hermes_net::PassedSocket;
 use hermes_net::drain::Ended;
 use hermes_proxy::Proxy;
 use hermes_proxy::listeners::table::ListenerView;
+use hermes_proxy::plug::Plugs;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
@@ -105,7 +106,13 @@ fn start(file: PathBuf, passed: Vec<PassedSocket>) -> Result<Proxy, Failure> {
     }
 
     let files = loaded.files.clone();
-    let started = Proxy::start(loaded, file.clone(), Box::new(logging), passed);
+    let started = Proxy::start(
+        loaded,
+        file.clone(),
+        Box::new(logging),
+        passed,
+        Plugs::new(),
+    );
     started.map_err(|problems| not_started(problems.in_order(&files), &file))
 }
 

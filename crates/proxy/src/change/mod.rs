@@ -159,7 +159,7 @@ impl Node {
         let files = loaded.files.clone();
         let doubts = doubts(&loaded);
         let previous = self.shared.snapshot.load_full();
-        let draft = Snapshot::build(loaded, Some(&previous), &self.shared.seeing)
+        let draft = Snapshot::build(loaded, Some(&previous), &self.shared.seeing, &self.plugs)
             .map_err(|problems| problems.in_order(&files))?;
         let workers = changing.doors.len();
         log_doubts(&doubts);

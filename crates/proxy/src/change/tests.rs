@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use super::NotReloaded;
 use crate::Proxy;
 use crate::node::LogFilter;
+use crate::plug::Plugs;
 
 /// Nothing is logged.
 struct Silent;
@@ -46,7 +47,14 @@ const WRONG: &str = "listeners: { web: { http: 127.0.0.1:0 } }\nroutes: [{ to: n
 async fn a_document_without_a_file_is_put_in_force_or_refused_as_a_whole() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("edge.yaml");
-    let proxy = Proxy::start(document(&folder, ONE), file, Box::new(Silent), Vec::new()).unwrap();
+    let proxy = Proxy::start(
+        document(&folder, ONE),
+        file,
+        Box::new(Silent),
+        Vec::new(),
+        Plugs::new(),
+    )
+    .unwrap();
     let before = proxy.listeners();
 
     let report = proxy.apply(plain(&folder, TWO)).unwrap();

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 
 use super::undecided::Undecided;
-use super::{Changes, Decision, Denial};
+use crate::plug::{Changes, Decision, Denial};
 
 /// Characters of a reason that a server gave: it goes into records and `Proxy-Status`.
 #[doc(alias = "bound")]

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use hermes_config::model::{Authorize, AuthorizeKind, Fail, FieldPattern};
 use hermes_http::h1::client::Receiver;
 use hermes_identity::cache::Cache;
-use hermes_rules::{Facts, Matcher};
 use hermes_upstream::{Client, Timeouts, Upstream};
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
@@ -16,12 +15,12 @@ use tokio::sync::Semaphore;
 use super::answer::{self, Answer, Answered};
 use super::question::{Form, Question};
 use super::undecided::{LARGE, Undecided, Whose};
-use super::{Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
 use crate::buffered::{self, Content};
+use crate::plug::{Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
 
 /// How long a decision may take: an exchange waits for it.
 #[doc(alias("bound", "authorize.timeout"))]
-const TIMEOUT: Duration = Duration::from_millis(200);
+pub(super) const TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Questions to one server at once.
 #[doc(alias("bound", "authorize.concurrency"))]
@@ -41,7 +40,7 @@ const REMEMBERED_BYTES: usize = 4 * 1024;
 
 /// How long an open tunnel goes on without a decision: a policy server that restarts ends none.
 #[doc(alias("bound", "authorize.grace"))]
-const GRACE: Duration = Duration::from_secs(30);
+pub(super) const GRACE: Duration = Duration::from_secs(30);
 
 /// Further attempts of a question whose connection died unseen: asking twice changes nothing.
 #[doc(alias = "bound")]
@@ -55,7 +54,6 @@ pub(super) struct External {
     timeout: Duration,
     send: Vec<FieldPattern>,
     owned: Vec<FieldPattern>,
-    matcher: Matcher,
     upstream: Arc<Upstream>,
     asking: Asking,
     memory: Option<Memory>,
@@ -156,7 +154,6 @@ impl External {
             timeout: config.timeout.map_or(TIMEOUT, |timeout| timeout.0),
             send: config.send.clone(),
             owned: config.allow_fields.clone(),
-            matcher: Matcher::compile(&config.matches),
             upstream,
             asking: Asking {
                 places: Semaphore::new(places),
@@ -322,14 +319,6 @@ impl External {
 }
 
 impl Filter for External {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn applies(&self, facts: &Facts<'_>) -> bool {
-        self.matcher.matches(facts)
-    }
-
     fn decide<'a>(&'a self, subject: &'a Subject<'a>) -> Deciding<'a> {
         Box::pin(self.verdict(subject))
     }

@@ -15,7 +15,8 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use serde_json::{Map, Value, json};
 
-use super::{Subject, kind};
+use super::kind;
+use crate::plug::Subject;
 use crate::target::is_https;
 
 /// Fields that a pattern with a star never means, because they hold credentials.

@@ -9,8 +9,9 @@ use hermes_rules::Facts;
 use hermes_rules::fields::USER;
 use http::HeaderMap;
 
-use super::{Decision, Denial, Filter, Subject, Verdict, facts};
+use super::{Checkpoint, facts};
 use crate::entry::Entry;
+use crate::plug::{Decision, Denial, Subject, Verdict};
 use crate::refusal::Refusal;
 use crate::target::Target;
 use crate::worker::Worker;
@@ -54,7 +55,7 @@ impl Stage<'_> {
         let mut shortest = None;
         for filter in &self.entry.snapshot.filters {
             if filter.applies(&self.facts(head, user.as_deref())) {
-                let lasts = self.ask(filter.as_ref(), head, user).await?;
+                let lasts = self.ask(filter, head, user).await?;
                 shortest = [shortest, lasts].into_iter().flatten().min();
             }
         }
@@ -73,7 +74,7 @@ impl Stage<'_> {
 
     async fn ask(
         &self,
-        filter: &dyn Filter,
+        asked: &Checkpoint,
         head: &mut RequestHead,
         user: &mut Option<String>,
     ) -> Result<Option<Duration>, Denied> {
@@ -102,12 +103,12 @@ impl Stage<'_> {
             took,
             lasts,
             grace,
-        } = filter.decide(&subject).await;
+        } = asked.filter.decide(&subject).await;
         worker
             .shared
             .seeing
-            .filtered(filter.name(), outcome.word(), took);
-        let reason = format!("{} {}: {reason}", filter.name(), outcome.word());
+            .filtered(&asked.name, outcome.word(), took);
+        let reason = format!("{} {}: {reason}", asked.name, outcome.word());
         self.exchange.filtered(&reason);
         match decision {
             Decision::Allow(changes) => {

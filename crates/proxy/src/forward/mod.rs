@@ -7,6 +7,7 @@
 //! | `broadcast` | `broadcast`, if the request asks for it | | | |
 //! | `attach` | | | | `attach`, if it is asked for |
 //! | `respond`, `redirect` | `local` | `local` | `local` | `local` |
+//! | `handle` | `handle` | | | |
 
 mod affinity;
 mod attach;
@@ -20,6 +21,7 @@ pub(crate) mod departure;
 mod early;
 mod failed;
 mod form;
+pub(crate) mod handle;
 mod heads;
 mod held;
 mod holding;
@@ -71,6 +73,10 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<Carried
         Act::Attach(rule) => Box::pin(attach::accept(routed, arrival, rule)).await,
         Act::Respond(respond) => Box::pin(local::respond(routed, arrival, respond)).await,
         Act::Redirect(redirect) => Box::pin(local::redirect(routed, arrival, redirect)).await,
+        Act::Handle(next) => match next.handled() {
+            Some(handled) => Box::pin(handle::answer(routed, arrival, handled)).await,
+            None => return onwards(routed, arrival, next).await,
+        },
         Act::Proxy(hops) => return onwards(routed, arrival, pick(hops)).await,
         Act::Origin(next) => return onwards(routed, arrival, next).await,
     };

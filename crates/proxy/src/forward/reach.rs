@@ -158,6 +158,7 @@ async fn checkout(
     let held = asks.then(|| Holder::of(routed).take(1)).transpose()?;
     let client = &routed.worker.client;
     let checked_out = match &tries.next.to {
+        To::Handler(_) => return Err(nowhere().into()),
         To::Upstream { upstream, .. } if upstream.attached().is_some() => {
             let name = attached_name(routed, upstream, head, target);
             let attached = &routed.worker.shared.attached;
@@ -312,6 +313,7 @@ fn place<'a>(
     avoid: &'a [Arc<str>],
 ) -> Result<Dial<'a>, Refusal> {
     match &tries.next.to {
+        To::Handler(_) => Err(nowhere()),
         To::Upstream { upstream, .. } => Ok(Dial::Upstream {
             upstream,
             affinity: affinity(tries.routed, tries.next, None),
@@ -326,6 +328,12 @@ fn place<'a>(
             })
         }
     }
+}
+
+/// A handler answers here.
+fn nowhere() -> Refusal {
+    let details = "what a handler answers is sent nowhere";
+    Refusal::new(ProxyError::ProxyInternalError, details)
 }
 
 /// The origin that the request names.

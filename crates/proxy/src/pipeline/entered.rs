@@ -6,8 +6,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use hermes_http::{RequestHead, ResponseHead};
+use hermes_http::RequestHead;
 use hermes_net::StreamInfo;
 use hermes_observe::{Begin, Exchange};
 use hermes_proto::proxy_status::ProxyError;
@@ -22,10 +21,11 @@ use crate::entry::Entry;
 use crate::explain::explains;
 use crate::filter::{self, Stage};
 use crate::next::CompiledRoute;
+use crate::pac::ProxyPac;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::snapshot::{ListenerRules, Snapshot};
-use crate::{pac, trace};
+use crate::trace;
 
 /// An exchange in the table of live exchanges, by the rules of one snapshot.
 pub(super) struct Entered {
@@ -70,10 +70,9 @@ impl Entered {
         }
     }
 
-    /// The file that browsers ask for, if that is what this is.
-    pub(super) fn proxy_pac(&self, arrival: &Arrival) -> Option<(ResponseHead, Bytes)> {
-        let document = &self.snapshot.document;
-        pac::answer(document, &self.listener, &self.source, arrival.head())
+    /// What writes the file that browsers ask for, if that is what this is.
+    pub(super) fn proxy_pac(&self, arrival: &Arrival) -> Option<ProxyPac> {
+        ProxyPac::of(&self.snapshot, &self.listener, &self.source, arrival.head())
     }
 
     /// All that is decided before the exchange leaves.
@@ -174,6 +173,7 @@ impl Admitted {
             auth: Arc::new(auth),
             asked,
             route: self.route,
+            handlers: 0,
         };
         (routed, received, self.permits)
     }

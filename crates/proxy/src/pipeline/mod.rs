@@ -11,17 +11,20 @@ mod permits;
 use std::future::Future;
 
 use bytes::Bytes;
-use hermes_http::{ResponseHead, StreamError};
+use hermes_http::{Offered, ResponseHead, StreamError};
 use hermes_observe::{CLIENT_CLOSED, Exchange};
 use http::HeaderMap;
 
 use crate::arrival::Arrival;
 use crate::entrance::Entrance;
-use crate::forward::{Carried, Failed, Unanswered, forward, post};
+use crate::forward::{Carried, Failed, Unanswered, forward, handle, post};
 use crate::max_forwards;
+use crate::pac::ProxyPac;
+use crate::plug::{HandlerRequest, Opener, RequestContent};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::snapshot::Snapshot;
+use crate::target::Target;
 use entered::Entered;
 use permits::Permits;
 
@@ -68,15 +71,14 @@ async fn begin(
     too_early: bool,
 ) -> Option<Box<OpenTunnel>> {
     let entered = Entered::new(entrance, &mut arrival);
-    if let Some(file) = entered.proxy_pac(&arrival) {
-        Box::pin(here(
-            &entered.exchange,
-            arrival,
-            file,
-            "responded: proxy.pac",
-        ))
-        .await;
-        return None;
+    if let Some(pac) = entered.proxy_pac(&arrival) {
+        arrival = match arrival {
+            Arrival::Offered(offered) => {
+                Box::pin(proxy_pac(&entered, *offered, &pac)).await;
+                return None;
+            }
+            session => session,
+        };
     }
 
     let decided = entered.decide(&mut arrival, too_early).await;
@@ -159,6 +161,35 @@ fn count_down(
         received,
         &snapshot.rules.overlay,
     )
+}
+
+/// Sends a browser the file that it asks for.
+async fn proxy_pac(entered: &Entered, offered: Offered, pac: &ProxyPac) {
+    let exchange = &entered.exchange;
+    exchange.method(offered.head.wire_method());
+    let (head, content, responder) = offered.message();
+    let asked = HandlerRequest {
+        content: RequestContent::new(content, exchange.clone()),
+        target: Target::Any,
+        user: None,
+        source: entered.source.clone(),
+        listener: entered.listener.name.clone(),
+        opener: Opener::none(),
+        head,
+    };
+    match handle::respond(exchange, pac, "proxy.pac", (asked, responder)).await {
+        Ok(reason) => exchange.finish(&reason),
+        Err(Failed {
+            unanswered,
+            refusal,
+        }) => {
+            let answerer = Answerer {
+                node: &entered.snapshot.node,
+                explained: entered.explained,
+            };
+            answer(exchange, answerer, unanswered, refusal).await;
+        }
+    }
 }
 
 /// Answers what is for this proxy itself.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use hermes_proxy::Proxy;
 use hermes_proxy::node::LogFilter;
+use hermes_proxy::plug::Plugs;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -30,7 +31,7 @@ impl Node {
             .unwrap();
         let guard = runtime.enter();
         let loaded = hermes_config::load(&file, &|_| None).unwrap();
-        let proxy = Proxy::start(loaded, file, Box::new(NoLog), Vec::new()).unwrap();
+        let proxy = Proxy::start(loaded, file, Box::new(NoLog), Vec::new(), Plugs::new()).unwrap();
         drop(guard);
         Self {
             proxy,

@@ -51,6 +51,7 @@ pub fn describe_action(route: &Route) -> String {
         Some(Action::Redirect(redirect)) => {
             format!("redirected to {}", redirect.location)
         }
+        Some(Action::Handle(name)) => format!("answered here by the handler {name}"),
         None => "nothing".to_owned(),
     }
 }

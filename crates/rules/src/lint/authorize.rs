@@ -7,7 +7,7 @@ use hermes_config::model::{Authorize, AuthorizeBody, AuthorizeKind, Document, Fi
 use super::report::{Check, Report, instead, is_token};
 use crate::fields::reserved_in;
 
-pub(super) const CHECKS: &[Check] = &[names, upstreams, tls, paths, bodies, times, fields];
+pub(super) const CHECKS: &[Check] = &[names, filters, upstreams, tls, paths, bodies, times, fields];
 
 /// Longest time that an exchange may wait for a decision.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -49,8 +49,38 @@ fn names(document: &Document, report: &mut Report) {
     });
 }
 
+/// Keys that say how a server is asked, where a filter of the program decides.
+fn filters(document: &Document, report: &mut Report) {
+    each(document, |path, authorize| {
+        if authorize.filter.is_none() {
+            return;
+        }
+        let keys = [
+            ("upstream", authorize.upstream.is_some()),
+            ("url", authorize.url.is_some()),
+            ("tls", authorize.tls.is_some()),
+            ("path", authorize.path.is_some()),
+            ("send", !authorize.send.is_empty()),
+            ("allow_fields", !authorize.allow_fields.is_empty()),
+            ("cache", authorize.cache.is_some()),
+            ("recheck", authorize.recheck.is_some()),
+            ("concurrency", authorize.concurrency.is_some()),
+        ];
+        for (key, _) in keys.into_iter().filter(|(_, given)| *given) {
+            report.add(
+                format!("{path}.{key}"),
+                format!("`{key}` is for servers, and `filter` names a part of the program"),
+                "remove one of them",
+            );
+        }
+    });
+}
+
 fn upstreams(document: &Document, report: &mut Report) {
     each(document, |path, authorize| {
+        if authorize.filter.is_some() {
+            return;
+        }
         match (&authorize.upstream, &authorize.url) {
             (Some(_), Some(_)) => {
                 report.add(

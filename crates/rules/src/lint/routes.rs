@@ -35,6 +35,7 @@ fn action(document: &Document, report: &mut Report) {
             ("attach", route.attach.is_some()),
             ("respond", route.respond.is_some()),
             ("redirect", route.redirect.is_some()),
+            ("handle", route.handle.is_some()),
         ];
 
         let given: Vec<&str> = actions
@@ -47,7 +48,7 @@ fn action(document: &Document, report: &mut Report) {
             report.add(
                 path,
                 "the route does nothing",
-                "give one of `to`, `terminate`, `attach`, `respond` and `redirect`",
+                "give one of `to`, `terminate`, `attach`, `respond`, `redirect` and `handle`",
             );
         } else if let [_, second, ..] = given.as_slice() {
             let reason = format!("the route has several actions: {}", given.join(", "));

@@ -16,6 +16,8 @@ pub enum Hop<'a> {
     Origin(&'a str),
     /// The origin that the request itself names: the overlay ends here.
     Target,
+    /// A handler, which answers here.
+    Handler(&'a str),
 }
 
 /// One route. `H` is what its user holds of a next hop instead of the name.
@@ -46,6 +48,8 @@ pub enum Act<H> {
     Respond(Respond),
     /// Sends the client elsewhere.
     Redirect(Redirect),
+    /// Has a handler answer here.
+    Handle(H),
 }
 
 /// A route that nothing can take; lint reports the same with more words.
@@ -79,10 +83,11 @@ impl<H> Route<H> {
 
         let mut found = |hop: Hop<'_>| {
             let name = match hop {
-                Hop::Proxy(name) | Hop::Origin(name) => name,
-                Hop::Target => "(target)",
+                Hop::Proxy(name) | Hop::Origin(name) => format!("upstream {name}"),
+                Hop::Target => "upstream (target)".to_owned(),
+                Hop::Handler(name) => format!("handler {name}"),
             };
-            find(hop).ok_or_else(|| unfit(format!("there is no upstream {name}")))
+            find(hop).ok_or_else(|| unfit(format!("there is no {name}")))
         };
 
         let action = config.action();
@@ -98,6 +103,7 @@ impl<H> Route<H> {
             Some(Action::Attach(names)) => Act::Attach(names.clone()),
             Some(Action::Respond(respond)) => Act::Respond(respond.clone()),
             Some(Action::Redirect(redirect)) => Act::Redirect(redirect.clone()),
+            Some(Action::Handle(name)) => Act::Handle(found(Hop::Handler(name))?),
             None => return Err(unfit("the route has no action".to_owned())),
         };
 

@@ -97,3 +97,17 @@ fn tls_is_for_a_server_that_a_url_reaches_over_it() {
         ],
     );
 }
+
+#[test]
+fn a_filter_of_the_program_is_no_server() {
+    finds(authorize(json!([{ "name": "a", "filter": "check" }])), &[]);
+    finds(
+        authorize(json!([
+            { "name": "a", "filter": "check", "upstream": "next", "send": ["*"], "timeout": "1s" },
+        ])),
+        &[
+            "authorize[0].upstream: `upstream` is for servers, and `filter` names a part of the program; remove one of them",
+            "authorize[0].send: `send` is for servers, and `filter` names a part of the program; remove one of them",
+        ],
+    );
+}

@@ -15,7 +15,7 @@ fn route_without_action() {
     finds_in(
         json!([{}]),
         &[
-            "routes[0]: the route does nothing; give one of `to`, `terminate`, `attach`, `respond` and `redirect`",
+            "routes[0]: the route does nothing; give one of `to`, `terminate`, `attach`, `respond`, `redirect` and `handle`",
         ],
     );
 }

@@ -138,7 +138,7 @@ fn decide(why: &Why, document: &Document) -> Result<Decided, String> {
     };
 
     let found = |hop: Hop<'_>| match hop {
-        Hop::Proxy(name) | Hop::Origin(name) => name.to_owned(),
+        Hop::Proxy(name) | Hop::Origin(name) | Hop::Handler(name) => name.to_owned(),
         Hop::Target => "(target)".to_owned(),
     };
 

@@ -1,0 +1,62 @@
+//! What can be plugged into a node: the traits that other crates implement, and the [`Plugs`] that a node is started with.
+//!
+//! | trait | what it does | chosen by |
+//! |---|---|---|
+//! | [`Filter`] | sees heads, and says which exchanges may go on | `authorize: [{ filter: NAME }]` |
+//! | [`Handler`] | answers here, and may open exchanges of its own | `handle: NAME` of a route |
+//!
+//! Each trait says what it gets, what it must do and in what time, who is charged, and on which thread it runs. All are asked once
+//! for an exchange, never for a packet: what then moves bytes are the node's own loops, and enums. A plug is registered under a
+//! name when the node starts; without an entry of the configuration that names it, it costs nothing.
+//!
+//! Crates that implement these traits depend on this one, never the other way round. `examples/plugs` has small ones of each kind.
+
+mod filter;
+mod handler;
+mod names;
+
+use std::sync::Arc;
+
+pub use filter::{Changes, Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
+pub(crate) use handler::Opens;
+pub use handler::{
+    Handler, HandlerRequest, Handling, Opener, OpeningAnswer, RequestContent, Response,
+};
+use names::Names;
+
+/// What a node can be told to use, by name. Names are unique for each kind; the later of two is taken.
+#[derive(Clone)]
+pub struct Plugs {
+    pub(crate) filters: Names<dyn Filter>,
+    pub(crate) handlers: Names<dyn Handler>,
+}
+
+impl Plugs {
+    /// Those that are part of every node.
+    pub fn new() -> Self {
+        Self {
+            filters: Names::new("filter"),
+            handlers: Names::new("handler"),
+        }
+    }
+
+    /// With a filter.
+    #[must_use]
+    pub fn filter(mut self, name: &str, filter: impl Filter + 'static) -> Self {
+        self.filters.add(name, Arc::new(filter));
+        self
+    }
+
+    /// With a handler.
+    #[must_use]
+    pub fn handler(mut self, name: &str, handler: impl Handler + 'static) -> Self {
+        self.handlers.add(name, Arc::new(handler));
+        self
+    }
+}
+
+impl Default for Plugs {
+    fn default() -> Self {
+        Self::new()
+    }
+}

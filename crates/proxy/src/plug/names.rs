@@ -1,0 +1,94 @@
+//! Plugs of one kind, by name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hermes_config::nearest;
+
+/// Plugs of one kind, by name.
+pub(crate) struct Names<T: ?Sized> {
+    /// What they are, in a word.
+    kind: &'static str,
+    known: BTreeMap<String, Arc<T>>,
+}
+
+/// A name that no plug has.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NoPlug {
+    /// What is wrong.
+    pub(crate) reason: String,
+    /// What mends it.
+    pub(crate) remedy: String,
+}
+
+impl<T: ?Sized> Names<T> {
+    pub(super) fn new(kind: &'static str) -> Self {
+        Self {
+            kind,
+            known: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, name: &str, plug: Arc<T>) {
+        self.known.insert(name.to_owned(), plug);
+    }
+
+    /// The plug of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn find(&self, name: &str) -> Result<&Arc<T>, NoPlug> {
+        self.known.get(name).ok_or_else(|| self.unknown(name))
+    }
+
+    fn unknown(&self, name: &str) -> NoPlug {
+        let kind = self.kind;
+        let known = || self.known.keys().map(String::as_str);
+        let remedy = match nearest(name, known()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if self.known.is_empty() => {
+                format!("this program has no {kind}: use one that has, or remove it")
+            }
+            None => {
+                let names: Vec<_> = known().collect();
+                format!("{kind}s of this program are: {}", names.join(", "))
+            }
+        };
+        NoPlug {
+            reason: format!("there is no {kind} `{name}`"),
+            remedy,
+        }
+    }
+}
+
+impl<T: ?Sized> Clone for Names<T> {
+    fn clone(&self) -> Self {
+        Self {
+            kind: self.kind,
+            known: self.known.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_no_plug_has_is_answered_with_the_nearest_or_all() {
+        let mut names: Names<str> = Names::new("handler");
+        let remedy = |names: &Names<str>, name| names.find(name).unwrap_err().remedy;
+        assert_eq!(
+            remedy(&names, "relay"),
+            "this program has no handler: use one that has, or remove it"
+        );
+        names.add("relay", "a".into());
+        names.add("cache", "b".into());
+        assert_eq!(&**names.find("relay").unwrap(), "a");
+        assert_eq!(remedy(&names, "rely"), "did you mean `relay`?");
+        assert_eq!(
+            remedy(&names, "something"),
+            "handlers of this program are: cache, relay"
+        );
+    }
+}

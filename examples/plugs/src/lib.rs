@@ -1,0 +1,10 @@
+//! How to extend a node: small plugs, each of which a test runs in a node of this process.
+//!
+//! - [`broker`]: a [`Handler`](hermes_proxy::plug::Handler) that opens one exchange of its own and answers many clients with it.
+//!
+//! A program that has them starts its node with `Plugs::new().handler("relay", Broker::new(..))` and lets a route say
+//! `handle: relay`; `tests/spikes/node.rs` shows all of it.
+//!
+//! Begin reading in `hermes_proxy::plug`, which says what each trait has to do.
+
+pub mod broker;

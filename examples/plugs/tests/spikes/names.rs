@@ -1,0 +1,52 @@
+//! Names of the configuration that no plug has.
+
+use hermes_example_plugs::broker::Broker;
+use hermes_proxy::check_with;
+use hermes_proxy::plug::Plugs;
+use http::uri::Authority;
+
+use super::node::document;
+
+/// What is wrong with a node of this configuration.
+fn problems(yaml: &str, plugs: &Plugs) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let checked = check_with(document("names", yaml, folder.path()), plugs);
+    checked.map_or_else(
+        |problems| {
+            let said: Vec<_> = problems
+                .0
+                .iter()
+                .map(|problem| {
+                    let remedy = problem.remedy.as_deref().unwrap_or_default();
+                    format!("{}: {}; {remedy}", problem.path, problem.reason)
+                })
+                .collect();
+            said.join("\n")
+        },
+        |()| String::new(),
+    )
+}
+
+#[test]
+fn a_name_that_no_plug_has_is_a_mistake() {
+    let broker = || Broker::new(Authority::from_static("FEED"));
+    let plugs = Plugs::new().handler("relay", broker());
+    let routes = |name: &str| {
+        format!(
+            "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes:\n  - {{ handle: {name} }}\n"
+        )
+    };
+    assert_eq!(problems(&routes("relay"), &plugs), "");
+    assert_eq!(
+        problems(&routes("rely"), &plugs),
+        "routes[0].handle: there is no handler `rely`; did you mean `relay`?"
+    );
+    assert_eq!(
+        problems(&routes("something"), &plugs.handler("cache", broker())),
+        "routes[0].handle: there is no handler `something`; handlers of this program are: cache, relay"
+    );
+    assert_eq!(
+        problems(&routes("relay"), &Plugs::new()),
+        "routes[0].handle: there is no handler `relay`; this program has no handler: use one that has, or remove it"
+    );
+}

@@ -1,0 +1,89 @@
+//! A node in this process, started as any program would start one.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use hermes_config::{Loaded, parse};
+use hermes_proxy::Proxy;
+use hermes_proxy::node::LogFilter;
+use hermes_proxy::plug::Plugs;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// A node and the folder of its administration.
+pub struct Node {
+    proxy: Proxy,
+    _folder: TempDir,
+}
+
+impl Node {
+    /// Starts a node with one worker; `yaml` says the rest. Nodes of one name take each other for a loop.
+    pub fn start(name: &str, yaml: &str, plugs: Plugs) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let loaded = document(name, yaml, folder.path());
+        let file = folder.path().join("node.yaml");
+        let proxy = Proxy::start(loaded, file, Box::new(Silent), Vec::new(), plugs).unwrap();
+        Self {
+            proxy,
+            _folder: folder,
+        }
+    }
+
+    /// Connects to its first listener.
+    pub async fn connect(&self) -> TcpStream {
+        let address: SocketAddr = self.proxy.listeners()[0].address.parse().unwrap();
+        TcpStream::connect(address).await.unwrap()
+    }
+
+    /// Ends it at once.
+    pub async fn end(mut self) {
+        self.proxy.drain(Duration::ZERO).await;
+    }
+}
+
+/// A document, as it would stand in a file.
+pub fn document(name: &str, yaml: &str, folder: &Path) -> Loaded {
+    let socket = folder.join("admin.sock");
+    let socket = socket.display();
+    let text = format!(
+        "version: 1\nnode: {name}\nworkers: 1\nlog: {{ access: off }}\nadmin: {{ socket: {socket} }}\n{yaml}"
+    );
+    parse(&folder.join("node.yaml"), &text, &|_| None).unwrap()
+}
+
+/// Writes text.
+pub async fn say(stream: &mut TcpStream, text: &str) {
+    stream.write_all(text.as_bytes()).await.unwrap();
+}
+
+/// Reads until text has come, and gives all that has.
+pub async fn hear(stream: &mut TcpStream, wanted: &str) -> String {
+    let mut heard = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&heard);
+        if text.contains(wanted) {
+            return text.into_owned();
+        }
+        let read = stream.read_buf(&mut heard).await.unwrap();
+        assert!(
+            read > 0,
+            "ended before {wanted:?}: {:?}",
+            String::from_utf8_lossy(&heard)
+        );
+    }
+}
+
+/// Nothing is logged.
+struct Silent;
+
+impl LogFilter for Silent {
+    fn current(&self) -> String {
+        "off".to_owned()
+    }
+
+    fn change(&self, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+}
