@@ -1,7 +1,12 @@
-//! A batch of datagrams in one buffer, in the shape that UDP segmentation offload wants.
+//! A batch of packets in one buffer, in the shape that segmentation offload wants.
 //!
-//! Datagrams move through Hermes in batches: one allocation, filled again and again, and runs of equal length that the
+//! Packets move through Hermes in batches: one allocation, filled again and again, and runs of equal length that the
 //! operating system takes in one call (`UDP_SEGMENT`) or that go into one frame.
+//!
+//! What a batch takes is its [`Layout`]. That of UDP has no headroom and ends at what UDP carries. That of a device has room for a
+//! head before each packet (a context ID, a capsule's or an HTTP datagram's head, a `virtio_net_hdr`), which is written there
+//! without moving the packet, and takes super-packets: packets longer than the path carries, which travel whole with the size of the
+//! segments that they are cut into at its end.
 
 use bytes::BytesMut;
 
@@ -19,136 +24,315 @@ pub const DEFAULT_BYTES: usize = 2 * 65_536;
 /// The datagrams of a [`Batch::default`]: two full runs.
 pub const DEFAULT_DATAGRAMS: usize = 2 * MAX_RUN_DATAGRAMS;
 
-/// Why a datagram was not added.
+/// The longest packet of UDP and of IP, by the 16 bits of their length fields.
+const MAX_DATAGRAM: usize = 65_535;
+
+/// The longest super-packet, in bytes: what Linux lets a device merge at most (`GSO_MAX_SIZE`).
+#[doc(alias = "bound")]
+pub const MAX_SUPER_PACKET: usize = 512 * 1024;
+
+/// The most headroom of a packet, in bytes: more than a capsule's head, two varints and a `virtio_net_hdr` together.
+#[doc(alias = "bound")]
+pub const MAX_HEADROOM: usize = 64;
+
+/// Marks the length of a super-packet. No packet is as long, and so none joins a run with it.
+const SUPER: u32 = 1 << 31;
+
+/// What a batch takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Bytes of all packets together, their headroom not counted.
+    pub max_bytes: usize,
+    /// How many packets.
+    pub max_packets: usize,
+    /// Bytes of the longest packet, up to [`MAX_SUPER_PACKET`].
+    pub longest: usize,
+    /// Bytes before each packet, up to [`MAX_HEADROOM`].
+    pub headroom: usize,
+    /// Whether packets may come whole that are to be cut into segments.
+    pub super_packets: bool,
+}
+
+impl Layout {
+    /// Two full runs of UDP datagrams.
+    pub const UDP: Self = Self {
+        max_bytes: DEFAULT_BYTES,
+        max_packets: DEFAULT_DATAGRAMS,
+        longest: MAX_DATAGRAM,
+        headroom: 0,
+        super_packets: false,
+    };
+
+    /// What one reading of a device brings: packets with a head each, and super-packets.
+    pub const DEVICE: Self = Self {
+        max_bytes: 2 * MAX_SUPER_PACKET,
+        max_packets: DEFAULT_DATAGRAMS,
+        longest: MAX_SUPER_PACKET,
+        headroom: MAX_HEADROOM,
+        super_packets: true,
+    };
+}
+
+/// Why a packet was not added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PushError {
     /// There is no room now; there is after [`Batch::clear`].
     #[error("the batch is full")]
     Full,
-    /// The datagram does not fit an empty batch, or is above 65,535 bytes.
-    #[error("the datagram is too long for the batch")]
+    /// The packet does not fit an empty batch, or is longer than its packets may be.
+    #[error("the packet is too long for the batch")]
     TooLong,
 }
 
-/// Datagrams of one flow, in order, up to a number of bytes and of datagrams.
+/// There is less room before a packet than a head takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a head of {0} bytes does not fit before its packet")]
+pub struct NoHeadroom(usize);
+
+/// Packets of one flow, in order, up to a number of bytes and of packets.
 #[derive(Debug)]
 pub struct Batch {
+    /// Headroom and packet, by turns.
     bytes: BytesMut,
-    lengths: Vec<u16>,
-    max_bytes: usize,
-    max_datagrams: usize,
+    /// The packets' lengths, with [`SUPER`].
+    lengths: Vec<u32>,
+    /// Segment sizes of the super-packets, in order.
+    segments: Vec<u32>,
+    /// How much of each packet's headroom its head takes; nothing where there is no headroom.
+    heads: Vec<u8>,
+    layout: Layout,
 }
 
-/// Consecutive datagrams of equal length, except that the last may be shorter.
+/// Consecutive packets of equal length, except that the last may be shorter; or one packet by itself, with its head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run<'a> {
-    /// The datagrams, one after the other.
+    /// The packets, one after the other; the head before them, if there is one.
     pub bytes: &'a [u8],
-    /// The length of every datagram but the last, in bytes. 0 only for a run of one empty datagram.
+    /// The length of every packet but the last, in bytes. 0 only for a run of one empty packet. Of a super-packet, what it is to be
+    /// cut into.
     pub segment_size: usize,
-    /// How many datagrams these are; at least 1.
+    /// How many packets these are; at least 1.
     pub count: usize,
+    /// How many of the bytes are a head. Only a packet by itself has one.
+    pub head: usize,
+}
+
+impl Run<'_> {
+    /// Whether it is one packet that is to be cut into segments.
+    pub fn is_super_packet(&self) -> bool {
+        self.count == 1 && self.segment_size < self.bytes.len() - self.head
+    }
 }
 
 impl Default for Batch {
     fn default() -> Self {
-        Self::new(DEFAULT_BYTES, DEFAULT_DATAGRAMS)
+        Self::with(Layout::UDP)
     }
 }
 
 impl Batch {
-    /// An empty batch with room for `max_bytes` and `max_datagrams`. Memory is taken when it is needed, and kept.
+    /// An empty batch for UDP with room for `max_bytes` and `max_datagrams`.
     pub fn new(max_bytes: usize, max_datagrams: usize) -> Self {
+        Self::with(Layout {
+            max_bytes,
+            max_packets: max_datagrams,
+            ..Layout::UDP
+        })
+    }
+
+    /// An empty batch. Memory is taken when it is needed, and kept. What a layout has above the bounds is cut to them.
+    pub fn with(layout: Layout) -> Self {
         Self {
             bytes: BytesMut::new(),
             lengths: Vec::new(),
-            max_bytes,
-            max_datagrams,
+            segments: Vec::new(),
+            heads: Vec::new(),
+            layout: Layout {
+                longest: layout.longest.min(layout.max_bytes).min(MAX_SUPER_PACKET),
+                headroom: layout.headroom.min(MAX_HEADROOM),
+                ..layout
+            },
         }
     }
 
-    /// Adds a copy of `datagram`, which may be empty.
+    /// What it takes.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Adds a copy of `packet`, which may be empty.
     ///
     /// # Errors
     /// [`PushError`], with the batch unchanged.
-    pub fn push(&mut self, datagram: &[u8]) -> Result<(), PushError> {
-        let length = u16::try_from(datagram.len()).map_err(|_| PushError::TooLong)?;
-        if datagram.len() > self.max_bytes || self.max_datagrams == 0 {
+    pub fn push(&mut self, packet: &[u8]) -> Result<(), PushError> {
+        if packet.len() > self.layout.longest {
             return Err(PushError::TooLong);
         }
-        if self.lengths.len() == self.max_datagrams
-            || self.bytes.len() + datagram.len() > self.max_bytes
+        let taken = self.bytes.len() - self.lengths.len() * self.layout.headroom;
+        if self.lengths.len() == self.layout.max_packets
+            || taken + packet.len() > self.layout.max_bytes
         {
-            return Err(PushError::Full);
+            return Err(if self.layout.max_packets == 0 {
+                PushError::TooLong
+            } else {
+                PushError::Full
+            });
         }
-        self.bytes.extend_from_slice(datagram);
-        self.lengths.push(length);
+
+        if self.layout.headroom > 0 {
+            self.bytes
+                .resize(self.bytes.len() + self.layout.headroom, 0);
+            self.heads.push(0);
+        }
+        self.bytes.extend_from_slice(packet);
+        self.lengths.push(packet.len() as u32);
         Ok(())
     }
 
-    /// How many datagrams there are.
+    /// Adds a copy of a super-packet, whose payload is to be cut into segments of `segment_size` bytes. One that needs no cutting is a
+    /// packet as any other.
+    ///
+    /// # Errors
+    /// [`PushError`], with the batch unchanged: too long is every one where the layout has no super-packets.
+    pub fn push_super_packet(
+        &mut self,
+        packet: &[u8],
+        segment_size: usize,
+    ) -> Result<(), PushError> {
+        if segment_size == 0 || segment_size >= packet.len() {
+            return self.push(packet);
+        }
+        if !self.layout.super_packets {
+            return Err(PushError::TooLong);
+        }
+
+        self.push(packet)?;
+        if let Some(length) = self.lengths.last_mut() {
+            *length |= SUPER;
+        }
+        self.segments.push(segment_size as u32);
+        Ok(())
+    }
+
+    /// Writes a head directly before each packet, and before the head that it has: `write` sees both and appends the new one.
+    ///
+    /// # Errors
+    /// [`NoHeadroom`]; packets before that one have their heads.
+    pub fn prepend(
+        &mut self,
+        mut write: impl FnMut(&[u8], &mut BytesMut),
+    ) -> Result<(), NoHeadroom> {
+        let headroom = self.layout.headroom;
+        let mut head = BytesMut::new();
+        let mut at = 0;
+        for (index, &length) in self.lengths.iter().enumerate() {
+            let taken = self.heads.get(index).map_or(0, |taken| usize::from(*taken));
+            let start = at + headroom - taken;
+            let end = at + headroom + (length & !SUPER) as usize;
+
+            head.clear();
+            write(&self.bytes[start..end], &mut head);
+            if head.len() > headroom - taken {
+                return Err(NoHeadroom(head.len()));
+            }
+            self.bytes[start - head.len()..start].copy_from_slice(&head);
+            if let Some(heads) = self.heads.get_mut(index) {
+                *heads = (taken + head.len()) as u8;
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// How many packets there are.
     pub fn len(&self) -> usize {
         self.lengths.len()
     }
 
-    /// Whether there is no datagram. A batch of empty datagrams is not empty.
+    /// Whether there is no packet. A batch of empty packets is not empty.
     pub fn is_empty(&self) -> bool {
         self.lengths.is_empty()
     }
 
-    /// All datagrams, one after the other.
+    /// All packets, one after the other, with their headroom before them.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Removes all datagrams and keeps the memory.
+    /// Removes all packets and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.lengths.clear();
+        self.segments.clear();
+        self.heads.clear();
     }
 
-    /// The datagrams, in order.
+    /// The packets without their heads, in order; super-packets whole.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let headroom = self.layout.headroom;
         let mut rest = &self.bytes[..];
         self.lengths.iter().map(move |&length| {
-            let (datagram, tail) = rest.split_at(usize::from(length));
+            let (packet, tail) = rest[headroom..].split_at((length & !SUPER) as usize);
             rest = tail;
-            datagram
+            packet
         })
     }
 
-    /// The datagrams, in order, in runs of at most [`MAX_RUN_DATAGRAMS`] and [`MAX_RUN_BYTES`].
+    /// The packets, in order, in runs of at most [`MAX_RUN_DATAGRAMS`] and [`MAX_RUN_BYTES`].
     ///
-    /// A longer datagram is a run by itself. So is an empty one: as a segment of a run it would not be sent.
+    /// A longer packet is a run by itself. So are an empty one, as it would not be sent as a segment of a run; a super-packet; and
+    /// every packet of a batch with headroom.
     pub fn runs(&self) -> impl Iterator<Item = Run<'_>> {
+        let headroom = self.layout.headroom;
         let mut bytes = &self.bytes[..];
         let mut lengths = &self.lengths[..];
+        let mut segments = self.segments.iter();
+        let mut heads = self.heads.iter();
         std::iter::from_fn(move || {
+            let &first = lengths.first()?;
+            if headroom > 0 || first & SUPER != 0 {
+                let head = heads.next().map_or(0, |head| usize::from(*head));
+                let length = (first & !SUPER) as usize;
+                let segment_size = match first & SUPER {
+                    0 => length,
+                    _ => segments.next().map_or(length, |size| *size as usize),
+                };
+                let (packet, tail) = bytes.split_at(headroom + length);
+                bytes = tail;
+                lengths = &lengths[1..];
+                return Some(Run {
+                    bytes: &packet[headroom - head..],
+                    segment_size,
+                    count: 1,
+                    head,
+                });
+            }
+
             let (count, size) = first_run(lengths)?;
-            let segment_size = usize::from(lengths[0]);
             let (run, tail) = bytes.split_at(size);
             bytes = tail;
             lengths = &lengths[count..];
             Some(Run {
                 bytes: run,
-                segment_size,
+                segment_size: first as usize,
                 count,
+                head: 0,
             })
         })
     }
 }
 
-/// How many datagrams, and how many bytes, make the first run.
-fn first_run(lengths: &[u16]) -> Option<(usize, usize)> {
+/// How many packets, and how many bytes, make the first run.
+fn first_run(lengths: &[u32]) -> Option<(usize, usize)> {
     let (&first, others) = lengths.split_first()?;
     let mut count = 1;
-    let mut size = usize::from(first);
+    let mut size = first as usize;
     for &length in others.iter().take(MAX_RUN_DATAGRAMS - 1) {
-        if length == 0 || length > first || size + usize::from(length) > MAX_RUN_BYTES {
+        if length == 0 || length > first || size + length as usize > MAX_RUN_BYTES {
             break;
         }
         count += 1;
-        size += usize::from(length);
+        size += length as usize;
         if length < first {
             break;
         }
@@ -239,7 +423,83 @@ mod tests {
         assert_eq!(batch.bytes().as_ptr(), before);
     }
 
+    #[test]
+    fn keeps_super_packets_whole_and_apart() {
+        let mut batch = Batch::with(Layout {
+            headroom: 0,
+            ..Layout::DEVICE
+        });
+        let long = vec![7; 200_000];
+        batch.push(&[1; 1400]).unwrap();
+        batch.push_super_packet(&long, 1400).unwrap();
+        batch.push_super_packet(&[2; 1400], 1400).unwrap();
+        batch.push(&[3; 1400]).unwrap();
+        assert_eq!(
+            shape(&batch),
+            [(1400, 1400, 1), (200_000, 1400, 1), (2800, 1400, 2)]
+        );
+        let is_super: Vec<_> = batch.runs().map(|run| run.is_super_packet()).collect();
+        assert_eq!(is_super, [false, true, false]);
+        assert_eq!(batch.iter().nth(1), Some(&long[..]));
+        assert_eq!(
+            batch.push(&vec![0; MAX_SUPER_PACKET + 1]),
+            Err(PushError::TooLong)
+        );
+    }
+
+    #[test]
+    fn a_head_that_does_not_fit_is_refused() {
+        let mut roomy = Batch::with(Layout {
+            headroom: 3,
+            ..Layout::UDP
+        });
+        roomy.push(b"a").unwrap();
+        let head = |length: usize| move |_: &[u8], head: &mut BytesMut| head.resize(length, 9);
+        assert_eq!(roomy.prepend(head(2)), Ok(()));
+        assert_eq!(roomy.prepend(head(2)), Err(NoHeadroom(2)));
+        assert_eq!(roomy.prepend(head(1)), Ok(()));
+        assert_eq!(roomy.runs().next().unwrap().bytes, b"\x09\x09\x09a");
+        assert_eq!(batch(&[4]).prepend(head(1)), Err(NoHeadroom(1)));
+    }
+
     proptest! {
+        #[test]
+        fn heads_go_before_their_packets_and_change_none(
+            packets in proptest::collection::vec((0_usize..3000, 0_usize..1500), 0..60),
+            headroom in 9_usize..=MAX_HEADROOM,
+        ) {
+            let mut batch = Batch::with(Layout { headroom, ..Layout::DEVICE });
+            let packets: Vec<_> = packets
+                .iter()
+                .enumerate()
+                .map(|(number, &(length, segment))| (vec![number as u8; length], segment))
+                .collect();
+            for (packet, segment) in &packets {
+                batch.push_super_packet(packet, *segment).unwrap();
+            }
+            // A context ID, then the length of all, as a capsule has it.
+            batch.prepend(|_, head| head.extend_from_slice(&[0])).unwrap();
+            batch
+                .prepend(|packet, head| crate::varint::encode(packet.len() as u64, head))
+                .unwrap();
+
+            prop_assert!(batch.iter().eq(packets.iter().map(|(packet, _)| &packet[..])));
+            prop_assert_eq!(batch.runs().count(), packets.len());
+            for (run, (packet, segment)) in batch.runs().zip(&packets) {
+                let (head, rest) = run.bytes.split_at(run.head);
+                prop_assert_eq!(rest, &packet[..]);
+                let mut length = head;
+                prop_assert_eq!(crate::varint::decode(&mut length), Some(packet.len() as u64 + 1));
+                prop_assert_eq!(length, &[0]);
+                prop_assert_eq!(run.is_super_packet(), (1..packet.len()).contains(segment));
+                let expected = if run.is_super_packet() { *segment } else { packet.len() };
+                prop_assert_eq!(run.segment_size, expected);
+            }
+
+            batch.clear();
+            prop_assert!(batch.is_empty() && batch.runs().next().is_none());
+        }
+
         #[test]
         fn runs_hold_every_datagram_once_and_in_order(
             datagrams in proptest::collection::vec(

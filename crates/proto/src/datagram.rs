@@ -26,6 +26,9 @@ pub enum DatagramError {
     /// A UDP payload above [`MAX_UDP_PAYLOAD`].
     #[error("a UDP payload has {0} bytes, above the {MAX_UDP_PAYLOAD} that UDP can carry")]
     TooLong(usize),
+    /// A packet above what its end can carry.
+    #[error("a packet has {0} bytes, above the {1} that can be carried here")]
+    TooLarge(usize, usize),
 }
 
 /// An HTTP datagram of a CONNECT-UDP session.
@@ -53,6 +56,103 @@ impl UdpDatagram {
             context,
             payload: datagram,
         })
+    }
+}
+
+/// What the packets of an end are in HTTP datagrams: the context that they have there, and how large they may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DatagramFormat {
+    context: u64,
+    /// The context as it is written, and how long that is.
+    written: [u8; varint::MAX_SIZE],
+    size: usize,
+    largest: usize,
+}
+
+impl DatagramFormat {
+    /// UDP payloads.
+    pub const UDP: Self = Self {
+        context: UDP_CONTEXT,
+        written: [0; varint::MAX_SIZE],
+        size: 1,
+        largest: MAX_UDP_PAYLOAD,
+    };
+
+    /// Packets of up to `largest` bytes in this context. `None` for a number that no context ID can have.
+    pub fn new(context: u64, largest: usize) -> Option<Self> {
+        if context > varint::MAX {
+            return None;
+        }
+        let mut encoded = BytesMut::new();
+        varint::encode(context, &mut encoded);
+        let size = encoded.len();
+        let mut written = [0; varint::MAX_SIZE];
+        written[..size].copy_from_slice(&encoded);
+        Some(Self {
+            context,
+            written,
+            size,
+            largest,
+        })
+    }
+
+    /// The context.
+    pub fn context(&self) -> u64 {
+        self.context
+    }
+
+    /// The context as it stands before each packet.
+    pub fn prefix(&self) -> &[u8] {
+        &self.written[..self.size]
+    }
+
+    /// The largest packet, in bytes.
+    pub fn largest(&self) -> usize {
+        self.largest
+    }
+
+    /// The longest value of a DATAGRAM capsule with such a packet, in bytes, with room for a context ID written at length.
+    pub fn max_capsule(&self) -> u64 {
+        (varint::MAX_SIZE + self.largest) as u64
+    }
+
+    /// Splits the payload of an HTTP datagram, which is also the value of a DATAGRAM capsule; `None` for one of another context,
+    /// which is to be dropped (RFC 9298, 4).
+    ///
+    /// # Errors
+    /// [`DatagramError`], upon which the stream must be aborted.
+    pub fn decode(&self, mut datagram: Bytes) -> Result<Option<Bytes>, DatagramError> {
+        let mut rest = &datagram[..];
+        let context = varint::decode(&mut rest).ok_or(DatagramError::NoContext)?;
+        datagram.advance(datagram.len() - rest.len());
+        if context != self.context {
+            return Ok(None);
+        }
+        match datagram.len() {
+            size if size <= self.largest => Ok(Some(datagram)),
+            size if *self == Self::UDP => Err(DatagramError::TooLong(size)),
+            size => Err(DatagramError::TooLarge(size, self.largest)),
+        }
+    }
+
+    /// Appends a DATAGRAM capsule with a packet.
+    ///
+    /// # Errors
+    /// The packet is too large, with `output` untouched: the peer would have to abort the stream.
+    pub fn encode_capsule(
+        &self,
+        packet: &[u8],
+        output: &mut BytesMut,
+    ) -> Result<(), DatagramError> {
+        if packet.len() > self.largest {
+            return Err(DatagramError::TooLarge(packet.len(), self.largest));
+        }
+        let length = self.size + packet.len();
+        output.reserve(capsule::MAX_HEADER + length);
+        capsule::encode_header(CapsuleType::Datagram, length as u64, output);
+        output.put_slice(self.prefix());
+        output.put_slice(packet);
+        Ok(())
     }
 }
 
@@ -170,7 +270,57 @@ mod tests {
         assert!(encode_udp_capsule(&vec![0; MAX_UDP_PAYLOAD], &mut output).is_ok());
     }
 
+    #[test]
+    fn the_format_of_udp_is_what_a_udp_capsule_has() {
+        let mut one = BytesMut::new();
+        let mut other = BytesMut::new();
+        encode_udp_capsule(b"abc", &mut one).unwrap();
+        DatagramFormat::UDP
+            .encode_capsule(b"abc", &mut other)
+            .unwrap();
+        assert_eq!(one, other);
+        assert_eq!(DatagramFormat::UDP.max_capsule(), MAX_UDP_CAPSULE);
+        assert_eq!(
+            DatagramFormat::new(UDP_CONTEXT, MAX_UDP_PAYLOAD),
+            Some(DatagramFormat::UDP)
+        );
+        let long = vec![0; MAX_UDP_PAYLOAD + 2];
+        assert_eq!(
+            DatagramFormat::UDP.decode(Bytes::from(long)),
+            Err(DatagramError::TooLong(MAX_UDP_PAYLOAD + 1))
+        );
+    }
+
+    #[test]
+    fn no_context_is_above_what_a_varint_holds() {
+        assert!(DatagramFormat::new(varint::MAX, 1).is_some());
+        assert!(DatagramFormat::new(varint::MAX + 1, 1).is_none());
+    }
+
     proptest! {
+        #[test]
+        fn packets_of_any_format_survive_a_round_trip(
+            context in prop_oneof![0..70_u64, 0..=varint::MAX],
+            packet in proptest::collection::vec(any::<u8>(), 0..300),
+            largest in 200_usize..300,
+        ) {
+            let format = DatagramFormat::new(context, largest).unwrap();
+            let mut output = BytesMut::new();
+            let encoded = format.encode_capsule(&packet, &mut output);
+            if packet.len() > largest {
+                prop_assert_eq!(encoded, Err(DatagramError::TooLarge(packet.len(), largest)));
+                prop_assert!(output.is_empty());
+                return Ok(());
+            }
+            let mut decoder = capsule::CapsuleDecoder::new(format.max_capsule());
+            decoder.push(output.freeze());
+            let value = decoder.next().unwrap().unwrap().value;
+            prop_assert!(value.starts_with(format.prefix()));
+            prop_assert_eq!(format.decode(value.clone()), Ok(Some(Bytes::from(packet))));
+            let other = DatagramFormat::new(context ^ 1, largest).unwrap();
+            prop_assert_eq!(other.decode(value), Ok(None));
+        }
+
         #[test]
         fn survives_a_round_trip(payload in proptest::collection::vec(any::<u8>(), 0..3000)) {
             let mut datagram = vec![0];
