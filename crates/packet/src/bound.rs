@@ -13,9 +13,10 @@ use hermes_proto::udp_bind::{Contexts, MAX_CAPSULE, Outbound};
 use parking_lot::Mutex;
 use tokio::task::coop::consume_budget;
 
-use super::lane::{Lane, Left, Origin, broken};
+use super::lane::{Lane, Left, broken};
 use super::received::{give_back, kept};
 use super::sink::Sink;
+use super::source::Source;
 use crate::broken::Broken;
 
 /// The rules for addresses that a client chooses, as they are now.
@@ -25,14 +26,14 @@ pub trait Egress {
 }
 
 /// The sockets of one request, and the contexts of its client.
-pub struct Bound<E> {
+pub struct BindSockets<E> {
     /// One for each family, with its address.
     sockets: Vec<(SocketAddr, UdpSocket)>,
     contexts: Mutex<Contexts>,
     egress: Arc<E>,
 }
 
-impl<E: Egress> Bound<E> {
+impl<E: Egress> BindSockets<E> {
     /// Sockets on these addresses, each on a port that the system chooses.
     ///
     /// # Errors
@@ -111,11 +112,11 @@ impl Lane<'_> {
     /// From the client to peers. Capsules about contexts are answered before the next is read, so that no answers pile up.
     pub async fn client_to_peers<E: Egress>(
         &self,
-        origin: &mut Origin,
+        source: &mut Source,
         sink: &Sink,
-        bound: &Bound<E>,
+        bound: &BindSockets<E>,
     ) -> Result<Left, Broken> {
-        let (Origin::Stream(capsules), Sink::Stream(stream, _)) = (origin, sink) else {
+        let (Source::Stream(capsules), Sink::Stream(to)) = (source, sink) else {
             return Ok(Left::Ended);
         };
         let malformed = |reason: String| Broken::malformed(self.from, reason);
@@ -153,7 +154,7 @@ impl Lane<'_> {
                     allows,
                 );
                 if let Some(answer) = answer.map_err(|error| malformed(error.to_string()))? {
-                    self.write_on(stream, answer).await?;
+                    self.write_on(&to.stream, answer).await?;
                 }
             }
         }
@@ -162,7 +163,7 @@ impl Lane<'_> {
     async fn client_to_peer<E: Egress>(
         &self,
         datagram: Bytes,
-        bound: &Bound<E>,
+        bound: &BindSockets<E>,
     ) -> Result<(), Broken> {
         let found = bound.contexts.lock().outbound(datagram);
         let (peer, payload) =
@@ -189,10 +190,10 @@ impl Lane<'_> {
     /// From peers to the client.
     pub async fn peers_to_client<E: Egress>(
         &self,
-        bound: &Bound<E>,
+        bound: &BindSockets<E>,
         sink: &Sink,
     ) -> Result<Left, Broken> {
-        let Sink::Stream(stream, quic) = sink else {
+        let Sink::Stream(to) = sink else {
             return Ok(Left::Ended);
         };
         let failed = |error: UdpError| Broken::socket(self.from, &error);
@@ -200,7 +201,7 @@ impl Lane<'_> {
         loop {
             let socket = tokio::select! {
                 ready = bound.readable() => ready.map_err(|error| failed(UdpError::Io(error)))?,
-                reset = broken(stream), if self.alone => return Err(Broken::reset(self.from.other(), reset)),
+                reset = broken(&to.stream), if self.alone => return Err(Broken::reset(self.from.other(), reset)),
             };
             // Sockets that never run dry leave the worker to others too.
             consume_budget().await;
@@ -209,12 +210,12 @@ impl Lane<'_> {
             give_back(batch);
             self.exchange
                 .dropped(DropReason::UnknownContext, taken.map_err(failed)?);
-            match quic {
-                Some(quic) => self.forward(&mut datagrams, stream, quic).await?,
+            match &to.quic {
+                Some(quic) => self.forward(&mut datagrams, to, quic).await?,
                 None => {
                     let mut room = BytesMut::new();
                     self.encode(&mut datagrams, &mut room);
-                    self.write_on(stream, room.freeze()).await?;
+                    self.write_on(&to.stream, room.freeze()).await?;
                 }
             }
         }

@@ -1,55 +1,85 @@
-//! A UDP end of a tunnel: the client of a `udp` listener, or the target.
+//! Ends of packets that this node has itself: the client of a `udp` listener, a socket towards the target, a device.
 
 use std::future::Future;
 use std::sync::Arc;
 
-use bytes::BytesMut;
-use hermes_http::h3::DatagramSender;
-use hermes_net::quic::SentDatagrams;
 use hermes_net::{UdpError, UdpSocket};
 use hermes_observe::{DropReason, Exchange};
-use hermes_proto::datagram;
+use hermes_proto::batch::{Batch, Layout};
+use hermes_proto::datagram::DatagramFormat;
 
+use super::device::{Device, DeviceReader};
 use super::received::Received;
 use super::{Bounds, Queue, Session};
 
-/// A UDP end.
+/// An end.
 #[derive(Clone)]
-pub enum UdpEnd {
+pub enum PacketEnd {
     /// A client of a `udp` listener.
     Session(Arc<Session>),
     /// A socket connected to the target, and what is kept while its tunnel does not take it.
     Socket(Arc<UdpSocket>, Bounds),
+    /// A device, and what is kept while its tunnel does not take it.
+    Device(Arc<dyn Device>, Bounds),
 }
 
 /// The receiving state of an end.
-pub enum UdpReader {
+pub enum PacketReader {
     /// Of a session.
     Session(Arc<Session>, Queue),
     /// Of a socket.
     Socket(Arc<UdpSocket>, Received),
+    /// Of a device.
+    Device(DeviceReader),
 }
 
-impl UdpEnd {
+impl PacketEnd {
     /// What reading needs.
-    pub fn reader(&self) -> UdpReader {
+    pub fn reader(&self) -> PacketReader {
         match self {
             Self::Session(session) => {
                 session.opened();
-                UdpReader::Session(session.clone(), session.empty_queue())
+                PacketReader::Session(session.clone(), session.empty_queue())
             }
             Self::Socket(socket, bounds) => {
-                UdpReader::Socket(socket.clone(), Received::new(*bounds))
+                PacketReader::Socket(socket.clone(), Received::new(*bounds))
+            }
+            Self::Device(device, bounds) => {
+                PacketReader::Device(DeviceReader::new(device.clone(), *bounds))
             }
         }
     }
 
-    /// Sends datagrams of `segment` bytes. A datagram too large for the path, or an ICMP error for an earlier one, concerns
+    /// What its packets are in HTTP datagrams.
+    pub fn format(&self) -> DatagramFormat {
+        match self {
+            Self::Session(_) | Self::Socket(..) => DatagramFormat::UDP,
+            Self::Device(device, _) => device.format(),
+        }
+    }
+
+    /// The batches that it is sent.
+    pub(crate) fn layout(&self) -> Layout {
+        match self {
+            Self::Session(_) | Self::Socket(..) => Layout::UDP,
+            Self::Device(device, _) => device.layout(),
+        }
+    }
+
+    /// The largest packet that it takes, where that is not found out by sending it: UDP fragments, or says so.
+    pub(crate) fn largest(&self) -> Option<usize> {
+        match self {
+            Self::Session(_) | Self::Socket(..) => None,
+            Self::Device(device, _) => Some(device.format().largest()),
+        }
+    }
+
+    /// Sends UDP datagrams of `segment` bytes. A datagram too large for the path, or an ICMP error for an earlier one, concerns
     /// datagrams only, never the tunnel: the answer then is the reason of the loss (RFC 9298, 5).
     ///
     /// # Errors
     /// The socket failed.
-    pub async fn send(
+    pub(crate) async fn send(
         &self,
         data: &[u8],
         segment: Option<usize>,
@@ -57,6 +87,8 @@ impl UdpEnd {
         let sent = match self {
             Self::Session(session) => session.send(data, segment).await,
             Self::Socket(socket, _) => socket.send_segments(None, data, segment).await,
+            // It is sent batches, not runs.
+            Self::Device(..) => Ok(()),
         };
         match sent {
             Ok(()) => Ok(None),
@@ -66,98 +98,107 @@ impl UdpEnd {
         }
     }
 
-    /// Accounts for datagrams that were dropped before the tunnel saw them.
+    /// Accounts for packets that were dropped before the tunnel saw them.
     pub fn settle(&self, exchange: &Exchange) {
-        if let Self::Session(session) = self {
-            let (full, expired) = session.take_lost();
-            exchange.dropped(DropReason::QueueFull, full);
-            exchange.dropped(DropReason::Expired, expired);
+        match self {
+            Self::Session(session) => {
+                let (full, expired) = session.take_lost();
+                exchange.dropped(DropReason::QueueFull, full);
+                exchange.dropped(DropReason::Expired, expired);
+            }
+            Self::Socket(..) => {}
+            Self::Device(device, _) => exchange.dropped(DropReason::QueueFull, device.take_lost()),
         }
     }
 }
 
-impl UdpReader {
-    /// Waits for datagrams.
+impl PacketReader {
+    /// Waits for packets.
     ///
     /// # Errors
-    /// The socket failed; an ICMP error is not a failure.
+    /// The socket or device failed; an ICMP error is not a failure.
     pub async fn fill(&mut self) -> Result<(), UdpError> {
         match self {
             Self::Session(session, queue) => session.take(queue).await,
             Self::Socket(socket, received) => received.fill(socket).await?,
+            Self::Device(reader) => reader.fill().await.map_err(UdpError::Io)?,
         }
         Ok(())
     }
 
-    /// Keeps what [`UdpReader::fill`] found, because it cannot be sent now: it is found again.
+    /// Keeps what [`PacketReader::fill`] found, because it cannot be sent now: it is found again.
     pub fn keep(&mut self) {
         match self {
             Self::Session(session, queue) => session.give_back(queue),
             Self::Socket(_, received) => received.keep(),
+            Self::Device(reader) => reader.keep(),
         }
     }
 
-    /// Calls `each` for every datagram that [`UdpReader::fill`] found.
-    pub fn for_each(&self, mut each: impl FnMut(&[u8])) {
+    /// What [`PacketReader::fill`] found.
+    pub(crate) fn packets(&self) -> impl Iterator<Item = &[u8]> {
         match self {
-            Self::Session(_, queue) => queue.iter().for_each(&mut each),
-            Self::Socket(_, received) => received
-                .datagrams()
-                .for_each(|(_, datagram)| each(datagram)),
+            Self::Session(_, queue) => Found::Session(queue.iter()),
+            Self::Socket(_, received) => {
+                Found::Socket(received.datagrams().map(|(_, datagram)| datagram))
+            }
+            Self::Device(reader) => Found::Device(reader.batch().iter()),
+        }
+    }
+
+    /// The same as a batch, where it is one that an end with this layout takes as it is.
+    pub(crate) fn batch(&self, to: Layout) -> Option<&Batch> {
+        match self {
+            Self::Session(..) | Self::Socket(..) => None,
+            Self::Device(reader) => Some(reader.batch()).filter(|own| own.layout() == to),
+        }
+    }
+
+    /// What is found from now on goes to an end with this layout.
+    pub(crate) fn lead(&mut self, to: Layout) {
+        if let Self::Device(reader) = self {
+            reader.lead(to);
         }
     }
 
     /// Waits for `write`, which sends what was found. A tunnel that takes nothing does not make what comes meanwhile older than its
     /// bounds; what had to go for that is counted.
     pub async fn during<W: Future>(&mut self, write: W, exchange: &Exchange) -> W::Output {
-        let Self::Socket(socket, received) = self else {
-            return write.await;
-        };
         let lost = |full, expired| {
             exchange.dropped(DropReason::QueueFull, full);
             exchange.dropped(DropReason::Expired, expired);
         };
-        received.during(socket, write, lost).await
+        match self {
+            Self::Session(..) => write.await,
+            Self::Socket(socket, received) => received.during(socket, write, lost).await,
+            Self::Device(reader) => {
+                reader.settle(exchange);
+                write.await
+            }
+        }
     }
+}
 
-    /// Sends what was found, and is of a size for which `wanted` holds, as QUIC datagrams, each with `prefix`; returns what became
-    /// of them, and their bytes.
-    pub fn send(
-        &self,
-        quic: &DatagramSender,
-        prefix: &[u8],
-        wanted: impl Fn(usize) -> bool,
-    ) -> (SentDatagrams, usize) {
-        let mut bytes = 0;
-        let mut chosen = |datagram: &&[u8]| {
-            let is_wanted = wanted(datagram.len());
-            bytes += if is_wanted { datagram.len() } else { 0 };
-            is_wanted
-        };
-        let sent = match self {
-            Self::Session(_, queue) => {
-                quic.send(prefix, queue.iter().filter(|datagram| chosen(datagram)))
-            }
-            Self::Socket(_, received) => {
-                let datagrams = received.datagrams().map(|(_, datagram)| datagram);
-                quic.send(prefix, datagrams.filter(|datagram| chosen(datagram)))
-            }
-        };
-        (sent, bytes)
-    }
+/// The packets of one kind of end or another.
+enum Found<A, B, C> {
+    Session(A),
+    Socket(B),
+    Device(C),
+}
 
-    /// Appends what was found, and is of a size for which `wanted` holds, as capsules; returns how many datagrams and bytes of
-    /// payload that were.
-    pub fn encode(&self, into: &mut BytesMut, wanted: impl Fn(usize) -> bool) -> (u64, u64) {
-        let mut count = 0;
-        let mut bytes = 0;
-        self.for_each(|datagram| {
-            // Longer payloads than a capsule may carry do not come out of a UDP socket.
-            if wanted(datagram.len()) && datagram::encode_udp_capsule(datagram, into).is_ok() {
-                count += 1;
-                bytes += datagram.len() as u64;
-            }
-        });
-        (count, bytes)
+impl<'a, A, B, C> Iterator for Found<A, B, C>
+where
+    A: Iterator<Item = &'a [u8]>,
+    B: Iterator<Item = &'a [u8]>,
+    C: Iterator<Item = &'a [u8]>,
+{
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Session(packets) => packets.next(),
+            Self::Socket(packets) => packets.next(),
+            Self::Device(packets) => packets.next(),
+        }
     }
 }

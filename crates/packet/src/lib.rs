@@ -1,12 +1,18 @@
-//! Ends, sessions and tunnels of datagrams: UDP on either side of a tunnel, whatever carries it in between.
+//! Ends, sessions and tunnels of packets: UDP, or a device, on either side of a tunnel, whatever carries it in between.
 //!
-//! Datagrams move in batches: what is ready at one wake-up becomes one DATA frame of capsules, and a frame of capsules becomes
+//! Packets move in batches: what is ready at one wake-up becomes one DATA frame of capsules, and a frame of capsules becomes
 //! as few sends as its lengths allow. Nothing waits for a batch to fill.
 //!
-//! - [`Lane`]: begin reading here; one direction of a tunnel, between a UDP end and a stream of capsules or QUIC datagrams.
-//! - [`UdpEnd`]: a client of a `udp` listener ([`Session`], with its [`Queue`]), or a socket towards the target.
-//! - [`Bound`]: sockets of CONNECT-UDP Bind, with many peers. [`Limits`]: how large datagrams may be that go on.
-//! - [`Token`] and [`Resumable`]: sessions that outlive the path to them, and are handed from one tunnel to another.
+//! Every [`Source`] can be filled from, and every [`Sink`] be sent to; one loop moves what was filled, and sending borrows it where it
+//! lies. From capsules to capsules is the one special case, as those that no one here knows go on as well. What packets are
+//! in HTTP datagrams, and how large they may be, is data of the end
+//! ([`DatagramFormat`](hermes_proto::datagram::DatagramFormat)).
+//!
+//! - [`Lane`]: begin reading here; one direction of a tunnel, between a [`Source`] and a [`Sink`].
+//! - [`PacketEnd`]: a client of a `udp` listener ([`Session`], with its [`Queue`]), a socket towards the target, or a [`Device`] that
+//!   another crate brings.
+//! - [`BindSockets`]: sockets of CONNECT-UDP Bind, with many peers. [`Limits`]: how large packets may be that go on.
+//! - [`Token`] and [`Resumable`]: what outlives the path to it, and is handed from one tunnel to another.
 //! - [`Broken`]: which [`Side`] of an exchange ended it, and how.
 //!
 //! What it is not: it opens no path and decides on none, and it knows neither listeners nor routes. The data plane makes a tunnel of
@@ -17,9 +23,12 @@
 mod beside;
 mod bound;
 mod broken;
+mod device;
 mod end;
+mod filling;
 mod lane;
 mod limit;
+mod pass;
 mod queue;
 mod quic;
 mod received;
@@ -28,19 +37,22 @@ mod room;
 mod session;
 mod shared;
 mod sink;
+mod source;
 mod stop;
 mod stream;
 mod table;
 
-pub use bound::{Bound, Egress};
+pub use bound::{BindSockets, Egress};
 pub use broken::{Broken, Side};
-pub use end::{UdpEnd, UdpReader};
-pub use lane::{Lane, Left, Origin};
+pub use device::{Device, DeviceReader, SentPackets};
+pub use end::{PacketEnd, PacketReader};
+pub use lane::{Lane, Left};
 pub use limit::Limits;
 pub use queue::{Bounds, Queue};
 pub use received::Received;
 pub use resume::{Asked, Token};
 pub use session::{Early, Session};
-pub use sink::Sink;
+pub use sink::{CapsuleSink, Sink};
+pub use source::{Capsules, Source};
 pub use stop::Stop;
 pub use table::{Claim, Destination, Handed, KEPT_FOR, Resumable, Seat};

@@ -21,9 +21,6 @@ use crate::broken::Side;
 #[doc(alias = "bound")]
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Bytes that the context ID of UDP payloads takes.
-const CONTEXT_SIZE: usize = 1;
-
 /// The limits of a tunnel.
 pub struct Limits {
     client: Limit,
@@ -35,7 +32,10 @@ pub struct Limits {
 
 /// The limit of what is sent to one side.
 struct Limit {
-    quic: Option<DatagramSender>,
+    /// Where QUIC datagrams go, and how many bytes of them are no packet.
+    quic: Option<(DatagramSender, usize)>,
+    /// The largest packet that the end of this node takes which is there.
+    largest: usize,
     /// Whether that side understands what is said of the other's limit.
     listens: bool,
     /// What that side said.
@@ -73,7 +73,9 @@ impl Limits {
             Side::Client => &mut self.client,
             Side::Target => &mut self.target,
         };
-        (limit.quic, limit.listens) = (sink.quic().cloned(), listens);
+        limit.quic = sink.quic().map(|(quic, size)| (quic.clone(), size));
+        limit.largest = sink.largest().unwrap_or(NONE);
+        limit.listens = listens;
         *limit.heard.get_mut() = NONE;
         let other = self.of(side.other());
         let mut told = other.told.lock();
@@ -168,6 +170,7 @@ impl Limit {
         let heard = AtomicUsize::new(NONE);
         Self {
             quic: None,
+            largest: NONE,
             listens: false,
             heard,
             told: Mutex::new(told),
@@ -175,11 +178,12 @@ impl Limit {
         }
     }
 
-    /// What its QUIC datagrams carry. UDP and capsules take any size.
+    /// What its QUIC datagrams carry, or its device takes. UDP and capsules take any size.
     fn own(&self) -> usize {
-        self.quic
-            .as_ref()
-            .map_or(NONE, |quic| quic.max_payload().saturating_sub(CONTEXT_SIZE))
+        match &self.quic {
+            Some((quic, context)) => quic.max_payload().saturating_sub(*context),
+            None => self.largest,
+        }
     }
 }
 

@@ -1,67 +1,105 @@
-//! Where one direction of datagrams leads.
+//! Where one direction of packets leads.
 
 use std::sync::Arc;
 
 use hermes_http::h3::DatagramSender;
 use hermes_http::{Outgoing, Reset, StreamError};
 use hermes_observe::Exchange;
+use hermes_proto::batch::Layout;
+use hermes_proto::datagram::DatagramFormat;
 use tokio::sync::Mutex;
 
-use super::UdpEnd;
+use super::PacketEnd;
 use super::shared::Shared;
 
-/// Where datagrams go. A stream is shared by the lanes that lead there: a writer holds it to the end of a capsule.
+/// Where packets go.
 #[derive(Clone)]
 pub enum Sink {
-    /// UDP.
-    Udp(UdpEnd),
+    /// An end that this node has itself.
+    End(PacketEnd),
     /// Capsules, and QUIC datagrams where there are any.
-    Stream(Arc<Mutex<Shared>>, Option<DatagramSender>),
+    Stream(CapsuleSink),
+}
+
+/// A stream of capsules that is written, and the QUIC datagrams beside it. It is shared by the lanes that lead there: a writer holds
+/// it to the end of a capsule.
+#[derive(Clone)]
+pub struct CapsuleSink {
+    pub(crate) stream: Arc<Mutex<Shared>>,
+    pub(crate) quic: Option<DatagramSender>,
+    /// What the packets are that it carries.
+    pub(crate) format: DatagramFormat,
+}
+
+impl CapsuleSink {
+    /// Bytes of the context ID before each packet.
+    pub(crate) fn context_size(&self) -> usize {
+        self.format.prefix().len()
+    }
 }
 
 impl Sink {
-    /// Writes a stream.
-    pub fn stream(outgoing: Outgoing) -> Self {
+    /// Writes a stream of such packets.
+    pub fn stream(outgoing: Outgoing, format: DatagramFormat) -> Self {
         let quic = outgoing.datagrams();
-        Self::Stream(Arc::new(Mutex::new(Shared::new(outgoing))), quic)
+        Self::Stream(CapsuleSink {
+            stream: Arc::new(Mutex::new(Shared::new(outgoing))),
+            quic,
+            format,
+        })
     }
 
     /// Whether no one is writing there, and the next writer begins with a capsule.
     pub fn is_between(&self) -> bool {
         match self {
-            Self::Udp(_) => true,
-            Self::Stream(stream, _) => stream.try_lock().is_ok_and(|stream| stream.is_between()),
+            Self::End(_) => true,
+            Self::Stream(to) => to.stream.try_lock().is_ok_and(|stream| stream.is_between()),
         }
     }
 
-    /// Ends a stream; UDP has no end.
+    /// Ends a stream; the others have no end.
     pub async fn finish(&self) -> Result<(), StreamError> {
         match self {
-            Self::Udp(_) => Ok(()),
-            Self::Stream(outgoing, _) => outgoing.lock().await.finish().await,
+            Self::End(_) => Ok(()),
+            Self::Stream(to) => to.stream.lock().await.finish().await,
         }
     }
 
-    /// Where QUIC datagrams go beside it.
-    pub(crate) fn quic(&self) -> Option<&DatagramSender> {
-        if let Self::Stream(_, quic) = self {
-            quic.as_ref()
-        } else {
-            None
+    /// Where QUIC datagrams go beside it, and how many bytes of them are no packet.
+    pub(crate) fn quic(&self) -> Option<(&DatagramSender, usize)> {
+        match self {
+            Self::End(_) => None,
+            Self::Stream(to) => to.quic.as_ref().map(|quic| (quic, to.context_size())),
         }
     }
 
-    /// Accounts for datagrams that were dropped before the tunnel saw them.
+    /// The largest packet that it takes, where that is known.
+    pub(crate) fn largest(&self) -> Option<usize> {
+        match self {
+            Self::End(end) => end.largest(),
+            Self::Stream(_) => None,
+        }
+    }
+
+    /// The batches that suit it.
+    pub(crate) fn layout(&self) -> Layout {
+        match self {
+            Self::End(end) => end.layout(),
+            Self::Stream(_) => Layout::UDP,
+        }
+    }
+
+    /// Accounts for packets that were dropped before the tunnel saw them.
     pub fn settle(&self, exchange: &Exchange) {
-        if let Self::Udp(udp) = self {
-            udp.settle(exchange);
+        if let Self::End(end) = self {
+            end.settle(exchange);
         }
     }
 
     /// Resets a stream.
     pub fn reset(&self, reset: Reset) {
-        if let Self::Stream(outgoing, _) = self
-            && let Ok(mut outgoing) = outgoing.try_lock()
+        if let Self::Stream(to) = self
+            && let Ok(mut outgoing) = to.stream.try_lock()
         {
             outgoing.reset(reset);
         }

@@ -7,7 +7,7 @@ use hermes_http::{Incoming, Kind, Offered, Outgoing, RequestHead, ResponseHead, 
 use hermes_net::StreamInfo;
 use http::HeaderMap;
 
-use hermes_packet::{Session, UdpEnd};
+use hermes_packet::{PacketEnd, Session};
 
 /// An exchange that is not yet answered: offered over HTTP or by a TCP connection, or begun by a datagram.
 pub enum Arrival {
@@ -33,7 +33,7 @@ pub enum End {
     /// Bytes, or capsules, in a pair of streams.
     Stream(Incoming, Outgoing),
     /// UDP.
-    Udp(UdpEnd),
+    Udp(PacketEnd),
 }
 
 impl Arrival {
@@ -106,7 +106,7 @@ impl Arrival {
                 .accept(fields)
                 .await
                 .map(|(incoming, outgoing)| End::Stream(incoming, outgoing)),
-            Self::Session { session, .. } => Ok(End::Udp(UdpEnd::Session(session))),
+            Self::Session { session, .. } => Ok(End::Udp(PacketEnd::Session(session))),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use hermes_config::model::Bind;
 use hermes_net::descriptors::Shortage;
-use hermes_packet::{Bound, Lane, Limits, Stop};
+use hermes_packet::{BindSockets, Lane, Limits, Stop};
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::udp_bind::{CONNECT_UDP_BIND, PROXY_PUBLIC_ADDRESS};
@@ -53,7 +53,7 @@ pub(super) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
 }
 
 /// The sockets, and what the client is told of their addresses.
-fn open(routed: &Routed, next: &Next) -> Result<(Bound<Worker>, HeaderValue), Refusal> {
+fn open(routed: &Routed, next: &Next) -> Result<(BindSockets<Worker>, HeaderValue), Refusal> {
     let bind = routed.route.config.bind.as_ref();
     let Some(bind) = bind.filter(|_| next.is_target()) else {
         let details = "the route does not say `bind`: only tunnels for one target end here";
@@ -70,11 +70,13 @@ fn open(routed: &Routed, next: &Next) -> Result<(Bound<Worker>, HeaderValue), Re
     holding::hold_all(routed, bind.listen.len())?;
     let listen = bind.listen.iter().filter_map(|text| text.parse().ok());
     let bound =
-        Bound::open(listen, routed.worker.clone()).map_err(|error| match Shortage::of(&error) {
-            Some(Shortage::Descriptors) => {
-                Refusal::new(ProxyError::ConnectionLimitReached, error.to_string())
+        BindSockets::open(listen, routed.worker.clone()).map_err(|error| {
+            match Shortage::of(&error) {
+                Some(Shortage::Descriptors) => {
+                    Refusal::new(ProxyError::ConnectionLimitReached, error.to_string())
+                }
+                _ => failed(error.to_string()),
             }
-            _ => failed(error.to_string()),
         })?;
     let public =
         HeaderValue::try_from(public(bind, &bound)).map_err(|error| failed(error.to_string()))?;
@@ -82,7 +84,7 @@ fn open(routed: &Routed, next: &Next) -> Result<(Bound<Worker>, HeaderValue), Re
 }
 
 /// A list of strings (RFC 9651, 3.1).
-fn public(bind: &Bind, bound: &Bound<Worker>) -> String {
+fn public(bind: &Bind, bound: &BindSockets<Worker>) -> String {
     let stated: Vec<IpAddr> = bind
         .public
         .iter()
@@ -104,7 +106,7 @@ fn public(bind: &Bind, bound: &Bound<Worker>) -> String {
 async fn carry(
     routed: &Routed,
     mut client: Ends,
-    bound: &Bound<Worker>,
+    bound: &BindSockets<Worker>,
     next: &Next,
     place: &mut Place,
 ) -> String {
@@ -121,7 +123,7 @@ async fn carry(
     let up = lane(Side::Client);
     let down = lane(Side::Target);
     let ended = tokio::select! {
-        left = up.client_to_peers(&mut client.origin, &client.sink, bound) => left.map(|_| "done"),
+        left = up.client_to_peers(&mut client.source, &client.sink, bound) => left.map(|_| "done"),
         left = down.peers_to_client(bound, &client.sink) => left.map(|_| "done"),
         () = silence(exchange.counters(), next.timeouts.udp) => Ok("idle"),
         reason = place.ended() => Err(Broken::policy(&reason)),

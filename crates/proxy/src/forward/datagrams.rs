@@ -12,10 +12,11 @@ use hermes_http::{Incoming, Outgoing, Reset};
 use hermes_net::UdpSocket;
 use hermes_net::wake_gated::wake_gated;
 use hermes_observe::{Counters, Exchange};
-use hermes_packet::{Asked, Claim};
 use hermes_packet::{
-    Bounds, Lane, Left, Limits, Origin, Received, Session, Sink, Stop, UdpEnd, UdpReader,
+    Asked, Bounds, Claim, Lane, Left, Limits, PacketEnd, PacketReader, Received, Session, Sink,
+    Source, Stop,
 };
+use hermes_proto::datagram::DatagramFormat;
 use hermes_proto::datagram_limit;
 use hermes_rules::session::Silence;
 use hermes_upstream::Active;
@@ -60,7 +61,7 @@ const LEAVE_TIME: Duration = Duration::from_millis(50);
 
 /// Two directions that lead to one side.
 pub(crate) struct Ends {
-    pub(super) origin: Origin,
+    pub(super) source: Source,
     pub(super) sink: Sink,
 }
 
@@ -80,24 +81,24 @@ impl Ends {
     /// Of a pair of streams.
     pub(crate) fn streams(incoming: Incoming, outgoing: Outgoing) -> Self {
         Self {
-            origin: Origin::stream(incoming),
-            sink: Sink::stream(outgoing),
+            source: Source::stream(incoming, DatagramFormat::UDP),
+            sink: Sink::stream(outgoing, DatagramFormat::UDP),
         }
     }
 
-    /// Of UDP.
-    pub(crate) fn udp(udp: UdpEnd) -> Self {
+    /// Of an end that this node has itself.
+    pub(crate) fn end(end: PacketEnd) -> Self {
         Self {
-            origin: Origin::Udp(udp.reader()),
-            sink: Sink::Udp(udp),
+            source: Source::end(&end),
+            sink: Sink::End(end),
         }
     }
 
     /// Of a UDP socket that was taken over, with what came to it meanwhile.
     pub(crate) fn resumed(socket: Arc<UdpSocket>, received: Received) -> Self {
-        let sink = Sink::Udp(UdpEnd::Socket(socket.clone(), received.bounds()));
+        let sink = Sink::End(PacketEnd::Socket(socket.clone(), received.bounds()));
         Self {
-            origin: Origin::Udp(UdpReader::Socket(socket, received)),
+            source: Source::End(PacketReader::Socket(socket, received)),
             sink,
         }
     }
@@ -107,7 +108,7 @@ impl Ends {
     pub(super) async fn farewell(&mut self) {
         let _ = tokio::time::timeout(END_TIME, async {
             if self.sink.finish().await.is_ok() {
-                self.origin.drain().await;
+                self.source.drain().await;
             }
         })
         .await;
@@ -118,7 +119,7 @@ impl Ends {
     /// The client of a `udp` listener, if it leads to one.
     fn session(&self) -> Option<Arc<Session>> {
         match &self.sink {
-            Sink::Udp(UdpEnd::Session(session)) => Some(session.clone()),
+            Sink::End(PacketEnd::Session(session)) => Some(session.clone()),
             _ => None,
         }
     }
@@ -145,7 +146,7 @@ impl From<End> for Ends {
     fn from(end: End) -> Self {
         match end {
             End::Stream(incoming, outgoing) => Self::streams(incoming, outgoing),
-            End::Udp(udp) => Self::udp(udp),
+            End::Udp(udp) => Self::end(udp),
         }
     }
 }
@@ -202,6 +203,8 @@ enum Round {
 
 /// What comes rarely while datagrams go to and fro.
 enum Rare {
+    /// Both lanes were left, or one of them broke.
+    Left(Result<Left, Broken>),
     Silent,
     Evicted,
     Claimed(Claim),
@@ -213,12 +216,73 @@ enum Rare {
 
 type Opening = Pin<Box<dyn Future<Output = Result<(Path, Opened), Refusal>> + Send>>;
 
+/// A move to another way, from the order to the first packet there.
+#[derive(Default)]
+struct Moving {
+    /// The way that is being opened.
+    opening: Option<Opening>,
+    stalled: Stalled,
+}
+
+impl Moving {
+    fn begin(&mut self, exchange: &Exchange, place: &Place, moved: Arc<Move>) {
+        self.stalled.waits = false;
+        exchange.moves();
+        self.opening = Some(open(place, moved));
+    }
+
+    /// Carries until something comes that has to be done.
+    async fn meanwhile(
+        &mut self,
+        lanes: Pin<&mut impl Future<Output = Result<Left, Broken>>>,
+        (stop, sink): (&Stop, &Sink),
+        silent: (Pin<&mut impl Future<Output = ()>>, bool),
+        exchange: &Exchange,
+        held: &mut Held,
+        place: &mut Place,
+    ) -> Rare {
+        let Self { opening, stalled } = self;
+        let is_between = || stalled.waits && stop.client_is_between() && sink.is_between();
+        let beside = pin!(beside(silent, exchange, held, place, opening));
+        tokio::select! {
+            left = carried(lanes, is_between) => left.map_or(Rare::Between, Rare::Left),
+            came = wake_gated(beside) => came,
+        }
+    }
+
+    /// Leaves the old way once the new one is open. `None`: the tunnel goes on as it was, because that could not be opened or the old one
+    /// not be left.
+    async fn opened(
+        &mut self,
+        exchange: &Exchange,
+        place: &mut Place,
+        lanes: Pin<&mut impl Future<Output = Result<Left, Broken>>>,
+        ends: (&Stop, &Sink),
+        opened: Result<(Path, Opened), Refusal>,
+    ) -> Option<Round> {
+        self.opening = None;
+        let stays = match opened {
+            Ok(new) => match leave(lanes, ends, Box::new(new)).await {
+                Ok(round) => return Some(round),
+                Err(new) => self.stalled.stay(exchange, place, *new),
+            },
+            Err(refusal) => {
+                tracing::warn!(exchange = %exchange.id(), reason = refusal.reason(), "not moved; it goes on as it was");
+                Ok(())
+            }
+        };
+
+        exchange.moved(false);
+        stays.err().map(|broken| Round::Over(Err(broken)))
+    }
+}
+
 impl Tunnel {
     fn new(routed: &Routed, (client, path, place): (End, Path, Place)) -> (Self, Place) {
         let mut client = Ends::from(client);
         let head = place.standing().head();
         let hold = routed.listener.hold(routed.route.config.datagrams.as_ref());
-        client.origin.set_bounds(hold);
+        client.source.set_bounds(hold);
         let mut limits = Limits::new(departure::floor(routed, &head));
         limits.lead(
             Side::Client,
@@ -253,8 +317,9 @@ impl Tunnel {
         let udp = self.has_udp();
         self.limits
             .lead(Side::Target, &self.path.ends.sink, self.path.listens);
-        self.path.ends.origin.set_bounds(self.hold);
+        self.path.ends.source.set_bounds(self.hold);
         let silence = self.silence();
+
         let Self {
             exchange,
             client,
@@ -266,27 +331,15 @@ impl Tunnel {
         let sink = client.sink.clone();
         let mut lanes = pin!(lanes(exchange, (client, ends), &stop, alone, limits));
         let mut silent = pin!(silent(exchange.counters(), &silence));
-        let mut opening: Option<Opening> = None;
-        let mut stalled = Stalled::default();
+        let mut moving = Moving::default();
+        let ends = (&stop, &sink);
         loop {
-            let came = {
-                let is_between = || stalled.waits && stop.client_is_between() && sink.is_between();
-                let beside = pin!(beside(
-                    (silent.as_mut(), udp),
-                    exchange,
-                    held,
-                    place,
-                    &mut opening
-                ));
-                tokio::select! {
-                    left = carried(lanes.as_mut(), is_between) => match left {
-                        Some(left) => return Round::Over(left.map(|_| "done")),
-                        None => Rare::Between,
-                    },
-                    came = wake_gated(beside) => came,
-                }
-            };
+            let silent_now = (silent.as_mut(), udp);
+            let came = moving
+                .meanwhile(lanes.as_mut(), ends, silent_now, exchange, held, place)
+                .await;
             match came {
+                Rare::Left(left) => return Round::Over(left.map(|_| "done")),
                 // What came just now begins no other session, but goes on with this one.
                 Rare::Silent if session.as_ref().is_none_or(|session| session.retire()) => {
                     return Round::Over(Ok("idle"));
@@ -294,40 +347,24 @@ impl Tunnel {
                 Rare::Silent => silent.set(self::silent(exchange.counters(), &silence)),
                 Rare::Evicted => return Round::Over(Ok(EVICTED)),
                 Rare::Claimed(claim) => {
-                    stop.set();
-                    // What was read is sent, as far as that goes: the way may lead nowhere.
-                    let _ = tokio::time::timeout(LEAVE_TIME, &mut lanes).await;
+                    rest(lanes.as_mut(), &stop).await;
                     return Round::Claimed(claim);
                 }
                 Rare::Ordered(Order::End(reason)) => {
                     return Round::Over(Err(Broken::policy(&reason)));
                 }
-                Rare::Ordered(Order::Move(moved)) => {
-                    stalled.waits = false;
-                    exchange.moves();
-                    opening = Some(open(place, moved));
-                }
+                Rare::Ordered(Order::Move(moved)) => moving.begin(exchange, place, moved),
                 // The rules may have changed meanwhile.
                 Rare::Between => {
-                    stalled.waits = false;
+                    moving.stalled.waits = false;
                     place.redecide();
                 }
                 Rare::Opened(opened) => {
-                    opening = None;
-                    let stays = match *opened {
-                        Ok(new) => match leave(lanes.as_mut(), (&stop, &sink), Box::new(new)).await
-                        {
-                            Ok(round) => return round,
-                            Err(new) => stalled.stay(exchange, place, *new),
-                        },
-                        Err(refusal) => {
-                            tracing::warn!(exchange = %exchange.id(), reason = refusal.reason(), "not moved; it goes on as it was");
-                            Ok(())
-                        }
-                    };
-                    exchange.moved(false);
-                    if let Err(broken) = stays {
-                        return Round::Over(Err(broken));
+                    let round = moving
+                        .opened(exchange, place, lanes.as_mut(), ends, *opened)
+                        .await;
+                    if let Some(round) = round {
+                        return round;
                     }
                 }
             }
@@ -353,7 +390,7 @@ impl Tunnel {
         // It leads to another socket now.
         old.held = Held::Nothing;
         // It did not stop in time. What would still come begins within a capsule, and so would what follows there.
-        if !old.ends.origin.is_between() || !old.ends.sink.is_between() {
+        if !old.ends.source.is_between() || !old.ends.sink.is_between() {
             old.ends.sink.reset(Reset::Cancel);
             return;
         }
@@ -369,7 +406,7 @@ impl Tunnel {
 
     /// Whether UDP is on a side. Streams alone have no time-out, and end in each direction for itself.
     fn has_udp(&self) -> bool {
-        self.client.origin.is_udp() || self.path.ends.origin.is_udp()
+        self.client.source.is_end() || self.path.ends.source.is_end()
     }
 
     pub(super) async fn end(mut self, ended: Result<&'static str, Broken>) -> String {
@@ -379,7 +416,7 @@ impl Tunnel {
             // So does what it asked just now, which met the end of a tunnel that had to make room.
             let made_room = matches!(ended, Ok("done" | EVICTED));
             if made_room && self.exchange.counters().traffic().asks_anew() {
-                self.client.origin.keep();
+                self.client.source.keep();
             }
             session.leave();
         }
@@ -461,6 +498,12 @@ async fn leave(
     Err(new)
 }
 
+/// Stops the lanes for another node, which takes the session over. What was read is sent, as far as that goes: the way may lead nowhere.
+async fn rest(lanes: Pin<&mut impl Future<Output = Result<Left, Broken>>>, stop: &Stop) {
+    stop.set();
+    let _ = tokio::time::timeout(LEAVE_TIME, lanes).await;
+}
+
 /// What follows once the lanes were told to stop.
 fn stopped(
     lanes: Result<Result<Left, Broken>, tokio::time::error::Elapsed>,
@@ -482,7 +525,7 @@ async fn lanes(
     alone: bool,
     limits: &Limits,
 ) -> Result<Left, Broken> {
-    let streams = !client.origin.is_udp() && !path.origin.is_udp();
+    let streams = !client.source.is_end() && !path.source.is_end();
     let up = Lane {
         exchange,
         from: Side::Client,
@@ -497,8 +540,8 @@ async fn lanes(
         alone,
         limits,
     };
-    let up = direction(up, &mut client.origin, &path.sink, streams);
-    let down = direction(down, &mut path.origin, &client.sink, streams);
+    let up = direction(up, &mut client.source, &path.sink, streams);
+    let down = direction(down, &mut path.source, &client.sink, streams);
     let mut up = pin!(up);
     let mut down = pin!(down);
     let (first, second) = tokio::select! {
@@ -521,12 +564,12 @@ async fn lanes(
 /// One direction; its end goes on where both sides are streams. It has stopped once the other one has, too.
 async fn direction(
     lane: Lane<'_>,
-    origin: &mut Origin,
+    source: &mut Source,
     sink: &Sink,
     passes_end: bool,
 ) -> Result<Left, Broken> {
     loop {
-        let left = lane.run(origin, sink).await?;
+        let left = lane.run(source, sink).await?;
         if left == Left::Ended {
             if passes_end {
                 sink.finish()
@@ -560,7 +603,7 @@ async fn linger(
         limits: &limits,
     };
     {
-        let mut answers = pin!(lane.run(&mut old.ends.origin, &client));
+        let mut answers = pin!(lane.run(&mut old.ends.source, &client));
         tokio::select! {
             _ = &mut answers => {}
             () = over.cancelled() => {}

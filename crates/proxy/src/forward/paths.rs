@@ -6,8 +6,7 @@ use std::sync::Arc;
 use hermes_http::{Event, RequestHead};
 use hermes_identity::Proof;
 use hermes_net::UdpSocket;
-use hermes_packet::UdpEnd;
-use hermes_packet::{Asked, Destination, Handed, Token};
+use hermes_packet::{Asked, Destination, Handed, PacketEnd, Token};
 use hermes_proto::datagram_limit;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_upstream::{ConnectFailure, UdpDialled, UdpPath};
@@ -105,7 +104,7 @@ pub(crate) async fn socket(
     };
     let socket = connected(address).await?;
     let hold = routed.listener.hold(routed.route.config.datagrams.as_ref());
-    let ends = Ends::udp(UdpEnd::Socket(Arc::new(socket), hold));
+    let ends = Ends::end(PacketEnd::Socket(Arc::new(socket), hold));
     let held = bound
         .zip(Token::random())
         .map_or(Held::Nothing, |(bound, token)| {

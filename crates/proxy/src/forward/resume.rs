@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hermes_http::Reset;
 use hermes_packet::{Asked, Claim, Handed, KEPT_FOR, Token};
-use hermes_packet::{Origin, UdpReader};
+use hermes_packet::{PacketReader, Source};
 use hermes_proto::proxy_status::ProxyError;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -53,7 +53,7 @@ impl Tunnel {
             return Err(broken);
         };
         // The client opens it again, from the beginning of a capsule.
-        if self.client.origin.is_within() || self.path.ends.origin.is_within() {
+        if self.client.source.is_within() || self.path.ends.source.is_within() {
             return Err(broken.note("within a capsule"));
         }
         if self
@@ -66,7 +66,7 @@ impl Tunnel {
         self.path.ends.sink.reset(broken.reset);
         let reopening = timeout(KEPT_FOR, reopen(place.standing().clone(), token));
         let reopened = tokio::select! {
-            reopened = self.client.origin.during(reopening, &self.exchange) => reopened,
+            reopened = self.client.source.during(reopening, &self.exchange) => reopened,
             reason = place.ended() => return Err(Broken::policy(&reason)),
             () = self.exchange.evicted() => return Err(broken.note("and others needed its room")),
         };
@@ -93,14 +93,14 @@ impl Tunnel {
     /// Whether the tunnel may go on there. A client of a `udp` listener knows no tunnel, and a fresh session is as good to it as
     /// the one that it would get next. Others are told that theirs has ended.
     fn may_follow(&self, path: &Path, token: Token) -> bool {
-        self.client.origin.is_udp() || matches!(path.held, Held::Beyond(held) if held == token)
+        self.client.source.is_end() || matches!(path.held, Held::Beyond(held) if held == token)
     }
 
     /// Waits for the one who takes over the session that ends here, and keeps what comes meanwhile.
     pub(super) async fn wait(mut self, broken: Broken, place: &mut Place) -> String {
         self.client.sink.reset(broken.reset);
-        let (Held::Here(seat), Origin::Udp(reader)) =
-            (&mut self.path.held, &mut self.path.ends.origin)
+        let (Held::Here(seat), Source::End(reader)) =
+            (&mut self.path.held, &mut self.path.ends.source)
         else {
             return self.end(Err(broken)).await;
         };
@@ -138,8 +138,8 @@ impl Tunnel {
         let Path {
             ends, active, held, ..
         } = self.path;
-        if let (Held::Here(seat), Origin::Udp(UdpReader::Socket(socket, received))) =
-            (held, ends.origin)
+        if let (Held::Here(seat), Source::End(PacketReader::Socket(socket, received))) =
+            (held, ends.source)
             && let (Ok(another), Some(remote)) = (socket.another(), socket.remote_addr())
         {
             let received = received.handed_over();

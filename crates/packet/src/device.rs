@@ -1,0 +1,129 @@
+//! Ends of packets that other crates bring: a TUN device, a user-space stack, a queue in this process.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use hermes_observe::{DropReason, Exchange};
+use hermes_proto::batch::{Batch, Layout};
+use hermes_proto::datagram::DatagramFormat;
+use tokio::time::Instant;
+
+use super::Bounds;
+
+/// An end of packets that is neither UDP nor HTTP. It is asked once for a batch, never for a packet.
+///
+/// One task at a time fills; several may send, as a way that was left may still lead there, and each of them is to be woken.
+pub trait Device: Send + Sync {
+    /// What its packets are in HTTP datagrams, and how large the largest is that it takes.
+    fn format(&self) -> DatagramFormat;
+
+    /// What it fills, and wants to be sent: headroom, and whether super-packets.
+    fn layout(&self) -> Layout;
+
+    /// Polls for packets, and adds what is there to the empty `batch`; at least one, when it is ready. The layout of the batch may be
+    /// without super-packets, where the other end takes none: then it cuts them itself.
+    ///
+    /// # Errors
+    /// It is gone; so is the tunnel then.
+    fn poll_fill(&self, cx: &mut Context<'_>, batch: &mut Batch) -> Poll<io::Result<()>>;
+
+    /// Polls to send the packets of `batch` behind those that are `sent`, until all are sent or dropped, and says so there.
+    ///
+    /// # Errors
+    /// It is gone; so is the tunnel then. A packet that cannot be sent is no error, but dropped and counted.
+    fn poll_send(
+        &self,
+        cx: &mut Context<'_>,
+        batch: &Batch,
+        sent: &mut SentPackets,
+    ) -> Poll<io::Result<()>>;
+
+    /// How many packets it had to drop since it was last asked, because they were not taken in time.
+    fn take_lost(&self) -> u64 {
+        0
+    }
+}
+
+/// What became of the packets of a batch.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct SentPackets {
+    /// With how many it is done; those that were dropped are among them.
+    pub taken: usize,
+    /// Dropped because the device does not take packets as large.
+    pub too_large: usize,
+    /// Bytes of the largest of these.
+    pub largest: usize,
+    /// Dropped because the device had no room.
+    pub full: usize,
+    /// Dropped for another reason.
+    pub failed: usize,
+}
+
+/// The receiving state of a device.
+pub struct DeviceReader {
+    device: Arc<dyn Device>,
+    batch: Batch,
+    bounds: Bounds,
+    /// Since when what was found waits, where it could not be sent.
+    kept: Option<Instant>,
+    expired: u64,
+}
+
+impl DeviceReader {
+    pub(crate) fn new(device: Arc<dyn Device>, bounds: Bounds) -> Self {
+        let batch = Batch::with(Layout {
+            super_packets: false,
+            ..device.layout()
+        });
+        Self {
+            device,
+            batch,
+            bounds,
+            kept: None,
+            expired: 0,
+        }
+    }
+
+    /// What it finds from now on goes to an end with this layout, which may take super-packets, too.
+    pub(crate) fn lead(&mut self, to: Layout) {
+        let own = self.device.layout();
+        let layout = Layout {
+            super_packets: own.super_packets && to.super_packets,
+            ..own
+        };
+        if layout.super_packets != self.batch.layout().super_packets && self.kept.is_none() {
+            self.batch = Batch::with(layout);
+        }
+    }
+
+    /// Waits for packets; what was kept comes first, unless it is too old.
+    pub(crate) async fn fill(&mut self) -> io::Result<()> {
+        if let Some(since) = self.kept.take() {
+            if since.elapsed() <= self.bounds.age {
+                return Ok(());
+            }
+            self.expired += self.batch.len() as u64;
+        }
+
+        self.batch.clear();
+        poll_fn(|cx| self.device.poll_fill(cx, &mut self.batch)).await
+    }
+
+    /// What [`Self::fill`] found.
+    pub(crate) fn batch(&self) -> &Batch {
+        &self.batch
+    }
+
+    /// Keeps what [`Self::fill`] found: it is found again.
+    pub(crate) fn keep(&mut self) {
+        self.kept.get_or_insert_with(Instant::now);
+    }
+
+    /// Accounts for what was dropped here.
+    pub(crate) fn settle(&mut self, exchange: &Exchange) {
+        exchange.dropped(DropReason::Expired, std::mem::take(&mut self.expired));
+        exchange.dropped(DropReason::QueueFull, self.device.take_lost());
+    }
+}

@@ -1,0 +1,293 @@
+//! What a lane is filled from: an end as it is, or a stream whose capsules and QUIC datagrams are taken apart.
+
+use std::future::Future;
+
+use bytes::{Bytes, BytesMut};
+use hermes_observe::{DropReason, Exchange};
+use hermes_proto::batch::{Batch, Layout, MAX_RUN_DATAGRAMS, PushError};
+use hermes_proto::capsule::{CapsuleDecoder, CapsuleType};
+use hermes_proto::datagram::DatagramFormat;
+
+use super::end::PacketReader;
+use super::lane::Lane;
+use super::source::{Capsules, Source};
+use super::stream::Reached;
+use crate::broken::Broken;
+
+/// What was found when there was something to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Filled {
+    /// Packets; maybe none, after a piece of a capsule.
+    Packets,
+    /// The end of a stream.
+    Ended,
+}
+
+/// A source that is read.
+pub(crate) enum Filling<'a> {
+    /// An end keeps what it found where it found it.
+    End(&'a mut PacketReader),
+    /// What is in capsules is copied into the lane's batch.
+    Capsules(Unwrapping<'a>),
+}
+
+/// A stream whose packets are taken out.
+pub(crate) struct Unwrapping<'a> {
+    capsules: &'a mut Capsules,
+    decoder: CapsuleDecoder,
+    /// A packet for which the batch had no room.
+    next: Option<Bytes>,
+    /// Whether the stream has ended.
+    ended: bool,
+    /// Whether what the batch has is to be found again.
+    kept: bool,
+}
+
+impl<'a> Filling<'a> {
+    /// Begins to read a source whose packets go to an end with this layout.
+    pub(crate) fn new(source: &'a mut Source, to: Layout, exchange: &Exchange) -> Self {
+        match source {
+            Source::End(reader) => {
+                reader.lead(to);
+                Self::End(reader)
+            }
+            Source::Stream(capsules) => {
+                exchange.dropped(DropReason::Expired, capsules.beside.release());
+                Self::Capsules(Unwrapping::new(capsules))
+            }
+        }
+    }
+
+    /// Whether nothing is lost where the lane stops now.
+    pub(crate) fn is_between(&self) -> bool {
+        match self {
+            Self::End(_) => true,
+            Self::Capsules(unwrapping) => unwrapping.is_between(),
+        }
+    }
+
+    /// Waits for packets. They stay where they are, or come into `batch`. Dropping the future loses nothing.
+    pub(crate) async fn fill(
+        &mut self,
+        lane: &Lane<'_>,
+        batch: &mut Batch,
+    ) -> Result<Filled, Broken> {
+        match self {
+            Self::End(reader) => match reader.fill().await {
+                Ok(()) => Ok(Filled::Packets),
+                Err(error) => Err(Broken::socket(lane.from, &error)),
+            },
+            Self::Capsules(unwrapping) => unwrapping.fill(lane, batch).await,
+        }
+    }
+
+    /// What was found: in `batch`, or where it is.
+    pub(crate) fn packets<'b>(&'b self, batch: &'b Batch) -> impl Iterator<Item = &'b [u8]> {
+        match self {
+            Self::End(reader) => Place::Own(reader.packets()),
+            Self::Capsules(_) => Place::Batch(batch.iter()),
+        }
+    }
+
+    /// The end that has what was found; `None` where that is in the batch.
+    pub(crate) fn reader(&self) -> Option<&PacketReader> {
+        match self {
+            Self::End(reader) => Some(reader),
+            Self::Capsules(_) => None,
+        }
+    }
+
+    /// Finds again what was found, because it cannot be sent now.
+    pub(crate) fn keep(&mut self) {
+        match self {
+            Self::End(reader) => reader.keep(),
+            Self::Capsules(unwrapping) => unwrapping.kept = true,
+        }
+    }
+
+    /// Waits for `write`, which sends what was found; see [`PacketReader::during`].
+    pub(crate) async fn during<W: Future>(&mut self, write: W, exchange: &Exchange) -> W::Output {
+        match self {
+            Self::End(reader) => reader.during(write, exchange).await,
+            Self::Capsules(_) => write.await,
+        }
+    }
+
+    /// Appends what was found, and is of a size for which `wanted` holds, as capsules; returns how many packets and bytes of
+    /// payload that were.
+    pub(crate) fn encode(
+        &self,
+        batch: &Batch,
+        format: DatagramFormat,
+        into: &mut BytesMut,
+        wanted: impl Fn(usize) -> bool,
+    ) -> (u64, u64) {
+        let mut count = 0;
+        let mut bytes = 0;
+        for packet in self.packets(batch) {
+            // Longer ones than a capsule may carry do not come out of a UDP socket.
+            if wanted(packet.len()) && format.encode_capsule(packet, into).is_ok() {
+                count += 1;
+                bytes += packet.len() as u64;
+            }
+        }
+        (count, bytes)
+    }
+}
+
+impl<'a> Unwrapping<'a> {
+    fn new(capsules: &'a mut Capsules) -> Self {
+        let decoder = CapsuleDecoder::new(capsules.format.max_capsule());
+        Self {
+            capsules,
+            decoder,
+            next: None,
+            ended: false,
+            kept: false,
+        }
+    }
+
+    fn is_between(&self) -> bool {
+        self.next.is_none() && self.decoder.finish().is_ok()
+    }
+
+    /// Everything that is there goes into one batch; only where there is nothing it waits for more. It returns after whatever it waited
+    /// for: the lane may stop now, or must not any more.
+    async fn fill(&mut self, lane: &Lane<'_>, batch: &mut Batch) -> Result<Filled, Broken> {
+        if std::mem::take(&mut self.kept) {
+            return Ok(Filled::Packets);
+        }
+
+        batch.clear();
+        let mut is_full = false;
+        let mut has_read = false;
+        if let Some(packet) = self.next.take() {
+            has_read = true;
+            self.put(Some(packet), lane, batch);
+            is_full = self.decode(lane, batch)?;
+        }
+        while !is_full && batch.len() < MAX_RUN_DATAGRAMS && !self.ended {
+            let stops = lane.stop.is_set() && self.is_between();
+            let data = match if stops {
+                None
+            } else {
+                self.capsules.stream.ready().await
+            } {
+                Some(data) => data,
+                None if has_read || stops => return Ok(Filled::Packets),
+                None => tokio::select! {
+                    biased;
+                    () = self.capsules.beside.fill() => {
+                        self.take_beside(lane, batch)?;
+                        return Ok(Filled::Packets);
+                    }
+                    data = self.capsules.stream.next() => data,
+                },
+            };
+
+            let Some(data) = data else {
+                self.ended = true;
+                break;
+            };
+            has_read = true;
+            self.decoder.push(data.map_err(|error| lane.read(&error))?);
+            // What is in the way of the rest of it is not known before.
+            lane.reached(&mut self.capsules.stream, Reached::Held);
+            is_full = self.decode(lane, batch)?;
+        }
+
+        if !self.ended || !batch.is_empty() {
+            return Ok(Filled::Packets);
+        }
+        let ended = self.decoder.finish().map(|()| Filled::Ended);
+        ended.map_err(|error| Broken::malformed(lane.from, error.to_string()))
+    }
+
+    /// Puts every packet that is complete into the batch; says whether that is full. Capsules that are not known are passed over (RFC
+    /// 9297, 3.2).
+    fn decode(&mut self, lane: &Lane<'_>, batch: &mut Batch) -> Result<bool, Broken> {
+        let malformed = |reason: String| Broken::malformed(lane.from, reason);
+        while let Some(capsule) = self
+            .decoder
+            .next()
+            .map_err(|error| malformed(error.to_string()))?
+        {
+            if capsule.kind == CapsuleType::DatagramLimit {
+                lane.heed(&capsule.value)?;
+            }
+            if capsule.kind != CapsuleType::Datagram {
+                continue;
+            }
+            let packet = self.capsules.format.decode(capsule.value);
+            let packet = packet.map_err(|error| malformed(error.to_string()))?;
+            if !self.put(packet, lane, batch) {
+                return Ok(true);
+            }
+        }
+        if self.decoder.finish().is_ok() {
+            lane.reached(&mut self.capsules.stream, Reached::Between);
+        }
+        Ok(false)
+    }
+
+    /// Takes what came as QUIC datagrams, as far as there is room.
+    fn take_beside(&mut self, lane: &Lane<'_>, batch: &mut Batch) -> Result<(), Broken> {
+        let beside = &mut self.capsules.beside;
+        lane.exchange.dropped(DropReason::QueueFull, beside.lost());
+
+        let mut taken = std::mem::take(&mut beside.taken);
+        let mut datagrams = taken.drain(..);
+        for datagram in datagrams.by_ref() {
+            let packet = self.capsules.format.decode(datagram);
+            let packet = packet.map_err(|error| Broken::malformed(lane.from, error.to_string()))?;
+            if !self.put(packet, lane, batch) {
+                break;
+            }
+        }
+
+        let rest: Vec<Bytes> = datagrams.collect();
+        self.capsules.beside.taken = if rest.is_empty() { taken } else { rest };
+        Ok(())
+    }
+
+    /// Puts a packet into the batch, or behind it; false where it was full. Those of contexts that no one registered are dropped (RFC
+    /// 9298, 4).
+    fn put(&mut self, packet: Option<Bytes>, lane: &Lane<'_>, batch: &mut Batch) -> bool {
+        let Some(packet) = packet else {
+            lane.exchange.dropped(DropReason::UnknownContext, 1);
+            return true;
+        };
+        match batch.push(&packet) {
+            Ok(()) => true,
+            Err(PushError::Full) => {
+                self.next = Some(packet);
+                false
+            }
+            Err(PushError::TooLong) => {
+                lane.too_large(1, packet.len());
+                true
+            }
+        }
+    }
+}
+
+/// Packets where they were found, or in a batch.
+enum Place<A, B> {
+    Own(A),
+    Batch(B),
+}
+
+impl<'a, A, B> Iterator for Place<A, B>
+where
+    A: Iterator<Item = &'a [u8]>,
+    B: Iterator<Item = &'a [u8]>,
+{
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Own(packets) => packets.next(),
+            Self::Batch(packets) => packets.next(),
+        }
+    }
+}

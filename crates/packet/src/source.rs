@@ -1,0 +1,91 @@
+//! Where one direction of packets comes from.
+
+use std::future::Future;
+
+use hermes_http::Incoming;
+use hermes_observe::Exchange;
+use hermes_proto::datagram::DatagramFormat;
+
+use super::beside::Beside;
+use super::end::PacketReader;
+use super::stream::{CapsuleStream, Reached};
+use super::{Bounds, PacketEnd};
+
+/// Where packets come from.
+pub enum Source {
+    /// An end that this node has itself.
+    End(PacketReader),
+    /// Capsules.
+    Stream(Capsules),
+}
+
+/// A stream of capsules that is read, and the QUIC datagrams beside it.
+pub struct Capsules {
+    pub(crate) stream: CapsuleStream,
+    pub(crate) beside: Beside,
+    /// What the packets are that it carries.
+    pub(crate) format: DatagramFormat,
+}
+
+impl Source {
+    /// Reads an end.
+    pub fn end(end: &PacketEnd) -> Self {
+        Self::End(end.reader())
+    }
+
+    /// Reads a stream of such packets.
+    pub fn stream(mut incoming: Incoming, format: DatagramFormat) -> Self {
+        let beside = Beside::new(incoming.datagrams());
+        Self::Stream(Capsules {
+            stream: CapsuleStream::new(incoming),
+            beside,
+            format,
+        })
+    }
+
+    /// Lets so much of a stream's datagrams wait where they cannot go on. Other ends have their own bounds.
+    pub fn set_bounds(&mut self, bounds: Bounds) {
+        if let Self::Stream(capsules) = self {
+            capsules.beside.set_bounds(bounds);
+        }
+    }
+
+    /// Keeps what an end of this node's brought last, as if it had not been sent.
+    pub fn keep(&mut self) {
+        if let Self::End(reader) = self {
+            reader.keep();
+        }
+    }
+
+    /// Waits for `done`. Datagrams that come meanwhile wait within their bounds; capsules do in their stream.
+    pub async fn during<W: Future>(&mut self, done: W, exchange: &Exchange) -> W::Output {
+        match self {
+            Self::Stream(capsules) => capsules.beside.during(done, exchange).await,
+            Self::End(_) => done.await,
+        }
+    }
+
+    /// Waits for the end of a stream; what still comes is of no use.
+    pub async fn drain(&mut self) {
+        if let Self::Stream(capsules) = self {
+            while let Some(Ok(_)) = capsules.stream.next().await {}
+        }
+    }
+
+    /// Whether the last that was read is a piece of a capsule, which has been passed on: nothing else can follow it there, nor its other
+    /// piece anywhere else.
+    pub fn is_within(&self) -> bool {
+        matches!(self, Self::Stream(capsules) if capsules.stream.reached == Reached::Passed)
+    }
+
+    /// Whether the next reader here begins with a capsule.
+    pub fn is_between(&self) -> bool {
+        matches!(self, Self::Stream(capsules) if capsules.stream.reached == Reached::Between)
+            || self.is_end()
+    }
+
+    /// Whether it is an end of this node's: such a one never says that it is over.
+    pub fn is_end(&self) -> bool {
+        matches!(self, Self::End(_))
+    }
+}
