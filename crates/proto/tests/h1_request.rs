@@ -177,7 +177,7 @@ fn reads_a_get_in_origin_form() {
     let values: Vec<_> = head.fields.get_all("x-a").iter().collect();
     assert_eq!(values, ["one", ""]);
     assert_eq!(head.framing, Framing::Empty);
-    assert!(head.keep_alive && !head.expect_continue);
+    assert!(head.keep_alive);
     assert_eq!(head.upgrade, None);
 }
 
@@ -277,19 +277,6 @@ fn upgrade_needs_the_connection_option_and_http11() {
     assert_eq!(offered("HTTP/1.1", "Upgrade"), Some(Protocol::WebSocket));
     assert_eq!(offered("HTTP/1.1", "close"), None);
     assert_eq!(offered("HTTP/1.0", "upgrade"), None);
-}
-
-#[test]
-fn an_expectation_counts_only_with_content_in_http11() {
-    let expects = |version: &str, length: u8| {
-        head(&format!(
-            "PUT / {version}\r\nHost: a\r\nExpect: 100-Continue\r\nContent-Length: {length}\r\n\r\n"
-        ))
-        .expect_continue
-    };
-    assert!(expects("HTTP/1.1", 1));
-    assert!(!expects("HTTP/1.1", 0));
-    assert!(!expects("HTTP/1.0", 1));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The arrows of the architecture: which crate may know which.
 //!
-//! `hermes -> {control, agent, relay, translate} -> api | proxy -> {upstream, rules} -> http -> net -> proto`, and
-//! `config` is known to rules, upstream, proxy, api and everything above them.
+//! `hermes -> proxy -> {identity, packet} -> observe -> upstream -> http -> net -> proto`, and `config`, plain data, is known to all
+//! but http, net and proto.
 
 use serde_json::Value;
 
@@ -23,28 +23,14 @@ const LAYERS: &[(&str, &str)] = &[
         "proxy",
         "proto config rules net http upstream observe identity packet",
     ),
-    ("api", "proto config rules"),
-    (
-        "relay",
-        "proto config rules net http upstream observe identity packet proxy",
-    ),
-    (
-        "translate",
-        "proto config rules net http upstream observe identity packet proxy",
-    ),
-    (
-        "agent",
-        "proto config rules net http observe identity packet proxy api",
-    ),
-    ("control", "proto config rules net http api"),
     (
         "hermes",
-        "proto config rules net http upstream observe identity packet proxy api relay translate agent control",
+        "proto config rules net http upstream observe identity packet proxy",
     ),
     ("lab", "proto config net"),
     (
         "tests",
-        "proto config rules net http upstream observe identity packet proxy api relay translate agent control hermes lab",
+        "proto config rules net http upstream observe identity packet proxy hermes lab",
     ),
     (
         "example-plugs",

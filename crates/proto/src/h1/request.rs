@@ -1,7 +1,7 @@
 //! Request heads (RFC 9112 3).
 
 use bytes::{Bytes, BytesMut};
-use http::header::{EXPECT, HOST};
+use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Method, Version};
 use memchr::memchr;
 
@@ -34,8 +34,6 @@ pub struct RequestHead {
     /// The protocol of Upgrade that could be spoken, when Connection lists `upgrade` in HTTP/1.1 (RFC 9110 7.8). Those of
     /// [connections](Protocol::is_of_connections) are ignored, as section 7.8 allows.
     pub upgrade: Option<Protocol>,
-    /// Whether the client waits for 100 before it sends its content (RFC 9110 10.1.1).
-    pub expect_continue: bool,
 }
 
 /// Takes one request head from the front of `buf`, and nothing after it; `None` means that more bytes are needed.
@@ -86,7 +84,6 @@ fn decode_head(head: &Bytes, lines: usize, limits: &Limits) -> Result<RequestHea
     let options = connection::options(&fields)?;
     Ok(RequestHead {
         upgrade: upgrade(version, options, &fields)?,
-        expect_continue: expects_continue(version, framing, &fields),
         keep_alive: version == Version::HTTP_11 && !options.close && method != Method::CONNECT,
         method,
         target,
@@ -162,14 +159,4 @@ fn upgrade(
         return connection::protocol(fields);
     }
     Ok(None)
-}
-
-/// RFC 9110 10.1.1: the expectation is ignored in HTTP/1.0, and means nothing without content.
-fn expects_continue(version: Version, framing: Framing, fields: &HeaderMap) -> bool {
-    version == Version::HTTP_11
-        && !matches!(framing, Framing::Empty | Framing::Length(0))
-        && fields
-            .get_all(EXPECT)
-            .iter()
-            .any(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
