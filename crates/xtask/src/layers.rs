@@ -272,19 +272,6 @@ mod tests {
     }
 
     #[test]
-    fn control_and_proxy_never_know_each_other() {
-        let control = messages(&[
-            ("hermes-control", &[("hermes-proxy", None)]),
-            ("hermes-proxy", &[]),
-        ]);
-        let proxy = messages(&[
-            ("hermes-proxy", &[("hermes-control", None)]),
-            ("hermes-control", &[]),
-        ]);
-        assert_eq!((control.len(), proxy.len()), (1, 1));
-    }
-
-    #[test]
     fn every_crate_has_one_layer_and_knows_only_layers() {
         let mut names: Vec<_> = LAYERS.iter().map(|(name, _)| *name).collect();
         names.sort_unstable();
