@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use rustix::io::Errno;
 
-/// Descriptors that are kept back at the most: 64 connections each to the admin socket and to the
+/// Descriptors that are kept back at most: 64 connections each to the admin socket and to the
 /// metrics, a listener or two for each of 64 workers, files.
 #[doc(alias = "bound")]
 const MOST_KEPT: usize = 512;

@@ -1,6 +1,6 @@
 //! Shares of the descriptors: whose exchanges hold how many, so that no one takes all that the data plane may have.
 //!
-//! A holder, which is a user or a source without a known user, may hold as many as are free. One takes half at the most, two a third
+//! A holder, which is a user or a source without a known user, may hold as many as are free. One takes half at most, two a third
 //! each, and so on: there is always room for one more, and nothing is kept back from a lone holder.
 
 use std::borrow::Borrow;

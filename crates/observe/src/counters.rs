@@ -89,7 +89,7 @@ impl Counters {
         })
     }
 
-    /// What went to and fro in a tunnel of datagrams.
+    /// What went both ways in a tunnel of datagrams.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         let count = |datagrams: &AtomicU64, bytes: &AtomicU64| {

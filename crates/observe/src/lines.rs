@@ -19,7 +19,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Whether something is to be told at `now`: then, how many were left out since the last that was.
+    /// If a line may be written at `now`: how many were left out since the last one.
     pub(super) fn next(&mut self, now: Instant) -> Option<u64> {
         if self
             .began

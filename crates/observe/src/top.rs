@@ -30,7 +30,7 @@ pub(super) struct Top {
 #[derive(Debug, Default)]
 struct Entry {
     counts: Counts,
-    /// Use of late: halved at every choice.
+    /// Recent use: halved at every choice.
     recent: u64,
 }
 
@@ -45,7 +45,7 @@ impl Top {
         }
     }
 
-    /// Changes the limit; with a smaller one, those with the least use of late join the others.
+    /// Changes the limit; with a smaller one, those with the least recent use join the others.
     pub fn limit(&mut self, limit: usize) {
         self.limit = limit;
         while self.chosen.len() > limit {
@@ -90,7 +90,7 @@ impl Top {
         self.waiting.insert(user.to_owned(), inherited + weight);
     }
 
-    /// Replaces users that used less of late by waiting ones that used more than twice as much.
+    /// Replaces users that used less lately by waiting ones that used more than twice as much.
     pub fn choose(&mut self) {
         let mut waiting: Vec<(String, u64)> = self.waiting.drain().collect();
         waiting.sort_unstable_by_key(|(_, weight)| std::cmp::Reverse(*weight));
@@ -113,7 +113,7 @@ impl Top {
         self.chosen.values_mut().for_each(|entry| entry.recent /= 2);
     }
 
-    /// Ends the counting of the user with the least use of late.
+    /// Ends the counting of the user with the least recent use.
     fn dismiss(&mut self) {
         let least = self
             .chosen

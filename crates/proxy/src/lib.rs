@@ -12,7 +12,7 @@
 //! - [`pipeline`]: *route* and the order of all steps. `filter`: *authorize*.
 //! - [`forward`]: to the next proxy, to an origin, into a TCP or UDP socket, or a local answer.
 //! - `max_forwards` and `pac`: what is for this proxy itself. `explain`: who is told why something failed.
-//! - `hold`: how much of contents the node holds at the most.
+//! - `hold`: how much of contents the node holds at most.
 //! - [`snapshot`]: a valid configuration, ready to decide with. [`node`]: the running
 //!   process, and [`change`]: from one configuration to the next.
 //! - Datagrams, and sessions that outlive the path to them, are in `hermes-packet`.

@@ -1,4 +1,4 @@
-//! What a UDP session is, by what went to and fro, and how long it may be silent for that.
+//! What a UDP session is, by what went both ways, and how long it may be silent for that.
 //!
 //! UDP says no farewell, so silence has to end a session. How much depends on what it did: a question with its answer is over
 //! at once, as in DNS; a conversation may pause, as WireGuard does for 25 s and a QUIC connection or a call for longer.
@@ -14,7 +14,7 @@ pub const STREAM: u64 = 16;
 /// A client that speaks so soon after an answer goes on with what it had begun. It includes the way from the client to where it is seen.
 pub const REACTION: Duration = Duration::from_secs(1);
 
-/// What went to and fro.
+/// What went both ways.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Datagrams of the client.
@@ -202,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    /// What went to and fro after these have spoken: `c` the client, `t` the target.
+    /// What went both ways after these have spoken: `c` the client, `t` the target.
     /// A client that waits before it speaks is `C`.
     fn traffic(spoken: &str) -> Traffic {
         let mut traffic = Traffic::default();

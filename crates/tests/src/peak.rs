@@ -1,8 +1,8 @@
-//! How much memory a process has had at the most.
+//! How much memory a process has had at most.
 
 use std::fs;
 
-/// What a node has at the most under the whole hostile suite, in bytes.
+/// What a node has at most under the whole hostile suite, in bytes.
 pub const PROMISED: usize = 256 * 1024 * 1024;
 
 /// The most memory that the process has had so far, in bytes (proc(5), `VmHWM`); `None` when it has ended.

@@ -1,7 +1,7 @@
 //! Whether a QUIC connection has fallen silent: a machine that is shown the counts of the connection from time to time.
 //!
 //! Whatever must be acknowledged is acknowledged within a round trip and 25 ms (RFC 9000, 13.2.1), and while nothing comes the
-//! sender probes, ever more rarely (RFC 9002, 6.2). Only acknowledgements count: where one direction alone is blocked, the peer's
+//! sender probes, less and less often (RFC 9002, 6.2). Only acknowledgements count: where one direction alone is blocked, the peer's
 //! own packets still arrive. A connection on which nothing is sent tells nothing, and is not silent.
 
 use std::time::Duration;

@@ -68,7 +68,7 @@ impl Recent {
 }
 
 impl Outcomes {
-    /// Whether the endpoint fails: half of what was tried, or all that was tried of late.
+    /// Whether the endpoint fails: half of what was tried, or all that was tried recently.
     pub(crate) fn is_failing(self) -> bool {
         self.failed > 0 && (self.failed * 2 >= self.of || self.latest)
     }

@@ -67,7 +67,7 @@ pub(crate) struct ReadSide {
     pub(crate) buffer: BytesMut,
     /// Room for the next read: more while reads fill it, less when they do not.
     room: usize,
-    /// Room for it at the most: what the other side has room for.
+    /// Room for it at most: what the other side has room for.
     pub(crate) most: usize,
 }
 

@@ -34,7 +34,7 @@ pub const CONNECTION: usize = 16 << 20;
 #[doc(alias = "bound")]
 pub const FLOOR: usize = 16 << 10;
 
-/// Bytes that a direction of a stream may hold at the most: a few pieces, so that there is one to
+/// Bytes that a direction of a stream may hold at most: a few pieces, so that there is one to
 /// send while another is read.
 #[doc(alias = "bound")]
 const MOST: usize = 256 << 10;
@@ -114,7 +114,7 @@ impl Memory {
         self.connection.load(Ordering::Relaxed)
     }
 
-    /// The connections that hold most, this many at the most.
+    /// The connections that hold most, this many at most.
     pub fn holders(&self, count: usize) -> Vec<Holder> {
         let holders = self.accounts().into_iter().map(|account| Holder {
             held: account.held(),

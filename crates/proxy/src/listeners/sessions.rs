@@ -1,5 +1,5 @@
 //! The CONNECT-UDP sessions of each user at each listener. Where they have all the permits there are, one that is of little use makes
-//! room for the next: a name server that is asked from ever new ports must not end a call.
+//! room for the next: a name server that is asked from a new port each time must not end a call.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

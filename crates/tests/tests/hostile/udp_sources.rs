@@ -1,4 +1,4 @@
-//! Sources of UDP that send one datagram and are never heard of again, as forged ones do; and questions from ever new ports.
+//! Sources of UDP that send one datagram and are never heard of again, as forged ones do; and questions from a new port each time.
 
 use std::net::{SocketAddr, UdpSocket};
 

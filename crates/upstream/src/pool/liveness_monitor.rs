@@ -103,7 +103,7 @@ struct Chance {
 
 impl Chance {
     /// Of a link that has sent so much, and was not heard of since `heard_at`; `refused`: the peer's machine has said since that no one
-    /// listened there, so that who listens now is another.
+    /// listened there, so whatever listens now is another process.
     fn new(
         reached: ReachedOtherwise,
         refused: bool,

@@ -39,7 +39,7 @@ use crate::upstream::Upstream;
 /// How often kept connections are looked over, so that one which the peer closed does not hold its descriptor.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// Idle HTTP/1.1 connections kept in all, so that exchanges with ever new origins do not use up the
+/// Idle HTTP/1.1 connections kept in all, so that exchanges with many origins do not use up the
 /// descriptors.
 #[doc(alias = "bound")]
 const KEPT: usize = 1024;

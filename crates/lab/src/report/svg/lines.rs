@@ -114,7 +114,7 @@ fn curve(places: impl Iterator<Item = (f64, f64)>, colour: &str) -> String {
     )
 }
 
-/// Places for labels near these, in their order from top to bottom, none of which lies on another.
+/// Places for labels near these, in their order from top to bottom, none of which overlaps another.
 fn apart(places: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by(|one, other| places[*other].total_cmp(&places[*one]));

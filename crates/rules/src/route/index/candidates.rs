@@ -257,7 +257,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Prefixes of an address of this many bits, at the most.
+    /// Prefixes of an address of this many bits, at most.
     fn source(&mut self, address: IpAddr, most: u8) {
         self.prefixes_of(address, Kind::Source(0)..=Kind::Source(most));
     }
