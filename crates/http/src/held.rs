@@ -15,7 +15,7 @@ pub type Replying<T> = Pin<Box<dyn Future<Output = Result<T, StreamError>> + Sen
 
 /// Who waits for the answer to an exchange that came over no connection of HTTP; see [`Offered::held`](crate::Offered::held). One of
 /// its two methods is called, once. If it is dropped instead, the exchange was cut off.
-pub trait HeldClient: Send + Sync + fmt::Debug {
+pub trait HeldClient: Send + fmt::Debug {
     /// The target has answered, and the tunnel is open: gives the client's side of it.
     ///
     /// # Errors

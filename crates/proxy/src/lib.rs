@@ -40,6 +40,7 @@ mod entrance;
 mod entry;
 mod explain;
 mod filter;
+mod fixed_target;
 pub mod forward;
 mod forwarded;
 mod hold;

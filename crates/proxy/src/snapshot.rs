@@ -104,6 +104,7 @@ impl Snapshot {
             previous: previous.map(|previous| &previous.listeners),
             seeing,
             record: &record,
+            plugs,
         };
         let listeners = building.all(&mut report);
         let collector = collector(&document.trace, &mut report);
@@ -269,6 +270,16 @@ fn plugged(
     plugs: &Plugs,
     report: &mut impl FnMut(String, String, Option<String>),
 ) {
+    for (name, config) in &document.listeners {
+        if let Some(Err(no)) = config
+            .ingress
+            .as_ref()
+            .map(|name| plugs.ingresses.find(name))
+        {
+            let path = child(&child("listeners", name), "ingress");
+            report(path, no.reason, Some(no.remedy));
+        }
+    }
     for (index, config) in document.authorize.iter().enumerate() {
         if let Some(Err(no)) = config.filter.as_ref().map(|name| plugs.filters.find(name)) {
             let path = child(&element("authorize", index), "filter");

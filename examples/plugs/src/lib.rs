@@ -1,6 +1,7 @@
 //! How to extend a node: small plugs, each of which a test runs in a node of this process.
 //!
 //! - [`broker`]: a [`Handler`](hermes_proxy::plug::Handler) that opens one exchange of its own and answers many clients with it.
+//! - [`fate`]: an [`Ingress`](hermes_proxy::plug::Ingress) whose clients are answered when their target is, or reset when it fails.
 //!
 //! A program that has them starts its node with `Plugs::new().handler("relay", Broker::new(..))` and lets a route say
 //! `handle: relay`; `tests/spikes/node.rs` shows all of it.
@@ -8,3 +9,4 @@
 //! Begin reading in `hermes_proxy::plug`, which says what each trait has to do.
 
 pub mod broker;
+pub mod fate;

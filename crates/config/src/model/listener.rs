@@ -37,6 +37,10 @@ pub struct Listener {
     /// What a `tcp` or `udp` listener's exchanges are for, as `host:port`.
     #[serde(default)]
     pub target: Option<HostPort>,
+    /// What the connections of a `tcp` listener mean, says an ingress of this name, which is part of the program. Default: each is a
+    /// CONNECT for `target`.
+    #[serde(default)]
+    pub ingress: Option<String>,
     /// TLS on an `http` listener: its files, or `true` for those of `defaults.tls`, which are here once the document is loaded.
     #[serde(default)]
     #[schemars(with = "Option<ServerTlsChoice>")]

@@ -76,7 +76,7 @@ async fn connection(mut entrance: Entrance, stream: Stream, watch: &Watch) {
         stream
     };
     if entrance.rules.config.tcp.is_some() {
-        tcp::connection(&entrance, stream, watch).await;
+        tcp::connection(entrance, stream, watch).await;
     } else {
         // In a place of its own: tunnels of TCP would else be as large as it is.
         Box::pin(http::connection(entrance, stream, watch)).await;

@@ -1,36 +1,35 @@
-//! `tcp` listeners: every connection becomes a CONNECT for the configured target.
+//! `tcp` listeners: what every connection means, its ingress says.
+
+use std::sync::Arc;
 
 use hermes_config::model::HostPort;
-use hermes_http::{Offered, RequestHead};
+use hermes_http::Offered;
 use hermes_net::{Stream, Watch};
-use http::uri::Authority;
-use http::{HeaderMap, Method, Version};
 
 use crate::arrival::Arrival;
 use crate::entrance::Entrance;
 use crate::pipeline;
+use crate::plug::{Gate, Serving, Takes};
 
 /// Carries one connection.
-pub(super) async fn connection(entrance: &Entrance, stream: Stream, watch: &Watch) {
-    let Some(head) = entrance.rules.config.target.as_ref().and_then(connect) else {
-        return stream.abort();
-    };
+pub(super) async fn connection(entrance: Entrance, stream: Stream, watch: &Watch) {
+    let ingress = entrance.rules.ingress.clone();
+    let gate = Gate::new(Arc::new(Inside(entrance)));
     tokio::select! {
-        () = pipeline::run(entrance, Arrival::Offered(Offered::connection(head, stream))) => {}
+        () = ingress.connection(stream, gate) => {}
         () = watch.forced() => {}
     }
 }
 
-/// The CONNECT that a connection means.
-fn connect(target: &HostPort) -> Option<RequestHead> {
-    Some(RequestHead {
-        method: Method::CONNECT,
-        scheme: None,
-        authority: Authority::try_from(target.to_string()).ok(),
-        path: None,
-        protocol: None,
-        fields: HeaderMap::new(),
-        version: Version::HTTP_11,
-        origin_form: false,
-    })
+/// Where exchanges of one connection come in.
+struct Inside(Entrance);
+
+impl Takes for Inside {
+    fn target(&self) -> Option<&HostPort> {
+        self.0.rules.config.target.as_ref()
+    }
+
+    fn take(&self, offered: Box<Offered>) -> Serving<'_> {
+        Box::pin(pipeline::run(&self.0, Arrival::Offered(offered)))
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! | trait | what it does | chosen by |
 //! |---|---|---|
+//! | [`Ingress`] | makes exchanges of connections that speak no HTTP | `ingress: NAME` of a `tcp` listener |
 //! | [`Filter`] | sees heads, and says which exchanges may go on | `authorize: [{ filter: NAME }]` |
 //! | [`Handler`] | answers here, and may open exchanges of its own | `handle: NAME` of a route |
 //!
@@ -13,6 +14,7 @@
 
 mod filter;
 mod handler;
+mod ingress;
 mod names;
 
 use std::sync::Arc;
@@ -22,11 +24,14 @@ pub(crate) use handler::Opens;
 pub use handler::{
     Handler, HandlerRequest, Handling, Opener, OpeningAnswer, RequestContent, Response,
 };
+pub(crate) use ingress::Takes;
+pub use ingress::{Gate, Ingress, Serving};
 use names::Names;
 
 /// What a node can be told to use, by name. Names are unique for each kind; the later of two is taken.
 #[derive(Clone)]
 pub struct Plugs {
+    pub(crate) ingresses: Names<dyn Ingress>,
     pub(crate) filters: Names<dyn Filter>,
     pub(crate) handlers: Names<dyn Handler>,
 }
@@ -35,9 +40,17 @@ impl Plugs {
     /// Those that are part of every node.
     pub fn new() -> Self {
         Self {
+            ingresses: Names::new("ingress"),
             filters: Names::new("filter"),
             handlers: Names::new("handler"),
         }
+    }
+
+    /// With an ingress.
+    #[must_use]
+    pub fn ingress(mut self, name: &str, ingress: impl Ingress + 'static) -> Self {
+        self.ingresses.add(name, Arc::new(ingress));
+        self
     }
 
     /// With a filter.

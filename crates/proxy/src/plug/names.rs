@@ -51,7 +51,7 @@ impl<T: ?Sized> Names<T> {
             }
             None => {
                 let names: Vec<_> = known().collect();
-                format!("{kind}s of this program are: {}", names.join(", "))
+                format!("{kind}: this program has {}", names.join(", "))
             }
         };
         NoPlug {
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(remedy(&names, "rely"), "did you mean `relay`?");
         assert_eq!(
             remedy(&names, "something"),
-            "handlers of this program are: cache, relay"
+            "handler: this program has cache, relay"
         );
     }
 }

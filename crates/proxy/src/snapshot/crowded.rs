@@ -1,19 +1,31 @@
-//! What the log tells of a listener with more UDP sessions than there may be.
+//! What the log tells of a listener that has reached its bounds.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use hermes_observe::Periodic;
 
 use super::ListenerRules;
 
-/// What the log tells of where sessions are too many.
+/// What the log tells of bounds that are reached.
 #[derive(Debug, Default)]
 pub(super) struct Crowded {
     evicted: Periodic,
     refused: Periodic,
+    /// Whether it says already that a user has reached one.
+    warned: AtomicBool,
 }
 
 impl ListenerRules {
+    /// Notes that a user has reached a bound. The first is warned about: what such a user loses looks like a fault of the network.
+    pub fn user_refused(&self, user: &str, limit: &str, most: usize) {
+        if self.crowded.warned.swap(true, Ordering::Relaxed) {
+            tracing::debug!(listener = %self.name, user, "refused: {limit} is {most}");
+        } else {
+            tracing::warn!(listener = %self.name, user, "refused: {limit} is {most}; further ones are told at level debug");
+        }
+    }
+
     /// Notes that so many sessions made room for others, where a bound of so `many` is reached, and of which `user`, if it is a user's.
     pub fn sessions_evicted(
         &self,

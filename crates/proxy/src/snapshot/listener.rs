@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hermes_config::child;
@@ -22,6 +21,8 @@ use hermes_proto::uri_template::UriTemplate;
 use hermes_rules::judge::{is_identified, listener_user};
 use hermes_upstream::ATTACHMENT_KEEPALIVE;
 
+use crate::fixed_target::FixedTarget;
+use crate::plug::{Ingress, Plugs};
 use crate::snapshot::crowded::Crowded;
 use crate::target::Forms;
 
@@ -111,9 +112,9 @@ pub struct ListenerRules {
     pub user: Option<String>,
     /// Its metrics.
     pub seeing: Arc<ListenerSeeing>,
-    /// Whether the log says already that a user has reached a bound.
-    warned: AtomicBool,
-    /// Sessions that made room, and datagrams that found none.
+    /// What its connections mean, if it is a `tcp` listener.
+    pub(crate) ingress: Arc<dyn Ingress>,
+    /// What the log tells of its bounds.
     pub(super) crowded: Crowded,
 }
 
@@ -288,15 +289,6 @@ impl ListenerRules {
         tracing::debug!(listener = %self.name, %peer, "refused: limits.per_source is reached");
     }
 
-    /// Notes that a user has reached a bound. The first is warned about: what such a user loses looks like a fault of the network.
-    pub fn user_refused(&self, user: &str, limit: &str, most: usize) {
-        if self.warned.swap(true, Ordering::Relaxed) {
-            tracing::debug!(listener = %self.name, user, "refused: {limit} is {most}");
-        } else {
-            tracing::warn!(listener = %self.name, user, "refused: {limit} is {most}; further ones are told at level debug");
-        }
-    }
-
     /// What becomes of datagrams that are too large for QUIC datagrams: by `route`, else by the listener.
     pub fn oversize(&self, route: Option<&Datagrams>) -> Oversize {
         let stated = route.and_then(|route| route.oversize);
@@ -330,6 +322,7 @@ pub(super) struct Building<'a> {
     pub(super) previous: Option<&'a HashMap<Arc<str>, Arc<ListenerRules>>>,
     pub(super) seeing: &'a Arc<Seeing>,
     pub(super) record: &'a quic::Record,
+    pub(super) plugs: &'a Plugs,
 }
 
 impl Building<'_> {
@@ -345,6 +338,14 @@ impl Building<'_> {
                 Some((rules.name.clone(), Arc::new(rules)))
             })
             .collect()
+    }
+
+    /// What a listener's connections mean. A name that no plug has is reported with the others.
+    fn ingress(&self, config: &Listener) -> Option<Arc<dyn Ingress>> {
+        match &config.ingress {
+            Some(name) => self.plugs.ingresses.find(name).ok().cloned(),
+            None => Some(Arc::new(FixedTarget)),
+        }
     }
 
     fn one(
@@ -383,6 +384,7 @@ impl Building<'_> {
         let authenticator = authenticator.ok()?;
         let ListenerTls { server, clients } = tls.ok()?;
 
+        let ingress = self.ingress(config)?;
         let is_h3 = versions.contains(&HttpVersion::H3);
         let quic = server.as_ref().filter(|_| is_h3);
         let written = config.templates.as_ref();
@@ -400,7 +402,7 @@ impl Building<'_> {
             tcp_templates: templates(written.and_then(|written| written.tcp.as_ref())),
             user: listener_user(self.document, config),
             config: config.clone(),
-            warned: AtomicBool::new(false),
+            ingress,
             crowded: Crowded::default(),
         })
     }

@@ -10,6 +10,7 @@ use crate::fields::{OverlayFields, Provenance};
 pub(super) const CHECKS: &[Check] = &[
     kind,
     target,
+    ingress,
     udp_on_unix,
     http_only_keys,
     datagrams,
@@ -57,7 +58,7 @@ fn kind(document: &Document, report: &mut Report) {
 
 fn target(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        if is_port(listener) && listener.target.is_none() {
+        if is_port(listener) && listener.target.is_none() && listener.ingress.is_none() {
             let reason = "the listener does not say what its exchanges are for";
             report.add(path, reason, "add `target: HOST:PORT`");
         }
@@ -67,6 +68,18 @@ fn target(document: &Document, report: &mut Report) {
                 format!("{path}.target"),
                 reason,
                 "remove `target`, or make it a `tcp` listener",
+            );
+        }
+    });
+}
+
+fn ingress(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        if listener.ingress.is_some() && listener.tcp.is_none() {
+            report.add(
+                format!("{path}.ingress"),
+                "`ingress` is for `tcp` listeners",
+                "remove it",
             );
         }
     });

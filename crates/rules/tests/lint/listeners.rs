@@ -207,3 +207,15 @@ fn limits_of_zero() {
         );
     }
 }
+
+#[test]
+fn an_ingress_is_for_tcp_and_knows_the_target() {
+    finds(
+        json!({ "listeners": { "door": { "tcp": "127.0.0.1:1", "ingress": "socks" } } }),
+        &[],
+    );
+    finds(
+        json!({ "listeners": { "web": { "http": "127.0.0.1:1", "ingress": "socks" } } }),
+        &["listeners.web.ingress: `ingress` is for `tcp` listeners; remove it"],
+    );
+}

@@ -43,7 +43,7 @@ fn a_name_that_no_plug_has_is_a_mistake() {
     );
     assert_eq!(
         problems(&routes("something"), &plugs.handler("cache", broker())),
-        "routes[0].handle: there is no handler `something`; handlers of this program are: cache, relay"
+        "routes[0].handle: there is no handler `something`; handler: this program has cache, relay"
     );
     assert_eq!(
         problems(&routes("relay"), &Plugs::new()),
