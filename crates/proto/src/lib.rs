@@ -62,6 +62,7 @@ pub mod proxy_status;
 pub mod ptth;
 pub mod qpack;
 pub mod trace_context;
+pub mod transform;
 pub mod udp_bind;
 pub mod udp_template;
 pub mod upgrade;

@@ -35,6 +35,7 @@ mod alternative;
 mod arrival;
 mod buffered;
 pub mod change;
+mod compress;
 mod door;
 mod entrance;
 mod entry;

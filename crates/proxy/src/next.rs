@@ -13,7 +13,7 @@ use hermes_rules::retry::Policy;
 use hermes_rules::route::{self, Act, Split};
 use hermes_upstream::{Hop, Timeouts, Upstream};
 
-use crate::plug::{Handler, Plugs};
+use crate::plug::{Handler, Names, Plugs, Transform};
 
 /// A route, as the data plane meets it.
 pub(crate) type CompiledRoute = route::Route<Arc<Next>>;
@@ -31,6 +31,30 @@ pub struct Next {
     retry: Option<Policy>,
     /// A second attempt beside a slow one.
     pub(crate) hedge: Option<Hedge>,
+    /// What changes the bytes of its tunnels.
+    pub(crate) through: Through,
+}
+
+/// What changes the bytes of tunnels.
+pub(crate) struct Through {
+    /// What the route asks for, in its order.
+    pub(crate) own: Vec<(String, Arc<dyn Transform>)>,
+    /// What this node can undo for its peers.
+    pub(crate) known: Names<dyn Transform>,
+}
+
+impl Through {
+    /// Names that no transform has were reported.
+    fn compile(route: &Route, plugs: &Plugs) -> Self {
+        let known = plugs.transforms.clone();
+        let named = route.through.iter();
+        Self {
+            own: named
+                .filter_map(|name| Some((name.clone(), known.find(name).ok()?.clone())))
+                .collect(),
+            known,
+        }
+    }
 }
 
 /// Where an exchange goes.
@@ -69,13 +93,13 @@ impl Next {
         let (name, receiver) = match hop {
             route::Hop::Proxy(name) => (name, Receiver::Proxy),
             route::Hop::Origin(name) => (name, Receiver::Origin),
-            route::Hop::Target => return Some(Self::end(To::Target, document, route)),
+            route::Hop::Target => return Some(Self::end(To::Target, (document, plugs), route)),
             route::Hop::Handler(name) => {
                 let handled = Handled {
                     name: name.to_owned(),
                     handler: plugs.handlers.find(name).ok()?.clone(),
                 };
-                return Some(Self::end(To::Handler(handled), document, route));
+                return Some(Self::end(To::Handler(handled), (document, plugs), route));
             }
         };
         let upstream = upstreams.get(name)?.clone();
@@ -86,18 +110,20 @@ impl Next {
             timeouts: upstream.timeouts().overlaid(&route.timeouts),
             retry: Policy::of(retry, route.retry.as_ref()),
             hedge: route.hedge.as_ref().or(hedge).cloned(),
+            through: Through::compile(route, plugs),
             to: To::Upstream { upstream, receiver },
         })
     }
 
     /// An end of the overlay that is no upstream.
-    fn end(to: To, document: &Document, route: &Route) -> Self {
+    fn end(to: To, (document, plugs): (&Document, &Plugs), route: &Route) -> Self {
         let of_node = Timeouts::default().overlaid(&document.defaults.timeouts);
         Self {
             to,
             timeouts: of_node.overlaid(&route.timeouts),
             retry: Policy::of(None, route.retry.as_ref()),
             hedge: route.hedge.clone(),
+            through: Through::compile(route, plugs),
         }
     }
 

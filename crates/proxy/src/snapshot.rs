@@ -287,9 +287,31 @@ fn plugged(
         }
     }
     for (index, route) in document.routes.iter().enumerate() {
+        through(index, route, plugs, report);
         if let Some(Err(no)) = route.handle.as_ref().map(|name| plugs.handlers.find(name)) {
             let path = child(&element("routes", index), "handle");
             report(path, no.reason, Some(no.remedy));
+        }
+    }
+}
+
+/// Transforms that the program does not have, or that nothing undoes where the overlay ends.
+fn through(
+    index: usize,
+    route: &model::Route,
+    plugs: &Plugs,
+    report: &mut impl FnMut(String, String, Option<String>),
+) {
+    for (at, name) in route.through.iter().enumerate() {
+        let path = element(&child(&element("routes", index), "through"), at);
+        match plugs.transforms.find(name) {
+            Err(no) => report(path, no.reason, Some(no.remedy)),
+            Ok(transform) if transform.needs_peer() && route.terminate.is_some() => {
+                let reason = format!("nothing undoes `{name}` where the overlay ends");
+                let remedy = "remove it here: what the node before does is undone anyway";
+                report(path, reason, Some(remedy.to_owned()));
+            }
+            Ok(_) => {}
         }
     }
 }

@@ -65,6 +65,10 @@ pub struct Route {
     /// Hermes itself speaks.
     #[serde(default)]
     pub upgrades: Vec<UpgradeName>,
+    /// What changes the bytes of tunnels that take this route, in this order: transforms, which are part of the program, such as
+    /// `compress`. Default: nothing.
+    #[serde(default)]
+    pub through: Vec<String>,
     /// Forward to the next proxy: an upstream, a list of 1 to 4 that are passed one inside the other, or a map with weights.
     #[serde(default)]
     pub to: Option<Hops>,

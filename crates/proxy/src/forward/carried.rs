@@ -5,6 +5,7 @@
 use hermes_http::{Incoming, Outgoing};
 use hermes_upstream::Active;
 
+use super::bridges::Bridges;
 use super::datagrams::{self, Path};
 use super::pump;
 use crate::arrival::End;
@@ -15,6 +16,8 @@ use crate::routed::Routed;
 pub(crate) enum Carried {
     /// Its bytes are to be carried.
     Bytes(Box<Bytes>),
+    /// Its bytes are to be carried, and changed.
+    Bridged(Box<Bytes>, Box<Bridges>),
     /// Its datagrams are.
     Datagrams(Box<(End, Path, Place)>),
     /// Nothing; why it is over.
@@ -31,10 +34,23 @@ pub(crate) struct Bytes {
 }
 
 impl Carried {
+    /// A tunnel of bytes, which are changed on their way if there is anything that does.
+    pub(super) fn of(bytes: Bytes, bridges: Option<Box<Bridges>>) -> Self {
+        match bridges {
+            Some(bridges) => Self::Bridged(Box::new(bytes), bridges),
+            None => Self::Bytes(Box::new(bytes)),
+        }
+    }
+
     /// Carries it to its end; returns the reason of that.
     pub(crate) async fn carry(self, routed: &Routed) -> String {
         match self {
             Self::Bytes(bytes) => Box::pin(bytes.carry(routed)).await,
+            Self::Bridged(mut bytes, mut bridges) => {
+                let counters = routed.exchange.counters();
+                let carried = Box::pin(bridges.carry(&mut bytes, counters)).await;
+                carried.map_or_else(|broken| broken.reason(), |()| "done".to_owned())
+            }
             Self::Datagrams(ends) => Box::pin(datagrams::carry(routed, ends)).await,
             Self::Over(reason) => reason,
         }

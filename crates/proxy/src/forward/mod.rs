@@ -10,9 +10,11 @@
 //! | `handle` | `handle` | | | |
 
 mod affinity;
+mod altered;
 mod attach;
 mod binding;
 mod bound;
+mod bridges;
 mod broadcast;
 mod carried;
 mod cause;

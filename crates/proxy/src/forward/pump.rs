@@ -297,7 +297,7 @@ pub async fn tunnel(
 
 /// Ends a stream whose bytes have ended before, within capsules, and waits for the end of its peer: a stream that is dropped half
 /// open looks broken. A peer that does not end it is not waited for.
-async fn part(incoming: &mut Incoming, outgoing: &mut Outgoing) {
+pub(super) async fn part(incoming: &mut Incoming, outgoing: &mut Outgoing) {
     let parting = async {
         if outgoing.part().await.is_ok() {
             incoming.parted().await;

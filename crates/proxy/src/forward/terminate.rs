@@ -6,6 +6,7 @@ use hermes_proto::proxy_status::{self, PROXY_STATUS};
 use hermes_proto::{datagram_floor, datagram_limit};
 use http::{HeaderMap, HeaderValue};
 
+use super::bridges::Bridges;
 use super::carried::{Bytes, Carried};
 use super::departure::depart;
 use super::retry::Tries;
@@ -16,7 +17,12 @@ use crate::redecide::{Opened, stand};
 use crate::routed::Routed;
 
 /// Opens the TCP connection that a CONNECT (RFC 9110, 9.3.6) or connect-tcp asks for.
-pub(super) async fn tcp(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
+pub(super) async fn tcp(
+    routed: &Routed,
+    mut arrival: Arrival,
+    next: &Next,
+) -> Result<Carried, Failed> {
+    let bridges = Bridges::of(&mut arrival, next);
     let departing = depart(routed, arrival.head().clone(), next);
     let tries = Tries::new(routed, next, arrival.head());
     let dialled = async {
@@ -45,18 +51,24 @@ pub(super) async fn tcp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
     let kind = arrival.kind();
     let mut fields = HeaderMap::new();
     form::announce(kind, &mut fields);
+    if let Some(bridges) = &bridges {
+        bridges.confirm(&mut fields);
+    }
     if kind == Kind::ConnectTcp {
         fields.insert(PROXY_STATUS, proxy_status::success(&routed.snapshot.node));
     }
     Ok(match arrival.accept(fields).await {
         Ok(End::Stream(incoming, outgoing)) => {
             let client = form::bytes(kind, Kind::Connect, (incoming, outgoing));
-            Carried::Bytes(Box::new(Bytes {
-                client,
-                target,
-                place,
-                active: dialled.active,
-            }))
+            Carried::of(
+                Bytes {
+                    client,
+                    target,
+                    place,
+                    active: dialled.active,
+                },
+                bridges,
+            )
         }
         Ok(End::Udp(_)) => Carried::Over(
             "proxy_internal_error: datagrams cannot enter a TCP connection".to_owned(),

@@ -9,13 +9,14 @@ use hermes_observe::CLIENT_CLOSED;
 use hermes_packet::Asked;
 use hermes_packet::{Early, Lane};
 use hermes_proto::proxy_status::ProxyError;
-use hermes_proto::{datagram_limit, hop, udp_bind};
+use hermes_proto::{datagram_limit, hop, transform, udp_bind};
 use hermes_rules::retry::Outcome;
 use hermes_rules::session::Silence;
 use hermes_upstream::Active;
 use http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use http::{StatusCode, Version};
 
+use super::bridges::Bridges;
 use super::carried::{Bytes, Carried};
 use super::cause;
 use super::datagrams::{Ends, Path};
@@ -40,14 +41,16 @@ pub(super) async fn forward(
     mut arrival: Arrival,
     next: &Next,
 ) -> Result<Carried, Failed> {
+    let bridges = Bridges::of(&mut arrival, next);
     let opened = match depart(routed, arrival.head().clone(), next) {
         Ok((mut head, target)) => {
+            Bridges::ask(bridges.as_deref(), &mut head);
             if head.kind() == Kind::ConnectUdp && next.receiver() == Receiver::Proxy {
                 departure::ask(routed, routed.asked.unwrap_or(Asked::New), &mut head);
             }
             let session = arrival.session().cloned();
             let tries = Tries::new(routed, next, arrival.head()).early(session.as_ref());
-            let mut first = EarlyBytes::of(&tries, &mut arrival, &head);
+            let mut first = first_bytes(&tries, &mut arrival, &head, bridges.as_deref());
             let opened = open(&tries, &head, &target, &mut first).await;
             if let Some(gone) = first.gone.take() {
                 return Ok(Carried::Over(format!("{CLIENT_CLOSED}: {gone}")));
@@ -75,10 +78,7 @@ pub(super) async fn forward(
     } = opened;
     match answer {
         Event::Tunnel(head, incoming) => {
-            if let (Some(session), Some(early)) = (arrival.session(), early) {
-                session.arrived(&early);
-                Lane::count(&routed.exchange, Side::Client, early.count, early.bytes);
-            }
+            arrived(routed, &arrival, early);
             let opened = Opened::new(routed, arrival.head(), next, None);
             Ok(accept(
                 routed,
@@ -86,6 +86,7 @@ pub(super) async fn forward(
                 head,
                 (incoming, outgoing, form),
                 (active, silence, opened),
+                bridges,
             )
             .await)
         }
@@ -95,6 +96,27 @@ pub(super) async fn forward(
                 .map(Carried::Over)
         }
         Event::Interim(_) => unreachable!("interim responses are passed over while opening"),
+    }
+}
+
+/// What the client sends before its tunnel is open; none of it where bytes are changed, because it would leave unchanged.
+fn first_bytes<'a>(
+    tries: &Tries<'_>,
+    arrival: &'a mut Arrival,
+    departing: &RequestHead,
+    bridges: Option<&Bridges>,
+) -> EarlyBytes<'a> {
+    match bridges {
+        Some(_) => EarlyBytes::default(),
+        None => EarlyBytes::of(tries, arrival, departing),
+    }
+}
+
+/// The datagrams that left with the request have arrived with it.
+fn arrived(routed: &Routed, arrival: &Arrival, early: Option<Early>) {
+    if let (Some(session), Some(early)) = (arrival.session(), early) {
+        session.arrived(&early);
+        Lane::count(&routed.exchange, Side::Client, early.count, early.bytes);
     }
 }
 
@@ -234,12 +256,18 @@ async fn accept(
     mut head: ResponseHead,
     target: (Incoming, Outgoing, Kind),
     (active, silence, opened): (Active, Silence, Opened),
+    bridges: Option<Box<Bridges>>,
 ) -> Carried {
     let kind = arrival.kind();
+    let undone = transform::take(&mut head.fields);
+    let bridges = bridges.and_then(|bridges| bridges.confirmed(&undone));
     let held = Held::beyond(&mut head.fields);
     let listens = datagram_limit::is_understood(&head.fields);
     let mut fields = passed_on(head.fields);
     form::announce(kind, &mut fields);
+    if let Some(bridges) = &bridges {
+        bridges.confirm(&mut fields);
+    }
     if kind == Kind::ConnectUdp && routed.asked.is_some() {
         held.tell(&mut fields);
     }
@@ -259,14 +287,19 @@ async fn accept(
     let (incoming, outgoing, form) = target;
     match client {
         End::Stream(client_in, client_out) if kind != Kind::ConnectUdp => {
-            let client = form::bytes(kind, form, (client_in, client_out));
-            let target = form::bytes(form, kind, (incoming, outgoing));
-            Carried::Bytes(Box::new(Bytes {
-                client,
-                target,
-                place,
-                active,
-            }))
+            // What is changed are the bytes, not the capsules around them.
+            let plain = bridges.as_ref().map(|_| Kind::Connect);
+            let client = form::bytes(kind, plain.unwrap_or(form), (client_in, client_out));
+            let target = form::bytes(form, plain.unwrap_or(kind), (incoming, outgoing));
+            Carried::of(
+                Bytes {
+                    client,
+                    target,
+                    place,
+                    active,
+                },
+                bridges,
+            )
         }
         client => {
             let path = Path {
@@ -365,5 +398,6 @@ fn passed_on(mut fields: HeaderMap) -> HeaderMap {
     }
     fields.remove(CONTENT_LENGTH);
     fields.remove(TRANSFER_ENCODING);
+    fields.remove(transform::FIELD);
     fields
 }

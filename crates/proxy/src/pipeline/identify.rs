@@ -4,7 +4,8 @@ use hermes_http::{Kind, RequestHead};
 use hermes_identity::AuthContext;
 use hermes_packet::Asked;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_proto::{hop, path};
+use hermes_proto::{hop, path, transform};
+use hermes_rules::Source;
 use http::{HeaderMap, StatusCode};
 
 use super::entered::Entered;
@@ -51,6 +52,9 @@ pub(super) async fn identify(
     refuse_circles(&entered.snapshot, head)?;
     hop::strip(&mut head.fields).map_err(|error| bad_request(error.to_string()))?;
 
+    if !believes_transforms(entered, head) {
+        head.fields.remove(transform::FIELD);
+    }
     let asked = Asked::take(&mut head.fields).filter(|_| head.kind() == Kind::ConnectUdp);
     let mut auth = entry.identify(head).await?;
     let user = entry.believe(&auth, &target, head)?;
@@ -65,6 +69,20 @@ pub(super) async fn identify(
         asked,
         received,
     })
+}
+
+/// Whether what the request says of changed bytes counts: it does of tunnels that a peer proxy hands over.
+fn believes_transforms(entered: &Entered, head: &RequestHead) -> bool {
+    let bytes = matches!(
+        head.kind(),
+        Kind::Connect | Kind::ConnectTcp | Kind::Upgrade
+    );
+    let source = || {
+        entered
+            .snapshot
+            .source_of(&entered.listener, &entered.source)
+    };
+    bytes && head.fields.contains_key(transform::FIELD) && !matches!(source(), Source::Client)
 }
 
 fn bad_request(reason: String) -> Refusal {

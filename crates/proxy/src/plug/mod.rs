@@ -5,9 +5,11 @@
 //! | [`Ingress`] | makes exchanges of connections that speak no HTTP | `ingress: NAME` of a `tcp` listener |
 //! | [`Filter`] | sees heads, and says which exchanges may go on | `authorize: [{ filter: NAME }]` |
 //! | [`Handler`] | answers here, and may open exchanges of its own | `handle: NAME` of a route |
+//! | [`Transform`] | changes the bytes of tunnels | `through: [NAME]` of a route |
 //!
 //! Each trait says what it gets, what it must do and in what time, who is charged, and on which thread it runs. All are asked once
-//! for an exchange, never for a packet: what then moves bytes are the node's own loops, and enums. A plug is registered under a
+//! for an exchange, never for a packet: what then moves bytes are the node's own loops, and enums; only a tunnel that goes through a
+//! transform has that in its way. A plug is registered under a
 //! name when the node starts; without an entry of the configuration that names it, it costs nothing.
 //!
 //! Crates that implement these traits depend on this one, never the other way round. `examples/plugs` has small ones of each kind.
@@ -16,6 +18,7 @@ mod filter;
 mod handler;
 mod ingress;
 mod names;
+mod transform;
 
 use std::sync::Arc;
 
@@ -26,7 +29,11 @@ pub use handler::{
 };
 pub(crate) use ingress::Takes;
 pub use ingress::{Gate, Ingress, Serving};
-use names::Names;
+pub(crate) use names::Names;
+
+pub use transform::{Alter, Altering, Malformed, PIECE, Transform};
+
+use crate::compress::Compress;
 
 /// What a node can be told to use, by name. Names are unique for each kind; the later of two is taken.
 #[derive(Clone)]
@@ -34,16 +41,19 @@ pub struct Plugs {
     pub(crate) ingresses: Names<dyn Ingress>,
     pub(crate) filters: Names<dyn Filter>,
     pub(crate) handlers: Names<dyn Handler>,
+    pub(crate) transforms: Names<dyn Transform>,
 }
 
 impl Plugs {
-    /// Those that are part of every node.
+    /// Those that are part of every node: the transform `compress`.
     pub fn new() -> Self {
-        Self {
+        let plugs = Self {
             ingresses: Names::new("ingress"),
             filters: Names::new("filter"),
             handlers: Names::new("handler"),
-        }
+            transforms: Names::new("transform"),
+        };
+        plugs.transform("compress", Compress::new())
     }
 
     /// With an ingress.
@@ -64,6 +74,13 @@ impl Plugs {
     #[must_use]
     pub fn handler(mut self, name: &str, handler: impl Handler + 'static) -> Self {
         self.handlers.add(name, Arc::new(handler));
+        self
+    }
+
+    /// With a transform.
+    #[must_use]
+    pub fn transform(mut self, name: &str, transform: impl Transform + 'static) -> Self {
+        self.transforms.add(name, Arc::new(transform));
         self
     }
 }

@@ -9,7 +9,7 @@ use hermes_config::nearest;
 pub(crate) struct Names<T: ?Sized> {
     /// What they are, in a word.
     kind: &'static str,
-    known: BTreeMap<String, Arc<T>>,
+    known: Arc<BTreeMap<String, Arc<T>>>,
 }
 
 /// A name that no plug has.
@@ -25,12 +25,12 @@ impl<T: ?Sized> Names<T> {
     pub(super) fn new(kind: &'static str) -> Self {
         Self {
             kind,
-            known: BTreeMap::new(),
+            known: Arc::default(),
         }
     }
 
     pub(super) fn add(&mut self, name: &str, plug: Arc<T>) {
-        self.known.insert(name.to_owned(), plug);
+        Arc::make_mut(&mut self.known).insert(name.to_owned(), plug);
     }
 
     /// The plug of this name.

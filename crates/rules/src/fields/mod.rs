@@ -26,11 +26,12 @@ pub(crate) fn reserved_in(pattern: &FieldPattern) -> Option<&'static str> {
     RESERVED.into_iter().find(|name| pattern.matches(name))
 }
 
-const RESERVED: [&str; 17] = [
+const RESERVED: [&str; 18] = [
     "capsule-protocol",
     "connection",
     "content-length",
     "hermes-session",
+    "hermes-transform",
     "host",
     "http2-settings",
     "keep-alive",

@@ -11,6 +11,7 @@ pub(super) const CHECKS: &[Check] = &[
     explain,
     half_close,
     tunnel_action,
+    through,
     tunnel_path,
 ];
 
@@ -121,6 +122,22 @@ fn tunnel_action(document: &Document, report: &mut Report) {
                 format!("routes[{index}].tunnel"),
                 reason,
                 "remove it: every form is taken here",
+            );
+        }
+    }
+}
+
+fn through(document: &Document, report: &mut Report) {
+    for (index, route) in document.routes.iter().enumerate() {
+        let carries = matches!(
+            route.action(),
+            Some(Action::To(_) | Action::Terminate(_)) | None
+        );
+        if !route.through.is_empty() && !carries {
+            report.add(
+                format!("routes[{index}].through"),
+                "`through` is for routes that carry tunnels",
+                "remove it, or give `to` or `terminate`",
             );
         }
     }

@@ -84,3 +84,13 @@ fn a_tunnel_has_a_path_and_goes_somewhere() {
         ],
     );
 }
+
+#[test]
+fn what_carries_no_tunnel_changes_no_bytes() {
+    finds(
+        json!({ "routes": [{ "respond": { "status": 204 }, "through": ["compress"] }] }),
+        &[
+            "routes[0].through: `through` is for routes that carry tunnels; remove it, or give `to` or `terminate`",
+        ],
+    );
+}

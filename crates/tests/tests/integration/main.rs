@@ -45,6 +45,7 @@ mod smuggling;
 mod templates;
 mod tokens;
 mod trace;
+mod transform;
 mod tunnels;
 mod versions;
 mod why;

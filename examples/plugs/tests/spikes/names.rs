@@ -45,6 +45,12 @@ fn a_name_that_no_plug_has_is_a_mistake() {
         problems(&routes("something"), &plugs.handler("cache", broker())),
         "routes[0].handle: there is no handler `something`; handler: this program has cache, relay"
     );
+    let through = "listeners: { web: { http: 127.0.0.1:0 } }\nroutes: [ { terminate: true, through: [compres, compress] } ]\n";
+    assert_eq!(
+        problems(through, &Plugs::new()),
+        "routes[0].through[0]: there is no transform `compres`; did you mean `compress`?\n\
+         routes[0].through[1]: nothing undoes `compress` where the overlay ends; remove it here: what the node before does is undone anyway"
+    );
     assert_eq!(
         problems(&routes("relay"), &Plugs::new()),
         "routes[0].handle: there is no handler `relay`; this program has no handler: use one that has, or remove it"

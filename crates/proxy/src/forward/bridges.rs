@@ -1,0 +1,160 @@
+//! What changes the bytes of a tunnel here: the transforms of its route, and what undoes those of the peer that it comes from.
+
+use std::sync::atomic::AtomicU64;
+
+use hermes_http::h1::client::Receiver;
+use hermes_http::{Kind, RequestHead};
+use hermes_observe::Counters;
+use hermes_packet::{Broken, Side};
+use hermes_proto::transform;
+use http::HeaderMap;
+
+use super::altered::Altered;
+use super::carried::Bytes;
+use super::pump::{self, Direction, Source, pump};
+use crate::arrival::Arrival;
+use crate::next::Next;
+use crate::plug::Altering;
+
+/// What changes the bytes of one tunnel.
+pub(crate) struct Bridges {
+    /// Undoes what the peer does that the tunnel comes from.
+    inwards: Vec<(String, Altering)>,
+    /// What the route asks for.
+    outwards: Vec<Outwards>,
+}
+
+/// A transform that the route asks for.
+struct Outwards {
+    name: String,
+    altering: Altering,
+    needs_peer: bool,
+}
+
+impl Bridges {
+    /// Those of a tunnel of bytes that arrives, and takes this way; none where nothing changes its bytes. What a peer has asked for
+    /// is taken out of the fields.
+    pub(super) fn of(arrival: &mut Arrival, next: &Next) -> Option<Box<Self>> {
+        let asked = transform::take(&mut arrival.head_mut().fields);
+        let through = &next.through;
+        if asked.is_empty() && through.own.is_empty() || !carries_bytes(arrival.kind()) {
+            return None;
+        }
+
+        let undone = asked.into_iter().filter_map(|name| {
+            let altering = through.known.find(&name).ok()?.undo()?;
+            Some((name, altering))
+        });
+        let is_proxy = next.receiver() == Receiver::Proxy;
+        let own = through.own.iter().filter_map(|(name, transform)| {
+            let needs_peer = transform.needs_peer();
+            let altering = transform.begin().filter(|_| is_proxy || !needs_peer)?;
+            Some(Outwards {
+                name: name.clone(),
+                altering,
+                needs_peer,
+            })
+        });
+        let bridges = Self {
+            inwards: undone.collect(),
+            outwards: own.collect(),
+        };
+        (!bridges.is_idle()).then(|| Box::new(bridges))
+    }
+
+    fn is_idle(&self) -> bool {
+        self.inwards.is_empty() && self.outwards.is_empty()
+    }
+
+    /// Asks the next proxy to undo what has to be undone there.
+    pub(super) fn ask(bridges: Option<&Self>, head: &mut RequestHead) {
+        let Some(bridges) = bridges else { return };
+        let asked = bridges.outwards.iter().filter(|own| own.needs_peer);
+        transform::write(asked.map(|own| own.name.as_str()), &mut head.fields);
+    }
+
+    /// Keeps what the next proxy has confirmed, or need not know of; none if that is nothing.
+    pub(super) fn confirmed(mut self: Box<Self>, by: &[String]) -> Option<Box<Self>> {
+        self.outwards
+            .retain(|own| !own.needs_peer || by.contains(&own.name));
+        (!self.is_idle()).then_some(self)
+    }
+
+    /// Says in the answer to a peer what is undone here.
+    pub(super) fn confirm(&self, fields: &mut HeaderMap) {
+        transform::write(self.inwards.iter().map(|(name, _)| name.as_str()), fields);
+    }
+
+    /// Carries the tunnel: as [`pump::tunnel`] does, with other bytes.
+    ///
+    /// # Errors
+    /// A side broke, bytes could not be changed, or the rules changed.
+    pub(super) async fn carry(
+        &mut self,
+        bytes: &mut Bytes,
+        counters: &Counters,
+    ) -> Result<(), Broken> {
+        let (client_in, client_out) = &mut bytes.client;
+        let (target_in, target_out) = &mut bytes.target;
+        let carried = {
+            let mut to_target: Box<dyn Source + Send + '_> = Box::new(&mut *client_in);
+            let mut to_client: Box<dyn Source + Send + '_> = Box::new(&mut *target_in);
+            // From the client: first what its peer did is undone, then what the route asks for is done, in its order.
+            let mut client_stages = Vec::new();
+            let mut target_stages = Vec::new();
+            for (name, altering) in &mut self.inwards {
+                client_stages.push((&**name, &mut altering.to_target));
+                target_stages.push((&**name, &mut altering.to_client));
+            }
+            for own in &mut self.outwards {
+                client_stages.push((&*own.name, &mut own.altering.to_target));
+                target_stages.push((&*own.name, &mut own.altering.to_client));
+            }
+            for (name, alter) in client_stages {
+                to_target = Box::new(Altered::new(to_target, name, &mut **alter));
+            }
+            for (name, alter) in target_stages.into_iter().rev() {
+                to_client = Box::new(Altered::new(to_client, name, &mut **alter));
+            }
+
+            let client = direction(Side::Client, &counters.client_to_target);
+            let target = direction(Side::Target, &counters.target_to_client);
+            let both = async {
+                tokio::try_join!(
+                    pump(&mut to_target, target_out, client),
+                    pump(&mut to_client, client_out, target),
+                )
+            };
+            tokio::select! {
+                carried = both => carried.map(|_| ()),
+                reason = bytes.place.ended() => Err(Broken::policy(&reason)),
+            }
+        };
+        match &carried {
+            Err(broken) => {
+                client_out.reset(broken.reset);
+                target_out.reset(broken.reset);
+            }
+            Ok(()) => {
+                let client = pump::part(client_in, client_out);
+                let target = pump::part(target_in, target_out);
+                tokio::join!(client, target);
+            }
+        }
+        carried
+    }
+}
+
+/// What comes from a side of a tunnel.
+fn direction(from: Side, moved: &AtomicU64) -> Direction<'_> {
+    Direction {
+        from,
+        moved,
+        rules: None,
+    }
+}
+
+/// Tunnels whose bytes can be changed.
+pub(super) fn carries_bytes(kind: Kind) -> bool {
+    matches!(kind, Kind::Connect | Kind::ConnectTcp | Kind::Upgrade)
+}
