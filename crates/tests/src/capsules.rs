@@ -1,13 +1,18 @@
 //! CONNECT-UDP clients (RFC 9298) over HTTP/1.1 and HTTP/2, with a capsule codec of their own.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use crate::eventually::eventually;
 use crate::h2c::{Answer, Client, Stream};
 use crate::head::Head;
 use crate::raw::Raw;
 
 /// The DATAGRAM capsule (RFC 9297, 3.5).
 pub const DATAGRAM: u64 = 0;
+
+/// How long an answer is waited for before it is asked for again.
+const AGAIN: Duration = Duration::from_millis(500);
 
 /// A UDP tunnel.
 #[derive(Debug)]
@@ -157,6 +162,21 @@ impl UdpTunnel {
                 return value[1..].to_vec();
             }
         }
+    }
+
+    /// Sends a payload until an answer comes: datagrams may be lost where a machine is busy.
+    ///
+    /// # Panics
+    /// When none comes.
+    pub fn ask(&mut self, payload: impl AsRef<[u8]>) -> Vec<u8> {
+        eventually("an answer in the tunnel", || {
+            self.send(payload.as_ref());
+            let came = match &mut self.carrier {
+                Carrier::H1(raw) => raw.has_more_within(AGAIN),
+                Carrier::H2(stream) => stream.has_more_within(AGAIN),
+            };
+            came.then(|| self.receive())
+        })
     }
 
     /// The next capsule.

@@ -1,6 +1,7 @@
 //! An HTTP/2 client that says exactly what a test wants, proxy form and extended CONNECT included.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use h2::client::{self, ResponseFuture, SendRequest};
@@ -332,6 +333,23 @@ impl Stream {
             self.receiver.flow_control().release_capacity(data.len())?;
             Ok(Some(data))
         })
+    }
+
+    /// Whether bytes are there to be read, now or within `time`.
+    pub fn has_more_within(&mut self, time: Duration) -> bool {
+        if self.unread.is_empty() {
+            let came =
+                runtime::block_on(async { tokio::time::timeout(time, self.receiver.data()).await });
+            let Ok(Some(Ok(data))) = came else {
+                return false;
+            };
+
+            // The window is wide: it may be that the stream has ended meanwhile.
+            let _ = self.receiver.flow_control().release_capacity(data.len());
+            self.unread.extend_from_slice(&data);
+        }
+
+        !self.unread.is_empty()
     }
 
     /// Reads this many bytes.

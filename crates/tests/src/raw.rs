@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
 
 use crate::eventually::PATIENCE;
 use crate::head::Head;
@@ -56,6 +57,18 @@ impl Raw {
             stream,
             unread: Vec::new(),
         }
+    }
+
+    /// Whether something is there to be read, now or within `time`; at the end of the stream, too.
+    pub fn has_more_within(&self, time: Duration) -> bool {
+        if !self.unread.is_empty() {
+            return true;
+        }
+
+        self.stream.set_read_timeout(Some(time)).unwrap();
+        let came = self.stream.peek(&mut [0]).is_ok();
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        came
     }
 
     /// Opens a tunnel with CONNECT; `fields` are whole lines such as `user: bob\r\n`.
@@ -219,7 +232,7 @@ impl Raw {
     /// Breaks the connection off with a reset.
     pub fn reset(self) {
         socket2::SockRef::from(&self.stream)
-            .set_linger(Some(std::time::Duration::ZERO))
+            .set_linger(Some(Duration::ZERO))
             .unwrap();
     }
 

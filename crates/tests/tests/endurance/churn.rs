@@ -120,7 +120,7 @@ fn between(next: &Node, link: &str, tls: &str, more: &str) -> [String; 2] {
     ["5s", "6s"].map(|connect| {
         format!(
             "log: {{ level: error, access: {{ file: access.json }} }}\nlisteners:\n  web: {{ http: 127.0.0.1:0{tls} }}\n{more}\
-             routes: [ {{ to: next, timeouts: {{ udp: 300ms }} }} ]\nupstreams:\n  \
+             routes: [ {{ to: next, timeouts: {{ udp: 1500ms }} }} ]\nupstreams:\n  \
              next: {{ endpoints: [\"{next}\"], {link}, timeouts: {{ connect: {connect} }} }}\n"
         )
     })

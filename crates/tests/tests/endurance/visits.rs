@@ -89,8 +89,7 @@ impl Visit {
     fn datagrams(&self) {
         for finish in [true, false] {
             let mut tunnel = UdpTunnel::h1(self.web, "VOICE", 1, "").unwrap();
-            tunnel.send("capsule");
-            assert_eq!(tunnel.receive(), b"capsule");
+            assert_eq!(tunnel.ask("capsule"), b"capsule");
             if finish {
                 tunnel.finish();
                 tunnel.rest();
@@ -120,8 +119,7 @@ impl Visit {
         tunnel.send("stream");
         assert_eq!(tunnel.exactly(6), b"stream");
         let mut capsules = UdpTunnel::h2(&client, self.web, "VOICE", 1, &[]).unwrap();
-        capsules.send("capsule");
-        assert_eq!(capsules.receive(), b"capsule");
+        assert_eq!(capsules.ask("capsule"), b"capsule");
         tunnel.reset();
         for _ in 0..5 {
             client.reset_at_once("http://SITE/hang").unwrap();
