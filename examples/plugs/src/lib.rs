@@ -2,6 +2,8 @@
 //!
 //! - [`broker`]: a [`Handler`](hermes_proxy::plug::Handler) that opens one exchange of its own and answers many clients with it.
 //! - [`fate`]: an [`Ingress`](hermes_proxy::plug::Ingress) whose clients are answered when their target is, or reset when it fails.
+//! - [`zones`]: a [`Filter`](hermes_proxy::plug::Filter) that sets a field on which routes look, and denies.
+//! - [`capitals`]: a [`Transform`](hermes_proxy::plug::Transform) that needs no peer.
 //!
 //! A program that has them starts its node with `Plugs::new().handler("relay", Broker::new(..))` and lets a route say
 //! `handle: relay`; `tests/spikes/node.rs` shows all of it.
@@ -9,4 +11,6 @@
 //! Begin reading in `hermes_proxy::plug`, which says what each trait has to do.
 
 pub mod broker;
+pub mod capitals;
 pub mod fate;
+pub mod zones;

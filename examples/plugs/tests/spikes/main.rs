@@ -1,6 +1,10 @@
 //! Plugs in nodes of this process, with real sockets.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod broker;
+mod capitals;
 mod fate;
 mod names;
 mod node;
+mod zones;
