@@ -100,7 +100,9 @@ impl RequestContent {
 /// Opens exchanges in the name of the one that a handler answers: with its user, and at its listener. They are routed by the same
 /// snapshot, have records of their own, and count against no bound of the listener; a handler that opens many must bound them.
 ///
-/// It may be kept, and outlive the exchange. Exchanges that are open delay the end of the node as any others do.
+/// It may be kept, and outlive the exchange; it keeps what the exchange was, its snapshot too. It is to be used on the worker of that
+/// exchange, such as in a task that it [spawns](Self::spawn): connections belong to one worker. Exchanges that are open delay the end of
+/// the node as any others do.
 #[derive(Clone)]
 pub struct Opener(Option<Arc<dyn Opens>>);
 
