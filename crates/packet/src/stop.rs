@@ -50,7 +50,8 @@ impl Stop {
         .await
     }
 
-    pub(crate) fn is_set(&self) -> bool {
+    /// Whether lanes are to stop.
+    pub fn is_set(&self) -> bool {
         self.is_set.load(Ordering::Relaxed)
     }
 

@@ -13,7 +13,7 @@ use hermes_rules::retry::Policy;
 use hermes_rules::route::{self, Act, Split};
 use hermes_upstream::{Hop, Timeouts, Upstream};
 
-use crate::plug::{Handler, Names, Plugs, Transform};
+use crate::plug::{Handler, Mover, Names, Plugs, Transform};
 
 /// A route, as the data plane meets it.
 pub(crate) type CompiledRoute = route::Route<Arc<Next>>;
@@ -33,6 +33,8 @@ pub struct Next {
     pub(crate) hedge: Option<Hedge>,
     /// What changes the bytes of its tunnels.
     pub(crate) through: Through,
+    /// What makes tunnels of bytes through it movable.
+    mover: Option<Arc<dyn Mover>>,
 }
 
 /// What changes the bytes of tunnels.
@@ -111,6 +113,7 @@ impl Next {
             retry: Policy::of(retry, route.retry.as_ref()),
             hedge: route.hedge.as_ref().or(hedge).cloned(),
             through: Through::compile(route, plugs),
+            mover: plugs.mover.clone().filter(|_| receiver == Receiver::Proxy),
             to: To::Upstream { upstream, receiver },
         })
     }
@@ -124,6 +127,7 @@ impl Next {
             retry: Policy::of(None, route.retry.as_ref()),
             hedge: route.hedge.clone(),
             through: Through::compile(route, plugs),
+            mover: None,
         }
     }
 
@@ -141,6 +145,11 @@ impl Next {
             To::Handler(handled) => Some(handled),
             To::Upstream { .. } | To::Target => None,
         }
+    }
+
+    /// What makes tunnels of bytes through it movable.
+    pub(crate) fn mover(&self) -> Option<&dyn Mover> {
+        self.mover.as_deref()
     }
 
     /// Whether it is the origin that the request names.

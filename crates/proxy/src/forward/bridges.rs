@@ -10,7 +10,7 @@ use hermes_proto::transform;
 use http::HeaderMap;
 
 use super::altered::Altered;
-use super::carried::Bytes;
+use super::carried::ByteTunnel;
 use super::pump::{self, Direction, Source, pump};
 use crate::arrival::Arrival;
 use crate::next::Next;
@@ -91,7 +91,7 @@ impl Bridges {
     /// A side broke, bytes could not be changed, or the rules changed.
     pub(super) async fn carry(
         &mut self,
-        bytes: &mut Bytes,
+        bytes: &mut ByteTunnel,
         counters: &Counters,
     ) -> Result<(), Broken> {
         let (client_in, client_out) = &mut bytes.client;

@@ -101,4 +101,9 @@ impl<'a> EarlyBytes<'a> {
     pub(super) fn moved(&self) -> u64 {
         self.sent.len() as u64
     }
+
+    /// These bytes, for one who keeps them.
+    pub(super) fn take_sent(&mut self) -> Bytes {
+        std::mem::take(&mut self.sent)
+    }
 }

@@ -29,6 +29,7 @@ mod held;
 mod holding;
 mod local;
 mod message;
+mod movable;
 mod paths;
 pub(crate) mod post;
 mod pump;

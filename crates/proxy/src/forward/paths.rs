@@ -1,16 +1,17 @@
-//! Ways for datagrams: through the next proxy, or a UDP socket where the overlay ends.
+//! Ways for datagrams, and for bytes that move: through the next proxy, or a UDP socket where the overlay ends.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use hermes_http::h1::client::Receiver;
 use hermes_http::{Event, RequestHead};
 use hermes_identity::Proof;
 use hermes_net::UdpSocket;
 use hermes_packet::{Asked, Destination, Handed, PacketEnd, Token};
-use hermes_proto::datagram_limit;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_upstream::{ConnectFailure, UdpDialled, UdpPath};
-use http::StatusCode;
+use hermes_proto::{datagram_limit, transform};
+use hermes_upstream::{Active, ConnectFailure, UdpDialled, UdpPath};
+use http::{HeaderMap, StatusCode};
 
 use super::datagrams::{Ends, Path};
 use super::departure::{self, depart};
@@ -18,9 +19,10 @@ use super::early::EarlyBytes;
 use super::held::Held;
 use super::holding;
 use super::retry::Tries;
-use super::{reach, tunnel};
+use super::{form, reach, tunnel};
 use crate::next::Next;
 use crate::next::next_hop;
+use crate::plug::NewWay;
 use crate::redecide::Opened;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
@@ -36,7 +38,7 @@ pub(crate) async fn open(
         let details = "the route answers here";
         return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
     };
-    if next.receiver() == hermes_http::h1::client::Receiver::Origin {
+    if next.receiver() == Receiver::Origin {
         return socket(routed, head, next, None).await;
     }
     let (mut departing, target) = depart(routed, head.clone(), next)?;
@@ -59,6 +61,51 @@ pub(crate) async fn open(
                 silence: opened.silence,
                 held,
                 listens,
+            };
+            Ok((path, Opened::new(routed, head, next, None)))
+        }
+        Event::Final(head, _) | Event::Interim(head) => Err(tunnel::refused((routed, next), &head)),
+    }
+}
+
+/// A way for bytes.
+pub(super) struct BytePath {
+    pub(super) way: NewWay,
+    pub(super) active: Active,
+}
+
+/// Opens the way for bytes that the exchange's route says, through a next proxy, asked for with these fields as well.
+pub(super) async fn bytes(
+    routed: &Routed,
+    head: &RequestHead,
+    fields: HeaderMap,
+) -> Result<(BytePath, Opened), Refusal> {
+    let next = next_hop(&routed.route).filter(|next| next.receiver() == Receiver::Proxy);
+    let Some(next) = next else {
+        let details = "the route leads to no proxy that the tunnel could move to";
+        return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
+    };
+    if !next.through.own.is_empty() {
+        let details = "the route changes bytes, which cannot begin within a tunnel";
+        return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
+    }
+    let (mut departing, target) = depart(routed, head.clone(), next)?;
+    transform::take(&mut departing.fields);
+    departing.fields.extend(fields);
+    let tries = Tries::new(routed, next, head);
+    let opened = tunnel::open(&tries, &departing, &target, &mut EarlyBytes::default()).await?;
+    match opened.answer {
+        Event::Tunnel(answer, incoming) => {
+            let halves = (incoming, opened.outgoing);
+            let (incoming, outgoing) = form::bytes(departing.kind(), head.kind(), halves);
+            let way = NewWay {
+                incoming,
+                outgoing,
+                fields: answer.fields,
+            };
+            let path = BytePath {
+                way,
+                active: opened.active,
             };
             Ok((path, Opened::new(routed, head, next, None)))
         }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hermes_http::{Frame, Incoming, Outgoing, Reset, StreamError};
 use hermes_net::{SpliceError, splice};
 use hermes_observe::Counters;
@@ -85,34 +86,91 @@ impl Source for Incoming {
     }
 }
 
+/// Where a direction can be stopped between two bytes, and continued elsewhere. `()` is the seam of all directions that cannot: nothing
+/// of this is compiled for them.
+pub(super) trait Seam {
+    /// Whether there is one.
+    const MOVES: bool;
+
+    /// Whether it is to stop now. The task that says so polls next.
+    fn stops(&self) -> bool;
+
+    /// Polls until more may be read; says how many bytes.
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<usize>;
+
+    /// These bytes are written next.
+    fn passes(&mut self, bytes: &Bytes);
+
+    /// So many were written.
+    fn passed(&mut self, bytes: usize);
+}
+
+impl Seam for () {
+    const MOVES: bool = false;
+
+    fn stops(&self) -> bool {
+        false
+    }
+
+    fn poll_room(&mut self, _: &mut Context<'_>) -> Poll<usize> {
+        Poll::Ready(usize::MAX)
+    }
+
+    fn passes(&mut self, _: &Bytes) {}
+
+    fn passed(&mut self, _: usize) {}
+}
+
 /// Moves what arrives from one side to the other until it ends.
 ///
 /// # Errors
 /// A side broke, or was silent for too long.
-pub async fn pump<S: Source>(
+pub fn pump<S: Source>(
     incoming: &mut S,
     outgoing: &mut Outgoing,
     direction: Direction<'_>,
+) -> impl Future<Output = Result<(), Broken>> {
+    pump_by(incoming, outgoing, direction, ())
+}
+
+/// The same by a seam, where it may also stop.
+///
+/// # Errors
+/// As for [`pump`].
+pub(super) async fn pump_by<S: Source, M: Seam>(
+    incoming: &mut S,
+    outgoing: &mut Outgoing,
+    direction: Direction<'_>,
+    mut seam: M,
 ) -> Result<(), Broken> {
     let Direction { from, moved, rules } = direction;
     let to = from.other();
     loop {
-        let room = match outgoing.room() {
-            0 => written(incoming, pin!(outgoing.roomy()), from).await?,
-            room => room,
+        let room = if M::MOVES {
+            match allowed(incoming, outgoing, &mut seam, from).await? {
+                Some(room) => room,
+                None => return Ok(()),
+            }
+        } else {
+            match outgoing.room() {
+                0 => written(incoming, pin!(outgoing.roomy()), from).await?,
+                room => room,
+            }
         };
+
         incoming.limit(room);
         let frame = match ready(incoming).await {
             Some(frame) => frame,
             None => {
                 written(incoming, pin!(outgoing.flush()), from).await?;
-                match wait(incoming, outgoing, from).await? {
+                match wait(incoming, outgoing, from, &seam).await? {
                     Some(frame) => frame,
-                    // The receiver has all it wants (RFC 9113, 8.1); that is its end of this direction.
+                    // The receiver has all it wants (RFC 9113, 8.1), which is its end of this direction; or it stops.
                     None => return Ok(()),
                 }
             }
         };
+
         match frame {
             None => return finish(outgoing, None, to).await,
             Some(Err(error)) => return Err(Broken::read(from, &error)),
@@ -125,16 +183,61 @@ pub async fn pump<S: Source>(
             Some(Ok(Frame::Data(data))) => {
                 moved.fetch_add(data.len() as u64, Ordering::Relaxed);
                 let end = incoming.is_end();
+                let length = data.len();
+                seam.passes(&data);
                 written(incoming, pin!(outgoing.data(data, end)), from).await?;
+                seam.passed(length);
                 if end {
                     return Ok(());
                 }
-                if incoming.bulk().is_some() && outgoing.plain().is_some() {
+                if !M::MOVES && incoming.bulk().is_some() && outgoing.plain().is_some() {
                     Box::pin(bulk(incoming, outgoing, direction)).await?;
                 }
             }
         }
     }
+}
+
+/// Waits until more may be read, and says how many bytes; `None` if it is to stop.
+async fn allowed<S: Source, M: Seam>(
+    incoming: &mut S,
+    outgoing: &mut Outgoing,
+    seam: &mut M,
+    from: Side,
+) -> Result<Option<usize>, Broken> {
+    let room = match outgoing.room() {
+        0 => {
+            let roomy = pin!(outgoing.roomy());
+            tokio::select! {
+                biased;
+                () = stopped(seam) => return Ok(None),
+                room = written(incoming, roomy, from) => room?,
+            }
+        }
+        room => room,
+    };
+
+    let allowed = poll_fn(|cx| {
+        if seam.stops() {
+            return Poll::Ready(None);
+        }
+        seam.poll_room(cx).map(Some)
+    });
+    let allowed = meanwhile(incoming, pin!(allowed)).await;
+    let allowed = allowed.map_err(|error| Broken::read(from, &error))?;
+    Ok(allowed.map(|allowed| allowed.min(room)))
+}
+
+/// Resolves when it is to stop, as far as the waiting task is polled then.
+async fn stopped<M: Seam>(seam: &M) {
+    poll_fn(|_| {
+        if seam.stops() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
 }
 
 /// Ends a direction. Once in its life, so in a place of its own.
@@ -219,14 +322,17 @@ async fn ready<S: Source>(incoming: &mut S) -> Option<Arrived> {
     .await
 }
 
-/// Waits for the next frame; `None` when the other side says that it needs no more. It may also break meanwhile.
-async fn wait<S: Source>(
+/// Waits for the next frame; `None` when the other side says that it needs no more, or when it is to stop. It may also break
+/// meanwhile.
+async fn wait<S: Source, M: Seam>(
     incoming: &mut S,
     outgoing: &mut Outgoing,
     from: Side,
+    seam: &M,
 ) -> Result<Option<Arrived>, Broken> {
     tokio::select! {
         biased;
+        () = stopped(seam), if M::MOVES => Ok(None),
         frame = poll_fn(|cx| incoming.poll_frame(cx)) => Ok(Some(frame)),
         reset = outgoing.broken() => match reset {
             Reset::Unneeded => Ok(None),
@@ -255,8 +361,8 @@ pub async fn silence(counters: &Counters, time: Duration) {
 /// # Errors
 /// A side broke, or the rules changed.
 pub async fn tunnel(
-    (client_in, client_out): &mut (Incoming, Outgoing),
-    (target_in, target_out): &mut (Incoming, Outgoing),
+    client: &mut (Incoming, Outgoing),
+    target: &mut (Incoming, Outgoing),
     counters: &Counters,
     place: &mut Place,
 ) -> Result<(), Broken> {
@@ -268,31 +374,38 @@ pub async fn tunnel(
     let both = async {
         tokio::try_join!(
             pump(
-                client_in,
-                target_out,
+                &mut client.0,
+                &mut target.1,
                 direction(Side::Client, &counters.client_to_target)
             ),
             pump(
-                target_in,
-                client_out,
+                &mut target.0,
+                &mut client.1,
                 direction(Side::Target, &counters.target_to_client)
             ),
         )
     };
     let carried = tokio::select! {
-        carried = both => carried,
+        carried = both => carried.map(|_| ()),
         reason = place.ended() => Err(Broken::policy(&reason)),
     };
-    if let Err(broken) = &carried {
+    close(client, target, &carried).await;
+    carried
+}
+
+/// Ends both sides of a tunnel as it ended itself.
+pub(super) async fn close(
+    (client_in, client_out): &mut (Incoming, Outgoing),
+    (target_in, target_out): &mut (Incoming, Outgoing),
+    carried: &Result<(), Broken>,
+) {
+    if let Err(broken) = carried {
         client_out.reset(broken.reset);
         target_out.reset(broken.reset);
-        return carried.map(|_| ());
-    }
-    if client_out.is_wrapped() || target_out.is_wrapped() {
+    } else if client_out.is_wrapped() || target_out.is_wrapped() {
         Box::pin(async { tokio::join!(part(client_in, client_out), part(target_in, target_out)) })
             .await;
     }
-    Ok(())
 }
 
 /// Ends a stream whose bytes have ended before, within capsules, and waits for the end of its peer: a stream that is dropped half

@@ -7,7 +7,7 @@ use hermes_proto::{datagram_floor, datagram_limit};
 use http::{HeaderMap, HeaderValue};
 
 use super::bridges::Bridges;
-use super::carried::{Bytes, Carried};
+use super::carried::{ByteTunnel, Carried};
 use super::departure::depart;
 use super::retry::Tries;
 use super::{Failed, Unanswered, bound, form, paths, reach};
@@ -61,11 +61,12 @@ pub(super) async fn tcp(
         Ok(End::Stream(incoming, outgoing)) => {
             let client = form::bytes(kind, Kind::Connect, (incoming, outgoing));
             Carried::of(
-                Bytes {
+                ByteTunnel {
                     client,
                     target,
                     place,
                     active: dialled.active,
+                    progress: None,
                 },
                 bridges,
             )

@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Cause, Event, Incoming, Kind, Outgoing, RequestHead, ResponseHead, StreamError};
 use hermes_observe::CLIENT_CLOSED;
@@ -17,12 +18,13 @@ use http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use http::{StatusCode, Version};
 
 use super::bridges::Bridges;
-use super::carried::{Bytes, Carried};
+use super::carried::{ByteTunnel, Carried};
 use super::cause;
 use super::datagrams::{Ends, Path};
 use super::departure::{self, depart};
 use super::early::EarlyBytes;
 use super::held::Held;
+use super::movable::Progress;
 use super::pump::{self, Direction};
 use super::reach::{self, Reached, Unreached};
 use super::retry::{self, Tries};
@@ -30,6 +32,7 @@ use super::{Failed, Side, Unanswered, form, post, verdict};
 use crate::arrival::{Arrival, End};
 use crate::explain;
 use crate::next::Next;
+use crate::plug::Mover;
 use crate::redecide::{Opened, stand};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
@@ -41,28 +44,18 @@ pub(super) async fn forward(
     mut arrival: Arrival,
     next: &Next,
 ) -> Result<Carried, Failed> {
-    let bridges = Bridges::of(&mut arrival, next);
-    let opened = match depart(routed, arrival.head().clone(), next) {
-        Ok((mut head, target)) => {
-            Bridges::ask(bridges.as_deref(), &mut head);
-            if head.kind() == Kind::ConnectUdp && next.receiver() == Receiver::Proxy {
-                departure::ask(routed, routed.asked.unwrap_or(Asked::New), &mut head);
-            }
-            let session = arrival.session().cloned();
-            let tries = Tries::new(routed, next, arrival.head()).early(session.as_ref());
-            let mut first = first_bytes(&tries, &mut arrival, &head, bridges.as_deref());
-            let opened = open(&tries, &head, &target, &mut first).await;
-            if let Some(gone) = first.gone.take() {
-                return Ok(Carried::Over(format!("{CLIENT_CLOSED}: {gone}")));
-            }
-            routed.exchange.counters().from_client(first.moved());
-            opened.map(|opened| (opened, head.kind()))
+    let mut bridges = Bridges::of(&mut arrival, next);
+    let asked = ask(routed, &mut arrival, next, &mut bridges).await;
+    let AskedFor {
+        opened,
+        form,
+        first,
+    } = match asked {
+        Ok(asked) => asked,
+        Err(Unopened::Gone(gone)) => {
+            return Ok(Carried::Over(format!("{CLIENT_CLOSED}: {gone}")));
         }
-        Err(refusal) => Err(refusal),
-    };
-    let (opened, form) = match opened {
-        Ok(opened) => opened,
-        Err(refusal) => {
+        Err(Unopened::Refused(refusal)) => {
             return Err(Failed {
                 unanswered: Unanswered::Arrival(arrival),
                 refusal,
@@ -77,7 +70,9 @@ pub(super) async fn forward(
         early,
     } = opened;
     match answer {
-        Event::Tunnel(head, incoming) => {
+        Event::Tunnel(mut head, incoming) => {
+            let progress = mover(next, form, bridges.as_deref())
+                .and_then(|mover| Progress::new(mover, &mut head.fields, &first));
             arrived(routed, &arrival, early);
             let opened = Opened::new(routed, arrival.head(), next, None);
             Ok(accept(
@@ -85,7 +80,7 @@ pub(super) async fn forward(
                 arrival,
                 head,
                 (incoming, outgoing, form),
-                (active, silence, opened),
+                (active, silence, opened, progress),
                 bridges,
             )
             .await)
@@ -117,6 +112,66 @@ fn arrived(routed: &Routed, arrival: &Arrival, early: Option<Early>) {
     if let (Some(session), Some(early)) = (arrival.session(), early) {
         session.arrived(&early);
         Lane::count(&routed.exchange, Side::Client, early.count, early.bytes);
+    }
+}
+
+/// A tunnel that the next hop was asked for, and answered.
+struct AskedFor {
+    opened: Open,
+    /// How it left.
+    form: Kind,
+    /// Bytes that left before the answer.
+    first: Bytes,
+}
+
+/// Why there is no tunnel.
+enum Unopened {
+    /// The client is gone.
+    Gone(StreamError),
+    Refused(Refusal),
+}
+
+/// Asks the next hop for the tunnel, with what lets it outlive its way.
+async fn ask(
+    routed: &Routed,
+    arrival: &mut Arrival,
+    next: &Next,
+    bridges: &mut Option<Box<Bridges>>,
+) -> Result<AskedFor, Unopened> {
+    let departing = depart(routed, arrival.head().clone(), next);
+    let (mut head, target) = departing.map_err(Unopened::Refused)?;
+    Bridges::ask(bridges.as_deref(), &mut head);
+    if head.kind() == Kind::ConnectUdp && next.receiver() == Receiver::Proxy {
+        departure::ask(routed, routed.asked.unwrap_or(Asked::New), &mut head);
+    }
+    if let Some(mover) = mover(next, head.kind(), bridges.as_deref()) {
+        mover.ask(&mut head.fields);
+    }
+
+    let session = arrival.session().cloned();
+    let tries = Tries::new(routed, next, arrival.head()).early(session.as_ref());
+    let mut first = first_bytes(&tries, arrival, &head, bridges.as_deref());
+    let opened = open(&tries, &head, &target, &mut first).await;
+    if let Some(gone) = first.gone.take() {
+        return Err(Unopened::Gone(gone));
+    }
+    routed.exchange.counters().from_client(first.moved());
+    Ok(AskedFor {
+        opened: opened.map_err(Unopened::Refused)?,
+        form: head.kind(),
+        first: first.take_sent(),
+    })
+}
+
+/// What makes a tunnel movable that leaves in this form: one of bytes, to another proxy.
+/// What changes bytes is in the middle of them, and does not move.
+fn mover<'a>(next: &'a Next, form: Kind, bridges: Option<&Bridges>) -> Option<&'a dyn Mover> {
+    if bridges.is_some() {
+        return None;
+    }
+    match form {
+        Kind::Connect | Kind::ConnectTcp => next.mover(),
+        Kind::Message | Kind::ConnectUdp | Kind::ConnectIp | Kind::Upgrade => None,
     }
 }
 
@@ -255,7 +310,7 @@ async fn accept(
     arrival: Arrival,
     mut head: ResponseHead,
     target: (Incoming, Outgoing, Kind),
-    (active, silence, opened): (Active, Silence, Opened),
+    (active, silence, opened, progress): (Active, Silence, Opened, Option<Box<Progress>>),
     bridges: Option<Box<Bridges>>,
 ) -> Carried {
     let kind = arrival.kind();
@@ -278,7 +333,8 @@ async fn accept(
         .exchange
         .status(arrival.head().opening_status().as_u16());
     // Another way would not know the contexts of this one.
-    let movable = kind == Kind::ConnectUdp && !udp_bind::is_asked_for(&fields);
+    let movable =
+        progress.is_some() || kind == Kind::ConnectUdp && !udp_bind::is_asked_for(&fields);
     let place = stand(routed, opened, movable);
     let client = match arrival.accept(fields).await {
         Ok(client) => client,
@@ -292,11 +348,12 @@ async fn accept(
             let client = form::bytes(kind, plain.unwrap_or(form), (client_in, client_out));
             let target = form::bytes(form, plain.unwrap_or(kind), (incoming, outgoing));
             Carried::of(
-                Bytes {
+                ByteTunnel {
                     client,
                     target,
                     place,
                     active,
+                    progress,
                 },
                 bridges,
             )

@@ -6,17 +6,19 @@
 //! | [`Filter`] | sees heads, and says which exchanges may go on | `authorize: [{ filter: NAME }]` |
 //! | [`Handler`] | answers here, and may open exchanges of its own | `handle: NAME` of a route |
 //! | [`Transform`] | changes the bytes of tunnels | `through: [NAME]` of a route |
+//! | [`Mover`] | lets tunnels of bytes go on by another way | the answer of the proxy at their other end |
 //!
 //! Each trait says what it gets, what it must do and in what time, who is charged, and on which thread it runs. All are asked once
 //! for an exchange, never for a packet: what then moves bytes are the node's own loops, and enums; only a tunnel that goes through a
-//! transform has that in its way. A plug is registered under a
-//! name when the node starts; without an entry of the configuration that names it, it costs nothing.
+//! transform, or that a mover can move, has that in its way. A plug is registered under a name when the node starts; without an
+//! entry of the configuration that names it, it costs nothing.
 //!
 //! Crates that implement these traits depend on this one, never the other way round. `examples/plugs` has small ones of each kind.
 
 mod filter;
 mod handler;
 mod ingress;
+mod mover;
 mod names;
 mod transform;
 
@@ -31,6 +33,7 @@ pub(crate) use ingress::Takes;
 pub use ingress::{Gate, Ingress, Serving};
 pub(crate) use names::Names;
 
+pub use mover::{Movable, Mover, NewWay, Position, Resuming};
 pub use transform::{Alter, Altering, Malformed, PIECE, Transform};
 
 use crate::compress::Compress;
@@ -42,6 +45,7 @@ pub struct Plugs {
     pub(crate) filters: Names<dyn Filter>,
     pub(crate) handlers: Names<dyn Handler>,
     pub(crate) transforms: Names<dyn Transform>,
+    pub(crate) mover: Option<Arc<dyn Mover>>,
 }
 
 impl Plugs {
@@ -52,6 +56,7 @@ impl Plugs {
             filters: Names::new("filter"),
             handlers: Names::new("handler"),
             transforms: Names::new("transform"),
+            mover: None,
         };
         plugs.transform("compress", Compress::new())
     }
@@ -81,6 +86,13 @@ impl Plugs {
     #[must_use]
     pub fn transform(mut self, name: &str, transform: impl Transform + 'static) -> Self {
         self.transforms.add(name, Arc::new(transform));
+        self
+    }
+
+    /// With a mover, for the tunnels of all routes: the far end of each says whether it knows how.
+    #[must_use]
+    pub fn mover(mut self, mover: impl Mover + 'static) -> Self {
+        self.mover = Some(Arc::new(mover));
         self
     }
 }

@@ -7,4 +7,6 @@ mod capitals;
 mod fate;
 mod names;
 mod node;
+mod queues;
+mod replay;
 mod zones;
