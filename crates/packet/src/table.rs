@@ -1,4 +1,5 @@
-//! The sessions that can be taken over, of all workers: a tunnel may come back on another one than it was on.
+//! What can be taken over by its token, of all workers: a tunnel may come back on another one than it was on. It is one table for each
+//! kind of thing that outlives its path; that of UDP hands over sockets.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -56,28 +57,27 @@ pub struct Handed {
 }
 
 /// Someone waits here to be handed a session.
-pub type Claim = oneshot::Sender<Handed>;
+pub type Claim<H = Handed> = oneshot::Sender<H>;
 
-/// The sessions.
-#[derive(Default)]
-pub struct Resumable {
-    held: Mutex<HashMap<Token, Entry>>,
+/// The sessions, each of which is handed over as an `H`.
+pub struct Resumable<H = Handed> {
+    held: Mutex<HashMap<Token, Entry<H>>>,
     numbers: AtomicU64,
     waiting: Mutex<Option<Shares>>,
 }
 
-struct Entry {
+struct Entry<H> {
     number: u64,
     bound: Destination,
-    claims: mpsc::Sender<Claim>,
+    claims: mpsc::Sender<Claim<H>>,
 }
 
 /// A session's place in the table, with its carrier. It leaves when this is dropped.
-pub struct Seat {
-    resumable: Arc<Resumable>,
+pub struct Seat<H = Handed> {
+    resumable: Arc<Resumable<H>>,
     token: Token,
     number: u64,
-    claims: mpsc::Receiver<Claim>,
+    claims: mpsc::Receiver<Claim<H>>,
     /// Whose it is.
     owner: String,
     /// How often it was taken over.
@@ -85,14 +85,24 @@ pub struct Seat {
 }
 
 /// A session that waits, counted.
-pub struct Waiting {
-    resumable: Arc<Resumable>,
+pub struct Waiting<H = Handed> {
+    resumable: Arc<Resumable<H>>,
     owner: String,
 }
 
-impl Resumable {
+impl<H> Default for Resumable<H> {
+    fn default() -> Self {
+        Self {
+            held: Mutex::default(),
+            numbers: AtomicU64::default(),
+            waiting: Mutex::default(),
+        }
+    }
+}
+
+impl<H> Resumable<H> {
     /// Enters a session that was taken over `times` times.
-    pub fn enter(self: &Arc<Self>, token: Token, bound: Destination, times: u32) -> Seat {
+    pub fn enter(self: &Arc<Self>, token: Token, bound: Destination, times: u32) -> Seat<H> {
         let (sender, claims) = mpsc::channel(1);
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let of_source = || bound.source.map(|source| source.to_string());
@@ -124,7 +134,7 @@ impl Resumable {
     }
 
     /// Takes a session over, whether it waits or is still carried; `None` for a token that is not known here, or to others.
-    pub async fn claim(&self, token: &Token, bound: &Destination) -> Option<Handed> {
+    pub async fn claim(&self, token: &Token, bound: &Destination) -> Option<H> {
         let (claim, handed) = oneshot::channel();
         {
             let held = self.held.lock();
@@ -139,14 +149,14 @@ impl Resumable {
     }
 }
 
-impl Seat {
+impl<H> Seat<H> {
     /// What stands for it.
     pub fn token(&self) -> Token {
         self.token
     }
 
     /// Waits until someone claims the session. May be dropped and called again.
-    pub async fn claimed(&mut self) -> Claim {
+    pub async fn claimed(&mut self) -> Claim<H> {
         loop {
             match self.claims.recv().await {
                 Some(claim) if claim.is_closed() => {}
@@ -158,7 +168,7 @@ impl Seat {
     }
 
     /// A place to wait in, if there is one: its user has no more than half of what others leave.
-    pub fn wait(&self) -> Option<Waiting> {
+    pub fn wait(&self) -> Option<Waiting<H>> {
         let mut waiting = self.resumable.waiting.lock();
         let joined = waiting
             .get_or_insert_with(|| Shares::new(WAITING))
@@ -170,7 +180,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl<H> Drop for Seat<H> {
     fn drop(&mut self) {
         let mut held = self.resumable.held.lock();
         // The one who took it over has the same token.
@@ -183,7 +193,7 @@ impl Drop for Seat {
     }
 }
 
-impl Drop for Waiting {
+impl<H> Drop for Waiting<H> {
     fn drop(&mut self) {
         if let Some(waiting) = self.resumable.waiting.lock().as_mut() {
             waiting.give(&self.owner);
@@ -252,6 +262,17 @@ mod tests {
         );
         drop(next);
         assert!(resumable.held.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_is_handed_over_may_be_anything() {
+        let bytes: Arc<Resumable<Vec<u8>>> = Arc::default();
+        let token = Token::random().unwrap();
+        let mut seat = bytes.enter(token, bound("alice"), 0);
+        let carrier = tokio::spawn(async move { seat.claimed().await.send(b"kept".to_vec()) });
+        let handed = bytes.claim(&token, &bound("alice")).await;
+        assert_eq!(handed, Some(b"kept".to_vec()));
+        carrier.await.unwrap().unwrap();
     }
 
     #[tokio::test(start_paused = true)]
