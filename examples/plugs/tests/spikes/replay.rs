@@ -28,7 +28,7 @@ const TOKEN: &str = "t1";
 /// Bytes that differ by their place and direction.
 fn pattern(seed: usize) -> Vec<u8> {
     (0..ALL)
-        .map(|at| ((at + seed) * 31 >> 3) as u8 ^ (at >> 11) as u8)
+        .map(|at| (((at + seed) * 31) >> 3) as u8 ^ (at >> 11) as u8)
         .collect()
 }
 
