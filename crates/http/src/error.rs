@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use hermes_net::tls::{TlsError, TlsErrorKind};
+use hermes_proto::h2::Reason;
 
 /// Whether a request may have had an effect before it failed (RFC 9110, 9.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,28 +40,28 @@ pub enum Reset {
 
 impl Reset {
     /// The HTTP/2 error code.
-    pub fn reason(self) -> ::h2::Reason {
+    pub fn reason(self) -> Reason {
         match self {
-            Self::Cancel => ::h2::Reason::CANCEL,
-            Self::Unneeded => ::h2::Reason::NO_ERROR,
-            Self::Connect | Self::Lost | Self::Silent(_) => ::h2::Reason::CONNECT_ERROR,
-            Self::Refused => ::h2::Reason::REFUSED_STREAM,
-            Self::Internal => ::h2::Reason::INTERNAL_ERROR,
-            Self::Protocol => ::h2::Reason::PROTOCOL_ERROR,
+            Self::Cancel => Reason::CANCEL,
+            Self::Unneeded => Reason::NO_ERROR,
+            Self::Connect | Self::Lost | Self::Silent(_) => Reason::CONNECT_ERROR,
+            Self::Refused => Reason::REFUSED_STREAM,
+            Self::Internal => Reason::INTERNAL_ERROR,
+            Self::Protocol => Reason::PROTOCOL_ERROR,
             Self::Other(code) => code.into(),
         }
     }
 }
 
-impl From<::h2::Reason> for Reset {
-    fn from(reason: ::h2::Reason) -> Self {
+impl From<Reason> for Reset {
+    fn from(reason: Reason) -> Self {
         match reason {
-            ::h2::Reason::CANCEL => Self::Cancel,
-            ::h2::Reason::NO_ERROR => Self::Unneeded,
-            ::h2::Reason::CONNECT_ERROR => Self::Connect,
-            ::h2::Reason::REFUSED_STREAM => Self::Refused,
-            ::h2::Reason::INTERNAL_ERROR => Self::Internal,
-            ::h2::Reason::PROTOCOL_ERROR => Self::Protocol,
+            Reason::CANCEL => Self::Cancel,
+            Reason::NO_ERROR => Self::Unneeded,
+            Reason::CONNECT_ERROR => Self::Connect,
+            Reason::REFUSED_STREAM => Self::Refused,
+            Reason::INTERNAL_ERROR => Self::Internal,
+            Reason::PROTOCOL_ERROR => Self::Protocol,
             other => Self::Other(other.into()),
         }
     }
@@ -135,7 +136,7 @@ impl StreamError {
             Cause::Incomplete | Cause::Io(_) | Cause::Alert(_) => Reset::Connect,
             Cause::Protocol(_) | Cause::Unsupported(_) => Reset::Protocol,
             Cause::Slow => Reset::Cancel,
-            Cause::Memory(_) => ::h2::Reason::ENHANCE_YOUR_CALM.into(),
+            Cause::Memory(_) => Reason::ENHANCE_YOUR_CALM.into(),
             Cause::Silent(reason) => Reset::Silent(reason),
             Cause::Invalid(_) => Reset::Internal,
         }
@@ -174,34 +175,6 @@ impl From<io::Error> for StreamError {
             io::ErrorKind::UnexpectedEof => Self::new(Cause::Incomplete),
             _ => Self::new(Cause::Io(error)),
         }
-    }
-}
-
-impl From<::h2::Error> for StreamError {
-    fn from(error: ::h2::Error) -> Self {
-        let refused = error.reason() == Some(::h2::Reason::REFUSED_STREAM);
-        // RFC 9113, 8.7: a refused stream, or one above a GOAWAY's last stream, was not processed.
-        let processed = if refused || (error.is_go_away() && error.is_remote()) {
-            Processed::No
-        } else {
-            Processed::Maybe
-        };
-        let cause = match error.reason() {
-            Some(_) if error.is_go_away() && error.is_remote() => Cause::Closing,
-            Some(reason) => Cause::Reset(reason.into()),
-            // What came neither from the peer nor from the connection, we did.
-            None if !error.is_io() => Cause::Invalid(error.to_string()),
-            None => match error.into_io() {
-                Some(io) => {
-                    return Self {
-                        processed,
-                        ..Self::from(io)
-                    };
-                }
-                None => Cause::Incomplete,
-            },
-        };
-        Self { cause, processed }
     }
 }
 

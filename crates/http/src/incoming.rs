@@ -77,10 +77,9 @@ impl Incoming {
     /// How many bytes may come is not changed by it. Ready once the stream was ended because what has come was not asked for.
     pub fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Poll<StreamError> {
         match self {
-            Self::H2(incoming) => incoming.pack(cx),
             Self::H3(incoming) => return incoming.poll_still(cx),
             Self::Unwrapped(incoming) => return incoming.poll_unasked(cx),
-            Self::Empty | Self::Full(_) | Self::H1(_) | Self::Piped(_) => {}
+            Self::Empty | Self::Full(_) | Self::H1(_) | Self::H2(_) | Self::Piped(_) => {}
         }
         Poll::Pending
     }

@@ -680,6 +680,10 @@ fn empty_data_retires_a_connection() {
     assert!(!server.events().contains(&Event::Retire));
     server.takes(&frame(FrameKind::Data, 0, 1, b""));
     assert_eq!(server.events(), [Event::Retire]);
+    server.takes(&frame(FrameKind::Data, 0, 1, b"").repeat(63));
+    assert_eq!(server.reason(), None);
+    server.takes(&frame(FrameKind::Data, 0, 1, b""));
+    assert_eq!(server.reason(), Some(Reason::ENHANCE_YOUR_CALM));
 }
 
 #[test]

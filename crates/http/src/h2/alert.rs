@@ -1,7 +1,7 @@
 //! A TLS alert that ends a connection after its handshake.
 //!
 //! With TLS 1.3 a client is done before the server has judged its certificate, so the refusal comes with the first read. The
-//! `h2` crate keeps only the text of such an error; here the alert is remembered, so that the opener of an exchange learns it.
+//! alert is remembered, so that whatever exchange is opened later learns it.
 
 use std::io;
 use std::pin::Pin;

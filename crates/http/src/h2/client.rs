@@ -4,34 +4,42 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use h2::client::{ResponseFuture, SendRequest};
 use hermes_net::memory::{Account, Arrivals};
 use hermes_net::{Stream, StreamInfo};
-use http::{Method, StatusCode};
+use hermes_proto::h2::{ConnectionOptions, Limits, OpenError, Role};
+use http::Method;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use super::alert::{Alert, AlertedStream};
+use super::drive::ConnectionDriver;
 pub use super::keepalive::Keepalive;
-use super::keepalive::settle;
-use super::meter::Verdict;
-use super::metered::{Metered, Watchman};
-use super::piece::Piece;
-use super::profile::Profile;
-use super::windows::{self, Change, Windows};
-use super::{
-    FRAME_SIZE, HEADER_LIST, Incoming, Outgoing, SEND_BUFFER, STREAM_WINDOW, convert,
-    link_frame_budget, link_reset_streams,
-};
+use super::keepalive::silence;
+use super::profile::{Profile, remembered_streams};
+use super::shared::{Joint, News, StreamHandle};
+use super::windows::{self, Windows};
+use super::{FRAME_SIZE, HEADER_LIST, Incoming, Outgoing, SEND_BUFFER, STREAM_WINDOW, convert};
 use crate::error::{Cause, StreamError};
 use crate::pending::{Awaited, Event};
 use crate::{Incoming as AnyIncoming, Kind, Outgoing as AnyOutgoing, RequestHead};
 
 /// A connection to a proxy or an origin. Clones share it; it closes when the last clone and the last stream are gone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Link {
-    send: SendRequest<Piece>,
+    opener: Arc<Opener>,
     state: Arc<State>,
+}
+
+/// What opens streams.
+#[derive(Debug)]
+struct Opener(Arc<Joint>);
+
+impl Drop for Opener {
+    fn drop(&mut self) {
+        let mut core = self.0.core();
+        core.is_left = true;
+        core.rouse();
+    }
 }
 
 #[derive(Debug)]
@@ -39,7 +47,7 @@ struct State {
     alive: AtomicBool,
     /// A budget of its whole life is nearly used up.
     retired: AtomicBool,
-    /// Becomes true when the peer's SETTINGS are known to have arrived.
+    /// Becomes true when the peer's SETTINGS have arrived.
     settled: watch::Receiver<bool>,
     alert: Alert,
     source: Arc<StreamInfo>,
@@ -48,44 +56,40 @@ struct State {
 
 impl State {
     /// An error of a stream, or the alert that was its cause.
-    fn explain(&self, error: h2::Error) -> StreamError {
-        super::explain(self.arrivals.account(), explain(&self.alert, error))
-    }
-
-    /// As [`State::explain`], of an exchange that was not sent. The link serves no further one.
-    fn unprocessed(&self, error: h2::Error) -> StreamError {
-        self.alive.store(false, Ordering::Relaxed);
-        self.unsent(error)
-    }
-
-    /// As [`State::unprocessed`], where the fault may be that of the head alone: then the link goes on.
-    fn unsent(&self, error: h2::Error) -> StreamError {
-        let cause = self.explain(error).cause;
-        if !matches!(cause, Cause::Invalid(_)) {
-            self.alive.store(false, Ordering::Relaxed);
-        }
-        StreamError::unprocessed(cause)
+    fn explain(&self, error: StreamError) -> StreamError {
+        let error = match self.alert.text() {
+            Some(alert) => StreamError {
+                cause: Cause::Alert(alert.to_owned()),
+                ..error
+            },
+            None => error,
+        };
+        super::explain(self.arrivals.account(), error)
     }
 }
 
-fn explain(alert: &Alert, error: h2::Error) -> StreamError {
-    let error = StreamError::from(error);
-    match alert.text() {
-        Some(alert) => StreamError {
-            cause: Cause::Alert(alert.to_owned()),
-            ..error
+/// Streams for which the budgets of a link that we open are meant: those of a usual listener.
+const STREAMS: u32 = 1000;
+
+fn machine_options() -> ConnectionOptions {
+    ConnectionOptions {
+        role: Role::Client,
+        stream_window: STREAM_WINDOW,
+        connection_window: windows::of_link(),
+        frame_size: FRAME_SIZE,
+        section: Limits {
+            bytes: HEADER_LIST as usize,
+            lines: FIELDS,
         },
-        None => error,
+        streams: 0,
+        queue: SEND_BUFFER,
+        remembered: remembered_streams(STREAMS),
+        budgets: Profile::link(STREAMS).budgets(),
     }
 }
 
-impl std::fmt::Debug for Link {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link")
-            .field("state", &self.state)
-            .finish_non_exhaustive()
-    }
-}
+/// Fields of a response's head: with [`HEADER_LIST`], more than fit.
+const FIELDS: usize = 4096;
 
 impl Link {
     /// Begins HTTP/2 on a fresh stream. The connection's driver runs in `tasks`; with `keepalive` it ends the link when the
@@ -100,36 +104,27 @@ impl Link {
     ) -> Result<Self, StreamError> {
         let source = stream.info().clone();
         let (stream, alert) = AlertedStream::new(stream);
-        let profile = Profile::link(STREAMS);
-        let (stream, watchman) = Metered::dialled(stream, profile);
         let arrivals = Arrivals::of(&Account::open(&source));
-        let stream = stream.counted(&arrivals);
-        let (send, mut connection) = builder(profile)
-            .handshake::<_, Piece>(stream)
-            .await
-            .map_err(|error| explain(&alert, error))?;
+        let joint = Joint::new(machine_options(), &arrivals);
         let (settled_in, settled) = watch::channel(false);
-        let alive = AtomicBool::new(true);
-        let retired = AtomicBool::new(false);
         let state = Arc::new(State {
-            alive,
-            retired,
+            alive: AtomicBool::new(true),
+            retired: AtomicBool::new(false),
             settled,
             alert,
             source,
             arrivals,
         });
-        let ping_pong = connection.ping_pong();
-        let driven = state.clone();
+        let link = Self {
+            opener: Arc::new(Opener(joint.clone())),
+            state: state.clone(),
+        };
+        let driver = ConnectionDriver::new(stream, &joint);
         tasks.spawn(async move {
-            tokio::select! {
-                () = drive(connection, driven.arrivals.account()) => {}
-                () = settle(ping_pong, settled_in, keepalive, watchman.clone()) => {}
-                () = retire(&watchman, &driven) => {}
-            }
-            driven.alive.store(false, Ordering::Relaxed);
+            drive(driver, &joint, &state, settled_in, keepalive).await;
+            state.alive.store(false, Ordering::Relaxed);
         });
-        Ok(Self { send, state })
+        Ok(link)
     }
 
     /// Whether new exchanges can be opened.
@@ -149,7 +144,7 @@ impl Link {
 
     /// Exchanges that the peer allows at once on this link.
     pub fn max_streams(&self) -> usize {
-        self.send.current_max_send_streams()
+        self.opener.0.core().machine.peer().streams as usize
     }
 
     /// Opens an exchange; waits while the peer's stream limit is reached.
@@ -164,28 +159,69 @@ impl Link {
         if head.kind().is_extended() {
             self.require_extended_connect().await?;
         }
-        let request = convert::to_request(head)?;
         let end = head.kind() == Kind::Message && length == Some(0);
-        let mut send = self
-            .send
-            .clone()
-            .ready()
-            .await
-            .map_err(|error| self.state.unprocessed(error))?;
-        let (response, stream) = send
-            .send_request(request, end)
-            .map_err(|error| self.state.unsent(error))?;
+        let stream = self.begin(head, end).await?;
         let pending = Pending {
-            response,
+            stream: stream.clone(),
             method: head.method.clone(),
             state: self.state.clone(),
         };
         let outgoing = if end {
             AnyOutgoing::Ended
         } else {
-            AnyOutgoing::H2(Outgoing::new(stream, self.state.arrivals.account()))
+            AnyOutgoing::H2(Outgoing::new(stream))
         };
         Ok((outgoing, Awaited::H2(pending).into()))
+    }
+
+    /// A stream with this request.
+    async fn begin(&self, head: &RequestHead, end: bool) -> Result<StreamHandle, StreamError> {
+        let joint = &self.opener.0;
+        let mut has_waited = false;
+        loop {
+            let openable = joint.openable.notified();
+            tokio::pin!(openable);
+            // What happens from here on is not missed.
+            openable.as_mut().enable();
+            match self.try_begin(head, end) {
+                Ok(stream) => {
+                    // There may be room for the next one that waits, too.
+                    if has_waited {
+                        joint.openable.notify_one();
+                    }
+                    return Ok(stream);
+                }
+                Err(OpenError::Full) => {}
+                Err(OpenError::Closing) => {
+                    let over = joint.over();
+                    return Err(self.unprocessed(over.unwrap_or(StreamError::new(Cause::Closing))));
+                }
+                // The fault is that of the head alone: the link goes on.
+                Err(OpenError::Unsendable(why)) => {
+                    return Err(StreamError::unprocessed(Cause::Invalid(why.to_string())));
+                }
+            }
+            openable.await;
+            has_waited = true;
+        }
+    }
+
+    fn try_begin(&self, head: &RequestHead, end: bool) -> Result<StreamHandle, OpenError> {
+        let joint = &self.opener.0;
+        let mut core = joint.core();
+        if core.is_over() {
+            return Err(OpenError::Closing);
+        }
+        let number = core.machine.open(&convert::request_parts(head), end)?;
+        let stream = joint.adopt(&mut core, number);
+        core.rouse();
+        Ok(stream)
+    }
+
+    /// An error of an exchange that was not sent. The link serves no further one.
+    fn unprocessed(&self, error: StreamError) -> StreamError {
+        self.state.alive.store(false, Ordering::Relaxed);
+        StreamError::unprocessed(self.state.explain(error).cause)
     }
 
     /// The TLS alert that ended the link, if one did: its number and what the peer said.
@@ -199,13 +235,17 @@ impl Link {
         settled.wait_for(|settled| *settled).await.is_ok()
     }
 
+    fn offers_extended_connect(&self) -> bool {
+        self.opener.0.core().machine.peer().connect_protocol
+    }
+
     /// RFC 8441, 3: the peer's setting must be seen before extended CONNECT is used.
     async fn require_extended_connect(&self) -> Result<(), StreamError> {
-        if self.send.is_extended_connect_protocol_enabled() {
+        if self.offers_extended_connect() {
             return Ok(());
         }
         let seen = self.settled().await;
-        if seen && self.send.is_extended_connect_protocol_enabled() {
+        if seen && self.offers_extended_connect() {
             return Ok(());
         }
         let cause = match self.state.alert.text() {
@@ -217,91 +257,60 @@ impl Link {
     }
 }
 
-/// Streams for which the budgets of a link that we open are meant: those of a usual listener.
-const STREAMS: u32 = 1000;
-
 /// Drives the connection to its end.
-async fn drive(mut connection: Dialled, account: &Arc<Account>) {
+async fn drive(
+    mut driver: ConnectionDriver<AlertedStream>,
+    joint: &Arc<Joint>,
+    state: &State,
+    settled: watch::Sender<bool>,
+    keepalive: Option<Keepalive>,
+) {
+    let account = state.arrivals.account();
     let mut windows = Windows::new(account, STREAMS);
+    let mut silent = silence(joint, keepalive);
     loop {
-        windows.allow(connection.max_concurrent_send_streams());
         tokio::select! {
-            _ = &mut connection => return,
-            change = windows.change() => match change {
-                Change::Streams(level) => {
-                    let told = connection.set_initial_window_size(windows::of_stream(level));
-                    windows.told(level, told);
+            news = driver.next() => match news {
+                Some(News::Settled) => {
+                    windows.allow(joint.core().machine.peer().streams as usize);
+                    settled.send_replace(true);
                 }
-                Change::Room(room) => connection.set_target_window_size(room),
+                Some(News::Goaway) => state.alive.store(false, Ordering::Relaxed),
+                Some(News::Retire) => state.retired.store(true, Ordering::Relaxed),
+                Some(News::Request(..) | News::Refuse(..)) => {}
+                None => return,
             },
+            change = windows.change() => windows.apply(joint, change),
             () = account.ended() => return,
+            () = &mut silent => return,
         }
     }
-}
-
-type Dialled = h2::client::Connection<Metered<AlertedStream>, Piece>;
-
-/// Notes when the link is to be followed by another one; never ends.
-async fn retire(watchman: &Watchman, state: &State) {
-    watchman.worse_than(Verdict::Fine).await;
-    state.retired.store(true, Ordering::Relaxed);
-    std::future::pending().await
-}
-
-fn builder(profile: Profile) -> h2::client::Builder {
-    let mut builder = h2::client::Builder::new();
-    builder
-        .enable_push(false)
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(windows::of_link())
-        .max_frame_size(FRAME_SIZE)
-        .max_header_list_size(HEADER_LIST)
-        .max_concurrent_reset_streams(link_reset_streams(STREAMS))
-        .max_local_error_reset_streams(Some(profile.caused as usize))
-        .data_frame_budget(link_frame_budget(STREAMS))
-        .max_send_buffer_size(SEND_BUFFER);
-    builder
 }
 
 /// The response to come.
 #[derive(Debug)]
 pub struct Pending {
-    response: ResponseFuture,
+    stream: StreamHandle,
     method: Method,
     state: Arc<State>,
 }
 
 impl Pending {
     pub(crate) async fn event(&mut self) -> Result<Event, StreamError> {
-        if let Some(interim) = self.interim().await? {
-            // RFC 9113, 8.6: passed on, it would switch the protocol of a connection that knows nothing of it.
-            if interim.status() == StatusCode::SWITCHING_PROTOCOLS {
-                return Err(StreamError::new(Cause::Protocol(
-                    "101 over HTTP/2".to_owned(),
-                )));
-            }
-            return Ok(Event::Interim(convert::response(interim.into_parts().0)?));
+        let head = poll_fn(|cx| self.stream.poll_head(cx)).await;
+        let (response, end) = head.map_err(|error| self.state.explain(error))?;
+        let head = convert::response(*response);
+        if head.status.is_informational() {
+            return Ok(Event::Interim(head));
         }
-        let (parts, stream) = (&mut self.response)
-            .await
-            .map_err(|error| self.state.explain(error))?
-            .into_parts();
-        let incoming = AnyIncoming::H2(Incoming::new(stream, &parts.headers, &self.state.arrivals));
-        let tunnel = self.method == Method::CONNECT && parts.status.is_success();
-        let head = convert::response(parts)?;
-        Ok(if tunnel {
-            Event::Tunnel(head, incoming)
-        } else {
-            Event::Final(head, incoming)
-        })
-    }
-
-    /// The next interim response, or `None` when the final one is here.
-    async fn interim(&mut self) -> Result<Option<http::Response<()>>, StreamError> {
-        match poll_fn(|cx| self.response.poll_informational(cx)).await {
-            Some(Ok(interim)) => Ok(Some(interim)),
-            Some(Err(error)) => Err(self.state.explain(error)),
-            None => Ok(None),
-        }
+        let incoming = Incoming::new(self.stream.clone(), &head.fields, end);
+        let incoming = AnyIncoming::H2(incoming);
+        Ok(
+            if self.method == Method::CONNECT && head.status.is_success() {
+                Event::Tunnel(head, incoming)
+            } else {
+                Event::Final(head, incoming)
+            },
+        )
     }
 }

@@ -1,14 +1,13 @@
-//! PING on a link: finds out when its SETTINGS have come, and later whether the peer is still there.
+//! PING on a connection: finds out whether the peer is still there.
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use h2::{Ping, PingPong};
-use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::metered::Watchman;
+use super::shared::Joint;
 
 /// How the peer of a link is watched (RFC 9113, 6.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,75 +18,35 @@ pub struct Keepalive {
     pub timeout: Duration,
 }
 
-/// SETTINGS are the first frame a server sends, so they were seen when the first PING is answered. Returns when the peer has
-/// fallen silent.
-pub(super) async fn settle(
-    ping_pong: Option<PingPong>,
-    settled: watch::Sender<bool>,
-    keepalive: Option<Keepalive>,
-    heard: Arc<Watchman>,
-) {
-    let Some(mut ping_pong) = ping_pong else {
-        return std::future::pending().await;
-    };
-    loop {
-        match answered(&mut ping_pong, keepalive, &heard).await {
-            Answer::Came => drop(settled.send_replace(true)),
-            Answer::Silence => return,
-            // The connection is ending, and its driver will say so.
-            Answer::Never => break,
-        }
-        let Some(Keepalive { every, .. }) = keepalive else {
-            break;
-        };
-        sleep(every).await;
-    }
-    // Those who wait for SETTINGS learn from the end of the connection that none come.
-    let _settled = settled;
-    std::future::pending().await
-}
-
-/// Resolves when a client that is served has fallen silent; never where it is not watched, which takes no room.
+/// Resolves when the peer has fallen silent; never where it is not watched, which takes no room.
 pub(super) fn silence(
-    ping_pong: Option<PingPong>,
+    joint: &Arc<Joint>,
     keepalive: Option<Keepalive>,
-    heard: Arc<Watchman>,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     match keepalive {
-        Some(keepalive) => Box::pin(settle(
-            ping_pong,
-            watch::channel(false).0,
-            Some(keepalive),
-            heard,
-        )),
+        Some(keepalive) => Box::pin(watch(joint.clone(), keepalive)),
         None => Box::pin(std::future::pending()),
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Answer {
-    Came,
-    Silence,
-    /// The connection is over.
-    Never,
+async fn watch(joint: Arc<Joint>, keepalive: Keepalive) {
+    while answered(&joint, keepalive.timeout).await {
+        sleep(keepalive.every).await;
+    }
 }
 
-async fn answered(
-    ping_pong: &mut PingPong,
-    keepalive: Option<Keepalive>,
-    heard: &Watchman,
-) -> Answer {
-    let pong = ping_pong.ping(Ping::opaque());
-    tokio::pin!(pong);
-    let Some(Keepalive { timeout: time, .. }) = keepalive else {
-        return pong.await.map_or(Answer::Never, |_| Answer::Came);
-    };
+/// Sends a PING and waits for its answer; false once nothing at all has come for `time`.
+async fn answered(joint: &Joint, time: Duration) -> bool {
+    let before = joint.pongs.load(Ordering::Relaxed);
+    joint.tell(|machine| machine.ping());
     loop {
-        let before = heard.heard();
-        match timeout(time, &mut pong).await {
-            Ok(pong) => return pong.map_or(Answer::Never, |_| Answer::Came),
-            Err(_) if heard.heard() != before => {}
-            Err(_) => return Answer::Silence,
+        let heard = joint.heard();
+        let answered = joint.answered.notified();
+        if joint.pongs.load(Ordering::Relaxed) != before {
+            return true;
+        }
+        if timeout(time, answered).await.is_err() && joint.heard() == heard {
+            return false;
         }
     }
 }

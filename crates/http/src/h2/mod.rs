@@ -1,18 +1,19 @@
-//! Exchanges over HTTP/2 connections, with the `h2` crate on both sides.
+//! Exchanges over HTTP/2 connections, on both sides: the machine of [`hermes_proto::h2`] with sockets, timers and bounds.
+//!
+//! Begin reading in `drive.rs`: one task a connection drives its machine; the owners of its streams share it, by `shared.rs`.
 
 mod alert;
 pub mod client;
 mod convert;
-mod heads;
+mod drive;
 mod incoming;
 mod keepalive;
-mod meter;
-mod metered;
 mod outgoing;
 mod packed;
 mod piece;
 mod profile;
 pub(crate) mod server;
+mod shared;
 mod windows;
 
 use hermes_net::memory::Account;
@@ -21,8 +22,8 @@ use crate::error::{Cause, EVICTED, StreamError};
 pub use incoming::Incoming;
 pub use outgoing::Outgoing;
 
-pub(crate) use meter::{Bucket, Budget, Verdict};
-pub(crate) use profile::{PUBLIC_WINDOW, Profile, link_frame_budget, link_reset_streams};
+pub(crate) use hermes_proto::h2::{Bucket, Budget, Verdict};
+pub(crate) use profile::{PUBLIC_WINDOW, Profile};
 
 /// The error of a stream, or that its connection was ended because it holds too much.
 pub(crate) fn explain(account: &Account, error: impl Into<StreamError>) -> StreamError {

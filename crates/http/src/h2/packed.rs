@@ -20,6 +20,11 @@ pub(super) struct Packed {
 
 impl Packed {
     pub(super) fn push(&mut self, data: Bytes) {
+        // The first one is about to be read.
+        if self.is_empty() {
+            self.whole.push_back(data);
+            return;
+        }
         if data.len() >= SMALL || self.last.len() + data.len() > PIECE {
             self.close();
         }
@@ -40,6 +45,11 @@ impl Packed {
     /// Puts back what was popped.
     pub(super) fn unread(&mut self, data: Bytes) {
         self.whole.push_front(data);
+    }
+
+    /// Bytes of all of it.
+    pub(super) fn len(&self) -> usize {
+        self.whole.iter().map(Bytes::len).sum::<usize>() + self.last.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -70,7 +80,7 @@ mod tests {
         }
         let pieces: Vec<Bytes> = std::iter::from_fn(|| packed.pop()).collect();
         assert_eq!(pieces.concat(), sent);
-        assert_eq!(pieces.len(), 80);
+        assert_eq!(pieces.len(), 81, "the first one stays alone");
         assert!(packed.is_empty());
     }
 

@@ -2,45 +2,36 @@
 
 use bytes::{Buf, Bytes};
 use hermes_net::memory::Held;
+use hermes_proto::h2::Content;
 
-/// A piece of content. It counts until the `h2` crate has written it, or dropped it with its stream.
+/// A piece of content. It counts until it is written, or dropped with its stream.
 #[derive(Debug)]
 pub(crate) struct Piece {
     bytes: Bytes,
-    held: Option<Held>,
+    held: Held,
 }
 
 impl Piece {
     /// Bytes that are counted by `held`.
     pub(super) fn new(bytes: Bytes, held: Held) -> Self {
-        Self {
-            bytes,
-            held: Some(held),
-        }
-    }
-
-    /// Nothing: the end of a stream.
-    pub(super) fn empty() -> Self {
-        Self {
-            bytes: Bytes::new(),
-            held: None,
-        }
+        Self { bytes, held }
     }
 }
 
-impl Buf for Piece {
-    fn remaining(&self) -> usize {
-        self.bytes.len()
-    }
-
-    fn chunk(&self) -> &[u8] {
+impl Content for Piece {
+    fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    fn advance(&mut self, count: usize) {
-        self.bytes.advance(count);
-        if let Some(held) = &mut self.held {
-            held.left(count);
+    fn split_to(&mut self, length: usize) -> Self {
+        Self {
+            bytes: self.bytes.split_to(length),
+            held: self.held.split(length),
         }
+    }
+
+    fn advance(&mut self, length: usize) {
+        Buf::advance(&mut self.bytes, length);
+        self.held.left(length);
     }
 }

@@ -7,44 +7,35 @@
 //! | SETTINGS, PING, PRIORITY ... | 200, 20 a second                  | 2,000, 200 a second           |
 //! | our resets (CVE-2025-8671)   | the same again; [`PUBLIC_CAUSED`] | the same again                |
 //! | idle WINDOW_UPDATE           | 1,000, 100 a second               | 10,000, 1,000 a second        |
-//! | CONTINUATION, empty DATA     | `h2`'s: few for a head; 100       | the same; see [`EMPTY_DATA`]  |
+//! | CONTINUATION                 | four times a head's size          | the same                      |
+//! | empty DATA                   | [`EMPTY_DATA`]                    | the same                      |
 //!
-//! A link that we opened has the profile `link`, too: a server can flood as well as a client. What the `h2` crate counts over
-//! a connection's life never ends one: before that it is retired, with GOAWAY by a server, and by a client with a new link.
+//! A link that we opened has the profile `link`, too: a server can flood as well as a client. What is counted over
+//! a connection's life never breaks one off: it is retired, with GOAWAY by a server, and by a client with a new link.
 
-use super::meter::Budget;
+use hermes_proto::h2::{Budget, Budgets};
 
 /// Bytes that all streams of a stranger's connection may hold unread: they share it, and stall only
 /// each other.
 #[doc(alias("bound", "memory.connection"))]
 pub(crate) const PUBLIC_WINDOW: u32 = 16 * 1024 * 1024;
 
-/// Bytes for each stream of a link that unread small DATA frames may cost, by the accounting of [`link_frame_budget`].
+/// Reset streams for each stream of a connection whose late frames are still told from errors.
 #[doc(alias = "bound")]
-const LINK_FRAME_BYTES: usize = 256 * 1024;
+const RESET_STREAMS: usize = 4;
 
-/// Reset streams for each stream of a link whose late frames are still told from errors.
-#[doc(alias = "bound")]
-const LINK_RESET_STREAMS: usize = 4;
-
-/// What small DATA frames that no one has read yet may cost on a link with this many streams before it is given up, in bytes (the `h2`
-/// crate's accounting, 256 for each frame less its content): a tunnel of keystrokes must not end the others. 256 KiB a stream.
-pub(crate) fn link_frame_budget(streams: u32) -> usize {
-    LINK_FRAME_BYTES * (streams as usize).max(1024)
+/// Streams that were reset and whose late frames are still told from errors, on a connection with this many at once.
+pub(crate) fn remembered_streams(streams: u32) -> usize {
+    RESET_STREAMS * (streams as usize).max(1024)
 }
 
-/// Streams that were reset and whose late frames are still told from errors, on a link with this many at once.
-pub(crate) fn link_reset_streams(streams: u32) -> usize {
-    LINK_RESET_STREAMS * (streams as usize).max(1024)
-}
-
-/// Empty DATA frames before a connection is ended in an orderly way. The `h2` crate allows 100 in a
-/// connection's life and then breaks it off with all its streams; we send GOAWAY before.
+/// Empty DATA frames in a connection's life before it is ended in an orderly way, with GOAWAY; after
+/// twice as many it is broken off.
 #[doc(alias = "bound")]
 pub(crate) const EMPTY_DATA: u32 = 64;
 
-/// Resets that the errors of a stranger may cause in a connection's life, before the `h2` crate breaks it off. It is retired at
-/// half of them; they are far more than the budget of resets allows at once.
+/// Resets that the errors of a stranger may cause in a connection's life. It is retired at half of
+/// them; they are far more than the budget of resets allows at once.
 #[doc(alias = "bound")]
 const PUBLIC_CAUSED: u32 = 16 * 1024;
 
@@ -56,16 +47,6 @@ const LINK_CAUSED: u32 = 1024 * 1024;
 /// used up (RFC 9113, 5.1.1).
 #[doc(alias = "bound")]
 pub(crate) const LAST_STREAM: u32 = 1 << 30;
-
-/// WINDOW_UPDATE frames that one frame of ours, or a stream, may cause: one for the stream, one for
-/// the connection, and some to spare.
-#[doc(alias = "bound")]
-pub(crate) const UPDATES_PER_FRAME: u32 = 4;
-
-/// WINDOW_UPDATE frames that we caused and that may still arrive: those for a full window of
-/// one-byte frames on some streams.
-#[doc(alias = "bound")]
-pub(crate) const UPDATES_PAID: u32 = 64 * 1024 * 1024;
 
 /// Budgets of the frames that cost their sender nothing.
 #[derive(Debug, Clone, Copy)]
@@ -117,6 +98,41 @@ impl Profile {
                 per_second: 1_000,
             },
             caused: LINK_CAUSED,
+        }
+    }
+
+    /// What the machine counts.
+    pub(super) fn budgets(self) -> Budgets {
+        Budgets {
+            resets: self.resets,
+            control: self.control,
+            updates: self.updates,
+            caused: self.caused,
+            empty: EMPTY_DATA,
+            last_stream: LAST_STREAM,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budgets_of_a_link_scale_with_its_streams() {
+        let budgets = |streams| {
+            [
+                Profile::link(streams).resets.burst as usize,
+                remembered_streams(streams),
+            ]
+        };
+        assert_eq!(
+            budgets(100),
+            budgets(1_000),
+            "a small link has as much as a usual one"
+        );
+        for (usual, large) in budgets(1_024).into_iter().zip(budgets(10_240)) {
+            assert_eq!(large, 10 * usual);
         }
     }
 }

@@ -1,26 +1,25 @@
 //! The server side of an HTTP/2 connection: all exchanges at once.
 
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use h2::server::SendResponse;
-use h2::{Reason, RecvStream};
 use hermes_net::memory::{Account, Arrivals, Memory};
 use hermes_net::{Stream, StreamInfo, Watch};
+use hermes_proto::h2::{ConnectionOptions, Limits, Reason, Request, Role, SendError};
 use hermes_proto::websocket::Key;
 use http::header::EXPECT;
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 
+use super::drive::ConnectionDriver;
 use super::keepalive::silence;
-use super::meter::Verdict;
-use super::metered::{Metered, Watchman};
-use super::piece::Piece;
-use super::profile::Profile;
-use super::windows::{self, Change, Windows};
+use super::profile::{Profile, remembered_streams};
+use super::shared::{Joint, News, StreamHandle};
+use super::windows::{self, Windows};
 use super::{
     FRAME_SIZE, Incoming, Outgoing, PUBLIC_FRAME_SIZE, PUBLIC_WINDOW, SEND_BUFFER, STREAM_WINDOW,
-    convert, explain, link_frame_budget, link_reset_streams,
+    convert,
 };
 use crate::error::{Cause, StreamError};
 use crate::exchanges::{Active, Exchanges};
@@ -39,60 +38,114 @@ pub(crate) async fn serve<H: Handler>(
     handler: H,
     watch: &Watch,
 ) {
-    let profile = if options.link {
-        Profile::link
-    } else {
-        Profile::public
-    }(options.streams);
     let account = Account::open(&source);
-    let arrivals = Arrivals::of(&account);
-    let (stream, watchman) = Metered::served(stream, profile);
-    let handshake = builder(options, profile).handshake::<_, Piece>(stream.counted(&arrivals));
-    let Ok(Ok(mut connection)) = tokio::time::timeout(options.head_time, handshake).await else {
+    let joint = Joint::new(machine_options(options), &Arrivals::of(&account));
+    let mut driver = ConnectionDriver::new(stream, &joint);
+    let settled = tokio::time::timeout(options.head_time, driver.next());
+    let Ok(Some(first)) = settled.await else {
         return;
     };
-    let mut silent = silence(connection.ping_pong(), options.keepalive, watchman.clone());
-    let active = Arc::new(Exchanges::default());
-    let mut windows = Windows::new(&account, options.streams);
-    let mut draining = false;
-    let mut verdict = Verdict::Fine;
-    loop {
-        tokio::select! {
-            accepted = connection.accept() => match accepted {
-                Some(Ok((request, respond))) => {
-                    let respond = Answering { respond, connection: watchman.clone(), arrivals: arrivals.clone() };
-                    spawn(request, respond, (&source, options), &handler, watch, &active);
+    let mut serving = Serving {
+        driver,
+        silent: silence(&joint, options.keepalive),
+        windows: Windows::new(&account, options.streams),
+        joint,
+        account,
+        active: Arc::default(),
+        is_draining: false,
+        offers: Offers {
+            source,
+            options,
+            handler,
+            watch,
+        },
+    };
+    let mut news = Some(first);
+    while let Some(what) = news {
+        serving.take(what);
+        news = serving.next().await;
+    }
+}
+
+/// A connection that is served.
+struct Serving<'a, H> {
+    driver: ConnectionDriver<Stream>,
+    joint: Arc<Joint>,
+    account: Arc<Account>,
+    silent: Pin<Box<dyn Future<Output = ()> + Send>>,
+    windows: Windows,
+    active: Arc<Exchanges>,
+    is_draining: bool,
+    offers: Offers<'a, H>,
+}
+
+/// How exchanges are offered.
+struct Offers<'a, H> {
+    source: Arc<StreamInfo>,
+    options: &'a Options,
+    handler: H,
+    watch: &'a Watch,
+}
+
+impl<H: Handler> Serving<'_, H> {
+    /// Goes on until there is something to take; `None` at the end.
+    async fn next(&mut self) -> Option<News> {
+        let options = self.offers.options;
+        let watch = self.offers.watch;
+        loop {
+            tokio::select! {
+                news = self.driver.next() => {
+                    if news.is_none() {
+                        self.explain_end();
+                    }
+                    return news;
                 }
-                Some(Err(_)) | None => return,
-            },
-            () = watch.graceful(), if !draining => {
-                draining = true;
-                connection.graceful_shutdown();
+                () = watch.graceful(), if !self.is_draining => self.drain(),
+                () = watch.forced() => return None,
+                () = &mut self.silent => return None,
+                change = self.windows.change(), if options.link => self.windows.apply(&self.joint, change),
+                () = self.account.ended() => {
+                    self.calm().await;
+                    return None;
+                }
+                // A client that does not answer the farewell is not waited for.
+                () = self.active.none_for(FAREWELL), if self.is_draining => return None,
+                () = self.active.none_for(options.idle_time), if !self.is_draining => self.drain(),
             }
-            () = watch.forced() => return,
-            () = &mut silent => return,
-            change = windows.change(), if options.link => match change {
-                Change::Streams(level) => {
-                    let told = connection.set_initial_window_size(windows::of_stream(level));
-                    windows.told(level, told);
-                }
-                Change::Room(room) => connection.set_target_window_size(room),
-            },
-            () = account.ended() => return calm(&mut connection).await,
-            worse = watchman.worse_than(verdict) => {
-                verdict = worse;
-                if worse == Verdict::Calm {
-                    tracing::warn!(peer = %source.peer, "connection ended: too many resets, or SETTINGS, PING, WINDOW_UPDATE or PRIORITY frames");
-                    return calm(&mut connection).await;
-                }
-                draining = true;
-                connection.graceful_shutdown();
+        }
+    }
+
+    fn take(&mut self, news: News) {
+        match news {
+            News::Request(stream, request, end) => {
+                let active = Active::enter(&self.active);
+                self.offers.offer(stream, *request, end, active);
             }
-            // A client that does not answer the farewell is not waited for.
-            () = active.none_for(FAREWELL), if draining => return,
-            () = active.none_for(options.idle_time), if !draining => {
-                draining = true;
-                connection.graceful_shutdown();
+            News::Refuse(stream, status, words) => self.offers.refuse(&stream, status, &words),
+            News::Retire => self.drain(),
+            News::Settled | News::Goaway => {}
+        }
+    }
+
+    fn drain(&mut self) {
+        self.is_draining = true;
+        self.joint.tell(|machine| machine.shut_down());
+    }
+
+    /// Ends a connection that holds too much.
+    async fn calm(&mut self) {
+        self.joint
+            .tell(|machine| machine.abort(Reason::ENHANCE_YOUR_CALM, "too much is held"));
+        let _ = tokio::time::timeout(FAREWELL, self.driver.run()).await;
+    }
+
+    fn explain_end(&self) {
+        if let Some(error) = self.joint.core().machine.failure() {
+            let peer = &self.offers.source.peer;
+            if error.reason == Reason::ENHANCE_YOUR_CALM {
+                tracing::warn!(%peer, "connection ended: {}", error.words);
+            } else {
+                tracing::debug!(%peer, %error, "HTTP/2 connection ended");
             }
         }
     }
@@ -102,101 +155,82 @@ pub(crate) async fn serve<H: Handler>(
 #[doc(alias = "bound")]
 const FAREWELL: Duration = Duration::from_secs(2);
 
-type Served = h2::server::Connection<Metered<Stream>, Piece>;
-
-/// Ends a connection whose client costs too much.
-async fn calm(connection: &mut Served) {
-    connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
-    let _ = tokio::time::timeout(FAREWELL, poll_fn(|cx| connection.poll_closed(cx))).await;
-}
-
-/// Streams of a stranger that were reset before they were looked at, at least.
-const PENDING_RESETS: usize = 20;
-
 /// Room for all streams of a stranger's connection together, in bytes.
 fn public_window() -> u32 {
     u32::try_from(Memory::node().connection()).map_or(PUBLIC_WINDOW, |most| most.min(PUBLIC_WINDOW))
 }
 
-fn builder(options: &Options, profile: Profile) -> h2::server::Builder {
-    let mut builder = h2::server::Builder::new();
-    builder
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(if options.link { windows::of_link() } else { public_window() })
-        .max_frame_size(if options.link { FRAME_SIZE } else { PUBLIC_FRAME_SIZE })
-        .max_header_list_size(u32::try_from(options.head.head_bytes).unwrap_or(u32::MAX))
-        .max_concurrent_streams(options.streams)
-        .max_send_buffer_size(SEND_BUFFER)
-        // Streams that we reset late, such as tunnels cut off, must not be mistaken for an attack of the peer's.
-        .reset_stream_duration(Duration::from_secs(2))
-        .max_local_error_reset_streams(Some(profile.caused as usize))
-        // A client may take back all that it asked for before we have looked at it.
-        .max_pending_accept_reset_streams(PENDING_RESETS.max(options.streams as usize))
-        .enable_connect_protocol();
-    if options.link {
-        // One link carries the resets of many users; the crate's own bounds are meant for one stranger.
-        builder
-            .max_concurrent_reset_streams(link_reset_streams(options.streams))
-            .max_pending_accept_reset_streams(link_reset_streams(options.streams))
-            .data_frame_budget(link_frame_budget(options.streams));
+fn machine_options(options: &Options) -> ConnectionOptions {
+    let profile = if options.link {
+        Profile::link
+    } else {
+        Profile::public
+    }(options.streams);
+    ConnectionOptions {
+        role: Role::Server,
+        stream_window: STREAM_WINDOW,
+        connection_window: if options.link {
+            windows::of_link()
+        } else {
+            public_window()
+        },
+        frame_size: if options.link {
+            FRAME_SIZE
+        } else {
+            PUBLIC_FRAME_SIZE
+        },
+        section: Limits {
+            bytes: options.head.head_bytes,
+            lines: options.head.fields,
+        },
+        streams: options.streams,
+        queue: SEND_BUFFER,
+        remembered: remembered_streams(options.streams),
+        budgets: profile.budgets(),
     }
-    builder
 }
 
-fn spawn<H: Handler>(
-    request: Request<RecvStream>,
-    mut answering: Answering,
-    (source, options): (&Arc<StreamInfo>, &Options),
-    handler: &H,
-    watch: &Watch,
-    active: &Arc<Exchanges>,
-) {
-    let (parts, stream) = request.into_parts();
-    let (pace, answered) = Pace::of_content(options.min_rate, parts.headers.contains_key(EXPECT));
-    let mut incoming = Incoming::new(stream, &parts.headers, &answering.arrivals);
-    if parts.method != Method::CONNECT {
-        incoming.pace(pace);
-    }
-    let incoming = AnyIncoming::H2(incoming);
-    let is_head = parts.method == Method::HEAD;
-    let head = match convert::request(parts, options.head.fields) {
-        Ok(head) => head,
-        Err((status, reason)) => {
-            let answer = handler.malformed(status, &reason, source);
-            let _ = answering
-                .respond
-                .send_response(convert::to_response(answer), true);
-            return;
+impl<H: Handler> Offers<'_, H> {
+    fn offer(&self, stream: StreamHandle, request: Request, end: bool, active: Active) {
+        let options = self.options;
+        let expects = request.fields.contains_key(EXPECT);
+        let (pace, answered) = Pace::of_content(options.min_rate, expects);
+        let mut incoming = Incoming::new(stream.clone(), &request.fields, end);
+        if request.method != Method::CONNECT {
+            incoming.pace(pace);
         }
-    };
-    let websocket = crate::websocket::key_of(&head);
-    let min_rate = options.min_rate;
-    let responder = Responder {
-        answering,
-        is_head,
-        websocket,
-        min_rate,
-        answered,
-    };
-    let offered = Offered::new(head, source.clone(), incoming, AnyResponder::H2(responder));
-    let handler = handler.clone();
-    let active = Active::enter(active);
-    watch.spawn(async move {
-        let _active = active;
-        handler.handle(offered).await;
-    });
-}
+        let incoming = AnyIncoming::H2(incoming);
+        let is_head = request.method == Method::HEAD;
+        let head = convert::request(request);
+        let responder = Responder {
+            stream,
+            is_head,
+            websocket: crate::websocket::key_of(&head),
+            min_rate: options.min_rate,
+            answered,
+        };
+        let responder = AnyResponder::H2(responder);
+        let offered = Offered::new(head, self.source.clone(), incoming, responder);
+        let handler = self.handler.clone();
+        self.watch.spawn(async move {
+            let _active = active;
+            handler.handle(offered).await;
+        });
+    }
 
-/// The way to send heads.
-struct Answering {
-    respond: SendResponse<Piece>,
-    connection: Arc<Watchman>,
-    arrivals: Arc<Arrivals>,
+    fn refuse(&self, stream: &StreamHandle, status: StatusCode, words: &str) {
+        let answer = self.handler.malformed(status, words, &self.source);
+        // It fails only when the client is gone, or the answer cannot be said.
+        let _ = stream.tell(|machine, stream| {
+            machine.respond(stream, &convert::response_parts(&answer), true)
+        });
+    }
 }
 
 /// The way to answer one exchange.
+#[derive(Debug)]
 pub struct Responder {
-    answering: Answering,
+    stream: StreamHandle,
     is_head: bool,
     /// The key that a WebSocket client waits to see answered, behind a proxy that passes it on.
     websocket: Option<Key>,
@@ -206,38 +240,21 @@ pub struct Responder {
     answered: Answered,
 }
 
-impl std::fmt::Debug for Responder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Responder")
-            .field("stream", &self.answering.respond.stream_id())
-            .finish()
-    }
-}
-
 impl Responder {
     /// Waits while the client takes nothing: the heads of a connection would else wait for it without bound.
     pub(crate) async fn interim(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
-        self.writable().await?;
-        Ok(self
-            .answering
-            .respond
-            .send_informational(convert::to_response(head.clone()))?)
+        self.stream.writable().await?;
+        self.send(head, false)
     }
 
-    /// Waits until the client takes what is written, which may be never, or is gone.
-    async fn writable(&mut self) -> Result<(), StreamError> {
-        let Answering {
-            respond,
-            connection,
-            arrivals,
-        } = &mut self.answering;
-        tokio::select! {
-            biased;
-            () = connection.writable() => Ok(()),
-            reset = poll_fn(|cx| respond.poll_reset(cx)) => {
-                Err(explain(arrivals.account(), reset.map_or_else(StreamError::from, gone)))
-            }
-        }
+    fn send(&self, head: &ResponseHead, end: bool) -> Result<(), StreamError> {
+        let sent = self
+            .stream
+            .tell(|machine, stream| machine.respond(stream, &convert::response_parts(head), end));
+        sent.map_err(|error| match error {
+            SendError::Gone => self.stream.gone(),
+            SendError::Unsendable(why) => StreamError::new(Cause::Invalid(why.to_string())),
+        })
     }
 
     pub(crate) fn is_head(&self) -> bool {
@@ -245,53 +262,34 @@ impl Responder {
     }
 
     pub(crate) async fn gone(&mut self) {
-        let _ = poll_fn(|cx| self.answering.respond.poll_reset(cx)).await;
+        let _ = poll_fn(|cx| self.stream.poll_broken(cx)).await;
     }
 
     pub(crate) async fn respond(
-        mut self,
+        self,
         head: ResponseHead,
         length: Option<u64>,
     ) -> Result<AnyOutgoing, StreamError> {
         let end = length == Some(0);
         let mut pace = Pace::of_reader(self.min_rate);
-        pace.bound(self.writable()).await??;
-        let stream = self
-            .answering
-            .respond
-            .send_response(convert::to_response(head), end)?;
+        pace.bound(self.stream.writable()).await??;
+        self.send(&head, end)?;
         self.answered.set();
         let outgoing = if end {
             AnyOutgoing::Ended
         } else {
-            AnyOutgoing::H2(Outgoing::new(stream, self.answering.arrivals.account()))
+            AnyOutgoing::H2(Outgoing::new(self.stream))
         };
         Ok(outgoing.paced(pace))
     }
 
-    pub(crate) fn accept(mut self, mut fields: HeaderMap) -> Result<AnyOutgoing, StreamError> {
+    pub(crate) fn accept(self, mut fields: HeaderMap) -> Result<AnyOutgoing, StreamError> {
         crate::websocket::answer(self.websocket.as_ref(), &mut fields);
         let head = ResponseHead {
             fields,
             ..ResponseHead::new(StatusCode::OK)
         };
-        let stream = self
-            .answering
-            .respond
-            .send_response(convert::to_response(head), false)?;
-        Ok(AnyOutgoing::H2(Outgoing::new(
-            stream,
-            self.answering.arrivals.account(),
-        )))
+        self.send(&head, false)?;
+        Ok(AnyOutgoing::H2(Outgoing::new(self.stream)))
     }
-
-    /// Resets the stream without an answer.
-    pub fn reset(mut self, reason: Reason) {
-        self.answering.respond.send_reset(reason);
-    }
-}
-
-/// The client reset the stream.
-fn gone(reason: Reason) -> StreamError {
-    StreamError::new(Cause::Reset(reason.into()))
 }

@@ -1,6 +1,6 @@
 //! How much a peer may send on a link before we read: less on each stream while much that came on the link is not read.
 //!
-//! The `h2` crate lets all streams of a connection have one window, which can be changed while it runs. A link with few streams that
+//! All streams of a connection have one window, which can be changed while it runs (RFC 9113, section 6.9.2). A link with few streams that
 //! stand still gives each a large one. The more is unread, the smaller are those of all: a thousand streams whose readers have
 //! stopped cost what a link may hold. Only when the peer has confirmed the smallest is there more room for all together, so that
 //! those streams cannot keep the others from going on. That room cannot be taken back: streams keep the smallest window until the
@@ -13,6 +13,7 @@ use hermes_net::memory::{Account, Level, Memory};
 use tokio::time::{Duration, Instant, sleep_until};
 
 use super::STREAM_WINDOW;
+use super::shared::Joint;
 
 /// Bytes of a stream's smallest window: one frame. Windows of a link shrink from `STREAM_WINDOW` to
 /// this the more is unread.
@@ -99,6 +100,17 @@ impl Windows {
         }
     }
 
+    /// Does what [`Self::change`] has found.
+    pub(super) fn apply(&mut self, joint: &Joint, change: Change) {
+        match change {
+            Change::Streams(level) => {
+                let told = joint.tell(|machine| machine.set_stream_window(of_stream(level)));
+                self.told(level, told);
+            }
+            Change::Room(room) => joint.tell(|machine| machine.set_connection_window(room)),
+        }
+    }
+
     /// The peer allows this many streams.
     pub(super) fn allow(&mut self, streams: usize) {
         let streams = u32::try_from(streams).unwrap_or(u32::MAX);
@@ -117,9 +129,9 @@ impl Windows {
     }
 
     /// The peer was told of a window for each stream, or could not be because it has not confirmed what it was told before.
-    pub(super) fn told<E>(&mut self, level: Level, told: Result<(), E>) {
+    fn told(&mut self, level: Level, told: bool) {
         self.since = Instant::now();
-        if told.is_err() {
+        if !told {
             self.is_confirmed = false;
             return;
         }
@@ -186,7 +198,7 @@ fn at(moment: Instant, now: Instant) -> Option<Due> {
 }
 
 /// The window of each stream.
-pub(super) fn of_stream(level: Level) -> u32 {
+fn of_stream(level: Level) -> u32 {
     WINDOWS
         .iter()
         .find(|(of, _)| *of == level)
@@ -213,8 +225,8 @@ mod tests {
     }
 
     fn shrunk(windows: &mut Windows) {
-        windows.told(Level::Least, Ok::<(), ()>(()));
-        windows.told(Level::Least, Ok::<(), ()>(()));
+        windows.told(Level::Least, true);
+        windows.told(Level::Least, true);
     }
 
     #[tokio::test(start_paused = true)]
@@ -225,12 +237,12 @@ mod tests {
         arrivals.came(1, CONNECTION);
         let least = Change::Streams(Level::Least);
         assert_eq!(windows.change().await, least);
-        windows.told(Level::Least, Ok::<(), ()>(()));
+        windows.told(Level::Least, true);
 
         assert_eq!(windows.change().await, least);
-        windows.told(Level::Least, Err(()));
+        windows.told(Level::Least, false);
         assert_eq!(windows.change().await, least, "it is not confirmed");
-        windows.told(Level::Least, Ok::<(), ()>(()));
+        windows.told(Level::Least, true);
 
         assert_eq!(
             windows.change().await,

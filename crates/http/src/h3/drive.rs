@@ -72,7 +72,7 @@ impl Peer {
         Self {
             streams: PeerStreams::new(role),
             unknown: 0,
-            frames: Bucket::new(control, Instant::now()),
+            frames: Bucket::new(control, Instant::now().into_std()),
         }
     }
 
@@ -224,7 +224,7 @@ async fn control(shared: &Shared, peer: &Mutex<Peer>, source: &mut Source) -> Re
         frames.push(bytes);
         while let Some(piece) = frames.next()? {
             let Piece::Frame(frame) = piece else { continue };
-            if peer.lock().frames.take(Instant::now()) != Verdict::Fine {
+            if peer.lock().frames.take(Instant::now().into_std()) != Verdict::Fine {
                 return Err(Fault::connection(
                     Code::ExcessiveLoad,
                     "too many frames on the control stream",

@@ -91,7 +91,7 @@ pub async fn serve<H: Handler>(
         context: Arc::new(Context {
             options: options.clone(),
             handler,
-            resets: Mutex::new(Bucket::new(profile.resets, Instant::now())),
+            resets: Mutex::new(Bucket::new(profile.resets, Instant::now().into_std())),
         }),
         shared: shared.clone(),
         active: Arc::default(),
@@ -313,7 +313,9 @@ impl<H: Handler> Context<H> {
 
     /// Counts a request that its client broke off, or made us break off (CVE-2025-8671).
     fn count(&self, state: &StreamState) {
-        if state.was_cancelled() && self.resets.lock().take(Instant::now()) != Verdict::Fine {
+        if state.was_cancelled()
+            && self.resets.lock().take(Instant::now().into_std()) != Verdict::Fine
+        {
             let peer = &state.shared().connection.info().peer;
             tracing::warn!(%peer, "connection ended: too many requests were broken off");
             state.shared().fail(Fault::connection(

@@ -53,7 +53,7 @@ async fn a_stream_that_was_reset_otherwise_may_have_been_processed() {
         let error = bounded(outcome(move |_, mut respond| respond.send_reset(reason))).await;
         assert_eq!(error.processed, Processed::Maybe);
         assert!(
-            matches!(error.cause, Cause::Reset(reset) if reset == Reset::from(reason)),
+            matches!(error.cause, Cause::Reset(reset) if reset == Reset::from(hermes_proto::h2::Reason::from(u32::from(reason)))),
             "{error}"
         );
     }

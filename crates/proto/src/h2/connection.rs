@@ -260,6 +260,24 @@ impl<C: Content> Connection<C> {
         }
     }
 
+    /// Says goodbye as a client that needs nothing more.
+    pub fn leave(&mut self) {
+        if self.farewell.last.is_none() && self.failure().is_none() {
+            self.farewell.last = Some(0);
+            self.put_goaway(0, Reason::NO_ERROR);
+        }
+    }
+
+    /// Drops all streams and what they have queued: the connection is gone.
+    pub fn clear(&mut self) {
+        self.streams.clear();
+    }
+
+    /// Bytes of frames, but DATA, that wait to be written.
+    pub fn backlog(&self) -> usize {
+        self.control.len()
+    }
+
     /// Ends the connection at once; all streams fail.
     pub fn abort(&mut self, reason: Reason, words: &'static str) {
         self.fail(ConnectionError::new(reason, words));

@@ -69,7 +69,7 @@ pub struct Budgets {
     pub updates: Budget,
     /// Resets that the peer's errors may cause in the connection's life; at half of them it is retired.
     pub caused: u32,
-    /// Empty DATA frames that end nothing, in the connection's life, before it is retired.
+    /// Empty DATA frames that end nothing, in the connection's life, before it is retired; after twice as many it ends.
     pub empty: u32,
     /// The peer's stream at which it is told to open another connection.
     pub last_stream: u32,
@@ -156,6 +156,9 @@ impl Meter {
         self.empty = self.empty.saturating_add(1);
         if self.empty >= self.budgets.empty {
             self.note(Verdict::Retire);
+        }
+        if self.empty >= 2 * self.budgets.empty {
+            self.note(Verdict::Calm);
         }
     }
 

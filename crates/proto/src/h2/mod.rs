@@ -43,3 +43,4 @@ pub use meter::{Bucket, Budget, Budgets, Verdict};
 pub use outbound::{OpenError, SendError};
 pub use reason::{ConnectionError, Reason};
 pub use settings::PeerSettings;
+pub use streams::{ByNumber, NumberHasher};

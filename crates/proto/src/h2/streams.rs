@@ -9,11 +9,11 @@ use crate::h3::Role;
 
 /// Hashes the numbers of streams. A peer can choose them, but does not know the key.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ByNumber(u64);
+pub struct ByNumber(u64);
 
 /// One number on its way to a hash.
 #[derive(Debug)]
-pub(super) struct NumberHasher(u64);
+pub struct NumberHasher(u64);
 
 impl Default for ByNumber {
     fn default() -> Self {
@@ -110,6 +110,11 @@ impl<C> Streams<C> {
 
     pub(super) fn remove(&mut self, stream: u32) -> Option<Stream<C>> {
         self.open.remove(&stream)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.open.clear();
+        self.ring.clear();
     }
 
     /// All that are open.

@@ -1,5 +1,9 @@
 //! Paths that routes, rewrites and origins could read differently.
 
+use hermes_tests::frames::{
+    END_HEADERS, END_STREAM, HEADERS, HELLO, RST_STREAM, frame, parse, request,
+};
+use hermes_tests::raw::Raw;
 use hermes_tests::{curl, origins, program};
 
 use crate::versions::Versions;
@@ -112,14 +116,8 @@ fn impolite_bytes_pass_percent_encoded() {
         (200, seen),
         "{h3:?}"
     );
-    // The client here would not send a quote in a query, and the `h2` crate takes none.
-    let h2 = node.h2("GET", "VIDEO", "/public/{a}|b?query={job=node}", &[]);
-    let encoded = "/public/%7Ba%7D%7Cb?query=%7Bjob=node%7D";
-    assert_eq!(
-        (h2.status, origin.last().path.as_str()),
-        (200, encoded),
-        "{h2:?}"
-    );
+    let answered = h2_raw(node.node.address("web"), path);
+    assert_eq!((answered, origin.last().path.as_str()), (0x88, seen));
     // As a program that knows no better writes it.
     let got = curl(&[
         "-g",
@@ -133,6 +131,63 @@ fn impolite_bytes_pass_percent_encoded() {
         (200, "/public/%7Bx%7D"),
         "{got:?}"
     );
+}
+
+/// The first byte of the response's section to a request for exactly this path over HTTP/2: 0x88 is `:status: 200` (RFC 7541,
+/// appendix A). No HTTP library sends all of these.
+fn h2_raw(address: std::net::SocketAddr, path: &str) -> u8 {
+    let mut raw = Raw::connect(address);
+    raw.send(HELLO);
+    let section = request("GET", "VIDEO", path);
+    raw.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, &section));
+    let first = |heard: &[u8]| {
+        parse(heard)
+            .iter()
+            .find_map(|(kind, _, stream, payload)| match (*kind, *stream) {
+                (HEADERS, 1) => Some(payload[0]),
+                (RST_STREAM, 1) => Some(0),
+                _ => None,
+            })
+    };
+    first(&raw.until(|heard| first(heard).is_some())).unwrap_or(0)
+}
+
+/// What other clients send unencoded, in the path and in the query, is not the client's fault over any version.
+#[test]
+fn impolite_bytes_pass_over_http_2_as_over_the_others() {
+    let origin = origins::http();
+    let node = guarded(&origin.address().to_string());
+    for (path, seen) in [
+        ("/public/<a>`b`", "/public/%3Ca%3E%60b%60"),
+        (r#"/public/"a""#, "/public/%22a%22"),
+        (
+            r#"/public/?q={job="node"}"#,
+            "/public/?q=%7Bjob=%22node%22%7D",
+        ),
+        ("/public/?q=<a>`b`", "/public/?q=%3Ca%3E%60b%60"),
+    ] {
+        for came in [
+            node.h1("GET", "VIDEO", path, &[]),
+            node.h3("GET", "VIDEO", path, &[]),
+        ] {
+            assert_eq!(
+                (came.status, origin.last().path.as_str()),
+                (200, seen),
+                "{path}: {came:?}"
+            );
+        }
+        origin.forget();
+        let answered = h2_raw(node.node.address("web"), path);
+        assert_eq!((answered, origin.last().path.as_str()), (0x88, seen));
+        origin.forget();
+        let url = format!("http://{}{path}", node.node.address("web"));
+        let got = curl(&["-g", "--path-as-is", "--http2-prior-knowledge", &url]);
+        assert_eq!(
+            (got.status, origin.last().path.as_str()),
+            (200, seen),
+            "{got:?}"
+        );
+    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ const GOOD: usize = 100;
 const PROTOCOL_ERROR: u32 = 1;
 const FLOW_CONTROL_ERROR: u32 = 3;
 const FRAME_SIZE_ERROR: u32 = 6;
+const COMPRESSION_ERROR: u32 = 9;
 
 fn node() -> Node {
     Node::start(
@@ -107,19 +108,9 @@ fn connection_errors() -> Vec<(Vec<u8>, u32)> {
             FLOW_CONTROL_ERROR,
         ),
         (frame(CONTINUATION, END_HEADERS, 1, &head), PROTOCOL_ERROR),
-        // RFC 9113, 4.2 and 4.3 name COMPRESSION_ERROR and FRAME_SIZE_ERROR for these; the `h2` crate says the general error.
         (
             frame(HEADERS, END_HEADERS | END_STREAM, 1, &[0x80]),
-            PROTOCOL_ERROR,
-        ),
-        // What cannot even be decoded into a field could be an error of its stream only; the connection's is allowed, too (5.4).
-        (
-            frame(HEADERS, END_HEADERS, 1, &field(b"Upper", b"x")),
-            PROTOCOL_ERROR,
-        ),
-        (
-            frame(HEADERS, END_HEADERS, 1, &field(b"x", b"a\r\nb: c")),
-            PROTOCOL_ERROR,
+            COMPRESSION_ERROR,
         ),
         (
             [
@@ -129,9 +120,9 @@ fn connection_errors() -> Vec<(Vec<u8>, u32)> {
             .concat(),
             PROTOCOL_ERROR,
         ),
-        (frame(SETTINGS, 0, 0, b"12345"), PROTOCOL_ERROR),
-        (frame(PING, 0, 0, b"1234567"), PROTOCOL_ERROR),
-        (frame(RST_STREAM, 0, 1, b"123"), PROTOCOL_ERROR),
+        (frame(SETTINGS, 0, 0, b"12345"), FRAME_SIZE_ERROR),
+        (frame(PING, 0, 0, b"1234567"), FRAME_SIZE_ERROR),
+        (frame(RST_STREAM, 0, 1, b"123"), FRAME_SIZE_ERROR),
         (frame(RST_STREAM, 0, 9, &[0, 0, 0, 8]), PROTOCOL_ERROR),
         (frame(DATA, 0, 1, &[0; 20_000]), FRAME_SIZE_ERROR),
         (
@@ -153,6 +144,8 @@ fn stream_errors() -> Vec<(Vec<u8>, u32)> {
             PROTOCOL_ERROR,
         ),
         (whole(&head(&field(b":path", b"/again"))), PROTOCOL_ERROR),
+        (whole(&head(&field(b"Upper", b"x"))), PROTOCOL_ERROR),
+        (whole(&head(&field(b"x", b"a\r\nb: c"))), PROTOCOL_ERROR),
         (whole(&field(b":method", b"GET")), PROTOCOL_ERROR),
         (
             begun(

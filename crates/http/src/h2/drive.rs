@@ -1,0 +1,189 @@
+//! The driver of a connection: the only one who reads and writes its socket.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::BytesMut;
+use hermes_proto::h2::FrameBatch;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::time::Instant;
+
+use super::piece::Piece;
+use super::shared::{Joint, News, Over};
+
+/// Bytes that are read at once on a quiet connection.
+const READ: usize = 8 * 1024;
+
+/// Bytes that are read at once where a lot comes.
+#[doc(alias = "bound")]
+const READ_BULK: usize = 128 * 1024;
+
+/// Slices that are written at once.
+const SLICES: usize = 64;
+
+/// Bytes of frames, but DATA, that wait for a peer who takes nothing before no more is read of it.
+#[doc(alias = "bound")]
+const BACKLOG: usize = 64 * 1024;
+
+/// A socket with its machine.
+pub(super) struct ConnectionDriver<S> {
+    stream: S,
+    joint: Arc<Joint>,
+    input: BytesMut,
+    /// How much is read next.
+    appetite: usize,
+    batch: FrameBatch<Piece>,
+    /// Something was written since the last flush.
+    is_unflushed: bool,
+    news: VecDeque<News>,
+}
+
+impl<S> Drop for ConnectionDriver<S> {
+    fn drop(&mut self) {
+        self.joint.end(Over::Closed);
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
+    pub(super) fn new(stream: S, joint: &Arc<Joint>) -> Self {
+        Self {
+            stream,
+            joint: joint.clone(),
+            input: BytesMut::new(),
+            appetite: READ,
+            batch: FrameBatch::default(),
+            is_unflushed: false,
+            news: VecDeque::new(),
+        }
+    }
+
+    /// What the owner is to deal with; `None` when the connection is over.
+    pub(super) async fn next(&mut self) -> Option<News> {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// Goes on until the connection is over.
+    pub(super) async fn run(&mut self) {
+        while self.next().await.is_some() {}
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<News>> {
+        loop {
+            if let Some(news) = self.news.pop_front() {
+                return Poll::Ready(Some(news));
+            }
+            match ready!(self.poll_turn(cx)) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let failure = self.joint.core().machine.failure();
+                    self.joint.end(failure.map_or(Over::Closed, Over::Failed));
+                    return Poll::Ready(None);
+                }
+                Err(error) => {
+                    self.joint.end(Over::io(error));
+                    return Poll::Ready(None);
+                }
+            }
+        }
+    }
+
+    /// Writes all there is, then reads once; true at the end. Pending when neither is possible.
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let written = self.poll_write(cx)?;
+        if !self.news.is_empty() {
+            return Poll::Ready(Ok(false));
+        }
+        let mut core = self.joint.core();
+        if core.is_left && !core.machine.has_streams() {
+            core.machine.leave();
+            if core.machine.has_output() {
+                drop(core);
+                return Poll::Ready(Ok(false));
+            }
+        }
+        let is_done = core.machine.failure().is_some() || core.machine.is_over();
+        let backlog = core.machine.backlog();
+        drop(core);
+        if is_done && written.is_ready() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+            return Poll::Ready(Ok(true));
+        }
+        if is_done || backlog > BACKLOG {
+            return Poll::Pending;
+        }
+        match self.poll_read(cx)? {
+            Poll::Ready(is_end) => return Poll::Ready(Ok(is_end)),
+            Poll::Pending => {}
+        }
+        // Where the socket is full, it is the socket that wakes.
+        if self.batch.is_empty() {
+            let mut core = self.joint.core();
+            // Something may have been queued since it was looked at.
+            if core.machine.has_output() {
+                return Poll::Ready(Ok(false));
+            }
+            core.driver = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            if self.batch.is_empty() {
+                let mut core = self.joint.core();
+                core.machine.transmit(&mut self.batch);
+                self.joint.dispatch(&mut core, &mut self.news);
+            }
+            if self.batch.is_empty() {
+                break;
+            }
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let count = self.batch.slices(&mut slices);
+            let stream = Pin::new(&mut self.stream);
+            let written = stream.poll_write_vectored(cx, &slices[..count]);
+            self.joint.wrote(written.is_pending());
+            let written = ready!(written)?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.is_unflushed = true;
+            self.batch.advance(written);
+        }
+        if self.is_unflushed {
+            let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+            self.joint.wrote(flushed.is_pending());
+            ready!(flushed)?;
+            self.is_unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// True at the end of the connection.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if self.input.capacity() - self.input.len() < self.appetite / 2 {
+            self.input.reserve(self.appetite);
+        }
+        let room = self.input.capacity() - self.input.len();
+        let read = ready!(pin!(self.stream.read_buf(&mut self.input)).poll(cx))?;
+        if read == 0 {
+            return Poll::Ready(Ok(true));
+        }
+        // A read that fills its room has left something behind.
+        self.appetite = if read == room {
+            (self.appetite * 2).min(READ_BULK)
+        } else if read < self.appetite / 8 {
+            READ
+        } else {
+            self.appetite
+        };
+        self.joint.note_heard();
+        let now = Instant::now().into_std();
+        let mut core = self.joint.core();
+        core.machine.handle(&mut self.input, now);
+        self.joint.dispatch(&mut core, &mut self.news);
+        Poll::Ready(Ok(false))
+    }
+}
