@@ -299,7 +299,7 @@ impl Pending {
     pub(crate) async fn event(&mut self) -> Result<Event, StreamError> {
         let head = poll_fn(|cx| self.stream.poll_head(cx)).await;
         let (response, end) = head.map_err(|error| self.state.explain(error))?;
-        let head = convert::response(*response);
+        let head = convert::response(response);
         if head.status.is_informational() {
             return Ok(Event::Interim(head));
         }

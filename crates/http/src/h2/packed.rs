@@ -13,6 +13,8 @@ const PIECE: usize = 16 * 1024;
 /// Data in its order. Its size is bounded by the window of the stream that it came on.
 #[derive(Debug, Default)]
 pub(super) struct Packed {
+    /// The first of it, before all else: a reader that keeps up never has more waiting.
+    first: Option<Bytes>,
     whole: VecDeque<Bytes>,
     /// The last of it, which a small frame may still join.
     last: BytesMut,
@@ -22,7 +24,7 @@ impl Packed {
     pub(super) fn push(&mut self, data: Bytes) {
         // The first one is about to be read.
         if self.is_empty() {
-            self.whole.push_back(data);
+            self.first = Some(data);
             return;
         }
         if data.len() >= SMALL || self.last.len() + data.len() > PIECE {
@@ -36,6 +38,9 @@ impl Packed {
     }
 
     pub(super) fn pop(&mut self) -> Option<Bytes> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
         if self.whole.is_empty() {
             self.close();
         }
@@ -44,16 +49,19 @@ impl Packed {
 
     /// Puts back what was popped.
     pub(super) fn unread(&mut self, data: Bytes) {
-        self.whole.push_front(data);
+        if let Some(second) = self.first.replace(data) {
+            self.whole.push_front(second);
+        }
     }
 
     /// Bytes of all of it.
     pub(super) fn len(&self) -> usize {
-        self.whole.iter().map(Bytes::len).sum::<usize>() + self.last.len()
+        let whole = self.first.iter().chain(&self.whole);
+        whole.map(Bytes::len).sum::<usize>() + self.last.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.whole.is_empty() && self.last.is_empty()
+        self.first.is_none() && self.whole.is_empty() && self.last.is_empty()
     }
 
     fn close(&mut self) {

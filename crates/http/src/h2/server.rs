@@ -119,7 +119,7 @@ impl<H: Handler> Serving<'_, H> {
         match news {
             News::Request(stream, request, end) => {
                 let active = Active::enter(&self.active);
-                self.offers.offer(stream, *request, end, active);
+                self.offers.offer(stream, request, end, active);
             }
             News::Refuse(stream, status, words) => self.offers.refuse(&stream, status, &words),
             News::Retire => self.drain(),

@@ -96,6 +96,8 @@ pub(super) struct Inbox {
     pub(super) end: Option<Option<Box<HeaderMap>>>,
     /// Its owner knows the end, or does not ask for it.
     is_read: bool,
+    /// Someone reads the content of the response.
+    has_reader: bool,
     failure: Option<Failure>,
     reader: Option<Waker>,
     opener: Option<Waker>,
@@ -105,7 +107,9 @@ pub(super) struct Inbox {
 /// Heads of responses that wait, with what they hold.
 #[derive(Debug, Default)]
 pub(super) struct Heads {
-    waiting: VecDeque<(Box<Response>, bool)>,
+    /// The first one: most streams have no other.
+    first: Option<(Response, bool)>,
+    waiting: VecDeque<(Response, bool)>,
     fields: usize,
 }
 
@@ -116,15 +120,19 @@ const WAITING_FIELDS: usize = 4096;
 const WAITING: usize = 64;
 
 impl Heads {
-    fn push(&mut self, response: Box<Response>, end: bool) {
-        if self.waiting.len() < WAITING && self.fields < WAITING_FIELDS {
+    fn push(&mut self, response: Response, end: bool) {
+        if self.first.is_none() && self.waiting.is_empty() {
+            self.fields += response.fields.len();
+            self.first = Some((response, end));
+        } else if self.waiting.len() < WAITING && self.fields < WAITING_FIELDS {
             self.fields += response.fields.len();
             self.waiting.push_back((response, end));
         }
     }
 
-    pub(super) fn pop(&mut self) -> Option<(Box<Response>, bool)> {
-        let (response, end) = self.waiting.pop_front()?;
+    pub(super) fn pop(&mut self) -> Option<(Response, bool)> {
+        let first = self.first.take();
+        let (response, end) = first.or_else(|| self.waiting.pop_front())?;
         self.fields -= response.fields.len();
         Some((response, end))
     }
@@ -134,7 +142,7 @@ impl Inbox {
     /// RFC 9113, section 8.1: a response that is whole is not discarded because the rest of the request is not needed.
     fn is_whole_and_unread(&self) -> bool {
         let is_unneeded = self.failure == Some(Failure::Reset(Reason::NO_ERROR));
-        is_unneeded && self.end.is_some() && !self.is_read
+        is_unneeded && self.end.is_some() && self.has_reader && !self.is_read
     }
 
     fn wake_all(&mut self) {
@@ -156,7 +164,7 @@ impl Inbox {
 #[derive(Debug)]
 pub(super) enum News {
     /// An exchange is offered.
-    Request(StreamHandle, Box<Request>, bool),
+    Request(StreamHandle, Request, bool),
     /// A request is to be refused with a status and the reason.
     Refuse(StreamHandle, StatusCode, std::borrow::Cow<'static, str>),
     /// The peer's SETTINGS have come.
@@ -499,8 +507,12 @@ impl StreamHandle {
     pub(super) fn poll_head(
         &self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(Box<Response>, bool), StreamError>> {
-        let take = |inbox: &mut Inbox| inbox.heads.pop();
+    ) -> Poll<Result<(Response, bool), StreamError>> {
+        let take = |inbox: &mut Inbox| {
+            let head = inbox.heads.pop()?;
+            inbox.has_reader |= !head.0.status.is_informational();
+            Some(head)
+        };
         self.poll_inbox(cx, take, |inbox| &mut inbox.opener)
     }
 

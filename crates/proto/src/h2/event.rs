@@ -28,7 +28,7 @@ pub enum Event {
         /// The stream.
         stream: u32,
         /// What it asks for.
-        request: Box<Request>,
+        request: Request,
         /// Whether that is all.
         end: bool,
     },
@@ -46,7 +46,7 @@ pub enum Event {
         /// The stream.
         stream: u32,
         /// The head.
-        response: Box<Response>,
+        response: Response,
         /// Whether that is all.
         end: bool,
     },

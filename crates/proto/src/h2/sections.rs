@@ -154,7 +154,7 @@ impl<C: Content> Connection<C> {
                 }
                 Event::Request {
                     stream: number,
-                    request: Box::new(request),
+                    request,
                     end,
                 }
             }
@@ -203,7 +203,7 @@ impl<C: Content> Connection<C> {
         }
         self.events.push_back(Event::Response {
             stream: number,
-            response: Box::new(response),
+            response,
             end,
         });
         Ok(())
