@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
 use hermes_proto::h2::FrameBatch;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 use super::piece::Piece;
@@ -20,6 +20,9 @@ const READ: usize = 8 * 1024;
 /// Bytes that are read at once where a lot comes.
 #[doc(alias = "bound")]
 const READ_BULK: usize = 128 * 1024;
+
+/// Bytes that are read where room is to be made first.
+const FEW: usize = 256;
 
 /// Slices that are written at once.
 const SLICES: usize = 64;
@@ -35,6 +38,8 @@ pub(super) struct ConnectionDriver<S> {
     input: BytesMut,
     /// How much is read next.
     appetite: usize,
+    /// The last read filled its room.
+    is_hungry: bool,
     batch: FrameBatch<Piece>,
     /// Something was written since the last flush.
     is_unflushed: bool,
@@ -54,6 +59,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
             joint: joint.clone(),
             input: BytesMut::new(),
             appetite: READ,
+            is_hungry: false,
             batch: FrameBatch::default(),
             is_unflushed: false,
             news: VecDeque::new(),
@@ -161,18 +167,38 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// True at the end of the connection.
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        if self.input.capacity() - self.input.len() < self.appetite / 2 {
+    /// Reads once: how much, and how much there was room for.
+    fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(usize, usize)>> {
+        let is_short = self.input.capacity() - self.input.len() < self.appetite / 2;
+        if is_short && !self.input.try_reclaim(self.appetite) {
+            // What was read last is still in use, and most of the time nothing follows at once: room is made when something does.
+            if !self.is_hungry {
+                let mut few = [0; FEW];
+                let mut buffer = ReadBuf::new(&mut few);
+                ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
+
+                self.input.reserve(self.appetite);
+                self.input.extend_from_slice(buffer.filled());
+                return Poll::Ready(Ok((buffer.filled().len(), FEW)));
+            }
             self.input.reserve(self.appetite);
         }
+
         let room = self.input.capacity() - self.input.len();
         let read = ready!(pin!(self.stream.read_buf(&mut self.input)).poll(cx))?;
+        Poll::Ready(Ok((read, room)))
+    }
+
+    /// True at the end of the connection.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let (read, room) = ready!(self.poll_input(cx))?;
         if read == 0 {
             return Poll::Ready(Ok(true));
         }
+
         // A read that fills its room has left something behind.
-        self.appetite = if read == room {
+        self.is_hungry = read == room;
+        self.appetite = if self.is_hungry {
             (self.appetite * 2).min(READ_BULK)
         } else if read < self.appetite / 8 {
             READ
