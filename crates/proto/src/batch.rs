@@ -168,7 +168,31 @@ impl Batch {
         if packet.len() > self.layout.longest {
             return Err(PushError::TooLong);
         }
-        let taken = self.bytes.len() - self.lengths.len() * self.layout.headroom;
+        if self.layout.headroom > 0 {
+            return self.push_behind_headroom(packet);
+        }
+
+        let taken = self.bytes.len();
+        self.append(packet, taken)
+    }
+
+    /// As [`Batch::push`], with room for heads before it.
+    fn push_behind_headroom(&mut self, packet: &[u8]) -> Result<(), PushError> {
+        let headroom = self.layout.headroom;
+        let before = self.bytes.len();
+        let taken = before - self.lengths.len() * headroom;
+        self.bytes.resize(before + headroom, 0);
+
+        let appended = self.append(packet, taken);
+        match appended {
+            Ok(()) => self.heads.push(0),
+            Err(_) => self.bytes.truncate(before),
+        }
+        appended
+    }
+
+    /// Appends a packet, where the packets that are there have `taken` bytes.
+    fn append(&mut self, packet: &[u8], taken: usize) -> Result<(), PushError> {
         if self.lengths.len() == self.layout.max_packets
             || taken + packet.len() > self.layout.max_bytes
         {
@@ -179,11 +203,6 @@ impl Batch {
             });
         }
 
-        if self.layout.headroom > 0 {
-            self.bytes
-                .resize(self.bytes.len() + self.layout.headroom, 0);
-            self.heads.push(0);
-        }
         self.bytes.extend_from_slice(packet);
         self.lengths.push(packet.len() as u32);
         Ok(())
