@@ -162,6 +162,10 @@ impl Inbox {
 
 /// What a driver is to deal with itself.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are the large one, and each is moved once"
+)]
 pub(super) enum News {
     /// An exchange is offered.
     Request(StreamHandle, Request, bool),
