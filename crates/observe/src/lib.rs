@@ -19,7 +19,7 @@
 mod access;
 pub mod admin;
 mod broadcasts;
-mod certificates;
+mod certificate_metrics;
 mod counters;
 mod counts;
 mod exchange;

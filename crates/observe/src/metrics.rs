@@ -18,7 +18,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use super::broadcasts::BroadcastFamilies;
-use super::certificates::Certificates;
+use super::certificate_metrics::Certificates;
 use super::counts::Counts;
 use super::filters::FilterFamilies;
 use super::listener::{ConnectionGuard, ListenerFamilies, ListenerSeeing};

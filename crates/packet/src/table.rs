@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::received::Received;
-use crate::resume::Token;
+use crate::session_token::Token;
 
 /// How long a session whose path broke waits to be resumed: a restart takes less.
 #[doc(alias = "bound")]

@@ -12,8 +12,8 @@ pub const UDP_CONTEXT: u64 = 0;
 #[doc(alias = "bound")]
 pub const MAX_UDP_PAYLOAD: usize = 65_527;
 
-/// The longest value of a DATAGRAM capsule that holds a UDP payload, in bytes: the limit for a
-/// [`CapsuleDecoder`](capsule::CapsuleDecoder) of CONNECT-UDP, with room for a context ID written at length.
+/// The longest value of a DATAGRAM capsule that holds a UDP payload, in bytes, with room for a context ID written at length. Decoders
+/// of tunnels are limited by [`DatagramFormat::max_capsule`], which is this for UDP; those of CONNECT-UDP Bind, by this.
 #[doc(alias = "bound")]
 pub const MAX_UDP_CAPSULE: u64 = (varint::MAX_SIZE + MAX_UDP_PAYLOAD) as u64;
 

@@ -117,7 +117,12 @@ pub fn check_with(loaded: Loaded, plugs: &Plugs) -> Result<(), Problems> {
 /// # Errors
 /// As for [`check`].
 pub fn check_rest(loaded: Loaded, lost: &Lost) -> Result<(), Problems> {
-    check(loaded).map_err(|Problems(mut problems)| {
+    check_rest_with(loaded, lost, &Plugs::new())
+}
+
+/// As [`check_rest`], for a node that has these plugs.
+pub(crate) fn check_rest_with(loaded: Loaded, lost: &Lost, plugs: &Plugs) -> Result<(), Problems> {
+    check_with(loaded, plugs).map_err(|Problems(mut problems)| {
         problems.retain(|problem| holds(lost, &problem.path));
         Problems(problems)
     })

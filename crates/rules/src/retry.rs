@@ -177,7 +177,7 @@ impl Outcome {
         !matches!(self, Self::ConnectFailure | Self::Refused)
     }
 
-    /// Whether the policy tries this again. What certainly had no effect always is.
+    /// Whether the policy tries this again. What the next hop refused, or a kept connection lost, always is.
     fn is_retried(self, policy: &Policy) -> bool {
         use RetryOn::{ConnectFailure, GatewayError, RateLimited, Reset, ServerError};
         match self {
@@ -257,10 +257,11 @@ pub fn decide(
     if !outcome.is_retried(policy) {
         return Err(Stop::NotNamed);
     }
-    let unprocessed = matches!(outcome, Outcome::Refused | Outcome::Stale);
+    // A connection that died while it was kept most probably died before it was used.
+    let is_presumed_unprocessed = matches!(outcome, Outcome::Refused | Outcome::Stale);
     let attempts = match outcome {
         Outcome::Silent => policy.attempts.max(ATTEMPTS_SILENT),
-        _ if unprocessed => policy.attempts.max(ATTEMPTS_UNPROCESSED),
+        _ if is_presumed_unprocessed => policy.attempts.max(ATTEMPTS_UNPROCESSED),
         _ => policy.attempts,
     };
 

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::{ClientConfig, RootCertStore};
 
+use super::accept_any::AcceptAnyServer;
 use super::files::{TlsFileError, own_certificates, private_key, refused_pair, revocations, roots};
 use super::provider;
 use super::sessions::{NotingVerifier, Verified};
-use super::verify::AcceptAnyServer;
 
 /// Servers with which TLS sessions are kept to be resumed.
 #[doc(alias = "bound")]

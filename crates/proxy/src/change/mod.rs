@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::hold;
 use crate::listeners::table::ListenerChanges;
-use crate::node::{Changing, Node, check_rest, doubts, log_doubts, own_addresses, unbound};
+use crate::node::{Changing, Node, check_rest_with, doubts, log_doubts, own_addresses, unbound};
 use crate::redecide::Redecided;
 use crate::snapshot::Snapshot;
 pub(crate) use confirm::{Confirmed, Deadline, NotReturned, keep_time};
@@ -109,8 +109,9 @@ impl Node {
 
     fn change(&self, by: By) -> Result<ReloadReport, NotReloaded> {
         let mut changing = self.changing.lock();
-        let loaded = read(&self.file, &|name| std::env::var(name).ok())
-            .map_err(|flawed| flawed.judged(check_rest))?;
+        let loaded = read(&self.file, &|name| std::env::var(name).ok()).map_err(|flawed| {
+            flawed.judged(|rest, lost| check_rest_with(rest, lost, &self.plugs))
+        })?;
         self.enter(&mut changing, loaded, by)
     }
 

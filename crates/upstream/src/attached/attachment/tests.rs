@@ -64,8 +64,9 @@ async fn a_node_that_speaks_and_never_answers_has_not_begun_and_is_let_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_dismissed_before_he_began_goes_at_once() {
-    let (halves, carried, node) = tunnel(1 << 20);
+async fn a_node_that_is_dismissed_before_it_began_goes_at_once() {
+    let (halves, carried, mut node) = tunnel(1 << 20);
+    node.write_all(&SETTINGS).await.unwrap();
     let node = tokio::spawn(drip(node));
     let began = tokio::time::Instant::now();
     let served = place()
