@@ -239,6 +239,22 @@ impl Link {
         self.opener.0.core().machine.peer().connect_protocol
     }
 
+    /// Waits until the peer has answered a PING, as one that only speaks never does; false if the link ended before. For a link with
+    /// [`Keepalive`], which asks.
+    pub async fn answered(&self) -> bool {
+        let joint = &self.opener.0;
+        loop {
+            let answered = joint.answered.notified();
+            if joint.pongs.load(Ordering::Relaxed) > 0 {
+                return true;
+            }
+            if joint.core().is_over() {
+                return false;
+            }
+            answered.await;
+        }
+    }
+
     /// RFC 8441, 3: the peer's setting must be seen before extended CONNECT is used.
     async fn require_extended_connect(&self) -> Result<(), StreamError> {
         if self.offers_extended_connect() {

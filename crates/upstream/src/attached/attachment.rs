@@ -182,7 +182,8 @@ async fn begin(stream: Stream) -> Option<Link> {
     let link = Link::connect(stream, Some(ATTACHMENT_KEEPALIVE), &TaskTracker::new())
         .await
         .ok()?;
-    link.settled().await.then_some(link)
+    let has_begun = link.settled().await && link.answered().await;
+    has_begun.then_some(link)
 }
 
 #[cfg(test)]
