@@ -22,7 +22,7 @@ const ROOM: usize = 64 * 1024;
 #[doc(alias = "bound")]
 const PIECES: usize = 64;
 
-/// A stream within this process. Its sender waits while [64 KiB](ROOM) or 64 pieces are not taken. A sender that is dropped before
+/// A stream within this process. Its sender waits while 64 KiB or 64 pieces are not taken. A sender that is dropped before
 /// the end resets the stream, and a receiver that is dropped makes it [broken](Outgoing::broken).
 ///
 /// `length` is that of the content, where it is known.
