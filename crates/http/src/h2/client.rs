@@ -13,10 +13,11 @@ use tokio_util::task::TaskTracker;
 
 use super::alert::{Alert, AlertedStream};
 use super::drive::ConnectionDriver;
+use super::handle::StreamHandle;
 pub use super::keepalive::Keepalive;
 use super::keepalive::silence;
 use super::profile::{Profile, remembered_streams};
-use super::shared::{Joint, News, StreamHandle};
+use super::shared::{Joint, News};
 use super::windows::{self, Windows};
 use super::{FRAME_SIZE, HEADER_LIST, Incoming, Outgoing, SEND_BUFFER, STREAM_WINDOW, convert};
 use crate::error::{Cause, StreamError};

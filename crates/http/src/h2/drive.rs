@@ -11,8 +11,9 @@ use hermes_proto::h2::FrameBatch;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
+use super::over::Over;
 use super::piece::Piece;
-use super::shared::{Joint, News, Over};
+use super::shared::{Joint, News};
 
 /// Bytes that are read at once on a quiet connection.
 const READ: usize = 8 * 1024;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
 
-use super::shared::{Arrived, StreamHandle};
+use super::handle::{Arrived, StreamHandle};
 use crate::Frame;
 use crate::error::StreamError;
 use crate::pace::Pace;

@@ -8,8 +8,8 @@ use hermes_net::memory::Part;
 use hermes_proto::h2::SendError;
 use http::HeaderMap;
 
+use super::handle::StreamHandle;
 use super::piece::Piece;
-use super::shared::StreamHandle;
 use crate::error::{Cause, Reset, StreamError};
 use crate::pace::Pace;
 

@@ -13,9 +13,10 @@ use http::header::EXPECT;
 use http::{HeaderMap, Method, StatusCode};
 
 use super::drive::ConnectionDriver;
+use super::handle::StreamHandle;
 use super::keepalive::silence;
 use super::profile::{Profile, remembered_streams};
-use super::shared::{Joint, News, StreamHandle};
+use super::shared::{Joint, News};
 use super::windows::{self, Windows};
 use super::{
     FRAME_SIZE, Incoming, Outgoing, PUBLIC_FRAME_SIZE, PUBLIC_WINDOW, SEND_BUFFER, STREAM_WINDOW,

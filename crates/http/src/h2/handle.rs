@@ -1,0 +1,253 @@
+//! A stream as its owners have it.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use hermes_net::memory::Arrivals;
+use hermes_proto::h2::{Connection, Failure, Reason, Response};
+use http::HeaderMap;
+
+use super::explain;
+use super::inbox::Inbox;
+use super::packed::Packed;
+use super::piece::Piece;
+use super::shared::Joint;
+use crate::error::{Cause, StreamError};
+
+/// A stream, for one of its owners. When the last one is gone, the stream is given up.
+#[derive(Debug)]
+pub(super) struct StreamHandle {
+    pub(super) joint: Arc<Joint>,
+    pub(super) stream: u32,
+}
+
+impl Clone for StreamHandle {
+    fn clone(&self) -> Self {
+        if let Some(inbox) = self.joint.core().inboxes.get_mut(&self.stream) {
+            inbox.handles += 1;
+        }
+        Self {
+            joint: self.joint.clone(),
+            stream: self.stream,
+        }
+    }
+}
+
+impl Drop for StreamHandle {
+    fn drop(&mut self) {
+        let mut core = self.joint.core();
+        let Some(inbox) = core.inboxes.get_mut(&self.stream) else {
+            return;
+        };
+        inbox.handles -= 1;
+        if inbox.handles > 0 {
+            return;
+        }
+        let unread = inbox.data.len();
+        core.inboxes.remove(&self.stream);
+        core.machine.abandon(self.stream);
+        core.machine.release(self.stream, unread as u32);
+        if core.is_left {
+            core.rouse();
+        } else {
+            core.kick();
+        }
+        drop(core);
+        self.joint.arrivals.close(self.stream);
+    }
+}
+
+impl StreamHandle {
+    pub(super) fn arrivals(&self) -> &Arc<Arrivals> {
+        &self.joint.arrivals
+    }
+
+    /// An error, or that the connection was ended because it holds too much.
+    fn explain(&self, error: StreamError) -> StreamError {
+        explain(self.arrivals().account(), error)
+    }
+
+    /// Asks the machine something about the stream.
+    pub(super) fn tell<T>(&self, command: impl FnOnce(&mut Connection<Piece>, u32) -> T) -> T {
+        self.joint.tell(|machine| command(machine, self.stream))
+    }
+
+    /// What `take` finds in the inbox; an error when nothing more can come.
+    fn poll_inbox<T>(
+        &self,
+        cx: &mut Context<'_>,
+        take: impl FnOnce(&mut Inbox) -> Option<T>,
+        waker: impl FnOnce(&mut Inbox) -> &mut Option<Waker>,
+    ) -> Poll<Result<T, StreamError>> {
+        let mut core = self.joint.core();
+        let Some(inbox) = core.inboxes.get_mut(&self.stream) else {
+            return Poll::Ready(Err(StreamError::new(Cause::Incomplete)));
+        };
+        if let Some(found) = take(inbox) {
+            return Poll::Ready(Ok(found));
+        }
+        if let Some(error) = core.failure(self.stream) {
+            drop(core);
+            return Poll::Ready(Err(self.explain(error)));
+        }
+        if let Some(inbox) = core.inboxes.get_mut(&self.stream) {
+            set(waker(inbox), cx.waker());
+        }
+        Poll::Pending
+    }
+
+    /// The next head of a response, and whether that is all.
+    pub(super) fn poll_head(
+        &self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(Response, bool), StreamError>> {
+        let take = |inbox: &mut Inbox| {
+            let head = inbox.heads.pop()?;
+            inbox.has_reader |= !head.0.status.is_informational();
+            Some(head)
+        };
+        self.poll_inbox(cx, take, |inbox| &mut inbox.opener)
+    }
+
+    /// Gives back `read` bytes, then takes the next content; or the end, with its trailers.
+    pub(super) fn poll_content(
+        &self,
+        cx: &mut Context<'_>,
+        read: usize,
+    ) -> Poll<Result<Arrived, StreamError>> {
+        if read > 0 {
+            self.tell(|machine, stream| machine.release(stream, read as u32));
+            self.arrivals().went(self.stream, read);
+        }
+        let take = |inbox: &mut Inbox| match inbox.data.pop() {
+            Some(data) => Some(Arrived::Data(data)),
+            None => inbox.end.as_mut().map(|end| {
+                inbox.is_read = true;
+                Inbox::wake(&mut inbox.writer);
+                Arrived::End(end.take())
+            }),
+        };
+        self.poll_inbox(cx, take, |inbox| &mut inbox.reader)
+    }
+
+    /// Puts back what was taken last.
+    pub(super) fn unread(&self, data: Bytes) {
+        if let Some(inbox) = self.joint.core().inboxes.get_mut(&self.stream) {
+            inbox.data.unread(data);
+        }
+    }
+
+    /// Whether it is certain that nothing more comes.
+    pub(super) fn is_at_end(&self) -> bool {
+        let mut core = self.joint.core();
+        let Some(inbox) = core.inboxes.get_mut(&self.stream) else {
+            return true;
+        };
+        let is_at_end = inbox.data.is_empty() && matches!(inbox.end, Some(None));
+        if is_at_end && !inbox.is_read {
+            inbox.is_read = true;
+            Inbox::wake(&mut inbox.writer);
+        }
+        is_at_end
+    }
+
+    /// No one reads it any more.
+    pub(super) fn discard(&self, taken: usize) {
+        let mut core = self.joint.core();
+        let mut unread = taken;
+        if let Some(inbox) = core.inboxes.get_mut(&self.stream) {
+            unread += inbox.data.len();
+            inbox.data = Packed::default();
+            inbox.is_read = true;
+            Inbox::wake(&mut inbox.writer);
+        }
+        core.machine.discard(self.stream);
+        core.machine.release(self.stream, unread as u32);
+        core.kick();
+        drop(core);
+        self.arrivals().close(self.stream);
+    }
+
+    /// How many bytes may be sent.
+    pub(super) fn poll_capacity(&self, cx: &mut Context<'_>) -> Poll<Result<usize, StreamError>> {
+        let mut core = self.joint.core();
+        match core.machine.capacity(self.stream) {
+            Some(0) if core.over.is_none() => {
+                core.machine.await_capacity(self.stream);
+                if let Some(inbox) = core.inboxes.get_mut(&self.stream) {
+                    set(&mut inbox.writer, cx.waker());
+                }
+                Poll::Pending
+            }
+            Some(room) if room > 0 && core.over.is_none() => Poll::Ready(Ok(room)),
+            _ => {
+                drop(core);
+                Poll::Ready(Err(self.gone()))
+            }
+        }
+    }
+
+    /// Why nothing can be sent any more.
+    pub(super) fn gone(&self) -> StreamError {
+        let error = self.joint.core().failure(self.stream);
+        self.explain(
+            error.unwrap_or_else(|| {
+                StreamError::new(Cause::Invalid("the stream has ended".to_owned()))
+            }),
+        )
+    }
+
+    /// Resets the stream.
+    pub(super) fn reset(&self, reason: Reason) {
+        let mut core = self.joint.core();
+        core.machine.reset(self.stream, reason);
+        if let Some(inbox) = core.inboxes.get_mut(&self.stream) {
+            inbox.failure.get_or_insert(Failure::Reset(reason));
+            inbox.wake_all();
+        }
+        core.kick();
+    }
+
+    /// Ready once the peer breaks the stream off, or the connection is over.
+    pub(super) fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<StreamError> {
+        let mut core = self.joint.core();
+        if let Some(inbox) = core.inboxes.get_mut(&self.stream)
+            && inbox.is_whole_and_unread()
+        {
+            set(&mut inbox.writer, cx.waker());
+            return Poll::Pending;
+        }
+        if let Some(error) = core.failure(self.stream) {
+            drop(core);
+            return Poll::Ready(self.explain(error));
+        }
+        if let Some(inbox) = core.inboxes.get_mut(&self.stream) {
+            set(&mut inbox.writer, cx.waker());
+        }
+        Poll::Pending
+    }
+
+    /// Waits until the peer takes what is written, which may be never, or is gone.
+    pub(super) async fn writable(&self) -> Result<(), StreamError> {
+        tokio::select! {
+            biased;
+            () = self.joint.writable() => Ok(()),
+            error = std::future::poll_fn(|cx| self.poll_broken(cx)) => Err(error),
+        }
+    }
+}
+
+/// What came next on a stream.
+#[derive(Debug)]
+pub(super) enum Arrived {
+    Data(Bytes),
+    End(Option<Box<HeaderMap>>),
+}
+
+fn set(place: &mut Option<Waker>, waker: &Waker) {
+    match place {
+        Some(known) if known.will_wake(waker) => {}
+        _ => *place = Some(waker.clone()),
+    }
+}

@@ -1,0 +1,71 @@
+//! Why connections and streams end, in the words of the crate.
+
+use std::io;
+
+use hermes_proto::h2::{ConnectionError, Failure, Reason};
+
+use crate::error::{Cause, Reset, StreamError};
+
+/// Why a connection is over.
+#[derive(Debug)]
+pub(super) enum Over {
+    /// It was closed, by the peer or by us.
+    Closed,
+    /// It ended where it must not.
+    Incomplete,
+    /// It failed.
+    Io(io::ErrorKind, String),
+    /// The peer ended it with a TLS alert.
+    Alert(String),
+    /// The peer broke the protocol.
+    Failed(ConnectionError),
+}
+
+impl Over {
+    /// A connection that failed.
+    pub(super) fn io(error: io::Error) -> Self {
+        match StreamError::from(error).cause {
+            Cause::Incomplete => Self::Incomplete,
+            Cause::Alert(detail) => Self::Alert(detail),
+            Cause::Io(error) => Self::Io(error.kind(), error.to_string()),
+            _ => Self::Closed,
+        }
+    }
+
+    /// What that means for a stream.
+    pub(super) fn error(&self) -> StreamError {
+        StreamError::new(match self {
+            Self::Closed => Cause::Reset(Reset::Connect),
+            Self::Incomplete => Cause::Incomplete,
+            Self::Io(kind, text) => Cause::Io(io::Error::new(*kind, text.clone())),
+            Self::Alert(detail) => Cause::Alert(detail.clone()),
+            Self::Failed(error) => match error.reason {
+                Reason::ENHANCE_YOUR_CALM => {
+                    let text = format!("the peer sent {}", error.words);
+                    Cause::Io(io::Error::other(text))
+                }
+                reason => broken(reason, error.words.to_owned()),
+            },
+        })
+    }
+}
+
+fn broken(reason: Reason, words: String) -> Cause {
+    match reason {
+        Reason::PROTOCOL_ERROR => Cause::Protocol(words),
+        reason => Cause::Reset(reason.into()),
+    }
+}
+
+/// What the failure of one stream means for its owners.
+pub(super) fn failed(failure: &Failure) -> StreamError {
+    match failure {
+        // RFC 9113, 8.7: a refused stream was not processed.
+        Failure::Reset(Reason::REFUSED_STREAM) => {
+            StreamError::unprocessed(Cause::Reset(Reset::Refused))
+        }
+        Failure::Reset(reason) => StreamError::new(Cause::Reset((*reason).into())),
+        Failure::Broken(reason, words) => StreamError::new(broken(*reason, words.to_string())),
+        Failure::Unprocessed => StreamError::unprocessed(Cause::Closing),
+    }
+}
