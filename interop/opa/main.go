@@ -1,11 +1,14 @@
 // Open Policy Agent's server: its API over one store of policies, as `opa run --server` starts it, and with the same
-// arguments. Without OPA's other commands, its downloads and its exporters it takes half as long to build.
+// arguments. Without OPA's other commands, its downloads and its exporters it takes half as long to build. `opa cases` prints the cases
+// that OPA publishes for evaluators of Rego, one in a line.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -14,6 +17,9 @@ import (
 	"github.com/open-policy-agent/opa/v1/server"
 	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
+	"github.com/open-policy-agent/opa/v1/test/cases"
+	"github.com/open-policy-agent/opa/v1/test/cases/testdata"
+	"github.com/open-policy-agent/opa/v1/util"
 	"github.com/open-policy-agent/opa/v1/version"
 )
 
@@ -29,8 +35,11 @@ func run(arguments []string) error {
 		fmt.Println("Version:", version.Version)
 		return nil
 	}
+	if len(arguments) > 0 && arguments[0] == "cases" {
+		return printCases()
+	}
 	if len(arguments) == 0 || arguments[0] != "run" {
-		return fmt.Errorf("usage: opa version | opa run --server [--log-level LEVEL] --addr ADDRESS POLICY..")
+		return fmt.Errorf("usage: opa version | opa cases | opa run --server [--log-level LEVEL] --addr ADDRESS POLICY..")
 	}
 	flags := flag.NewFlagSet("run", flag.ExitOnError)
 	flags.Bool("server", true, "it is nothing else")
@@ -41,6 +50,29 @@ func run(arguments []string) error {
 		return err
 	}
 	return serve(*address, *level, flags.Args())
+}
+
+func printCases() error {
+	lines := json.NewEncoder(os.Stdout)
+	return fs.WalkDir(testdata.V1, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := testdata.V1.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		var set cases.Set
+		if err := util.Unmarshal(text, &set); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		for _, one := range set.Cases {
+			if err := lines.Encode(one); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func serve(address, level string, policies []string) error {

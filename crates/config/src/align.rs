@@ -42,6 +42,7 @@ pub(crate) fn align(old: &[Json], new: &[Json]) -> Vec<Aligned> {
     let new_rest = &new[head..];
     let reversed = old_rest.iter().rev().zip(new_rest.iter().rev());
     let tail = reversed.take_while(same).count();
+    // Most documents differ in one place: only what is between the equal ends costs time.
     let old_middle = &old_rest[..old_rest.len() - tail];
     let new_middle = &new_rest[..new_rest.len() - tail];
 

@@ -55,6 +55,10 @@ pub(crate) fn write_out(root: &mut Object, tree: &Node) -> Vec<Problem> {
     if let Some(trace) = root.get_mut("trace") {
         of_url(trace, "otlp", &tls);
     }
+    if let Some(decisions) = decisions(root) {
+        of_url(decisions, "url", &tls);
+    }
+
     let mut problems = Vec::new();
     for (name, listener) in entries(root, "listeners") {
         limits(listener, part(["limits", "listeners"]));
@@ -137,6 +141,9 @@ pub(crate) fn take_back(root: &mut Object) {
 
     if let Some(trace) = root.get_mut("trace").and_then(Json::as_object_mut) {
         shorten_url(trace, "otlp", &tls);
+    }
+    if let Some(decisions) = decisions(root).and_then(Json::as_object_mut) {
+        shorten_url(decisions, "url", &tls);
     }
 }
 
@@ -254,6 +261,11 @@ fn of_url(entry: &mut Json, key: &str, defaults: &Object) {
     {
         connecting(entry.entry("tls").or_insert_with(|| json!({})), defaults);
     }
+}
+
+/// The log of decisions.
+fn decisions(root: &mut Object) -> Option<&mut Json> {
+    root.get_mut("log")?.get_mut("decisions")
 }
 
 /// Gives a listener the certificate that `tls: true` speaks of; false if there is none.

@@ -6,8 +6,8 @@ use crate::{Places, write_whole};
 /// Reads any bytes as a document, without what it includes.
 ///
 /// # Panics
-/// When the loader accepts what it also complains of, refuses without a word, or reads another document from what was written of
-/// the one that it read: all are bugs.
+/// When the loader accepts a document and also reports problems, refuses one without a reason, or
+/// does not read back what it wrote: all are bugs.
 pub fn fuzz_one(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;

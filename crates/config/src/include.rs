@@ -104,6 +104,7 @@ impl<'a> IncludeReader<'a> {
         }
 
         let failed = |error: std::io::Error| format!("cannot read {}: {error}", file.display());
+        // A pipe or a device has no length to ask for first, so the reading itself is bounded.
         let mut bytes = Vec::new();
         File::open(file)
             .map_err(failed)?

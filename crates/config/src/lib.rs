@@ -4,18 +4,20 @@
 //! each with file, line, column, reason and, where possible, a remedy. The JSON Schema ([`schema()`]) is derived
 //! from the model's types and is what files are checked against, so the two cannot differ.
 //!
-//! What it is not: it knows the form of a document, not its meaning. Dangling names, conflicting ports and routes that
-//! never match are found by the rules crate, which points to them through [`Places`]. Both are reported at once:
-//! [`read`] gives also what remains of a document with problems, and tells what is found in it from what only follows.
+//! What it is not: it knows the form of a document, not its meaning. Dangling names, conflicting
+//! ports and routes that never match are found by the rules crate, which points to them through
+//! [`Places`]. Both are reported at once: for a document with problems, [`read`] also returns the
+//! rest of it, and separates real findings in it from mere consequences.
 //!
-//! Documents are written, too: [`write()`] gives the text of one, in the words of the reference and without secrets, and [`diff`]
-//! says by the paths of keys what differs between two.
+//! Documents are written, too: [`write()`] returns the text of one, in the words of the reference
+//! and without secrets, and [`diff`] names the differences between two by the paths of their keys.
 //!
 //! Specifications: YAML 1.2.2 (core schema, without aliases, tags and several documents), JSON Schema 2020-12.
 //!
 //! Begin reading in `model/node.rs`, which has the keys of a document's top; the other files of `model` have those below.
 
 mod align;
+mod cases;
 mod defaults;
 mod diff;
 mod emit;
@@ -40,6 +42,7 @@ mod withhold;
 mod write;
 mod yaml;
 
+pub use cases::{Case, Cases, Expect, read_cases};
 pub use diff::{Change, Kind, diff};
 pub use fuzz::fuzz_one;
 pub use load::{Flawed, Loaded, load, parse, read, read_text};

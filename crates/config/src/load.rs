@@ -192,6 +192,7 @@ fn typed(root: &Node, mut problems: Vec<Problem>) -> Typed {
         found.problems.extend(without);
     }
 
+    // Paths that are wrong count as lost, too: what lint would say of them may not be true.
     let paths = problems.iter().map(|problem| problem.path.as_str());
     let lost = Lost::new(paths.chain(found.lost.iter().map(String::as_str)));
     problems.extend(found.problems);

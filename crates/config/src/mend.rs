@@ -12,7 +12,7 @@ use crate::schema::keep_said;
 /// Keys of a route that say what it does.
 const ACTIONS: [&str; 4] = ["to", "terminate", "respond", "redirect"];
 
-/// Mends the JSON of a document, of which `lost` became null.
+/// Mends the JSON of a document whose `lost` parts became null.
 pub(crate) fn mend(root: &mut Map<String, Json>, lost: &Lost) {
     root.insert("version".to_owned(), json!(1));
     for (section, stand_in) in [
@@ -69,8 +69,9 @@ fn mend_listener(listener: &mut Json, path: &str, lost: &Lost) {
     }
 }
 
-/// It cannot be said that a route does nothing, or takes what another would, if its action or conditions could not be
-/// read: it gets some action, and a condition of its own that no other route implies.
+/// If a route's action or conditions could not be read, no one knows whether it does nothing, or
+/// takes what another would: it gets some action, and a condition of its own that no other route
+/// implies.
 fn mend_route(route: &mut Json, path: &str, lost: &Lost) {
     let is_lost = |key: &str| lost.touches(&child(path, key));
     let acts = ACTIONS

@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
@@ -18,17 +19,23 @@ pub fn schema() -> Value {
 pub(crate) fn cached() -> &'static Value {
     static SCHEMA: OnceLock<Value> = OnceLock::new();
     SCHEMA.get_or_init(|| {
-        let mut schema = SchemaSettings::draft2020_12()
-            .into_generator()
-            .into_root_schema_for::<Document>()
-            .to_value();
-        without_null(&mut schema);
+        let mut schema = of::<Document>();
         if let Value::Object(root) = &mut schema {
             root.insert("title".into(), "Hermes configuration, version 1".into());
         }
 
         schema
     })
+}
+
+/// The schema of a type.
+pub(crate) fn of<T: JsonSchema>() -> Value {
+    let mut schema = SchemaSettings::draft2020_12()
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value();
+    without_null(&mut schema);
+    schema
 }
 
 /// Removes null from everything: a key that may be absent is left away, not set to nothing.

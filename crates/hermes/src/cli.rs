@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    check, completions, config, confirm, diff, echo, env, exchanges, exec, log, reload, rollback,
-    run, status, top, why,
+    check, completions, config, confirm, custody_key, diff, echo, env, exchanges, exec, log,
+    netcheck, policy, reload, rollback, run, status, top, why,
 };
 use crate::demo;
 
@@ -50,8 +50,10 @@ pub enum Command {
     Config(config::Config),
     /// Compare a file with the configuration in force, before a reload.
     Diff(diff::Diff),
-    /// Show what a file decides about an exchange, step by step.
+    /// Show why an exchange was refused, or what a file or a running node would decide about one, step by step.
     Why(why::Why),
+    /// Run the tests of policies.
+    Policy(policy::Policy),
     /// Make a running node read its file again.
     Reload(reload::Reload),
     /// Keep the configuration that a running node was given with --confirm.
@@ -60,12 +62,16 @@ pub enum Command {
     Rollback(rollback::Rollback),
     /// Show or change what a running node logs.
     Log(log::Log),
+    /// Say what this machine allows a node, and what would mend what it does not; try the paths to upstreams.
+    Netcheck(netcheck::Netcheck),
     /// Run servers that show what they got, to try an overlay with.
     Echo(echo::Echo),
     /// Print shell lines that make programs use a node as their proxy.
     Env(env::Env),
     /// Run a program that uses a node as its proxy.
     Exec(exec::Exec),
+    /// Print the public key that neighbours in custody are to be told, and make the key if there is none.
+    CustodyKey(custody_key::CustodyKey),
     /// Print completions for a shell.
     Completions(completions::Completions),
 }

@@ -11,6 +11,7 @@ mod admin;
 mod cli;
 mod columns;
 mod commands;
+mod custody;
 mod demo;
 mod failure;
 mod logging;
@@ -22,13 +23,14 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use hermes_net::PassedSocket;
+use hermes_rego::Metered;
 
 use cli::{Cli, Command};
 use failure::Failure;
 use output::Output;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Metered<mimalloc::MiMalloc> = Metered(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -69,25 +71,30 @@ async fn dispatch(
     output: Output,
     passed: Vec<PassedSocket>,
 ) -> Result<(), Failure> {
+    let Some(command) = command else {
+        return commands::welcome(output);
+    };
     match command {
-        None => commands::welcome(output),
-        Some(Command::Run(run)) => commands::run::run(run, passed).await,
-        Some(Command::Check(check)) => commands::check::run(&check, output).await,
-        Some(Command::Schema) => commands::schema::run(output),
-        Some(Command::Demo(demo)) => demo::run(&demo, output).await,
-        Some(Command::Status(status)) => commands::status::run(&status, output).await,
-        Some(Command::Top(top)) => commands::top::run(&top, output).await,
-        Some(Command::Exchanges(exchanges)) => commands::exchanges::run(&exchanges, output).await,
-        Some(Command::Config(config)) => commands::config::run(&config, output).await,
-        Some(Command::Diff(diff)) => commands::diff::run(&diff, output).await,
-        Some(Command::Why(why)) => commands::why::run(&why, output),
-        Some(Command::Reload(reload)) => commands::reload::run(&reload, output).await,
-        Some(Command::Confirm(confirm)) => commands::confirm::run(&confirm, output).await,
-        Some(Command::Rollback(rollback)) => commands::rollback::run(&rollback, output).await,
-        Some(Command::Log(log)) => commands::log::run(&log, output).await,
-        Some(Command::Echo(echo)) => commands::echo::run(echo, output).await,
-        Some(Command::Env(env)) => commands::env::run(&env, output).await,
-        Some(Command::Exec(exec)) => commands::exec::run(exec).await,
-        Some(Command::Completions(completions)) => commands::completions::run(&completions, output),
+        Command::Run(run) => commands::run::run(run, passed).await,
+        Command::Check(check) => commands::check::run(&check, output).await,
+        Command::Schema => commands::schema::run(output),
+        Command::Demo(demo) => demo::run(&demo, output).await,
+        Command::Status(status) => commands::status::run(&status, output).await,
+        Command::Top(top) => commands::top::run(&top, output).await,
+        Command::Exchanges(exchanges) => commands::exchanges::run(&exchanges, output).await,
+        Command::Config(config) => commands::config::run(&config, output).await,
+        Command::Diff(diff) => commands::diff::run(&diff, output).await,
+        Command::Policy(policy) => commands::policy::run(&policy, output).await,
+        Command::Why(why) => commands::why::run(&why, output).await,
+        Command::Reload(reload) => commands::reload::run(&reload, output).await,
+        Command::Confirm(confirm) => commands::confirm::run(&confirm, output).await,
+        Command::Rollback(rollback) => commands::rollback::run(&rollback, output).await,
+        Command::Netcheck(netcheck) => commands::netcheck::run(&netcheck, output).await,
+        Command::Log(log) => commands::log::run(&log, output).await,
+        Command::Echo(echo) => commands::echo::run(echo, output).await,
+        Command::Env(env) => commands::env::run(&env, output).await,
+        Command::Exec(exec) => commands::exec::run(exec).await,
+        Command::CustodyKey(key) => commands::custody_key::run(&key, output),
+        Command::Completions(completions) => commands::completions::run(&completions, output),
     }
 }

@@ -168,6 +168,7 @@ impl From<io::Error> for StreamError {
         if matches!(tls.kind, TlsErrorKind::Alert { .. }) {
             return Self::new(Cause::Alert(tls.detail));
         }
+
         match error.kind() {
             io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
                 Self::new(Cause::Reset(Reset::Connect))
@@ -184,8 +185,8 @@ impl From<hermes_proto::h1::DecodeError> for StreamError {
     }
 }
 
-impl From<hermes_proto::h1::EncodeError> for StreamError {
-    fn from(error: hermes_proto::h1::EncodeError) -> Self {
+impl From<hermes_proto::h1::MessageEncodeError> for StreamError {
+    fn from(error: hermes_proto::h1::MessageEncodeError) -> Self {
         Self::new(Cause::Invalid(error.to_string()))
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-use http::HeaderMap;
+use hermes_proto::fields::Fields;
 
 use crate::error::StreamError;
 use crate::head::ResponseHead;
@@ -20,7 +20,7 @@ pub trait HeldClient: Send + fmt::Debug {
     ///
     /// # Errors
     /// The client is gone.
-    fn accept(self: Box<Self>, fields: HeaderMap) -> Replying<(Incoming, Outgoing)>;
+    fn accept(self: Box<Self>, fields: Fields) -> Replying<(Incoming, Outgoing)>;
 
     /// The answer to a request, or the refusal of a tunnel; gives the way for its content, of this length where it is known. A client
     /// that cannot be told anything is cut off, with [`Outgoing::Ended`].

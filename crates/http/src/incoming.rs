@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::HeaderMap;
+use hermes_proto::fields::Fields;
 use tokio::net::TcpStream;
 
 use crate::connect_tcp::Unwrapping;
@@ -19,7 +19,7 @@ pub enum Frame {
     /// Content or tunnel bytes; never empty.
     Data(Bytes),
     /// Trailers of a message; the last frame.
-    Trailers(HeaderMap),
+    Trailers(Fields),
 }
 
 /// The receiving half of a stream.
@@ -30,11 +30,11 @@ pub enum Incoming {
     /// Content that is already here.
     Full(Option<Bytes>),
     /// HTTP/1.1, or the plain bytes of a connection.
-    H1(h1::Incoming),
+    H1(h1::BodyReceiver),
     /// HTTP/2.
-    H2(h2::Incoming),
+    H2(h2::StreamReceiver),
     /// HTTP/3.
-    H3(Box<h3::Incoming>),
+    H3(Box<h3::RequestStreamReceiver>),
     /// The bytes within the capsules of connect-tcp.
     Unwrapped(Box<Unwrapping>),
     /// From another task.

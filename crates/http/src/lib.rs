@@ -1,10 +1,11 @@
 //! Exchanges over HTTP/1.1, HTTP/2 and HTTP/3, both sides.
 //!
-//! The proxy sees two types, whatever the version: [`Offered`], an exchange that a client offers and that is answered or
-//! accepted; and [`Pending`], an exchange that was opened towards the next proxy or the origin. Both lead to an [`Incoming`]
-//! and an [`Outgoing`] stream, which carry a message's content or, once a tunnel is accepted, its bytes or capsules: a
-//! tunnel is a pair of streams without trailers, so one forwarding loop serves all. An exchange that came over no connection is
-//! [held](HeldClient) by who handed it in, and answered through a [`pipe`].
+//! Whatever the version, the proxy sees two types: [`Offered`], an exchange that a client offers,
+//! to be answered or accepted; and [`Pending`], an exchange that was opened towards the next proxy
+//! or the origin. Both lead to an [`Incoming`] and an [`Outgoing`] stream, which carry a message's
+//! content or, once a tunnel is accepted, its bytes or capsules: a tunnel is a pair of streams
+//! without trailers, so one forwarding loop serves all. An exchange that came over no connection is
+//! [held](HeldClient) by its creator, and answered through a [`pipe`].
 //!
 //! What this crate is not: it does not choose where an exchange goes, keeps no pool, and changes no field but those that
 //! frame a message on its connection.
@@ -14,14 +15,15 @@
 //!
 //! Begin reading in `server.rs`, then `offered.rs` and `pending.rs`: the two types. Below them are `h1`, `h2` and `h3`.
 
+mod answer_fields;
 mod connect_tcp;
 mod error;
 mod exchanges;
 pub mod h1;
 pub mod h2;
 pub mod h3;
-mod head;
 mod held;
+mod idle_connection;
 mod incoming;
 mod offered;
 mod outgoing;
@@ -32,9 +34,13 @@ mod reusable_timer;
 pub mod server;
 mod websocket;
 
+pub use answer_fields::{Adding, AnswerFields};
 pub use error::{Cause, Processed, Reset, StreamError};
-pub use head::{Kind, RequestHead, ResponseHead};
 pub use held::{HeldClient, Replying};
+pub use hermes_proto::fields;
+use hermes_proto::head;
+pub use hermes_proto::head::{Kind, RequestHead, ResponseHead};
+pub use idle_connection::IdleConnection;
 pub use incoming::{Frame, Incoming};
 pub use offered::{Offered, Responder};
 pub use outgoing::Outgoing;

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hermes_net::{Stream, StreamInfo};
+use hermes_proto::fields::Fields;
 use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 
+use crate::answer_fields::{Adding, AnswerFields};
 use crate::error::{Reset, StreamError};
 use crate::head::{Kind, RequestHead, ResponseHead};
 use crate::held::HeldClient;
@@ -40,12 +42,12 @@ impl Offered {
         })
     }
 
-    /// A plain connection whose bytes are to become a tunnel; `head` is the CONNECT that says so.
+    /// A plain connection whose bytes become a tunnel; `head` is the CONNECT for it.
     pub fn connection(head: RequestHead, stream: Stream) -> Box<Self> {
         let source = stream.info().clone();
         let (read, write) = stream.split();
-        let incoming = Incoming::H1(h1::Incoming::bytes(read));
-        let responder = Responder::Connection(Outgoing::H1(h1::Outgoing::bytes(write)));
+        let incoming = Incoming::H1(h1::BodyReceiver::bytes(read));
+        let responder = Responder::Connection(Outgoing::H1(h1::BodySender::bytes(write)));
         Self::new(head, source, incoming, responder)
     }
 
@@ -79,6 +81,13 @@ impl Offered {
         (self.head, self.incoming, self.responder)
     }
 
+    /// Its final response gets these fields, in this order, be it forwarded or made here. A plain connection has no response.
+    pub fn add_to_answer(&mut self, decided: Vec<AnswerFields>) {
+        let ended = Responder::Connection(Outgoing::Ended);
+        let responder = std::mem::replace(&mut self.responder, ended);
+        self.responder = Responder::Adding(Box::new(Adding { decided, responder }));
+    }
+
     /// Answers with `head` and `content`, without looking at the rest of the request.
     ///
     /// # Errors
@@ -100,7 +109,8 @@ impl Offered {
     /// What the client sends before its tunnel is accepted, where that can be taken and [put back](Incoming::unread): on a plain
     /// connection and over HTTP/2.
     pub fn early(&mut self) -> Option<&mut Incoming> {
-        if !matches!(self.responder, Responder::H2(_) | Responder::Connection(_)) {
+        let way = self.responder.way();
+        if !matches!(way, Responder::H2(_) | Responder::Connection(_)) {
             return None;
         }
         // A tunnel may be as quiet as it likes.
@@ -108,25 +118,54 @@ impl Offered {
         Some(&mut self.incoming)
     }
 
+    /// Whether its client is to hear nothing before it is known whether the target answers.
+    pub fn is_held(&self) -> bool {
+        matches!(self.responder, Responder::Held(_))
+    }
+
+    /// Accepts a tunnel before it is open. From now on it is like a plain connection: it can be accepted once more, which sends
+    /// nothing, or be reset.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn accept_early(self: Box<Self>, fields: Fields) -> Result<Box<Self>, StreamError> {
+        let head = self.head.clone();
+        let source = self.source.clone();
+        let (incoming, outgoing) = self.accept(fields).await?;
+        Ok(Self::new(
+            head,
+            source,
+            incoming,
+            Responder::Connection(outgoing),
+        ))
+    }
+
     /// Accepts a tunnel: 200, or 101 on HTTP/1.1 Upgrade. What leaves now are the tunnel's bytes; where the request was a
     /// message, they are its response's content.
     ///
     /// # Errors
     /// The client is gone.
-    pub async fn accept(mut self, fields: HeaderMap) -> Result<(Incoming, Outgoing), StreamError> {
-        match self.responder {
-            Responder::H1(responder) => responder.accept(fields, self.incoming).await,
-            Responder::H2(responder) => {
-                // A tunnel may be as quiet as it likes.
-                self.incoming.pace(Pace::default());
-                Ok((self.incoming, responder.accept(fields)?))
+    pub async fn accept(mut self, mut fields: Fields) -> Result<(Incoming, Outgoing), StreamError> {
+        let mut responder = self.responder;
+        loop {
+            match responder {
+                Responder::Adding(adding) => {
+                    adding.apply(&mut fields);
+                    responder = adding.responder;
+                }
+                Responder::H1(responder) => return responder.accept(fields, self.incoming).await,
+                Responder::H2(responder) => {
+                    // A tunnel may be as quiet as it likes.
+                    self.incoming.pace(Pace::default());
+                    return Ok((self.incoming, responder.accept(fields)?));
+                }
+                Responder::H3(responder) => {
+                    self.incoming.pace(Pace::default());
+                    return Ok((self.incoming, responder.accept(fields).await?));
+                }
+                Responder::Connection(outgoing) => return Ok((self.incoming, outgoing)),
+                Responder::Held(held) => return held.accept(fields).await,
             }
-            Responder::H3(responder) => {
-                self.incoming.pace(Pace::default());
-                Ok((self.incoming, responder.accept(fields).await?))
-            }
-            Responder::Connection(outgoing) => Ok((self.incoming, outgoing)),
-            Responder::Held(held) => held.accept(fields).await,
         }
     }
 }
@@ -135,41 +174,62 @@ impl Offered {
 #[derive(Debug)]
 pub enum Responder {
     /// HTTP/1.1.
-    H1(h1::server::Responder),
+    H1(h1::server::ConnectionResponder),
     /// HTTP/2.
-    H2(h2::server::Responder),
+    H2(h2::server::StreamResponder),
     /// HTTP/3.
-    H3(h3::Responder),
+    H3(h3::RequestStreamResponder),
     /// A plain connection, which can only be accepted or reset.
     Connection(Outgoing),
     /// No connection of HTTP.
     Held(Box<dyn HeldClient>),
+    /// Another way, on which the final response gets more fields.
+    Adding(Box<Adding>),
 }
 
 impl Responder {
+    /// The way itself, whatever is added on it.
+    fn way(&self) -> &Self {
+        match self {
+            Self::Adding(adding) => adding.responder.way(),
+            way => way,
+        }
+    }
+
     /// Sends an interim response; an HTTP/1.0 client gets none (RFC 9110, 15.2), and no one a 101, which would end HTTP/1.1
     /// and does not exist in HTTP/2 (RFC 9113, 8.6).
     ///
     /// # Errors
     /// The client is gone.
     pub async fn interim(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
-        match self {
-            _ if head.status == StatusCode::SWITCHING_PROTOCOLS => Ok(()),
-            Self::H1(responder) => responder.interim(head).await,
-            Self::H2(responder) => responder.interim(head).await,
-            Self::H3(responder) => responder.interim(head).await,
-            Self::Connection(_) | Self::Held(_) => Ok(()),
+        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            return Ok(());
+        }
+
+        let mut responder = self;
+        loop {
+            match responder {
+                Self::Adding(adding) => responder = &mut adding.responder,
+                Self::H1(responder) => return responder.interim(head).await,
+                Self::H2(responder) => return responder.interim(head).await,
+                Self::H3(responder) => return responder.interim(head).await,
+                Self::Connection(_) | Self::Held(_) => return Ok(()),
+            }
         }
     }
 
     /// Waits until the client is known to be gone, which may be never.
     pub async fn gone(&mut self) {
-        match self {
-            Self::H2(responder) => responder.gone().await,
-            Self::H3(responder) => responder.gone().await,
-            Self::H1(responder) => responder.gone().await,
-            Self::Connection(_) => std::future::pending().await,
-            Self::Held(held) => held.gone().await,
+        let mut responder = self;
+        loop {
+            match responder {
+                Self::Adding(adding) => responder = &mut adding.responder,
+                Self::H2(responder) => return responder.gone().await,
+                Self::H3(responder) => return responder.gone().await,
+                Self::H1(responder) => return responder.gone().await,
+                Self::Connection(_) => std::future::pending().await,
+                Self::Held(held) => return held.gone().await,
+            }
         }
     }
 
@@ -186,11 +246,13 @@ impl Responder {
             head.fields
                 .insert(CONTENT_LENGTH, HeaderValue::from(content.len()));
         }
+
         let content = if self.is_head() || forbidden {
             Bytes::new()
         } else {
             content
         };
+
         let mut outgoing = self.respond(head, Some(content.len() as u64)).await?;
         if content.is_empty() {
             outgoing.finish(None).await
@@ -205,6 +267,7 @@ impl Responder {
             Self::H2(responder) => responder.is_head(),
             Self::H3(responder) => responder.is_head(),
             Self::Connection(_) | Self::Held(_) => false,
+            Self::Adding(adding) => adding.responder.is_head(),
         }
     }
 
@@ -214,18 +277,26 @@ impl Responder {
     /// The client is gone.
     pub async fn respond(
         self,
-        head: ResponseHead,
+        mut head: ResponseHead,
         length: Option<u64>,
     ) -> Result<Outgoing, StreamError> {
-        match self {
-            Self::H1(responder) => responder.respond(head, length),
-            Self::H2(responder) => responder.respond(head, length).await,
-            Self::H3(responder) => responder.respond(head, length).await,
-            Self::Connection(mut outgoing) => {
-                outgoing.reset(Reset::Connect);
-                Ok(Outgoing::Ended)
+        let mut responder = self;
+        loop {
+            match responder {
+                Self::Adding(adding) => {
+                    adding.apply(&mut head.fields);
+                    responder = adding.responder;
+                }
+                Self::H1(responder) => return responder.respond(head, length),
+                // Boxed: exchanges over other versions should not carry the room for it.
+                Self::H2(responder) => return Box::pin(responder.respond(head, length)).await,
+                Self::H3(responder) => return Box::pin(responder.respond(head, length)).await,
+                Self::Connection(mut outgoing) => {
+                    outgoing.reset(Reset::Connect);
+                    return Ok(Outgoing::Ended);
+                }
+                Self::Held(held) => return held.respond(head, length).await,
             }
-            Self::Held(held) => held.respond(head, length).await,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What leaves on a stream.
 
 use bytes::Bytes;
-use http::HeaderMap;
+use hermes_proto::fields::Fields;
 use tokio::net::TcpStream;
 
 use crate::connect_tcp::Wrapping;
@@ -16,11 +16,11 @@ pub enum Outgoing {
     /// Nothing more can leave: the message ended with its head.
     Ended,
     /// HTTP/1.1, or the plain bytes of a connection.
-    H1(h1::Outgoing),
+    H1(h1::BodySender),
     /// HTTP/2.
-    H2(h2::Outgoing),
+    H2(h2::StreamSender),
     /// HTTP/3.
-    H3(h3::Outgoing),
+    H3(h3::RequestStreamSender),
     /// Bytes that leave within the capsules of connect-tcp.
     Wrapped(Box<Wrapping>),
     /// To another task.
@@ -43,7 +43,7 @@ impl Outgoing {
         }
     }
 
-    /// How many bytes may be taken for this stream now; none while what was sent before has not left.
+    /// How many bytes this stream takes now; none until those sent before have left.
     pub fn room(&self) -> usize {
         match self {
             Self::Ended | Self::H1(_) => usize::MAX,
@@ -93,7 +93,7 @@ impl Outgoing {
     ///
     /// # Errors
     /// As for [`Outgoing::data`].
-    pub async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), StreamError> {
+    pub async fn finish(&mut self, trailers: Option<Fields>) -> Result<(), StreamError> {
         match self {
             Self::Ended => Ok(()),
             Self::H1(outgoing) => outgoing.finish(trailers).await,

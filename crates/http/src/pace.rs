@@ -1,7 +1,8 @@
 //! How fast a client must be while it is waited for: slow content and slow readers.
 //!
-//! A client has some time, and loses of it only while this side waits for nothing else: a target that does not take its
-//! content, or has no response yet, costs it nothing. Each byte that moves brings time back.
+//! A client has some time, and loses it only while this side waits for this client alone: a target
+//! that does not take its content, or has no response yet, costs it nothing. Each byte that moves
+//! brings time back.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use hermes_net::clock;
 use tokio::time::Instant;
 
 use crate::error::{Cause, StreamError};
@@ -110,7 +112,7 @@ impl Pace {
     /// Bytes moved: the wait is over.
     pub(crate) fn moved(&mut self, bytes: usize) {
         if let Some(measure) = &mut self.0 {
-            measure.moved(bytes, Instant::now());
+            measure.moved(bytes, clock::now());
         }
     }
 

@@ -24,9 +24,9 @@ pub struct Pending {
 
 #[derive(Debug)]
 pub(crate) enum Awaited {
-    H1(h1::client::Pending),
-    H2(h2::client::Pending),
-    H3(h3::client::Pending),
+    H1(h1::client::NextResponse),
+    H2(h2::client::StreamResponse),
+    H3(h3::client::RequestStreamResponse),
 }
 
 impl From<Awaited> for Pending {
@@ -53,11 +53,13 @@ impl Pending {
         let event = match &mut self.awaited {
             Awaited::H1(pending) => pending.event(tunnel).await,
             Awaited::H2(pending) => pending.event().await,
-            Awaited::H3(pending) => pending.event().await,
+            // Boxed: exchanges over other versions should not carry the room for it.
+            Awaited::H3(pending) => Box::pin(pending.event()).await,
         }?;
         if let Event::Interim(head) = &event {
             self.interim.count(head)?;
         }
+
         Ok(event)
     }
 }
@@ -89,11 +91,13 @@ impl Interim {
             .map(|(name, value)| name.as_str().len() + value.len() + FIELD_COST);
         self.bytes += fields.sum::<usize>();
         self.heads += 1;
+
         if self.heads > INTERIM || self.bytes > INTERIM_BYTES {
             let reason =
                 format!("more than {INTERIM} interim responses, or {INTERIM_BYTES} bytes of them");
             return Err(StreamError::new(Cause::Protocol(reason)));
         }
+
         Ok(())
     }
 }

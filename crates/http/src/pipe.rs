@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http::HeaderMap;
+use hermes_proto::fields::Fields;
 use parking_lot::Mutex;
 
 use crate::error::{Cause, Reset, StreamError};
@@ -32,6 +32,7 @@ pub fn pipe(length: Option<u64>) -> (Outgoing, Incoming) {
         waiting: shared.clone(),
         length,
     };
+
     (
         Outgoing::Piped(PipeSender { waiting: shared }),
         Incoming::Piped(receiver),
@@ -105,6 +106,7 @@ impl PipeSender {
             if waiting.gone {
                 return Poll::Ready(Err(StreamError::new(Cause::Reset(Reset::Cancel))));
             }
+
             match waiting.room() {
                 0 => {
                     waiting.sender = Some(cx.waker().clone());
@@ -122,13 +124,14 @@ impl PipeSender {
         if !data.is_empty() {
             waiting.push(Frame::Data(data));
         }
+
         if end {
             waiting.end(Ended::Well);
         }
         Ok(())
     }
 
-    pub(crate) fn finish(&mut self, trailers: Option<HeaderMap>) {
+    pub(crate) fn finish(&mut self, trailers: Option<Fields>) {
         let mut waiting = self.waiting.lock();
         if let Some(trailers) = trailers {
             waiting.push(Frame::Trailers(trailers));
@@ -182,6 +185,7 @@ impl PipeReceiver {
             wake(&mut waiting.sender);
             return Poll::Ready(Some(Ok(frame)));
         }
+
         match waiting.ended {
             Some(Ended::Well) => Poll::Ready(None),
             Some(Ended::Reset(reset)) => {

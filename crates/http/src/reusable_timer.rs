@@ -18,6 +18,7 @@ impl ReusableTimer {
         if timer.deadline() > end {
             timer.as_mut().reset(end);
         }
+
         loop {
             ready!(timer.as_mut().poll(cx));
             if timer.deadline() >= end {

@@ -10,6 +10,7 @@ use http::StatusCode;
 use tokio::io::AsyncReadExt;
 
 use crate::h2::client::Keepalive;
+use crate::idle_connection::IdleConnection;
 use crate::{MinRate, Offered, ResponseHead, h1, h2};
 
 /// What every HTTP/2 client sends first (RFC 9113, 3.4).
@@ -19,7 +20,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Bytes and field lines of a request head.
-    pub head: hermes_proto::h1::Limits,
+    pub head: hermes_proto::h1::MessageLimits,
     /// Time until a request head is complete.
     pub head_time: Duration,
     /// Time a connection may be idle between exchanges.
@@ -51,7 +52,7 @@ const STREAMS: u32 = 1000;
 impl Default for Options {
     fn default() -> Self {
         Self {
-            head: hermes_proto::h1::Limits::default(),
+            head: hermes_proto::h1::MessageLimits::default(),
             head_time: HEAD_TIME,
             idle_time: IDLE_TIME,
             min_rate: None,
@@ -90,7 +91,7 @@ pub trait Handler: Clone + Send + Sync + 'static {
 /// How long an HTTP/1.1 connection that is to end still takes a request: one may be on its way, and
 /// would be lost.
 #[doc(alias = "bound")]
-const LAST_REQUEST: Duration = Duration::from_millis(500);
+pub(crate) const LAST_REQUEST: Duration = Duration::from_millis(500);
 
 /// Resolves when a connection of HTTP/1.1 that waits for a request is to end.
 pub(crate) async fn farewell(watch: &Watch) {
@@ -103,26 +104,45 @@ pub(crate) async fn farewell(watch: &Watch) {
 
 /// Serves one connection until it ends, is drained, or is forced to stop.
 pub async fn serve<H: Handler>(stream: Stream, options: &Options, handler: H, watch: &Watch) {
+    let mut client = IdleConnection::new(stream);
+    while client.spoken(client.time(options), watch).await {
+        let Some(silent) = Box::pin(client.serve(options, handler.clone(), watch)).await else {
+            return;
+        };
+        client = silent;
+    }
+}
+
+/// Serves a connection whose client has begun to speak; the stream, once it has been silent for long.
+pub(crate) async fn exchanges<H: Handler>(
+    client: IdleConnection,
+    options: &Options,
+    handler: H,
+    watch: &Watch,
+) -> Option<Stream> {
+    let IdleConnection { mut stream, begun } = client;
     let info = stream.info().clone();
+    let mut first = BytesMut::new();
     let alpn_h2 = info
         .tls
         .as_ref()
         .is_some_and(|tls| tls.alpn.as_deref() == Some(b"h2"));
-    let mut first = BytesMut::new();
-    let mut stream = stream;
-    let is_h2 = alpn_h2 || {
-        let sniffed = tokio::time::timeout(options.idle_time, sniff(&mut stream, &mut first));
-        let farewell = farewell(watch);
-        tokio::select! {
-            sniffed = sniffed => matches!(sniffed, Ok(true)),
-            () = farewell => return,
-        }
+
+    // Where ALPN did not choose it, HTTP/2 is known by its preface (RFC 9113, 3.4).
+    let is_h2 = if begun {
+        false
+    } else if alpn_h2 {
+        true
+    } else {
+        Box::pin(sniff(&mut stream, &mut first, options, watch)).await?
     };
+
     let greeting = if info.tls.is_none() && !is_h2 {
         Greeting::of(&first)
     } else {
         None
     };
+
     if let Some(greeting) = greeting {
         handler.greeted(greeting, &info);
         let connection = h1::Connection::new(stream, first);
@@ -130,23 +150,34 @@ pub async fn serve<H: Handler>(stream: Stream, options: &Options, handler: H, wa
             connection, greeting, &info, &handler,
         ))
         .await;
+        None
     } else if is_h2 {
         stream.unread(first.freeze());
         Box::pin(h2::server::serve(stream, info, options, handler, watch)).await;
-    } else if alpn_h2 || !first.is_empty() {
-        h1::server::serve(
-            h1::Connection::new(stream, first),
-            info,
-            options,
-            handler,
-            watch,
-        )
-        .await;
+        None
+    } else {
+        let connection = h1::Connection::new(stream, first);
+        h1::server::serve(connection, info, options, handler, watch).await
     }
 }
 
+/// Whether the client begins with the preface of HTTP/2; `None` if it says nothing, or the connection is to end.
+async fn sniff(
+    stream: &mut Stream,
+    first: &mut BytesMut,
+    options: &Options,
+    watch: &Watch,
+) -> Option<bool> {
+    let begins = tokio::time::timeout(options.idle_time, begins_with_preface(stream, first));
+    let begins = tokio::select! {
+        begins = begins => begins.unwrap_or(false),
+        () = farewell(watch) => return None,
+    };
+    (!first.is_empty()).then_some(begins)
+}
+
 /// Reads until it is certain whether the client begins with the HTTP/2 preface.
-async fn sniff(stream: &mut Stream, first: &mut BytesMut) -> bool {
+async fn begins_with_preface(stream: &mut Stream, first: &mut BytesMut) -> bool {
     while first.len() < PREFACE.len() && PREFACE.starts_with(first) {
         match stream.read_buf(first).await {
             Ok(0) | Err(_) => return false,

@@ -5,10 +5,11 @@
 //! back; so it is passed on, and answered, in either version.
 
 use aws_lc_rs::digest;
+use hermes_proto::fields::Fields;
 use hermes_proto::upgrade::Protocol;
 use hermes_proto::websocket::{Key, strip};
+use http::HeaderValue;
 use http::header::SEC_WEBSOCKET_ACCEPT;
-use http::{HeaderMap, HeaderValue};
 
 use crate::RequestHead;
 use crate::error::{Cause, StreamError};
@@ -30,7 +31,7 @@ pub(crate) fn key_for(head: &RequestHead) -> Result<Option<Key>, StreamError> {
 }
 
 /// Answers the key that the client showed, if any. The next hop's own answer was to another key, or is the same.
-pub(crate) fn answer(key: Option<&Key>, fields: &mut HeaderMap) {
+pub(crate) fn answer(key: Option<&Key>, fields: &mut Fields) {
     strip(fields);
     if let Some(key) = key {
         fields.insert(SEC_WEBSOCKET_ACCEPT, accept(key));

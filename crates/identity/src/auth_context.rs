@@ -3,10 +3,11 @@
 //! What credentials prove is found out once. What follows from that is a decision of `hermes-rules`, and is asked again for an open
 //! tunnel when the configuration changes.
 
-use hermes_config::model::FieldPattern;
+use hermes_config::model::{Auth, FieldPattern};
 use hermes_http::RequestHead;
+use hermes_http::fields::Fields;
+use hermes_rules::ClaimedGroups;
 use hermes_rules::judge::Authenticated;
-use http::HeaderMap;
 use tokio::time::Instant;
 
 use crate::authenticator::Identity;
@@ -25,7 +26,7 @@ pub struct AuthContext {
     /// Whose it was, before any filter said otherwise.
     pub user: Option<String>,
     /// Credentials that a filter is to see. They are nowhere else.
-    pub credentials: HeaderMap,
+    pub credentials: Fields,
     /// The request without credentials, before anything in it was believed; kept for what may become a tunnel.
     pub arrived: Option<Box<RequestHead>>,
     /// Until when the filters' decisions count.
@@ -35,7 +36,7 @@ pub struct AuthContext {
 impl AuthContext {
     /// What authentication found, and the credentials that filters are to see; the caller fills in the rest as it learns it.
     #[must_use]
-    pub fn new(identity: Identity, credentials: HeaderMap, peer: bool) -> Self {
+    pub fn new(identity: Identity, credentials: Fields, peer: bool) -> Self {
         Self {
             authenticated: identity.user,
             proof: identity.proof,
@@ -48,13 +49,29 @@ impl AuthContext {
         }
     }
 
-    /// What authentication found, as the rules take it.
+    /// What authentication found, as the rules take it; [`Self::claimed`] says what a token claims.
     #[must_use]
     pub fn authenticated(&self) -> Authenticated<'_> {
         Authenticated {
             user: self.authenticated.as_deref(),
+            claimed: ClaimedGroups::default(),
             by_certificate: self.proof == Proof::Certificate,
         }
+    }
+
+    /// The groups that the token claims, if this is the user whom it names; `auth` is how the listener authenticates now.
+    #[must_use]
+    pub fn claimed<'a>(&'a self, auth: Option<&Auth>, user: Option<&str>) -> ClaimedGroups<'a> {
+        let Some(claims) = self.proof.claims() else {
+            return ClaimedGroups::default();
+        };
+        let bearer = match auth {
+            Some(Auth::Methods(methods)) => methods.bearer.as_ref(),
+            _ => None,
+        };
+        let is_named = user.is_some() && user == self.authenticated.as_deref();
+        let bearer = bearer.filter(|_| is_named);
+        ClaimedGroups(bearer.and_then(|bearer| claims.get(bearer.groups_claim())))
     }
 }
 

@@ -1,8 +1,8 @@
 //! What a listener asks for, and whether what was shown proves it.
 
 use hermes_config::model::{Auth, AuthMethods, AuthMode, Listener};
+use hermes_http::fields::Fields;
 use hermes_net::{CertificateNames, PeerAddress, StreamInfo};
-use http::HeaderMap;
 
 use crate::basic::BasicAuth;
 use crate::bearer::{BearerAuth, Verified};
@@ -93,7 +93,7 @@ impl Authenticator {
     /// met (a certificate is missing), 503 when too many passwords of this source or user are waiting to be checked.
     pub async fn authenticate(
         &self,
-        fields: &mut HeaderMap,
+        fields: &mut Fields,
         source: &StreamInfo,
         gateway: bool,
         now: u64,
@@ -154,7 +154,8 @@ impl Authenticator {
         };
         match (shown, &self.basic, &self.bearer) {
             (Some(Credentials::Basic { user, password }), Some(basic), _) => {
-                basic.verify(&user, password, source, now).await?;
+                // Boxed, as it is the only thing here that waits.
+                Box::pin(basic.verify(&user, password, source, now)).await?;
                 let proof = basic.proof(&user).ok_or(Refusal::Basic)?;
                 Ok(identity(Some(user), Proof::Password(proof), None))
             }
@@ -166,6 +167,7 @@ impl Authenticator {
                 } = bearer.verify(&token, now).map_err(Refusal::Bearer)?;
                 Ok(identity(Some(user), Proof::Token(proof), Some(expires)))
             }
+            // Credentials of a scheme that is not asked for are refused, not overlooked.
             (Some(other), _, _) if self.asks_field() => Err(Refusal::Unasked(other.scheme())),
             _ if self.mtls => {
                 let user = certificate_user(certificate.as_ref())?;

@@ -114,9 +114,11 @@ impl BearerAuth {
             .ok_or(MALFORMED)?;
         let header: Header = decode(header).ok_or("the header of the token cannot be used")?;
 
+        // RFC 7515, 4.1.11: extensions that are critical and not understood make a token invalid.
         if header.crit.is_some() {
             return Err("the token demands extensions that are not known here");
         }
+        // RFC 8725, 2.1: else the public key would serve an attacker as the secret of an HMAC.
         if header.alg.family() == AlgorithmFamily::Hmac {
             return Err("the token is not signed with a public key");
         }

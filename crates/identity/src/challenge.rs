@@ -1,7 +1,8 @@
 //! The refusal of an unauthenticated client, and what it asks for.
 
-use http::header::{PROXY_AUTHENTICATE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use hermes_http::fields::Fields;
+use hermes_http::fields::names::{PROXY_AUTHENTICATE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
 
 /// Realm of challenges whose realm is not configured.
 pub(crate) const REALM: &str = "hermes";
@@ -12,7 +13,7 @@ pub struct Challenge {
     /// 407, on a gateway's listener 401; 403 when no credential in a field would help; 503 when busy.
     pub status: StatusCode,
     /// One `Proxy-Authenticate` (gateway: `WWW-Authenticate`) line for each scheme; `Retry-After` when busy.
-    pub fields: HeaderMap,
+    pub fields: Fields,
     /// Why, in words that tell nothing secret. `busy` when too many passwords are waiting.
     pub reason: String,
     /// The scheme that failed: `basic`, `bearer`, `mtls`, `other`, or `none` when nothing readable was shown.
@@ -49,7 +50,7 @@ pub(crate) struct Schemes<'a> {
 impl Challenge {
     pub(crate) fn new(refusal: Refusal, schemes: &Schemes<'_>, gateway: bool) -> Self {
         let (scheme, reason) = refusal.words();
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         if refusal == Refusal::Busy {
             fields.insert(RETRY_AFTER, HeaderValue::from_static("1"));
             return Self {
@@ -74,7 +75,7 @@ impl Challenge {
         for line in lines {
             // Realms were checked when they were built in: the line is always a field value.
             if let Ok(value) = HeaderValue::try_from(line) {
-                fields.append(&name, value);
+                fields.append(name, value);
             }
         }
 

@@ -2,8 +2,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::header::{AUTHORIZATION, PROXY_AUTHORIZATION};
-use http::{HeaderMap, HeaderValue};
+use hermes_http::fields::Fields;
+use hermes_http::fields::names::{AUTHORIZATION, PROXY_AUTHORIZATION};
+use http::HeaderValue;
 
 /// Bytes of a field value with credentials: tokens with long lists of groups fit.
 #[doc(alias = "bound")]
@@ -35,7 +36,7 @@ impl Credentials {
 /// # Errors
 /// What is wrong, when they cannot be read and this listener would have read them.
 pub(crate) fn take(
-    fields: &mut HeaderMap,
+    fields: &mut Fields,
     gateway: bool,
     asks: bool,
 ) -> Result<Option<Credentials>, &'static str> {
@@ -46,14 +47,14 @@ pub(crate) fn take(
     };
 
     let shown: Vec<HeaderValue> = match asks {
-        true => fields.get_all(&name).iter().cloned().collect(),
+        true => fields.values(name).map(HeaderValue::from).collect(),
         false => Vec::new(),
     };
 
     // RFC 9110 section 11.7.2: consumed by the first proxy that expects it, and by us in any case.
     fields.remove(PROXY_AUTHORIZATION);
     if asks {
-        fields.remove(&name);
+        fields.remove(name);
     }
 
     match shown.as_slice() {

@@ -106,6 +106,7 @@ fn parse(value: serde_json::Value) -> Result<Option<Key>, String> {
         .and_then(serde_json::Value::as_str)
         .unwrap_or_default()
         .to_owned();
+    // Refused before it is parsed: a shared secret in this file is a mistake even if never used.
     if kind == "oct" {
         return Err(
             "a symmetric key: anyone who verifies with it can sign with it as well".to_owned(),
@@ -125,6 +126,7 @@ fn parse(value: serde_json::Value) -> Result<Option<Key>, String> {
         AlgorithmParameters::EllipticCurve(ec) => match ec.curve {
             EllipticCurve::P256 => vec![Algorithm::ES256],
             EllipticCurve::P384 => vec![Algorithm::ES384],
+            // RFC 7517, 5: keys that are not understood are ignored, not refused.
             _ => return Ok(None),
         },
         AlgorithmParameters::OctetKeyPair(pair) if pair.curve == EllipticCurve::Ed25519 => {
@@ -136,6 +138,7 @@ fn parse(value: serde_json::Value) -> Result<Option<Key>, String> {
         _ => return Ok(None),
     };
 
+    // RFC 8725, 3.1: a key is used with one algorithm; `alg` says which.
     if let Some(only) = jwk.common.key_algorithm {
         algorithms.retain(|algorithm| only == (*algorithm).into());
     }

@@ -5,12 +5,14 @@
 //! authenticate would have sufficed.
 //!
 //! - [`Authenticator`]: begin reading here; what one listener asks for. `basic` and `bearer` check it, `challenge` says what is missing.
-//! - [`Proof`]: what an identity rests on, so that an open tunnel can be asked later whether it would be accepted still.
-//! - [`AuthContext`]: what was found out about whose an exchange is; whose it therefore is, `hermes_rules::judge` says.
+//! - [`Proof`]: what an identity rests on, so that an open tunnel can be checked later: would it
+//!   still be accepted?
+//! - [`AuthContext`]: what authentication found out; `hermes_rules::judge` decides from it whose
+//!   the exchange is.
 //! - `hashing` and `turns`: passwords are checked a few at a time, in an order in which no source takes the others' turns.
 //!
-//! What it is not: it does not verify certificates (the TLS layer has done that), it knows no route, and it writes no response: the data
-//! plane turns what it says into a response.
+//! What it is not: it does not verify certificates (the TLS layer has done that), it knows no
+//! route, and it writes no response: the data plane turns its verdict into one.
 //!
 //! Specifications: RFC 9110 section 11, RFC 7617 (Basic), RFC 6750 (Bearer), RFC 7515 to 7519 (JSON Web Tokens).
 

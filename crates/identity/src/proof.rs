@@ -32,6 +32,17 @@ impl Proof {
     }
 }
 
+impl Proof {
+    /// What the token claims, if it is one.
+    #[must_use]
+    pub fn claims(&self) -> Option<&Map<String, Value>> {
+        match self {
+            Self::Token(token) => Some(&token.claims),
+            Self::Nothing | Self::Password(_) | Self::Certificate => None,
+        }
+    }
+}
+
 /// Digest of the hash that a password matched: it changes with the password, and nothing can be tried against it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PasswordProof(Vec<u8>);

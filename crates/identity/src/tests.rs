@@ -3,11 +3,12 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use hermes_config::model::{Auth, AuthMethods, AuthMode, Basic, Bearer, FilePath, Listener};
+use hermes_http::fields::Fields;
 use hermes_net::{CertificateNames, PeerAddress, StreamInfo, TlsPeer};
 use http::header::{
     AUTHORIZATION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE,
 };
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
@@ -93,6 +94,7 @@ impl Issuer {
             issuer: "https://issuer.example".to_owned(),
             audience: "overlay".to_owned(),
             user_claim: None,
+            groups_claim: None,
         }
     }
 
@@ -162,10 +164,10 @@ fn basic(user: &str, password: &str) -> String {
 }
 
 fn stream(certificate: Option<CertificateNames>) -> StreamInfo {
-    let tls = Some(TlsPeer {
+    let tls = Some(Box::new(TlsPeer {
         certificate,
         ..TlsPeer::default()
-    });
+    }));
     StreamInfo {
         peer: PeerAddress::Unix { uid: None },
         local: None,
@@ -190,7 +192,7 @@ async fn ask_at(
     shown: Option<&str>,
     now: u64,
 ) -> Result<Identity, Challenge> {
-    let mut fields = HeaderMap::new();
+    let mut fields = Fields::new();
     fields.extend(shown.map(|shown| (PROXY_AUTHORIZATION, HeaderValue::from_str(shown).unwrap())));
     let result = authenticator
         .authenticate(&mut fields, &stream(None), false, now)
@@ -214,8 +216,7 @@ fn outcome(result: Result<Identity, Challenge>) -> String {
 fn lines(challenge: &Challenge, name: &http::HeaderName) -> Vec<String> {
     challenge
         .fields
-        .get_all(name)
-        .iter()
+        .values(name)
         .map(|value| value.to_str().unwrap().to_owned())
         .collect()
 }
@@ -318,7 +319,7 @@ async fn a_gateway_reads_authorization_and_only_if_it_asks() {
         ..AuthMethods::default()
     });
     let shown =
-        |name, value: &str| HeaderMap::from_iter([(name, HeaderValue::from_str(value).unwrap())]);
+        |name, value: &str| Fields::from_iter([(name, HeaderValue::from_str(value).unwrap())]);
     let right = basic("alice", "wonder");
 
     let mut fields = shown(AUTHORIZATION, &right);
@@ -360,7 +361,7 @@ async fn two_lines_of_credentials_are_refused() {
         ..AuthMethods::default()
     });
     let value = HeaderValue::from_str(&basic("alice", "wonder")).unwrap();
-    let mut fields = HeaderMap::new();
+    let mut fields = Fields::new();
     fields.append(PROXY_AUTHORIZATION, value.clone());
     fields.append(PROXY_AUTHORIZATION, value);
     let result = authenticator
@@ -406,7 +407,7 @@ async fn a_certificate_names_the_user() {
     for (certificate, expected) in cases {
         // A token for a later hop is no credential here.
         let mut fields =
-            HeaderMap::from_iter([(PROXY_AUTHORIZATION, HeaderValue::from_static("Bearer x"))]);
+            Fields::from_iter([(PROXY_AUTHORIZATION, HeaderValue::from_static("Bearer x"))]);
         let result = authenticator
             .authenticate(&mut fields, &stream(certificate.clone()), false, NOW)
             .await;
@@ -438,12 +439,7 @@ async fn a_user_of_a_certificate_ends_with_it_to_the_second() {
     };
 
     let identity = authenticator
-        .authenticate(
-            &mut HeaderMap::new(),
-            &stream(Some(certificate)),
-            false,
-            NOW,
-        )
+        .authenticate(&mut Fields::new(), &stream(Some(certificate)), false, NOW)
         .await;
 
     assert_eq!(
@@ -472,7 +468,7 @@ async fn a_wrong_credential_is_refused_even_with_a_certificate() {
     ];
 
     for (shown, expected) in cases {
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         fields.extend(
             shown.map(|shown| (PROXY_AUTHORIZATION, HeaderValue::from_str(&shown).unwrap())),
         );

@@ -96,6 +96,7 @@ impl Turns {
         let lost = match () {
             () if own >= OF_SOURCE => self.drop_of(pair.source),
             () if self.waiting >= WAITING => {
+                // The source that waits for most pays: a flood displaces itself.
                 let longest = self
                     .lines
                     .iter()

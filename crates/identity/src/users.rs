@@ -57,6 +57,8 @@ impl Users {
             }
         }
 
+        // Unknown users cost as much as the slowest known one, so that time does not tell them
+        // apart.
         let decoy = hashes.values().max_by_key(|hash| cost(hash)).cloned();
         match decoy {
             Some(decoy) if errors.is_empty() => Ok(Self { hashes, decoy }),

@@ -147,6 +147,7 @@ fn profile(arguments: &LinkArguments) -> Profile {
             queue_bytes: *queue,
         }),
         reorder: *reorder,
+        turn: None,
         schedule: Schedule {
             offset: Duration::ZERO,
             up: *up,

@@ -3,10 +3,13 @@
 //! What it is: [`overhead`] starts pairs of proxies ([`peers`]) between a load generator ([`traffic`]) and an
 //! [`origin`], runs [`experiment`]s on them in shuffled order, and makes a [`report`] of medians and ranges.
 //! [`hops`] does the same for chains of proxies over HTTP/3, in networks of their own.
+//! [`ip`] sends IP packets through Hermes, VPNs in user space, and a copier that bounds what any of them can do.
+//! [`intermittent`] downloads over links of which one is up at a time.
 //! [`topology`] makes networks of namespaces, [`emulator`] links with faults between them; [`faults`] is their command.
 //!
-//! What it is not: a benchmark whose figures mean anything by themselves. Everything shares the processors of one
-//! machine, so only figures of the same run are compared, and differences below 20 % are no verdict.
+//! What it is not: a benchmark whose absolute figures mean anything. Everything shares the
+//! processors of one machine, so only figures of the same run are compared, and differences below
+//! 20 % are no verdict.
 //!
 //! Specifications: none; how figures are made is in `docs/performance.md`.
 //!
@@ -17,11 +20,14 @@ pub mod experiment;
 pub mod faults;
 pub mod forwarder;
 pub mod hops;
+pub mod intermittent;
+pub mod ip;
 pub mod options;
 pub mod origin;
 pub mod overhead;
 pub mod peers;
 pub mod pki;
+pub mod policy;
 pub mod process;
 pub mod progress;
 pub mod report;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use hermes_lab::{faults, forwarder, hops, origin, overhead};
+use hermes_lab::{faults, forwarder, hops, intermittent, ip, origin, overhead, policy};
 
 /// Measures Hermes against other proxies on this machine.
 #[derive(Parser)]
@@ -19,11 +19,20 @@ enum Command {
     Overhead(overhead::OverheadArguments),
     /// What each hop of a chain costs: datagrams, latency, new flows and downloads over HTTP/3, in namespaces.
     Hops(hops::HopArguments),
+    /// Downloads over three links of which one is up at a time, in namespaces, beside what the links allow.
+    Intermittent(intermittent::IntermittentArguments),
+    /// What IP tunnels cost: Hermes, VPNs in user space, and a bare copier of packets as the bound, in namespaces.
+    Ip(ip::IpArguments),
+    /// What a decision costs: rules, Rego, OPA and Envoy's RBAC.
+    Policy(policy::PolicyArguments),
     /// Run a program at one end of a link with faults: delay, jitter, loss, a rate, reordering, times when it is down.
     Link(faults::LinkArguments),
     /// The server at the far end; started by the others.
     #[command(hide = true)]
     Origin(origin::OriginArguments),
+    /// Copies packets between two TUN devices; started by the others.
+    #[command(hide = true)]
+    Copier(ip::copier::CopierArguments),
     /// One half of the null pair; started by the others.
     #[command(hide = true)]
     Forwarder(forwarder::ForwarderArguments),
@@ -33,6 +42,10 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Overhead(arguments) => overhead::run(&arguments),
         Command::Hops(arguments) => hops::run(&arguments),
+        Command::Intermittent(arguments) => intermittent::run(&arguments),
+        Command::Ip(arguments) => ip::run(&arguments),
+        Command::Copier(arguments) => ip::copier::copy(&arguments),
+        Command::Policy(arguments) => policy::run(&arguments),
         Command::Link(arguments) => return faults::run(&arguments),
         Command::Origin(arguments) => origin::serve(&arguments),
         Command::Forwarder(arguments) => forwarder::serve(&arguments),

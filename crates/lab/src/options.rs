@@ -62,7 +62,7 @@ impl Options {
 }
 
 /// The arguments, without those that name files.
-fn spoken(arguments: impl Iterator<Item = String>) -> String {
+pub(crate) fn spoken(arguments: impl Iterator<Item = String>) -> String {
     let mut words = Vec::new();
     let mut arguments = arguments;
     while let Some(word) = arguments.next() {
@@ -77,7 +77,7 @@ fn spoken(arguments: impl Iterator<Item = String>) -> String {
 }
 
 /// Processors and kernel, for later readers of the figures.
-fn machine() -> String {
+pub(crate) fn machine() -> String {
     let processors = std::thread::available_parallelism().map_or(0, usize::from);
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!("{processors} processors, Linux {}", kernel.trim())

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use hermes_lab::emulator::wire::{End, Wire};
@@ -234,4 +235,44 @@ fn hops_measures_chains() {
         assert_eq!(ways.count(), 2, "forwarded and nested: {figure}");
     }
     assert!(folder.path().join("hops-latency.svg").is_file());
+}
+
+#[test]
+fn ip_tunnels_are_measured_beside_each_other() {
+    const SYSTEMS: &str =
+        "veth,copier,wireguard-go,boringtun,connect-ip-go,hermes-h2,hermes-h3,hermes-h3-2";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ip.json");
+    let lab = Path::new(env!("CARGO_BIN_EXE_hermes-lab"));
+    let hermes = lab.with_file_name("hermes");
+    let measured = Command::new(env!("CARGO_BIN_EXE_hermes-lab"))
+        .args(["ip", "--short", "--repeats", "1", "--hermes"])
+        .arg(hermes)
+        .args(["--systems", SYSTEMS, "--json"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&measured.stdout);
+    let errors = String::from_utf8_lossy(&measured.stderr);
+    assert!(measured.status.success(), "{said}{errors}");
+
+    let results: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let systems = results["systems"].as_array().unwrap();
+    let names: Vec<_> = systems.iter().map(|system| &system[0]).collect();
+    assert_eq!(names, SYSTEMS.split(',').collect::<Vec<_>>());
+    for system in systems {
+        for figure in [
+            "up",
+            "up_crowd",
+            "down",
+            "down_crowd",
+            "ping",
+            "udp_trip",
+            "request",
+        ] {
+            let value = system[1][0][figure].as_f64().unwrap();
+            assert!(value > 0.0, "{figure} of {}", system[0]);
+        }
+    }
 }

@@ -44,7 +44,8 @@ impl AppendedFile {
         self.looked.elapsed() >= LOOK
     }
 
-    /// Looks whether the file is still at its path; where it is not, a new one is begun there. To be called between two lines.
+    /// Checks that the file is still at its path, and otherwise begins a new one there. Call it
+    /// between two lines.
     pub fn follow(&mut self) {
         self.looked = Instant::now();
         if self.is_in_place() {

@@ -25,7 +25,7 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 pub struct ConnectError {
     /// The kind of failure.
     pub kind: ConnectErrorKind,
-    /// What was tried; where several addresses were, the one that tells most.
+    /// What was tried; of several addresses, the one whose failure says most.
     pub address: Remote,
     /// What the system said, where it said something.
     pub source: Option<io::Error>,
@@ -142,6 +142,7 @@ async fn race(
                 Ok(stream) => return Ok(stream),
                 Err(error) => worst = Some(more_telling(worst, error)),
             },
+            // RFC 8305, 5: the next address gets its turn while the earlier ones are still trying.
             () = sleep(ATTEMPT_DELAY), if more => {}
         }
     }

@@ -1,8 +1,9 @@
 //! Descriptors of the process: what the data plane leaves alone, and how often something ran out.
 //!
-//! The system gives out the lowest number that is free (POSIX.1-2024, 2.6). So one at or above the ceiling says that all below are
-//! taken, without anybody counting; the data plane closes it again. What is above the ceiling is there for administration and
-//! reloads, however much traffic there is.
+//! The system gives out the lowest number that is free (POSIX.1-2024, 2.6). So a number at or above
+//! the ceiling shows, without counting, that all below it are taken; the data plane closes it
+//! again. Numbers above the ceiling are for administration and reloads, however much traffic there
+//! is.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

@@ -1,9 +1,10 @@
 //! Names to addresses.
 //!
-//! A name is always looked up as it is written: search domains are never tried, so that a name cannot
-//! come to mean something else on another machine. `localhost` is the loopback (RFC 6761 section 6.3) and IP
-//! literals are themselves; neither asks anybody. `/etc/hosts` comes before DNS, as it was at the start. Those who ask for the
-//! same name at once share one lookup; lookups take turns ([`Asker`]).
+//! A name is always looked up as it is written: search domains are never tried, so that a name
+//! cannot come to mean something else on another machine. `localhost` is the loopback (RFC 6761
+//! section 6.3) and IP literals are themselves; neither needs a lookup. `/etc/hosts` comes before
+//! DNS, as it was at start. Concurrent requests for the same name share one lookup; lookups take
+//! turns ([`Asker`]).
 
 mod single_flight;
 mod sockets;

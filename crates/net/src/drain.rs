@@ -29,13 +29,16 @@
 //! ```
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use crate::clock::ClockedTask;
 
 /// How long tasks may take to end once they are told to end at once: time for a reset and a log
 /// line.
@@ -48,9 +51,13 @@ pub struct Drain {
     watch: Watch,
 }
 
-/// Seen by every task: whether it should end, and how soon. Cheap to clone.
+/// Seen by every task: whether it should end, and how soon. Cheap to clone, and as small as a pointer.
 #[derive(Debug, Clone, Default)]
-pub struct Watch {
+pub struct Watch(Arc<Signals>);
+
+/// What all views of a drain share.
+#[derive(Debug, Default)]
+struct Signals {
     graceful: CancellationToken,
     forced: CancellationToken,
     tracker: TaskTracker,
@@ -90,14 +97,14 @@ impl Drain {
 
     /// Tells every task to finish; returns at once.
     pub fn start(&self) {
-        self.watch.graceful.cancel();
-        self.watch.tracker.close();
+        self.watch.0.graceful.cancel();
+        self.watch.0.tracker.close();
     }
 
     /// Tells every task to end at once; returns at once.
     pub fn force(&self) {
         self.start();
-        self.watch.forced.cancel();
+        self.watch.0.forced.cancel();
     }
 
     /// Tells every task to finish, waits `deadline` for that, then tells those left to end at once.
@@ -105,13 +112,13 @@ impl Drain {
     /// Dropping the future leaves the drain in the phase it had reached. Calling it again goes on from there.
     pub async fn drain(&self, deadline: Duration) -> Ended {
         self.start();
-        let tracker = &self.watch.tracker;
+        let tracker = &self.watch.0.tracker;
         if timeout(deadline, tracker.wait()).await.is_ok() {
             return Ended::Gracefully;
         }
 
         let tasks = tracker.len();
-        self.watch.forced.cancel();
+        self.watch.0.forced.cancel();
         match timeout(FORCED_LIMIT, tracker.wait()).await {
             Ok(()) => Ended::Forced { tasks },
             Err(_) => Ended::Stuck {
@@ -123,31 +130,31 @@ impl Drain {
 
 impl Watch {
     /// Resolves when the work at hand should be finished and nothing new begun. Stays resolved.
-    pub async fn graceful(&self) {
-        self.graceful.cancelled().await;
+    pub fn graceful(&self) -> WaitForCancellationFuture<'_> {
+        self.0.graceful.cancelled()
     }
 
     /// Resolves when everything should end at once. Stays resolved.
-    pub async fn forced(&self) {
-        self.forced.cancelled().await;
+    pub fn forced(&self) -> WaitForCancellationFuture<'_> {
+        self.0.forced.cancelled()
     }
 
     /// True from the start of the drain on.
     #[must_use]
     pub fn is_draining(&self) -> bool {
-        self.graceful.is_cancelled()
+        self.0.graceful.is_cancelled()
     }
 
     /// True when the deadline has passed.
     #[must_use]
     pub fn is_forced(&self) -> bool {
-        self.forced.is_cancelled()
+        self.0.forced.is_cancelled()
     }
 
     /// How many tasks are running, those of children included.
     #[must_use]
     pub fn tasks(&self) -> usize {
-        self.tracker.len()
+        self.0.tracker.len()
     }
 
     /// Starts a counted task on the current runtime.
@@ -158,8 +165,8 @@ impl Watch {
     {
         let counted = self.count();
         // In its place on the heap from the beginning: each hand that a large future passes through would copy it.
-        let future = Box::pin(future);
-        self.tracker.spawn(async move {
+        let future = ClockedTask(Box::pin(future));
+        self.0.tracker.spawn(async move {
             let _counted = counted;
             future.await
         })
@@ -169,7 +176,7 @@ impl Watch {
     #[must_use]
     pub fn hold(&self) -> Hold {
         Hold {
-            _here: self.tracker.token(),
+            _here: self.0.tracker.token(),
             _above: self.count(),
         }
     }
@@ -177,21 +184,21 @@ impl Watch {
     /// A drain for a part: its tasks count here too, and it is drained when this one is.
     #[must_use]
     pub fn child(&self) -> Drain {
-        let mut ancestors = vec![self.tracker.clone()];
-        ancestors.extend_from_slice(&self.ancestors);
+        let mut ancestors = vec![self.0.tracker.clone()];
+        ancestors.extend_from_slice(&self.0.ancestors);
         Drain {
-            watch: Watch {
-                graceful: self.graceful.child_token(),
-                forced: self.forced.child_token(),
+            watch: Watch(Arc::new(Signals {
+                graceful: self.0.graceful.child_token(),
+                forced: self.0.forced.child_token(),
                 tracker: TaskTracker::new(),
                 ancestors,
-            },
+            })),
         }
     }
 
     /// One token of each ancestor; no allocation at the root.
     fn count(&self) -> Vec<TaskTrackerToken> {
-        self.ancestors.iter().map(TaskTracker::token).collect()
+        self.0.ancestors.iter().map(TaskTracker::token).collect()
     }
 }
 

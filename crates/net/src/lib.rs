@@ -4,7 +4,7 @@
 //! whatever carries it; a [`udp::UdpSocket`] moves datagrams in batches; [`connect`] races addresses;
 //! [`listen`] opens sockets that several workers can share, [`activation`] takes those that a service
 //! manager opened; [`tls`] wraps streams; [`quic`] opens and accepts connections over UDP; [`dns`]
-//! resolves names; [`worker`] starts threads; [`drain`] ends what they run.
+//! resolves names; [`tun`] has packets of IP; [`machine`] finds out what the system allows; [`worker`] starts threads; [`drain`] ends what they run.
 //!
 //! What it is not: it knows no HTTP, no routes and no configuration file. Calls that only one operating
 //! system has are in `os`.
@@ -23,6 +23,7 @@ pub mod dns;
 pub mod drain;
 pub mod listen;
 mod local;
+pub mod machine;
 pub mod memory;
 pub mod os;
 pub mod peer;
@@ -32,6 +33,7 @@ pub mod splice;
 pub mod split;
 pub mod stream;
 pub mod tls;
+pub mod tun;
 pub mod udp;
 pub mod udp_batch;
 mod udp_system;

@@ -12,6 +12,7 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 
 use crate::descriptors::{Shortage, claim, is_kept_back, noted};
+use crate::os;
 use crate::stream::Stream;
 
 /// Connections that wait to be accepted: a burst of clients; the kernel may lower it
@@ -214,7 +215,12 @@ impl From<std::os::unix::net::UnixListener> for Listener {
 #[derive(Debug)]
 pub enum Acceptor {
     /// TCP.
-    Tcp(TcpListener),
+    Tcp {
+        /// The socket.
+        listener: TcpListener,
+        /// The address of all its connections, if they have the same.
+        local: Option<SocketAddr>,
+    },
     /// A Unix socket.
     Unix(UnixListener),
 }
@@ -232,7 +238,10 @@ impl Acceptor {
             Listener::Tcp(listener) => {
                 listener.set_nonblocking(true)?;
                 tune(&listener);
-                TcpListener::from_std(listener).map(Self::Tcp)
+                Ok(Self::Tcp {
+                    local: shared_address(&listener),
+                    listener: TcpListener::from_std(listener)?,
+                })
             }
             Listener::Unix(listener) => {
                 listener.set_nonblocking(true)?;
@@ -266,7 +275,9 @@ impl Acceptor {
 
     async fn accept_once(&self) -> io::Result<Stream> {
         match self {
-            Self::Tcp(listener) => {
+            // There is no TCP_DEFER_ACCEPT: what came with a connection is read in the same turn of the worker anyway, and a listener
+            // that closes would reset those whose first bytes are still on their way.
+            Self::Tcp { listener, local } => {
                 let (tcp, peer) = listener.accept().await?;
                 let Ok(tcp) = claim_or_reset(tcp) else {
                     return Err(io::ErrorKind::ConnectionAborted.into());
@@ -275,7 +286,8 @@ impl Acceptor {
                 if !INHERITED {
                     tune(&tcp);
                 }
-                Ok(Stream::tcp(tcp, peer))
+                let local = local.or_else(|| tcp.local_addr().ok());
+                Ok(Stream::between(tcp, local, peer))
             }
             Self::Unix(listener) => {
                 let (unix, _) = listener.accept().await?;
@@ -284,6 +296,14 @@ impl Acceptor {
             }
         }
     }
+}
+
+/// The address that the connections of a listener have, so that none need be asked for its own: that of the listener, unless it
+/// listens on all addresses, or as a transparent proxy takes connections to others.
+fn shared_address(listener: &std::net::TcpListener) -> Option<SocketAddr> {
+    let local = listener.local_addr().ok()?;
+    let is_only_one = !local.ip().is_unspecified() && !os::is_transparent(listener);
+    is_only_one.then_some(local)
 }
 
 /// Resets a connection whose descriptor is one of those that are kept back: its client knows at once, and the next can be looked at.

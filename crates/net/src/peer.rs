@@ -13,8 +13,8 @@ pub struct StreamInfo {
     pub peer: PeerAddress,
     /// Our own address, where the stream has one.
     pub local: Option<SocketAddr>,
-    /// What the TLS handshake settled; `None` on a clear stream.
-    pub tls: Option<TlsPeer>,
+    /// What the TLS handshake settled; `None` on a clear stream. In a place of its own, as most of what waits is clear.
+    pub tls: Option<Box<TlsPeer>>,
 }
 
 /// The address of the other end.

@@ -50,10 +50,10 @@ pub enum SpliceError {
     Broken,
 }
 
-/// Moves what comes from one connection to the other, at most this many bytes and as long as much comes; `moved` is told how much
-/// has gone. What the sender says after those bytes stays unread.
+/// Moves bytes from one connection to the other, at most this many and while they come in bulk;
+/// calls `moved` with each count. What the sender sends after those bytes stays unread.
 ///
-/// A future that is dropped may take bytes with it: the connections are of no use then.
+/// Dropping the future may lose bytes: the connections cannot be used any more then.
 ///
 /// # Errors
 /// Which side failed, and how.
@@ -108,6 +108,8 @@ async fn pass(
             Err(error) => return Err(SpliceError::Read(error)),
         };
 
+        // The pipe is emptied before it is filled again: bytes left in it would be lost with an
+        // error.
         while pipe.held() > 0 {
             match to.try_io(Interest::WRITABLE, || pipe.empty(to)) {
                 Ok(given) => moved(given),
@@ -120,6 +122,7 @@ async fn pass(
 
         *most -= taken as u64;
         (came, turn) = (came + taken, turn + taken);
+        // A fast pair of sockets would never be pending, and starve the worker's other tasks.
         if turn >= TURN {
             turn = 0;
             tokio::task::yield_now().await;

@@ -108,6 +108,37 @@ pub(crate) fn halves(stream: Stream) -> (ReadHalf, WriteHalf) {
     )
 }
 
+/// Puts the halves together again; see [`Stream::rejoin`].
+pub(crate) fn rejoined(
+    mut read: ReadHalf,
+    mut write: WriteHalf,
+) -> Result<Stream, (ReadHalf, WriteHalf)> {
+    if read.failed.is_some() {
+        return Err((read, write));
+    }
+
+    let transport = match (read.io, mem::replace(&mut write.io, WriteIo::Gone)) {
+        (ReadIo::Tcp(from), WriteIo::Tcp(to)) => match from.reunite(to) {
+            Ok(tcp) => Ok(Transport::Tcp(tcp)),
+            Err(tcp::ReuniteError(from, to)) => Err((ReadIo::Tcp(from), WriteIo::Tcp(to))),
+        },
+        (ReadIo::Unix(from), WriteIo::Unix(to)) => match from.reunite(to) {
+            Ok(unix) => Ok(Transport::Unix(unix)),
+            Err(unix::ReuniteError(from, to)) => Err((ReadIo::Unix(from), WriteIo::Unix(to))),
+        },
+        others => Err(others),
+    };
+
+    match transport {
+        Ok(transport) => Ok(Stream::of_parts(transport, read.unread, read.info)),
+        Err((from, to)) => {
+            read.io = from;
+            write.io = to;
+            Err((read, write))
+        }
+    }
+}
+
 impl ReadHalf {
     /// What was learnt when the stream was accepted or connected.
     #[must_use]
@@ -115,7 +146,13 @@ impl ReadHalf {
         &self.info
     }
 
-    /// The socket, where it is plain TCP of which nothing was read ahead, for [`crate::splice()`].
+    /// Whether it is a socket by itself, without TLS.
+    #[must_use]
+    pub fn is_socket(&self) -> bool {
+        matches!(self.io, ReadIo::Tcp(_) | ReadIo::Unix(_))
+    }
+
+    /// The socket, if it is plain TCP and nothing was read ahead, for [`crate::splice()`].
     #[must_use]
     pub fn tcp(&self) -> Option<&TcpStream> {
         match &self.io {

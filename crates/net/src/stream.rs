@@ -13,7 +13,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_util::io::poll_read_buf;
 
 use crate::peer::{PeerAddress, StreamInfo, canonical};
-use crate::split::{ReadHalf, WriteHalf, halves};
+use crate::split::{ReadHalf, WriteHalf, halves, rejoined};
 
 /// Anything that reads and writes: a tunnel through another proxy, a pipe in a test.
 pub trait ReadWrite: AsyncRead + AsyncWrite {}
@@ -70,7 +70,13 @@ impl Stream {
     /// A TCP stream whose peer's address is known.
     #[must_use]
     pub fn tcp(tcp: TcpStream, peer: SocketAddr) -> Self {
-        let local = tcp.local_addr().ok().map(canonical);
+        let local = tcp.local_addr().ok();
+        Self::between(tcp, local, peer)
+    }
+
+    /// A TCP stream both of whose addresses are known.
+    pub(crate) fn between(tcp: TcpStream, local: Option<SocketAddr>, peer: SocketAddr) -> Self {
+        let local = local.map(canonical);
         let peer = PeerAddress::Ip(canonical(peer));
         Self::new(
             Transport::Tcp(tcp),
@@ -112,7 +118,7 @@ impl Stream {
         self
     }
 
-    /// Reads into the room of this thread, and keeps what `buf` does not hold.
+    /// Reads into the room of this thread, and keeps what `buf` does not hold: few bytes in a place of their own.
     fn poll_read_ahead(
         &mut self,
         cx: &mut Context<'_>,
@@ -180,6 +186,22 @@ impl Stream {
         self.set_abort();
     }
 
+    /// Ready when something has come, an end or an error too: what was said is read next. Where only its reader can tell, it
+    /// is ready always.
+    ///
+    /// It asks the socket: the runtime takes a new one for ready until it was found not to be.
+    pub fn poll_said(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.unread.is_empty()
+            || !matches!(self.transport, Transport::Tcp(_) | Transport::Unix(_))
+        {
+            return Poll::Ready(());
+        }
+
+        let mut none = [];
+        let mut none = ReadBuf::new(&mut none);
+        self.poll_read_ahead(cx, &mut none).map(drop)
+    }
+
     /// The two directions as values of their own. TCP and Unix sockets split without a lock.
     ///
     /// Dropping one half sends nothing: a direction is closed by `shutdown` on the write half, and the
@@ -187,6 +209,24 @@ impl Stream {
     #[must_use]
     pub fn split(self) -> (ReadHalf, WriteHalf) {
         halves(self)
+    }
+
+    /// Puts the halves of one stream of TCP or of a Unix socket together again. Others keep theirs.
+    ///
+    /// # Errors
+    /// The halves, where they do not fit.
+    pub fn rejoin(read: ReadHalf, write: WriteHalf) -> Result<Self, (ReadHalf, WriteHalf)> {
+        rejoined(read, write)
+    }
+
+    /// A stream of its parts, the opposite of [`Self::into_parts`].
+    pub(crate) fn of_parts(transport: Transport, unread: Bytes, info: Arc<StreamInfo>) -> Self {
+        Self {
+            transport,
+            unread,
+            info,
+            ahead: false,
+        }
     }
 }
 
@@ -235,6 +275,10 @@ pub(crate) fn serve_unread(unread: &mut Bytes, buf: &mut ReadBuf<'_>) -> bool {
     let count = unread.len().min(buf.remaining());
     buf.put_slice(&unread[..count]);
     unread.advance(count);
+    if unread.is_empty() {
+        // Also an empty view keeps what it is a view of.
+        *unread = Bytes::new();
+    }
     true
 }
 

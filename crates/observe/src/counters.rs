@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
+use hermes_net::clock;
 use hermes_rules::session::{Speaker, Traffic, Turn};
 use tokio::time::Instant;
 
@@ -59,7 +60,7 @@ impl Counters {
             return;
         }
 
-        let now = CLOCK.elapsed().as_millis() as u64;
+        let now = clock::now().saturating_duration_since(*CLOCK).as_millis() as u64;
         let speaker = if by_client {
             Speaker::Client(Duration::from_millis(
                 now.saturating_sub(self.answered_at.load(Ordering::Relaxed)),

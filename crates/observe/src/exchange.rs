@@ -2,16 +2,17 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
 
+use hermes_net::clock;
 use hermes_net::shares::Share;
+use hermes_proto::refusal_id::RefusalId;
 use http::Method;
 use tokio::sync::Notify;
 
 use super::counters::Counters;
-use super::live::{Attempt, Hop, Id, Live, TEXT_LIMIT, clip};
+use super::live::{Attempt, Hop, Id, LaterRefusal, Learnt, Live, TEXT_LIMIT, clip};
 use super::span::Span;
-use super::{CLIENT_CLOSED, DropReason, Seeing, class_of};
+use super::{CLIENT_CLOSED, DropReason, Telemetry, class_of};
 use crate::LOG;
 
 /// Stands for a status where the client went away before it was answered. It is never sent: no such status is registered.
@@ -19,10 +20,14 @@ const CLIENT_GONE: u16 = 499;
 
 /// A live exchange. Dropping it without [`Self::finish`] ends it as `abandoned`.
 ///
+/// Attempts of an exchange that are listed; those between the first and the last ones are only counted.
+#[doc(alias = "bound")]
+const TRIED: usize = 64;
+
 /// Nothing secret may be given to it: a query is cut off a target, credentials belong nowhere here.
 #[derive(Debug)]
 pub struct Exchange {
-    seeing: Arc<Seeing>,
+    telemetry: Arc<Telemetry>,
     live: Arc<Live>,
     /// The descriptor that it holds of its user's share.
     held: OnceLock<Share>,
@@ -39,9 +44,9 @@ struct Eviction {
 }
 
 impl Exchange {
-    pub(super) fn new(seeing: Arc<Seeing>, live: Arc<Live>) -> Self {
+    pub(super) fn new(telemetry: Arc<Telemetry>, live: Arc<Live>) -> Self {
         Self {
-            seeing,
+            telemetry,
             live,
             held: OnceLock::new(),
             eviction: Eviction::default(),
@@ -124,7 +129,7 @@ impl Exchange {
 
     /// The Upstream's configured name and the endpoint of the latest attempt; to be called once an attempt.
     pub fn upstream(&self, name: &Arc<str>, endpoint: &Arc<str>) {
-        let at = SystemTime::now();
+        let at = clock::system_now();
         tracing::debug!(target: LOG, exchange = %self.live.id, upstream = %name, %endpoint, "goes to");
         let mut facts = self.live.facts.lock();
         let hop = Hop {
@@ -138,6 +143,11 @@ impl Exchange {
         }
 
         // Most exchanges have one attempt, and the list waits as long as its tunnel does.
+        if facts.tried.len() >= TRIED {
+            // The first says where it was to go, the last ones where it went.
+            facts.tried.remove(1);
+            facts.outlived.forgotten += 1;
+        }
         facts.tried.reserve_exact(1);
         facts.tried.push(Attempt {
             at,
@@ -168,8 +178,42 @@ impl Exchange {
     }
 
     /// The later proxy of this name refused it.
-    pub fn refused_by(&self, node: &str) {
-        self.live.facts.lock().refused_by = Some(clip(node));
+    pub fn refused_by(&self, node: &str, id: Option<RefusalId>) {
+        let mut facts = self.live.facts.lock();
+        facts.names.refusal = id.or(facts.names.refusal);
+        facts.refused_by = Some(LaterRefusal {
+            node: clip(node),
+            id,
+        });
+    }
+
+    /// It is refused, or ended, by this node, which calls that so.
+    pub fn refused(&self, id: RefusalId) {
+        tracing::debug!(target: LOG, exchange = %self.live.id, refusal = %id, "is refused");
+        self.live.facts.lock().names.refusal = Some(id);
+    }
+
+    /// An open tunnel is denied by the decision of this name, or by none.
+    pub fn denied(&self, by: Option<RefusalId>) {
+        self.live.facts.lock().names.denial = by;
+    }
+
+    /// The decision that denies it.
+    #[must_use]
+    pub fn denial(&self) -> Option<RefusalId> {
+        self.live.facts.lock().names.denial
+    }
+
+    /// Whether its refusal has a name.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.live.facts.lock().names.refusal.is_some()
+    }
+
+    /// What is known of it.
+    #[must_use]
+    pub fn learnt(&self) -> Learnt {
+        self.live.learnt(clock::now().into_std())
     }
 
     /// It is a tunnel over POST.
@@ -182,20 +226,50 @@ impl Exchange {
         self.live.facts.lock().endpoint = Some(endpoint.into());
     }
 
+    /// The groups that its user's token claims, for who asks later why it was refused.
+    pub fn claims<'a>(&self, groups: impl Iterator<Item = &'a str>) {
+        let claimed: Vec<String> = groups.map(clip).collect();
+        if !claimed.is_empty() {
+            self.live.facts.lock().decided_by.claimed = claimed;
+        }
+    }
+
+    /// Fields of its client that are not believed.
+    pub fn removed(&self, names: Vec<String>) {
+        self.live.facts.lock().decided_by.removed = names;
+    }
+
     /// What a filter decided, and why.
     pub fn filtered(&self, decision: &str) {
         tracing::debug!(target: LOG, exchange = %self.live.id, ?decision, "was asked about");
-        self.live.facts.lock().filters.push(clip(decision));
+        self.live
+            .facts
+            .lock()
+            .decided_by
+            .filters
+            .push(clip(decision));
     }
 
     /// Filters are asked about it again: what they said before counts no more.
     pub fn refiltered(&self) {
-        self.live.facts.lock().filters.clear();
+        self.live.facts.lock().decided_by.filters.clear();
     }
 
-    /// Its UDP session goes on on another way, for the `times`th time.
+    /// Its tunnel goes on by another path, for the `times`th time.
     pub fn resumed(&self, times: u32) {
-        self.live.facts.lock().resumed = times;
+        let outlived = &mut self.live.facts.lock().outlived;
+        outlived.resumed = times;
+        outlived.waits = None;
+    }
+
+    /// It waits for this, or for nothing any more.
+    pub fn waits(&self, what: Option<String>) {
+        self.live.facts.lock().outlived.waits = what;
+    }
+
+    /// Whether the client has a final response.
+    pub fn is_answered(&self) -> bool {
+        self.live.status().is_some()
     }
 
     /// The status of the final response to the client.
@@ -228,7 +302,7 @@ impl Exchange {
                 .counters
                 .dropped
                 .fetch_add(count, Ordering::Relaxed);
-            self.seeing.datagrams_dropped(reason, count);
+            self.telemetry.datagrams_dropped(reason, count);
         }
     }
 
@@ -239,7 +313,7 @@ impl Exchange {
             .live
             .listener
             .oversize
-            .count(1, std::time::Instant::now())
+            .count(1, clock::now().into_std())
             .is_none()
         {
             return;
@@ -266,7 +340,7 @@ impl Exchange {
                 self.live.status.store(CLIENT_GONE, Ordering::Relaxed);
             }
             tracing::debug!(target: LOG, exchange = %self.live.id, status = self.live.status(), ?reason, "ended");
-            self.seeing.end(&self.live, reason);
+            self.telemetry.end(&self.live, reason);
         }
     }
 }
@@ -286,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_target_is_kept_without_secrets_and_not_at_any_length() {
-        let seeing = Seeing::new("alice", AccessSink::off());
+        let telemetry = Telemetry::new("alice", AccessSink::off());
         let source = PeerAddress::Unix { uid: None };
         let begin = Begin {
             kind: "http",
@@ -294,7 +368,7 @@ mod tests {
             source,
             protocol: "h1",
         };
-        let exchange = seeing.begin(begin);
+        let exchange = telemetry.begin(begin);
         let long = "\u{e9}".repeat(TEXT_LIMIT);
         let cases = [
             ("db:5432", "db:5432"),
@@ -305,7 +379,7 @@ mod tests {
         ];
         for (target, kept) in cases {
             exchange.target(target.to_owned());
-            assert_eq!(seeing.exchanges()[0].target, kept);
+            assert_eq!(telemetry.exchanges()[0].target, kept);
         }
     }
 }

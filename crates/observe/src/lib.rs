@@ -1,6 +1,6 @@
 //! What can be seen of a node: live exchanges, access records, metrics, traces and usage, and where the administrator asks.
 //!
-//! One [`Seeing`] serves the process. Every exchange holds an [`Exchange`] guard, whose [`Counters`] are relaxed
+//! One [`Telemetry`] serves the process. Every exchange holds an [`Exchange`] guard, whose [`Counters`] are relaxed
 //! atomics: moving a packet costs one addition, takes no lock and looks nothing up. What the counters gained goes
 //! to the listener's metrics when someone asks for them, and when the exchange ends.
 //!
@@ -22,6 +22,7 @@ mod broadcasts;
 mod certificate_metrics;
 mod counters;
 mod counts;
+mod decisions;
 mod exchange;
 mod filters;
 mod lines;
@@ -30,18 +31,21 @@ mod live;
 mod metrics;
 mod otlp;
 mod periodic;
+mod policies;
+mod post;
 mod process;
 mod reason;
 mod record;
-mod seeing;
 mod series;
 pub mod shown;
 mod span;
+mod telemetry;
 mod top;
 pub mod trace;
 mod upstreams;
 mod usage;
 pub mod validity;
+mod writer;
 
 #[cfg(test)]
 mod tests;
@@ -49,15 +53,17 @@ mod tests;
 pub use access::AccessSink;
 pub use counters::Counters;
 pub use counts::Counts;
+pub use decisions::DecisionLine;
 pub use exchange::Exchange;
-pub use listener::{ConnectionGuard, ListenerSeeing};
-pub use live::{Begin, ExchangeView, Id, LONG_AFTER};
+pub use listener::{ConnectionGuard, ListenerTelemetry};
+pub use live::{Begin, ExchangeView, Id, LONG_AFTER, LaterRefusal, Learnt};
 pub use metrics::DropReason;
-pub use otlp::Destination;
 pub use periodic::Periodic;
+pub use policies::PolicyTally;
+pub use post::Destination;
 pub use reason::{CLIENT_CLOSED, class_of};
-pub use seeing::{Seeing, VIEW_LIMIT};
 pub use span::Span;
+pub use telemetry::{Telemetry, VIEW_LIMIT};
 pub use usage::UsageView;
 
 /// What the log's lines about exchanges are under: filters such as `hermes_proxy=debug` name the data plane as a whole.

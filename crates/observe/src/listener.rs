@@ -85,7 +85,7 @@ impl ListenerFamilies {
     }
 
     /// The handles of a listener.
-    pub fn handles(&self, listener: &str) -> ListenerSeeing {
+    pub fn handles(&self, listener: &str) -> ListenerTelemetry {
         let name: Arc<str> = listener.into();
         let label = || ListenerLabel {
             listener: name.clone(),
@@ -98,7 +98,7 @@ impl ListenerFamilies {
             })
         };
 
-        ListenerSeeing {
+        ListenerTelemetry {
             name: name.clone(),
             from_client: bytes("client_to_target"),
             to_client: bytes("target_to_client"),
@@ -116,7 +116,7 @@ impl ListenerFamilies {
 
 /// The handles of one listener: counting takes no lock and no look-up, except for failures to authenticate.
 #[derive(Debug)]
-pub struct ListenerSeeing {
+pub struct ListenerTelemetry {
     name: Arc<str>,
     from_client: Counter,
     to_client: Counter,
@@ -132,7 +132,7 @@ pub struct ListenerSeeing {
     pub(super) oversize: Periodic,
 }
 
-impl ListenerSeeing {
+impl ListenerTelemetry {
     /// Counts a connection; it is open until the guard is dropped.
     #[must_use]
     pub fn accepted(&self) -> ConnectionGuard {

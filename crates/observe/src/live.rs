@@ -7,13 +7,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use hermes_net::PeerAddress;
+use hermes_net::clock;
+use hermes_proto::refusal_id::RefusalId;
 use http::Method;
 use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::counters::Counters;
 use super::counts::Counts;
-use super::listener::ListenerSeeing;
+use super::listener::ListenerTelemetry;
 use super::span::Span;
 
 /// Parts of the table, so that workers rarely meet at one lock.
@@ -66,7 +68,7 @@ pub(super) struct Live {
     pub status: AtomicU16,
     pub span: OnceLock<Span>,
     pub counters: Counters,
-    pub listener: Arc<ListenerSeeing>,
+    pub listener: Arc<ListenerTelemetry>,
     /// Whether it is a POST that is a tunnel, which only its route says.
     post: AtomicBool,
     ended: AtomicBool,
@@ -88,12 +90,54 @@ pub(super) struct Facts {
     pub ahead: Option<Option<Hop>>,
     /// The attempts, in their order.
     pub tried: Vec<Attempt>,
+    /// What was decided about it, and by what.
+    pub decided_by: DecidedBy,
+    /// The later proxy that refused it.
+    pub refused_by: Option<LaterRefusal>,
+    /// Names of what stands against it.
+    pub names: Names,
+    /// What it has outlived.
+    pub outlived: Outlived,
+}
+
+/// What was decided about an exchange, and by what.
+#[derive(Debug, Clone, Default)]
+pub(super) struct DecidedBy {
     /// What filters decided, and why.
     pub filters: Vec<String>,
-    /// The later proxy that refused it.
-    pub refused_by: Option<String>,
-    /// How often its session changed from one way to another because that broke.
+    /// The groups that its user's token claims, of what was refused.
+    pub claimed: Vec<String>,
+    /// Fields of its client that were not believed.
+    pub removed: Vec<String>,
+}
+
+/// What an exchange has outlived.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Outlived {
+    /// How often its tunnel went on by another path because that broke.
     pub resumed: u32,
+    /// What it waits for, and why.
+    pub waits: Option<String>,
+    /// Attempts that are counted and not listed.
+    pub forgotten: usize,
+}
+
+/// Names of what stands against an exchange.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Names {
+    /// Of its refusal, by this node or by a later one.
+    pub refusal: Option<RefusalId>,
+    /// Of the last decision to end it, where decisions are logged.
+    pub denial: Option<RefusalId>,
+}
+
+/// A refusal of a later proxy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaterRefusal {
+    /// The proxy, by the name that it gives itself.
+    pub node: String,
+    /// What it calls the refusal, if it says so.
+    pub id: Option<RefusalId>,
 }
 
 /// An upstream's name, and the endpoint there.
@@ -136,12 +180,12 @@ struct Settled {
 }
 
 impl Live {
-    pub fn new(id: Id, begin: Begin, listener: Arc<ListenerSeeing>) -> Self {
+    pub fn new(id: Id, begin: Begin, listener: Arc<ListenerTelemetry>) -> Self {
         Self {
             id,
             begin,
-            began: SystemTime::now(),
-            since: Instant::now(),
+            began: clock::system_now(),
+            since: clock::now().into_std(),
             facts: Mutex::default(),
             status: AtomicU16::new(0),
             span: OnceLock::new(),
@@ -213,11 +257,39 @@ impl Live {
         Some(self.status.load(Ordering::Relaxed)).filter(|status| *status != 0)
     }
 
+    pub fn learnt(&self, now: Instant) -> Learnt {
+        let facts = self.facts.lock();
+        let DecidedBy {
+            filters,
+            claimed,
+            removed,
+        } = facts.decided_by.clone();
+        let tried = facts.tried.iter().map(|tried| tried.endpoint.to_string());
+        let tried = tried.collect();
+        let refused_by = facts.refused_by.clone();
+        drop(facts);
+
+        Learnt {
+            view: self.view(now),
+            filters,
+            claimed,
+            removed,
+            tried,
+            refused_by,
+        }
+    }
+
     pub fn view(&self, now: Instant) -> ExchangeView {
         let facts = self.facts.lock().clone();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let limit =
             |limit: &AtomicU16| Some(limit.load(Ordering::Relaxed)).filter(|limit| *limit > 0);
+        let progress = ExchangeProgress {
+            status: self.status(),
+            attempts: facts.tried.len() + facts.outlived.forgotten,
+            resumed: facts.outlived.resumed,
+            waits: facts.outlived.waits.clone(),
+        };
         let age = now.saturating_duration_since(self.since).as_millis();
 
         ExchangeView {
@@ -234,7 +306,7 @@ impl Live {
             route: facts.route.as_deref().map(str::to_owned),
             upstream: facts.upstream.as_deref().map(str::to_owned),
             endpoint: facts.endpoint.as_deref().map(str::to_owned),
-            status: self.status(),
+            progress,
             trace: self.trace(),
             client_to_target: count(&self.counters.client_to_target),
             target_to_client: count(&self.counters.target_to_client),
@@ -250,6 +322,23 @@ impl Live {
 /// At most [`TEXT_LIMIT`] bytes of `text`.
 pub(super) fn clip(text: &str) -> String {
     text[..text.floor_char_boundary(TEXT_LIMIT)].to_owned()
+}
+
+/// What is known of an exchange at one moment.
+#[derive(Debug, Clone)]
+pub struct Learnt {
+    /// As the administrator sees it.
+    pub view: ExchangeView,
+    /// What filters decided, and why.
+    pub filters: Vec<String>,
+    /// The groups that its user's token claims, if that was looked at.
+    pub claimed: Vec<String>,
+    /// Fields of the client that were not believed.
+    pub removed: Vec<String>,
+    /// The endpoint of each attempt.
+    pub tried: Vec<String>,
+    /// The later proxy that refused it.
+    pub refused_by: Option<LaterRefusal>,
 }
 
 /// A live exchange as the administrator sees it.
@@ -281,8 +370,9 @@ pub struct ExchangeView {
     pub upstream: Option<String>,
     /// The endpoint of the latest attempt.
     pub endpoint: Option<String>,
-    /// The status of the final response.
-    pub status: Option<u16>,
+    /// How far it has come.
+    #[serde(flatten)]
+    pub progress: ExchangeProgress,
     /// The identifier of its trace.
     pub trace: Option<String>,
     /// Bytes from the client.
@@ -299,6 +389,20 @@ pub struct ExchangeView {
     pub datagram_limit_in: Option<u16>,
     /// The same towards the client.
     pub datagram_limit_out: Option<u16>,
+}
+
+/// How far an exchange has come against failures on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExchangeProgress {
+    /// The status of the final response.
+    pub status: Option<u16>,
+    /// Attempts at the next hop so far.
+    pub attempts: usize,
+    /// How often its tunnel went on by another path.
+    pub resumed: u32,
+    /// What it waits for, and why; absent if it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
 }
 
 /// Spreads numbers that we count ourselves, which no one can choose so that they meet.

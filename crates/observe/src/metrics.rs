@@ -20,10 +20,12 @@ use prometheus_client::registry::Registry;
 use super::broadcasts::BroadcastFamilies;
 use super::certificate_metrics::Certificates;
 use super::counts::Counts;
+use super::decisions::DecisionCounters;
 use super::filters::FilterFamilies;
-use super::listener::{ConnectionGuard, ListenerFamilies, ListenerSeeing};
+use super::listener::{ConnectionGuard, ListenerFamilies, ListenerTelemetry};
 use super::live::Live;
 use super::otlp::SpanCounters;
+use super::policies::PolicyFamily;
 use super::process::ProcessCollector;
 use super::series::{self, Ending, Series};
 use super::upstreams::Upstreams;
@@ -93,11 +95,19 @@ impl DropReason {
     }
 }
 
+/// What was decided about exchanges, and by whom.
+#[derive(Debug)]
+struct DecisionFamilies {
+    filters: FilterFamilies,
+    policies: PolicyFamily,
+    logged: DecisionCounters,
+}
+
 /// All families, and the registry that writes them.
 #[derive(Debug)]
 pub(super) struct Metrics {
     registry: Registry,
-    listeners: RwLock<HashMap<String, Arc<ListenerSeeing>>>,
+    listeners: RwLock<HashMap<String, Arc<ListenerTelemetry>>>,
     per_listener: ListenerFamilies,
     exchanges: Family<ExchangeLabels, Counter>,
     durations: Durations<KindLabel>,
@@ -109,7 +119,7 @@ pub(super) struct Metrics {
     reloads: Family<OutcomeLabel, Counter>,
     access_lost: Counter,
     attached: Gauge,
-    filters: FilterFamilies,
+    decisions: DecisionFamilies,
     broadcasts: BroadcastFamilies,
     pub(super) upstreams: Upstreams,
     pub(super) certificates: Certificates,
@@ -185,7 +195,11 @@ impl Metrics {
                 reason: reason.label(),
             })
         });
-        let filters = FilterFamilies::register(hermes);
+        let decisions = DecisionFamilies {
+            filters: FilterFamilies::register(hermes),
+            policies: PolicyFamily::register(hermes),
+            logged: DecisionCounters::register(hermes),
+        };
         let broadcasts = BroadcastFamilies::register(hermes);
         let listeners = RwLock::default();
 
@@ -203,7 +217,7 @@ impl Metrics {
             reloads,
             access_lost,
             attached,
-            filters,
+            decisions,
             broadcasts,
             upstreams,
             certificates,
@@ -230,13 +244,23 @@ impl Metrics {
         &self.broadcasts
     }
 
+    /// The metrics of policies.
+    pub fn policies(&self) -> &PolicyFamily {
+        &self.decisions.policies
+    }
+
+    /// The counters of decisions that are to be logged.
+    pub fn decisions_logged(&self) -> &DecisionCounters {
+        &self.decisions.logged
+    }
+
     /// The metrics of filters.
     pub fn filters(&self) -> &FilterFamilies {
-        &self.filters
+        &self.decisions.filters
     }
 
     /// The handles of a listener.
-    pub fn listener(&self, name: &str) -> Arc<ListenerSeeing> {
+    pub fn listener(&self, name: &str) -> Arc<ListenerTelemetry> {
         if let Some(known) = self.listeners.read().get(name) {
             return Arc::clone(known);
         }
@@ -268,6 +292,7 @@ impl Metrics {
             reason: class,
         };
 
+        // Finding a series may take a lock of its own.
         drop(facts);
         let find = || self.series(&live.begin.listener, &ending, usage);
         series::with(&ending, find, |series| {

@@ -46,10 +46,9 @@ pub(super) struct Record {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<String>,
     pub status: Option<u16>,
-    /// The later proxy that refused it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub refused_by: Option<String>,
-    /// How often a UDP session went on on another way.
+    #[serde(flatten)]
+    pub refused: RefusedBy,
+    /// How often its tunnel went on by another path.
     #[serde(skip_serializing_if = "is_zero")]
     pub resumed: u32,
     pub bytes: Moved,
@@ -62,6 +61,17 @@ pub(super) struct Record {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 fn is_zero(count: &u32) -> bool {
     *count == 0
+}
+
+/// By whom it was refused, if it was.
+#[derive(Debug, Serialize)]
+pub(super) struct RefusedBy {
+    /// The later proxy that refused it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused_by: Option<String>,
+    /// What the refusal is called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<String>,
 }
 
 /// Bytes of either direction.
@@ -110,7 +120,7 @@ impl Record {
             route: facts.route.as_deref().map(str::to_owned),
             upstream: facts.upstream.as_deref().map(str::to_owned),
             endpoint: facts.endpoint.as_deref().map(str::to_owned),
-            attempts: facts.tried.len(),
+            attempts: facts.tried.len() + facts.outlived.forgotten,
             tried: match facts.tried.as_slice() {
                 several @ [_, _, ..] => several
                     .iter()
@@ -119,10 +129,13 @@ impl Record {
                 _ => Vec::new(),
             },
             made: facts.tried,
-            filters: facts.filters,
+            filters: facts.decided_by.filters,
             status: live.status(),
-            refused_by: facts.refused_by,
-            resumed: facts.resumed,
+            refused: RefusedBy {
+                refused_by: facts.refused_by.map(|later| later.node),
+                refusal: facts.names.refusal.map(|id| id.to_string()),
+            },
+            resumed: facts.outlived.resumed,
             bytes: Moved {
                 client_to_target: counters.client_to_target.load(Ordering::Relaxed),
                 target_to_client: counters.target_to_client.load(Ordering::Relaxed),

@@ -7,13 +7,13 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 
 use super::counts::Tally;
-use super::listener::ListenerSeeing;
+use super::listener::ListenerTelemetry;
 
 /// How exchanges end that are counted in the same series. All but the words are compared as the objects that they are: those of
 /// one configuration are the same for all exchanges.
 #[derive(Debug, Clone)]
 pub(super) struct Ending {
-    pub listener: Arc<ListenerSeeing>,
+    pub listener: Arc<ListenerTelemetry>,
     pub kind: &'static str,
     pub route: Option<Arc<str>>,
     pub upstream: Option<Arc<str>>,

@@ -40,10 +40,10 @@ impl Shared {
     }
 }
 
-fn seeing() -> (Arc<Seeing>, Shared) {
+fn telemetry() -> (Arc<Telemetry>, Shared) {
     let shared = Shared::default();
     (
-        Seeing::new("alice", AccessSink::writer(Box::new(shared.clone()))),
+        Telemetry::new("alice", AccessSink::writer(Box::new(shared.clone()))),
         shared,
     )
 }
@@ -58,8 +58,8 @@ fn begin(kind: &'static str) -> Begin {
 }
 
 /// Whether the metrics hold this line.
-fn has(seeing: &Seeing, line: &str) -> bool {
-    let text = seeing.metrics_text();
+fn has(telemetry: &Telemetry, line: &str) -> bool {
+    let text = telemetry.metrics_text();
     let found = text.lines().any(|known| known == line);
     if !found {
         println!("{text}");
@@ -69,8 +69,8 @@ fn has(seeing: &Seeing, line: &str) -> bool {
 
 #[test]
 fn a_record_says_what_happened_and_no_query() {
-    let (seeing, shared) = seeing();
-    let exchange = seeing.begin(begin("http"));
+    let (telemetry, shared) = telemetry();
+    let exchange = telemetry.begin(begin("http"));
     exchange.method(&Method::GET);
     exchange.target("video:80/film?token=secret#x".to_owned());
     exchange.user("bob");
@@ -81,7 +81,7 @@ fn a_record_says_what_happened_and_no_query() {
     exchange.counters().to_client(500);
     exchange.counters().dropped.fetch_add(2, Relaxed);
     exchange.finish("done");
-    assert!(seeing.flush_access(LIMIT));
+    assert!(telemetry.flush_access(LIMIT));
     let mut records = shared.records();
     assert_eq!(records.len(), 1);
     let record = records[0].as_object_mut().unwrap();
@@ -116,37 +116,37 @@ fn a_record_says_what_happened_and_no_query() {
 
 #[test]
 fn an_exchange_ends_once() {
-    let (seeing, shared) = seeing();
-    let exchange = seeing.begin(begin("http"));
+    let (telemetry, shared) = telemetry();
+    let exchange = telemetry.begin(begin("http"));
     exchange.finish("done");
     exchange.finish("idle");
     drop(exchange);
-    assert!(seeing.flush_access(LIMIT));
+    assert!(telemetry.flush_access(LIMIT));
     assert_eq!(shared.records().len(), 1);
-    assert_eq!(seeing.live_count(), 0);
+    assert_eq!(telemetry.live_count(), 0);
 }
 
 #[test]
 fn a_dropped_exchange_is_abandoned() {
-    let (seeing, shared) = seeing();
-    drop(seeing.begin(begin("connect")));
-    assert!(seeing.flush_access(LIMIT));
+    let (telemetry, shared) = telemetry();
+    drop(telemetry.begin(begin("connect")));
+    assert!(telemetry.flush_access(LIMIT));
     assert_eq!(shared.records()[0]["reason"], "abandoned");
     let line = r#"hermes_exchanges_total{listener="web",kind="connect",route="",status="none",reason="abandoned"} 1"#;
-    assert!(has(&seeing, line));
+    assert!(has(&telemetry, line));
 }
 
 #[test]
 fn tunnels_write_a_long_record_each_ten_minutes() {
-    let (seeing, shared) = seeing();
-    let _request = seeing.begin(begin("http"));
-    let tunnel = seeing.begin(begin("connect-udp"));
+    let (telemetry, shared) = telemetry();
+    let _request = telemetry.begin(begin("http"));
+    let tunnel = telemetry.begin(begin("connect-udp"));
     let start = Instant::now();
 
     for seconds in [0, 599, 601, 1100, 1201, 1202] {
-        seeing.write_long(start + Duration::from_secs(seconds));
+        telemetry.write_long(start + Duration::from_secs(seconds));
     }
-    assert!(seeing.flush_access(LIMIT));
+    assert!(telemetry.flush_access(LIMIT));
     let records = shared.records();
     assert_eq!(records.len(), 2);
 
@@ -161,63 +161,69 @@ fn tunnels_write_a_long_record_each_ten_minutes() {
 
 #[test]
 fn live_exchanges_are_shown_oldest_first() {
-    let (seeing, _shared) = seeing();
-    let exchanges: Vec<_> = (0..40).map(|_| seeing.begin(begin("http"))).collect();
+    let (telemetry, _shared) = telemetry();
+    let exchanges: Vec<_> = (0..40).map(|_| telemetry.begin(begin("http"))).collect();
     exchanges[0].counters().from_client(7);
     exchanges[3].finish("done");
-    let views = seeing.exchanges();
+    let views = telemetry.exchanges();
     assert_eq!(views.len(), 39);
     assert_eq!(views[0].id, exchanges[0].id().to_string());
     assert_eq!(views[0].client_to_target, 7);
     assert_eq!(views[3].id, exchanges[4].id().to_string());
     assert_eq!(
-        (views[0].status, views[0].source.as_str()),
+        (views[0].progress.status, views[0].source.as_str()),
         (None, "192.0.2.1:4711")
     );
 }
 
 #[test]
 fn a_view_has_a_bound() {
-    let (seeing, _shared) = seeing();
+    let (telemetry, _shared) = telemetry();
     let exchanges: Vec<_> = (0..=VIEW_LIMIT)
-        .map(|_| seeing.begin(begin("http")))
+        .map(|_| telemetry.begin(begin("http")))
         .collect();
-    assert_eq!(seeing.exchanges().len(), VIEW_LIMIT);
-    assert_eq!(seeing.live_count(), exchanges.len());
+    assert_eq!(telemetry.exchanges().len(), VIEW_LIMIT);
+    assert_eq!(telemetry.live_count(), exchanges.len());
 }
 
 #[test]
 fn bytes_of_live_exchanges_are_counted_once() {
-    let (seeing, _shared) = seeing();
-    let exchange = seeing.begin(begin("connect"));
+    let (telemetry, _shared) = telemetry();
+    let exchange = telemetry.begin(begin("connect"));
     let sent = |bytes| {
         format!(r#"hermes_bytes_total{{listener="web",direction="client_to_target"}} {bytes}"#)
     };
 
     exchange.counters().from_client(10);
-    assert!(has(&seeing, &sent(10)) && has(&seeing, &sent(10)));
-    assert!(has(&seeing, r#"hermes_exchanges_active{listener="web"} 1"#));
+    assert!(has(&telemetry, &sent(10)) && has(&telemetry, &sent(10)));
+    assert!(has(
+        &telemetry,
+        r#"hermes_exchanges_active{listener="web"} 1"#
+    ));
     exchange.counters().from_client(5);
     exchange.finish("done");
-    assert!(has(&seeing, &sent(15)));
-    assert!(has(&seeing, r#"hermes_exchanges_active{listener="web"} 0"#));
+    assert!(has(&telemetry, &sent(15)));
     assert!(has(
-        &seeing,
+        &telemetry,
+        r#"hermes_exchanges_active{listener="web"} 0"#
+    ));
+    assert!(has(
+        &telemetry,
         r#"hermes_exchange_duration_seconds_count{kind="connect"} 1"#
     ));
 }
 
 #[test]
 fn every_metric_counts() {
-    let (seeing, _shared) = seeing();
-    let listener = seeing.listener("web");
+    let (telemetry, _shared) = telemetry();
+    let listener = telemetry.listener("web");
     let connection = listener.accepted();
     drop(listener.accepted());
     listener.malformed();
     listener.auth_failure("basic");
-    seeing.connect_failure("ingress", "refused");
-    seeing.datagrams_dropped(DropReason::TooLarge, 3);
-    seeing.reload("applied");
+    telemetry.connect_failure("ingress", "refused");
+    telemetry.datagrams_dropped(DropReason::TooLarge, 3);
+    telemetry.reload("applied");
     let version = env!("CARGO_PKG_VERSION");
 
     let lines = [
@@ -234,10 +240,10 @@ fn every_metric_counts() {
     ];
 
     for line in lines {
-        assert!(has(&seeing, &line), "{line}");
+        assert!(has(&telemetry, &line), "{line}");
     }
     drop(connection);
-    let text = seeing.metrics_text();
+    let text = telemetry.metrics_text();
     assert!(
         text.contains("process_resident_memory_bytes ") || !cfg!(target_os = "linux"),
         "{text}"
@@ -263,22 +269,26 @@ impl Write for Stuck {
 #[test]
 fn a_stuck_writer_costs_records_and_not_time() {
     let (let_go, wait) = channel();
-    let seeing = Seeing::new("alice", AccessSink::writer(Box::new(Stuck(wait))));
+    let telemetry = Telemetry::new("alice", AccessSink::writer(Box::new(Stuck(wait))));
     let count = 3 * 8192;
 
     for _ in 0..count {
-        seeing.begin(begin("http")).finish("done");
+        telemetry.begin(begin("http")).finish("done");
     }
-    assert!(!seeing.flush_access(Duration::from_millis(1)));
-    let lost = |seeing: &Seeing| {
-        let text = seeing.metrics_text();
+    assert!(!telemetry.flush_access(Duration::from_millis(1)));
+    let lost = |telemetry: &Telemetry| {
+        let text = telemetry.metrics_text();
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix("hermes_access_records_dropped_total "));
         line.unwrap().parse::<usize>().unwrap()
     };
 
-    assert!((8192..count).contains(&lost(&seeing)), "{}", lost(&seeing));
+    assert!(
+        (8192..count).contains(&lost(&telemetry)),
+        "{}",
+        lost(&telemetry)
+    );
     drop(let_go);
 }
 
@@ -288,9 +298,9 @@ fn a_file_is_appended_to_and_records_can_be_redirected() {
     let file = folder.path().join("access.log");
     std::fs::write(&file, "before\n").unwrap();
     let open = |path: &std::path::Path| AccessSink::open(&Access::File(FilePath(path.to_owned())));
-    let seeing = Seeing::new("alice", open(&file).unwrap());
-    seeing.begin(begin("http")).finish("done");
-    assert!(seeing.flush_access(LIMIT));
+    let telemetry = Telemetry::new("alice", open(&file).unwrap());
+    telemetry.begin(begin("http")).finish("done");
+    assert!(telemetry.flush_access(LIMIT));
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(
         text.starts_with("before\n{") && text.ends_with("}\n"),
@@ -298,15 +308,15 @@ fn a_file_is_appended_to_and_records_can_be_redirected() {
     );
 
     let second = folder.path().join("second.log");
-    seeing.redirect_access(open(&second).unwrap());
-    seeing.begin(begin("http")).finish("done");
-    assert!(seeing.flush_access(LIMIT));
+    telemetry.redirect_access(open(&second).unwrap());
+    telemetry.begin(begin("http")).finish("done");
+    assert!(telemetry.flush_access(LIMIT));
     assert_eq!(std::fs::read_to_string(&second).unwrap().lines().count(), 1);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
 
-    seeing.redirect_access(AccessSink::off());
-    seeing.begin(begin("http")).finish("done");
-    assert!(seeing.flush_access(LIMIT));
+    telemetry.redirect_access(AccessSink::off());
+    telemetry.begin(begin("http")).finish("done");
+    assert!(telemetry.flush_access(LIMIT));
     let error = open(&folder.path().join("none/access.log")).err().unwrap();
     assert!(error.to_string().contains("none/access.log"), "{error}");
 }

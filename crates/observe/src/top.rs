@@ -1,8 +1,9 @@
 //! The users with the most use, found in bounded memory.
 //!
-//! A user with counters of its own begins at zero when chosen, and what is counted for the others only grows, so that every
-//! series is a counter. The users waiting to be chosen are kept by the space-saving algorithm (Metwally, Agrawal and El Abbadi,
-//! 2005): a newcomer takes the place of the user with the least use, and that one's use.
+//! A user with counters of its own begins at zero when chosen, and what is counted for the others
+//! only grows, so that every series is a counter. The users waiting to be chosen are kept by the
+//! space-saving algorithm (Metwally, Agrawal and El Abbadi, 2005): a newcomer takes the place of
+//! the user with the least use, and inherits that use.
 
 use std::collections::HashMap;
 

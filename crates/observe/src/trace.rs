@@ -5,8 +5,9 @@
 //! route exposes it.
 
 use hermes_config::model::{FieldPattern, Percent};
+use hermes_proto::fields::Fields;
+use hermes_proto::fields::names::KnownName;
 use hermes_proto::trace_context::{self, Id, TRACEPARENT, TRACESTATE, TraceContext};
-use http::{HeaderMap, HeaderName};
 
 use crate::{Exchange, Span};
 
@@ -17,15 +18,15 @@ const SAMPLE: Percent = Percent(10_000);
 /// new traces `sample` are recorded, 1 % if it is not said.
 pub fn enter(
     exchange: &Exchange,
-    fields: &mut HeaderMap,
-    believed: impl Fn(&HeaderName) -> bool,
+    fields: &mut Fields,
+    believed: impl Fn(KnownName) -> bool,
     sample: Option<Percent>,
 ) {
-    let before = TraceContext::of(fields).filter(|_| believed(&TRACEPARENT));
+    let before = TraceContext::of(fields).filter(|_| believed(TRACEPARENT));
     // A state without its context means nothing (section 3.3 of the specification).
     let state = before
         .and_then(|_| trace_context::state(fields))
-        .filter(|_| believed(&TRACESTATE));
+        .filter(|_| believed(TRACESTATE));
     fields.remove(TRACEPARENT);
     fields.remove(TRACESTATE);
 
@@ -45,22 +46,22 @@ pub fn enter(
 }
 
 /// Tells the next hop which trace this is, as far as it `may_know`. The route's own changes come later and win.
-pub fn leave(exchange: &Exchange, fields: &mut HeaderMap, may_know: impl Fn(&HeaderName) -> bool) {
+pub fn leave(exchange: &Exchange, fields: &mut Fields, may_know: impl Fn(KnownName) -> bool) {
     let Some(span) = exchange.span() else {
         return;
     };
-    if may_know(&TRACEPARENT) {
+    if may_know(TRACEPARENT) {
         fields.insert(TRACEPARENT, span.context.format());
     }
 
-    if let Some(state) = span.state.as_ref().filter(|_| may_know(&TRACESTATE)) {
+    if let Some(state) = span.state.as_ref().filter(|_| may_know(TRACESTATE)) {
         fields.insert(TRACESTATE, state.clone());
     }
 }
 
 /// Whether one of these patterns names the field.
 #[must_use]
-pub fn names(patterns: &[FieldPattern], name: &HeaderName) -> bool {
+pub fn names(patterns: &[FieldPattern], name: KnownName) -> bool {
     patterns
         .iter()
         .any(|pattern| pattern.matches(name.as_str()))

@@ -1,4 +1,5 @@
-//! How long the certificates and revocation lists of a configuration count, and who is told before they end.
+//! How long the certificates and revocation lists of a configuration are valid, and warnings before
+//! they expire.
 //!
 //! None of that makes a configuration invalid: one certificate that has ended must not keep a node from starting, nor a change
 //! from being put in force.
@@ -109,7 +110,7 @@ impl Held {
         }
     }
 
-    /// What is to be said of it at `now`: what is the matter, and what to do.
+    /// The warning about it at `now`: what is wrong, and what to do.
     pub fn warning(&self, now: u64) -> Option<(String, &'static str)> {
         let of = &self.span.of;
         let what = match self.role {
@@ -232,7 +233,8 @@ fn of_client(
         .collect()
 }
 
-/// What is to be said of a document that is valid: certificates that have ended, will soon, or whose time has not come.
+/// Warnings about a valid document: certificates that have expired, will soon, or are not valid
+/// yet.
 pub fn warnings(loaded: &Loaded) -> Vec<Problem> {
     let now = unix_seconds();
     let warning = |held: Held| {

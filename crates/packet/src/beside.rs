@@ -51,6 +51,7 @@ impl Beside {
             .kept
             .get_or_insert_with(|| Box::new(Queue::new(bounds)));
         let now = Instant::now();
+
         self.taken
             .drain(..)
             .map(|datagram| kept.push(&datagram, now) as u64)
@@ -97,6 +98,7 @@ impl Beside {
             // The stream says how it ended.
             self.receiver = None;
         }
+
         std::future::pending().await
     }
 

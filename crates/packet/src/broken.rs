@@ -4,7 +4,7 @@ use std::fmt;
 
 use hermes_http::{Cause, Reset, StreamError};
 use hermes_net::UdpError;
-use hermes_rules::redecide::Reason;
+use hermes_rules::reevaluate::Reason;
 
 /// A side of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,8 +59,8 @@ impl Broken {
         }
     }
 
-    /// Whether the way broke, so that another may do: not if the side broke the protocol, was ended by a rule, or needs no more.
-    pub fn is_of_the_way(&self) -> bool {
+    /// Whether the path broke, so that another may do: not if the side broke the protocol, was ended by a rule, or needs no more.
+    pub fn is_of_the_path(&self) -> bool {
         self.not_error.is_none() && !matches!(self.reset, Reset::Protocol | Reset::Unneeded)
     }
 
@@ -104,7 +104,8 @@ impl Broken {
         }
     }
 
-    /// A way that was left ended within a capsule, of which the client has a piece: nothing can follow that.
+    /// The old path ended within a capsule, and the client has a piece of it: nothing can follow
+    /// that.
     pub fn torn() -> Self {
         let details = "a way that was left ended within a capsule".to_owned();
         Self {

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use hermes_observe::{DropReason, Exchange};
 use hermes_proto::batch::{Batch, Layout};
+use hermes_proto::capsule::CapsuleType;
 use hermes_proto::datagram::DatagramFormat;
 use tokio::time::Instant;
 
@@ -14,16 +15,18 @@ use super::Bounds;
 
 /// An end of packets that is neither UDP nor HTTP. It is asked once for a batch, never for a packet.
 ///
-/// One task at a time fills; several may send, as a way that was left may still lead there, and each of them is to be woken.
+/// One task at a time fills. Several may send, as an old path may still lead there, and each of
+/// them must be woken.
 pub trait Device: Send + Sync {
-    /// What its packets are in HTTP datagrams, and how large the largest is that it takes.
+    /// How its packets are written as HTTP datagrams, and the largest one that it takes.
     fn format(&self) -> DatagramFormat;
 
     /// What it fills, and wants to be sent: headroom, and whether super-packets.
     fn layout(&self) -> Layout;
 
-    /// Polls for packets, and adds what is there to the empty `batch`; at least one, when it is ready. The layout of the batch may be
-    /// without super-packets, where the other end takes none: then it cuts them itself.
+    /// Polls for packets, and adds those that are ready to the empty `batch`; at least one. If the
+    /// other end takes no super-packets, the layout of the batch has none, and the device cuts them
+    /// itself.
     ///
     /// # Errors
     /// It is gone; so is the tunnel then.
@@ -32,13 +35,22 @@ pub trait Device: Send + Sync {
     /// Polls to send the packets of `batch` behind those that are `sent`, until all are sent or dropped, and says so there.
     ///
     /// # Errors
-    /// It is gone; so is the tunnel then. A packet that cannot be sent is no error, but dropped and counted.
+    /// It is gone, and so is the tunnel. A packet that cannot be sent is not an error: it is
+    /// dropped and counted.
     fn poll_send(
         &self,
         cx: &mut Context<'_>,
         batch: &Batch,
         sent: &mut SentPackets,
     ) -> Poll<io::Result<()>>;
+
+    /// Takes a capsule that came between the packets, and carries none.
+    ///
+    /// # Errors
+    /// The stream must be aborted; why.
+    fn handle_capsule(&self, _kind: CapsuleType, _value: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
 
     /// How many packets it had to drop since it was last asked, because they were not taken in time.
     fn take_lost(&self) -> u64 {
@@ -93,6 +105,7 @@ impl DeviceReader {
             super_packets: own.super_packets && to.super_packets,
             ..own
         };
+
         if layout.super_packets != self.batch.layout().super_packets && self.kept.is_none() {
             self.batch = Batch::with(layout);
         }

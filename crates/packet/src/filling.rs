@@ -1,15 +1,17 @@
-//! What a lane is filled from: an end as it is, or a stream whose capsules and QUIC datagrams are taken apart.
+//! What a direction is filled from: an end as it is, or a stream whose capsules and QUIC datagrams are taken apart.
 
 use std::future::Future;
 
 use bytes::{Bytes, BytesMut};
 use hermes_observe::{DropReason, Exchange};
-use hermes_proto::batch::{Batch, Layout, MAX_RUN_DATAGRAMS, PushError};
+use hermes_proto::batch::{Batch, MAX_RUN_DATAGRAMS, PushError};
 use hermes_proto::capsule::{CapsuleDecoder, CapsuleType};
 use hermes_proto::datagram::DatagramFormat;
 
+use super::device::Device;
+use super::direction::PacketDirection;
 use super::end::PacketReader;
-use super::lane::Lane;
+use super::sink::Sink;
 use super::source::{Capsules, Source};
 use super::stream::Reached;
 use crate::broken::Broken;
@@ -27,7 +29,7 @@ pub(crate) enum Filled {
 pub(crate) enum Filling<'a> {
     /// An end keeps what it found where it found it.
     End(&'a mut PacketReader),
-    /// What is in capsules is copied into the lane's batch.
+    /// What is in capsules is copied into the direction's batch.
     Capsules(Unwrapping<'a>),
 }
 
@@ -35,30 +37,32 @@ pub(crate) enum Filling<'a> {
 pub(crate) struct Unwrapping<'a> {
     capsules: &'a mut Capsules,
     decoder: CapsuleDecoder,
+    /// What hears of capsules that carry no packets.
+    device: Option<&'a dyn Device>,
     /// A packet for which the batch had no room.
     next: Option<Bytes>,
     /// Whether the stream has ended.
     ended: bool,
-    /// Whether what the batch has is to be found again.
+    /// Whether the packets of the batch are to be given out again.
     kept: bool,
 }
 
 impl<'a> Filling<'a> {
-    /// Begins to read a source whose packets go to an end with this layout.
-    pub(crate) fn new(source: &'a mut Source, to: Layout, exchange: &Exchange) -> Self {
+    /// Begins to read a source whose packets go there.
+    pub(crate) fn new(source: &'a mut Source, to: &'a Sink, exchange: &Exchange) -> Self {
         match source {
             Source::End(reader) => {
-                reader.lead(to);
+                reader.lead(to.layout());
                 Self::End(reader)
             }
             Source::Stream(capsules) => {
                 exchange.dropped(DropReason::Expired, capsules.beside.release());
-                Self::Capsules(Unwrapping::new(capsules))
+                Self::Capsules(Unwrapping::new(capsules, to.device()))
             }
         }
     }
 
-    /// Whether nothing is lost where the lane stops now.
+    /// Whether nothing is lost where the direction stops now.
     pub(crate) fn is_between(&self) -> bool {
         match self {
             Self::End(_) => true,
@@ -69,15 +73,15 @@ impl<'a> Filling<'a> {
     /// Waits for packets. They stay where they are, or come into `batch`. Dropping the future loses nothing.
     pub(crate) async fn fill(
         &mut self,
-        lane: &Lane<'_>,
+        direction: &PacketDirection<'_>,
         batch: &mut Batch,
     ) -> Result<Filled, Broken> {
         match self {
             Self::End(reader) => match reader.fill().await {
                 Ok(()) => Ok(Filled::Packets),
-                Err(error) => Err(Broken::socket(lane.from, &error)),
+                Err(error) => Err(Broken::socket(direction.from, &error)),
             },
-            Self::Capsules(unwrapping) => unwrapping.fill(lane, batch).await,
+            Self::Capsules(unwrapping) => unwrapping.fill(direction, batch).await,
         }
     }
 
@@ -131,16 +135,18 @@ impl<'a> Filling<'a> {
                 bytes += packet.len() as u64;
             }
         }
+
         (count, bytes)
     }
 }
 
 impl<'a> Unwrapping<'a> {
-    fn new(capsules: &'a mut Capsules) -> Self {
+    fn new(capsules: &'a mut Capsules, device: Option<&'a dyn Device>) -> Self {
         let decoder = CapsuleDecoder::new(capsules.format.max_capsule());
         Self {
             capsules,
             decoder,
+            device,
             next: None,
             ended: false,
             kept: false,
@@ -151,9 +157,14 @@ impl<'a> Unwrapping<'a> {
         self.next.is_none() && self.decoder.finish().is_ok()
     }
 
-    /// Everything that is there goes into one batch; only where there is nothing it waits for more. It returns after whatever it waited
-    /// for: the lane may stop now, or must not any more.
-    async fn fill(&mut self, lane: &Lane<'_>, batch: &mut Batch) -> Result<Filled, Broken> {
+    /// Everything that is there goes into one batch; it waits only if there is nothing. It returns after each wait, because whether the
+    /// direction may stop has changed by then.
+    async fn fill(
+        &mut self,
+        direction: &PacketDirection<'_>,
+        batch: &mut Batch,
+    ) -> Result<Filled, Broken> {
+        // The last batch could not be sent: it is given out again.
         if std::mem::take(&mut self.kept) {
             return Ok(Filled::Packets);
         }
@@ -161,13 +172,15 @@ impl<'a> Unwrapping<'a> {
         batch.clear();
         let mut is_full = false;
         let mut has_read = false;
+
         if let Some(packet) = self.next.take() {
             has_read = true;
-            self.put(Some(packet), lane, batch);
-            is_full = self.decode(lane, batch)?;
+            self.put(Some(packet), direction, batch);
+            is_full = self.decode(direction, batch)?;
         }
+
         while !is_full && batch.len() < MAX_RUN_DATAGRAMS && !self.ended {
-            let stops = lane.stop.is_set() && self.is_between();
+            let stops = direction.stop.is_set() && self.is_between();
             let data = match if stops {
                 None
             } else {
@@ -178,7 +191,7 @@ impl<'a> Unwrapping<'a> {
                 None => tokio::select! {
                     biased;
                     () = self.capsules.beside.fill() => {
-                        self.take_beside(lane, batch)?;
+                        self.take_beside(direction, batch)?;
                         return Ok(Filled::Packets);
                     }
                     data = self.capsules.stream.next() => data,
@@ -189,58 +202,77 @@ impl<'a> Unwrapping<'a> {
                 self.ended = true;
                 break;
             };
+
             has_read = true;
-            self.decoder.push(data.map_err(|error| lane.read(&error))?);
-            // What is in the way of the rest of it is not known before.
-            lane.reached(&mut self.capsules.stream, Reached::Held);
-            is_full = self.decode(lane, batch)?;
+            self.decoder
+                .push(data.map_err(|error| direction.read(&error))?);
+
+            // Until this is decoded, a capsule may have begun.
+            direction.reached(&mut self.capsules.stream, Reached::Held);
+            is_full = self.decode(direction, batch)?;
         }
 
         if !self.ended || !batch.is_empty() {
             return Ok(Filled::Packets);
         }
         let ended = self.decoder.finish().map(|()| Filled::Ended);
-        ended.map_err(|error| Broken::malformed(lane.from, error.to_string()))
+        ended.map_err(|error| Broken::malformed(direction.from, error.to_string()))
     }
 
     /// Puts every packet that is complete into the batch; says whether that is full. Capsules that are not known are passed over (RFC
     /// 9297, 3.2).
-    fn decode(&mut self, lane: &Lane<'_>, batch: &mut Batch) -> Result<bool, Broken> {
-        let malformed = |reason: String| Broken::malformed(lane.from, reason);
+    fn decode(
+        &mut self,
+        direction: &PacketDirection<'_>,
+        batch: &mut Batch,
+    ) -> Result<bool, Broken> {
+        let malformed = |reason: String| Broken::malformed(direction.from, reason);
         while let Some(capsule) = self
             .decoder
             .next()
             .map_err(|error| malformed(error.to_string()))?
         {
             if capsule.kind == CapsuleType::DatagramLimit {
-                lane.heed(&capsule.value)?;
+                direction.heed(&capsule.value)?;
             }
             if capsule.kind != CapsuleType::Datagram {
+                if let Some(device) = self.device {
+                    let handled = device.handle_capsule(capsule.kind, &capsule.value);
+                    handled.map_err(malformed)?;
+                }
                 continue;
             }
             let packet = self.capsules.format.decode(capsule.value);
             let packet = packet.map_err(|error| malformed(error.to_string()))?;
-            if !self.put(packet, lane, batch) {
+            if !self.put(packet, direction, batch) {
                 return Ok(true);
             }
         }
+
         if self.decoder.finish().is_ok() {
-            lane.reached(&mut self.capsules.stream, Reached::Between);
+            direction.reached(&mut self.capsules.stream, Reached::Between);
         }
         Ok(false)
     }
 
     /// Takes what came as QUIC datagrams, as far as there is room.
-    fn take_beside(&mut self, lane: &Lane<'_>, batch: &mut Batch) -> Result<(), Broken> {
+    fn take_beside(
+        &mut self,
+        direction: &PacketDirection<'_>,
+        batch: &mut Batch,
+    ) -> Result<(), Broken> {
         let beside = &mut self.capsules.beside;
-        lane.exchange.dropped(DropReason::QueueFull, beside.lost());
+        direction
+            .exchange
+            .dropped(DropReason::QueueFull, beside.lost());
 
         let mut taken = std::mem::take(&mut beside.taken);
         let mut datagrams = taken.drain(..);
         for datagram in datagrams.by_ref() {
             let packet = self.capsules.format.decode(datagram);
-            let packet = packet.map_err(|error| Broken::malformed(lane.from, error.to_string()))?;
-            if !self.put(packet, lane, batch) {
+            let packet =
+                packet.map_err(|error| Broken::malformed(direction.from, error.to_string()))?;
+            if !self.put(packet, direction, batch) {
                 break;
             }
         }
@@ -252,9 +284,14 @@ impl<'a> Unwrapping<'a> {
 
     /// Puts a packet into the batch, or behind it; false where it was full. Those of contexts that no one registered are dropped (RFC
     /// 9298, 4).
-    fn put(&mut self, packet: Option<Bytes>, lane: &Lane<'_>, batch: &mut Batch) -> bool {
+    fn put(
+        &mut self,
+        packet: Option<Bytes>,
+        direction: &PacketDirection<'_>,
+        batch: &mut Batch,
+    ) -> bool {
         let Some(packet) = packet else {
-            lane.exchange.dropped(DropReason::UnknownContext, 1);
+            direction.exchange.dropped(DropReason::UnknownContext, 1);
             return true;
         };
         match batch.push(&packet) {
@@ -264,7 +301,7 @@ impl<'a> Unwrapping<'a> {
                 false
             }
             Err(PushError::TooLong) => {
-                lane.too_large(1, packet.len());
+                direction.too_large(1, packet.len());
                 true
             }
         }

@@ -3,12 +3,12 @@
 //! Packets move in batches: what is ready at one wake-up becomes one DATA frame of capsules, and a frame of capsules becomes
 //! as few sends as its lengths allow. Nothing waits for a batch to fill.
 //!
-//! Every [`Source`] can be filled from, and every [`Sink`] be sent to; one loop moves what was filled, and sending borrows it where it
-//! lies. From capsules to capsules is the one special case, as those that no one here knows go on as well. What packets are
-//! in HTTP datagrams, and how large they may be, is data of the end
-//! ([`DatagramFormat`](hermes_proto::datagram::DatagramFormat)).
+//! One loop fills a batch from any [`Source`] and sends it to any [`Sink`], which borrows the
+//! packets where they are. Capsules to capsules is the one special case, because unknown capsules
+//! have to go on, too. How packets are written as HTTP datagrams, and how large they may be, is
+//! data of the end ([`DatagramFormat`](hermes_proto::datagram::DatagramFormat)).
 //!
-//! - [`Lane`]: begin reading here; one direction of a tunnel, between a [`Source`] and a [`Sink`].
+//! - [`PacketDirection`]: begin reading here; one direction of a tunnel, between a [`Source`] and a [`Sink`].
 //! - [`PacketEnd`]: a client of a `udp` listener ([`Session`], with its [`Queue`]), a socket towards the target, or a [`Device`] that
 //!   another crate brings.
 //! - [`BindSockets`]: sockets of CONNECT-UDP Bind, with many peers. [`Limits`]: how large packets may be that go on.
@@ -21,12 +21,11 @@
 //! Specifications: RFC 9297 (datagrams and capsules), RFC 9298 (CONNECT-UDP), draft-ietf-masque-connect-udp-listen (Bind).
 
 mod beside;
-mod bound;
 mod broken;
 mod device;
+mod direction;
 mod end;
 mod filling;
-mod lane;
 mod limit;
 mod pass;
 mod queue;
@@ -41,12 +40,13 @@ mod source;
 mod stop;
 mod stream;
 mod table;
+pub mod tun;
+mod udp_bind;
 
-pub use bound::{BindSockets, Egress};
 pub use broken::{Broken, Side};
 pub use device::{Device, DeviceReader, SentPackets};
+pub use direction::{Left, PacketDirection};
 pub use end::{PacketEnd, PacketReader};
-pub use lane::{Lane, Left};
 pub use limit::Limits;
 pub use queue::{Bounds, Queue};
 pub use received::Received;
@@ -55,4 +55,5 @@ pub use session_token::{Asked, Token};
 pub use sink::{CapsuleSink, Sink};
 pub use source::{Capsules, Source};
 pub use stop::Stop;
-pub use table::{Claim, Destination, Handed, KEPT_FOR, Resumable, Seat};
+pub use table::{Claim, Destination, Handed, KEPT_FOR, Resumable, SessionEntry, Waiting};
+pub use udp_bind::{BindSockets, Egress};

@@ -73,6 +73,7 @@ impl Limits {
             Side::Client => &mut self.client,
             Side::Target => &mut self.target,
         };
+
         limit.quic = sink.quic().map(|(quic, size)| (quic.clone(), size));
         limit.largest = sink.largest().unwrap_or(NONE);
         limit.listens = listens;
@@ -85,6 +86,11 @@ impl Limits {
     /// The largest payload that goes to this side by its own word.
     pub(crate) fn heard(&self, side: Side) -> usize {
         self.of(side).heard.load(Ordering::Relaxed).max(self.floor)
+    }
+
+    /// The largest payload that goes to this side at all: by its own word, and by what the path carries or capsules take over.
+    pub fn carries(&self, side: Side) -> usize {
+        self.of(side).own().max(self.floor).min(self.heard(side))
     }
 
     /// The largest payload that goes to this side as a QUIC datagram, by its own word and by what the path carries.
@@ -112,18 +118,20 @@ impl Limits {
         told.largest = told.largest.max(size);
     }
 
-    /// Waits until this side is to be told a limit. Dropping the future loses nothing.
+    /// Waits until a limit has to be sent to this side. Dropping the future loses nothing.
     pub(crate) async fn due(&self, side: Side) -> usize {
         let of = self.of(side.other());
         if !self.of(side).listens {
             return std::future::pending().await;
         }
+
         loop {
             let changed = of.changed.notified();
             let (word, waits) = self.word(side.other());
             if let Some(limit) = word {
                 return limit;
             }
+
             tokio::select! {
                 () = changed => {}
                 () = sleep(INTERVAL), if waits => {}
@@ -131,13 +139,14 @@ impl Limits {
         }
     }
 
-    /// What is to be said now of the limit of this side, and whether that must be looked at again although nothing happens.
+    /// The limit to send to this side now, and whether to look again even if nothing happens.
     fn word(&self, side: Side) -> (Option<usize>, bool) {
         let of = self.of(side);
         let mut told = of.told.lock();
         if told.largest == 0 && told.limit == NONE {
             return (None, false);
         }
+
         if told.when.is_some_and(|when| when.elapsed() < INTERVAL) {
             return (None, true);
         }
@@ -145,6 +154,7 @@ impl Limits {
         if limit >= told.largest {
             (limit, told.largest) = (NONE, 0);
         }
+
         if limit == told.limit {
             return (None, told.largest > 0);
         }
@@ -167,6 +177,7 @@ impl Limit {
             when: None,
             largest: 0,
         };
+
         let heard = AtomicUsize::new(NONE);
         Self {
             quic: None,

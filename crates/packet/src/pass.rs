@@ -1,4 +1,4 @@
-//! The one special case of a lane: from capsules to capsules. Those of unknown types go on, too (RFC 9297, 3.2), which no batch of
+//! The one special case: a direction from capsules to capsules. Those of unknown types go on, too (RFC 9297, 3.2), which no batch of
 //! packets could hold; what came as a QUIC datagram leaves as one where the other side has them.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use hermes_proto::datagram_limit;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::beside::Beside;
-use super::lane::{Lane, Left, broken};
+use super::direction::{Left, PacketDirection, broken};
 use super::shared::Shared;
 use super::sink::CapsuleSink;
 use super::source::Capsules;
@@ -32,8 +32,8 @@ struct Others {
     held: Option<OwnedMutexGuard<Shared>>,
 }
 
-impl Lane<'_> {
-    /// Passes everything on until the stream ends or the lane is stopped.
+impl PacketDirection<'_> {
+    /// Passes everything on until the stream ends or the direction is stopped.
     pub(crate) async fn pass(
         &self,
         capsules: &mut Capsules,
@@ -44,6 +44,7 @@ impl Lane<'_> {
             self.release_capsules(&mut capsules.beside, &to.stream)
                 .await?;
         }
+
         match &to.quic {
             Some(quic) if !is_quic => self.capsules_to_quic(capsules, to, quic).await,
             None if !is_quic => {
@@ -76,6 +77,7 @@ impl Lane<'_> {
                     }
                 }
             };
+
             let Some(data) = data else {
                 return Ok(Left::Ended);
             };
@@ -83,10 +85,12 @@ impl Lane<'_> {
             capsules.rest = self.follow(&mut cursor, &mut data);
             self.reached(capsules, Reached::passing(cursor.is_between()));
             self.moved(0, data.len() as u64);
+            // Held until the capsule ends: directions of other paths lead into this stream, too.
             let mut outgoing = match held.take() {
                 Some(outgoing) => outgoing,
                 None => self.hold(sink).await?,
             };
+
             outgoing
                 .data(data, cursor.is_between())
                 .await
@@ -108,7 +112,7 @@ impl Lane<'_> {
         flushed.map_err(|error| self.write(&error))
     }
 
-    /// Follows `data` to its end, or to the end of a capsule if the lane is to stop; what lies behind that is returned.
+    /// Follows `data` to its end, or to the end of a capsule if the direction is to stop; what lies behind that is returned.
     fn follow(&self, cursor: &mut CapsuleCursor, data: &mut Bytes) -> Bytes {
         let mut used = 0;
         while used < data.len() {
@@ -117,6 +121,7 @@ impl Lane<'_> {
                 break;
             }
         }
+
         data.split_off(used)
     }
 
@@ -154,6 +159,7 @@ impl Lane<'_> {
         let stream = &to.stream;
         let mut sieve = CapsuleSieve::new(CapsuleType::Datagram, format.max_capsule());
         let mut others = Others::default();
+
         loop {
             self.release(beside, to, quic).await?;
             // What is there goes into one write; only then is more waited for.
@@ -163,6 +169,8 @@ impl Lane<'_> {
                 None => {
                     self.pass_others(&mut others, stream, sieve.is_between())
                         .await?;
+                    // Only between capsules may it stop, or write one of its own: anywhere else
+                    // would split one.
                     tokio::select! {
                         biased;
                         () = self.stop.seen(), if sieve.is_between() => return Ok(Left::Stopped),
@@ -187,7 +195,7 @@ impl Lane<'_> {
             };
 
             sieve.push(data.map_err(|error| self.read(&error))?);
-            // Where it ends is not known before all of it was looked at.
+            // Where it ends is known only once all of it was looked at.
             self.reached(capsules, Reached::Passed);
             self.sift(&mut sieve, &mut others, beside, (to, quic))
                 .await?;
@@ -236,7 +244,7 @@ impl Lane<'_> {
         self.forward(&mut beside.taken, to, quic).await
     }
 
-    /// Takes the datagrams out of what came, up to the next capsule if the lane is to stop, and gathers the rest. What goes on the same
+    /// Takes the datagrams out of what came, up to the next capsule if the direction is to stop, and gathers the rest. What goes on the same
     /// stream stays in order: datagrams that are taken come before what is gathered next, and after what was before.
     async fn sift(
         &self,
@@ -255,7 +263,7 @@ impl Lane<'_> {
                     beside.taken.push(datagram);
                 }
                 Sifted::Other(bytes) => {
-                    // It may be a part only: what else goes on the stream goes before.
+                    // It may be only a part: everything else for this stream goes first.
                     self.go_on(beside, to, quic).await?;
                     others.room.extend_from_slice(&bytes);
                     if others.room.len() >= OTHERS {
@@ -268,6 +276,7 @@ impl Lane<'_> {
                 break;
             }
         }
+
         Ok(())
     }
 
@@ -297,11 +306,14 @@ impl Lane<'_> {
         let stream = &to.stream;
         let mut sieve = CapsuleSieve::new(CapsuleType::DatagramLimit, datagram_limit::MAX_VALUE);
         let mut held = None;
+
         loop {
             if let Some(quic) = quic {
                 self.release(beside, to, quic).await?;
             }
 
+            // Within a capsule nothing else may be written to the stream, and no other path can
+            // take over.
             let between = sieve.is_between();
             let data = tokio::select! {
                 biased;
@@ -347,7 +359,7 @@ impl Lane<'_> {
         self.go_on(beside, to, quic).await
     }
 
-    /// Takes out what the side that it comes from says of its limits; returns the other capsules, up to the next one if the lane is
+    /// Takes out what the side that it comes from says of its limits; returns the other capsules, up to the next one if the direction is
     /// to stop.
     fn heed_limits(
         &self,
@@ -368,10 +380,11 @@ impl Lane<'_> {
                 break;
             }
         }
+
         Ok(others.freeze())
     }
 
-    /// Writes a piece of capsules. Unless a capsule ends with it, the stream is held for the next piece: another lane may lead to
+    /// Writes a piece of capsules. Unless a capsule ends with it, the stream is held for the next piece: another direction may lead to
     /// the same stream.
     async fn pass_on(
         &self,
@@ -385,6 +398,7 @@ impl Lane<'_> {
                 Some(outgoing) => outgoing,
                 None => self.hold(stream).await?,
             };
+
             outgoing
                 .data(bytes, ends)
                 .await
@@ -392,6 +406,7 @@ impl Lane<'_> {
             outgoing.flush().await.map_err(|error| self.write(&error))?;
             *held = Some(outgoing);
         }
+
         if ends {
             *held = None;
         }

@@ -76,6 +76,7 @@ impl Queue {
         {
             dropped += self.drop_oldest();
         }
+
         if self.buffer.len() + datagram.len() > 2 * self.bounds.bytes {
             self.compact();
         }
@@ -83,6 +84,7 @@ impl Queue {
             .push_back((self.buffer.len(), datagram.len(), now));
         self.buffer.extend_from_slice(datagram);
         self.bytes += datagram.len();
+
         dropped
     }
 
@@ -96,6 +98,7 @@ impl Queue {
         {
             dropped += self.drop_oldest();
         }
+
         dropped
     }
 

@@ -12,8 +12,8 @@ use hermes_proto::capsule::{self, CapsuleType};
 use hermes_proto::{datagram_floor, datagram_limit};
 use tokio::sync::Mutex;
 
+use super::direction::{PacketDirection, broken};
 use super::filling::Filling;
-use super::lane::{Lane, broken};
 use super::shared::Shared;
 use super::sink::CapsuleSink;
 use crate::broken::{Broken, Side};
@@ -23,7 +23,7 @@ use crate::broken::{Broken, Side};
 #[doc(alias = "bound")]
 const ROOM: usize = 512 * 1024;
 
-impl Lane<'_> {
+impl PacketDirection<'_> {
     /// Sends what was found as QUIC datagrams, and waits for room for more.
     pub(crate) async fn send_quic(
         &self,
@@ -32,6 +32,8 @@ impl Lane<'_> {
         to: &CapsuleSink,
         quic: &DatagramSender,
     ) -> Result<(), Broken> {
+        // Nothing comes back at the moment, so what is sent now might be lost: it is kept
+        // meanwhile.
         if quic.is_silent() {
             filling.keep();
             let heard = self.heard(&to.stream, quic);
@@ -45,17 +47,21 @@ impl Lane<'_> {
         let mut above = 0;
         let mut beside = 0;
         let mut bytes = 0;
+
         let wanted = |packet: &&[u8]| {
             let size = packet.len();
             if takes_stream(size) {
                 beside = beside.max(size);
                 return false;
             }
+
             largest = largest.max(size);
             above += usize::from(size > most);
             bytes += if size <= most { size } else { 0 };
+
             size <= most
         };
+
         let sent = quic.send(to.format.prefix(), filling.packets(batch).filter(wanted));
         self.sent(sent, bytes);
         self.too_large(above + sent.too_large, largest);
@@ -68,6 +74,7 @@ impl Lane<'_> {
             let write = self.write_on(&to.stream, capsules.freeze());
             filling.during(write, self.exchange).await?;
         }
+
         quic.room(ROOM).await;
         Ok(())
     }
@@ -122,6 +129,7 @@ impl Lane<'_> {
         self.exchange
             .counters()
             .datagram_limit(self.from == Side::Client, limit);
+
         most + 1..if floor == 0 { 1 } else { floor + context + 1 }
     }
 
@@ -156,8 +164,11 @@ impl Lane<'_> {
             .max()
             .unwrap_or(0)
             .saturating_sub(context);
+
         let above = match self.limits.heard(self.to()) {
             most if largest > most => {
+                // Only this context's payloads have the limit; what other contexts carry is not
+                // ours to judge.
                 let is_above = |datagram: &mut Bytes| {
                     datagram.starts_with(to.format.prefix()) && datagram.len() > most + context
                 };
@@ -171,6 +182,7 @@ impl Lane<'_> {
         self.sent(sent, bytes);
         self.too_large(above + sent.too_large, largest);
         quic.room(ROOM).await;
+
         Ok(())
     }
 
@@ -198,10 +210,12 @@ impl Lane<'_> {
         if !stream.is_between() {
             return Err(Broken::torn());
         }
+
         stream
             .data(bytes, true)
             .await
             .map_err(|error| self.write(&error))?;
+
         stream.flush().await.map_err(|error| self.write(&error))
     }
 

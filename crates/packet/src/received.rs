@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::Poll;
 
+use hermes_net::clock;
 use hermes_net::{RecvBatch, UdpError, UdpSocket};
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, sleep};
@@ -78,11 +79,13 @@ impl Received {
             self.lost.1 += self.waiting.expire(Instant::now()) as u64;
             std::mem::swap(&mut self.taken, &mut self.waiting);
         }
+
         while self.taken.is_empty() {
             socket.readable().await.map_err(UdpError::Io)?;
             // A socket that never runs dry leaves the worker to others too.
             consume_budget().await;
             let batch = self.batch.get_or_insert_with(kept);
+
             match socket.try_recv(batch) {
                 Ok(Some(_)) => break,
                 Ok(None) => self.give_back(),
@@ -90,6 +93,7 @@ impl Received {
                 Err(error) => return Err(error),
             }
         }
+
         Ok(())
     }
 
@@ -101,6 +105,7 @@ impl Received {
             .as_ref()
             .filter(|_| self.taken.is_empty())
             .map(RecvBatch::datagrams);
+
         kept.chain(
             batch
                 .into_iter()
@@ -111,7 +116,7 @@ impl Received {
 
     /// Keeps what [`Self::fill`] found, because it cannot be sent now.
     pub(crate) fn keep(&mut self) {
-        let now = Instant::now();
+        let now = clock::now();
         let mut full = 0;
         if self.taken.is_empty() {
             let batch = self.batch.as_ref().map(RecvBatch::datagrams);
@@ -128,6 +133,7 @@ impl Received {
                 .map(|datagram| self.waiting.push(datagram, now))
                 .sum::<usize>();
         }
+
         self.lost.0 += full as u64;
         self.taken.clear();
         self.give_back();
@@ -144,6 +150,7 @@ impl Received {
         let mut write = pin!(write);
         let (full, expired) = std::mem::take(&mut self.lost);
         lost(full, expired);
+
         if let Poll::Ready(written) = poll_fn(|cx| Poll::Ready(write.as_mut().poll(cx))).await {
             return written;
         }
@@ -167,7 +174,7 @@ impl Received {
     }
 
     fn empty(&mut self, socket: &UdpSocket) {
-        let now = Instant::now();
+        let now = clock::now();
         let batch = self.batch.get_or_insert_with(kept);
         for _ in 0..BATCHES {
             match socket.try_recv(batch) {
@@ -180,6 +187,7 @@ impl Received {
                 Err(_) => {}
             }
         }
+
         self.lost.1 += self.waiting.expire(now) as u64;
     }
 }

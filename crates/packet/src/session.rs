@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hermes_net::clock;
 use hermes_net::{UdpError, UdpSocket};
 use hermes_observe::Exchange;
 use hermes_proto::datagram;
@@ -97,6 +98,7 @@ impl Session {
             self.lost.full(datagrams.count());
             return;
         }
+
         {
             let mut queue = self.queue.lock();
             self.lost.expired(queue.expire(now));
@@ -106,6 +108,7 @@ impl Session {
                 .sum();
             self.lost.full(full);
         }
+
         self.ready.notify_one();
     }
 
@@ -125,6 +128,7 @@ impl Session {
         self.lost.expired(queue.expire(Instant::now()));
         let mut count = 0;
         let mut bytes = 0;
+
         let capsules = in_room(|room| {
             for datagram in queue.iter() {
                 if bytes + datagram.len() > EARLY_BYTES
@@ -135,12 +139,14 @@ impl Session {
                 (count, bytes) = (count + 1, bytes + datagram.len());
             }
         });
+
         let early = Early {
             capsules,
             count,
             bytes: bytes as u64,
             end: queue.first() + count,
         };
+
         (count > 0).then_some(early)
     }
 
@@ -168,7 +174,7 @@ impl Session {
     /// Takes back what was taken and cannot leave now; it comes first again, and grows older.
     pub fn give_back(&self, taken: &mut Queue) {
         let mut queue = self.queue.lock();
-        let now = Instant::now();
+        let now = clock::now();
         std::mem::swap(&mut *queue, taken);
         // As a rule nothing: this is done as soon as it was taken.
         let full: usize = taken.iter().map(|datagram| queue.push(datagram, now)).sum();
@@ -240,8 +246,9 @@ impl Session {
         self.retired.store(true, Ordering::Relaxed);
     }
 
-    /// What was not taken of a session whose tunnel has ended, for the next one of its client. A session that began with that leaves
-    /// nothing itself: a tunnel that ends each time as soon as it is open is not opened for ever.
+    /// What the ended tunnel did not take from this session, for the client's next one. A session
+    /// that began with such a leftover leaves none itself: otherwise a tunnel that always ends at
+    /// once would be opened for ever.
     pub fn leftover(&self) -> Option<Queue> {
         let mut queue = self.queue.lock();
         self.lost.expired(queue.expire(Instant::now()));

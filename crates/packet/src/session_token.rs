@@ -1,18 +1,20 @@
-//! UDP sessions that outlive the way to them.
+//! UDP sessions that outlive the path to them.
 //!
-//! A CONNECT-UDP between proxies asks for a session, `hermes-session: ?1`. The proxy where the tunnel ends answers with a token,
-//! which every proxy on the way may keep. When the path breaks, the node that finds that first opens the tunnel again with the token, and
-//! gets the same UDP socket: the target sees nothing. A token that is not known any more, or belongs to someone else, is as
-//! good as none: the answer is a fresh session in all these cases.
+//! A CONNECT-UDP between proxies asks for a session, `hermes-session: ?1`. The proxy where the
+//! tunnel ends answers with a token, which every proxy on the way may keep. When the path breaks,
+//! the first node to notice opens the tunnel again with the token, and gets the same UDP socket:
+//! the target sees nothing. A token that is no longer known, or belongs to someone else, is as good
+//! as none: the answer is a fresh session.
 //!
-//! The value is a boolean or a byte sequence of RFC 9651. It stands in no log and no record, is taken out of every request as it
-//! arrives, and goes on to the next proxy only.
+//! The value is a boolean or a byte sequence of RFC 9651. It appears in no log and no record, is
+//! taken out of every request on arrival, and goes on to the next proxy only.
 
 use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use hermes_proto::fields::Fields;
+use http::{HeaderName, HeaderValue};
 
 /// The field.
 const FIELD: HeaderName = HeaderName::from_static("hermes-session");
@@ -37,7 +39,7 @@ pub enum Asked {
 
 impl Asked {
     /// Takes what is asked for out of a request.
-    pub fn take(fields: &mut HeaderMap) -> Option<Self> {
+    pub fn take(fields: &mut Fields) -> Option<Self> {
         let value = only(fields)?;
         match value.as_bytes() {
             b"?1" => Some(Self::New),
@@ -46,9 +48,9 @@ impl Asked {
     }
 
     /// Asks for it.
-    pub fn write(self, fields: &mut HeaderMap) {
+    pub fn write(self, fields: &mut Fields) {
         match self {
-            Self::New => drop(fields.insert(FIELD, HeaderValue::from_static("?1"))),
+            Self::New => fields.insert(FIELD, HeaderValue::from_static("?1")),
             Self::Again(token) | Self::Only(token) => token.write(fields),
         }
     }
@@ -63,13 +65,18 @@ impl Token {
         Some(Self(bytes))
     }
 
+    /// The token of a session that has a name of its own.
+    pub fn of(name: [u8; LENGTH]) -> Self {
+        Self(name)
+    }
+
     /// Takes the token out of a response.
-    pub fn take(fields: &mut HeaderMap) -> Option<Self> {
+    pub fn take(fields: &mut Fields) -> Option<Self> {
         Self::parse(only(fields)?.as_bytes())
     }
 
     /// Writes it.
-    pub fn write(self, fields: &mut HeaderMap) {
+    pub fn write(self, fields: &mut Fields) {
         if let Ok(mut value) = HeaderValue::try_from(format!(":{}:", STANDARD.encode(self.0))) {
             value.set_sensitive(true);
             fields.insert(FIELD, value);
@@ -90,9 +97,9 @@ impl fmt::Debug for Token {
 }
 
 /// The field's value, which goes; of several lines none counts.
-fn only(fields: &mut HeaderMap) -> Option<HeaderValue> {
-    let one = fields.get_all(FIELD).iter().count() == 1;
-    fields.remove(FIELD).filter(|_| one)
+fn only(fields: &mut Fields) -> Option<HeaderValue> {
+    let one = fields.values(FIELD).count() == 1;
+    fields.take(FIELD).filter(|_| one)
 }
 
 #[cfg(test)]
@@ -100,9 +107,9 @@ mod tests {
     use super::*;
 
     fn asked(lines: &[&str]) -> Option<Asked> {
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         for line in lines {
-            fields.append(FIELD, line.parse().unwrap());
+            fields.append(FIELD, line.parse::<HeaderValue>().unwrap());
         }
         let asked = Asked::take(&mut fields);
         assert!(fields.is_empty(), "it is taken out in any case");
@@ -113,11 +120,11 @@ mod tests {
     fn a_session_is_asked_for_anew_or_by_its_token() {
         assert_eq!(asked(&["?1"]), Some(Asked::New));
         let token = Token::random().unwrap();
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         Asked::Again(token).write(&mut fields);
-        assert!(fields[FIELD].is_sensitive());
+        assert!(fields.get(FIELD).unwrap().is_sensitive());
         assert_eq!(
-            asked(&[fields[FIELD].to_str().unwrap()]),
+            asked(&[fields.get(FIELD).unwrap().to_str().unwrap()]),
             Some(Asked::Again(token))
         );
         assert_eq!(format!("{token:?}"), "Token");

@@ -1,4 +1,4 @@
-//! A stream of capsules that lanes of several ways lead into.
+//! A stream of capsules that directions of several paths lead into.
 
 use bytes::Bytes;
 use hermes_http::{Outgoing, Reset, StreamError};

@@ -10,6 +10,7 @@ use hermes_proto::datagram::DatagramFormat;
 use tokio::sync::Mutex;
 
 use super::PacketEnd;
+use super::device::Device;
 use super::shared::Shared;
 
 /// Where packets go.
@@ -21,7 +22,7 @@ pub enum Sink {
     Stream(CapsuleSink),
 }
 
-/// A stream of capsules that is written, and the QUIC datagrams beside it. It is shared by the lanes that lead there: a writer holds
+/// A stream of capsules that is written, and the QUIC datagrams beside it. It is shared by the directions that lead there: a writer holds
 /// it to the end of a capsule.
 #[derive(Clone)]
 pub struct CapsuleSink {
@@ -86,6 +87,14 @@ impl Sink {
         match self {
             Self::End(end) => end.layout(),
             Self::Stream(_) => Layout::UDP,
+        }
+    }
+
+    /// The device that it is.
+    pub(crate) fn device(&self) -> Option<&dyn Device> {
+        match self {
+            Self::End(PacketEnd::Device(device, _)) => Some(&**device),
+            Self::End(_) | Self::Stream(_) => None,
         }
     }
 

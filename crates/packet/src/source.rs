@@ -72,8 +72,8 @@ impl Source {
         }
     }
 
-    /// Whether the last that was read is a piece of a capsule, which has been passed on: nothing else can follow it there, nor its other
-    /// piece anywhere else.
+    /// Whether the last read ended within a capsule whose first piece has been passed on: nothing
+    /// else can follow it there, and the rest of it can go nowhere else.
     pub fn is_within(&self) -> bool {
         matches!(self, Self::Stream(capsules) if capsules.stream.reached == Reached::Passed)
     }

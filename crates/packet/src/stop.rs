@@ -1,39 +1,39 @@
-//! How lanes are stopped, both at once.
+//! How the directions of a tunnel are stopped, both at once.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 
-/// Lanes of a tunnel.
+/// Directions of a tunnel.
 const BOTH: usize = 2;
 
-/// Tells lanes to stop. The task that sets it or takes it back polls them next, so that none is woken for it.
+/// Tells both directions to stop. The task that sets it or takes it back polls them next, so that none is woken for it.
 #[derive(Debug, Default)]
 pub struct Stop {
     is_set: AtomicBool,
-    /// Lanes that have stopped or ended.
+    /// How many directions have stopped or ended.
     resting: AtomicUsize,
     /// Whether what was read from the client ends within a capsule.
     within: AtomicBool,
 }
 
 impl Stop {
-    /// From now on.
+    /// Both are to stop from now on.
     pub fn set(&self) {
         self.is_set.store(true, Ordering::Relaxed);
     }
 
-    /// Lanes go on, those that have stopped too.
+    /// Both directions go on, those that have stopped too.
     pub fn take_back(&self) {
         self.is_set.store(false, Ordering::Relaxed);
     }
 
-    /// A lane has ended, for good.
+    /// A direction has ended, for good.
     pub fn ended(&self) {
         self.resting.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits, with a lane that has stopped, for the other one: false if both are to go on.
+    /// Waits, with a direction that has stopped, for the other one: false if both are to go on.
     pub async fn rest(&self) -> bool {
         self.resting.fetch_add(1, Ordering::Relaxed);
         poll_fn(|_| {
@@ -50,12 +50,12 @@ impl Stop {
         .await
     }
 
-    /// Whether lanes are to stop.
+    /// Whether they are to stop.
     pub fn is_set(&self) -> bool {
         self.is_set.load(Ordering::Relaxed)
     }
 
-    /// Resolves when it is set, as far as the waiting task is polled then.
+    /// Resolves when it is set, provided that the waiting task is polled then.
     pub(crate) async fn seen(&self) {
         poll_fn(|_| {
             if self.is_set() {
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_rest_until_both_do() {
+    fn directions_rest_until_both_do() {
         let stop = Stop::default();
         stop.set();
         let (mut one, mut two) = (pin!(stop.rest()), pin!(stop.rest()));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_that_rests_alone_goes_on_when_the_stop_is_taken_back() {
+    fn a_direction_that_rests_alone_goes_on_when_the_stop_is_taken_back() {
         let stop = Stop::default();
         for _ in 0..2 {
             stop.set();

@@ -10,7 +10,7 @@ use hermes_http::{Frame, Incoming, StreamError};
 /// The stream alone.
 pub(crate) struct CapsuleStream {
     incoming: Incoming,
-    /// What was read beyond the capsule at which the lane was stopped.
+    /// What was read beyond the capsule at which the direction was stopped.
     pub(crate) rest: Bytes,
     /// Where what was read ends.
     pub(crate) reached: Reached,

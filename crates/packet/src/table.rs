@@ -1,5 +1,5 @@
-//! What can be taken over by its token, of all workers: a tunnel may come back on another one than it was on. It is one table for each
-//! kind of thing that outlives its path; that of UDP hands over sockets.
+//! What can be taken over by its token. The table is shared by all workers, because a tunnel may come back on another one. Each kind of
+//! thing that outlives its path has a table of its own; that of UDP hands over sockets.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -19,7 +19,7 @@ use crate::session_token::Token;
 #[doc(alias = "bound")]
 pub const KEPT_FOR: Duration = Duration::from_secs(10);
 
-/// Sessions of the process that wait at once; others end with their way. Each keeps a socket and what came for it meanwhile.
+/// Sessions of the process that wait at once; others end with their path. Each keeps a socket and what came for it meanwhile.
 #[doc(alias = "bound")]
 const WAITING: usize = 4096;
 
@@ -27,7 +27,7 @@ const WAITING: usize = 4096;
 #[doc(alias = "bound")]
 const HAND_OVER: Duration = Duration::from_millis(500);
 
-/// Whose a session is and where it leads: all of it must be the same for the one who takes it over.
+/// Whose a session is and where it leads: whatever takes it over must be the same in all of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
     /// The user, if one is known.
@@ -61,19 +61,21 @@ pub type Claim<H = Handed> = oneshot::Sender<H>;
 
 /// The sessions, each of which is handed over as an `H`.
 pub struct Resumable<H = Handed> {
-    held: Mutex<HashMap<Token, Entry<H>>>,
+    sessions: Mutex<HashMap<Token, Entry<H>>>,
     numbers: AtomicU64,
     waiting: Mutex<Option<Shares>>,
 }
 
 struct Entry<H> {
     number: u64,
-    bound: Destination,
+    destination: Destination,
     claims: mpsc::Sender<Claim<H>>,
+    /// The number of the last claim, where claims are numbered.
+    last: u32,
 }
 
-/// A session's place in the table, with its carrier. It leaves when this is dropped.
-pub struct Seat<H = Handed> {
+/// A session's entry in the table, which its carrier has. The session leaves the table when this is dropped.
+pub struct SessionEntry<H = Handed> {
     resumable: Arc<Resumable<H>>,
     token: Token,
     number: u64,
@@ -93,7 +95,7 @@ pub struct Waiting<H = Handed> {
 impl<H> Default for Resumable<H> {
     fn default() -> Self {
         Self {
-            held: Mutex::default(),
+            sessions: Mutex::default(),
             numbers: AtomicU64::default(),
             waiting: Mutex::default(),
         }
@@ -102,20 +104,42 @@ impl<H> Default for Resumable<H> {
 
 impl<H> Resumable<H> {
     /// Enters a session that was taken over `times` times.
-    pub fn enter(self: &Arc<Self>, token: Token, bound: Destination, times: u32) -> Seat<H> {
+    pub fn enter(
+        self: &Arc<Self>,
+        token: Token,
+        destination: Destination,
+        times: u32,
+    ) -> SessionEntry<H> {
+        self.enter_after(token, destination, times, 0)
+    }
+
+    /// The same of a session whose last claim had this number.
+    pub fn enter_after(
+        self: &Arc<Self>,
+        token: Token,
+        destination: Destination,
+        times: u32,
+        last: u32,
+    ) -> SessionEntry<H> {
         let (sender, claims) = mpsc::channel(1);
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let of_source = || bound.source.map(|source| source.to_string());
-        let owner = bound.user.clone().or_else(of_source).unwrap_or_default();
-        self.held.lock().insert(
+        let of_source = || destination.source.map(|source| source.to_string());
+        let owner = destination
+            .user
+            .clone()
+            .or_else(of_source)
+            .unwrap_or_default();
+        self.sessions.lock().insert(
             token,
             Entry {
                 number,
-                bound,
+                destination,
                 claims: sender,
+                last,
             },
         );
-        Seat {
+
+        SessionEntry {
             resumable: self.clone(),
             token,
             number,
@@ -127,30 +151,55 @@ impl<H> Resumable<H> {
 
     /// Whether a session of this user can be taken over with the token.
     pub fn knows(&self, token: &Token, user: Option<&str>) -> bool {
-        self.held
+        self.sessions
             .lock()
             .get(token)
-            .is_some_and(|entry| entry.bound.user.as_deref() == user)
+            .is_some_and(|entry| entry.destination.user.as_deref() == user)
     }
 
     /// Takes a session over, whether it waits or is still carried; `None` for a token that is not known here, or to others.
-    pub async fn claim(&self, token: &Token, bound: &Destination) -> Option<H> {
+    pub async fn claim(&self, token: &Token, destination: &Destination) -> Option<H> {
+        self.claim_by(token, destination, None).await
+    }
+
+    /// The same, where each claim has a number above those before: what was seen of one is of no use to others.
+    pub async fn claim_next(
+        &self,
+        token: &Token,
+        destination: &Destination,
+        number: u32,
+    ) -> Option<H> {
+        self.claim_by(token, destination, Some(number)).await
+    }
+
+    async fn claim_by(
+        &self,
+        token: &Token,
+        destination: &Destination,
+        number: Option<u32>,
+    ) -> Option<H> {
         let (claim, handed) = oneshot::channel();
         {
-            let held = self.held.lock();
+            let mut sessions = self.sessions.lock();
             // It stays there until it is handed over: its claimant may be gone before.
-            held.get(token)
-                .filter(|entry| entry.bound == *bound)?
-                .claims
-                .try_send(claim)
-                .ok()?;
+            let entry = sessions
+                .get_mut(token)
+                .filter(|entry| entry.destination == *destination)?;
+            if let Some(number) = number {
+                if number <= entry.last {
+                    return None;
+                }
+                entry.last = number;
+            }
+            entry.claims.try_send(claim).ok()?;
         }
+
         timeout(HAND_OVER, handed).await.ok()?.ok()
     }
 }
 
-impl<H> Seat<H> {
-    /// What stands for it.
+impl<H> SessionEntry<H> {
+    /// The token that stands for it.
     pub fn token(&self) -> Token {
         self.token
     }
@@ -167,7 +216,7 @@ impl<H> Seat<H> {
         }
     }
 
-    /// A place to wait in, if there is one: its user has no more than half of what others leave.
+    /// A permit to wait, if there is one: no user has more than half of what others leave.
     pub fn wait(&self) -> Option<Waiting<H>> {
         let mut waiting = self.resumable.waiting.lock();
         let joined = waiting
@@ -180,15 +229,15 @@ impl<H> Seat<H> {
     }
 }
 
-impl<H> Drop for Seat<H> {
+impl<H> Drop for SessionEntry<H> {
     fn drop(&mut self) {
-        let mut held = self.resumable.held.lock();
-        // The one who took it over has the same token.
-        if held
+        let mut sessions = self.resumable.sessions.lock();
+        // The tunnel that took it over has the same token.
+        if sessions
             .get(&self.token)
             .is_some_and(|entry| entry.number == self.number)
         {
-            held.remove(&self.token);
+            sessions.remove(&self.token);
         }
     }
 }
@@ -232,14 +281,14 @@ mod tests {
     async fn only_who_knows_the_token_and_is_the_same_is_handed_a_session_and_only_once() {
         let resumable: Arc<Resumable> = Arc::default();
         let token = Token::random().unwrap();
-        let mut seat = resumable.enter(token, bound("alice"), 0);
+        let mut entry = resumable.enter(token, bound("alice"), 0);
         let carrier = tokio::spawn(async move {
             let bounds = crate::Bounds {
                 bytes: 1,
                 age: Duration::ZERO,
             };
-            assert!(seat.claimed().await.send(handed(bounds)).is_ok());
-            seat
+            assert!(entry.claimed().await.send(handed(bounds)).is_ok());
+            entry
         });
         assert!(
             resumable
@@ -258,28 +307,51 @@ mod tests {
         drop(carrier.await.unwrap());
         assert!(
             resumable.knows(&token, Some("alice")),
-            "the first seat does not take the second one along"
+            "the first entry does not take the second one along"
         );
         drop(next);
-        assert!(resumable.held.lock().is_empty());
+        assert!(resumable.sessions.lock().is_empty());
     }
 
     #[tokio::test]
     async fn what_is_handed_over_may_be_anything() {
         let bytes: Arc<Resumable<Vec<u8>>> = Arc::default();
         let token = Token::random().unwrap();
-        let mut seat = bytes.enter(token, bound("alice"), 0);
-        let carrier = tokio::spawn(async move { seat.claimed().await.send(b"kept".to_vec()) });
+        let mut entry = bytes.enter(token, bound("alice"), 0);
+        let carrier = tokio::spawn(async move { entry.claimed().await.send(b"kept".to_vec()) });
         let handed = bytes.claim(&token, &bound("alice")).await;
         assert_eq!(handed, Some(b"kept".to_vec()));
         carrier.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_claim_with_a_number_counts_once() {
+        let numbered: Arc<Resumable<u32>> = Arc::default();
+        let token = Token::random().unwrap();
+        let mut entry = numbered.enter_after(token, bound("alice"), 0, 4);
+        let alice = bound("alice");
+        for old in [0, 3, 4] {
+            assert_eq!(numbered.claim_next(&token, &alice, old).await, None);
+        }
+        assert_eq!(numbered.claim_next(&token, &bound("bob"), 9).await, None);
+
+        let carrier = tokio::spawn(async move { entry.claimed().await.send(1) });
+        assert_eq!(numbered.claim_next(&token, &alice, 7).await, Some(1));
+        carrier.await.unwrap().unwrap();
+
+        let _entry = numbered.enter_after(token, bound("alice"), 1, 7);
+        assert_eq!(
+            numbered.claim_next(&token, &alice, 7).await,
+            None,
+            "nor is it known to the exchange that took the session over"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_claims_a_session_and_goes_leaves_it_to_the_next() {
         let resumable: Arc<Resumable> = Arc::default();
         let token = Token::random().unwrap();
-        let mut seat = resumable.enter(token, bound("alice"), 0);
+        let mut entry = resumable.enter(token, bound("alice"), 0);
         assert!(
             timeout(HAND_OVER / 2, resumable.claim(&token, &bound("alice")))
                 .await
@@ -291,12 +363,12 @@ mod tests {
                 bytes: 1,
                 age: Duration::ZERO,
             };
-            assert!(seat.claimed().await.send(handed(bounds)).is_ok());
+            assert!(entry.claimed().await.send(handed(bounds)).is_ok());
         });
         tokio::task::yield_now().await;
         assert!(resumable.claim(&token, &bound("alice")).await.is_some());
         carrier.await.unwrap();
-        assert!(resumable.held.lock().is_empty());
+        assert!(resumable.sessions.lock().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -310,15 +382,15 @@ mod tests {
     #[test]
     fn those_who_wait_are_bounded() {
         let resumable: Arc<Resumable> = Arc::default();
-        let seat = resumable.enter(Token::random().unwrap(), bound("alice"), 0);
-        let mut waiting: Vec<Waiting> = std::iter::from_fn(|| seat.wait()).collect();
+        let entry = resumable.enter(Token::random().unwrap(), bound("alice"), 0);
+        let mut waiting: Vec<Waiting> = std::iter::from_fn(|| entry.wait()).collect();
         assert!(
             (WAITING / 4..WAITING / 2).contains(&waiting.len()),
             "{}",
             waiting.len()
         );
         waiting.pop();
-        assert!(seat.wait().is_some());
+        assert!(entry.wait().is_some());
         let other = resumable.enter(Token::random().unwrap(), bound("bob"), 0);
         assert!(
             other.wait().is_some(),

@@ -82,6 +82,7 @@ pub fn split(text: &str) -> Result<(String, Option<u16>), AuthorityError> {
         Some(rest) => split_bracketed(rest)?,
         None => split_plain(text)?,
     };
+
     Ok((host::parse(host)?, port.map(parse_port).transpose()?))
 }
 
@@ -90,6 +91,7 @@ fn split_bracketed(text: &str) -> Result<(&str, Option<&str>), AuthorityError> {
     if !host.contains(':') {
         return Err(AuthorityError::Brackets);
     }
+
     match after.strip_prefix(':') {
         Some(port) => Ok((host, Some(port))),
         None if after.is_empty() => Ok((host, None)),
@@ -140,6 +142,7 @@ pub fn fuzz_one(data: &[u8]) {
     let Ok((host, port)) = split(text) else {
         return;
     };
+
     assert!(!host.is_empty() && host.len() <= host::MAX_NAME);
     assert!(
         host.bytes()
@@ -151,6 +154,7 @@ pub fn fuzz_one(data: &[u8]) {
         host,
         port: port.unwrap_or(80),
     };
+
     assert_eq!(HostPort::parse_with_default(text, 80).as_ref(), Ok(&parsed));
     assert_eq!(parsed.to_string().parse().as_ref(), Ok(&parsed));
 }

@@ -49,7 +49,7 @@ pub struct Layout {
     pub longest: usize,
     /// Bytes before each packet, up to [`MAX_HEADROOM`].
     pub headroom: usize,
-    /// Whether packets may come whole that are to be cut into segments.
+    /// Whether packets may come whole that have yet to be cut into segments.
     pub super_packets: bool,
 }
 
@@ -188,6 +188,7 @@ impl Batch {
             Ok(()) => self.heads.push(0),
             Err(_) => self.bytes.truncate(before),
         }
+
         appended
     }
 
@@ -229,6 +230,7 @@ impl Batch {
         if let Some(length) = self.lengths.last_mut() {
             *length |= SUPER;
         }
+
         self.segments.push(segment_size as u32);
         Ok(())
     }
@@ -244,6 +246,7 @@ impl Batch {
         let headroom = self.layout.headroom;
         let mut head = BytesMut::new();
         let mut at = 0;
+
         for (index, &length) in self.lengths.iter().enumerate() {
             let taken = self.heads.get(index).map_or(0, |taken| usize::from(*taken));
             let start = at + headroom - taken;
@@ -254,12 +257,15 @@ impl Batch {
             if head.len() > headroom - taken {
                 return Err(NoHeadroom(head.len()));
             }
+
             self.bytes[start - head.len()..start].copy_from_slice(&head);
             if let Some(heads) = self.heads.get_mut(index) {
                 *heads = (taken + head.len()) as u8;
             }
+
             at = end;
         }
+
         Ok(())
     }
 
@@ -307,6 +313,7 @@ impl Batch {
         let mut lengths = &self.lengths[..];
         let mut segments = self.segments.iter();
         let mut heads = self.heads.iter();
+
         std::iter::from_fn(move || {
             let &first = lengths.first()?;
             if headroom > 0 || first & SUPER != 0 {
@@ -316,6 +323,7 @@ impl Batch {
                     0 => length,
                     _ => segments.next().map_or(length, |size| *size as usize),
                 };
+
                 let (packet, tail) = bytes.split_at(headroom + length);
                 bytes = tail;
                 lengths = &lengths[1..];
@@ -331,6 +339,7 @@ impl Batch {
             let (run, tail) = bytes.split_at(size);
             bytes = tail;
             lengths = &lengths[count..];
+
             Some(Run {
                 bytes: run,
                 segment_size: first as usize,
@@ -346,16 +355,19 @@ fn first_run(lengths: &[u32]) -> Option<(usize, usize)> {
     let (&first, others) = lengths.split_first()?;
     let mut count = 1;
     let mut size = first as usize;
+
     for &length in others.iter().take(MAX_RUN_DATAGRAMS - 1) {
         if length == 0 || length > first || size + length as usize > MAX_RUN_BYTES {
             break;
         }
         count += 1;
         size += length as usize;
+
         if length < first {
             break;
         }
     }
+
     Some((count, size))
 }
 

@@ -159,6 +159,7 @@ impl CapsuleDecoder {
             self.input = chunk;
             return;
         }
+
         let mut joined = BytesMut::with_capacity(self.input.len() + chunk.len());
         joined.extend_from_slice(&self.input);
         joined.extend_from_slice(&chunk);
@@ -216,6 +217,7 @@ impl CapsuleDecoder {
         else {
             return false;
         };
+
         let added = self.input.len().min(MAX_HEADER - *held);
         bytes[*held..*held + added].copy_from_slice(&self.input[..added]);
         let available = *held + added;
@@ -225,9 +227,11 @@ impl CapsuleDecoder {
             let _ = self.input.split_to(added);
             return false;
         };
+
         let used = available - rest.len() - *held;
         let _ = self.input.split_to(used);
         self.state = self.begin(code, length);
+
         true
     }
 
@@ -267,6 +271,7 @@ impl CapsuleDecoder {
         else {
             return None;
         };
+
         let missing = *length - bytes.len();
         if self.input.len() < missing {
             if bytes.is_empty() && !self.input.is_empty() {
@@ -276,6 +281,7 @@ impl CapsuleDecoder {
             self.input = Bytes::new();
             return None;
         }
+
         let tail = self.input.split_to(missing);
         let value = match bytes.is_empty() {
             true => tail,
@@ -284,6 +290,7 @@ impl CapsuleDecoder {
                 bytes.split().freeze()
             }
         };
+
         let kind = *kind;
         self.state = AT_START;
         Some(Capsule { kind, value })
@@ -300,6 +307,7 @@ impl CapsuleDecoder {
             .min(usize::try_from(*left).unwrap_or(usize::MAX));
         *left -= dropped as u64;
         let _ = self.input.split_to(dropped);
+
         if *left > 0 {
             return false;
         }
@@ -326,6 +334,7 @@ pub fn fuzz_one(data: &[u8]) {
     let [limit, piece, stream @ ..] = data else {
         return;
     };
+
     let limit = u64::from(*limit);
     let whole = decode_all(stream, limit, stream.len().max(1));
     let pieces = decode_all(stream, limit, usize::from(*piece).max(1));
@@ -337,6 +346,7 @@ pub fn fuzz_one(data: &[u8]) {
         encode_header(capsule.kind, capsule.value.len() as u64, &mut again);
         again.extend_from_slice(&capsule.value);
     }
+
     assert_eq!(decode_all(&again, limit, 1), (whole.0, 0, Ok(())));
 }
 
@@ -355,6 +365,7 @@ fn decode_all(
         assert!(decoder.input.is_empty());
         assert!(decoder.held() <= MAX_HEADER.max(limit as usize));
     }
+
     (capsules, decoder.discarded(), decoder.finish())
 }
 

@@ -168,15 +168,18 @@ impl ConnectTcpDecoder {
             self.input.advance(added);
             return Ok(false);
         };
+
         self.input.advance(available - rest.len() - *held);
         if kind != DATA && kind != FINAL_DATA {
             self.state = ConnectTcpState::Other { left: length };
             return Ok(true);
         }
+
         self.state = ConnectTcpState::Data { left: length };
         if self.last {
             return Err(ConnectTcpError::AfterEnd);
         }
+
         self.last = kind == FINAL_DATA;
         Ok(true)
     }
@@ -209,6 +212,7 @@ fn decode_all(stream: &[u8], piece: usize) -> (Vec<u8>, bool, bool) {
     let mut decoder = ConnectTcpDecoder::default();
     let mut bytes = Vec::new();
     let mut ended = false;
+
     for chunk in stream.chunks(piece) {
         decoder.push(Bytes::copy_from_slice(chunk));
         loop {
@@ -225,8 +229,10 @@ fn decode_all(stream: &[u8], piece: usize) -> (Vec<u8>, bool, bool) {
                 Err(_) => return (bytes, ended, false),
             }
         }
+
         assert!(decoder.input.is_empty());
     }
+
     (bytes, ended, decoder.finish().is_ok())
 }
 

@@ -7,7 +7,10 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::header::{HeaderMap, HeaderValue, PROXY_AUTHORIZATION};
+use http::header::HeaderValue;
+
+use crate::fields::names::PROXY_AUTHORIZATION;
+use crate::fields::{AsFieldValue, Fields};
 
 /// What a client sent to say who it is.
 #[derive(Clone, PartialEq, Eq)]
@@ -57,8 +60,8 @@ impl Credentials {
     ///
     /// # Errors
     /// [`CredentialsError`], also when there are several lines.
-    pub fn from_fields(fields: &HeaderMap) -> Result<Option<Self>, CredentialsError> {
-        let mut lines = fields.get_all(PROXY_AUTHORIZATION).into_iter();
+    pub fn from_fields(fields: &Fields) -> Result<Option<Self>, CredentialsError> {
+        let mut lines = fields.values(PROXY_AUTHORIZATION);
         match (lines.next(), lines.next()) {
             (None, _) => Ok(None),
             (Some(line), None) => Self::parse(line).map(Some),
@@ -70,14 +73,15 @@ impl Credentials {
     ///
     /// # Errors
     /// [`CredentialsError`].
-    pub fn parse(value: &HeaderValue) -> Result<Self, CredentialsError> {
-        let value = value.as_bytes();
+    pub fn parse(value: impl AsFieldValue) -> Result<Self, CredentialsError> {
+        let value = value.field_value().as_bytes();
         let end = value
             .iter()
             .position(|&byte| byte == b' ')
             .unwrap_or(value.len());
         let (scheme, rest) = value.split_at(end);
         let rest = rest.trim_ascii();
+
         if scheme.eq_ignore_ascii_case(b"Basic") {
             parse_basic(rest)
         } else if scheme.eq_ignore_ascii_case(b"Bearer") {
@@ -96,6 +100,7 @@ fn parse_basic(encoded: &[u8]) -> Result<Credentials, CredentialsError> {
     if text.chars().any(char::is_control) {
         return Err(CredentialsError::Control);
     }
+
     match text.split_once(':') {
         None => Err(CredentialsError::NoColon),
         Some(("", _)) => Err(CredentialsError::NoUser),
@@ -110,6 +115,7 @@ fn parse_bearer(token: &[u8]) -> Result<Credentials, CredentialsError> {
     let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(byte);
     let padding = token.iter().rev().take_while(|&&byte| byte == b'=').count();
     let body = &token[..token.len() - padding];
+
     if body.is_empty() || !body.iter().all(allowed) {
         return Err(CredentialsError::Token);
     }
@@ -135,6 +141,7 @@ pub fn fuzz_one(data: &[u8]) {
     let Ok(credentials) = Credentials::parse(&value) else {
         return;
     };
+
     let again = match &credentials {
         Credentials::Basic { user, password } => {
             assert!(!user.is_empty() && !user.contains(':'));
@@ -142,12 +149,14 @@ pub fn fuzz_one(data: &[u8]) {
         }
         Credentials::Bearer(token) => format!("bearer {token}"),
     };
+
     assert_eq!(
         HeaderValue::try_from(again)
             .map(|value| Credentials::parse(&value))
             .ok(),
         Some(Ok(credentials.clone()))
     );
+
     assert!(["Basic(..)", "Bearer(..)"].contains(&format!("{credentials:?}").as_str()));
 }
 
@@ -158,7 +167,7 @@ mod tests {
     use super::*;
 
     fn parse(value: &str) -> Result<Credentials, CredentialsError> {
-        Credentials::parse(&HeaderValue::from_bytes(value.as_bytes()).unwrap())
+        Credentials::parse(HeaderValue::from_bytes(value.as_bytes()).unwrap())
     }
 
     fn basic(text: impl AsRef<[u8]>) -> Result<Credentials, CredentialsError> {
@@ -230,7 +239,7 @@ mod tests {
 
     #[test]
     fn refuses_to_choose_between_two_lines() {
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         assert_eq!(Credentials::from_fields(&fields), Ok(None));
         fields.append(PROXY_AUTHORIZATION, HeaderValue::from_static("Basic YTpi"));
         assert_eq!(

@@ -12,6 +12,10 @@ pub const UDP_CONTEXT: u64 = 0;
 #[doc(alias = "bound")]
 pub const MAX_UDP_PAYLOAD: usize = 65_527;
 
+/// The longest IP packet, in bytes: the header of IPv6, and what its length can say (RFC 9484, section 6).
+#[doc(alias = "bound")]
+pub const MAX_IP_PACKET: usize = 40 + 65_535;
+
 /// The longest value of a DATAGRAM capsule that holds a UDP payload, in bytes, with room for a context ID written at length. Decoders
 /// of tunnels are limited by [`DatagramFormat::max_capsule`], which is this for UDP; those of CONNECT-UDP Bind, by this.
 #[doc(alias = "bound")]
@@ -49,6 +53,7 @@ impl UdpDatagram {
         let mut rest = &datagram[..];
         let context = varint::decode(&mut rest).ok_or(DatagramError::NoContext)?;
         datagram.advance(datagram.len() - rest.len());
+
         if context == UDP_CONTEXT && datagram.len() > MAX_UDP_PAYLOAD {
             return Err(DatagramError::TooLong(datagram.len()));
         }
@@ -78,6 +83,12 @@ impl DatagramFormat {
         largest: MAX_UDP_PAYLOAD,
     };
 
+    /// IP packets, which have the same context in CONNECT-IP.
+    pub const IP: Self = Self {
+        largest: MAX_IP_PACKET,
+        ..Self::UDP
+    };
+
     /// Packets of up to `largest` bytes in this context. `None` for a number that no context ID can have.
     pub fn new(context: u64, largest: usize) -> Option<Self> {
         if context > varint::MAX {
@@ -88,6 +99,7 @@ impl DatagramFormat {
         let size = encoded.len();
         let mut written = [0; varint::MAX_SIZE];
         written[..size].copy_from_slice(&encoded);
+
         Some(Self {
             context,
             written,
@@ -125,6 +137,7 @@ impl DatagramFormat {
         let mut rest = &datagram[..];
         let context = varint::decode(&mut rest).ok_or(DatagramError::NoContext)?;
         datagram.advance(datagram.len() - rest.len());
+
         if context != self.context {
             return Ok(None);
         }
@@ -152,6 +165,7 @@ impl DatagramFormat {
         capsule::encode_header(CapsuleType::Datagram, length as u64, output);
         output.put_slice(self.prefix());
         output.put_slice(packet);
+
         Ok(())
     }
 }
@@ -168,6 +182,7 @@ pub fn encode_udp_capsule(payload: &[u8], output: &mut BytesMut) -> Result<(), D
     capsule::encode_header(CapsuleType::Datagram, 1 + payload.len() as u64, output);
     output.put_u8(UDP_CONTEXT as u8);
     output.put_slice(payload);
+
     Ok(())
 }
 
@@ -178,6 +193,7 @@ pub fn fuzz_one(data: &[u8]) {
     };
     assert!(data.ends_with(&datagram.payload));
     assert_eq!(data.len() - datagram.payload.len(), 1 << (data[0] >> 6));
+
     if datagram.context != UDP_CONTEXT {
         return;
     }
@@ -188,6 +204,7 @@ pub fn fuzz_one(data: &[u8]) {
     let Ok(Some(found)) = decoder.next() else {
         panic!("an encoded capsule is decoded")
     };
+
     assert_eq!(found.kind, CapsuleType::Datagram);
     assert_eq!(UdpDatagram::decode(found.value), Ok(datagram));
     assert_eq!(decoder.finish(), Ok(()));

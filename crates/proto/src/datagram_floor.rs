@@ -1,14 +1,17 @@
-//! `Hermes-Datagram-Floor`: how small datagrams must be that shall arrive although QUIC datagrams do not carry them.
+//! `Hermes-Datagram-Floor`: up to which size datagrams have to arrive even if QUIC datagrams cannot
+//! carry them.
 //!
-//! A field of CONNECT-UDP. It asks every proxy of the tunnel to write UDP payloads of up to this many bytes as capsules where
-//! they do not fit into a QUIC datagram; larger ones are dropped there, as always (RFC 9298, section 6.1). Two need that.
-//! A client that opens a QUIC connection inside the tunnel: QUIC cannot be without packets of 1200 bytes, and finds out about larger
-//! ones by their loss. And a proxy whose clients send plain UDP: they know of no tunnel, and cannot find out. A node that heeds it
-//! repeats it in the answer.
+//! A field of CONNECT-UDP. It asks every proxy of the tunnel to write UDP payloads of up to this
+//! many bytes as capsules where they do not fit into a QUIC datagram; larger ones are dropped
+//! there, as always (RFC 9298, section 6.1). Two kinds of clients need it. One opens a QUIC
+//! connection inside the tunnel: QUIC needs packets of 1200 bytes, and learns from their loss which
+//! larger ones do not fit. The other is a proxy whose clients send plain UDP: they know nothing of
+//! a tunnel, and cannot find out. A node that heeds the field repeats it in the answer.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 
 use crate::datagram::MAX_UDP_PAYLOAD;
+use crate::fields::Fields;
 
 /// The field.
 pub const FIELD: HeaderName = HeaderName::from_static("hermes-datagram-floor");
@@ -25,7 +28,7 @@ pub fn value(floor: usize) -> HeaderValue {
 }
 
 /// The floor that a request asks for, in bytes of UDP payload; 0 where it asks for none, or for nothing that can be read.
-pub fn of(fields: &HeaderMap) -> usize {
+pub fn of(fields: &Fields) -> usize {
     let value = fields.get(FIELD).and_then(|value| value.to_str().ok());
     value
         .and_then(|value| value.trim().parse::<usize>().ok())
@@ -33,7 +36,7 @@ pub fn of(fields: &HeaderMap) -> usize {
 }
 
 /// The field of the answer to a request with these fields: the floor that is heeded, if one was asked for.
-pub fn answer(request: &HeaderMap) -> Option<(HeaderName, HeaderValue)> {
+pub fn answer(request: &Fields) -> Option<(HeaderName, HeaderValue)> {
     let floor = of(request);
     (floor > 0).then(|| (FIELD, HeaderValue::from(floor)))
 }
@@ -45,7 +48,7 @@ mod tests {
     #[test]
     fn a_floor_is_a_number_of_bytes_up_to_the_most() {
         let of = |value: &'static str| {
-            of(&HeaderMap::from_iter([(
+            of(&Fields::from_iter([(
                 FIELD,
                 HeaderValue::from_static(value),
             )]))
@@ -61,12 +64,12 @@ mod tests {
             ],
             [1200, 100, ALL, 0, 0, 0]
         );
-        assert_eq!(super::of(&HeaderMap::new()), 0);
+        assert_eq!(super::of(&Fields::new()), 0);
         for floor in [QUIC, ALL] {
-            let request = HeaderMap::from_iter([(FIELD, value(floor))]);
+            let request = Fields::from_iter([(FIELD, value(floor))]);
             assert_eq!(super::of(&request), floor);
             assert_eq!(
-                (answer(&request), answer(&HeaderMap::new())),
+                (answer(&request), answer(&Fields::new())),
                 (Some((FIELD, value(floor))), None)
             );
         }

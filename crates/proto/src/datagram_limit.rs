@@ -9,9 +9,10 @@
 //! ```
 
 use bytes::BytesMut;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 
 use crate::capsule::{CapsuleType, encode_header};
+use crate::fields::Fields;
 use crate::varint;
 
 /// The field.
@@ -33,14 +34,14 @@ pub fn understood() -> HeaderValue {
 }
 
 /// Whether the author of these fields understands the capsule.
-pub fn is_understood(fields: &HeaderMap) -> bool {
+pub fn is_understood(fields: &Fields) -> bool {
     fields
         .get(FIELD)
         .is_some_and(|value| value.as_bytes().trim_ascii() == b"?1")
 }
 
 /// Says in the fields of an answer that this node understands it, if that is of use to the asker.
-pub fn answer(request: &HeaderMap, answer: &mut HeaderMap) {
+pub fn answer(request: &Fields, answer: &mut Fields) {
     if is_understood(request) {
         answer.insert(FIELD, understood());
     } else {
@@ -110,13 +111,13 @@ mod tests {
 
     #[test]
     fn one_who_asks_is_answered() {
-        let asks = HeaderMap::from_iter([(FIELD, understood())]);
-        let not = HeaderMap::from_iter([(FIELD, HeaderValue::from_static("?0"))]);
+        let asks = Fields::from_iter([(FIELD, understood())]);
+        let not = Fields::from_iter([(FIELD, HeaderValue::from_static("?0"))]);
         assert_eq!(
-            [&asks, &not, &HeaderMap::new()].map(is_understood),
+            [&asks, &not, &Fields::new()].map(is_understood),
             [true, false, false]
         );
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         answer(&asks, &mut fields);
         assert!(is_understood(&fields));
         answer(&not, &mut fields);

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use http::header::{FORWARDED, HeaderMap};
-
+use crate::fields::names::FORWARDED;
+use crate::fields::{FieldValue, Fields};
 use crate::quoted;
 
 /// Who a node is (RFC 7239, section 6).
@@ -34,11 +34,10 @@ pub struct Element<'a> {
 }
 
 /// Adds `element` after those of earlier hops (RFC 7239, section 4). An empty element adds nothing.
-pub fn append(fields: &mut HeaderMap, element: &Element<'_>) {
+pub fn append(fields: &mut Fields, element: &Element<'_>) {
     let text = format(element);
     if !text.is_empty() {
-        // A map that is full of fields is left as it is.
-        let _ = fields.try_append(FORWARDED, quoted::field_value(text));
+        fields.append(FORWARDED, FieldValue::of_text(text.as_bytes()));
     }
 }
 
@@ -52,11 +51,13 @@ fn format(element: &Element<'_>) -> String {
             push_identifier(name, identifier, &mut text);
         }
     }
+
     for (name, value) in [("proto", element.proto), ("host", element.host)] {
         if let Some(value) = value {
             push_pair(name, value, &mut text);
         }
     }
+
     text
 }
 
@@ -81,7 +82,8 @@ fn push_identifier(name: &str, identifier: Identifier<'_>, text: &mut String) {
     }
 }
 
-/// As `Display` writes it, which takes ten times as long; every message is told of its client.
+/// Writes the same as `Display`, ten times as fast: every message that tells of its client needs
+/// it.
 fn push_address(address: Ipv4Addr, text: &mut String) {
     for (index, octet) in address.octets().into_iter().enumerate() {
         if index > 0 {
@@ -95,6 +97,7 @@ fn push_address(address: Ipv4Addr, text: &mut String) {
         } else {
             2
         };
+
         digits[first..]
             .iter()
             .for_each(|digit| text.push(char::from(b'0' + digit)));
@@ -135,6 +138,7 @@ fn obfuscated(name: &str) -> String {
         .chars()
         .map(|character| if allowed(character) { character } else { '_' })
         .collect();
+
     match text.is_empty() {
         true => "unknown".to_owned(),
         false => format!("_{text}"),
@@ -205,8 +209,8 @@ mod tests {
 
     #[test]
     fn appends_one_element_with_all_that_is_known() {
-        let mut fields = HeaderMap::new();
-        fields.insert(FORWARDED, "for=_a".parse().unwrap());
+        let mut fields = Fields::new();
+        fields.insert(FORWARDED, "for=_a".parse::<http::HeaderValue>().unwrap());
         append(
             &mut fields,
             &Element {
@@ -217,7 +221,7 @@ mod tests {
             },
         );
         append(&mut fields, &Element::default());
-        let lines: Vec<_> = fields.get_all(FORWARDED).into_iter().collect();
+        let lines: Vec<_> = fields.values(FORWARDED).collect();
         assert_eq!(
             lines,
             [
@@ -239,7 +243,7 @@ mod tests {
     proptest! {
         #[test]
         fn writes_visible_ascii_whatever_it_is_given(host in any::<String>(), proto in any::<String>(), name in any::<String>()) {
-            let mut fields = HeaderMap::new();
+            let mut fields = Fields::new();
             let element = Element {
                 client: Some(Identifier::Obfuscated(&name)),
                 by: None,
@@ -247,7 +251,7 @@ mod tests {
                 host: Some(&host),
             };
             append(&mut fields, &element);
-            prop_assert!(fields[FORWARDED].to_str().is_ok());
+            prop_assert!(fields.get(FORWARDED).unwrap().to_str().is_ok());
         }
     }
 }

@@ -19,7 +19,7 @@ pub enum Greeting {
 const PROXY_V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
 impl Greeting {
-    /// What these first bytes, of which there is one at least, begin; `None` if it may be HTTP.
+    /// What begins with these first bytes, at least one; `None` if it may be HTTP.
     #[must_use]
     pub fn of(first: &[u8]) -> Option<Self> {
         match first {

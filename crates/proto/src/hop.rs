@@ -6,56 +6,13 @@
 //! earlier one wrote, and RFC 9110 forbids senders to list such fields. Ignoring rather than refusing keeps sloppy but
 //! harmless peers working. Everything else that is listed goes, known or not.
 
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderName, HeaderValue};
 
+use crate::fields::{Class, Fields, NameId};
 use crate::quoted;
 
-/// Fields that `Connection` cannot remove.
-const END_TO_END: [&str; 28] = [
-    "accept",
-    "accept-encoding",
-    "age",
-    "authorization",
-    "cache-control",
-    "capsule-protocol",
-    "client-cert",
-    "client-cert-chain",
-    "cookie",
-    "date",
-    "etag",
-    "expect",
-    "expires",
-    "forwarded",
-    "host",
-    "if-match",
-    "if-none-match",
-    "location",
-    "max-forwards",
-    "origin",
-    "pragma",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-status",
-    "range",
-    "set-cookie",
-    "vary",
-    "via",
-];
-
-/// Names that start like this are as safe from `Connection` as [`END_TO_END`].
+/// Names that start like this are as safe from `Connection` as those of the class `END`.
 const END_TO_END_PREFIXES: [&str; 3] = ["content-", "sec-", "x-forwarded-"];
-
-/// Fields that end at this hop whether or not `Connection` names them.
-///
-/// `Proxy-Authorization` and `Proxy-Authenticate` are not among them: who asked for credentials consumes them.
-static HOP_BY_HOP: [HeaderName; 6] = [
-    header::CONNECTION,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    HeaderName::from_static("http2-settings"),
-];
 
 /// `Connection` holds something that is no field name: answer 400 to a request, 502 for a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -68,66 +25,62 @@ pub struct BadConnection;
 ///
 /// # Errors
 /// [`BadConnection`], with `fields` unchanged.
-pub fn strip(fields: &mut HeaderMap) -> Result<(), BadConnection> {
-    // Most messages have none of them: one look at each name is cheaper than to look for each of these.
-    if !fields
-        .keys()
-        .any(|name| *name == header::TE || HOP_BY_HOP.contains(name))
-    {
+pub fn strip(fields: &mut Fields) -> Result<(), BadConnection> {
+    // Most messages have none of them.
+    if !fields.has(Class::HOP.and(Class::TE)) {
         return Ok(());
     }
+
     let listed = listed(fields)?;
     let trailers = accepts_trailers(fields);
-    while let Some(name) = fields
-        .keys()
-        .find_map(|name| HOP_BY_HOP.iter().find(|known| *known == name))
-    {
-        fields.remove(name);
-    }
+    // `Proxy-Authorization` and `Proxy-Authenticate` are not among them: who asked for credentials consumes them.
+    fields.remove_class(Class::HOP.and(Class::TE));
     for name in listed {
         fields.remove(name);
     }
-    fields.remove(header::TE);
+
     if trailers {
-        fields.insert(header::TE, HeaderValue::from_static("trailers"));
+        fields.append(header::TE, HeaderValue::from_static("trailers"));
     }
     Ok(())
 }
 
 /// What `Connection` names and may remove.
-fn listed(fields: &HeaderMap) -> Result<Vec<HeaderName>, BadConnection> {
+fn listed(fields: &Fields) -> Result<Vec<HeaderName>, BadConnection> {
     let mut names = Vec::new();
     for option in elements(fields, &header::CONNECTION) {
         if !quoted::is_token(option) {
             return Err(BadConnection);
         }
+
         // By far the most frequent one; its field goes in any case.
         if option.eq_ignore_ascii_case(b"keep-alive") {
             continue;
         }
         let name = HeaderName::from_bytes(option).map_err(|_| BadConnection)?;
-        if !is_end_to_end(&name) {
+        if !is_end_to_end(name.as_str()) {
             names.push(name);
         }
     }
+
     Ok(names)
 }
 
-fn is_end_to_end(name: &HeaderName) -> bool {
-    END_TO_END.contains(&name.as_str())
+fn is_end_to_end(name: &str) -> bool {
+    NameId::of(name.as_bytes()).is(Class::END)
         || END_TO_END_PREFIXES
             .iter()
-            .any(|prefix| name.as_str().starts_with(prefix))
+            .any(|prefix| name.starts_with(prefix))
 }
 
 /// Whether `TE` has the member `trailers` (RFC 9110, section 10.1.4).
-fn accepts_trailers(fields: &HeaderMap) -> bool {
+fn accepts_trailers(fields: &Fields) -> bool {
     elements(fields, &header::TE).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }
 
 /// The members of a comma-separated list, without empty ones (RFC 9110, section 5.6.1.2).
-fn elements<'a>(fields: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
-    let lines = fields.get_all(name).into_iter();
+fn elements<'a>(fields: &'a Fields, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+    let lines = fields.values(name);
     let members = lines.flat_map(|line| line.as_bytes().split(|&byte| byte == b','));
     members
         .map(<[u8]>::trim_ascii)
@@ -137,7 +90,7 @@ fn elements<'a>(fields: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item 
 /// Strips arbitrary field lines: no field of this hop is left, none that must stay is lost, and doing it twice changes
 /// nothing. Each line of `data` is `name:value`.
 pub fn fuzz_one(data: &[u8]) {
-    let mut fields = HeaderMap::new();
+    let mut fields = Fields::new();
     for line in data.split(|&byte| byte == b'\n') {
         let Some(colon) = line.iter().position(|&byte| byte == b':') else {
             continue;
@@ -147,24 +100,23 @@ pub fn fuzz_one(data: &[u8]) {
             fields.append(name, value);
         }
     }
+
     let before = fields.clone();
     if strip(&mut fields).is_err() {
         assert_eq!(fields, before);
         return;
     }
-    assert!(HOP_BY_HOP.iter().all(|name| !fields.contains_key(name)));
-    assert!(
-        fields
-            .get_all(header::TE)
-            .iter()
-            .all(|value| value == "trailers")
-    );
+
+    assert!(!fields.has(Class::HOP));
+    assert!(fields.values(header::TE).all(|value| value == "trailers"));
+
     assert!(
         before
-            .keys()
+            .names()
             .filter(|name| is_end_to_end(name))
             .all(|name| fields.contains_key(name))
     );
+
     let once = fields.clone();
     assert_eq!(strip(&mut fields), Ok(()));
     assert_eq!(fields, once);
@@ -174,18 +126,21 @@ pub fn fuzz_one(data: &[u8]) {
 mod tests {
     use super::*;
 
-    fn fields(lines: &[(&'static str, &str)]) -> HeaderMap {
+    fn fields(lines: &[(&'static str, &str)]) -> Fields {
         let pair = |&(name, value): &(&'static str, &str)| {
-            (HeaderName::from_static(name), value.parse().unwrap())
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_str(value).unwrap(),
+            )
         };
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         for (name, value) in lines.iter().map(pair) {
             fields.append(name, value);
         }
         fields
     }
 
-    fn stripped(lines: &[(&'static str, &str)]) -> HeaderMap {
+    fn stripped(lines: &[(&'static str, &str)]) -> Fields {
         let mut fields = fields(lines);
         strip(&mut fields).unwrap();
         fields
@@ -213,7 +168,7 @@ mod tests {
             ("http2-settings", "AAMAAABkAAQAAP__"),
             ("te", "gzip"),
         ];
-        assert_eq!(stripped(&lines), HeaderMap::new());
+        assert_eq!(stripped(&lines), Fields::new());
     }
 
     #[test]
@@ -224,7 +179,7 @@ mod tests {
             ("te", "deflate"),
         ];
         assert_eq!(stripped(&lines), fields(&[("te", "trailers")]));
-        assert_eq!(stripped(&[("te", "trailersx")]), HeaderMap::new());
+        assert_eq!(stripped(&[("te", "trailersx")]), Fields::new());
     }
 
     #[test]
@@ -256,7 +211,7 @@ mod tests {
     #[test]
     fn refuses_a_connection_field_that_is_no_list_of_tokens() {
         for value in ["a b", "a;b", "\"close\"", "a:b", "\u{e9}"] {
-            let mut given = HeaderMap::new();
+            let mut given = Fields::new();
             given.insert(
                 header::CONNECTION,
                 HeaderValue::from_bytes(value.as_bytes()).unwrap(),

@@ -47,12 +47,14 @@ pub fn parse(text: &str) -> Result<String, HostError> {
     if text.contains(':') {
         return parse_v6(text);
     }
+
     // Only an address ends in a digit, and few names.
     if text.as_bytes().last().is_some_and(u8::is_ascii_digit)
         && let Ok(address) = text.parse::<Ipv4Addr>()
     {
         return Ok(address.to_string());
     }
+
     let name = text.strip_suffix('.').unwrap_or(text);
     check_name(name)?;
     Ok(name.to_owned())
@@ -75,6 +77,7 @@ fn check_name(name: &str) -> Result<(), HostError> {
     let mut label = 0;
     let mut longest = 0;
     let mut shortest = usize::MAX;
+
     for byte in name.bytes().chain([b'.']) {
         match byte {
             b'.' => {
@@ -86,12 +89,14 @@ fn check_name(name: &str) -> Result<(), HostError> {
             _ => return Err(HostError::BadCharacter),
         }
     }
+
     if name.len() > MAX_NAME || longest > MAX_LABEL {
         return Err(HostError::TooLong);
     }
     if shortest == 0 {
         return Err(HostError::EmptyLabel);
     }
+
     match name.rsplit('.').next() {
         Some(last) if is_number(last) => Err(HostError::BadAddress),
         _ => Ok(()),

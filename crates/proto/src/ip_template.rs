@@ -51,6 +51,7 @@ impl IpScope {
             .and_then(|rest| rest.split_once('/'))
             .filter(|(_, protocol)| !protocol.contains('/'))
             .ok_or(TemplateError::NotTemplate)?;
+
         Ok(Self {
             target: IpTarget::parse(&unescaped(target)?)?,
             protocol: parse_protocol(&unescaped(protocol)?)?,
@@ -62,10 +63,12 @@ impl IpScope {
         let mut path = PREFIX.to_owned();
         encode(&self.target.to_string(), &mut path);
         path.push('/');
+
         match self.protocol {
             Some(protocol) => path += &protocol.to_string(),
             None => encode(ANY, &mut path),
         }
+
         path.push('/');
         path
     }
@@ -80,6 +83,7 @@ impl IpTarget {
             Some((address, length)) => (address, Some(length)),
             None => (text, None),
         };
+
         // A zone means something on one machine only (RFC 9484, section 3).
         let Ok(address) = address.parse::<IpAddr>() else {
             return match length {
@@ -87,6 +91,7 @@ impl IpTarget {
                 None => Ok(Self::Name(host::parse(text)?)),
             };
         };
+
         let bits: u8 = if address.is_ipv4() { 32 } else { 128 };
         let length = match length {
             Some(digits) => number(digits)
@@ -94,6 +99,7 @@ impl IpTarget {
                 .ok_or(TemplateError::Prefix)?,
             None => bits,
         };
+
         if beyond(address, length) {
             return Err(TemplateError::Prefix);
         }

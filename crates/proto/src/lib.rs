@@ -11,28 +11,37 @@
 //! | [`h1`] | RFC 9112, with the security rules of RFC 9931 |
 //! | [`h2`] | RFC 9113, RFC 7541, RFC 8441 and RFC 9218 |
 //! | [`h3`] | RFC 9114, RFC 9218, RFC 9220 and RFC 9297, section 2.1 |
-//! | [`qpack`] | RFC 9204 with a dynamic table of capacity 0, RFC 7541, section 5 and appendix B |
+//! | [`qpack`] | RFC 9204, RFC 7541, section 5 and appendix B |
+//! | [`quic_version`] | RFC 8999 and RFC 9000, section 6 |
 //! | [`varint`] | RFC 9000, section 16 |
 //! | [`capsule`] | RFC 9297, section 3 |
+//! | [`connect_ip`] | RFC 9484, section 4.7 |
 //! | [`connect_tcp`] | draft-ietf-httpbis-connect-tcp |
+//! | [`binary_http`] | RFC 9292, of unknown length |
+//! | [`custody`] | ours: messages pulled from hop to hop over UDP, where the network comes and goes |
 //! | [`datagram`] | RFC 9297, section 2 and RFC 9298, section 5 |
 //! | [`datagram_floor`] | ours: which datagrams shall arrive although QUIC datagrams are too small for them |
 //! | [`datagram_limit`] | ours: which UDP payloads do not go on, told to the side they come from |
 //! | [`batch`] | ours: runs of datagrams, shaped for UDP segmentation offload |
 //! | [`udp_bind`] | draft-ietf-masque-connect-udp-listen |
+//! | [`ip`] | RFC 791, RFC 8200, and what routers do by RFC 1812 and RFC 4443 |
 //! | [`ip_template`] | RFC 9484, sections 3 and 4.6 |
 //! | [`udp_template`] | RFC 9298, sections 2 and 3 |
 //! | [`uri_template`] | RFC 6570 within RFC 9298, section 2 |
+//! | [`resumable`] | ours: tunnels of bytes that outlive their path, with RFC 9297, section 3.2 and draft-ietf-httpbis-connect-tcp |
 //! | [`ptth`] | draft-kazuho-ptth-ptth, RFC 7639 |
 //! | [`upgrade`] | RFC 9110, section 7.8, RFC 8441, RFC 9220 |
 //! | [`path`] | RFC 3986, sections 3.3 and 6.2.2 |
 //! | [`host`], [`authority`] | RFC 3986, section 3.2 and RFC 9110, section 4.2 |
+//! | [`fields`] | RFC 9110, section 5 |
 //! | [`hop`] | RFC 9110, section 7.6.1 |
 //! | [`via`] | RFC 9110, section 7.6.3 |
 //! | [`forwarded`] | RFC 7239 |
 //! | [`proxy_status`] | RFC 9209, RFC 8941 |
+//! | [`refusal_id`] | ours: the name of a refusal, a parameter of `Proxy-Status` |
 //! | [`websocket`] | RFC 6455, section 4, with RFC 8441, section 5 |
 //! | [`proxy_protocol`] | the PROXY protocol of HAProxy, versions 1 and 2 |
+//! | [`protobuf`] | the encoding of Protocol Buffers |
 //! | [`credentials`] | RFC 9110, section 11.7, RFC 7617, RFC 6750 |
 //! | [`trace_context`] | W3C Trace Context, Level 1 and Level 2 |
 //!
@@ -42,25 +51,35 @@
 
 pub mod authority;
 pub mod batch;
+pub mod binary_http;
 pub mod capsule;
+pub mod connect_ip;
 pub mod connect_tcp;
 pub mod credentials;
+pub mod custody;
 pub mod datagram;
 pub mod datagram_floor;
 pub mod datagram_limit;
+pub mod fields;
 pub mod forwarded;
 pub mod greeting;
 pub mod h1;
 pub mod h2;
 pub mod h3;
+pub mod head;
 pub mod hop;
 pub mod host;
+pub mod ip;
 pub mod ip_template;
 pub mod path;
+pub mod protobuf;
 pub mod proxy_protocol;
 pub mod proxy_status;
 pub mod ptth;
 pub mod qpack;
+pub mod quic_version;
+pub mod refusal_id;
+pub mod resumable;
 pub mod trace_context;
 pub mod transform;
 pub mod udp_bind;
@@ -72,4 +91,6 @@ pub mod via;
 pub mod websocket;
 
 mod field_rules;
+mod pseudo_fields;
 mod quoted;
+mod repeats;

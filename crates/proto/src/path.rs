@@ -73,9 +73,11 @@ pub fn decode(raw: Bytes) -> Result<PathAndQuery, BadPath> {
     if raw.len() > LONGEST {
         return Err(BadPath::TooLong);
     }
+
     if !is_clean(&raw) {
         return decode_unclean(&raw);
     }
+
     // What is clean and no longer than that, the type takes.
     PathAndQuery::from_maybe_shared(raw).map_err(|_| BadPath::TooLong)
 }
@@ -191,6 +193,7 @@ fn decode_unclean(raw: &[u8]) -> Result<PathAndQuery, BadPath> {
         unresolved
     });
     append_polite(&raw[path.len()..], &mut output);
+
     if output.len() > LONGEST {
         return Err(BadPath::TooLong);
     }
@@ -226,6 +229,7 @@ fn resolve(path: &[u8]) -> Result<Vec<u8>, BadPath> {
     let mut output = Vec::with_capacity(path.len());
     let mut at = 1;
     let mut segments = path[1..].split(|byte| *byte == b'/').peekable();
+
     while let Some(segment) = segments.next() {
         match dots(segment) {
             Some(Dots::Other) => return Err(BadPath::Ambiguous { at: offset(at) }),
@@ -242,12 +246,14 @@ fn resolve(path: &[u8]) -> Result<Vec<u8>, BadPath> {
                 append_polite(segment, &mut output);
             }
         }
+
         // The last one leaves a folder behind.
         if segments.peek().is_none() && dots(segment).is_some() {
             output.push(b'/');
         }
         at += segment.len() + 1;
     }
+
     Ok(output)
 }
 
@@ -278,6 +284,7 @@ fn dots(segment: &[u8]) -> Option<Dots> {
             Token::Plain(byte) | Token::Encoded(byte) => part.push(byte),
         }
     }
+
     match (part.is_dots(), part.dots) {
         (false, _) => None,
         (true, 1) if whole && !part.parameters => Some(Dots::One),
@@ -335,6 +342,7 @@ impl Iterator for Tokens<'_> {
             },
             [byte, rest @ ..] => (Token::Plain(*byte), rest),
         };
+
         self.0 = rest;
         Some(token)
     }

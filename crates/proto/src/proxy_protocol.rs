@@ -104,6 +104,7 @@ fn decode_text(input: &[u8]) -> Result<Option<(Header, usize)>, BadHeader> {
             Err(BadHeader::Line)
         };
     };
+
     let line = std::str::from_utf8(&seen[TEXT.len()..end]).map_err(|_| BadHeader::Line)?;
     Ok(Some((parse_line(line)?, end + 2)))
 }
@@ -118,6 +119,7 @@ fn parse_line(line: &str) -> Result<Header, BadHeader> {
             Err(BadHeader::Line)
         };
     };
+
     let address = |text: &str| -> Result<IpAddr, BadHeader> {
         match family {
             "TCP4" => text
@@ -131,6 +133,7 @@ fn parse_line(line: &str) -> Result<Header, BadHeader> {
             _ => Err(BadHeader::Line),
         }
     };
+
     if family == "UNKNOWN" {
         return Ok(Header::Unknown);
     }
@@ -155,12 +158,14 @@ fn decode_binary(input: &[u8]) -> Result<Option<(Header, usize)>, BadHeader> {
     if command >> 4 != 2 || command & 0xf > 1 || family >> 4 > 3 || family & 0xf > 2 {
         return Err(BadHeader::Kind);
     }
+
     if length > MAX_REST {
         return Err(BadHeader::Long);
     }
     let Some(header) = input.get(..FIXED + length) else {
         return Ok(None);
     };
+
     let said = if command & 0xf == 0 {
         // Section 2.2: of a LOCAL command everything else is passed over.
         Header::Local
@@ -169,11 +174,13 @@ fn decode_binary(input: &[u8]) -> Result<Option<(Header, usize)>, BadHeader> {
         check_tlvs(header, header.len() - tlvs.len())?;
         said
     };
+
     Ok(Some((said, header.len())))
 }
 
 /// The addresses, and the TLVs behind them.
 fn addresses(family: u8, rest: &[u8]) -> Result<(Header, &[u8]), BadHeader> {
+    // Lengths of the address blocks of section 2.2; the transport, the low half, does not matter.
     let size = match family >> 4 {
         1 => 12,
         2 => 36,
@@ -181,6 +188,7 @@ fn addresses(family: u8, rest: &[u8]) -> Result<(Header, &[u8]), BadHeader> {
         // Unspecified: there is nothing whose length is known (section 2.2).
         _ => return Ok((Header::Unknown, &[])),
     };
+
     let (block, tlvs) = rest.split_at_checked(size).ok_or(BadHeader::Short)?;
     let port = |at: usize| u16::from_be_bytes([block[at], block[at + 1]]);
     let said = match family {
@@ -199,6 +207,7 @@ fn addresses(family: u8, rest: &[u8]) -> Result<(Header, &[u8]), BadHeader> {
                 octets.copy_from_slice(&block[at..at + 16]);
                 Ipv6Addr::from(octets)
             };
+
             let end = |at: usize, port: u16| SocketAddr::new(address(at).into(), port);
             Header::Proxied {
                 source: end(0, port(32)),
@@ -207,6 +216,7 @@ fn addresses(family: u8, rest: &[u8]) -> Result<(Header, &[u8]), BadHeader> {
         }
         _ => Header::Unknown,
     };
+
     Ok((said, tlvs))
 }
 
@@ -219,6 +229,7 @@ fn check_tlvs(header: &[u8], mut at: usize) -> Result<(), BadHeader> {
         let start = at + 3;
         let length = usize::from(u16::from_be_bytes([high, low]));
         let value = header.get(start..start + length).ok_or(BadHeader::Short)?;
+
         if kind == CRC32C {
             let said: [u8; 4] = value.try_into().map_err(|_| BadHeader::Short)?;
             // Section 2.2.3: computed over the whole header, with zeros in its own place.
@@ -226,10 +237,12 @@ fn check_tlvs(header: &[u8], mut at: usize) -> Result<(), BadHeader> {
                 .iter()
                 .chain(&[0; 4])
                 .chain(&header[start + 4..]);
+
             if crc32c(zeroed) != u32::from_be_bytes(said) {
                 return Err(BadHeader::Checksum);
             }
         }
+
         at = start + length;
     }
     Ok(())
@@ -263,10 +276,12 @@ fn encode_text(header: Header) -> Vec<u8> {
     else {
         return b"PROXY UNKNOWN\r\n".to_vec();
     };
+
     let (source, destination) = of_one_family(source, destination);
     let family = if source.is_ipv4() { "TCP4" } else { "TCP6" };
     let from = source.ip();
     let to = destination.ip();
+
     format!(
         "PROXY {family} {from} {to} {} {}\r\n",
         source.port(),
@@ -291,6 +306,7 @@ fn encode_binary(header: Header) -> Vec<u8> {
             return out;
         }
     };
+
     match (source.ip(), destination.ip()) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             out.extend([0x21, 0x11, 0, 12]);
@@ -303,6 +319,7 @@ fn encode_binary(header: Header) -> Vec<u8> {
             out.extend(mapped(destination).octets());
         }
     }
+
     out.extend(source.port().to_be_bytes());
     out.extend(destination.port().to_be_bytes());
     out
@@ -332,6 +349,7 @@ pub fn fuzz_one(data: &[u8]) {
     assert!(length <= data.len() && length <= FIXED + MAX_REST);
     assert_eq!(decode(&data[..length]), Ok(Some((header, length))));
     assert_eq!(decode(&data[..length - 1]), Ok(None));
+
     for version in [Version::V1, Version::V2] {
         let written = encode(version, header);
         let expected = if version == Version::V1 && header == Header::Local {

@@ -1,9 +1,11 @@
 //! The `Proxy-Status` field (RFC 9209): which proxy failed an exchange, and why.
 
 use http::StatusCode;
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{HeaderName, HeaderValue};
 
+use crate::fields::Fields;
 use crate::quoted;
+use crate::refusal_id::RefusalId;
 
 /// The field's name.
 pub const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
@@ -126,10 +128,12 @@ pub fn format(
     push_item(node, &mut text);
     text.push_str("; error=");
     text.push_str(error.token());
+
     if let Some(next_hop) = next_hop {
         text.push_str("; next-hop=");
         push_item(next_hop, &mut text);
     }
+
     if let Some(details) = details {
         let end = details
             .char_indices()
@@ -138,6 +142,25 @@ pub fn format(
         text.push_str("; details=");
         quoted::push_string(&details[..end], &mut text);
     }
+
+    quoted::field_value(text)
+}
+
+/// As [`format()`], with the name of the refusal as a last parameter. Strangers may see it, as it says nothing.
+///
+/// # Examples
+/// ```
+/// use hermes_proto::proxy_status::{ProxyError, format, named};
+/// use hermes_proto::refusal_id::RefusalId;
+///
+/// let id = RefusalId::from_random(0x0123_4567_89ab);
+/// let value = named(format("edge", ProxyError::DnsError, None, None), id);
+/// assert_eq!(value, "edge; error=dns_error; refusal=bcdfghjklmnp");
+/// ```
+pub fn named(member: HeaderValue, id: RefusalId) -> HeaderValue {
+    let mut text = String::from_utf8_lossy(member.as_bytes()).into_owned();
+    text.push_str("; refusal=");
+    text.push_str(id.as_str());
     quoted::field_value(text)
 }
 
@@ -149,23 +172,22 @@ pub fn success(node: &str) -> HeaderValue {
 }
 
 /// Adds a member after those of the proxies that are nearer to the origin (RFC 9209, section 2).
-pub fn append(fields: &mut HeaderMap, member: HeaderValue) {
-    // A map that is full of fields is left as it is.
-    let _ = fields.try_append(PROXY_STATUS, member);
+pub fn append(fields: &mut Fields, member: HeaderValue) {
+    fields.append(PROXY_STATUS, member);
 }
 
 /// Takes `details` and `next-hop` out of all members, for strangers. Returns whether a member has an
 /// `error`: then an intermediary wrote the response (RFC 9209, section 2.1.1).
 ///
 /// Parameters that cannot be read go with everything behind them.
-pub fn hide_details(fields: &mut HeaderMap) -> bool {
+pub fn hide_details(fields: &mut Fields) -> bool {
     let lines: Vec<_> = fields
-        .get_all(PROXY_STATUS)
-        .iter()
+        .values(PROXY_STATUS)
         .map(|line| line.as_bytes().to_vec())
         .collect();
     fields.remove(PROXY_STATUS);
     let mut is_error = false;
+
     for line in lines {
         let text = String::from_utf8_lossy(&line);
         let members: Vec<String> = split(&text, ',')
@@ -173,6 +195,7 @@ pub fn hide_details(fields: &mut HeaderMap) -> bool {
             .collect();
         append(fields, quoted::field_value(printable(&members.join(", "))));
     }
+
     is_error
 }
 
@@ -188,6 +211,7 @@ fn terse(member: &str, is_error: &mut bool) -> String {
             kept.push_str(parameter);
         }
     }
+
     kept
 }
 
@@ -200,6 +224,8 @@ pub struct Told {
     pub error: ProxyError,
     /// Its words; empty where it has none for us.
     pub details: String,
+    /// What it calls the refusal.
+    pub refusal: Option<RefusalId>,
 }
 
 /// Bytes of another proxy's name that are kept: it goes into records.
@@ -212,17 +238,16 @@ const MAX_NODE: usize = 64;
 /// # Examples
 /// ```
 /// use hermes_proto::proxy_status::{ProxyError, first_error, format, PROXY_STATUS};
-/// use http::HeaderMap;
+/// use hermes_proto::fields::Fields;
 ///
-/// let mut fields = HeaderMap::new();
+/// let mut fields = Fields::new();
 /// fields.insert(PROXY_STATUS, format("edge", ProxyError::DnsError, Some("no such name"), None));
 /// let told = first_error(&fields).unwrap();
 /// assert_eq!(told.to_string(), "dns_error: edge: no such name");
 /// ```
-pub fn first_error(fields: &HeaderMap) -> Option<Told> {
+pub fn first_error(fields: &Fields) -> Option<Told> {
     let lines: Vec<_> = fields
-        .get_all(PROXY_STATUS)
-        .iter()
+        .values(PROXY_STATUS)
         .map(|line| printable(&String::from_utf8_lossy(line.as_bytes())))
         .collect();
     lines
@@ -236,6 +261,8 @@ fn told(member: &str) -> Option<Told> {
     let node = bare(parts.next()?, MAX_NODE);
     let mut error = None;
     let mut details = String::new();
+    let mut refusal = None;
+
     for (name, value) in parts.filter_map(|parameter| parameter.split_once('=')) {
         match name {
             "error" => {
@@ -245,13 +272,16 @@ fn told(member: &str) -> Option<Told> {
                     .find(|known| known.token() == value)
             }
             "details" => details = bare(value, MAX_DETAILS),
+            "refusal" => refusal = value.parse().ok(),
             _ => {}
         }
     }
+
     error.map(|error| Told {
         node,
         error,
         details,
+        refusal,
     })
 }
 
@@ -266,6 +296,7 @@ fn bare(value: &str, most: usize) -> String {
         escaped = *letter == '\\' && !escaped;
         !escaped
     });
+
     letters.take(most).collect()
 }
 
@@ -297,6 +328,7 @@ fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
             '"' => (!quoted, false),
             _ => (quoted, false),
         };
+
         separates
     })
 }
@@ -390,7 +422,7 @@ mod tests {
 
     #[test]
     fn appends_after_the_members_of_others() {
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         fields.insert(
             PROXY_STATUS,
             HeaderValue::from_static("origin-side; error=dns_error"),
@@ -399,7 +431,7 @@ mod tests {
             &mut fields,
             format("n", ProxyError::HttpUpgradeFailed, None, None),
         );
-        let members: Vec<_> = fields.get_all(PROXY_STATUS).into_iter().collect();
+        let members: Vec<_> = fields.values(PROXY_STATUS).collect();
         assert_eq!(
             members,
             [
@@ -411,7 +443,7 @@ mod tests {
 
     #[test]
     fn a_stranger_learns_the_kind_of_the_error_only() {
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         let far = format(
             "sap",
             ProxyError::DnsError,
@@ -426,7 +458,7 @@ mod tests {
             ),
         );
         assert!(hide_details(&mut fields));
-        let members: Vec<_> = fields.get_all(PROXY_STATUS).into_iter().collect();
+        let members: Vec<_> = fields.values(PROXY_STATUS).collect();
         assert_eq!(
             members,
             [
@@ -434,17 +466,17 @@ mod tests {
                 "a; received-status=503, b; error=dns_error"
             ]
         );
-        let mut fields = HeaderMap::from_iter([(
+        let mut fields = Fields::from_iter([(
             PROXY_STATUS,
             HeaderValue::from_static("cdn; details=\"open"),
         )]);
         assert!(!hide_details(&mut fields));
-        assert_eq!(fields[PROXY_STATUS], "cdn");
+        assert_eq!(fields.get(PROXY_STATUS).unwrap(), "cdn");
     }
 
     #[test]
     fn the_first_error_is_that_of_the_proxy_nearest_to_the_origin() {
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         fields.append(
             PROXY_STATUS,
             HeaderValue::from_static("cdn; received-status=404, far; error=sleepy"),
@@ -507,7 +539,7 @@ mod tests {
         #[test]
         fn what_another_proxy_says_has_bounds_and_is_printable(line in prop::collection::vec(any::<u8>(), 0..600)) {
             let Ok(value) = HeaderValue::from_bytes(&line) else { return Ok(()) };
-            let fields = HeaderMap::from_iter([(PROXY_STATUS, value)]);
+            let fields = Fields::from_iter([(PROXY_STATUS, value)]);
             if let Some(told) = first_error(&fields) {
                 prop_assert!(told.node.len() <= MAX_NODE && told.details.len() <= MAX_DETAILS);
                 prop_assert!(told.to_string().chars().all(|letter| matches!(letter, ' '..='~')));
@@ -515,9 +547,18 @@ mod tests {
         }
 
         #[test]
-        fn what_we_say_is_understood(node in "[ -~]{1,20}", details in "[ -~]{0,80}") {
-            let fields = HeaderMap::from_iter([(PROXY_STATUS, format(&node, ProxyError::DnsError, Some(&details), None))]);
-            prop_assert_eq!(first_error(&fields), Some(Told { node, error: ProxyError::DnsError, details }));
+        fn what_we_say_is_understood(node in "[ -~]{1,20}", details in "[ -~]{0,80}", random in any::<u64>()) {
+            let id = RefusalId::from_random(random);
+            let member = named(format(&node, ProxyError::DnsError, Some(&details), None), id);
+            let mut fields = Fields::from_iter([(PROXY_STATUS, member)]);
+            let refusal = Some(id);
+            let told = Told { node, error: ProxyError::DnsError, details, refusal };
+            prop_assert_eq!(first_error(&fields), Some(told.clone()));
+
+            // A stranger learns its name, too.
+            hide_details(&mut fields);
+            let hidden = Told { details: String::new(), ..told };
+            prop_assert_eq!(first_error(&fields), Some(hidden));
         }
 
         #[test]

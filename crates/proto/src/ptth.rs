@@ -5,8 +5,9 @@
 //! we write a name: users of an overlay have names, not origins. An origin is taken too, for the name that is its host.
 
 use http::header::HeaderName;
-use http::{HeaderMap, HeaderValue, Uri};
+use http::{HeaderValue, Uri};
 
+use crate::fields::Fields;
 use crate::uri_template::{decode, encode};
 
 /// The upgrade token.
@@ -58,7 +59,7 @@ pub fn path(name: &str) -> String {
 ///
 /// # Errors
 /// [`PtthError`]; the request is bad.
-pub fn name(path: &str, fields: &HeaderMap) -> Result<String, PtthError> {
+pub fn name(path: &str, fields: &Fields) -> Result<String, PtthError> {
     let variable = path
         .strip_prefix(PREFIX)
         .and_then(|rest| rest.strip_suffix('/'))
@@ -66,11 +67,13 @@ pub fn name(path: &str, fields: &HeaderMap) -> Result<String, PtthError> {
     if variable.contains('/') {
         return Err(PtthError::NotTemplate);
     }
+
     let written = decode(variable).map_err(|_| PtthError::Encoding)?;
     let name = host_of_origin(&written).unwrap_or(written);
     if !is_name(&name) {
         return Err(PtthError::Name);
     }
+
     if offers_h2(fields) {
         Ok(name)
     } else {
@@ -94,11 +97,8 @@ fn host_of_origin(text: &str) -> Option<String> {
 }
 
 /// RFC 7639, section 2.2: protocol identifiers, percent-encoded, between commas.
-fn offers_h2(fields: &HeaderMap) -> bool {
-    let lines = fields
-        .get_all(ALPN)
-        .iter()
-        .filter_map(|line| line.to_str().ok());
+fn offers_h2(fields: &Fields) -> bool {
+    let lines = fields.values(ALPN).filter_map(|line| line.to_str().ok());
     lines
         .flat_map(|line| line.split(','))
         .any(|id| id.trim_matches([' ', '\t']) == "h2")
@@ -109,7 +109,7 @@ pub fn fuzz_one(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    let fields = HeaderMap::from_iter([(ALPN, H2)]);
+    let fields = Fields::from_iter([(ALPN, H2)]);
     if let Ok(found) = name(text, &fields) {
         assert!(is_name(&found));
         let again = name(&path(&found), &fields);
@@ -122,8 +122,8 @@ pub fn fuzz_one(data: &[u8]) {
 mod tests {
     use super::*;
 
-    fn alpn(value: &'static str) -> HeaderMap {
-        HeaderMap::from_iter([(ALPN, HeaderValue::from_static(value))])
+    fn alpn(value: &'static str) -> Fields {
+        Fields::from_iter([(ALPN, HeaderValue::from_static(value))])
     }
 
     fn asks(path: &str) -> Result<String, PtthError> {
@@ -185,9 +185,6 @@ mod tests {
         let with = |value| name(&path("alice"), &alpn(value));
         assert_eq!(with("h3qx, h2, http%2F1.1").as_deref(), Ok("alice"));
         assert_eq!(with("http%2F1.1"), Err(PtthError::Alpn));
-        assert_eq!(
-            name(&path("alice"), &HeaderMap::new()),
-            Err(PtthError::Alpn)
-        );
+        assert_eq!(name(&path("alice"), &Fields::new()), Err(PtthError::Alpn));
     }
 }

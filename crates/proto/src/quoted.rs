@@ -23,8 +23,8 @@ const TCHARS: [bool; 256] = {
 };
 
 /// Whether `byte` is a `tchar` (RFC 9110, section 5.6.2).
-pub(crate) fn is_tchar(byte: u8) -> bool {
-    TCHARS[usize::from(byte)]
+pub(crate) const fn is_tchar(byte: u8) -> bool {
+    TCHARS[byte as usize]
 }
 
 /// Whether `text` is a `token`: one `tchar` or more.
@@ -44,6 +44,7 @@ pub(crate) fn push_string(text: &str, output: &mut String) {
             _ => output.push('?'),
         }
     }
+
     output.push('"');
 }
 

@@ -11,14 +11,15 @@ use std::collections::HashSet;
 use std::fmt;
 use std::fmt::Write as _;
 
-use bytes::Bytes;
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::HeaderValue;
+
+use crate::fields::{AsFieldValue, FieldValue, Fields};
 
 /// Name of the field that holds trace, parent and flags.
-pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+pub use crate::fields::names::TRACEPARENT;
 
 /// Name of the field in which tracing systems keep what is theirs.
-pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+pub use crate::fields::names::TRACESTATE;
 
 /// Members of a `tracestate` (section 3.3.1.1): with more, the whole field is invalid.
 #[doc(alias = "bound")]
@@ -63,6 +64,7 @@ impl<const N: usize> Id<N> {
         if digits.len() != 2 * N {
             return None;
         }
+
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
             *byte = parse_byte(pair)?;
         }
@@ -104,13 +106,16 @@ impl TraceContext {
             (0, further) => further.is_none(),
             (_, further) => further.is_none_or(|byte| *byte == b'-'),
         };
+
         let dashes = [0, 33, 50].iter().all(|at| rest.get(*at) == Some(&b'-'));
         if !ended || !dashes {
             return None;
         }
+
         let trace = TraceId::parse(rest.get(1..33)?)?;
         let parent = SpanId::parse(rest.get(34..50)?)?;
         let flags = parse_byte(rest.get(51..53)?)?;
+
         Some(Self {
             trace,
             parent,
@@ -120,27 +125,46 @@ impl TraceContext {
     }
 
     /// The context of a request: that of its only `traceparent` line, if it is valid.
-    pub fn of(fields: &HeaderMap) -> Option<Self> {
-        let mut lines = fields.get_all(TRACEPARENT).iter();
+    pub fn of(fields: &Fields) -> Option<Self> {
+        let mut lines = fields.values(TRACEPARENT);
         let line = lines.next().filter(|_| lines.next().is_none())?;
         Self::parse(line.as_bytes())
     }
 
     /// The value of `traceparent`, in version 00.
-    pub fn format(&self) -> HeaderValue {
+    pub fn format(&self) -> Traceparent {
         let flags = u8::from(self.sampled) | u8::from(self.random) << 1;
-        let mut text = Vec::with_capacity(LENGTH);
-        text.extend_from_slice(b"00-");
-        text.extend(self.trace.0.iter().flat_map(|byte| digits(*byte)));
-        text.push(b'-');
-        text.extend(self.parent.0.iter().flat_map(|byte| digits(*byte)));
-        text.push(b'-');
-        text.extend(digits(flags));
-        let mut value = HeaderValue::from_maybe_shared(Bytes::from(text))
-            .expect("digits and dashes are a field value");
-        // It does not come twice: in the table of HPACK or QPACK it would push out what does.
-        value.set_sensitive(true);
-        value
+        let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
+        put(&self.trace.0, &mut text[3..35]);
+        put(&self.parent.0, &mut text[36..52]);
+        put(&[flags], &mut text[53..]);
+        Traceparent(text)
+    }
+}
+
+/// The value of `traceparent`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Traceparent([u8; LENGTH]);
+
+impl Traceparent {
+    /// Its text.
+    pub fn as_str(&self) -> &str {
+        // Digits and dashes only.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl AsFieldValue for Traceparent {
+    /// It does not come twice: in the table of HPACK or QPACK it would push out what does.
+    fn field_value(&self) -> FieldValue<'_> {
+        FieldValue::of_text(&self.0).secret()
+    }
+}
+
+/// Writes bytes as digits.
+fn put(bytes: &[u8], text: &mut [u8]) {
+    for (byte, pair) in bytes.iter().zip(text.chunks_exact_mut(2)) {
+        pair.copy_from_slice(&digits(*byte));
     }
 }
 
@@ -167,13 +191,14 @@ fn parse_byte(pair: &[u8]) -> Option<u8> {
 
 /// What of a request's `tracestate` is passed on, as one line: all of it if it is short, else what fits
 /// (section 3.3.1.5). `None` if there is nothing, or if any of it is invalid.
-pub fn state(fields: &HeaderMap) -> Option<HeaderValue> {
+pub fn state(fields: &Fields) -> Option<HeaderValue> {
     if !fields.contains_key(TRACESTATE) {
         return None;
     }
     let mut members: Vec<&str> = Vec::new();
     let mut keys = HashSet::new();
-    for line in fields.get_all(TRACESTATE) {
+
+    for line in fields.values(TRACESTATE) {
         for member in line
             .to_str()
             .ok()?
@@ -191,6 +216,7 @@ pub fn state(fields: &HeaderMap) -> Option<HeaderValue> {
             members.push(member);
         }
     }
+
     shorten(&mut members);
     HeaderValue::try_from(members.join(","))
         .ok()
@@ -233,17 +259,19 @@ pub fn fuzz_one(data: &[u8]) {
     );
     if let Some(context) = TraceContext::parse(parent) {
         assert_eq!(
-            TraceContext::parse(context.format().as_bytes()),
+            TraceContext::parse(context.format().as_str().as_bytes()),
             Some(context)
         );
         assert!(parent.len() >= LENGTH && parent[..LENGTH].is_ascii());
     }
-    let mut fields = HeaderMap::new();
+
+    let mut fields = Fields::new();
     for line in states.split(|&byte| byte == b'\n') {
         if let Ok(value) = HeaderValue::from_bytes(line) {
             fields.append(TRACESTATE, value);
         }
     }
+
     if let Some(kept) = state(&fields) {
         assert!(!kept.is_empty() && kept.len() <= MAX_STATE);
         fields.insert(TRACESTATE, kept.clone());
@@ -259,9 +287,9 @@ mod tests {
     const EXAMPLE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     fn states(lines: &[&str]) -> Option<String> {
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         for line in lines {
-            fields.append(TRACESTATE, line.parse().unwrap());
+            fields.append(TRACESTATE, line.parse::<HeaderValue>().unwrap());
         }
         state(&fields).map(|value| value.to_str().unwrap().to_owned())
     }
@@ -275,10 +303,13 @@ mod tests {
         );
         assert_eq!(context.parent.to_string(), "00f067aa0ba902b7");
         assert_eq!((context.sampled, context.random), (true, false));
-        assert_eq!(context.format(), EXAMPLE);
+        assert_eq!(context.format().as_str(), EXAMPLE);
         let random = EXAMPLE.replace("-01", "-03");
         assert_eq!(
-            TraceContext::parse(random.as_bytes()).unwrap().format(),
+            TraceContext::parse(random.as_bytes())
+                .unwrap()
+                .format()
+                .as_str(),
             random
         );
     }
@@ -288,7 +319,10 @@ mod tests {
         for later in ["cc-*", "cc-*-what-the-future-will-be"] {
             let later = later.replace('*', &EXAMPLE[3..]);
             assert_eq!(
-                TraceContext::parse(later.as_bytes()).unwrap().format(),
+                TraceContext::parse(later.as_bytes())
+                    .unwrap()
+                    .format()
+                    .as_str(),
                 EXAMPLE,
                 "{later}"
             );
@@ -322,7 +356,7 @@ mod tests {
 
     #[test]
     fn two_lines_are_none() {
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         assert_eq!(TraceContext::of(&fields), None);
         fields.append(TRACEPARENT, HeaderValue::from_static(EXAMPLE));
         assert!(TraceContext::of(&fields).is_some());

@@ -8,7 +8,9 @@
 //! Hermes-Transform: compress          ; in the request, and in its 2xx answer
 //! ```
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
+
+use crate::fields::Fields;
 
 /// The field.
 pub const FIELD: HeaderName = HeaderName::from_static("hermes-transform");
@@ -17,10 +19,11 @@ pub const FIELD: HeaderName = HeaderName::from_static("hermes-transform");
 const NAMES: usize = 8;
 
 /// Takes the names out of the fields.
-pub fn take(fields: &mut HeaderMap) -> Vec<String> {
-    let named = fields.remove(FIELD);
+pub fn take(fields: &mut Fields) -> Vec<String> {
+    let named = fields.take(FIELD);
     let text = named.as_ref().and_then(|named| named.to_str().ok());
     let names = text.unwrap_or_default().split(',').map(str::trim);
+
     names
         .filter(|name| !name.is_empty())
         .take(NAMES)
@@ -29,7 +32,7 @@ pub fn take(fields: &mut HeaderMap) -> Vec<String> {
 }
 
 /// Writes names into the fields; none where there are none.
-pub fn write<'a>(names: impl Iterator<Item = &'a str>, fields: &mut HeaderMap) {
+pub fn write<'a>(names: impl Iterator<Item = &'a str>, fields: &mut Fields) {
     let names: Vec<_> = names.collect();
     match HeaderValue::try_from(names.join(", ")) {
         Ok(value) if !names.is_empty() => {
@@ -47,9 +50,9 @@ mod tests {
 
     #[test]
     fn names_come_back_in_their_order() {
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         write(["a", "b"].into_iter(), &mut fields);
-        assert_eq!(fields[FIELD], "a, b");
+        assert_eq!(fields.get(FIELD).unwrap(), "a, b");
         assert_eq!(take(&mut fields), ["a", "b"]);
         assert!(fields.is_empty() && take(&mut fields).is_empty());
         write([].into_iter(), &mut fields);
@@ -58,8 +61,8 @@ mod tests {
 
     #[test]
     fn hostile_lists_are_bounded() {
-        let mut fields = HeaderMap::new();
-        fields.insert(FIELD, ",a,,".repeat(100).parse().unwrap());
+        let mut fields = Fields::new();
+        fields.insert(FIELD, ",a,,".repeat(100).parse::<HeaderValue>().unwrap());
         assert_eq!(take(&mut fields), vec!["a"; NAMES]);
         fields.insert(FIELD, HeaderValue::from_bytes(b"\xff").unwrap());
         assert!(take(&mut fields).is_empty());

@@ -9,11 +9,12 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderMap, HeaderName};
+use http::HeaderName;
 
 pub use capsules::{ACK, ASSIGN, Assign, BindError, CLOSE, decode_peer, encode_peer};
 
 use crate::datagram::{MAX_UDP_PAYLOAD, UDP_CONTEXT, UdpDatagram};
+use crate::fields::Fields;
 use crate::varint;
 
 /// `Connect-UDP-Bind`, in requests and in their answers.
@@ -32,11 +33,12 @@ pub const MAX_CAPSULE: usize = varint::MAX_SIZE + 1 + 16 + 2;
 
 /// Whether the fields ask for, or agree to, a bound socket: one line, a true Boolean (RFC 8941, section 3.3.6), whose parameters do not
 /// count.
-pub fn is_asked_for(fields: &HeaderMap) -> bool {
-    let mut lines = fields.get_all(CONNECT_UDP_BIND).iter();
+pub fn is_asked_for(fields: &Fields) -> bool {
+    let mut lines = fields.values(CONNECT_UDP_BIND);
     let (Some(only), None) = (lines.next(), lines.next()) else {
         return false;
     };
+
     let value = only.as_bytes().trim_ascii();
     value
         .strip_prefix(b"?1")
@@ -90,27 +92,33 @@ impl Contexts {
         allows: impl FnOnce(SocketAddr) -> bool,
     ) -> Result<Bytes, BindError> {
         let Assign { context, peer } = assign;
+        // RFC 9298, 4: clients allocate even context IDs, proxies odd ones; 0 is for UDP payloads.
         if context == UDP_CONTEXT || context % 2 == 1 {
             return Err(BindError::NotTheirs(context));
         }
+
         let again = match peer {
             Some(peer) => self.by_peer.contains_key(&peer),
             None => self.uncompressed.is_some(),
         };
+
         if again || self.open.contains_key(&context) {
             return Err(BindError::Again(context));
         }
+
         // An IPv4 address in disguise is one: written so, it would have two contexts.
         let plain = |peer: SocketAddr| peer.port() != 0 && peer.ip().to_canonical() == peer.ip();
         if self.open.len() >= MAX_CONTEXTS || peer.is_some_and(|peer| !plain(peer) || !allows(peer))
         {
             return Ok(capsules::encode_id(CLOSE, context));
         }
+
         self.open.insert(context, peer);
         match peer {
             Some(peer) => drop(self.by_peer.insert(peer, context)),
             None => self.uncompressed = Some(context),
         }
+
         Ok(capsules::encode_id(ACK, context))
     }
 
@@ -132,11 +140,13 @@ impl Contexts {
         if context == UDP_CONTEXT {
             return Err(BindError::ContextZero);
         }
+
         let found = match self.open.get(&context) {
             Some(Some(peer)) => Some((*peer, payload)),
             Some(None) => decode_peer(&payload).map(|(peer, used)| (peer, payload.slice(used..))),
             None => None,
         };
+
         let found =
             found.filter(|(peer, payload)| peer.port() != 0 && payload.len() <= MAX_UDP_PAYLOAD);
         Ok(found.map_or(Outbound::Dropped, |(peer, payload)| {
@@ -150,6 +160,7 @@ impl Contexts {
         let context = compressed.or(self.uncompressed)?;
         let mut datagram = BytesMut::with_capacity(MAX_CAPSULE + payload.len());
         varint::encode(context, &mut datagram);
+
         if compressed.is_none() {
             encode_peer(peer, &mut datagram);
         }
@@ -181,6 +192,7 @@ pub fn fuzz_one(data: &[u8]) {
             else {
                 continue;
             };
+
             let Some(back) = contexts.inbound(peer, &payload) else {
                 panic!("who is written to may answer")
             };

@@ -52,12 +52,14 @@ impl Protocol {
             Self::ConnectTcp,
             Self::Ptth,
         ];
+
         if let Some(known) = known
             .into_iter()
             .find(|known| text.eq_ignore_ascii_case(known.as_str().as_bytes()))
         {
             return Ok(known);
         }
+
         if !text.splitn(2, |byte| *byte == b'/').all(is_token) {
             return Err(BadProtocol);
         }
@@ -94,6 +96,7 @@ impl Protocol {
                 known => return Some(known),
             }
         }
+
         other
     }
 }

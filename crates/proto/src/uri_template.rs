@@ -114,6 +114,7 @@ impl UriTemplate {
             Part::Text(text) => text.bytes().next().is_some_and(variables::ends_a_value),
             Part::Variable(_) => false,
         };
+
         follows.into_iter().any(|next| !ends(next))
     }
 
@@ -130,6 +131,7 @@ impl UriTemplate {
                 Part::Variable(Variable::Port) => encode(&port.to_string(), &mut path),
             }
         }
+
         path
     }
 
@@ -166,11 +168,13 @@ impl UriTemplate {
             .parts
             .iter()
             .any(|part| matches!(part, Part::Text(text) if text.contains('?')));
+        // A query that the template does not have is not part of what it matches.
         let mut rest = if has_query {
             path
         } else {
             path.split_once('?').map_or(path, |(path, _)| path)
         };
+
         let mut host = "";
         let mut port = "";
         for (index, part) in self.parts.iter().enumerate() {
@@ -181,6 +185,8 @@ impl UriTemplate {
                         .ok_or(TemplateError::NotTemplate)?
                 }
                 Part::Variable(variable) => {
+                    // Templates are checked to have one reading: a variable ends where the next
+                    // text begins.
                     let end = match self.parts.get(index + 1) {
                         Some(Part::Text(text)) => text
                             .chars()
@@ -188,15 +194,18 @@ impl UriTemplate {
                             .and_then(|delimiter| rest.find(delimiter)),
                         _ => Some(rest.len()),
                     };
+
                     let (value, after) = rest.split_at(end.ok_or(TemplateError::NotTemplate)?);
                     match variable {
                         Variable::Host => host = value,
                         Variable::Port => port = value,
                     }
+
                     rest = after;
                 }
             }
         }
+
         if rest.is_empty() {
             Ok([host, port])
         } else {
@@ -221,6 +230,7 @@ pub fn fuzz_one(data: &[u8]) {
     let Ok(template) = UriTemplate::parse(template) else {
         return;
     };
+
     assert_eq!(
         UriTemplate::parse(&template.to_string()).as_ref(),
         Ok(&template)
@@ -229,10 +239,12 @@ pub fn fuzz_one(data: &[u8]) {
     if template.is_ambiguous() {
         return;
     }
+
     assert_eq!(
         template.matches(&template.expand("::1", 443)),
         Ok(("::1".to_owned(), 443))
     );
+
     if let Ok((host, port)) = template.matches(path) {
         assert_ne!(port, 0);
         assert_eq!(crate::host::parse(&host).as_ref(), Ok(&host));

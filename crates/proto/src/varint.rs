@@ -22,6 +22,7 @@ pub fn decode(input: &mut &[u8]) -> Option<u64> {
             (value << 8) | u64::from(byte)
         });
     *input = rest;
+
     Some(value)
 }
 
@@ -66,6 +67,7 @@ pub fn fuzz_one(data: &[u8]) {
         assert_eq!(decode(&mut &again[..]), Some(value));
         assert_eq!(decode(&mut &again[..again.len() - 1]), None);
     }
+
     assert!(rest.len() < MAX_SIZE);
 }
 

@@ -7,8 +7,10 @@
 use std::borrow::Cow;
 
 use http::Version;
-use http::header::{HeaderMap, HeaderValue, VIA};
+use http::header::HeaderValue;
 
+use crate::fields::names::VIA;
+use crate::fields::{FieldValue, Fields};
 use crate::quoted;
 
 /// What a node writes and looks for: its entries, one for each version, written once.
@@ -36,22 +38,24 @@ impl Node {
         Self { name, entries }
     }
 
-    /// Adds this node, which received the message over `version`, as the last entry. A map that is full of fields is left as it is.
-    pub fn append(&self, fields: &mut HeaderMap, version: Version) {
-        let _ = fields.try_append(VIA, self.entries[received_protocol(version)].clone());
+    /// Adds this node, which received the message over `version`, as the last entry.
+    pub fn append(&self, fields: &mut Fields, version: Version) {
+        fields.append(VIA, &self.entries[received_protocol(version)]);
     }
 
     /// Counts the entries.
-    pub fn passed(&self, fields: &HeaderMap) -> Passed {
+    pub fn passed(&self, fields: &Fields) -> Passed {
         let is_own = |entry| {
             words(entry)
                 .nth(1)
                 .is_some_and(|by| by.eq_ignore_ascii_case(self.name.as_bytes()))
         };
+
         let count = |Passed { hops, own }, entry| Passed {
             hops: hops + 1,
             own: own + usize::from(is_own(entry)),
         };
+
         entries(fields).fold(Passed { hops: 0, own: 0 }, count)
     }
 }
@@ -79,11 +83,8 @@ fn pseudonym(node: &str) -> Cow<'_, str> {
         .collect()
 }
 
-fn entries(fields: &HeaderMap) -> impl Iterator<Item = &[u8]> {
-    let members = fields
-        .get_all(VIA)
-        .into_iter()
-        .flat_map(|line| split(line.as_bytes()));
+fn entries(fields: &Fields) -> impl Iterator<Item = &[u8]> {
+    let members = fields.values(VIA).flat_map(|line| split(line.as_bytes()));
     members
         .map(<[u8]>::trim_ascii)
         .filter(|entry| !entry.is_empty())
@@ -137,6 +138,7 @@ impl Comment {
             b')' => self.depth = self.depth.checked_sub(1)?,
             _ => {}
         }
+
         Some(self.depth)
     }
 }
@@ -144,12 +146,13 @@ impl Comment {
 /// Reads arbitrary `Via` lines: nothing panics, and an entry that is added is counted once, also when a later hop joins
 /// all lines into one.
 pub fn fuzz_one(data: &[u8]) {
-    let mut fields = HeaderMap::new();
+    let mut fields = Fields::new();
     for line in data.split(|&byte| byte == b'\n') {
         if let Ok(value) = HeaderValue::from_bytes(line) {
             fields.append(VIA, value);
         }
     }
+
     let node = Node::new("node");
     let shouted = Node::new("NODE");
     let before = node.passed(&fields);
@@ -163,11 +166,7 @@ pub fn fuzz_one(data: &[u8]) {
         }
     );
 
-    let lines: Vec<_> = fields
-        .get_all(VIA)
-        .into_iter()
-        .map(HeaderValue::as_bytes)
-        .collect();
+    let lines: Vec<_> = fields.values(VIA).map(FieldValue::as_bytes).collect();
     let joined = HeaderValue::from_bytes(&lines.join(&b", "[..]));
     if let Ok(joined) = joined {
         fields.insert(VIA, joined);
@@ -179,20 +178,20 @@ pub fn fuzz_one(data: &[u8]) {
 mod tests {
     use super::*;
 
-    fn append(fields: &mut HeaderMap, version: Version, node: &str) {
+    fn append(fields: &mut Fields, version: Version, node: &str) {
         Node::new(node).append(fields, version);
     }
 
-    fn seen(fields: &HeaderMap, node: &str) -> usize {
+    fn seen(fields: &Fields, node: &str) -> usize {
         Node::new(node).passed(fields).own
     }
 
-    fn hops(fields: &HeaderMap) -> usize {
+    fn hops(fields: &Fields) -> usize {
         Node::new("").passed(fields).hops
     }
 
-    fn via(lines: &[&'static str]) -> HeaderMap {
-        let mut fields = HeaderMap::new();
+    fn via(lines: &[&'static str]) -> Fields {
+        let mut fields = Fields::new();
         for line in lines {
             fields.append(VIA, HeaderValue::from_static(line));
         }
@@ -201,7 +200,7 @@ mod tests {
 
     #[test]
     fn adds_an_entry_for_each_version() {
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         for version in [
             Version::HTTP_10,
             Version::HTTP_11,
@@ -210,7 +209,7 @@ mod tests {
         ] {
             append(&mut fields, version, "alice-laptop");
         }
-        let lines: Vec<_> = fields.get_all(VIA).into_iter().collect();
+        let lines: Vec<_> = fields.values(VIA).collect();
         assert_eq!(
             lines,
             [
@@ -225,9 +224,9 @@ mod tests {
 
     #[test]
     fn writes_a_strange_node_name_so_that_it_stays_one_entry() {
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         append(&mut fields, Version::HTTP_11, "a, 1.1 b\r\n\u{e9}(");
-        assert_eq!(fields[VIA], "1.1 a__1.1_b____");
+        assert_eq!(fields.get(VIA).unwrap(), "1.1 a__1.1_b____");
         assert_eq!(
             (hops(&fields), seen(&fields, "a, 1.1 b\r\n\u{e9}(")),
             (1, 1)

@@ -6,8 +6,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::header::{SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
-use http::{HeaderMap, HeaderValue};
+use http::HeaderValue;
+
+use crate::fields::Fields;
+use crate::fields::names::{SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
 
 /// The upgrade token, and `:protocol`.
 pub const TOKEN: &str = "websocket";
@@ -36,13 +38,14 @@ impl Key {
     ///
     /// # Errors
     /// [`BadKey`].
-    pub fn of(fields: &HeaderMap) -> Result<Self, BadKey> {
-        let mut keys = fields.get_all(SEC_WEBSOCKET_KEY).iter();
+    pub fn of(fields: &Fields) -> Result<Self, BadKey> {
+        let mut keys = fields.values(SEC_WEBSOCKET_KEY);
         let (Some(key), None) = (keys.next(), keys.next()) else {
             return Err(BadKey);
         };
+
         match STANDARD.decode(key.as_bytes()) {
-            Ok(nonce) if nonce.len() == 16 => Ok(Self(key.clone())),
+            Ok(nonce) if nonce.len() == 16 => Ok(Self(key.to_value())),
             _ => Err(BadKey),
         }
     }
@@ -53,7 +56,7 @@ impl Key {
     }
 
     /// Puts the key into a request.
-    pub fn write(&self, fields: &mut HeaderMap) {
+    pub fn write(&self, fields: &mut Fields) {
         fields.insert(SEC_WEBSOCKET_KEY, self.0.clone());
     }
 
@@ -67,14 +70,15 @@ impl Key {
 ///
 /// # Errors
 /// [`BadAccept`].
-pub fn check_accept(fields: &HeaderMap, expected: &HeaderValue) -> Result<(), BadAccept> {
-    let mut upgrades = fields.get_all(UPGRADE).iter();
-    let mut accepts = fields.get_all(SEC_WEBSOCKET_ACCEPT).iter();
+pub fn check_accept(fields: &Fields, expected: &HeaderValue) -> Result<(), BadAccept> {
+    let mut upgrades = fields.values(UPGRADE);
+    let mut accepts = fields.values(SEC_WEBSOCKET_ACCEPT);
     let upgraded = upgrades
         .next()
         .is_some_and(|token| token.as_bytes().eq_ignore_ascii_case(TOKEN.as_bytes()));
-    let accepted = accepts.next() == Some(expected);
+    let accepted = accepts.next().is_some_and(|accept| accept == expected);
     let alone = upgrades.next().is_none() && accepts.next().is_none();
+
     if upgraded && accepted && alone {
         Ok(())
     } else {
@@ -83,7 +87,7 @@ pub fn check_accept(fields: &HeaderMap, expected: &HeaderValue) -> Result<(), Ba
 }
 
 /// Removes the answer to a key from a response.
-pub fn strip(fields: &mut HeaderMap) {
+pub fn strip(fields: &mut Fields) {
     fields.remove(SEC_WEBSOCKET_ACCEPT);
 }
 
@@ -97,7 +101,7 @@ pub fn fuzz_one(data: &[u8]) {
     let Ok(key) = HeaderValue::from_bytes(data) else {
         return;
     };
-    let mut fields = HeaderMap::from_iter([(SEC_WEBSOCKET_KEY, key)]);
+    let mut fields = Fields::from_iter([(SEC_WEBSOCKET_KEY, key)]);
     if let Ok(key) = Key::of(&fields) {
         assert_eq!(key.0.len(), 24);
         key.write(&mut fields);
@@ -115,11 +119,11 @@ mod tests {
         0x45, 0xb2, 0xbe, 0xc4, 0xea,
     ];
 
-    fn with(keys: &[&'static str]) -> HeaderMap {
+    fn with(keys: &[&'static str]) -> Fields {
         let key = |key: &&'static str| (SEC_WEBSOCKET_KEY, HeaderValue::from_static(key));
         keys.iter()
             .map(key)
-            .fold(HeaderMap::new(), |mut fields, (name, key)| {
+            .fold(Fields::new(), |mut fields, (name, key)| {
                 fields.append(name, key);
                 fields
             })
@@ -157,7 +161,7 @@ mod tests {
         let answer = |upgrade: &str, accept: &str| {
             let fields = [(UPGRADE, upgrade), (SEC_WEBSOCKET_ACCEPT, accept)];
             let fields = fields.map(|(name, value)| (name, HeaderValue::from_str(value).unwrap()));
-            check_accept(&HeaderMap::from_iter(fields), &expected)
+            check_accept(&Fields::from_iter(fields), &expected)
         };
         assert_eq!(answer("WebSocket", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), Ok(()));
         assert_eq!(
@@ -168,6 +172,6 @@ mod tests {
             answer("h2c", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="),
             Err(BadAccept)
         );
-        assert_eq!(check_accept(&HeaderMap::new(), &expected), Err(BadAccept));
+        assert_eq!(check_accept(&Fields::new(), &expected), Err(BadAccept));
     }
 }

@@ -36,17 +36,24 @@ macro_rules! decoders {
 
 decoders! {
     authority_keeps_its_invariants: authority;
+    binary_http_keeps_its_invariants: binary_http;
     capsule_keeps_its_invariants: capsule;
+    connect_ip_keeps_its_invariants: connect_ip;
     connect_tcp_keeps_its_invariants: connect_tcp;
     credentials_keep_their_invariants: credentials;
+    custody_keeps_its_invariants: custody;
     datagram_keeps_its_invariants: datagram;
     h3_keeps_its_invariants: h3;
     hop_keeps_its_invariants: hop;
+    ip_keeps_its_invariants: ip;
     ip_template_keeps_its_invariants: ip_template;
     path_keeps_its_invariants: path;
+    protobuf_keeps_its_invariants: protobuf;
     proxy_protocol_keeps_its_invariants: proxy_protocol;
     ptth_keeps_its_invariants: ptth;
     qpack_keeps_its_invariants: qpack;
+    quic_version_keeps_its_invariants: quic_version;
+    resumable_keeps_its_invariants: resumable;
     trace_context_keeps_its_invariants: trace_context;
     udp_bind_keeps_its_invariants: udp_bind;
     udp_template_keeps_its_invariants: udp_template;

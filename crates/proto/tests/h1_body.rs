@@ -1,15 +1,16 @@
 //! Content: read, and written.
 
 use bytes::{Bytes, BytesMut};
+use hermes_proto::fields::Fields;
 use hermes_proto::h1::{
-    BodyDecoder, BodyEncoder, BodyEvent, DecodeErrorKind as Kind, EncodeError, Framing, Limits,
-    is_forbidden_trailer,
+    BodyDecoder, BodyEncoder, BodyEvent, DecodeErrorKind as Kind, Framing, MessageEncodeError,
+    MessageLimits, is_forbidden_trailer,
 };
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 
 /// Everything a decoder gives for the input, or why it refuses.
 fn decode(framing: Framing, input: &[u8]) -> Result<(Vec<BodyEvent>, BytesMut), Kind> {
-    let mut decoder = BodyDecoder::new(framing, &Limits::default());
+    let mut decoder = BodyDecoder::new(framing, &MessageLimits::default());
     let mut buf = BytesMut::from(input);
     let mut events = Vec::new();
     while !decoder.is_done() {
@@ -25,9 +26,9 @@ fn data(bytes: &'static [u8]) -> BodyEvent {
     BodyEvent::Data(Bytes::from_static(bytes))
 }
 
-fn trailers(name: &'static str, value: &'static str) -> HeaderMap {
+fn trailers(name: &'static str, value: &'static str) -> Fields {
     let name = HeaderName::from_static(name);
-    HeaderMap::from_iter([(name, HeaderValue::from_static(value))])
+    Fields::from_iter([(name, HeaderValue::from_static(value))])
 }
 
 /// One test for each rule of the chunked coding: name, bytes, kind.
@@ -87,7 +88,7 @@ fn reads_chunks_and_stops_after_the_last() {
 
 #[test]
 fn trailers_are_the_end() {
-    let mut decoder = BodyDecoder::new(Framing::Chunked, &Limits::default());
+    let mut decoder = BodyDecoder::new(Framing::Chunked, &MessageLimits::default());
     let mut buf = BytesMut::from("0\r\nA: b\r\n\r\nrest");
     let event = decoder.decode(&mut buf).unwrap();
     assert_eq!(event, Some(BodyEvent::Trailers(trailers("a", "b"))));
@@ -135,7 +136,7 @@ fn empty_content_ends_at_once() {
 #[test]
 fn only_content_until_close_may_end_with_the_input() {
     let end = |framing, input: &[u8]| {
-        let mut decoder = BodyDecoder::new(framing, &Limits::default());
+        let mut decoder = BodyDecoder::new(framing, &MessageLimits::default());
         let mut buf = BytesMut::from(input);
         while let Ok(Some(BodyEvent::Data(_))) = decoder.decode(&mut buf) {}
         decoder.end_of_input().map_err(|error| error.kind())
@@ -196,7 +197,7 @@ fn content_without_framing_can_pass_beside_the_codec() {
     ] {
         let (mut encoder, mut out) = (BodyEncoder::new(framing), Vec::new());
         let (mut decoder, mut buffer) = (
-            BodyDecoder::new(framing, &Limits::default()),
+            BodyDecoder::new(framing, &MessageLimits::default()),
             BytesMut::from(&b"xx"[..]),
         );
         encoder.data(content(2), &mut out).unwrap();
@@ -208,13 +209,13 @@ fn content_without_framing_can_pass_beside_the_codec() {
     }
     let (mut encoder, mut decoder) = (
         BodyEncoder::new(Framing::Length(5)),
-        BodyDecoder::new(Framing::Length(5), &Limits::default()),
+        BodyDecoder::new(Framing::Length(5), &MessageLimits::default()),
     );
     encoder.passed(4);
     decoder.passed(4);
     assert_eq!(
         encoder.finish(None, &mut Vec::new()),
-        Err(EncodeError::TooLittleContent)
+        Err(MessageEncodeError::TooLittleContent)
     );
     assert_eq!(decoder.end_of_input().unwrap_err().kind(), Kind::Truncated);
     encoder.passed(1);
@@ -229,7 +230,7 @@ fn content_without_framing_can_pass_beside_the_codec() {
 #[test]
 fn chunks_pass_through_the_codec() {
     let mut buffer = BytesMut::from(&b"5\r\nhel"[..]);
-    let mut decoder = BodyDecoder::new(Framing::Chunked, &Limits::default());
+    let mut decoder = BodyDecoder::new(Framing::Chunked, &MessageLimits::default());
     assert_eq!(
         (
             decoder.unframed(),
@@ -257,13 +258,13 @@ fn a_forbidden_trailer_is_not_written() {
     let refused = encoder.finish(Some(&trailers("content-length", "1")), &mut out);
     assert_eq!(
         refused,
-        Err(EncodeError::ForbiddenTrailer("content-length".into()))
+        Err(MessageEncodeError::ForbiddenTrailer(
+            "content-length".into()
+        ))
     );
     assert!(out.is_empty());
     assert_eq!(encoder.finish(None, &mut out), Ok(()));
-    assert!(!is_forbidden_trailer(&HeaderName::from_static(
-        "grpc-status"
-    )));
+    assert!(!is_forbidden_trailer("grpc-status"));
 }
 
 #[test]
@@ -272,7 +273,7 @@ fn more_content_than_announced_is_not_written() {
         let mut encoder = BodyEncoder::new(framing);
         let mut out = Vec::new();
         let refused = encoder.data(Bytes::from_static(b"abc"), &mut out);
-        assert_eq!(refused, Err(EncodeError::TooMuchContent));
+        assert_eq!(refused, Err(MessageEncodeError::TooMuchContent));
         assert!(out.is_empty());
     }
 }
@@ -283,7 +284,7 @@ fn less_content_than_announced_cannot_be_finished() {
     let mut out = Vec::new();
     encoder.data(Bytes::from_static(b"a"), &mut out).unwrap();
     let refused = encoder.finish(None, &mut out);
-    assert_eq!(refused, Err(EncodeError::TooLittleContent));
+    assert_eq!(refused, Err(MessageEncodeError::TooLittleContent));
 }
 
 #[test]
@@ -294,8 +295,11 @@ fn nothing_follows_the_end() {
         encoder.finish(None, &mut out).unwrap();
         let written = out.len();
         let late = encoder.data(Bytes::from_static(b"a"), &mut out);
-        assert_eq!(late, Err(EncodeError::Finished));
-        assert_eq!(encoder.finish(None, &mut out), Err(EncodeError::Finished));
+        assert_eq!(late, Err(MessageEncodeError::Finished));
+        assert_eq!(
+            encoder.finish(None, &mut out),
+            Err(MessageEncodeError::Finished)
+        );
         assert_eq!(out.len(), written);
     }
 }

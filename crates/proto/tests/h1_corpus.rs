@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use bytes::BytesMut;
-use hermes_proto::h1::{Limits, decode_request, decode_response, fuzz_one};
+use hermes_proto::h1::{MessageLimits, decode_request, decode_response, fuzz_one};
 use http::Method;
 
 /// The files of a corpus folder, by name.
@@ -38,7 +38,7 @@ fn requests_named_bad_are_refused_and_others_are_read() {
     let files = corpus("h1_request");
     assert!(files.len() >= 25, "only {} files", files.len());
     for (name, bytes) in files {
-        let result = decode_request(&mut BytesMut::from(&bytes[..]), &Limits::default());
+        let result = decode_request(&mut BytesMut::from(&bytes[..]), &MessageLimits::default());
         let refused_later = name.starts_with("badbody-");
         assert_eq!(
             result.is_err(),
@@ -53,7 +53,7 @@ fn requests_named_bad_are_refused_and_others_are_read() {
 fn responses_named_bad_are_refused_and_others_are_read() {
     for (name, bytes) in corpus("h1_response") {
         let mut buf = BytesMut::from(&bytes[..]);
-        let result = decode_response(&mut buf, &Limits::default(), &Method::GET);
+        let result = decode_response(&mut buf, &MessageLimits::default(), &Method::GET);
         assert_eq!(
             result.is_err(),
             name.starts_with("bad-"),

@@ -3,12 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use bytes::BytesMut;
-use hermes_proto::h1::{EncodeError, Framing, RequestTarget, encode_request, encode_response};
+use hermes_proto::fields::Fields;
+use hermes_proto::h1::{
+    Framing, MessageEncodeError, RequestTarget, encode_request, encode_response,
+};
 use http::uri::{PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 
-fn fields(lines: &[(&'static str, &'static str)]) -> HeaderMap {
-    let mut fields = HeaderMap::new();
+fn fields(lines: &[(&'static str, &'static str)]) -> Fields {
+    let mut fields = Fields::new();
     for (name, value) in lines {
         fields.append(
             HeaderName::from_static(name),
@@ -32,8 +35,8 @@ fn absolute(path: &'static str) -> RequestTarget {
 
 /// Encodes behind other bytes, which must stay whatever happens.
 fn behind_others(
-    encode: impl FnOnce(&mut BytesMut) -> Result<(), EncodeError>,
-) -> Result<String, EncodeError> {
+    encode: impl FnOnce(&mut BytesMut) -> Result<(), MessageEncodeError>,
+) -> Result<String, MessageEncodeError> {
     let mut out = BytesMut::from("before|");
     let result = encode(&mut out);
     let text = String::from_utf8(out.to_vec()).unwrap();
@@ -45,9 +48,9 @@ fn behind_others(
 fn request(
     method: Method,
     target: RequestTarget,
-    fields: &HeaderMap,
+    fields: &Fields,
     framing: Framing,
-) -> Result<String, EncodeError> {
+) -> Result<String, MessageEncodeError> {
     behind_others(|out| encode_request(&method, &target, fields, framing, out))
 }
 
@@ -56,7 +59,7 @@ fn response(
     lines: &[(&'static str, &'static str)],
     framing: Framing,
     method: Method,
-) -> Result<String, EncodeError> {
+) -> Result<String, MessageEncodeError> {
     let status = StatusCode::from_u16(status).unwrap();
     behind_others(|out| encode_response(status, &fields(lines), framing, &method, out))
 }
@@ -126,13 +129,17 @@ fn a_request_without_one_good_host_is_not_written() {
     let get = |lines: &[(&'static str, &'static str)]| {
         request(Method::GET, origin("/"), &fields(lines), Framing::Empty)
     };
-    assert_eq!(get(&[]), Err(EncodeError::MissingHost));
+    assert_eq!(get(&[]), Err(MessageEncodeError::MissingHost));
     assert_eq!(
         get(&[("host", "a"), ("host", "b")]),
-        Err(EncodeError::BadHost)
+        Err(MessageEncodeError::BadHost)
     );
     for bad in ["", "u@a", "a b", "a/b", "a:0"] {
-        assert_eq!(get(&[("host", bad)]), Err(EncodeError::BadHost), "{bad}");
+        assert_eq!(
+            get(&[("host", bad)]),
+            Err(MessageEncodeError::BadHost),
+            "{bad}"
+        );
     }
 }
 
@@ -151,7 +158,7 @@ fn a_target_that_does_not_fit_the_method_is_not_written() {
         (Method::OPTIONS, origin("*")),
     ] {
         let result = request(method, target.clone(), &lines, Framing::Empty);
-        assert_eq!(result, Err(EncodeError::BadTarget), "{target:?}");
+        assert_eq!(result, Err(MessageEncodeError::BadTarget), "{target:?}");
     }
 }
 
@@ -165,17 +172,17 @@ fn a_target_with_a_non_ascii_byte_is_not_written() {
         &lines,
         Framing::Empty,
     );
-    assert_eq!(result, Err(EncodeError::BadTarget));
+    assert_eq!(result, Err(MessageEncodeError::BadTarget));
 }
 
 #[test]
 fn a_request_cannot_last_until_close() {
     let lines = fields(&[("host", "a")]);
     let result = request(Method::POST, origin("/"), &lines, Framing::UntilClose);
-    assert_eq!(result, Err(EncodeError::BadFraming));
+    assert_eq!(result, Err(MessageEncodeError::BadFraming));
     let authority = RequestTarget::Authority("a:80".parse().unwrap());
     let result = request(Method::CONNECT, authority, &lines, Framing::Chunked);
-    assert_eq!(result, Err(EncodeError::BadFraming));
+    assert_eq!(result, Err(MessageEncodeError::BadFraming));
 }
 
 #[test]
@@ -229,7 +236,7 @@ fn answers_to_head_and_304_keep_the_length_of_the_origin() {
             Framing::Empty,
             method,
         );
-        assert_eq!(bad, Err(EncodeError::BadField));
+        assert_eq!(bad, Err(MessageEncodeError::BadField));
     }
 }
 
@@ -246,7 +253,7 @@ fn responses_without_content_announce_none() {
         let text = response(status, &lines, Framing::Empty, method.clone()).unwrap();
         assert_eq!(text.lines().count(), 2, "{text}");
         let bad = response(status, &[], Framing::Length(0), method);
-        assert_eq!(bad, Err(EncodeError::BadFraming));
+        assert_eq!(bad, Err(MessageEncodeError::BadFraming));
     }
 }
 
@@ -255,5 +262,5 @@ fn an_unknown_status_has_no_reason_but_its_space() {
     let text = response(299, &[], Framing::Empty, Method::GET).unwrap();
     assert!(text.starts_with("HTTP/1.1 299 \r\n"));
     let bad = response(600, &[], Framing::Empty, Method::GET);
-    assert_eq!(bad, Err(EncodeError::BadStatus));
+    assert_eq!(bad, Err(MessageEncodeError::BadStatus));
 }

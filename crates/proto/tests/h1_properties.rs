@@ -3,21 +3,22 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use bytes::{Bytes, BytesMut};
+use hermes_proto::fields::Fields;
 use hermes_proto::h1::{
-    BodyDecoder, BodyEncoder, BodyEvent, Framing, Limits, RequestTarget, decode_request,
+    BodyDecoder, BodyEncoder, BodyEvent, Framing, MessageLimits, RequestTarget, decode_request,
     decode_response, encode_request, encode_response, fuzz_one,
 };
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 use proptest::collection::vec;
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop_assert_eq, prop_oneof, proptest,
 };
 
 /// End-to-end fields with any value that HTTP allows, without white space around it.
-fn fields() -> impl Strategy<Value = HeaderMap> {
+fn fields() -> impl Strategy<Value = Fields> {
     vec(("x-[a-z0-9_.~!#$%&'*+|^`-]{0,70}", value()), 0..20).prop_map(|lines| {
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         for (name, value) in lines {
             fields.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value);
         }
@@ -81,7 +82,7 @@ fn pieces() -> impl Strategy<Value = Vec<Vec<u8>>> {
     vec(vec(any::<u8>(), 0..300), 0..5)
 }
 
-fn encode_body(framing: Framing, pieces: &[Vec<u8>], trailers: &HeaderMap, out: &mut BytesMut) {
+fn encode_body(framing: Framing, pieces: &[Vec<u8>], trailers: &Fields, out: &mut BytesMut) {
     let mut encoder = BodyEncoder::new(framing);
     let mut parts = Vec::new();
     for piece in pieces {
@@ -93,9 +94,9 @@ fn encode_body(framing: Framing, pieces: &[Vec<u8>], trailers: &HeaderMap, out: 
 }
 
 /// Reads content that arrives in two parts.
-fn decode_body(framing: Framing, input: &[u8], cut: usize) -> (Vec<u8>, HeaderMap, BytesMut) {
-    let mut decoder = BodyDecoder::new(framing, &Limits::default());
-    let (mut data, mut trailers) = (Vec::new(), HeaderMap::new());
+fn decode_body(framing: Framing, input: &[u8], cut: usize) -> (Vec<u8>, Fields, BytesMut) {
+    let mut decoder = BodyDecoder::new(framing, &MessageLimits::default());
+    let (mut data, mut trailers) = (Vec::new(), Fields::new());
     let mut buf = BytesMut::new();
     let (first, second) = input.split_at(cut % (input.len() + 1));
     for part in [first, second] {
@@ -136,7 +137,7 @@ proptest! {
         fields.insert("host", HeaderValue::from_str(host).unwrap());
         let mut wire = BytesMut::new();
         encode_request(&method, &target, &fields, framing, &mut wire).unwrap();
-        let head = decode_request(&mut wire, &Limits::default()).unwrap().unwrap();
+        let head = decode_request(&mut wire, &MessageLimits::default()).unwrap().unwrap();
         let mut read = head.fields.clone();
         read.remove("content-length");
         read.remove("transfer-encoding");
@@ -156,7 +157,7 @@ proptest! {
         };
         let mut wire = BytesMut::new();
         encode_response(status, &fields, framing, &Method::GET, &mut wire).unwrap();
-        let head = decode_response(&mut wire, &Limits::default(), &Method::GET).unwrap().unwrap();
+        let head = decode_response(&mut wire, &MessageLimits::default(), &Method::GET).unwrap().unwrap();
         let mut read = head.fields.clone();
         read.remove("content-length");
         read.remove("transfer-encoding");
@@ -176,7 +177,7 @@ proptest! {
             wire.extend_from_slice(b"next");
             let (data, read, rest) = decode_body(framing, &wire, cut);
             prop_assert_eq!(data, pieces.concat());
-            prop_assert_eq!(read, if chunked { trailers.clone() } else { HeaderMap::new() });
+            prop_assert_eq!(read, if chunked { trailers.clone() } else { Fields::new() });
             prop_assert_eq!(&rest[..], b"next");
         }
     }

@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
+use hermes_proto::fields::Fields;
 use hermes_proto::h2::{
-    Budget, Budgets, Connection, ConnectionOptions, Event, FRAME_HEAD, Failure, FrameBatch,
-    FrameHead, FrameKind, HeadParts, Limits, OpenError, PREFACE, Reason, Role,
+    Budget, Budgets, Connection, ConnectionOptions, Event, FRAME_HEAD, Failure, FieldSectionLimits,
+    FrameBatch, FrameHead, FrameKind, HeadParts, OpenError, PREFACE, Reason, Role,
 };
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 use proptest::prelude::*;
 
 const BUDGET: Budget = Budget {
@@ -28,10 +29,11 @@ fn options(role: Role) -> ConnectionOptions {
         stream_window: 100_000,
         connection_window: 300_000,
         frame_size: 16 * 1024,
-        section: Limits {
+        section: FieldSectionLimits {
             bytes: 16 * 1024,
             lines: 100,
         },
+        table: 4096,
         streams: 20,
         queue: 256 * 1024,
         remembered: 100,
@@ -118,7 +120,7 @@ fn frame(kind: FrameKind, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
     [&head.encode()[..], content].concat()
 }
 
-fn request<'a>(method: &'a Method, uri: &'a Uri, fields: &'a HeaderMap) -> HeadParts<'a> {
+fn request<'a>(method: &'a Method, uri: &'a Uri, fields: &'a Fields) -> HeadParts<'a> {
     HeadParts::Request {
         method,
         scheme: Some(&uri.0),
@@ -190,7 +192,7 @@ fn exchange(
 struct Seen {
     heads: Vec<StatusCode>,
     content: Vec<u8>,
-    trailers: Option<HeaderMap>,
+    trailers: Option<Fields>,
     ended: bool,
 }
 
@@ -207,11 +209,11 @@ proptest! {
         let mut client = End::new(Role::Client);
         let mut server = End::new(Role::Server);
         let uri = uri();
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         fields.insert("x-trailer", HeaderValue::from_static("at the end"));
         let mut requests = BTreeMap::new();
         for (number, length) in lengths.iter().enumerate() {
-            let stream = client.machine.open(&request(&Method::POST, &uri, &HeaderMap::new()), false).unwrap();
+            let stream = client.machine.open(&request(&Method::POST, &uri, &Fields::new()), false).unwrap();
             let content = vec![number as u8 + 1; *length];
             for piece in content.chunks(piece) {
                 client.machine.send(stream, Bytes::copy_from_slice(piece), false).unwrap();
@@ -242,7 +244,7 @@ proptest! {
                         if !is_client {
                             // The echo.
                             let content = Bytes::from(seen.content.clone());
-                            let none = HeaderMap::new();
+                            let none = Fields::new();
                             let early = HeadParts::Response(StatusCode::EARLY_HINTS, &none);
                             end.machine.respond(stream, &early, false).unwrap();
                             let head = HeadParts::Response(StatusCode::OK, &none);
@@ -699,7 +701,7 @@ fn streams_above_the_limit_are_refused_and_the_client_keeps_to_it() {
     let mut client = End::new(Role::Client);
     client.takes(&frame(FrameKind::Settings, 0, 0, &[0, 3, 0, 0, 0, 1]));
     let uri = uri();
-    let fields = HeaderMap::new();
+    let fields = Fields::new();
     let head = request(&Method::GET, &uri, &fields);
     assert_eq!(client.machine.open(&head, true), Ok(1));
     assert_eq!(client.machine.open(&head, true), Err(OpenError::Full));
@@ -720,7 +722,7 @@ fn a_small_stream_does_not_wait_for_a_large_one() {
     ));
     client.takes(&frame(FrameKind::WindowUpdate, 0, 0, &[0x70, 0, 0, 0]));
     let uri = uri();
-    let fields = HeaderMap::new();
+    let fields = Fields::new();
     let head = request(&Method::POST, &uri, &fields);
     let large = client.machine.open(&head, false).unwrap();
     let small = client.machine.open(&head, false).unwrap();
@@ -747,7 +749,7 @@ fn content_waits_for_windows_and_its_owner_is_told() {
     let mut client = End::new(Role::Client);
     client.takes(&frame(FrameKind::Settings, 0, 0, &[0, 4, 0, 0, 0, 10]));
     let uri = uri();
-    let fields = HeaderMap::new();
+    let fields = Fields::new();
     let stream = client
         .machine
         .open(&request(&Method::POST, &uri, &fields), false)
@@ -809,6 +811,38 @@ fn what_is_read_is_given_back_and_what_no_one_reads_too() {
 }
 
 #[test]
+fn room_is_told_where_the_rest_of_it_is_used_up_and_no_one_reads_any_more() {
+    let mut server = End::greeted();
+    let content = vec![b'x'; 15_000];
+    for stream in [1, 3, 5, 7] {
+        server.takes(&frame(FrameKind::Headers, END_HEADERS, stream, POST));
+    }
+
+    // A reader takes less than is worth a frame, and stops with all others.
+    for _ in 0..6 {
+        server.takes(&frame(FrameKind::Data, 0, 1, &content));
+    }
+    server.machine.release(1, 90_000);
+    assert_eq!(room_told(&mut server), 0);
+
+    for _ in 0..6 {
+        server.takes(&frame(FrameKind::Data, 0, 3, &content));
+    }
+    assert_eq!(room_told(&mut server), 90_000);
+}
+
+/// Bytes of room for all streams that the peer is told of.
+fn room_told(end: &mut End) -> u32 {
+    let frames = end.frames();
+    let updates = frames
+        .iter()
+        .filter(|(kind, stream, _)| *kind == FrameKind::WindowUpdate && *stream == 0);
+    updates
+        .map(|(_, _, bytes)| u32::from_be_bytes(bytes[..].try_into().unwrap()))
+        .sum()
+}
+
+#[test]
 fn windows_that_shrink_count_once_the_peer_knows() {
     let ack = frame(FrameKind::Settings, 1, 0, b"");
     let mut server = End::greeted();
@@ -858,7 +892,7 @@ fn a_farewell_lets_what_is_on_its_way_arrive() {
     server.events();
     server.takes(&frame(FrameKind::Headers, WHOLE, 5, GET));
     assert_eq!(server.events(), [], "it came too late");
-    let none = HeaderMap::new();
+    let none = Fields::new();
     for stream in [1, 3] {
         assert!(!server.machine.is_over());
         let head = HeadParts::Response(StatusCode::NO_CONTENT, &none);
@@ -872,7 +906,7 @@ fn a_goaway_says_what_was_not_processed() {
     let mut client = End::new(Role::Client);
     client.takes(&frame(FrameKind::Settings, 0, 0, b""));
     let uri = uri();
-    let fields = HeaderMap::new();
+    let fields = Fields::new();
     let head = request(&Method::GET, &uri, &fields);
     for _ in 0..3 {
         client.machine.open(&head, true).unwrap();
@@ -952,7 +986,7 @@ fn responses_that_break_the_rules_are_reset_and_those_without_content_are_not() 
         let mut client = End::new(Role::Client);
         client.takes(&frame(FrameKind::Settings, 0, 0, b""));
         let uri = uri();
-        let fields = HeaderMap::new();
+        let fields = Fields::new();
         client
             .machine
             .open(&request(&method, &uri, &fields), true)
@@ -972,7 +1006,7 @@ fn responses_that_break_the_rules_are_reset_and_those_without_content_are_not() 
 
 #[test]
 fn an_abandoned_stream_is_reset_behind_what_is_queued() {
-    let none = HeaderMap::new();
+    let none = Fields::new();
     for (end, reason) in [(true, 0), (false, 8)] {
         let mut server = End::greeted();
         server.takes(&frame(FrameKind::Headers, END_HEADERS, 1, POST));
@@ -1021,7 +1055,7 @@ fn a_large_head_is_cut_into_frames_and_an_impossible_one_changes_nothing() {
     client.takes(&frame(FrameKind::Settings, 0, 0, &[0, 1, 0, 0, 0, 0]));
     client.gives();
     let uri = uri();
-    let mut fields = HeaderMap::new();
+    let mut fields = Fields::new();
     fields.insert("connection", HeaderValue::from_static("close"));
     let head = request(&Method::GET, &uri, &fields);
     assert!(matches!(
@@ -1041,4 +1075,33 @@ fn a_large_head_is_cut_into_frames_and_an_impossible_one_changes_nothing() {
     );
     // RFC 7541, section 4.2: the peer made its table smaller.
     assert_eq!(frames[0].2[0], 0x20);
+}
+
+#[test]
+fn the_first_section_after_the_peers_table_became_smaller_says_so_even_if_it_is_trailers() {
+    // RFC 7541, section 4.2.
+    let mut client = End::new(Role::Client);
+    client.takes(&frame(FrameKind::Settings, 0, 0, &[]));
+    let uri = uri();
+    let fields = Fields::new();
+    let number = client
+        .machine
+        .open(&request(&Method::POST, &uri, &fields), false)
+        .unwrap();
+    client.gives();
+
+    client.takes(&frame(FrameKind::Settings, 0, 0, &[0, 1, 0, 0, 0, 0]));
+    let mut trailers = Fields::new();
+    trailers.insert("x", HeaderValue::from_static("y"));
+    client.machine.finish(number, Some(&trailers)).unwrap();
+    let frames = client.frames();
+    let (kind, _, section) = frames.last().unwrap();
+    assert_eq!(*kind, FrameKind::Headers);
+    assert_eq!(section[..], *b"\x20\x00\x01x\x01y");
+
+    client
+        .machine
+        .open(&request(&Method::GET, &uri, &fields), true)
+        .unwrap();
+    assert_ne!(client.frames()[0].2[0], 0x20);
 }

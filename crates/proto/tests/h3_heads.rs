@@ -3,33 +3,52 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use bytes::{Bytes, BytesMut};
+use hermes_proto::fields::{Fields, LineName};
 use hermes_proto::h3::{
-    BadRequest, Code, EncodeError, Limits, RequestHead, RequestParts, ResponseHead, Scope,
+    BadRequest, Code, FieldEncodeError, FieldSectionLimits, Received, RequestParts, Scope,
     content_length, decode_request, decode_response, decode_trailers, encode_request,
     encode_response, encode_trailers,
 };
+use hermes_proto::head::{RequestHead, ResponseHead};
 use hermes_proto::path::BadPath;
-use hermes_proto::qpack;
+use hermes_proto::qpack::{QpackDecoder, QpackEncoder, SectionEncoder};
 use hermes_proto::upgrade::Protocol;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode, Version};
 use proptest::prelude::*;
 
-const LIMITS: Limits = Limits {
+const LIMITS: FieldSectionLimits = FieldSectionLimits {
     bytes: 65_536,
     lines: 128,
 };
 
 fn section(lines: &[(&str, &str)]) -> Bytes {
     let mut output = BytesMut::new();
-    qpack::encode_prefix(&mut output);
+    let mut encoder = QpackEncoder::default();
+    let mut section = encoder.section(0, &mut output);
     for (name, value) in lines {
-        qpack::encode_line(name.as_bytes(), value.as_bytes(), false, &mut output);
+        section.line(LineName::parse(name.as_bytes()), value.as_bytes(), false);
     }
+    section.finish();
     output.freeze()
 }
 
+/// Reads a section that came on stream 0.
+fn read<T>(section: &[u8], limits: FieldSectionLimits, with: impl FnOnce(Received<'_>) -> T) -> T {
+    with(Received {
+        section,
+        stream: 0,
+        limits,
+        decoder: &mut QpackDecoder::default(),
+    })
+}
+
+/// Writes a section for stream 0.
+fn write<T>(output: &mut BytesMut, with: impl FnOnce(SectionEncoder<'_>) -> T) -> T {
+    with(QpackEncoder::default().section(0, output))
+}
+
 fn request(lines: &[(&str, &str)]) -> Result<RequestHead, &'static str> {
-    decode_request(section(lines), LIMITS).map_err(|bad| {
+    read(&section(lines), LIMITS, decode_request).map_err(|bad| {
         let BadRequest::Fault(fault) = bad else {
             panic!("{bad}")
         };
@@ -43,7 +62,7 @@ fn request(lines: &[(&str, &str)]) -> Result<RequestHead, &'static str> {
 }
 
 fn response(lines: &[(&str, &str)]) -> Result<ResponseHead, &'static str> {
-    decode_response(section(lines), LIMITS).map_err(|fault| {
+    read(&section(lines), LIMITS, decode_response).map_err(|fault| {
         assert_eq!(
             (fault.code, fault.scope),
             (Code::MessageError, Scope::Stream),
@@ -90,10 +109,7 @@ fn reads_a_request() {
         ),
         ("a", "/")
     );
-    assert_eq!(
-        head.fields.get_all("x-a").iter().collect::<Vec<_>>(),
-        ["one", ""]
-    );
+    assert_eq!(head.fields.values("x-a").collect::<Vec<_>>(), ["one", ""]);
     assert!(!head.fields.contains_key("host") && head.protocol.is_none());
 }
 
@@ -173,7 +189,11 @@ fn a_path_is_rooted_and_of_visible_bytes() {
         ("/\u{0}", BadPath::Byte { byte: 0, at: 1 }),
     ] {
         assert_eq!(
-            decode_request(section(&[M, S, A, (":path", path)]), LIMITS),
+            read(
+                &section(&[M, S, A, (":path", path)]),
+                LIMITS,
+                decode_request
+            ),
             Err(bad.into()),
             "{path:?}"
         );
@@ -282,12 +302,16 @@ fn fields_of_a_connection_are_refused_and_not_written() {
             Err("a field that belongs to a connection of HTTP/1.1"),
             "{name}"
         );
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         fields.insert(name, HeaderValue::from_static(value));
         let mut output = BytesMut::from("before");
-        let refused = Err(EncodeError::ConnectionSpecific(name.to_owned()));
+        let refused = Err(FieldEncodeError::ConnectionSpecific(name.to_owned()));
         assert_eq!(
-            encode_response(StatusCode::OK, &fields, &mut output),
+            write(&mut output, |section| encode_response(
+                StatusCode::OK,
+                &fields,
+                section
+            )),
             refused
         );
         assert_eq!(output, "before");
@@ -298,7 +322,7 @@ fn fields_of_a_connection_are_refused_and_not_written() {
 fn crumbs_of_a_cookie_become_one_field() {
     let head = get(&[("cookie", "a=1"), ("x", ""), ("cookie", "b=2")]).unwrap();
     assert_eq!(
-        head.fields.get_all("cookie").iter().collect::<Vec<_>>(),
+        head.fields.values("cookie").collect::<Vec<_>>(),
         ["a=1; b=2"]
     );
 }
@@ -346,43 +370,49 @@ fn a_response_has_a_status_and_no_other_pseudo_field() {
         );
     }
     let mut output = BytesMut::new();
-    let switched = encode_response(
-        StatusCode::SWITCHING_PROTOCOLS,
-        &HeaderMap::new(),
-        &mut output,
-    );
-    assert_eq!(switched, Err(EncodeError::Status));
+    let switched = write(&mut output, |section| {
+        encode_response(StatusCode::SWITCHING_PROTOCOLS, &Fields::new(), section)
+    });
+    assert_eq!(switched, Err(FieldEncodeError::Status));
 }
 
 #[test]
 fn trailers_have_no_pseudo_field() {
-    let fields = decode_trailers(section(&[("x", "y")]), LIMITS).unwrap();
-    assert_eq!(fields["x"], "y");
+    let fields = read(&section(&[("x", "y")]), LIMITS, decode_trailers).unwrap();
+    assert_eq!(fields.get("x").unwrap(), "y");
     for line in [P, (":status", "200")] {
         assert_eq!(
-            decode_trailers(section(&[line]), LIMITS).unwrap_err().code,
+            read(&section(&[line]), LIMITS, decode_trailers)
+                .unwrap_err()
+                .code,
             Code::MessageError
         );
     }
     let mut output = BytesMut::new();
-    encode_trailers(&fields, &mut output).unwrap();
-    assert_eq!(decode_trailers(output.freeze(), LIMITS), Ok(fields));
+    write(&mut output, |section| encode_trailers(&fields, section)).unwrap();
+    assert_eq!(read(&output, LIMITS, decode_trailers), Ok(fields));
 }
 
 #[test]
 fn what_is_too_large_is_told_from_what_cannot_be_read() {
     let lines = section(&[(":status", "200"), ("x", "y")]);
     let refusal = |section: Bytes, bytes, lines| {
-        let fault = decode_response(section, Limits { bytes, lines }).unwrap_err();
+        let fault = read(
+            &section,
+            FieldSectionLimits { bytes, lines },
+            decode_response,
+        )
+        .unwrap_err();
         (fault.code, fault.scope)
     };
     assert!(
-        decode_response(
-            lines.clone(),
-            Limits {
+        read(
+            &lines,
+            FieldSectionLimits {
                 bytes: 76,
                 lines: 2
-            }
+            },
+            decode_response
         )
         .is_ok()
     );
@@ -405,7 +435,10 @@ fn a_request_is_written_only_in_a_form_that_is_read() {
         let mut head = head.clone();
         change(&mut head);
         let mut output = BytesMut::new();
-        let refused = encode_request(&RequestParts::from(&head), &mut output).is_err();
+        let refused = write(&mut output, |section| {
+            encode_request(&RequestParts::from(&head), section)
+        })
+        .is_err();
         assert!(!refused || output.is_empty());
         refused
     };
@@ -428,10 +461,10 @@ proptest! {
         path in "/[!-\"$-~]{0,20}",
         protocol in proptest::option::of("[a-z-]{1,12}"),
     ) {
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         let plain = |name: &str| !["connection", "upgrade", "te", "host", "cookie"].contains(&name);
         for (name, value) in lines.iter().filter(|(name, _)| plain(name)) {
-            fields.append(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+            fields.append(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse::<HeaderValue>().unwrap());
         }
         let head = RequestHead {
             method: if protocol.is_some() { Method::CONNECT } else { Method::POST },
@@ -440,12 +473,14 @@ proptest! {
             path: hermes_proto::path::decode(path.clone().into()).ok(),
             protocol: protocol.and_then(|protocol| Protocol::parse(protocol.as_bytes()).ok()),
             fields: fields.clone(),
+            version: Version::HTTP_3,
+            origin_form: false,
         };
         prop_assume!(head.path.is_some());
         let mut output = BytesMut::new();
-        encode_request(&RequestParts::from(&head), &mut output).unwrap();
-        prop_assert_eq!(decode_request(output.split().freeze(), LIMITS), Ok(head));
-        encode_response(StatusCode::OK, &fields, &mut output).unwrap();
-        prop_assert_eq!(decode_response(output.freeze(), LIMITS), Ok(ResponseHead { status: StatusCode::OK, fields }));
+        write(&mut output, |section| encode_request(&RequestParts::from(&head), section)).unwrap();
+        prop_assert_eq!(read(&output.split(), LIMITS, decode_request), Ok(head));
+        write(&mut output, |section| encode_response(StatusCode::OK, &fields, section)).unwrap();
+        prop_assert_eq!(read(&output, LIMITS, decode_response), Ok(ResponseHead { status: StatusCode::OK, fields, version: Version::HTTP_3 }));
     }
 }

@@ -57,10 +57,12 @@ impl Admission {
             rules.source_refused(peer);
             return false;
         }
+
         let mut permits = self.permits.lock();
         if !self.is_free() {
             permits.source = source;
         }
+
         true
     }
 
@@ -76,7 +78,8 @@ impl Admission {
         }
     }
 
-    /// The client is `user`, by a password or a token. A connection on which several users follow each other is the first one's.
+    /// The client is `user`, by a password or a token. If several users share a connection, it
+    /// counts for the first one.
     ///
     /// # Errors
     /// How many connections a user may have; this one has as many.
@@ -90,7 +93,7 @@ impl Admission {
             return Ok(());
         }
         let most = rules.connections_per_user();
-        let Some(permit) = shared.connections.join(&rules.name, user, most) else {
+        let Some(permit) = shared.users.connections.join(&rules.name, user, most) else {
             return Err(most);
         };
 
@@ -101,6 +104,7 @@ impl Admission {
                 drop(permits.source.take());
             }
         }
+
         Ok(())
     }
 }

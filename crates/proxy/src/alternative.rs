@@ -1,7 +1,8 @@
 //! `Alt-Svc` (RFC 7838): a gateway that speaks HTTP/3 too says so where it does not.
 
 use hermes_config::model::HttpVersion;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use hermes_proto::fields::Fields;
+use http::{HeaderName, HeaderValue};
 
 use crate::routed::Routed;
 
@@ -12,7 +13,7 @@ const REMEMBERED: u32 = 86_400;
 
 /// Tells a client that came over TLS and TCP that the same port serves HTTP/3. Only a gateway may: what a forward proxy passes on
 /// speaks for its origin. For the same reason a gateway takes away what the servers behind it say.
-pub(crate) fn advertise(routed: &Routed, fields: &mut HeaderMap) {
+pub(crate) fn advertise(routed: &Routed, fields: &mut Fields) {
     if !routed.listener.config.gateway {
         return;
     }
@@ -22,6 +23,7 @@ pub(crate) fn advertise(routed: &Routed, fields: &mut HeaderMap) {
     let Some(local) = routed.source.local.filter(|_| over_tcp) else {
         return;
     };
+
     if routed.listener.versions.contains(&HttpVersion::H3)
         && let Ok(value) =
             HeaderValue::from_str(&format!("h3=\":{}\"; ma={REMEMBERED}", local.port()))

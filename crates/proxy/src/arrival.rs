@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hermes_http::{Incoming, Kind, Offered, Outgoing, RequestHead, ResponseHead, StreamError};
+use hermes_http::{
+    AnswerFields, Incoming, Kind, Offered, Outgoing, RequestHead, ResponseHead, StreamError,
+};
 use hermes_net::StreamInfo;
-use http::HeaderMap;
-
 use hermes_packet::{PacketEnd, Session};
+use hermes_proto::fields::Fields;
 
 /// An exchange that is not yet answered: offered over HTTP or by a TCP connection, or begun by a datagram.
 pub enum Arrival {
@@ -50,6 +51,14 @@ impl Arrival {
         match self {
             Self::Offered(offered) => &mut offered.head,
             Self::Session { head, .. } => head,
+        }
+    }
+
+    /// Its final response gets these fields, where it has one.
+    pub fn add_to_answer(&mut self, decided: Vec<AnswerFields>) {
+        match self {
+            Self::Offered(offered) if !decided.is_empty() => offered.add_to_answer(decided),
+            Self::Offered(_) | Self::Session { .. } => {}
         }
     }
 
@@ -100,7 +109,7 @@ impl Arrival {
     ///
     /// # Errors
     /// The client is gone.
-    pub async fn accept(self, fields: HeaderMap) -> Result<End, StreamError> {
+    pub async fn accept(self, fields: Fields) -> Result<End, StreamError> {
         match self {
             Self::Offered(offered) => offered
                 .accept(fields)

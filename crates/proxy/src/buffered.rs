@@ -1,14 +1,18 @@
-//! An exchange that is kept in memory as a whole, within bounds: a question to a server, or one copy of a request.
+//! An exchange whose answer is kept in memory as a whole, within bounds: a question to a server, or one copy of a request.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use hermes_http::h1::client::Receiver;
 use hermes_http::{
     Event, Frame, Incoming, Outgoing, Processed, RequestHead, ResponseHead, StreamError,
 };
+use hermes_proto::fields::Fields;
 use hermes_upstream::{Checkout, Opened};
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
+
+use crate::plug::{StoreError, StoredContent};
 
 /// Why there is no whole response.
 #[derive(Debug)]
@@ -19,6 +23,8 @@ pub(crate) enum Failure {
     TooLarge(usize, Option<StatusCode>),
     /// The server opened a tunnel that no one asked for.
     Tunnel,
+    /// The request's content could not be read again.
+    Store(StoreError),
 }
 
 impl Failure {
@@ -35,6 +41,7 @@ impl fmt::Display for Failure {
             Self::Stream(error) => error.fmt(f),
             Self::TooLarge(limit, _) => write!(f, "the answer has more than {limit} bytes"),
             Self::Tunnel => f.write_str("the answer opens a tunnel"),
+            Self::Store(error) => error.fmt(f),
         }
     }
 }
@@ -49,7 +56,7 @@ impl From<StreamError> for Failure {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Content {
     pub(crate) data: Bytes,
-    pub(crate) trailers: Option<HeaderMap>,
+    pub(crate) trailers: Option<Fields>,
 }
 
 impl Content {
@@ -81,6 +88,79 @@ impl Content {
     }
 }
 
+/// The content of a request.
+#[derive(Clone)]
+pub(crate) enum RequestBody {
+    /// In memory.
+    Whole(Bytes),
+    /// In a store.
+    Stored(Stored),
+}
+
+/// A content in a store, with its trailers.
+#[derive(Clone)]
+pub(crate) struct Stored {
+    pub(crate) content: Arc<dyn StoredContent>,
+    pub(crate) trailers: Option<Fields>,
+}
+
+/// Why content was not sent.
+enum Unsent {
+    /// The stream takes no more.
+    Stream,
+    Store(StoreError),
+}
+
+impl From<StreamError> for Unsent {
+    fn from(_: StreamError) -> Self {
+        Self::Stream
+    }
+}
+
+impl RequestBody {
+    /// Its length, to be announced; `None` with trailers.
+    fn length(&self) -> Option<u64> {
+        match self {
+            Self::Whole(data) => Some(data.len() as u64),
+            Self::Stored(Stored { content, trailers }) => {
+                trailers.is_none().then(|| content.length())
+            }
+        }
+    }
+
+    async fn send(self, outgoing: &mut Outgoing) -> Result<(), Unsent> {
+        match self {
+            Self::Whole(data) => Ok(Content::of(data).send(outgoing).await?),
+            Self::Stored(stored) => stored.send(outgoing).await,
+        }
+    }
+}
+
+impl Stored {
+    /// Sends all of it, as fast as it is taken.
+    async fn send(self, outgoing: &mut Outgoing) -> Result<(), Unsent> {
+        let Self { content, trailers } = self;
+        let length = content.length();
+        let mut sent = 0;
+        while sent < length {
+            let piece = content.read(sent).await.map_err(Unsent::Store)?;
+            if piece.is_empty() {
+                let reason = format!("{sent} of {length} bytes are there");
+                return Err(Unsent::Store(StoreError::Failed(reason)));
+            }
+
+            sent += piece.len() as u64;
+            let end = sent >= length && trailers.is_none();
+            outgoing.data(piece, end).await?;
+            if end {
+                return Ok(());
+            }
+        }
+
+        Ok(outgoing.finish(trailers).await?)
+    }
+}
+
 /// Sends a message and reads its response, whose content has at most `limit` bytes. Interim responses are not kept.
 ///
 /// # Errors
@@ -88,7 +168,7 @@ impl Content {
 pub(crate) async fn message(
     checkout: Checkout,
     head: &RequestHead,
-    content: Content,
+    content: RequestBody,
     receiver: Receiver,
     limit: usize,
 ) -> Result<(ResponseHead, Content), Failure> {
@@ -100,14 +180,18 @@ pub(crate) async fn message(
         ..
     } = opened;
     let send = async {
-        if content.send(&mut outgoing).await.is_err() {
+        match content.send(&mut outgoing).await {
+            Ok(()) => Ok(()),
+            Err(Unsent::Store(error)) => Err(Failure::Store(error)),
             // A server that answers early need not read on; if no answer comes, the other direction says why.
-            std::future::pending::<()>().await;
+            Err(Unsent::Stream) => std::future::pending().await,
         }
     };
     tokio::pin!(send);
     let mut sent = false;
     let (head, mut incoming) = loop {
+        // The response is looked at first: a server may answer before it has read the whole
+        // content.
         tokio::select! {
             biased;
             event = pending.event(None) => match event? {
@@ -115,7 +199,10 @@ pub(crate) async fn message(
                 Event::Final(head, incoming) => break (head, incoming),
                 Event::Tunnel(..) => return Err(Failure::Tunnel),
             },
-            () = &mut send, if !sent => sent = true,
+            done = &mut send, if !sent => {
+                done?;
+                sent = true;
+            }
         }
     };
     let read = read(&mut incoming, limit);
@@ -130,7 +217,10 @@ pub(crate) async fn message(
                     Err(failure) => Err(failure),
                 };
             }
-            () = &mut send, if !sent => sent = true,
+            done = &mut send, if !sent => {
+                done?;
+                sent = true;
+            }
         }
     }
 }

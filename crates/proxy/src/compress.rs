@@ -35,11 +35,13 @@ impl Compress {
             flushed: true,
             _held: held.clone(),
         };
+
         let inflating = Inflating {
             coder: None,
             ended: false,
             _held: held,
         };
+
         Some((Box::new(deflating), Box::new(inflating)))
     }
 }
@@ -92,6 +94,7 @@ impl Deflating {
             .map_err(|error| Malformed(error.to_string()))?;
         output.truncate(moved(begun, coder.total_out()));
         input.advance(moved(before, coder.total_in()));
+
         Ok(status)
     }
 }
@@ -128,6 +131,7 @@ impl Alter for Inflating {
                 false => Err(Malformed("bytes follow the end".to_owned())),
             };
         }
+
         let coder = self.coder.get_or_insert_with(|| Decompress::new(false));
         let before = coder.total_in();
         let begun = coder.total_out();
@@ -138,6 +142,7 @@ impl Alter for Inflating {
         output.truncate(moved(begun, coder.total_out()));
         input.advance(moved(before, coder.total_in()));
         self.ended = status == Status::StreamEnd;
+
         Ok(())
     }
 

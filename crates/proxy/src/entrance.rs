@@ -92,6 +92,7 @@ impl Entrance {
                 .is_some_and(|other| other.overlaps(address))
                 .then(|| (*door, rules.clone()))
         });
+
         let (door, rules) = found?;
         Some(Self::of(&self.worker, door, rules))
     }

@@ -3,13 +3,16 @@
 //! What credentials prove is found out once. What follows from that is a function of the snapshot, and is asked again for an
 //! open tunnel when the snapshot changes.
 
+use hermes_config::child;
 use hermes_http::{Kind, RequestHead};
 use hermes_identity::AuthContext;
 use hermes_net::StreamInfo;
 use hermes_net::clock::unix_seconds;
+use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_rules::{Source, Values};
-use http::{HeaderMap, Method, StatusCode};
+use hermes_rules::judge::{Phase, RemovedFields, place_of_source};
+use hermes_rules::{BadField, Source, Values};
+use http::{Method, StatusCode};
 
 use crate::forwarded::append_forwarded;
 use crate::refusal::Refusal;
@@ -39,7 +42,7 @@ impl Entry<'_> {
         listener
             .still_believes(source, snapshot.revision, unix_seconds())
             .map_err(|reason| {
-                listener.seeing.auth_failure("mtls");
+                listener.telemetry.auth_failure("mtls");
                 Refusal::new(ProxyError::HttpRequestDenied, reason).status(StatusCode::FORBIDDEN)
             })
     }
@@ -61,13 +64,16 @@ impl Entry<'_> {
             .authenticate(&mut head.fields, source, gateway, unix_seconds())
             .await;
         let identity = identity.map_err(|challenge| {
-            listener.seeing.auth_failure(challenge.scheme);
-            let refusal = Refusal::new(ProxyError::HttpRequestDenied, challenge.reason);
-            refusal.status(challenge.status).fields(challenge.fields)
+            listener.telemetry.auth_failure(challenge.scheme);
+            Refusal::new(ProxyError::HttpRequestDenied, challenge.reason)
+                .status(challenge.status)
+                .fields(challenge.fields)
+                .at(Phase::Identify, self.key("auth"))
         })?;
         let peer = !matches!(snapshot.source_of(listener, source), Source::Client);
         let mut auth = AuthContext::new(identity, credentials, peer);
         auth.arrived = may_tunnel(head, snapshot).then(|| Box::new(head.clone()));
+
         Ok(auth)
     }
 
@@ -82,12 +88,31 @@ impl Entry<'_> {
         target: &Target,
         head: &mut RequestHead,
     ) -> Result<Option<String>, Refusal> {
-        let user = self.whose(auth, head)?;
+        self.believe_noting(auth, target, head, &mut RemovedFields::default())
+    }
+
+    /// The same; takes down which fields were removed, also if it is not believed.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn believe_noting(
+        &self,
+        auth: &AuthContext,
+        target: &Target,
+        head: &mut RequestHead,
+        removed: &mut RemovedFields,
+    ) -> Result<Option<String>, Refusal> {
+        let user = self.whose(auth, head, removed)?;
         self.tag(head, target, user.as_deref())?;
         Ok(user)
     }
 
-    fn whose(&self, auth: &AuthContext, head: &mut RequestHead) -> Result<Option<String>, Refusal> {
+    fn whose(
+        &self,
+        auth: &AuthContext,
+        head: &mut RequestHead,
+        removed: &mut RemovedFields,
+    ) -> Result<Option<String>, Refusal> {
         let Self {
             snapshot,
             listener,
@@ -99,13 +124,18 @@ impl Entry<'_> {
             &from,
             auth.authenticated(),
             &mut head.fields,
-            &mut (),
+            removed,
         );
-        believed.map_err(|refusal| match StatusCode::from_u16(refusal.status) {
-            Ok(status) if status.is_client_error() => {
-                Refusal::new(ProxyError::HttpRequestDenied, refusal.reason).status(status)
-            }
-            _ => Refusal::new(ProxyError::ProxyConfigurationError, refusal.reason),
+
+        believed.map_err(|refusal| {
+            let place = place_of_source(&from, &listener.entrance());
+            let refused = match StatusCode::from_u16(refusal.status) {
+                Ok(status) if status.is_client_error() => {
+                    Refusal::new(ProxyError::HttpRequestDenied, refusal.reason).status(status)
+                }
+                _ => Refusal::new(ProxyError::ProxyConfigurationError, refusal.reason),
+            };
+            refused.at(Phase::Identify, place)
         })
     }
 
@@ -124,10 +154,34 @@ impl Entry<'_> {
         if head.kind() == Kind::Message {
             append_forwarded(head, source.peer.socket(), source.tls.is_some());
         }
+
         let config = &listener.config;
         if config.set.is_empty() && config.append.is_empty() && config.remove.is_empty() {
             return Ok(());
         }
+
+        let entrance = listener.entrance();
+        let rules = &snapshot.rules;
+        self.change(head, target, user, |values, fields| {
+            rules.tag(&entrance, values, fields, &mut ())
+        })
+    }
+
+    /// Changes fields of an exchange, with what the variables of templates stand for in it.
+    pub(crate) fn change(
+        &self,
+        head: &mut RequestHead,
+        target: &Target,
+        user: Option<&str>,
+        change: impl FnOnce(&Values<'_>, &mut Fields) -> Result<(), BadField>,
+    ) -> Result<(), Refusal> {
+        let Self {
+            snapshot,
+            listener,
+            source,
+        } = *self;
+
+        // Copied, because the values are read while the fields of the same head change.
         let path = head.path().to_owned();
         let method = head.method.clone();
         let values = Values {
@@ -135,10 +189,8 @@ impl Entry<'_> {
             method: method.as_str(),
             ..values(source, listener, user, target, &snapshot.node)
         };
-        let tagged = snapshot
-            .rules
-            .tag(&listener.entrance(), &values, &mut head.fields, &mut ());
-        tagged.map_err(|bad| {
+
+        change(&values, &mut head.fields).map_err(|bad| {
             Refusal::new(
                 ProxyError::HttpRequestError,
                 format!("field {}: {}", bad.name, bad.reason),
@@ -146,23 +198,18 @@ impl Entry<'_> {
         })
     }
 
+    /// Where a key of the listener is written.
+    fn key(&self, key: &str) -> String {
+        child(&child("listeners", &self.listener.name), key)
+    }
+
     /// The credentials in `fields` that a filter is to see.
-    fn credentials(&self, fields: &HeaderMap) -> HeaderMap {
+    fn credentials(&self, fields: &Fields) -> Fields {
         let wanted = &self.snapshot.filtered_credentials;
-        let lines = wanted.iter().flat_map(|name| {
-            fields
-                .get_all(name)
-                .iter()
-                .map(move |line| (name.clone(), line.clone()))
-        });
-        lines
-            .map(|(name, mut line)| {
-                (name, {
-                    line.set_sensitive(true);
-                    line
-                })
-            })
-            .collect()
+        let lines = wanted
+            .iter()
+            .flat_map(|name| fields.values(name).map(move |line| (name, line.secret())));
+        lines.collect()
     }
 }
 

@@ -1,11 +1,12 @@
-//! Who is told why a request failed. To a stranger, the name of a next hop is something to attack.
+//! Which clients see why a request failed. To a stranger, the name of a next hop is something to
+//! attack.
 
 use hermes_config::model::{Auth, AuthMode};
 use hermes_http::ResponseHead;
 use hermes_net::StreamInfo;
+use hermes_proto::fields::names::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use hermes_proto::proxy_status;
 use hermes_rules::Source;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 
 use crate::routed::Routed;
 use crate::snapshot::{ListenerRules, Snapshot};
@@ -19,6 +20,7 @@ pub(crate) fn explains(snapshot: &Snapshot, listener: &ListenerRules, source: &S
         .peer
         .ip()
         .is_none_or(|ip| ip.to_canonical().is_loopback());
+
     config.explain
         || asks
         || is_local
@@ -37,5 +39,6 @@ pub(crate) fn hide(routed: &Routed, head: &mut ResponseHead) -> bool {
             head.fields.remove(name);
         }
     }
+
     is_error
 }

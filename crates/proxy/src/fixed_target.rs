@@ -3,8 +3,9 @@
 use hermes_config::model::HostPort;
 use hermes_http::{Offered, RequestHead};
 use hermes_net::Stream;
+use hermes_proto::fields::Fields;
 use http::uri::Authority;
-use http::{HeaderMap, Method, Version};
+use http::{Method, Version};
 
 use crate::plug::{Gate, Ingress, Serving};
 
@@ -30,7 +31,7 @@ fn connect(target: &HostPort) -> RequestHead {
         authority: Authority::try_from(target.to_string()).ok(),
         path: None,
         protocol: None,
-        fields: HeaderMap::new(),
+        fields: Fields::new(),
         version: Version::HTTP_11,
         origin_form: false,
     }

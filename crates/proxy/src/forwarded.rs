@@ -15,5 +15,6 @@ pub(crate) fn append_forwarded(head: &mut RequestHead, peer: Option<SocketAddr>,
         proto: Some(if tls { "https" } else { "http" }),
         host,
     };
+
     forwarded::append(&mut head.fields, &element);
 }

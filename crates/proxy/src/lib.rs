@@ -11,20 +11,25 @@
 //! - `entry`: *identify* and *tag*; the crate `hermes-identity` says who a client is.
 //! - [`pipeline`]: *route* and the order of all steps. `filter`: *authorize*.
 //! - [`forward`]: to the next proxy, to an origin, into a TCP or UDP socket, or a local answer.
-//! - `max_forwards` and `pac`: what is for this proxy itself. `explain`: who is told why something failed.
-//! - `hold`: how much of contents the node holds at most.
-//! - [`snapshot`]: a valid configuration, ready to decide with. [`node`]: the running
-//!   process, and [`change`]: from one configuration to the next.
+//! - `max_forwards` and `pac`: requests for this proxy itself. `explain`: which clients see why
+//!   something failed.
+//! - `memory_limits`: how much of contents the node holds at most.
+//! - [`snapshot`]: a valid configuration, compiled for use. [`node`]: the running process, and
+//!   [`change`]: from one configuration to the next.
 //! - Datagrams, and sessions that outlive the path to them, are in `hermes-packet`.
-//! - `redecide`: what becomes of open tunnels when the snapshot changes, or when what they rest on ends.
+//! - `reevaluate`: what happens to open tunnels when the snapshot changes, or a credential or
+//!   decision expires.
+//! - [`rehearsal`]: what a configuration would decide about an exchange that is only supposed.
 //! - [`trial`]: whether the upstreams of a configuration can be reached.
+//! - [`why`]: the last refusals, and what was compared.
 //! - `trace`: an exchange's place in a trace. What the operator sees and asks is in `hermes-observe`.
 //!
 //! What it is not: it reads no file but those a snapshot names, and it runs without any control plane.
 //!
-//! A future is as large as the largest that it awaits, and is copied at each step on the way to where it is kept. So what is long
-//! or rare is boxed where it branches off: dialling, a TLS handshake, a tunnel, an answer to an error. A connection that
-//! waits holds no buffer, but HTTP/1.1 between two messages has the room of its last head.
+//! A future is as large as the largest one that it awaits, and is copied at each step on its way to
+//! where it is kept. So long or rare work is boxed where it branches off: dialling, a TLS
+//! handshake, a tunnel, an answer to an error. A waiting connection holds no buffer, except that
+//! HTTP/1.1 keeps the room of its last head between two messages.
 //!
 //! Specifications: RFC 9110 (proxy role), RFC 9209 (Proxy-Status), RFC 9298 (CONNECT-UDP), RFC 7239 (Forwarded).
 //!
@@ -36,6 +41,8 @@ mod arrival;
 mod buffered;
 pub mod change;
 mod compress;
+mod decision_log;
+mod devices;
 mod door;
 mod entrance;
 mod entry;
@@ -44,16 +51,21 @@ mod filter;
 mod fixed_target;
 pub mod forward;
 mod forwarded;
-mod hold;
 pub mod listeners;
 mod max_forwards;
+mod memory_limits;
+mod memory_store;
 mod next;
+mod no_custody;
 pub mod node;
+mod outliving;
 mod pac;
+mod permit;
 pub mod pipeline;
 pub mod plug;
-mod redecide;
+mod reevaluate;
 pub mod refusal;
+pub mod rehearsal;
 mod routed;
 mod scarcity;
 pub mod snapshot;
@@ -62,6 +74,7 @@ pub mod target;
 mod trace;
 pub mod trial;
 mod upkeep;
+pub mod why;
 pub mod worker;
 
 pub use node::{Proxy, check, check_rest, check_with, doubts};

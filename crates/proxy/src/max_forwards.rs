@@ -4,16 +4,18 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use hermes_http::{Kind, RequestHead, ResponseHead};
+use hermes_proto::fields::Fields;
+use hermes_proto::fields::names::{
+    AUTHORIZATION, CONTENT_TYPE, COOKIE, FORWARDED, KnownName, MAX_FORWARDS, PROXY_AUTHORIZATION,
+};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::OverlayFields;
-use http::header::{
-    ALLOW, AUTHORIZATION, CONTENT_TYPE, COOKIE, FORWARDED, MAX_FORWARDS, PROXY_AUTHORIZATION,
-};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::header::ALLOW;
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use crate::refusal::Refusal;
 
-/// What OPTIONS is told that a proxy can do with a target: all that it passes on.
+/// What OPTIONS says that a proxy can do with a target: everything that it forwards.
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE, CONNECT";
 
 /// Counts a TRACE or OPTIONS down by one; where the count has come to its end, the answer that this proxy gives as the final
@@ -24,13 +26,14 @@ const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE, CONN
 pub(crate) fn count_down(
     head: &mut RequestHead,
     has_content: bool,
-    received: &HeaderMap,
+    received: &Fields,
     overlay: &OverlayFields,
 ) -> Result<Option<(ResponseHead, Bytes)>, Refusal> {
     let is_trace = head.method == Method::TRACE;
     if head.kind() != Kind::Message || !(is_trace || head.method == Method::OPTIONS) {
         return Ok(None);
     }
+
     if is_trace && has_content {
         return Err(bad_request("a TRACE request must not have content"));
     }
@@ -53,15 +56,17 @@ pub(crate) fn count_down(
 }
 
 /// The count; one too large to be read is as good as the largest.
-fn left(fields: &HeaderMap) -> Result<Option<u32>, Refusal> {
-    let mut counts = fields.get_all(MAX_FORWARDS).iter();
+fn left(fields: &Fields) -> Result<Option<u32>, Refusal> {
+    let mut counts = fields.values(MAX_FORWARDS);
     let Some(count) = counts.next() else {
         return Ok(None);
     };
+
     let digits = count.as_bytes();
     if counts.next().is_some() || digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return Err(bad_request("Max-Forwards is not one number"));
     }
+
     Ok(Some(
         count
             .to_str()
@@ -72,40 +77,40 @@ fn left(fields: &HeaderMap) -> Result<Option<u32>, Refusal> {
 }
 
 /// The fields of a TRACE as they were received, before a listener or a filter added any; none of other requests.
-pub(crate) fn received(head: &RequestHead) -> HeaderMap {
+pub(crate) fn received(head: &RequestHead) -> Fields {
     if head.method == Method::TRACE {
         head.fields.clone()
     } else {
-        HeaderMap::new()
+        Fields::new()
     }
 }
 
 /// Takes from a TRACE what this node has added to what was `received`: the server that answers shows it to the client. The
 /// overlay's own fields stay, which no one shows, and `Forwarded`, which says nothing secret.
-pub(crate) fn withdraw(head: &mut RequestHead, received: &HeaderMap, overlay: &OverlayFields) {
+pub(crate) fn withdraw(head: &mut RequestHead, received: &Fields, overlay: &OverlayFields) {
     if head.method != Method::TRACE {
         return;
     }
-    let stays =
-        |name: &HeaderName| *name == FORWARDED || *name == MAX_FORWARDS || overlay.is_overlay(name);
-    let ours: Vec<_> = head
-        .fields
-        .keys()
-        .filter(|name| !stays(name))
-        .cloned()
-        .collect();
-    for name in ours {
-        head.fields.remove(&name);
-        for value in received.get_all(&name) {
-            head.fields.append(name.clone(), value.clone());
-        }
-    }
+    let stays = |name: &str| {
+        [FORWARDED, MAX_FORWARDS]
+            .map(KnownName::as_str)
+            .contains(&name)
+            || overlay.is_overlay(name)
+    };
+    let names: Vec<HeaderName> = head.fields.names().map(HeaderName::from).collect();
+    let came = |name: &str| names.iter().any(|known| *known == *name);
+
+    head.fields.retain(|name| stays(&name));
+    let again = received
+        .iter()
+        .filter(|(name, _)| came(name) && !stays(name));
+    head.fields.extend(again);
 }
 
 /// The request as it came here, without what could be a secret (RFC 9110, 9.3.8).
 fn reflection(
     head: &RequestHead,
-    received: &HeaderMap,
+    received: &Fields,
     overlay: &OverlayFields,
 ) -> (ResponseHead, Bytes) {
     let mut fields = received.clone();
@@ -113,6 +118,7 @@ fn reflection(
     for secret in [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE] {
         fields.remove(secret);
     }
+
     let authority = head
         .authority
         .as_ref()
@@ -125,6 +131,7 @@ fn reflection(
         "TRACE {scheme}{} HTTP/1.1\r\nhost: {authority}\r\n",
         head.path()
     );
+
     for (name, value) in &fields {
         // Writing to a string cannot fail.
         let _ = write!(
@@ -133,11 +140,13 @@ fn reflection(
             String::from_utf8_lossy(value.as_bytes())
         );
     }
+
     text.push_str("\r\n");
     let mut answer = ResponseHead::new(StatusCode::OK);
     answer
         .fields
         .insert(CONTENT_TYPE, HeaderValue::from_static("message/http"));
+
     (answer, Bytes::from(text))
 }
 

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use hermes_config::model::{Document, Hedge, Route};
+use hermes_config::model::{Document, Hedge, Retry, Route, Tunnel, TunnelAnswer};
 use hermes_http::Kind;
 use hermes_http::h1::client::Receiver;
 use hermes_proto::uri_template::UriTemplate;
@@ -13,7 +13,8 @@ use hermes_rules::retry::Policy;
 use hermes_rules::route::{self, Act, Split};
 use hermes_upstream::{Hop, Timeouts, Upstream};
 
-use crate::plug::{Handler, Mover, Names, Plugs, Transform};
+use crate::outliving::ResumePolicy;
+use crate::plug::{CUSTODY, Handler, Mover, Names, Plugs, Store, Transform};
 
 /// A route, as the data plane meets it.
 pub(crate) type CompiledRoute = route::Route<Arc<Next>>;
@@ -35,6 +36,14 @@ pub struct Next {
     pub(crate) through: Through,
     /// What makes tunnels of bytes through it movable.
     mover: Option<Arc<dyn Mover>>,
+    /// What lets them outlive their path.
+    resume: Option<ResumePolicy>,
+    /// What takes requests into custody on the way there.
+    custody: Option<Handled>,
+    /// Whether their clients are answered before they are open.
+    answers_early: bool,
+    /// What keeps the contents of its broadcasts.
+    store: Option<Arc<dyn Store>>,
 }
 
 /// What changes the bytes of tunnels.
@@ -84,6 +93,35 @@ pub struct Handled {
     pub(crate) handler: Arc<dyn Handler>,
 }
 
+/// Whether the route says so.
+fn answers_early(route: &Route) -> bool {
+    let tunnel = route.tunnel.as_ref().and_then(Tunnel::details);
+    tunnel.is_some_and(|tunnel| tunnel.answer == Some(TunnelAnswer::Early))
+}
+
+/// What keeps the contents of a route's broadcasts. Names that no store has were reported.
+fn store_of(route: &Route, plugs: &Plugs) -> Option<Arc<dyn Store>> {
+    let broadcast = route.broadcast.as_ref()?;
+    plugs.store_of(broadcast.store.as_deref()).ok().cloned()
+}
+
+/// What takes requests for a proxy into custody, where the route says so, or else the upstream.
+fn custody_of(
+    receiver: Receiver,
+    (upstream, route): (Option<&Retry>, Option<&Retry>),
+    plugs: &Plugs,
+) -> Option<Handled> {
+    let says = |retry: Option<&Retry>| retry.and_then(|retry| retry.custody);
+    let wanted = says(route).or(says(upstream)).unwrap_or(false);
+    if receiver != Receiver::Proxy || !wanted {
+        return None;
+    }
+
+    let handler = plugs.handlers.find(CUSTODY).ok()?.clone();
+    let name = CUSTODY.to_owned();
+    Some(Handled { name, handler })
+}
+
 impl Next {
     /// The next hop that `route` names so; `None` if there is no such upstream or handler.
     pub(crate) fn compile(
@@ -104,16 +142,22 @@ impl Next {
                 return Some(Self::end(To::Handler(handled), (document, plugs), route));
             }
         };
+
         let upstream = upstreams.get(name)?.clone();
         let config = document.upstreams.get(name);
         let retry = config.and_then(|config| config.retry.as_ref());
         let hedge = config.and_then(|config| config.hedge.as_ref());
+
         Some(Self {
             timeouts: upstream.timeouts().overlaid(&route.timeouts),
             retry: Policy::of(retry, route.retry.as_ref()),
             hedge: route.hedge.as_ref().or(hedge).cloned(),
             through: Through::compile(route, plugs),
             mover: plugs.mover.clone().filter(|_| receiver == Receiver::Proxy),
+            answers_early: answers_early(route),
+            resume: ResumePolicy::of(route).filter(|_| receiver == Receiver::Proxy),
+            store: store_of(route, plugs),
+            custody: custody_of(receiver, (retry, route.retry.as_ref()), plugs),
             to: To::Upstream { upstream, receiver },
         })
     }
@@ -128,6 +172,10 @@ impl Next {
             hedge: route.hedge.clone(),
             through: Through::compile(route, plugs),
             mover: None,
+            resume: None,
+            custody: None,
+            answers_early: answers_early(route),
+            store: store_of(route, plugs),
         }
     }
 
@@ -147,9 +195,29 @@ impl Next {
         }
     }
 
+    /// What takes requests into custody on the way there.
+    pub(crate) fn custody(&self) -> Option<&Handled> {
+        self.custody.as_ref()
+    }
+
+    /// What keeps the contents of broadcasts along its route.
+    pub(crate) fn store(&self) -> Option<&Arc<dyn Store>> {
+        self.store.as_ref()
+    }
+
     /// What makes tunnels of bytes through it movable.
     pub(crate) fn mover(&self) -> Option<&dyn Mover> {
         self.mover.as_deref()
+    }
+
+    /// Whether clients of tunnels of bytes are answered before these are open.
+    pub(crate) fn answers_early(&self) -> bool {
+        self.answers_early
+    }
+
+    /// What lets tunnels of bytes through it outlive their path.
+    pub(crate) fn resume(&self) -> Option<ResumePolicy> {
+        self.resume
     }
 
     /// Whether it is the origin that the request names.

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use hermes_config::model::Document;
-use hermes_config::{Loaded, Lost, Problem, Problems, child};
+use hermes_config::{Loaded, Lost, Places, Problem, Problems, child};
 use hermes_net::drain::Ended;
 use hermes_net::worker::{self, Workers};
 use hermes_net::{Drain, LocalAddresses, PassedSocket, Resolver, Watch};
 use hermes_observe::admin;
-use hermes_observe::{AccessSink, Seeing};
+use hermes_observe::{AccessSink, Telemetry};
 use hermes_rules::lint::holds;
 use hermes_rules::{Finding, warn};
 use parking_lot::Mutex;
@@ -21,18 +21,23 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use crate::change::{
-    By, Deadline, Documents, Metrics, NotReloaded, ReloadReport, StateFile, Watched, follow,
-    keep_time,
+    By, Deadline, Documents, Endpoint, Metrics, NotReloaded, ReloadReport, StateFile, Watched,
+    follow, keep_time,
 };
-use crate::hold;
+use crate::decision_log::decisions_file;
+use crate::devices::Devices;
 use crate::listeners::table::{BindError, ListenerView, Prepared};
-use crate::listeners::{self, Door, Joins, ListenerTable, PassedSockets, Sessions, Sources, Users};
+use crate::listeners::{self, Door, Joins, ListenerTable, PassedSockets, Sessions, Sources};
+use crate::memory_limits;
+use crate::outliving::Outliving;
 use crate::plug::Plugs;
-use crate::redecide::Tunnels;
+use crate::reevaluate::Tunnels;
 use crate::scarcity;
 use crate::snapshot::{Draft, Snapshot, node_name};
 use crate::upkeep::Upkeep;
-use crate::worker::{Shared, Worker};
+use crate::why::remembered::LastRefusals;
+use crate::why::{Account, SupposedExchange};
+use crate::worker::{AllOfUsers, Shared, Worker};
 
 /// How long exchanges may go on once the node is told to stop: what a restart may take.
 #[doc(alias("bound", "drain"))]
@@ -59,9 +64,9 @@ pub trait LogFilter: Send + Sync {
 
 /// A running proxy.
 pub struct Proxy {
-    node: Arc<Node>,
+    pub(crate) node: Arc<Node>,
     drain: Drain,
-    /// Administration ends after the data plane, so that one can see how that drains.
+    /// Administration ends after the data plane, so that an operator sees how that drains.
     admin: Drain,
     workers: Option<Workers>,
 }
@@ -105,8 +110,8 @@ pub fn check(loaded: Loaded) -> Result<(), Problems> {
 /// As for [`check`].
 pub fn check_with(loaded: Loaded, plugs: &Plugs) -> Result<(), Problems> {
     let files = loaded.files.clone();
-    let seeing = Seeing::new("check", AccessSink::off());
-    let built = Snapshot::build(loaded, None, &seeing, plugs);
+    let telemetry = Telemetry::new("check", AccessSink::off());
+    let built = Snapshot::build(loaded, None, &telemetry, plugs);
     built
         .map(drop)
         .map_err(|problems| problems.in_order(&files))
@@ -162,73 +167,52 @@ impl Proxy {
         passed: Vec<PassedSocket>,
         plugs: Plugs,
     ) -> Result<Self, Problems> {
-        let access = AccessSink::open(&loaded.document.log.access)
-            .map_err(|error| one("log.access", &error))?;
-        let seeing = Seeing::new(&node_name(&loaded), access);
-        let places = loaded.places.clone();
-        let doubts = doubts(&loaded);
-        let state = StateFile::new(&node_name(&loaded), &file);
-        let documents = Documents::begin(&loaded, state);
-        let draft = Snapshot::build(loaded, None, &seeing, &plugs)?;
-        log_doubts(&doubts);
-        let document = draft.document();
-        seeing.users(document.metrics.users);
-        hold::bound(&document.memory);
-        let count = worker_count(document);
-        let admin_socket = admin_socket(&draft);
+        let configured = Configured::read(loaded, &file, &plugs)?;
+        let document = configured.draft.document();
+        configured.telemetry.users(document.metrics.users);
+        memory_limits::apply(&document.memory);
+
+        let workers = worker_count(document);
+        let admin = Drain::new();
+        let admin_socket = admin_socket(&configured.draft);
         let mut passed = PassedSockets::from(passed);
         let passed_admin = passed.take_unix(&admin_socket);
-        let mut table = ListenerTable::new(passed);
-        let prepared = table
-            .prepare(document, count)
-            .map_err(|errors| unbound(errors, &places))?;
-        let admin = Drain::new();
-        let mut metrics = Metrics::new(seeing.clone(), admin.watch());
-        let endpoint = metrics.prepare(document, table.passed())?;
-        let own = own_addresses(&table, &prepared, metrics.address(&endpoint));
+        // Bound before a thread starts: an address that is taken fails the start, and nothing else.
+        let sockets = NodeSockets::bind(&configured, passed, workers, &admin)?;
+
         let local = LocalAddresses::now();
-        let snapshot = Arc::new(draft.with_sockets(prepared.doors(), &own, &local));
-        let drain = Drain::new();
-        let shared = shared(seeing, snapshot.clone(), drain.watch(), local);
-        let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);
-        let upkeep = Upkeep::new(&shared, resolver.clone(), drain.watch());
-        let (workers, doors) = start_workers(count, &shared, resolver, &drain)
-            .map_err(|error| one("workers", &error))?;
-        metrics.apply(endpoint);
-        let mut changing = Changing {
-            table,
-            doors,
-            metrics,
-            documents,
-        };
-        changing.table.apply(
-            prepared,
-            &shared.snapshot.load(),
-            &changing.doors,
-            &drain.watch(),
+        let own = sockets.own_addresses();
+        let doors = sockets.prepared.doors();
+        let snapshot = Arc::new(configured.draft.with_sockets(doors, &own, &local));
+        let plane = DataPlane::start(configured.telemetry, snapshot, local, workers)?;
+
+        // From here on nothing can fail but the socket of administration.
+        let changing = sockets.serve(
+            configured.documents,
+            plane.doors,
+            &plane.shared,
+            &plane.drain,
         );
-        changing.table.log_unused(&snapshot.document);
-        let changing = Mutex::new(changing);
-        let started = Instant::now();
-        let drains = drain.clone();
         let node = Node {
-            shared,
+            shared: plane.shared,
             file,
             admin_socket,
-            started,
+            started: Instant::now(),
             log,
             plugs,
-            changing,
-            drain: drains,
-            upkeep,
+            changing: Mutex::new(changing),
+            drain: plane.drain.clone(),
+            upkeep: plane.upkeep,
             deadline: watch::Sender::new(Deadline::None),
         };
+
         let proxy = Self {
             node: Arc::new(node),
-            drain,
+            drain: plane.drain,
             admin,
-            workers: Some(workers),
+            workers: Some(plane.workers),
         };
+
         proxy.serve_admin(passed_admin.as_ref())?;
         Ok(proxy)
     }
@@ -236,9 +220,10 @@ impl Proxy {
     fn serve_admin(&self, passed: Option<&PassedSocket>) -> Result<(), Problems> {
         let node = self.node.clone();
         let watch = self.admin.watch();
-        let seeing = node.shared.seeing.clone();
+        let telemetry = node.shared.telemetry.clone();
         let file = &node.admin_socket;
         let socket = passed.map_or_else(|| admin::bind(file), |passed| admin::take(file, passed));
+
         let socket = socket.map_err(|error| {
             let remedy = "give each node a name of its own (`node:`), or set `admin.socket`";
             let Problems(mut problems) = one("admin.socket", &error);
@@ -247,23 +232,35 @@ impl Proxy {
                 .for_each(|problem| problem.remedy = Some(remedy.to_owned()));
             Problems(problems)
         })?;
+
         watch.spawn(admin::serve_unix(
             socket,
             node,
-            seeing.clone(),
+            telemetry.clone(),
             watch.clone(),
         ));
-        watch.spawn(seeing.clone().watch_long(watch.clone()));
+
+        watch.spawn(telemetry.clone().watch_long(watch.clone()));
         watch.spawn(scarcity::watch(self.node.shared.clone(), watch.clone()));
         watch.spawn(self.node.shared.local.clone().follow(watch.clone()));
-        watch.spawn(hold::press(watch.clone()));
+        watch.spawn(memory_limits::enforce(watch.clone()));
         watch.spawn(keep_time(self.node.clone(), watch.clone()));
         let shared = self.node.shared.clone();
         let config = move || {
             let snapshot = shared.snapshot.load();
-            (snapshot.document.trace.clone(), snapshot.collector.clone())
+            (
+                snapshot.document.trace.clone(),
+                snapshot.told.collector.clone(),
+            )
         };
-        watch.spawn(seeing.export(config, watch.clone()));
+
+        watch.spawn(telemetry.clone().export(config, watch.clone()));
+        let shared = self.node.shared.clone();
+        let service = move || {
+            let snapshot = shared.snapshot.load();
+            snapshot.told.decisions.as_ref()?.service.clone()
+        };
+        watch.spawn(telemetry.send_decisions(service, watch.clone()));
         Ok(())
     }
 
@@ -316,6 +313,19 @@ impl Proxy {
         self.node.begin_condition(time);
     }
 
+    /// What is known of a refusal by its name, or of the exchange that was refused; `None` if it is not remembered. It may block.
+    pub fn why(&self, id: &str) -> Option<serde_json::Value> {
+        self.node.why(id)
+    }
+
+    /// What would become of an exchange that is only supposed. Where it asks filters, that blocks.
+    ///
+    /// # Errors
+    /// The question is none, in words.
+    pub fn suppose(&self, supposed: &SupposedExchange) -> Result<Account, String> {
+        self.node.forecast(supposed)
+    }
+
     /// Resolves when the document was not confirmed in time, and there is no earlier one to return to.
     pub async fn unconfirmed(&self) {
         let mut deadline = self.node.deadline.subscribe();
@@ -342,30 +352,161 @@ impl Proxy {
             // A worker ends at once now; its thread is waited for so that the last records are written.
             let _ = tokio::task::spawn_blocking(|| workers.join()).await;
         }
-        self.node.shared.seeing.flush_access(ADMIN_END);
+
+        self.node.shared.telemetry.flush_access(ADMIN_END);
+        self.node.shared.telemetry.flush_decisions(ADMIN_END);
         self.admin.drain(ADMIN_END).await;
         ended
     }
 }
 
+/// A configuration that was read and is sound, with the telemetry that it asks for.
+struct Configured {
+    telemetry: Arc<Telemetry>,
+    documents: Documents,
+    /// Where the parts of the document are written.
+    places: Places,
+    draft: Draft,
+}
+
+impl Configured {
+    /// Builds the rules, and logs what in them does nothing.
+    fn read(loaded: Loaded, file: &Path, plugs: &Plugs) -> Result<Self, Problems> {
+        let access = AccessSink::open(&loaded.document.log.access)
+            .map_err(|error| one("log.access", &error))?;
+        let name = node_name(&loaded);
+        let telemetry = Telemetry::new(&name, access);
+        telemetry
+            .redirect_decisions(decisions_file(&loaded.document))
+            .map_err(|error| one("log.decisions.file", &error))?;
+        let documents = Documents::begin(&loaded, StateFile::new(&name, file));
+
+        let places = loaded.places.clone();
+        let doubts = doubts(&loaded);
+        let draft = Snapshot::build(loaded, None, &telemetry, plugs)?;
+        log_doubts(&doubts);
+
+        Ok(Self {
+            telemetry,
+            documents,
+            places,
+            draft,
+        })
+    }
+}
+
+/// The sockets of the node, which are bound and not yet served.
+struct NodeSockets {
+    table: ListenerTable,
+    prepared: Prepared,
+    metrics: Metrics,
+    endpoint: Endpoint,
+}
+
+impl NodeSockets {
+    /// Binds what the document asks for, or takes what was passed.
+    fn bind(
+        configured: &Configured,
+        passed: PassedSockets,
+        workers: usize,
+        admin: &Drain,
+    ) -> Result<Self, Problems> {
+        let document = configured.draft.document();
+        let mut table = ListenerTable::new(passed);
+        let prepared = table
+            .prepare(document, workers)
+            .map_err(|errors| unbound(errors, &configured.places))?;
+
+        let metrics = Metrics::new(configured.telemetry.clone(), admin.watch());
+        let endpoint = metrics.prepare(document, table.passed())?;
+
+        Ok(Self {
+            table,
+            prepared,
+            metrics,
+            endpoint,
+        })
+    }
+
+    fn own_addresses(&self) -> Vec<SocketAddr> {
+        let metrics = self.metrics.address(&self.endpoint);
+        own_addresses(&self.table, &self.prepared, metrics)
+    }
+
+    /// Hands the sockets to the workers, and serves the metrics.
+    fn serve(
+        mut self,
+        documents: Documents,
+        doors: Doors,
+        shared: &Shared,
+        drain: &Drain,
+    ) -> Changing {
+        self.metrics.apply(self.endpoint);
+        let snapshot = shared.snapshot.load();
+        self.table
+            .apply(self.prepared, &snapshot, &doors, &drain.watch());
+        self.table.log_unused(&snapshot.document);
+
+        Changing {
+            table: self.table,
+            doors,
+            metrics: self.metrics,
+            documents,
+        }
+    }
+}
+
+/// The threads that serve exchanges, and what they share.
+struct DataPlane {
+    shared: Arc<Shared>,
+    drain: Drain,
+    upkeep: Upkeep,
+    workers: Workers,
+    doors: Doors,
+}
+
+impl DataPlane {
+    fn start(
+        telemetry: Arc<Telemetry>,
+        snapshot: Arc<Snapshot>,
+        local: LocalAddresses,
+        count: usize,
+    ) -> Result<Self, Problems> {
+        let drain = Drain::new();
+        let shared = shared(telemetry, snapshot, drain.watch(), local);
+        let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);
+        let upkeep = Upkeep::new(&shared, resolver.clone(), drain.watch());
+        let (workers, doors) = start_workers(count, &shared, resolver, &drain)
+            .map_err(|error| one("workers", &error))?;
+
+        Ok(Self {
+            shared,
+            drain,
+            upkeep,
+            workers,
+            doors,
+        })
+    }
+}
+
 fn shared(
-    seeing: Arc<Seeing>,
+    telemetry: Arc<Telemetry>,
     snapshot: Arc<Snapshot>,
     drain: Watch,
     local: LocalAddresses,
 ) -> Arc<Shared> {
     Arc::new(Shared {
-        shares: seeing.shares().clone(),
-        seeing,
+        telemetry,
         targets: hermes_upstream::Budget::default(),
+        refusals: LastRefusals::default(),
         tunnels: Tunnels::default(),
-        resumable: Arc::default(),
+        outliving: Outliving::default(),
         sources: Sources::default(),
-        connections: Users::default(),
-        users: Users::default(),
+        users: AllOfUsers::default(),
         sessions: Sessions::default(),
         attached: Arc::default(),
         joins: Joins::default(),
+        devices: Devices::default(),
         revision: watch::Sender::new(snapshot.revision),
         snapshot: ArcSwap::new(snapshot),
         drain,
@@ -412,11 +553,13 @@ fn start_workers(
     let receivers = Arc::new(Mutex::new(receivers));
     let shared = shared.clone();
     let watch = drain.watch();
+
     let workers = worker::spawn(count, "worker", move |_| {
         let shared = shared.clone();
         let resolver = resolver.clone();
         let watch = watch.clone();
         let doors = receivers.lock().pop();
+
         async move {
             // Kept connections are no exchanges: the drain does not wait for them.
             let worker = Worker::new(shared, resolver, TaskTracker::new());
@@ -425,6 +568,7 @@ fn start_workers(
             }
         }
     })?;
+
     Ok((workers, senders))
 }
 
@@ -438,7 +582,7 @@ pub(crate) fn one(path: &str, error: &dyn std::fmt::Display) -> Problems {
     }])
 }
 
-pub(crate) fn unbound(errors: Vec<BindError>, places: &hermes_config::Places) -> Problems {
+pub(crate) fn unbound(errors: Vec<BindError>, places: &Places) -> Problems {
     let problem = |error: BindError| {
         let path = child("listeners", &error.name);
         Problem {

@@ -7,11 +7,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hermes_config::model::{HostMatch, Pac, PacWord, Route, TargetMatch};
+use hermes_config::model::{Document, HostMatch, Pac, PacWord, Route, TargetMatch};
 use hermes_http::{RequestHead, ResponseHead};
 use hermes_net::StreamInfo;
+use hermes_proto::fields::names::{CACHE_CONTROL, CONTENT_TYPE};
 use hermes_proto::proxy_status::ProxyError;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, StatusCode, Version};
 
 use crate::plug::{Handler, HandlerRequest, Handling, Response};
@@ -39,9 +39,11 @@ impl ProxyPac {
         listener.config.pac.filter(|pac| pac.is_served())?;
         let is_asked = head.path() == PATH && [Method::GET, Method::HEAD].contains(&head.method);
         let is_here = head.origin_form || head.version == Version::HTTP_2 && is_own(head, source);
+
         if !is_asked || !is_here || head.protocol.is_some() {
             return None;
         }
+
         // What cannot be written is an ordinary request.
         proxy(head, source.tls.is_some())?;
         Some(Self {
@@ -55,8 +57,9 @@ impl ProxyPac {
             Some(Pac::Word(PacWord::All)) => {
                 format!("function FindProxyForURL(url, host) {{\n  return \"{proxy}\";\n}}\n")
             }
-            _ => script(proxy, &self.snapshot.document.routes, &self.listener.name),
+            _ => script(proxy, &self.snapshot.document, &self.listener.name),
         };
+
         let mut answer = ResponseHead::new(StatusCode::OK);
         answer.fields.insert(
             CONTENT_TYPE,
@@ -65,6 +68,7 @@ impl ProxyPac {
         answer
             .fields
             .insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+
         (answer, Bytes::from(script))
     }
 }
@@ -79,6 +83,7 @@ impl Handler for ProxyPac {
                 Ok(Response::Whole(head, script))
             },
         );
+
         Box::pin(std::future::ready(answered))
     }
 }
@@ -102,6 +107,7 @@ fn is_own(head: &RequestHead, source: &StreamInfo) -> bool {
         .parse()
         .is_ok_and(|address: IpAddr| address == local.ip().to_canonical());
     let is_name = name.is_some_and(|name| name.eq_ignore_ascii_case(host));
+
     authority.port_u16().unwrap_or(default) == local.port() && (is_address || is_name)
 }
 
@@ -115,11 +121,12 @@ fn proxy(head: &RequestHead, tls: bool) -> Option<String> {
     (!host.is_empty() && host.bytes().all(plain)).then(|| format!("{kind} {host}:{port}"))
 }
 
-fn script(proxy: &str, routes: &[Route], listener: &str) -> String {
-    let rules: Vec<String> = routes
+fn script(proxy: &str, document: &Document, listener: &str) -> String {
+    let rules: Vec<String> = document
+        .routes
         .iter()
         .filter(|route| is_for(route, listener))
-        .flat_map(names)
+        .flat_map(|route| names(route, document))
         .collect();
     let rules = rules.join("");
     format!(
@@ -131,6 +138,7 @@ fn script(proxy: &str, routes: &[Route], listener: &str) -> String {
   function exact(name) {{ return host === name; }}
   function under(suffix) {{ return host.length > suffix.length && host.slice(-suffix.length) === suffix; }}
   function like(pattern) {{
+
     try {{ return new RegExp(pattern).test(host); }} catch (error) {{ return false; }}
   }}
 {rules}  return "DIRECT";
@@ -149,15 +157,21 @@ fn is_for(route: &Route, listener: &str) -> bool {
 }
 
 /// A line for each name that the route knows; `*` names nothing.
-fn names(route: &Route) -> Vec<String> {
+fn names(route: &Route, document: &Document) -> Vec<String> {
+    let listed = |target: &TargetMatch| match &target.host {
+        HostMatch::Service(name) => document.services.get(name).cloned().unwrap_or_default(),
+        _ => vec![target.clone()],
+    };
+
     let targets = route
         .matches
         .target
         .iter()
         .flat_map(|targets| targets.iter());
     targets
+        .flat_map(listed)
         .filter_map(|target| {
-            condition(target).map(|when| format!("  if ({when}) return \"@PROXY@\";\n"))
+            condition(&target).map(|when| format!("  if ({when}) return \"@PROXY@\";\n"))
         })
         .collect()
 }
@@ -166,7 +180,7 @@ fn condition(target: &TargetMatch) -> Option<String> {
     let host = match &target.host {
         HostMatch::Suffix(suffix) if suffix.is_empty() => return None,
         // A browser knows names; it would ask DNS for each.
-        HostMatch::Net(_) => return None,
+        HostMatch::Net(_) | HostMatch::Service(_) => return None,
         HostMatch::Exact(name) => format!("exact({})", quoted(name)),
         HostMatch::Suffix(suffix) => format!("under({})", quoted(suffix)),
         HostMatch::Regex(pattern) => format!("like({})", quoted(pattern.as_str())),

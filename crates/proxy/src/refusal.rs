@@ -2,9 +2,12 @@
 
 use bytes::Bytes;
 use hermes_http::{Cause, Processed, ResponseHead, StreamError};
+use hermes_proto::fields::Fields;
+use hermes_proto::fields::names::{CACHE_CONTROL, CONTENT_TYPE};
 use hermes_proto::proxy_status::{self, PROXY_STATUS, ProxyError};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use hermes_proto::refusal_id::RefusalId;
+use hermes_rules::judge::Phase;
+use http::{HeaderValue, StatusCode};
 
 /// Why an exchange is answered here and not where it wanted to go.
 #[derive(Debug, Clone)]
@@ -13,11 +16,23 @@ pub struct Refusal {
     status: StatusCode,
     details: String,
     next_hop: Option<String>,
-    fields: HeaderMap,
+    fields: Fields,
     processed: Processed,
     content: Option<Bytes>,
     /// The client went away: it learns nothing any more, and the record says so rather than that it was wrong.
     gone: bool,
+    /// The phase, and what in the document says so, where that is not what the exchange had come to.
+    at: Option<Box<RefusedAt>>,
+}
+
+/// What refuses an exchange.
+#[derive(Debug, Clone)]
+struct RefusedAt {
+    phase: Phase,
+    /// What in the document says so.
+    path: String,
+    /// What the decision to refuse it is called, where it was told of.
+    name: Option<RefusalId>,
 }
 
 impl Refusal {
@@ -28,10 +43,11 @@ impl Refusal {
             status: error.status(),
             details: details.into(),
             next_hop: None,
-            fields: HeaderMap::new(),
+            fields: Fields::new(),
             processed: Processed::No,
             content: None,
             gone: false,
+            at: None,
         }
     }
 
@@ -66,8 +82,28 @@ impl Refusal {
 
     /// With these fields in the answer.
     #[must_use]
-    pub fn fields(mut self, fields: HeaderMap) -> Self {
+    pub fn fields(mut self, fields: Fields) -> Self {
         self.fields = fields;
+        self
+    }
+
+    /// With the phase that refuses it, and what in the document says so, as `policy.rules[3]`.
+    #[must_use]
+    pub fn at(mut self, phase: Phase, path: impl Into<String>) -> Self {
+        self.at = Some(Box::new(RefusedAt {
+            phase,
+            path: path.into(),
+            name: None,
+        }));
+        self
+    }
+
+    /// With the name of the decision to refuse it, of a refusal that says what refuses it.
+    #[must_use]
+    pub(crate) fn named(mut self, name: RefusalId) -> Self {
+        if let Some(at) = &mut self.at {
+            at.name = Some(name);
+        }
         self
     }
 
@@ -90,9 +126,20 @@ impl Refusal {
             Cause::Unsupported(_) => ProxyError::HttpUpgradeFailed,
             Cause::Invalid(_) => ProxyError::ProxyInternalError,
         };
+
         let mut refusal = Self::new(kind, error.to_string()).next_hop(next_hop);
         refusal.processed = error.processed;
         refusal
+    }
+
+    /// The phase that refuses it, and what in the document says so, where that is known.
+    pub(crate) fn place(&self) -> Option<(Phase, String)> {
+        self.at.as_ref().map(|at| (at.phase, at.path.clone()))
+    }
+
+    /// What it is called already.
+    pub(crate) fn name(&self) -> Option<RefusalId> {
+        self.at.as_ref()?.name
     }
 
     /// Whether the next hop may have acted on the request.
@@ -120,18 +167,22 @@ impl Refusal {
         format!("{word}: {}", self.details)
     }
 
-    /// The answer: head and content. A client that is not `explained` anything learns only the kind of the failure.
-    pub fn answer(self, node: &str, explained: bool) -> (ResponseHead, Bytes) {
+    /// The answer: head and content. A client that is not `explained` anything learns only the kind of the failure, and what the
+    /// refusal is called.
+    pub fn answer(self, node: &str, id: RefusalId, explained: bool) -> (ResponseHead, Bytes) {
         let mut head = ResponseHead {
             fields: self.fields,
             ..ResponseHead::new(self.status)
         };
+
         let details = explained.then_some(self.details.as_str());
         let next_hop = self.next_hop.as_deref().filter(|_| explained);
         let status = proxy_status::format(node, self.error, details, next_hop);
+        let status = proxy_status::named(status, id);
         head.fields.insert(PROXY_STATUS, status);
         head.fields
             .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+
         if let Some(content) = self.content {
             return (head, content);
         }
@@ -143,6 +194,7 @@ impl Refusal {
             Some(details) => format!("{node}: {}: {details}\n", self.error.token()),
             None => format!("{node}: {}\n", self.error.token()),
         };
+
         (head, Bytes::from(content))
     }
 }

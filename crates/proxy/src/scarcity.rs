@@ -59,6 +59,7 @@ impl Seen {
         self.count = count;
         self.unsaid += news;
         self.since = self.since.map(|since| since + 1);
+
         match self.since {
             Some(since) if since < QUIET => return None,
             Some(_) if self.unsaid == 0 => {
@@ -68,6 +69,7 @@ impl Seen {
             None if news == 0 => return None,
             _ => {}
         }
+
         self.since = Some(0);
         Some(Said::Short(std::mem::take(&mut self.unsaid)))
     }
@@ -82,12 +84,14 @@ fn words(what: Shortage) -> &'static str {
 
 fn tell(shared: &Shared, what: Shortage, times: u64) {
     let holder = shared
-        .shares
+        .telemetry
+        .shares()
         .largest()
         .map_or_else(String::new, |(who, count)| {
             format!("; {who} holds most, {count}")
         });
-    let incoming = shared.shares.connections();
+
+    let incoming = shared.telemetry.shares().connections();
     match what {
         Shortage::Descriptors => {
             let stats = process_stats();

@@ -4,6 +4,7 @@
 
 mod crowded;
 mod listener;
+mod told;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -13,26 +14,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_config::model::{
-    self, Action, Attach, Chain, Document, Duration as Interval, FilePath, Keepalive, Trace,
+    self, Action, Attach, Chain, Document, Duration as Interval, FilePath, Keepalive, PolicyDefault,
 };
 use hermes_config::{Loaded, Places, Problem, Problems, child, element};
 use hermes_identity::is_sent;
 use hermes_net::quic::Record;
-use hermes_net::tls::ClientOptions;
 use hermes_net::{LocalAddresses, StreamInfo};
-use hermes_observe::{Destination, Seeing};
+use hermes_observe::{PolicyTally, Telemetry};
+use hermes_proto::fields::Fields;
+use hermes_proto::fields::names::{AUTHORIZATION, PROXY_AUTHORIZATION};
 use hermes_proto::via;
+use hermes_rego::Evaluator;
+use hermes_rules::policy::{Effect, Rule};
 use hermes_rules::route::{Unfit, hops_of};
 use hermes_rules::{Denied, EgressRules, Finding, Rules, Source, chains, ends, lint};
 use hermes_upstream::{BuildError, Upstream};
-use http::header::{AUTHORIZATION, PROXY_AUTHORIZATION};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 
 use crate::door::DoorId;
 use crate::filter::{self, Checkpoint};
 use crate::next::Next;
 use crate::plug::Plugs;
 pub use listener::{Counted, ListenerRules};
+use told::Told;
 
 /// One valid configuration.
 pub struct Snapshot {
@@ -48,6 +52,8 @@ pub struct Snapshot {
     pub(crate) via: via::Node,
     /// What is decided by.
     pub(crate) rules: Rules<Arc<Next>>,
+    /// Counts what the policy decides, if there is one.
+    pub(crate) policy_tally: Option<PolicyTally>,
     /// What is asked before a route is chosen, in its order.
     pub(crate) filters: Vec<Checkpoint>,
     /// Which fields with credentials a filter is to see.
@@ -64,8 +70,8 @@ pub struct Snapshot {
     egress: EgressRules,
     /// This machine's addresses, as they are at any moment.
     local: LocalAddresses,
-    /// Who gets spans and metrics.
-    pub collector: Option<Destination>,
+    /// Who is told what is seen and decided.
+    pub(crate) told: Told,
     /// What is written down of QUIC connections.
     pub(crate) record: Record,
     /// `Proxy-Authorization` for the next proxy.
@@ -81,7 +87,7 @@ impl Snapshot {
     pub fn build(
         mut loaded: Loaded,
         previous: Option<&Self>,
-        seeing: &Arc<Seeing>,
+        telemetry: &Arc<Telemetry>,
         plugs: &Plugs,
     ) -> Result<Draft, Problems> {
         ends::expand(&mut loaded.document);
@@ -95,21 +101,26 @@ impl Snapshot {
             found.add(path, reason, remedy);
         };
 
+        // Connections are recorded where `debug` says; one that changed asks for a new recorder.
         let previous_record = previous.filter(|previous| previous.document.debug == document.debug);
         let record =
             previous_record.map_or_else(|| record(document), |previous| previous.record.clone());
         let upstreams = upstreams(document, previous, &record, &mut report);
+
         let building = listener::Building {
             document,
             previous: previous.map(|previous| &previous.listeners),
-            seeing,
+            telemetry,
             record: &record,
             plugs,
         };
+
         let listeners = building.all(&mut report);
-        let collector = collector(&document.trace, &mut report);
+        let told = Told::read(document, &mut report);
         let token = token(document, &mut report);
-        plugged(document, plugs, &mut report);
+        let policies = plugged(document, plugs, &mut report);
+        // Routes name upstreams: without this, a broken upstream would be reported a second time
+        // below.
         found.result()?;
 
         let node: Arc<str> = node_name(&loaded).into();
@@ -119,16 +130,17 @@ impl Snapshot {
             revision: previous.map_or(1, |previous| previous.revision + 1),
             via: via::Node::new(&node),
             node,
+            filters: filter::assemble(document, &rules.names, policies, &upstreams, plugs),
+            policy_tally: tally(&rules, telemetry),
             rules,
             filtered_credentials: filtered_credentials(document),
             tunnels_by_post: document.routes.iter().any(|route| route.tunnel.is_some()),
-            filters: filter::assemble(document, |name| upstreams.get(name).cloned(), plugs),
             upstreams,
             listeners,
             doors: HashMap::new(),
             egress: EgressRules::compile(&document.egress, &[]),
             local: LocalAddresses::default(),
-            collector,
+            told,
             record,
             token,
             files: loaded.files,
@@ -137,7 +149,7 @@ impl Snapshot {
     }
 
     /// Removes from trailers the fields that mean something in the overlay or say where a request came from. No trailer may.
-    pub(crate) fn strip_trailers(&self, trailers: &mut HeaderMap) {
+    pub(crate) fn strip_trailers(&self, trailers: &mut Fields) {
         self.rules.overlay.strip(trailers, &[]);
         self.rules.provenance.strip(trailers, &[]);
     }
@@ -163,12 +175,26 @@ impl Snapshot {
         if let Some(peer) = peer {
             return peer;
         }
+
         if listener.is_trusted(&source.peer) {
             Source::InsecurePeer
         } else {
             Source::Client
         }
     }
+}
+
+/// What counts the decisions of the policy, if there is one.
+fn tally(rules: &Rules<Arc<Next>>, telemetry: &Telemetry) -> Option<PolicyTally> {
+    let policy = rules.policy.as_ref()?;
+    let decides = |rule: &Rule| match rule.effect {
+        Effect::Allow => Some(true),
+        Effect::Deny(_) => Some(false),
+        Effect::Set => None,
+    };
+    let rules = policy.rules().iter();
+    let rules = rules.map(|rule| decides(rule).map(|allows| (&rule.name, allows)));
+    Some(telemetry.policy(rules, policy.default() == PolicyDefault::Allow))
 }
 
 /// A snapshot that does not know yet on which sockets the process listens. Nothing decides by it.
@@ -227,10 +253,12 @@ impl<'a> Report<'a> {
             places,
             problems: Vec::new(),
         };
+
         for finding in findings {
             let problem = report.problem(finding.path, finding.reason, finding.remedy);
             report.problems.push(problem);
         }
+
         // What `defaults` say is wrong once, however many entries take it over.
         report.problems.dedup();
         report
@@ -264,13 +292,20 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Names of plugs that the program does not have.
+/// Names of plugs that the program does not have. Returns the policies that filters are made of.
 fn plugged(
     document: &Document,
     plugs: &Plugs,
     report: &mut impl FnMut(String, String, Option<String>),
-) {
+) -> Vec<Option<Arc<Evaluator>>> {
     for (name, config) in &document.listeners {
+        let ingress = config.ingress.as_deref().filter(|_| config.udp.is_some());
+        let found = ingress.and_then(|name| plugs.ingresses.find(name).ok());
+        if found.is_some_and(|ingress| !ingress.takes_datagrams()) {
+            let path = child(&child("listeners", name), "ingress");
+            let reason = "it is for `tcp` listeners".to_owned();
+            report(path, reason, Some("make it a `tcp` listener".to_owned()));
+        }
         if let Some(Err(no)) = config
             .ingress
             .as_ref()
@@ -280,19 +315,29 @@ fn plugged(
             report(path, no.reason, Some(no.remedy));
         }
     }
+
     for (index, config) in document.authorize.iter().enumerate() {
         if let Some(Err(no)) = config.filter.as_ref().map(|name| plugs.filters.find(name)) {
             let path = child(&element("authorize", index), "filter");
             report(path, no.reason, Some(no.remedy));
         }
     }
+
     for (index, route) in document.routes.iter().enumerate() {
         through(index, route, plugs, report);
         if let Some(Err(no)) = route.handle.as_ref().map(|name| plugs.handlers.find(name)) {
             let path = child(&element("routes", index), "handle");
             report(path, no.reason, Some(no.remedy));
         }
+
+        let broadcast = route.broadcast.as_ref();
+        let store = broadcast.map(|broadcast| plugs.store_of(broadcast.store.as_deref()));
+        if let Some(Err(no)) = store {
+            let path = child(&child(&element("routes", index), "broadcast"), "store");
+            report(path, no.reason, Some(no.remedy));
+        }
     }
+    filter::read_policies(document, report)
 }
 
 /// Transforms that the program does not have, or that nothing undoes where the overlay ends.
@@ -324,6 +369,7 @@ fn filtered_credentials(document: &Document) -> Vec<HeaderName> {
             let mut filters = document.authorize.iter();
             filters.any(|filter| is_sent(&filter.send, name.as_str()))
         })
+        .map(HeaderName::from)
         .collect()
 }
 
@@ -343,6 +389,7 @@ fn proxies(document: &Document) -> HashSet<&str> {
             Some(Action::To(hops)) => Some(hops_of(hops)),
             _ => None,
         });
+
     let via = document
         .upstreams
         .values()
@@ -351,6 +398,7 @@ fn proxies(document: &Document) -> HashSet<&str> {
         .listeners
         .values()
         .filter_map(|listener| listener.attach.as_ref());
+
     hops.flatten()
         .chain(via)
         .chain(attach.map(Attach::upstream))
@@ -366,6 +414,7 @@ pub fn node_name(loaded: &Loaded) -> String {
             |stem| stem.to_string_lossy().into_owned(),
         )
     };
+
     let name = loaded.document.node.clone().unwrap_or_else(of_file);
     name.chars()
         .map(|c| {
@@ -408,7 +457,9 @@ fn upstreams(
 ) -> HashMap<String, Arc<Upstream>> {
     let mut built = HashMap::new();
     let zone = document.zone.as_deref();
+    // An upstream keeps the recorder that it was built with, so a new one needs new upstreams.
     let previous = previous.filter(|previous| previous.document.debug == document.debug);
+
     let mut build = |name: &String, config: &model::Upstream| {
         let kept = previous
             .and_then(|previous| previous.upstreams.get(name))
@@ -417,8 +468,10 @@ fn upstreams(
             .cloned()
             .map_or_else(|| Upstream::build_recorded(zone, name, config, record), Ok)?;
         built.insert(name.clone(), upstream);
+
         Ok::<_, BuildError>(())
     };
+
     let proxies = proxies(document);
     for (name, config) in &document.upstreams {
         let mut config = Cow::Borrowed(config);
@@ -428,12 +481,15 @@ fn upstreams(
         {
             config.to_mut().keepalive = Some(LINK_KEEPALIVE);
         }
+
         config.to_mut().timeouts = config.timeouts.or(&document.defaults.timeouts);
         if let Err(error) = build(name, &config) {
+            // `a > b` is a name of ours: the document knows the mistake under `b`.
             let path = error.path.replacen(name, Chain::last_of(name), 1);
             report(path, error.reason, error.remedy);
         }
     }
+
     for (index, authorize) in document.authorize.iter().enumerate() {
         if let Some(Err(error)) = authorize
             .own_upstream()
@@ -450,55 +506,8 @@ fn upstreams(
             );
         }
     }
-    built
-}
 
-/// Reads the files of a collector's TLS.
-fn collector(
-    trace: &Trace,
-    report: &mut impl FnMut(String, String, Option<String>),
-) -> Option<Destination> {
-    let collector = trace.otlp.clone()?;
-    let details = trace.tls.clone().unwrap_or_default();
-    let file = |file: &Option<FilePath>| file.as_ref().map(|file| file.0.clone());
-    let ca = file(&details.ca_file);
-    let cert = file(&details.cert_file);
-    let key = file(&details.key_file);
-    let lists: Vec<PathBuf> = details
-        .crl_file
-        .iter()
-        .flatten()
-        .map(|file| file.0.clone())
-        .collect();
-    let options = ClientOptions {
-        crl_files: &lists,
-        ca_file: ca.as_deref(),
-        cert_file: cert.as_deref(),
-        key_file: key.as_deref(),
-        insecure_skip_verify: details.insecure_skip_verify,
-        alpn: &[b"http/1.1"],
-    };
-    let tls = collector
-        .tls
-        .then(|| hermes_net::tls::client(options))
-        .transpose();
-    let tls = tls.map_err(|error| {
-        let files = [("ca_file", &ca), ("cert_file", &cert), ("key_file", &key)];
-        let named = files
-            .iter()
-            .find(|(_, file)| file.as_deref() == Some(&*error.file));
-        let wrong = named.map_or("crl_file", |(key, _)| key);
-        report(
-            format!("trace.tls.{wrong}"),
-            format!("{}: {}", error.file.display(), error.reason),
-            error.remedy,
-        );
-    });
-    Some(Destination {
-        collector,
-        tls: tls.ok()?.map(Into::into),
-        server_name: details.server_name,
-    })
+    built
 }
 
 fn record(document: &Document) -> Record {
@@ -521,6 +530,7 @@ fn token(
             return None;
         }
     };
+
     match HeaderValue::from_str(&format!("Bearer {}", secret.trim())) {
         Ok(mut value) => {
             value.set_sensitive(true);

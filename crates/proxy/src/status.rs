@@ -8,7 +8,7 @@ use hermes_observe::admin::Control;
 use serde_json::{Value, json};
 
 use crate::change::{By, Confirmed, NotReloaded, NotReturned};
-use crate::hold;
+use crate::memory_limits;
 use crate::node::Node;
 
 /// Attached nodes that an answer lists.
@@ -25,12 +25,15 @@ impl Control for Node {
             .keys()
             .filter_map(|name| Some(snapshot.upstreams.get(name)?.status()))
             .collect();
+
         let via: HashSet<_> = snapshot
             .document
             .upstreams
             .values()
             .filter_map(|upstream| upstream.via.as_ref())
             .collect();
+
+        // Part of a chain: upstreams that go via another one, and those that they go via.
         let of_chain = snapshot
             .document
             .upstreams
@@ -53,14 +56,15 @@ impl Control for Node {
             "listeners": changing.table.views(&snapshot.document),
             "upstreams": upstreams,
             "hops": hops,
-            "certificates": self.shared.seeing.certificates().iter().map(|held| held.view(unix_seconds())).collect::<Vec<_>>(),
+            "certificates": self.shared.telemetry.certificates().iter().map(|held| held.view(unix_seconds())).collect::<Vec<_>>(),
             "attached": self.shared.attached.views(ATTACHED),
             "attachments": self.shared.joins.views(),
-            "exchanges": { "live": self.shared.seeing.live_count() },
-            "memory": hold::view(),
-            "holders": hold::holders(),
+            "exchanges": { "live": self.shared.telemetry.live_count() },
+            "memory": memory_limits::view(),
+            "holders": memory_limits::holders(),
             "draining": self.drain.watch().is_draining(),
         });
+
         without_absent(status)
     }
 
@@ -76,6 +80,14 @@ impl Control for Node {
         Self::reload(self, By::Operator(confirm))
             .map(|report| json!(report))
             .map_err(|refused| refused_answer(&refused))
+    }
+
+    fn why(&self, id: &str) -> Option<Value> {
+        Self::why(self, id)
+    }
+
+    fn suppose(&self, question: &str) -> Result<Value, Value> {
+        Self::suppose(self, question)
     }
 
     fn confirm(&self) -> Result<Value, Value> {

@@ -29,7 +29,7 @@ pub enum Target {
 /// Which IP packets an exchange is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IpPackets {
-    scope: IpScope,
+    pub(crate) scope: IpScope,
     /// Where they go, in words.
     text: String,
 }
@@ -64,6 +64,7 @@ impl Target {
             Self::Host(host) if !host.host.contains(':') => host,
             _ => return format!("{self}{path}"),
         };
+
         // What `Display` writes, without the machinery of formatting: every exchange is recorded with its target.
         let mut text = String::with_capacity(host.host.len() + ":65535".len() + path.len());
         text.push_str(&host.host);
@@ -79,6 +80,7 @@ impl Target {
                 .filter_map(|digit| char::from_digit(u32::from(*digit), 10)),
         );
         text.push_str(path);
+
         text
     }
 
@@ -169,6 +171,7 @@ impl Target {
             Some(protocol) => format!("{} protocol {protocol}", scope.target),
             None => scope.target.to_string(),
         };
+
         Ok(Self::Ip(IpPackets { scope, text }))
     }
 
@@ -188,12 +191,14 @@ impl Target {
         {
             return Ok(Self::Any);
         }
+
         let matched = further
             .iter()
             .fold(known.matches(path), |matched, template| match matched {
                 Err(TemplateError::NotTemplate) => template.matches(path),
                 decided => decided,
             });
+
         let (host, port) = matched.map_err(|error| {
             Refusal::new(ProxyError::HttpRequestError, error.to_string()).status(error.status())
         })?;
@@ -214,6 +219,7 @@ impl Target {
             Self::Any => template.expand_any(),
             Self::Ip(packets) => packets.scope.path(),
         };
+
         head.path =
             Some(PathAndQuery::try_from(path).map_err(|error| bad_request(&error.to_string()))?);
         Ok(())
@@ -233,20 +239,18 @@ impl Target {
     /// # Errors
     /// The target cannot be written as an authority.
     pub fn write_into(&self, head: &mut RequestHead) -> Result<(), Refusal> {
-        if head.kind().is_templated() {
-            let udp = head.kind() == Kind::ConnectUdp;
-            return self.write_path(
-                if udp {
-                    &uri_template::UDP
-                } else {
-                    &uri_template::TCP
-                },
-                head,
-            );
+        match head.kind() {
+            Kind::ConnectUdp => return self.write_path(&uri_template::UDP, head),
+            Kind::ConnectTcp => return self.write_path(&uri_template::TCP, head),
+            // What it asks for stands in its path already, and is no host.
+            Kind::ConnectIp => return Ok(()),
+            Kind::Message | Kind::Connect | Kind::Upgrade => {}
         }
+
         let scheme = head.scheme.as_ref().map_or("http", Scheme::as_str);
         let default = authority::default_port(scheme);
         let full = self.to_string();
+
         let text = match (head.kind(), default) {
             (Kind::Message | Kind::Upgrade, Some(port)) if Some(port) == self.port() => full
                 .rsplit_once(':')
@@ -254,6 +258,7 @@ impl Target {
                 .to_owned(),
             _ => full,
         };
+
         head.authority =
             Some(Authority::try_from(text).map_err(|error| bad_request(&error.to_string()))?);
         Ok(())

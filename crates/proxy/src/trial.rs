@@ -7,9 +7,10 @@ use std::time::Duration;
 use hermes_config::model::{Action, Document, Terminate};
 use hermes_config::{Loaded, Problems};
 use hermes_net::Resolver;
-use hermes_observe::{AccessSink, Seeing};
+use hermes_observe::{AccessSink, Telemetry};
 use hermes_rules::route::hops_of;
 use hermes_upstream::{Client, Directory, Question, Trial, Upstream};
+pub use hermes_upstream::{PathReport, QuicAnswer, measure_path};
 use http::HeaderValue;
 use tokio_util::task::TaskTracker;
 
@@ -30,18 +31,22 @@ pub async fn try_upstreams(
     let built = Snapshot::build(
         loaded,
         None,
-        &Seeing::new("check", AccessSink::off()),
+        &Telemetry::new("check", AccessSink::off()),
         &Plugs::new(),
     );
-    let ways = Arc::new(Ways(built.map_err(|problems| problems.in_order(&files))?));
-    let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);
-    let client = Client::new(resolver, TaskTracker::new(), ways.clone());
 
-    let document = ways.0.document();
+    let upstreams = Arc::new(TrialUpstreams(
+        built.map_err(|problems| problems.in_order(&files))?,
+    ));
+    let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);
+    let client = Client::new(resolver, TaskTracker::new(), upstreams.clone());
+
+    let document = upstreams.0.document();
     let http = proxies(document);
     let mut tried = Vec::new();
+
     for name in document.upstreams.keys() {
-        let Some(upstream) = ways.upstream(name) else {
+        let Some(upstream) = upstreams.upstream(name) else {
             continue;
         };
         let question = if http.contains(name.as_str()) {
@@ -49,16 +54,18 @@ pub async fn try_upstreams(
         } else {
             Question::Bare
         };
+
         let trials = client.try_out(&upstream, question, time).await;
         if !trials.is_empty() {
             tried.push((name.clone(), trials));
         }
     }
+
     client.close();
     Ok(tried)
 }
 
-/// The upstreams of which it is known that they speak HTTP.
+/// The upstreams that are known to speak HTTP.
 fn proxies(document: &Document) -> HashSet<&str> {
     let to = document
         .routes
@@ -67,6 +74,7 @@ fn proxies(document: &Document) -> HashSet<&str> {
             Some(Action::To(hops)) => hops_of(hops).collect::<Vec<_>>(),
             _ => Vec::new(),
         });
+
     let via = document
         .upstreams
         .values()
@@ -82,6 +90,7 @@ fn proxies(document: &Document) -> HashSet<&str> {
             Some(Terminate::Upstream(name)) => Some(name.as_str()),
             _ => None,
         });
+
     let ends: HashSet<&str> = ends.collect();
     // What ends tunnels, too, is not asked: it may speak anything.
     to.chain(via)
@@ -91,9 +100,9 @@ fn proxies(document: &Document) -> HashSet<&str> {
 }
 
 /// The upstreams of a snapshot that is not in force.
-struct Ways(Draft);
+struct TrialUpstreams(Draft);
 
-impl Directory for Ways {
+impl Directory for TrialUpstreams {
     fn upstream(&self, name: &str) -> Option<Arc<Upstream>> {
         self.0.upstream(name).cloned()
     }

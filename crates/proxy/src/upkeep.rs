@@ -28,6 +28,7 @@ impl Upkeep {
             shared: shared.clone(),
             checks: Checks::new(client, watch),
         };
+
         upkeep.follow(&shared.snapshot.load());
         upkeep
     }
@@ -36,11 +37,11 @@ impl Upkeep {
     pub(crate) fn follow(&self, snapshot: &Snapshot) {
         self.checks.follow(snapshot.upstreams.values());
         self.shared
-            .seeing
+            .telemetry
             .watch_upstreams(snapshot.upstreams.values().cloned().collect());
         let held = validity::all(&snapshot.document);
         held.iter().for_each(|held| warn(held, unix_seconds()));
-        self.shared.seeing.watch_certificates(held);
+        self.shared.telemetry.watch_certificates(held);
     }
 }
 
@@ -55,9 +56,11 @@ async fn remind(shared: Arc<Shared>, watch: Watch) {
             () = tokio::time::sleep(LOOK) => {}
             () = watch.graceful() => return,
         }
+
         let now = unix_seconds();
-        let held = shared.seeing.certificates();
+        let held = shared.telemetry.certificates();
         told.retain(|path, _| held.iter().any(|held| held.path == *path));
+
         for held in held {
             let state = held.state(now);
             if told.insert(held.path.clone(), state) != Some(state) {

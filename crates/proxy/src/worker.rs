@@ -5,52 +5,62 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use hermes_net::shares::Shares;
 use hermes_net::{LocalAddresses, Resolver, Watch};
-use hermes_observe::Seeing;
+use hermes_observe::Telemetry;
 use hermes_packet::Egress;
-use hermes_packet::Resumable;
 use hermes_upstream::{Attached, Budget, Client, Directory, Upstream};
 use http::HeaderValue;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
+use crate::devices::Devices;
 use crate::listeners::{Joins, Sessions, Sources, Users};
-use crate::redecide::Tunnels;
+use crate::outliving::Outliving;
+use crate::reevaluate::Tunnels;
 use crate::snapshot::Snapshot;
+use crate::why::remembered::LastRefusals;
 
 /// What all workers share.
 pub struct Shared {
     /// The configuration in force.
     pub snapshot: ArcSwap<Snapshot>,
     /// What the operator sees.
-    pub seeing: Arc<Seeing>,
+    pub telemetry: Arc<Telemetry>,
     /// What retries towards targets that requests name are paid from.
     pub targets: Budget,
+    /// What was refused last.
+    pub refusals: LastRefusals,
     /// The open tunnels, which a new configuration decides on again.
     pub(crate) tunnels: Tunnels,
     /// What each source has open at each listener.
     pub sources: Sources,
-    /// Connections of each user, known by a password or token, at each listener.
-    pub connections: Users,
-    /// What each user has open at each listener.
-    pub users: Users,
-    /// UDP sessions that can be taken over.
-    pub(crate) resumable: Arc<Resumable>,
+    /// What each user has at each listener.
+    pub users: AllOfUsers,
+    /// Tunnels that outlive the path to them.
+    pub(crate) outliving: Outliving,
     /// CONNECT-UDP sessions of each user.
     pub sessions: Sessions,
     /// The nodes that are attached to this one.
     pub attached: Arc<Attached>,
     /// What this node attaches to.
     pub(crate) joins: Joins,
+    /// The TUN devices where routes end.
+    pub(crate) devices: Devices,
     /// The number of the snapshot in force, to wait for the next.
     pub revision: watch::Sender<u64>,
     /// Says when the process is to stop.
     pub drain: Watch,
-    /// Whose exchanges hold how many descriptors.
-    pub shares: Arc<Shares>,
     /// This machine's addresses.
     pub local: LocalAddresses,
+}
+
+/// What each user has at each listener.
+#[derive(Default)]
+pub struct AllOfUsers {
+    /// Connections of those who are known by a password or token.
+    pub connections: Users,
+    /// Exchanges that are open.
+    pub exchanges: Users,
 }
 
 impl Directory for Shared {

@@ -1,7 +1,8 @@
 //! Whether a request is a broadcast, and whether its sender may ask for one.
 
 use hermes_config::model::Broadcast;
-use http::{HeaderMap, HeaderName};
+use hermes_proto::fields::Fields;
+use http::HeaderName;
 
 use crate::trust::Source;
 
@@ -9,8 +10,8 @@ use crate::trust::Source;
 pub const FIELD: HeaderName = HeaderName::from_static("x-hermes-broadcast");
 
 /// Whether these fields ask for copies: the field stands there once, and says `true`.
-pub fn asked(fields: &HeaderMap) -> bool {
-    let mut lines = fields.get_all(FIELD).iter();
+pub fn asked(fields: &Fields) -> bool {
+    let mut lines = fields.values(FIELD);
     let first = lines.next();
     first.is_some_and(|line| line.as_bytes().trim_ascii().eq_ignore_ascii_case(b"true"))
         && lines.next().is_none()
@@ -33,10 +34,10 @@ pub fn may(broadcast: &Broadcast, user: Option<&str>, source: &Source<'_>) -> bo
 mod tests {
     use super::*;
 
-    fn fields(lines: &[&str]) -> HeaderMap {
+    fn fields(lines: &[&str]) -> Fields {
         lines
             .iter()
-            .map(|line| (FIELD, line.parse().unwrap()))
+            .map(|line| (FIELD, line.parse::<http::HeaderValue>().unwrap()))
             .collect()
     }
 

@@ -12,13 +12,15 @@
 //! - [`session`]: what a UDP session is, and how long it may be silent.
 //! - [`shadow`]: routes that can never match.
 //! - [`retry`]: whether a failed attempt is followed by another (RFC 9110, 9.2.2).
+//! - [`packets`]: which flows may pass a tunnel of IP.
+//! - [`policy`]: whether an exchange may go on, and with which fields.
 //! - [`judge`]: the one decision that joins the others, phase by phase.
 //! - [`lint`](mod@lint): everything about a document that its schema cannot say.
 //! - [`log_filter`]: whether a log filter would log anything.
 //! - [`warn`](mod@warn): what in a sound document does nothing.
 //! - [`trust`]: whose an exchange is, and which overlay fields it keeps.
 //! - [`fields`] and [`template`]: changes to fields.
-//! - [`redecide`](mod@redecide): what becomes of an open tunnel when the rules change.
+//! - [`reevaluate`](mod@reevaluate): what becomes of an open tunnel when the rules change.
 //! - [`versions`](mod@versions): which HTTP versions a listener speaks.
 //! - [`egress`]: which addresses a request may choose (RFC 6890 and the registries it points to).
 //!
@@ -34,7 +36,9 @@ pub mod judge;
 pub mod lint;
 pub mod log_filter;
 mod overlap;
-pub mod redecide;
+pub mod packets;
+pub mod policy;
+pub mod reevaluate;
 pub mod retry;
 pub mod route;
 pub mod session;
@@ -46,10 +50,13 @@ pub mod warn;
 
 pub use egress::{Denied, EgressRules};
 pub use fields::{BadField, OverlayFields, Provenance, apply};
+pub use hermes_proto::fields::Fields;
 pub use judge::Rules;
 pub use lint::{Finding, lint};
-pub use redecide::{redecide, still_believed};
-pub use route::{Explanation, Facts, Matcher, Table, Target, normalise, rewrite_path};
+pub use reevaluate::{reevaluate, still_believed};
+pub use route::{
+    ClaimedGroups, Explanation, Facts, Matcher, Names, Table, Target, normalise, rewrite_path,
+};
 pub use template::{Values, render};
 pub use trust::{Refusal, Source, believe};
 pub use versions::versions;

@@ -49,6 +49,8 @@ const ON: [RetryOn; 4] = [
 pub struct Policy {
     /// Attempts in all.
     pub attempts: u32,
+    /// How long it is tried again, whatever the number of attempts.
+    pub keep_for: Option<Duration>,
     /// What is tried again, beside what certainly had no effect.
     pub on: Vec<RetryOn>,
     /// Longest time from the beginning of an attempt to its response head.
@@ -83,6 +85,7 @@ impl Policy {
 
         Self {
             attempts: first(levels, |retry| retry.attempts).map_or(ATTEMPTS, u32::from),
+            keep_for: first(levels, |retry| retry.keep_for).map(|time| time.0),
             on: first(levels, |retry| retry.on.as_ref().map(|on| on.0.clone()))
                 .unwrap_or_else(|| ON.to_vec()),
             per_try: first(levels, |retry| retry.per_try_timeout).map(|time| time.0),
@@ -101,6 +104,7 @@ impl Policy {
     pub const fn unprocessed_only() -> Self {
         Self {
             attempts: 1,
+            keep_for: None,
             on: Vec::new(),
             per_try: None,
             backoff: (Duration::ZERO, Duration::ZERO),
@@ -108,6 +112,11 @@ impl Policy {
             keep_bytes: 0,
             budget: BUDGET,
         }
+    }
+
+    /// Whether the rest of a response that breaks off is asked for.
+    pub fn asks_for_rest(&self) -> bool {
+        self.names(&[RetryOn::Interrupted])
     }
 
     /// Whether one of `conditions`, or one that includes them, is configured.
@@ -140,6 +149,8 @@ pub enum Outcome {
     Reset,
     /// No response came in time.
     Timeout,
+    /// The content of a response broke off.
+    Interrupted,
     /// A response head came.
     Response {
         /// Its status.
@@ -159,6 +170,7 @@ impl Outcome {
             Self::Silent => "silent",
             Self::Reset => "reset",
             Self::Timeout => "timeout",
+            Self::Interrupted => "interrupted",
             Self::Response { status: 429, .. } => "rate-limited",
             Self::Response {
                 status: 502..=504, ..
@@ -179,11 +191,12 @@ impl Outcome {
 
     /// Whether the policy tries this again. What the next hop refused, or a kept connection lost, always is.
     fn is_retried(self, policy: &Policy) -> bool {
-        use RetryOn::{ConnectFailure, GatewayError, RateLimited, Reset, ServerError};
+        use RetryOn::{ConnectFailure, GatewayError, Interrupted, RateLimited, Reset, ServerError};
         match self {
             Self::Refused | Self::Stale | Self::Silent => true,
             Self::ConnectFailure => policy.names(&[ConnectFailure, GatewayError, ServerError]),
             Self::Reset | Self::Timeout => policy.names(&[Reset, GatewayError, ServerError]),
+            Self::Interrupted => policy.names(&[Interrupted]),
             Self::Response {
                 status: 502..=504, ..
             } => policy.names(&[GatewayError, ServerError]),
@@ -208,6 +221,8 @@ impl Outcome {
 pub struct Made {
     /// Attempts so far, at least 1.
     pub attempts: u32,
+    /// How long it has taken, if it is kept for a time.
+    pub elapsed: Option<Duration>,
     /// Whether its method is idempotent, or it opens a tunnel that nothing was sent in.
     pub idempotent: bool,
     /// Whether all that was sent can be sent again.
@@ -265,9 +280,14 @@ pub fn decide(
         _ => policy.attempts,
     };
 
-    if made.attempts >= attempts {
+    let is_kept = policy
+        .keep_for
+        .zip(made.elapsed)
+        .is_some_and(|(time, elapsed)| elapsed < time);
+    if made.attempts >= attempts && !is_kept {
         return Err(Stop::Attempts);
     }
+    // RFC 9110, 9.2.2: a proxy MUST NOT retry these by itself.
     if outcome.maybe_processed() && !made.idempotent {
         return Err(Stop::MaybeProcessed);
     }

@@ -1,11 +1,11 @@
-//! Routes that can never match, because an earlier route takes everything that they would.
+//! Routes, and rules of the policy, that can never match, because an earlier one takes everything that they would.
 //!
 //! Only what is certain is reported: a later route is shadowed if each condition of one earlier route follows from its
 //! own conditions. Two earlier routes that together leave nothing over, or two regular expressions of which one includes
 //! the other, are not found.
 
 use hermes_config::model::{
-    FieldMatch, Match, PathMatch, PortMatch, Route, TargetMatch, TextMatch,
+    FieldMatch, Match, PathMatch, PolicyRule, PortMatch, Route, TargetMatch, TextMatch, UserMatch,
 };
 use ipnet::IpNet;
 
@@ -13,12 +13,12 @@ use crate::route::host::HostTest;
 use crate::route::index::Index;
 use crate::route::{canonical_net, normalise_written};
 
-/// A route that can never match, and the earlier route that takes its exchanges; indices into the document's routes.
+/// A route or rule that can never match, and the earlier one that takes its exchanges; indices into the document's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shadow {
-    /// The route that can never match.
+    /// What can never match.
     pub dead: usize,
-    /// The first route that takes everything it would match.
+    /// The first that takes everything it would match.
     pub by: usize,
 }
 
@@ -33,6 +33,25 @@ pub fn shadows(routes: &[Route]) -> Vec<Shadow> {
     };
 
     (0..routes.len()).filter_map(blame).collect()
+}
+
+/// The rules of a policy that can never match, each with the first rule to blame: one that decides, whenever the other would hold.
+pub fn shadowed_rules(rules: &[PolicyRule]) -> Vec<Shadow> {
+    let index = Index::new(rules.iter().map(|rule| &rule.matches));
+    let blame = |dead: usize| {
+        let later = &rules[dead];
+        let decides = |earlier: &PolicyRule| {
+            earlier.decides()
+                && (earlier.hours.is_none() || earlier.hours == later.hours)
+                && implies(&later.matches, &earlier.matches)
+        };
+
+        let mut earlier = index.wider(&later.matches).take_while(|rule| *rule < dead);
+        let by = earlier.find(|rule| decides(&rules[*rule]))?;
+        Some(Shadow { dead, by })
+    };
+
+    (0..rules.len()).filter_map(blame).collect()
 }
 
 /// Whether every exchange that matches `later` certainly matches `earlier`.
@@ -61,7 +80,7 @@ pub fn implies(later: &Match, earlier: &Match) -> bool {
             |one, two| one.eq_ignore_ascii_case(two),
         )
         && fields_follow(later, earlier)
-        && each(later.user.as_deref(), earlier.user.as_deref(), text_implies)
+        && each(later.user.as_deref(), earlier.user.as_deref(), user_implies)
         && each(
             later.source.as_deref(),
             earlier.source.as_deref(),
@@ -168,6 +187,16 @@ fn text_implies(one: &TextMatch, two: &TextMatch) -> bool {
     match one {
         TextMatch::Exact(text) => two.matches(text),
         TextMatch::Regex(_) => one == two,
+    }
+}
+
+fn user_implies(one: &UserMatch, two: &UserMatch) -> bool {
+    match (one, two) {
+        (UserMatch::Pattern(one), UserMatch::Pattern(two)) => one.implies(two),
+        (UserMatch::Pattern(one), UserMatch::Regex(two)) => {
+            one.exact().is_some_and(|user| two.is_match(user))
+        }
+        (UserMatch::Regex(_), _) => one == two,
     }
 }
 

@@ -10,7 +10,7 @@
 //! nothing and counts as absent.
 
 use hermes_config::model::{FieldPattern, Forged, UserPattern};
-use http::HeaderMap;
+use hermes_proto::fields::Fields;
 
 use crate::fields::{OverlayFields, USER, field_value};
 
@@ -70,10 +70,9 @@ enum Claim {
 }
 
 impl Claim {
-    fn read(fields: &HeaderMap) -> Self {
+    fn read(fields: &Fields) -> Self {
         let mut lines = fields
-            .get_all(USER)
-            .iter()
+            .values(USER)
             .map(|line| String::from_utf8_lossy(line.as_bytes()));
         let Some(first) = lines.next() else {
             return Self::Nothing;
@@ -114,46 +113,79 @@ pub fn believe(
     forged: Forged,
     accepts: &[FieldPattern],
     overlay: &OverlayFields,
-    fields: &mut HeaderMap,
+    fields: &mut Fields,
 ) -> Result<Option<String>, Refusal> {
-    let claim = Claim::read(fields);
-    let user = match source {
-        Source::Client => client_user(claim, authenticated, forged, accepts)?,
-        Source::Peer { name, speaks_for } => {
-            let speaks = |user: &str| speaks_for.iter().any(|pattern| pattern.matches(user));
-            peer_user(claim, authenticated, || format!("peer {name}"), speaks)?
-        }
-        Source::InsecurePeer => peer_user(
-            claim,
+    let policy = Believing {
+        authenticated,
+        forged,
+        accepts,
+        overlay,
+    };
+    policy.believe(source, fields, |_| {})
+}
+
+/// What is believed of an exchange goes by this.
+pub(crate) struct Believing<'a> {
+    pub(crate) authenticated: Option<&'a str>,
+    pub(crate) forged: Forged,
+    pub(crate) accepts: &'a [FieldPattern],
+    pub(crate) overlay: &'a OverlayFields,
+}
+
+impl Believing<'_> {
+    /// As [`believe`]; `removed` hears of each field that is not believed.
+    pub(crate) fn believe(
+        &self,
+        source: &Source<'_>,
+        fields: &mut Fields,
+        removed: impl FnMut(&str),
+    ) -> Result<Option<String>, Refusal> {
+        let Self {
             authenticated,
-            || "a peer listed in insecure_trust".to_owned(),
-            |_| true,
-        )?,
-    };
+            forged,
+            accepts,
+            overlay,
+        } = *self;
+        let claim = Claim::read(fields);
+        let user = match source {
+            Source::Client => client_user(claim, authenticated, forged, accepts)?,
+            Source::Peer { name, speaks_for } => {
+                let speaks = |user: &str| speaks_for.iter().any(|pattern| pattern.matches(user));
+                peer_user(claim, authenticated, || format!("peer {name}"), speaks)?
+            }
+            Source::InsecurePeer => peer_user(
+                claim,
+                authenticated,
+                || "a peer listed in insecure_trust".to_owned(),
+                |_| true,
+            )?,
+        };
 
-    let value = match &user {
-        Some(user) => Some(
-            field_value(user)
-                .filter(|value| !user.is_empty() && value.as_bytes() == user.as_bytes())
-                .ok_or_else(|| {
-                    Refusal::new(
-                        "the authenticated user's name cannot be written in a field".to_owned(),
-                        user,
-                    )
-                })?,
-        ),
-        None => None,
-    };
+        // Before any field is changed: a refusal leaves them as they were.
+        let value = match &user {
+            Some(user) => Some(
+                field_value(user)
+                    .filter(|value| !user.is_empty() && value.as_bytes() == user.as_bytes())
+                    .ok_or_else(|| {
+                        Refusal::new(
+                            "the authenticated user's name cannot be written in a field".to_owned(),
+                            user,
+                        )
+                    })?,
+            ),
+            None => None,
+        };
 
-    if matches!(source, Source::Client) {
-        overlay.strip(fields, accepts);
+        if matches!(source, Source::Client) {
+            overlay.strip_telling(fields, accepts, removed);
+        }
+        fields.remove(USER);
+        if let Some(value) = value {
+            fields.insert(USER, value);
+        }
+
+        Ok(user)
     }
-    fields.remove(USER);
-    if let Some(value) = value {
-        fields.insert(USER, value);
-    }
-
-    Ok(user)
 }
 
 /// A client's `user` field becomes its identity only if the listener accepts it and did not authenticate it.
@@ -168,6 +200,7 @@ fn client_user(
     let (reason, claimed) = match (claim, authenticated) {
         (Claim::Nothing, _) => return Ok(truth),
         (Claim::User(user), Some(authenticated)) if user == authenticated => return Ok(truth),
+        // Only where nothing was proved: a field never outweighs credentials.
         (Claim::User(user), None) if accepted() => return Ok(Some(user)),
         (Claim::User(user), Some(authenticated)) => (
             format!("user {authenticated} claims to be user {user}"),

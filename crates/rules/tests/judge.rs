@@ -6,11 +6,12 @@
 )]
 
 use hermes_config::model::{Document, ExchangeKind};
+use hermes_proto::fields::Fields;
 use hermes_rules::judge::{
     Arrived, Authenticated, Entrance, Judged, Step, Unrouted, listener_user,
 };
 use hermes_rules::{Rules, Source, Target};
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderValue, Method};
 use serde_json::{Value, json};
 
 fn document(mut text: Value) -> Document {
@@ -52,12 +53,12 @@ fn judge(
         peer: None,
         tls_peer: None,
     };
-    let mut given = HeaderMap::new();
+    let mut given = Fields::new();
     for (name, value) in fields {
         given.append(*name, HeaderValue::from_str(value).unwrap());
     }
     let mut steps: Vec<Step> = Vec::new();
-    let judged = rules(document).judge(&arrived, given, &mut steps);
+    let judged = rules(document).judge(&arrived, given, 0, &mut steps);
     let said = steps
         .iter()
         .map(|step| format!("{} {}: {}", step.phase.word(), step.path, step.said));
@@ -91,7 +92,7 @@ fn each_step_says_what_was_compared_and_where_that_is_written() {
     let judged = judged.unwrap();
     assert_eq!(judged.user.as_deref(), Some("alice"));
     assert_eq!((judged.route.index, &*judged.route.name), (1, "films"));
-    assert_eq!(judged.fields["accept"], "*/*");
+    assert_eq!(judged.fields.get("accept").unwrap(), "*/*");
 }
 
 #[test]
@@ -112,6 +113,7 @@ fn a_certificate_of_a_peer_says_which_proxy_it_is_and_not_whose_the_exchange_is(
     let certificate = Authenticated {
         user: Some("core.example"),
         by_certificate: true,
+        ..Authenticated::default()
     };
 
     let (judged, _) = judge(&document, peer, certificate, &[("user", "alice")]);
@@ -151,5 +153,54 @@ fn without_a_route_every_route_says_why_not() {
     assert_eq!(
         steps[1..],
         ["route routes[0].match: routes[0]: no, target VIDEO:80 is not db"]
+    );
+}
+
+#[test]
+fn the_policy_says_which_rule_decided_and_what_it_set() {
+    let document = document(json!({
+        "fields": ["user", "x-secure"],
+        "groups": { "admins": ["alice"] },
+        "listeners": { "web": { "http": "127.0.0.1:0", "user": "alice" } },
+        "policy": { "rules": [
+            { "match": { "user": "bob" }, "allow": true },
+            { "name": "night", "hours": "22:00-06:00 -12:00", "deny": true },
+            { "set": { "x-secure": "{user}" } },
+            { "name": "admins", "match": { "user": "group:admins" }, "allow": true },
+        ] },
+        "routes": [{ "match": { "fields": { "x-secure": "alice" } }, "to": "a" }],
+    }));
+    let forged = [("x-secure", "root")];
+    let (judged, steps) = judge(&document, Source::Client, Authenticated::default(), &forged);
+
+    assert_eq!(
+        steps[2..],
+        [
+            "policy policy.rules[0].match: policy.rules[0]: no, user alice is not bob",
+            "policy policy.rules[1].hours: night: no, now is not within 22:00-06:00 -12:00",
+            "policy policy.rules[2]: policy.rules[2]: yes; sets x-secure, and the next rules are asked",
+            "policy policy.rules[3]: admins: yes; allowed",
+            "policy policy.rules[2].set.x-secure: field x-secure: alice",
+            "route routes[0]: routes[0]: yes; to a",
+        ]
+    );
+    assert_eq!(judged.unwrap().fields.get("x-secure").unwrap(), "alice");
+}
+
+#[test]
+fn what_the_policy_denies_takes_no_route() {
+    let document = document(json!({
+        "listeners": { "web": { "http": "127.0.0.1:0" } },
+        "policy": { "rules": [{ "name": "closed", "match": { "target": "video" }, "deny": { "status": 451, "reason": "by law" } }] },
+        "routes": [{ "to": "a" }],
+    }));
+    let (judged, steps) = judge(&document, Source::Client, Authenticated::default(), &[]);
+    assert_eq!(
+        judged.unwrap_err().to_string(),
+        "policy rule closed: by law"
+    );
+    assert_eq!(
+        steps.last().unwrap(),
+        "policy policy.rules[0]: closed: yes; denied with 451: by law"
     );
 }

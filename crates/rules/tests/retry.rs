@@ -24,6 +24,7 @@ fn policy(keys: Value) -> Policy {
 
 const FIRST: Made = Made {
     attempts: 1,
+    elapsed: None,
     idempotent: true,
     replayable: true,
 };
@@ -245,7 +246,7 @@ proptest! {
         random in any::<u64>(),
     ) {
         let policy = policy(json!({ "attempts": 10, "on": ["5xx", "rate-limited"] }));
-        let made = Made { attempts, idempotent: false, replayable: true };
+        let made = Made { attempts, elapsed: None, idempotent: false, replayable: true };
         assert!(decide(&policy, outcome, made, random).is_err());
     }
 }

@@ -6,9 +6,10 @@
 )]
 
 use hermes_config::model::{Document, ExchangeKind};
+use hermes_proto::fields::Fields;
 use hermes_rules::route::Hop;
-use hermes_rules::{Facts, Table, Target};
-use http::{HeaderMap, HeaderValue, Method};
+use hermes_rules::{ClaimedGroups, Facts, Table, Target};
+use http::{HeaderValue, Method};
 use serde_json::{Value, json};
 
 fn table(routes: Value) -> Table<()> {
@@ -23,7 +24,7 @@ fn decided(table: &Table<()>, facts: &Facts<'_>) -> Option<usize> {
 }
 
 /// A GET of `http://VIDEO:80/a/b` from 192.0.2.1 by alice.
-fn facts<'a>(method: &'a Method, fields: &'a HeaderMap) -> Facts<'a> {
+fn facts<'a>(method: &'a Method, fields: &'a Fields) -> Facts<'a> {
     Facts {
         kind: ExchangeKind::Http,
         target: Target::Host {
@@ -36,13 +37,14 @@ fn facts<'a>(method: &'a Method, fields: &'a HeaderMap) -> Facts<'a> {
         protocol: Some("websocket"),
         fields,
         user: Some("alice"),
+        claimed: ClaimedGroups::default(),
         source: Some("::ffff:192.0.2.1".parse().unwrap()),
         listener: "web",
     }
 }
 
-fn fields() -> HeaderMap {
-    let mut fields = HeaderMap::new();
+fn fields() -> Fields {
+    let mut fields = Fields::new();
     fields.append("service", HeaderValue::from_static("db"));
     fields.append("service", HeaderValue::from_static("web"));
     fields.append("odd", HeaderValue::from_bytes(b"\xff").unwrap());
@@ -143,7 +145,7 @@ fn conditions_that_do_not_hold_say_why() {
 
 #[test]
 fn what_is_not_known_does_not_match() {
-    let (method, fields) = (Method::CONNECT, HeaderMap::new());
+    let (method, fields) = (Method::CONNECT, Fields::new());
     let unknown = Facts {
         authority: None,
         path: "",
@@ -234,7 +236,7 @@ fn no_route_matches_in_an_empty_table() {
 
 #[test]
 fn secret_values_of_fields_are_not_told() {
-    let mut fields = HeaderMap::new();
+    let mut fields = Fields::new();
     fields.insert("authorization", HeaderValue::from_static("Bearer secret"));
     let table = table(json!([{ "match": { "fields": { "authorization": "x" } }, "to": "next" }]));
     let failed = table.explain(&facts(&Method::GET, &fields))[0]
@@ -254,7 +256,7 @@ fn a_path_under_more_prefixes_than_an_exchange_looks_up_takes_the_first_of_them(
     let table = table(json!(routes));
 
     let path = "/a".repeat(50) + "/b";
-    let fields = HeaderMap::new();
+    let fields = Fields::new();
     let method = Method::GET;
     assert_eq!(
         decided(

@@ -6,10 +6,11 @@
 )]
 
 use hermes_config::model::{Document, ExchangeKind, FieldMatch, Hops, Match, OneOrMany, Route};
+use hermes_proto::fields::Fields;
 use hermes_rules::route::Scope;
 use hermes_rules::shadow::{Shadow, implies, shadows};
-use hermes_rules::{Facts, Table, Target};
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use hermes_rules::{ClaimedGroups, Facts, Table, Target};
+use http::{HeaderName, HeaderValue, Method};
 use proptest::collection::vec;
 use proptest::option::weighted;
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, proptest};
@@ -273,7 +274,7 @@ struct Owned {
     path: &'static str,
     method: Method,
     protocol: Option<&'static str>,
-    fields: HeaderMap,
+    fields: Fields,
     user: Option<&'static str>,
     source: Option<&'static str>,
     listener: &'static str,
@@ -303,6 +304,7 @@ impl Owned {
             protocol: self.protocol,
             fields: &self.fields,
             user: self.user,
+            claimed: ClaimedGroups::default(),
             source: self.source.map(|source| source.parse().unwrap()),
             listener: self.listener,
         }
@@ -338,7 +340,7 @@ fn any_facts() -> impl Strategy<Value = Owned> {
     let value = select(&["a", "b", "ab", ""][..]).prop_map(HeaderValue::from_static);
     let name = select(&["f", "g"][..]).prop_map(HeaderName::from_static);
     let fields = vec((name, value), 0..4).prop_map(|lines| {
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         for (name, value) in lines {
             fields.append(name, value);
         }
@@ -494,12 +496,12 @@ proptest! {
     fn no_text_panics_as_path_or_host(text in ".{0,40}", path in "[/.%2eEfF;\\\\a]{0,24}") {
         let table = table(&[Match { path: Some(OneOrMany(vec!["/a/*".parse().unwrap(), "~b".parse().unwrap()])), ..Match::default() },
             Match { target: Some(OneOrMany(vec!["*.a".parse().unwrap()])), ..Match::default() }]);
-        let (method, fields) = (Method::GET, HeaderMap::new());
+        let (method, fields) = (Method::GET, Fields::new());
         for path in [&text, &path] {
             let facts = Facts {
                 kind: ExchangeKind::Http,
                 target: Target::Host { name: &text, port: 1 }, authority: None, path, method: &method, protocol: None,
-                fields: &fields, user: None, source: None, listener: "",
+                fields: &fields, user: None, claimed: ClaimedGroups::default(), source: None, listener: "",
             };
             prop_assert_eq!(table.explain(&facts).len(), 2);
         }

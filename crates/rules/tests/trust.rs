@@ -6,8 +6,9 @@
 )]
 
 use hermes_config::model::{FieldPattern, Forged, UserPattern};
+use hermes_proto::fields::Fields;
 use hermes_rules::{OverlayFields, Source, believe};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 
 const REMOVE: Forged = Forged::Remove;
 const REFUSE: Forged = Forged::Refuse;
@@ -29,8 +30,8 @@ fn overlay() -> OverlayFields {
     ]))
 }
 
-fn map(fields: &[(&str, &str)]) -> HeaderMap {
-    let mut map = HeaderMap::new();
+fn map(fields: &[(&str, &str)]) -> Fields {
+    let mut map = Fields::new();
     for (name, value) in fields {
         map.append(
             name.parse::<HeaderName>().unwrap(),
@@ -40,7 +41,7 @@ fn map(fields: &[(&str, &str)]) -> HeaderMap {
     map
 }
 
-fn users(lines: &[&str]) -> HeaderMap {
+fn users(lines: &[&str]) -> Fields {
     map(&lines.iter().map(|line| ("User", *line)).collect::<Vec<_>>())
 }
 
@@ -293,7 +294,7 @@ fn refusal_says_what_was_claimed() {
 
 #[test]
 fn bytes_that_are_not_text_are_no_one() {
-    let mut fields = HeaderMap::new();
+    let mut fields = Fields::new();
     fields.insert("user", HeaderValue::from_bytes(b"b\xffb").unwrap());
     let refusal = believe(
         &Source::InsecurePeer,

@@ -1,4 +1,5 @@
-//! An OTLP collector in Python, with OpenTelemetry's own definitions: `HERMES_PYTHON` has them.
+//! Servers in Python that are told what nodes see: an OTLP collector with OpenTelemetry's own definitions, which `HERMES_PYTHON` has,
+//! and a service that takes decisions.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -17,12 +18,25 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Starts one.
+    /// Starts an OTLP collector.
     ///
     /// # Panics
     /// When it does not start.
     pub fn start() -> Self {
-        let mut process = python(include_str!("collector.py"));
+        Self::run(include_str!("collector.py"))
+    }
+
+    /// Starts a service for decisions. It takes what comes to `/logs`; `/wrong` answers 404, `/slow` never, and `/later` answers 503
+    /// once.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn of_decisions() -> Self {
+        Self::run(include_str!("decision_service.py"))
+    }
+
+    fn run(script: &str) -> Self {
+        let mut process = python(script);
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let port: u16 = lines
             .next()
@@ -51,6 +65,11 @@ impl Collector {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Everything that it was sent, as it says it.
+    pub fn said(&self) -> Vec<Value> {
+        self.said.lock().clone()
     }
 
     /// What it was sent at `path`, as it read it.

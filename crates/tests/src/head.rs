@@ -40,6 +40,18 @@ impl Head {
     }
 }
 
+/// A `Proxy-Status` without the name of the refusal, which is another one each time.
+///
+/// # Panics
+/// It has none.
+pub fn unnamed(status: &str) -> &str {
+    let (rest, name) = status
+        .rsplit_once("; refusal=")
+        .unwrap_or_else(|| panic!("{status} names no refusal"));
+    assert_eq!(name.len(), 12, "{status}");
+    rest
+}
+
 /// Values of `name`, joined with a comma.
 pub(crate) fn join(fields: &[(String, String)], name: &str) -> Option<String> {
     let values: Vec<&str> = fields

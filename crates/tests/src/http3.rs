@@ -14,6 +14,8 @@ use crate::Pki;
 pub enum Http3Peer {
     /// aioquic, in Python; `HERMES_PYTHON` has it.
     Aioquic,
+    /// connect-ip-go: CONNECT-IP only.
+    ConnectIpGo,
     /// h3 with h3-quinn, in Rust; its QUIC, quinn, is ours too.
     H3,
     /// curl's library with ngtcp2 and nghttp3: a client of gateways. `HERMES_PYTHON` has it.
@@ -31,6 +33,7 @@ impl Http3Peer {
     pub fn name(self) -> &'static str {
         match self {
             Self::Aioquic => "aioquic",
+            Self::ConnectIpGo => "connect-ip-go",
             Self::Curl => "curl",
             Self::H3 => "h3",
             Self::MasqueGo => "masque-go",

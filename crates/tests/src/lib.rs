@@ -1,8 +1,8 @@
 //! The harness of the integration tests: nodes as processes, origins, clients and certificates.
 //!
-//! What it is: what a test needs to start `hermes run` on a file of its own, put servers behind it and talk to it as a
-//! user would. What it is not: it links no crate of the product, so that a test sees what a stranger sees; its capsule
-//! codec and its clients are independent.
+//! What it is: what a test needs to start `hermes run` on a file of its own, put servers behind it
+//! and talk to it as a user would. What it is not: it links no crate of the product, so that a test
+//! sees only what an outsider sees; its capsule codec and its clients are independent.
 //!
 //! A test is plain blocking code. Servers live on one background runtime ([`runtime`]), nodes are processes that are
 //! ended by their own identifier when their [`Node`] is dropped, and waiting is done with [`eventually()`].
@@ -35,6 +35,7 @@ pub mod haproxy;
 pub mod head;
 pub mod http3;
 pub mod mortal;
+mod named;
 pub mod nginx;
 pub mod node;
 pub mod opa;
@@ -60,7 +61,7 @@ pub use http3::{Http3Peer, Http3Server};
 pub use mortal::Mortal;
 pub use nginx::Nginx;
 pub use node::Node;
-pub use opa::Opa;
+pub use opa::{Opa, OpaEnvoy};
 pub use pki::Pki;
 pub use secured::Secured;
 pub use shown::{Role, shown};

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::eventually::{PATIENCE, eventually, found};
-use crate::{peak, program};
+use crate::{named, peak, program};
 
 /// Keys that every node needs; a test's own win.
 const DEFAULTS: [(&str, &str); 5] = [
@@ -40,6 +40,8 @@ pub struct Node {
     name: String,
     folder: TempDir,
     process: Child,
+    /// Records that were there when this process began.
+    earlier: usize,
 }
 
 impl Node {
@@ -74,6 +76,7 @@ impl Node {
             name: name.to_owned(),
             folder,
             process,
+            earlier: 0,
         };
 
         node.await_health();
@@ -92,6 +95,7 @@ impl Node {
             name: name.to_owned(),
             folder,
             process,
+            earlier: 0,
         };
 
         node.await_health();
@@ -117,6 +121,7 @@ impl Node {
             name: name.to_owned(),
             folder,
             process,
+            earlier: 0,
         };
 
         node.await_health();
@@ -137,6 +142,7 @@ impl Node {
     /// # Panics
     /// As [`Self::start`].
     pub fn restart(&mut self) {
+        self.earlier = self.written().len();
         self.process = spawn(self.folder.path(), &[]);
         self.await_health();
     }
@@ -146,6 +152,7 @@ impl Node {
     /// # Panics
     /// As [`Self::start`].
     pub fn restart_with(&mut self, arguments: &[&str]) {
+        self.earlier = self.written().len();
         self.process = spawn_with(program::command(), self.folder.path(), &[], arguments);
         self.await_health();
     }
@@ -155,6 +162,7 @@ impl Node {
     /// # Panics
     /// As [`Self::start`].
     pub fn restart_by(&mut self, command: Command) {
+        self.earlier = self.written().len();
         self.process = spawn_by(command, self.folder.path(), &[]);
         self.await_health();
     }
@@ -364,7 +372,7 @@ impl Node {
         serde_json::from_str(&body).unwrap()
     }
 
-    fn try_ask(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
+    pub(crate) fn try_ask(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
         let mut stream = UnixStream::connect(self.socket()).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
         let length = body.len();
@@ -388,6 +396,11 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         let peak = peak::peak(self.pid()).filter(|_| peak::is_promised());
+        if !std::thread::panicking() {
+            // The process before it knew the others.
+            let records = self.written();
+            named::check(self, records.get(self.earlier..).unwrap_or_default());
+        }
         // It may have ended already.
         drop(self.process.kill());
         drop(self.process.wait());

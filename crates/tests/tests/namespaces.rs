@@ -4,10 +4,20 @@
 
 #[path = "namespaces/faults/mod.rs"]
 mod faults;
+#[path = "namespaces/intermittent.rs"]
+mod intermittent;
 #[path = "namespaces/local.rs"]
 mod local;
 #[path = "namespaces/mtu.rs"]
 mod mtu;
+#[path = "namespaces/netcheck.rs"]
+mod netcheck;
+#[path = "namespaces/packets.rs"]
+mod packets;
+#[path = "namespaces/stack.rs"]
+mod stack;
+#[path = "namespaces/tun.rs"]
+mod tun;
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_config::model::HostPort;
+use hermes_net::clock;
 use hermes_net::peer::canonical;
 use hermes_net::{Lookup, Resolver};
 use parking_lot::Mutex;
@@ -67,7 +68,7 @@ impl Addresses {
         resolver: &Arc<Resolver>,
         tasks: &TaskTracker,
     ) -> Result<Arc<[SocketAddr]>, ConnectFailure> {
-        let look = self.known.lock().look(Instant::now());
+        let look = self.known.lock().look(clock::now());
         match look {
             Look::Fresh(list) => Ok(list),
             Look::Stale(list) => {
@@ -88,7 +89,7 @@ impl Addresses {
 
     async fn first(&self, resolver: &Resolver) -> Result<Arc<[SocketAddr]>, ConnectFailure> {
         let _turn = self.asking.lock().await;
-        let look = self.known.lock().look(Instant::now());
+        let look = self.known.lock().look(clock::now());
         if matches!(look, Look::Missing) {
             self.ask(resolver).await;
         }

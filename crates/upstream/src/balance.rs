@@ -1,8 +1,8 @@
 //! Which endpoint comes next: a pure choice among candidates. Randomness is an argument.
 
-/// How an endpoint stands for one choice.
+/// Whether an endpoint is ready for one choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Readiness {
     /// It may be chosen.
     Ready,
     /// It may, but one of the other zones comes first.
@@ -21,14 +21,14 @@ pub(crate) struct Candidate {
     /// Exchanges it is serving.
     pub(crate) active: usize,
     /// Whether it may be chosen.
-    pub(crate) standing: Standing,
+    pub(crate) readiness: Readiness,
 }
 
-/// The best standing that any candidate has; `None` when all are out.
-pub(crate) fn best_standing(candidates: &[Candidate]) -> Option<Standing> {
-    [Standing::Ready, Standing::Far, Standing::Resting]
+/// The best readiness that any candidate has; `None` when all are out.
+pub(crate) fn best_readiness(candidates: &[Candidate]) -> Option<Readiness> {
+    [Readiness::Ready, Readiness::Far, Readiness::Resting]
         .into_iter()
-        .find(|best| candidates.iter().any(|one| one.standing == *best))
+        .find(|best| candidates.iter().any(|one| one.readiness == *best))
 }
 
 /// Turns by weight, spread evenly: of weights 5, 1, 1 the heavy one never comes five times in a row.
@@ -40,9 +40,9 @@ pub(crate) struct RoundRobin {
 }
 
 impl RoundRobin {
-    /// The next index, of those with the best standing.
+    /// The next index, of those with the best readiness.
     pub(crate) fn pick(&mut self, candidates: &[Candidate]) -> Option<usize> {
-        let best = best_standing(candidates)?;
+        let best = best_readiness(candidates)?;
         self.credit.resize(candidates.len(), 0);
         let mut total = 0;
         let mut winner: Option<usize> = None;
@@ -50,7 +50,7 @@ impl RoundRobin {
         for (index, candidate) in candidates
             .iter()
             .enumerate()
-            .filter(|(_, one)| one.standing == best)
+            .filter(|(_, one)| one.readiness == best)
         {
             let weight = i64::from(candidate.weight.max(1));
             total += weight;
@@ -71,7 +71,7 @@ pub(crate) fn least_request(
     candidates: &[Candidate],
     mut below: impl FnMut(u64) -> u64,
 ) -> Option<usize> {
-    let best = best_standing(candidates)?;
+    let best = best_readiness(candidates)?;
     let first = draw(candidates, best, None, &mut below)?;
     let Some(second) = draw(candidates, best, Some(first), &mut below) else {
         return Some(first);
@@ -88,13 +88,13 @@ pub(crate) fn least_request(
 
 fn draw(
     candidates: &[Candidate],
-    standing: Standing,
+    readiness: Readiness,
     without: Option<usize>,
     below: &mut impl FnMut(u64) -> u64,
 ) -> Option<usize> {
     let open = || {
         let all = candidates.iter().enumerate();
-        all.filter(move |(index, one)| one.standing == standing && Some(*index) != without)
+        all.filter(move |(index, one)| one.readiness == readiness && Some(*index) != without)
             .map(|(index, one)| (index, u64::from(one.weight.max(1))))
     };
 
@@ -124,7 +124,7 @@ mod tests {
             .map(|weight| Candidate {
                 weight: *weight,
                 active: 0,
-                standing: Standing::Ready,
+                readiness: Readiness::Ready,
             })
             .collect()
     }
@@ -149,14 +149,14 @@ mod tests {
     #[test]
     fn resting_endpoints_come_last_and_tried_ones_never() {
         let (mut turns, mut candidates) = (RoundRobin::default(), ready(&[100, 1, 1]));
-        candidates[0].standing = Standing::Resting;
-        candidates[1].standing = Standing::Out;
+        candidates[0].readiness = Readiness::Resting;
+        candidates[1].readiness = Readiness::Out;
         assert_eq!(turns.pick(&candidates), Some(2));
         assert_eq!(least_request(&candidates, |_| 0), Some(2));
-        candidates[2].standing = Standing::Out;
+        candidates[2].readiness = Readiness::Out;
         assert_eq!(turns.pick(&candidates), Some(0));
         assert_eq!(least_request(&candidates, |_| 0), Some(0));
-        candidates[0].standing = Standing::Out;
+        candidates[0].readiness = Readiness::Out;
         assert_eq!(turns.pick(&candidates), None);
         assert_eq!(least_request(&candidates, |_| 0), None);
     }
@@ -164,9 +164,9 @@ mod tests {
     #[test]
     fn a_rest_leaves_no_debt_that_floods_the_endpoint_later() {
         let (mut turns, mut candidates) = (RoundRobin::default(), ready(&[1, 1]));
-        candidates[0].standing = Standing::Resting;
+        candidates[0].readiness = Readiness::Resting;
         (0..100).for_each(|_| assert_eq!(turns.pick(&candidates), Some(1)));
-        candidates[0].standing = Standing::Ready;
+        candidates[0].readiness = Readiness::Ready;
         let first = (0..10)
             .filter(|_| turns.pick(&candidates) == Some(0))
             .count();

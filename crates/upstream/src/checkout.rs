@@ -190,6 +190,7 @@ pub(crate) async fn endpoint(
     };
 
     let taken = client.pool.acquire(&slot, &fits, dial).await?;
+    // Only a new connection says that the endpoint can be reached; a kept one proves nothing new.
     if !taken.reused {
         endpoint.succeeded();
     }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_config::model::{self, Balance};
+use hermes_net::clock;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::balance::{Candidate, RoundRobin, Standing, best_standing, least_request};
+use crate::balance::{Candidate, Readiness, RoundRobin, best_readiness, least_request};
 use crate::condition::Fitness;
 use crate::endpoint::Endpoint;
 use crate::ring::{self, Affinity, Ring};
@@ -71,8 +72,9 @@ impl Upstream {
         if let [_] = *self.endpoints {
             return tried.is_empty().then_some(0);
         }
+        // Without an affinity, any point of the ring is as good as another.
         let key = affinity.unwrap_or_else(|| Affinity(fastrand::u64(..)));
-        let now = Instant::now();
+        let now = clock::now();
         let mut candidates = self.candidates(tried, now);
         self.prefer_zone(&mut candidates, key.0 % WHOLE);
 
@@ -80,8 +82,8 @@ impl Upstream {
             Balance::RoundRobin => self.choice.turns.lock().pick(&candidates),
             Balance::LeastRequest => least_request(&candidates, |total| fastrand::u64(0..total)),
             Balance::RingHash => {
-                let best = best_standing(&candidates)?;
-                let may = |index: usize| candidates[index].standing == best;
+                let best = best_readiness(&candidates)?;
+                let may = |index: usize| candidates[index].readiness == best;
                 let grown = |index: usize| {
                     ring::admits(key, &self.endpoints[index].text, self.part(index, now))
                 };
@@ -91,6 +93,7 @@ impl Upstream {
                     .ring
                     .pick(key, |index| may(index) && grown(index));
 
+                // Where slow start admits none of them, one is still better than none.
                 picked.or_else(|| self.choice.ring.pick(key, may))
             }
         }
@@ -111,11 +114,11 @@ impl Upstream {
         let candidate = |(index, endpoint): (usize, &Arc<Endpoint>)| Candidate {
             weight: self.weight(endpoint, now),
             active: endpoint.active(),
-            standing: match () {
-                () if tried.contains(&index) => Standing::Out,
-                () if !panics && endpoint.fitness(now) != Fitness::Healthy => Standing::Out,
-                () if endpoint.is_resting(now) => Standing::Resting,
-                () => Standing::Ready,
+            readiness: match () {
+                () if tried.contains(&index) => Readiness::Out,
+                () if !panics && endpoint.fitness(now) != Fitness::Healthy => Readiness::Out,
+                () if endpoint.is_resting(now) => Readiness::Resting,
+                () => Readiness::Ready,
             },
         };
 
@@ -156,7 +159,7 @@ impl Upstream {
                 .iter()
                 .zip(&at_home)
                 .filter(|(_, at_home)| **at_home == home);
-            let open = side.filter(|(one, _)| !only_ready || one.standing == Standing::Ready);
+            let open = side.filter(|(one, _)| !only_ready || one.readiness == Readiness::Ready);
             open.map(|(one, _)| u64::from(one.weight)).sum::<u64>()
         };
 
@@ -167,8 +170,8 @@ impl Upstream {
             .zip(at_home)
             .filter(|(_, at_home)| *at_home != home)
         {
-            if candidate.standing == Standing::Ready {
-                candidate.standing = Standing::Far;
+            if candidate.readiness == Readiness::Ready {
+                candidate.readiness = Readiness::Far;
             }
         }
     }

@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use hermes_net::clock;
 use hermes_net::{Resolver, within};
 use http::HeaderValue;
 use rustls::ClientConfig;
-use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::checkout::{self, Checkout};
@@ -155,7 +155,7 @@ impl Client {
         avoid: &[Arc<str>],
     ) -> Result<Checkout, ConnectFailure> {
         let bounds = Bounds {
-            until: Instant::now() + timeouts.connect,
+            until: clock::now() + timeouts.connect,
             depth: 0,
         };
 
@@ -178,7 +178,7 @@ impl Client {
         avoid: &[Arc<str>],
     ) -> Result<Checkout, ConnectFailure> {
         let bounds = Bounds {
-            until: Instant::now() + timeouts.connect,
+            until: clock::now() + timeouts.connect,
             depth: 0,
         };
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hermes_config::model::{self, EndpointAddress};
+use hermes_net::clock;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -145,7 +146,7 @@ impl Endpoint {
 
     /// An exchange failed for a reason that speaks against the endpoint.
     fn spoiled(&self, reason: &str) {
-        let (Some(ejector), now) = (&self.ejector, Instant::now()) else {
+        let (Some(ejector), now) = (&self.ejector, clock::now()) else {
             return;
         };
         let admit = |end| ejector.admit(now, end);
@@ -254,7 +255,7 @@ impl Endpoint {
 
     fn remember(&self, reason: &str, over: bool) {
         *self.history.trouble.lock() = Some(Trouble {
-            when: Instant::now(),
+            when: clock::now(),
             reason: reason.to_owned(),
             over,
         });

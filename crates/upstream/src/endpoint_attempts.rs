@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_net::clock;
 use tokio::time::Instant;
 
 use crate::endpoint::{Active, Endpoint};
@@ -75,7 +76,7 @@ impl<'a> EndpointAttempts<'a> {
     pub(crate) fn next(&mut self) -> Option<EndpointAttempt> {
         let chances = ATTEMPTS.min(self.upstream.endpoints.len());
         let left = u32::try_from(chances.checked_sub(self.tried.len())?).ok()?;
-        let time = self.deadline.saturating_duration_since(Instant::now());
+        let time = self.deadline.saturating_duration_since(clock::now());
 
         if left == 0 || (time == Duration::ZERO && self.last.is_some()) {
             return None;
@@ -90,7 +91,7 @@ impl<'a> EndpointAttempts<'a> {
         let until = if left == 1 {
             self.deadline
         } else {
-            Instant::now() + time / left
+            clock::now() + time / left
         };
 
         let active = Active::on(&endpoint).in_rooms(Some(self.room.clone()), None);

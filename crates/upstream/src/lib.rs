@@ -8,8 +8,9 @@
 //! [`Attached`] is the table of the nodes that opened the connections themselves, for exchanges that go the other way;
 //! [`Client::attach`] is their side of it.
 //!
-//! What this crate is not: it decides neither where an exchange goes nor whether a target is allowed (the caller's `allow`
-//! does, on every address before it is dialled), and it sends nothing of an exchange, so nothing was processed when it fails.
+//! What this crate is not: it decides neither where an exchange goes nor whether a target is
+//! allowed (the caller's `allow` does, on every address before it is dialled), and it sends no part
+//! of an exchange, so if it fails, nothing was processed.
 //!
 //! Specifications: RFC 9110 section 9.3.6 and RFC 9113 section 8.5 (CONNECT through another proxy), RFC 7301 (ALPN),
 //! RFC 8305 (racing of addresses), RFC 9209 (names of failures), draft-kazuho-ptth-ptth (attachments).
@@ -41,6 +42,7 @@ mod nested;
 mod nested_mtu;
 mod news;
 mod origin;
+mod path_probe;
 mod per_endpoint;
 mod pinned;
 mod pool;
@@ -57,6 +59,7 @@ mod timeouts;
 mod trial;
 mod tunnel;
 mod tunnel_io;
+mod tunnel_sizes;
 mod upstream;
 mod via;
 mod zones;
@@ -75,10 +78,12 @@ pub use endpoint::Active;
 pub use failure::{ConnectFailure, FailureKind};
 pub use hop::HopStatus;
 pub use origin::{Allow, Asking, Origin};
+pub use path_probe::{PathReport, QuicAnswer, measure_path};
 pub use pinned::{Own, Pinned};
 pub use ring::Affinity;
 pub use shares::Shares;
 pub use status::{EndpointStatus, UpstreamStatus};
 pub use timeouts::{Hop, OPENING, Timeouts};
 pub use trial::{Found, Question, Trial};
+pub use tunnel_sizes::{BULK, TunnelSizes};
 pub use upstream::Upstream;

@@ -29,6 +29,7 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 struct Gate {
     room: Arc<Semaphore>,
+    most: usize,
     waiting: AtomicUsize,
     what: &'static str,
 }
@@ -37,6 +38,7 @@ impl Gate {
     fn new(count: u32, what: &'static str) -> Self {
         Self {
             room: Arc::new(Semaphore::new(count as usize)),
+            most: count as usize,
             waiting: AtomicUsize::new(0),
             what,
         }
@@ -132,6 +134,13 @@ impl Limits {
         self.connections
             .as_ref()
             .is_some_and(|gate| gate.waiting.load(Ordering::Relaxed) > 0)
+    }
+
+    /// Whether half of the connections that may be open are free.
+    pub(crate) fn has_spare_connections(&self) -> bool {
+        self.connections
+            .as_ref()
+            .is_none_or(|gate| gate.room.available_permits() > gate.most / 2)
     }
 
     /// How many wait.

@@ -68,6 +68,7 @@ pub(crate) async fn connect(
 
     let (carrier, socket) = Carrier::new();
     let nested_mtu = Arc::new(NestedMtu::new(quic.as_ref().map(payload)));
+    // Before the handshake, whose packets it carries.
     tasks.spawn(carry(carrier, tunnel, quic, nested_mtu.clone()));
     let connecting = Endpoint::connect_through(socket, sizes, name, config);
 
@@ -144,6 +145,8 @@ async fn leave(
         if let Some(quic) = &quic {
             let largest = payload(quic).min(nested_mtu.limit());
             nested_mtu.carries(largest);
+            // QUIC needs packets of 1200 bytes (RFC 9000, 14): a hop that carries less takes them
+            // by stream.
             let small = largest < usize::from(SMALLEST_MTU);
             let by_stream = |packet: &&Bytes| {
                 small && packet.len() > largest && packet.len() <= usize::from(SMALLEST_MTU)
@@ -293,8 +296,8 @@ mod tests {
         };
         let (read, write) = Stream::other(Box::new(near), info).split();
         let tunnel = Tunnel {
-            incoming: Incoming::H1(h1::Incoming::bytes(read)),
-            outgoing: Outgoing::H1(h1::Outgoing::bytes(write)),
+            incoming: Incoming::H1(h1::BodyReceiver::bytes(read)),
+            outgoing: Outgoing::H1(h1::BodySender::bytes(write)),
             active: Active::default(),
             address: None,
             has_floor: true,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use hermes_config::model::HttpVersion;
 use hermes_net::Asker;
+use hermes_net::clock;
 use hermes_net::peer::canonical;
 use tokio::time::{Instant, timeout_at};
 
@@ -67,7 +68,7 @@ impl Client {
         asking: Asking<'_>,
         timeouts: &Timeouts,
     ) -> Result<Checkout, ConnectFailure> {
-        let until = Instant::now() + timeouts.connect;
+        let until = clock::now() + timeouts.connect;
         match timeout_at(until, self.inner.origin(origin, asking, until, None)).await {
             Ok(done) => done,
             Err(_) => Err(ConnectFailure::timeout(place(&origin.host, origin.port))),
@@ -134,6 +135,7 @@ impl Inner {
         own: bool,
     ) -> Result<Reached, ConnectFailure> {
         let endpoint = place(&origin.host, origin.port);
+        // The addresses are judged, not the name: a name can be made to point anywhere.
         let addresses = self.allowed(&origin.host, origin.port, asking).await?;
         let stream = self.race(&addresses, until, &endpoint).await?;
         let address = stream.info().peer.socket();
@@ -152,6 +154,7 @@ impl Inner {
         let roots = self.origin_tls();
         let roots =
             roots.map_err(|reason| ConnectFailure::new(FailureKind::Local, &endpoint, reason))?;
+        // A connection for one client alone is HTTP/1.1: over HTTP/2 others would share it.
         let roots = if own { &roots.h1 } else { &roots.any };
         let stream = connect::secure(stream, roots, &origin.host, until, &endpoint).await?;
         let transport = connect::agreed(stream, &[HttpVersion::H1, HttpVersion::H2], &endpoint)?;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tokio::time::{Instant, timeout_at};
+use hermes_net::clock;
+use tokio::time::timeout_at;
 
 use crate::checkout::{self, Checkout};
 use crate::endpoint::Active;
@@ -18,12 +19,12 @@ impl Upstream {
 
     /// Why the endpoint of this number is not to be used now; `None` if it may.
     pub fn unfit(&self, index: usize) -> Option<String> {
-        self.endpoints.get(index)?.unfit_because(Instant::now())
+        self.endpoints.get(index)?.unfit_because(clock::now())
     }
 }
 
 impl Client {
-    /// A connection for one exchange with exactly this endpoint of `upstream`, whatever its standing is.
+    /// A connection for one exchange with exactly this endpoint of `upstream`, whatever its readiness is.
     ///
     /// # Errors
     /// There is no such endpoint, no room under the limits of the upstream, or it was not reached within `timeouts.connect`.
@@ -41,7 +42,7 @@ impl Client {
             ));
         };
 
-        let until = Instant::now() + timeouts.connect;
+        let until = clock::now() + timeouts.connect;
         let room = upstream.limits.exchange(until, upstream.name()).await?;
         let active = Active::on(&endpoint).in_rooms(Some(room), None);
 

@@ -56,6 +56,12 @@ impl Upstream {
 }
 
 impl Own<'_> {
+    /// A new connection, which no other exchange ever has.
+    pub const NEW: Self = Self {
+        pinned: None,
+        user: None,
+    };
+
     /// Whether an endpoint of the upstream with this number was spoken to before.
     pub(crate) fn knows_upstream(self, id: u64) -> bool {
         self.index(id).is_some()

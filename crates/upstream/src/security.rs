@@ -39,6 +39,7 @@ impl Security {
         let Some(details) = details(config) else {
             return Ok(None);
         };
+        // QUIC has an ALPN of its own: `h3` is not offered over TCP (RFC 9114, 3.2).
         let over_tcp = versions
             .iter()
             .copied()

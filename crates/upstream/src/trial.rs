@@ -9,9 +9,10 @@ use std::time::Duration;
 use hermes_config::model::{EndpointAddress, HttpVersion};
 use hermes_http::RequestHead;
 use hermes_net::{CertificateNames, RecvBatch, StreamInfo, UdpSocket};
+use hermes_proto::fields::Fields;
 use hermes_proto::proxy_protocol::Header;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
+use http::{HeaderValue, Method, StatusCode, Version, header};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::check::probe;
@@ -261,7 +262,7 @@ async fn ask(
         EndpointAddress::Unix(_) => "localhost".to_owned(),
     };
 
-    let mut fields = HeaderMap::new();
+    let mut fields = Fields::new();
     // A proxy answers for itself (RFC 9110, 7.6.2).
     fields.insert(header::MAX_FORWARDS, HeaderValue::from_static("0"));
     let head = RequestHead {

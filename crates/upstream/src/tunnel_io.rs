@@ -184,9 +184,9 @@ mod tests {
             listener.accept()
         );
         let (read, write) = Stream::from(near.unwrap()).split();
-        let incoming = Incoming::H1(h1::Incoming::bytes(read));
+        let incoming = Incoming::H1(h1::BodyReceiver::bytes(read));
         (
-            TunnelIo::new(incoming, Outgoing::H1(h1::Outgoing::bytes(write))),
+            TunnelIo::new(incoming, Outgoing::H1(h1::BodySender::bytes(write))),
             far.unwrap().0,
         )
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hermes_config::model::{self, EndpointAddress, HttpVersion, ProxyProtocolVersion};
 use hermes_http::Kind;
+use hermes_net::clock;
 use hermes_net::quic::Record;
 use hermes_proto::proxy_protocol::Version;
 use hermes_proto::uri_template::UriTemplate;
@@ -19,6 +20,7 @@ use crate::endpoint::Endpoint;
 use crate::limits::Limits;
 use crate::link_policy::LinkPolicy;
 use crate::security::{self, Security};
+use crate::tunnel_sizes::TunnelSizes;
 use crate::{EndpointStatus, HopStatus, Timeouts, UpstreamStatus};
 
 /// A group of endpoints that do the same work: its configuration, and what was learnt about the endpoints. Shared by all
@@ -37,7 +39,7 @@ pub struct Upstream {
     pub(crate) links: LinkPolicy,
     timeouts: Timeouts,
     sends_token: bool,
-    budget: Budget,
+    learnt: Learnt,
     /// Of CONNECT-UDP and of connect-tcp, where they are not the default ones.
     templates: [Option<UriTemplate>; 2],
     /// The PROXY header that connections to it begin with.
@@ -48,6 +50,13 @@ pub struct Upstream {
     verifies: bool,
     /// What it was built from, for [`Self::same`].
     source: Source,
+}
+
+/// What exchanges through an upstream have taught, beside what is known of its endpoints.
+#[derive(Debug, Default)]
+struct Learnt {
+    budget: Budget,
+    tunnel_sizes: TunnelSizes,
 }
 
 impl Upstream {
@@ -111,7 +120,7 @@ impl Upstream {
             links: LinkPolicy::new(config),
             timeouts: Timeouts::default().overlaid(&config.timeouts),
             sends_token: sends_token(config),
-            budget: Budget::default(),
+            learnt: Learnt::default(),
             templates,
             introduces: config.proxy_protocol.map(|version| match version {
                 ProxyProtocolVersion::V1 => Version::V1,
@@ -140,7 +149,7 @@ impl Upstream {
 
     /// What its retries are paid from.
     pub fn budget(&self) -> &Budget {
-        &self.budget
+        &self.learnt.budget
     }
 
     /// The template by which its endpoints are asked for tunnels of this kind, where it is not the default one.
@@ -190,7 +199,7 @@ impl Upstream {
 
     /// What there is to see of it.
     pub fn status(&self) -> UpstreamStatus {
-        let now = Instant::now();
+        let now = clock::now();
         UpstreamStatus {
             name: self.name.to_string(),
             http: self
@@ -247,7 +256,7 @@ impl Upstream {
 
     /// How its endpoints were reached, as hops of a chain.
     pub fn hops(&self) -> Vec<HopStatus> {
-        let now = Instant::now();
+        let now = clock::now();
         let behind = self.via.is_some();
         let status = |endpoint: &Arc<Endpoint>| {
             let quic = self
@@ -270,6 +279,18 @@ impl Upstream {
     /// Whether it speaks HTTP/1.1.
     pub(crate) fn speaks_h1(&self) -> bool {
         self.versions.contains(&HttpVersion::H1)
+    }
+
+    /// What its tunnels moved, where those of bulk go on connections of their own: it is spoken to without TLS, over HTTP/2 and,
+    /// for bulk, over HTTP/1.1, whose tunnels the kernel carries.
+    pub fn bulk_goes_alone(&self) -> Option<&TunnelSizes> {
+        let both = self.security.is_none() && self.may_share() && self.speaks_h1();
+        both.then_some(&self.learnt.tunnel_sizes)
+    }
+
+    /// Whether half of the connections that may be open are free, so that a further one is in no one's way.
+    pub fn has_spare_connections(&self) -> bool {
+        self.limits.has_spare_connections()
     }
 
     /// Whether a connection to it may turn out to be a link that exchanges share.

@@ -8,11 +8,12 @@ use hermes_config::model::HostPort;
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Event, Kind, Processed, RequestHead, StreamError};
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
+use hermes_proto::fields::Fields;
 use hermes_proto::upgrade::Protocol;
 use hermes_proto::{datagram_floor, datagram_limit, proxy_status, uri_template};
 use http::header::PROXY_AUTHORIZATION;
 use http::uri::{Authority, Scheme};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
+use http::{HeaderValue, Method, StatusCode, Version};
 
 use crate::checkout::Opened;
 use crate::client::Inner;
@@ -66,6 +67,7 @@ pub(crate) fn tunnel<'a>(
             )));
         };
 
+        // The proxy may itself be reached via another one; the depth ends a circle.
         let further = Bounds {
             depth: bounds.depth + 1,
             ..bounds
@@ -133,7 +135,7 @@ fn head(
             .map_err(|error| format!("`{text}` is no authority: {error}"))
     };
 
-    let mut fields = HeaderMap::new();
+    let mut fields = Fields::new();
     if let Some(token) = upstream
         .sends_token()
         .then(|| client.directory.token(upstream))
@@ -142,6 +144,7 @@ fn head(
         fields.insert(PROXY_AUTHORIZATION, token);
     }
 
+    // A CONNECT has neither scheme nor path (RFC 9113, 8.5).
     let connect = RequestHead {
         method: Method::CONNECT,
         scheme: None,

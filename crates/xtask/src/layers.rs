@@ -12,35 +12,39 @@ use crate::report::Violation;
 const LAYERS: &[(&str, &str)] = &[
     ("proto", ""),
     ("config", ""),
-    ("rules", "proto config"),
+    ("ip", "proto"),
+    ("rules", "proto config ip"),
+    ("rego", ""),
+    ("stack", "proto"),
     ("net", "proto"),
     ("http", "proto net"),
     ("upstream", "proto config net http"),
     ("observe", "proto config rules net http upstream"),
     ("identity", "proto config rules net http"),
-    ("packet", "proto rules net http upstream observe"),
+    ("packet", "proto ip rules net http upstream observe"),
     (
         "proxy",
-        "proto config rules net http upstream observe identity packet",
+        "proto config ip rules rego net http upstream observe identity packet",
     ),
+    ("custody", "proto config net http proxy"),
     (
         "hermes",
-        "proto config rules net http upstream observe identity packet proxy",
+        "proto config ip rules rego net http upstream observe identity packet proxy custody",
     ),
     ("lab", "proto config net"),
     (
         "tests",
-        "proto config rules net http upstream observe identity packet proxy hermes lab",
+        "proto config ip stack rules rego net http upstream observe identity packet proxy custody hermes lab",
     ),
     (
         "example-plugs",
-        "proto config rules net http upstream observe identity packet proxy",
+        "proto config ip rules rego net http upstream observe identity packet proxy",
     ),
     ("xtask", ""),
 ];
 
 /// Crates that stay pure: time and randomness are arguments, bytes come in and go out.
-const PURE: &[&str] = &["proto", "rules"];
+const PURE: &[&str] = &["proto", "ip", "rules", "stack"];
 
 /// What a pure crate may not know, itself or through our own crates.
 const IMPURE: &[(&str, &str)] = &[

@@ -10,13 +10,14 @@ const BEGIN: &str = "<!-- matrix: made by `cargo xtask matrix` -->\n";
 const END: &str = "<!-- end of matrix -->\n";
 
 /// The columns, in their order.
-const PAYLOADS: [&str; 11] = [
+const PAYLOADS: [&str; 12] = [
     "request",
     "trailers",
     "1xx",
     "CONNECT",
     "UDP, datagrams",
     "UDP, capsules",
+    "packets",
     "WebSocket",
     "0-RTT",
     "Alt-Svc",

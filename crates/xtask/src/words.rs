@@ -35,7 +35,7 @@ const NOT_IN_PURE_CRATES: &[(&str, &str)] = &[
         "time is an argument here, so that tests and the planner can choose it",
     ),
 ];
-const PURE_FOLDERS: &[&str] = &["crates/proto/src/", "crates/rules/src/"];
+const PURE_FOLDERS: &[&str] = &["crates/proto/src/", "crates/ip/src/", "crates/rules/src/"];
 
 /// Function names that say nothing of what the function does.
 const PREFIXES: &[(&str, &str)] = &[
@@ -73,6 +73,15 @@ const ENGLISH: &[(&str, &str)] = &[
     (concat!("some", "body"), "`someone`, or name who it is"),
     (concat!("sel", "dom"), "`rarely`"),
     (concat!("bel", "ief"), "`auth context`, or what was proved"),
+    (concat!("rede", "cide"), "`re-evaluate`"),
+    (concat!("rede", "cided"), "`re-evaluated`"),
+];
+
+/// Names of types that had no meaning but in this house.
+const HOUSE_TYPES: &[(&str, &str)] = &[
+    ("Lane", "`PacketDirection`, or whose direction it is"),
+    ("Seat", "`entry` or `permit`"),
+    ("Seeing", "`Telemetry`"),
 ];
 
 /// The user of that name, in configurations of other servers.
@@ -176,8 +185,16 @@ fn types(path: &str, rust: &Rust) -> Vec<Violation> {
         .flat_map(|kind| words(&rust.code, kind).map(move |at| (at, at + kind.len())));
     let judged = named.filter_map(|(at, end)| {
         let name = identifier(&rust.code[end..]);
-        let suffix = SUFFIXES.iter().find(|suffix| name.ends_with(*suffix))?;
-        let message = format!("`{name}`: no `{suffix}` types; name the concept that it is");
+        let suffix = SUFFIXES.iter().find(|suffix| name.ends_with(*suffix));
+        let house = HOUSE_TYPES.iter().find(|(house, _)| *house == name);
+        let message = match (suffix, house) {
+            (Some(suffix), _) => {
+                format!("`{name}`: no `{suffix}` types; name the concept that it is")
+            }
+            (None, Some((_, remedy))) => format!("`{name}`: write {remedy}"),
+            (None, None) => return None,
+        };
+
         Some(Violation::new(path, line_of(&rust.code, at), message))
     });
 
@@ -337,6 +354,8 @@ mod tests {
         finds("crates/net/src/util.rs", "", "no `util` files");
         finds("crates/net/src/common/mod.rs", "", "no `common` files");
         assert!(messages(PATH, "fn target_get() {}\nstruct Managers;").is_empty());
+        finds(PATH, "pub struct Seat;", "write `entry` or `permit`");
+        assert!(messages(PATH, "pub struct Seats;").is_empty());
     }
 
     #[test]

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hermes_http::{Frame, Incoming, Outgoing, RequestHead, ResponseHead, pipe};
+use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proxy::plug::{Handler, HandlerRequest, Handling, Opener, Response};
 use hermes_proxy::refusal::Refusal;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, Method, StatusCode, Version};
+use http::{Method, StatusCode, Version};
 use parking_lot::Mutex;
 use tokio::sync::broadcast::{self, Receiver, Sender};
 
@@ -157,7 +158,7 @@ fn question(origin: &Authority, path: &PathAndQuery) -> RequestHead {
         authority: Some(origin.clone()),
         path: Some(path.clone()),
         protocol: None,
-        fields: HeaderMap::new(),
+        fields: Fields::new(),
         version: Version::HTTP_11,
         origin_form: false,
     }

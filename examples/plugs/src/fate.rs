@@ -7,9 +7,10 @@ use hermes_http::{
     HeldClient, Incoming, Offered, Outgoing, Replying, RequestHead, ResponseHead, h1,
 };
 use hermes_net::Stream;
+use hermes_proto::fields::Fields;
 use hermes_proxy::plug::{Gate, Ingress, Serving};
 use http::uri::Authority;
-use http::{HeaderMap, Method, Version};
+use http::{Method, Version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// How long a client may take to say where it wants to go.
@@ -62,13 +63,13 @@ struct Waiting {
 }
 
 impl HeldClient for Waiting {
-    fn accept(self: Box<Self>, _: HeaderMap) -> Replying<(Incoming, Outgoing)> {
+    fn accept(self: Box<Self>, _: Fields) -> Replying<(Incoming, Outgoing)> {
         let Self { mut stream } = *self;
         Box::pin(async move {
             stream.write_all(b"OK\n").await?;
             let (read, write) = stream.split();
-            let incoming = Incoming::H1(h1::Incoming::bytes(read));
-            let outgoing = Outgoing::H1(h1::Outgoing::bytes(write));
+            let incoming = Incoming::H1(h1::BodyReceiver::bytes(read));
+            let outgoing = Outgoing::H1(h1::BodySender::bytes(write));
             Ok((incoming, outgoing))
         })
     }
@@ -86,7 +87,7 @@ fn connect(target: Authority) -> RequestHead {
         authority: Some(target),
         path: None,
         protocol: None,
-        fields: HeaderMap::new(),
+        fields: Fields::new(),
         version: Version::HTTP_11,
         origin_form: false,
     }

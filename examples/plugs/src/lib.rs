@@ -4,8 +4,10 @@
 //! - [`fate`]: an [`Ingress`](hermes_proxy::plug::Ingress) whose clients are answered when their target is, or reset when it fails.
 //! - [`zones`]: a [`Filter`](hermes_proxy::plug::Filter) that sets a field on which routes look, and denies.
 //! - [`capitals`]: a [`Transform`](hermes_proxy::plug::Transform) that needs no peer.
+//! - [`files`]: a [`Store`](hermes_proxy::plug::Store) of files.
+//! - [`mailbox`]: a handler whose clients find what others left in a store.
 //! - [`queues`]: a [`Device`](hermes_packet::Device), an end of packets that is two queues, as a TUN device would be one.
-//! - [`replay`]: a [`Mover`](hermes_proxy::plug::Mover) with a replay window, by which tunnels of bytes go on by another way.
+//! - [`replay`]: a [`Mover`](hermes_proxy::plug::Mover) with a replay window, by which tunnels of bytes go on by another path.
 //!
 //! A program that has them starts its node with `Plugs::new().handler("relay", Broker::new(..))` and lets a route say
 //! `handle: relay`; `tests/spikes/node.rs` shows all of it.
@@ -15,6 +17,8 @@
 pub mod broker;
 pub mod capitals;
 pub mod fate;
+pub mod files;
+pub mod mailbox;
 pub mod queues;
 pub mod replay;
 pub mod zones;

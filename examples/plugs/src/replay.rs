@@ -1,4 +1,4 @@
-//! Tunnels of bytes that go on by another way: a token, a replay window, and eight bytes each way that say what has arrived.
+//! Tunnels of bytes that go on by another path: a token, a replay window, and eight bytes each way that say what has arrived.
 //!
 //! It shows what a [`Mover`] has to do, and is no protocol to use: acknowledgements do not travel here, but are told by a function, and
 //! anyone who knows a token is believed.
@@ -9,8 +9,9 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::{Buf, Bytes, BytesMut};
 use hermes_http::{Frame, Incoming, Outgoing, StreamError};
-use hermes_proxy::plug::{Movable, Mover, NewWay, Position, Resuming};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use hermes_proto::fields::Fields;
+use hermes_proxy::plug::{Movable, Mover, NewPath, Position, Resuming};
+use http::{HeaderName, HeaderValue};
 use parking_lot::Mutex;
 
 /// The field: `?1` asks for a token, a token for its tunnel.
@@ -50,12 +51,12 @@ impl Replaying {
 }
 
 impl Mover for Replaying {
-    fn ask(&self, fields: &mut HeaderMap) {
+    fn ask(&self, fields: &mut Fields) {
         fields.insert(FIELD, HeaderValue::from_static("?1"));
     }
 
-    fn opened(&self, fields: &mut HeaderMap) -> Option<Box<dyn Movable>> {
-        let token = fields.remove(FIELD)?;
+    fn opened(&self, fields: &mut Fields) -> Option<Box<dyn Movable>> {
+        let token = fields.take(FIELD)?;
         Some(Box::new(Replay {
             token: token.to_str().ok()?.to_owned(),
             window: self.window,
@@ -95,12 +96,16 @@ impl Replay {
         }
     }
 
-    async fn resumed(&mut self, way: NewWay, at: Position) -> Result<(Incoming, Outgoing), String> {
-        let NewWay {
+    async fn resumed(
+        &mut self,
+        path: NewPath,
+        at: Position,
+    ) -> Result<(Incoming, Outgoing), String> {
+        let NewPath {
             mut incoming,
             mut outgoing,
             ..
-        } = way;
+        } = path;
         let broke = |error: StreamError| error.to_string();
         let position = Bytes::copy_from_slice(&at.target_to_client.to_be_bytes());
         outgoing.data(position, false).await.map_err(broke)?;
@@ -121,7 +126,7 @@ impl Replay {
     }
 }
 
-/// The position that comes first on a new way.
+/// The position that comes first on a new path.
 async fn position_of(incoming: &mut Incoming) -> Result<u64, String> {
     let mut read = BytesMut::new();
     while read.len() < 8 {
@@ -160,13 +165,13 @@ impl Movable for Replay {
 
     fn delivered(&mut self, _: u64) {}
 
-    fn ask(&self, fields: &mut HeaderMap) {
+    fn ask(&self, fields: &mut Fields) {
         if let Ok(token) = HeaderValue::try_from(&self.token) {
             fields.insert(FIELD, token);
         }
     }
 
-    fn resume(&mut self, way: NewWay, at: Position) -> Resuming<'_> {
-        Box::pin(self.resumed(way, at))
+    fn resume(&mut self, path: NewPath, at: Position) -> Resuming<'_> {
+        Box::pin(self.resumed(path, at))
     }
 }

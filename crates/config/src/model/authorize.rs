@@ -5,11 +5,11 @@ use std::num::NonZeroUsize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::scalar::{Duration, FieldPattern, HttpUrl};
-use super::{ClientTls, Endpoint, EndpointAddress, Match, TlsChoice, Upstream};
+use super::scalar::{Duration, FieldPattern, HttpUrl, OneOrMany};
+use super::{ClientTls, Endpoint, EndpointAddress, HttpVersion, Match, Rego, TlsChoice, Upstream};
 
-/// An authorisation server that is asked over HTTP, or a filter that is part of the program. All whose `match` holds are asked,
-/// one after the other.
+/// An authorisation server that is asked over HTTP, a policy that is evaluated here, or a filter that is part of the program. All whose
+/// `match` holds are asked, one after the other.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Authorize {
@@ -21,7 +21,10 @@ pub struct Authorize {
     /// A filter of this name, which is part of the program, decides instead of a server.
     #[serde(default)]
     pub filter: Option<String>,
-    /// The upstream whose endpoints are asked. This, `url` or `filter` is required.
+    /// A policy in Rego decides instead of a server.
+    #[serde(default)]
+    pub rego: Option<Rego>,
+    /// The upstream whose endpoints are asked. This, `url`, `rego` or `filter` is required.
     #[serde(default)]
     pub upstream: Option<String>,
     /// The server that is asked, in a line: `http://127.0.0.1:9191/check`. Its path counts as `path`.
@@ -87,6 +90,8 @@ impl Authorize {
 
         Some(Upstream {
             endpoints,
+            // gRPC is spoken over HTTP/2, also without TLS.
+            http: (self.kind == AuthorizeKind::Grpc).then(|| OneOrMany(vec![HttpVersion::H2])),
             tls: url.tls.then_some(tls),
             ..Upstream::default()
         })
@@ -112,6 +117,8 @@ pub enum AuthorizeKind {
     Http,
     /// The data API of Open Policy Agent.
     Opa,
+    /// `Check` of Envoy's external authorisation, version 3, over gRPC.
+    Grpc,
 }
 
 /// What happens to an exchange about which no one decided.

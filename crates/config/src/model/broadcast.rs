@@ -11,7 +11,7 @@ use super::scalar::{ByteSize, Duration, OneOrMany, UserPattern};
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Broadcast {
-    /// Users who may broadcast. Default: no one, unless `peers` says who.
+    /// Users who may broadcast, `group:NAME` for those of a group. Default: no one, unless `peers` says who.
     #[serde(default)]
     pub users: Vec<UserPattern>,
     /// Peer proxies, by name, that may hand over broadcasts. With `users` both must hold.
@@ -30,6 +30,9 @@ pub struct Broadcast {
     #[serde(default)]
     #[schemars(range(min = 1, max = 256))]
     pub copies: Option<NonZeroUsize>,
+    /// What keeps the content of a request: a store that the program has. Default: memory.
+    #[serde(default)]
+    pub store: Option<String>,
     /// Content of a request, which is kept until all copies are sent. Default: 64KiB.
     #[serde(default)]
     pub request_bytes: Option<ByteSize>,

@@ -1,10 +1,11 @@
 //! What holds for the whole node where no entry says otherwise.
 
+use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::route::Timeouts;
-use super::scalar::{FilePath, OneOrMany};
+use super::scalar::{Duration, FilePath, ListenAddress, OneOrMany};
 use super::{Limits, UpstreamLimits};
 
 /// What holds for the whole node where no entry says otherwise.
@@ -20,6 +21,35 @@ pub struct Defaults {
     /// Bounds of every listener and upstream; under their own.
     #[serde(default)]
     pub limits: DefaultLimits,
+    /// What this node needs to take requests into custody. It is read when the node starts.
+    #[serde(default)]
+    pub custody: Option<NodeCustody>,
+}
+
+/// What a node needs to take requests into custody, and to give them to its neighbours.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeCustody {
+    /// The node's key. Where there is no such file, the node makes it; `hermes custody-key` prints the public key that neighbours are
+    /// to be told.
+    pub key_file: FilePath,
+    /// How long an exchange without an end is kept. Default: 1h.
+    #[serde(default)]
+    pub keep_for: Option<Duration>,
+    /// The nodes that it knows, by the names of the upstreams that stand for them.
+    #[serde(default)]
+    pub neighbours: IndexMap<String, CustodyNeighbour>,
+}
+
+/// A neighbour in custody.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CustodyNeighbour {
+    /// Its public key, in Base64.
+    pub key: String,
+    /// The address of its `udp` listener with `ingress: custody`. Default: none, it begins.
+    #[serde(default)]
+    pub address: Option<ListenAddress>,
 }
 
 /// The node's own certificate and the authorities that it believes.

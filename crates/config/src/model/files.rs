@@ -6,7 +6,8 @@ use super::scalar::FilePath;
 use super::{Auth, ClientTls, Document, Listener, TlsChoice, Upstream};
 
 impl Document {
-    /// Files that are read when the document is put in force: certificates, keys, authorities, revocation lists, tokens, users and key sets.
+    /// Files that are read when the document is put in force: certificates, keys, authorities, revocation lists, tokens, users, key
+    /// sets and policies.
     pub fn files(&self) -> Vec<&Path> {
         let token = self
             .identity
@@ -18,12 +19,22 @@ impl Document {
             .authorize
             .iter()
             .filter_map(|authorize| authorize.tls.as_ref());
-        let servers = servers.chain(&self.trace.tls).flat_map(of_client);
+        let log = self.log.decisions.iter().flat_map(|log| &log.tls);
+        let servers = servers
+            .chain(&self.trace.tls)
+            .chain(log)
+            .flat_map(of_client);
+        let policies = self
+            .authorize
+            .iter()
+            .filter_map(|authorize| authorize.rego.as_ref())
+            .flat_map(|rego| &rego.files);
         let all = token
             .into_iter()
             .chain(listeners)
             .chain(upstreams)
-            .chain(servers);
+            .chain(servers)
+            .chain(policies);
 
         all.map(|file| file.0.as_path()).collect()
     }

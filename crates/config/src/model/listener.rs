@@ -15,9 +15,10 @@ use super::scalar::{
 };
 use super::templates::Templates;
 use super::trace::Continue;
+use super::tun::Tun;
 use super::upstream::HttpVersion;
 
-/// One listener; exactly one of `http`, `tcp`, `udp` and `attach` is given.
+/// One listener; exactly one of `http`, `tcp`, `udp`, `attach` and `tun` is given.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Listener {
@@ -34,6 +35,9 @@ pub struct Listener {
     /// Attach to a proxy, an upstream of this name, and take exchanges over the connections that this node opens to it.
     #[serde(default)]
     pub attach: Option<Attach>,
+    /// Make a TUN device of this name, whose packets become a CONNECT-IP exchange.
+    #[serde(default)]
+    pub tun: Option<Tun>,
     /// What a `tcp` or `udp` listener's exchanges are for, as `host:port`.
     #[serde(default)]
     pub target: Option<HostPort>,
@@ -206,6 +210,16 @@ pub struct Bearer {
     /// Claim that names the user. Default: sub.
     #[serde(default)]
     pub user_claim: Option<String>,
+    /// Claim that names the groups of the user, for `claim-group:NAME`: a list of texts, or one. Default: groups.
+    #[serde(default)]
+    pub groups_claim: Option<String>,
+}
+
+impl Bearer {
+    /// The claim that names the groups of the user.
+    pub fn groups_claim(&self) -> &str {
+        self.groups_claim.as_deref().unwrap_or("groups")
+    }
 }
 
 /// What happens to a `user` field that contradicts the authenticated identity.

@@ -8,6 +8,7 @@ mod authorize;
 mod bind;
 mod broadcast;
 mod chain;
+mod decision_log;
 mod defaults;
 mod egress;
 mod files;
@@ -17,13 +18,17 @@ mod listener;
 mod memory;
 mod node;
 mod pac;
+mod policy;
 mod proxy_protocol;
+mod rego;
+mod resume;
 mod retry;
 mod route;
 pub mod scalar;
 mod sticky;
 mod templates;
 mod trace;
+mod tun;
 mod tunnel;
 mod upstream;
 
@@ -32,7 +37,8 @@ pub use authorize::{Authorize, AuthorizeBody, AuthorizeCache, AuthorizeKind, Fai
 pub use bind::Bind;
 pub use broadcast::{Broadcast, Otherwise, Reply};
 pub use chain::Chain;
-pub use defaults::{DefaultLimits, Defaults, NodeTls};
+pub use decision_log::DecisionLog;
+pub use defaults::{CustodyNeighbour, DefaultLimits, Defaults, NodeCustody, NodeTls};
 pub use egress::Egress;
 pub use health::{CheckKind, Eject, Health};
 pub use keeping::{Keepalive, UpstreamLimits};
@@ -42,19 +48,24 @@ pub use listener::{
 pub use memory::Memory;
 pub use node::{Access, Admin, Debug, Document, Log, NodeIdentity, Peer, default_provenance};
 pub use pac::{Pac, PacWord};
+pub use policy::{Policy, PolicyAnswer, PolicyDefault, PolicyDeny, PolicyRule};
 pub use proxy_protocol::{ProxyProtocol, ProxyProtocolVersion};
+pub use rego::{Rego, RegoInput};
+pub use resume::{Resume, ResumeDetails};
 pub use retry::{Backoff, Hedge, Retry, RetryBudget, RetryOn};
 pub use route::{
     Action, Datagrams, ExchangeKind, FieldMatch, Hops, Match, Oversize, PathRewrite, Redirect,
     Respond, Rewrite, Route, Terminate, Timeouts,
 };
 pub use scalar::{
-    ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, HttpUrl,
-    ListenAddress, OneOrMany, PathMatch, Percent, PortMatch, Rate, StatusMatch, TargetMatch,
-    Template, TemplatePart, TextMatch, UpgradeName, UserPattern, Variable,
+    ByteSize, DecisionPointer, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch,
+    HostPort, Hours, HttpUrl, ListenAddress, OneOrMany, PathMatch, Percent, PortMatch, Rate,
+    StatusMatch, TargetMatch, Template, TemplatePart, TextMatch, UpgradeName, UserMatch,
+    UserPattern, Variable,
 };
 pub use sticky::Hash;
 pub use templates::{Templates, UpstreamTemplates};
 pub use trace::{Continue, Metrics, Trace, TraceUser};
-pub use tunnel::{Tunnel, TunnelPost, TunnelWord};
+pub use tun::{TerminateTun, Tun, TunDetails};
+pub use tunnel::{Tunnel, TunnelAnswer, TunnelDetails, TunnelWord};
 pub use upstream::{Balance, ClientTls, Endpoint, HttpVersion, TlsChoice, Upstream};

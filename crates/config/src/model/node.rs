@@ -6,8 +6,13 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::scalar::{Duration, FieldPattern, FilePath, ListenAddress, OneOrMany, UserPattern};
-use super::{Authorize, Defaults, Egress, Listener, Memory, Metrics, Route, Trace, Upstream};
+use super::scalar::{
+    Duration, FieldPattern, FilePath, ListenAddress, OneOrMany, TargetMatch, UserPattern,
+};
+use super::{
+    Authorize, DecisionLog, Defaults, Egress, Listener, Memory, Metrics, Policy, Route, Trace,
+    Upstream,
+};
 
 /// One node's configuration.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -69,9 +74,18 @@ pub struct Document {
     /// the listener `accepts` them. Default: x-forwarded-*, x-real-ip, client-cert and what other proxies write.
     #[serde(default = "default_provenance")]
     pub provenance: Vec<FieldPattern>,
+    /// Users under one name, written `group:NAME` wherever users are named: users, and patterns with one star.
+    #[serde(default)]
+    pub groups: IndexMap<String, Vec<UserPattern>>,
+    /// Targets under one name, written `service:NAME` wherever targets are matched.
+    #[serde(default)]
+    pub services: IndexMap<String, Vec<TargetMatch>>,
     /// Where exchanges enter, by name.
     #[serde(default)]
     pub listeners: IndexMap<String, Listener>,
+    /// Who may do what: rules for every exchange. Default: whatever a route takes is allowed.
+    #[serde(default)]
+    pub policy: Option<Policy>,
     /// Authorisation servers that are asked before the route is chosen, in this order.
     #[serde(default)]
     pub authorize: Vec<Authorize>,
@@ -170,6 +184,9 @@ pub struct Log {
     /// Where access records go, one JSON object a line. Default: stdout.
     #[serde(default)]
     pub access: Access,
+    /// Where decisions of the policy and of authorisation go. Default: nowhere.
+    #[serde(default)]
+    pub decisions: Option<DecisionLog>,
 }
 
 /// What is written down of QUIC connections. Both slow them down, and TLS secrets let their reader decrypt what was recorded.
@@ -220,7 +237,7 @@ pub struct NodeIdentity {
 pub struct Peer {
     /// Names in its certificate, any of: URI, DNS or e-mail subject alternative name, or common name.
     pub certificate: OneOrMany<String>,
-    /// Users that it may speak for: a name, `*`, `*@example.com` or `team-*`.
+    /// Users that it may speak for: a name, `*`, `*@example.com`, `team-*` or `group:admins`.
     #[serde(default)]
     pub speaks_for: Vec<UserPattern>,
 }

@@ -15,6 +15,10 @@ pub struct Retry {
     #[serde(default)]
     #[schemars(range(min = 1, max = 10))]
     pub attempts: Option<u8>,
+    /// How long a request with an idempotent method is tried again, whatever `attempts` says, over outages of any length; at most 1h.
+    /// Default: as `attempts` says.
+    #[serde(default)]
+    pub keep_for: Option<Duration>,
     /// What is tried again. Default: [connect-failure, refused-stream, reset, gateway-error].
     #[serde(default)]
     pub on: Option<OneOrMany<RetryOn>>,
@@ -33,6 +37,10 @@ pub struct Retry {
     /// How many retries an upstream is given in all.
     #[serde(default)]
     pub budget: RetryBudget,
+    /// Whether requests are taken into custody on the way to the next proxy, which is a neighbour of this name in
+    /// `defaults.custody`: they and their responses pass over UDP as the network lets them. Default: false.
+    #[serde(default)]
+    pub custody: Option<bool>,
 }
 
 /// What is tried again.
@@ -50,6 +58,9 @@ pub enum RetryOn {
     /// As `gateway-error`, and every other response of 500 and more.
     #[serde(rename = "5xx")]
     ServerError,
+    /// The content of a response to GET broke off: the rest is asked for, with Range and If-Range, where a strong validator shows that
+    /// it is of the same.
+    Interrupted,
     /// The response 429 with a `Retry-After` that is short enough.
     RateLimited,
 }

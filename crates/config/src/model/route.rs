@@ -11,8 +11,9 @@ use super::attach::AttachAs;
 use super::retry::{Hedge, Retry};
 use super::scalar::{
     ByteSize, Duration, FieldPattern, HostPort, OneOrMany, PathMatch, PortMatch, Prefix,
-    TargetMatch, Template, TextMatch, UpgradeName,
+    TargetMatch, Template, TextMatch, UpgradeName, UserMatch,
 };
+use super::tun::TerminateTun;
 use super::tunnel::Tunnel;
 use super::{Bind, Broadcast, Chain};
 
@@ -58,7 +59,7 @@ pub struct Route {
     #[serde(default)]
     pub broadcast: Option<Broadcast>,
     /// `connect` or `connect-tcp`: tunnels of bytes leave in this form. `post`: they leave as POST, and a POST that takes this
-    /// route is one. Default: as they came; those of `tcp` listeners as CONNECT.
+    /// route is one. Default: as they came; those of `tcp` listeners as CONNECT. A map says more, such as `resume: true`.
     #[serde(default)]
     pub tunnel: Option<Tunnel>,
     /// Further protocols that an Upgrade or extended CONNECT on this route may ask for. Default: `websocket`, and those that
@@ -73,7 +74,7 @@ pub struct Route {
     #[serde(default)]
     pub to: Option<Hops>,
     /// End the overlay here: `true` dials the target, a name dials that upstream's endpoints, `host:port` or `unix:/path` dials
-    /// that address.
+    /// that address; a map with `tun` takes the packets of CONNECT-IP.
     #[serde(default)]
     pub terminate: Option<Terminate>,
     /// Let nodes be attached here, to be reached through an upstream with `attached`: `true` under the name of the request's
@@ -137,7 +138,8 @@ pub struct Match {
     /// What the exchange carries: `http`, `connect`, `connect-tcp`, `connect-udp`, `connect-ip`, `upgrade`.
     #[serde(default)]
     pub kind: Option<OneOrMany<ExchangeKind>>,
-    /// Host and, if given, port that the exchange is for: `VIDEO`, `DB:5432`, `*.example.com`, `10.0.0.0/24`, `~^v[0-9]+$`.
+    /// Host and, if given, port that the exchange is for: `VIDEO`, `DB:5432`, `*.example.com`, `10.0.0.0/24`,
+    /// `service:database`, `~^v[0-9]+$`.
     #[serde(default)]
     pub target: Option<OneOrMany<TargetMatch>>,
     /// Port that the exchange is for: `443`, `1-1023`.
@@ -158,9 +160,9 @@ pub struct Match {
     /// Fields, by name: a value, `~regex`, `true` for present, `false` for absent.
     #[serde(default)]
     pub fields: IndexMap<String, FieldMatch>,
-    /// The authenticated user: a name or `~regex`.
+    /// The authenticated user: a name, `*@example.com`, `group:admins` or `~regex`.
     #[serde(default)]
-    pub user: Option<OneOrMany<TextMatch>>,
+    pub user: Option<OneOrMany<UserMatch>>,
     /// Prefixes of the address that the connection came from.
     #[serde(default)]
     #[schemars(with = "Option<OneOrMany<Prefix>>")]
@@ -327,6 +329,8 @@ pub enum Terminate {
     /// At the endpoints of this upstream; without one of that name, at this address.
     #[schemars(extend("format" = super::scalar::END))]
     Upstream(String),
+    /// CONNECT-IP: at a TUN device.
+    Tun(TerminateTun),
 }
 
 /// A local answer.

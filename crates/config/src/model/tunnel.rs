@@ -1,7 +1,9 @@
-//! The form that tunnels of bytes take on a route.
+//! How tunnels of bytes leave on a route, and whether they outlive their path.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::resume::Resume;
 
 /// How tunnels of bytes leave. POST is for proxies on the way that do not know CONNECT; it is what Envoy calls `use_post` and
 /// `allow_post`.
@@ -10,8 +12,8 @@ use serde::{Deserialize, Serialize};
 pub enum Tunnel {
     /// `connect`, `connect-tcp`, or `post` with the path that the tunnel came with, or else `/`.
     Word(TunnelWord),
-    /// A POST with this path.
-    Post(TunnelPost),
+    /// The form, and more.
+    Details(TunnelDetails),
 }
 
 /// A form in a word.
@@ -26,28 +28,62 @@ pub enum TunnelWord {
     Post,
 }
 
-/// A POST with a path.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+/// A form, and more.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct TunnelPost {
-    /// Its path, such as `/tunnel`.
-    pub post: String,
+pub struct TunnelDetails {
+    /// The form. Default: as they came; with `post`, that.
+    #[serde(default)]
+    pub form: Option<TunnelWord>,
+    /// The path of a POST, such as `/tunnel`.
+    #[serde(default)]
+    pub post: Option<String>,
+    /// `true`, or details: tunnels go on when the path to the node where they end breaks or changes, if that node knows how.
+    /// Default: false.
+    #[serde(default)]
+    pub resume: Option<Resume>,
+    /// When the client is told that the tunnel is open. Default: opened.
+    #[serde(default)]
+    pub answer: Option<TunnelAnswer>,
+}
+
+/// When the client of a tunnel is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TunnelAnswer {
+    /// Once it is open, or has failed.
+    Opened,
+    /// At once. A failure is then a reset.
+    Early,
 }
 
 impl Tunnel {
-    /// The form.
-    pub fn word(&self) -> TunnelWord {
+    /// The form; none if they leave as they came.
+    pub fn word(&self) -> Option<TunnelWord> {
         match self {
-            Self::Word(word) => *word,
-            Self::Post(_) => TunnelWord::Post,
+            Self::Word(word) => Some(*word),
+            Self::Details(details) => {
+                let post = details.post.as_ref().map(|_| TunnelWord::Post);
+                post.or(details.form)
+            }
         }
     }
 
     /// The path of POST, where one is given.
     pub fn path(&self) -> Option<&str> {
+        self.details()?.post.as_deref()
+    }
+
+    /// Whether they outlive their path, where that is given.
+    pub fn resume(&self) -> Option<&Resume> {
+        self.details()?.resume.as_ref()
+    }
+
+    /// What is given beside the form.
+    pub fn details(&self) -> Option<&TunnelDetails> {
         match self {
             Self::Word(_) => None,
-            Self::Post(tunnel) => Some(&tunnel.post),
+            Self::Details(details) => Some(details),
         }
     }
 }

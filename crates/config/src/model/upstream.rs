@@ -20,7 +20,8 @@ pub struct Upstream {
     /// Instead of endpoints: the nodes that are attached here under this name, such as `alice` or `{target.host}`.
     #[serde(default)]
     pub attached: Option<Template>,
-    /// HTTP versions, the preferred one first. Default: [2, 1] under TLS, where ALPN chooses; 1 without. 3 needs TLS.
+    /// HTTP versions, the preferred one first. Default: [2, 1] under TLS, where ALPN chooses; 1 without. 3 needs TLS. Without TLS,
+    /// [2, 1] lets tunnels of bulk have connections of their own.
     #[serde(default)]
     pub http: Option<OneOrMany<HttpVersion>>,
     /// TLS to the endpoints: `true`, or details. Default: none.

@@ -43,6 +43,7 @@ impl<'s> Walk<'s> {
             }
         }
 
+        // Without a required key it cannot be read; its lack was reported above.
         let lacks = required(schema).any(|key| json.get(key).is_none_or(Json::is_null));
         if lacks && !at.path.is_empty() {
             Json::Null

@@ -36,7 +36,7 @@ pub struct Check {
     connect: bool,
 }
 
-/// What is to be said of one file.
+/// The findings about one file.
 #[derive(Default)]
 struct Judged {
     problems: Vec<Problem>,

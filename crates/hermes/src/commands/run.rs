@@ -14,6 +14,7 @@ use hermes_proxy::plug::Plugs;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
+use crate::custody;
 use crate::failure::Failure;
 use crate::logging::{self, Logging};
 use crate::output::note;
@@ -82,7 +83,7 @@ fn start(file: PathBuf, passed: Vec<PassedSocket>) -> Result<Proxy, Failure> {
         .as_deref()
         .unwrap_or(logging::DEFAULT);
 
-    // What is wrong with the filter is said with its place, and with all else that is wrong.
+    // A bad filter is reported with its place, together with all other problems of the file.
     let place = loaded
         .document
         .log
@@ -106,17 +107,13 @@ fn start(file: PathBuf, passed: Vec<PassedSocket>) -> Result<Proxy, Failure> {
     }
 
     let files = loaded.files.clone();
-    let started = Proxy::start(
-        loaded,
-        file.clone(),
-        Box::new(logging),
-        passed,
-        Plugs::new(),
-    );
+    let plugs = custody::plug(&loaded.document, Plugs::new())?;
+    let started = Proxy::start(loaded, file.clone(), Box::new(logging), passed, plugs);
     started.map_err(|problems| not_started(problems.in_order(&files), &file))
 }
 
-/// A node whose file is valid, but whose port is in use, has failed; only a file that is not valid is to be mended.
+/// If the file is valid but the port is in use, the node has failed; only an invalid file needs to
+/// be corrected.
 fn not_started(problems: Problems, file: &Path) -> Failure {
     let valid = super::load(file).and_then(hermes_proxy::check).is_ok();
     let failure = Failure::from(problems);

@@ -115,7 +115,7 @@ fn inner(outer: &str, value: &Value, width: Option<usize>) -> Option<String> {
     ))
 }
 
-/// The keys of these objects in the order of their first appearance, but for those that are to be left out.
+/// The keys of these objects in the order of their first appearance, without those to leave out.
 fn columns<'a>(
     items: impl Iterator<Item = &'a Value>,
     left_out: impl Fn(&str, &Value) -> bool,

@@ -4,18 +4,19 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use hermes_proto::h1::{self as codec, Framing, Limits, RequestTarget};
+use hermes_proto::fields::Fields;
+use hermes_proto::fields::names::{CONNECTION, TE, UPGRADE};
+use hermes_proto::h1::{self as codec, Framing, MessageLimits, RequestTarget};
 use hermes_proto::upgrade::Protocol;
 use hermes_proto::websocket::{Key, check_accept};
-use http::header::{CONNECTION, TE, UPGRADE};
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 
 use super::connection::Home;
-use super::{Connection, Ends, Incoming, Outgoing, ReadSide, Rejoin};
+use super::{BodyReceiver, BodySender, Connection, Ends, ReadSide, Rejoin};
 use crate::error::{Cause, Processed, StreamError};
 use crate::pending::{Awaited, Event};
-use crate::{Incoming as AnyIncoming, Kind, Outgoing as AnyOutgoing, RequestHead, ResponseHead};
+use crate::{Incoming, Kind, Outgoing, RequestHead, ResponseHead};
 
 /// Whom a request is sent to, which decides the form of its target (RFC 9112, 3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub fn open(
     length: Option<u64>,
     receiver: Receiver,
     home: Home,
-) -> Result<(AnyOutgoing, crate::Pending), StreamError> {
+) -> Result<(Outgoing, crate::Pending), StreamError> {
     let framing = framing(head, length);
     let key = crate::websocket::key_for(head)?;
     encode(
@@ -51,18 +52,20 @@ pub fn open(
         processed: Processed::No,
         ..error
     })?;
+
     let rejoin = Rejoin::of_client(home);
-    let outgoing = Outgoing::content(connection.write, framing, rejoin.clone());
-    let pending = Pending {
+    let outgoing = BodySender::content(connection.write, framing, rejoin.clone());
+    let pending = NextResponse {
         read: Some(connection.read),
         rejoin,
         method: head.method.clone(),
         kind: head.kind(),
         protocol: head.protocol.clone(),
         accept: key.as_ref().map(crate::websocket::accept),
-        limits: Limits::default(),
+        limits: MessageLimits::default(),
     };
-    Ok((AnyOutgoing::H1(outgoing), Awaited::H1(pending).into()))
+
+    Ok((Outgoing::H1(outgoing), Awaited::H1(pending).into()))
 }
 
 fn framing(head: &RequestHead, length: Option<u64>) -> Framing {
@@ -87,20 +90,24 @@ fn encode(
         .ok_or_else(|| invalid("a request needs an authority"))?;
     let authority = host.clone();
     let mut fields = Cow::Borrowed(&head.fields);
+
     if let Some(key) = key {
         key.write(fields.to_mut());
     }
+
     // RFC 9110, 10.1.4: TE is a connection's own field, also where it only says that trailers are welcome.
     if fields.contains_key(TE) {
         fields
             .to_mut()
             .insert(CONNECTION, HeaderValue::from_static("te"));
     }
+
     let path = || {
         head.path
             .clone()
             .unwrap_or_else(|| PathAndQuery::from_static("/"))
     };
+
     let (method, target) = match (head.kind(), &head.protocol) {
         (Kind::Message, _) => (
             head.method.clone(),
@@ -116,18 +123,21 @@ fn encode(
                 HeaderValue::from_str(protocol.as_str())
                     .map_err(|_| invalid("the protocol is no token"))?,
             );
+
             // A proxy is the origin of its template; any other protocol runs at the origin of the URI.
             let receiver = if head.kind().is_templated() {
                 Receiver::Origin
             } else {
                 receiver
             };
+
             (
                 Method::GET,
                 message_target(head, authority, path(), receiver),
             )
         }
     };
+
     Ok(codec::encode_request_for(
         &method,
         &target,
@@ -164,22 +174,22 @@ fn invalid(reason: &str) -> StreamError {
 
 /// The response to come.
 #[derive(Debug)]
-pub struct Pending {
+pub struct NextResponse {
     read: Option<ReadSide>,
     rejoin: Arc<Rejoin>,
     method: Method,
     kind: Kind,
-    /// What was asked for, and nothing else may be switched to.
+    /// What was asked for: no other protocol may be switched to.
     protocol: Option<Protocol>,
     /// The `Sec-WebSocket-Accept` that must come.
     accept: Option<HeaderValue>,
-    limits: Limits,
+    limits: MessageLimits,
 }
 
-impl Pending {
+impl NextResponse {
     pub(crate) async fn event(
         &mut self,
-        tunnel: Option<&mut AnyOutgoing>,
+        tunnel: Option<&mut Outgoing>,
     ) -> Result<Event, StreamError> {
         let head = self.head().await?;
         let mut response = ResponseHead {
@@ -187,6 +197,7 @@ impl Pending {
             fields: head.fields,
             version: head.version,
         };
+
         if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS {
             return Ok(Event::Interim(response));
         }
@@ -203,7 +214,8 @@ impl Pending {
                     .map_err(|error| StreamError::new(Cause::Protocol(error.to_string())))?;
                 hermes_proto::websocket::strip(&mut response.fields);
             }
-            if let Some(AnyOutgoing::H1(outgoing)) = tunnel {
+
+            if let Some(Outgoing::H1(outgoing)) = tunnel {
                 outgoing.become_tunnel();
             }
             let ends = if self.kind == Kind::Upgrade {
@@ -211,16 +223,18 @@ impl Pending {
             } else {
                 Ends::Notified
             };
+
             return Ok(Event::Tunnel(
                 response,
-                AnyIncoming::H1(Incoming::tunnel(read, ends)),
+                Incoming::H1(BodyReceiver::tunnel(read, ends)),
             ));
         }
+
         if !head.keep_alive || head.framing == Framing::UntilClose || self.kind != Kind::Message {
             self.rejoin.spoil();
         }
-        let incoming = Incoming::content(read, head.framing, &self.limits, self.rejoin.clone());
-        Ok(Event::Final(response, AnyIncoming::H1(incoming)))
+        let incoming = BodyReceiver::content(read, head.framing, &self.limits, self.rejoin.clone());
+        Ok(Event::Final(response, Incoming::H1(incoming)))
     }
 
     /// The next head. Dropping the future loses nothing.
@@ -230,6 +244,7 @@ impl Pending {
             .read
             .as_mut()
             .ok_or_else(|| StreamError::new(Cause::Incomplete))?;
+
         loop {
             if let Some(head) = codec::decode_response(&mut read.buffer, &self.limits, &method)? {
                 return Ok(head);
@@ -263,14 +278,15 @@ impl Pending {
 }
 
 /// RFC 9110, 15.2.2: a 101 names what it switches to. What was not asked for would be bytes that no one meant.
-fn check_switched(fields: &HeaderMap, protocol: &Protocol) -> Result<(), StreamError> {
-    let mut lines = fields.get_all(UPGRADE).iter();
+fn check_switched(fields: &Fields, protocol: &Protocol) -> Result<(), StreamError> {
+    let mut lines = fields.values(UPGRADE);
     let said = lines
         .next()
         .and_then(|line| Protocol::parse(line.as_bytes()).ok());
     if said.as_ref() == Some(protocol) && lines.next().is_none() {
         return Ok(());
     }
+
     let said = said.map_or_else(
         || "nothing, or several protocols,".to_owned(),
         |said| said.to_string(),
@@ -279,7 +295,7 @@ fn check_switched(fields: &HeaderMap, protocol: &Protocol) -> Result<(), StreamE
     Err(StreamError::new(Cause::Protocol(reason)))
 }
 
-impl Drop for Pending {
+impl Drop for NextResponse {
     /// No one waits for the response any more.
     fn drop(&mut self) {
         if let Some(read) = &self.read {

@@ -46,6 +46,7 @@ pub(super) fn take(room: &mut BytesMut) -> Bytes {
     } else {
         Bytes::copy_from_slice(room)
     };
+
     room.clear();
     bytes
 }
@@ -125,12 +126,14 @@ impl ReadSide {
         if self.buffer.is_empty() && !self.buffer.try_reclaim(size) {
             return self.poll_read_empty(cx);
         }
+
         self.buffer.reserve(size);
         let read = poll_read_buf(Pin::new(&mut self.half), cx, &mut self.buffer);
         if read.is_pending() && self.buffer.is_empty() {
             let buffer = std::mem::take(&mut self.buffer);
             ROOM.with_borrow_mut(|room| *room = buffer);
         }
+
         read
     }
 
@@ -139,6 +142,7 @@ impl ReadSide {
         let mut room = ROOM.take();
         room.reserve(self.size());
         let read = poll_read_buf(Pin::new(&mut self.half), cx, &mut room);
+
         if is_little(&room) {
             self.buffer = BytesMut::from(&room[..]);
             room.clear();
@@ -146,6 +150,7 @@ impl ReadSide {
         } else {
             self.buffer = room;
         }
+
         read
     }
 
@@ -219,6 +224,19 @@ impl Connection {
     /// Who is at the other end.
     pub fn source(&self) -> &Arc<StreamInfo> {
         self.read.half.info()
+    }
+
+    /// Whether it can be left to [`Self::into_stream`] while nothing is open on it.
+    pub(crate) fn can_wait(&self) -> bool {
+        self.read.half.is_socket()
+    }
+
+    /// The stream alone, where nothing was read that is not used: the rest is made again when it is needed.
+    pub(crate) fn into_stream(self) -> Option<Stream> {
+        if !self.read.buffer.is_empty() {
+            return None;
+        }
+        Stream::rejoin(self.read.half, self.write.half).ok()
     }
 
     /// Whether another exchange can begin. A peer that closed, or spoke out of turn, makes the connection unusable.
@@ -303,6 +321,7 @@ impl Rejoin {
         let Some(read) = halves.0.as_mut().filter(|read| read.buffer.is_empty()) else {
             return Poll::Pending;
         };
+
         match ready!(read.poll_fill(cx)) {
             Ok(0) | Err(_) => Poll::Ready(()),
             // The next request: it waits for its turn.
@@ -325,6 +344,7 @@ impl Rejoin {
         if halves.0.is_none() || halves.1.is_none() {
             return;
         }
+
         let (Some(read), Some(write), Some(home)) = std::mem::take(&mut *halves) else {
             return;
         };

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
 use hermes_net::ReadHalf;
-use hermes_proto::h1::{BodyDecoder, BodyEvent, DecodeErrorKind, Framing, Limits};
+use hermes_proto::h1::{BodyDecoder, BodyEvent, DecodeErrorKind, Framing, MessageLimits};
 use tokio::net::TcpStream;
 
 use super::connection::{READ_ROOM, poll_step, take};
@@ -17,7 +17,7 @@ use crate::pace::Pace;
 
 /// The receiving half.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct BodyReceiver {
     read: Option<ReadSide>,
     mode: Mode,
     rejoin: Option<Arc<Rejoin>>,
@@ -44,12 +44,12 @@ enum Mode {
     Bytes(Ends),
 }
 
-impl Incoming {
+impl BodyReceiver {
     /// Content framed as `framing` says; the connection goes home afterwards.
     pub(crate) fn content(
         read: ReadSide,
         framing: Framing,
-        limits: &Limits,
+        limits: &MessageLimits,
         rejoin: Arc<Rejoin>,
     ) -> Self {
         let length = match framing {
@@ -57,6 +57,7 @@ impl Incoming {
             Framing::Length(length) => Some(length),
             Framing::Chunked | Framing::UntilClose => None,
         };
+
         let done = length == Some(0);
         let mode = Mode::Content(BodyDecoder::new(framing, limits));
         Self {
@@ -109,15 +110,20 @@ impl Incoming {
             Mode::Content(decoder) => poll_content(read, decoder, cx),
             Mode::Bytes(ends) => poll_bytes(read, *ends, cx),
         };
+
+        // Only a client that is waited for can be too slow.
         let polled = match polled {
             Poll::Ready(polled) => polled,
             Poll::Pending => Some(Err(ready!(self.pace.poll_slow(cx)))),
         };
+
         if let Some(Ok(Frame::Data(data))) = &polled {
             self.pace.moved(data.len());
         }
         self.done = !matches!(polled, Some(Ok(Frame::Data(_))));
         self.full = matches!(&polled, Some(Ok(Frame::Data(data))) if data.len() >= READ_ROOM);
+
+        // Where the content ends is unknown, so no other message can follow on this connection.
         if let (Some(Err(_)), Some(rejoin)) = (&polled, &self.rejoin) {
             rejoin.spoil();
         }
@@ -129,6 +135,7 @@ impl Incoming {
         {
             self.part();
         }
+
         Poll::Ready(polled)
     }
 
@@ -189,6 +196,7 @@ impl Incoming {
             Mode::Content(_) if self.pace.is_held() => return None,
             Mode::Content(decoder) => decoder.unframed(),
         };
+
         Some((read.half.tcp().filter(|_| most > 0)?, most))
     }
 
@@ -230,6 +238,7 @@ fn poll_content(
         Ok(None) => decoder.end_of_input(),
         Err(error) => return Poll::Ready(Some(Err(error.into()))),
     };
+
     Poll::Ready(match event {
         Ok(BodyEvent::Data(data)) => Some(Ok(Frame::Data(data))),
         Ok(BodyEvent::Trailers(trailers)) => Some(Ok(Frame::Trailers(trailers))),
@@ -241,7 +250,7 @@ fn poll_content(
     })
 }
 
-impl Drop for Incoming {
+impl Drop for BodyReceiver {
     fn drop(&mut self) {
         let (Some(read), Some(rejoin)) = (self.read.take(), self.rejoin.take()) else {
             return;

@@ -9,6 +9,6 @@ pub(crate) mod server;
 
 pub use connection::Connection;
 pub(crate) use connection::{ReadSide, Rejoin, WriteSide};
+pub use incoming::BodyReceiver;
 pub(crate) use incoming::Ends;
-pub use incoming::Incoming;
-pub use outgoing::Outgoing;
+pub use outgoing::BodySender;

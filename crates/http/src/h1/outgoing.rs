@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use hermes_net::WriteHalf;
+use hermes_proto::fields::Fields;
 use hermes_proto::h1::{BodyEncoder, Framing, is_forbidden_trailer};
-use http::HeaderMap;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
@@ -16,7 +16,7 @@ use crate::pace::Pace;
 
 /// The sending half. A head is held back until content or a flush follows, so that both leave in one packet.
 #[derive(Debug)]
-pub struct Outgoing {
+pub struct BodySender {
     write: Option<WriteSide>,
     encoder: Option<BodyEncoder>,
     rejoin: Option<Arc<Rejoin>>,
@@ -24,7 +24,7 @@ pub struct Outgoing {
     finished: bool,
 }
 
-impl Outgoing {
+impl BodySender {
     /// Content framed as `framing` says, after the head that is in `write`; the connection goes home afterwards.
     pub(crate) fn content(write: WriteSide, framing: Framing, rejoin: Arc<Rejoin>) -> Self {
         let encoder = Some(BodyEncoder::new(framing));
@@ -76,25 +76,25 @@ impl Outgoing {
                 }
             }
         }
+
         self.flush().await?;
         if end { self.close().await } else { Ok(()) }
     }
 
-    pub(crate) async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), StreamError> {
+    pub(crate) async fn finish(&mut self, trailers: Option<Fields>) -> Result<(), StreamError> {
         // Other versions allow trailers that here would change how the message is read (RFC 9110, 6.5.1).
-        let trailers = trailers.map(|trailers| {
-            let kept = trailers
-                .iter()
-                .filter(|(name, _)| !is_forbidden_trailer(name));
-            kept.map(|(name, value)| (name.clone(), value.clone()))
-                .collect::<HeaderMap>()
+        let trailers = trailers.map(|mut trailers| {
+            trailers.retain(|name| !is_forbidden_trailer(&name));
+            trailers
         });
+
         if self.finished {
             return Ok(());
         }
         if let Some((encoder, write)) = self.encoder.as_mut().zip(self.write.as_mut()) {
             encoder.finish(trailers.as_ref(), &mut write.pieces.list)?;
         }
+
         self.flush().await?;
         self.close().await
     }
@@ -107,6 +107,7 @@ impl Outgoing {
         if !write.pieces.has_remaining() {
             return Ok(());
         }
+
         if self.finished {
             return Err(has_ended());
         }
@@ -118,8 +119,10 @@ impl Outgoing {
             if written == 0 {
                 return Err(io::Error::from(io::ErrorKind::WriteZero).into());
             }
+
             self.pace.moved(written);
         }
+
         write.pieces.clear(self.encoder.is_some());
         self.pace.bound(write.half.flush()).await??;
         Ok(())
@@ -136,6 +139,7 @@ impl Outgoing {
             Some(_) if self.pace.is_held() => return None,
             Some(encoder) => encoder.unframed(),
         };
+
         Some((write.half.tcp().filter(|_| most > 0)?, most))
     }
 
@@ -170,11 +174,12 @@ impl Outgoing {
             // The peer may have reset the connection already; its own direction reports that.
             let _ = write.half.shutdown().await;
         }
+
         Ok(())
     }
 }
 
-impl Drop for Outgoing {
+impl Drop for BodySender {
     fn drop(&mut self) {
         let Some(write) = self.write.take() else {
             return;

@@ -72,6 +72,7 @@ impl Buf for Pieces {
         let of_head = count.min(self.head.len() - self.sent);
         self.sent += of_head;
         count -= of_head;
+
         while let Some(piece) = self.list.get_mut(self.at).filter(|_| count > 0) {
             let part = count.min(piece.len());
             piece.advance(part);

@@ -7,25 +7,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use hermes_net::{StreamInfo, Watch};
+use hermes_net::clock;
+use hermes_net::{Stream, StreamInfo, Watch};
+use hermes_proto::fields::Fields;
+use hermes_proto::fields::names::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, SEC_WEBSOCKET_KEY, UPGRADE,
+};
 use hermes_proto::greeting::Greeting;
 use hermes_proto::h1::{self as codec, DecodeError, Framing, RequestTarget};
 use hermes_proto::upgrade::Protocol;
 use hermes_proto::websocket::{BadKey, Key};
-use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, SEC_WEBSOCKET_KEY, UPGRADE};
 use http::uri::{Authority, PathAndQuery};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
+use http::{HeaderValue, Method, StatusCode, Version};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
-use super::{Connection, Ends, Incoming, Outgoing, Rejoin, WriteSide};
+use super::{BodyReceiver, BodySender, Connection, Ends, Rejoin, WriteSide};
 use crate::error::{Cause, StreamError};
+use crate::idle_connection::SILENCE;
 use crate::pace::{Answered, Pace};
 use crate::reusable_timer::ReusableTimer;
 use crate::server::{Handler, Options};
-use crate::{Incoming as AnyIncoming, Kind, MinRate, Offered, Outgoing as AnyOutgoing};
-use crate::{RequestHead, Responder as AnyResponder, ResponseHead};
+use crate::{Incoming, Kind, MinRate, Offered, Outgoing};
+use crate::{RequestHead, Responder, ResponseHead};
 
 /// How long the rest of an unwanted request is read, so that the client sees the response (RFC
 /// 9112, 9.6).
@@ -36,31 +40,35 @@ const LINGER_TIME: Duration = Duration::from_secs(2);
 #[doc(alias = "bound")]
 const LINGER_BYTES: usize = 16 * 1024 * 1024;
 
-/// Offers the exchanges of a connection until it ends.
+/// Offers the exchanges of a connection until it ends; the stream, once its client has been silent for [`SILENCE`].
 pub(crate) async fn serve<H: Handler>(
     mut connection: Connection,
     source: Arc<StreamInfo>,
     options: &Options,
     handler: H,
     watch: &Watch,
-) {
-    let watch = Arc::new(watch.clone());
+) -> Option<Stream> {
     // Both are kept from one exchange to the next: to begin them anew costs more than to wait.
-    let mut farewell = pin!(crate::server::farewell(&watch));
+    let mut farewell = pin!(crate::server::farewell(watch));
     let mut timer = ReusableTimer::default();
+
     loop {
-        let decoded = tokio::select! {
+        let next = tokio::select! {
             biased;
-            decoded = next_head(&mut connection, options, &mut timer) => decoded,
-            () = &mut farewell => return,
+            next = next_head(&mut connection, options, &mut timer) => next,
+            () = &mut farewell => return None,
         };
-        let head = match decoded {
-            Ok(Some(head)) => head,
-            Ok(None) => return,
+
+        let head = match next {
+            Ok(Next::Head(head)) => head,
+            Ok(Next::Silent) => return connection.into_stream(),
+            Ok(Next::Ended) => return None,
             Err(error) => {
-                return Box::pin(refuse_malformed(connection, &error, &source, &handler)).await;
+                Box::pin(refuse_malformed(connection, &error, &source, &handler)).await;
+                return None;
             }
         };
+
         let (home, returned) = oneshot::channel();
         let rejoin = Rejoin::of_server(Box::new(move |connection| drop(home.send(connection))));
         let offered = offer(
@@ -71,49 +79,78 @@ pub(crate) async fn serve<H: Handler>(
             rejoin,
             watch.clone(),
         );
+
         handler.handle(offered).await;
-        let Ok(back) = returned.await else { return };
+        let Ok(back) = returned.await else {
+            return None;
+        };
+        // RFC 9112, 9.6: closing at once could reset the connection before the client has read all.
         if !back.reusable {
-            return Box::pin(linger(back)).await;
+            Box::pin(linger(back)).await;
+            return None;
         }
+
         connection = back;
     }
 }
 
-/// The next request head; `None` when the client has no more, or takes too long between exchanges.
+/// What a client does next.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart where it is made"
+)]
+enum Next {
+    /// It asks for this.
+    Head(codec::RequestHead),
+    /// It says nothing for now.
+    Silent,
+    /// It has no more to say, or takes too long between exchanges.
+    Ended,
+}
+
+/// The next request head.
 async fn next_head(
     connection: &mut Connection,
     options: &Options,
     timer: &mut ReusableTimer,
-) -> Result<Option<codec::RequestHead>, Bad> {
+) -> Result<Next, Bad> {
     if connection.read.buffer.is_empty() {
+        let patience = if connection.can_wait() {
+            SILENCE.min(options.idle_time)
+        } else {
+            options.idle_time
+        };
+
         match timer
-            .bound(Instant::now() + options.idle_time, connection.read.fill())
+            .bound(clock::now() + patience, connection.read.fill())
             .await
         {
             Some(Ok(length)) if length > 0 => {}
-            _ => return Ok(None),
+            None if patience < options.idle_time => return Ok(Next::Silent),
+            _ => return Ok(Next::Ended),
         }
     }
+
     let mut deadline = None;
     loop {
         if let Some(head) = codec::decode_request(&mut connection.read.buffer, &options.head)? {
             if upgrade(&head) == Some(&Protocol::WebSocket) {
                 refuse_bad_key(&head.fields)?;
             }
-            return Ok(Some(head));
+            return Ok(Next::Head(head));
         }
-        let deadline = *deadline.get_or_insert_with(|| Instant::now() + options.head_time);
+
+        let deadline = *deadline.get_or_insert_with(|| clock::now() + options.head_time);
         match timer.bound(deadline, connection.read.fill()).await {
             Some(Ok(length)) if length > 0 => {}
-            Some(_) => return Ok(None),
+            Some(_) => return Ok(Next::Ended),
             None => return Err(Bad::Slow),
         }
     }
 }
 
 /// RFC 6455, 4.2.1. Without any key, the client speaks through a proxy that took WebSocket from HTTP/2 as it came.
-fn refuse_bad_key(fields: &HeaderMap) -> Result<(), BadKey> {
+fn refuse_bad_key(fields: &Fields) -> Result<(), BadKey> {
     if fields.contains_key(SEC_WEBSOCKET_KEY) {
         Key::of(fields).map(drop)
     } else {
@@ -127,18 +164,21 @@ fn offer(
     source: Arc<StreamInfo>,
     options: &Options,
     rejoin: Arc<Rejoin>,
-    watch: Arc<Watch>,
+    watch: Watch,
 ) -> Box<Offered> {
     let framing = head.framing;
     let keep_alive = head.keep_alive;
     let request = request_head(head);
+
     if !keep_alive {
         rejoin.spoil();
     }
     let (pace, answered) = Pace::of_content(options.min_rate, request.fields.contains_key(EXPECT));
-    let mut incoming = Incoming::content(connection.read, framing, &options.head, rejoin.clone());
+    let mut incoming =
+        BodyReceiver::content(connection.read, framing, &options.head, rejoin.clone());
     incoming.pace(pace);
-    let responder = Responder {
+
+    let responder = ConnectionResponder {
         write: connection.write,
         rejoin,
         keep_alive,
@@ -151,11 +191,12 @@ fn offer(
         half_close: options.half_close,
         watch,
     };
+
     Offered::new(
         request,
         source,
-        AnyIncoming::H1(incoming),
-        AnyResponder::H1(responder),
+        Incoming::H1(incoming),
+        Responder::H1(responder),
     )
 }
 
@@ -169,8 +210,9 @@ fn request_head(head: codec::RequestHead) -> RequestHead {
         mut fields,
         ..
     } = head;
+
     let host = fields
-        .remove(HOST)
+        .take(HOST)
         .and_then(|host| Authority::try_from(host.as_bytes()).ok());
     let origin_form = matches!(target, RequestTarget::Origin(_) | RequestTarget::Asterisk);
     let (scheme, authority, path) = match target {
@@ -183,11 +225,13 @@ fn request_head(head: codec::RequestHead) -> RequestHead {
         RequestTarget::Authority(authority) => (None, Some(authority), None),
         RequestTarget::Asterisk => (None, host, Some(PathAndQuery::from_static("*"))),
     };
+
     let method = if protocol.is_some() {
         Method::CONNECT
     } else {
         method
     };
+
     RequestHead {
         method,
         scheme,
@@ -278,6 +322,7 @@ async fn refuse_malformed<H: Handler>(
     head.fields
         .insert(CONNECTION, HeaderValue::from_static("close"));
     let mut out = BytesMut::new();
+
     if codec::encode_response(
         head.status,
         &head.fields,
@@ -307,12 +352,13 @@ async fn linger(mut connection: Connection) {
             left -= length;
         }
     };
+
     let _ = tokio::time::timeout(LINGER_TIME, drained).await;
 }
 
 /// The way to answer one exchange.
 #[derive(Debug)]
-pub struct Responder {
+pub struct ConnectionResponder {
     write: WriteSide,
     rejoin: Arc<Rejoin>,
     keep_alive: bool,
@@ -327,10 +373,10 @@ pub struct Responder {
     answered: Answered,
     /// Whether a client that has ended its side still reads.
     half_close: bool,
-    watch: Arc<Watch>,
+    watch: Watch,
 }
 
-impl Responder {
+impl ConnectionResponder {
     /// Dropping the future harms nothing.
     pub(crate) async fn interim(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
         if self.version == Version::HTTP_10 {
@@ -344,12 +390,14 @@ impl Responder {
             &self.method,
             &mut pieces.head,
         )?;
+
         // Where this is given up, what is left goes before the next head.
         while pieces.has_remaining() {
             if half.write_buf(&mut **pieces).await? == 0 {
                 return Err(io::Error::from(io::ErrorKind::WriteZero).into());
             }
         }
+
         pieces.clear(true);
         half.flush().await?;
         Ok(())
@@ -359,23 +407,26 @@ impl Responder {
         mut self,
         head: ResponseHead,
         length: Option<u64>,
-    ) -> Result<AnyOutgoing, StreamError> {
+    ) -> Result<Outgoing, StreamError> {
         let ResponseHead {
             status, mut fields, ..
         } = head;
         let framing = self.framing(status, length);
+
         // RFC 9931: bytes that follow a refused CONNECT or Upgrade must not be taken for a request.
         let refused_tunnel = self.method == Method::CONNECT;
         let last = self.rejoin.is_spoilt() || self.watch.is_draining();
         if refused_tunnel || framing == Framing::UntilClose || last {
             self.keep_alive = false;
         }
+
         if !self.keep_alive {
             self.rejoin.spoil();
             fields.insert(CONNECTION, HeaderValue::from_static("close"));
         } else if self.version == Version::HTTP_10 {
             fields.insert(CONNECTION, HeaderValue::from_static("keep-alive"));
         }
+
         let method = self.wire_method();
         codec::encode_response(
             status,
@@ -384,8 +435,9 @@ impl Responder {
             &method,
             &mut self.write.pieces.head,
         )?;
+
         self.answered.set();
-        let outgoing = AnyOutgoing::H1(Outgoing::content(self.write, framing, self.rejoin));
+        let outgoing = Outgoing::H1(BodySender::content(self.write, framing, self.rejoin));
         Ok(outgoing.paced(Pace::of_reader(self.min_rate)))
     }
 
@@ -433,9 +485,9 @@ impl Responder {
 
     pub(crate) async fn accept(
         mut self,
-        mut fields: HeaderMap,
-        mut incoming: AnyIncoming,
-    ) -> Result<(AnyIncoming, AnyOutgoing), StreamError> {
+        mut fields: Fields,
+        mut incoming: Incoming,
+    ) -> Result<(Incoming, Outgoing), StreamError> {
         if self.method != Method::CONNECT {
             // A message whose two contents are the tunnel: what each side sends stays framed.
             let outgoing = self.respond(
@@ -445,12 +497,14 @@ impl Responder {
                 },
                 None,
             )?;
+
             let mut outgoing = outgoing.paced(Pace::default());
             outgoing.flush().await?;
             incoming.pace(Pace::default());
             return Ok((incoming, outgoing));
         }
-        let AnyIncoming::H1(incoming) = incoming else {
+
+        let Incoming::H1(incoming) = incoming else {
             return Err(not_a_tunnel());
         };
         let method = self.wire_method();
@@ -458,6 +512,7 @@ impl Responder {
             Some(protocol) if Kind::of_protocol(protocol) == Kind::Upgrade => Ends::Closed,
             _ => Ends::Notified,
         };
+
         let status = match self.upgrade.take() {
             None => StatusCode::OK,
             Some(protocol) => {
@@ -468,6 +523,7 @@ impl Responder {
                 StatusCode::SWITCHING_PROTOCOLS
             }
         };
+
         // RFC 9110, 9.3.6 and 15.2.2: neither is followed by content.
         fields.remove(CONTENT_LENGTH);
         codec::encode_response(
@@ -477,10 +533,13 @@ impl Responder {
             &method,
             &mut self.write.pieces.head,
         )?;
+
         let incoming = incoming.into_tunnel(ends).ok_or_else(not_a_tunnel)?;
-        let mut outgoing = AnyOutgoing::H1(Outgoing::tunnel(self.write));
+        let mut outgoing = Outgoing::H1(BodySender::tunnel(self.write));
+        // The head leaves now: the client may wait for it before it sends its first byte.
         outgoing.data(Bytes::new(), false).await?;
-        Ok((AnyIncoming::H1(incoming), outgoing))
+
+        Ok((Incoming::H1(incoming), outgoing))
     }
 }
 

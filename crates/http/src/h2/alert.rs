@@ -69,8 +69,10 @@ impl AlertedStream {
         ) {
             return written;
         }
+
         let mut room = [0; 256];
         let read = Pin::new(&mut *self).poll_read(cx, &mut ReadBuf::new(&mut room));
+
         // The runtime may not know yet that there is something to read. A connection that was reset always has: its end.
         if read.is_pending() {
             Poll::Pending

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hermes_net::memory::{Account, Arrivals};
 use hermes_net::{Stream, StreamInfo};
-use hermes_proto::h2::{ConnectionOptions, Limits, OpenError, Role};
+use hermes_proto::h2::{ConnectionOptions, FieldSectionLimits, OpenError, Role};
 use http::Method;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
@@ -19,14 +19,17 @@ use super::keepalive::silence;
 use super::profile::{Profile, remembered_streams};
 use super::shared::{Joint, News};
 use super::windows::{self, Windows};
-use super::{FRAME_SIZE, HEADER_LIST, Incoming, Outgoing, SEND_BUFFER, STREAM_WINDOW, convert};
+use super::{
+    FRAME_SIZE, HEADER_LIST, HEADER_TABLE, SEND_BUFFER, STREAM_WINDOW, StreamReceiver,
+    StreamSender, convert,
+};
 use crate::error::{Cause, StreamError};
 use crate::pending::{Awaited, Event};
-use crate::{Incoming as AnyIncoming, Kind, Outgoing as AnyOutgoing, RequestHead};
+use crate::{Incoming, Kind, Outgoing, RequestHead};
 
 /// A connection to a proxy or an origin. Clones share it; it closes when the last clone and the last stream are gone.
 #[derive(Debug, Clone)]
-pub struct Link {
+pub struct TcpLink {
     opener: Arc<Opener>,
     state: Arc<State>,
 }
@@ -78,10 +81,11 @@ fn machine_options() -> ConnectionOptions {
         stream_window: STREAM_WINDOW,
         connection_window: windows::of_link(),
         frame_size: FRAME_SIZE,
-        section: Limits {
+        section: FieldSectionLimits {
             bytes: HEADER_LIST as usize,
             lines: FIELDS,
         },
+        table: HEADER_TABLE,
         streams: 0,
         queue: SEND_BUFFER,
         remembered: remembered_streams(STREAMS),
@@ -92,7 +96,7 @@ fn machine_options() -> ConnectionOptions {
 /// Fields of a response's head: with [`HEADER_LIST`], more than fit.
 const FIELDS: usize = 4096;
 
-impl Link {
+impl TcpLink {
     /// Begins HTTP/2 on a fresh stream. The connection's driver runs in `tasks`; with `keepalive` it ends the link when the
     /// peer falls silent.
     ///
@@ -108,6 +112,7 @@ impl Link {
         let arrivals = Arrivals::of(&Account::open(&source));
         let joint = Joint::new(machine_options(), &arrivals);
         let (settled_in, settled) = watch::channel(false);
+
         let state = Arc::new(State {
             alive: AtomicBool::new(true),
             retired: AtomicBool::new(false),
@@ -116,15 +121,18 @@ impl Link {
             source,
             arrivals,
         });
+
         let link = Self {
             opener: Arc::new(Opener(joint.clone())),
             state: state.clone(),
         };
+
         let driver = ConnectionDriver::new(stream, &joint);
         tasks.spawn(async move {
             drive(driver, &joint, &state, settled_in, keepalive).await;
             state.alive.store(false, Ordering::Relaxed);
         });
+
         Ok(link)
     }
 
@@ -156,22 +164,24 @@ impl Link {
         &self,
         head: &RequestHead,
         length: Option<u64>,
-    ) -> Result<(AnyOutgoing, crate::Pending), StreamError> {
+    ) -> Result<(Outgoing, crate::Pending), StreamError> {
         if head.kind().is_extended() {
             self.require_extended_connect().await?;
         }
         let end = head.kind() == Kind::Message && length == Some(0);
         let stream = self.begin(head, end).await?;
-        let pending = Pending {
+        let pending = StreamResponse {
             stream: stream.clone(),
             method: head.method.clone(),
             state: self.state.clone(),
         };
+
         let outgoing = if end {
-            AnyOutgoing::Ended
+            Outgoing::Ended
         } else {
-            AnyOutgoing::H2(Outgoing::new(stream))
+            Outgoing::H2(StreamSender::new(stream))
         };
+
         Ok((outgoing, Awaited::H2(pending).into()))
     }
 
@@ -182,6 +192,7 @@ impl Link {
         loop {
             let openable = joint.openable.notified();
             tokio::pin!(openable);
+
             // What happens from here on is not missed.
             openable.as_mut().enable();
             match self.try_begin(head, end) {
@@ -202,6 +213,7 @@ impl Link {
                     return Err(StreamError::unprocessed(Cause::Invalid(why.to_string())));
                 }
             }
+
             openable.await;
             has_waited = true;
         }
@@ -213,9 +225,11 @@ impl Link {
         if core.is_over() {
             return Err(OpenError::Closing);
         }
+
         let number = core.machine.open(&convert::request_parts(head), end)?;
         let stream = joint.adopt(&mut core, number);
         core.rouse();
+
         Ok(stream)
     }
 
@@ -249,6 +263,7 @@ impl Link {
             if joint.pongs.load(Ordering::Relaxed) > 0 {
                 return true;
             }
+
             if joint.core().is_over() {
                 return false;
             }
@@ -265,11 +280,13 @@ impl Link {
         if seen && self.offers_extended_connect() {
             return Ok(());
         }
+
         let cause = match self.state.alert.text() {
             Some(alert) => Cause::Alert(alert.to_owned()),
             None if seen => Cause::Unsupported("extended CONNECT"),
             None => Cause::Incomplete,
         };
+
         Err(StreamError::unprocessed(cause))
     }
 }
@@ -285,6 +302,7 @@ async fn drive(
     let account = state.arrivals.account();
     let mut windows = Windows::new(account, STREAMS);
     let mut silent = silence(joint, keepalive);
+
     loop {
         tokio::select! {
             news = driver.next() => match news {
@@ -306,22 +324,23 @@ async fn drive(
 
 /// The response to come.
 #[derive(Debug)]
-pub struct Pending {
+pub struct StreamResponse {
     stream: StreamHandle,
     method: Method,
     state: Arc<State>,
 }
 
-impl Pending {
+impl StreamResponse {
     pub(crate) async fn event(&mut self) -> Result<Event, StreamError> {
         let head = poll_fn(|cx| self.stream.poll_head(cx)).await;
-        let (response, end) = head.map_err(|error| self.state.explain(error))?;
-        let head = convert::response(response);
+        let (head, end) = head.map_err(|error| self.state.explain(error))?;
+
         if head.status.is_informational() {
             return Ok(Event::Interim(head));
         }
-        let incoming = Incoming::new(self.stream.clone(), &head.fields, end);
-        let incoming = AnyIncoming::H2(incoming);
+        let incoming = StreamReceiver::new(self.stream.clone(), &head.fields, end);
+        let incoming = Incoming::H2(incoming);
+
         Ok(
             if self.method == Method::CONNECT && head.status.is_success() {
                 Event::Tunnel(head, incoming)

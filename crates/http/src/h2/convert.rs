@@ -1,32 +1,9 @@
-//! Heads between our form and that of the machine.
+//! Heads as the machine sends them.
 
-use hermes_proto::h2::{HeadParts, Request, Response};
-use http::Version;
+use hermes_proto::h2::HeadParts;
 use http::uri::Scheme;
 
 use crate::head::{Kind, RequestHead, ResponseHead};
-
-/// A request's head.
-pub(super) fn request(request: Request) -> RequestHead {
-    let Request {
-        method,
-        scheme,
-        authority,
-        path,
-        protocol,
-        fields,
-    } = request;
-    RequestHead {
-        method,
-        scheme,
-        authority,
-        path,
-        protocol,
-        fields,
-        version: Version::HTTP_2,
-        origin_form: false,
-    }
-}
 
 /// A request to be sent.
 pub(super) fn request_parts(head: &RequestHead) -> HeadParts<'_> {
@@ -39,15 +16,6 @@ pub(super) fn request_parts(head: &RequestHead) -> HeadParts<'_> {
         path: head.path.as_ref().filter(|_| !is_connect),
         protocol: head.protocol.as_ref(),
         fields: &head.fields,
-    }
-}
-
-/// A response's head.
-pub(super) fn response(response: Response) -> ResponseHead {
-    ResponseHead {
-        status: response.status,
-        fields: response.fields,
-        version: Version::HTTP_2,
     }
 }
 

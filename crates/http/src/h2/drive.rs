@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
+use hermes_net::clock;
 use hermes_proto::h2::FrameBatch;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-use tokio::time::Instant;
 
 use super::over::Over;
 use super::piece::Piece;
@@ -103,6 +103,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
         if !self.news.is_empty() {
             return Poll::Ready(Ok(false));
         }
+
         let mut core = self.joint.core();
         if core.is_left && !core.machine.has_streams() {
             core.machine.leave();
@@ -111,13 +112,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
                 return Poll::Ready(Ok(false));
             }
         }
+
         let is_done = core.machine.failure().is_some() || core.machine.is_over();
         let backlog = core.machine.backlog();
         drop(core);
+
         if is_done && written.is_ready() {
             ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
             return Poll::Ready(Ok(true));
         }
+
         if is_done || backlog > BACKLOG {
             return Poll::Pending;
         }
@@ -125,6 +129,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
             Poll::Ready(is_end) => return Poll::Ready(Ok(is_end)),
             Poll::Pending => {}
         }
+
         // Where the socket is full, it is the socket that wakes.
         if self.batch.is_empty() {
             let mut core = self.joint.core();
@@ -134,6 +139,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
             }
             core.driver = Some(cx.waker().clone());
         }
+
         Poll::Pending
     }
 
@@ -144,6 +150,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
                 core.machine.transmit(&mut self.batch);
                 self.joint.dispatch(&mut core, &mut self.news);
             }
+
             if self.batch.is_empty() {
                 break;
             }
@@ -153,18 +160,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
             let written = stream.poll_write_vectored(cx, &slices[..count]);
             self.joint.wrote(written.is_pending());
             let written = ready!(written)?;
+
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.is_unflushed = true;
             self.batch.advance(written);
         }
+
         if self.is_unflushed {
             let flushed = Pin::new(&mut self.stream).poll_flush(cx);
             self.joint.wrote(flushed.is_pending());
             ready!(flushed)?;
             self.is_unflushed = false;
         }
+
         Poll::Ready(Ok(()))
     }
 
@@ -206,11 +216,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
         } else {
             self.appetite
         };
+
         self.joint.note_heard();
-        let now = Instant::now().into_std();
+        let now = clock::now().into_std();
         let mut core = self.joint.core();
         core.machine.handle(&mut self.input, now);
         self.joint.dispatch(&mut core, &mut self.news);
+
         Poll::Ready(Ok(false))
     }
 }

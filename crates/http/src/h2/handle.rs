@@ -5,8 +5,9 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use hermes_net::memory::Arrivals;
-use hermes_proto::h2::{Connection, Failure, Reason, Response};
-use http::HeaderMap;
+use hermes_proto::fields::Fields;
+use hermes_proto::h2::{Connection, Failure, Reason};
+use hermes_proto::head::ResponseHead;
 
 use super::explain;
 use super::inbox::Inbox;
@@ -40,19 +41,23 @@ impl Drop for StreamHandle {
         let Some(inbox) = core.inboxes.get_mut(&self.stream) else {
             return;
         };
+
         inbox.handles -= 1;
         if inbox.handles > 0 {
             return;
         }
+
         let unread = inbox.data.len();
         core.inboxes.remove(&self.stream);
         core.machine.abandon(self.stream);
         core.machine.release(self.stream, unread as u32);
+
         if core.is_left {
             core.rouse();
         } else {
             core.kick();
         }
+
         drop(core);
         self.joint.arrivals.close(self.stream);
     }
@@ -84,6 +89,7 @@ impl StreamHandle {
         let Some(inbox) = core.inboxes.get_mut(&self.stream) else {
             return Poll::Ready(Err(StreamError::new(Cause::Incomplete)));
         };
+
         if let Some(found) = take(inbox) {
             return Poll::Ready(Ok(found));
         }
@@ -91,6 +97,7 @@ impl StreamHandle {
             drop(core);
             return Poll::Ready(Err(self.explain(error)));
         }
+
         if let Some(inbox) = core.inboxes.get_mut(&self.stream) {
             set(waker(inbox), cx.waker());
         }
@@ -101,7 +108,7 @@ impl StreamHandle {
     pub(super) fn poll_head(
         &self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(Response, bool), StreamError>> {
+    ) -> Poll<Result<(ResponseHead, bool), StreamError>> {
         let take = |inbox: &mut Inbox| {
             let head = inbox.heads.pop()?;
             inbox.has_reader |= !head.0.status.is_informational();
@@ -120,6 +127,7 @@ impl StreamHandle {
             self.tell(|machine, stream| machine.release(stream, read as u32));
             self.arrivals().went(self.stream, read);
         }
+
         let take = |inbox: &mut Inbox| match inbox.data.pop() {
             Some(data) => Some(Arrived::Data(data)),
             None => inbox.end.as_mut().map(|end| {
@@ -128,6 +136,7 @@ impl StreamHandle {
                 Arrived::End(end.take())
             }),
         };
+
         self.poll_inbox(cx, take, |inbox| &mut inbox.reader)
     }
 
@@ -144,11 +153,13 @@ impl StreamHandle {
         let Some(inbox) = core.inboxes.get_mut(&self.stream) else {
             return true;
         };
+
         let is_at_end = inbox.data.is_empty() && matches!(inbox.end, Some(None));
         if is_at_end && !inbox.is_read {
             inbox.is_read = true;
             Inbox::wake(&mut inbox.writer);
         }
+
         is_at_end
     }
 
@@ -162,6 +173,7 @@ impl StreamHandle {
             inbox.is_read = true;
             Inbox::wake(&mut inbox.writer);
         }
+
         core.machine.discard(self.stream);
         core.machine.release(self.stream, unread as u32);
         core.kick();
@@ -218,10 +230,12 @@ impl StreamHandle {
             set(&mut inbox.writer, cx.waker());
             return Poll::Pending;
         }
+
         if let Some(error) = core.failure(self.stream) {
             drop(core);
             return Poll::Ready(self.explain(error));
         }
+
         if let Some(inbox) = core.inboxes.get_mut(&self.stream) {
             set(&mut inbox.writer, cx.waker());
         }
@@ -242,7 +256,7 @@ impl StreamHandle {
 #[derive(Debug)]
 pub(super) enum Arrived {
     Data(Bytes),
-    End(Option<Box<HeaderMap>>),
+    End(Option<Box<Fields>>),
 }
 
 fn set(place: &mut Option<Waker>, waker: &Waker) {

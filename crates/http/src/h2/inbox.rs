@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::task::Waker;
 
-use hermes_proto::h2::{Failure, Reason, Response};
-use http::HeaderMap;
+use hermes_proto::fields::Fields;
+use hermes_proto::h2::{Failure, Reason};
+use hermes_proto::head::ResponseHead;
 
 use super::packed::Packed;
 
@@ -16,7 +17,7 @@ pub(super) struct Inbox {
     pub(super) heads: Heads,
     pub(super) data: Packed,
     /// The peer's half has ended, with trailers or without.
-    pub(super) end: Option<Option<Box<HeaderMap>>>,
+    pub(super) end: Option<Option<Box<Fields>>>,
     /// Its owner knows the end, or does not ask for it.
     pub(super) is_read: bool,
     /// Someone reads the content of the response.
@@ -31,8 +32,8 @@ pub(super) struct Inbox {
 #[derive(Debug, Default)]
 pub(super) struct Heads {
     /// The first one: most streams have no other.
-    first: Option<(Response, bool)>,
-    waiting: VecDeque<(Response, bool)>,
+    first: Option<(ResponseHead, bool)>,
+    waiting: VecDeque<(ResponseHead, bool)>,
     fields: usize,
 }
 
@@ -43,7 +44,7 @@ const WAITING_FIELDS: usize = 4096;
 const WAITING: usize = 64;
 
 impl Heads {
-    pub(super) fn push(&mut self, response: Response, end: bool) {
+    pub(super) fn push(&mut self, response: ResponseHead, end: bool) {
         if self.first.is_none() && self.waiting.is_empty() {
             self.fields += response.fields.len();
             self.first = Some((response, end));
@@ -53,7 +54,7 @@ impl Heads {
         }
     }
 
-    pub(super) fn pop(&mut self) -> Option<(Response, bool)> {
+    pub(super) fn pop(&mut self) -> Option<(ResponseHead, bool)> {
         let first = self.first.take();
         let (response, end) = first.or_else(|| self.waiting.pop_front())?;
         self.fields -= response.fields.len();

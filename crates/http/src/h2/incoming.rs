@@ -3,7 +3,7 @@
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::HeaderMap;
+use hermes_proto::fields::Fields;
 use http::header::CONTENT_LENGTH;
 
 use super::handle::{Arrived, StreamHandle};
@@ -13,7 +13,7 @@ use crate::pace::Pace;
 
 /// The receiving half.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct StreamReceiver {
     stream: StreamHandle,
     length: Option<u64>,
     taken: usize,
@@ -21,9 +21,9 @@ pub struct Incoming {
     pace: Pace,
 }
 
-impl Incoming {
+impl StreamReceiver {
     /// Of a message with these fields, of which that is all with `end`.
-    pub(super) fn new(stream: StreamHandle, fields: &HeaderMap, end: bool) -> Self {
+    pub(super) fn new(stream: StreamHandle, fields: &Fields, end: bool) -> Self {
         let announced = fields
             .get(CONTENT_LENGTH)
             .and_then(|value| value.to_str().ok()?.parse().ok());
@@ -52,6 +52,7 @@ impl Incoming {
             Poll::Ready(polled) => polled,
             Poll::Pending => Err(ready!(self.pace.poll_slow(cx))),
         };
+
         Poll::Ready(match polled {
             Ok(Arrived::Data(data)) => {
                 self.taken = data.len();
@@ -84,7 +85,7 @@ impl Incoming {
     }
 }
 
-impl Drop for Incoming {
+impl Drop for StreamReceiver {
     fn drop(&mut self) {
         self.stream.discard(self.taken);
     }

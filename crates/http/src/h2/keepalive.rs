@@ -45,6 +45,7 @@ async fn answered(joint: &Joint, time: Duration) -> bool {
         if joint.pongs.load(Ordering::Relaxed) != before {
             return true;
         }
+
         if timeout(time, answered).await.is_err() && joint.heard() == heard {
             return false;
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hermes_net::memory::Part;
+use hermes_proto::fields::Fields;
 use hermes_proto::h2::SendError;
-use http::HeaderMap;
 
 use super::handle::StreamHandle;
 use super::piece::Piece;
@@ -15,7 +15,7 @@ use crate::pace::Pace;
 
 /// The sending half.
 #[derive(Debug)]
-pub struct Outgoing {
+pub struct StreamSender {
     stream: StreamHandle,
     /// Counts what waits here and in the connection.
     part: Arc<Part>,
@@ -23,7 +23,7 @@ pub struct Outgoing {
     pace: Pace,
 }
 
-impl Outgoing {
+impl StreamSender {
     pub(super) fn new(stream: StreamHandle) -> Self {
         Self {
             part: Part::of(stream.arrivals().account()),
@@ -43,6 +43,7 @@ impl Outgoing {
                 "the stream has ended".to_owned(),
             )));
         }
+
         let mut held = self.part.hold(data.len());
         while !data.is_empty() {
             let room = self
@@ -59,6 +60,7 @@ impl Outgoing {
                 .tell(|machine, stream| machine.send(stream, piece, end))
                 .map_err(|error| self.failed(error))?;
         }
+
         if end { self.finish(None).await } else { Ok(()) }
     }
 
@@ -81,7 +83,7 @@ impl Outgoing {
         self.pace.bound(self.part.roomy()).await
     }
 
-    pub(crate) async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), StreamError> {
+    pub(crate) async fn finish(&mut self, trailers: Option<Fields>) -> Result<(), StreamError> {
         if !std::mem::replace(&mut self.ended, true) {
             self.stream
                 .tell(|machine, stream| machine.finish(stream, trailers.as_ref()))

@@ -27,6 +27,7 @@ impl Packed {
             self.first = Some(data);
             return;
         }
+
         if data.len() >= SMALL || self.last.len() + data.len() > PIECE {
             self.close();
         }

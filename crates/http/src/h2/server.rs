@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use hermes_net::memory::{Account, Arrivals, Memory};
 use hermes_net::{Stream, StreamInfo, Watch};
-use hermes_proto::h2::{ConnectionOptions, Limits, Reason, Request, Role, SendError};
+use hermes_proto::fields::Fields;
+use hermes_proto::h2::{ConnectionOptions, FieldSectionLimits, Reason, Role, SendError};
+use hermes_proto::head::RequestHead;
 use hermes_proto::websocket::Key;
 use http::header::EXPECT;
-use http::{HeaderMap, Method, StatusCode};
+use http::{Method, StatusCode};
 
 use super::drive::ConnectionDriver;
 use super::handle::StreamHandle;
@@ -19,17 +21,15 @@ use super::profile::{Profile, remembered_streams};
 use super::shared::{Joint, News};
 use super::windows::{self, Windows};
 use super::{
-    FRAME_SIZE, Incoming, Outgoing, PUBLIC_FRAME_SIZE, PUBLIC_WINDOW, SEND_BUFFER, STREAM_WINDOW,
-    convert,
+    FRAME_SIZE, HEADER_TABLE, PUBLIC_FRAME_SIZE, PUBLIC_WINDOW, SEND_BUFFER, STREAM_WINDOW,
+    StreamReceiver, StreamSender, convert,
 };
 use crate::error::{Cause, StreamError};
 use crate::exchanges::{Active, Exchanges};
 use crate::head::ResponseHead;
 use crate::pace::{Answered, Pace};
 use crate::server::{Handler, Options};
-use crate::{
-    Incoming as AnyIncoming, MinRate, Offered, Outgoing as AnyOutgoing, Responder as AnyResponder,
-};
+use crate::{Incoming, MinRate, Offered, Outgoing, Responder};
 
 /// Offers the exchanges of a connection until it ends.
 pub(crate) async fn serve<H: Handler>(
@@ -46,6 +46,7 @@ pub(crate) async fn serve<H: Handler>(
     let Ok(Some(first)) = settled.await else {
         return;
     };
+
     let mut serving = Serving {
         driver,
         silent: silence(&joint, options.keepalive),
@@ -61,6 +62,7 @@ pub(crate) async fn serve<H: Handler>(
             watch,
         },
     };
+
     let mut news = Some(first);
     while let Some(what) = news {
         serving.take(what);
@@ -180,10 +182,11 @@ fn machine_options(options: &Options) -> ConnectionOptions {
         } else {
             PUBLIC_FRAME_SIZE
         },
-        section: Limits {
+        section: FieldSectionLimits {
             bytes: options.head.head_bytes,
             lines: options.head.fields,
         },
+        table: if options.link { HEADER_TABLE } else { 0 },
         streams: options.streams,
         queue: SEND_BUFFER,
         remembered: remembered_streams(options.streams),
@@ -192,25 +195,27 @@ fn machine_options(options: &Options) -> ConnectionOptions {
 }
 
 impl<H: Handler> Offers<'_, H> {
-    fn offer(&self, stream: StreamHandle, request: Request, end: bool, active: Active) {
+    fn offer(&self, stream: StreamHandle, head: RequestHead, end: bool, active: Active) {
         let options = self.options;
-        let expects = request.fields.contains_key(EXPECT);
+        let expects = head.fields.contains_key(EXPECT);
         let (pace, answered) = Pace::of_content(options.min_rate, expects);
-        let mut incoming = Incoming::new(stream.clone(), &request.fields, end);
-        if request.method != Method::CONNECT {
+        let mut incoming = StreamReceiver::new(stream.clone(), &head.fields, end);
+
+        if head.method != Method::CONNECT {
             incoming.pace(pace);
         }
-        let incoming = AnyIncoming::H2(incoming);
-        let is_head = request.method == Method::HEAD;
-        let head = convert::request(request);
-        let responder = Responder {
+        let incoming = Incoming::H2(incoming);
+        let is_head = head.method == Method::HEAD;
+
+        let responder = StreamResponder {
             stream,
             is_head,
             websocket: crate::websocket::key_of(&head),
             min_rate: options.min_rate,
             answered,
         };
-        let responder = AnyResponder::H2(responder);
+
+        let responder = Responder::H2(responder);
         let offered = Offered::new(head, self.source.clone(), incoming, responder);
         let handler = self.handler.clone();
         self.watch.spawn(async move {
@@ -230,7 +235,7 @@ impl<H: Handler> Offers<'_, H> {
 
 /// The way to answer one exchange.
 #[derive(Debug)]
-pub struct Responder {
+pub struct StreamResponder {
     stream: StreamHandle,
     is_head: bool,
     /// The key that a WebSocket client waits to see answered, behind a proxy that passes it on.
@@ -241,7 +246,7 @@ pub struct Responder {
     answered: Answered,
 }
 
-impl Responder {
+impl StreamResponder {
     /// Waits while the client takes nothing: the heads of a connection would else wait for it without bound.
     pub(crate) async fn interim(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
         self.stream.writable().await?;
@@ -270,27 +275,28 @@ impl Responder {
         self,
         head: ResponseHead,
         length: Option<u64>,
-    ) -> Result<AnyOutgoing, StreamError> {
+    ) -> Result<Outgoing, StreamError> {
         let end = length == Some(0);
         let mut pace = Pace::of_reader(self.min_rate);
         pace.bound(self.stream.writable()).await??;
         self.send(&head, end)?;
         self.answered.set();
         let outgoing = if end {
-            AnyOutgoing::Ended
+            Outgoing::Ended
         } else {
-            AnyOutgoing::H2(Outgoing::new(self.stream))
+            Outgoing::H2(StreamSender::new(self.stream))
         };
+
         Ok(outgoing.paced(pace))
     }
 
-    pub(crate) fn accept(self, mut fields: HeaderMap) -> Result<AnyOutgoing, StreamError> {
+    pub(crate) fn accept(self, mut fields: Fields) -> Result<Outgoing, StreamError> {
         crate::websocket::answer(self.websocket.as_ref(), &mut fields);
         let head = ResponseHead {
             fields,
             ..ResponseHead::new(StatusCode::OK)
         };
         self.send(&head, false)?;
-        Ok(AnyOutgoing::H2(Outgoing::new(self.stream)))
+        Ok(Outgoing::H2(StreamSender::new(self.stream)))
     }
 }

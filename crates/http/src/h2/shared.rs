@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 
+use hermes_net::clock;
 use hermes_net::memory::Arrivals;
-use hermes_proto::h2::{ByNumber, Connection, ConnectionOptions, Event, Request};
+use hermes_proto::h2::{ByNumber, Connection, ConnectionOptions, Event};
+use hermes_proto::head::RequestHead;
 use http::StatusCode;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use super::handle::StreamHandle;
 use super::inbox::Inbox;
@@ -20,13 +21,9 @@ use crate::error::StreamError;
 
 /// What a driver is to deal with itself.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all are the large one, and each is moved once"
-)]
 pub(super) enum News {
     /// An exchange is offered.
-    Request(StreamHandle, Request, bool),
+    Request(StreamHandle, RequestHead, bool),
     /// A request is to be refused with a status and the reason.
     Refuse(StreamHandle, StatusCode, std::borrow::Cow<'static, str>),
     /// The peer's SETTINGS have come.
@@ -100,7 +97,7 @@ pub(super) struct Joint {
 
 impl Joint {
     pub(super) fn new(options: ConnectionOptions, arrivals: &Arc<Arrivals>) -> Arc<Self> {
-        let now = Instant::now().into_std();
+        let now = clock::now().into_std();
         Arc::new(Self {
             core: Mutex::new(Core {
                 machine: Connection::new(options, now),
@@ -165,11 +162,13 @@ impl Joint {
     pub(super) fn end(&self, over: Over) {
         let mut core = self.core.lock();
         core.over.get_or_insert(over);
+
         // What was queued is not held any longer.
         core.machine.clear();
         for inbox in core.inboxes.values_mut() {
             inbox.wake_all();
         }
+
         drop(core);
         self.wrote(false);
         self.openable.notify_waiters();
@@ -234,12 +233,14 @@ impl Joint {
             | Event::Writable { stream } => *stream,
             _ => return,
         };
+
         let Some(inbox) = core.inboxes.get_mut(&stream) else {
             if let Event::Data { data, .. } = event {
                 core.machine.release(stream, data.len() as u32);
             }
             return;
         };
+
         match event {
             Event::Response { response, end, .. } => {
                 if !response.status.is_informational() {
@@ -249,6 +250,7 @@ impl Joint {
                         self.arrivals.open(stream, 0);
                     }
                 }
+
                 inbox.heads.push(response, end);
                 Inbox::wake(&mut inbox.opener);
             }
@@ -275,6 +277,7 @@ impl Joint {
             handles: 1,
             ..Inbox::default()
         };
+
         core.inboxes.insert(stream, inbox);
         StreamHandle {
             joint: self.clone(),

@@ -169,6 +169,7 @@ impl Windows {
             .saturating_add(self.streams.saturating_mul(LEAST))
             .min(i32::MAX as u32);
         self.room = Room::More(room);
+
         Due::Now(Change::Room(room))
     }
 

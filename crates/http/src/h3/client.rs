@@ -1,5 +1,6 @@
 //! The client side of an HTTP/3 connection: a link that many exchanges share.
 
+use std::borrow::Borrow;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -7,7 +8,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hermes_net::quic::{Connection, RecvStream, SendStream};
-use hermes_proto::h3::{Code, Fault, Role, Section, Settings, Signal, section_size};
+use hermes_proto::h3::{
+    Code, Fault, Role, Section, Settings, Signal, decode_response, section_size,
+};
 use hermes_proto::qpack::LINE_OVERHEAD;
 use http::{Method, StatusCode};
 use parking_lot::Mutex;
@@ -21,11 +24,12 @@ use super::priority::Order;
 use super::reader::{Failure, Part, Reader};
 use super::sender::Sender;
 use super::shared::{Hold, Shared, StreamState};
-use super::{Incoming, Outgoing, RESPONSE_LIMITS, Watched};
+use super::tables::{HEADER_TABLE, Tables};
+use super::{RESPONSE_LIMITS, RequestStreamReceiver, RequestStreamSender, Watched};
 use crate::error::{Cause, StreamError};
 use crate::h2::Profile;
 use crate::pending::{Awaited, Event};
-use crate::{Incoming as AnyIncoming, Kind, Outgoing as AnyOutgoing, RequestHead};
+use crate::{Incoming, Kind, Outgoing, RequestHead};
 
 /// How long a connection that is no longer needed waits for its last bytes to be acknowledged.
 #[doc(alias = "bound")]
@@ -42,7 +46,7 @@ const PROBES: usize = 1;
 
 /// A connection to a proxy or an origin. Clones share it; it closes when the last clone and the last stream are gone.
 #[derive(Debug, Clone)]
-pub struct Link {
+pub struct QuicLink {
     shared: Arc<Shared>,
     hold: Hold,
     probes: mpsc::Sender<Bytes>,
@@ -75,7 +79,7 @@ impl Drop for Place {
     }
 }
 
-impl Link {
+impl QuicLink {
     /// Begins HTTP/3 on a fresh connection. Its driver runs in `tasks`.
     ///
     /// # Errors
@@ -84,18 +88,21 @@ impl Link {
         if let Some(error) = connection.closed_reason() {
             return Err(StreamError::unprocessed(StreamError::from(error).cause));
         }
+        let order = Order {
+            streams: 0,
+            in_turn: false,
+        };
         let shared = Shared::new(
             connection,
             Role::Client,
             RESPONSE_LIMITS,
-            Order {
-                streams: 0,
-                in_turn: false,
-            },
+            (order, HEADER_TABLE),
         );
+
         let (hold, gone) = Hold::new();
         let (probes, later) = mpsc::channel(PROBES);
         tasks.spawn(run(shared.clone(), gone, later));
+
         Ok(Self {
             shared,
             hold,
@@ -135,6 +142,7 @@ impl Link {
             streams: Mutex::new(Some(streams)),
             spare: self.spare.clone(),
         };
+
         Some(Self {
             place: Some(Arc::new(place)),
             ..self.clone()
@@ -159,36 +167,58 @@ impl Link {
         &self,
         head: &RequestHead,
         length: Option<u64>,
-    ) -> Result<(AnyOutgoing, crate::Pending), StreamError> {
+    ) -> Result<(Outgoing, crate::Pending), StreamError> {
         if head.kind().is_extended() {
             self.require_extended_connect().await?;
         }
-        let request = Request::new(head, length)?;
+        let request = Request::new(head, length);
         self.check_size(head)?;
+
         if !request.may_be_early {
             self.shared.connection.confirmed().await;
         }
         let early = !self.shared.connection.is_confirmed();
-        let (outgoing, reader) = match self.send(&request).await {
+        if !early && self.shared.tables.are_used() {
+            let write = |stream| convert::from_request(head, &self.shared.tables, stream);
+            let (outgoing, reader) = self.send(&request, write).await?;
+            return Ok((outgoing, self.pending(head, reader, None)));
+        }
+
+        // What may be sent again on another stream refers to no table.
+        let section = convert::from_request(head, &Tables::none(), 0)?;
+        let write = |_| Ok(&section);
+        let (outgoing, reader) = match self.send(&request, write).await {
             // RFC 9001, 4.6.2: the server has not seen it.
             Err(_) if early && self.shared.connection.early_data_was_lost().await => {
-                self.send(&request).await?
+                self.send(&request, write).await?
             }
             sent => sent?,
         };
+
         let again = early.then(|| Again {
             link: self.clone(),
             request,
+            section,
         });
-        let pending = Pending {
+        Ok((outgoing, self.pending(head, reader, again)))
+    }
+
+    fn pending(&self, head: &RequestHead, reader: Reader, again: Option<Again>) -> crate::Pending {
+        let pending = RequestStreamResponse {
             reader: Some(reader),
             method: head.method.clone(),
             again,
         };
-        Ok((outgoing, Awaited::H3(pending).into()))
+
+        Awaited::H3(pending).into()
     }
 
-    async fn send(&self, request: &Request) -> Result<(AnyOutgoing, Reader), StreamError> {
+    /// Sends a request whose section `write` writes for the stream that it gets.
+    async fn send<S: Borrow<BytesMut>>(
+        &self,
+        request: &Request,
+        write: impl FnOnce(u64) -> Result<S, StreamError>,
+    ) -> Result<(Outgoing, Reader), StreamError> {
         if !self.is_alive() {
             return Err(self.unprocessed(Cause::Closing));
         }
@@ -200,25 +230,30 @@ impl Link {
             Some(streams) => Ok(streams),
             None => self.shared.connection.open_bi().await,
         };
+
         let (send, recv) =
             opened.map_err(|error| self.unprocessed(StreamError::from(error).cause))?;
         let state = StreamState::new(&self.shared, send.id(), Some(self.hold.clone()));
         if request.carries_packets {
             state.open_datagrams();
         }
+
         self.shared.priorities.request(&state, request.priority);
+        let id = state.id();
         let mut sender = Sender::new(send, state.clone());
         let reader = Reader::new(recv, state);
+
         // A head that did not leave whole was not processed.
         sender
-            .section(&request.section)
+            .section(write(id)?.borrow())
             .await
             .map_err(|error| StreamError::unprocessed(error.cause))?;
         if request.ends {
             sender.finish().await?;
-            return Ok((AnyOutgoing::Ended, reader));
+            return Ok((Outgoing::Ended, reader));
         }
-        Ok((AnyOutgoing::H3(Outgoing::new(sender)), reader))
+
+        Ok((Outgoing::H3(RequestStreamSender::new(sender)), reader))
     }
 
     /// Why nothing was sent: what ended the connection, or `cause`.
@@ -235,6 +270,7 @@ impl Link {
         else {
             return Ok(());
         };
+
         let texts = [
             head.authority.as_ref().map_or("", |it| it.as_str()),
             head.path.as_ref().map_or("", |it| it.as_str()),
@@ -246,6 +282,7 @@ impl Link {
         if (section_size(&head.fields) + pseudo) as u64 <= most {
             return Ok(());
         }
+
         let cause = Cause::Invalid(format!(
             "the head is larger than the {most} bytes that the peer takes"
         ));
@@ -274,7 +311,6 @@ impl Link {
 /// A request as it is sent.
 #[derive(Debug)]
 struct Request {
-    section: BytesMut,
     priority: Option<Signal>,
     carries_packets: bool,
     /// It has no content.
@@ -286,42 +322,45 @@ struct Request {
 }
 
 impl Request {
-    fn new(head: &RequestHead, length: Option<u64>) -> Result<Self, StreamError> {
+    fn new(head: &RequestHead, length: Option<u64>) -> Self {
         let ends = head.kind() == Kind::Message && length == Some(0);
-        Ok(Self {
-            section: convert::from_request(head)?,
+        Self {
             priority: convert::priority(&head.fields),
             carries_packets: head.kind().carries_packets(),
             ends,
             may_be_early: ends
                 && matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS),
             was_early: head.fields.contains_key("early-data"),
-        })
+        }
     }
 }
 
 /// What a request needs to be sent again.
 #[derive(Debug)]
 struct Again {
-    link: Link,
+    link: QuicLink,
     request: Request,
+    section: BytesMut,
 }
 
 impl Again {
     /// Sends it when it is early no more.
     async fn send(self) -> Result<Reader, StreamError> {
         self.link.shared.connection.confirmed().await;
-        Ok(self.link.send(&self.request).await?.1)
+        let write = |_| Ok(&self.section);
+        Ok(self.link.send(&self.request, write).await?.1)
     }
 }
 
 /// Drives a link until it ends or no one needs it.
 async fn run(shared: Arc<Shared>, gone: CancellationToken, later: mpsc::Receiver<Bytes>) {
     let settings = Settings {
-        max_field_section: Some(shared.limits.bytes as u64),
+        max_field_section: Some(shared.tables.limits.bytes as u64),
         datagrams: true,
+        qpack_capacity: shared.tables.announced(),
         ..Settings::default()
     };
+
     let budget = Profile::link(0).control;
     tokio::select! {
         () = drive(shared.clone(), settings, budget, later) => {}
@@ -331,6 +370,7 @@ async fn run(shared: Arc<Shared>, gone: CancellationToken, later: mpsc::Receiver
             let _ = tokio::time::timeout(FAREWELL, shared.finishing.delivered()).await;
         }
     }
+
     shared
         .connection
         .close_and_tell(Code::NoError.number(), b"")
@@ -347,12 +387,13 @@ async fn overdue(shared: &Shared) {
         let _ = shared.given_up.set("its handshake did not end");
         return;
     }
+
     std::future::pending().await
 }
 
 /// The response to come.
 #[derive(Debug)]
-pub struct Pending {
+pub struct RequestStreamResponse {
     /// Given to the content of the final response.
     reader: Option<Reader>,
     method: Method,
@@ -360,49 +401,57 @@ pub struct Pending {
     again: Option<Again>,
 }
 
-impl Pending {
+impl RequestStreamResponse {
     pub(crate) async fn event(&mut self) -> Result<Event, StreamError> {
         let (mut reader, head) = loop {
             let section = match self.section().await {
                 Err(error) => {
-                    self.after_loss(error).await?;
+                    Box::pin(self.after_loss(error)).await?;
                     continue;
                 }
                 Ok(section) => section,
             };
+
             let Some(reader) = self.reader.take() else {
                 return Err(answered());
             };
-            let decoded = convert::response(section, reader.state.shared().limits);
+            let state = &reader.state;
+            let tables = &state.shared().tables;
+            let decoded = tables.read(state.id(), &section, decode_response);
             let head = decoded.map_err(|fault| failed(&reader, fault))?;
+
             // RFC 8470, 5.2: who sent it early may send it again. Who passes on what came early to someone else may not.
             let again = self
                 .again
                 .take_if(|again| head.status == StatusCode::TOO_EARLY && !again.request.was_early);
             match again {
-                Some(again) => self.reader = Some(again.send().await?),
+                Some(again) => self.reader = Some(Box::pin(again.send()).await?),
                 None => break (reader, head),
             }
         };
+
         if head.status.is_informational() {
             self.reader = Some(reader);
             return Ok(Event::Interim(head));
         }
+
         if self.method == Method::CONNECT && head.status.is_success() {
             reader.sequence.begin_tunnel();
             return Ok(Event::Tunnel(
                 head,
-                AnyIncoming::H3(Box::new(Incoming::new(reader, None))),
+                Incoming::H3(Box::new(RequestStreamReceiver::new(reader, None))),
             ));
         }
+
         let length = convert::response_length(&self.method, &head)
             .map_err(|fault| failed(&reader, fault))?;
         reader.sequence.begin_content(length);
+
         // Whether there is content at all is often here already.
         poll_fn(|cx| Poll::Ready(reader.poll_peek(cx).is_ready())).await;
         Ok(Event::Final(
             head,
-            AnyIncoming::H3(Box::new(Incoming::new(reader, length))),
+            Incoming::H3(Box::new(RequestStreamReceiver::new(reader, length))),
         ))
     }
 
@@ -416,6 +465,7 @@ impl Pending {
             self.reader = Some(again.send().await?);
             return Ok(());
         }
+
         // quinn calls it lost, too, when the connection ends first.
         Err(shared
             .connection
@@ -437,6 +487,7 @@ impl Pending {
                 return Err(error);
             }
         };
+
         match part {
             Part::Section(Section::Head, section) => Ok(section),
             _ => Err(StreamError::new(Cause::Incomplete)),

@@ -1,40 +1,23 @@
-//! Heads between our form and that of the codec.
+//! Heads for the codec, and what they say of priority and length.
 
-use bytes::{Bytes, BytesMut};
-use hermes_proto::h3::{
-    self, BadRequest, Fault, Limits, RequestParts, Signal, encode_request, encode_response,
-};
+use bytes::BytesMut;
+use hermes_proto::fields::{FieldValue, Fields};
+use hermes_proto::h3::{self, Fault, RequestParts, Signal, encode_request, encode_response};
+use hermes_proto::qpack::SectionEncoder;
 use http::uri::Scheme;
-use http::{HeaderMap, Method, StatusCode, Version};
+use http::{Method, StatusCode};
 
+use super::shared::StreamState;
+use super::tables::Tables;
 use crate::error::StreamError;
 use crate::head::{Kind, RequestHead, ResponseHead};
 
-/// A request's head.
-pub(super) fn request(section: Bytes, limits: Limits) -> Result<RequestHead, BadRequest> {
-    let h3::RequestHead {
-        method,
-        scheme,
-        authority,
-        path,
-        protocol,
-        fields,
-    } = h3::decode_request(section, limits)?;
-    let version = Version::HTTP_3;
-    Ok(RequestHead {
-        method,
-        scheme,
-        authority,
-        path,
-        protocol,
-        fields,
-        version,
-        origin_form: false,
-    })
-}
-
-/// An encoded request.
-pub(super) fn from_request(head: &RequestHead) -> Result<BytesMut, StreamError> {
+/// A request, encoded for this stream.
+pub(super) fn from_request(
+    head: &RequestHead,
+    tables: &Tables,
+    stream: u64,
+) -> Result<BytesMut, StreamError> {
     let web = head.kind() != Kind::Connect;
     let scheme = head.scheme.clone().unwrap_or(Scheme::HTTP);
     let parts = RequestParts {
@@ -45,34 +28,23 @@ pub(super) fn from_request(head: &RequestHead) -> Result<BytesMut, StreamError> 
         protocol: head.protocol.as_ref(),
         fields: &head.fields,
     };
-    let mut section = BytesMut::new();
-    encode_request(&parts, &mut section)?;
+
+    let section = tables.write(stream, |section| encode_request(&parts, section))?;
     Ok(section)
 }
 
-/// A response's head.
-pub(super) fn response(section: Bytes, limits: Limits) -> Result<ResponseHead, Fault> {
-    let h3::ResponseHead { status, fields } = h3::decode_response(section, limits)?;
-    Ok(ResponseHead {
-        status,
-        fields,
-        version: Version::HTTP_3,
-    })
-}
-
-/// An encoded response.
-pub(super) fn from_response(head: &ResponseHead) -> Result<BytesMut, StreamError> {
-    let mut section = BytesMut::new();
-    encode_response(head.status, &head.fields, &mut section)?;
-    Ok(section)
+/// A response, encoded for the stream of this state.
+pub(super) fn from_response(
+    head: &ResponseHead,
+    state: &StreamState,
+) -> Result<BytesMut, StreamError> {
+    let write = |section: SectionEncoder<'_>| encode_response(head.status, &head.fields, section);
+    Ok(state.shared().tables.write(state.id(), write)?)
 }
 
 /// What a head says of its priority (RFC 9218, 5); none where it says nothing that can be understood.
-pub(super) fn priority(fields: &HeaderMap) -> Option<Signal> {
-    let mut lines = fields
-        .get_all("priority")
-        .iter()
-        .map(http::HeaderValue::as_bytes);
+pub(super) fn priority(fields: &Fields) -> Option<Signal> {
+    let mut lines = fields.values("priority").map(FieldValue::as_bytes);
     let first = lines.next()?;
     let signal = match lines.next() {
         None => Signal::parse(first),
@@ -84,6 +56,7 @@ pub(super) fn priority(fields: &HeaderMap) -> Option<Signal> {
                 .join(&b", "[..]),
         ),
     };
+
     (signal != Signal::default()).then_some(signal)
 }
 

@@ -70,6 +70,7 @@ impl Known {
             }
             *of != stream
         });
+
         self.early_bytes = self.early.iter().map(|(_, payload, _)| payload.len()).sum();
         found
     }
@@ -118,6 +119,7 @@ impl Registry {
                 known.hold(stream, payload, Instant::now());
                 continue;
             };
+
             let more = std::iter::from_fn(|| {
                 let same = |next: &Result<(u64, Bytes), Fault>| {
                     next.as_ref().is_ok_and(|(of, _)| *of == stream)
@@ -127,8 +129,10 @@ impl Registry {
                     .and_then(Result::ok)
                     .map(|(_, payload)| payload)
             });
+
             queue.extend(std::iter::once(payload).chain(more));
         }
+
         Ok(())
     }
 }
@@ -180,6 +184,7 @@ impl DatagramSender {
                 ..SentDatagrams::default()
             };
         }
+
         let mut room = BytesMut::new();
         let before = prefix.len() + datagram::prefix_size(self.0.id());
         self.0
@@ -190,9 +195,11 @@ impl DatagramSender {
                 if room.capacity() < size {
                     room.reserve(size.max(ROOM));
                 }
+
                 datagram::encode_prefix(self.0.id(), &mut room);
                 room.put_slice(prefix);
                 room.put_slice(payload);
+
                 room.split().freeze()
             }))
     }

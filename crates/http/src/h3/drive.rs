@@ -8,7 +8,6 @@ use hermes_proto::h3::{
     Code, Control, ControlEvent, Fault, FrameDecoder, PeerStreams, Piece, Role, Settings,
     StreamType, TypeDecoder,
 };
-use hermes_proto::qpack::{Instructions, Side};
 use hermes_proto::varint;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::Receiver;
@@ -16,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::shared::Shared;
+use super::tables;
 use crate::h2::{Bucket, Budget, Verdict};
 
 /// Streams of unknown types that a peer may open in the life of a connection: each costs a stream,
@@ -39,7 +39,9 @@ pub(super) async fn drive(
     let mut tasks = JoinSet::new();
     tasks.spawn(write_control(shared.clone(), settings, later));
     tasks.spawn(receive_datagrams(shared.clone()));
+    tasks.spawn(tables::write(shared.clone()));
     let peer = Arc::new(Mutex::new(Peer::new(shared.role, control)));
+
     loop {
         tokio::select! {
             accepted = shared.connection.accept_uni() => match accepted {
@@ -56,6 +58,7 @@ pub(super) async fn drive(
             },
         }
     }
+
     shared.end();
 }
 
@@ -85,6 +88,7 @@ impl Peer {
                 "too many streams of unknown types",
             ));
         }
+
         Ok(taken)
     }
 }
@@ -99,15 +103,18 @@ async fn write_control(
         // Sent early, it would be lost for good where the server does not take early data.
         shared.connection.confirmed().await;
     }
+
     let Ok(mut stream) = shared.connection.open_uni().await else {
         return Ok(());
     };
+
     // Before everything else: peers wait for it.
     stream.set_priority(i32::MAX);
     let mut first = BytesMut::new();
     varint::encode(StreamType::Control.number(), &mut first);
     settings.encode(&mut first);
     let mut next = Some(first.freeze());
+
     while let Some(bytes) = next {
         match write(&mut stream, bytes).await {
             Ok(()) => {}
@@ -122,11 +129,12 @@ async fn write_control(
         }
         next = later.recv().await;
     }
+
     shared.connection.closed().await;
     Ok(())
 }
 
-async fn write(stream: &mut SendStream, bytes: Bytes) -> Result<(), WriteError> {
+pub(super) async fn write(stream: &mut SendStream, bytes: Bytes) -> Result<(), WriteError> {
     let mut pieces = [bytes];
     while !pieces[0].is_empty() {
         stream.write(&mut pieces).await?;
@@ -144,6 +152,7 @@ async fn receive_datagrams(shared: Arc<Shared>) -> Result<(), Fault> {
     {
         shared.datagrams.deliver(&mut batch)?;
     }
+
     Ok(())
 }
 
@@ -164,19 +173,27 @@ async fn read(
             break (kind, bytes.slice_ref(rest));
         }
     };
+
     if !peer.lock().handle_open(kind)? {
         stream.stop(Code::StreamCreationError.number());
         return Ok(());
     }
+
     let mut source = Source {
         stream,
         first: Some(rest),
     };
+
     match kind {
-        StreamType::QpackEncoder => instructions(&mut source, Side::Encoder).await?,
-        StreamType::QpackDecoder => instructions(&mut source, Side::Decoder).await?,
+        StreamType::QpackEncoder => {
+            instructions(&mut source, |bytes| shared.tables.encoder_says(bytes)).await?;
+        }
+        StreamType::QpackDecoder => {
+            instructions(&mut source, |bytes| shared.tables.decoder_says(bytes)).await?;
+        }
         _ => control(&shared, &peer, &mut source).await?,
     }
+
     Err(peer.lock().streams.handle_end())
 }
 
@@ -200,19 +217,12 @@ impl Source {
     }
 }
 
-async fn instructions(source: &mut Source, side: Side) -> Result<(), Fault> {
-    let mut instructions = Instructions::new(side);
+async fn instructions(
+    source: &mut Source,
+    take: impl Fn(&[u8]) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     while let Some(bytes) = source.next().await {
-        instructions.handle(&bytes).map_err(|_| match side {
-            Side::Encoder => Fault::connection(
-                Code::QpackEncoderStreamError,
-                "an instruction for a table without room",
-            ),
-            Side::Decoder => Fault::connection(
-                Code::QpackDecoderStreamError,
-                "an instruction about what was not sent",
-            ),
-        })?;
+        take(&bytes)?;
     }
     Ok(())
 }
@@ -230,6 +240,7 @@ async fn control(shared: &Shared, peer: &Mutex<Peer>, source: &mut Source) -> Re
                     "too many frames on the control stream",
                 ));
             }
+
             match control.handle_frame(&frame)? {
                 Some(ControlEvent::Settings(settings)) => shared.settle(settings),
                 Some(ControlEvent::Goaway(stream)) if shared.role == Role::Client => {
@@ -242,5 +253,6 @@ async fn control(shared: &Shared, peer: &Mutex<Peer>, source: &mut Source) -> Re
             }
         }
     }
+
     Ok(())
 }

@@ -51,6 +51,7 @@ pub(super) fn by_peer(number: u64) -> StreamError {
     } else {
         Processed::Maybe
     };
+
     StreamError {
         cause: Cause::Reset(reset(code)),
         processed,
@@ -108,8 +109,8 @@ impl From<WriteError> for StreamError {
     }
 }
 
-impl From<hermes_proto::h3::EncodeError> for StreamError {
-    fn from(error: hermes_proto::h3::EncodeError) -> Self {
+impl From<hermes_proto::h3::FieldEncodeError> for StreamError {
+    fn from(error: hermes_proto::h3::FieldEncodeError) -> Self {
         Self::unprocessed(Cause::Invalid(error.to_string()))
     }
 }

@@ -39,6 +39,7 @@ impl Hearing {
         {
             return self.quiet;
         }
+
         // What was sent since then was most likely sent right after it.
         let last = self
             .looked
@@ -50,6 +51,7 @@ impl Hearing {
         } else if stats.sent != self.seen.sent {
             self.waiting.get_or_insert(last.unwrap_or(now));
         }
+
         let bound = (stats.rtt * ROUND_TRIPS).clamp(*BOUNDS.start(), *BOUNDS.end());
         self.quiet = self
             .waiting

@@ -14,7 +14,7 @@ use crate::pace::Pace;
 
 /// The receiving half.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct RequestStreamReceiver {
     reader: Reader,
     length: Option<u64>,
     done: bool,
@@ -22,7 +22,7 @@ pub struct Incoming {
     pace: Pace,
 }
 
-impl Incoming {
+impl RequestStreamReceiver {
     /// Content of this length, where it is known.
     pub(super) fn new(reader: Reader, length: Option<u64>) -> Self {
         Self {
@@ -49,10 +49,12 @@ impl Incoming {
             Poll::Ready(polled) => polled,
             Poll::Pending => Err(ready!(self.pace.poll_slow(cx))),
         };
+
         match &polled {
             Ok(Some(Frame::Data(data))) => self.pace.moved(data.len()),
             _ => self.done = true,
         }
+
         Poll::Ready(polled.transpose())
     }
 
@@ -96,6 +98,7 @@ impl Incoming {
                 Poll::Pending => break,
             }
         }
+
         joined.map_or(first, BytesMut::freeze)
     }
 
@@ -103,13 +106,16 @@ impl Incoming {
         &mut self,
         section: Bytes,
         cx: &mut Context<'_>,
-    ) -> Result<http::HeaderMap, StreamError> {
+    ) -> Result<hermes_proto::fields::Fields, StreamError> {
         // Nothing but the end may follow, and no one asks for it any more.
         if let Poll::Ready(Err(failure)) = self.reader.poll_part(cx) {
             return Err(failure.into());
         }
-        decode_trailers(section, self.reader.state.shared().limits).map_err(|fault| {
-            self.reader.state.fail(fault);
+        let state = &self.reader.state;
+        let tables = &state.shared().tables;
+        let read = tables.read(state.id(), &section, decode_trailers);
+        read.map_err(|fault| {
+            state.fail(fault);
             Failure::Fault(fault).into()
         })
     }
@@ -129,6 +135,7 @@ impl Incoming {
             .datagrams()
             .filter(|_| !self.datagrams_taken)?
             .clone();
+
         self.datagrams_taken = true;
         Some(DatagramReceiver(queue))
     }

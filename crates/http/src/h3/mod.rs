@@ -20,14 +20,15 @@ mod responder;
 mod sender;
 pub mod server;
 mod shared;
+mod tables;
 mod watched;
 
-pub use client::Link;
+pub use client::QuicLink;
 pub use datagrams::{DatagramReceiver, DatagramSender};
-pub use incoming::Incoming;
-pub use outgoing::Outgoing;
+pub use incoming::RequestStreamReceiver;
+pub use outgoing::RequestStreamSender;
 pub use queue::Lost;
-pub use responder::Responder;
+pub use responder::RequestStreamResponder;
 pub use watched::Watched;
 
 /// Bytes that are taken from a stream at once, and the largest piece that small ones are joined to: as a frame of HTTP/2.
@@ -35,7 +36,8 @@ pub use watched::Watched;
 pub(crate) const PIECE: usize = 16 * 1024;
 
 /// Bytes and lines of a response head, and of its trailers, as over HTTP/2 and HTTP/1.1.
-pub(crate) const RESPONSE_LIMITS: hermes_proto::h3::Limits = hermes_proto::h3::Limits {
-    bytes: crate::h2::HEADER_LIST as usize,
-    lines: 128,
-};
+pub(crate) const RESPONSE_LIMITS: hermes_proto::h3::FieldSectionLimits =
+    hermes_proto::h3::FieldSectionLimits {
+        bytes: crate::h2::HEADER_LIST as usize,
+        lines: 128,
+    };

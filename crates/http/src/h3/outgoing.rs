@@ -5,10 +5,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hermes_net::memory::Part;
+use hermes_proto::fields::Fields;
 use hermes_proto::h3::encode_trailers;
-use http::HeaderMap;
 
 use super::datagrams::DatagramSender;
 use super::sender::Sender;
@@ -17,14 +17,14 @@ use crate::pace::Pace;
 
 /// The sending half.
 #[derive(Debug)]
-pub struct Outgoing {
+pub struct RequestStreamSender {
     sender: Sender,
     /// Counts what waits here.
     part: Arc<Part>,
     pace: Pace,
 }
 
-impl Outgoing {
+impl RequestStreamSender {
     pub(super) fn new(sender: Sender) -> Self {
         let part = Part::of(&sender.state.shared().account);
         Self {
@@ -44,12 +44,14 @@ impl Outgoing {
                 "the stream has ended".to_owned(),
             )));
         }
+
         if !data.is_empty() {
             let length = data.len();
             let _held = self.part.hold(length);
             self.pace.bound(self.sender.data(data)).await??;
             self.pace.moved(length);
         }
+
         if end { self.finish(None).await } else { Ok(()) }
     }
 
@@ -80,10 +82,12 @@ impl Outgoing {
         self.pace.bound(self.sender.flush()).await?
     }
 
-    pub(crate) async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), StreamError> {
+    pub(crate) async fn finish(&mut self, trailers: Option<Fields>) -> Result<(), StreamError> {
         if let Some(trailers) = trailers.filter(|_| !self.sender.has_ended()) {
-            let mut section = BytesMut::new();
-            encode_trailers(&trailers, &mut section)?;
+            let state = &self.sender.state;
+            let tables = &state.shared().tables;
+            let section =
+                tables.write(state.id(), |section| encode_trailers(&trailers, section))?;
             self.pace.bound(self.sender.section(&section)).await??;
         }
         self.pace.bound(self.sender.finish()).await?

@@ -64,6 +64,7 @@ impl Priorities {
             .early
             .iter()
             .rposition(|(stream, _)| *stream == state.id());
+
         if let Some((_, priority)) = early.and_then(|place| requests.early.remove(place)) {
             self.update_one(state, priority);
         }
@@ -92,6 +93,7 @@ impl Priorities {
                 "PRIORITY_UPDATE of a stream that is not allowed yet",
             ));
         }
+
         if let Some(state) = requests.open.get(&stream).and_then(Weak::upgrade) {
             drop(requests);
             self.update_one(&state, priority);
@@ -101,6 +103,7 @@ impl Priorities {
                 requests.early.pop_front();
             }
         }
+
         Ok(())
     }
 

@@ -68,6 +68,7 @@ impl QueuedDatagrams {
         let all = total.fetch_add(cost, Ordering::Relaxed) + cost;
         self.datagrams.push_back(datagram);
         let mut over = all.saturating_sub(CONNECTION_BYTES);
+
         while self.datagrams.len() > DATAGRAMS || self.bytes > BYTES || over > 0 {
             let Some(oldest) = self.pop(total) else {
                 return;
@@ -93,6 +94,7 @@ impl Queue {
         if held.ended {
             return;
         }
+
         for datagram in datagrams {
             held.push(datagram, &self.total);
         }
@@ -124,12 +126,14 @@ impl Queue {
         {
             into.push(datagram);
         }
+
         if into.len() > before {
             return Poll::Ready(true);
         }
         if held.ended {
             return Poll::Ready(false);
         }
+
         held.waiting = Some(cx.waker().clone());
         Poll::Pending
     }

@@ -56,8 +56,9 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn new(stream: RecvStream, state: Arc<StreamState>) -> Self {
         let shared = state.shared();
-        let frames = FrameDecoder::request(shared.limits.bytes);
+        let frames = FrameDecoder::request(shared.tables.limits.bytes);
         let sequence = Sequence::new(shared.role);
+
         Self {
             stream: Some(stream),
             frames,
@@ -76,6 +77,7 @@ impl Reader {
         if self.over {
             return Poll::Ready(Ok(Part::End));
         }
+
         Poll::Ready(match ready!(self.poll_stream(cx)) {
             Ok(part) => Ok(part),
             Err(failure) => {
@@ -83,6 +85,7 @@ impl Reader {
                     self.state.fail(*fault);
                     self.stop(fault.code);
                 }
+                self.cancel();
                 self.end();
                 Err(failure)
             }
@@ -128,6 +131,7 @@ impl Reader {
             return Poll::Pending;
         };
         let error = ready!(stream.poll_still(cx));
+        self.cancel();
         self.end();
         Poll::Ready(self.broken(error))
     }
@@ -165,6 +169,11 @@ impl Reader {
         }
     }
 
+    /// The sections that are not read need their entries no more.
+    fn cancel(&self) {
+        self.state.shared().tables.cancel(self.state.id());
+    }
+
     fn end(&mut self) {
         self.over = true;
         self.state.end_receiving();
@@ -182,6 +191,7 @@ impl Drop for Reader {
         if self.over {
             return;
         }
+        self.cancel();
         self.state.end_receiving();
         match self.state.shared().role {
             // RFC 9114, 4.1: a server that has answered may need no more of the request. Told before the answer is there, a

@@ -1,19 +1,20 @@
 //! The way to answer an exchange over HTTP/3.
 
+use hermes_proto::fields::Fields;
 use hermes_proto::websocket::Key;
-use http::{HeaderMap, Method, StatusCode};
+use http::{Method, StatusCode};
 
 use super::convert;
-use super::outgoing::Outgoing;
+use super::outgoing::RequestStreamSender;
 use super::sender::Sender;
 use crate::error::{Reset, StreamError};
 use crate::head::{RequestHead, ResponseHead};
 use crate::pace::{Answered, Pace};
-use crate::{MinRate, Outgoing as AnyOutgoing};
+use crate::{MinRate, Outgoing};
 
 /// The way to answer one exchange.
 #[derive(Debug)]
-pub struct Responder {
+pub struct RequestStreamResponder {
     sender: Sender,
     is_head: bool,
     /// The key that a WebSocket client waits to see answered, behind a proxy that passes it on.
@@ -24,7 +25,7 @@ pub struct Responder {
     answered: Answered,
 }
 
-impl Responder {
+impl RequestStreamResponder {
     pub(super) fn new(
         sender: Sender,
         head: &RequestHead,
@@ -42,7 +43,8 @@ impl Responder {
     }
 
     pub(crate) async fn interim(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
-        self.sender.section(&convert::from_response(head)?).await
+        let section = convert::from_response(head, &self.sender.state)?;
+        self.sender.section(&section).await
     }
 
     pub(crate) fn is_head(&self) -> bool {
@@ -61,32 +63,34 @@ impl Responder {
         mut self,
         head: ResponseHead,
         length: Option<u64>,
-    ) -> Result<AnyOutgoing, StreamError> {
+    ) -> Result<Outgoing, StreamError> {
         let state = &self.sender.state;
         state
             .shared()
             .priorities
             .response(state, convert::priority(&head.fields));
-        self.sender.section(&convert::from_response(&head)?).await?;
+        let section = convert::from_response(&head, &self.sender.state)?;
+        self.sender.section(&section).await?;
         self.answered.set();
+
         if length == Some(0) {
             self.sender.finish().await?;
-            return Ok(AnyOutgoing::Ended);
+            return Ok(Outgoing::Ended);
         }
-        Ok(AnyOutgoing::H3(Outgoing::new(self.sender)).paced(Pace::of_reader(self.min_rate)))
+
+        Ok(Outgoing::H3(RequestStreamSender::new(self.sender))
+            .paced(Pace::of_reader(self.min_rate)))
     }
 
-    pub(crate) async fn accept(
-        mut self,
-        mut fields: HeaderMap,
-    ) -> Result<AnyOutgoing, StreamError> {
+    pub(crate) async fn accept(mut self, mut fields: Fields) -> Result<Outgoing, StreamError> {
         crate::websocket::answer(self.websocket.as_ref(), &mut fields);
         let head = ResponseHead {
             fields,
             ..ResponseHead::new(StatusCode::OK)
         };
-        self.sender.section(&convert::from_response(&head)?).await?;
-        Ok(AnyOutgoing::H3(Outgoing::new(self.sender)))
+        let section = convert::from_response(&head, &self.sender.state)?;
+        self.sender.section(&section).await?;
+        Ok(Outgoing::H3(RequestStreamSender::new(self.sender)))
     }
 
     /// Resets the stream without an answer.

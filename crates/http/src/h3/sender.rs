@@ -66,12 +66,14 @@ impl Sender {
             frame::MAX_HEAD + if data.len() < SMALL { data.len() } else { 0 },
         );
         frame::encode_head(FrameType::Data, data.len() as u64, &mut head);
+
         if data.len() < SMALL {
             head.extend_from_slice(&data);
             self.unsent.push(head.freeze());
         } else {
             self.unsent.extend([head.freeze(), data]);
         }
+
         self.flush().await
     }
 
@@ -87,16 +89,19 @@ impl Sender {
             if self.unsent.is_empty() {
                 break;
             }
+
             if self.ended {
                 return Err(StreamError::new(Cause::Invalid(
                     "the stream has ended".to_owned(),
                 )));
             }
+
             let priority = self.state.rank.level();
             if priority != self.priority {
                 self.priority = priority;
                 stream.set_priority(priority);
             }
+
             if let Err(error) = stream.write(&mut self.unsent).await {
                 self.unsent.clear();
                 return Err(self.state.explain(error));
@@ -114,6 +119,7 @@ impl Sender {
         self.ended = true;
         self.state.end_sending();
         let finished = self.stream.as_mut().map_or(Ok(()), SendStream::finish);
+
         finished.map_err(|error| self.state.explain(error))
     }
 
@@ -144,6 +150,7 @@ impl Sender {
             .get_or_insert_with(|| ReusableBoxFuture::new(stream.stopped()));
         let how = std::future::poll_fn(|cx| stopped.poll(cx)).await;
         self.stopped = None;
+
         match how {
             Stopped::Code(code) => {
                 self.state.note_cancelled();

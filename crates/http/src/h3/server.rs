@@ -9,7 +9,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use hermes_net::Watch;
 use hermes_net::quic::{Connection, RecvStream, SendStream};
-use hermes_proto::h3::{BadRequest, Code, Fault, Limits, Role, Section, Settings, frame};
+use hermes_proto::h3::{
+    BadRequest, Code, Fault, FieldSectionLimits, Role, Section, Settings, decode_request, frame,
+};
 use hermes_proto::path::BadPath;
 use hermes_proto::varint;
 use http::header::{CONTENT_LENGTH, EXPECT, HeaderName, HeaderValue};
@@ -21,15 +23,16 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::drive::drive;
 use super::priority::Order;
 use super::reader::{Failure, Part, Reader};
-use super::responder::Responder;
+use super::responder::RequestStreamResponder;
 use super::sender::Sender;
 use super::shared::{Shared, StreamState};
-use super::{Incoming, convert};
+use super::tables::HEADER_TABLE;
+use super::{RequestStreamReceiver, convert};
 use crate::exchanges::{Active, Exchanges};
 use crate::h2::{Bucket, Profile, Verdict};
 use crate::pace::Pace;
 use crate::server::{Handler, Options};
-use crate::{Incoming as AnyIncoming, Offered, RequestHead, Responder as AnyResponder};
+use crate::{Incoming, Offered, RequestHead, Responder};
 
 /// Frames that wait for the control stream: a probe and the two GOAWAYs of a connection.
 #[doc(alias = "bound")]
@@ -63,28 +66,34 @@ pub async fn serve<H: Handler>(
     handler: H,
     watch: &Watch,
 ) {
-    let limits = Limits {
+    let limits = FieldSectionLimits {
         bytes: options.head.head_bytes,
         lines: options.head.fields,
     };
+
     connection.set_max_bi_streams(u64::from(options.streams));
     let profile = if options.link {
         Profile::link
     } else {
         Profile::public
     };
+
     let profile = profile(options.streams);
     let order = Order {
         streams: u64::from(options.streams),
         in_turn: !options.link,
     };
-    let shared = Shared::new(connection, Role::Server, limits, order);
+
+    let table = if options.link { HEADER_TABLE } else { 0 };
+    let shared = Shared::new(connection, Role::Server, limits, (order, table));
     let settings = Settings {
         max_field_section: Some(limits.bytes as u64),
         connect_protocol: true,
         datagrams: true,
+        qpack_capacity: shared.tables.announced(),
         ..Settings::default()
     };
+
     let (later, next) = mpsc::channel(LATER);
     shared.probe_by(later.clone());
     let server = Server {
@@ -98,12 +107,14 @@ pub async fn serve<H: Handler>(
         later,
         watch,
     };
+
     tokio::select! {
         () = drive(shared.clone(), settings, profile.control, next) => {}
         () = server.run() => {}
         () = watch.forced() => {}
         () = shared.evicted() => {}
     }
+
     shared.connection.close(Code::NoError.number(), b"");
     shared.end();
 }
@@ -139,11 +150,13 @@ impl<H: Handler> Server<'_, H> {
                 () = self.active.none_for(self.context.options.idle_time) => break,
             }
         }
+
         // First that requests are to stop, then, when that is known, which are left out.
         self.goaway(varint::MAX - 3);
         let notice = (self.shared.connection.rtt() * 2).clamp(*NOTICE.start(), *NOTICE.end());
         let left_out = sleep_until(Instant::now() + notice);
         tokio::pin!(left_out);
+
         loop {
             tokio::select! {
                 accepted = self.shared.connection.accept_bi() => match accepted {
@@ -153,6 +166,7 @@ impl<H: Handler> Server<'_, H> {
                 () = &mut left_out => break,
             }
         }
+
         self.goaway(next);
         self.leave().await;
     }
@@ -163,6 +177,7 @@ impl<H: Handler> Server<'_, H> {
             self.active.none_for(Duration::ZERO).await;
             self.deliver().await;
         };
+
         tokio::pin!(done);
         loop {
             tokio::select! {
@@ -209,6 +224,7 @@ impl<H: Handler> Server<'_, H> {
             let _active = active;
             context.exchange(state, send, recv).await;
         });
+
         next
     }
 }
@@ -227,6 +243,7 @@ impl<H: Handler> Context<H> {
             }
             Err(_) => return state.abandon(Code::RequestIncomplete),
         };
+
         shared
             .priorities
             .request(&state, convert::priority(&head.fields));
@@ -234,6 +251,7 @@ impl<H: Handler> Context<H> {
             state.open_datagrams();
             let _ = timeout(SETTINGS_TIME, shared.settled()).await;
         }
+
         self.offer(head, reader, Sender::new(send, state.clone()))
             .await;
         state.part().await;
@@ -249,20 +267,23 @@ impl<H: Handler> Context<H> {
                 HeaderValue::from_static("1"),
             );
         }
+
         let (pace, answered) =
             Pace::of_content(self.options.min_rate, head.fields.contains_key(EXPECT));
         let length = head
             .fields
             .get(CONTENT_LENGTH)
             .and_then(|length| length.to_str().ok()?.parse().ok());
-        let mut incoming = Incoming::new(reader, length);
+        let mut incoming = RequestStreamReceiver::new(reader, length);
+
         if head.method != Method::CONNECT {
             incoming.pace(pace);
         }
-        let responder = Responder::new(sender, &head, self.options.min_rate, answered);
-        let incoming = AnyIncoming::H3(Box::new(incoming));
+        let responder = RequestStreamResponder::new(sender, &head, self.options.min_rate, answered);
+        let incoming = Incoming::H3(Box::new(incoming));
         let harmless = head.method.is_safe();
-        let offered = Offered::new(head, source, incoming, AnyResponder::H3(responder));
+        let offered = Offered::new(head, source, incoming, Responder::H3(responder));
+
         if early && !harmless {
             return self.handler.too_early(offered).await;
         }
@@ -290,6 +311,7 @@ impl<H: Handler> Context<H> {
                 } else {
                     StatusCode::BAD_REQUEST
                 };
+
                 self.answer(status, &path.to_string(), sender).await;
             }
             HeadFailure::Broken => {}
@@ -302,9 +324,10 @@ impl<H: Handler> Context<H> {
             reason,
             &sender.state.shared().connection.info().clone(),
         );
-        let Ok(section) = convert::from_response(&head) else {
+        let Ok(section) = convert::from_response(&head, &sender.state) else {
             return;
         };
+
         // Fails only when the client is gone.
         if sender.section(&section).await.is_ok() {
             let _ = sender.finish().await;
@@ -361,12 +384,15 @@ async fn head_of(reader: &mut Reader) -> Result<RequestHead, HeadFailure> {
         Part::Section(Section::Head, section) => section,
         _ => return Err(Fault::stream(Code::RequestIncomplete, "no head came").into()),
     };
-    let head = convert::request(section, reader.state.shared().limits)?;
+
+    let state = &reader.state;
+    let head = (state.shared().tables).read(state.id(), &section, decode_request)?;
     let length = hermes_proto::h3::content_length(&head.fields)?;
     if head.method == Method::CONNECT {
         reader.sequence.begin_tunnel();
         return Ok(head);
     }
+
     reader.sequence.begin_content(length);
     // A failure is told to the next read.
     let ended = poll_fn(|cx| reader.poll_peek(cx).map(|_| ()));
@@ -374,5 +400,6 @@ async fn head_of(reader: &mut Reader) -> Result<RequestHead, HeadFailure> {
         Some(0) | None if head.method.is_safe() => drop(timeout(END_TIME, ended).await),
         _ => drop(poll_fn(|cx| Poll::Ready(reader.poll_peek(cx).is_ready())).await),
     }
+
     Ok(head)
 }

@@ -7,12 +7,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hermes_net::clock;
 use hermes_net::memory::Account;
 use hermes_net::quic::{Connection, RecvStream, Stopped};
-use hermes_proto::h3::{Code, Fault, Limits, Role, Scope, Settings};
+use hermes_proto::h3::{Code, Fault, FieldSectionLimits, Role, Scope, Settings};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::datagrams::Registry;
@@ -22,6 +23,7 @@ use super::hearing::{self, Hearing};
 use super::load;
 use super::priority::{Order, Priorities, Rank};
 use super::queue::Queue;
+use super::tables::Tables;
 use super::watched::NOTHING;
 use crate::error::{Cause, EVICTED, Processed, Reset, StreamError};
 
@@ -31,8 +33,8 @@ pub(super) struct Shared {
     pub(super) connection: Connection,
     /// What we are.
     pub(super) role: Role,
-    /// Of every field section that comes.
-    pub(super) limits: Limits,
+    /// What field sections refer to.
+    pub(super) tables: Tables,
     /// What the peer said of itself, once it has.
     settings: watch::Sender<Option<Settings>>,
     /// What waiting for a response may come to.
@@ -60,8 +62,8 @@ impl Shared {
     pub(super) fn new(
         connection: Connection,
         role: Role,
-        limits: Limits,
-        order: Order,
+        limits: FieldSectionLimits,
+        (order, table): (Order, usize),
     ) -> Arc<Self> {
         let datagrams = Registry::default();
         // Those of a stranger take turns: it has one purse for all.
@@ -70,7 +72,7 @@ impl Shared {
             account,
             connection,
             role,
-            limits,
+            tables: Tables::new(table, limits),
             settings: watch::Sender::new(None),
             outlook: watch::Sender::new(Outlook {
                 first: u64::MAX,
@@ -132,7 +134,7 @@ impl Shared {
         let looks = || {
             self.hearing
                 .lock()
-                .look(Instant::now(), || self.connection.path_stats())
+                .look(clock::now(), || self.connection.path_stats())
         };
         !self.ended.load(Ordering::Relaxed) && (self.is_silent() || looks())
     }
@@ -144,6 +146,7 @@ impl Shared {
             if !self.holds_back() {
                 return;
             }
+
             tokio::select! {
                 () = heard => {}
                 () = sleep(hearing::LOOK) => {}
@@ -164,6 +167,7 @@ impl Shared {
             if self.connection.received() != before {
                 continue;
             }
+
             if let Some(probes) = self
                 .probes
                 .get()
@@ -171,6 +175,7 @@ impl Shared {
             {
                 let _ = probes.try_send(Bytes::from_static(NOTHING));
             }
+
             sleep(GONE).await;
             if self.connection.received() == before {
                 return;
@@ -192,6 +197,7 @@ impl Shared {
         if first != u64::MAX && stream >= first {
             return StreamError::unprocessed(Cause::Closing);
         }
+
         match (self.fault.get(), self.given_up.get()) {
             _ if !matches!(error.cause, Cause::Incomplete) => error,
             (Some(fault), _) => StreamError::from(*fault),
@@ -204,6 +210,7 @@ impl Shared {
     }
 
     pub(super) fn settle(&self, settings: Settings) {
+        self.tables.allow(settings.qpack_capacity);
         self.settings.send_replace(Some(settings));
     }
 
@@ -389,6 +396,7 @@ impl StreamState {
         if matches!(&error.cause, Cause::Reset(reset) if *reset != Reset::Unneeded) {
             self.cancelled.store(true, Ordering::Relaxed);
         }
+
         if self.shared.role == Role::Server {
             StreamError {
                 processed: Processed::Maybe,
@@ -444,6 +452,7 @@ impl StreamState {
             over: true,
             ..Parting::default()
         };
+
         let Parting {
             unread, delivered, ..
         } = std::mem::replace(&mut *self.parting.lock(), parting);
@@ -451,6 +460,7 @@ impl StreamState {
         if let Some(delivered) = delivered {
             let _ = tokio::time::timeout(PARTING_TIME, delivered).await;
         }
+
         unread.stop(self.code_or(Code::NoError));
     }
 }

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use hermes_http::h1::client::Receiver;
 use hermes_http::server::Options;
 use hermes_http::{Cause, Event, Frame, Incoming, Offered, Pending, Reset};
-use http::{HeaderMap, StatusCode};
+use hermes_proto::fields::Fields;
+use http::StatusCode;
 use tokio::sync::mpsc;
 
 use crate::client::open_h1;
@@ -94,7 +95,7 @@ async fn a_response_that_trickles_in_survives_dropped_waits() {
         assert!(matches!(event(&mut pending).await, Event::Interim(head) if head.status == StatusCode::EARLY_HINTS));
         let Event::Final(_, mut content) = event(&mut pending).await else { panic!("no final response") };
         assert!(matches!(frame(&mut content).await, Some(Frame::Data(data)) if data == "a"));
-        assert!(matches!(frame(&mut content).await, Some(Frame::Trailers(fields)) if fields["b"] == "c"));
+        assert!(matches!(frame(&mut content).await, Some(Frame::Trailers(fields)) if fields.get("b").unwrap() == "c"));
         assert!(frame(&mut content).await.is_none());
         trickle.await.unwrap();
     })
@@ -292,7 +293,7 @@ async fn a_reset_by_a_bare_peer_reaches_the_idle_side_of_a_tunnel() {
             let accepted = accepted.clone();
             async move {
                 accepted
-                    .send(offered.accept(HeaderMap::new()).await.unwrap())
+                    .send(offered.accept(Fields::new()).await.unwrap())
                     .unwrap()
             }
         };
@@ -327,7 +328,7 @@ async fn finishing_what_the_peer_reset_tells_of_the_reset() {
         let answer = move |offered: Offered| {
             let told = told.clone();
             async move {
-                let (mut incoming, mut outgoing) = offered.accept(HeaderMap::new()).await.unwrap();
+                let (mut incoming, mut outgoing) = offered.accept(Fields::new()).await.unwrap();
                 assert!(incoming.frame().await.unwrap().is_err());
                 told.send(
                     outgoing

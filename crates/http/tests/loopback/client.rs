@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::BytesMut;
 use hermes_http::h1::{self, client::Receiver};
-use hermes_http::h2::client::Link;
+use hermes_http::h2::client::TcpLink;
 use hermes_http::h3;
 use hermes_http::{Event, Incoming, Outgoing, Pending, RequestHead, ResponseHead, StreamError};
 use hermes_net::Stream;
@@ -34,10 +34,10 @@ pub struct Client {
 /// A link of either version.
 #[derive(Clone)]
 pub enum AnyLink {
-    H2(Link),
+    H2(TcpLink),
     /// With what must live as long.
     H3 {
-        link: h3::Link,
+        link: h3::QuicLink,
         _endpoint: Endpoint,
     },
 }
@@ -165,8 +165,8 @@ pub async fn last(pending: &mut Pending) -> Result<(ResponseHead, Incoming), Str
 }
 
 /// HTTP/2 over a connection.
-pub async fn link(tcp: TcpStream) -> Link {
-    Link::connect(Stream::from(tcp), None, &TaskTracker::new())
+pub async fn link(tcp: TcpStream) -> TcpLink {
+    TcpLink::connect(Stream::from(tcp), None, &TaskTracker::new())
         .await
         .unwrap()
 }
@@ -174,7 +174,7 @@ pub async fn link(tcp: TcpStream) -> Link {
 /// HTTP/3 over a connection of its own.
 pub async fn link_h3(address: SocketAddr) -> AnyLink {
     let (connection, endpoint) = quic::connect(address).await;
-    let link = h3::Link::connect(connection, &TaskTracker::new()).unwrap();
+    let link = h3::QuicLink::connect(connection, &TaskTracker::new()).unwrap();
     AnyLink::H3 {
         link,
         _endpoint: endpoint,

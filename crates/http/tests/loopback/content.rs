@@ -2,10 +2,11 @@
 
 use bytes::{Bytes, BytesMut};
 use hermes_http::{Frame, Incoming, Offered, Outgoing, RequestHead, ResponseHead, StreamError};
+use hermes_proto::fields::Fields;
 use hermes_proto::upgrade::Protocol;
 use http::header::CONTENT_LENGTH;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
+use http::{HeaderValue, Method, StatusCode, Version};
 
 /// What a message carries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,7 +14,7 @@ pub struct Content {
     /// What is announced.
     pub length: Option<u64>,
     pub bytes: Bytes,
-    pub trailers: Option<HeaderMap>,
+    pub trailers: Option<Fields>,
 }
 
 impl Content {
@@ -41,10 +42,7 @@ impl Content {
 
     pub fn with_trailers(mut self) -> Self {
         let checksum = HeaderValue::from_static("abc");
-        self.trailers = Some(HeaderMap::from_iter([(
-            "checksum".parse().unwrap(),
-            checksum,
-        )]));
+        self.trailers = Some(Fields::from_iter([("checksum", checksum)]));
         self
     }
 
@@ -94,7 +92,7 @@ pub fn request(method: Method, path: &'static str) -> RequestHead {
         authority: Some(Authority::from_static("origin.example:8080")),
         path: Some(PathAndQuery::from_static(path)),
         protocol: None,
-        fields: HeaderMap::new(),
+        fields: Fields::new(),
         version: Version::HTTP_11,
         origin_form: false,
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use hermes_http::server::Options;
 use hermes_http::{Event, Frame, Incoming, Offered, Outgoing};
-use http::HeaderMap;
+use hermes_proto::fields::Fields;
 use tokio::sync::mpsc;
 
 use crate::content::{Content, connect, echo, get, post, response};
@@ -60,7 +60,7 @@ async fn a_client_cannot_send_more_than_is_taken() {
             let taken = taken.clone();
             async move {
                 taken
-                    .send(offered.accept(HeaderMap::new()).await.unwrap())
+                    .send(offered.accept(Fields::new()).await.unwrap())
                     .unwrap()
             }
         };
@@ -125,7 +125,7 @@ async fn stall(options: Options, stalled_streams: usize) {
             if offered.kind() == hermes_http::Kind::Message {
                 return echo(offered).await;
             }
-            let (incoming, outgoing) = offered.accept(HeaderMap::new()).await.unwrap();
+            let (incoming, outgoing) = offered.accept(Fields::new()).await.unwrap();
             tokio::spawn(produce(outgoing, Arc::default()));
             taken.send(incoming).unwrap();
         }

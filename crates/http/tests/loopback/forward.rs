@@ -4,8 +4,9 @@ use bytes::Bytes;
 use hermes_http::{
     Cause, Event, Frame, Incoming, Kind, Offered, Outgoing, ResponseHead, StreamError,
 };
+use hermes_proto::fields::Fields;
 use hermes_proto::hop;
-use http::{HeaderMap, Method, StatusCode};
+use http::{Method, StatusCode};
 
 use crate::client::Client;
 use crate::content::Content;
@@ -82,7 +83,7 @@ async fn tunnel(offered: Offered, next: Client) {
         }
         Event::Interim(_) => panic!("no interim response is expected"),
     };
-    let (mut from_client, mut to_client) = offered.accept(HeaderMap::new()).await.unwrap();
+    let (mut from_client, mut to_client) = offered.accept(Fields::new()).await.unwrap();
     let both = async {
         tokio::try_join!(
             copy(&mut from_client, &mut to_target),

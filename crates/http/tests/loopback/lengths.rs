@@ -105,7 +105,8 @@ async fn a_request_shorter_than_announced_is_an_error_to_the_handler() {
         };
         let client = reach(path, answer).await;
         let mut head = post();
-        head.fields.insert("content-length", 10.into());
+        head.fields
+            .insert("content-length", http::HeaderValue::from(10));
         let (mut outgoing, pending) = client.open(&head, Some(10)).await.unwrap();
         outgoing
             .data(Bytes::from_static(b"four"), false)

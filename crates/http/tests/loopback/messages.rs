@@ -51,8 +51,16 @@ async fn the_head_arrives_as_it_was_sent() {
     each(PATHS, async |path| {
         let client = reach(path, echo).await;
         let answered = client.exchange(get(), &Content::none()).await.unwrap();
-        let told = ["method", "authority", "path"]
-            .map(|name| answered.head.fields[name].to_str().unwrap().to_owned());
+        let told = ["method", "authority", "path"].map(|name| {
+            answered
+                .head
+                .fields
+                .get(name)
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned()
+        });
         assert_eq!(told, ["GET", "origin.example:8080", "/thing?x=1"]);
     })
     .await;
@@ -65,7 +73,7 @@ async fn options_of_the_server_itself_keep_their_asterisk() {
         let mut head = request(Method::OPTIONS, "/");
         head.path = Some(PathAndQuery::from_static("*"));
         let answered = client.exchange(head, &Content::none()).await.unwrap();
-        assert_eq!(answered.head.fields["path"], "*");
+        assert_eq!(answered.head.fields.get("path").unwrap(), "*");
     })
     .await;
 }
@@ -88,7 +96,7 @@ async fn head_keeps_its_content_length_and_gets_no_content() {
                     .exchange(request(Method::HEAD, "/"), &Content::none())
                     .await
                     .unwrap();
-                assert_eq!(answered.head.fields[CONTENT_LENGTH], "5");
+                assert_eq!(answered.head.fields.get(CONTENT_LENGTH).unwrap(), "5");
                 assert!(answered.content.bytes.is_empty());
             }
             assert_eq!(client.dialled(), 1, "nothing was left on the connection");
@@ -106,7 +114,7 @@ async fn answering_head_tells_the_length_of_what_is_left_out() {
                 .exchange(request(Method::HEAD, "/"), &Content::none())
                 .await
                 .unwrap();
-            assert_eq!(answered.head.fields[CONTENT_LENGTH], "5");
+            assert_eq!(answered.head.fields.get(CONTENT_LENGTH).unwrap(), "5");
             assert_eq!(answered.content, Content::none());
         }
         let answered = client.exchange(get(), &Content::none()).await.unwrap();

@@ -24,8 +24,10 @@ async fn bytes_that_come_one_by_one_while_no_one_reads_end_no_connection() {
         let answer = move |offered: Offered| {
             let (told, released) = (told.clone(), released.clone());
             async move {
-                let (mut incoming, _outgoing) =
-                    offered.accept(http::HeaderMap::new()).await.unwrap();
+                let (mut incoming, _outgoing) = offered
+                    .accept(hermes_proto::fields::Fields::new())
+                    .await
+                    .unwrap();
                 let released = released.lock().await.take().unwrap();
                 let mut released = std::pin::pin!(released);
                 std::future::poll_fn(|cx| {

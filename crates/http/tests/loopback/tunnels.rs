@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use hermes_http::{Cause, Event, Frame, Incoming, Offered, Outgoing, Reset};
-use http::{HeaderMap, StatusCode};
+use hermes_proto::fields::Fields;
+use http::StatusCode;
 use tokio::sync::mpsc;
 
 use crate::client::Client;
@@ -17,7 +18,7 @@ async fn tunnel(path: Path) -> (Client, [(Incoming, Outgoing); 2]) {
         let accepted = accepted.clone();
         async move {
             accepted
-                .send(offered.accept(HeaderMap::new()).await.unwrap())
+                .send(offered.accept(Fields::new()).await.unwrap())
                 .unwrap()
         }
     };
@@ -227,7 +228,7 @@ async fn what_follows_a_refused_connect_is_no_request() {
 async fn bytes_sent_with_an_accepted_connect_belong_to_the_tunnel() {
     bounded(async {
         let answer = async |offered: Offered| {
-            let (mut incoming, mut outgoing) = offered.accept(HeaderMap::new()).await.unwrap();
+            let (mut incoming, mut outgoing) = offered.accept(Fields::new()).await.unwrap();
             Content::expect(&mut incoming, "GET / HTTP/1.1\r\n\r\n").await;
             outgoing.data(Bytes::from("seen"), true).await.unwrap();
         };

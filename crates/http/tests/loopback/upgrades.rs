@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Cause, Event, Kind, Offered, Processed};
+use hermes_proto::fields::Fields;
 use hermes_proto::upgrade::Protocol;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 
 use crate::client::{link, open_h1};
 use crate::content::{Content, connect, get, hello, response, upgrade};
@@ -21,7 +22,7 @@ async fn parrot(offered: Offered) {
         ),
         (Kind::Upgrade, Some("chat"))
     );
-    let (mut incoming, mut outgoing) = offered.accept(HeaderMap::new()).await.unwrap();
+    let (mut incoming, mut outgoing) = offered.accept(Fields::new()).await.unwrap();
     Content::expect(&mut incoming, "hello").await;
     outgoing.data(Bytes::from("hello"), true).await.unwrap();
 }

@@ -62,11 +62,8 @@ impl<P> Direction<P> {
 
     /// A packet of `bytes` enters. It is dropped unless it departs.
     pub fn handle_packet(&mut self, packet: P, bytes: usize, now: Instant) -> Fate {
-        if !self
-            .profile
-            .schedule
-            .is_up(now.saturating_duration_since(self.start))
-        {
+        let since_start = now.saturating_duration_since(self.start);
+        if !self.is_its_turn(now) || !self.profile.schedule.is_up(since_start) {
             return Fate::Down;
         }
 
@@ -74,6 +71,10 @@ impl<P> Direction<P> {
         let Some(sent_at) = self.sent(bytes, now) else {
             return Fate::NoRoom;
         };
+        // What still waits when the turn of another link comes is not carried.
+        if !self.is_its_turn(sent_at) {
+            return Fate::Down;
+        }
         if self.loses() {
             return Fate::Lost;
         }
@@ -101,6 +102,12 @@ impl<P> Direction<P> {
     /// When [`Self::poll_departure`] gives the next packet.
     pub fn next_departure(&self) -> Option<Instant> {
         self.on_the_way.peek().map(|Reverse(first)| first.departure)
+    }
+
+    fn is_its_turn(&self, at: Instant) -> bool {
+        let since_start = at.saturating_duration_since(self.start);
+        let turn = self.profile.turn.as_ref();
+        turn.is_none_or(|turn| turn.is_up(since_start))
     }
 
     /// When the packet has been sent at the link's rate; `None` if there is no room for it.

@@ -13,4 +13,4 @@ pub mod wire;
 
 pub use direction::{Direction, Fate};
 pub use profile::{Loss, Profile, Rate};
-pub use schedule::Schedule;
+pub use schedule::{Schedule, Turn};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Schedule;
+use super::{Schedule, Turn};
 
 /// The faults of one direction. The default has none.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +19,8 @@ pub struct Profile {
     pub reorder: f64,
     /// When it is up.
     pub schedule: Schedule,
+    /// When it is its turn, if it is one of several links of which one is up at a time.
+    pub turn: Option<Turn>,
 }
 
 /// Bytes a second, and the room for those that wait.

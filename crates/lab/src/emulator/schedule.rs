@@ -1,5 +1,6 @@
 //! When a link is up.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Times of up and down that repeat. The default is always up.
@@ -28,6 +29,26 @@ impl Schedule {
     }
 }
 
+/// Several links, of which one is up at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Turn {
+    /// Which link is up in each slot; then they repeat.
+    pub order: Arc<[usize]>,
+    /// Which link this is.
+    pub link: usize,
+    /// How long a slot is.
+    pub slot: Duration,
+}
+
+impl Turn {
+    /// Whether the link is up, so long after the beginning of all of them.
+    pub fn is_up(&self, since_start: Duration) -> bool {
+        let slot = since_start.as_nanos() / self.slot.as_nanos().max(1);
+        let index = slot % self.order.len().max(1) as u128;
+        self.order.get(index as usize) == Some(&self.link)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,6 +69,20 @@ mod tests {
             assert_eq!(up, 1, "after {tenth} tenths");
         }
         assert!(!link(1).is_up(SECOND / 2));
+    }
+
+    #[test]
+    fn links_take_turns_as_they_are_told() {
+        let turn = |link| Turn {
+            order: [0, 2, 1].into(),
+            link,
+            slot: SECOND,
+        };
+        let up = |tenths: u32| (0..3).find(|link| turn(*link).is_up(SECOND * tenths / 10));
+        assert_eq!(up(9), Some(0));
+        assert_eq!(up(10), Some(2));
+        assert_eq!(up(29), Some(1));
+        assert_eq!(up(30), Some(0));
     }
 
     #[test]

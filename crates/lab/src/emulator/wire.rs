@@ -45,6 +45,14 @@ impl Wire {
     /// # Errors
     /// When the system has no TUN devices or does not allow them.
     pub fn lay(one: End<'_>, other: End<'_>, seed: u64) -> Result<Self> {
+        Self::lay_since(one, other, seed, Instant::now())
+    }
+
+    /// The same, for a link whose schedule began at `start`, as those of others did.
+    ///
+    /// # Errors
+    /// As [`Self::lay`].
+    pub fn lay_since(one: End<'_>, other: End<'_>, seed: u64, start: Instant) -> Result<Self> {
         let devices = [one.open()?, other.open()?];
         let profiles = [one.profile.clone(), other.profile.clone()];
         let end = Arc::new(Notify::new());
@@ -59,7 +67,6 @@ impl Wire {
                 let one = one?;
                 let other = other?;
                 let [forth, back] = profiles;
-                let start = Instant::now();
 
                 tokio::select! {
                     done = forward(&one, &other, Direction::new(forth, seed, start)) => done,

@@ -152,7 +152,7 @@ impl Experiment {
             Self::Saturation => &[Kind::Http, Kind::Connect, Kind::Tcp],
             Self::Bulk => &[Kind::Http, Kind::Tcp],
             Self::Datagrams => &[Kind::Udp],
-            Self::Tunnels => &[Kind::Tcp],
+            Self::Tunnels => &[Kind::Tcp, Kind::Udp],
             Self::Start => &[Kind::Http],
         }
     }
@@ -162,6 +162,7 @@ impl Experiment {
         match (self, kind) {
             (Self::Start, _) | (Self::Bulk, Kind::Http) => &[Link::H1],
             (Self::Bulk, _) => &Link::ALL,
+            (Self::Datagrams, _) => &[Link::H2, Link::H3],
             (_, Kind::Http) => &[Link::H1, Link::H2],
             _ => &[Link::H2],
         }

@@ -1,9 +1,9 @@
-//! Echoes bytes, or sends them without end, as the first byte asks.
+//! Echoes bytes, sends them without end, or counts them, as the first byte asks.
 
 use anyhow::Result;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::SOURCE;
+use super::{SINK, SOURCE};
 
 /// Bytes of one write of [`SOURCE`].
 const CHUNK: usize = 256 * 1024;
@@ -17,6 +17,7 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> Result<(
     match first.first() {
         None => Ok(()),
         Some(&SOURCE) => send_without_end(stream).await,
+        Some(&SINK) => count(stream).await,
         Some(_) => echo(stream, first).await,
     }
 }
@@ -27,6 +28,22 @@ pub async fn send_without_end<S: AsyncWrite + Unpin>(mut stream: S) -> Result<()
     loop {
         stream.write_all(&zeros).await?;
     }
+}
+
+/// Reads to the end, and says how much came.
+async fn count<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> Result<()> {
+    let mut room = vec![0; CHUNK];
+    let mut total: u64 = 0;
+    loop {
+        let read = stream.read(&mut room).await?;
+        if read == 0 {
+            break;
+        }
+        total += read as u64;
+    }
+    stream.write_all(&total.to_be_bytes()).await?;
+    stream.shutdown().await?;
+    Ok(())
 }
 
 /// Sends this many zeros.

@@ -57,7 +57,7 @@ fn dependent(
 ) -> Result<(Value, Vec<(Link, Entry)>)> {
     let mut listeners = Vec::new();
     let mut entries = Vec::new();
-    for link in Link::ALL {
+    for link in Link::COMMON {
         let http = ports::free()?;
         let tcp = ports::free()?;
         let name = |kind: Kind| format!("{}-{}", kind.name(), link.name());

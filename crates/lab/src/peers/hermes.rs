@@ -93,7 +93,9 @@ fn dependent(
     let timeouts = format!("timeouts: {{ udp: {UDP_IDLE} }}");
     let upstreams = format!(
         "  h1: {{ endpoints: [\"{clear}\"], http: 1, {timeouts} }}\n  h2: {{ endpoints: [\"{clear}\"], http: 2, {timeouts} }}\n  \
-         tls: {{ endpoints: [\"{secure}\"], tls: {{ {tls} }}, {timeouts} }}\n"
+         tls: {{ endpoints: [\"{secure}\"], tls: {{ {tls} }}, {timeouts} }}\n  \
+         picked: {{ endpoints: [\"{clear}\"], http: [2, 1], {timeouts} }}\n  \
+         h3: {{ endpoints: [\"{secure}\"], http: 3, tls: {{ {tls} }}, {timeouts} }}\n"
     );
     let yaml = format!(
         "identity: {{ user: bench }}\nlisteners:\n{listeners}routes:\n{routes}upstreams:\n{upstreams}"

@@ -1,12 +1,14 @@
 //! The systems that are compared, each one process or two between the client and the origin.
 
+mod caddy;
 mod direct;
 pub(crate) mod envoy;
+mod h2o;
 mod haproxy;
 mod hermes;
 mod nginx;
 mod null;
-mod ports;
+pub(crate) mod ports;
 mod programs;
 
 pub use programs::Programs;
@@ -60,17 +62,23 @@ pub enum Name {
     Nginx,
     /// Two HAProxys, HTTP only.
     Haproxy,
+    /// Two h2o, HTTP only.
+    H2o,
+    /// Two Caddys, HTTP only.
+    Caddy,
 }
 
 impl Name {
     /// All systems, in the order of the tables.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Direct,
         Self::Null,
         Self::Hermes,
         Self::Envoy,
         Self::Nginx,
         Self::Haproxy,
+        Self::H2o,
+        Self::Caddy,
     ];
 
     /// As tables and options say it.
@@ -82,6 +90,8 @@ impl Name {
             Self::Envoy => "envoy",
             Self::Nginx => "nginx",
             Self::Haproxy => "haproxy",
+            Self::H2o => "h2o",
+            Self::Caddy => "caddy",
         }
     }
 }
@@ -139,6 +149,8 @@ impl System {
             Name::Envoy => envoy::start(around, &folder),
             Name::Nginx => nginx::start(around, &folder),
             Name::Haproxy => haproxy::start(around, &folder),
+            Name::H2o => h2o::start(around, &folder),
+            Name::Caddy => caddy::start(around, &folder),
         }?;
 
         Ok(Self {

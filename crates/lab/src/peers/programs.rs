@@ -21,8 +21,22 @@ pub struct Programs {
     pub nginx: PathBuf,
     /// HAProxy.
     pub haproxy: PathBuf,
+    /// h2o.
+    pub h2o: PathBuf,
+    /// Caddy.
+    pub caddy: PathBuf,
     /// The CONNECT-UDP client and proxy over masque-go.
     pub masque_go: PathBuf,
+    /// The CONNECT-IP client and proxy over connect-ip-go.
+    pub connect_ip_go: PathBuf,
+    /// WireGuard in user space, in Go.
+    pub wireguard_go: PathBuf,
+    /// WireGuard in user space, in Rust.
+    pub boringtun: PathBuf,
+    /// Open Policy Agent.
+    pub opa: PathBuf,
+    /// The same with its plugin for Envoy.
+    pub opa_envoy: PathBuf,
 }
 
 impl Programs {
@@ -43,11 +57,29 @@ impl Programs {
 
         if systems
             .iter()
-            .any(|name| matches!(name, Name::Envoy | Name::Nginx | Name::Haproxy))
+            .any(|name| !matches!(name, Name::Direct | Name::Null | Name::Hermes))
         {
             programs.install()?;
         }
 
+        Ok(programs)
+    }
+
+    /// The same for [`crate::policy`]. Where the tests have installed Envoy and OPA already, it is these: `HERMES_ENVOY` and
+    /// `HERMES_PEERS` name them.
+    ///
+    /// # Errors
+    /// When one cannot be built or installed.
+    pub fn provide_for_policy(given: Option<&Path>) -> Result<Self> {
+        let installed = |name| std::env::var_os(name).map(PathBuf::from);
+        let Some((envoy, peers)) = installed("HERMES_ENVOY").zip(installed("HERMES_PEERS")) else {
+            return Self::provide(&[Name::Hermes, Name::Envoy], given);
+        };
+
+        let mut programs = Self::provide(&[Name::Hermes], given)?;
+        programs.envoy = envoy;
+        programs.opa = peers.join("opa");
+        programs.opa_envoy = peers.join("opa-envoy");
         Ok(programs)
     }
 
@@ -87,9 +119,21 @@ impl Programs {
         self.envoy = path("HERMES_ENVOY")?;
         self.nginx = path("HERMES_NGINX")?;
         self.haproxy = path("HERMES_HAPROXY")?;
-        self.masque_go = path("HERMES_PEERS")?.join("masque-go");
+        self.h2o = path("HERMES_H2O")?;
+        self.caddy = path("HERMES_CADDY")?;
+        self.built(&path("HERMES_PEERS")?);
 
         Ok(())
+    }
+
+    /// What `./test install` has built in this folder.
+    pub fn built(&mut self, peers: &Path) {
+        self.masque_go = peers.join("masque-go");
+        self.connect_ip_go = peers.join("connect-ip-go");
+        self.wireguard_go = peers.join("wireguard-go");
+        self.boringtun = peers.join("boringtun-cli");
+        self.opa = peers.join("opa");
+        self.opa_envoy = peers.join("opa-envoy");
     }
 }
 

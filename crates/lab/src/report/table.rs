@@ -40,7 +40,14 @@ pub fn print(results: &Results) -> String {
 
 /// In how many figures Hermes is better or worse than the others.
 pub fn summary_line(results: &Results) -> String {
-    let against = [Name::Envoy, Name::Nginx, Name::Haproxy].map(|other| {
+    let against = [
+        Name::Envoy,
+        Name::Nginx,
+        Name::Haproxy,
+        Name::H2o,
+        Name::Caddy,
+    ]
+    .map(|other| {
         let rows = results.rows();
         let verdicts: Vec<_> = rows
             .iter()

@@ -1,21 +1,26 @@
-//! A download whose bytes no one looks at.
+//! Downloads and uploads whose bytes no one looks at.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use rustix::net::{RecvFlags, recv};
-use tokio::io::{AsyncWriteExt, Interest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Entry, Kind};
-use crate::origin::SOURCE;
+use crate::origin::{SINK, SOURCE};
 
 /// Asks for content without end.
 const REQUEST: &[u8] = b"GET http://web.lab/bulk HTTP/1.1\r\nHost: web.lab\r\n\r\n";
 /// Bytes of one read.
 const READ: usize = 1 << 20;
+/// Bytes of one write.
+const WRITE: usize = 256 << 10;
+/// How long what was written may take to arrive.
+const ARRIVE: Duration = Duration::from_secs(30);
 
 /// Bytes that come without end.
 pub struct Download {
@@ -69,4 +74,28 @@ impl Download {
         let read = || Ok(recv(stream, room.as_mut_slice(), RecvFlags::TRUNC)?.1);
         stream.async_io(Interest::READABLE, read).await
     }
+}
+
+/// Sends bytes to the origin for some time. Returns how many came, and how long that took until the last had.
+///
+/// # Errors
+/// When the connection fails.
+pub async fn upload(origin: SocketAddr, time: Duration) -> Result<(u64, Duration)> {
+    let mut stream = TcpStream::connect(origin).await?;
+    stream.write_all(&[SINK]).await?;
+    let begin = Instant::now();
+    let end = begin + time;
+    let zeros = vec![0; WRITE];
+
+    while Instant::now() < end {
+        match timeout_at(end, stream.write(&zeros)).await {
+            Ok(written) => drop(written?),
+            Err(_) => break,
+        }
+    }
+
+    stream.shutdown().await?;
+    let count = timeout(ARRIVE, stream.read_u64()).await;
+    let count = count.context("the origin does not say how much came")??;
+    Ok((count, begin.elapsed()))
 }

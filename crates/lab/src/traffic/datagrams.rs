@@ -12,6 +12,8 @@ use crate::origin::{self, COUNT, ECHO};
 
 /// Payload of a datagram: what fits the path of a tunnel on the Internet.
 pub const PAYLOAD: usize = 1200;
+/// What a datagram that is counted begins with: what it is, and the name of its count.
+const SHORTEST: usize = 5;
 /// Between two batches of sends; timers are not finer.
 const TICK: Duration = Duration::from_millis(1);
 /// The last datagrams arrive while two answers of the origin, so far apart, differ.
@@ -37,6 +39,7 @@ pub struct Trial {
 pub struct Sender {
     sockets: Vec<UdpSocket>,
     origin: SocketAddr,
+    payload: usize,
     trials: u32,
     name: u32,
 }
@@ -63,9 +66,17 @@ impl Sender {
         Ok(Self {
             sockets,
             origin,
+            payload: PAYLOAD,
             trials: 0,
             name: fastrand::u32(..),
         })
+    }
+
+    /// The same with datagrams of this many bytes, at most [`PAYLOAD`] and enough for what the origin looks at.
+    #[must_use]
+    pub fn with_payload(mut self, bytes: usize) -> Self {
+        self.payload = bytes.clamp(SHORTEST, PAYLOAD);
+        self
     }
 
     /// Sends `rate` datagrams a second for some time.
@@ -79,7 +90,9 @@ impl Sender {
         datagram[0] = COUNT;
         datagram[1..5].copy_from_slice(&name);
         let begin = Instant::now();
-        let sent = self.send_until(begin + time, rate, &datagram).await?;
+        let sent = self
+            .send_until(begin + time, rate, &datagram[..self.payload])
+            .await?;
         let rate = sent as f64 / begin.elapsed().as_secs_f64();
         let received = self.settled(name).await?;
 

@@ -60,6 +60,10 @@ pub enum Link {
     H2,
     /// HTTP/2 under TLS with certificates on both sides.
     Tls,
+    /// HTTP/2, clear, and HTTP/1.1 for tunnels that are likely to be bulk; only Hermes picks.
+    Picked,
+    /// HTTP/3 with certificates on both sides; only Hermes is measured over it here, others in `hops`.
+    H3,
 }
 
 impl Kind {
@@ -78,8 +82,11 @@ impl Kind {
 }
 
 impl Link {
+    /// The links that peers have as well.
+    pub const COMMON: [Self; 3] = [Self::H1, Self::H2, Self::Tls];
+
     /// All links.
-    pub const ALL: [Self; 3] = [Self::H1, Self::H2, Self::Tls];
+    pub const ALL: [Self; 5] = [Self::H1, Self::H2, Self::Tls, Self::Picked, Self::H3];
 
     /// As tables and options say it.
     pub fn name(self) -> &'static str {
@@ -87,6 +94,8 @@ impl Link {
             Self::H1 => "h1",
             Self::H2 => "h2",
             Self::Tls => "tls",
+            Self::Picked => "picked",
+            Self::H3 => "h3",
         }
     }
 }

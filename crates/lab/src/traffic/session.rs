@@ -76,6 +76,19 @@ impl Client {
             .context("not open after 10 s")?
     }
 
+    /// A tunnel to the origin, and nothing in it.
+    ///
+    /// # Errors
+    /// When the proxy cannot be reached or refuses, or after 10 s.
+    pub async fn tunnel(&self, entry: &Entry) -> Result<TcpStream> {
+        let open = async {
+            let mut stream = connect(entry.address).await?;
+            Buffer::default().exchange(&mut stream, CONNECT).await?;
+            Ok(stream)
+        };
+        timeout(LIMIT, open).await.context("not open after 10 s")?
+    }
+
     async fn open_anyhow_long(&self, entry: &Entry) -> Result<Session> {
         if entry.kind == Kind::Udp {
             let loopback = entry.address.ip().is_loopback();
@@ -140,11 +153,13 @@ impl Session {
     }
 }
 
-/// From one of several addresses, each of which has its own ports: those of ended connections stay taken for a minute.
+/// Over loopback from one of several addresses, each of which has its own ports: those of ended connections stay taken for a minute.
 async fn connect(to: SocketAddr) -> Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
-    socket.set_reuseaddr(true)?;
-    socket.bind((Ipv4Addr::new(127, 1, 0, fastrand::u8(SOURCES)), 0).into())?;
+    if to.ip().is_loopback() {
+        socket.set_reuseaddr(true)?;
+        socket.bind((Ipv4Addr::new(127, 1, 0, fastrand::u8(SOURCES)), 0).into())?;
+    }
     let stream = socket.connect(to).await?;
     stream.set_nodelay(true)?;
     Ok(stream)

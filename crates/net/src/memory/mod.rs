@@ -1,10 +1,12 @@
-//! What the node holds of contents on their way: an account for each connection, and one of the process.
+//! How much content in transit the node holds: an account for each connection, and one for the
+//! process.
 //!
-//! Bytes are [`Held`] from the moment at which they are taken from one side until the other side has them. A direction of a
-//! stream, a [`Part`], may hold its share of what its connection may: much while few others hold something, and little, but never
-//! nothing, while many do. So a connection whose peer stops reading costs a bounded sum, however many streams it has. While the
-//! process holds more than it should, connections that hold more than their fair share get no more room; those of them that do not
-//! move are ended ([`Memory::press`]).
+//! Bytes are [`Held`] from the moment at which they are taken from one side until the other side
+//! has them. A direction of a stream, a [`Part`], may hold its share of what its connection may:
+//! much while few others hold something, and little, but never nothing, while many do. So a
+//! connection whose peer stops reading costs a bounded amount, however many streams it has. While
+//! the process holds more than it should, connections that hold more than their fair share get no
+//! more room; those that make no progress are ended ([`Memory::press`]).
 
 mod arrivals;
 mod carrier;
@@ -275,7 +277,7 @@ impl Account {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Resolves when the connection is to be ended: it holds too much and does not move.
+    /// Resolves when the connection must be ended: it holds too much and makes no progress.
     pub async fn ended(&self) {
         while !self.is_ended.load(Ordering::Relaxed) {
             let ended = self.ended.notified();

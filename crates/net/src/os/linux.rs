@@ -20,16 +20,27 @@ use crate::quic::steering::Instruction;
 
 mod activation;
 mod addresses;
+mod link;
 mod netlink;
 mod pipe;
+mod probe;
+mod tun;
 pub use activation::{passed_kind, passed_sockets};
 pub use addresses::{AddressChanges, local_addresses};
 pub use pipe::Pipe;
+pub use probe::{attach_tls, mark, receive_merged, send_cut, take_foreign_addresses};
+pub use tun::{open_tun, tun_cuts_udp};
 
 /// The user that runs the process at the other end (`SO_PEERCRED`).
 #[must_use]
 pub fn peer_uid(unix: &UnixStream) -> Option<u32> {
     unix.peer_cred().ok().map(|credentials| credentials.uid())
+}
+
+/// Whether a listener takes connections to addresses that are not its own (`IP_TRANSPARENT`), which it may where that cannot be said.
+#[must_use]
+pub fn is_transparent(listener: &std::net::TcpListener) -> bool {
+    SockRef::from(listener).ip_transparent_v4().unwrap_or(true)
 }
 
 /// Lets a UDP socket hear what ICMP says of packets that it sent (`IP_RECVERR`, `IPV6_RECVERR`). They wait in a queue of their own:
@@ -84,6 +95,15 @@ pub const PREPARES_DATAGRAMS: bool = true;
 /// When the system does not know one of the options.
 pub fn prepare_datagrams(socket: &Socket, ipv6: bool) -> io::Result<()> {
     setsockopt(socket, sockopt::UdpGroSegment, &true)?;
+    forbid_fragments(socket, ipv6)
+}
+
+/// Forbids fragmentation, of IPv4 in IPv6 sockets too. What is longer than a path carries is lost, and what is longer than the interface
+/// carries is refused.
+///
+/// # Errors
+/// When the system does not know one of the options.
+pub fn forbid_fragments(socket: &Socket, ipv6: bool) -> io::Result<()> {
     set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::PROBE)?;
     if ipv6 {
         set_ipv6_mtu_discover(socket, Ipv6PathMtuDiscovery::PROBE)?;

@@ -4,20 +4,22 @@
 mod linux;
 #[cfg(target_os = "linux")]
 pub use linux::{
-    AddressChanges, PREPARES_DATAGRAMS, Pipe, allow_dumps, attach_reuseport_filter,
-    datagram_socket, local_addresses, passed_kind, passed_sockets, path_mtu, peer_uid,
-    prepare_datagrams, process_stats, raise_open_files, report_errors, take_queued_error,
-    use_small_pages,
+    AddressChanges, PREPARES_DATAGRAMS, Pipe, allow_dumps, attach_reuseport_filter, attach_tls,
+    datagram_socket, forbid_fragments, is_transparent, local_addresses, mark, open_tun,
+    passed_kind, passed_sockets, path_mtu, peer_uid, prepare_datagrams, process_stats,
+    raise_open_files, receive_merged, report_errors, send_cut, take_foreign_addresses,
+    take_queued_error, tun_cuts_udp, use_small_pages,
 };
 
 #[cfg(not(target_os = "linux"))]
 mod other;
 #[cfg(not(target_os = "linux"))]
 pub use other::{
-    AddressChanges, PREPARES_DATAGRAMS, Pipe, allow_dumps, attach_reuseport_filter,
-    datagram_socket, local_addresses, passed_kind, passed_sockets, path_mtu, peer_uid,
-    prepare_datagrams, process_stats, raise_open_files, report_errors, take_queued_error,
-    use_small_pages,
+    AddressChanges, PREPARES_DATAGRAMS, Pipe, allow_dumps, attach_reuseport_filter, attach_tls,
+    datagram_socket, forbid_fragments, is_transparent, local_addresses, mark, open_tun,
+    passed_kind, passed_sockets, path_mtu, peer_uid, prepare_datagrams, process_stats,
+    raise_open_files, receive_merged, report_errors, send_cut, take_foreign_addresses,
+    take_queued_error, tun_cuts_udp, use_small_pages,
 };
 
 /// What this process uses now.
@@ -29,4 +31,11 @@ pub struct ProcessStats {
     pub open_files: u64,
     /// Descriptors that may be open: the soft limit; 0 where it is unknown.
     pub open_files_limit: u64,
+}
+
+/// An interface of this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// Its number, which is never another's while it exists.
+    pub index: u32,
 }

@@ -11,6 +11,7 @@ use super::ProcessStats;
 use crate::activation::{ActivationError, PassedKind, PassedSocket};
 use crate::quic::steering::Instruction;
 
+mod link;
 mod pipe;
 pub use pipe::Pipe;
 
@@ -18,6 +19,12 @@ pub use pipe::Pipe;
 #[must_use]
 pub fn peer_uid(unix: &UnixStream) -> Option<u32> {
     unix.peer_cred().ok().map(|credentials| credentials.uid())
+}
+
+/// Unknown here.
+#[must_use]
+pub fn is_transparent(_listener: &std::net::TcpListener) -> bool {
+    true
 }
 
 /// None: no service manager passes sockets here as systemd does.
@@ -81,6 +88,60 @@ pub fn prepare_datagrams(_socket: &Socket, _ipv6: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn forbid_fragments(_socket: &Socket, _ipv6: bool) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn send_cut(_socket: &std::net::UdpSocket, _length: i32) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn receive_merged(_socket: &std::net::UdpSocket) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn take_foreign_addresses(_socket: &Socket) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn mark(_socket: &Socket, _number: u32) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn attach_tls(_stream: &std::net::TcpStream) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not supported.
+#[must_use]
+pub fn tun_cuts_udp(_queue: &std::os::fd::OwnedFd) -> bool {
+    false
+}
+
 /// Every address of every interface (getifaddrs(3)); empty where the system does not tell.
 #[must_use]
 pub fn local_addresses() -> Vec<IpNet> {
@@ -124,6 +185,14 @@ impl AddressChanges {
     pub async fn next(&mut self) -> io::Result<()> {
         std::future::pending().await
     }
+}
+
+/// Not supported: TUN devices of other systems are made in other ways.
+///
+/// # Errors
+/// Always.
+pub fn open_tun(_name: &str) -> io::Result<(std::os::fd::OwnedFd, String)> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Leaves the limit as it is.

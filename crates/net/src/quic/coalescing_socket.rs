@@ -1,8 +1,8 @@
 //! The UDP socket under QUIC connections.
 //!
 //! quinn asks the kernel to segment ten packets at most, and asks for more packets until none are left. Here neighbouring sends
-//! to one peer are joined up to what the kernel segments, as far as more is surely to come; and a reader that got fewer packets than
-//! asked for waits at once.
+//! to one peer are joined up to what the kernel segments, as far as more is surely to come; a reader that got fewer packets than
+//! asked for waits at once; and what the kernel merged is handed on in pieces.
 
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSliceMut};
@@ -20,6 +20,7 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 
+use super::merged_packets;
 use super::refusals::Refusals;
 use crate::os;
 
@@ -33,8 +34,6 @@ const MOST: usize = 64;
 /// Bytes of those packets: below the 65,535 of an IP packet, with room for its headers.
 #[doc(alias = "bound")]
 const MOST_BYTES: usize = 65_000;
-/// Merged packets that are asked for where the last answer was not full: preparing room for each takes time.
-const FEW: usize = 4;
 
 /// A UDP socket that quinn uses.
 #[derive(Debug)]
@@ -47,8 +46,6 @@ struct Shared {
     batch: Mutex<GsoBatch>,
     /// The last send found no room, or there was none yet.
     blocked: AtomicBool,
-    /// The last answer brought as many packets as were asked for.
-    plenty: AtomicBool,
     /// The task to wake when nothing listens at the other end.
     refusals: Option<Arc<Refusals>>,
     closed: Notify,
@@ -139,7 +136,6 @@ impl CoalescingSocket {
 
         // Whether there is room is not known yet.
         let blocked = AtomicBool::new(true);
-        let plenty = AtomicBool::new(false);
         let batch = Mutex::default();
         let closed = Notify::new();
         let hears = refusals.is_some();
@@ -149,7 +145,6 @@ impl CoalescingSocket {
             state,
             batch,
             blocked,
-            plenty,
             refusals,
             closed,
         });
@@ -330,22 +325,18 @@ impl AsyncUdpSocket for CoalescingSocket {
         bufs: &mut [IoSliceMut<'_>],
         meta: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
-        let Shared {
-            io, state, plenty, ..
-        } = &*self.0;
-        let most = if plenty.load(Ordering::Relaxed) {
-            bufs.len()
-        } else {
-            FEW.min(bufs.len())
-        };
-
+        let Shared { io, state, .. } = &*self.0;
         loop {
             ready!(io.poll_recv_ready(cx))?;
-            let mut count = 0;
+            let mut filled = 0;
             let tried = io.try_io(Interest::READABLE, || {
-                count = state.recv(io.into(), &mut bufs[..most], meta)?;
+                let recv =
+                    |room: &mut [IoSliceMut<'_>], runs: &mut [_]| state.recv(io.into(), room, runs);
+                let (came, pieces) = merged_packets::receive(recv, bufs, meta)?;
+                filled = pieces;
+
                 // There are no more: the next call is to wait, and need not ask the kernel first.
-                if count < most {
+                if came < merged_packets::RUNS {
                     Err(io::ErrorKind::WouldBlock.into())
                 } else {
                     Ok(())
@@ -355,9 +346,8 @@ impl AsyncUdpSocket for CoalescingSocket {
             if let Err(error) = &tried {
                 self.0.note(error);
             }
-            if count > 0 {
-                plenty.store(tried.is_ok(), Ordering::Relaxed);
-                return Poll::Ready(Ok(count));
+            if filled > 0 {
+                return Poll::Ready(Ok(filled));
             }
         }
     }
@@ -375,7 +365,7 @@ impl AsyncUdpSocket for CoalescingSocket {
     }
 
     fn max_receive_segments(&self) -> usize {
-        self.0.state.gro_segments()
+        self.0.state.gro_segments().min(merged_packets::PIECE)
     }
 }
 

@@ -274,8 +274,8 @@ impl Connection {
         }
     }
 
-    /// Waits for a datagram, then takes those that are there too, `most` at most, and appends them. One task at a time.
-    /// Dropping the future loses nothing.
+    /// Waits for a datagram, then appends it and others that are ready, at most `most`. One task at
+    /// a time. Dropping the future loses nothing.
     ///
     /// # Errors
     /// When the connection ended.
@@ -436,11 +436,11 @@ fn info_of(quinn: &quinn::Connection, local: Option<SocketAddr>) -> StreamInfo {
     StreamInfo {
         peer: PeerAddress::Ip(canonical(quinn.remote_address())),
         local,
-        tls: Some(TlsPeer {
+        tls: Some(Box::new(TlsPeer {
             alpn,
             server_name,
             certificate,
             chain,
-        }),
+        })),
     }
 }

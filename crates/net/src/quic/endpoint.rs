@@ -273,6 +273,7 @@ impl Endpoint {
                     _counted: None,
                 }),
             ),
+            // No ticket for this server: nothing can be sent before the handshake ends.
             Err(connecting) => Connection::new(connecting.await?, local, None),
         };
 

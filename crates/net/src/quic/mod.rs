@@ -17,6 +17,7 @@ mod flows;
 mod handshakes;
 mod incoming;
 mod keys;
+mod merged_packets;
 mod nested_path;
 mod path_stats;
 mod readers;

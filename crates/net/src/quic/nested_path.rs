@@ -106,8 +106,8 @@ impl Carrier {
         (Self { path: path.clone() }, Socket(path))
     }
 
-    /// Waits for packets of the connection and takes those that are there, `most` at most; false when the connection is gone.
-    /// One task at a time. Dropping the future loses nothing.
+    /// Waits for packets of the connection and takes those that are ready, at most `most`; false
+    /// when the connection is gone. One task at a time. Dropping the future loses nothing.
     pub async fn take(&self, into: &mut Vec<Bytes>, most: usize) -> bool {
         poll_fn(|cx| {
             let mut queue = self.path.leaving.lock();

@@ -177,6 +177,7 @@ impl Reader {
         let Some(stream) = stream.as_mut() else {
             return Poll::Ready(Err(ReadError::Closed));
         };
+        // Before the poll: what comes during it sets this again, and is not missed.
         self.came.store(false, Ordering::SeqCst);
 
         // The waker is kept by the connection, not by the future.
@@ -240,7 +241,7 @@ impl Reader {
         stopped
     }
 
-    /// Lets the stream go. Before its end, the peer is told to stop.
+    /// Releases the stream. Before its end, it tells the peer to stop.
     pub(super) fn close(&self) {
         self.readers.exchanges.lock().remove(&self.id);
         let stream = self.stream.lock().take();

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::error::ReadError;
 use super::readers::{Reader, Readers};
 
-/// The receiving side of a stream. Dropped before its end, the peer is told to stop.
+/// The receiving side of a stream. If it is dropped before its end, it tells the peer to stop.
 #[derive(Debug)]
 pub struct RecvStream {
     reader: Arc<Reader>,

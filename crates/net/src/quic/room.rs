@@ -13,6 +13,10 @@ const FEW: usize = 4;
 #[doc(alias = "bound")]
 const FASTER: usize = 4;
 
+/// Streams that are left at first, however many stand still: so many have room beside each other.
+#[doc(alias = "bound")]
+const LEFT: usize = 32;
+
 /// Looks, one a second, that the peer has to use up the few bytes that it was given.
 #[doc(alias = "bound")]
 const PATIENCE: u32 = 5;
@@ -89,7 +93,7 @@ impl Room {
                     next: next.saturating_mul(FASTER),
                 },
                 Relief {
-                    end: next,
+                    end: next.min(spare(still)),
                     ask: true,
                 },
             ),
@@ -106,6 +110,11 @@ impl Room {
     }
 }
 
+/// How many of those that stand still may be ended at once: those that are left may have room enough, and be read again.
+fn spare(still: usize) -> usize {
+    still.saturating_sub(LEFT).max(still.div_ceil(2))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,7 +122,7 @@ mod tests {
     const BLOCKED: Seen = Seen {
         blocked: true,
         given: false,
-        still: 40,
+        still: 400,
     };
     const QUIET: Seen = Seen {
         blocked: false,
@@ -136,6 +145,19 @@ mod tests {
         );
         assert_eq!(ended(&[BLOCKED, QUIET, BLOCKED, QUIET]), [0, 0, FEW, 0]);
         assert_eq!(ended(&[QUIET; 9]), [0; 9]);
+    }
+
+    #[test]
+    fn some_of_those_that_stand_still_are_left_each_time() {
+        let mut room = Room::default();
+        let mut still = 200;
+        let mut ended = Vec::new();
+        for _ in 0..8 {
+            let relief = room.handle_look(Seen { still, ..BLOCKED });
+            still -= relief.end;
+            ended.push(relief.end);
+        }
+        assert_eq!(ended, [0, 4, 16, 64, 84, 16, 8, 4]);
     }
 
     #[test]

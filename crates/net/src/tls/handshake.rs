@@ -73,6 +73,7 @@ pub async fn accept(
     let handshake = async {
         match TlsAcceptor::from(config)
             .accept(stream.ahead())
+            // The stream comes back with the error, for the farewell below.
             .into_fallible()
             .await
         {
@@ -184,7 +185,7 @@ fn wrap(below: &StreamInfo, peer: TlsPeer, transport: Transport) -> Stream {
     Stream::new(
         transport,
         StreamInfo {
-            tls: Some(peer),
+            tls: Some(Box::new(peer)),
             ..below.clone()
         },
     )

@@ -23,7 +23,8 @@ use super::chain::ShownChain;
 #[doc(alias = "bound")]
 const NAMES: usize = 1024;
 
-/// Until when servers are believed: for each name, in Unix seconds, the first end of what was verified and has not ended.
+/// Until when servers are believed: for each name, in Unix seconds, when the first certificate
+/// expires of those that were verified and are still valid.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Verified(Arc<Mutex<HashMap<ServerName<'static>, u64>>>);
 

@@ -32,6 +32,25 @@ async fn the_unspecified_ipv6_address_accepts_ipv4_and_shows_it_as_such() {
 }
 
 #[tokio::test]
+async fn a_stream_knows_the_address_that_it_came_to() {
+    for (bound, to) in [
+        ("127.0.0.1:0", "127.0.0.1:0"),
+        ("[::1]:0", "[::1]:0"),
+        ("0.0.0.0:0", "127.0.0.2:0"),
+    ] {
+        let listener = listen::tcp(bound.parse().unwrap()).unwrap();
+        let mut address: SocketAddr = to.parse().unwrap();
+        address.set_port(listener.local_addr().unwrap().port());
+        let acceptor = Acceptor::new(listener.into()).unwrap();
+        let (_near, far) = tokio::join!(
+            connect::tcp(slice::from_ref(&address), PATIENCE),
+            acceptor.accept()
+        );
+        assert_eq!(far.info().local, Some(address), "{bound}");
+    }
+}
+
+#[tokio::test]
 async fn accepted_streams_have_no_delay_and_keep_alive() {
     let (_near, far) = crate::tcp_pair().await;
     let hermes_net::Transport::Tcp(tcp) = far.transport() else {

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::serve::Answer;
 use super::time::confirm_time;
 use super::{Control, host};
-use crate::Seeing;
+use crate::Telemetry;
 
 /// Bytes of a request's content.
 #[doc(alias = "bound")]
@@ -28,6 +28,9 @@ const DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
 #[doc(alias = "bound")]
 const CONTENT_TIME: Duration = Duration::from_secs(10);
 
+/// What stands before the name of a refusal.
+const WHY: &str = "/why/";
+
 /// What the text of the metrics is.
 const METRICS_TYPE: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -35,12 +38,12 @@ const METRICS_TYPE: HeaderValue =
 /// Answers on the Unix socket.
 pub(super) struct Admin {
     pub control: Arc<dyn Control>,
-    pub seeing: Arc<Seeing>,
+    pub telemetry: Arc<Telemetry>,
 }
 
 /// Answers over TCP.
 pub(super) struct MetricsOnly {
-    pub seeing: Arc<Seeing>,
+    pub telemetry: Arc<Telemetry>,
     /// Whether the listener is on a loopback address, so that `Host` must be local.
     pub loopback: bool,
 }
@@ -55,13 +58,18 @@ impl Answer for Admin {
         if !is_allowed(request.method(), &allowed) {
             return not_allowed(&path, &allowed);
         }
+        if let Some(id) = path.strip_prefix(WHY) {
+            return self.why(id.to_owned()).await;
+        }
+
         match path.as_str() {
             "/status" => json_answer(StatusCode::OK, &self.control.status()),
             "/exchanges" => self.exchanges(),
-            "/metrics" => metrics(&self.seeing),
-            "/usage" => json_answer(StatusCode::OK, &json!(self.seeing.usage())),
+            "/metrics" => metrics(&self.telemetry),
+            "/usage" => json_answer(StatusCode::OK, &json!(self.telemetry.usage())),
             "/config" => self.document().await,
             "/diff" => self.compare(request).await,
+            "/why" => self.suppose(request).await,
             "/reload" => self.reload(request).await,
             "/confirm" => {
                 self.change("the confirmation", |control| control.confirm())
@@ -86,7 +94,7 @@ impl Answer for MetricsOnly {
             );
         }
         match request.uri().path() {
-            "/metrics" if is_allowed(request.method(), &Method::GET) => metrics(&self.seeing),
+            "/metrics" if is_allowed(request.method(), &Method::GET) => metrics(&self.telemetry),
             "/metrics" => not_allowed("/metrics", &Method::GET),
             path => not_found(path),
         }
@@ -95,10 +103,10 @@ impl Answer for MetricsOnly {
 
 impl Admin {
     fn exchanges(&self) -> Response<Full<Bytes>> {
-        let exchanges = self.seeing.exchanges();
+        let exchanges = self.telemetry.exchanges();
         json_answer(
             StatusCode::OK,
-            &json!({ "exchanges": exchanges, "live": self.seeing.live_count() }),
+            &json!({ "exchanges": exchanges, "live": self.telemetry.live_count() }),
         )
     }
 
@@ -132,6 +140,30 @@ impl Admin {
             }
             other => judged(other, what),
         }
+    }
+
+    async fn why(&self, id: String) -> Response<Full<Bytes>> {
+        let control = Arc::clone(&self.control);
+        let asked = id.clone();
+        let found = tokio::task::spawn_blocking(move || control.why(&asked)).await;
+        match found {
+            Ok(Some(found)) => json_answer(StatusCode::OK, &found),
+            Ok(None) => {
+                let reason = format!("no refusal {id} is remembered");
+                error(StatusCode::NOT_FOUND, &reason)
+            }
+            Err(failed) => judged(Err(failed), "the account"),
+        }
+    }
+
+    async fn suppose(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let question = match content(request, CONTENT_BYTES, "the question").await {
+            Ok(text) => text,
+            Err(refused) => return refused,
+        };
+        let control = Arc::clone(&self.control);
+        let found = tokio::task::spawn_blocking(move || control.suppose(&question)).await;
+        judged(found, "the forecast")
     }
 
     async fn document(&self) -> Response<Full<Bytes>> {
@@ -215,7 +247,8 @@ fn method_of(path: &str) -> Option<Method> {
         "/healthz" | "/status" | "/exchanges" | "/metrics" | "/usage" | "/config" => {
             Some(Method::GET)
         }
-        "/diff" | "/reload" | "/confirm" | "/rollback" => Some(Method::POST),
+        path if path.starts_with(WHY) => Some(Method::GET),
+        "/diff" | "/why" | "/reload" | "/confirm" | "/rollback" => Some(Method::POST),
         "/log" => Some(Method::PUT),
         _ => None,
     }
@@ -226,8 +259,8 @@ fn is_allowed(method: &Method, allowed: &Method) -> bool {
     method == allowed || (method == Method::HEAD && allowed == Method::GET)
 }
 
-fn metrics(seeing: &Seeing) -> Response<Full<Bytes>> {
-    typed(StatusCode::OK, METRICS_TYPE, seeing.metrics_text())
+fn metrics(telemetry: &Telemetry) -> Response<Full<Bytes>> {
+    typed(StatusCode::OK, METRICS_TYPE, telemetry.metrics_text())
 }
 
 fn not_found(path: &str) -> Response<Full<Bytes>> {

@@ -10,6 +10,8 @@
 //! | `GET /config` | the document in force, as text and as JSON |
 //! | `POST /diff` | body: a document; 200 and how it differs from the one in force, or 422 with what is wrong with it |
 //! | `POST /reload` | body: nothing, or the time to confirm it, such as `60s`; 200, or 422 with what is wrong with the configuration |
+//! | `GET /why/ID` | why this refusal, or this exchange, was refused, step by step; 404 if it is not remembered |
+//! | `POST /why` | body: an exchange that is only supposed, as JSON; what would become of it, step by step |
 //! | `POST /confirm` | 200, or 409 when it is too late |
 //! | `POST /rollback` | as `/reload`; 409 where there is no earlier configuration |
 //! | `PUT /log` | body: a log filter; 204, or 422 with what is wrong with it |
@@ -33,7 +35,7 @@ use std::time::Duration;
 
 use hermes_net::Watch;
 
-use crate::Seeing;
+use crate::Telemetry;
 
 pub use client::{AdminError, call};
 pub use socket::{AdminSocket, bind, default_socket, take};
@@ -64,6 +66,16 @@ pub trait Control: Send + Sync + 'static {
     /// What is wrong with it. Nothing has changed then.
     fn reload(&self, confirm: Option<Duration>) -> Result<serde_json::Value, serde_json::Value>;
 
+    /// What was compared when this was refused: a refusal, by its name, or an exchange, by its identifier; may block. `None` if it
+    /// is not remembered.
+    fn why(&self, id: &str) -> Option<serde_json::Value>;
+
+    /// What would become of an exchange that is only supposed, in JSON; may block.
+    ///
+    /// # Errors
+    /// Why the question is none.
+    fn suppose(&self, question: &str) -> Result<serde_json::Value, serde_json::Value>;
+
     /// Keeps the configuration in force.
     ///
     /// # Errors
@@ -90,13 +102,13 @@ pub trait Control: Send + Sync + 'static {
 pub async fn serve_unix(
     socket: AdminSocket,
     control: Arc<dyn Control>,
-    seeing: Arc<Seeing>,
+    telemetry: Arc<Telemetry>,
     watch: Watch,
 ) -> io::Result<()> {
     let AdminSocket { listener, file } = socket;
     listener.set_nonblocking(true)?;
     let listener = tokio::net::UnixListener::from_std(listener)?;
-    serve::serve(&listener, Arc::new(Admin { control, seeing }), &watch).await;
+    serve::serve(&listener, Arc::new(Admin { control, telemetry }), &watch).await;
 
     if let Some(file) = file {
         // Someone may have removed it before us.
@@ -115,7 +127,7 @@ pub async fn serve_unix(
 /// When the listener cannot be used at all. Failures to accept are logged and waited out.
 pub async fn serve_metrics(
     listener: TcpListener,
-    seeing: Arc<Seeing>,
+    telemetry: Arc<Telemetry>,
     watch: Watch,
 ) -> io::Result<()> {
     let loopback = listener.local_addr()?.ip().to_canonical().is_loopback();
@@ -123,7 +135,10 @@ pub async fn serve_metrics(
     let listener = tokio::net::TcpListener::from_std(listener)?;
     serve::serve(
         &listener,
-        Arc::new(MetricsOnly { seeing, loopback }),
+        Arc::new(MetricsOnly {
+            telemetry,
+            loopback,
+        }),
         &watch,
     )
     .await;

@@ -47,6 +47,14 @@ impl Control for Node {
         }
     }
 
+    fn why(&self, id: &str) -> Option<Value> {
+        (id == "bcdfghjklmnp").then(|| json!({ "refused": "no" }))
+    }
+
+    fn suppose(&self, question: &str) -> Result<Value, Value> {
+        Err(json!({ "error": question }))
+    }
+
     fn confirm(&self) -> Result<Value, Value> {
         Ok(json!({ "confirmed": true }))
     }
@@ -68,7 +76,7 @@ struct Running {
     _folder: TempDir,
     socket: PathBuf,
     node: Arc<Node>,
-    seeing: Arc<Seeing>,
+    telemetry: Arc<Telemetry>,
     drain: Drain,
 }
 
@@ -77,13 +85,13 @@ fn run(node: Node) -> Running {
     let socket = folder.path().join("alice.sock");
     let listener = bind(&socket).unwrap();
     let node = Arc::new(node);
-    let seeing = Seeing::new("alice", AccessSink::off());
+    let telemetry = Telemetry::new("alice", AccessSink::off());
     let drain = Drain::new();
 
     let served = serve_unix(
         listener,
         Arc::clone(&node) as Arc<dyn Control>,
-        Arc::clone(&seeing),
+        Arc::clone(&telemetry),
         drain.watch(),
     );
 
@@ -92,7 +100,7 @@ fn run(node: Node) -> Running {
         _folder: folder,
         socket,
         node,
-        seeing,
+        telemetry,
         drain,
     }
 }
@@ -118,7 +126,7 @@ async fn every_path_answers() {
         protocol: "h1",
     };
 
-    let _exchange = running.seeing.begin(begin);
+    let _exchange = running.telemetry.begin(begin);
     let cases = [
         (
             Method::GET,
@@ -370,7 +378,7 @@ async fn over_tcp_there_are_metrics_and_nothing_else() {
     let drain = Drain::new();
     let served = serve_metrics(
         listener,
-        Seeing::new("alice", AccessSink::off()),
+        Telemetry::new("alice", AccessSink::off()),
         drain.watch(),
     );
     drain.watch().spawn(async move { served.await.unwrap() });

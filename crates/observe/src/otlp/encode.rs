@@ -53,6 +53,7 @@ fn span(ended: &Ended, user: TraceUser) -> Value {
         "name": name,
         "kind": SERVER,
         "startTimeUnixNano": nanoseconds(ended.began),
+        // The wall clock may have been set back meanwhile.
         "endTimeUnixNano": nanoseconds(ended.ended.max(ended.began)),
         "attributes": attributes(ended, user),
         "events": events(record),

@@ -7,13 +7,14 @@ use std::time::{Duration, SystemTime};
 
 use hermes_config::model::Trace;
 use hermes_net::Watch;
+use serde_json::Value;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use super::super::Seeing;
-use super::post::{Destination, Refused, post};
+use super::super::Telemetry;
 use super::{Ended, encode, metrics};
 use crate::LOG;
+use crate::post::{Content, Destination, Refused, post};
 
 /// Spans of one message: some hundred kilobytes.
 #[doc(alias = "bound")]
@@ -35,7 +36,7 @@ const LAST: Duration = Duration::from_millis(500);
 
 /// What is under way.
 struct Exporter {
-    seeing: Arc<Seeing>,
+    telemetry: Arc<Telemetry>,
     queue: Receiver<Ended>,
     batch: Vec<Ended>,
     tries: u32,
@@ -46,7 +47,7 @@ struct Exporter {
     well: bool,
 }
 
-impl Seeing {
+impl Telemetry {
     /// Sends spans and metrics as `config` says at the time, until the process ends. Only the first call does anything.
     pub async fn export(
         self: Arc<Self>,
@@ -65,7 +66,7 @@ impl Seeing {
         let began = SystemTime::now();
 
         let mut exporter = Exporter {
-            seeing: self,
+            telemetry: self,
             queue,
             batch,
             tries,
@@ -76,13 +77,14 @@ impl Seeing {
         };
 
         let mut ticks = interval(TICK);
+        // No burst of ticks to catch up after a slow collector.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut end = pin!(watch.graceful());
 
         loop {
             let (trace, to) = config();
             exporter
-                .seeing
+                .telemetry
                 .spans
                 .on
                 .store(to.is_some(), Ordering::Relaxed);
@@ -136,10 +138,10 @@ impl Exporter {
     }
 
     async fn send(&mut self, to: &Destination, trace: &Trace) {
-        let message = encode::request(&self.seeing.node, &self.batch, trace.user);
-        let sent = post(to, "traces", &message).await;
+        let message = encode::request(&self.telemetry.node, &self.batch, trace.user);
+        let sent = post(to, "/v1/traces", plain(&message)).await;
         self.tell(to, &sent);
-        let counters = &self.seeing.spans.counters;
+        let counters = &self.telemetry.spans.counters;
 
         match sent {
             Ok(()) => counters.count("exported", self.batch.len()),
@@ -157,10 +159,10 @@ impl Exporter {
 
     async fn send_metrics(&mut self, to: &Destination) {
         self.metrics_sent = Instant::now();
-        let text = self.seeing.metrics_text();
-        let message = metrics::request(&self.seeing.node, &text, self.began, SystemTime::now());
+        let text = self.telemetry.metrics_text();
+        let message = metrics::request(&self.telemetry.node, &text, self.began, SystemTime::now());
         // The next ones say more than these: they are not sent twice.
-        let sent = post(to, "metrics", &message).await;
+        let sent = post(to, "/v1/metrics", plain(&message)).await;
         self.tell(to, &sent);
     }
 
@@ -183,7 +185,7 @@ impl Exporter {
     }
 
     fn tell(&mut self, to: &Destination, sent: &Result<(), Refused>) {
-        let collector = &to.collector;
+        let collector = &to.server;
         match sent {
             Err(error) if self.well => {
                 tracing::warn!(target: LOG, %collector, %error, "traces and metrics do not arrive")
@@ -195,5 +197,12 @@ impl Exporter {
         }
 
         self.well = sent.is_ok();
+    }
+}
+
+fn plain(message: &Value) -> Content {
+    Content {
+        bytes: message.to_string().into(),
+        is_gzip: false,
     }
 }

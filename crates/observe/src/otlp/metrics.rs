@@ -160,6 +160,7 @@ impl Metric<'_> {
                 continue;
             };
 
+            // Prometheus counts up to each bound, OTLP between two of them.
             let cumulative: u64 = sample.value.parse().unwrap_or_default();
             counts.push(cumulative.saturating_sub(below));
             below = cumulative;

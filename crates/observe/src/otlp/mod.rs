@@ -7,12 +7,9 @@
 mod encode;
 mod export;
 mod metrics;
-mod post;
 
 #[cfg(test)]
 mod tests;
-
-pub use post::Destination;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;

@@ -9,19 +9,19 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::super::span::Span;
-use super::super::{AccessSink, Begin, Seeing};
+use super::super::{AccessSink, Begin, Telemetry};
 use super::{QUEUE, encode, metrics};
 
-fn seeing() -> std::sync::Arc<Seeing> {
-    let seeing = Seeing::new("alice", AccessSink::off());
-    seeing
+fn telemetry() -> std::sync::Arc<Telemetry> {
+    let telemetry = Telemetry::new("alice", AccessSink::off());
+    telemetry
         .spans
         .on
         .store(true, std::sync::atomic::Ordering::Relaxed);
-    seeing
+    telemetry
 }
 
-fn exchange(seeing: &std::sync::Arc<Seeing>, flags: &str) -> super::super::Exchange {
+fn exchange(telemetry: &std::sync::Arc<Telemetry>, flags: &str) -> super::super::Exchange {
     let begin = Begin {
         kind: "http",
         listener: "web".into(),
@@ -29,7 +29,7 @@ fn exchange(seeing: &std::sync::Arc<Seeing>, flags: &str) -> super::super::Excha
         protocol: "h1",
     };
 
-    let exchange = seeing.begin(begin);
+    let exchange = telemetry.begin(begin);
     let context = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-{flags}");
     let context = TraceContext::parse(context.as_bytes()).unwrap();
     exchange.trace(Span {
@@ -52,15 +52,15 @@ fn attribute<'a>(span: &'a Value, key: &str) -> &'a Value {
 
 #[test]
 fn only_sampled_exchanges_are_queued_and_only_while_there_is_room() {
-    let seeing = seeing();
-    exchange(&seeing, "00").finish("done");
+    let telemetry = telemetry();
+    exchange(&telemetry, "00").finish("done");
     for _ in 0..QUEUE + 3 {
-        exchange(&seeing, "01").finish("done");
+        exchange(&telemetry, "01").finish("done");
     }
 
-    assert_eq!(seeing.spans.far.lock().as_ref().unwrap().len(), QUEUE);
+    assert_eq!(telemetry.spans.far.lock().as_ref().unwrap().len(), QUEUE);
     assert!(
-        seeing
+        telemetry
             .metrics_text()
             .contains("hermes_spans_total{outcome=\"queue_full\"} 3\n")
     );
@@ -68,8 +68,8 @@ fn only_sampled_exchanges_are_queued_and_only_while_there_is_room() {
 
 #[test]
 fn a_span_says_what_the_record_says_and_of_users_only_what_it_may() {
-    let seeing = seeing();
-    let exchange = exchange(&seeing, "03");
+    let telemetry = telemetry();
+    let exchange = exchange(&telemetry, "03");
     exchange.method(&Method::GET);
     exchange.user("alice");
     exchange.route(&"video".into());
@@ -79,7 +79,7 @@ fn a_span_says_what_the_record_says_and_of_users_only_what_it_may() {
     exchange.upstream(&"video".into(), &"192.0.2.2:80".into());
     exchange.finish("connection_refused: 192.0.2.1:80");
 
-    let ended = seeing
+    let ended = telemetry
         .spans
         .far
         .lock()

@@ -23,6 +23,7 @@ impl CapsuleCursor {
             self.header[self.held] = *byte;
             self.held += 1;
             let mut rest = &self.header[..self.held];
+
             if let Some((_, length)) = varint::decode(&mut rest).zip(varint::decode(&mut rest)) {
                 self.held = 0;
                 self.left = length;
@@ -31,6 +32,7 @@ impl CapsuleCursor {
                 }
             }
         }
+
         let value = usize::try_from(self.left)
             .unwrap_or(usize::MAX)
             .min(bytes.len() - used);

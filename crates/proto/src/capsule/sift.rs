@@ -93,6 +93,7 @@ impl CapsuleSieve {
                     if *left == 0 {
                         self.state = AT_START;
                     }
+
                     if count > 0 {
                         return Ok(Some(Sifted::Other(self.input.split_to(count))));
                     }
@@ -126,9 +127,12 @@ impl CapsuleSieve {
             self.input.advance(added);
             return Ok(SiftedHeader::Missing);
         };
+
         let whole = available - rest.len();
         let header = Bytes::copy_from_slice(&bytes[..whole]);
         self.input.advance(whole - *held);
+
+        // RFC 9297, 3.2: others go on, however long they are; the limit is for what is kept here.
         if CapsuleType::from(code) != self.kind {
             self.state = if length == 0 {
                 AT_START
@@ -137,6 +141,7 @@ impl CapsuleSieve {
             };
             return Ok(SiftedHeader::Passed(header));
         }
+
         match usize::try_from(length) {
             Ok(fits) if length <= self.limit => {
                 self.state = SiftState::Taken {
@@ -164,6 +169,7 @@ impl CapsuleSieve {
             self.input = Bytes::new();
             return None;
         }
+
         let tail = self.input.split_to(missing);
         let value = if bytes.is_empty() {
             tail
@@ -171,6 +177,7 @@ impl CapsuleSieve {
             bytes.extend_from_slice(&tail);
             bytes.split().freeze()
         };
+
         self.state = AT_START;
         Some(Sifted::Taken(value))
     }
@@ -191,6 +198,7 @@ pub fn fuzz_one(data: &[u8]) {
     };
     let limit = u64::from(*limit);
     let piece = usize::from(*piece).max(1);
+
     for kind in [CapsuleType::Datagram, CapsuleType::DatagramLimit] {
         let whole = sift(kind, stream, limit, stream.len().max(1));
         assert_eq!(whole, sift(kind, stream, limit, piece));
@@ -209,6 +217,7 @@ fn sift(kind: CapsuleType, stream: &[u8], limit: u64, piece: usize) -> (Vec<Byte
     let mut sieve = CapsuleSieve::new(kind, limit);
     let mut datagrams = Vec::new();
     let mut others = Vec::new();
+
     for chunk in stream.chunks(piece) {
         sieve.push(Bytes::copy_from_slice(chunk));
         loop {
@@ -220,6 +229,7 @@ fn sift(kind: CapsuleType, stream: &[u8], limit: u64, piece: usize) -> (Vec<Byte
             }
         }
     }
+
     (datagrams, others, true)
 }
 

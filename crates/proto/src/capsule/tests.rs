@@ -50,6 +50,7 @@ fn puts_a_split_capsule_together() {
         assert_eq!(decoder.next(), Ok(None));
         decoder.push(Bytes::copy_from_slice(byte));
     }
+
     let capsule = decoder.next().unwrap().unwrap();
     assert_eq!(
         (capsule.kind, &capsule.value[..]),
@@ -75,11 +76,13 @@ fn drops_a_long_capsule_of_an_unknown_type_without_holding_it() {
     encode_header(CapsuleType::Other(99), 1 << 40, &mut head);
     let mut decoder = CapsuleDecoder::new(LIMIT);
     decoder.push(head.freeze());
+
     for _ in 0..100 {
         decoder.push(Bytes::from(vec![0; 65_536]));
         assert_eq!(decoder.next(), Ok(None));
         assert_eq!(decoder.held(), 0);
     }
+
     assert_eq!(decoder.discarded(), 1);
     assert_eq!(decoder.finish(), Err(CapsuleError::Truncated));
 }
@@ -103,6 +106,7 @@ fn fails_on_a_long_capsule_of_a_known_type_and_stays_failed() {
             length: LIMIT + 1,
             limit: LIMIT,
         };
+
         assert_eq!(decoder.next(), Err(error));
         decoder.push(stream(&[(0, b"a")]));
         assert_eq!(decoder.next(), Err(error));
@@ -143,6 +147,7 @@ fn an_announced_length_alone_costs_little_memory() {
     let CapsuleState::Value { bytes, .. } = &decoder.state else {
         panic!("in a value")
     };
+
     assert!(bytes.capacity() <= 2 * FIRST_ALLOCATION);
 }
 

@@ -1,13 +1,13 @@
 //! Reading the content of a message (RFC 9112 6, 7).
 
 use bytes::{Buf, Bytes, BytesMut};
-use http::HeaderMap;
 
 use super::chunk::decode_chunk_line;
 use super::error::{DecodeError, DecodeErrorKind as Kind};
 use super::framing::Framing;
-use super::limits::Limits;
+use super::limits::MessageLimits;
 use super::trailers::decode_trailers;
+use crate::fields::Fields;
 
 /// A piece of content, or its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum BodyEvent {
     /// Some bytes, never none; the pieces have nothing to do with the chunks of the sender.
     Data(Bytes),
     /// The trailer fields, never none. This *is* the end: no `End` follows it.
-    Trailers(HeaderMap),
+    Trailers(Fields),
     /// The end, without trailers.
     End,
 }
@@ -24,7 +24,7 @@ pub enum BodyEvent {
 #[derive(Debug)]
 pub struct BodyDecoder {
     state: BodyDecodeState,
-    limits: Limits,
+    limits: MessageLimits,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ enum BodyDecodeState {
 
 impl BodyDecoder {
     /// A decoder for one message.
-    pub fn new(framing: Framing, limits: &Limits) -> Self {
+    pub fn new(framing: Framing, limits: &MessageLimits) -> Self {
         let state = match framing {
             Framing::Empty => BodyDecodeState::Length(0),
             Framing::Length(length) => BodyDecodeState::Length(length),
@@ -148,7 +148,7 @@ impl BodyDecoder {
         Some(BodyEvent::Data(buf.split_to(length).freeze()))
     }
 
-    fn trailers(&mut self, trailers: HeaderMap) -> BodyEvent {
+    fn trailers(&mut self, trailers: Fields) -> BodyEvent {
         if trailers.is_empty() {
             return self.end(BodyEvent::End);
         }
@@ -162,7 +162,7 @@ impl BodyDecoder {
 }
 
 /// Takes a chunk line, and says what follows it; `None` when more bytes are needed.
-fn chunk_line(buf: &mut BytesMut, limits: &Limits) -> Result<Option<BodyDecodeState>, Kind> {
+fn chunk_line(buf: &mut BytesMut, limits: &MessageLimits) -> Result<Option<BodyDecodeState>, Kind> {
     let Some(line) = decode_chunk_line(buf, limits.chunk_extension_bytes)? else {
         return Ok(None);
     };

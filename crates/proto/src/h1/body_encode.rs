@@ -1,12 +1,12 @@
 //! Writing the content of a message (RFC 9112 6, 7).
 
 use bytes::{BufMut, Bytes, BytesMut};
-use http::HeaderMap;
 
-use super::encode::put_field;
-use super::error::EncodeError;
+use super::encode::put_lines;
+use super::error::MessageEncodeError;
 use super::framing::Framing;
 use super::trailers::is_forbidden_trailer;
+use crate::fields::{Class, Fields};
 
 /// Wraps the content of one message as its framing demands.
 ///
@@ -52,16 +52,16 @@ impl BodyEncoder {
     ///
     /// # Errors
     /// `TooMuchContent` beyond the announced length, `Finished` after the end; nothing is then appended.
-    pub fn data(&mut self, data: Bytes, out: &mut Vec<Bytes>) -> Result<(), EncodeError> {
+    pub fn data(&mut self, data: Bytes, out: &mut Vec<Bytes>) -> Result<(), MessageEncodeError> {
         if data.is_empty() {
             return Ok(());
         }
         match self.state {
-            State::Finished => return Err(EncodeError::Finished),
+            State::Finished => return Err(MessageEncodeError::Finished),
             State::UntilClose => out.push(data),
             State::Length(left) => {
                 let left = left.checked_sub(data.len() as u64);
-                self.state = State::Length(left.ok_or(EncodeError::TooMuchContent)?);
+                self.state = State::Length(left.ok_or(MessageEncodeError::TooMuchContent)?);
                 out.push(data);
             }
             State::Chunked => {
@@ -69,6 +69,7 @@ impl BodyEncoder {
                 out.extend([line, data, Bytes::from_static(b"\r\n")]);
             }
         }
+
         Ok(())
     }
 
@@ -82,6 +83,7 @@ impl BodyEncoder {
             self.lines
                 .put_u8(b"0123456789abcdef"[size >> (4 * place) & 0xf]);
         }
+
         self.lines.put_slice(b"\r\n");
         self.lines.split().freeze()
     }
@@ -110,32 +112,34 @@ impl BodyEncoder {
     /// `ForbiddenTrailer` or a bad value: nothing is appended, and `finish` may be called again.
     pub fn finish(
         &mut self,
-        trailers: Option<&HeaderMap>,
+        trailers: Option<&Fields>,
         out: &mut Vec<Bytes>,
-    ) -> Result<(), EncodeError> {
+    ) -> Result<(), MessageEncodeError> {
         match self.state {
-            State::Finished => return Err(EncodeError::Finished),
-            State::Length(left) if left > 0 => return Err(EncodeError::TooLittleContent),
+            State::Finished => return Err(MessageEncodeError::Finished),
+            State::Length(left) if left > 0 => return Err(MessageEncodeError::TooLittleContent),
             State::Length(_) | State::UntilClose => {}
             State::Chunked => out.push(last_chunk(trailers)?),
         }
+
         self.state = State::Finished;
         Ok(())
     }
 }
 
 /// The last chunk and the trailer section.
-fn last_chunk(trailers: Option<&HeaderMap>) -> Result<Bytes, EncodeError> {
+fn last_chunk(trailers: Option<&Fields>) -> Result<Bytes, MessageEncodeError> {
     let Some(trailers) = trailers else {
         return Ok(Bytes::from_static(b"0\r\n\r\n"));
     };
     let mut end = BytesMut::from(&b"0\r\n"[..]);
-    for (name, value) in trailers {
-        if is_forbidden_trailer(name) {
-            return Err(EncodeError::ForbiddenTrailer(name.as_str().to_owned()));
+    for name in trailers.names() {
+        if is_forbidden_trailer(&name) {
+            return Err(MessageEncodeError::ForbiddenTrailer(name.to_string()));
         }
-        put_field(name.as_str(), value.as_bytes(), &mut end)?;
     }
+    put_lines(trailers, Class::NONE, &mut end);
+
     end.put_slice(b"\r\n");
     Ok(end.freeze())
 }

@@ -1,7 +1,7 @@
 //! The line before each chunk (RFC 9112 7.1).
 
 use super::error::DecodeErrorKind as Kind;
-use super::head::is_text_byte;
+use crate::fields::is_value_byte;
 
 /// 16 hexadecimal digits fill 64 bits.
 const MAX_DIGITS: usize = 16;
@@ -31,6 +31,7 @@ pub(super) fn decode_chunk_line(
         size = size << 4 | digit;
         digits += 1;
     }
+
     if digits == 0 && !buf.is_empty() {
         return Err(Kind::BadChunkSize);
     }
@@ -53,11 +54,12 @@ fn extension_length(rest: &[u8], limit: usize) -> Result<Option<usize>, Kind> {
             _ if index >= limit => return Err(Kind::ChunkExtensionTooLong),
             b';' => started = true,
             b' ' | b'\t' => {}
-            other if started && is_text_byte(other) => {}
+            other if started && is_value_byte(other) => {}
             _ if index == 0 => return Err(Kind::BadChunkSize),
             _ => return Err(Kind::BadChunkExtension),
         }
     }
+
     Ok(None)
 }
 

@@ -1,10 +1,9 @@
 //! The Connection and Upgrade fields (RFC 9110 7.6.1, 7.8).
 
-use http::HeaderMap;
-use http::header::{CONNECTION, UPGRADE};
-
 use super::error::DecodeErrorKind as Kind;
 use super::head::{is_token, trim};
+use crate::fields::Fields;
+use crate::fields::names::{CONNECTION, UPGRADE};
 use crate::upgrade::Protocol;
 
 /// The connection options that the codec itself knows.
@@ -16,9 +15,9 @@ pub(super) struct Options {
 }
 
 /// Reads every Connection line; empty list members are passed over (RFC 9110 5.6.1.2).
-pub(super) fn options(fields: &HeaderMap) -> Result<Options, Kind> {
+pub(super) fn options(fields: &Fields) -> Result<Options, Kind> {
     let mut options = Options::default();
-    for line in fields.get_all(CONNECTION) {
+    for line in fields.values(CONNECTION) {
         for option in members(line.as_bytes()) {
             if !is_token(option) {
                 return Err(Kind::BadConnection);
@@ -28,13 +27,14 @@ pub(super) fn options(fields: &HeaderMap) -> Result<Options, Kind> {
             options.upgrade |= option.eq_ignore_ascii_case(b"upgrade");
         }
     }
+
     Ok(options)
 }
 
 /// The protocol of those that Upgrade offers which could be spoken; the whole field is checked.
-pub(super) fn protocol(fields: &HeaderMap) -> Result<Option<Protocol>, Kind> {
+pub(super) fn protocol(fields: &Fields) -> Result<Option<Protocol>, Kind> {
     let mut offered = Vec::new();
-    for line in fields.get_all(UPGRADE) {
+    for line in fields.values(UPGRADE) {
         for member in members(line.as_bytes()) {
             offered.push(Protocol::parse(member).map_err(|_| Kind::BadUpgrade)?);
         }

@@ -1,17 +1,18 @@
-//! Writing heads (RFC 9112 3, 4, 5). Everything is checked once more, wherever it comes from: what was built from HTTP/2,
-//! from configuration or from code must not smuggle a line either.
+//! Writing heads (RFC 9112 3, 4, 5). Targets and hosts are checked once more, wherever they come from: what was built from HTTP/2,
+//! from configuration or from code must not smuggle a line either. [`Fields`] hold no line that could.
 
 use std::fmt::Write as _;
 
 use bytes::{BufMut, BytesMut};
-use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderName, Method, StatusCode};
+use http::{Method, StatusCode};
 
 use super::connection;
-use super::error::EncodeError;
+use super::error::MessageEncodeError;
 use super::framing::{self, Framing};
-use super::head::{is_text, is_token};
+use super::head::is_token;
 use super::target::{RequestTarget, check_authority, check_bytes};
+use crate::fields::names::HOST;
+use crate::fields::{Class, Fields};
 
 /// Bytes for what is not a field of the message: the first line, and the fields that tell its framing.
 const FIRST_LINES: usize = 128;
@@ -27,10 +28,10 @@ const FIRST_LINES: usize = 128;
 pub fn encode_request(
     method: &Method,
     target: &RequestTarget,
-    fields: &HeaderMap,
+    fields: &Fields,
     framing: Framing,
     out: &mut BytesMut,
-) -> Result<(), EncodeError> {
+) -> Result<(), MessageEncodeError> {
     encode_request_for(method, target, host(target, fields)?, fields, framing, out)
 }
 
@@ -42,24 +43,30 @@ pub fn encode_request_for(
     method: &Method,
     target: &RequestTarget,
     host: &[u8],
-    fields: &HeaderMap,
+    fields: &Fields,
     framing: Framing,
     out: &mut BytesMut,
-) -> Result<(), EncodeError> {
+) -> Result<(), MessageEncodeError> {
     check_request(method, target, framing)?;
-    check_authority(host).map_err(|_| EncodeError::BadHost)?;
+    check_authority(host).map_err(|_| MessageEncodeError::BadHost)?;
     out.reserve(usual_size(fields) + 2 * host.len());
+
     all_or_nothing(out, |out| {
         out.put_slice(method.as_str().as_bytes());
         out.put_u8(b' ');
         put_target(target, out)?;
         out.put_slice(b" HTTP/1.1\r\n");
-        put_field("host", host, out)?;
+        out.put_slice(b"host: ");
+        out.put_slice(host);
+        out.put_slice(b"\r\n");
+
         match framing {
             Framing::Empty if expects_content(method) => put_length(0, out),
             _ => put_framing(framing, out),
         }
-        put_fields(fields, out)
+
+        put_fields(fields, out);
+        Ok(())
     })
 }
 
@@ -74,17 +81,18 @@ pub fn encode_request_for(
 /// When the response cannot be written safely; `out` is then as it was.
 pub fn encode_response(
     status: StatusCode,
-    fields: &HeaderMap,
+    fields: &Fields,
     framing: Framing,
     method: &Method,
     out: &mut BytesMut,
-) -> Result<(), EncodeError> {
+) -> Result<(), MessageEncodeError> {
     if !(100..=599).contains(&status.as_u16()) {
-        return Err(EncodeError::BadStatus);
+        return Err(MessageEncodeError::BadStatus);
     }
     let announced = announced(status, fields, framing, method)?;
-    let options = connection::options(fields).map_err(|_| EncodeError::BadField)?;
+    let options = connection::options(fields).map_err(|_| MessageEncodeError::BadField)?;
     out.reserve(usual_size(fields));
+
     all_or_nothing(out, |out| {
         out.put_slice(b"HTTP/1.1 ");
         out.put_slice(status.as_str().as_bytes());
@@ -92,33 +100,36 @@ pub fn encode_response(
         out.put_slice(status.canonical_reason().unwrap_or_default().as_bytes());
         out.put_slice(b"\r\n");
         put_framing(announced, out);
+
         if announced == Framing::UntilClose && !options.close {
             out.put_slice(b"connection: close\r\n");
         }
-        put_fields(fields, out)
+        put_fields(fields, out);
+        Ok(())
     })
 }
 
 /// The framing that a response announces; `Empty` announces nothing.
 fn announced(
     status: StatusCode,
-    fields: &HeaderMap,
+    fields: &Fields,
     framing: Framing,
     method: &Method,
-) -> Result<Framing, EncodeError> {
+) -> Result<Framing, MessageEncodeError> {
     // RFC 9110 8.6, 9.3.6; RFC 9112 6.1: no Content-Length and no Transfer-Encoding in these.
     let tunnel = *method == Method::CONNECT && status.is_success();
     if tunnel || status.is_informational() || status == StatusCode::NO_CONTENT {
         return match framing {
             Framing::Empty => Ok(Framing::Empty),
-            _ => Err(EncodeError::BadFraming),
+            _ => Err(MessageEncodeError::BadFraming),
         };
     }
+
     let without_content = *method == Method::HEAD || status == StatusCode::NOT_MODIFIED;
     match framing {
         Framing::Length(length) => Ok(Framing::Length(length)),
         Framing::Empty if without_content => {
-            let kept = framing::content_length(fields).map_err(|_| EncodeError::BadField)?;
+            let kept = framing::content_length(fields).map_err(|_| MessageEncodeError::BadField)?;
             Ok(kept.map_or(Framing::Empty, Framing::Length))
         }
         Framing::Empty => Ok(Framing::Length(0)),
@@ -131,9 +142,9 @@ fn check_request(
     method: &Method,
     target: &RequestTarget,
     framing: Framing,
-) -> Result<(), EncodeError> {
+) -> Result<(), MessageEncodeError> {
     if !is_token(method.as_str().as_bytes()) {
-        return Err(EncodeError::BadMethod);
+        return Err(MessageEncodeError::BadMethod);
     }
     let connect = *method == Method::CONNECT;
     let form_fits = match target {
@@ -146,29 +157,32 @@ fn check_request(
             !connect && (path.as_str() != "*" || *method == Method::OPTIONS)
         }
     };
+
     if !form_fits {
-        return Err(EncodeError::BadTarget);
+        return Err(MessageEncodeError::BadTarget);
     }
     if framing == Framing::UntilClose || (connect && framing != Framing::Empty) {
-        return Err(EncodeError::BadFraming);
+        return Err(MessageEncodeError::BadFraming);
     }
+
     Ok(())
 }
 
 /// The bytes of Host: exactly one (RFC 9112 3.2).
-fn host<'a>(target: &'a RequestTarget, fields: &'a HeaderMap) -> Result<&'a [u8], EncodeError> {
+fn host<'a>(target: &'a RequestTarget, fields: &'a Fields) -> Result<&'a [u8], MessageEncodeError> {
     if let Some(authority) = target.authority() {
         return Ok(authority.as_str().as_bytes());
     }
-    let mut hosts = fields.get_all(HOST).iter();
-    let host = hosts.next().ok_or(EncodeError::MissingHost)?;
+    let mut hosts = fields.values(HOST);
+    let host = hosts.next().ok_or(MessageEncodeError::MissingHost)?;
+
     if hosts.next().is_some() {
-        return Err(EncodeError::BadHost);
+        return Err(MessageEncodeError::BadHost);
     }
     Ok(host.as_bytes())
 }
 
-fn put_target(target: &RequestTarget, out: &mut BytesMut) -> Result<(), EncodeError> {
+fn put_target(target: &RequestTarget, out: &mut BytesMut) -> Result<(), MessageEncodeError> {
     let start = out.len();
     match target {
         RequestTarget::Origin(path) => put_path(path.as_str(), out),
@@ -187,7 +201,8 @@ fn put_target(target: &RequestTarget, out: &mut BytesMut) -> Result<(), EncodeEr
             }
         }
     }
-    check_bytes(&out[start..]).map_err(|_| EncodeError::BadTarget)
+
+    check_bytes(&out[start..]).map_err(|_| MessageEncodeError::BadTarget)
 }
 
 fn put_path(path: &str, out: &mut BytesMut) {
@@ -216,77 +231,28 @@ fn put_length(length: u64, out: &mut BytesMut) {
 }
 
 /// Writes every field but those that the codec writes itself, and the empty line.
-fn put_fields(fields: &HeaderMap, out: &mut BytesMut) -> Result<(), EncodeError> {
-    for (name, value) in fields {
-        if !is_ours(name) {
-            put_field(name.as_str(), value.as_bytes(), out)?;
-        }
-    }
+fn put_fields(fields: &Fields, out: &mut BytesMut) {
+    put_lines(fields, Class::FRAMING, out);
     out.put_slice(b"\r\n");
-    Ok(())
 }
 
-fn is_ours(name: &HeaderName) -> bool {
-    [HOST, CONTENT_LENGTH, TRANSFER_ENCODING].contains(name)
-}
-
-/// Writes one field line, or nothing when it could be read as something else.
-pub(super) fn put_field(name: &str, value: &[u8], out: &mut BytesMut) -> Result<(), EncodeError> {
-    if !is_token(name.as_bytes()) {
-        return Err(EncodeError::BadName);
+/// Writes all lines but those of a class.
+pub(super) fn put_lines(fields: &Fields, without: Class, out: &mut BytesMut) {
+    for piece in fields.wire(without) {
+        out.put_slice(piece);
     }
-    if !is_text(value) {
-        return Err(EncodeError::BadValue(name.to_owned()));
-    }
-    let start = out.len();
-    let colon = name.len();
-    out.resize(start + colon + value.len() + 4, b' ');
-    let line = &mut out[start..];
-    let end = line.len() - 2;
-    line[..colon].copy_from_slice(name.as_bytes());
-    line[colon] = b':';
-    line[colon + 2..end].copy_from_slice(value);
-    line[end..].copy_from_slice(b"\r\n");
-    Ok(())
 }
 
 /// Bytes that most heads with these fields take, so that the buffer grows once.
-fn usual_size(fields: &HeaderMap) -> usize {
-    let lines = fields
-        .iter()
-        .map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
-    FIRST_LINES + lines.sum::<usize>()
+fn usual_size(fields: &Fields) -> usize {
+    FIRST_LINES + fields.size() + fields.len() * ": \r\n".len()
 }
 
 /// Undoes a half-written message.
 fn all_or_nothing(
     out: &mut BytesMut,
-    write: impl FnOnce(&mut BytesMut) -> Result<(), EncodeError>,
-) -> Result<(), EncodeError> {
+    write: impl FnOnce(&mut BytesMut) -> Result<(), MessageEncodeError>,
+) -> Result<(), MessageEncodeError> {
     let start = out.len();
     write(out).inspect_err(|_| out.truncate(start))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_control_byte_gets_into_a_field_line() {
-        for byte in (0..=31u8).chain([127]).filter(|byte| *byte != b'\t') {
-            let mut out = BytesMut::new();
-            let result = put_field("x", &[b'a', byte, b'b'], &mut out);
-            assert_eq!(result, Err(EncodeError::BadValue("x".into())));
-            assert!(out.is_empty());
-        }
-    }
-
-    #[test]
-    fn no_separator_gets_into_a_field_name() {
-        for name in ["", "a b", "a:", "a\r\nb", "a\0"] {
-            let mut out = BytesMut::new();
-            assert_eq!(put_field(name, b"", &mut out), Err(EncodeError::BadName));
-            assert!(out.is_empty());
-        }
-    }
 }

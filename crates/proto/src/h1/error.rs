@@ -43,13 +43,13 @@ impl From<DecodeErrorKind> for DecodeError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
-    /// The head is larger than [`Limits::head_bytes`](super::Limits::head_bytes) (RFC 6585 5).
+    /// The head is larger than [`MessageLimits::head_bytes`](super::MessageLimits::head_bytes) (RFC 6585 5).
     #[error("the head is too large")]
     HeadTooLarge,
     /// The request line alone fills the head, or the target is longer than 65534 bytes (RFC 9112 3).
     #[error("the request target is too long")]
     TargetTooLong,
-    /// More field lines than [`Limits::fields`](super::Limits::fields) (RFC 6585 5).
+    /// More field lines than [`MessageLimits::fields`](super::MessageLimits::fields) (RFC 6585 5).
     #[error("there are too many fields")]
     TooManyFields,
     /// A line ends in LF without CR (RFC 9112 2.2, 7.1.1).
@@ -199,7 +199,7 @@ pub enum DecodeErrorKind {
 /// A message that cannot be written as HTTP/1.1 without changing its meaning.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum EncodeError {
+pub enum MessageEncodeError {
     /// The method is not a token (RFC 9110 9.1).
     #[error("the method is not a token")]
     BadMethod,
@@ -215,12 +215,6 @@ pub enum EncodeError {
     /// The status is not from 100 to 599 (RFC 9110 15).
     #[error("the status is not from 100 to 599")]
     BadStatus,
-    /// A field name is not a token (RFC 9110 5.1).
-    #[error("a field name is not a token")]
-    BadName,
-    /// The value of the named field holds a control character (RFC 9110 5.5).
-    #[error("the value of field `{0}` holds a control character")]
-    BadValue(String),
     /// The Content-Length or Connection to be kept is malformed (RFC 9110 7.6.1, 8.6).
     #[error("the Content-Length or Connection field is malformed")]
     BadField,

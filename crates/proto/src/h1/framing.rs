@@ -1,10 +1,11 @@
 //! How the length of a message's content is known (RFC 9112 6).
 
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderMap, Version};
+use http::Version;
 
 use super::error::DecodeErrorKind as Kind;
 use super::head::{is_token, trim};
+use crate::fields::Fields;
+use crate::fields::names::{CONTENT_LENGTH, TRANSFER_ENCODING};
 
 /// How the end of the content is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,27 +21,30 @@ pub enum Framing {
 }
 
 /// Reads the framing that the fields declare; `None` when they declare none.
-pub(super) fn declared(fields: &HeaderMap, version: Version) -> Result<Option<Framing>, Kind> {
+pub(super) fn declared(fields: &Fields, version: Version) -> Result<Option<Framing>, Kind> {
     let length = content_length(fields)?;
     if !fields.contains_key(TRANSFER_ENCODING) {
         return Ok(length.map(Framing::Length));
     }
+
     if length.is_some() {
         return Err(Kind::LengthAndTransferEncoding);
     }
     if version == Version::HTTP_10 {
         return Err(Kind::TransferEncodingInHttp10);
     }
+
     only_chunked(fields)?;
     Ok(Some(Framing::Chunked))
 }
 
 /// The value of the one Content-Length line, if there is one.
-pub(super) fn content_length(fields: &HeaderMap) -> Result<Option<u64>, Kind> {
-    let mut lines = fields.get_all(CONTENT_LENGTH).iter();
+pub(super) fn content_length(fields: &Fields) -> Result<Option<u64>, Kind> {
+    let mut lines = fields.values(CONTENT_LENGTH);
     let Some(value) = lines.next() else {
         return Ok(None);
     };
+
     if lines.next().is_some() {
         return Err(Kind::SeveralLengths);
     }
@@ -55,6 +59,7 @@ fn decimal(digits: &[u8]) -> Result<u64, Kind> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return Err(Kind::BadLength);
     }
+
     digits
         .iter()
         .try_fold(0u64, |sum, digit| {
@@ -64,9 +69,9 @@ fn decimal(digits: &[u8]) -> Result<u64, Kind> {
 }
 
 /// Accepts `chunked`, once and alone, over all lines.
-fn only_chunked(fields: &HeaderMap) -> Result<(), Kind> {
+fn only_chunked(fields: &Fields) -> Result<(), Kind> {
     let mut seen = false;
-    for line in fields.get_all(TRANSFER_ENCODING) {
+    for line in fields.values(TRANSFER_ENCODING) {
         for coding in line.as_bytes().split(|byte| *byte == b',').map(trim) {
             if !is_token(coding) {
                 return Err(Kind::BadTransferEncoding);
@@ -74,11 +79,13 @@ fn only_chunked(fields: &HeaderMap) -> Result<(), Kind> {
             if !coding.eq_ignore_ascii_case(b"chunked") {
                 return Err(Kind::UnknownTransferCoding);
             }
+
             if seen {
                 return Err(Kind::RepeatedChunked);
             }
             seen = true;
         }
     }
+
     Ok(())
 }

@@ -1,14 +1,15 @@
 //! One entry for fuzzers: arbitrary bytes in, and a panic when the codec breaks a promise.
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
-use http::{HeaderMap, Method, Version};
+use http::{Method, Version};
 
 use super::{
-    BodyDecoder, BodyEncoder, BodyEvent, DecodeError, DecodeErrorKind, EncodeError, Framing,
-    Limits, RequestHead, ResponseHead, decode_request, decode_response, encode_request,
+    BodyDecoder, BodyEncoder, BodyEvent, DecodeError, DecodeErrorKind, Framing, MessageEncodeError,
+    MessageLimits, RequestHead, ResponseHead, decode_request, decode_response, encode_request,
     encode_response,
 };
+use crate::fields::Fields;
+use crate::fields::names::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 
 /// Reads `data` as a request, as a response and as chunked content.
 ///
@@ -18,8 +19,9 @@ pub fn fuzz_one(data: &[u8]) {
     let hash = hash(data);
     let limits = match hash % 4 {
         0 => tight_limits(),
-        _ => Limits::default(),
+        _ => MessageLimits::default(),
     };
+
     let method = [Method::GET, Method::HEAD, Method::CONNECT][hash as usize % 3].clone();
     let cuts = [hash >> 8, hash >> 24, hash >> 40].map(|cut| cut as usize % (data.len() + 1));
     for cut in cuts {
@@ -30,6 +32,7 @@ pub fn fuzz_one(data: &[u8]) {
         });
         same_when_cut(pieces, &limits, |_, _| Ok(Some(Framing::Chunked)));
     }
+
     request_survives(data, &limits);
     response_survives(data, &limits, &method);
 }
@@ -46,7 +49,7 @@ enum Outcome<H> {
 #[derive(Debug, Default, PartialEq)]
 struct Body {
     data: Vec<u8>,
-    trailers: Option<HeaderMap>,
+    trailers: Option<Fields>,
     complete: bool,
     refused: Option<DecodeErrorKind>,
 }
@@ -76,8 +79,8 @@ impl Framed for Framing {
 
 fn same_when_cut<H: Framed + PartialEq + std::fmt::Debug>(
     (first, second): (&[u8], &[u8]),
-    limits: &Limits,
-    decode: impl Fn(&mut BytesMut, &Limits) -> Result<Option<H>, DecodeError>,
+    limits: &MessageLimits,
+    decode: impl Fn(&mut BytesMut, &MessageLimits) -> Result<Option<H>, DecodeError>,
 ) {
     let whole = [first, second].concat();
     let at_once = read(&[&whole], limits, &decode);
@@ -88,12 +91,13 @@ fn same_when_cut<H: Framed + PartialEq + std::fmt::Debug>(
 /// Feeds the pieces one by one, each time taking all that can be taken.
 fn read<H: Framed>(
     pieces: &[&[u8]],
-    limits: &Limits,
-    decode: impl Fn(&mut BytesMut, &Limits) -> Result<Option<H>, DecodeError>,
+    limits: &MessageLimits,
+    decode: impl Fn(&mut BytesMut, &MessageLimits) -> Result<Option<H>, DecodeError>,
 ) -> Outcome<H> {
     let mut buf = BytesMut::new();
     let mut started: Option<(H, BodyDecoder)> = None;
     let mut body = Body::default();
+
     for piece in pieces {
         buf.extend_from_slice(piece);
         if started.is_none() {
@@ -102,10 +106,12 @@ fn read<H: Framed>(
                 Ok(head) => started = head.map(|head| with_decoder(head, limits)),
             }
         }
+
         if let Some((_, decoder)) = &mut started {
             body.read(decoder, &mut buf);
         }
     }
+
     match started {
         None => Outcome::Partial,
         Some((head, _)) => Outcome::Message {
@@ -117,7 +123,7 @@ fn read<H: Framed>(
     }
 }
 
-fn with_decoder<H: Framed>(head: H, limits: &Limits) -> (H, BodyDecoder) {
+fn with_decoder<H: Framed>(head: H, limits: &MessageLimits) -> (H, BodyDecoder) {
     let decoder = BodyDecoder::new(head.framing(), limits);
     (head, decoder)
 }
@@ -140,7 +146,7 @@ impl Body {
     }
 }
 
-fn request_survives(data: &[u8], limits: &Limits) {
+fn request_survives(data: &[u8], limits: &MessageLimits) {
     let Outcome::Message { head, body, .. } = read(&[data], limits, decode_request) else {
         return;
     };
@@ -152,12 +158,14 @@ fn request_survives(data: &[u8], limits: &Limits) {
         head.framing,
         &mut out,
     );
-    if head.version == Version::HTTP_10 && written == Err(EncodeError::MissingHost) {
+
+    if head.version == Version::HTTP_10 && written == Err(MessageEncodeError::MissingHost) {
         return;
     }
     assert_eq!(written, Ok(()));
     put_body(head.framing, &body, &mut out);
     let again = read(&[&out], &roomy_limits(), decode_request);
+
     let Outcome::Message {
         head: head2,
         body: body2,
@@ -166,27 +174,32 @@ fn request_survives(data: &[u8], limits: &Limits) {
     else {
         panic!("the request does not decode again: {again:?}");
     };
+
     assert_eq!((&head.method, &head.target), (&head2.method, &head2.target));
     assert_eq!(end_to_end(&head.fields), end_to_end(&head2.fields));
     assert_eq!(length(head.framing), length(head2.framing));
+
     if head.version == Version::HTTP_11 {
         assert_eq!(head.keep_alive, head2.keep_alive);
         assert_eq!(head.upgrade, head2.upgrade);
         assert_eq!(head.fields.get(HOST), head2.fields.get(HOST));
     }
+
     same_body(&body, &body2, left);
 }
 
-fn response_survives(data: &[u8], limits: &Limits, method: &Method) {
-    let decode = |buf: &mut BytesMut, limits: &Limits| decode_response(buf, limits, method);
+fn response_survives(data: &[u8], limits: &MessageLimits, method: &Method) {
+    let decode = |buf: &mut BytesMut, limits: &MessageLimits| decode_response(buf, limits, method);
     let Outcome::Message { head, body, .. } = read(&[data], limits, decode) else {
         return;
     };
+
     let mut out = BytesMut::new();
     let written = encode_response(head.status, &head.fields, head.framing, method, &mut out);
     assert_eq!(written, Ok(()));
     put_body(head.framing, &body, &mut out);
     let again = read(&[&out], &roomy_limits(), decode);
+
     let Outcome::Message {
         head: head2,
         body: body2,
@@ -195,6 +208,7 @@ fn response_survives(data: &[u8], limits: &Limits, method: &Method) {
     else {
         panic!("the response does not decode again: {again:?}");
     };
+
     assert_eq!(head.status, head2.status);
     assert_eq!(end_to_end(&head.fields), end_to_end(&head2.fields));
     assert_eq!(length(head.framing), length(head2.framing));
@@ -208,10 +222,12 @@ fn put_body(framing: Framing, body: &Body, out: &mut BytesMut) {
     let mut pieces = Vec::new();
     let data = encoder.data(Bytes::copy_from_slice(&body.data), &mut pieces);
     assert_eq!(data, Ok(()));
+
     if body.complete {
         let end = encoder.finish(body.trailers.as_ref(), &mut pieces);
         assert_eq!(end, Ok(()));
     }
+
     pieces.iter().for_each(|piece| out.extend_from_slice(piece));
 }
 
@@ -224,7 +240,7 @@ fn same_body(before: &Body, after: &Body, left: usize) {
 }
 
 /// The fields that encoding may not change.
-fn end_to_end(fields: &HeaderMap) -> HeaderMap {
+fn end_to_end(fields: &Fields) -> Fields {
     let mut fields = fields.clone();
     for name in [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION] {
         fields.remove(name);
@@ -240,8 +256,8 @@ fn length(framing: Framing) -> Framing {
     }
 }
 
-fn tight_limits() -> Limits {
-    Limits {
+fn tight_limits() -> MessageLimits {
+    MessageLimits {
         head_bytes: 96,
         fields: 3,
         chunk_extension_bytes: 4,
@@ -250,9 +266,9 @@ fn tight_limits() -> Limits {
 }
 
 /// Room for what encoding adds: a space after each colon, Host, and the framing.
-fn roomy_limits() -> Limits {
-    let usual = Limits::default();
-    Limits {
+fn roomy_limits() -> MessageLimits {
+    let usual = MessageLimits::default();
+    MessageLimits {
         head_bytes: usual.head_bytes * 2,
         fields: usual.fields + 3,
         trailer_bytes: usual.trailer_bytes * 2,

@@ -1,13 +1,13 @@
 //! What heads and trailer sections share: where they end, and their field lines (RFC 9112 2.2, 5).
 
-use bytes::Bytes;
-use http::header::InvalidHeaderName;
-use http::{HeaderMap, HeaderName, HeaderValue, Version};
+use std::ops::Range;
+
+use http::Version;
 use memchr::{memchr, memchr_iter};
 
 use super::error::DecodeErrorKind as Kind;
+use crate::fields::{Fields, NAME_BYTES, is_value};
 pub(super) use crate::quoted::{is_tchar as is_token_byte, is_token};
-use crate::trace_context::TRACEPARENT;
 
 /// What a search for the end of a section found.
 pub(super) enum HeadSection {
@@ -27,17 +27,21 @@ pub(super) fn find_section(buf: &[u8], start: usize, limit: usize) -> Result<Hea
     let window = &buf[..buf.len().min(limit)];
     let mut line = start;
     let mut lines = 0;
+
     for offset in memchr_iter(b'\n', window.get(start..).unwrap_or_default()) {
         let lf = start + offset;
         if lf == line || window[lf - 1] != b'\r' {
             return Err(Kind::BareLf);
         }
+
         lines += 1;
         if lf == line + 1 {
             return Ok(HeadSection::Complete { end: lf + 1, lines });
         }
+
         line = lf + 1;
     }
+
     if buf.len() >= limit {
         return Ok(HeadSection::TooLarge { lines });
     }
@@ -46,61 +50,80 @@ pub(super) fn find_section(buf: &[u8], start: usize, limit: usize) -> Result<Hea
 
 /// Reads the field lines of a complete section, from `at` to its empty line.
 pub(super) fn decode_fields(
-    section: &Bytes,
-    mut at: usize,
+    section: &[u8],
+    at: usize,
     lines: usize,
     limit: usize,
-) -> Result<HeaderMap, Kind> {
-    let mut fields =
-        HeaderMap::try_with_capacity(lines.min(limit)).map_err(|_| Kind::TooManyFields)?;
-    let mut count = 0;
-    while let Some(lf) = memchr(b'\n', &section[at..]) {
-        let end = at + lf - 1;
-        if end == at {
+) -> Result<Fields, Kind> {
+    let section = &section[at..];
+    let mut fields = Fields::of_wire(section, lines.min(limit));
+    let mut start = 0;
+    while let Some(lf) = memchr(b'\n', &section[start..]) {
+        let end = start + lf - 1;
+        if end == start {
             break;
         }
-        count += 1;
-        if count > limit {
+        if fields.len() == limit {
             return Err(Kind::TooManyFields);
         }
-        let (name, value) = decode_field(section, at, end)?;
-        fields
-            .try_append(name, value)
-            .map_err(|_| Kind::TooManyFields)?;
-        at = end + 2;
+
+        decode_field(section, start..end, &mut fields)?;
+        start = end + 2;
     }
+
     Ok(fields)
 }
 
-/// Reads the field line at `start..end`; the value shares the bytes of the section.
-fn decode_field(
-    section: &Bytes,
-    start: usize,
-    end: usize,
-) -> Result<(HeaderName, HeaderValue), Kind> {
-    let line = &section[start..end];
+/// Reads one field line, which the fields have at the same place.
+fn decode_field(section: &[u8], place: Range<usize>, fields: &mut Fields) -> Result<(), Kind> {
+    let line = &section[place.clone()];
     if line.first().copied().is_some_and(is_blank) {
         return Err(Kind::ObsFold);
     }
-    // Names are short: to look for their end byte by byte is faster than to prepare to look for it in strides.
-    let Some(colon) = line.iter().position(|byte| *byte == b':') else {
-        return Err(cr_or(line, Kind::MissingColon));
-    };
-    let name = decode_name(&line[..colon]).map_err(|_| name_fault(&line[..colon]))?;
+
+    let colon = decode_name(line, &mut fields.text_mut()[place.start..])?;
     let value = trim(&line[colon + 1..]);
-    let value = HeaderValue::from_maybe_shared(section.slice_ref(value))
-        .map_err(|_| cr_or(value, Kind::BadValue))?;
-    Ok((name, value))
+    if !is_value(value) {
+        return Err(cr_or(value, Kind::BadValue));
+    }
+
+    // What is behind the colon and has no blanks around it.
+    let blanks = line[colon + 1..].len() - trim_start(&line[colon + 1..]).len();
+    let value_start = place.start + colon + 1 + blanks;
+    let name = place.start..place.start + colon;
+    fields.came(name, value_start..value_start + value.len());
+    Ok(())
 }
 
-/// Reads a field's name. Those that Hermes itself writes in every request are no standard names, and would be allocated each time.
-fn decode_name(name: &[u8]) -> Result<HeaderName, InvalidHeaderName> {
-    match name {
-        b"traceparent" => Ok(TRACEPARENT),
-        b"user" => Ok(HeaderName::from_static("user")),
-        _ => HeaderName::from_bytes(name),
+/// Reads a field's name, writes it in lower case, and gives the place of the colon behind it.
+fn decode_name(line: &[u8], lower: &mut [u8]) -> Result<usize, Kind> {
+    // Names are short: to look for their end byte by byte is faster than to prepare to look for it in strides.
+    for (at, (byte, lower)) in line.iter().zip(lower).enumerate() {
+        match LOWER[usize::from(*byte)] {
+            0 if *byte == b':' && (1..=NAME_BYTES).contains(&at) => return Ok(at),
+            0 => break,
+            small => *lower = small,
+        }
+    }
+
+    match line.iter().position(|byte| *byte == b':') {
+        Some(colon) => Err(name_fault(&line[..colon])),
+        None => Err(cr_or(line, Kind::MissingColon)),
     }
 }
+
+/// Each byte of a token in lower case; 0 for those that no token has.
+static LOWER: [u8; 256] = {
+    let mut lower = [0; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        if is_token_byte(byte) {
+            lower[byte as usize] = byte.to_ascii_lowercase();
+        }
+        byte += 1;
+    }
+    lower
+};
 
 /// Says which rule a refused field name broke.
 fn name_fault(name: &[u8]) -> Kind {
@@ -134,34 +157,30 @@ pub(super) fn decode_version(bytes: &[u8]) -> Result<Version, Kind> {
     }
 }
 
-/// Whether a byte may stand in a field value or a reason phrase (RFC 9110 5.5): no controls but HTAB.
-pub(super) fn is_text_byte(byte: u8) -> bool {
-    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
-}
-
-/// Whether all bytes are text bytes. It looks at all of them in any case, which lets the compiler look at many at once.
-pub(super) fn is_text(bytes: &[u8]) -> bool {
-    bytes
-        .iter()
-        .fold(true, |fits, byte| fits & is_text_byte(*byte))
-}
-
 /// Space or tab.
 pub(super) fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-/// The bytes without the spaces and tabs around them.
-pub(super) fn trim(mut bytes: &[u8]) -> &[u8] {
+/// The bytes without the spaces and tabs before them.
+fn trim_start(mut bytes: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = bytes
         && is_blank(*first)
     {
         bytes = rest;
     }
+    bytes
+}
+
+/// The bytes without the spaces and tabs around them.
+pub(super) fn trim(bytes: &[u8]) -> &[u8] {
+    let mut bytes = trim_start(bytes);
+
     while let [rest @ .., last] = bytes
         && is_blank(*last)
     {
         bytes = rest;
     }
+
     bytes
 }

@@ -18,7 +18,7 @@ const TRAILER_BYTES: usize = 8 * 1024;
 
 /// Upper bounds on what a decoder reads into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct MessageLimits {
     /// Bytes of a head: start line, fields and the empty line. Default 65536.
     pub head_bytes: usize,
     /// Field lines of a head, and of a trailer section. Default 128.
@@ -29,7 +29,7 @@ pub struct Limits {
     pub trailer_bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for MessageLimits {
     fn default() -> Self {
         Self {
             head_bytes: HEAD_BYTES,

@@ -1,16 +1,17 @@
 //! Request heads (RFC 9112 3).
 
 use bytes::{Bytes, BytesMut};
-use http::header::HOST;
-use http::{HeaderMap, HeaderValue, Method, Version};
+use http::{HeaderValue, Method, Version};
 use memchr::memchr;
 
 use super::connection::{self, Options};
 use super::error::{DecodeError, DecodeErrorKind as Kind};
 use super::framing::{self, Framing};
 use super::head::{HeadSection, cr_or, decode_fields, decode_version, find_section, is_token_byte};
-use super::limits::Limits;
+use super::limits::MessageLimits;
 use super::target::{RequestTarget, check_authority, decode_target};
+use crate::fields::Fields;
+use crate::fields::names::HOST;
 use crate::upgrade::Protocol;
 
 /// The head of a request, checked.
@@ -23,7 +24,7 @@ pub struct RequestHead {
     /// HTTP/1.0 or HTTP/1.1.
     pub version: Version,
     /// All fields as they came, hop-by-hop ones included; Host is the authority of the target when that has one.
-    pub fields: HeaderMap,
+    pub fields: Fields,
     /// How long the content is; never `UntilClose`.
     pub framing: Framing,
     /// Whether another request may follow on this connection.
@@ -42,7 +43,7 @@ pub struct RequestHead {
 /// The first rule that the head broke. What `buf` then holds is unspecified: answer and close.
 pub fn decode_request(
     buf: &mut BytesMut,
-    limits: &Limits,
+    limits: &MessageLimits,
 ) -> Result<Option<RequestHead>, DecodeError> {
     let Some(start) = first_line(buf)? else {
         return Ok(None);
@@ -75,13 +76,14 @@ fn first_line(buf: &[u8]) -> Result<Option<usize>, Kind> {
     }
 }
 
-fn decode_head(head: &Bytes, lines: usize, limits: &Limits) -> Result<RequestHead, Kind> {
+fn decode_head(head: &Bytes, lines: usize, limits: &MessageLimits) -> Result<RequestHead, Kind> {
     let line_end = memchr(b'\n', head).ok_or(Kind::BadRequestLine)?;
     let (method, target, version) = decode_line(head, line_end - 1)?;
     let mut fields = decode_fields(head, line_end + 1, lines, limits.fields)?;
     settle_host(&target, version, &mut fields)?;
     let framing = request_framing(&method, version, &fields)?;
     let options = connection::options(&fields)?;
+
     Ok(RequestHead {
         upgrade: upgrade(version, options, &fields)?,
         keep_alive: version == Version::HTTP_11 && !options.close && method != Method::CONNECT,
@@ -102,25 +104,25 @@ fn decode_line(head: &Bytes, end: usize) -> Result<(Method, RequestTarget, Versi
     let target_end = memchr(b' ', after).ok_or(fault)?;
     let target = &after[..target_end];
     let version = &after[target_end + 1..];
+
     if target.is_empty() || version.contains(&b' ') || fault == Kind::BareCr {
         return Err(fault);
     }
+
     // The version comes first: a peer that speaks another one is told so.
     let version = decode_version(version)?;
     let method = Method::from_bytes(&line[..method_end]).map_err(|_| Kind::BadMethod)?;
     let target = decode_target(&method, head.slice_ref(target))?;
+
     Ok((method, target, version))
 }
 
 /// Checks Host, then makes it say what the target says (RFC 9112 3.2, 3.2.2).
-fn settle_host(
-    target: &RequestTarget,
-    version: Version,
-    fields: &mut HeaderMap,
-) -> Result<(), Kind> {
+fn settle_host(target: &RequestTarget, version: Version, fields: &mut Fields) -> Result<(), Kind> {
     let authority = target.authority();
-    let mut hosts = fields.get_all(HOST).iter();
+    let mut hosts = fields.values(HOST);
     let host = hosts.next();
+
     // That of the target was checked already.
     let agrees =
         authority.is_some_and(|authority| host.is_some_and(|host| host == authority.as_str()));
@@ -131,6 +133,7 @@ fn settle_host(
         }
         None | Some(_) => {}
     }
+
     if hosts.next().is_some() {
         return Err(Kind::SeveralHosts);
     }
@@ -138,11 +141,12 @@ fn settle_host(
         let host = HeaderValue::from_str(authority.as_str()).map_err(|_| Kind::BadAuthority)?;
         fields.insert(HOST, host);
     }
+
     Ok(())
 }
 
 /// A request without a declared length has no content (RFC 9112 6.3); CONNECT must not declare one.
-fn request_framing(method: &Method, version: Version, fields: &HeaderMap) -> Result<Framing, Kind> {
+fn request_framing(method: &Method, version: Version, fields: &Fields) -> Result<Framing, Kind> {
     match framing::declared(fields, version)? {
         Some(_) if *method == Method::CONNECT => Err(Kind::ConnectWithContent),
         framing => Ok(framing.unwrap_or(Framing::Empty)),
@@ -150,11 +154,7 @@ fn request_framing(method: &Method, version: Version, fields: &HeaderMap) -> Res
 }
 
 /// RFC 9110 7.8: Upgrade counts only in HTTP/1.1 and only when Connection lists it.
-fn upgrade(
-    version: Version,
-    options: Options,
-    fields: &HeaderMap,
-) -> Result<Option<Protocol>, Kind> {
+fn upgrade(version: Version, options: Options, fields: &Fields) -> Result<Option<Protocol>, Kind> {
     if version == Version::HTTP_11 && options.upgrade {
         return connection::protocol(fields);
     }

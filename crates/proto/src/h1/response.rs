@@ -1,15 +1,16 @@
 //! Response heads (RFC 9112 4).
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderMap, Method, StatusCode, Version};
+use http::{Method, StatusCode, Version};
 use memchr::memchr;
 
 use super::connection::{self, Options};
 use super::error::{DecodeError, DecodeErrorKind as Kind};
 use super::framing::{self, Framing};
-use super::head::{HeadSection, cr_or, decode_fields, decode_version, find_section, is_text};
-use super::limits::Limits;
+use super::head::{HeadSection, cr_or, decode_fields, decode_version, find_section};
+use super::limits::MessageLimits;
+use crate::fields::names::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use crate::fields::{Fields, is_value};
 
 /// The head of a response, checked. The reason phrase is not kept: it means nothing (RFC 9112 4).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub struct ResponseHead {
     pub version: Version,
     /// All fields as they came, hop-by-hop ones included; without Content-Length and Transfer-Encoding where they
     /// mean nothing (204, and 2xx to CONNECT).
-    pub fields: HeaderMap,
+    pub fields: Fields,
     /// How long the content is.
     pub framing: Framing,
     /// Whether another request may be sent on this connection once the content was read.
@@ -36,7 +37,7 @@ pub struct ResponseHead {
 /// The first rule that the head broke. What `buf` then holds is unspecified: close the connection.
 pub fn decode_response(
     buf: &mut BytesMut,
-    limits: &Limits,
+    limits: &MessageLimits,
     method: &Method,
 ) -> Result<Option<ResponseHead>, DecodeError> {
     const PREFIX: &[u8] = b"HTTP/";
@@ -44,6 +45,7 @@ pub fn decode_response(
     if buf[..seen] != PREFIX[..seen] {
         return Err(Kind::BadStatusLine.into());
     }
+
     match find_section(buf, 0, limits.head_bytes)? {
         HeadSection::Partial => Ok(None),
         HeadSection::TooLarge { .. } => Err(Kind::HeadTooLarge.into()),
@@ -57,7 +59,7 @@ pub fn decode_response(
 fn decode_head(
     head: &Bytes,
     lines: usize,
-    limits: &Limits,
+    limits: &MessageLimits,
     method: &Method,
 ) -> Result<ResponseHead, Kind> {
     let line_end = memchr(b'\n', head).ok_or(Kind::BadStatusLine)?;
@@ -65,6 +67,7 @@ fn decode_head(
     let mut fields = decode_fields(head, line_end + 1, lines, limits.fields)?;
     let framing = response_framing(method, status, version, &mut fields)?;
     let options = connection::options(&fields)?;
+
     Ok(ResponseHead {
         status,
         version,
@@ -82,10 +85,12 @@ fn decode_line(line: &[u8]) -> Result<(Version, StatusCode), Kind> {
     let [b' ', hundreds @ b'1'..=b'5', tens, ones, reason @ ..] = rest else {
         return Err(fault);
     };
+
     let reason_fits = reason.is_empty() || reason[0] == b' ';
-    if !reason_fits || !is_text(reason) {
+    if !reason_fits || !is_value(reason) {
         return Err(fault);
     }
+
     let version = decode_version(version)?;
     let status = StatusCode::from_bytes(&[*hundreds, *tens, *ones]).map_err(|_| fault)?;
     Ok((version, status))
@@ -96,7 +101,7 @@ fn response_framing(
     method: &Method,
     status: StatusCode,
     version: Version,
-    fields: &mut HeaderMap,
+    fields: &mut Fields,
 ) -> Result<Framing, Kind> {
     if *method == Method::CONNECT && status.is_success() {
         // RFC 9110 9.3.6: a client MUST ignore Content-Length and Transfer-Encoding here.
@@ -104,18 +109,21 @@ fn response_framing(
         fields.remove(TRANSFER_ENCODING);
         return Ok(Framing::Empty);
     }
+
     let declared = framing::declared(fields, version)?;
     if status == StatusCode::NO_CONTENT && declared == Some(Framing::Length(0)) {
         // A needless announcement, but one that cannot be misread.
         fields.remove(CONTENT_LENGTH);
         return Ok(Framing::Empty);
     }
+
     if status.is_informational() || status == StatusCode::NO_CONTENT {
         return match declared {
             None => Ok(Framing::Empty),
             Some(_) => Err(Kind::ContentNotAllowed),
         };
     }
+
     if *method == Method::HEAD || status == StatusCode::NOT_MODIFIED {
         return Ok(Framing::Empty);
     }

@@ -52,6 +52,7 @@ pub(super) fn decode_target(method: &Method, raw: Bytes) -> Result<RequestTarget
     if *method == Method::CONNECT {
         return connect_target(raw);
     }
+
     match raw[..] {
         [b'*'] if *method == Method::OPTIONS => Ok(RequestTarget::Asterisk),
         [b'/', ..] => decode_path(raw).map(RequestTarget::Origin),
@@ -84,6 +85,7 @@ fn absolute_target(method: &Method, raw: &Bytes) -> Result<RequestTarget, Kind> 
         https if https.eq_ignore_ascii_case(b"https") => Scheme::HTTPS,
         _ => return Err(Kind::Scheme),
     };
+
     let rest = raw.slice(colon + 3..);
     let end = rest
         .iter()
@@ -91,6 +93,7 @@ fn absolute_target(method: &Method, raw: &Bytes) -> Result<RequestTarget, Kind> 
         .unwrap_or(rest.len());
     let authority = rest.slice(..end);
     check_authority(&authority)?;
+
     Ok(RequestTarget::Absolute {
         scheme,
         authority: decode_authority(authority)?,
@@ -140,6 +143,7 @@ pub(super) fn check_authority(raw: &[u8]) -> Result<Option<u16>, Kind> {
         }
         port
     };
+
     match port.strip_prefix(':') {
         Some(digits) => check_port(digits).map(Some),
         None if port.is_empty() => Ok(None),

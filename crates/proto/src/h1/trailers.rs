@@ -1,19 +1,19 @@
 //! The trailer section after the last chunk (RFC 9110 6.5, RFC 9112 7.1.2).
 
 use bytes::BytesMut;
-use http::{HeaderMap, HeaderName};
 
 use super::error::DecodeErrorKind as Kind;
 use super::head::{HeadSection, decode_fields, find_section};
-use super::limits::Limits;
+use super::limits::MessageLimits;
+use crate::fields::Fields;
 
 /// Whether a field must not be a trailer: one that frames, routes, authenticates, controls or describes the message
 /// (RFC 9110 6.5.1).
 ///
 /// Trailers that came over HTTP/2 or HTTP/3 should be cleared of these before they are encoded here.
-pub fn is_forbidden_trailer(name: &HeaderName) -> bool {
+pub fn is_forbidden_trailer(name: &str) -> bool {
     matches!(
-        name.as_str(),
+        name,
         // Framing, routing and the connection.
         "content-length" | "transfer-encoding" | "host" | "connection" | "keep-alive" | "proxy-connection"
         | "te" | "trailer" | "upgrade"
@@ -32,15 +32,15 @@ pub fn is_forbidden_trailer(name: &HeaderName) -> bool {
 /// Takes a whole trailer section from the front of `buf`; `None` means that more bytes are needed.
 pub(super) fn decode_trailers(
     buf: &mut BytesMut,
-    limits: &Limits,
-) -> Result<Option<HeaderMap>, Kind> {
+    limits: &MessageLimits,
+) -> Result<Option<Fields>, Kind> {
     match find_section(buf, 0, limits.trailer_bytes)? {
         HeadSection::Partial => Ok(None),
         HeadSection::TooLarge { .. } => Err(Kind::TrailersTooLarge),
         HeadSection::Complete { end, lines } => {
             let section = buf.split_to(end).freeze();
             let trailers = decode_fields(&section, 0, lines, limits.fields)?;
-            if trailers.keys().any(is_forbidden_trailer) {
+            if trailers.names().any(|name| is_forbidden_trailer(&name)) {
                 return Err(Kind::ForbiddenTrailer);
             }
             Ok(Some(trailers))

@@ -79,6 +79,7 @@ impl<C: Content> FrameBatch<C> {
         }
         self.own.extend_from_slice(bytes);
         self.length += bytes.len();
+
         match self.chunks.back_mut() {
             Some(Chunk::Own(length)) => *length += bytes.len(),
             _ => self.chunks.push_back(Chunk::Own(bytes.len())),
@@ -109,9 +110,11 @@ impl<C: Content> FrameBatch<C> {
                 }
                 Chunk::Lent(content) => content.bytes(),
             };
+
             *slice = IoSlice::new(bytes);
             count += 1;
         }
+
         count
     }
 
@@ -141,9 +144,11 @@ impl<C: Content> FrameBatch<C> {
                     now
                 }
             };
+
             written -= now;
             self.chunks.pop_front();
         }
+
         if self.own.is_empty() {
             self.own.clear();
         }
@@ -161,6 +166,7 @@ impl<C: Content> FrameBatch<C> {
             }
             self.advance(bytes.len() - before);
         }
+
         bytes
     }
 }

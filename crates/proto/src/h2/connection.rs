@@ -9,13 +9,13 @@ use super::batch::Content;
 use super::event::{Event, Failure};
 use super::flow::{ReceiveWindow, SendWindow};
 use super::frame::{self, FrameKind, PREFACE};
-use super::hpack::Decoder;
+use super::hpack::{HpackDecoder, HpackEncoder};
 use super::meter::{Budgets, Meter, Verdict};
 use super::reason::{ConnectionError, Reason};
 use super::settings::{FIRST_WINDOW, LARGEST_WINDOW, OwnSettings, PeerSettings};
 use super::streams::Streams;
 use crate::h3::Role;
-use crate::qpack::Limits;
+use crate::qpack::FieldSectionLimits;
 
 /// The PING that finds out when the first GOAWAY was read (RFC 9113, section 6.8).
 pub(super) const FAREWELL_PING: [u8; 8] = *b"farewell";
@@ -35,7 +35,9 @@ pub struct ConnectionOptions {
     /// Bytes of the largest frame that we take.
     pub frame_size: u32,
     /// What a field section may hold.
-    pub section: Limits,
+    pub section: FieldSectionLimits,
+    /// Bytes of the peer's dynamic table that our field sections use: at most 4096; 0 for none.
+    pub table: usize,
     /// Streams that the peer may open at once.
     pub streams: u32,
     /// Bytes that one stream may queue.
@@ -93,8 +95,6 @@ pub(super) struct Own {
     pub(super) room: u32,
     /// SETTINGS that are not acknowledged.
     pub(super) unacknowledged: u32,
-    /// The next section is to begin with a new size of the table, because the peer made it smaller.
-    pub(super) resizes_table: bool,
 }
 
 /// How far the end of the connection has come.
@@ -118,7 +118,7 @@ pub struct Connection<C = Bytes> {
     pub(super) options: ConnectionOptions,
     pub(super) expecting: Expecting,
     pub(super) block: Option<Block>,
-    pub(super) decoder: Decoder,
+    pub(super) compression: Compression,
     pub(super) peer: PeerSettings,
     pub(super) own: Own,
     pub(super) streams: Streams<C>,
@@ -128,6 +128,13 @@ pub struct Connection<C = Bytes> {
     /// Frames to be written, but DATA.
     pub(super) control: BytesMut,
     pub(super) farewell: Farewell,
+}
+
+/// The compression contexts of both directions (RFC 9113, section 4.3).
+#[derive(Debug)]
+pub(super) struct Compression {
+    pub(super) decoder: HpackDecoder,
+    pub(super) encoder: HpackEncoder,
 }
 
 /// The windows of the connection.
@@ -146,14 +153,16 @@ impl<C: Content> Connection<C> {
                 Role::Client => Expecting::Frame,
             },
             block: None,
-            decoder: Decoder::default(),
+            compression: Compression {
+                decoder: HpackDecoder::default(),
+                encoder: HpackEncoder::new(options.table),
+            },
             peer: PeerSettings::default(),
             own: Own {
                 window: options.stream_window,
                 told: None,
                 room: FIRST_WINDOW,
                 unacknowledged: 1,
-                resizes_table: false,
             },
             streams: Streams::new(options.role, options.remembered),
             flow: Flow {
@@ -166,6 +175,7 @@ impl<C: Content> Connection<C> {
             farewell: Farewell::default(),
             options,
         };
+
         connection.greet();
         connection
     }
@@ -176,6 +186,7 @@ impl<C: Content> Connection<C> {
         if !is_server {
             self.control.extend_from_slice(PREFACE);
         }
+
         let settings = OwnSettings {
             streams: is_server.then_some(self.options.streams),
             window: self.options.stream_window,
@@ -183,6 +194,7 @@ impl<C: Content> Connection<C> {
             header_list: u32::try_from(self.options.section.bytes).unwrap_or(u32::MAX),
             connect_protocol: is_server,
         };
+
         frame::put(
             &mut self.control,
             FrameKind::Settings,
@@ -190,6 +202,7 @@ impl<C: Content> Connection<C> {
             0,
             &settings.encode(),
         );
+
         self.set_connection_window(self.options.connection_window);
     }
 
@@ -361,6 +374,7 @@ impl<C: Content> Connection<C> {
         self.own.told = Some(size.min(LARGEST_WINDOW));
         let content = super::settings::window(size.min(LARGEST_WINDOW));
         frame::put(&mut self.control, FrameKind::Settings, 0, 0, &content);
+
         true
     }
 

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 
-use super::head::{Request, Response};
 use super::reason::Reason;
+use crate::fields::Fields;
 use crate::h3::Signal;
+use crate::head::{RequestHead, ResponseHead};
 
 /// Why a stream has ended before its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub enum Event {
         /// The stream.
         stream: u32,
         /// What it asks for.
-        request: Request,
+        request: RequestHead,
         /// Whether that is all.
         end: bool,
     },
@@ -46,7 +47,7 @@ pub enum Event {
         /// The stream.
         stream: u32,
         /// The head.
-        response: Response,
+        response: ResponseHead,
         /// Whether that is all.
         end: bool,
     },
@@ -62,7 +63,7 @@ pub enum Event {
         /// The stream.
         stream: u32,
         /// Its trailers, if there are any.
-        trailers: Option<Box<HeaderMap>>,
+        trailers: Option<Box<Fields>>,
     },
     /// A stream has ended before its time, in both directions.
     Failed {

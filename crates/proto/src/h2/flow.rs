@@ -50,11 +50,13 @@ impl ReceiveWindow {
         }
         let room = i64::from(LARGEST_WINDOW) - self.window;
         let bytes = u32::try_from(self.unclaimed.min(room).min(LARGEST_WINDOW.into())).ok()?;
+
         if bytes == 0 {
             return None;
         }
         self.window += i64::from(bytes);
         self.unclaimed -= i64::from(bytes);
+
         Some(bytes)
     }
 }

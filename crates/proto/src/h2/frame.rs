@@ -133,6 +133,7 @@ pub(super) fn put(output: &mut BytesMut, kind: FrameKind, flags: u8, stream: u32
         flags,
         stream,
     };
+
     output.reserve(FRAME_HEAD + content.len());
     output.put_slice(&head.encode());
     output.put_slice(content);
@@ -149,6 +150,7 @@ pub(super) fn put_section(
     let first = section.len().min(most);
     let (now, mut rest) = section.split_at(first);
     let mut flags = if end { END_STREAM } else { 0 };
+
     if rest.is_empty() {
         flags |= END_HEADERS;
     }
@@ -176,6 +178,7 @@ pub(super) fn strip_headers(
         padding = usize::from(*content.first().ok_or(SHORT)?);
         let _ = content.split_to(1);
     }
+
     let mut dependency = None;
     if head.has(PRIORITY) {
         let (first, _) = content.split_first_chunk::<4>().ok_or(SHORT)?;
@@ -185,6 +188,7 @@ pub(super) fn strip_headers(
         }
         let _ = content.split_to(5);
     }
+
     match content.len().checked_sub(padding) {
         Some(length) => {
             content.truncate(length);

@@ -4,15 +4,15 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 
-use super::head::Lines;
-use super::hpack::Decoder;
+use super::head::HeadLines;
+use super::hpack::{self, HpackDecoder, HpackEncoder};
 use super::{
-    Budget, Budgets, Connection, ConnectionOptions, Event, FrameBatch, HeadParts, Limits, PREFACE,
-    Role,
+    Budget, Budgets, Connection, ConnectionOptions, Event, FieldSectionLimits, FrameBatch,
+    HeadParts, PREFACE, Role,
 };
 
 /// What the sections of an input may hold.
-const LIMITS: Limits = Limits {
+const LIMITS: FieldSectionLimits = FieldSectionLimits {
     bytes: 2048,
     lines: 16,
 };
@@ -25,32 +25,32 @@ const PLENTY: Budget = Budget {
     per_second: 1000,
 };
 
-/// Decodes arbitrary bytes as whatever the first of them says: a field section, or what a client or a server sends.
+/// Decodes arbitrary bytes as whatever the first of them says: a field section, lines to be written, or what a client or a server sends.
 pub fn fuzz_one(data: &[u8], now: Instant) {
     let [what, data @ ..] = data else { return };
     match what {
         b'h' => heads(data),
+        b't' => hpack::fuzz_one(data),
         b'c' => connection(Role::Client, data, now),
         _ => connection(Role::Server, data, now),
     }
 }
 
-fn lines(section: &[u8]) -> Option<Lines> {
-    let mut lines = Lines::new(LIMITS);
-    let section = Bytes::copy_from_slice(section);
-    let read = Decoder::default().decode(section, |name, value| lines.push(name, value));
+fn lines(section: &[u8]) -> Option<HeadLines> {
+    let mut lines = HeadLines::new(LIMITS);
+    let read = HpackDecoder::default().decode(section, |name, value| lines.push(name, value));
     read.is_ok().then_some(lines)
 }
 
 /// A head that was taken can be written, and is then read as the same; none has what HTTP/1.1 could be fooled with.
 fn heads(data: &[u8]) {
     let mut output = BytesMut::new();
-    if let Some(Ok(request)) = lines(data).map(Lines::request) {
-        let values = request.fields.values();
+    if let Some(Ok(request)) = lines(data).map(HeadLines::request) {
+        let values = request.fields.iter();
         assert!(
             !values
                 .into_iter()
-                .any(|value| value.as_bytes().iter().any(|byte| b"\r\n\0".contains(byte)))
+                .any(|(_, value)| value.as_bytes().iter().any(|byte| b"\r\n\0".contains(byte)))
         );
         let parts = HeadParts::Request {
             method: &request.method,
@@ -60,17 +60,19 @@ fn heads(data: &[u8]) {
             protocol: request.protocol.as_ref(),
             fields: &request.fields,
         };
-        assert_eq!(parts.encode(&mut output), Ok(()));
+
+        assert_eq!(parts.encode(&mut HpackEncoder::new(0), &mut output), Ok(()));
         // Without an authority there is no scheme, which a request must have.
         let is_whole = request.scheme.is_some() || request.path.is_none();
         if is_whole && let Some(again) = lines(&output) {
             assert_eq!(again.request(), Ok(request));
         }
     }
-    if let Some(Ok(response)) = lines(data).map(Lines::response) {
+
+    if let Some(Ok(response)) = lines(data).map(HeadLines::response) {
         output.clear();
         let parts = HeadParts::Response(response.status, &response.fields);
-        assert_eq!(parts.encode(&mut output), Ok(()));
+        assert_eq!(parts.encode(&mut HpackEncoder::new(0), &mut output), Ok(()));
         if let Some(again) = lines(&output) {
             assert_eq!(again.response(), Ok(response));
         }
@@ -84,6 +86,7 @@ fn options(role: Role) -> ConnectionOptions {
         connection_window: 0xffff,
         frame_size: 16 * 1024,
         section: LIMITS,
+        table: 256,
         streams: 8,
         queue: 4096,
         remembered: 16,
@@ -102,7 +105,7 @@ fn options(role: Role) -> ConnectionOptions {
 fn connection(role: Role, data: &[u8], now: Instant) {
     let mut connection = Connection::<Bytes>::new(options(role), now);
     if role == Role::Client {
-        let fields = http::HeaderMap::new();
+        let fields = crate::fields::Fields::new();
         let method = http::Method::GET;
         let head = HeadParts::Request {
             method: &method,
@@ -112,47 +115,55 @@ fn connection(role: Role, data: &[u8], now: Instant) {
             protocol: None,
             fields: &fields,
         };
+
         for _ in 0..3 {
             let _ = connection.open(&head, false);
         }
     }
+
     // The first byte says how the rest is cut, the second what is done with what comes.
     let [cut, act, data @ ..] = data else { return };
     let mut input = BytesMut::new();
     if role == Role::Server {
         input.extend_from_slice(PREFACE);
     }
+
     let mut batch = FrameBatch::default();
     let mut unread = 0;
     let mut written = 0;
+
     for piece in data.chunks(usize::from(*cut).max(1)) {
         input.extend_from_slice(piece);
         connection.handle(&mut input, now);
         while let Some(event) = connection.poll_event() {
             unread += answer(&mut connection, *act, event);
         }
+
         assert!(unread <= 0xffff);
         connection.transmit(&mut batch);
         written += batch.take().len();
     }
+
     assert!(written <= 4096 + 64 * (data.len() + 1));
 }
 
 /// Does something about what came; bytes that stay unread.
 fn answer(connection: &mut Connection, act: u8, event: Event) -> usize {
-    let fields = http::HeaderMap::new();
+    let fields = crate::fields::Fields::new();
     let content = Bytes::from_static(b"some content of a response");
     match event {
         Event::Request { stream, .. } | Event::Refuse { stream, .. } => {
             let head = HeadParts::Response(http::StatusCode::OK, &fields);
             let _ = connection.respond(stream, &head, act & 1 != 0);
             let _ = connection.send(stream, content, act & 2 != 0);
+
             if act & 4 != 0 {
                 let _ = connection.finish(stream, Some(&fields));
             }
             if act & 8 != 0 {
                 connection.abandon(stream);
             }
+
             0
         }
         Event::Data { stream, data } if act & 16 != 0 => {

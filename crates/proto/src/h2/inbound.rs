@@ -9,7 +9,6 @@ use super::batch::Content;
 use super::connection::{Arriving, Connection, Expecting, FAREWELL_PING};
 use super::event::{Event, Failure};
 use super::frame::{self, ACK, END_STREAM, FRAME_HEAD, FrameHead, FrameKind, PADDED, PREFACE};
-use super::hpack::encode_table_size;
 use super::meter::Verdict;
 use super::reason::{ConnectionError, Reason};
 use super::stream::Inbound;
@@ -49,6 +48,7 @@ impl<C: Content> Connection<C> {
                 input.advance(now);
                 *left -= now as u32;
                 let is_past = *left == 0;
+
                 if is_past {
                     self.expecting = Expecting::Frame;
                 }
@@ -66,11 +66,13 @@ impl<C: Content> Connection<C> {
         if input[..here] != PREFACE[..here] {
             return Err(ConnectionError::protocol("no preface of HTTP/2"));
         }
+
         if here < PREFACE.len() {
             return Ok(false);
         }
         input.advance(PREFACE.len());
         self.expecting = Expecting::Frame;
+
         Ok(true)
     }
 
@@ -82,6 +84,7 @@ impl<C: Content> Connection<C> {
         if head.length > self.options.frame_size {
             return Err(ConnectionError::size("a frame above MAX_FRAME_SIZE"));
         }
+
         self.check_order(head)?;
         match head.kind {
             FrameKind::Data => return self.data(head, input),
@@ -93,14 +96,17 @@ impl<C: Content> Connection<C> {
             }
             _ => {}
         }
+
         let whole = FRAME_HEAD + head.length as usize;
         if input.len() < whole {
             input.reserve(whole - input.len());
             return Ok(false);
         }
+
         input.advance(FRAME_HEAD);
         let content = input.split_to(head.length as usize);
         self.whole_frame(head, content)?;
+
         Ok(true)
     }
 
@@ -151,11 +157,13 @@ impl<C: Content> Connection<C> {
             padding: 0,
             end: head.has(END_STREAM),
         };
+
         if head.has(PADDED) {
             const MORE: ConnectionError = ConnectionError::protocol("more padding than content");
             if head.length == 0 {
                 return Err(MORE);
             }
+
             let Some(&padding) = input.get(FRAME_HEAD) else {
                 return Ok(false);
             };
@@ -164,6 +172,7 @@ impl<C: Content> Connection<C> {
             let left = (head.length - 1).checked_sub(arriving.padding);
             arriving.left = left.ok_or(MORE)?;
         }
+
         input.advance(own);
         if !self.flow.receive.take(head.length) {
             return Err(ConnectionError::new(
@@ -171,9 +180,12 @@ impl<C: Content> Connection<C> {
                 "more than the window of the connection",
             ));
         }
+
         if arriving.left == 0 && !arriving.end {
             self.meter.empty();
         }
+        // What was read before may be worth telling now that less is left.
+        self.tell_room();
         if self.admit(head, arriving.left)? {
             // What is padding was read.
             self.release(head.stream, head.length - arriving.left);
@@ -182,6 +194,7 @@ impl<C: Content> Connection<C> {
             self.release_room(head.length);
             self.expecting = Expecting::Nothing(arriving.left + arriving.padding);
         }
+
         Ok(true)
     }
 
@@ -197,6 +210,7 @@ impl<C: Content> Connection<C> {
                 Absent::Late => Ok(false),
             };
         };
+
         let receiving = &mut stream.receiving;
         let (reason, words) = match receiving.inbound {
             Inbound::Closed => (Reason::STREAM_CLOSED, "DATA after the end of the stream"),
@@ -216,6 +230,7 @@ impl<C: Content> Connection<C> {
                 None => return Ok(true),
             },
         };
+
         self.break_stream(head.stream, reason, words);
         Ok(false)
     }
@@ -228,18 +243,21 @@ impl<C: Content> Connection<C> {
         let here = input.len().min(arriving.left as usize);
         arriving.left -= here as u32;
         let is_whole = arriving.left == 0;
+
         let Arriving {
             stream,
             padding,
             end,
             ..
         } = *arriving;
+
         if is_whole {
             self.expecting = match padding {
                 0 => Expecting::Frame,
                 padding => Expecting::Nothing(padding),
             };
         }
+
         if here > 0 {
             let data = input.split_to(here).freeze();
             match self.streams.get(stream) {
@@ -249,10 +267,12 @@ impl<C: Content> Connection<C> {
                 _ => self.release(stream, here as u32),
             }
         }
+
         if is_whole && end && self.streams.contains(stream) && self.finish_inbound(stream) {
             let trailers = None;
             self.events.push_back(Event::End { stream, trailers });
         }
+
         Ok(is_whole)
     }
 
@@ -269,6 +289,7 @@ impl<C: Content> Connection<C> {
             );
             return false;
         }
+
         stream.receiving.inbound = Inbound::Closed;
         self.close_if_done(number);
         true
@@ -299,6 +320,7 @@ impl<C: Content> Connection<C> {
             self.note_openable();
             return Ok(());
         }
+
         match self.streams.absent(head.stream) {
             Absent::Idle => Err(ConnectionError::protocol("RST_STREAM on an idle stream")),
             Absent::Closed | Absent::Late => Ok(()),
@@ -316,22 +338,24 @@ impl<C: Content> Connection<C> {
             self.acknowledged();
             return Ok(());
         }
+
         if self.farewell.is_settled {
             self.meter.control();
         } else {
             self.peer.streams = u32::MAX;
         }
+
         let before = self.peer;
         self.peer.apply(content)?;
         frame::put(&mut self.control, FrameKind::Settings, ACK, 0, &[]);
-        if self.peer.header_table < before.header_table {
-            self.own.resizes_table = true;
-        }
+
+        self.compression.encoder.allow(self.peer.header_table);
         self.resize_streams(i64::from(self.peer.window) - i64::from(before.window))?;
         if !self.farewell.is_settled {
             self.farewell.is_settled = true;
             self.events.push_back(Event::Settled);
         }
+
         self.note_openable();
         Ok(())
     }
@@ -365,6 +389,7 @@ impl<C: Content> Connection<C> {
             }
             ready.push(number);
         }
+
         for number in ready {
             self.schedule(number);
         }
@@ -378,6 +403,7 @@ impl<C: Content> Connection<C> {
         if content.len() != 8 {
             return Err(ConnectionError::size("PING of another length"));
         }
+
         if !head.has(ACK) {
             self.meter.control();
             frame::put(&mut self.control, FrameKind::Ping, ACK, 0, content);
@@ -386,6 +412,7 @@ impl<C: Content> Connection<C> {
         } else {
             self.events.push_back(Event::Pong);
         }
+
         Ok(())
     }
 
@@ -396,9 +423,11 @@ impl<C: Content> Connection<C> {
         let Some(([l0, l1, l2, l3, c0, c1, c2, c3], _)) = content.split_first_chunk::<8>() else {
             return Err(ConnectionError::size("GOAWAY that is too short"));
         };
+
         let last = u32::from_be_bytes([l0 & 0x7f, *l1, *l2, *l3]);
         let reason = Reason::from(u32::from_be_bytes([*c0, *c1, *c2, *c3]));
         self.farewell.was_heard = true;
+
         if self.options.role == Role::Client {
             let above: Vec<u32> = self
                 .streams
@@ -411,6 +440,7 @@ impl<C: Content> Connection<C> {
                 self.note_failed(number, Failure::Unprocessed);
             }
         }
+
         self.events.push_back(Event::Goaway { reason });
         Ok(())
     }
@@ -421,6 +451,7 @@ impl<C: Content> Connection<C> {
         };
         self.meter.update();
         let bytes = i64::from(u32::from_be_bytes(bytes) & 0x7fff_ffff);
+
         if bytes == 0 {
             return Err(ConnectionError::protocol("WINDOW_UPDATE of nothing"));
         }
@@ -433,18 +464,21 @@ impl<C: Content> Connection<C> {
             }
             return Ok(());
         }
+
         let Some(stream) = self.streams.get(head.stream) else {
             return match self.streams.absent(head.stream) {
                 Absent::Idle => Err(ConnectionError::protocol("WINDOW_UPDATE on an idle stream")),
                 Absent::Closed | Absent::Late => Ok(()),
             };
         };
+
         if stream.sending.window.shift(bytes) {
             self.schedule(head.stream);
         } else {
             let reason = Reason::FLOW_CONTROL_ERROR;
             self.break_stream(head.stream, reason, "a window above the largest");
         }
+
         Ok(())
     }
 
@@ -454,6 +488,7 @@ impl<C: Content> Connection<C> {
         if head.stream == 0 {
             return Err(ConnectionError::protocol("PRIORITY on stream 0"));
         }
+
         let depends_on_itself = content
             .first_chunk::<4>()
             .is_some_and(|bytes| u32::from_be_bytes(*bytes) & 0x7fff_ffff == head.stream);
@@ -462,6 +497,7 @@ impl<C: Content> Connection<C> {
             5 => ConnectionError::protocol("a stream depends on itself"),
             _ => ConnectionError::size("PRIORITY of another length"),
         };
+
         if !self.streams.contains(head.stream) {
             return Err(error);
         }
@@ -475,23 +511,17 @@ impl<C: Content> Connection<C> {
         let Some((stream, value)) = content.split_first_chunk::<4>() else {
             return Err(ConnectionError::size("PRIORITY_UPDATE that is too short"));
         };
+
         let stream = u32::from_be_bytes(*stream) & 0x7fff_ffff;
         if head.stream != 0 || stream == 0 || self.options.role == Role::Client {
             return Err(ConnectionError::protocol(
                 "PRIORITY_UPDATE that must not be",
             ));
         }
+
         let signal = Signal::parse(value);
         self.events
             .push_back(Event::PriorityUpdate { stream, signal });
         Ok(())
-    }
-
-    /// What the next section is to begin with.
-    pub(super) fn begin_section(&mut self) {
-        // RFC 7541, section 4.2. We use no table of the peer's, so nothing is the size that always fits.
-        if std::mem::take(&mut self.own.resizes_table) {
-            encode_table_size(0, &mut self.control);
-        }
     }
 }

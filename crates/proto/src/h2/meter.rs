@@ -39,6 +39,7 @@ impl Bucket {
         let regained = since.as_secs_f64() * f64::from(self.budget.per_second);
         self.level = (self.level - regained).max(0.0) + 1.0;
         self.seen = now;
+
         if self.level <= f64::from(self.budget.burst) {
             Verdict::Fine
         } else {
@@ -184,6 +185,7 @@ impl Meter {
         if self.caused_in_all >= self.budgets.caused / 2 {
             self.note(Verdict::Retire);
         }
+
         let verdict = self.caused.take(self.now);
         self.note(verdict);
     }

@@ -32,13 +32,13 @@ mod stream;
 mod streams;
 
 pub use crate::h3::{Role, Signal};
-pub use crate::qpack::Limits;
+pub use crate::qpack::FieldSectionLimits;
 pub use batch::{Content, FrameBatch};
 pub use connection::{Connection, ConnectionOptions};
 pub use event::{Event, Failure};
 pub use frame::{FRAME_HEAD, FrameHead, FrameKind, LEAST_FRAME_SIZE, PREFACE};
 pub use fuzz::fuzz_one;
-pub use head::{BadHead, HeadParts, Request, Response, Unsendable};
+pub use head::{BadHead, HeadLines, HeadParts, Unsendable};
 pub use meter::{Bucket, Budget, Budgets, Verdict};
 pub use outbound::{OpenError, SendError};
 pub use reason::{ConnectionError, Reason};

@@ -1,16 +1,17 @@
 //! What leaves: commands of the streams' owners, and the frames that they become.
 
 use bytes::{BufMut, BytesMut};
-use http::HeaderMap;
 
 use super::batch::{Content, FrameBatch};
 use super::connection::Connection;
 use super::event::Event;
 use super::frame::{self, END_HEADERS, END_STREAM, FRAME_HEAD, FrameHead, FrameKind};
 use super::head::{HeadParts, Unsendable};
+use super::hpack::HpackEncoder;
 use super::reason::Reason;
 use super::settings::LARGEST_WINDOW;
 use super::stream::{Ending, Inbound, Stream};
+use crate::fields::Fields;
 use crate::h3::Role;
 
 /// Bytes that are taken together on their way to the socket: what other streams wait for at most.
@@ -57,14 +58,17 @@ impl<C: Content> Connection<C> {
         if self.streams.len() >= self.peer.streams as usize {
             return Err(OpenError::Full);
         }
+
         let number = self.streams.next;
         self.put_head(number, head, end)?;
         self.streams.next += 2;
         let mut stream = Stream::new(Inbound::Head, self.own.window, self.peer.window);
+
         if let HeadParts::Request { method, .. } = head {
             stream.receiving.is_bare = **method == http::Method::HEAD;
             stream.receiving.is_tunnel = **method == http::Method::CONNECT;
         }
+
         if end {
             stream.sending.ending = Ending::Closed;
         }
@@ -89,6 +93,7 @@ impl<C: Content> Connection<C> {
         if end {
             self.ended(number);
         }
+
         Ok(())
     }
 
@@ -107,6 +112,7 @@ impl<C: Content> Connection<C> {
             stream.sending.push(content);
             self.schedule(number);
         }
+
         if end {
             self.finish(number, None)
         } else {
@@ -118,18 +124,20 @@ impl<C: Content> Connection<C> {
     ///
     /// # Errors
     /// [`SendError`].
-    pub fn finish(&mut self, number: u32, trailers: Option<&HeaderMap>) -> Result<(), SendError> {
+    pub fn finish(&mut self, number: u32, trailers: Option<&Fields>) -> Result<(), SendError> {
         if !self.can_send(number) {
             return Err(SendError::Gone);
         }
         let section = match trailers {
             Some(fields) => {
                 let mut section = BytesMut::new();
-                HeadParts::Trailers(fields).encode(&mut section)?;
+                // They wait behind the content, while the sections of other streams leave: no table may count on their turn.
+                HeadParts::Trailers(fields).encode(&mut HpackEncoder::new(0), &mut section)?;
                 Some(section)
             }
             None => None,
         };
+
         let Some(stream) = self.streams.get(number) else {
             return Err(SendError::Gone);
         };
@@ -139,6 +147,7 @@ impl<C: Content> Connection<C> {
             self.put_ending(number, &mut control);
             self.control = control;
         }
+
         Ok(())
     }
 
@@ -155,14 +164,17 @@ impl<C: Content> Connection<C> {
         let Some(stream) = self.streams.get(number) else {
             return;
         };
+
         stream.receiving.is_discarded = true;
         let has_ended = !matches!(stream.sending.ending, Ending::Open);
+
         // RFC 9113, section 8.1: the response is whole, and the rest of the request is not needed.
         let reason = if has_ended && is_server {
             Reason::NO_ERROR
         } else {
             Reason::CANCEL
         };
+
         if stream.sending.queue.is_empty() {
             self.put_reset(number, reason);
         } else {
@@ -190,6 +202,7 @@ impl<C: Content> Connection<C> {
                 self.put_window_update(number, bytes);
             }
         }
+
         self.release_room(bytes);
     }
 
@@ -222,13 +235,11 @@ impl<C: Content> Connection<C> {
     fn put_head(&mut self, stream: u32, head: &HeadParts<'_>, end: bool) -> Result<(), Unsendable> {
         let start = self.control.len();
         self.control.put_bytes(0, FRAME_HEAD);
-        let resizes = self.own.resizes_table;
-        self.begin_section();
-        if let Err(error) = head.encode(&mut self.control) {
+        if let Err(error) = head.encode(&mut self.compression.encoder, &mut self.control) {
             self.control.truncate(start);
-            self.own.resizes_table = resizes;
             return Err(error);
         }
+
         self.meter.calls_for_updates();
         let length = self.control.len() - start - FRAME_HEAD;
         if length > self.peer.frame_size as usize {
@@ -238,6 +249,7 @@ impl<C: Content> Connection<C> {
             frame::put_section(&mut self.control, stream, end, &section, most);
             return Ok(());
         }
+
         let head = FrameHead {
             length: length as u32,
             kind: FrameKind::Headers,
@@ -248,6 +260,7 @@ impl<C: Content> Connection<C> {
             },
             stream,
         };
+
         self.control[start..start + FRAME_HEAD].copy_from_slice(&head.encode());
         Ok(())
     }
@@ -266,12 +279,19 @@ impl<C: Content> Connection<C> {
         let Some(stream) = self.streams.get(number) else {
             return;
         };
+
         match std::mem::replace(&mut stream.sending.ending, Ending::Closed) {
             Ending::Open => stream.sending.ending = Ending::Open,
             Ending::End => frame::put(output, FrameKind::Data, END_STREAM, number, &[]),
-            Ending::Trailers(section) => frame::put_section(output, number, true, &section, most),
+            Ending::Trailers(section) => {
+                let mut begun = BytesMut::new();
+                self.compression.encoder.begin(&mut begun);
+                begun.unsplit(section);
+                frame::put_section(output, number, true, &begun, most);
+            }
             Ending::Closed => {}
         }
+
         self.close_if_done(number);
     }
 
@@ -281,16 +301,19 @@ impl<C: Content> Connection<C> {
         let Some(stream) = self.streams.get(number) else {
             return;
         };
+
         let sending = &mut stream.sending;
         let is_awaited = sending.is_awaited && sending.capacity(most) > 0;
         if is_awaited {
             sending.is_awaited = false;
         }
+
         let waits = sending.queued > 0 && sending.window.room() > 0 && !sending.is_scheduled;
         if waits {
             sending.is_scheduled = true;
             self.streams.wait(number);
         }
+
         if is_awaited {
             self.events.push_back(Event::Writable { stream: number });
         }
@@ -320,26 +343,31 @@ impl<C: Content> Connection<C> {
         } else {
             BATCH
         };
+
         let most = turn
             .min(self.peer.frame_size as usize)
             .min(self.flow.send.room());
         let Some(stream) = self.streams.get(number) else {
             return;
         };
+
         let sending = &mut stream.sending;
         sending.is_scheduled = false;
         let length = most.min(sending.window.room()).min(sending.queued);
+
         if length == 0 {
             return;
         }
         let is_last = length == sending.queued;
         let end = is_last && matches!(sending.ending, Ending::End);
+
         let head = FrameHead {
             length: length as u32,
             kind: FrameKind::Data,
             flags: if end { END_STREAM } else { 0 },
             stream: number,
         };
+
         batch.put(&head.encode());
         let mut left = length;
         while left > 0
@@ -348,15 +376,18 @@ impl<C: Content> Connection<C> {
             left -= content.bytes().len();
             batch.lend(content);
         }
+
         sending.window.take(length);
         self.flow.send.take(length);
         if end {
             sending.ending = Ending::Closed;
         }
+
         self.meter.calls_for_updates();
         if is_last {
             self.emptied(number, batch);
         }
+
         self.schedule(number);
     }
 
@@ -370,6 +401,7 @@ impl<C: Content> Connection<C> {
         {
             self.put_reset(number, reason);
         }
+
         batch.put(&self.control);
         self.control.clear();
     }

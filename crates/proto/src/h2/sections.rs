@@ -9,7 +9,7 @@ use super::batch::Content;
 use super::connection::{Block, Connection};
 use super::event::Event;
 use super::frame::{END_HEADERS, END_STREAM, FrameHead, strip_headers};
-use super::head::{BadHead, Lines};
+use super::head::{BadHead, HeadLines};
 use super::inbound::Taken;
 use super::reason::{ConnectionError, Reason};
 use super::stream::{Inbound, Stream};
@@ -40,6 +40,7 @@ impl<C: Content> Connection<C> {
             cost: bytes.len() + BLOCK_FRAME_COST,
             bytes,
         };
+
         if head.has(END_HEADERS) {
             return self.section(block);
         }
@@ -58,32 +59,37 @@ impl<C: Content> Connection<C> {
                 "a field section of too many bytes or CONTINUATION frames",
             ));
         }
+
         block.bytes.unsplit(content);
         if head.has(END_HEADERS) {
             return self.section(block);
         }
+
         self.block = Some(block);
         Ok(())
     }
 
     /// A whole section: it is decoded whatever becomes of it, for the table.
     fn section(&mut self, block: Block) -> Taken {
-        let mut lines = Lines::new(self.options.section);
+        let mut lines = HeadLines::new(self.options.section);
         let decoded = self
+            .compression
             .decoder
-            .decode(block.bytes.freeze(), |name, value| lines.push(name, value));
+            .decode(&block.bytes, |name, value| lines.push(name, value));
         decoded.map_err(|_| {
             ConnectionError::new(
                 Reason::COMPRESSION_ERROR,
                 "a field section cannot be decoded",
             )
         })?;
+
         let number = block.stream;
         if block.dependency == Some(number) {
             self.note_opened(number)?;
             self.break_stream(number, Reason::PROTOCOL_ERROR, "a stream depends on itself");
             return Ok(());
         }
+
         let failed = match self.streams.get(number) {
             Some(stream) => match stream.receiving.inbound {
                 Inbound::Head => self.response(number, lines, block.end).err(),
@@ -103,6 +109,7 @@ impl<C: Content> Connection<C> {
                 Absent::Idle => self.request(number, lines, block.end)?.err(),
             },
         };
+
         if let Some(bad) = failed {
             self.break_stream(number, Reason::PROTOCOL_ERROR, bad.words().clone());
         }
@@ -119,27 +126,31 @@ impl<C: Content> Connection<C> {
                 "HEADERS on a stream that the peer must not open",
             ));
         }
+
         self.streams.highest = number;
         self.meter.opened(number);
         Ok(())
     }
 
-    fn request(&mut self, number: u32, lines: Lines, end: bool) -> Taken<Result<(), BadHead>> {
+    fn request(&mut self, number: u32, lines: HeadLines, end: bool) -> Taken<Result<(), BadHead>> {
         self.note_opened(number)?;
         // Behind the last GOAWAY, nothing is begun (RFC 9113, section 6.8).
         if self.farewell.last.is_some() {
             self.streams.remember(number);
             return Ok(Ok(()));
         }
+
         if self.streams.len() >= self.options.streams as usize {
             self.put_reset(number, Reason::REFUSED_STREAM);
             self.meter.resets(Reason::REFUSED_STREAM);
             return Ok(Ok(()));
         }
+
         let mut stream = Stream::new(Inbound::Content, self.own.window, self.peer.window);
         if end {
             stream.receiving.inbound = Inbound::Closed;
         }
+
         let event = match lines.request() {
             Ok(request) => {
                 let is_tunnel = request.method == Method::CONNECT;
@@ -152,6 +163,7 @@ impl<C: Content> Connection<C> {
                     }
                     stream.receiving.expected = expected;
                 }
+
                 Event::Request {
                     stream: number,
                     request,
@@ -168,16 +180,18 @@ impl<C: Content> Connection<C> {
             }
             Err(malformed) => return Ok(Err(malformed)),
         };
+
         self.streams.insert(number, stream);
         self.events.push_back(event);
         Ok(Ok(()))
     }
 
-    fn response(&mut self, number: u32, lines: Lines, end: bool) -> Result<(), BadHead> {
+    fn response(&mut self, number: u32, lines: HeadLines, end: bool) -> Result<(), BadHead> {
         let response = lines.response()?;
         let Some(stream) = self.streams.get(number) else {
             return Ok(());
         };
+
         if response.status.is_informational() {
             if end {
                 let words = "an interim response that ends the stream";
@@ -192,24 +206,28 @@ impl<C: Content> Connection<C> {
                     response.status,
                     StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
                 );
+
             if !is_tunnel {
                 let expected = content_length(&response.fields).map_err(|_| NO_LENGTH)?;
                 // RFC 9110, section 8.6: what is announced there, another response would have.
                 receiving.expected = if is_bare { Some(0) } else { expected };
             }
+
             if end && !self.finish_inbound(number) {
                 return Ok(());
             }
         }
+
         self.events.push_back(Event::Response {
             stream: number,
             response,
             end,
         });
+
         Ok(())
     }
 
-    fn trailers(&mut self, number: u32, lines: Lines, end: bool) -> Result<(), BadHead> {
+    fn trailers(&mut self, number: u32, lines: HeadLines, end: bool) -> Result<(), BadHead> {
         // RFC 9113, section 8.1.
         if !end {
             return Err(BadHead::Malformed("HEADERS within content".into()));
@@ -221,6 +239,7 @@ impl<C: Content> Connection<C> {
                 trailers: Some(Box::new(trailers)),
             });
         }
+
         Ok(())
     }
 }

@@ -88,6 +88,7 @@ impl PeerSettings {
                 _ => {}
             }
         }
+
         Ok(())
     }
 
@@ -128,6 +129,7 @@ impl OwnSettings {
         } else {
             put(&mut output, id::ENABLE_PUSH, 0);
         }
+
         if let Some(streams) = self.streams {
             put(&mut output, id::MAX_CONCURRENT_STREAMS, streams);
         }
@@ -135,6 +137,7 @@ impl OwnSettings {
         if self.frame_size != LEAST_FRAME_SIZE {
             put(&mut output, id::MAX_FRAME_SIZE, self.frame_size);
         }
+
         put(&mut output, id::MAX_HEADER_LIST_SIZE, self.header_list);
         output
     }

@@ -119,6 +119,7 @@ impl<C: Content> Sending<C> {
         } else {
             self.queue.pop_front()
         };
+
         self.queued -= length.min(most);
         content
     }

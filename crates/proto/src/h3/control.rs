@@ -90,12 +90,14 @@ impl Control {
                 "GOAWAY with what is no request stream",
             ));
         }
+
         if self.goaway.is_some_and(|before| id > before) {
             return Err(Fault::connection(
                 Code::IdError,
                 "GOAWAY with a larger identifier than before",
             ));
         }
+
         self.goaway = Some(id);
         Ok(ControlEvent::Goaway(id))
     }
@@ -111,6 +113,7 @@ impl Control {
                 "MAX_PUSH_ID with a smaller identifier than before",
             ));
         }
+
         self.max_push = Some(id);
         Ok(())
     }
@@ -126,6 +129,7 @@ impl Control {
                 "PRIORITY_UPDATE of what is no request stream",
             ));
         }
+
         Ok(ControlEvent::Priority {
             stream,
             priority: Priority::parse(value),

@@ -164,6 +164,7 @@ impl FrameDecoder {
                         .min(usize::try_from(*left).unwrap_or(usize::MAX));
                     *left -= count as u64;
                     let taken = self.input.split_to(count);
+
                     if matches!(self.state, FrameState::Data { .. }) {
                         self.idle = self.idle.saturating_sub(1);
                         return Ok(Some(Piece::Data(taken)));
@@ -183,6 +184,7 @@ impl FrameDecoder {
         else {
             return Ok(false);
         };
+
         let added = self.input.len().min(MAX_HEAD - *held);
         bytes[*held..*held + added].copy_from_slice(&self.input[..added]);
         let available = *held + added;
@@ -192,9 +194,11 @@ impl FrameDecoder {
             let _ = self.input.split_to(added);
             return Ok(false);
         };
+
         let used = available - rest.len() - *held;
         let _ = self.input.split_to(used);
         self.state = self.begin(FrameType::from(kind), length)?;
+
         Ok(true)
     }
 
@@ -207,6 +211,7 @@ impl FrameDecoder {
                 "the control stream does not begin with SETTINGS",
             ));
         }
+
         admit(kind, self.on)?;
         if matches!(kind, FrameType::Other(_)) || (kind == FrameType::Data && length == 0) {
             self.idle += 1;
@@ -217,6 +222,7 @@ impl FrameDecoder {
                 ));
             }
         }
+
         match kind {
             FrameType::Data => Ok(FrameState::Data { left: length }),
             FrameType::Other(_) => Ok(FrameState::Skip { left: length }),
@@ -248,6 +254,7 @@ impl FrameDecoder {
         else {
             return Ok(None);
         };
+
         let missing = *length - bytes.len();
         if self.input.len() < missing {
             if bytes.is_empty() && !self.input.is_empty() {
@@ -257,6 +264,7 @@ impl FrameDecoder {
             self.input = Bytes::new();
             return Ok(None);
         }
+
         let tail = self.input.split_to(missing);
         let payload = if bytes.is_empty() {
             tail
@@ -264,9 +272,11 @@ impl FrameDecoder {
             bytes.extend_from_slice(&tail);
             bytes.split().freeze()
         };
+
         let kind = *kind;
         self.state = AT_START;
         self.idle = self.idle.saturating_sub(1);
+
         decode_payload(kind, payload).map(Some)
     }
 }
@@ -284,6 +294,7 @@ fn admit(kind: FrameType, on: On) -> Result<(), Fault> {
         | FrameType::PriorityUpdate
         | FrameType::PriorityUpdatePush => on == On::Control,
     };
+
     let reason = "a frame is not allowed on its stream";
     fits.then_some(())
         .ok_or(Fault::connection(Code::FrameUnexpected, reason))
@@ -335,6 +346,7 @@ pub(super) fn fuzz_one(data: &[u8]) {
             FrameDecoder::request(100)
         }
     };
+
     let whole = decode_all(decoder(), bytes, bytes.len().max(1));
     let pieces = decode_all(decoder(), bytes, usize::from(*piece).max(1));
     assert_eq!(whole, pieces);
@@ -359,11 +371,13 @@ fn decode_all(
                 (Piece::Frame(frame), _) => found.push(Err(frame)),
             }
         }
+
         if let FrameState::Held { bytes, .. } = &decoder.state {
             assert!(bytes.len() <= decoder.limit);
         }
         assert!(decoder.input.is_empty());
     }
+
     (found, decoder.finish())
 }
 

@@ -1,96 +1,85 @@
 //! Field sections and what must hold in each (RFC 9114, sections 4.2 and 4.3; RFC 9110, section 5).
 
-use bytes::{Bytes, BytesMut};
-use http::header::HOST;
-use http::{HeaderMap, HeaderName, HeaderValue};
-
 use super::code::{Code, Fault};
 use crate::field_rules::{self, is_connection_specific, is_secret, join_cookies};
-use crate::qpack::{self, FieldSection, LINE_OVERHEAD, Limits, QpackError};
+use crate::fields::{Fields, LineName, NameId, PseudoName};
+use crate::pseudo_fields::PseudoFields;
+use crate::qpack::{FieldSectionLimits, LINE_OVERHEAD, QpackDecoder, QpackError, SectionEncoder};
 
-/// Pseudo-fields as they came (RFC 9114, section 4.3; RFC 9220).
-#[derive(Debug, Default)]
-pub(super) struct Pseudo {
-    pub(super) method: Option<Bytes>,
-    pub(super) scheme: Option<Bytes>,
-    pub(super) authority: Option<Bytes>,
-    pub(super) path: Option<Bytes>,
-    pub(super) protocol: Option<Bytes>,
-    pub(super) status: Option<Bytes>,
-}
+/// Lines that most heads have.
+const USUAL_LINES: usize = 10;
 
-impl Pseudo {
-    fn set(&mut self, name: &[u8], value: Bytes) -> Result<(), Fault> {
-        let place = match name {
-            b":method" => &mut self.method,
-            b":scheme" => &mut self.scheme,
-            b":authority" => &mut self.authority,
-            b":path" => &mut self.path,
-            b":protocol" => &mut self.protocol,
-            b":status" => &mut self.status,
-            _ => return Err(Fault::message("an unknown pseudo-field")),
-        };
-        match place.replace(value) {
-            Some(_) => Err(Fault::message("a pseudo-field appears twice")),
-            None => Ok(()),
-        }
-    }
-
-    /// Whether one is there that only requests have.
-    pub(super) fn has_request(&self) -> bool {
-        [
-            &self.method,
-            &self.scheme,
-            &self.authority,
-            &self.path,
-            &self.protocol,
-        ]
-        .into_iter()
-        .any(Option::is_some)
-    }
+/// A field section that came, and what it takes to read it.
+#[derive(Debug)]
+pub struct Received<'a> {
+    /// The whole section.
+    pub section: &'a [u8],
+    /// The stream on which it came.
+    pub stream: u64,
+    /// What may be in it.
+    pub limits: FieldSectionLimits,
+    /// The decoder of the connection.
+    pub decoder: &'a mut QpackDecoder,
 }
 
 /// Reads a field section.
 ///
 /// # Errors
 /// The section cannot be read, is too large, or is malformed.
-pub(super) fn decode(section: Bytes, limits: Limits) -> Result<(Pseudo, HeaderMap), Fault> {
-    let mut section = FieldSection::new(section, limits).map_err(unreadable)?;
-    let mut pseudo = Pseudo::default();
-    let mut fields = HeaderMap::new();
+pub(super) fn decode(received: Received<'_>) -> Result<(PseudoFields, Fields), Fault> {
+    let Received {
+        section,
+        stream,
+        limits,
+        decoder,
+    } = received;
+
+    let mut fields = Fields::with_capacity(USUAL_LINES, section.len());
+    let section = decoder.section(stream, section, limits);
+    let mut section = section.map_err(unreadable)?;
+    let mut pseudo = PseudoFields::default();
+
     while let Some(line) = section.next().map_err(unreadable)? {
-        if line.name.first() == Some(&b':') {
-            // RFC 9114, section 4.3: pseudo-fields come first.
-            if !fields.is_empty() {
-                return Err(Fault::message("a pseudo-field after a field"));
-            }
-            pseudo.set(&line.name, line.value)?;
-            continue;
+        let is_pseudo = line.name.as_bytes().first() == Some(&b':');
+        // RFC 9114, section 4.3: pseudo-fields come first.
+        if is_pseudo && !fields.is_empty() {
+            return Err(Fault::message("a pseudo-field after a field"));
         }
-        // RFC 9114, section 4.2: in lower case.
-        let name = HeaderName::from_lowercase(&line.name);
-        let name = name.map_err(|_| Fault::message("a field name is no token in lower case"))?;
-        let value = decode_value(line.value)?;
-        if is_connection_specific(&name, &value) {
+        match line.name {
+            LineName::Pseudo(name) => {
+                let set = pseudo.set(name, line.value);
+                set.map_err(|_| Fault::message("a pseudo-field appears twice"))?;
+                continue;
+            }
+            _ if is_pseudo => return Err(Fault::message("an unknown pseudo-field")),
+            // RFC 9114, section 4.2: in lower case.
+            name if !name.is_field() => {
+                return Err(Fault::message("a field name is no token in lower case"));
+            }
+            _ => {}
+        }
+
+        check_value(line.value)?;
+        let added = fields.append_line(line.name, line.value);
+        let id = added.map_err(|_| Fault::message("a control character in a field value"))?;
+        if is_connection_specific(id, line.value) {
             return Err(Fault::message(
                 "a field that belongs to a connection of HTTP/1.1",
             ));
         }
-        fields
-            .try_append(name, value)
-            .map_err(|_| unreadable(QpackError::TooMany))?;
     }
+
     join_cookies(&mut fields);
     Ok((pseudo, fields))
 }
 
-/// RFC 9110, section 5.5, and RFC 9114, section 10.3: no control characters, and no white space around it.
-fn decode_value(value: Bytes) -> Result<HeaderValue, Fault> {
-    if value.trim_ascii().len() != value.len() {
-        return Err(Fault::message("white space around a field value"));
+/// RFC 9114, section 10.3: no white space around it.
+fn check_value(value: &[u8]) -> Result<(), Fault> {
+    if value.trim_ascii().len() == value.len() {
+        Ok(())
+    } else {
+        Err(Fault::message("white space around a field value"))
     }
-    HeaderValue::from_maybe_shared(value)
-        .map_err(|_| Fault::message("a control character in a field value"))
 }
 
 fn unreadable(error: QpackError) -> Fault {
@@ -99,7 +88,9 @@ fn unreadable(error: QpackError) -> Fault {
         error if error.is_limit() => {
             Fault::stream(Code::ExcessiveLoad, "a field section is too large")
         }
-        QpackError::Dynamic => unreadable_because("a field section refers to the dynamic table"),
+        QpackError::Dynamic => unreadable_because(
+            "a field section refers to an entry that the dynamic table does not have",
+        ),
         QpackError::Huffman => unreadable_because("a string of a field section is no Huffman code"),
         _ => unreadable_because("a field section cannot be read"),
     }
@@ -113,7 +104,7 @@ const fn unreadable_because(reason: &'static str) -> Fault {
 ///
 /// # Errors
 /// There are several lengths, or one that is no number (RFC 9114, section 4.1.2; RFC 9110, section 8.6).
-pub fn content_length(fields: &HeaderMap) -> Result<Option<u64>, Fault> {
+pub fn content_length(fields: &Fields) -> Result<Option<u64>, Fault> {
     field_rules::content_length(fields)
         .map_err(|_| Fault::message("content-length is not one number"))
 }
@@ -122,9 +113,9 @@ pub fn content_length(fields: &HeaderMap) -> Result<Option<u64>, Fault> {
 ///
 /// # Errors
 /// They cannot be read, are too large, or hold what must not be in trailers.
-pub fn decode_trailers(section: Bytes, limits: Limits) -> Result<HeaderMap, Fault> {
-    let (pseudo, fields) = decode(section, limits)?;
-    if pseudo.has_request() || pseudo.status.is_some() {
+pub fn decode_trailers(received: Received<'_>) -> Result<Fields, Fault> {
+    let (pseudo, fields) = decode(received)?;
+    if pseudo.has_request() || pseudo.has(PseudoName::Status) {
         return Err(Fault::message("a pseudo-field in trailers"));
     }
     Ok(fields)
@@ -132,7 +123,7 @@ pub fn decode_trailers(section: Bytes, limits: Limits) -> Result<HeaderMap, Faul
 
 /// A message that cannot be written as HTTP/3.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum EncodeError {
+pub enum FieldEncodeError {
     /// A field that belongs to a connection of HTTP/1.1.
     #[error("field `{0}` does not exist in HTTP/3")]
     ConnectionSpecific(String),
@@ -145,49 +136,37 @@ pub enum EncodeError {
 }
 
 /// Writes trailers, or the regular fields of a head behind its pseudo-fields.
-pub(super) fn encode(fields: &HeaderMap, output: &mut BytesMut) -> Result<(), EncodeError> {
-    for (name, value) in fields {
-        if is_connection_specific(name, value) {
-            return Err(EncodeError::ConnectionSpecific(name.to_string()));
+pub(super) fn encode(
+    fields: &Fields,
+    section: &mut SectionEncoder<'_>,
+) -> Result<(), FieldEncodeError> {
+    for (id, name, value) in fields.known() {
+        if is_connection_specific(id, value.as_bytes()) {
+            return Err(FieldEncodeError::ConnectionSpecific(name.to_string()));
         }
         // RFC 9114, section 4.3.1: `:authority` stands for it.
-        if name != HOST {
-            let sensitive = value.is_sensitive() || is_secret(name);
-            qpack::encode_line(
-                name.as_str().as_bytes(),
-                value.as_bytes().trim_ascii(),
-                sensitive,
-                output,
-            );
+        if id != NameId::HOST {
+            let name = LineName::of_field(id, name);
+            section.line(name, value.as_bytes(), is_secret(id, value));
         }
     }
     Ok(())
 }
 
-/// Appends an encoded section of trailers to `output`.
+/// Writes a section of trailers.
 ///
 /// # Errors
-/// A field cannot be written; `output` is then as it was.
-pub fn encode_trailers(fields: &HeaderMap, output: &mut BytesMut) -> Result<(), EncodeError> {
-    all_or_nothing(output, |output| {
-        qpack::encode_prefix(output);
-        encode(fields, output)
-    })
-}
-
-/// Undoes what was written when not all could be.
-pub(super) fn all_or_nothing(
-    output: &mut BytesMut,
-    write: impl FnOnce(&mut BytesMut) -> Result<(), EncodeError>,
-) -> Result<(), EncodeError> {
-    let start = output.len();
-    write(output).inspect_err(|_| output.truncate(start))
+/// A field cannot be written; the output is then as it was.
+pub fn encode_trailers(
+    fields: &Fields,
+    mut section: SectionEncoder<'_>,
+) -> Result<(), FieldEncodeError> {
+    encode(fields, &mut section)?;
+    section.finish();
+    Ok(())
 }
 
 /// The size of a section as RFC 9114, section 4.2.2 counts it, without pseudo-fields.
-pub fn section_size(fields: &HeaderMap) -> usize {
-    fields
-        .iter()
-        .map(|(name, value)| name.as_str().len() + value.len() + LINE_OVERHEAD)
-        .sum()
+pub fn section_size(fields: &Fields) -> usize {
+    fields.size() + fields.len() * LINE_OVERHEAD
 }

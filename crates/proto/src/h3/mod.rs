@@ -23,16 +23,18 @@ mod sequence;
 mod settings;
 mod streams;
 
-pub use crate::qpack::Limits;
+pub use crate::qpack::FieldSectionLimits;
 pub use code::{Code, Fault, Scope};
 pub use control::{Control, ControlEvent, Role, is_request};
 pub use decoder::{CONTROL_FRAME, FrameDecoder, IDLE_FRAMES, On, Piece};
-pub use fields::{EncodeError, content_length, decode_trailers, encode_trailers, section_size};
+pub use fields::{
+    FieldEncodeError, Received, content_length, decode_trailers, encode_trailers, section_size,
+};
 pub use frame::{Frame, FrameType};
 pub use fuzz::fuzz_one;
 pub use priority::{Priority, Signal};
-pub use request::{BadRequest, RequestHead, RequestParts, decode_request, encode_request};
-pub use response::{ResponseHead, decode_response, encode_response};
+pub use request::{BadRequest, RequestParts, decode_request, encode_request};
+pub use response::{decode_response, encode_response};
 pub use sequence::{Section, Sequence};
 pub use settings::Settings;
 pub use streams::{PeerStreams, StreamType, TypeDecoder};

@@ -96,17 +96,21 @@ impl Dictionary<'_> {
                 true => self.member()?,
                 false => Item::Boolean(true),
             };
+
             self.parameters()?;
             signal.set(key, item);
             self.skip(b" \t");
+
             if self.0.is_empty() {
                 return Some(());
             }
             self.takes(b',').then_some(())?;
             self.skip(b" \t");
+
             // A comma has a member after it.
             (!self.0.is_empty()).then_some(())?;
         }
+
         Some(())
     }
 
@@ -173,6 +177,7 @@ impl Dictionary<'_> {
             return ((1..=12).contains(&digits.len()) && (1..=3).contains(&fraction.len()))
                 .then_some(Item::Other);
         }
+
         (1..=15).contains(&digits.len()).then_some(())?;
         let value: i64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
         Some(Item::Integer(sign * value))
@@ -192,6 +197,7 @@ impl Dictionary<'_> {
                 _ => return None,
             }
         }
+
         None
     }
 
@@ -229,6 +235,7 @@ impl<'a> Dictionary<'a> {
             .unwrap_or(self.0.len());
         let (taken, rest) = self.0.split_at(end);
         self.0 = rest;
+
         taken
     }
 }

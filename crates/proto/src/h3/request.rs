@@ -1,32 +1,18 @@
 //! Heads of requests (RFC 9114, sections 4.3.1 and 4.4; RFC 9220).
 
-use bytes::{Bytes, BytesMut};
-use http::header::HOST;
+use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, Method};
+use http::{Method, Version};
 
 use super::code::Fault;
-use super::fields::{self, EncodeError, Pseudo, all_or_nothing};
+use super::fields::{self, FieldEncodeError, Received};
+use crate::fields::names::HOST;
+use crate::fields::{Fields, LineName, PseudoName};
+use crate::head::RequestHead;
 use crate::path::{self, BadPath};
-use crate::qpack::{self, Limits};
+use crate::pseudo_fields::PseudoFields;
+use crate::qpack::SectionEncoder;
 use crate::upgrade::Protocol;
-
-/// The head of a request, checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestHead {
-    /// The method.
-    pub method: Method,
-    /// `:scheme`; `None` for CONNECT without a protocol.
-    pub scheme: Option<Scheme>,
-    /// `:authority`, or else `Host`; always there for CONNECT, and then with a port if there is no protocol.
-    pub authority: Option<Authority>,
-    /// `:path`; `None` for CONNECT without a protocol; `*` for `OPTIONS *`.
-    pub path: Option<PathAndQuery>,
-    /// `:protocol` of extended CONNECT.
-    pub protocol: Option<Protocol>,
-    /// The fields without `Host`.
-    pub fields: HeaderMap,
-}
 
 /// A request that cannot be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -45,26 +31,27 @@ impl From<Fault> for BadRequest {
     }
 }
 
-/// Reads the head of a request.
+/// Reads the head of a request. The authority is that of `:authority`, or else of `Host`: always there for CONNECT, and then
+/// with a port if there is no protocol.
 ///
 /// # Errors
 /// The section cannot be read, is too large, or the request is malformed.
-pub fn decode_request(section: Bytes, limits: Limits) -> Result<RequestHead, BadRequest> {
-    let (pseudo, mut fields) = fields::decode(section, limits)?;
-    if pseudo.status.is_some() {
+pub fn decode_request(received: Received<'_>) -> Result<RequestHead, BadRequest> {
+    let (pseudo, mut fields) = fields::decode(received)?;
+    if pseudo.has(PseudoName::Status) {
         return Err(Fault::message("a request with :status").into());
     }
+
     let method = pseudo
-        .method
-        .as_deref()
+        .get(PseudoName::Method)
         .ok_or(Fault::message("a request without :method"))?;
     let method = Method::from_bytes(method).map_err(|_| Fault::message(":method is no token"))?;
-    let authority = settle_authority(pseudo.authority.clone(), &mut fields)?;
+    let authority = settle_authority(pseudo.bytes(PseudoName::Authority), &mut fields)?;
     let protocol = pseudo
-        .protocol
-        .as_deref()
+        .get(PseudoName::Protocol)
         .map(decode_protocol)
         .transpose()?;
+
     let (scheme, path) = match (&method, &protocol) {
         (&Method::CONNECT, None) => {
             check_connect(&pseudo, authority.as_ref())?;
@@ -74,6 +61,7 @@ pub fn decode_request(section: Bytes, limits: Limits) -> Result<RequestHead, Bad
         // RFC 8441, section 4, as RFC 9220 takes it over.
         (_, Some(_)) => return Err(Fault::message(":protocol without CONNECT").into()),
     };
+
     Ok(RequestHead {
         method,
         scheme,
@@ -81,16 +69,18 @@ pub fn decode_request(section: Bytes, limits: Limits) -> Result<RequestHead, Bad
         path,
         protocol,
         fields,
+        version: Version::HTTP_3,
+        origin_form: false,
     })
 }
 
 /// RFC 9114, section 4.4: neither scheme nor path, and a host with a port (RFC 9110, section 9.3.6).
-fn check_connect(pseudo: &Pseudo, authority: Option<&Authority>) -> Result<(), Fault> {
-    if pseudo.scheme.is_some() || pseudo.path.is_some() {
+fn check_connect(pseudo: &PseudoFields, authority: Option<&Authority>) -> Result<(), Fault> {
+    if pseudo.has(PseudoName::Scheme) || pseudo.has(PseudoName::Path) {
         return Err(Fault::message("CONNECT with :scheme or :path"));
     }
-    match (&pseudo.authority, authority.map(Authority::port_u16)) {
-        (Some(_), Some(Some(1..))) => Ok(()),
+    match authority.and_then(Authority::port_u16) {
+        Some(1..) if pseudo.has(PseudoName::Authority) => Ok(()),
         _ => Err(Fault::message("CONNECT without a host and a port")),
     }
 }
@@ -98,23 +88,26 @@ fn check_connect(pseudo: &Pseudo, authority: Option<&Authority>) -> Result<(), F
 /// RFC 9114, section 4.3.1: scheme and path are needed, and for http and https an authority and a path.
 fn target(
     method: &Method,
-    pseudo: &Pseudo,
+    pseudo: &PseudoFields,
     authority: Option<&Authority>,
 ) -> Result<(Option<Scheme>, Option<PathAndQuery>), BadRequest> {
-    let (Some(scheme), Some(path)) = (&pseudo.scheme, &pseudo.path) else {
+    let scheme = pseudo.get(PseudoName::Scheme);
+    let path = pseudo.bytes(PseudoName::Path);
+    let Some((scheme, path)) = scheme.zip(path) else {
         return Err(Fault::message("a request without :scheme or :path").into());
     };
-    let scheme =
-        Scheme::try_from(&scheme[..]).map_err(|_| Fault::message(":scheme is no scheme"))?;
+    let scheme = Scheme::try_from(scheme).map_err(|_| Fault::message(":scheme is no scheme"))?;
     let web = scheme == Scheme::HTTP || scheme == Scheme::HTTPS;
+
     if authority.is_none() && (web || method == Method::CONNECT) {
         return Err(Fault::message("a request without :authority and Host").into());
     }
     let path = match path[..] {
         [b'*'] if method == Method::OPTIONS => PathAndQuery::from_static("*"),
-        [b'/', ..] => path::decode(path.clone())?,
+        [b'/', ..] => path::decode(path)?,
         _ => return Err(Fault::message(":path is no path").into()),
     };
+
     Ok((Some(scheme), Some(path)))
 }
 
@@ -125,20 +118,22 @@ fn decode_protocol(protocol: &[u8]) -> Result<Protocol, Fault> {
 /// RFC 9114, section 4.3.1: `Host` says what `:authority` says, which names no user.
 fn settle_authority(
     pseudo: Option<Bytes>,
-    fields: &mut HeaderMap,
+    fields: &mut Fields,
 ) -> Result<Option<Authority>, Fault> {
-    let mut hosts = fields.get_all(HOST).iter();
+    let mut hosts = fields.values(HOST);
     let host = hosts
         .next()
         .map(|host| Bytes::copy_from_slice(host.as_bytes()));
     if hosts.next().is_some() {
         return Err(Fault::message("several host fields"));
     }
+
     fields.remove(HOST);
     let parse = |bytes: Bytes| match Authority::from_maybe_shared(bytes) {
         Ok(authority) if !authority.as_str().contains('@') => Ok(authority),
         _ => Err(Fault::message("the authority is malformed")),
     };
+
     let authority = pseudo.map(parse).transpose()?;
     let host = host.map(parse).transpose()?;
     match (authority, host) {
@@ -163,7 +158,7 @@ pub struct RequestParts<'a> {
     /// `:protocol`.
     pub protocol: Option<&'a Protocol>,
     /// The fields; `Host` is passed over.
-    pub fields: &'a HeaderMap,
+    pub fields: &'a Fields,
 }
 
 impl<'a> From<&'a RequestHead> for RequestParts<'a> {
@@ -175,10 +170,13 @@ impl<'a> From<&'a RequestHead> for RequestParts<'a> {
             path,
             protocol,
             fields,
+            ..
         } = head;
+
         let scheme = scheme.as_ref();
         let authority = authority.as_ref();
         let path = path.as_ref();
+
         Self {
             method,
             scheme,
@@ -190,41 +188,45 @@ impl<'a> From<&'a RequestHead> for RequestParts<'a> {
     }
 }
 
-/// Appends the encoded head of a request to `output`.
+/// Writes the head of a request.
 ///
 /// # Errors
-/// The request would be malformed; `output` is then as it was.
+/// The request would be malformed; the output is then as it was.
 pub fn encode_request(
     request: &RequestParts<'_>,
-    output: &mut BytesMut,
-) -> Result<(), EncodeError> {
+    mut section: SectionEncoder<'_>,
+) -> Result<(), FieldEncodeError> {
     check(request)?;
-    all_or_nothing(output, |output| {
-        qpack::encode_prefix(output);
-        let connect = *request.method == Method::CONNECT && request.protocol.is_none();
-        let pseudo = [
-            (":method", Some(request.method.as_str())),
-            (
-                ":scheme",
-                request.scheme.map(Scheme::as_str).filter(|_| !connect),
-            ),
-            (":authority", request.authority.map(Authority::as_str)),
-            (
-                ":path",
-                request.path.map(PathAndQuery::as_str).filter(|_| !connect),
-            ),
-            (":protocol", request.protocol.map(Protocol::as_str)),
-        ];
-        for (name, value) in pseudo {
-            if let Some(value) = value {
-                qpack::encode_line(name.as_bytes(), value.as_bytes(), false, output);
-            }
+    let connect = *request.method == Method::CONNECT && request.protocol.is_none();
+    let pseudo = [
+        (PseudoName::Method, Some(request.method.as_str())),
+        (
+            PseudoName::Scheme,
+            request.scheme.map(Scheme::as_str).filter(|_| !connect),
+        ),
+        (
+            PseudoName::Authority,
+            request.authority.map(Authority::as_str),
+        ),
+        (
+            PseudoName::Path,
+            request.path.map(PathAndQuery::as_str).filter(|_| !connect),
+        ),
+        (PseudoName::Protocol, request.protocol.map(Protocol::as_str)),
+    ];
+
+    for (name, value) in pseudo {
+        if let Some(value) = value {
+            section.line(LineName::Pseudo(name), value.as_bytes(), false);
         }
-        fields::encode(request.fields, output)
-    })
+    }
+
+    fields::encode(request.fields, &mut section)?;
+    section.finish();
+    Ok(())
 }
 
-fn check(request: &RequestParts<'_>) -> Result<(), EncodeError> {
+fn check(request: &RequestParts<'_>) -> Result<(), FieldEncodeError> {
     let connect = *request.method == Method::CONNECT;
     let whole = request.scheme.is_some() && request.path.is_some();
     let fault = match request.protocol {
@@ -237,5 +239,6 @@ fn check(request: &RequestParts<'_>) -> Result<(), EncodeError> {
         _ if request.authority.is_none() => "no authority",
         _ => return Ok(()),
     };
-    Err(EncodeError::Request(fault))
+
+    Err(FieldEncodeError::Request(fault))
 }

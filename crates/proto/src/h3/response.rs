@@ -1,33 +1,25 @@
 //! Heads of responses (RFC 9114, section 4.3.2).
 
-use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, StatusCode};
+use http::{StatusCode, Version};
 
 use super::code::Fault;
-use super::fields::{self, EncodeError, all_or_nothing};
-use crate::qpack::{self, Limits};
+use super::fields::{self, FieldEncodeError, Received};
+use crate::fields::{Fields, LineName, PseudoName};
+use crate::head::ResponseHead;
+use crate::qpack::SectionEncoder;
 
-/// The head of a response, checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResponseHead {
-    /// `:status`, from 100 to 599, and never 101.
-    pub status: StatusCode,
-    /// The fields.
-    pub fields: HeaderMap,
-}
-
-/// Reads the head of a response.
+/// Reads the head of a response; its status is from 100 to 599, and never 101.
 ///
 /// # Errors
 /// The section cannot be read, is too large, or the response is malformed.
-pub fn decode_response(section: Bytes, limits: Limits) -> Result<ResponseHead, Fault> {
-    let (pseudo, fields) = fields::decode(section, limits)?;
+pub fn decode_response(received: Received<'_>) -> Result<ResponseHead, Fault> {
+    let (pseudo, fields) = fields::decode(received)?;
     if pseudo.has_request() {
         return Err(Fault::message("a response with a pseudo-field of requests"));
     }
+
     let status = pseudo
-        .status
-        .as_deref()
+        .get(PseudoName::Status)
         .ok_or(Fault::message("a response without :status"))?;
     let status = StatusCode::from_bytes(status)
         .ok()
@@ -35,26 +27,27 @@ pub fn decode_response(section: Bytes, limits: Limits) -> Result<ResponseHead, F
     Ok(ResponseHead {
         status: status.ok_or(Fault::message(":status is no status of HTTP/3"))?,
         fields,
+        version: Version::HTTP_3,
     })
 }
 
-/// Appends the encoded head of a response to `output`.
+/// Writes the head of a response.
 ///
 /// # Errors
-/// The response does not exist in HTTP/3; `output` is then as it was.
+/// The response does not exist in HTTP/3; the output is then as it was.
 pub fn encode_response(
     status: StatusCode,
-    fields: &HeaderMap,
-    output: &mut BytesMut,
-) -> Result<(), EncodeError> {
+    fields: &Fields,
+    mut section: SectionEncoder<'_>,
+) -> Result<(), FieldEncodeError> {
     if !exists(status) {
-        return Err(EncodeError::Status);
+        return Err(FieldEncodeError::Status);
     }
-    all_or_nothing(output, |output| {
-        qpack::encode_prefix(output);
-        qpack::encode_line(b":status", status.as_str().as_bytes(), false, output);
-        fields::encode(fields, output)
-    })
+    let name = LineName::Pseudo(PseudoName::Status);
+    section.line(name, status.as_str().as_bytes(), false);
+    fields::encode(fields, &mut section)?;
+    section.finish();
+    Ok(())
 }
 
 /// RFC 9110, section 15; RFC 9114, section 4.5: nothing switches protocols.

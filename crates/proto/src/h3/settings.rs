@@ -32,7 +32,7 @@ pub struct Settings {
     pub connect_protocol: bool,
     /// SETTINGS_H3_DATAGRAM: HTTP datagrams in QUIC datagrams are understood.
     pub datagrams: bool,
-    /// SETTINGS_QPACK_MAX_TABLE_CAPACITY, in bytes. We send 0 and use nothing of the peer's.
+    /// SETTINGS_QPACK_MAX_TABLE_CAPACITY, in bytes.
     pub qpack_capacity: u64,
     /// SETTINGS_QPACK_BLOCKED_STREAMS. We send 0.
     pub qpack_blocked: u64,
@@ -55,12 +55,14 @@ impl Settings {
             if seen.len() == MOST {
                 return Err(Fault::connection(Code::ExcessiveLoad, "too many settings"));
             }
+
             if seen.contains(&id) {
                 return Err(wrong("a setting appears twice"));
             }
             seen.push(id);
             settings.set(id, value)?;
         }
+
         Ok(settings)
     }
 
@@ -94,6 +96,7 @@ impl Settings {
             (DATAGRAM, self.datagrams.then_some(1)),
             (RESERVED, Some(0)),
         ];
+
         let mut payload = BytesMut::new();
         for (id, value) in settings {
             if let Some(value) = value {
@@ -101,6 +104,7 @@ impl Settings {
                 varint::encode(value.min(varint::MAX), &mut payload);
             }
         }
+
         encode(FrameType::Settings, &payload, output);
     }
 }

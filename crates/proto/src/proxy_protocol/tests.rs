@@ -32,6 +32,7 @@ fn reads_the_lines_of_version_1() {
             line.len()
         )))
     );
+
     for line in [
         "PROXY UNKNOWN\r\n",
         "PROXY UNKNOWN ffff:f... whatever 1 2 3\r\n",
@@ -173,6 +174,7 @@ fn refuses_what_reaches_beyond_its_length() {
             "{tlvs:?}"
         );
     }
+
     let fine = binary(
         0x21,
         0x11,

@@ -1,74 +1,104 @@
 //! Reading field sections (RFC 9204, section 4.5).
 
-use bytes::{Bytes, BytesMut};
-
-use super::static_table::ENTRIES;
-use super::{LINE_OVERHEAD, QpackError, huffman, integer};
+use super::static_table::{ENTRIES, NAMES};
+use super::string::{self, StringText};
+use super::table::QpackTable;
+use super::{LINE_OVERHEAD, QpackDecoder, QpackError, integer};
+use crate::fields::LineName;
 
 /// Upper bounds on a field section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct FieldSectionLimits {
     /// Bytes of all names and values, and [`LINE_OVERHEAD`] for each line (RFC 9114, section 4.2.2).
     pub bytes: usize,
     /// Field lines, pseudo-fields included.
     pub lines: usize,
 }
 
-/// One line of a field section, as it came: nothing is known of its letters.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FieldLine {
+/// One line of a field section, as it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FieldLine<'a> {
     /// The name.
-    pub name: Bytes,
-    /// The value; it shares memory with the section, or with other lines.
-    pub value: Bytes,
-}
-
-impl FieldLine {
-    /// What the line adds to the size of its section, in bytes (RFC 9114, section 4.2.2).
-    pub fn size(&self) -> usize {
-        self.name.len() + self.value.len() + LINE_OVERHEAD
-    }
+    pub name: LineName<'a>,
+    /// The value: nothing is known of its letters.
+    pub value: &'a [u8],
 }
 
 /// A field section that is read line by line.
 #[derive(Debug)]
-pub struct FieldSection {
-    rest: Bytes,
+pub struct FieldSection<'a> {
+    rest: &'a [u8],
     /// Bytes and lines that may still come.
-    left: Limits,
-    /// Where texts of Huffman codes are put one after the other.
-    texts: BytesMut,
+    left: FieldSectionLimits,
+    /// The texts of the Huffman codes of a line.
+    texts: Vec<u8>,
+    references: References<'a>,
+}
+
+/// What the indices of a section refer to beside the static table.
+#[derive(Debug)]
+struct References<'a> {
+    table: &'a QpackTable,
+    /// Insertions that the section needs: it refers to no later ones.
+    required: u64,
+    /// What relative indices count from.
+    base: u64,
 }
 
 /// What the first byte of a line says that it is (RFC 9204, section 4.5).
+#[derive(Clone, Copy)]
 enum Form {
-    /// An entry of the static table.
-    Indexed,
+    /// An entry.
+    Indexed(Place),
     /// Its name, and a value.
-    NameReference,
+    NameReference(Place),
     /// Both as they are.
     Literal,
 }
 
-impl FieldSection {
-    /// Begins with a whole encoded section.
-    ///
-    /// # Errors
-    /// Its prefix is cut off, or speaks of dynamic entries.
-    pub fn new(section: Bytes, limits: Limits) -> Result<Self, QpackError> {
-        let mut rest = &section[..];
-        let required = integer::decode(8, &mut rest)?.ok_or(QpackError::Truncated)?;
-        let negative = rest.first().is_some_and(|byte| byte & 0x80 != 0);
-        integer::decode(7, &mut rest)?.ok_or(QpackError::Truncated)?;
-        // RFC 9204, section 4.5.1.1: no more than was inserted; 4.5.1.2: the base cannot be below zero.
-        if required != 0 || negative {
-            return Err(QpackError::Dynamic);
-        }
-        Ok(Self {
-            rest: section.slice_ref(rest),
+/// Where an entry is, whose index has a prefix of so many bits.
+#[derive(Clone, Copy)]
+enum Place {
+    /// In the static table.
+    Static(u8),
+    /// In the dynamic table, counted back from the base.
+    BeforeBase(u8),
+    /// In the dynamic table, counted on from the base.
+    PostBase(u8),
+}
+
+impl<'a> References<'a> {
+    /// The dynamic entry of an index (RFC 9204, sections 3.2.5 and 3.2.6).
+    fn entry(&self, place: Place, index: u64) -> Option<(LineName<'a>, &'a [u8])> {
+        let absolute = match place {
+            Place::PostBase(_) => self.base.checked_add(index)?,
+            _ => self.base.checked_sub(1)?.checked_sub(index)?,
+        };
+        let table = self.table;
+        let entry = table.entry(absolute).filter(|_| absolute < self.required)?;
+        Some((entry.name(), entry.value()))
+    }
+}
+
+impl<'a> FieldSection<'a> {
+    /// Begins behind the prefix of a section.
+    pub(super) fn new(
+        rest: &'a [u8],
+        limits: FieldSectionLimits,
+        table: &'a QpackTable,
+        required: u64,
+        base: u64,
+    ) -> Self {
+        Self {
+            rest,
             left: limits,
-            texts: BytesMut::new(),
-        })
+            texts: Vec::new(),
+            references: References {
+                table,
+                required,
+                base,
+            },
+        }
     }
 
     /// The next line; `None` at the end.
@@ -79,7 +109,7 @@ impl FieldSection {
         clippy::should_implement_trait,
         reason = "an error ends it, which an iterator would not show"
     )]
-    pub fn next(&mut self) -> Result<Option<FieldLine>, QpackError> {
+    pub fn next(&mut self) -> Result<Option<FieldLine<'_>>, QpackError> {
         let Some(&first) = self.rest.first() else {
             return Ok(None);
         };
@@ -89,67 +119,50 @@ impl FieldSection {
             .bytes
             .checked_sub(LINE_OVERHEAD)
             .ok_or(QpackError::TooLarge)?;
-        let line = match form(first)? {
-            Form::Indexed => {
-                let (name, value) = self.entry(6)?;
-                FieldLine {
-                    name: self.fixed(name)?,
-                    value: self.fixed(value)?,
-                }
+
+        self.texts.clear();
+        match form(first) {
+            Form::Indexed(place) => {
+                let (name, value) = self.entry(place)?;
+                self.count(name.as_bytes().len())?;
+                self.count(value.len())?;
+                Ok(Some(FieldLine { name, value }))
             }
-            Form::NameReference => {
-                let name = self.entry(4)?.0;
-                FieldLine {
-                    name: self.fixed(name)?,
-                    value: self.string(7)?,
-                }
+            Form::NameReference(place) => {
+                let (name, _) = self.entry(place)?;
+                self.count(name.as_bytes().len())?;
+                let value = self.string(7)?.bytes(&self.texts);
+                Ok(Some(FieldLine { name, value }))
             }
-            Form::Literal => FieldLine {
-                name: self.string(3)?,
-                value: self.string(7)?,
-            },
-        };
-        Ok(Some(line))
+            Form::Literal => {
+                let name = self.string(3)?;
+                let value = self.string(7)?;
+                Ok(Some(FieldLine {
+                    name: LineName::parse(name.bytes(&self.texts)),
+                    value: value.bytes(&self.texts),
+                }))
+            }
+        }
     }
 
-    /// A text of the static table, counted.
-    fn fixed(&mut self, text: &'static str) -> Result<Bytes, QpackError> {
-        self.count(text.len())?;
-        Ok(Bytes::from_static(text.as_bytes()))
-    }
+    /// The entry to which a line refers.
+    fn entry(&mut self, place: Place) -> Result<(LineName<'a>, &'a [u8]), QpackError> {
+        let (Place::Static(prefix) | Place::BeforeBase(prefix) | Place::PostBase(prefix)) = place;
+        let index = integer::decode(prefix, &mut self.rest)?.ok_or(QpackError::Truncated)?;
+        if !matches!(place, Place::Static(_)) {
+            let entry = self.references.entry(place, index);
+            return entry.ok_or(QpackError::Dynamic);
+        }
 
-    fn entry(&mut self, prefix: u8) -> Result<(&'static str, &'static str), QpackError> {
-        let index = self.integer(prefix)?;
-        let entry = usize::try_from(index)
+        let index = usize::try_from(index)
             .ok()
-            .and_then(|index| ENTRIES.get(index));
-        entry.copied().ok_or(QpackError::NoEntry)
+            .filter(|index| *index < ENTRIES.len())
+            .ok_or(QpackError::NoEntry)?;
+        Ok((NAMES[index], ENTRIES[index].1.as_bytes()))
     }
 
-    fn integer(&mut self, prefix: u8) -> Result<u64, QpackError> {
-        let mut rest = &self.rest[..];
-        let value = integer::decode(prefix, &mut rest)?.ok_or(QpackError::Truncated)?;
-        self.rest = self.rest.slice_ref(rest);
-        Ok(value)
-    }
-
-    /// A string (RFC 9204, section 4.1.2); the bit above the prefix says whether it is a Huffman code.
-    fn string(&mut self, prefix: u8) -> Result<Bytes, QpackError> {
-        let coded = self
-            .rest
-            .first()
-            .is_some_and(|byte| byte & (1 << prefix) != 0);
-        let length = usize::try_from(self.integer(prefix)?).map_err(|_| QpackError::Truncated)?;
-        if length > self.rest.len() {
-            return Err(QpackError::Truncated);
-        }
-        let string = self.rest.split_to(length);
-        if !coded {
-            self.count(string.len())?;
-            return Ok(string);
-        }
-        huffman::decode(&string, self.left.bytes, &mut self.texts)?;
-        let text = self.texts.split().freeze();
+    fn string(&mut self, prefix: u8) -> Result<StringText<'a>, QpackError> {
+        let text = string::decode(prefix, &mut self.rest, self.left.bytes, &mut self.texts)?;
         self.count(text.len())?;
         Ok(text)
     }
@@ -164,22 +177,40 @@ impl FieldSection {
     }
 }
 
-/// RFC 9204, sections 4.5.2 to 4.5.6; the forms that refer to the dynamic table have nothing to refer to.
-fn form(first: u8) -> Result<Form, QpackError> {
+/// RFC 9204, sections 4.5.2 to 4.5.6.
+fn form(first: u8) -> Form {
     match first {
-        0xc0.. => Ok(Form::Indexed),
-        0x40..=0x7f if first & 0x10 != 0 => Ok(Form::NameReference),
-        0x20..=0x3f => Ok(Form::Literal),
-        _ => Err(QpackError::Dynamic),
+        0xc0.. => Form::Indexed(Place::Static(6)),
+        0x80..=0xbf => Form::Indexed(Place::BeforeBase(6)),
+        0x40..=0x7f if first & 0x10 != 0 => Form::NameReference(Place::Static(4)),
+        0x40..=0x7f => Form::NameReference(Place::BeforeBase(4)),
+        0x20..=0x3f => Form::Literal,
+        0x10..=0x1f => Form::Indexed(Place::PostBase(4)),
+        0x00..=0x0f => Form::NameReference(Place::PostBase(3)),
     }
 }
 
-/// All lines of a section.
-pub(super) fn all(section: &[u8], limits: Limits) -> Result<Vec<FieldLine>, QpackError> {
-    let mut section = FieldSection::new(Bytes::copy_from_slice(section), limits)?;
+/// The name and the value of a line.
+pub(super) type OwnedLine = (Vec<u8>, Vec<u8>);
+
+/// All lines of a section that refers to no dynamic entry.
+pub(super) fn all(
+    section: &[u8],
+    limits: FieldSectionLimits,
+) -> Result<Vec<OwnedLine>, QpackError> {
+    all_by(&mut QpackDecoder::default(), section, limits)
+}
+
+/// All lines of a section of stream 0.
+pub(super) fn all_by(
+    decoder: &mut QpackDecoder,
+    section: &[u8],
+    limits: FieldSectionLimits,
+) -> Result<Vec<OwnedLine>, QpackError> {
+    let mut section = decoder.section(0, section, limits)?;
     let mut lines = Vec::new();
     while let Some(line) = section.next()? {
-        lines.push(line);
+        lines.push((line.name.as_bytes().to_vec(), line.value.to_vec()));
     }
     Ok(lines)
 }

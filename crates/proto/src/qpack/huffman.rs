@@ -3,7 +3,7 @@
 //! The code is canonical: among codes of one length, and from shorter to longer ones, numbers go up with the symbols. So the
 //! lengths alone say everything, and all tables are computed from them.
 
-use bytes::{BufMut, BytesMut};
+use bytes::BytesMut;
 
 use super::QpackError;
 
@@ -13,11 +13,14 @@ const SYMBOLS: usize = 257;
 /// Bits of the longest code.
 const LONGEST: usize = 30;
 
-/// Bytes of a text that are put down together.
-const TEXT: usize = 64;
+/// Bits of the shortest code.
+const SHORTEST: usize = 5;
 
 /// Bits that one look into [`FAST`] resolves.
 const FAST_BITS: u32 = 9;
+
+/// Bits that one look into [`PAIRS`] resolves: two of most letters.
+const PAIR_BITS: u32 = 12;
 
 /// Bits of each symbol's code.
 #[rustfmt::skip]
@@ -66,14 +69,17 @@ const fn tables() -> Tables {
         offset: [0; LONGEST + 1],
         fast: [(0, 0); 1 << FAST_BITS],
     };
+
     let mut code = 0_u32;
     let mut place = 0_u32;
     let mut length = 1_usize;
+
     while length <= LONGEST {
         code <<= 1;
         tables.first[length] = code;
         tables.offset[length] = place;
         let mut symbol = 0;
+
         while symbol < SYMBOLS {
             if LENGTHS[symbol] as usize == length {
                 tables.codes[symbol] = code;
@@ -84,9 +90,11 @@ const fn tables() -> Tables {
             }
             symbol += 1;
         }
+
         tables.count[length] = place - tables.offset[length];
         length += 1;
     }
+
     tables
 }
 
@@ -97,6 +105,7 @@ const fn fill(fast: &mut [(u8, u8); 1 << FAST_BITS], symbol: usize, code: u32, l
     }
     let free = FAST_BITS - length;
     let mut rest = 0;
+
     while rest < 1 << free {
         fast[((code << free) | rest) as usize] = (symbol as u8, length as u8);
         rest += 1;
@@ -112,70 +121,138 @@ pub(crate) fn size(text: &[u8]) -> usize {
     bits.div_ceil(8)
 }
 
-/// Appends the code of `text`, padded with ones.
-pub(crate) fn encode(text: &[u8], output: &mut BytesMut) {
+/// Appends the code of `text`, padded with ones; `size` is what [`size`] says of it.
+pub(crate) fn encode(text: &[u8], size: usize, output: &mut BytesMut) {
+    let start = output.len();
+    output.resize(start + size, 0);
+    let coded = &mut output[start..];
+    let mut at = 0;
     let mut held = 0_u64;
     let mut bits = 0_u32;
+
     for &byte in text {
         let length = u32::from(LENGTHS[usize::from(byte)]);
         held = (held << length) | u64::from(TABLES.codes[usize::from(byte)]);
         bits += length;
+
         // Less than 32 bits stay, and no code is longer than 30.
-        if bits >= 32 {
+        if bits >= 32
+            && let Some(four) = coded[at..].first_chunk_mut()
+        {
             bits -= 32;
-            output.put_u32((held >> bits) as u32);
+            *four = ((held >> bits) as u32).to_be_bytes();
+            at += 4;
         }
     }
+
     // Ones fill the last byte.
     let bytes = bits.div_ceil(8);
     let free = bits.next_multiple_of(8) - bits;
     let last = ((held << free) as u32) | ((1 << free) - 1);
-    output.put_slice(&last.to_be_bytes()[4 - bytes as usize..]);
+    coded[at..].copy_from_slice(&last.to_be_bytes()[4 - bytes as usize..]);
 }
 
 /// Appends the text of a code, up to `limit` bytes of it.
 ///
 /// # Errors
 /// [`QpackError::Huffman`] for what is no code, or [`QpackError::TooLarge`].
-pub(crate) fn decode(
-    mut code: &[u8],
-    limit: usize,
-    output: &mut BytesMut,
-) -> Result<(), QpackError> {
-    // The next bits stand at the top of `held`.
-    let mut held = 0_u64;
-    let mut bits = 0_u32;
-    let mut left = limit;
-    let mut texts = [0; TEXT];
-    let mut length = 0;
-    loop {
-        if bits <= 32 {
-            if let Some((bytes, rest)) = code.split_first_chunk() {
-                held |= u64::from(u32::from_be_bytes(*bytes)) << (32 - bits);
-                (bits, code) = (bits + 32, rest);
-            } else {
-                for &byte in std::mem::take(&mut code) {
-                    held |= u64::from(byte) << (56 - bits);
-                    bits += 8;
+pub(crate) fn decode(code: &[u8], limit: usize, output: &mut Vec<u8>) -> Result<(), QpackError> {
+    let start = output.len();
+    // A pair is always written whole.
+    let most = code.len() * 8 / SHORTEST + 2;
+    output.resize(start + most, 0);
+    let mut text = TextBuffer {
+        bytes: &mut output[start..],
+        length: 0,
+    };
+
+    let decoded = text.decode(code);
+    let length = text.length;
+    output.truncate(start + length.min(limit));
+    if length > limit {
+        return Err(QpackError::TooLarge);
+    }
+    decoded
+}
+
+/// Where a text is written.
+struct TextBuffer<'a> {
+    bytes: &'a mut [u8],
+    length: usize,
+}
+
+impl TextBuffer<'_> {
+    fn decode(&mut self, mut code: &[u8]) -> Result<(), QpackError> {
+        // The next bits stand at the top of `held`.
+        let mut held = 0_u64;
+        let mut bits = 0_u32;
+        loop {
+            if bits <= 32 {
+                if let Some((bytes, rest)) = code.split_first_chunk() {
+                    held |= u64::from(u32::from_be_bytes(*bytes)) << (32 - bits);
+                    bits += 32;
+                    code = rest;
+                } else {
+                    for &byte in std::mem::take(&mut code) {
+                        held |= u64::from(byte) << (56 - bits);
+                        bits += 8;
+                    }
                 }
             }
+
+            let pair = PAIRS[(held >> (64 - PAIR_BITS)) as usize];
+            let taken = u32::from(pair.bits);
+            if taken > 0
+                && taken <= bits
+                && let Some(place) = self.bytes[self.length..].first_chunk_mut()
+            {
+                *place = pair.symbols;
+                self.length += 2;
+                held <<= taken;
+                bits -= taken;
+                continue;
+            }
+
+            let Some((symbol, taken)) = symbol(held, bits)? else {
+                return padding(held, bits);
+            };
+            self.bytes[self.length] = symbol;
+            self.length += 1;
+            held <<= taken;
+            bits -= taken;
         }
-        let Some((symbol, taken)) = symbol(held, bits)? else {
-            break;
-        };
-        if length == TEXT || left == 0 {
-            output.put_slice(&texts[..length]);
-            length = 0;
-        }
-        left = left.checked_sub(1).ok_or(QpackError::TooLarge)?;
-        texts[length] = symbol;
-        length += 1;
-        held <<= taken;
-        bits -= taken;
     }
-    output.put_slice(&texts[..length]);
-    padding(held, bits)
 }
+
+/// Two symbols whose codes follow each other, and the bits of both; 0 where the next bits are not two short codes.
+#[derive(Clone, Copy)]
+struct Pair {
+    symbols: [u8; 2],
+    bits: u8,
+}
+
+static PAIRS: [Pair; 1 << PAIR_BITS] = {
+    let fast = tables().fast;
+    let mut pairs = [Pair {
+        symbols: [0; 2],
+        bits: 0,
+    }; 1 << PAIR_BITS];
+
+    let mut bits = 0;
+    while bits < pairs.len() {
+        let (first, length) = fast[bits >> (PAIR_BITS - FAST_BITS)];
+        let behind = (bits << length) & (pairs.len() - 1);
+        let (second, more) = fast[behind >> (PAIR_BITS - FAST_BITS)];
+        if length > 0 && more > 0 && (length + more) as u32 <= PAIR_BITS {
+            pairs[bits] = Pair {
+                symbols: [first, second],
+                bits: length + more,
+            };
+        }
+        bits += 1;
+    }
+    pairs
+};
 
 /// The symbol that the top of `held` begins with, and its length; `None` when its `bits` end before the code does.
 fn symbol(held: u64, bits: u32) -> Result<Option<(u8, u32)>, QpackError> {
@@ -184,6 +261,7 @@ fn symbol(held: u64, bits: u32) -> Result<Option<(u8, u32)>, QpackError> {
         let length = u32::from(length);
         return Ok((length <= bits).then_some((symbol, length)));
     }
+
     for length in FAST_BITS as usize + 1..=LONGEST.min(bits as usize) {
         let place = ((held >> (64 - length)) as u32).wrapping_sub(TABLES.first[length]);
         if place < TABLES.count[length] {
@@ -193,6 +271,7 @@ fn symbol(held: u64, bits: u32) -> Result<Option<(u8, u32)>, QpackError> {
             return Ok(Some((symbol, length as u32)));
         }
     }
+
     Ok(None)
 }
 
@@ -208,16 +287,16 @@ fn padding(held: u64, bits: u32) -> Result<(), QpackError> {
 
 /// Decodes arbitrary bytes: a code that holds is the only code of its text, and any text survives a round trip.
 pub(super) fn fuzz_one(data: &[u8]) {
-    let mut text = BytesMut::new();
+    let mut text = Vec::new();
     if decode(data, usize::MAX, &mut text).is_ok() {
         let mut again = BytesMut::new();
-        encode(&text, &mut again);
+        encode(&text, size(&text), &mut again);
         assert_eq!(again, data);
     }
+
     let mut code = BytesMut::new();
-    let mut again = BytesMut::new();
-    encode(data, &mut code);
-    assert_eq!(code.len(), size(data));
+    let mut again = Vec::new();
+    encode(data, size(data), &mut code);
     assert_eq!(decode(&code, data.len(), &mut again), Ok(()));
     assert_eq!(again, data);
 }
@@ -229,9 +308,9 @@ mod tests {
     use super::*;
 
     fn text(code: &[u8]) -> Result<Vec<u8>, QpackError> {
-        let mut output = BytesMut::new();
+        let mut output = Vec::new();
         decode(code, 1000, &mut output)?;
-        Ok(output.to_vec())
+        Ok(output)
     }
 
     #[test]
@@ -253,7 +332,7 @@ mod tests {
         ];
         for (plain, code) in samples {
             let mut output = BytesMut::new();
-            encode(plain.as_bytes(), &mut output);
+            encode(plain.as_bytes(), code.len(), &mut output);
             assert_eq!(output, code);
             assert_eq!(text(code), Ok(plain.as_bytes().to_vec()));
         }
@@ -286,7 +365,7 @@ mod tests {
 
     #[test]
     fn stops_at_the_limit() {
-        let mut output = BytesMut::new();
+        let mut output = Vec::new();
         assert_eq!(
             decode(&[0, 0, 0, 0, 0], 7, &mut output),
             Err(QpackError::TooLarge)

@@ -15,6 +15,7 @@ pub(crate) fn decode(prefix: u8, input: &mut &[u8]) -> Result<Option<u64>, Qpack
     };
     let mask = (1_u64 << prefix) - 1;
     let mut value = u64::from(first) & mask;
+
     if value == mask {
         let mut shift = 0;
         loop {
@@ -25,6 +26,7 @@ pub(crate) fn decode(prefix: u8, input: &mut &[u8]) -> Result<Option<u64>, Qpack
             if shift > 56 {
                 return Err(QpackError::Overflow);
             }
+
             value += u64::from(byte & 0x7f) << shift;
             shift += 7;
             if byte & 0x80 == 0 {
@@ -32,6 +34,7 @@ pub(crate) fn decode(prefix: u8, input: &mut &[u8]) -> Result<Option<u64>, Qpack
             }
         }
     }
+
     if value > varint::MAX {
         return Err(QpackError::Overflow);
     }
@@ -46,12 +49,14 @@ pub(crate) fn encode(value: u64, prefix: u8, flags: u8, output: &mut BytesMut) {
         output.put_u8(flags | value as u8);
         return;
     }
+
     output.put_u8(flags | mask as u8);
     let mut rest = value - mask;
     while rest >= 0x80 {
         output.put_u8(rest as u8 | 0x80);
         rest >>= 7;
     }
+
     output.put_u8(rest as u8);
 }
 

@@ -1,21 +1,31 @@
-//! QPACK (RFC 9204) without a dynamic table: field sections of static references and literals.
+//! QPACK (RFC 9204): field sections of static references, literals, and references to a dynamic table where both sides want one.
 //!
-//! We announce a capacity of 0 and refer to nothing but the static table, so no section ever waits for another stream, and
-//! no peer can make us keep a table. What a peer may still send on the two QPACK streams is checked in [`Instructions`].
+//! No section waits for another stream here: we announce that none may be blocked, and refer only to what the peer has confirmed. So a
+//! table can save bytes, and never costs time. A line enters the peer's table when it comes for the second time within a
+//! while; what is sensitive never does.
 
 mod decode;
-mod encode;
+mod decoder;
+mod encoder;
 pub(crate) mod huffman;
 mod instructions;
 pub(crate) mod integer;
 mod static_table;
+pub(crate) mod string;
+mod table;
 
-pub use decode::{FieldLine, FieldSection, Limits};
-pub use encode::{encode_line, encode_prefix};
-pub use instructions::{Instructions, Side};
+#[cfg(test)]
+mod tests;
+
+pub use decode::{FieldLine, FieldSection, FieldSectionLimits};
+pub use decoder::QpackDecoder;
+pub use encoder::{QpackEncoder, SectionEncoder};
+pub use instructions::InstructionError;
 
 /// What RFC 9114, section 4.2.2 adds to the length of each field line when a section's size is counted, in bytes.
 pub const LINE_OVERHEAD: usize = 32;
+
+use crate::fields::LineName;
 
 /// Why a field section cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -23,8 +33,8 @@ pub enum QpackError {
     /// The section is cut off, or ends within a line.
     #[error("a field section ends within a line")]
     Truncated,
-    /// It refers to the dynamic table, which has no room here (RFC 9204, section 2.2.3).
-    #[error("a field section refers to the dynamic table, which has no entries")]
+    /// It refers to an entry of the dynamic table that is not there, or not yet (RFC 9204, sections 2.1.2 and 2.2.3).
+    #[error("a field section refers to an entry that the dynamic table does not have")]
     Dynamic,
     /// A static index above 98 (RFC 9204, section 3.1).
     #[error("a field section names an entry that the static table does not have")]
@@ -35,10 +45,10 @@ pub enum QpackError {
     /// A Huffman code that is none, or wrong padding (RFC 7541, section 5.2).
     #[error("a string of a field section is no Huffman code")]
     Huffman,
-    /// More bytes than [`Limits`] allow, counted as RFC 9114, section 4.2.2 says.
+    /// More bytes than [`FieldSectionLimits`] allow, counted as RFC 9114, section 4.2.2 says.
     #[error("a field section is too large")]
     TooLarge,
-    /// More lines than [`Limits`] allow.
+    /// More lines than [`FieldSectionLimits`] allow.
     #[error("a field section has too many lines")]
     TooMany,
 }
@@ -55,21 +65,72 @@ impl QpackError {
 pub fn fuzz_one(data: &[u8]) {
     huffman::fuzz_one(data);
     instructions::fuzz_one(data);
+    converse(data);
     let [limit, section @ ..] = data else { return };
-    let limits = Limits {
+    let limits = FieldSectionLimits {
         bytes: usize::from(*limit) * 16,
         lines: usize::from(*limit),
     };
+
     let lines = match decode::all(section, limits) {
         Ok(lines) => lines,
         Err(_) => return,
     };
-    let size: usize = lines.iter().map(FieldLine::size).sum();
+
+    let size: usize = lines
+        .iter()
+        .map(|(name, value)| name.len() + value.len() + LINE_OVERHEAD)
+        .sum();
     assert!(size <= limits.bytes && lines.len() <= limits.lines);
     let mut again = bytes::BytesMut::new();
-    encode_prefix(&mut again);
-    for line in &lines {
-        encode_line(&line.name, &line.value, false, &mut again);
+    let mut encoder = QpackEncoder::default();
+    let mut section = encoder.section(0, &mut again);
+
+    for (name, value) in &lines {
+        section.line(LineName::parse(name), value, false);
     }
+    section.finish();
     assert_eq!(decode::all(&again, limits), Ok(lines));
+}
+
+/// Names of the lines that arbitrary bytes choose.
+const NAMES: [&[u8]; 4] = [b":path", b"via", b"x-user", b"authorization"];
+
+/// Takes arbitrary bytes as lines, each of which is written on a stream of its own, and as what arrives in which order: each is read as
+/// it was written.
+fn converse(data: &[u8]) {
+    let mut encoder = QpackEncoder::default();
+    let mut decoder = QpackDecoder::new(256);
+    let mut output = bytes::BytesMut::new();
+    let limits = FieldSectionLimits {
+        bytes: 4096,
+        lines: 1,
+    };
+    encoder.allow(256);
+
+    for (stream, command) in (0..).step_by(4).zip(data.chunks(2)) {
+        let kind = command[0];
+        let name = NAMES[usize::from(kind % 4)];
+        let value = &command[1..];
+        output.clear();
+        let mut section = encoder.section(stream, &mut output);
+        section.line(LineName::parse(name), value, kind & 0x80 != 0);
+        section.finish();
+
+        if kind & 0x10 != 0 {
+            assert_eq!(decoder.handle(&encoder.take_instructions()), Ok(()));
+        }
+        if kind & 0x20 == 0 {
+            let mut section = decoder.section(stream, &output, limits);
+            let line = section.as_mut().map(FieldSection::next);
+            assert!(
+                matches!(line, Ok(Ok(Some(FieldLine { name: read, value: text }))) if read.as_bytes() == name && text == value)
+            );
+        } else {
+            decoder.cancel(stream);
+        }
+        if kind & 0x40 != 0 {
+            assert_eq!(encoder.handle(&decoder.take_instructions()), Ok(()));
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The static table (RFC 9204, appendix A).
 
-use std::sync::LazyLock;
+use crate::fields::LineName;
 
 /// Names and values, by index.
 #[rustfmt::skip]
@@ -106,17 +106,37 @@ pub(super) const ENTRIES: [(&str, &str); 99] = [
     ("x-frame-options", "sameorigin"),
 ];
 
-/// Indexes in the order of the names, for the search.
-static BY_NAME: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let mut indexes: Vec<u8> = (0..ENTRIES.len() as u8).collect();
-    indexes.sort_by_key(|&index| place(ENTRIES[usize::from(index)].0.as_bytes()));
-    indexes
-});
+/// The names of the entries.
+pub(super) static NAMES: [LineName<'static>; ENTRIES.len()] = LineName::of_table(&ENTRIES);
 
-/// Where a name stands in [`BY_NAME`]: by its length first, which tells most names apart.
-fn place(name: &[u8]) -> (usize, &[u8]) {
-    (name.len(), name)
+/// No entry.
+const NONE: u8 = u8::MAX;
+
+/// Which entries have the same name.
+struct SameName {
+    /// The first one of each name, by its number.
+    first: [u8; LineName::NUMBERS],
+    /// The one behind each entry.
+    next: [u8; ENTRIES.len()],
 }
+
+static SAME_NAME: SameName = {
+    let names = LineName::of_table(&ENTRIES);
+    let mut same = SameName {
+        first: [NONE; LineName::NUMBERS],
+        next: [NONE; ENTRIES.len()],
+    };
+
+    let mut index = ENTRIES.len();
+    while index > 0 {
+        index -= 1;
+        if let Some(number) = names[index].number() {
+            same.next[index] = same.first[number];
+            same.first[number] = index as u8;
+        }
+    }
+    same
+};
 
 /// What the table has of a field line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,23 +150,29 @@ pub(super) enum Match {
 }
 
 /// Looks a field line up.
-pub(super) fn find(name: &[u8], value: &[u8]) -> Match {
-    let first = BY_NAME
-        .partition_point(|&index| place(ENTRIES[usize::from(index)].0.as_bytes()) < place(name));
-    let same_name = |index: &&u8| ENTRIES[usize::from(**index)].0.as_bytes() == name;
-    let mut entries = BY_NAME[first..].iter().take_while(same_name);
-    let Some(&named) = entries.clone().next() else {
+pub(super) fn find(name: LineName<'_>, value: &[u8]) -> Match {
+    let first = name.number().map_or(NONE, |number| SAME_NAME.first[number]);
+    if first == NONE {
         return Match::Neither;
-    };
-    let whole = entries.find(|&&index| ENTRIES[usize::from(index)].1.as_bytes() == value);
-    whole.map_or(Match::Name(u64::from(named)), |&index| {
-        Match::Both(u64::from(index))
-    })
+    }
+
+    let mut index = first;
+    while index != NONE {
+        if ENTRIES[usize::from(index)].1.as_bytes() == value {
+            return Match::Both(index.into());
+        }
+        index = SAME_NAME.next[usize::from(index)];
+    }
+    Match::Name(first.into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn find(name: &[u8], value: &[u8]) -> Match {
+        super::find(LineName::parse(name), value)
+    }
 
     #[test]
     fn finds_every_entry_and_every_name() {
@@ -159,6 +185,7 @@ mod tests {
                 panic!("{name}")
             };
             assert_eq!(ENTRIES[found as usize].0, *name);
+            assert_eq!(NAMES[index].as_bytes(), name.as_bytes());
         }
         for name in ["", ":", ":protocol", "zzz", "accept-"] {
             assert_eq!(find(name.as_bytes(), b""), Match::Neither, "{name}");

@@ -62,6 +62,7 @@ impl Assign {
                 peer: None,
             });
         }
+
         match decode_peer(rest) {
             Some((peer, used)) if used == rest.len() => Ok(Self {
                 context,
@@ -117,6 +118,7 @@ pub fn decode_peer(bytes: &[u8]) -> Option<(SocketAddr, usize)> {
             .map(|(ip, rest)| (Ipv6Addr::from(*ip).into(), rest))?,
         _ => return None,
     };
+
     let (port, rest) = rest.split_first_chunk::<2>()?;
     Some((
         SocketAddr::new(ip, u16::from_be_bytes(*port)),

@@ -115,6 +115,7 @@ fn malformed_capsules_are_errors_and_unknown_ones_none() {
             "{bad:?}"
         );
     }
+
     for bad in [&b""[..], b"\x00", b"\x02\x02", b"\x40"] {
         assert_eq!(
             contexts.handle_capsule(CLOSE, bad, |_| true),
@@ -122,6 +123,7 @@ fn malformed_capsules_are_errors_and_unknown_ones_none() {
             "{bad:?}"
         );
     }
+
     assert_eq!(
         contexts.handle_capsule(0x1234, b"anything", |_| true),
         Ok(None)
@@ -148,10 +150,12 @@ fn what_is_denied_or_too_much_is_refused_and_not_an_error() {
         assign(&mut contexts, 2, Some(peer("192.0.2.1:0"))),
         refused(2)
     );
+
     for number in 0..MAX_CONTEXTS as u16 {
         let one = Some(SocketAddr::from(([192, 0, 2, 1], number + 1)));
         assert!(assign(&mut contexts, 2 * (u64::from(number) + 1), one).is_ok());
     }
+
     assert_eq!(contexts.len(), MAX_CONTEXTS);
     let more = assign(&mut contexts, 4000, None).unwrap().unwrap();
     assert_eq!(more[0], 0x13);
@@ -175,6 +179,7 @@ fn datagrams_without_a_meaning_are_dropped_and_those_of_context_0_end_the_stream
             "{dropped:?}"
         );
     }
+
     assert_eq!(
         contexts.outbound(Bytes::from_static(b"\x00x")),
         Err(BindError::ContextZero)
@@ -187,13 +192,15 @@ fn only_one_true_boolean_asks() {
     let asks = |lines: &[&str]| {
         let lines = lines
             .iter()
-            .map(|line| (CONNECT_UDP_BIND, line.parse().unwrap()));
-        let mut fields = HeaderMap::new();
+            .map(|line| (CONNECT_UDP_BIND, line.parse::<http::HeaderValue>().unwrap()));
+        let mut fields = Fields::new();
         for (name, value) in lines {
             fields.append(name, value);
         }
+
         is_asked_for(&fields)
     };
+
     assert!(asks(&["?1"]) && asks(&[" ?1 "]) && asks(&["?1;x=y"]));
     for not in [
         &[][..],
@@ -222,6 +229,7 @@ proptest! {
             data.extend([if kind == 0 { 0 } else { 0x10 + kind }, value.len() as u8]);
             data.extend(value);
         }
+
         fuzz_one(&data);
     }
 }

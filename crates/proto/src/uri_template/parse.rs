@@ -16,6 +16,7 @@ pub(super) fn parse(text: &str) -> Result<UriTemplate, TemplateMistake> {
         parts: Vec::new(),
         has_query: false,
     };
+
     let mut rest = path;
     while let Some((literal, after)) = rest.split_once('{') {
         builder.literal(literal)?;
@@ -23,6 +24,7 @@ pub(super) fn parse(text: &str) -> Result<UriTemplate, TemplateMistake> {
         builder.expression(expression)?;
         rest = after;
     }
+
     builder.literal(rest)?;
     if let Some(missing) = Variable::ALL
         .into_iter()
@@ -30,6 +32,7 @@ pub(super) fn parse(text: &str) -> Result<UriTemplate, TemplateMistake> {
     {
         return Err(TemplateMistake::Missing(missing));
     }
+
     Ok(UriTemplate {
         text: text.to_owned(),
         origin,
@@ -52,6 +55,7 @@ fn split_origin(text: &str) -> Result<(Option<Origin>, &str), TemplateMistake> {
             .ok_or_else(|| TemplateMistake::NoPath(text.to_owned()))?,
     );
     let bad = || TemplateMistake::Authority(authority.to_owned());
+
     // No user information, and a host that is one.
     let port = if scheme == Scheme::HTTPS { 443 } else { 80 };
     crate::authority::HostPort::parse_with_default(authority, port).map_err(|_| bad())?;
@@ -91,6 +95,7 @@ impl Builder {
                 _ => return Err(TemplateMistake::Character(letter)),
             }
         }
+
         self.push(text);
         Ok(())
     }
@@ -112,24 +117,29 @@ impl Builder {
             Some(operator @ ('?' | '&')) => (Some(operator), &expression[1..]),
             _ => (None, expression),
         };
+
         match operator {
             Some('?') if self.has_query => return Err(TemplateMistake::SecondQuery),
             Some('&') if !self.has_query => return Err(TemplateMistake::NoQuery),
             _ => self.has_query |= operator.is_some(),
         }
+
         for (index, name) in names.split(',').enumerate() {
             let variable = variable(name)?;
             if self.holds(variable) {
                 return Err(TemplateMistake::Twice(variable));
             }
+
             match operator {
                 None if index > 0 => self.push(","),
                 None => {}
                 Some('?') if index == 0 => self.push(&format!("?{name}=")),
                 Some(_) => self.push(&format!("&{name}=")),
             }
+
             self.parts.push(Part::Variable(variable));
         }
+
         Ok(())
     }
 }

@@ -27,6 +27,7 @@ fn expands_the_examples_of_rfc_9298() {
             "/masque?target_host=192.0.2.6&target_port=443",
         ),
     ];
+
     for (text, path) in cases {
         assert_eq!(template(text).expand("192.0.2.6", 443), path);
         assert_eq!(
@@ -34,6 +35,7 @@ fn expands_the_examples_of_rfc_9298() {
             Ok(("192.0.2.6".to_owned(), 443))
         );
     }
+
     let (scheme, authority) = template(cases[1].0).origin.unwrap();
     assert_eq!(
         (scheme, authority.as_str()),
@@ -100,6 +102,7 @@ fn a_star_for_both_values_is_any_target() {
             "/.well-known/masque/udp/%2A/%2A/".to_owned()
         )
     );
+
     assert!(UDP.matches_any(&UDP.expand_any()) && query.matches_any(&query.expand_any()));
     for path in [
         "/.well-known/masque/udp/%2A/53/",
@@ -258,6 +261,7 @@ fn templates() -> impl Strategy<Value = UriTemplate> {
         Just("?x={target_port}{&target_host}"),
         Just("/{target_host}?p={target_port}&z"),
     ];
+
     (literal, form).prop_map(|(literal, form)| template(&format!("/{literal}{form}")))
 }
 

@@ -87,6 +87,7 @@ pub(crate) fn decode(variable: &str) -> Result<String, TemplateError> {
             _ => return Err(TemplateError::Encoding),
         }
     }
+
     String::from_utf8(decoded).map_err(|_| TemplateError::Encoding)
 }
 

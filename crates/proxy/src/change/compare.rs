@@ -36,6 +36,7 @@ impl Node {
         let problems = check(new)
             .err()
             .map_or_else(Vec::new, |Problems(found)| found);
+
         Ok(json!({
             "same": changes.is_empty(),
             "changes": changes,

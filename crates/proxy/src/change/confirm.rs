@@ -56,10 +56,12 @@ impl Node {
         confirm: Option<Duration>,
     ) -> Option<Unconfirmed> {
         documents.given_up = None;
+        // A second unconfirmed document returns where the first would, not to the first.
         let back = match &documents.waiting {
             Some(waiting) => waiting.back.clone(),
             None => Some(previous.clone()),
         };
+
         let is_confirmed = back
             .as_ref()
             .is_some_and(|back| back.text == documents.current.text);
@@ -69,6 +71,7 @@ impl Node {
             self.deadline.send_replace(Deadline::None);
             return None;
         };
+
         let kept = back
             .as_ref()
             .map(|back| documents.state.write(back, Some(time)));
@@ -84,6 +87,7 @@ impl Node {
                 warning,
             });
         }
+
         self.follow_condition(documents);
         documents.unconfirmed(Instant::now())
     }
@@ -97,6 +101,7 @@ impl Node {
         let time = confirm.or(remembered.as_ref().and_then(|found| found.time));
         let Some(time) = time else { return };
         let back = remembered.map(|LastConfirmed { confirmed, .. }| confirmed);
+
         if back
             .as_ref()
             .is_some_and(|back| back.text == documents.current.text)
@@ -104,12 +109,14 @@ impl Node {
             documents.settle();
             return;
         }
+
         documents.waiting = Some(Probation {
             back,
             time,
             until: Instant::now() + time,
             warning: None,
         });
+
         self.follow_condition(documents);
     }
 
@@ -123,6 +130,7 @@ impl Node {
             Some(back) => format!("goes back to the document of revision {}", back.number),
             None => "stops, for there is no earlier document".to_owned(),
         };
+
         let left = waiting.until.saturating_duration_since(Instant::now());
         tracing::warn!(
             "revision {revision} is unconfirmed: without `hermes confirm` the node {what} in {} s ({} s in all)",
@@ -140,6 +148,7 @@ impl Node {
         let mut changing = self.changing.lock();
         let documents = &mut changing.documents;
         let revision = documents.current.number;
+
         if documents.waiting.is_none() {
             return match &documents.given_up {
                 None => Ok(Confirmed::Before(revision)),
@@ -149,10 +158,12 @@ impl Node {
                 )),
             };
         }
+
         documents.settle();
         self.deadline.send_replace(Deadline::None);
-        self.shared.seeing.reload("confirmed");
+        self.shared.telemetry.reload("confirmed");
         tracing::info!("revision {revision} is confirmed");
+
         Ok(Confirmed::Now(revision))
     }
 
@@ -167,6 +178,7 @@ impl Node {
             Some(waiting) => waiting.back.clone(),
             None => documents.before.clone(),
         };
+
         let back = back.ok_or(NotReturned::NoEarlier)?;
         self.return_to(&mut changing, &back)
             .map_err(NotReturned::Refused)
@@ -181,6 +193,7 @@ impl Node {
         let was_confirmed = changing.documents.waiting.is_none();
         let report = self.put_in_force(changing, back.loaded()?)?;
         let documents = &mut changing.documents;
+
         if documents.guarded && was_confirmed {
             documents.settle();
         }
@@ -192,9 +205,11 @@ impl Node {
             back.number,
             report.revision
         );
+
         documents.given_up = Some(left);
         self.deadline.send_replace(Deadline::None);
-        self.shared.seeing.reload("returned");
+        self.shared.telemetry.reload("returned");
+
         Ok(report)
     }
 
@@ -205,6 +220,7 @@ impl Node {
         let Some(waiting) = changing.documents.waiting.as_ref().filter(over) else {
             return;
         };
+
         let revision = changing.documents.current.number;
         tracing::warn!(
             "revision {revision} was not confirmed within {} s",
@@ -214,6 +230,7 @@ impl Node {
             self.deadline.send_replace(Deadline::Missed);
             return;
         };
+
         if let Err(problems) = self.return_to(&mut changing, &back) {
             tracing::error!(
                 "cannot go back to the document of revision {}, and tries again:\n{problems}",
@@ -224,6 +241,7 @@ impl Node {
                 waiting.until = again;
                 waiting.warning = Some(format!("the node cannot return: {problems}"));
             }
+
             self.deadline.send_replace(Deadline::At(again));
         }
     }
@@ -240,6 +258,7 @@ pub(crate) async fn keep_time(node: Arc<Node>, watch: Watch) {
                 Deadline::None | Deadline::Missed => std::future::pending().await,
             }
         };
+
         tokio::select! {
             () = over => {
                 let node = node.clone();

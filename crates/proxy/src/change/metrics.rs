@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hermes_config::Problems;
 use hermes_config::model::{Document, ListenAddress};
 use hermes_net::{Drain, Watch};
-use hermes_observe::Seeing;
+use hermes_observe::Telemetry;
 use hermes_observe::admin;
 use tokio::runtime::Handle;
 
@@ -15,7 +15,7 @@ use crate::node::one;
 
 /// The endpoint of metrics.
 pub(crate) struct Metrics {
-    seeing: Arc<Seeing>,
+    telemetry: Arc<Telemetry>,
     watch: Watch,
     /// Where administration lives.
     runtime: Handle,
@@ -39,10 +39,10 @@ pub(crate) enum Endpoint {
 }
 
 impl Metrics {
-    /// No endpoint yet. To be called inside the runtime where it is to be served.
-    pub(crate) fn new(seeing: Arc<Seeing>, watch: Watch) -> Self {
+    /// No endpoint yet. Call it inside the runtime that will serve it.
+    pub(crate) fn new(telemetry: Arc<Telemetry>, watch: Watch) -> Self {
         Self {
-            seeing,
+            telemetry,
             watch,
             runtime: Handle::current(),
             served: None,
@@ -62,6 +62,7 @@ impl Metrics {
             Some(ListenAddress::Ip(address)) => *address,
             Some(ListenAddress::Unix(_)) | None => return Ok(Endpoint::None),
         };
+
         if self
             .served
             .as_ref()
@@ -69,10 +70,12 @@ impl Metrics {
         {
             return Ok(Endpoint::Same);
         }
+
         let bound = passed
             .tcp(wanted)
             .unwrap_or_else(|| TcpListener::bind(wanted))
             .map_err(|error| one("admin.metrics", &error))?;
+
         Ok(Endpoint::New(wanted, bound))
     }
 
@@ -93,13 +96,14 @@ impl Metrics {
         if let Some(served) = self.served.take() {
             served.drain.start();
         }
+
         if let Endpoint::New(wanted, listener) = endpoint {
             let bound = listener.local_addr().ok();
             let drain = self.watch.child();
             let _runtime = self.runtime.enter();
             drain.watch().spawn(admin::serve_metrics(
                 listener,
-                self.seeing.clone(),
+                self.telemetry.clone(),
                 drain.watch(),
             ));
             self.served = Some(Served {

@@ -1,4 +1,4 @@
-//! From one configuration to the next, while exchanges go on: read, judge, bind, swap, decide again on tunnels, report.
+//! From one configuration to the next, while exchanges go on: read, judge, bind, swap, re-evaluate tunnels, report.
 //!
 //! Everything that can fail comes before the swap: a file that does not hold changes nothing.
 
@@ -12,24 +12,26 @@ mod tests;
 mod watch;
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_config::model::Document;
-use hermes_config::{Loaded, Problem, Problems, read};
+use hermes_config::{Loaded, Places, Problem, Problems, read};
 use hermes_observe::AccessSink;
 use serde::Serialize;
 
-use crate::hold;
-use crate::listeners::table::ListenerChanges;
+use crate::decision_log::decisions_file;
+use crate::listeners::table::{ListenerChanges, Prepared};
+use crate::memory_limits;
 use crate::node::{Changing, Node, check_rest_with, doubts, log_doubts, own_addresses, unbound};
-use crate::redecide::Redecided;
+use crate::reevaluate::Reevaluated;
 use crate::snapshot::Snapshot;
 pub(crate) use confirm::{Confirmed, Deadline, NotReturned, keep_time};
 pub use documents::Unconfirmed;
 pub(crate) use documents::{Documents, Revision};
-pub(crate) use metrics::Metrics;
-pub(crate) use state::StateFile;
+pub(crate) use metrics::{Endpoint, Metrics};
+pub(crate) use state::{StateFile, replace};
 pub(crate) use watch::{Watched, follow};
 
 /// What a reload did.
@@ -42,7 +44,7 @@ pub struct ReloadReport {
     /// Upstreams whose configuration changed, or that are new.
     pub upstreams_changed: Vec<String>,
     /// What became of open tunnels.
-    pub tunnels: Redecided,
+    pub tunnels: Reevaluated,
     /// Routes now in force.
     pub routes: usize,
     /// Keys that changed and are in force only after a restart.
@@ -95,15 +97,17 @@ impl fmt::Display for NotReloaded {
 impl Node {
     pub(crate) fn reload(&self, by: By) -> Result<ReloadReport, NotReloaded> {
         // Moving logs away asks for it, too, whether the file is valid or not.
-        self.shared.seeing.reopen_access();
+        self.shared.telemetry.reopen_access();
+        self.shared.telemetry.reopen_decisions();
         self.log.reopen();
         self.shared.snapshot.load().record.reopen();
         let reloaded = self.change(by);
-        self.shared.seeing.reload(if reloaded.is_ok() {
+        self.shared.telemetry.reload(if reloaded.is_ok() {
             "applied"
         } else {
             "refused"
         });
+
         reloaded
     }
 
@@ -141,9 +145,11 @@ impl Node {
                 None
             }
         };
+
         let previous = changing.documents.current.clone();
         let report = self.put_in_force(changing, loaded)?;
         let unconfirmed = self.set_condition(&mut changing.documents, &previous, confirm);
+
         Ok(ReloadReport {
             unconfirmed,
             ..report
@@ -160,40 +166,37 @@ impl Node {
         let files = loaded.files.clone();
         let doubts = doubts(&loaded);
         let previous = self.shared.snapshot.load_full();
-        let draft = Snapshot::build(loaded, Some(&previous), &self.shared.seeing, &self.plugs)
+        let draft = Snapshot::build(loaded, Some(&previous), &self.shared.telemetry, &self.plugs)
             .map_err(|problems| problems.in_order(&files))?;
-        let workers = changing.doors.len();
         log_doubts(&doubts);
-        let document = draft.document();
-        let prepared = changing.table.prepare(document, workers);
-        let prepared = prepared.map_err(|errors| NotReloaded::Unbound(unbound(errors, &places)))?;
-        let metrics = changing
-            .metrics
-            .prepare(document, changing.table.passed())
+
+        let bound = changing
+            .bind(draft.document(), &places)
             .map_err(NotReloaded::Unbound)?;
-        let own = own_addresses(
-            &changing.table,
-            &prepared,
-            changing.metrics.address(&metrics),
-        );
-        let snapshot = Arc::new(draft.with_sockets(prepared.doors(), &own, &self.shared.local));
-        // New rules first: a new listener must find them.
+        let doors = bound.listeners.doors();
+        let snapshot = Arc::new(draft.with_sockets(doors, &bound.own, &self.shared.local));
+
+        // Nothing can fail from here on. New rules first: a new listener must find them.
         self.shared.snapshot.store(snapshot.clone());
         self.shared.revision.send_replace(snapshot.revision);
         self.upkeep.follow(&snapshot);
+
         let Changing {
             table,
             doors,
-            metrics: served,
+            metrics,
             documents,
         } = changing;
+
         documents.follow(kept);
-        let listeners = table.apply(prepared, &snapshot, doors, &self.drain.watch());
-        served.apply(metrics);
-        let tunnels = self.shared.tunnels.redecide(&snapshot);
-        self.shared.seeing.users(snapshot.document.metrics.users);
-        hold::bound(&snapshot.document.memory);
+        let listeners = table.apply(bound.listeners, &snapshot, doors, &self.drain.watch());
+        metrics.apply(bound.metrics);
+
+        let tunnels = self.shared.tunnels.reevaluate(&snapshot);
+        self.shared.telemetry.users(snapshot.document.metrics.users);
+        memory_limits::apply(&snapshot.document.memory);
         self.follow_log(&previous.document, &snapshot.document);
+
         Ok(ReloadReport {
             revision: snapshot.revision,
             listeners,
@@ -209,10 +212,18 @@ impl Node {
     fn follow_log(&self, old: &Document, new: &Document) {
         if old.log.access != new.log.access {
             match AccessSink::open(&new.log.access) {
-                Ok(sink) => self.shared.seeing.redirect_access(sink),
+                Ok(sink) => self.shared.telemetry.redirect_access(sink),
                 Err(error) => tracing::error!(%error, "access records go on where they went"),
             }
         }
+
+        let file = decisions_file(new);
+        if decisions_file(old) != file
+            && let Err(error) = self.shared.telemetry.redirect_decisions(file)
+        {
+            tracing::error!(%error, "decisions go on where they went");
+        }
+
         if let Some(level) = new
             .log
             .level
@@ -225,6 +236,32 @@ impl Node {
     }
 }
 
+/// What a document asks for, bound and not yet served.
+struct NewSockets {
+    listeners: Prepared,
+    metrics: Endpoint,
+    /// The addresses of both, which no request may choose.
+    own: Vec<SocketAddr>,
+}
+
+impl Changing {
+    /// Binds what a document asks for and is not bound yet.
+    fn bind(&mut self, document: &Document, places: &Places) -> Result<NewSockets, Problems> {
+        let listeners = self
+            .table
+            .prepare(document, self.doors.len())
+            .map_err(|errors| unbound(errors, places))?;
+        let metrics = self.metrics.prepare(document, self.table.passed())?;
+        let own = own_addresses(&self.table, &listeners, self.metrics.address(&metrics));
+
+        Ok(NewSockets {
+            listeners,
+            metrics,
+            own,
+        })
+    }
+}
+
 /// A file that was given up is not put in force again because someone moved logs.
 fn not_given_up(documents: &Documents, loaded: &Loaded) -> Result<(), NotReloaded> {
     let Some(given_up) = &documents.given_up else {
@@ -233,6 +270,7 @@ fn not_given_up(documents: &Documents, loaded: &Loaded) -> Result<(), NotReloade
     if Revision::of(loaded, 0).text != given_up.text {
         return Ok(());
     }
+
     Err(NotReloaded::GivenUp(Problems(vec![Problem {
         place: None,
         path: String::new(),

@@ -70,6 +70,7 @@ impl StateFile {
                 return None;
             }
         };
+
         let (first, document) = text.split_once('\n')?;
         let head: Head = serde_json::from_str(first.strip_prefix(MARK)?).ok()?;
         (head.of == self.of).then(|| LastConfirmed {
@@ -96,6 +97,7 @@ impl StateFile {
             revision: confirmed.number,
             unconfirmed_ms: time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         };
+
         // Paths are text in a document, and numbers are numbers.
         let head = serde_json::to_string(&head).unwrap_or_default();
         replace(path, &format!("{MARK}{head}\n{}", confirmed.text))
@@ -119,6 +121,7 @@ fn folder() -> Option<PathBuf> {
         // systemd.exec(5): several are separated by colons.
         return std::env::split_paths(&given).next();
     }
+
     if rustix::process::getuid().is_root() {
         return Some("/var/lib/hermes".into());
     }
@@ -127,6 +130,7 @@ fn folder() -> Option<PathBuf> {
     let folder = of_user
         .filter(|folder| folder.is_absolute())
         .or_else(of_home);
+
     folder.map(|folder| folder.join("hermes"))
 }
 
@@ -134,28 +138,32 @@ fn read(path: &Path) -> io::Result<String> {
     let file = File::open(path)?;
     let found = file.metadata()?;
     let own = rustix::process::getuid().as_raw();
+
     // What it says would be put in force.
     if ![own, 0].contains(&found.uid()) || found.mode() & OTHERS_WRITE != 0 {
         let reason = "it is not this user's alone; remove it";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
     }
+
     let mut text = String::new();
     file.take(BYTES).read_to_string(&mut text)?;
     Ok(text)
 }
 
 /// Writes another file and renames it, so that there is always a whole one.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     DirBuilder::new()
         .recursive(true)
         .mode(FOLDER_MODE)
         .create(folder)?;
     let new = path.with_extension("new");
+
     match std::fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
+
     let mut options = OpenOptions::new();
     let mut file = options
         .write(true)
@@ -164,6 +172,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
         .open(&new)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
+
     std::fs::rename(&new, path)
 }
 

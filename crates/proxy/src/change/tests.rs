@@ -55,6 +55,7 @@ async fn a_document_without_a_file_is_put_in_force_or_refused_as_a_whole() {
         Plugs::new(),
     )
     .unwrap();
+
     let before = proxy.listeners();
 
     let report = proxy.apply(plain(&folder, TWO)).unwrap();

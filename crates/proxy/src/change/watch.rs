@@ -37,14 +37,17 @@ pub(crate) async fn follow(node: Arc<Node>, always: bool, mut watched: Watched, 
             () = tokio::time::sleep(LOOK) => {}
             () = watch.graceful() => return,
         }
+
         let snapshot = node.shared.snapshot.load_full();
         if !always && !snapshot.document.watch {
             watched = Watched::default();
             continue;
         }
+
         let last = watched.last.clone();
         let looked = tokio::task::spawn_blocking(move || look(&snapshot, &last)).await;
         let Ok(looks) = looked else { continue };
+
         if watched.sees(looks) {
             let node = node.clone();
             // What is wrong with the files is in the log; the next change is tried again.
@@ -88,11 +91,13 @@ fn see(file: &PathBuf, last: Option<(Outside, u64)>) -> Option<(Outside, u64)> {
         data.ctime(),
         data.ctime_nsec(),
     );
+
     if let Some(last) = last.filter(|(known, _)| *known == outside) {
         return Some(last);
     }
     let mut hasher = DefaultHasher::new();
     std::fs::read(file).ok()?.hash(&mut hasher);
+
     Some((outside, hasher.finish()))
 }
 
@@ -124,6 +129,7 @@ impl Watched {
             self.settled = Some(contents);
             return false;
         };
+
         // A file that came into the configuration by a reload is no change of it.
         let changed = contents
             .iter()
@@ -134,6 +140,7 @@ impl Watched {
             }
             return false;
         }
+
         if steady {
             *settled = contents;
         }

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hermes_config::model::FieldPattern;
-use hermes_http::ResponseHead;
+use hermes_http::{AnswerFields, ResponseHead};
+use hermes_proto::fields::names::CACHE_CONTROL;
+use hermes_proto::fields::{FieldValue, Fields};
 use hermes_proto::hop;
 use hermes_rules::fields::{USER, is_reserved};
-use http::header::CACHE_CONTROL;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 
 use super::undecided::Undecided;
@@ -44,34 +45,33 @@ pub(super) fn http(head: ResponseHead, content: Bytes, owned: &[FieldPattern]) -
     let status = head.status;
     if status == StatusCode::OK {
         let taken = head.fields.iter().filter(|(name, _)| is_owned(name, owned));
-        let set = taken
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect();
-        let decision = Decision::Allow(changes(owned, set, HeaderMap::new())?);
+        let set = taken.collect();
+        let decision = Decision::Allow(changes(owned, set, Fields::new())?);
         return Ok(Answer {
             decision,
             reason: "200".to_owned(),
             lasts: lasts(&head.fields),
         });
     }
+
     if status.is_server_error() {
         return Err(Undecided::status(status, "the server"));
     }
     let mut fields = head.fields;
     let lasts = None;
+
     // A connection field that cannot be read names nothing that could be kept.
     let _ = hop::strip(&mut fields);
     let kept = fields
         .iter()
         .filter(|(name, _)| !is_reserved(name.as_str()) || *name == "proxy-authenticate");
-    let fields = kept
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
+    let fields = kept.collect();
     let denial = Denial {
         status: denying(status),
         fields,
         content: Some(content),
     };
+
     Ok(Answer {
         decision: Decision::Deny(denial),
         reason: status.as_u16().to_string(),
@@ -80,15 +80,15 @@ pub(super) fn http(head: ResponseHead, content: Bytes, owned: &[FieldPattern]) -
 }
 
 /// How long an answer counts (RFC 9111, 5.2.2): `max-age`, and no time at all where it must not be stored or used unasked.
-fn lasts(fields: &HeaderMap) -> Option<Duration> {
+fn lasts(fields: &Fields) -> Option<Duration> {
     let lines = fields
-        .get_all(CACHE_CONTROL)
-        .iter()
+        .values(CACHE_CONTROL)
         .filter_map(|line| line.to_str().ok());
     let directives = lines
         .flat_map(|line| line.split(','))
         .map(|directive| directive.trim().to_ascii_lowercase());
     let mut lasts = None;
+
     for directive in directives {
         let seconds = directive
             .strip_prefix("max-age=")
@@ -98,10 +98,12 @@ fn lasts(fields: &HeaderMap) -> Option<Duration> {
         } else {
             seconds
         };
+
         lasts = seconds
             .map(|seconds| lasts.map_or(seconds, |known: u64| known.min(seconds)))
             .or(lasts);
     }
+
     lasts.map(|seconds| Duration::from_secs(seconds.min(LONGEST)))
 }
 
@@ -113,9 +115,80 @@ pub(super) fn opa(head: &ResponseHead, content: &[u8], owned: &[FieldPattern]) -
     }
     let answer: Value =
         serde_json::from_slice(content).map_err(|_| "OPA's answer is no JSON".to_owned())?;
-    match answer.get("result") {
+    if !answer.is_object() {
+        return Err("OPA's answer is no object".into());
+    }
+    let owned = Owned {
+        patterns: owned,
+        others: Others::Ignored,
+    };
+    result(answer.get("result"), &owned)
+}
+
+/// The fields that an exchange takes over from who decides.
+pub(super) struct Owned<'a> {
+    pub(super) patterns: &'a [FieldPattern],
+    pub(super) others: Others,
+}
+
+/// What becomes of fields that are not taken over.
+pub(super) enum Others {
+    /// A server may say more than this node asks for.
+    Ignored,
+    /// What a policy of this node sets in vain is a mistake in one of the two.
+    Refused,
+}
+
+impl Owned<'_> {
+    fn take(&self, mut fields: Fields) -> Result<Fields, String> {
+        if let Others::Refused = self.others {
+            let mut names = fields.names();
+            if let Some(name) = names.find(|name| !is_owned(name, self.patterns)) {
+                return Err(format!(
+                    "the policy sets `{name}`, which `allow_fields` does not name"
+                ));
+            }
+        }
+
+        fields.retain(|name| is_owned(&name, self.patterns));
+        Ok(fields)
+    }
+
+    /// What an answer gets of these. Those that belong to the connection or to the proxy are not for others to set.
+    pub(super) fn answer(&self, mut given: AnswerFields) -> Result<AnswerFields, String> {
+        if let Others::Refused = self.others {
+            let mut names = given.each().into_iter().flat_map(Fields::names);
+            if let Some(name) = names.find(|name| is_reserved(name)) {
+                return Err(format!(
+                    "the policy adds `{name}` to answers, which is the proxy's own"
+                ));
+            }
+        }
+
+        for fields in given.each_mut() {
+            without_reserved(fields);
+        }
+        Ok(given)
+    }
+
+    /// What is taken over of these, where that depends on the fields that are there. Whose an exchange is does not.
+    pub(super) fn conditional(&self, fields: Fields) -> Result<Fields, String> {
+        let mut taken = self.take(fields)?;
+        taken.remove(USER);
+        Ok(taken)
+    }
+
+    /// Sets and appends what is taken over of these.
+    pub(super) fn changes(&self, set: Fields, append: Fields) -> Result<Changes, String> {
+        changes(self.patterns, self.take(set)?, self.take(append)?)
+    }
+}
+
+/// Reads a result as OPA gives it.
+pub(super) fn result(result: Option<&Value>, owned: &Owned<'_>) -> Answered {
+    match result {
         Some(Value::Bool(true)) => {
-            let decision = Decision::Allow(changes(owned, HeaderMap::new(), HeaderMap::new())?);
+            let decision = Decision::Allow(owned.changes(Fields::new(), Fields::new())?);
             Ok(Answer {
                 decision,
                 reason: yes(),
@@ -123,13 +196,13 @@ pub(super) fn opa(head: &ResponseHead, content: &[u8], owned: &[FieldPattern]) -
             })
         }
         Some(Value::Bool(false)) => denied(&Map::new(), "false"),
-        None if answer.is_object() => denied(&Map::new(), "the decision is undefined"),
+        None => denied(&Map::new(), "the decision is undefined"),
         Some(Value::Object(result)) => object(result, owned),
         _ => Err("OPA's result is neither a truth value nor an object".into()),
     }
 }
 
-fn denied(result: &Map<String, Value>, reason: &str) -> Answered {
+pub(super) fn denied(result: &Map<String, Value>, reason: &str) -> Answered {
     Ok(Answer {
         decision: deny(result)?,
         reason: reason.to_owned(),
@@ -137,11 +210,11 @@ fn denied(result: &Map<String, Value>, reason: &str) -> Answered {
     })
 }
 
-fn yes() -> String {
+pub(super) fn yes() -> String {
     "true".to_owned()
 }
 
-fn object(result: &Map<String, Value>, owned: &[FieldPattern]) -> Answered {
+fn object(result: &Map<String, Value>, owned: &Owned<'_>) -> Answered {
     let reason = result.get("reason").and_then(Value::as_str);
     let reason: Option<String> = reason.map(|reason| {
         reason
@@ -150,10 +223,12 @@ fn object(result: &Map<String, Value>, owned: &[FieldPattern]) -> Answered {
             .take(REASON)
             .collect()
     });
+
     match result.get("allow") {
         Some(Value::Bool(true)) => {
-            let taken = |key| Ok::<_, String>(only(fields(result, key)?, owned));
-            let decision = Decision::Allow(changes(owned, taken("fields")?, taken("append")?)?);
+            let set = fields(result, "fields")?;
+            let append = fields(result, "append")?;
+            let decision = Decision::Allow(owned.changes(set, append)?);
             Ok(Answer {
                 decision,
                 reason: reason.unwrap_or_else(yes),
@@ -174,6 +249,7 @@ fn max_age(result: &Map<String, Value>) -> Result<Option<Duration>, String> {
         .as_f64()
         .filter(|seconds| *seconds >= 0.0)
         .ok_or("OPA's max_age is no time in seconds")?;
+
     Ok(Some(Duration::from_secs_f64(seconds.min(LONGEST as f64))))
 }
 
@@ -188,19 +264,15 @@ fn deny(result: &Map<String, Value>) -> Result<Decision, String> {
             )
         }
     };
+
     let mut fields = fields(result, "fields")?;
-    let reserved: Vec<_> = fields
-        .keys()
-        .filter(|name| is_reserved(name.as_str()))
-        .cloned()
-        .collect();
-    for name in reserved {
-        fields.remove(name);
-    }
+    without_reserved(&mut fields);
+
     let content = result
         .get("body")
         .and_then(Value::as_str)
         .map(|body| Bytes::from(body.to_owned()));
+
     Ok(Decision::Deny(Denial {
         status,
         fields,
@@ -209,7 +281,7 @@ fn deny(result: &Map<String, Value>) -> Result<Decision, String> {
 }
 
 /// A denial never looks like success, and never opens a tunnel.
-fn denying(status: StatusCode) -> StatusCode {
+pub(super) fn denying(status: StatusCode) -> StatusCode {
     if status.is_informational() || status.is_success() {
         StatusCode::FORBIDDEN
     } else {
@@ -217,12 +289,18 @@ fn denying(status: StatusCode) -> StatusCode {
     }
 }
 
+/// Without what belongs to the connection or to the proxy.
+pub(super) fn without_reserved(fields: &mut Fields) {
+    fields.retain(|name| !is_reserved(&name));
+}
+
 /// An object of names to a value, or to a list of values.
-fn fields(result: &Map<String, Value>, key: &str) -> Result<HeaderMap, String> {
-    let mut fields = HeaderMap::new();
+pub(super) fn fields(result: &Map<String, Value>, key: &str) -> Result<Fields, String> {
+    let mut fields = Fields::new();
     let Some(given) = result.get(key) else {
         return Ok(fields);
     };
+
     let given = given
         .as_object()
         .ok_or_else(|| format!("`{key}` is no object"))?;
@@ -238,46 +316,43 @@ fn fields(result: &Map<String, Value>, key: &str) -> Result<HeaderMap, String> {
                 .as_str()
                 .and_then(|value| HeaderValue::from_str(value).ok());
             let value = value.ok_or_else(|| format!("`{key}`: {name} is no field value"))?;
-            let _ = fields.try_append(name.clone(), value);
+            fields.append(&name, value);
         }
     }
+
     Ok(fields)
 }
 
-fn is_owned(name: &HeaderName, owned: &[FieldPattern]) -> bool {
-    !is_reserved(name.as_str()) && owned.iter().any(|pattern| pattern.matches(name.as_str()))
-}
-
-fn only(fields: HeaderMap, owned: &[FieldPattern]) -> HeaderMap {
-    let taken = fields.iter().filter(|(name, _)| is_owned(name, owned));
-    taken
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect()
+fn is_owned(name: &str, owned: &[FieldPattern]) -> bool {
+    !is_reserved(name) && owned.iter().any(|pattern| pattern.matches(name))
 }
 
 /// Changes by a server: the fields that are its own are what it says, and nothing else.
 pub(super) fn changes(
     owned: &[FieldPattern],
-    set: HeaderMap,
-    append: HeaderMap,
+    set: Fields,
+    append: Fields,
 ) -> Result<Changes, String> {
-    let mut users = set.get_all(USER).iter().chain(append.get_all(USER));
-    let is_name = |user: &HeaderValue| {
+    let mut users = set.values(USER).chain(append.values(USER));
+    let is_name = |user: FieldValue<'_>| {
         let user = user.as_bytes();
         !user.is_empty()
             && user.len() <= USER_LIMIT
             && std::str::from_utf8(user).is_ok()
             && !user.contains(&b'\t')
     };
+
     match (users.next(), users.next()) {
         (None, _) => {}
         (Some(user), None) if is_name(user) && set.contains_key(USER) => {}
         _ => return Err("the server names no usable user".to_owned()),
     }
+
     Ok(Changes {
         remove: owned.to_vec(),
         set,
         append,
+        ..Changes::default()
     })
 }
 
@@ -321,10 +396,8 @@ mod tests {
             panic!()
         };
         assert_eq!(changes.set.len(), 2);
-        assert_eq!(
-            (&changes.set["x-role"], &changes.set["user"]),
-            (&"admin".parse().unwrap(), &"bob".parse().unwrap())
-        );
+        assert_eq!(changes.set.get("x-role").unwrap(), "admin");
+        assert_eq!(changes.set.get("user").unwrap(), "bob");
     }
 
     #[test]
@@ -341,7 +414,7 @@ mod tests {
                 panic!("{given}")
             };
             assert_eq!(denial.status.as_u16(), seen);
-            assert_eq!(denial.fields.keys().collect::<Vec<_>>(), ["location"]);
+            assert_eq!(denial.fields.names().collect::<Vec<_>>(), ["location"]);
             assert_eq!(denial.content.as_deref(), Some(&b"no"[..]));
         }
         assert!(http(head(500, &[]), Bytes::new(), &owned()).is_err());

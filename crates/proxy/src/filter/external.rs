@@ -7,15 +7,17 @@ use std::time::{Duration, Instant};
 use hermes_config::model::{Authorize, AuthorizeKind, Fail, FieldPattern};
 use hermes_http::h1::client::Receiver;
 use hermes_identity::cache::Cache;
+use hermes_proto::fields::Fields;
 use hermes_upstream::{Client, Timeouts, Upstream};
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::answer::{self, Answer, Answered};
+use super::answer::{self, Answer, Answered, Others, Owned};
+use super::grpc;
 use super::question::{Form, Question};
 use super::undecided::{LARGE, Undecided, Whose};
-use crate::buffered::{self, Content};
+use crate::buffered::{self, RequestBody};
 use crate::plug::{Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
 
 /// How long a decision may take: an exchange waits for it.
@@ -24,7 +26,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Questions to one server at once.
 #[doc(alias("bound", "authorize.concurrency"))]
-const CONCURRENCY: usize = 256;
+pub(super) const CONCURRENCY: usize = 256;
 
 /// Answers that are remembered.
 #[doc(alias("bound", "authorize.cache.entries"))]
@@ -113,14 +115,24 @@ impl Memory {
 }
 
 fn size(decision: &Decision) -> usize {
-    let of = |fields: &HeaderMap| {
+    let of = |fields: &Fields| {
         fields
             .iter()
             .map(|(name, value)| name.as_str().len() + value.len())
             .sum::<usize>()
     };
     match decision {
-        Decision::Allow(changes) => of(&changes.set) + of(&changes.append),
+        Decision::Allow(changes) => {
+            let query = changes.query.set.iter();
+            let query = query.map(|(name, value)| name.len() + value.len());
+            let removed = changes.query.remove.iter().map(String::len);
+            of(&changes.set)
+                + of(&changes.append)
+                + of(&changes.answer.set)
+                + of(&changes.answer.append)
+                + query.sum::<usize>()
+                + removed.sum::<usize>()
+        }
         Decision::Deny(denial) => {
             of(&denial.fields) + denial.content.as_ref().map_or(0, bytes::Bytes::len)
         }
@@ -130,14 +142,15 @@ fn size(decision: &Decision) -> usize {
 impl External {
     pub(super) fn new(config: &Authorize, upstream: Arc<Upstream>) -> Self {
         let path = config.path().unwrap_or_default().to_owned();
-        let form = if config.kind == AuthorizeKind::Opa {
-            Form::Opa { path }
-        } else {
-            Form::Http {
+        let form = match config.kind {
+            AuthorizeKind::Opa => Form::Opa { path },
+            AuthorizeKind::Grpc => Form::Grpc,
+            AuthorizeKind::Http => Form::Http {
                 prefix: path.trim_end_matches('/').to_owned(),
                 body: config.body,
-            }
+            },
         };
+
         let places = config
             .concurrency
             .map_or(CONCURRENCY, usize::from)
@@ -147,6 +160,7 @@ impl External {
             began: Instant::now(),
             known: Mutex::new(Cache::new(cache.entries.unwrap_or(ENTRIES).max(1))),
         });
+
         Self {
             name: config.name.clone(),
             form,
@@ -170,6 +184,7 @@ impl External {
             Ok(question) => question,
             Err(reason) => return self.failed(Undecided::client(reason), None),
         };
+
         let key = self.memory.as_ref().map(|_| question.digest());
         let known = self
             .memory
@@ -179,9 +194,11 @@ impl External {
         if let Some(answered) = known {
             return self.decided(answered, None);
         }
+
         let began = Instant::now();
         let answered = self.ask_in_time(subject.client, &question).await;
         let took = Some(began.elapsed());
+
         match answered {
             Ok(answered) => {
                 self.asking.answered.store(true, Ordering::Relaxed);
@@ -198,16 +215,19 @@ impl External {
     async fn ask_in_time(&self, client: &Client, question: &Question) -> Answered {
         let until = tokio::time::Instant::now() + self.timeout;
         let too_late = || format!("no answer within {} ms", self.timeout.as_millis());
+
         // While a server answers, what waits for a place waits for other clients. One that does not answer takes the places.
         let crowded = || match self.asking.answered.load(Ordering::Relaxed) {
             true => Undecided::unknown(format!("{}: too many questions at once", too_late())),
             false => Undecided::server(too_late()),
         };
+
         let place = tokio::time::timeout_at(until, self.asking.places.acquire()).await;
         let _place = place
             .map_err(|_| crowded())?
             .map_err(|_| "no questions are asked any more")?;
         let asked = tokio::time::timeout_at(until, self.ask(client, question)).await;
+
         let answered = asked.unwrap_or_else(|_| {
             let large = question.size() > LARGE;
             Err(if large {
@@ -216,6 +236,7 @@ impl External {
                 Undecided::server(too_late())
             })
         });
+
         if matches!(&answered, Err(undecided) if undecided.whose == Whose::Server) {
             self.asking.answered.store(false, Ordering::Relaxed);
         }
@@ -228,13 +249,15 @@ impl External {
             connect: self.timeout,
             ..*self.upstream.timeouts()
         };
+
         let mut again = AGAIN;
         let by_status = matches!(self.form, Form::Http { .. });
         loop {
             let checkout = client.checkout(&self.upstream, &timeouts).await;
             let checkout = checkout.map_err(|failure| Undecided::connect(&failure))?;
             let reused = checkout.reused;
-            let content = Content::of(question.content.clone());
+            let content = RequestBody::Whole(question.content.clone());
+
             match buffered::message(
                 checkout,
                 &question.head,
@@ -248,6 +271,13 @@ impl External {
                     return match self.form {
                         Form::Opa { .. } => answer::opa(&head, &content.data, &self.owned),
                         Form::Http { .. } => answer::http(head, content.data, &self.owned),
+                        Form::Grpc => {
+                            let owned = Owned {
+                                patterns: &self.owned,
+                                others: Others::Ignored,
+                            };
+                            grpc::answer(&head, &content, &owned)
+                        }
                     };
                 }
                 Err(failure) if again > 0 && failure.may_repeat(reused) => again -= 1,
@@ -265,15 +295,16 @@ impl External {
         let denied = |status| {
             Decision::Deny(Denial {
                 status,
-                fields: HeaderMap::new(),
+                fields: Fields::new(),
                 content: None,
             })
         };
+
         let (decision, outcome) = match (whose, self.fail) {
             (Whose::Server, Fail::Open) => {
                 // The server's fields are no one else's, also where it says nothing.
-                let open = answer::changes(&self.owned, HeaderMap::new(), HeaderMap::new())
-                    .unwrap_or_default();
+                let open =
+                    answer::changes(&self.owned, Fields::new(), Fields::new()).unwrap_or_default();
                 (Decision::Allow(open), Outcome::FailedOpen)
             }
             (Whose::Server | Whose::Unknown, _) => (
@@ -282,11 +313,13 @@ impl External {
             ),
             (Whose::Client, _) => (denied(StatusCode::BAD_REQUEST), Outcome::FailedClosed),
         };
+
         let grace = if whose == Whose::Client {
             Duration::ZERO
         } else {
             self.grace
         };
+
         Verdict {
             decision,
             reason,
@@ -307,6 +340,7 @@ impl External {
             Decision::Allow(_) => Outcome::Allowed,
             Decision::Deny(_) => Outcome::Denied,
         };
+
         Verdict {
             decision,
             reason,

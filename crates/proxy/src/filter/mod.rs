@@ -4,23 +4,33 @@
 //! feeds the routes.
 
 mod answer;
+mod envoy;
 mod external;
+mod grpc;
 mod question;
+mod rego;
 mod stage;
 mod timed;
 mod undecided;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use hermes_config::model::{Authorize, Document, ExchangeKind};
 use hermes_http::{Kind, RequestHead};
+use hermes_identity::AuthContext;
 use hermes_net::StreamInfo;
 use hermes_proto::upgrade::Protocol;
-use hermes_rules::{Facts, Matcher};
+use hermes_rego::Evaluator;
+use hermes_rules::{ClaimedGroups, Facts, Matcher, Names};
 use hermes_upstream::Upstream;
+use http::StatusCode;
 
-use crate::plug::{Filter, Plugs};
+use crate::plug::{Decision, Disobeyed, Filter, Outcome, Plugs, Subject, Verdict};
+use crate::snapshot::ListenerRules;
 use crate::target::Target;
+pub(crate) use question::{joined, known};
+pub(crate) use rego::read_policies;
 pub(crate) use stage::{Denied, Stage};
 use timed::Timed;
 
@@ -30,24 +40,62 @@ pub(crate) struct Checkpoint {
     pub(crate) name: String,
     matcher: Matcher,
     filter: Arc<dyn Filter>,
+    /// Whether it decides in this process, without a server.
+    pub(crate) is_rego: bool,
 }
 
 impl Checkpoint {
     /// `None` if what decides is missing, which was reported.
     fn new(
         config: &Authorize,
-        upstream: impl Fn(&str) -> Option<Arc<Upstream>>,
+        names: &Arc<Names>,
+        policy: Option<Arc<Evaluator>>,
+        upstreams: &HashMap<String, Arc<Upstream>>,
         plugs: &Plugs,
     ) -> Option<Self> {
-        let filter: Arc<dyn Filter> = match &config.filter {
-            Some(name) => Arc::new(Timed::new(config, plugs.filters.find(name).ok()?.clone())),
-            None => Arc::new(external::External::new(config, upstream(&config.asked())?)),
+        let filter: Arc<dyn Filter> = match (&config.filter, &config.rego) {
+            (Some(name), _) => Arc::new(Timed::new(config, plugs.filters.find(name).ok()?.clone())),
+            (None, Some(rego)) => Arc::new(rego::RegoFilter::new(config, rego, policy?)),
+            (None, None) => {
+                let upstream = upstreams.get(&config.asked())?.clone();
+                Arc::new(external::External::new(config, upstream))
+            }
         };
         Some(Self {
             name: config.name.clone(),
-            matcher: Matcher::compile(&config.matches),
+            is_rego: config.filter.is_none() && config.rego.is_some(),
+            matcher: Matcher::compile(&config.matches, names.clone()),
             filter,
         })
+    }
+
+    /// Asks the filter.
+    pub(crate) async fn decide(&self, subject: &Subject<'_>) -> Verdict {
+        let verdict = self.filter.decide(subject).await;
+        let refused = match &verdict.decision {
+            Decision::Allow(changes) => changes.query.of(subject.head).err(),
+            Decision::Deny(_) => None,
+        };
+
+        match refused {
+            None => verdict,
+            Some(Disobeyed::NoQuery) => Verdict {
+                reason: format!(
+                    "{}; parameters are not set: there is no query",
+                    verdict.reason
+                ),
+                ..verdict
+            },
+            // What cannot be done as it was decided is not passed over.
+            Some(Disobeyed::Unwritable) => Verdict {
+                outcome: Outcome::FailedClosed,
+                took: verdict.took,
+                ..Verdict::deny(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "a parameter of the query cannot be written".to_owned(),
+                )
+            },
+        }
     }
 
     /// Whether the filter is asked about such an exchange.
@@ -59,21 +107,42 @@ impl Checkpoint {
 /// The filters of a document, in their order; those of which something is missing were reported.
 pub(crate) fn assemble(
     document: &Document,
-    upstream: impl Fn(&str) -> Option<Arc<Upstream>>,
+    names: &Arc<Names>,
+    policies: Vec<Option<Arc<Evaluator>>>,
+    upstreams: &HashMap<String, Arc<Upstream>>,
     plugs: &Plugs,
 ) -> Vec<Checkpoint> {
-    document
-        .authorize
-        .iter()
-        .filter_map(|config| Checkpoint::new(config, &upstream, plugs))
+    let entries = document.authorize.iter().zip(policies);
+    entries
+        .filter_map(|(config, policy)| Checkpoint::new(config, names, policy, upstreams, plugs))
         .collect()
+}
+
+/// Whose an exchange is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct KnownUser<'a> {
+    pub(crate) user: Option<&'a str>,
+    /// The groups that this user's token claims.
+    pub(crate) claimed: ClaimedGroups<'a>,
+}
+
+impl<'a> KnownUser<'a> {
+    /// By what authentication found at this listener; the user may be another one by now.
+    pub(crate) fn new(
+        auth: &'a AuthContext,
+        listener: &ListenerRules,
+        user: Option<&'a str>,
+    ) -> Self {
+        let claimed = auth.claimed(listener.config.auth.as_ref(), user);
+        Self { user, claimed }
+    }
 }
 
 /// What rules can say about an exchange at this point.
 pub(crate) fn facts<'a>(
     head: &'a RequestHead,
     target: &'a Target,
-    user: Option<&'a str>,
+    whose: KnownUser<'a>,
     source: &StreamInfo,
     listener: &'a str,
 ) -> Facts<'a> {
@@ -88,7 +157,8 @@ pub(crate) fn facts<'a>(
         method: &head.method,
         protocol: head.protocol.as_ref().map(Protocol::as_str),
         fields: &head.fields,
-        user,
+        user: whose.user,
+        claimed: whose.claimed,
         source: source.peer.socket().map(|peer| peer.ip()),
         listener,
     }

@@ -7,15 +7,16 @@ use bytes::Bytes;
 use hermes_config::model::{AuthorizeBody, FieldPattern};
 use hermes_http::RequestHead;
 use hermes_identity::is_sent;
+use hermes_proto::fields::Fields;
+use hermes_proto::fields::names::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use hermes_proto::upgrade::Protocol;
 use hermes_rules::fields::is_reserved;
 use hermes_rules::normalise;
-use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
+use http::{HeaderName, HeaderValue, Method, Version};
 use serde_json::{Map, Value, json};
 
-use super::kind;
+use super::{grpc, kind};
 use crate::plug::Subject;
 use crate::target::is_https;
 
@@ -46,6 +47,8 @@ pub(super) enum Form {
     Http { prefix: String, body: AuthorizeBody },
     /// A POST to this path, with `input`.
     Opa { path: String },
+    /// A call of `Check`.
+    Grpc,
 }
 
 /// One question, ready to be sent.
@@ -66,40 +69,38 @@ impl Question {
     ) -> Result<Self, String> {
         let authority =
             Authority::try_from(subject.target.to_string()).map_err(|error| error.to_string())?;
-        let mut shown = shown(send, &subject.head.fields);
-        for (name, value) in subject
-            .credentials
-            .iter()
-            .filter(|(name, _)| is_sent(send, name.as_str()))
-        {
-            // What the listener did not read is among the fields still.
-            if !subject.head.fields.contains_key(name) {
-                shown.append(name.clone(), value.clone());
-            }
-        }
+        let shown = told(send, subject);
+
         let (method, path, fields, content) = match form {
             Form::Opa { path } => {
                 let content = json!({ "input": described(subject, &shown) }).to_string();
-                (Method::POST, path.clone(), HeaderMap::new(), content)
+                (Method::POST, path.clone(), Fields::new(), content.into())
+            }
+            Form::Grpc => {
+                let content = grpc::question(subject, &shown);
+                let path = grpc::PATH.to_owned();
+                (Method::POST, path, Fields::new(), content)
             }
             Form::Http { prefix, body } => {
                 let mut fields = forwarded(subject)?;
                 let path = format!("{prefix}{}", path_of(subject.head));
+
                 // What is ours is not among them.
-                fields.extend(shown.clone());
+                fields.replace(&shown);
                 match body {
                     AuthorizeBody::None => {
-                        (question_method(subject.head), path, fields, String::new())
+                        (question_method(subject.head), path, fields, Vec::new())
                     }
                     AuthorizeBody::Json => (
                         Method::POST,
                         path,
                         fields,
-                        described(subject, &shown).to_string(),
+                        described(subject, &shown).to_string().into(),
                     ),
                 }
             }
         };
+
         let mut head = RequestHead {
             method,
             scheme: Some(Scheme::HTTP),
@@ -110,15 +111,20 @@ impl Question {
             version: Version::HTTP_11,
             origin_form: false,
         };
-        head.fields
-            .entry(USER_AGENT)
-            .or_insert(HeaderValue::from_static("hermes"));
-        if !content.is_empty() {
+
+        if !head.fields.contains_key(USER_AGENT) {
+            head.fields
+                .append(USER_AGENT, HeaderValue::from_static("hermes"));
+        }
+        if let Form::Grpc = form {
+            grpc::call(&mut head);
+        } else if !content.is_empty() {
             head.fields
                 .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             head.fields
                 .insert(ACCEPT, HeaderValue::from_static("application/json"));
         }
+
         Ok(Self {
             head,
             content: Bytes::from(content),
@@ -132,9 +138,8 @@ impl Question {
             .path
             .as_ref()
             .map_or(0, |path| path.as_str().len());
-        let line =
-            |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + 4;
-        path + self.head.fields.iter().map(line).sum::<usize>() + self.content.len()
+        let fields = &self.head.fields;
+        path + fields.size() + 4 * fields.len() + self.content.len()
     }
 
     /// The same for equal questions only; says nothing about them.
@@ -144,6 +149,7 @@ impl Question {
             hash.update(&(part.len() as u64).to_be_bytes());
             hash.update(part);
         };
+
         add(self.head.method.as_str().as_bytes());
         add(self
             .head
@@ -151,37 +157,54 @@ impl Question {
             .as_ref()
             .map_or("", Authority::as_str)
             .as_bytes());
+
         add(self
             .head
             .path
             .as_ref()
             .map_or("", PathAndQuery::as_str)
             .as_bytes());
+
         for (name, value) in &self.head.fields {
             add(name.as_str().as_bytes());
             add(value.as_bytes());
         }
+
         add(&self.content);
         hash.finish().as_ref().to_vec()
     }
 }
 
-/// Fields of the exchange that the server sees.
-fn shown(send: &[FieldPattern], fields: &HeaderMap) -> HeaderMap {
-    let named = |name: &HeaderName| {
-        let is_credential = CREDENTIALS.contains(&name.as_str());
-        // Many servers take `_` for `-`.
-        let is_own = OWN.contains(&name.as_str().replace('_', "-").as_str());
-        !is_own
-            && !is_reserved(name.as_str())
-            && send.iter().any(|pattern| {
-                pattern.matches(name.as_str()) && !(pattern.wildcard && is_credential)
-            })
-    };
-    let shown = fields.iter().filter(|(name, _)| named(name));
+/// What the server is told of fields: those of the exchange, and what was shown to this node.
+fn told(send: &[FieldPattern], subject: &Subject<'_>) -> Fields {
+    let mut shown = shown(send, &subject.head.fields);
+    for (name, value) in subject
+        .credentials
+        .iter()
+        .filter(|(name, _)| is_sent(send, name.as_str()))
+    {
+        // What the listener did not read is among the fields still.
+        if !subject.head.fields.contains_key(name) {
+            shown.append(name, value);
+        }
+    }
     shown
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect()
+}
+
+/// Fields of the exchange that the server sees.
+fn shown(send: &[FieldPattern], fields: &Fields) -> Fields {
+    let named = |name: &str| {
+        let is_credential = CREDENTIALS.contains(&name);
+        // Many servers take `_` for `-`.
+        let is_own = OWN.contains(&name.replace('_', "-").as_str());
+        !is_own
+            && !is_reserved(name)
+            && send
+                .iter()
+                .any(|pattern| pattern.matches(name) && !(pattern.wildcard && is_credential))
+    };
+
+    fields.iter().filter(|(name, _)| named(name)).collect()
 }
 
 /// A tunnel has a method that would open one at the server, too.
@@ -194,7 +217,7 @@ fn question_method(head: &RequestHead) -> Method {
 }
 
 /// Path and query as routes compare them, so that a server which denies `/admin/` denies `//admin/` and `/%61dmin/`, too.
-fn path_of(head: &RequestHead) -> Cow<'_, str> {
+pub(super) fn path_of(head: &RequestHead) -> Cow<'_, str> {
     let Some(path) = head
         .path
         .as_ref()
@@ -210,7 +233,7 @@ fn path_of(head: &RequestHead) -> Cow<'_, str> {
 }
 
 /// What servers for other proxies look for, too.
-fn forwarded(subject: &Subject<'_>) -> Result<HeaderMap, String> {
+fn forwarded(subject: &Subject<'_>) -> Result<Fields, String> {
     let Subject {
         head,
         target,
@@ -219,36 +242,41 @@ fn forwarded(subject: &Subject<'_>) -> Result<HeaderMap, String> {
         listener,
         ..
     } = *subject;
+
     let scheme = if is_https(head, source.tls.is_some()) {
         "https"
     } else {
         "http"
     };
+
     let address = source.peer.socket().map(|peer| peer.ip().to_string());
-    let mut fields = HeaderMap::new();
+    let mut fields = Fields::new();
     let mut add = |name: &'static str, value: &str| {
         let value =
             HeaderValue::from_str(value).map_err(|_| format!("{name} cannot be written"))?;
         fields.insert(HeaderName::from_static(name), value);
         Ok::<_, String>(())
     };
+
     add("x-forwarded-method", head.wire_method().as_str())?;
     add("x-forwarded-host", &target.to_string())?;
     add("x-forwarded-uri", &path_of(head))?;
     add("x-forwarded-proto", scheme)?;
     add("x-hermes-listener", listener)?;
     add("x-hermes-kind", kind(head))?;
+
     if let Some(address) = address {
         add("x-forwarded-for", &address)?;
     }
     if let Some(user) = user {
         add("x-forwarded-user", user)?;
     }
+
     Ok(fields)
 }
 
 /// All that is known of the exchange, as JSON. Several lines of a field are joined as RFC 9110, 5.3 allows.
-fn described(subject: &Subject<'_>, shown: &HeaderMap) -> Value {
+pub(super) fn described(subject: &Subject<'_>, shown: &Fields) -> Value {
     let Subject {
         head,
         target,
@@ -257,15 +285,7 @@ fn described(subject: &Subject<'_>, shown: &HeaderMap) -> Value {
         listener,
         ..
     } = *subject;
-    let mut fields = Map::new();
-    for name in shown.keys() {
-        let lines: Vec<_> = shown
-            .get_all(name)
-            .iter()
-            .map(|line| String::from_utf8_lossy(line.as_bytes()).into_owned())
-            .collect();
-        fields.insert(name.to_string(), lines.join(", ").into());
-    }
+
     json!({
         "target": target.to_string(),
         "host": target.host(),
@@ -278,8 +298,44 @@ fn described(subject: &Subject<'_>, shown: &HeaderMap) -> Value {
         "user": user,
         "source": source.peer.socket().map(|peer| peer.ip().to_string()),
         "listener": listener,
-        "fields": fields,
+        "fields": joined(shown),
     })
+}
+
+/// The same, and what stays in this program.
+pub(crate) fn known(subject: &Subject<'_>, shown: &Fields) -> Value {
+    let mut known = described(subject, shown);
+    let certificate = subject.certificate().map(|names| {
+        json!({
+            "uris": names.uris,
+            "emails": names.emails,
+            "dns": names.dns,
+            "common_name": names.common_name,
+            "sha256": names.sha256,
+        })
+    });
+    let destination = subject
+        .destination()
+        .map(|address| json!({ "address": address.ip().to_string(), "port": address.port() }));
+
+    known["certificate"] = json!(certificate);
+    known["destination"] = json!(destination);
+    known["claims"] = json!(subject.claims);
+    known["groups"] = json!(subject.groups);
+    known
+}
+
+/// Names with their lines, joined with commas.
+pub(crate) fn joined(fields: &Fields) -> Value {
+    let mut joined = Map::new();
+    for name in fields.names() {
+        let lines: Vec<_> = fields
+            .values(name)
+            .map(|line| String::from_utf8_lossy(line.as_bytes()).into_owned())
+            .collect();
+        joined.insert(name.to_string(), lines.join(", ").into());
+    }
+    Value::Object(joined)
 }
 
 #[cfg(test)]
@@ -292,7 +348,7 @@ mod tests {
 
     #[test]
     fn what_a_server_believes_from_us_is_taken_from_no_one_else() {
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         for name in [
             "x-forwarded-user",
             "x_forwarded_user",
@@ -306,12 +362,12 @@ mod tests {
             );
         }
         let all = shown(&patterns(&["*", "x-forwarded-user"]), &fields);
-        assert_eq!(all.keys().collect::<Vec<_>>(), ["x-forwarded-other"]);
+        assert_eq!(all.names().collect::<Vec<_>>(), ["x-forwarded-other"]);
     }
 
     #[test]
     fn credentials_are_shown_only_if_they_are_named_in_full() {
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         for name in [
             "authorization",
             "cookie",
@@ -324,7 +380,7 @@ mod tests {
         }
         let names = |send: &[&str]| {
             let shown = shown(&patterns(send), &fields);
-            let mut names: Vec<String> = shown.keys().map(ToString::to_string).collect();
+            let mut names: Vec<String> = shown.names().map(|name| name.to_string()).collect();
             names.sort();
             names.join(" ")
         };

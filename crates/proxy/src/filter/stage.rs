@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
-use hermes_http::RequestHead;
+use hermes_config::element;
+use hermes_http::{AnswerFields, RequestHead};
+use hermes_identity::AuthContext;
 use hermes_observe::Exchange;
 use hermes_proto::proxy_status::ProxyError;
+use hermes_proto::refusal_id::RefusalId;
 use hermes_rules::Facts;
 use hermes_rules::fields::USER;
-use http::HeaderMap;
+use hermes_rules::judge::Phase;
 
-use super::{Checkpoint, facts};
+use super::{Checkpoint, KnownUser, facts};
+use crate::decision_log::{Author, Came, Decided, Witness};
 use crate::entry::Entry;
 use crate::plug::{Decision, Denial, Subject, Verdict};
 use crate::refusal::Refusal;
@@ -22,7 +26,16 @@ pub(crate) struct Stage<'a> {
     pub(crate) entry: Entry<'a>,
     pub(crate) exchange: &'a Exchange,
     pub(crate) target: &'a Target,
-    pub(crate) credentials: &'a HeaderMap,
+    pub(crate) auth: &'a AuthContext,
+}
+
+/// What filters have allowed, besides changes to the request.
+#[derive(Default)]
+pub(crate) struct FilterGrant {
+    /// How long that counts for a tunnel.
+    pub(crate) lasts: Option<Duration>,
+    /// What the answer gets, of each filter that gives it something.
+    pub(crate) answer: Vec<AnswerFields>,
 }
 
 /// An exchange that may not go on.
@@ -43,7 +56,7 @@ impl Stage<'_> {
             .any(|filter| filter.applies(&self.facts(head, user)))
     }
 
-    /// Asks every filter that applies; the first denial ends it. Returns how long that counts for a tunnel.
+    /// Asks every filter that applies; the first denial ends it.
     ///
     /// # Errors
     /// A filter denied the exchange.
@@ -51,25 +64,69 @@ impl Stage<'_> {
         &self,
         head: &mut RequestHead,
         user: &mut Option<String>,
-    ) -> Result<Option<Duration>, Denied> {
-        let mut shortest = None;
+        witness: &mut Witness<'_>,
+    ) -> Result<FilterGrant, Denied> {
+        let mut granted = FilterGrant::default();
         for filter in &self.entry.snapshot.filters {
             if filter.applies(&self.facts(head, user.as_deref())) {
-                let lasts = self.ask(filter, head, user).await?;
-                shortest = [shortest, lasts].into_iter().flatten().min();
+                let also = self.ask(filter, head, user, witness).await?;
+                granted.lasts = [granted.lasts, also.lasts].into_iter().flatten().min();
+                granted.answer.extend(also.answer);
             }
         }
-        Ok(shortest)
+
+        Ok(granted)
     }
 
     fn facts<'b>(&'b self, head: &'b RequestHead, user: Option<&'b str>) -> Facts<'b> {
         facts(
             head,
             self.target,
-            user,
+            KnownUser::new(self.auth, self.entry.listener, user),
             self.entry.source,
             &self.entry.listener.name,
         )
+    }
+
+    /// Where a filter is written.
+    fn place(&self, name: &str) -> String {
+        let mut written = self.entry.snapshot.document.authorize.iter();
+        let index = written.position(|filter| filter.name == name);
+        index.map_or_else(
+            || "authorize".to_owned(),
+            |index| element("authorize", index),
+        )
+    }
+
+    /// The refusal of what a filter denies.
+    fn refusal(&self, name: &str, denial: Denial, reason: String) -> Refusal {
+        let Denial {
+            status,
+            fields,
+            content,
+        } = denial;
+        let refusal = Refusal::new(ProxyError::HttpRequestDenied, reason)
+            .status(status)
+            .fields(fields)
+            .at(Phase::Authorize, self.place(name));
+
+        match content {
+            Some(content) => refusal.content(content),
+            None => refusal,
+        }
+    }
+
+    /// Tells of a decision, if it is told of; what it is called then.
+    fn tell(
+        &self,
+        name: &str,
+        decided: Decided<'_>,
+        denies: bool,
+        (witness, came): (&mut Witness<'_>, &dyn Fn() -> Came),
+    ) -> Option<RefusalId> {
+        let author = || Author::filter(self.entry.snapshot, name);
+        let draft = witness.draft(&self.entry, decided, denies, author)?;
+        Some(witness.end(&self.entry, *draft, came()))
     }
 
     async fn ask(
@@ -77,16 +134,21 @@ impl Stage<'_> {
         asked: &Checkpoint,
         head: &mut RequestHead,
         user: &mut Option<String>,
-    ) -> Result<Option<Duration>, Denied> {
+        witness: &mut Witness<'_>,
+    ) -> Result<FilterGrant, Denied> {
         let Self {
             worker,
             target,
-            credentials,
-            entry: Entry {
-                source, listener, ..
-            },
+            auth,
+            entry:
+                Entry {
+                    snapshot,
+                    source,
+                    listener,
+                },
             ..
         } = *self;
+
         let subject = Subject {
             client: &worker.client,
             head,
@@ -94,8 +156,11 @@ impl Stage<'_> {
             user: user.as_deref(),
             source,
             listener: &listener.name,
-            credentials,
+            credentials: &auth.credentials,
+            claims: auth.proof.claims(),
+            groups: snapshot.rules.names.groups_of(user.as_deref()),
         };
+
         let Verdict {
             decision,
             reason,
@@ -103,16 +168,28 @@ impl Stage<'_> {
             took,
             lasts,
             grace,
-        } = asked.filter.decide(&subject).await;
+        } = asked.decide(&subject).await;
+
         worker
             .shared
-            .seeing
+            .telemetry
             .filtered(&asked.name, outcome.word(), took);
+        let came = || Came::of_filter(&decision, &reason, outcome, took);
+        let decided = Decided {
+            head,
+            target,
+            user: user.as_deref(),
+        };
+        let is_denial = matches!(decision, Decision::Deny(_));
+        let told = self.tell(&asked.name, decided, is_denial, (witness, &came));
+
         let reason = format!("{} {}: {reason}", asked.name, outcome.word());
         self.exchange.filtered(&reason);
+
         match decision {
             Decision::Allow(changes) => {
-                changes.apply(&mut head.fields);
+                changes.apply_to(head);
+                // A filter may name the user; the field and the recorded identity have to agree.
                 if let Some(named) = changes
                     .set
                     .get(USER)
@@ -121,20 +198,17 @@ impl Stage<'_> {
                     self.exchange.user(named);
                     *user = Some(named.to_owned());
                 }
-                Ok(lasts)
+
+                let mut answer = Vec::new();
+                if !changes.answer.is_empty() {
+                    answer.push(*changes.answer);
+                }
+                Ok(FilterGrant { lasts, answer })
             }
-            Decision::Deny(Denial {
-                status,
-                fields,
-                content,
-            }) => {
-                let refusal = Refusal::new(ProxyError::HttpRequestDenied, reason)
-                    .status(status)
-                    .fields(fields);
-                let refusal = match content {
-                    Some(content) => refusal.content(content),
-                    None => refusal,
-                };
+            Decision::Deny(denial) => {
+                let refusal = self.refusal(&asked.name, denial, reason);
+                let refusal = told.into_iter().fold(refusal, Refusal::named);
+
                 Err(Denied { refusal, grace })
             }
         }

@@ -9,7 +9,7 @@ use http::StatusCode;
 use super::external::{GRACE, TIMEOUT};
 use crate::plug::{Deciding, Filter, Outcome, Subject, Verdict};
 
-/// A filter of the program, and what becomes of exchanges on which it does not decide in time.
+/// A filter of the program, and what happens to exchanges when it does not decide in time.
 pub(super) struct Timed {
     filter: Arc<dyn Filter>,
     timeout: Duration,
@@ -40,6 +40,7 @@ impl Timed {
                 ..Verdict::deny(StatusCode::SERVICE_UNAVAILABLE, reason)
             },
         };
+
         Verdict {
             grace: self.grace,
             ..verdict

@@ -70,11 +70,13 @@ impl Undecided {
             FailureKind::Ports,
             FailureKind::Local,
         ];
+
         let whose = if own.contains(&failure.kind) {
             Whose::Unknown
         } else {
             Whose::Server
         };
+
         Self {
             reason: format!("{}: {}", failure.endpoint, failure.reason),
             whose,
@@ -89,7 +91,7 @@ impl Undecided {
             Failure::Stream(_) => Whose::Server,
             Failure::TooLarge(_, Some(StatusCode::OK)) if by_status => Whose::Server,
             Failure::TooLarge(_, Some(status)) if status.is_server_error() => of_status(*status),
-            Failure::TooLarge(..) | Failure::Tunnel => Whose::Unknown,
+            Failure::TooLarge(..) | Failure::Tunnel | Failure::Store(_) => Whose::Unknown,
         };
         Self {
             reason: failure.to_string(),

@@ -1,9 +1,10 @@
 //! What an exchange belongs to, where `balance: ring_hash` keeps exchanges together.
 
 use hermes_http::RequestHead;
+use hermes_proto::fields::names::COOKIE;
+use hermes_proto::fields::{FieldValue, Fields};
 use hermes_upstream::Affinity;
-use http::HeaderMap;
-use http::header::COOKIE;
+use http::HeaderName;
 
 use crate::next::Next;
 use crate::routed::Routed;
@@ -22,28 +23,27 @@ pub(crate) fn affinity(
             .as_deref()
             .map(|user| Affinity::of(user.as_bytes()));
     }
+
     if hash.source {
+        // A client counts as one, whether a dual-stack socket shows it as IPv4 or as mapped IPv6.
         let ip = routed.source.peer.ip()?.to_canonical();
         return Some(Affinity::of(ip.to_string().as_bytes()));
     }
+
     let fields = &head?.fields;
     if let Some(name) = &hash.cookie {
         return cookie(fields, name).map(|value| Affinity::of(value.as_bytes()));
     }
-    let values: Vec<_> = fields
-        .get_all(hash.field.as_deref()?)
-        .iter()
-        .map(http::HeaderValue::as_bytes)
-        .collect();
+
+    let name = HeaderName::from_bytes(hash.field.as_deref()?.as_bytes()).ok()?;
+    let values: Vec<_> = fields.values(name).map(FieldValue::as_bytes).collect();
+
     (!values.is_empty()).then(|| Affinity::of(&values.join(&b","[..])))
 }
 
 /// The value of a cookie (RFC 6265, 5.4); over HTTP/2 each may stand in a line of its own.
-fn cookie<'a>(fields: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let lines = fields
-        .get_all(COOKIE)
-        .iter()
-        .filter_map(|line| line.to_str().ok());
+fn cookie<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
+    let lines = fields.values(COOKIE).filter_map(|line| line.to_str().ok());
     let mut pairs = lines
         .flat_map(|line| line.split(';'))
         .filter_map(|pair| pair.trim().split_once('='));
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn cookies_are_found_in_any_line() {
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         fields.append(COOKIE, HeaderValue::from_static("a=1; session=x=y"));
         fields.append(COOKIE, HeaderValue::from_static("b=2"));
         assert_eq!(

@@ -2,15 +2,16 @@
 
 use hermes_config::model::AttachAs;
 use hermes_http::RequestHead;
+use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::ptth;
 use hermes_rules::attach::permits;
 use hermes_upstream::{Carried, Detached, Full, Place};
-use http::{HeaderMap, StatusCode, Version};
+use http::{StatusCode, Version};
 
 use super::{Failed, Unanswered};
 use crate::arrival::{Arrival, End};
-use crate::redecide::{Opened, stand};
+use crate::reevaluate::{Opened, enter};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::target::asks_to_attach;
@@ -33,11 +34,12 @@ pub(super) async fn accept(
             });
         }
     };
+
     let exchange = &routed.exchange;
     let shared = &routed.worker.shared;
     exchange.upstream(&UPSTREAM.into(), &place.text());
     exchange.status(arrival.head().opening_status().as_u16());
-    let mut standing = stand(
+    let mut guard = enter(
         routed,
         Opened::attached(routed, arrival.head(), name),
         false,
@@ -47,14 +49,16 @@ pub(super) async fn accept(
         Version::HTTP_2 => "h2",
         _ => "h1",
     };
+
     let tunnel = match arrival
-        .accept(HeaderMap::from_iter([(ptth::ALPN, ptth::H2)]))
+        .accept(Fields::from_iter([(ptth::ALPN, ptth::H2)]))
         .await
     {
         Ok(End::Stream(incoming, outgoing)) => (incoming, outgoing),
         Ok(End::Udp(_)) => return Ok("proxy_internal_error: an attachment over UDP".to_owned()),
         Err(error) => return Ok(format!("client_closed: {error}")),
     };
+
     let counted = exchange.clone();
     let count = Box::new(move |from: u64, to: u64| {
         counted.counters().from_client(from);
@@ -66,13 +70,16 @@ pub(super) async fn accept(
         user: routed.user.clone(),
         count,
     };
-    let _counted = shared.seeing.attached();
+
+    // The gauge falls when this is dropped, however the attachment ends.
+    let _counted = shared.telemetry.attached();
     let dismissed = async {
         tokio::select! {
-            reason = standing.ended() => format!("policy_changed: {reason}"),
+            reason = guard.ended() => format!("policy_changed: {reason}"),
             () = shared.drain.graceful() => "done: this node stops".to_owned(),
         }
     };
+
     Ok(match place.serve(tunnel, carried, dismissed).await {
         Detached::NeverBegan => "http_protocol_error: the node did not begin HTTP/2".to_owned(),
         Detached::Gone => "done: the node is gone".to_owned(),
@@ -91,6 +98,7 @@ fn admit(routed: &Routed, head: &RequestHead, rule: &AttachAs) -> Result<(Place,
             "the route takes only requests to be attached".to_owned()
         ));
     }
+
     let name = ptth::name(head.path(), &head.fields).map_err(|error| bad(error.to_string()))?;
     permits(rule, &name, routed.user.as_deref()).map_err(|reason| {
         Refusal::new(ProxyError::HttpRequestDenied, reason).status(StatusCode::FORBIDDEN)
@@ -108,5 +116,6 @@ fn admit(routed: &Routed, head: &RequestHead, rule: &AttachAs) -> Result<(Place,
             };
             Refusal::new(ProxyError::ConnectionLimitReached, full.to_string()).status(status)
         })?;
+
     Ok((place, name))
 }

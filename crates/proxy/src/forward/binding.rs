@@ -5,24 +5,26 @@
 //! it can be.
 
 use hermes_http::RequestHead;
+use hermes_proto::fields::AsFieldValue;
+use hermes_proto::fields::names::AUTHORIZATION;
 use hermes_rules::Source;
 use hermes_upstream::Own;
-use http::header::AUTHORIZATION;
-use http::{HeaderValue, Version};
+use http::Version;
 
 use crate::routed::Routed;
 
 /// Schemes that authenticate a connection.
 const BINDING: [&str; 2] = ["ntlm", "negotiate"];
 
-/// Whose alone the connection to the next hop is to be; `None` where it may be anyone's. `known` says whether there is one that
-/// was authenticated before, and on which the client goes on without a word.
+/// Who must have the connection to the next hop alone; `None` if anyone may use it. `known` says
+/// whether there is one that was authenticated before, and on which the client goes on without a
+/// word.
 pub(super) fn own<'a>(
     routed: &'a Routed,
     head: &RequestHead,
     known: impl FnOnce(Own<'a>) -> bool,
 ) -> Option<Own<'a>> {
-    let asks = || head.fields.get_all(AUTHORIZATION).iter().any(binds);
+    let asks = || head.fields.values(AUTHORIZATION).any(binds);
     let pinned = routed
         .entrance
         .connection
@@ -31,10 +33,12 @@ pub(super) fn own<'a>(
     if pinned.is_none_or(|pinned| pinned.is_empty()) && !asks() {
         return None;
     }
+
     let own = Own {
         pinned: pinned.filter(|_| has_client(routed, head)),
         user: routed.user.as_deref(),
     };
+
     (asks() || known(own)).then_some(own)
 }
 
@@ -49,7 +53,8 @@ fn has_client(routed: &Routed, head: &RequestHead) -> bool {
     one_by_one && (is_client || routed.user.is_some())
 }
 
-fn binds(value: &HeaderValue) -> bool {
+fn binds(value: impl AsFieldValue) -> bool {
+    let value = value.field_value();
     let scheme = value
         .as_bytes()
         .split(|byte| *byte == b' ')
@@ -66,7 +71,7 @@ mod tests {
 
     #[test]
     fn schemes_that_bind_are_known_whatever_their_letters() {
-        let binds = |text| binds(&HeaderValue::from_static(text));
+        let binds = |text| binds(http::HeaderValue::from_static(text));
         assert!(
             ["NTLM TlRM", "negotiate YII", "Negotiate", "nTLM"]
                 .into_iter()

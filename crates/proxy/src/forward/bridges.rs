@@ -3,15 +3,15 @@
 use std::sync::atomic::AtomicU64;
 
 use hermes_http::h1::client::Receiver;
-use hermes_http::{Kind, RequestHead};
+use hermes_http::{Incoming, Kind, RequestHead};
 use hermes_observe::Counters;
 use hermes_packet::{Broken, Side};
+use hermes_proto::fields::Fields;
 use hermes_proto::transform;
-use http::HeaderMap;
 
-use super::altered::Altered;
 use super::carried::ByteTunnel;
 use super::pump::{self, Direction, Source, pump};
+use super::transformed::TransformedSource;
 use crate::arrival::Arrival;
 use crate::next::Next;
 use crate::plug::Altering;
@@ -55,10 +55,12 @@ impl Bridges {
                 needs_peer,
             })
         });
+
         let bridges = Self {
             inwards: undone.collect(),
             outwards: own.collect(),
         };
+
         (!bridges.is_idle()).then(|| Box::new(bridges))
     }
 
@@ -66,7 +68,7 @@ impl Bridges {
         self.inwards.is_empty() && self.outwards.is_empty()
     }
 
-    /// Asks the next proxy to undo what has to be undone there.
+    /// Asks the next proxy to undo what only it can undo.
     pub(super) fn ask(bridges: Option<&Self>, head: &mut RequestHead) {
         let Some(bridges) = bridges else { return };
         let asked = bridges.outwards.iter().filter(|own| own.needs_peer);
@@ -81,8 +83,39 @@ impl Bridges {
     }
 
     /// Says in the answer to a peer what is undone here.
-    pub(super) fn confirm(&self, fields: &mut HeaderMap) {
+    pub(super) fn confirm(&self, fields: &mut Fields) {
         transform::write(self.inwards.iter().map(|(name, _)| name.as_str()), fields);
+    }
+
+    /// What both directions are read from. From the client, what its peer did is undone first, then what the route asks for is done,
+    /// in its order; from the target, the reverse.
+    fn sources<'a>(
+        &'a mut self,
+        client: &'a mut Incoming,
+        target: &'a mut Incoming,
+    ) -> (DynSource<'a>, DynSource<'a>) {
+        let mut client_stages = Vec::new();
+        let mut target_stages = Vec::new();
+        for (name, altering) in &mut self.inwards {
+            client_stages.push((&**name, &mut altering.to_target));
+            target_stages.push((&**name, &mut altering.to_client));
+        }
+        for own in &mut self.outwards {
+            client_stages.push((&*own.name, &mut own.altering.to_target));
+            target_stages.push((&*own.name, &mut own.altering.to_client));
+        }
+
+        let mut to_target: DynSource<'a> = Box::new(client);
+        for (name, alter) in client_stages {
+            to_target = Box::new(TransformedSource::new(to_target, name, &mut **alter));
+        }
+
+        let mut to_client: DynSource<'a> = Box::new(target);
+        for (name, alter) in target_stages.into_iter().rev() {
+            to_client = Box::new(TransformedSource::new(to_client, name, &mut **alter));
+        }
+
+        (to_target, to_client)
     }
 
     /// Carries the tunnel: as [`pump::tunnel`] does, with other bytes.
@@ -97,26 +130,7 @@ impl Bridges {
         let (client_in, client_out) = &mut bytes.client;
         let (target_in, target_out) = &mut bytes.target;
         let carried = {
-            let mut to_target: Box<dyn Source + Send + '_> = Box::new(&mut *client_in);
-            let mut to_client: Box<dyn Source + Send + '_> = Box::new(&mut *target_in);
-            // From the client: first what its peer did is undone, then what the route asks for is done, in its order.
-            let mut client_stages = Vec::new();
-            let mut target_stages = Vec::new();
-            for (name, altering) in &mut self.inwards {
-                client_stages.push((&**name, &mut altering.to_target));
-                target_stages.push((&**name, &mut altering.to_client));
-            }
-            for own in &mut self.outwards {
-                client_stages.push((&*own.name, &mut own.altering.to_target));
-                target_stages.push((&*own.name, &mut own.altering.to_client));
-            }
-            for (name, alter) in client_stages {
-                to_target = Box::new(Altered::new(to_target, name, &mut **alter));
-            }
-            for (name, alter) in target_stages.into_iter().rev() {
-                to_client = Box::new(Altered::new(to_client, name, &mut **alter));
-            }
-
+            let (mut to_target, mut to_client) = self.sources(client_in, target_in);
             let client = direction(Side::Client, &counters.client_to_target);
             let target = direction(Side::Target, &counters.target_to_client);
             let both = async {
@@ -127,23 +141,29 @@ impl Bridges {
             };
             tokio::select! {
                 carried = both => carried.map(|_| ()),
-                reason = bytes.place.ended() => Err(Broken::policy(&reason)),
+                reason = bytes.guard.ended() => Err(Broken::policy(&reason)),
             }
         };
+
         match &carried {
             Err(broken) => {
                 client_out.reset(broken.reset);
                 target_out.reset(broken.reset);
             }
             Ok(()) => {
+                // A stream that is dropped half open would look broken to its peer.
                 let client = pump::part(client_in, client_out);
                 let target = pump::part(target_in, target_out);
                 tokio::join!(client, target);
             }
         }
+
         carried
     }
 }
+
+/// What a direction is read from, through any number of stages.
+type DynSource<'a> = Box<dyn Source + Send + 'a>;
 
 /// What comes from a side of a tunnel.
 fn direction(from: Side, moved: &AtomicU64) -> Direction<'_> {

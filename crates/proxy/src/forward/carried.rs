@@ -1,16 +1,23 @@
 //! A tunnel that is open on both sides and still to be carried.
 //!
-//! Opening and carrying are two steps: what opened it is gone when the tunnel waits, which most tunnels do most of their time.
+//! Opening and carrying are two steps, so that what opened a tunnel is gone while it waits, which most tunnels do most of the time.
+
+use std::sync::Arc;
 
 use hermes_http::{Incoming, Outgoing};
-use hermes_upstream::Active;
+use hermes_upstream::{Active, Upstream};
 
 use super::bridges::Bridges;
-use super::datagrams::{self, Path};
+use super::bulk;
+use super::datagram_path::Path;
+use super::datagrams;
 use super::movable::{self, Progress};
+use super::outlive::far::FarTunnel;
+use super::outlive::near::NearTunnel;
+use super::packets::PacketTunnel;
 use super::pump;
 use crate::arrival::End;
-use crate::redecide::Place;
+use crate::reevaluate::TunnelGuard;
 use crate::routed::Routed;
 
 /// What is left to be done for a tunnel.
@@ -19,8 +26,14 @@ pub(crate) enum Carried {
     Bytes(Box<ByteTunnel>),
     /// Its bytes are to be carried, and changed.
     Bridged(Box<ByteTunnel>, Box<Bridges>),
+    /// Its bytes are, and outlive the path to the target; this is the near end.
+    Near(Box<NearTunnel>),
+    /// This is the far end.
+    Far(Box<FarTunnel>),
     /// Its datagrams are.
-    Datagrams(Box<(End, Path, Place)>),
+    Datagrams(Box<(End, Path, TunnelGuard)>),
+    /// Its packets are, to a device.
+    Packets(Box<PacketTunnel>),
     /// Nothing; why it is over.
     Over(String),
 }
@@ -29,15 +42,17 @@ pub(crate) enum Carried {
 pub(crate) struct ByteTunnel {
     pub(super) client: (Incoming, Outgoing),
     pub(super) target: (Incoming, Outgoing),
-    pub(super) place: Place,
+    pub(super) guard: TunnelGuard,
     /// Counts it at its upstream.
     pub(super) active: Active,
+    /// What learns from its size how to connect the next.
+    pub(super) learner: Option<Arc<Upstream>>,
     /// What lets it move, where it can.
     pub(super) progress: Option<Box<Progress>>,
 }
 
 impl Carried {
-    /// A tunnel of bytes, which are changed on their way if there is anything that does.
+    /// A tunnel of bytes, with what changes them on their way if anything does.
     pub(super) fn of(bytes: ByteTunnel, bridges: Option<Box<Bridges>>) -> Self {
         match bridges {
             Some(bridges) => Self::Bridged(Box::new(bytes), bridges),
@@ -45,7 +60,7 @@ impl Carried {
         }
     }
 
-    /// Carries it to its end; returns the reason of that.
+    /// Carries it to its end; returns why it ended.
     pub(crate) async fn carry(self, routed: &Routed) -> String {
         match self {
             Self::Bytes(bytes) => Box::pin(bytes.carry(routed)).await,
@@ -54,7 +69,13 @@ impl Carried {
                 let carried = Box::pin(bridges.carry(&mut bytes, counters)).await;
                 carried.map_or_else(|broken| broken.reason(), |()| "done".to_owned())
             }
+            Self::Near(tunnel) => {
+                let carried = Box::pin(tunnel.carry(&routed.exchange)).await;
+                carried.map_or_else(|broken| broken.reason(), |()| "done".to_owned())
+            }
+            Self::Far(tunnel) => Box::pin(tunnel.carry(&routed.exchange)).await,
             Self::Datagrams(ends) => Box::pin(datagrams::carry(routed, ends)).await,
+            Self::Packets(tunnel) => Box::pin(tunnel.carry(routed)).await,
             Self::Over(reason) => reason,
         }
     }
@@ -70,11 +91,16 @@ impl ByteTunnel {
         let Self {
             client,
             target,
-            place,
+            guard,
             active: _held,
+            learner,
             ..
         } = &mut *self;
-        let carried = pump::tunnel(client, target, routed.exchange.counters(), place).await;
+
+        let carried = pump::tunnel(client, target, routed.exchange.counters(), guard).await;
+        if let Some(upstream) = learner {
+            bulk::ended(routed, upstream);
+        }
         carried.map_or_else(|broken| broken.reason(), |()| "done".to_owned())
     }
 }

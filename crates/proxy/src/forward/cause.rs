@@ -1,20 +1,25 @@
-//! What a proxy further on says of a failure, for the record of this node: its own clients may never see the answer.
+//! What a later proxy says about a failure, for the record of this node: its own clients may never
+//! see the answer.
 
 use hermes_http::ResponseHead;
 use hermes_http::h1::client::Receiver;
-use hermes_observe::Exchange;
 use hermes_proto::proxy_status::{self, Told};
 
 use crate::next::Next;
+use crate::routed::Routed;
+use crate::why::note;
 
 /// Why a later proxy refused an exchange, noted for its record; `None` where the response is an origin's, or none of failure. An origin
 /// may write what it likes: only the proxies of the route `to` are asked.
-pub(super) fn of(exchange: &Exchange, next: &Next, head: &ResponseHead) -> Option<Told> {
+pub(super) fn of(routed: &Routed, next: &Next, head: &ResponseHead) -> Option<Told> {
     let failed = head.status.is_client_error() || head.status.is_server_error();
     if !failed || next.receiver() != Receiver::Proxy {
         return None;
     }
     let told = proxy_status::first_error(&head.fields)?;
-    exchange.refused_by(&told.node);
+    routed.exchange.refused_by(&told.node, told.refusal);
+    if let Some(id) = told.refusal {
+        note::later_refusal(routed, id, &told);
+    }
     Some(told)
 }

@@ -1,179 +1,53 @@
-//! A tunnel of datagrams, which can move from one way to another without losing any.
+//! A tunnel of datagrams, which can move from one path to another without losing any.
 //!
-//! The new way is opened while the old one carries on. Then both lanes stop between two datagrams, what the client sends goes
-//! the new way, and what still comes back on the old one is taken for [`LINGER`].
+//! The new path is opened while the old one carries on. Then both directions stop between two datagrams, what the client sends takes
+//! the new path, and what still comes back on the old one is taken for a while ([`LeftPaths`]).
 
-use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use hermes_http::{Incoming, Outgoing, Reset};
-use hermes_net::UdpSocket;
-use hermes_net::wake_gated::wake_gated;
-use hermes_observe::{Counters, Exchange};
-use hermes_packet::{
-    Asked, Bounds, Claim, Lane, Left, Limits, PacketEnd, PacketReader, Received, Session, Sink,
-    Source, Stop,
-};
-use hermes_proto::datagram::DatagramFormat;
+use hermes_http::Reset;
+use hermes_observe::Exchange;
+use hermes_packet::{Bounds, Limits, Stop};
 use hermes_proto::datagram_limit;
 use hermes_rules::session::Silence;
-use hermes_upstream::Active;
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
-use super::held::Held;
-use super::pump::END_TIME;
+use super::datagram_path::{Ends, Path};
+use super::left_paths::LeftPaths;
 use super::resume::Again;
-use super::stalled::{Stalled, carried};
-use super::{Broken, Side, departure, paths};
+use super::resumption::Resumption;
+use super::round::{EVICTED, Moving, Round, RoundEnd};
+use super::{Broken, Side, departure, directions};
 use crate::arrival::End;
-use crate::redecide::{Move, Opened, Order, Place};
-use crate::refusal::Refusal;
+use crate::reevaluate::TunnelGuard;
 use crate::routed::Routed;
 
-/// How long answers are still taken from a way that was left: longer than any sensible path takes to answer.
-#[doc(alias = "bound")]
-const LINGER: Duration = Duration::from_secs(2);
-
-/// Ways at once from which answers are still taken; with more, the next move waits.
-#[doc(alias = "bound")]
-const LINGERING: usize = 8;
-
-/// Looks at a silent tunnel before it ends.
-const LOOKS: u32 = 4;
-
-/// How long the end of a tunnel that has to make room may take to be sent.
-#[doc(alias = "bound")]
-const PART_TIME: Duration = Duration::from_secs(1);
-
-/// The reason of a tunnel that had to make room.
-const EVICTED: &str = "evicted: others needed its room";
-
-/// How long a way that is being left may take to send what was read; its next hop may have stopped reading.
-#[doc(alias = "bound")]
-const SWITCH_TIME: Duration = Duration::from_secs(1);
-
-/// How long a way whose session is taken over may take to send what was read.
-#[doc(alias = "bound")]
-const LEAVE_TIME: Duration = Duration::from_millis(50);
-
-/// Two directions that lead to one side.
-pub(crate) struct Ends {
-    pub(super) source: Source,
-    pub(super) sink: Sink,
-}
-
-/// A way to the target.
-pub(crate) struct Path {
-    pub(crate) ends: Ends,
-    pub(crate) active: Active,
-    /// Silence after which the tunnel ends, where it has UDP on a side.
-    pub(crate) silence: Silence,
-    /// What lets the session go on when a way breaks.
-    pub(crate) held: Held,
-    /// Whether the next hop understands [`datagram_limit`].
-    pub(crate) listens: bool,
-}
-
-impl Ends {
-    /// Of a pair of streams.
-    pub(crate) fn streams(incoming: Incoming, outgoing: Outgoing) -> Self {
-        Self {
-            source: Source::stream(incoming, DatagramFormat::UDP),
-            sink: Sink::stream(outgoing, DatagramFormat::UDP),
-        }
-    }
-
-    /// Of an end that this node has itself.
-    pub(crate) fn end(end: PacketEnd) -> Self {
-        Self {
-            source: Source::end(&end),
-            sink: Sink::End(end),
-        }
-    }
-
-    /// Of a UDP socket that was taken over, with what came to it meanwhile.
-    pub(crate) fn resumed(socket: Arc<UdpSocket>, received: Received) -> Self {
-        let sink = Sink::End(PacketEnd::Socket(socket.clone(), received.bounds()));
-        Self {
-            source: Source::End(PacketReader::Socket(socket, received)),
-            sink,
-        }
-    }
-
-    /// Ends our direction and waits for the end of the other: a stream that is dropped half open looks broken to its peer. RFC
-    /// 9298, 3: a stream ends where the socket does. A peer that does not read is not waited for.
-    pub(super) async fn farewell(&mut self) {
-        let _ = tokio::time::timeout(END_TIME, async {
-            if self.sink.finish().await.is_ok() {
-                self.source.drain().await;
-            }
-        })
-        .await;
-    }
-}
-
-impl Ends {
-    /// The client of a `udp` listener, if it leads to one.
-    fn session(&self) -> Option<Arc<Session>> {
-        match &self.sink {
-            Sink::End(PacketEnd::Session(session)) => Some(session.clone()),
-            _ => None,
-        }
-    }
-
-    /// Ends our direction, and waits for nothing: others need the room.
-    async fn part(&mut self) {
-        let _ = tokio::time::timeout(PART_TIME, self.sink.finish()).await;
-    }
-}
-
-/// Resolves when a tunnel of datagrams was silent for as long as what it is may be, looked at four times in that span.
-async fn silent(counters: &Counters, silence: &Silence) {
-    let mut last = counters.moved();
-    let mut looks = 0;
-    while looks < LOOKS {
-        tokio::time::sleep(silence.after(counters.traffic()) / LOOKS).await;
-        let now = counters.moved();
-        looks = if now == last { looks + 1 } else { 0 };
-        last = now;
-    }
-}
-
-impl From<End> for Ends {
-    fn from(end: End) -> Self {
-        match end {
-            End::Stream(incoming, outgoing) => Self::streams(incoming, outgoing),
-            End::Udp(udp) => Self::end(udp),
-        }
-    }
-}
-
-/// Carries a tunnel to its end; returns the reason of that.
-pub(crate) async fn carry(routed: &Routed, ends: Box<(End, Path, Place)>) -> String {
-    let (mut tunnel, mut place) = Tunnel::new(routed, *ends);
+/// Carries a tunnel to its end; returns why it ended.
+pub(crate) async fn carry(routed: &Routed, ends: Box<(End, Path, TunnelGuard)>) -> String {
+    let (mut tunnel, mut guard) = Tunnel::new(routed, ends);
     let ended = loop {
-        let round = tunnel.round(&mut place).await;
-        tunnel.exchange.moved(matches!(round, Round::Move(_)));
+        let round = tunnel.round(&mut guard).await;
+        tunnel.exchange.moved(matches!(round, RoundEnd::Move(_)));
         match round {
-            Round::Over(Err(broken)) if broken.is_of_the_way() => match broken.side {
-                Side::Client => return Box::pin(tunnel.wait(broken, &mut place)).await,
-                Side::Target => match Box::pin(tunnel.open_again(broken, &mut place)).await {
+            RoundEnd::Over(Err(broken)) if broken.is_of_the_path() => match broken.side {
+                // Only the client can open its side again, so this node waits; towards the target
+                // it acts.
+                Side::Client => return Box::pin(tunnel.wait(broken, &mut guard)).await,
+                Side::Target => match Box::pin(tunnel.open_again(broken, &mut guard)).await {
                     Ok(()) => {}
                     Err(broken) => break Err(broken),
                 },
             },
-            Round::Over(ended) => break ended,
-            Round::Claimed(claim) => return tunnel.hand_over(claim),
-            Round::Move(new) => {
+            RoundEnd::Over(ended) => break ended,
+            RoundEnd::Claimed(claim) => return tunnel.hand_over(claim),
+            RoundEnd::Move(new) => {
                 let (path, opened) = *new;
                 Box::pin(tunnel.switch(path)).await;
-                place.moved(opened);
+                guard.moved(opened);
             }
         }
     };
+
     Box::pin(tunnel.end(ended)).await
 }
 
@@ -183,106 +57,24 @@ pub(super) struct Tunnel {
     pub(super) client: Ends,
     pub(super) path: Path,
     /// Bounds on datagrams that wait.
-    hold: Bounds,
-    /// Ways that were left and may still answer.
-    left: JoinSet<()>,
+    bounds: Bounds,
+    left: LeftPaths,
     limits: Limits,
-    /// Cancelled when the tunnel ends.
-    over: CancellationToken,
     pub(super) again: Again,
     /// Whether the client asked for a session, and can open it again.
     asked: bool,
 }
 
-/// Why a round of carrying was over.
-enum Round {
-    Over(Result<&'static str, Broken>),
-    Move(Box<(Path, Opened)>),
-    Claimed(Claim),
-}
-
-/// What comes rarely while datagrams go to and fro.
-enum Rare {
-    /// Both lanes were left, or one of them broke.
-    Left(Result<Left, Broken>),
-    Silent,
-    Evicted,
-    Claimed(Claim),
-    Ordered(Order),
-    /// The capsule has ended that kept the tunnel from moving.
-    Between,
-    Opened(Box<Result<(Path, Opened), Refusal>>),
-}
-
-type Opening = Pin<Box<dyn Future<Output = Result<(Path, Opened), Refusal>> + Send>>;
-
-/// A move to another way, from the order to the first packet there.
-#[derive(Default)]
-struct Moving {
-    /// The way that is being opened.
-    opening: Option<Opening>,
-    stalled: Stalled,
-}
-
-impl Moving {
-    fn begin(&mut self, exchange: &Exchange, place: &Place, moved: Arc<Move>) {
-        self.stalled.waits = false;
-        exchange.moves();
-        self.opening = Some(open(place, moved));
-    }
-
-    /// Carries until something comes that has to be done.
-    async fn meanwhile(
-        &mut self,
-        lanes: Pin<&mut impl Future<Output = Result<Left, Broken>>>,
-        (stop, sink): (&Stop, &Sink),
-        silent: (Pin<&mut impl Future<Output = ()>>, bool),
-        exchange: &Exchange,
-        held: &mut Held,
-        place: &mut Place,
-    ) -> Rare {
-        let Self { opening, stalled } = self;
-        let is_between = || stalled.waits && stop.client_is_between() && sink.is_between();
-        let beside = pin!(beside(silent, exchange, held, place, opening));
-        tokio::select! {
-            left = carried(lanes, is_between) => left.map_or(Rare::Between, Rare::Left),
-            came = wake_gated(beside) => came,
-        }
-    }
-
-    /// Leaves the old way once the new one is open. `None`: the tunnel goes on as it was, because that could not be opened or the old one
-    /// not be left.
-    async fn opened(
-        &mut self,
-        exchange: &Exchange,
-        place: &mut Place,
-        lanes: Pin<&mut impl Future<Output = Result<Left, Broken>>>,
-        ends: (&Stop, &Sink),
-        opened: Result<(Path, Opened), Refusal>,
-    ) -> Option<Round> {
-        self.opening = None;
-        let stays = match opened {
-            Ok(new) => match leave(lanes, ends, Box::new(new)).await {
-                Ok(round) => return Some(round),
-                Err(new) => self.stalled.stay(exchange, place, *new),
-            },
-            Err(refusal) => {
-                tracing::warn!(exchange = %exchange.id(), reason = refusal.reason(), "not moved; it goes on as it was");
-                Ok(())
-            }
-        };
-
-        exchange.moved(false);
-        stays.err().map(|broken| Round::Over(Err(broken)))
-    }
-}
-
 impl Tunnel {
-    fn new(routed: &Routed, (client, path, place): (End, Path, Place)) -> (Self, Place) {
-        let mut client = Ends::from(client);
-        let head = place.standing().head();
-        let hold = routed.listener.hold(routed.route.config.datagrams.as_ref());
-        client.source.set_bounds(hold);
+    /// Unpacks the ends, and frees the box that brought them.
+    fn new(routed: &Routed, ends: Box<(End, Path, TunnelGuard)>) -> (Self, TunnelGuard) {
+        let (client, path, guard) = *ends;
+        let head = guard.state().head();
+        let mut client = Ends::of_client(head.kind(), client);
+        let bounds = routed
+            .listener
+            .datagram_bounds(routed.route.config.datagrams.as_ref());
+        client.source.set_bounds(bounds);
         let mut limits = Limits::new(departure::floor(routed, &head));
         limits.lead(
             Side::Client,
@@ -291,88 +83,58 @@ impl Tunnel {
         );
         let exchange = routed.exchange.clone();
         let asked = routed.asked.is_some();
-        let left = JoinSet::new();
-        let over = CancellationToken::new();
+        let left = LeftPaths::default();
         let again = Again::default();
+
         (
             Self {
                 exchange,
                 client,
                 path,
-                hold,
+                bounds,
                 left,
                 limits,
-                over,
                 again,
                 asked,
             },
-            place,
+            guard,
         )
     }
 
-    /// Carries until the end, or until another way is open and nothing is in between.
-    async fn round(&mut self, place: &mut Place) -> Round {
-        let stop = Stop::default();
-        let alone = self.left.is_empty();
-        let udp = self.has_udp();
+    /// Carries until the end, or until another path is open and nothing is in between.
+    async fn round(&mut self, guard: &mut TunnelGuard) -> RoundEnd {
         self.limits
             .lead(Side::Target, &self.path.ends.sink, self.path.listens);
-        self.path.ends.source.set_bounds(self.hold);
-        let silence = self.silence();
+        self.path.ends.source.set_bounds(self.bounds);
 
-        let Self {
-            exchange,
-            client,
-            path: Path { ends, held, .. },
-            limits,
-            ..
-        } = self;
-        let session = client.session();
-        let sink = client.sink.clone();
-        let mut lanes = pin!(lanes(exchange, (client, ends), &stop, alone, limits));
-        let mut silent = pin!(silent(exchange.counters(), &silence));
-        let mut moving = Moving::default();
-        let ends = (&stop, &sink);
-        loop {
-            let silent_now = (silent.as_mut(), udp);
-            let came = moving
-                .meanwhile(lanes.as_mut(), ends, silent_now, exchange, held, place)
-                .await;
-            match came {
-                Rare::Left(left) => return Round::Over(left.map(|_| "done")),
-                // What came just now begins no other session, but goes on with this one.
-                Rare::Silent if session.as_ref().is_none_or(|session| session.retire()) => {
-                    return Round::Over(Ok("idle"));
-                }
-                Rare::Silent => silent.set(self::silent(exchange.counters(), &silence)),
-                Rare::Evicted => return Round::Over(Ok(EVICTED)),
-                Rare::Claimed(claim) => {
-                    rest(lanes.as_mut(), &stop).await;
-                    return Round::Claimed(claim);
-                }
-                Rare::Ordered(Order::End(reason)) => {
-                    return Round::Over(Err(Broken::policy(&reason)));
-                }
-                Rare::Ordered(Order::Move(moved)) => moving.begin(exchange, place, moved),
-                // The rules may have changed meanwhile.
-                Rare::Between => {
-                    moving.stalled.waits = false;
-                    place.redecide();
-                }
-                Rare::Opened(opened) => {
-                    let round = moving
-                        .opened(exchange, place, lanes.as_mut(), ends, *opened)
-                        .await;
-                    if let Some(round) = round {
-                        return round;
-                    }
-                }
-            }
-        }
+        let alone = self.left.is_empty();
+        let stop = Stop::default();
+        let client = self.client.sink.clone();
+        let round = Round {
+            exchange: &self.exchange,
+            session: self.client.session(),
+            has_udp: self.has_udp(),
+            silence: self.silence(),
+            stop: &stop,
+            client: &client,
+            resumption: &mut self.path.resumption,
+            guard,
+            moving: Moving::default(),
+        };
+
+        let ends = (&mut self.client, &mut self.path.ends);
+        let both = pin!(directions::both(
+            &self.exchange,
+            ends,
+            &stop,
+            alone,
+            &self.limits
+        ));
+        round.run(both).await
     }
 
-    /// How long it may be silent. Only the node that has the client itself knows that it is done when it has its answer: a client that asks
-    /// by CONNECT-UDP says so by ending its stream (RFC 9298, 3.1), and all nodes behind it let go with that.
+    /// How long it may be silent. A client with a CONNECT-UDP stream says that it is done by ending that (RFC 9298, 3.1), and all nodes
+    /// behind it let go then. A UDP client says nothing, so the node that it sends to takes it to be done when it has its answer.
     fn silence(&self) -> Silence {
         match self.client.session() {
             Some(_) => self.path.silence,
@@ -380,28 +142,22 @@ impl Tunnel {
         }
     }
 
-    /// Leaves the way for a new one.
+    /// Leaves the path for a new one.
     async fn switch(&mut self, new: Path) {
-        while self.left.try_join_next().is_some() {}
-        if self.left.len() >= LINGERING {
-            self.left.join_next().await;
-        }
+        self.left.room().await;
         let mut old = std::mem::replace(&mut self.path, new);
-        // It leads to another socket now.
-        old.held = Held::Nothing;
-        // It did not stop in time. What would still come begins within a capsule, and so would what follows there.
+        // The session goes on along the new path.
+        old.resumption = Resumption::Nothing;
+
+        // It did not stop in time: what would still come on it begins within a capsule, and so would anything sent there.
         if !old.ends.source.is_between() || !old.ends.sink.is_between() {
             old.ends.sink.reset(Reset::Cancel);
             return;
         }
+
         let client = self.client.sink.clone();
         let exchange = self.exchange.clone();
-        self.left.spawn(linger(
-            old,
-            client,
-            exchange,
-            (self.limits.floor(), self.over.clone()),
-        ));
+        self.left.add(old, client, exchange, self.limits.floor());
     }
 
     /// Whether UDP is on a side. Streams alone have no time-out, and end in each direction for itself.
@@ -420,11 +176,12 @@ impl Tunnel {
             }
             session.leave();
         }
+
         self.client.sink.settle(&self.exchange);
-        // Ways that were left end in an orderly way, too: one that is dropped looks broken.
-        self.over.cancel();
+        self.left.end();
         let client = &mut self.client;
         let path = &mut self.path.ends;
+
         let reason = match ended {
             Ok(EVICTED) => {
                 tokio::join!(client.part(), path.part());
@@ -438,181 +195,17 @@ impl Tunnel {
             Err(broken) => {
                 client.sink.reset(broken.reset);
                 // A session that no one will take over is not to wait for that.
-                let goes_on = self.asked && broken.side == Side::Client && broken.is_of_the_way();
-                match self.path.held {
-                    Held::Beyond(_) if !goes_on => path.farewell().await,
+                let goes_on = self.asked && broken.side == Side::Client && broken.is_of_the_path();
+                match self.path.resumption {
+                    Resumption::Beyond(_) if !goes_on => path.farewell().await,
                     _ => path.sink.reset(broken.reset),
                 }
+
                 broken.reason()
             }
         };
-        while self.left.join_next().await.is_some() {}
+
+        self.left.ended().await;
         reason
     }
-}
-
-/// What comes beside the lanes.
-async fn beside(
-    (silent, udp): (Pin<&mut impl Future<Output = ()>>, bool),
-    exchange: &Exchange,
-    held: &mut Held,
-    place: &mut Place,
-    opening: &mut Option<Opening>,
-) -> Rare {
-    tokio::select! {
-        () = silent, if udp => Rare::Silent,
-        () = exchange.evicted() => Rare::Evicted,
-        claim = held.claimed() => Rare::Claimed(claim),
-        order = place.order() => Rare::Ordered(order),
-        opened = finished(opening) => Rare::Opened(Box::new(opened)),
-    }
-}
-
-fn open(place: &Place, moved: Arc<Move>) -> Opening {
-    let routed = place
-        .standing()
-        .routed(moved.snapshot.clone(), moved.route.clone());
-    Box::pin(async move { paths::open(&routed, &moved.head, Asked::New).await })
-}
-
-async fn finished(opening: &mut Option<Opening>) -> Result<(Path, Opened), Refusal> {
-    match opening {
-        Some(opening) => opening.await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Stops the lanes, so that the tunnel can go on by a way that is open; gives that back if a capsule does not end.
-async fn leave(
-    lanes: Pin<&mut impl Future<Output = Result<Left, Broken>>>,
-    (stop, sink): (&Stop, &Sink),
-    new: Box<(Path, Opened)>,
-) -> Result<Round, Box<(Path, Opened)>> {
-    stop.set();
-    let left = tokio::time::timeout(SWITCH_TIME, lanes).await;
-    // What is within a capsule cannot go on elsewhere, and nothing else can follow it.
-    if left.is_ok() || (stop.client_is_between() && sink.is_between()) {
-        return Ok(stopped(left, new));
-    }
-    stop.take_back();
-    Err(new)
-}
-
-/// Stops the lanes for another node, which takes the session over. What was read is sent, as far as that goes: the way may lead nowhere.
-async fn rest(lanes: Pin<&mut impl Future<Output = Result<Left, Broken>>>, stop: &Stop) {
-    stop.set();
-    let _ = tokio::time::timeout(LEAVE_TIME, lanes).await;
-}
-
-/// What follows once the lanes were told to stop.
-fn stopped(
-    lanes: Result<Result<Left, Broken>, tokio::time::error::Elapsed>,
-    new: Box<(Path, Opened)>,
-) -> Round {
-    match lanes {
-        Ok(Ok(Left::Ended)) => Round::Over(Ok("done")),
-        Ok(Err(broken)) if broken.side == Side::Client => Round::Over(Err(broken)),
-        Ok(Ok(Left::Stopped) | Err(_)) => Round::Move(new),
-        Err(_) => Round::Over(Err(Broken::idle(Side::Target))),
-    }
-}
-
-/// Both directions. Where UDP is on a side, the end of one is the end of both.
-async fn lanes(
-    exchange: &Exchange,
-    (client, path): (&mut Ends, &mut Ends),
-    stop: &Stop,
-    alone: bool,
-    limits: &Limits,
-) -> Result<Left, Broken> {
-    let streams = !client.source.is_end() && !path.source.is_end();
-    let up = Lane {
-        exchange,
-        from: Side::Client,
-        stop,
-        alone: true,
-        limits,
-    };
-    let down = Lane {
-        exchange,
-        from: Side::Target,
-        stop,
-        alone,
-        limits,
-    };
-    let up = direction(up, &mut client.source, &path.sink, streams);
-    let down = direction(down, &mut path.source, &client.sink, streams);
-    let mut up = pin!(up);
-    let mut down = pin!(down);
-    let (first, second) = tokio::select! {
-        left = &mut up => match left? {
-            Left::Ended if !streams => return Ok(Left::Ended),
-            left => (left, down.await?),
-        },
-        left = &mut down => match left? {
-            Left::Ended if !streams => return Ok(Left::Ended),
-            left => (left, up.await?),
-        },
-    };
-    Ok(if [first, second].contains(&Left::Ended) {
-        Left::Ended
-    } else {
-        Left::Stopped
-    })
-}
-
-/// One direction; its end goes on where both sides are streams. It has stopped once the other one has, too.
-async fn direction(
-    lane: Lane<'_>,
-    source: &mut Source,
-    sink: &Sink,
-    passes_end: bool,
-) -> Result<Left, Broken> {
-    loop {
-        let left = lane.run(source, sink).await?;
-        if left == Left::Ended {
-            if passes_end {
-                sink.finish()
-                    .await
-                    .map_err(|error| Broken::write(lane.from.other(), &error))?;
-            }
-            lane.stop.ended();
-            return Ok(left);
-        }
-        if lane.stop.rest().await {
-            return Ok(left);
-        }
-    }
-}
-
-/// Takes what still comes on a way that was left, then ends it.
-async fn linger(
-    mut old: Path,
-    client: Sink,
-    exchange: Arc<Exchange>,
-    (floor, over): (usize, CancellationToken),
-) {
-    let stop = Stop::default();
-    // What it says of its limits is of no use any more.
-    let limits = Limits::new(floor);
-    let lane = Lane {
-        exchange: &exchange,
-        from: Side::Target,
-        stop: &stop,
-        alone: false,
-        limits: &limits,
-    };
-    {
-        let mut answers = pin!(lane.run(&mut old.ends.source, &client));
-        tokio::select! {
-            _ = &mut answers => {}
-            () = over.cancelled() => {}
-            () = tokio::time::sleep(LINGER) => {
-                stop.set();
-                let _ = tokio::time::timeout(SWITCH_TIME, answers).await;
-            }
-        }
-    }
-    old.ends.farewell().await;
-    drop(old.active);
 }

@@ -7,11 +7,12 @@ use hermes_http::h1::client::Receiver;
 use hermes_http::{Kind, RequestHead, ResponseHead};
 use hermes_observe::trace;
 use hermes_packet::Asked;
+use hermes_proto::fields::names::{FORWARDED, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
+use hermes_proto::ip::MIN_MTU_V6;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::uri_template::UriTemplate;
 use hermes_proto::{datagram_floor, datagram_limit};
 use hermes_rules::{Values, apply, rewrite_path};
-use http::header::{FORWARDED, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
 use http::uri::{Authority, Scheme};
 use http::{HeaderName, Method, StatusCode};
 
@@ -37,6 +38,7 @@ pub(crate) fn depart(
     let route = &routed.route.config;
     let mut target = routed.target.clone();
     rewrite(route, &mut head, &mut target)?;
+
     if next.receiver() == Receiver::Origin {
         snapshot
             .rules
@@ -51,18 +53,23 @@ pub(crate) fn depart(
             head.fields.remove(FORWARDED);
         }
     }
+
     let known = !next.is_target() || next.receiver() == Receiver::Proxy;
     trace::leave(&routed.exchange, &mut head.fields, |name| {
         known || trace::names(&route.expose, name)
     });
     change_fields(routed, route, &mut head, &target)?;
+    // RFC 9110, 7.6.3: a proxy MUST add itself to Via; after the route's changes, which cannot drop
+    // it.
     snapshot.via.append(&mut head.fields, head.version);
+
     if let To::Upstream {
         upstream,
         receiver: Receiver::Proxy,
     } = &next.to
     {
         form::depart(&mut head, route, upstream, &target)?;
+        // The form sent to a proxy names the scheme (RFC 9112, 3.2.2).
         if head.kind() != Kind::Connect && head.scheme.is_none() {
             head.scheme = Some(Scheme::HTTP);
         }
@@ -70,6 +77,7 @@ pub(crate) fn depart(
             head.fields.insert(PROXY_AUTHORIZATION, token.clone());
         }
     }
+
     Ok((head, target))
 }
 
@@ -81,6 +89,7 @@ fn rewrite(route: &Route, head: &mut RequestHead, target: &mut Target) -> Result
         *target = Target::host_port(new.host.clone(), new.port);
         target.write_into(head)?;
     }
+
     if let (Some(change), Some(path), Kind::Message | Kind::Upgrade) =
         (&rewrite.path, &head.path, head.kind())
     {
@@ -94,6 +103,7 @@ fn rewrite(route: &Route, head: &mut RequestHead, target: &mut Target) -> Result
             head.path = rewritten;
         }
     }
+
     Ok(())
 }
 
@@ -108,6 +118,7 @@ fn change_fields(
     if unchanged || head.method == Method::TRACE {
         return Ok(());
     }
+
     let path = head.path().to_owned();
     let method = head.method.clone();
     let values = Values {
@@ -115,6 +126,7 @@ fn change_fields(
         method: method.as_str(),
         ..routed.values(target)
     };
+
     apply(
         &route.set,
         &route.append,
@@ -148,6 +160,7 @@ pub(crate) fn address_proxy<'a>(
             ..head.clone()
         });
     }
+
     // A Unix socket has no authority; the name says only that it is the proxy itself.
     let authority =
         Authority::try_from(endpoint).unwrap_or_else(|_| Authority::from_static("localhost"));
@@ -156,6 +169,7 @@ pub(crate) fn address_proxy<'a>(
     } else {
         Scheme::HTTP
     });
+
     Cow::Owned(RequestHead {
         authority: Some(authority),
         scheme,
@@ -175,18 +189,28 @@ pub(crate) fn keep_own_challenge(head: &mut ResponseHead) {
 /// What a CONNECT-UDP says to the next proxy of its session, and of the datagrams that it understands and wants.
 pub(crate) fn ask(routed: &Routed, asked: Asked, head: &mut RequestHead) {
     asked.write(&mut head.fields);
-    head.fields
-        .insert(datagram_limit::FIELD, datagram_limit::understood());
+    understand_limits(head);
     let floor = floor(routed, head);
+
     if floor > 0 {
         head.fields
             .insert(datagram_floor::FIELD, datagram_floor::value(floor));
     }
 }
 
+/// Says to the next proxy that this one understands limits on datagrams.
+pub(super) fn understand_limits(head: &mut RequestHead) {
+    head.fields
+        .insert(datagram_limit::FIELD, datagram_limit::understood());
+}
+
 /// Bytes of the UDP payloads that go as capsules where QUIC datagrams are too small for them. A client of plain UDP knows of no tunnel, and
 /// cannot find out what fits. A client of CONNECT-UDP can (RFC 9298, 6.1), unless it asks for more.
 pub(crate) fn floor(routed: &Routed, head: &RequestHead) -> usize {
+    // Every link of IPv6 carries as much (RFC 9484, section 7.1), also one over a narrow path of QUIC.
+    if head.kind() == Kind::ConnectIp {
+        return MIN_MTU_V6;
+    }
     if routed.listener.config.udp.is_none() {
         return datagram_floor::of(&head.fields);
     }

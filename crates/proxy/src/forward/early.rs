@@ -1,8 +1,8 @@
 //! What a client sends before its tunnel is open: it travels behind the CONNECT, while the next hops still open the tunnel.
 //!
 //! An attempt of which bytes have left may have had an effect at the target. It is tried again only where the next hop certainly
-//! did not begin with it; then the same bytes leave again. Where a route or upstream has a retry policy, nothing leaves early: who
-//! configures retries wants an attempt that broke to be made again.
+//! did not begin with it; then the same bytes leave again. Where a route or upstream has a retry policy, nothing leaves early:
+//! an operator who configures retries wants an attempt that broke to be made again.
 
 use std::future::poll_fn;
 
@@ -41,6 +41,7 @@ impl<'a> EarlyBytes<'a> {
         } else {
             None
         };
+
         Self {
             incoming,
             ..Self::default()
@@ -52,6 +53,7 @@ impl<'a> EarlyBytes<'a> {
         let sent = std::mem::take(&mut self.sent);
         self.over = !outgoing.takes_early();
         tries.sent_early(false);
+
         if let Some(incoming) = &mut self.incoming {
             if !sent.is_empty() {
                 incoming.unread(sent);
@@ -73,6 +75,7 @@ impl<'a> EarlyBytes<'a> {
         };
         let frame = poll_fn(|cx| incoming.poll_frame(cx)).await;
         self.over = true;
+
         match frame {
             Some(Ok(Frame::Data(data))) => data,
             Some(Err(error)) => {
@@ -90,6 +93,7 @@ impl<'a> EarlyBytes<'a> {
         if let Some(incoming) = self.incoming.as_mut().filter(|_| !rest.is_empty()) {
             incoming.unread(rest);
         }
+
         if !data.is_empty() {
             self.sent = data.clone();
             // A stream that is gone says so where its answer is awaited.
@@ -102,7 +106,7 @@ impl<'a> EarlyBytes<'a> {
         self.sent.len() as u64
     }
 
-    /// These bytes, for one who keeps them.
+    /// These bytes, to be kept.
     pub(super) fn take_sent(&mut self) -> Bytes {
         std::mem::take(&mut self.sent)
     }

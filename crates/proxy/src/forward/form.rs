@@ -3,11 +3,12 @@
 use hermes_config::model::{Route, Tunnel, TunnelWord};
 use hermes_http::{Incoming, Kind, Outgoing, RequestHead, ResponseHead};
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
+use hermes_proto::fields::Fields;
+use hermes_proto::fields::names::EXPECT;
 use hermes_proto::upgrade::Protocol;
 use hermes_proto::uri_template;
 use hermes_upstream::Upstream;
-use http::header::EXPECT;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 
 use super::post;
 use crate::arrival::Arrival;
@@ -21,7 +22,7 @@ pub(super) fn depart(
     upstream: &Upstream,
     target: &Target,
 ) -> Result<(), Refusal> {
-    match (head.kind(), route.tunnel.as_ref().map(Tunnel::word)) {
+    match (head.kind(), route.tunnel.as_ref().and_then(Tunnel::word)) {
         (Kind::ConnectTcp, Some(TunnelWord::Connect | TunnelWord::Post)) => {
             head.protocol = None;
             (head.scheme, head.path) = (None, None);
@@ -35,6 +36,7 @@ pub(super) fn depart(
         }
         _ => {}
     }
+
     post::depart(head, route)?;
     address(head, upstream, target)
 }
@@ -68,7 +70,7 @@ pub(super) fn bytes(
 }
 
 /// Says in the answer to a client whether capsules follow (RFC 9297, 3.4).
-pub(super) fn announce(form: Kind, fields: &mut HeaderMap) {
+pub(super) fn announce(form: Kind, fields: &mut Fields) {
     if form.is_templated() {
         fields.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
     } else if form == Kind::Connect {
@@ -85,7 +87,8 @@ pub(super) async fn confirm(arrival: &mut Arrival) {
     if offered.kind() != Kind::ConnectTcp {
         return;
     }
-    let expected = offered.head.fields.remove(EXPECT);
+
+    let expected = offered.head.fields.take(EXPECT);
     if expected.is_some_and(|expected| expected.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
         let _ = offered
             .interim(&ResponseHead::new(StatusCode::CONTINUE))

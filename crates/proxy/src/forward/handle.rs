@@ -9,21 +9,26 @@ use hermes_http::{
     HeldClient, Incoming, Kind, Offered, Outgoing, Replying, Reset, ResponseHead, StreamError, pipe,
 };
 use hermes_observe::{Begin, CLIENT_CLOSED, Exchange};
+use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
-use http::{HeaderMap, Method, StatusCode};
+use http::{Method, StatusCode};
 use tokio::sync::oneshot;
 
 use super::pump::{Direction, pump};
-use super::{Failed, Side, Unanswered, forward};
+use super::{Failed, Side, Unanswered, forward, message};
 use crate::arrival::Arrival;
-use crate::filter;
+use crate::decision_log::Witness;
+use crate::entry::Entry;
+use crate::filter::{self, KnownUser};
 use crate::next::Handled;
+use crate::permit::Permitting;
 use crate::plug::{
     Handler, HandlerRequest, Opener, OpeningAnswer, Opens, RequestContent, Response,
 };
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::target::{Forms, Target};
+use crate::why::note;
 
 /// Handlers that an exchange may pass, each of which opened the next: more than anyone needs, few enough to end a circle soon.
 #[doc(alias = "bound")]
@@ -46,8 +51,28 @@ pub(super) async fn answer(
             });
         }
     };
+
+    give(routed, *offered, handled, None).await
+}
+
+/// Gives a message to a handler; `onward` is the upstream that it was on its way to.
+pub(super) async fn give(
+    routed: &Routed,
+    offered: Offered,
+    handled: &Handled,
+    onward: Option<Arc<str>>,
+) -> Result<String, Failed> {
     let (head, content, responder) = offered.message();
     let exchange = &routed.exchange;
+    // What comes from the next hop is not this node's own.
+    let is_own = onward.is_none();
+    let returning = |head| {
+        if is_own {
+            head
+        } else {
+            message::returning(routed, head)
+        }
+    };
     let asked = HandlerRequest {
         head,
         content: RequestContent::new(content, exchange.clone()),
@@ -55,18 +80,24 @@ pub(super) async fn answer(
         user: routed.user.clone(),
         source: routed.source.clone(),
         listener: routed.listener.name.clone(),
+        onward,
         opener: Opener::new(Arc::new(Behalf {
             routed: routed.clone(),
         })),
     };
+
     respond(
         exchange,
         &*handled.handler,
         &handled.name,
         (asked, responder),
+        &returning,
     )
     .await
 }
+
+/// What becomes of the head of a handler's response.
+pub(crate) type Returning<'a> = &'a (dyn Fn(ResponseHead) -> ResponseHead + Sync);
 
 /// Asks a handler, and passes its answer to the client; says how that ended.
 pub(crate) async fn respond(
@@ -74,21 +105,24 @@ pub(crate) async fn respond(
     handler: &dyn Handler,
     name: &str,
     (asked, mut responder): (HandlerRequest, Responder),
+    returning: Returning<'_>,
 ) -> Result<String, Failed> {
     let is_head = asked.head.method == Method::HEAD;
     let response = tokio::select! {
         response = handler.handle(asked) => response,
         () = responder.gone() => Err(Refusal::client_gone("before the handler's answer")),
     };
+
     let (head, mut content) = match response {
         Ok(Response::Whole(head, content)) => {
+            let head = returning(head);
             exchange.status(head.status.as_u16());
             return Ok(match responder.answer(head, content).await {
                 Ok(()) => format!("responded: {name}"),
                 Err(error) => format!("{CLIENT_CLOSED}: {error}"),
             });
         }
-        Ok(Response::Stream(head, content)) => (head, content),
+        Ok(Response::Stream(head, content)) => (returning(head), content),
         Err(refusal) => {
             return Err(Failed {
                 unanswered: Unanswered::Responder(responder),
@@ -98,6 +132,7 @@ pub(crate) async fn respond(
     };
 
     exchange.status(head.status.as_u16());
+    // RFC 9110, 6.4.1: these have no content, whatever the handler gave.
     let has_none =
         is_head || head.status == StatusCode::NO_CONTENT || head.status == StatusCode::NOT_MODIFIED;
     let length = if has_none { Some(0) } else { content.length() };
@@ -105,6 +140,7 @@ pub(crate) async fn respond(
         Ok(outgoing) => outgoing,
         Err(error) => return Ok(format!("{CLIENT_CLOSED}: {error}")),
     };
+
     if has_none {
         content = Incoming::Empty;
     }
@@ -113,6 +149,7 @@ pub(crate) async fn respond(
         moved: &exchange.counters().target_to_client,
         rules: None,
     };
+
     Ok(match pump(&mut content, &mut outgoing, direction).await {
         Ok(()) => format!("responded: {name}"),
         Err(broken) => {
@@ -129,45 +166,65 @@ struct Behalf {
 
 impl Behalf {
     /// The request on its route.
-    fn route(&self, head: &RequestHead) -> Result<Routed, Refusal> {
+    fn route(&self, head: &mut RequestHead) -> Result<Routed, Refusal> {
         let own = &self.routed;
         if head.kind() != Kind::Message {
             let details = "a handler opens requests, no tunnels";
             return Err(Refusal::new(ProxyError::ProxyInternalError, details));
         }
+
+        // A request that a handler opens may be routed to a handler again: this ends a circle.
         if own.handlers >= HANDLERS {
             let details = "the request passed too many handlers";
             return Err(Refusal::new(ProxyError::ProxyLoopDetected, details)
                 .status(StatusCode::LOOP_DETECTED));
         }
+
         let forms = Forms {
             udp_templates: &[],
             tcp_templates: &[],
             gateway: true,
         };
+
         let target = Target::of(head, &forms, false)?;
+        let entry = Entry {
+            snapshot: &own.snapshot,
+            listener: &own.listener,
+            source: &own.source,
+        };
+        let whose = KnownUser::new(&own.auth, &own.listener, own.user.as_deref());
+        let mut witness = Witness::new(&own.worker, &own.exchange, &own.auth);
+        let permitting = Permitting {
+            target: &target,
+            whose,
+            witness: Some(&mut witness),
+        };
+        entry.permit(head, permitting)?;
+
         let listener = &own.listener.name;
-        let facts = filter::facts(head, &target, own.user.as_deref(), &own.source, listener);
+        let facts = filter::facts(head, &target, whose, &own.source, listener);
         let route = own.snapshot.rules.route(&facts, &mut ());
         let route = route.cloned().ok_or_else(|| {
             let details = format!("no route for {target}, which a handler asks for");
             Refusal::new(ProxyError::DestinationNotFound, details).status(StatusCode::NOT_FOUND)
         })?;
 
-        let begun = own.worker.shared.seeing.begin_at(
+        let begun = own.worker.shared.telemetry.begin_at(
             Begin {
                 kind: filter::kind(head),
                 listener: listener.clone(),
                 source: own.source.peer,
                 protocol: "handler",
             },
-            own.listener.seeing.clone(),
+            own.listener.telemetry.clone(),
         );
+
         begun.method(head.wire_method());
         begun.target(target.with_path(head.path()));
         if let Some(user) = &own.user {
             begun.user(user);
         }
+
         begun.route(&route.name);
         Ok(Routed {
             exchange: Arc::new(begun),
@@ -181,13 +238,14 @@ impl Behalf {
 }
 
 impl Opens for Behalf {
-    fn open(&self, head: RequestHead, content: Incoming) -> OpeningAnswer<'_> {
+    fn open(&self, mut head: RequestHead, content: Incoming) -> OpeningAnswer<'_> {
         Box::pin(async move {
-            let routed = self.route(&head)?;
+            let routed = self.route(&mut head)?;
             let (told, answer) = oneshot::channel();
             let held = Box::new(Awaited { told });
             let offered = Offered::held(head, routed.source.clone(), content, held);
             self.spawn(Box::pin(carry(routed, Arrival::Offered(offered))));
+
             answer.await.map_err(|_| {
                 Refusal::new(ProxyError::ProxyInternalError, "the exchange was cut off")
             })
@@ -215,18 +273,27 @@ async fn carry(routed: Routed, arrival: Arrival) {
     } = match forward(&routed, arrival).await {
         Ok(carried) => {
             let reason = carried.carry(&routed).await;
+            note::end(&routed, &reason);
             return exchange.finish(&reason);
         }
         Err(failed) => failed,
     };
+
     exchange.status(refusal.code().as_u16());
     let reason = refusal.reason();
-    let (head, content) = refusal.answer(&routed.snapshot.node, true);
+    let arrival = match &unanswered {
+        Unanswered::Arrival(arrival) => Some(arrival),
+        Unanswered::Responder(_) => None,
+    };
+    let id = note::routed_refusal(&routed, arrival, &refusal);
+    let (head, content) = refusal.answer(&routed.snapshot.node, id, true);
+
     // A handler that does not wait any more has its reasons.
     let _ = match unanswered {
         Unanswered::Arrival(arrival) => arrival.refuse(head, content).await,
         Unanswered::Responder(responder) => responder.answer(head, content).await,
     };
+
     exchange.finish(&reason);
 }
 
@@ -242,7 +309,7 @@ impl fmt::Debug for Awaited {
 }
 
 impl HeldClient for Awaited {
-    fn accept(self: Box<Self>, _: HeaderMap) -> Replying<(Incoming, Outgoing)> {
+    fn accept(self: Box<Self>, _: Fields) -> Replying<(Incoming, Outgoing)> {
         let error = StreamError::new(Cause::Reset(Reset::Cancel));
         Box::pin(std::future::ready(Err(error)))
     }

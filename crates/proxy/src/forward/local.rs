@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use hermes_config::model::{Redirect, Respond};
 use hermes_http::{Kind, ResponseHead};
+use hermes_proto::fields::names::LOCATION;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::{Values, render};
-use http::header::LOCATION;
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::{Failed, Unanswered};
@@ -32,11 +32,13 @@ pub(crate) async fn respond(
             refusal,
         });
     }
+
     for (name, value) in &respond.fields {
         if let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), HeaderValue::from_str(value)) {
             head.fields.append(name, value);
         }
     }
+
     Ok(answer(
         routed,
         arrival,
@@ -60,6 +62,7 @@ pub(crate) async fn redirect(
         method: method.as_str(),
         ..routed.values(&routed.target)
     };
+
     let location = render(&redirect.location, &values);
     let Ok(location) = HeaderValue::from_str(&location) else {
         let refusal = Refusal::new(
@@ -71,12 +74,14 @@ pub(crate) async fn redirect(
             refusal,
         });
     };
+
     let status = redirect
         .status
         .and_then(|status| StatusCode::from_u16(status).ok())
         .unwrap_or(StatusCode::FOUND);
     let mut head = ResponseHead::new(status);
     head.fields.insert(LOCATION, location);
+
     Ok(answer(routed, arrival, head, Bytes::new(), "redirected").await)
 }
 

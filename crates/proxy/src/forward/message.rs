@@ -16,9 +16,11 @@ use http::{Method, StatusCode};
 
 use super::cause;
 use super::departure::{self, depart};
-use super::heads::Heads;
+use super::interrupted::Interrupted;
 use super::pump::{Direction, Source, meanwhile, pump, silence};
 use super::reach::{self, Reached, Unreached};
+use super::read_ahead::ReadAhead;
+use super::rest::Original;
 use super::retry::hedge::{self, Responded};
 use super::retry::{self, Replay, Tries};
 use super::wait::{TimeoutKey, Wait};
@@ -47,6 +49,7 @@ pub(crate) async fn forward(
             });
         }
     };
+
     let Arrival::Offered(offered) = arrival else {
         let refusal = Refusal::new(ProxyError::ProxyInternalError, "a datagram is no message");
         return Err(Failed {
@@ -54,15 +57,18 @@ pub(crate) async fn forward(
             refusal,
         });
     };
+
     let (_, content, mut responder) = offered.message();
     let lost = AtomicBool::new(false);
     let counters = routed.exchange.counters();
+
     let mut content = Replay::new(
         content,
         tries.keep_bytes(),
         &lost,
         &counters.client_to_target,
     );
+
     let request = Request {
         routed,
         head: &head,
@@ -70,19 +76,30 @@ pub(crate) async fn forward(
         tries: &tries,
         lost: &lost,
     };
+
     loop {
+        // Here rather than in a function of its own: each future that is awaited is copied into the one around it.
+        let attempted = match tries.hedge(&head.method) {
+            Some(hedge) if content.is_end() => Box::pin(request.race(hedge, responder)).await,
+            _ => request.single(&mut content, responder).await,
+        };
         let Lost {
             responder: unanswered,
             refusal,
             again,
-        } = match request.attempt(&mut content, responder).await {
+        } = match attempted {
             Ok(reason) => return Ok(reason),
             Err(lost) => lost,
         };
+
         responder = unanswered;
         let refusal = match again {
             Ok(pause) => {
+                // Kept content goes out once more; that it can be is what `again` was decided by.
                 content.rewind();
+                if let Some(kept) = tries.kept() {
+                    Box::pin(kept.failed(&tries, &head, &refusal, &mut responder)).await;
+                }
                 tokio::select! {
                     () = tokio::time::sleep(pause) => continue,
                     () = responder.gone() => client_gone(),
@@ -90,6 +107,7 @@ pub(crate) async fn forward(
             }
             Err(stop) => tries.explain(refusal, stop),
         };
+
         return Err(Failed {
             unanswered: Unanswered::Responder(responder),
             refusal,
@@ -115,17 +133,7 @@ struct Lost {
 }
 
 impl Request<'_> {
-    async fn attempt(
-        &self,
-        content: &mut Replay<'_>,
-        responder: Responder,
-    ) -> Result<String, Lost> {
-        match self.tries.hedge(&self.head.method) {
-            Some(hedge) if content.is_end() => Box::pin(self.race(hedge, responder)).await,
-            _ => self.single(content, responder).await,
-        }
-    }
-
+    /// One attempt.
     async fn single(
         &self,
         content: &mut Replay<'_>,
@@ -138,16 +146,13 @@ impl Request<'_> {
             tries,
             ..
         } = *self;
+
         let deadline = tries.begin();
         let reached = retry::within(
             deadline,
             pin!(reach::open(tries, head, target, content.length())),
         )
         .await;
-        let reached = match reached.unwrap_or_else(|| Err(Unreached::too_late(tries))) {
-            Ok(reached) => reached,
-            Err(unreached) => return Err(self.lost(responder, unreached.into())),
-        };
         let Reached {
             mut outgoing,
             mut pending,
@@ -155,25 +160,35 @@ impl Request<'_> {
             endpoint,
             reused,
             hop,
-        } = reached;
+        } = match reached.unwrap_or_else(|| Err(Unreached::too_late(tries))) {
+            Ok(reached) => reached,
+            Err(unreached) => return Err(self.lost(responder, unreached.into())),
+        };
+
         // The content counts what came from the client; what is sent again came once.
         let sent = AtomicU64::new(0);
+        let is_empty = content.is_end();
         let upload = pump(content, &mut outgoing, self.direction(Side::Client, &sent));
         let silent = silence(routed.exchange.counters(), tries.next.timeouts.idle_of(hop));
+
         let mut upload = Upload {
             pump: pin!(upload),
             done: false,
+            is_empty,
             silent: pin!(silent),
             hop,
         };
+
         let answered = tokio::select! {
             biased;
             answered = self.response(&mut pending, &mut upload, &mut responder, (&active, reused)) => answered,
             () = retry::over(deadline) => Err(NoResponse::timeout(tries.attempt().no_head(tries))),
         };
+
         match answered {
             Ok((head, incoming)) => {
                 verdict::answered(&active, tries.next, head.status);
+                tries.answered();
                 match self.again(&head) {
                     Some(pause) => Err(Lost {
                         responder,
@@ -193,10 +208,12 @@ impl Request<'_> {
             raced = hedge::race(self.tries, self.head, self.target, hedge) => raced,
             () = responder.gone() => Err(NoResponse::last(client_gone())),
         };
+
         let answered = match raced {
             Ok(answered) => answered,
             Err(error) => return Err(self.lost(responder, error)),
         };
+
         if let Some(pause) = self.again(&answered.head) {
             return Err(Lost {
                 responder,
@@ -204,27 +221,34 @@ impl Request<'_> {
                 again: Ok(pause),
             });
         }
+
         let Responded {
             head,
             incoming,
             interim,
             endpoint,
+            // The stream must live until its response has been passed on.
             held: _held,
         } = answered;
+
         self.routed.exchange.answered_by(&endpoint);
+        // Kept until now: only those of the attempt that won may reach the client.
         for head in interim {
             if responder.interim(&self.returning(head)).await.is_err() {
                 return Err(self.lost(responder, NoResponse::last(client_gone())));
             }
         }
+
         let upload = std::future::ready(Ok(()));
         let silent = std::future::pending();
         let upload = Upload {
             pump: pin!(upload),
             done: true,
+            is_empty: true,
             silent: pin!(silent),
             hop: Hop::Origin,
         };
+
         Ok(self.deliver(head, incoming, upload, responder).await)
     }
 
@@ -257,26 +281,35 @@ impl Request<'_> {
     ) -> Result<(ResponseHead, Incoming), NoResponse> {
         let wait = self.tries.header(upload.hop);
         let mut deadline = wait.deadline();
-        let mut heads = Heads::default();
+        let mut read_ahead = ReadAhead::default();
+
         loop {
+            // Biased: a response that has come counts, even if the client gave up in the same
+            // moment.
             tokio::select! {
                 biased;
-                event = heads.next(pending) => match event.map_err(|error| NoResponse::broken(active, &error, reused))? {
+                event = read_ahead.next(pending) => match event.map_err(|error| NoResponse::broken(active, &error, reused))? {
                     Event::Interim(head) => {
                         let head = self.returning(head);
+                        // Boxed, as few responses have one: the room for it would be in all.
+                        let passed = Box::pin(read_ahead.ahead(pending, responder.interim(&head)));
                         tokio::select! {
                             biased;
-                            sent = heads.ahead(pending, responder.interim(&head)) => sent
+                            sent = passed => sent
                                 .map_err(|error| NoResponse::broken(active, &error, reused))?
                                 .map_err(|_| NoResponse::last(client_gone()))?,
                             () = upload.silent.as_mut() => return Err(NoResponse::last(client_gone())),
                         }
+
+                        // The target is at work: the wait for its final response begins anew.
                         deadline = wait.deadline();
                     }
                     Event::Final(head, incoming) => return Ok((head, incoming)),
                     Event::Tunnel(..) => return Err(NoResponse::unexpected_tunnel()),
                 },
                 sent = upload.pump.as_mut(), if !upload.done => {
+                    // The target can answer only what it has, so its time begins with the end of
+                    // the content.
                     upload.done = true;
                     deadline = wait.deadline();
                     match sent {
@@ -303,28 +336,24 @@ impl Request<'_> {
         responder: Responder,
     ) -> String {
         let exchange = &self.routed.exchange;
-        let refused = cause::of(exchange, self.tries.next, &head);
+        let refused = cause::of(self.routed, self.tries.next, &head);
+        let interrupted = self.interrupted(&head, &incoming, &upload);
+
         // There is no further attempt, so what is still to come need not be kept.
         self.lost.store(true, Ordering::Relaxed);
         let mut head = self.returning(head);
         if explain::hide(self.routed, &mut head) {
             incoming = Incoming::Empty;
         }
+
         exchange.status(head.status.as_u16());
         let length = self.response_length(&incoming);
-        let respond = pin!(responder.respond(head, length));
-        let responded = tokio::select! {
-            biased;
-            responded = meanwhile(&mut incoming, respond) => match responded {
-                Ok(responded) => responded,
-                Err(error) => return Broken::read(Side::Target, &error).reason(),
-            },
-            () = upload.silent.as_mut() => return Broken::idle(Side::Client).reason(),
-        };
-        let mut outgoing: Outgoing = match responded {
+        let responding = self.respond((head, length), &mut incoming, &mut upload, responder);
+        let mut outgoing = match responding.await {
             Ok(outgoing) => outgoing,
-            Err(error) => return format!("client_closed: {error}"),
+            Err(reason) => return reason,
         };
+
         let counters = exchange.counters();
         let done = {
             let direction = self.direction(Side::Target, &counters.target_to_client);
@@ -333,12 +362,24 @@ impl Request<'_> {
             loop {
                 tokio::select! {
                     biased;
+                    // The response is first: its end ends the exchange, whether or not the content
+                    // was all taken.
                     done = &mut download => break done,
                     _ = upload.pump.as_mut(), if !upload.done => upload.done = true,
                     () = upload.silent.as_mut() => break Err(Broken::silent(Side::Target, &self.silence(upload.hop))),
                 }
             }
         };
+
+        let done = match (done, interrupted) {
+            (Err(broken), Some(interrupted)) => {
+                // The rest of what failed before belongs to no one.
+                drop(incoming);
+                Box::pin(interrupted.go_on(broken, &mut outgoing)).await
+            }
+            (done, _) => done,
+        };
+
         match done {
             Ok(()) => refused.map_or_else(|| "done".to_owned(), |told| told.to_string()),
             Err(broken) => {
@@ -346,6 +387,47 @@ impl Request<'_> {
                 broken.reason()
             }
         }
+    }
+
+    /// Sends the head of the response, with this length of the content.
+    async fn respond<F, S: Future<Output = ()>>(
+        &self,
+        (head, length): (ResponseHead, Option<u64>),
+        incoming: &mut Incoming,
+        upload: &mut Upload<'_, F, S>,
+        responder: Responder,
+    ) -> Result<Outgoing, String> {
+        let respond = pin!(responder.respond(head, length));
+        let responded = tokio::select! {
+            biased;
+            responded = meanwhile(incoming, respond) => responded,
+            () = upload.silent.as_mut() => return Err(Broken::idle(Side::Client).reason()),
+        };
+        match responded {
+            Ok(Ok(outgoing)) => Ok(outgoing),
+            Ok(Err(error)) => Err(format!("client_closed: {error}")),
+            Err(error) => Err(Broken::read(Side::Target, &error).reason()),
+        }
+    }
+
+    /// What may go on with a response that breaks off, where the policy says so.
+    fn interrupted<F, S>(
+        &self,
+        head: &ResponseHead,
+        incoming: &Incoming,
+        upload: &Upload<'_, F, S>,
+    ) -> Option<Box<Interrupted<'_>>> {
+        if !self.tries.asks_for_rest() || !upload.is_empty {
+            return None;
+        }
+        let original = Original::of(self.head, head, incoming.length())?;
+        Some(Box::new(Interrupted {
+            tries: self.tries,
+            request: self.head,
+            target: self.target,
+            original,
+            idle: self.tries.next.timeouts.idle_of(upload.hop),
+        }))
     }
 
     /// Bytes of content that the response announces.
@@ -375,25 +457,30 @@ impl Request<'_> {
     }
 
     /// A response head on its way back: without what concerned the connection it came on.
-    fn returning(&self, mut head: ResponseHead) -> ResponseHead {
-        // A connection field that cannot be read names nothing that could be kept.
-        if hop::strip(&mut head.fields).is_err() {
-            head.fields.remove(http::header::CONNECTION);
-        }
-        departure::keep_own_challenge(&mut head);
-        self.routed
-            .snapshot
-            .via
-            .append(&mut head.fields, head.version);
-        alternative::advertise(self.routed, &mut head.fields);
-        head
+    fn returning(&self, head: ResponseHead) -> ResponseHead {
+        returning(self.routed, head)
     }
+}
+
+/// A response of the next hop as the client gets it.
+pub(super) fn returning(routed: &Routed, mut head: ResponseHead) -> ResponseHead {
+    // A connection field that cannot be read names nothing that could be kept.
+    if hop::strip(&mut head.fields).is_err() {
+        head.fields.remove(http::header::CONNECTION);
+    }
+    departure::keep_own_challenge(&mut head);
+    routed.snapshot.via.append(&mut head.fields, head.version);
+    alternative::advertise(routed, &mut head.fields);
+
+    head
 }
 
 /// The request's content on its way out, and the silence of the whole exchange.
 struct Upload<'a, F, S> {
     pump: Pin<&'a mut F>,
     done: bool,
+    /// The request has no content.
+    is_empty: bool,
     silent: Pin<&'a mut S>,
     /// Where it goes.
     hop: Hop,
@@ -439,6 +526,11 @@ impl NoResponse {
             refusal: self.refusal.next_hop(endpoint),
             ..self
         }
+    }
+
+    /// Why, in words.
+    pub(super) fn reason(&self) -> String {
+        self.refusal.reason()
     }
 
     fn last(refusal: Refusal) -> Self {

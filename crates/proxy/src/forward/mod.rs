@@ -1,44 +1,56 @@
 //! *Forward*: what happens to an exchange once its route is known.
 //!
-//! | action | message | CONNECT, connect-tcp | CONNECT-UDP | Upgrade |
-//! |---|---|---|---|---|
-//! | `to` | `message`, to the next proxy | `tunnel` | `tunnel` | `tunnel` |
-//! | `terminate` | `message`, to the origin | `terminate`: a TCP connection | `terminate`: a UDP socket | `tunnel`, to the origin |
-//! | `broadcast` | `broadcast`, if the request asks for it | | | |
-//! | `attach` | | | | `attach`, if it is asked for |
-//! | `respond`, `redirect` | `local` | `local` | `local` | `local` |
-//! | `handle` | `handle` | | | |
+//! | action | message | CONNECT, connect-tcp | CONNECT-UDP | CONNECT-IP | Upgrade |
+//! |---|---|---|---|---|---|
+//! | `to` | `message`, to the next proxy | `tunnel` | `tunnel` | `tunnel` | `tunnel` |
+//! | `terminate` | `message`, to the origin | `terminate`: a TCP connection | `terminate`: a UDP socket | `packets`: a TUN device | `tunnel`, to the origin |
+//! | `broadcast` | `broadcast`, if the request asks for it | | | | |
+//! | `attach` | | | | | `attach`, if it is asked for |
+//! | `respond`, `redirect` | `local` | `local` | `local` | `local` | `local` |
+//! | `handle` | `handle` | | | | |
 
 mod affinity;
-mod altered;
 mod attach;
 mod binding;
-mod bound;
 mod bridges;
 mod broadcast;
+mod bulk;
 mod carried;
 mod cause;
+mod custody;
+mod datagram_path;
 mod datagrams;
 pub(crate) mod departure;
+mod descriptor_share;
+mod directions;
 mod early;
+mod early_answer;
 mod failed;
 mod form;
 pub(crate) mod handle;
-mod heads;
-mod held;
-mod holding;
+mod interrupted;
+mod kept_request;
+mod left_paths;
 mod local;
 mod message;
 mod movable;
+mod outlive;
+mod packets;
 mod paths;
 pub(crate) mod post;
 mod pump;
 mod reach;
+mod read_ahead;
+mod rest;
 mod resume;
+mod resumption;
 mod retry;
+mod round;
 mod stalled;
 mod terminate;
+mod transformed;
 mod tunnel;
+mod udp_bind;
 mod upgrades;
 mod verdict;
 mod wait;
@@ -46,13 +58,10 @@ mod wait;
 use hermes_http::Kind;
 use hermes_http::h1::client::Receiver;
 use hermes_packet::Asked;
-use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::route::Act;
-use http::StatusCode;
 
 use crate::arrival::Arrival;
 use crate::next::{Next, pick};
-use crate::refusal::Refusal;
 use crate::routed::Routed;
 use broadcast::Offer;
 pub(crate) use carried::Carried;
@@ -72,6 +81,7 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<Carried
         }
         Offer::Refused(failed) => return Err(failed),
     };
+
     let ended = match &routed.route.act {
         Act::Attach(rule) => Box::pin(attach::accept(routed, arrival, rule)).await,
         Act::Respond(respond) => Box::pin(local::respond(routed, arrival, respond)).await,
@@ -83,6 +93,7 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<Carried
         Act::Proxy(hops) => return onwards(routed, arrival, pick(hops)).await,
         Act::Origin(next) => return onwards(routed, arrival, next).await,
     };
+
     ended.map(Carried::Over)
 }
 
@@ -97,18 +108,35 @@ async fn onwards(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<C
             refusal: paths::no_room(),
         });
     }
+
     if let Err(refusal) = upgrades::check(&routed.route, arrival.head()) {
         return Err(Failed {
             unanswered: Unanswered::Arrival(arrival),
             refusal,
         });
     }
-    form::confirm(&mut arrival).await;
-    match (arrival.kind(), next.receiver()) {
-        (Kind::ConnectIp, _) => Err(Failed {
+
+    if arrival.kind() != Kind::ConnectIp && packets::device(routed).is_some() {
+        return Err(Failed {
             unanswered: Unanswered::Arrival(arrival),
-            refusal: not_carried(),
-        }),
+            refusal: packets::only_packets(),
+        });
+    }
+
+    form::confirm(&mut arrival).await;
+    if next.answers_early() {
+        arrival = match Box::pin(early_answer::give(routed, arrival)).await {
+            Ok(arrival) => arrival,
+            Err(error) => return Ok(Carried::Over(format!("client_closed: {error}"))),
+        };
+    }
+    match (arrival.kind(), next.receiver()) {
+        (Kind::ConnectIp, Receiver::Origin) => Box::pin(packets::open(routed, arrival, next)).await,
+        (Kind::Message, _) if next.custody().is_some() => {
+            Box::pin(custody::forward(routed, arrival, next))
+                .await
+                .map(Carried::Over)
+        }
         (Kind::Message, _) => Box::pin(message::forward(routed, arrival, next))
             .await
             .map(Carried::Over),
@@ -122,10 +150,4 @@ async fn onwards(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<C
             Box::pin(terminate::udp(routed, arrival, next)).await
         }
     }
-}
-
-/// IP packets find their route, and go no further.
-fn not_carried() -> Refusal {
-    let details = "CONNECT-IP is known and routed here, but IP packets are not carried yet";
-    Refusal::new(ProxyError::HttpUpgradeFailed, details).status(StatusCode::NOT_IMPLEMENTED)
 }

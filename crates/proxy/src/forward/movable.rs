@@ -1,6 +1,6 @@
-//! A tunnel of bytes that can move to another way, by the seam of [`plug::Movable`](crate::plug::Movable).
+//! A tunnel of bytes that can move to another path, by the seam of [`plug::Movable`](crate::plug::Movable).
 //!
-//! The new way is opened while the old one carries on. Then both directions stop between two bytes, and what keeps the bytes agrees
+//! The new path is opened while the old one carries on. Then both directions stop between two bytes, and what keeps the bytes agrees
 //! with the far end where they go on. If any of that fails, the tunnel stays where it is.
 
 use std::future::Future;
@@ -14,7 +14,7 @@ use bytes::Bytes;
 use hermes_http::{Incoming, Outgoing, Reset};
 use hermes_observe::{Counters, Exchange};
 use hermes_packet::{Broken, Left, Side, Stop};
-use http::HeaderMap;
+use hermes_proto::fields::Fields;
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
@@ -22,7 +22,7 @@ use super::carried::ByteTunnel;
 use super::paths::{self, BytePath};
 use super::pump::{self, Direction, Seam};
 use crate::plug::{Movable, Mover, Position};
-use crate::redecide::{Move, Opened, Order, Place};
+use crate::reevaluate::{Move, Opened, Order, TunnelGuard};
 use crate::refusal::Refusal;
 
 /// How long both directions may take to stop; the client may have stopped reading.
@@ -33,31 +33,29 @@ const STOP_TIME: Duration = Duration::from_secs(1);
 #[doc(alias = "bound")]
 const RESUME_TIME: Duration = Duration::from_secs(5);
 
-/// How far a tunnel is, and what keeps its bytes.
+/// How many bytes of a tunnel have passed, and what keeps those that may be sent again.
 pub(super) struct Progress {
     movable: Box<dyn Movable>,
     at: Position,
     /// Whether all that was read from the target has been written to the client, and no more is read.
     down_rests: bool,
-    /// Whether the way to the target was left within a write: it leads nowhere any more.
+    /// Whether the path to the target was left within a write: it leads nowhere any more.
     torn: bool,
 }
 
 impl Progress {
     /// Of a tunnel that was answered with these fields just now, if it can move; these bytes left with the request.
-    pub(super) fn new(
-        mover: &dyn Mover,
-        fields: &mut HeaderMap,
-        early: &Bytes,
-    ) -> Option<Box<Self>> {
+    pub(super) fn new(mover: &dyn Mover, fields: &mut Fields, early: &Bytes) -> Option<Box<Self>> {
         let mut movable = mover.opened(fields)?;
         if !early.is_empty() {
             movable.keep(early);
         }
+
         let at = Position {
             client_to_target: early.len() as u64,
             ..Position::default()
         };
+
         Some(Box::new(Self {
             movable,
             at,
@@ -70,7 +68,7 @@ impl Progress {
 /// Why a round of carrying was over.
 enum ByteRound {
     Over(Result<(), Broken>),
-    /// Both directions rest, and this way is open.
+    /// Both directions rest, and this path is open.
     Move(Box<(BytePath, Opened)>),
 }
 
@@ -83,7 +81,7 @@ enum ByteEvent {
 
 type BytePathOpening = Pin<Box<dyn Future<Output = Result<(BytePath, Opened), Refusal>> + Send>>;
 
-/// Carries a tunnel to its end, wherever that leads by then.
+/// Carries a tunnel to its end, through any number of moves.
 pub(super) async fn carry(
     tunnel: &mut ByteTunnel,
     progress: Progress,
@@ -101,11 +99,12 @@ pub(super) async fn carry(
             }
         }
     };
+
     pump::close(&mut tunnel.client, &mut tunnel.target, &carried).await;
     carried
 }
 
-/// Carries until the end, or until another way is open and both directions rest.
+/// Carries until the end, or until another path is open and both directions rest.
 async fn round(
     tunnel: &mut ByteTunnel,
     progress: &Mutex<Progress>,
@@ -115,16 +114,18 @@ async fn round(
     let ByteTunnel {
         client,
         target,
-        place,
+        guard,
         ..
     } = tunnel;
+
     let counters = exchange.counters();
     let mut both = pin!(directions(client, target, counters, progress, &stop));
     let mut opening: Option<BytePathOpening> = None;
+
     loop {
         let came = tokio::select! {
             left = both.as_mut() => ByteEvent::Left(left),
-            order = place.order() => ByteEvent::Ordered(order),
+            order = guard.order() => ByteEvent::Ordered(order),
             opened = finished(&mut opening) => ByteEvent::Opened(Box::new(opened)),
         };
 
@@ -135,9 +136,11 @@ async fn round(
             }
             ByteEvent::Ordered(Order::Move(moved)) => {
                 exchange.moves();
-                let mut fields = HeaderMap::new();
+                let mut fields = Fields::new();
                 progress.lock().movable.ask(&mut fields);
-                opening = Some(open(place, moved, fields));
+                // A later order replaces the path that is still being opened: it has the newer
+                // rules.
+                opening = Some(open(guard, moved, fields));
             }
             ByteEvent::Opened(opened) => {
                 opening = None;
@@ -149,11 +152,14 @@ async fn round(
                         continue;
                     }
                 };
+
+                // Only once the new path is open is the old one stopped: a failure costs the tunnel
+                // nothing.
                 match leave(both.as_mut(), &stop, progress).await {
                     Some(Ok(Left::Stopped)) => return ByteRound::Move(Box::new(new)),
                     Some(left) => return ByteRound::Over(left.map(drop)),
                     None => {
-                        if let Err(broken) = stay(exchange, place, new, "a side takes nothing") {
+                        if let Err(broken) = stay(exchange, guard, new, "a side takes nothing") {
                             return ByteRound::Over(Err(broken));
                         }
                     }
@@ -163,11 +169,11 @@ async fn round(
     }
 }
 
-fn open(place: &Place, moved: Arc<Move>, fields: HeaderMap) -> BytePathOpening {
-    let routed = place
-        .standing()
+fn open(guard: &TunnelGuard, moved: Arc<Move>, fields: Fields) -> BytePathOpening {
+    let routed = guard
+        .state()
         .routed(moved.snapshot.clone(), moved.route.clone());
-    Box::pin(async move { paths::bytes(&routed, &moved.head, fields).await })
+    Box::pin(async move { paths::bytes(&routed, &moved.head, fields, moved.head.kind()).await })
 }
 
 async fn finished(opening: &mut Option<BytePathOpening>) -> Result<(BytePath, Opened), Refusal> {
@@ -188,32 +194,33 @@ async fn leave(
         return Some(left);
     }
 
-    // A target that takes nothing keeps no one: what was to go there is kept, and goes by the new way.
+    // A target that takes nothing holds nothing up: what was to go there is kept, and takes the new path.
     let mut progress = progress.lock();
     if progress.down_rests {
         progress.torn = true;
         return Some(Ok(Left::Stopped));
     }
+
     stop.take_back();
     None
 }
 
-/// The tunnel stays where it is, if the rules allow that to one that cannot be moved.
+/// The tunnel stays where it is, if the rules allow that for a tunnel that cannot be moved.
 fn stay(
     exchange: &Exchange,
-    place: &Place,
+    guard: &TunnelGuard,
     (mut path, opened): (BytePath, Opened),
     reason: &str,
 ) -> Result<(), Broken> {
     exchange.moved(false);
-    path.way.outgoing.reset(Reset::Cancel);
-    forbidden(place, &opened, reason)?;
+    path.streams.outgoing.reset(Reset::Cancel);
+    forbidden(guard, &opened, reason)?;
     tracing::warn!(exchange = %exchange.id(), reason, "not moved; it goes on as it was");
     Ok(())
 }
 
-fn forbidden(place: &Place, opened: &Opened, reason: &str) -> Result<(), Broken> {
-    match place.forbids(opened) {
+fn forbidden(guard: &TunnelGuard, opened: &Opened, reason: &str) -> Result<(), Broken> {
+    match guard.forbids(opened) {
         Some(forbidden) => {
             Err(Broken::policy(&forbidden).note(&format!("and it could not move: {reason}")))
         }
@@ -221,7 +228,7 @@ fn forbidden(place: &Place, opened: &Opened, reason: &str) -> Result<(), Broken>
     }
 }
 
-/// Goes on by the new way, or stays.
+/// Goes on by the new path, or stays.
 async fn switch(
     tunnel: &mut ByteTunnel,
     progress: &mut Progress,
@@ -229,31 +236,36 @@ async fn switch(
     exchange: &Exchange,
 ) -> Result<(), Broken> {
     let at = progress.at;
-    let resumed = timeout(RESUME_TIME, progress.movable.resume(path.way, at)).await;
+    let resumed = timeout(RESUME_TIME, progress.movable.resume(path.streams, at)).await;
     let resumed = resumed.unwrap_or_else(|_| Err("it took too long".to_owned()));
+
     let (incoming, mut outgoing) = match resumed {
         Ok(halves) => halves,
         Err(reason) => {
             exchange.moved(false);
+            // A write to the old path was cut off, so nothing can follow there.
             if progress.torn {
                 return Err(Broken::reset(Side::Target, Reset::Cancel).note(&reason));
             }
             tracing::warn!(exchange = %exchange.id(), reason, "not moved; it goes on as it was");
-            return forbidden(&tunnel.place, &opened, &reason);
+            return forbidden(&tunnel.guard, &opened, &reason);
         }
     };
 
     progress.torn = false;
     progress.down_rests = at.target_ended;
+    // The client's end was said on the old path only.
     if at.client_ended {
         let ended = outgoing.finish(None).await;
         ended.map_err(|error| Broken::write(Side::Target, &error))?;
     }
+
     let (_, mut old) = std::mem::replace(&mut tunnel.target, (incoming, outgoing));
     old.reset(Reset::Cancel);
     tunnel.active = path.active;
-    tunnel.place.moved(opened);
+    tunnel.guard.moved(opened);
     exchange.moved(true);
+
     Ok(())
 }
 
@@ -270,15 +282,18 @@ async fn directions(
         stop,
         from,
     };
+
     let up = half(Side::Client).run(client_in, target_out, &counters.client_to_target);
     let down = half(Side::Target).run(target_in, client_out, &counters.target_to_client);
     let mut up = pin!(up);
     let mut down = pin!(down);
-    // The one that rests last is not polled again for the other: so that is waited for here.
+
+    // The direction that rests last is not polled again, so the other one is waited for here.
     let (first, second) = tokio::select! {
         left = &mut up => (left?, down.await?),
         left = &mut down => (left?, up.await?),
     };
+
     Ok(if [first, second].contains(&Left::Stopped) {
         Left::Stopped
     } else {
@@ -307,6 +322,7 @@ impl Half<'_> {
             moved,
             rules: None,
         };
+
         if self.has_ended() {
             self.stop.ended();
             return Ok(Left::Ended);
@@ -318,16 +334,19 @@ impl Half<'_> {
                 half: self,
                 halted: &halted,
             };
+
             pump::pump_by(incoming, outgoing, direction, seam).await?;
             if !halted.load(Ordering::Relaxed) {
                 self.ended();
                 self.stop.ended();
                 return Ok(Left::Ended);
             }
+
             self.rests(true);
             if self.stop.rest().await {
                 return Ok(Left::Stopped);
             }
+
             self.rests(false);
         }
     }

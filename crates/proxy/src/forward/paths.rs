@@ -1,34 +1,35 @@
-//! Ways for datagrams, and for bytes that move: through the next proxy, or a UDP socket where the overlay ends.
+//! Paths for datagrams, and for bytes that move: through the next proxy, or a UDP socket where the overlay ends.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hermes_http::h1::client::Receiver;
-use hermes_http::{Event, RequestHead};
+use hermes_http::{Event, Kind, RequestHead};
 use hermes_identity::Proof;
 use hermes_net::UdpSocket;
 use hermes_packet::{Asked, Destination, Handed, PacketEnd, Token};
+use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::{datagram_limit, transform};
 use hermes_upstream::{Active, ConnectFailure, UdpDialled, UdpPath};
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 
-use super::datagrams::{Ends, Path};
+use super::datagram_path::{Ends, Path};
 use super::departure::{self, depart};
+use super::descriptor_share;
 use super::early::EarlyBytes;
-use super::held::Held;
-use super::holding;
+use super::resumption::Resumption;
 use super::retry::Tries;
 use super::{form, reach, tunnel};
 use crate::next::Next;
 use crate::next::next_hop;
-use crate::plug::NewWay;
-use crate::redecide::Opened;
+use crate::plug::NewPath;
+use crate::reevaluate::Opened;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::target::Target;
 
-/// Opens the way that the exchange's route says; through the next proxy, with this session.
+/// Opens the path that the exchange's route asks for; through a next proxy, for this session.
 pub(crate) async fn open(
     routed: &Routed,
     head: &RequestHead,
@@ -38,11 +39,13 @@ pub(crate) async fn open(
         let details = "the route answers here";
         return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
     };
+
     if next.receiver() == Receiver::Origin {
         return socket(routed, head, next, None).await;
     }
     let (mut departing, target) = depart(routed, head.clone(), next)?;
     departure::ask(routed, asked, &mut departing);
+
     let opened = tunnel::open(
         &Tries::new(routed, next, head),
         &departing,
@@ -50,70 +53,81 @@ pub(crate) async fn open(
         &mut EarlyBytes::default(),
     )
     .await?;
+
     match opened.answer {
         Event::Tunnel(mut answer, incoming) => {
             let ends = Ends::streams(incoming, opened.outgoing);
-            let held = Held::beyond(&mut answer.fields);
+            let resumption = Resumption::beyond(&mut answer.fields);
             let listens = datagram_limit::is_understood(&answer.fields);
+
             let path = Path {
                 ends,
                 active: opened.active,
                 silence: opened.silence,
-                held,
+                resumption,
                 listens,
             };
+
             Ok((path, Opened::new(routed, head, next, None)))
         }
         Event::Final(head, _) | Event::Interim(head) => Err(tunnel::refused((routed, next), &head)),
     }
 }
 
-/// A way for bytes.
+/// A path for bytes.
 pub(super) struct BytePath {
-    pub(super) way: NewWay,
+    pub(super) streams: NewPath,
     pub(super) active: Active,
 }
 
-/// Opens the way for bytes that the exchange's route says, through a next proxy, asked for with these fields as well.
+/// Opens the path for bytes that the exchange's route asks for, through a next proxy; its request has these fields as well. It is for the
+/// bytes of a tunnel that came in the `other` form.
 pub(super) async fn bytes(
     routed: &Routed,
     head: &RequestHead,
-    fields: HeaderMap,
+    fields: Fields,
+    other: Kind,
 ) -> Result<(BytePath, Opened), Refusal> {
     let next = next_hop(&routed.route).filter(|next| next.receiver() == Receiver::Proxy);
     let Some(next) = next else {
         let details = "the route leads to no proxy that the tunnel could move to";
         return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
     };
+
     if !next.through.own.is_empty() {
         let details = "the route changes bytes, which cannot begin within a tunnel";
         return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
     }
+
     let (mut departing, target) = depart(routed, head.clone(), next)?;
+    // Transforms begin with a tunnel's first byte: a path that takes over asks for none.
     transform::take(&mut departing.fields);
-    departing.fields.extend(fields);
+    departing.fields.replace(&fields);
     let tries = Tries::new(routed, next, head);
     let opened = tunnel::open(&tries, &departing, &target, &mut EarlyBytes::default()).await?;
+
     match opened.answer {
         Event::Tunnel(answer, incoming) => {
             let halves = (incoming, opened.outgoing);
-            let (incoming, outgoing) = form::bytes(departing.kind(), head.kind(), halves);
-            let way = NewWay {
+            let (incoming, outgoing) = form::bytes(departing.kind(), other, halves);
+            let streams = NewPath {
                 incoming,
                 outgoing,
                 fields: answer.fields,
             };
+
             let path = BytePath {
-                way,
+                streams,
                 active: opened.active,
             };
+
             Ok((path, Opened::new(routed, head, next, None)))
         }
         Event::Final(head, _) | Event::Interim(head) => Err(tunnel::refused((routed, next), &head)),
     }
 }
 
-/// Opens a UDP socket towards the target, or takes over that of the session which is asked for.
+/// Opens a UDP socket towards the target, or takes over the socket of the session that the client asks for.
 pub(crate) async fn socket(
     routed: &Routed,
     head: &RequestHead,
@@ -128,42 +142,60 @@ pub(crate) async fn socket(
     {
         return Ok(taken);
     }
+
+    // Its user has as many sessions as allowed, and this one is gone.
     if let Some(Asked::Only(_)) = asked {
         return Err(no_room());
     }
-    holding::hold(routed)?;
+    // Only now: a session that is taken over opens no socket.
+    descriptor_share::take_one(routed)?;
     let UdpDialled {
-        path: way, active, ..
+        path: dialled,
+        active,
+        ..
     } = reach::dial_udp(&tries, &target).await?;
     let silence = reach::silence(&tries.next.timeouts);
-    let address = match way {
+
+    let address = match dialled {
         UdpPath::Address(address) => address,
         UdpPath::Tunnel(streams, listens) => {
             let path = Path {
                 ends: Ends::streams(streams.0, streams.1),
                 active,
                 silence,
-                held: Held::Nothing,
+                resumption: Resumption::Nothing,
                 listens,
             };
             return Ok((path, Opened::new(routed, head, next, None)));
         }
     };
+
     let socket = connected(address).await?;
-    let hold = routed.listener.hold(routed.route.config.datagrams.as_ref());
-    let ends = Ends::end(PacketEnd::Socket(Arc::new(socket), hold));
-    let held = bound
+    let bounds = routed
+        .listener
+        .datagram_bounds(routed.route.config.datagrams.as_ref());
+    let ends = Ends::end(PacketEnd::Socket(Arc::new(socket), bounds));
+    let resumption = bound
         .zip(Token::random())
-        .map_or(Held::Nothing, |(bound, token)| {
-            Held::Here(routed.worker.shared.resumable.enter(token, bound, 0))
+        .map_or(Resumption::Nothing, |(bound, token)| {
+            Resumption::Here(
+                routed
+                    .worker
+                    .shared
+                    .outliving
+                    .datagrams
+                    .enter(token, bound, 0),
+            )
         });
+
     let path = Path {
         ends,
         active,
         silence,
-        held,
+        resumption,
         listens: false,
     };
+
     Ok((path, Opened::new(routed, head, next, Some(address))))
 }
 
@@ -180,14 +212,14 @@ async fn connected(address: SocketAddr) -> Result<UdpSocket, Refusal> {
     })
 }
 
-/// Why a request does not get a fresh session instead of the one that it asked for.
+/// Why a request gets no fresh session in place of the one that it asked for.
 pub(super) fn no_room() -> Refusal {
     let details =
         "the session is not there, and limits.sessions_per_user leaves no room for another";
     Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::TOO_MANY_REQUESTS)
 }
 
-/// Whose the session is, and where it leads. A client without a credential that is no peer is known by its address alone.
+/// Whose the session is, and where it leads. Without a credential, a client that is no peer is known by its address alone.
 fn bound(routed: &Routed, next: &Next, target: &Target) -> Destination {
     let Routed {
         auth,
@@ -196,6 +228,7 @@ fn bound(routed: &Routed, next: &Next, target: &Target) -> Destination {
         listener,
         ..
     } = routed;
+
     let known = auth.peer || !matches!(auth.proof, Proof::Nothing);
     Destination {
         user: user.clone(),
@@ -215,7 +248,8 @@ async fn take_over(
 ) -> Option<(Path, Opened)> {
     let routed = tries.routed;
     let next = tries.next;
-    let resumable = &routed.worker.shared.resumable;
+    let resumable = &routed.worker.shared.outliving.datagrams;
+
     let Handed {
         socket,
         remote,
@@ -223,22 +257,27 @@ async fn take_over(
         active,
         times,
     } = resumable.claim(token, bound).await?;
+
+    // The rules may have changed since the session's address was allowed.
     let chosen = next.is_target();
     if chosen && routed.snapshot.may_choose(remote).is_err() {
         return None;
     }
+
     let socket = Arc::new(UdpSocket::resumed(socket, remote).ok()?);
     tries.begin();
     tries.goes_to(&remote.to_string().into());
     routed.exchange.resumed(times);
-    let held = Held::Here(resumable.enter(*token, bound.clone(), times));
+    let resumption = Resumption::Here(resumable.enter(*token, bound.clone(), times));
     let silence = reach::silence(&tries.next.timeouts);
+
     let path = Path {
         ends: Ends::resumed(socket, received),
         active,
         silence,
-        held,
+        resumption,
         listens: false,
     };
+
     Some((path, Opened::new(routed, head, next, Some(remote))))
 }

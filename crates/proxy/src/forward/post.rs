@@ -5,9 +5,9 @@
 
 use hermes_config::model::{Route, TunnelWord};
 use hermes_http::{Event, Kind, RequestHead};
+use hermes_proto::fields::names::{CONTENT_LENGTH, EXPECT};
 use hermes_proto::proxy_status::ProxyError;
 use http::Method;
-use http::header::{CONTENT_LENGTH, EXPECT};
 use http::uri::{PathAndQuery, Scheme};
 
 use crate::refusal::Refusal;
@@ -23,7 +23,7 @@ fn is_asked_for(route: &Route) -> bool {
     route
         .tunnel
         .as_ref()
-        .is_some_and(|tunnel| tunnel.word() == TunnelWord::Post)
+        .is_some_and(|tunnel| tunnel.word() == Some(TunnelWord::Post))
 }
 
 /// Makes a POST the CONNECT that it means, and says whether it was one.
@@ -35,6 +35,7 @@ pub(crate) fn arrived(head: &mut RequestHead) -> bool {
         // The answer to a tunnel comes before its content anyway.
         head.fields.remove(EXPECT);
     }
+
     is_post
 }
 
@@ -44,6 +45,7 @@ pub(super) fn depart(head: &mut RequestHead, route: &Route) -> Result<(), Refusa
     let Some(tunnel) = route.tunnel.as_ref().filter(|_| leaves) else {
         return Ok(());
     };
+
     head.method = Method::POST;
     head.scheme = Some(Scheme::HTTP);
     let given = tunnel
@@ -56,11 +58,13 @@ pub(super) fn depart(head: &mut RequestHead, route: &Route) -> Result<(), Refusa
                 format!("the path of the tunnel is bad: {error}"),
             )
         })?;
+
     head.path = Some(
         given
             .or_else(|| head.path.take())
             .unwrap_or_else(|| PathAndQuery::from_static("/")),
     );
+
     Ok(())
 }
 

@@ -11,10 +11,10 @@ use hermes_http::{Frame, Incoming, Outgoing, Reset, StreamError};
 use hermes_net::{SpliceError, splice};
 use hermes_observe::Counters;
 use hermes_packet::{Broken, Side};
-use http::HeaderMap;
+use hermes_proto::fields::Fields;
 use tokio::net::TcpStream;
 
-use crate::redecide::Place;
+use crate::reevaluate::TunnelGuard;
 use crate::snapshot::Snapshot;
 
 /// How long the end of a stream may take to be sent to a peer that does not read.
@@ -101,7 +101,7 @@ pub(super) trait Seam {
     /// These bytes are written next.
     fn passes(&mut self, bytes: &Bytes);
 
-    /// So many were written.
+    /// This many were written.
     fn passed(&mut self, bytes: usize);
 }
 
@@ -153,15 +153,18 @@ pub(super) async fn pump_by<S: Source, M: Seam>(
             }
         } else {
             match outgoing.room() {
-                0 => written(incoming, pin!(outgoing.roomy()), from).await?,
+                // Boxed, as most of the time there is room: the place for it would be in every pump.
+                0 => written(incoming, Box::pin(outgoing.roomy()).as_mut(), from).await?,
                 room => room,
             }
         };
 
+        // What is read has to be kept until it is written: read no more than there is room for.
         incoming.limit(room);
         let frame = match ready(incoming).await {
             Some(frame) => frame,
             None => {
+                // Nothing more is there for now, so what was gathered must not wait for it.
                 written(incoming, pin!(outgoing.flush()), from).await?;
                 match wait(incoming, outgoing, from, &seam).await? {
                     Some(frame) => frame,
@@ -187,6 +190,7 @@ pub(super) async fn pump_by<S: Source, M: Seam>(
                 seam.passes(&data);
                 written(incoming, pin!(outgoing.data(data, end)), from).await?;
                 seam.passed(length);
+
                 if end {
                     return Ok(());
                 }
@@ -207,11 +211,11 @@ async fn allowed<S: Source, M: Seam>(
 ) -> Result<Option<usize>, Broken> {
     let room = match outgoing.room() {
         0 => {
-            let roomy = pin!(outgoing.roomy());
+            let mut roomy = Box::pin(outgoing.roomy());
             tokio::select! {
                 biased;
                 () = stopped(seam) => return Ok(None),
-                room = written(incoming, roomy, from) => room?,
+                room = written(incoming, roomy.as_mut(), from) => room?,
             }
         }
         room => room,
@@ -223,12 +227,13 @@ async fn allowed<S: Source, M: Seam>(
         }
         seam.poll_room(cx).map(Some)
     });
+
     let allowed = meanwhile(incoming, pin!(allowed)).await;
     let allowed = allowed.map_err(|error| Broken::read(from, &error))?;
     Ok(allowed.map(|allowed| allowed.min(room)))
 }
 
-/// Resolves when it is to stop, as far as the waiting task is polled then.
+/// Resolves when it is to stop, provided that the waiting task is polled then.
 async fn stopped<M: Seam>(seam: &M) {
     poll_fn(|_| {
         if seam.stops() {
@@ -240,12 +245,8 @@ async fn stopped<M: Seam>(seam: &M) {
     .await;
 }
 
-/// Ends a direction. Once in its life, so in a place of its own.
-async fn finish(
-    outgoing: &mut Outgoing,
-    trailers: Option<HeaderMap>,
-    to: Side,
-) -> Result<(), Broken> {
+/// Ends a direction. It happens once in its life, so its future has a place of its own on the heap.
+async fn finish(outgoing: &mut Outgoing, trailers: Option<Fields>, to: Side) -> Result<(), Broken> {
     Box::pin(outgoing.finish(trailers))
         .await
         .map_err(|error| Broken::write(to, &error))
@@ -262,28 +263,32 @@ async fn bulk<S: Source>(
     };
     let mut passed = 0;
     let counts = [Some(direction.moved), incoming.count()];
+
     let moved = |bytes: usize| {
         passed += bytes as u64;
         for count in counts.iter().flatten() {
             count.fetch_add(bytes as u64, Ordering::Relaxed);
         }
     };
+
     let from = direction.from;
     let to = direction.from.other();
-    match splice(read, write, most.min(room), moved).await {
-        Ok(_) => {}
-        Err(SpliceError::Read(error)) => return Err(Broken::read(from, &error.into())),
-        Err(SpliceError::Write(error)) => return Err(Broken::write(to, &error.into())),
-        Err(SpliceError::Broken) => return Err(Broken::reset(to, Reset::Connect)),
-    }
+    let spliced = splice(read, write, most.min(room), moved).await;
+
+    // What has passed has, whatever came then: a response may go on from another attempt.
     incoming.passed(passed);
     outgoing.passed(passed);
-    Ok(())
+    match spliced {
+        Ok(_) => Ok(()),
+        Err(SpliceError::Read(error)) => Err(Broken::read(from, &error.into())),
+        Err(SpliceError::Write(error)) => Err(Broken::write(to, &error.into())),
+        Err(SpliceError::Broken) => Err(Broken::reset(to, Reset::Connect)),
+    }
 }
 
 type Arrived = Option<Result<Frame, StreamError>>;
 
-/// Waits for what is written of that which came `from` a side, or until that was ended because this takes too long.
+/// Waits until `write` has sent what came `from` a side, or until that side was ended because this takes too long.
 async fn written<S: Source, T>(
     incoming: &mut S,
     write: Pin<&mut impl Future<Output = Result<T, StreamError>>>,
@@ -299,7 +304,7 @@ async fn written<S: Source, T>(
 /// small frames may cost on the link that it shares.
 ///
 /// # Errors
-/// What comes was ended, because it was not asked for.
+/// The source was ended, because nothing asked for what came.
 pub(super) async fn meanwhile<S: Source, W: Future>(
     incoming: &mut S,
     mut work: Pin<&mut W>,
@@ -364,13 +369,14 @@ pub async fn tunnel(
     client: &mut (Incoming, Outgoing),
     target: &mut (Incoming, Outgoing),
     counters: &Counters,
-    place: &mut Place,
+    guard: &mut TunnelGuard,
 ) -> Result<(), Broken> {
     let direction = |from, moved| Direction {
         from,
         moved,
         rules: None,
     };
+
     let both = async {
         tokio::try_join!(
             pump(
@@ -385,15 +391,17 @@ pub async fn tunnel(
             ),
         )
     };
+
     let carried = tokio::select! {
         carried = both => carried.map(|_| ()),
-        reason = place.ended() => Err(Broken::policy(&reason)),
+        reason = guard.ended() => Err(Broken::policy(&reason)),
     };
+
     close(client, target, &carried).await;
     carried
 }
 
-/// Ends both sides of a tunnel as it ended itself.
+/// Ends both sides of a tunnel in the way that its bytes ended.
 pub(super) async fn close(
     (client_in, client_out): &mut (Incoming, Outgoing),
     (target_in, target_out): &mut (Incoming, Outgoing),
@@ -416,6 +424,6 @@ pub(super) async fn part(incoming: &mut Incoming, outgoing: &mut Outgoing) {
             incoming.parted().await;
         }
     };
-    // The bytes have arrived whatever becomes of it.
+    // Whatever becomes of it, the bytes have arrived.
     let _ = tokio::time::timeout(END_TIME, parting).await;
 }

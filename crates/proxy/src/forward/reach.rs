@@ -7,25 +7,28 @@ use std::time::Duration;
 
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Outgoing, Pending, RequestHead};
+use hermes_net::clock;
 use hermes_net::peer::network;
 use hermes_net::shares::Share;
 use hermes_net::{Asker, within};
 use hermes_proto::authority::HostPort;
 use hermes_proto::proxy_protocol::Header;
 use hermes_proto::proxy_status::ProxyError;
+use hermes_rules::judge::Phase;
 use hermes_rules::retry::Outcome;
 use hermes_rules::session::Silence;
 use hermes_rules::{Values, render};
 use hermes_upstream::{
-    Asking, Checkout, ConnectFailure, Dial, FailureKind, Hop, OPENING, Origin, Timeouts, Upstream,
+    Asking, Checkout, ConnectFailure, Dial, FailureKind, Hop, OPENING, Origin, Own, Timeouts,
+    Upstream,
 };
 use http::StatusCode;
-use tokio::time::Instant;
 
 use super::affinity::affinity;
 use super::binding;
+use super::bulk;
 use super::departure::address_proxy;
-use super::holding::{Holder, hold};
+use super::descriptor_share::{self, ShareOwner};
 use super::retry::{self, Tries};
 use crate::next::To;
 use crate::refusal::Refusal;
@@ -66,6 +69,7 @@ impl Unreached {
             Some(endpoint) => refusal.next_hop(endpoint),
             None => refusal,
         };
+
         Self {
             refusal,
             outcome: Some(Outcome::ConnectFailure),
@@ -100,23 +104,27 @@ pub(crate) async fn open(
 ) -> Result<Reached, Unreached> {
     let next = tries.next;
     let timeouts = &tries.next.timeouts;
-    let (checkout, held) = checkout(tries, head, target).await?;
+    let (checkout, share) = checkout(tries, head, target).await?;
     tries.goes_to(&checkout.endpoint);
-    match held {
+
+    match share {
+        // A link is shared between exchanges, so its descriptor is not this one's to count.
         _ if checkout.is_link() => {}
-        Some(held) => tries.routed.exchange.hold(held),
-        None => hold(tries.routed)?,
+        Some(share) => tries.routed.exchange.hold(share),
+        None => descriptor_share::take_one(tries.routed)?,
     }
+
     let endpoint = checkout.endpoint.clone();
     let reused = checkout.reused;
     let hop = next.hop(checkout.is_link());
     let head = address_proxy(head, &endpoint, next);
     let opening = pin!(checkout.open(&head, length, next.receiver()));
     let opening = within(
-        || Instant::now() + timeouts.header.unwrap_or(OPENING),
+        || clock::now() + timeouts.header.unwrap_or(OPENING),
         opening,
     )
     .await;
+
     let opening = opening.ok_or_else(|| {
         let details = "the next hop has no room for a further exchange, or does not answer";
         let refusal = Refusal::new(ProxyError::HttpResponseTimeout, details).next_hop(&endpoint);
@@ -125,6 +133,7 @@ pub(crate) async fn open(
             outcome: Some(Outcome::ConnectFailure),
         }
     })?;
+
     let opened = opening.map_err(|error| {
         let outcome = retry::of_stream(&error, reused).map(|_| Outcome::Refused);
         Unreached {
@@ -132,9 +141,11 @@ pub(crate) async fn open(
             outcome,
         }
     })?;
+
     let outgoing = opened.outgoing;
     let pending = opened.pending;
     let active = opened.active;
+
     Ok(Reached {
         outgoing,
         pending,
@@ -153,10 +164,11 @@ async fn checkout(
 ) -> Result<(Checkout, Option<Share>), Unreached> {
     let routed = tries.routed;
     let timeouts = &tries.next.timeouts;
+
     // A name server is asked on a socket of its own.
     let asks = tries.next.is_target() && !routed.exchange.holds();
-    let held = asks.then(|| Holder::of(routed).take(1)).transpose()?;
-    let client = &routed.worker.client;
+    let share = asks.then(|| ShareOwner::of(routed).take(1)).transpose()?;
+
     let checked_out = match &tries.next.to {
         To::Handler(_) => return Err(nowhere().into()),
         To::Upstream { upstream, .. } if upstream.attached().is_some() => {
@@ -167,50 +179,76 @@ async fn checkout(
                 .await
         }
         To::Upstream { upstream, receiver } => {
-            let affinity = affinity(routed, tries.next, Some(head));
-            // A link to another proxy may carry it: the server's connection is at the end of the overlay.
-            let is_link = *receiver == Receiver::Proxy && upstream.may_share();
-            match binding::own(routed, head, |own| upstream.is_known_to(own)) {
-                // It may turn out to be no link.
-                Some(_) if is_link => client
-                    .checkout_for(upstream, timeouts, affinity, &tries.tried())
-                    .await
-                    .map(Checkout::alone),
-                Some(own) => {
-                    client
-                        .checkout_own(upstream, timeouts, (affinity, own), &tries.tried())
-                        .await
-                }
-                None => {
-                    client
-                        .checkout_for(upstream, timeouts, affinity, &tries.tried())
-                        .await
-                }
-            }
+            checkout_upstream(tries, head, upstream, *receiver).await
         }
-        To::Target => {
-            let origin = origin(head, target)?;
-            let allow = |address| allowed(routed, address);
-            match binding::own(routed, head, |own| origin.is_known_to(own)) {
-                Some(own) => {
-                    client
-                        .checkout_own_origin(&origin, asking(routed, &allow), timeouts, own)
-                        .await
-                }
-                None => {
-                    client
-                        .checkout_origin(&origin, asking(routed, &allow), timeouts)
-                        .await
-                }
-            }
-        }
+        To::Target => checkout_origin(tries, head, &origin(head, target)?).await,
     };
+
     let checkout = checked_out.map_err(|failure| unreached(tries, &failure))?;
-    Ok((checkout, held))
+    Ok((checkout, share))
 }
 
-/// The name under which the node that an exchange goes to is attached. Hosts are the same in capitals and small letters, names
-/// have no capitals.
+/// A connection to an endpoint of an upstream.
+async fn checkout_upstream(
+    tries: &Tries<'_>,
+    head: &RequestHead,
+    upstream: &Arc<Upstream>,
+    receiver: Receiver,
+) -> Result<Checkout, ConnectFailure> {
+    let routed = tries.routed;
+    let client = &routed.worker.client;
+    let timeouts = &tries.next.timeouts;
+    let affinity = affinity(routed, tries.next, Some(head));
+
+    // A link to another proxy may carry it: the server's connection is at the end of the overlay.
+    let is_link = receiver == Receiver::Proxy && upstream.may_share();
+    match binding::own(routed, head, |own| upstream.is_known_to(own)) {
+        // It may turn out to be no link: then no other exchange may have it.
+        Some(_) if is_link => client
+            .checkout_for(upstream, timeouts, affinity, &tries.tried())
+            .await
+            .map(Checkout::alone),
+        Some(own) => {
+            client
+                .checkout_own(upstream, timeouts, (affinity, own), &tries.tried())
+                .await
+        }
+        None if bulk::is_expected(routed, tries.next, head.kind()) => {
+            client
+                .checkout_own(upstream, timeouts, (affinity, Own::NEW), &tries.tried())
+                .await
+        }
+        None => {
+            client
+                .checkout_for(upstream, timeouts, affinity, &tries.tried())
+                .await
+        }
+    }
+}
+
+/// A connection to the origin that the request names.
+async fn checkout_origin(
+    tries: &Tries<'_>,
+    head: &RequestHead,
+    origin: &Origin,
+) -> Result<Checkout, ConnectFailure> {
+    let routed = tries.routed;
+    let client = &routed.worker.client;
+    let timeouts = &tries.next.timeouts;
+    let allow = |address| allowed(routed, address);
+    let asking = asking(routed, &allow);
+
+    match binding::own(routed, head, |own| origin.is_known_to(own)) {
+        Some(own) => {
+            client
+                .checkout_own_origin(origin, asking, timeouts, own)
+                .await
+        }
+        None => client.checkout_origin(origin, asking, timeouts).await,
+    }
+}
+
+/// The name under which the node that an exchange goes to is attached. Hosts are compared without case, and names have no capitals.
 fn attached_name(
     routed: &Routed,
     upstream: &Upstream,
@@ -221,11 +259,13 @@ fn attached_name(
         Target::Host(host) => Target::host_port(host.host.to_ascii_lowercase(), host.port),
         other => other.clone(),
     };
+
     let values = Values {
         path: head.path(),
         method: head.wire_method().as_str(),
         ..routed.values(&target)
     };
+
     upstream
         .attached()
         .map(|name| render(name, &values))
@@ -237,18 +277,20 @@ pub(crate) async fn dial(
     tries: &Tries<'_>,
     target: &Target,
 ) -> Result<hermes_upstream::Dialled, Refusal> {
-    hold(tries.routed)?;
+    descriptor_share::take_one(tries.routed)?;
     let allow = |address: SocketAddr| allowed(tries.routed, address);
     loop {
         let deadline = tries.begin();
         let avoid = tries.tried();
         let place = place(tries, target, &allow, &avoid)?;
+
         let dialling =
             tries
                 .routed
                 .worker
                 .client
                 .dial_tcp(place, whose(tries.routed), &tries.next.timeouts);
+
         match retry::within(deadline, pin!(dialling)).await {
             Some(Ok(dialled)) => {
                 tries.goes_to(&dialled.endpoint);
@@ -260,7 +302,7 @@ pub(crate) async fn dial(
     }
 }
 
-/// The way of UDP where the overlay ends.
+/// Finds the path of UDP where the overlay ends.
 pub(crate) async fn dial_udp(
     tries: &Tries<'_>,
     target: &Target,
@@ -275,6 +317,7 @@ pub(crate) async fn dial_udp(
             .worker
             .client
             .dial_udp(place, &tries.next.timeouts);
+
         match retry::within(deadline, pin!(finding)).await {
             Some(Ok(dialled)) => {
                 tries.goes_to(&dialled.endpoint);
@@ -286,7 +329,7 @@ pub(crate) async fn dial_udp(
     }
 }
 
-/// Waits for the next attempt at something of which no byte was sent.
+/// Waits for the next attempt, when no byte of the last one was sent.
 pub(crate) async fn pause(tries: &Tries<'_>, unreached: Unreached) -> Result<(), Refusal> {
     match tries.again(unreached.outcome, true) {
         Ok(pause) => tokio::time::sleep(pause).await,
@@ -354,7 +397,7 @@ fn one_host(target: &Target) -> Result<&HostPort, Refusal> {
     })
 }
 
-/// Whose turn it is at DNS: the user's, or that of the source without one.
+/// Whose turn it is at DNS: that of the user, or of the source where there is none.
 fn asking<'a>(routed: &Routed, allow: hermes_upstream::Allow<'a>) -> Asking<'a> {
     let source = routed.source.peer.ip().map(network);
     let asker = match &routed.user {
@@ -378,10 +421,16 @@ fn unreached(tries: &Tries<'_>, failure: &ConnectFailure) -> Unreached {
         .routed
         .worker
         .shared
-        .seeing
+        .telemetry
         .connect_failure(tries.next.name(), error.token());
+
     tries.goes_to(&failure.endpoint.as_str().into());
     let refusal = Refusal::new(error, failure.reason.clone()).next_hop(&failure.endpoint);
+    let refusal = match failure.kind {
+        FailureKind::Prohibited => refusal.at(Phase::Forward, "egress"),
+        _ => refusal,
+    };
+
     // A name that no one here knows is the client's mistake, as it is where no route knows it.
     let unknown = failure.kind == FailureKind::Dotless;
     let refusal = if unknown {
@@ -389,6 +438,7 @@ fn unreached(tries: &Tries<'_>, failure: &ConnectFailure) -> Unreached {
     } else {
         refusal
     };
+
     Unreached {
         refusal,
         outcome: retry::of_connect(failure.kind),

@@ -1,4 +1,4 @@
-//! A tunnel of datagrams whose way broke: it is opened again towards the target, and waits to be opened from the client.
+//! A tunnel of datagrams whose path broke: it is opened again towards the target, and waits to be opened from the client.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,17 +10,18 @@ use hermes_packet::{PacketReader, Source};
 use hermes_proto::proxy_status::ProxyError;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::datagrams::{Path, Tunnel};
-use super::held::Held;
+use super::datagram_path::Path;
+use super::datagrams::Tunnel;
+use super::resumption::Resumption;
 use super::{Broken, paths};
-use crate::redecide::{Opened, Place, Standing};
+use crate::reevaluate::{Opened, TunnelGuard, TunnelState};
 use crate::refusal::Refusal;
 
-/// A way that was opened again and broke within this time is not opened once more: it would be the same.
+/// A path that was opened again and broke within this time is not opened once more: it would be the same.
 #[doc(alias = "bound")]
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// Before the way is tried once more that could not be opened; doubles up to [`LONGEST_PAUSE`].
+/// Pause before a path that could not be opened is tried once more; doubles up to [`LONGEST_PAUSE`].
 #[doc(alias = "bound")]
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -29,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[doc(alias = "bound")]
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// The reason of a tunnel whose session goes on in another.
+/// The reason given for a tunnel whose session goes on in another.
 const TAKEN_OVER: &str = "done: its session was taken over";
 
 /// How often a tunnel was opened again, and when last.
@@ -40,18 +41,19 @@ pub(super) struct Again {
 }
 
 impl Tunnel {
-    /// Opens the way towards the target again, where the session that ends there can be taken over.
+    /// Opens the path towards the target again, where the session that ends there can be taken over.
     ///
     /// # Errors
-    /// It cannot: how the tunnel ends.
+    /// How the tunnel ends, because it cannot be opened again.
     pub(super) async fn open_again(
         &mut self,
         broken: Broken,
-        place: &mut Place,
+        guard: &mut TunnelGuard,
     ) -> Result<(), Broken> {
-        let Held::Beyond(token) = self.path.held else {
+        let Resumption::Beyond(token) = self.path.resumption else {
             return Err(broken);
         };
+
         // The client opens it again, from the beginning of a capsule.
         if self.client.source.is_within() || self.path.ends.source.is_within() {
             return Err(broken.note("within a capsule"));
@@ -63,14 +65,17 @@ impl Tunnel {
         {
             return Err(broken);
         }
+
         self.path.ends.sink.reset(broken.reset);
-        let reopening = timeout(KEPT_FOR, reopen(place.standing().clone(), token));
+        let reopening = timeout(KEPT_FOR, reopen(guard.state().clone(), token));
         let reopened = tokio::select! {
             reopened = self.client.source.during(reopening, &self.exchange) => reopened,
-            reason = place.ended() => return Err(Broken::policy(&reason)),
+            reason = guard.ended() => return Err(Broken::policy(&reason)),
             () = self.exchange.evicted() => return Err(broken.note("and others needed its room")),
         };
+
         match reopened {
+            // The client holds the token of the old session: a fresh one would be of no use to it.
             Ok(Ok((path, _))) if !self.may_follow(&path, token) => {
                 path.ends.sink.reset(Reset::Cancel);
                 Err(broken.note("its session is gone"))
@@ -80,7 +85,7 @@ impl Tunnel {
                 (self.path, self.again.last) = (path, Some(Instant::now()));
                 self.again.times += 1;
                 self.exchange.resumed(self.again.times);
-                place.moved(opened);
+                guard.moved(opened);
                 Ok(())
             }
             Ok(Err(refusal)) => {
@@ -90,22 +95,24 @@ impl Tunnel {
         }
     }
 
-    /// Whether the tunnel may go on there. A client of a `udp` listener knows no tunnel, and a fresh session is as good to it as
-    /// the one that it would get next. Others are told that theirs has ended.
+    /// Whether the tunnel may go on there. A client of a `udp` listener knows of no tunnel: a fresh session serves it as well as the
+    /// one that it would get next. Other clients are told that their session has ended.
     fn may_follow(&self, path: &Path, token: Token) -> bool {
-        self.client.source.is_end() || matches!(path.held, Held::Beyond(held) if held == token)
+        self.client.source.is_end()
+            || matches!(path.resumption, Resumption::Beyond(its) if its == token)
     }
 
-    /// Waits for the one who takes over the session that ends here, and keeps what comes meanwhile.
-    pub(super) async fn wait(mut self, broken: Broken, place: &mut Place) -> String {
+    /// Waits until the session that ends here is taken over, and keeps what comes meanwhile.
+    pub(super) async fn wait(mut self, broken: Broken, guard: &mut TunnelGuard) -> String {
         self.client.sink.reset(broken.reset);
-        let (Held::Here(seat), Source::End(reader)) =
-            (&mut self.path.held, &mut self.path.ends.source)
+        let (Resumption::Here(entry), Source::End(reader)) =
+            (&mut self.path.resumption, &mut self.path.ends.source)
         else {
             return self.end(Err(broken)).await;
         };
+
         // The target has seen nothing of a socket that sent nothing. As a rule the client broke off before it had the token.
-        if seat.times == 0
+        if entry.times == 0
             && self
                 .exchange
                 .counters()
@@ -115,35 +122,41 @@ impl Tunnel {
         {
             return self.end(Err(broken)).await;
         }
-        let Some(_waiting) = seat.wait() else {
+        let Some(_waiting) = entry.wait() else {
             return self.end(Err(broken)).await;
         };
-        let standing = place.standing().clone();
+
+        let state = guard.state().clone();
         let ended = tokio::select! {
-            claim = reader.during(seat.claimed(), &self.exchange) => return self.hand_over(claim),
+            claim = reader.during(entry.claimed(), &self.exchange) => return self.hand_over(claim),
             () = sleep(KEPT_FOR) => broken,
-            // Those who come for it are sent elsewhere.
-            () = standing.stops() => broken.note("the node stops"),
-            reason = place.ended() => Broken::policy(&reason),
+            // A client that comes for it is sent elsewhere.
+            () = state.stops() => broken.note("the node stops"),
+            reason = guard.ended() => Broken::policy(&reason),
             () = self.exchange.evicted() => broken.note("others needed its room"),
         };
+
         self.end(Err(ended)).await
     }
 
     /// Gives the session to its claimant.
     pub(super) fn hand_over(self, claim: Claim) -> String {
         self.client.sink.settle(&self.exchange);
-        // Not as if the way had broken: a proxy on it would open it again, and take the session back.
+        // The reset must not look like a broken path: a proxy on it would open it again, and take the session back.
         self.client.sink.reset(Reset::Unneeded);
         let Path {
-            ends, active, held, ..
+            ends,
+            active,
+            resumption,
+            ..
         } = self.path;
-        if let (Held::Here(seat), Source::End(PacketReader::Socket(socket, received))) =
-            (held, ends.source)
+
+        if let (Resumption::Here(entry), Source::End(PacketReader::Socket(socket, received))) =
+            (resumption, ends.source)
             && let (Ok(another), Some(remote)) = (socket.another(), socket.remote_addr())
         {
             let received = received.handed_over();
-            let times = seat.times + 1;
+            let times = entry.times + 1;
             let _ = claim.send(Handed {
                 socket: another,
                 remote,
@@ -152,31 +165,35 @@ impl Tunnel {
                 times,
             });
         }
+
         TAKEN_OVER.to_owned()
     }
 }
 
-/// Opens the way by the rules of the moment, again and again unless a rule forbids it: a proxy that starts again is soon back.
-async fn reopen(standing: Arc<Standing>, token: Token) -> Result<(Path, Opened), Refusal> {
+/// Opens the path by the rules in force, and tries again until it succeeds or a rule forbids it: a proxy that restarts is soon back.
+async fn reopen(state: Arc<TunnelState>, token: Token) -> Result<(Path, Opened), Refusal> {
     let mut pause = PAUSE;
     loop {
         let forbidden = |reason: &dyn std::fmt::Display| {
             Refusal::new(ProxyError::HttpRequestDenied, reason.to_string())
         };
-        let anew = standing
-            .anew(standing.snapshot())
+        let anew = state
+            .anew(state.snapshot())
             .map_err(|reason| forbidden(&reason))?;
-        let routed = standing.routed(anew.snapshot.clone(), anew.route.clone());
+        let routed = state.routed(anew.snapshot.clone(), anew.route.clone());
+
         match paths::open(&routed, &anew.head, Asked::Again(token)).await {
             Ok(opened) => return Ok(opened),
-            Err(refusal) if refusal.is_final() || standing.is_stopping() => return Err(refusal),
+            Err(refusal) if refusal.is_final() || state.is_stopping() => return Err(refusal),
             Err(_) => {}
         }
+
         tokio::select! {
             // Sessions that broke together need not come back in one moment.
             () = sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)) => {}
-            () = standing.stops() => {}
+            () = state.stops() => {}
         }
+
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }

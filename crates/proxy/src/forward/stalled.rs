@@ -8,15 +8,15 @@ use hermes_http::Reset;
 use hermes_observe::Exchange;
 
 use super::Broken;
-use super::datagrams::Path;
-use crate::redecide::{Opened, Place};
+use super::datagram_path::Path;
+use crate::reevaluate::{Opened, TunnelGuard};
 
-/// A way that could not be left.
+/// A path that could not be left.
 #[derive(Debug, Default)]
 pub(super) struct Stalled {
-    /// It is decided on again when the capsule has ended.
+    /// The tunnel is re-evaluated when the capsule has ended.
     pub(super) waits: bool,
-    /// The log says so: the writer of capsules chooses how often that happens.
+    /// The log has said so. Once is enough: the writer of the capsules chooses how often it happens.
     told: bool,
 }
 
@@ -28,11 +28,11 @@ impl Stalled {
     pub(super) fn stay(
         &mut self,
         exchange: &Exchange,
-        place: &Place,
+        guard: &TunnelGuard,
         (path, opened): (Path, Opened),
     ) -> Result<(), Broken> {
         path.ends.sink.reset(Reset::Cancel);
-        if let Some(reason) = place.forbids(&opened) {
+        if let Some(reason) = guard.forbids(&opened) {
             return Err(
                 Broken::policy(&reason).note("and a capsule that had begun kept it from moving")
             );
@@ -45,16 +45,17 @@ impl Stalled {
                 "not moved; a capsule that has begun does not end, and it goes on as it was until then"
             );
         }
+
         Ok(())
     }
 }
 
-/// Carries until the lanes are left, or, with `None`, until they wait and what is between them is `between`.
+/// Carries until the directions have stopped or ended; `None` when they wait and `between` says that no capsule has begun.
 pub(super) async fn carried<T>(
-    mut lanes: Pin<&mut impl Future<Output = T>>,
+    mut directions: Pin<&mut impl Future<Output = T>>,
     between: impl Fn() -> bool,
 ) -> Option<T> {
-    poll_fn(|cx| match lanes.as_mut().poll(cx) {
+    poll_fn(|cx| match directions.as_mut().poll(cx) {
         Poll::Ready(left) => Poll::Ready(Some(left)),
         Poll::Pending if between() => Poll::Ready(None),
         Poll::Pending => Poll::Pending,

@@ -1,19 +1,25 @@
 //! Where the overlay ends: a tunnel becomes a TCP connection or a UDP socket.
 
-use hermes_http::{Incoming, Kind, Outgoing, h1};
+use hermes_http::{Incoming, Kind, Outgoing, RequestHead, h1};
+use hermes_net::Stream;
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
+use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::{self, PROXY_STATUS};
+use hermes_proto::resumable::Request;
 use hermes_proto::{datagram_floor, datagram_limit};
-use http::{HeaderMap, HeaderValue};
+use hermes_upstream::Dialled;
+use http::HeaderValue;
 
 use super::bridges::Bridges;
 use super::carried::{ByteTunnel, Carried};
 use super::departure::depart;
+use super::outlive::far::{self, NewSession, NewTarget};
 use super::retry::Tries;
-use super::{Failed, Unanswered, bound, form, paths, reach};
+use super::{Failed, Unanswered, form, paths, reach, udp_bind};
 use crate::arrival::{Arrival, End};
 use crate::next::Next;
-use crate::redecide::{Opened, stand};
+use crate::reevaluate::{Opened, enter};
+use crate::refusal::Refusal;
 use crate::routed::Routed;
 
 /// Opens the TCP connection that a CONNECT (RFC 9110, 9.3.6) or connect-tcp asks for.
@@ -23,13 +29,13 @@ pub(super) async fn tcp(
     next: &Next,
 ) -> Result<Carried, Failed> {
     let bridges = Bridges::of(&mut arrival, next);
-    let departing = depart(routed, arrival.head().clone(), next);
-    let tries = Tries::new(routed, next, arrival.head());
-    let dialled = async {
-        let (_, target) = departing?;
-        reach::dial(&tries, &target).await
-    };
-    let dialled = match dialled.await {
+    let asked = far::asked(&mut arrival).filter(|_| bridges.is_none());
+    if let Some(Request::Again(ticket)) = asked {
+        return Box::pin(far::resume(routed, arrival, next, ticket)).await;
+    }
+
+    let dialling = dial(routed, arrival.head(), next, asked.is_some());
+    let (dialled, session) = match dialling.await {
         Ok(dialled) => dialled,
         Err(refusal) => {
             return Err(Failed {
@@ -38,34 +44,42 @@ pub(super) async fn tcp(
             });
         }
     };
+
     routed
         .exchange
         .status(arrival.head().opening_status().as_u16());
-    let (read, write) = dialled.stream.split();
-    let target = (
-        Incoming::H1(h1::Incoming::bytes(read)),
-        Outgoing::H1(h1::Outgoing::bytes(write)),
-    );
+    let target = halves(dialled.stream);
     let opened = Opened::new(routed, arrival.head(), next, dialled.address);
-    let place = stand(routed, opened, false);
+    // Entered before the client hears of it: rules that change from here on reach the tunnel.
+    let guard = enter(routed, opened, false);
     let kind = arrival.kind();
-    let mut fields = HeaderMap::new();
-    form::announce(kind, &mut fields);
+    let mut fields = opening_fields(routed, kind);
     if let Some(bridges) = &bridges {
         bridges.confirm(&mut fields);
     }
-    if kind == Kind::ConnectTcp {
-        fields.insert(PROXY_STATUS, proxy_status::success(&routed.snapshot.node));
+    if let Some(session) = &session {
+        session.tell(&mut fields);
     }
+
     Ok(match arrival.accept(fields).await {
         Ok(End::Stream(incoming, outgoing)) => {
             let client = form::bytes(kind, Kind::Connect, (incoming, outgoing));
+            if let Some(session) = session {
+                let target = NewTarget {
+                    streams: target,
+                    endpoint: dialled.endpoint,
+                    address: dialled.address,
+                    active: dialled.active,
+                };
+                return Ok(session.tunnel(routed, target, client, guard));
+            }
             Carried::of(
                 ByteTunnel {
                     client,
                     target,
-                    place,
+                    guard,
                     active: dialled.active,
+                    learner: None,
                     progress: None,
                 },
                 bridges,
@@ -78,14 +92,50 @@ pub(super) async fn tcp(
     })
 }
 
+/// Connects to the target, with a session for the tunnel if one is asked for and there is room for it.
+async fn dial(
+    routed: &Routed,
+    head: &RequestHead,
+    next: &Next,
+    resumable: bool,
+) -> Result<(Dialled, Option<Box<NewSession>>), Refusal> {
+    let departing = depart(routed, head.clone(), next);
+    let tries = Tries::new(routed, next, head);
+    let (_, target) = departing?;
+    let dialled = reach::dial(&tries, &target).await?;
+
+    let session = resumable.then(|| NewSession::grant(routed, next, target.to_string()));
+    Ok((dialled, session.flatten().map(Box::new)))
+}
+
+/// Both directions of a connection.
+fn halves(stream: Stream) -> (Incoming, Outgoing) {
+    let (read, write) = stream.split();
+    (
+        Incoming::H1(h1::BodyReceiver::bytes(read)),
+        Outgoing::H1(h1::BodySender::bytes(write)),
+    )
+}
+
+/// The fields of the answer that opens a tunnel of bytes which ends here.
+pub(super) fn opening_fields(routed: &Routed, kind: Kind) -> Fields {
+    let mut fields = Fields::new();
+    form::announce(kind, &mut fields);
+    if kind == Kind::ConnectTcp {
+        fields.insert(PROXY_STATUS, proxy_status::success(&routed.snapshot.node));
+    }
+    fields
+}
+
 /// Opens the UDP socket that a CONNECT-UDP asks for (RFC 9298, 3.1). The name is resolved before the
 /// tunnel is accepted, and only the target's datagrams are taken.
 pub(super) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
     if routed.target.is_any() {
-        return Box::pin(bound::udp(routed, arrival, next))
+        return Box::pin(udp_bind::open(routed, arrival, next))
             .await
             .map(Carried::Over);
     }
+
     let (path, opened) = match paths::socket(routed, arrival.head(), next, routed.asked).await {
         Ok(opened) => opened,
         Err(refusal) => {
@@ -95,16 +145,18 @@ pub(super) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
             });
         }
     };
+
     routed
         .exchange
         .status(arrival.head().opening_status().as_u16());
-    let mut fields = HeaderMap::from_iter([(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"))]);
-    path.held.tell(&mut fields);
+    let mut fields = Fields::from_iter([(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"))]);
+    path.resumption.tell(&mut fields);
     fields.extend(datagram_floor::answer(&arrival.head().fields));
     datagram_limit::answer(&arrival.head().fields, &mut fields);
-    let place = stand(routed, opened, true);
+    let guard = enter(routed, opened, true);
+
     Ok(match arrival.accept(fields).await {
-        Ok(client) => Carried::Datagrams(Box::new((client, path, place))),
+        Ok(client) => Carried::Datagrams(Box::new((client, path, guard))),
         Err(error) => Carried::Over(format!("client_closed: {error}")),
     })
 }

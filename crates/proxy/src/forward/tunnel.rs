@@ -1,39 +1,45 @@
 //! A tunnel through the next proxy, or an upgraded connection to an origin.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use hermes_http::h1::client::Receiver;
-use hermes_http::{Cause, Event, Incoming, Kind, Outgoing, RequestHead, ResponseHead, StreamError};
+use hermes_http::{
+    Cause, Event, Incoming, Kind, Outgoing, Pending, RequestHead, ResponseHead, StreamError,
+};
 use hermes_observe::CLIENT_CLOSED;
 use hermes_packet::Asked;
-use hermes_packet::{Early, Lane};
+use hermes_packet::{Early, PacketDirection};
+use hermes_proto::fields::Fields;
+use hermes_proto::fields::names::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::{datagram_limit, hop, transform, udp_bind};
 use hermes_rules::retry::Outcome;
 use hermes_rules::session::Silence;
-use hermes_upstream::Active;
-use http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
+use hermes_upstream::{Active, Upstream};
 use http::{StatusCode, Version};
 
 use super::bridges::Bridges;
+use super::bulk;
 use super::carried::{ByteTunnel, Carried};
 use super::cause;
-use super::datagrams::{Ends, Path};
+use super::datagram_path::{Ends, Path};
 use super::departure::{self, depart};
 use super::early::EarlyBytes;
-use super::held::Held;
 use super::movable::Progress;
+use super::outlive::near::{self, AskedSession, Granted, NearTunnel};
 use super::pump::{self, Direction};
 use super::reach::{self, Reached, Unreached};
+use super::resumption::Resumption;
 use super::retry::{self, Tries};
 use super::{Failed, Side, Unanswered, form, post, verdict};
 use crate::arrival::{Arrival, End};
 use crate::explain;
 use crate::next::Next;
 use crate::plug::Mover;
-use crate::redecide::{Opened, stand};
+use crate::reevaluate::{Opened, enter};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::target::Target;
@@ -50,6 +56,7 @@ pub(super) async fn forward(
         opened,
         form,
         first,
+        session,
     } = match asked {
         Ok(asked) => asked,
         Err(Unopened::Gone(gone)) => {
@@ -62,6 +69,7 @@ pub(super) async fn forward(
             });
         }
     };
+
     let Open {
         outgoing,
         answer,
@@ -69,21 +77,28 @@ pub(super) async fn forward(
         silence,
         early,
     } = opened;
+
     match answer {
         Event::Tunnel(mut head, incoming) => {
+            let granted = session.and_then(|asked| asked.granted(&mut head.fields));
             let progress = mover(next, form, bridges.as_deref())
                 .and_then(|mover| Progress::new(mover, &mut head.fields, &first));
             arrived(routed, &arrival, early);
             let opened = Opened::new(routed, arrival.head(), next, None);
-            Ok(accept(
-                routed,
-                arrival,
+
+            let accepted = Accepted {
                 head,
-                (incoming, outgoing, form),
-                (active, silence, opened, progress),
+                target: (incoming, outgoing),
+                form,
+                active,
+                silence,
+                opened,
+                progress,
+                granted,
                 bridges,
-            )
-            .await)
+                learner: bulk::learner(next, form).cloned(),
+            };
+            Ok(accept(routed, arrival, accepted).await)
         }
         Event::Final(head, incoming) => {
             Box::pin(pass_refusal((routed, next), arrival, head, incoming))
@@ -94,7 +109,7 @@ pub(super) async fn forward(
     }
 }
 
-/// What the client sends before its tunnel is open; none of it where bytes are changed, because it would leave unchanged.
+/// What the client sends before its tunnel is open. Where a transform changes bytes there is none, because they would leave unchanged.
 fn first_bytes<'a>(
     tries: &Tries<'_>,
     arrival: &'a mut Arrival,
@@ -111,7 +126,7 @@ fn first_bytes<'a>(
 fn arrived(routed: &Routed, arrival: &Arrival, early: Option<Early>) {
     if let (Some(session), Some(early)) = (arrival.session(), early) {
         session.arrived(&early);
-        Lane::count(&routed.exchange, Side::Client, early.count, early.bytes);
+        PacketDirection::count(&routed.exchange, Side::Client, early.count, early.bytes);
     }
 }
 
@@ -122,6 +137,8 @@ struct AskedFor {
     form: Kind,
     /// Bytes that left before the answer.
     first: Bytes,
+    /// A session was asked for.
+    session: Option<Box<AskedSession>>,
 }
 
 /// Why there is no tunnel.
@@ -131,7 +148,7 @@ enum Unopened {
     Refused(Refusal),
 }
 
-/// Asks the next hop for the tunnel, with what lets it outlive its way.
+/// Asks the next hop for the tunnel, with what lets it outlive its path.
 async fn ask(
     routed: &Routed,
     arrival: &mut Arrival,
@@ -141,17 +158,33 @@ async fn ask(
     let departing = depart(routed, arrival.head().clone(), next);
     let (mut head, target) = departing.map_err(Unopened::Refused)?;
     Bridges::ask(bridges.as_deref(), &mut head);
+
     if head.kind() == Kind::ConnectUdp && next.receiver() == Receiver::Proxy {
         departure::ask(routed, routed.asked.unwrap_or(Asked::New), &mut head);
+    }
+    if head.kind() == Kind::ConnectIp {
+        departure::understand_limits(&mut head);
     }
     if let Some(mover) = mover(next, head.kind(), bridges.as_deref()) {
         mover.ask(&mut head.fields);
     }
+    // A tunnel whose bytes are changed on their way, or that a plug moves, has no session.
+    let is_plain = bridges.is_none() && next.mover().is_none();
+    let outlives = is_plain
+        .then(|| near::ask(routed, next, &mut head))
+        .flatten();
 
     let session = arrival.session().cloned();
     let tries = Tries::new(routed, next, arrival.head()).early(session.as_ref());
-    let mut first = first_bytes(&tries, arrival, &head, bridges.as_deref());
+    let mut first = if outlives.is_some() {
+        // Whether they have to be within capsules is not known before the answer.
+        EarlyBytes::default()
+    } else {
+        first_bytes(&tries, arrival, &head, bridges.as_deref())
+    };
     let opened = open(&tries, &head, &target, &mut first).await;
+
+    // Before the answer is looked at: no one is left to hear it.
     if let Some(gone) = first.gone.take() {
         return Err(Unopened::Gone(gone));
     }
@@ -160,11 +193,12 @@ async fn ask(
         opened: opened.map_err(Unopened::Refused)?,
         form: head.kind(),
         first: first.take_sent(),
+        session: outlives,
     })
 }
 
-/// What makes a tunnel movable that leaves in this form: one of bytes, to another proxy.
-/// What changes bytes is in the middle of them, and does not move.
+/// What makes a tunnel movable that leaves in this form: one of bytes, to another proxy. A tunnel with transforms does not move,
+/// because they are in the middle of its bytes.
 fn mover<'a>(next: &'a Next, form: Kind, bridges: Option<&Bridges>) -> Option<&'a dyn Mover> {
     if bridges.is_some() {
         return None;
@@ -186,8 +220,8 @@ pub(super) struct Open {
     early: Option<Early>,
 }
 
-/// Asks the next hop for the tunnel, and again as the policy says. What was sent of it already are datagrams, which may come twice, or
-/// the `first` bytes, with their own bounds.
+/// Asks the next hop for the tunnel, and again as the policy says. An attempt may have sent datagrams, which may arrive twice, or the
+/// `first` bytes, which have their own bounds.
 pub(super) async fn open(
     tries: &Tries<'_>,
     head: &RequestHead,
@@ -218,13 +252,14 @@ fn again(tries: &Tries<'_>, answer: &Event) -> Option<Duration> {
     }
 }
 
-/// The time of an attempt was over before the tunnel was answered.
+/// The time of an attempt was over before the next hop had answered.
 fn too_late(tries: &Tries<'_>) -> Unreached {
     let refusal = tries.attempt().no_head(tries);
     let refusal = match tries.tried().last() {
         Some(endpoint) => refusal.next_hop(endpoint),
         None => refusal,
     };
+
     Unreached {
         refusal,
         outcome: Some(Outcome::Timeout),
@@ -238,8 +273,10 @@ async fn attempt(
     first: &mut EarlyBytes<'_>,
 ) -> Result<Open, Unreached> {
     let is_post = post::is_post(head);
+    // A POST carries the tunnel as its content; a CONNECT has none (RFC 9110, 9.3.6).
     let length = if is_post { None } else { Some(0) };
     let reached = reach::open(tries, head, target, length).await?;
+
     let Reached {
         mut outgoing,
         mut pending,
@@ -248,35 +285,18 @@ async fn attempt(
         reused,
         hop,
     } = reached;
+
     let early = tries.first_datagrams().filter(|_| outgoing.takes_early());
     first.begin(tries, &outgoing);
-    let answered = async {
-        if let Some(early) = &early {
-            outgoing.early(early.capsules.clone())?;
-        }
-        outgoing.flush().await?;
-        loop {
-            let event = tokio::select! {
-                biased;
-                data = first.next(), if first.is_awaited() => {
-                    first.send(tries, data, &mut outgoing);
-                    match &first.gone {
-                        Some(_) => return Err(StreamError::new(Cause::Invalid("the client is gone".to_owned()))),
-                        None => continue,
-                    }
-                }
-                event = pending.event(Some(&mut outgoing)) => event?,
-            };
-            match event {
-                Event::Interim(_) => {}
-                answer if is_post => return Ok(post::opened(answer)),
-                answer => {
-                    outgoing.flush().await?;
-                    return Ok::<_, StreamError>(answer);
-                }
-            }
-        }
-    };
+    let answered = answer(
+        tries,
+        first,
+        early.as_ref(),
+        &mut outgoing,
+        &mut pending,
+        is_post,
+    );
+
     let wait = tries.header(hop);
     let answered = retry::within(wait.deadline(), pin!(answered)).await;
     match answered {
@@ -304,76 +324,169 @@ async fn attempt(
     }
 }
 
-/// Tells the client that the tunnel is open.
-async fn accept(
-    routed: &Routed,
-    arrival: Arrival,
-    mut head: ResponseHead,
-    target: (Incoming, Outgoing, Kind),
-    (active, silence, opened, progress): (Active, Silence, Opened, Option<Box<Progress>>),
-    bridges: Option<Box<Bridges>>,
-) -> Carried {
-    let kind = arrival.kind();
-    let undone = transform::take(&mut head.fields);
-    let bridges = bridges.and_then(|bridges| bridges.confirmed(&undone));
-    let held = Held::beyond(&mut head.fields);
-    let listens = datagram_limit::is_understood(&head.fields);
-    let mut fields = passed_on(head.fields);
-    form::announce(kind, &mut fields);
-    if let Some(bridges) = &bridges {
-        bridges.confirm(&mut fields);
+/// Waits for the answer, and sends what leaves before it.
+async fn answer(
+    tries: &Tries<'_>,
+    first: &mut EarlyBytes<'_>,
+    early: Option<&Early>,
+    outgoing: &mut Outgoing,
+    pending: &mut Pending,
+    is_post: bool,
+) -> Result<Event, StreamError> {
+    if let Some(early) = early {
+        outgoing.early(early.capsules.clone())?;
     }
-    if kind == Kind::ConnectUdp && routed.asked.is_some() {
-        held.tell(&mut fields);
-    }
-    if kind == Kind::ConnectUdp {
-        datagram_limit::answer(&arrival.head().fields, &mut fields);
-    }
-    routed
-        .exchange
-        .status(arrival.head().opening_status().as_u16());
-    // Another way would not know the contexts of this one.
-    let movable =
-        progress.is_some() || kind == Kind::ConnectUdp && !udp_bind::is_asked_for(&fields);
-    let place = stand(routed, opened, movable);
-    let client = match arrival.accept(fields).await {
-        Ok(client) => client,
-        Err(error) => return Carried::Over(format!("client_closed: {error}")),
-    };
-    let (incoming, outgoing, form) = target;
-    match client {
-        End::Stream(client_in, client_out) if kind != Kind::ConnectUdp => {
-            // What is changed are the bytes, not the capsules around them.
-            let plain = bridges.as_ref().map(|_| Kind::Connect);
-            let client = form::bytes(kind, plain.unwrap_or(form), (client_in, client_out));
-            let target = form::bytes(form, plain.unwrap_or(kind), (incoming, outgoing));
-            Carried::of(
-                ByteTunnel {
-                    client,
-                    target,
-                    place,
-                    active,
-                    progress,
-                },
-                bridges,
-            )
-        }
-        client => {
-            let path = Path {
-                ends: Ends::streams(incoming, outgoing),
-                active,
-                silence,
-                held,
-                listens,
-            };
-            Carried::Datagrams(Box::new((client, path, place)))
+
+    outgoing.flush().await?;
+    loop {
+        let event = tokio::select! {
+            biased;
+            data = first.next(), if first.is_awaited() => {
+                first.send(tries, data, outgoing);
+                if first.gone.is_some() {
+                    let gone = "the client is gone".to_owned();
+                    return Err(StreamError::new(Cause::Invalid(gone)));
+                }
+                continue;
+            }
+            event = pending.event(Some(outgoing)) => event?,
+        };
+
+        match event {
+            Event::Interim(_) => {}
+            answer if is_post => return Ok(post::opened(answer)),
+            answer => {
+                outgoing.flush().await?;
+                return Ok(answer);
+            }
         }
     }
 }
 
-/// Why the next hop refused: what the proxy says that did it, or else its status.
+/// A tunnel that the next hop has opened, and that the client is still to be told of.
+struct Accepted {
+    /// The next hop's response.
+    head: ResponseHead,
+    target: (Incoming, Outgoing),
+    /// How the request left.
+    form: Kind,
+    active: Active,
+    /// Silence after which a tunnel of datagrams ends.
+    silence: Silence,
+    opened: Opened,
+    progress: Option<Box<Progress>>,
+    /// The session that the far end has granted.
+    granted: Option<Box<Granted>>,
+    bridges: Option<Box<Bridges>>,
+    /// What learns from its size.
+    learner: Option<Arc<Upstream>>,
+}
+
+/// Tells the client that the tunnel is open.
+async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted) -> Carried {
+    let Accepted {
+        mut head,
+        target,
+        form,
+        active,
+        silence,
+        opened,
+        progress,
+        granted,
+        bridges,
+        learner,
+    } = accepted;
+
+    let kind = arrival.kind();
+    let undone = transform::take(&mut head.fields);
+    let bridges = bridges.and_then(|bridges| bridges.confirmed(&undone));
+    let resumption = Resumption::beyond(&mut head.fields);
+    let listens = datagram_limit::is_understood(&head.fields);
+    let fields = opening_fields(
+        routed,
+        &arrival,
+        head.fields,
+        &resumption,
+        bridges.as_deref(),
+    );
+
+    routed
+        .exchange
+        .status(arrival.head().opening_status().as_u16());
+
+    // Another path would not know the contexts of this one.
+    let movable = progress.is_some()
+        || granted.is_some()
+        || kind == Kind::ConnectUdp && !udp_bind::is_asked_for(&fields);
+    let guard = enter(routed, opened, movable);
+    let client = match arrival.accept(fields).await {
+        Ok(client) => client,
+        Err(error) => return Carried::Over(format!("client_closed: {error}")),
+    };
+
+    match client {
+        End::Stream(incoming, outgoing) if !kind.carries_packets() => {
+            // Transforms change the bytes, not the capsules around them.
+            let is_own = bridges.is_some() || granted.is_some();
+            let plain = is_own.then_some(Kind::Connect);
+            let client = form::bytes(kind, plain.unwrap_or(form), (incoming, outgoing));
+            let target = form::bytes(form, plain.unwrap_or(kind), target);
+            if let Some(granted) = granted {
+                let tunnel = NearTunnel::new(*granted, client, target, guard, active);
+                return Carried::Near(Box::new(tunnel));
+            }
+            let tunnel = ByteTunnel {
+                client,
+                target,
+                guard,
+                active,
+                learner,
+                progress,
+            };
+
+            Carried::of(tunnel, bridges)
+        }
+        client => {
+            let path = Path {
+                ends: Ends::of_kind(kind, target.0, target.1),
+                active,
+                silence,
+                resumption,
+                listens,
+            };
+            Carried::Datagrams(Box::new((client, path, guard)))
+        }
+    }
+}
+
+/// The fields of the response that opens the tunnel for the client.
+fn opening_fields(
+    routed: &Routed,
+    arrival: &Arrival,
+    answered: Fields,
+    resumption: &Resumption,
+    bridges: Option<&Bridges>,
+) -> Fields {
+    let kind = arrival.kind();
+    let mut fields = passed_on(answered);
+    form::announce(kind, &mut fields);
+    if let Some(bridges) = bridges {
+        bridges.confirm(&mut fields);
+    }
+
+    if kind.carries_packets() {
+        if routed.asked.is_some() {
+            resumption.tell(&mut fields);
+        }
+        datagram_limit::answer(&arrival.head().fields, &mut fields);
+    }
+
+    fields
+}
+
+/// Why the next hop refused: what the proxy that refused says, or else the status.
 pub(super) fn refused((routed, next): (&Routed, &Next), head: &ResponseHead) -> Refusal {
-    let refusal = match cause::of(&routed.exchange, next, head) {
+    let refusal = match cause::of(routed, next, head) {
         Some(told) => Refusal::new(told.error, told.words()),
         None => Refusal::new(
             ProxyError::HttpUpgradeFailed,
@@ -381,7 +494,7 @@ pub(super) fn refused((routed, next): (&Routed, &Next), head: &ResponseHead) -> 
         ),
     };
 
-    // What is no error, such as 200 where 101 is needed, is one by being no tunnel: 502.
+    // A status that is no error, such as 200 where 101 is needed, is an error here because no tunnel came of it: 502.
     if head.status.is_client_error() || head.status.is_server_error() {
         refusal.status(head.status)
     } else {
@@ -404,16 +517,19 @@ async fn pass_refusal(
             refusal,
         });
     };
+
     let mut head = ResponseHead {
         fields: passed_on(head.fields),
         ..head
     };
+
     // RFC 9110, 7.8: an origin may ignore an upgrade. Anywhere else a success would say that the tunnel is open.
     let ignored = offered.kind() == Kind::Upgrade && offered.head.version <= Version::HTTP_11;
     departure::keep_own_challenge(&mut head);
     if explain::hide(routed, &mut head) {
         incoming = Incoming::Empty;
     }
+
     if head.status.is_success() && !ignored {
         // RFC 9220, 3: the origin does not know the protocol that an extended CONNECT asks for.
         let unknown = offered.kind() == Kind::Upgrade;
@@ -423,13 +539,16 @@ async fn pass_refusal(
             StatusCode::BAD_GATEWAY
         };
     }
+
     routed.exchange.status(head.status.as_u16());
     let (_, _content, responder) = offered.message();
     let length = incoming.length();
+
     if let Ok(mut outgoing) = responder.respond(head, length).await {
         let counters = routed.exchange.counters();
         let from = Side::Target;
         let moved = &counters.target_to_client;
+
         let passed = pump::pump(
             &mut incoming,
             &mut outgoing,
@@ -439,17 +558,19 @@ async fn pass_refusal(
                 rules: None,
             },
         );
+
         // The client may not care for the rest of a refusal.
         tokio::select! {
             _ = passed => {}
             () = pump::silence(counters, reach::REFUSAL_IDLE) => {}
         }
     }
+
     Ok(reason)
 }
 
 /// Fields of a response that go on to the client.
-fn passed_on(mut fields: HeaderMap) -> HeaderMap {
+fn passed_on(mut fields: Fields) -> Fields {
     if hop::strip(&mut fields).is_err() {
         fields.clear();
     }

@@ -1,6 +1,6 @@
 //! Which protocols an Upgrade or an extended CONNECT may switch to.
 //!
-//! Behind an upgrade are bytes that no route looks at. So only those pass of which it is known that they are one
+//! Behind an upgrade are bytes that no route looks at. So only those pass that are known to be one
 //! exchange's own: WebSocket, the tunnels that Hermes itself speaks, and what the route names. A protocol of a whole
 //! connection, such as `h2c`, would carry requests past the routes (h2c smuggling), and passes nowhere.
 //!
@@ -26,6 +26,7 @@ pub(super) fn check(route: &CompiledRoute, head: &RequestHead) -> Result<(), Ref
     else {
         return Ok(());
     };
+
     let details = if protocol.is_of_connections() {
         format!(
             "protocol {protocol} would make this a connection whose requests no one looks at; it passes no proxy"
@@ -33,6 +34,7 @@ pub(super) fn check(route: &CompiledRoute, head: &RequestHead) -> Result<(), Ref
     } else {
         format!("protocol {protocol} passes only where `upgrades` of the route names it")
     };
+
     Err(Refusal::new(ProxyError::HttpUpgradeFailed, details).status(StatusCode::NOT_IMPLEMENTED))
 }
 

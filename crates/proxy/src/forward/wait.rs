@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hermes_config::model::{self, Chain};
 use hermes_config::{child, element};
+use hermes_net::clock;
 use hermes_proto::proxy_status::ProxyError;
 use tokio::time::Instant;
 
@@ -28,7 +29,7 @@ pub(super) enum TimeoutKey {
 impl Wait {
     /// When the time is over that begins now.
     pub(super) fn deadline(self) -> Option<Instant> {
-        self.time.map(|time| Instant::now() + time)
+        self.time.map(|time| clock::now() + time)
     }
 
     /// No response head came meanwhile.
@@ -47,6 +48,7 @@ impl Wait {
         } else {
             format!("{time:?}")
         };
+
         format!(
             "{time} ({} on {})",
             path(tries, self.key),
@@ -65,6 +67,7 @@ fn path(tries: &Tries<'_>, key: TimeoutKey) -> String {
         TimeoutKey::Idle => timeouts.idle.is_some(),
         TimeoutKey::PerTry => false,
     };
+
     let of_route = says(&route.timeouts)
         || key == TimeoutKey::PerTry && route.retry.as_ref().is_some_and(has_per_try);
     let of_node = says(&document.defaults.timeouts);
@@ -85,11 +88,13 @@ fn path(tries: &Tries<'_>, key: TimeoutKey) -> String {
         None if of_node => "defaults".to_owned(),
         None => element("routes", index),
     };
+
     let key = match key {
         TimeoutKey::Header => "timeouts.header",
         TimeoutKey::Idle => "timeouts.idle",
         TimeoutKey::PerTry => "retry.per_try_timeout",
     };
+
     format!("{place}.{key}")
 }
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_net::{Drain, Watch};
+use hermes_proto::fields::Fields;
+use hermes_proto::fields::names::PROXY_AUTHORIZATION;
 use hermes_rules::fields::USER;
 use hermes_upstream::{Joined, NotJoined, Upstream};
-use http::header::PROXY_AUTHORIZATION;
-use http::{HeaderMap, HeaderValue, Version};
+use http::{HeaderValue, Version};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
@@ -48,31 +49,36 @@ async fn keep(mut entrance: Entrance, watch: &Watch) {
     let join = shared.joins.begin(&entrance.rules.name);
     let mut pause = PAUSE;
     let mut old = None::<Drain>;
+
     loop {
         entrance.renew();
-        let Some(way) = Way::of(&entrance) else {
+        let Some(join_as) = JoinAs::of(&entrance) else {
             return;
         };
-        join.leads(way.upstream.name(), &way.name);
+
+        join.leads(join_as.upstream.name(), &join_as.name);
         let joined = tokio::select! {
-            joined = way.join(&entrance) => joined,
+            joined = join_as.join(&entrance) => joined,
             () = watch.graceful() => return,
         };
+
         let began = Instant::now();
         match joined {
             Ok(joined) => {
                 join.attached(&joined.endpoint);
-                tracing::info!(listener = %entrance.rules.name, endpoint = joined.endpoint, name = way.name, "attached");
-                // The other way is there before this one is left.
+                tracing::info!(listener = %entrance.rules.name, endpoint = joined.endpoint, name = join_as.name, "attached");
+
+                // The other attachment is there before this one is left.
                 old.take().inspect(Drain::start);
                 let (serving, ended) = hold(&entrance, joined, watch);
                 tokio::select! {
                     _ = ended => {}
-                    () = way.is_left(&entrance, &mut revision) => {
+                    () = join_as.is_left(&entrance, &mut revision) => {
                         (old, pause) = (Some(serving), PAUSE);
                         continue;
                     }
                 }
+
                 if watch.is_draining() {
                     return;
                 }
@@ -80,12 +86,14 @@ async fn keep(mut entrance: Entrance, watch: &Watch) {
             }
             Err(error) => note(&join, &entrance, &error.to_string()),
         }
+
+        // An attachment that held for a while was no failed try: the pauses begin anew.
         if began.elapsed() >= GOOD {
             pause = PAUSE;
         }
         tokio::select! {
             () = tokio::time::sleep(jittered(pause)) => pause = (pause * 2).min(LONGEST),
-            () = way.is_left(&entrance, &mut revision) => pause = PAUSE,
+            () = join_as.is_left(&entrance, &mut revision) => pause = PAUSE,
             () = watch.graceful() => return,
         }
     }
@@ -108,15 +116,17 @@ fn hold(entrance: &Entrance, joined: Joined, watch: &Watch) -> (Drain, oneshot::
     let entrance = entrance.clone();
     let own = serving.watch();
     serving.watch().spawn(async move {
-        let _counted = entrance.rules.seeing.accepted();
+        let _counted = entrance.rules.telemetry.accepted();
         attachment(entrance, joined.stream, &own).await;
         tokio::select! {
             () = joined.rest.farewell() => {}
             () = own.forced() => {}
         }
-        // No one waits any more where the attachment was left for another.
+
+        // Where the attachment was left for another, no one waits for this.
         let _ = done.send(());
     });
+
     (serving, ended)
 }
 
@@ -130,19 +140,20 @@ fn user(snapshot: &Snapshot) -> Option<&str> {
 }
 
 /// What is attached to, and under which name.
-struct Way {
+struct JoinAs {
     upstream: Arc<Upstream>,
     name: String,
     snapshot: Arc<Snapshot>,
 }
 
-impl Way {
+impl JoinAs {
     /// As the configuration in force says; `None` if the listener attaches no more.
     fn of(entrance: &Entrance) -> Option<Self> {
         let snapshot = entrance.worker.snapshot();
         let attach = entrance.rules.config.attach.as_ref()?;
         let upstream = snapshot.upstreams.get(attach.upstream())?.clone();
         let name = attached_as(&snapshot.document, attach)?.to_owned();
+
         Some(Self {
             upstream,
             name,
@@ -152,10 +163,11 @@ impl Way {
 
     /// Attaches.
     async fn join(&self, entrance: &Entrance) -> Result<Joined, NotJoined> {
-        let mut fields = HeaderMap::new();
+        let mut fields = Fields::new();
         if let Some(user) = user(&self.snapshot).and_then(|user| HeaderValue::from_str(user).ok()) {
             fields.insert(USER, user);
         }
+
         if let Some(token) = self
             .snapshot
             .token
@@ -164,6 +176,7 @@ impl Way {
         {
             fields.insert(PROXY_AUTHORIZATION, token.clone());
         }
+
         self.snapshot.via.append(&mut fields, Version::HTTP_11);
         Box::pin(
             entrance
@@ -174,7 +187,7 @@ impl Way {
         .await
     }
 
-    /// Resolves when the configuration leads elsewhere. Where the listener is gone, its door is drained.
+    /// Resolves when the configuration leads elsewhere. A listener that is gone is ended by the drain of its door.
     async fn is_left(&self, entrance: &Entrance, revision: &mut watch::Receiver<u64>) {
         loop {
             // The sender lives as long as the workers do.
@@ -185,6 +198,7 @@ impl Way {
                 .upstreams
                 .get(self.upstream.name())
                 .is_some_and(|upstream| !same(upstream));
+
             // The attached user is named once, when the connection begins.
             if other || user(&now) != user(&self.snapshot) {
                 return;

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use hermes_config::model::ListenAddress;
 use hermes_net::listen::{self, Carries};
 use hermes_net::quic::steering;
+use hermes_net::tun::TunSettings;
 
 use super::Socket;
 
@@ -24,6 +25,8 @@ pub(super) enum Serves {
     Quic,
     /// Attachments, which this node opens.
     Attachments,
+    /// The packets of a TUN device.
+    Packets,
 }
 
 /// What is to be bound.
@@ -47,6 +50,8 @@ pub(super) enum At {
         /// How many attachments.
         connections: u8,
     },
+    /// At a TUN device.
+    Device(TunSettings),
 }
 
 impl Serves {
@@ -55,7 +60,7 @@ impl Serves {
             Self::Streams => Carries::Tcp,
             Self::Datagrams | Self::Quic => Carries::Udp,
             // They go through sockets that no one else could want.
-            Self::Attachments => Carries::Tcp,
+            Self::Attachments | Self::Packets => Carries::Tcp,
         }
     }
 }
@@ -84,6 +89,8 @@ pub(super) enum Bound {
     Unix(std::path::PathBuf),
     /// Attached to an upstream under a name.
     Upstream(String, String),
+    /// A TUN device.
+    Device(String),
 }
 
 impl fmt::Display for Bound {
@@ -91,6 +98,7 @@ impl fmt::Display for Bound {
         match self {
             Self::Ip(address) => address.fmt(f),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Device(name) => name.fmt(f),
             Self::Upstream(upstream, name) => write!(f, "{upstream} as {name}"),
         }
     }
@@ -138,23 +146,31 @@ pub(super) fn bind(
                 .collect();
             Ok((Bound::Upstream(upstream.clone(), name.clone()), sockets))
         }
+        At::Device(settings) => {
+            let device = Socket::Device(settings.clone());
+            Ok((Bound::Device(settings.name.clone()), vec![device]))
+        }
         At::Address(ListenAddress::Unix(path)) => {
             let first = hermes_net::Listener::from(listen::unix(path, UNIX_MODE)?);
             let shares = (0..workers).map(|_| first.try_clone().map(Socket::Stream));
             Ok((Bound::Unix(path.clone()), shares.collect::<Result<_, _>>()?))
         }
         At::Address(ListenAddress::Ip(address)) => {
+            // SO_REUSEPORT would let us share the port of another process of the same user
+            // unnoticed.
             if !ours {
                 listen::check_free(*address, serves.carries())?;
             }
             if serves == Serves::Quic {
                 return quic(*address, workers);
             }
+
             let first = one(*address, serves)?;
             // Port 0 is chosen once, for all workers.
             let bound = first.address().unwrap_or(*address);
             let rest = (1..workers).map(|_| one(bound, serves));
             let all: Result<Vec<Socket>, _> = std::iter::once(Ok(first)).chain(rest).collect();
+
             Ok((Bound::Ip(bound), all?))
         }
     }
@@ -172,6 +188,7 @@ fn quic(address: SocketAddr, workers: usize) -> io::Result<(Bound, Vec<Socket>)>
     let first = listen::udp(address)?;
     let bound = first.local_addr()?;
     let mut sockets = vec![first];
+
     for _ in 1..workers.min(usize::from(u8::MAX)) {
         sockets.push(listen::udp(bound)?);
     }
@@ -179,6 +196,7 @@ fn quic(address: SocketAddr, workers: usize) -> io::Result<(Bound, Vec<Socket>)>
         Err(error) if error.kind() == io::ErrorKind::Unsupported => sockets.truncate(1),
         steered => steered?,
     }
+
     Ok((
         Bound::Ip(bound),
         sockets.into_iter().map(Socket::Quic).collect(),

@@ -74,6 +74,7 @@ impl Clients {
         } else {
             0
         };
+
         if live.sessions.len() < most {
             Ok(gone)
         } else {
@@ -96,11 +97,13 @@ impl Live {
                 .get(client)
                 .map_or(Class::Unanswered, |one| one.worth())
         };
+
         let candidate = |(_, client): &_| Candidate {
             class: class(client),
             own: true,
             quiet: false,
         };
+
         let candidates: Vec<_> = by_age.iter().map(candidate).collect();
         let unanswered = candidates
             .iter()
@@ -113,12 +116,14 @@ impl Live {
         } else {
             0
         };
+
         let gone = evicted(&candidates, wanted);
         for index in &gone {
             if let Some(session) = self.sessions.remove(&by_age[*index].1) {
                 session.evict();
             }
         }
+
         // Each further session is one more that is unanswered, at most.
         let room = allowed
             .saturating_sub(unanswered.saturating_sub(gone.len()))
@@ -135,13 +140,13 @@ mod tests {
     use hermes_net::{PeerAddress, UdpSocket};
 
     use super::*;
-    use hermes_observe::{AccessSink, Begin, Seeing};
+    use hermes_observe::{AccessSink, Begin, Telemetry};
     use hermes_packet::Bounds;
 
     struct Listener {
         clients: Clients,
         socket: Arc<UdpSocket>,
-        seeing: Arc<Seeing>,
+        telemetry: Arc<Telemetry>,
         next: u16,
     }
 
@@ -149,11 +154,11 @@ mod tests {
         fn new() -> Self {
             let socket =
                 UdpSocket::bound(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
-            let seeing = Seeing::new("a", AccessSink::off());
+            let telemetry = Telemetry::new("a", AccessSink::off());
             Self {
                 clients: Clients::default(),
                 socket: Arc::new(socket),
-                seeing,
+                telemetry,
                 next: 1,
             }
         }
@@ -174,7 +179,7 @@ mod tests {
                 source,
                 protocol: "udp",
             };
-            let exchange = Arc::new(self.seeing.begin(begin));
+            let exchange = Arc::new(self.telemetry.begin(begin));
             spoken
                 .chars()
                 .for_each(|who| exchange.counters().spoke(who == 'c'));

@@ -27,6 +27,7 @@ pub(super) fn note(listener: &str, greeting: Greeting, source: &StreamInfo) {
         Some((_, unsaid)) => *unsaid,
         None => 0,
     };
+
     *last = Some((now, 0));
     drop(last);
     let peer = source.peer;

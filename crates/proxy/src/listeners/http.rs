@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use hermes_http::server::{Handler, Options, serve as serve_http};
-use hermes_http::{Offered, ResponseHead, h3};
+use hermes_http::server::{Handler, serve as serve_http};
+use hermes_http::{IdleConnection, Offered, ResponseHead, h3};
 use hermes_net::tls::Fault;
 use hermes_net::{Drain, Stream, StreamInfo, Watch, quic, tls};
 use hermes_proto::greeting::Greeting;
@@ -12,40 +12,125 @@ use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
 
 use super::greetings;
-use super::refusals::{self, Over};
+use super::refusals::{self, HandshakeEnds};
+use super::stream::Held;
 use crate::arrival::Arrival;
 use crate::entrance::{Connection, Entrance};
 use crate::explain::explains;
 use crate::pipeline;
 use crate::refusal::Refusal;
+use crate::why::note;
+use crate::why::remembered::{Circumstances, Instead};
+
+/// A connection of a client. While that says nothing, this is all there is.
+pub(super) struct Client {
+    entrance: Entrance,
+    /// The connection while nothing is open on it.
+    idle: Option<IdleConnection>,
+    watch: Watch,
+    /// Whether TLS, where the listener has it, is still to come.
+    fresh: bool,
+    /// What is counted as long as it is there.
+    _held: Held,
+}
 
 /// Serves one connection.
-pub(super) async fn connection(entrance: Entrance, stream: Stream, watch: &Watch) {
-    let rules = &entrance.rules;
-    let peer = stream.info().peer;
-    let stream = match &rules.tls {
-        None => stream,
-        Some(config) => {
-            match Box::pin(tls::accept(stream, config.clone(), rules.options.head_time)).await {
-                Ok(stream) => stream,
-                Err(error) => return refusals::of_tls(rules, peer, &error),
-            }
+pub(super) async fn connection(mut client: Box<Client>) {
+    while client.spoken().await {
+        let goes_on = Box::pin(client.serve()).await;
+        if !goes_on {
+            return;
         }
-    };
-    if !rules.speaks(stream.info()) {
-        let detail = "the client agreed to no HTTP version of this listener (ALPN)";
-        return refusals::note(rules, peer, Over::Tcp, Fault::Protocol, detail);
-    }
-    let options = admit_peer(&entrance, stream.info());
-    let (entrance, own) = known(entrance, stream.info(), watch);
-    tokio::select! {
-        () = serve_http(stream, &options, Proxying(entrance), &own) => {}
-        () = watch.forced() => {}
     }
 }
 
-/// Lets go of the source of a client that has shown a certificate; the bounds of the connection.
-fn admit_peer(entrance: &Entrance, source: &StreamInfo) -> Options {
+impl Client {
+    /// A connection that was accepted.
+    pub(super) fn new(entrance: Entrance, stream: Stream, watch: Watch, held: Held) -> Box<Self> {
+        Box::new(Self {
+            entrance,
+            idle: Some(IdleConnection::new(stream)),
+            watch,
+            fresh: true,
+            _held: held,
+        })
+    }
+
+    /// Waits until the client has something to say; false if it had better not be waited for.
+    async fn spoken(&mut self) -> bool {
+        let Some(idle) = &mut self.idle else {
+            return false;
+        };
+        let rules = &self.entrance.rules;
+        let time = if self.fresh && rules.tls.is_some() {
+            rules.options.head_time
+        } else {
+            idle.time(&rules.options)
+        };
+
+        idle.spoken(time, &self.watch).await
+    }
+
+    /// Serves what it asks for; true once it is silent, and may ask for more.
+    async fn serve(&mut self) -> bool {
+        let Some(mut idle) = self.idle.take() else {
+            return false;
+        };
+        if self.fresh {
+            let Some(known) = self.meet(idle).await else {
+                return false;
+            };
+            idle = known;
+            self.fresh = false;
+        }
+
+        let options = self.entrance.rules.options_for(idle.source());
+        let handler = Proxying(self.entrance.clone());
+        tokio::select! {
+            silent = idle.serve(&options, handler, &self.watch) => self.idle = silent,
+            () = self.watch.forced() => {}
+        }
+        self.idle.is_some()
+    }
+
+    /// What comes before HTTP: TLS, and what it says of the client.
+    async fn meet(&mut self, idle: IdleConnection) -> Option<IdleConnection> {
+        let rules = self.entrance.rules.clone();
+        let mut stream = idle.into_stream();
+        let ends = HandshakeEnds {
+            peer: stream.info().peer,
+            local: stream.info().local,
+        };
+        let shared = &self.entrance.worker.shared;
+        if let Some(config) = &rules.tls {
+            match Box::pin(tls::accept(stream, config.clone(), rules.options.head_time)).await {
+                Ok(accepted) => stream = accepted,
+                Err(error) => {
+                    refusals::of_tls(shared, &rules, ends, &error);
+                    return None;
+                }
+            }
+        }
+
+        if !rules.speaks(stream.info()) {
+            let detail = "the client agreed to no HTTP version of this listener (ALPN)";
+            refusals::note(
+                shared,
+                &rules,
+                ends,
+                (Instead::Tls, Fault::Protocol, detail),
+            );
+            return None;
+        }
+
+        release_certified(&self.entrance, stream.info());
+        (self.entrance, self.watch) = known(self.entrance.clone(), stream.info(), &self.watch);
+        Some(IdleConnection::new(stream))
+    }
+}
+
+/// Lets go of the source of a client that has shown a certificate.
+fn release_certified(entrance: &Entrance, source: &StreamInfo) {
     if let Some(admission) = &entrance.admission
         && source
             .tls
@@ -55,7 +140,6 @@ fn admit_peer(entrance: &Entrance, source: &StreamInfo) -> Options {
     {
         admission.certified();
     }
-    entrance.rules.options_for(source)
 }
 
 /// Where a connection of a client enters. One whose client showed a certificate can be ended alone.
@@ -67,6 +151,7 @@ fn known(entrance: Entrance, info: &StreamInfo, watch: &Watch) -> (Entrance, Wat
         ending,
         ..Connection::default()
     };
+
     (
         Entrance {
             connection: Some(Arc::new(connection)),
@@ -91,7 +176,8 @@ pub(super) async fn quic_connection(
     connection: quic::Connection,
     watch: &Watch,
 ) {
-    let options = admit_peer(&entrance, connection.info());
+    let options = entrance.rules.options_for(connection.info());
+    release_certified(&entrance, connection.info());
     let (entrance, own) = known(entrance, connection.info(), watch);
     tokio::select! {
         () = h3::server::serve(connection, &options, Proxying(entrance), &own) => {}
@@ -118,11 +204,22 @@ impl Handler for Proxying {
 
     fn malformed(&self, status: StatusCode, reason: &str, source: &StreamInfo) -> ResponseHead {
         tracing::debug!(listener = %self.0.rules.name, peer = %source.peer, reason, "malformed request");
-        self.0.rules.seeing.malformed();
+        self.0.rules.telemetry.malformed();
         let refusal = Refusal::new(ProxyError::HttpRequestError, reason).status(status);
         let snapshot = self.0.worker.snapshot();
-        refusal
-            .answer(&snapshot.node, explains(&snapshot, &self.0.rules, source))
-            .0
+        let source = Arc::new(source.clone());
+        let circumstances = Circumstances {
+            snapshot: &snapshot,
+            listener: &self.0.rules,
+            source: &source,
+            exchange: None,
+            instead: Instead::Request,
+            head: None,
+            route: None,
+        };
+
+        let id = note::refusal(&self.0.worker.shared.refusals, &circumstances, &refusal);
+        let explained = explains(&snapshot, &self.0.rules, &source);
+        refusal.answer(&snapshot.node, id, explained).0
     }
 }

@@ -58,9 +58,11 @@ impl Joins {
             endpoint: None,
             last_error: None,
         };
+
         let state = Arc::new(Mutex::new(state));
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.open.lock().insert(number, state.clone());
+
         Join {
             joins: self,
             state,

@@ -4,12 +4,15 @@
 
 mod attach;
 mod bind;
+mod binder;
+mod changes;
 mod clients;
 mod greetings;
 mod http;
-mod introduction;
 mod joins;
+mod parts;
 mod passed;
+mod proxy_header;
 mod quic;
 mod refusals;
 mod sessions;
@@ -17,15 +20,18 @@ mod sources;
 mod stream;
 pub mod table;
 mod tcp;
+mod tun;
 mod udp;
 mod wanted;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use hermes_net::tun::TunSettings;
 use hermes_net::{Listener, Watch};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::devices;
 use crate::door::DoorId;
 use crate::entrance::Entrance;
 use crate::snapshot::ListenerRules;
@@ -42,12 +48,12 @@ pub struct Door {
     pub id: DoorId,
     /// The socket.
     pub socket: Socket,
-    /// Which of the listener's sockets it is; of QUIC, each has its own connections.
+    /// Which of the listener's sockets it is; each QUIC socket has its own connections.
     pub share: u8,
     /// Says when to stop accepting.
     pub watch: Watch,
-    /// The rules with which it is opened: by the time that the worker hears of it, the listener may be gone again, and what
-    /// waits at the socket is to be served all the same.
+    /// The rules with which it is opened: when the worker hears of it, the listener may be gone
+    /// already, but what waits at the socket must still be served.
     pub rules: Arc<ListenerRules>,
     /// Held until the socket is closed.
     pub served: Arc<()>,
@@ -63,6 +69,8 @@ pub enum Socket {
     Quic(std::net::UdpSocket),
     /// No socket: this many attachments to an upstream, over which exchanges come.
     Attachments(usize),
+    /// A TUN device, which one worker makes and reads.
+    Device(TunSettings),
 }
 
 impl Socket {
@@ -71,14 +79,15 @@ impl Socket {
         match self {
             Self::Stream(listener) => listener.local_addr(),
             Self::Udp(socket) | Self::Quic(socket) => socket.local_addr().ok(),
-            Self::Attachments(_) => None,
+            Self::Attachments(_) | Self::Device(_) => None,
         }
     }
 }
 
-/// Opens the doors that a worker is told to, on its thread, until no one can tell it any more.
+/// Opens the doors that are sent to a worker, on its thread, until the channel closes.
 pub async fn run(worker: Arc<Worker>, mut doors: UnboundedReceiver<Door>, watch: Watch) {
     let mut draining = false;
+    watch.spawn(devices::keep(worker.clone(), watch.clone()));
     loop {
         tokio::select! {
             door = doors.recv() => match door {
@@ -104,6 +113,7 @@ impl Door {
             rules,
             served,
         } = self;
+
         let entrance = Entrance::of(worker, id, rules);
         let tasks = watch.clone();
         tasks.spawn(async move {
@@ -111,13 +121,21 @@ impl Door {
             let _held = served;
             let served = match socket {
                 Socket::Stream(listener) => stream::serve(entrance, listener, &watch).await,
+                // One worker serves it: what an ingress knows of a peer is in one place.
+                Socket::Udp(_) if entrance.rules.config.ingress.is_some() && share > 0 => Ok(()),
+                Socket::Udp(socket) if entrance.rules.config.ingress.is_some() => {
+                    tcp::datagrams(entrance, socket, &watch).await;
+                    Ok(())
+                }
                 Socket::Udp(socket) => udp::serve(entrance, socket, &watch).await,
                 Socket::Quic(socket) => quic::serve(entrance, socket, share, &watch).await,
                 Socket::Attachments(count) => {
                     attach::serve(&entrance, count, &watch);
                     Ok(())
                 }
+                Socket::Device(settings) => Box::pin(tun::serve(entrance, settings, &watch)).await,
             };
+
             if let Err(error) = served {
                 tracing::error!(listener = %name, %error, "the listener's socket failed");
             }

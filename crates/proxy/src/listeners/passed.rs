@@ -107,6 +107,7 @@ impl PassedSockets {
         let by_name = |seeker: &Seeker<'_>, socket: &PassedSocket| {
             socket.name.as_deref() == Some(seeker.name)
         };
+
         let by_address = |seeker: &Seeker<'_>, socket: &PassedSocket| is_at(socket, seeker.wanted);
 
         // Of several with its name, a listener prefers the one at its address.
@@ -133,6 +134,7 @@ impl PassedSockets {
                     .partition(|number| self.0[*number].kind == *kind);
             }
         }
+
         assigned
     }
 
@@ -152,6 +154,8 @@ impl PassedSockets {
         let Some(bound) = own.first().and_then(|socket| bound(&socket.kind)) else {
             return Err(io::ErrorKind::NotFound.into());
         };
+
+        // Lint judges addresses of the document; a passed socket may be bound to a wider one.
         if let Some(address) = bound
             .address()
             .filter(|address| is_open(listener, *address))
@@ -162,6 +166,9 @@ impl PassedSockets {
             );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
         }
+
+        // A socket without a worker would still be dealt its part of the traffic, and no one would
+        // read it.
         if own.len() > workers {
             let reason = format!(
                 "{} sockets are passed for {bound}, and there are {workers} workers",
@@ -179,8 +186,9 @@ impl PassedSockets {
                 .map(|socket| socket.udp().map(Socket::Udp))
                 .collect(),
             Serves::Quic => quic(&own),
-            Serves::Attachments => Ok(Vec::new()),
+            Serves::Attachments | Serves::Packets => Ok(Vec::new()),
         };
+
         Ok((bound, sockets?))
     }
 }

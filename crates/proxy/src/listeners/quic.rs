@@ -10,7 +10,8 @@ use hermes_net::quic::{Connection, ConnectionError, Endpoint, Incoming};
 use hermes_net::{PeerAddress, Watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{http, refusals};
+use super::http;
+use super::refusals::{self, HandshakeEnds};
 use crate::admission::Admission;
 use crate::entrance::Entrance;
 use crate::snapshot::ListenerRules;
@@ -29,7 +30,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Turns of the runtime in which an endpoint that is not used any more closes its socket.
 const CLOSING: usize = 8;
 
-/// Accepts connections until told to stop; then refuses them, for as long as those go on that are open.
+/// Accepts connections until told to stop; then refuses new ones while the open ones go on.
 pub(super) async fn serve(
     entrance: Entrance,
     socket: UdpSocket,
@@ -57,6 +58,7 @@ async fn accept(
     let mut in_force = entrance.rules.clone();
     let mut accepting = true;
     let open = Arc::new(());
+
     loop {
         let incoming = tokio::select! {
             incoming = endpoint.accept() => incoming,
@@ -73,6 +75,7 @@ async fn accept(
                 return Ok(());
             }
         };
+
         let Some(incoming) = incoming else {
             return Ok(());
         };
@@ -81,10 +84,13 @@ async fn accept(
             incoming.refuse();
             continue;
         }
+
+        // Handshakes take their certificate from the endpoint, so it has to learn of a reload here.
         if !Arc::ptr_eq(&in_force, rules) {
             in_force = rules.clone();
             renew(&endpoint, rules);
         }
+
         let entrance = entrance.clone();
         let open = open.clone();
         let own = watch.clone();
@@ -116,30 +122,37 @@ fn renew(endpoint: &Endpoint, rules: &ListenerRules) {
 /// unfinished handshakes, whose number has a bound of its own, even where early data is served already.
 async fn connection(mut entrance: Entrance, incoming: Incoming, watch: &Watch) {
     let rules = entrance.rules.clone();
+    let shared = entrance.worker.shared.clone();
     let peer = PeerAddress::Ip(incoming.peer());
+    let refused = |error: &ConnectionError| {
+        let ends = HandshakeEnds { peer, local: None };
+        refusals::of_quic(&shared, &rules, ends, error);
+    };
     let deadline = Instant::now() + rules.options.head_time;
     let accepted = tokio::select! {
         accepted = timeout_at(deadline, incoming.accept()) => accepted,
         () = watch.forced() => return,
     };
+
     let connection: Connection = match accepted {
         Ok(Ok(connection)) => connection,
-        Ok(Err(error)) => return refusals::of_quic(&rules, peer, &error),
-        Err(_) => return refusals::of_quic(&rules, peer, &ConnectionError::TimedOut),
+        Ok(Err(error)) => return refused(&error),
+        Err(_) => return refused(&ConnectionError::TimedOut),
     };
+
     entrance.admission = Admission::of(&rules, &peer);
-    let shared = entrance.worker.shared.clone();
     let admission = entrance.admission.clone();
     let has_room = || {
         admission
             .as_ref()
             .is_none_or(|own| own.enter(&shared, &rules, &peer))
     };
+
     if connection.is_confirmed() {
         if !has_room() {
             return connection.close(EXCESSIVE_LOAD, TOO_MANY);
         }
-        let _held = rules.seeing.accepted();
+        let _held = rules.telemetry.accepted();
         return http::quic_connection(entrance, connection, watch).await;
     }
 
@@ -148,13 +161,15 @@ async fn connection(mut entrance: Entrance, incoming: Incoming, watch: &Watch) {
         confirmed = timeout_at(deadline, connection.confirmed()) => confirmed.is_ok(),
         () = &mut served => return,
     };
+
     if !confirmed {
-        refusals::of_quic(&rules, peer, &ConnectionError::TimedOut);
+        refused(&ConnectionError::TimedOut);
         return connection.close(EXCESSIVE_LOAD, b"the handshake did not end in time");
     }
+
     if !has_room() {
         return connection.close(EXCESSIVE_LOAD, TOO_MANY);
     }
-    let _held = rules.seeing.accepted();
+    let _held = rules.telemetry.accepted();
     served.await;
 }

@@ -1,25 +1,44 @@
-//! Handshakes that came to nothing: one line each in the log, not too many, and a count.
+//! Handshakes that came to nothing: a name each, by which `hermes why` tells of it, one line in the log, not too many, and a count.
 
-use hermes_net::PeerAddress;
+use std::net::SocketAddr;
+
 use hermes_net::quic::ConnectionError;
 use hermes_net::tls::{Fault, TlsError};
+use hermes_net::{PeerAddress, StreamInfo};
+use hermes_proto::refusal_id::RefusalId;
+use tracing::field::display;
 
 use crate::snapshot::ListenerRules;
+use crate::why::note;
+use crate::why::remembered::Instead;
+use crate::worker::Shared;
 
-/// What carried the handshake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Over {
-    Tcp,
-    Quic,
+/// Between whom the handshake was.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HandshakeEnds {
+    pub(super) peer: PeerAddress,
+    /// Our own address, where it is known.
+    pub(super) local: Option<SocketAddr>,
 }
 
 /// A handshake of TLS over TCP failed.
-pub(super) fn of_tls(rules: &ListenerRules, peer: PeerAddress, error: &TlsError) {
-    note(rules, peer, Over::Tcp, error.fault, &error.detail);
+pub(super) fn of_tls(
+    shared: &Shared,
+    rules: &ListenerRules,
+    ends: HandshakeEnds,
+    error: &TlsError,
+) {
+    let failed = (Instead::Tls, error.fault, &*error.detail);
+    note(shared, rules, ends, failed);
 }
 
 /// One of QUIC failed.
-pub(super) fn of_quic(rules: &ListenerRules, peer: PeerAddress, error: &ConnectionError) {
+pub(super) fn of_quic(
+    shared: &Shared,
+    rules: &ListenerRules,
+    ends: HandshakeEnds,
+    error: &ConnectionError,
+) {
     let fault = match error {
         ConnectionError::Tls(error) => error.fault,
         ConnectionError::TimedOut => Fault::Timeout,
@@ -30,34 +49,65 @@ pub(super) fn of_quic(rules: &ListenerRules, peer: PeerAddress, error: &Connecti
         | ConnectionError::Version
         | ConnectionError::Other(_) => Fault::Protocol,
     };
-    note(rules, peer, Over::Quic, fault, &error.to_string());
+    note(
+        shared,
+        rules,
+        ends,
+        (Instead::Quic, fault, &error.to_string()),
+    );
 }
 
-/// The handshake of `peer` failed in this way.
+/// A handshake failed in this way: over what, whose fault it is, and the details.
 pub(super) fn note(
+    shared: &Shared,
     rules: &ListenerRules,
-    peer: PeerAddress,
-    over: Over,
-    fault: Fault,
-    detail: &str,
+    ends: HandshakeEnds,
+    (instead, fault, detail): (Instead, Fault, &str),
 ) {
     let listener = &*rules.name;
-    let over = if over == Over::Quic { "quic" } else { "tcp" };
+    let peer = ends.peer;
+    let over = if instead == Instead::Quic {
+        "quic"
+    } else {
+        "tcp"
+    };
     let reason = fault.word();
     let words = fault.words();
-    // A client that only looks whether a port is open, as load balancers do every second, connects and leaves.
-    match rules
-        .seeing
-        .handshake_refused(reason, fault != Fault::Closed)
-    {
+
+    // A client that only looks whether a port is open, as load balancers do every second, connects and leaves: no one refused it.
+    let is_refused = fault != Fault::Closed;
+    let refusal = is_refused.then(|| remember(shared, rules, ends, (instead, fault, detail)));
+    let refusal = refusal.map(display);
+
+    match rules.telemetry.handshake_refused(reason, is_refused) {
         Some(0) => {
-            tracing::info!(listener, %peer, over, reason, detail, "handshake refused: {words}")
+            tracing::info!(listener, %peer, over, reason, detail, refusal, "handshake refused: {words}")
         }
         Some(left_out) => {
-            tracing::info!(listener, %peer, over, reason, detail, left_out, "handshake refused: {words}");
+            tracing::info!(listener, %peer, over, reason, detail, refusal, left_out, "handshake refused: {words}");
         }
         None => {
-            tracing::debug!(listener, %peer, over, reason, detail, "handshake refused: {words}")
+            tracing::debug!(listener, %peer, over, reason, detail, refusal, "handshake refused: {words}")
         }
     }
+}
+
+fn remember(
+    shared: &Shared,
+    rules: &ListenerRules,
+    ends: HandshakeEnds,
+    (instead, fault, detail): (Instead, Fault, &str),
+) -> RefusalId {
+    let key = match fault {
+        Fault::NoCertificate => "auth",
+        Fault::Timeout => "limits",
+        _ => "tls",
+    };
+    let source = StreamInfo {
+        peer: ends.peer,
+        local: ends.local,
+        tls: None,
+    };
+    let said = format!("{}: {}: {detail}", fault.word(), fault.words());
+    note::handshake(shared, rules, source, (instead, key, said))
 }

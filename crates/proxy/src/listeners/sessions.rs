@@ -82,6 +82,7 @@ impl Sessions {
         } else {
             make_room(held, most, target, now)
         };
+
         if held.len() >= most {
             return None;
         }
@@ -94,6 +95,7 @@ impl Sessions {
                 seen,
             },
         );
+
         open.next += 1;
         Some(Joined {
             permit: SessionPermit {
@@ -130,11 +132,13 @@ fn make_room(
         .map(|(number, member)| (*number, member.candidate(target, now)))
         .unzip();
     let gone = evicted(&candidates, (most / PART).max(1));
+
     for index in &gone {
         if let Some(member) = held.remove(&numbers[*index]) {
             member.exchange.evict();
         }
     }
+
     gone.len()
 }
 
@@ -145,6 +149,7 @@ impl Member {
         if moved != self.seen.0 {
             self.seen = (moved, now);
         }
+
         let quiet = now.duration_since(self.seen.1) >= QUIET;
         Candidate {
             class: counters.traffic().worth(),
@@ -171,10 +176,10 @@ mod tests {
     use hermes_net::PeerAddress;
 
     use super::*;
-    use hermes_observe::{AccessSink, Begin, Seeing};
+    use hermes_observe::{AccessSink, Begin, Telemetry};
 
     /// A session that looks whether it has to make room, after these have spoken: `c` the client, `t` the target.
-    fn session(seeing: &Arc<Seeing>, spoken: &str) -> Arc<Exchange> {
+    fn session(telemetry: &Arc<Telemetry>, spoken: &str) -> Arc<Exchange> {
         let source = PeerAddress::Unix { uid: None };
         let begin = Begin {
             kind: "connect-udp",
@@ -182,7 +187,7 @@ mod tests {
             source,
             protocol: "h2",
         };
-        let exchange = Arc::new(seeing.begin(begin));
+        let exchange = Arc::new(telemetry.begin(begin));
         spoken
             .chars()
             .for_each(|who| exchange.counters().spoke(who == 'c'));
@@ -202,17 +207,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn questions_make_room_for_questions_and_a_call_stays() {
-        let (sessions, seeing, name) = (
+        let (sessions, telemetry, name) = (
             Sessions::default(),
-            Seeing::new("a", AccessSink::off()),
+            Telemetry::new("a", AccessSink::off()),
             Arc::from("web"),
         );
         let join = |exchange: &Arc<Exchange>, to| {
             sessions.join((&name, "alice"), 4, &target(to), exchange)
         };
-        let call = session(&seeing, "ctc");
+        let call = session(&telemetry, "ctc");
         let kept = join(&call, "VIDEO").unwrap();
-        let questions: Vec<_> = (0..9).map(|_| session(&seeing, "ct")).collect();
+        let questions: Vec<_> = (0..9).map(|_| session(&telemetry, "ct")).collect();
         let permits: Vec<_> = questions
             .iter()
             .map(|one| join(one, "DNS").unwrap())
@@ -235,17 +240,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn conversations_are_refused_a_place_until_one_of_them_is_quiet() {
-        let (sessions, seeing, name) = (
+        let (sessions, telemetry, name) = (
             Sessions::default(),
-            Seeing::new("a", AccessSink::off()),
+            Telemetry::new("a", AccessSink::off()),
             Arc::from("web"),
         );
         let join = |exchange: &Arc<Exchange>| {
             sessions.join((&name, "alice"), 2, &target("VIDEO"), exchange)
         };
-        let calls = [(); 2].map(|()| session(&seeing, "ctc"));
+        let calls = [(); 2].map(|()| session(&telemetry, "ctc"));
         let _places = calls.each_ref().map(|call| join(call).unwrap());
-        let another = session(&seeing, "");
+        let another = session(&telemetry, "");
         assert!(join(&another).is_none());
         assert!(
             sessions

@@ -73,6 +73,7 @@ impl<T: Clone + Eq + Hash> PermitTable<T> {
         if *count >= most {
             return None;
         }
+
         *count += 1;
         drop(open);
         Some(Permit {

@@ -6,9 +6,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use hermes_net::shares::Share;
 use hermes_net::{Acceptor, Listener, Stream, Watch};
+use hermes_observe::ConnectionGuard;
 
-use super::{http, introduction, tcp};
+use super::http::Client;
+use super::{http, proxy_header, tcp};
 use crate::admission::Admission;
 use crate::entrance::Entrance;
 
@@ -25,6 +28,7 @@ pub(super) async fn serve(
             stream = acceptor.accept() => Some(stream),
             () = watch.graceful() => waiting(&acceptor).await,
         };
+
         let Some(stream) = stream else { return Ok(()) };
         let rules = entrance.renew();
         if Arc::strong_count(&open) > rules.connections() {
@@ -32,6 +36,7 @@ pub(super) async fn serve(
             stream.abort();
             continue;
         }
+
         // A source that is introduced is not known yet.
         let unknown = rules.config.proxy_protocol.is_some();
         let mut inside = entrance.clone();
@@ -39,12 +44,46 @@ pub(super) async fn serve(
             stream.abort();
             continue;
         }
-        let open = (open.clone(), inside.worker.shared.shares.connection());
-        let own = watch.clone();
+
+        let held = Held {
+            _open: open.clone(),
+            _share: inside.worker.shared.telemetry.shares().connection(),
+            _counted: entrance.rules.telemetry.accepted(),
+        };
+        spawn(inside, stream, watch, held);
+    }
+}
+
+/// What a connection holds for as long as it is there.
+pub(super) struct Held {
+    /// One of the listener's connections.
+    _open: Arc<()>,
+    /// Its descriptor.
+    _share: Share,
+    /// In the metrics.
+    _counted: ConnectionGuard,
+}
+
+/// Serves a connection in a task. Those of HTTP and of TCP are different tasks, so that each is only as large as it must be.
+fn spawn(entrance: Entrance, stream: Stream, watch: &Watch, held: Held) {
+    let own = watch.clone();
+    let introduces = entrance.rules.config.proxy_protocol.is_some();
+
+    if entrance.rules.config.tcp.is_some() {
         watch.spawn(async move {
-            let _held = (open, inside.rules.seeing.accepted());
-            connection(inside, stream, &own).await;
+            let _held = held;
+            if let Some((entrance, stream)) = introduced(entrance, stream, &own).await {
+                tcp::connection(entrance, stream, &own).await;
+            }
         });
+    } else if introduces {
+        watch.spawn(async move {
+            if let Some((entrance, stream)) = introduced(entrance, stream, &own).await {
+                http::connection(Client::new(entrance, stream, own, held)).await;
+            }
+        });
+    } else {
+        watch.spawn(http::connection(Client::new(entrance, stream, own, held)));
     }
 }
 
@@ -57,30 +96,29 @@ fn admit(entrance: &mut Entrance, stream: &Stream) -> bool {
         .as_ref()
         .is_none_or(|own| own.enter(&entrance.worker.shared, rules, peer));
     entrance.admission = admission;
+
     admitted
 }
 
-/// Serves one connection, once its client is introduced where it must be.
-async fn connection(mut entrance: Entrance, stream: Stream, watch: &Watch) {
-    let stream = if entrance.rules.config.proxy_protocol.is_some() {
-        let taken = tokio::select! {
-            taken = Box::pin(introduction::take(stream, &entrance.rules)) => taken,
-            () = watch.forced() => None,
-        };
-        let Some(stream) = taken else { return };
-        if !admit(&mut entrance, &stream) {
-            return stream.abort();
-        }
-        stream
-    } else {
-        stream
-    };
-    if entrance.rules.config.tcp.is_some() {
-        tcp::connection(entrance, stream, watch).await;
-    } else {
-        // In a place of its own: tunnels of TCP would else be as large as it is.
-        Box::pin(http::connection(entrance, stream, watch)).await;
+/// Waits until the client is introduced, where it must be.
+async fn introduced(
+    mut entrance: Entrance,
+    stream: Stream,
+    watch: &Watch,
+) -> Option<(Entrance, Stream)> {
+    if entrance.rules.config.proxy_protocol.is_none() {
+        return Some((entrance, stream));
     }
+
+    let stream = tokio::select! {
+        taken = Box::pin(proxy_header::take(stream, &entrance.rules)) => taken?,
+        () = watch.forced() => return None,
+    };
+    if !admit(&mut entrance, &stream) {
+        stream.abort();
+        return None;
+    }
+    Some((entrance, stream))
 }
 
 /// A connection that is there without waiting: its client believes that it was accepted.

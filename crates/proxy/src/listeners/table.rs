@@ -1,25 +1,23 @@
 //! The sockets of all listeners. A new configuration is compared with what is bound: what it leaves as it was is not touched.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use hermes_config::model::{Document, HttpVersion, ListenAddress, Listener};
-use hermes_net::{Drain, Watch};
+use hermes_net::Watch;
 use hermes_rules::versions;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::bind::{At, Bound, Serves, Wanted, bind};
+use super::Door;
+use super::bind::{Bound, Serves, Wanted};
+use super::binder::Binder;
+pub use super::changes::ListenerChanges;
+use super::parts::{BoundSockets, Closing, Missing, OpenPart, Part};
 use super::passed::{Passed, PassedSockets, Seeker};
 use super::wanted::wanted;
-use super::{Door, Socket};
 use crate::door::DoorId;
 use crate::snapshot::Snapshot;
-
-/// Attempts to find a port that is free for both TCP and UDP.
-#[doc(alias = "bound")]
-const PORT_TRIES: usize = 16;
 
 /// The sockets that are bound.
 #[derive(Default)]
@@ -27,32 +25,10 @@ pub struct ListenerTable {
     /// Those that the service manager opened; listeners come and go over them.
     passed: PassedSockets,
     open: BTreeMap<Part, OpenPart>,
-    /// What is no longer wanted, while its sockets are there still.
+    /// What is no longer wanted, as long as its sockets are open.
     closing: Vec<Closing>,
     /// The next door's number.
     next: u64,
-}
-
-/// What a listener has sockets for: one thing, or with HTTP/3 two.
-type Part = (Arc<str>, Serves);
-
-/// The sockets of one part.
-struct OpenPart {
-    door: DoorId,
-    wanted: Wanted,
-    bound: Bound,
-    /// The sockets were not bound here, but passed.
-    passed: Vec<Passed>,
-    drain: Drain,
-    /// Held by the servers of the sockets.
-    served: Arc<()>,
-}
-
-/// Sockets that are about to close.
-struct Closing {
-    wanted: Wanted,
-    passed: Vec<Passed>,
-    served: Weak<()>,
 }
 
 /// A listener as it is seen from outside.
@@ -60,9 +36,9 @@ struct Closing {
 pub struct ListenerView {
     /// Its name.
     pub name: String,
-    /// `http`, `tcp`, `udp` or `attach`.
+    /// `http`, `tcp`, `udp`, `attach` or `tun`.
     pub kind: &'static str,
-    /// Where it is bound; of `attach`, the upstream and the name.
+    /// Where it is bound; of `attach`, the upstream and the name; of `tun`, the device.
     pub address: String,
     /// Whether it speaks TLS.
     pub tls: bool,
@@ -79,19 +55,6 @@ pub struct BindError {
     pub reason: String,
 }
 
-/// What a change of configuration did to the listeners.
-#[derive(Debug, Default, Clone, serde::Serialize)]
-pub struct ListenerChanges {
-    /// Listeners that were opened.
-    pub opened: Vec<String>,
-    /// Listeners that accept nothing more; what they accepted goes on.
-    pub closed: Vec<String>,
-    /// Listeners whose sockets were not touched.
-    pub kept: Vec<String>,
-    /// Listeners that have another name now and the same sockets, as `old -> new`. They are among `kept` too.
-    pub renamed: Vec<String>,
-}
-
 /// Sockets that are bound and not yet served.
 pub struct Prepared {
     new: Vec<New>,
@@ -103,23 +66,6 @@ struct New {
     name: Arc<str>,
     door: DoorId,
     opened: BoundSockets,
-}
-
-/// The sockets of one part, which are bound.
-struct BoundSockets {
-    wanted: Wanted,
-    bound: Bound,
-    passed: Vec<Passed>,
-    sockets: Vec<Socket>,
-}
-
-/// A part of a listener that has no sockets yet.
-struct Missing<'a> {
-    name: &'a Arc<str>,
-    listener: &'a Listener,
-    wanted: &'a Wanted,
-    /// The passed sockets that it is to have; else it binds its own.
-    passed: Vec<Passed>,
 }
 
 /// A part whose sockets stay.
@@ -149,7 +95,7 @@ impl ListenerTable {
 
     /// Binds what a document asks for and is not bound yet. Nothing is served or closed.
     ///
-    /// What a socket is called and what it serves may change under it: it stays as long as someone wants its address.
+    /// The name of a socket and what it serves may change: it stays as long as a listener wants its address.
     ///
     /// # Errors
     /// Everything that cannot be bound; what could be is closed again.
@@ -164,17 +110,21 @@ impl ListenerTable {
                 wanted(document, listener).map(|wanted| (name.as_str().into(), wanted))
             })
             .collect();
+        // Those that no worker serves any more hold no address.
         self.closing
             .retain(|closing| closing.served.strong_count() > 0);
         let mut prepared = Prepared {
             new: Vec::new(),
             kept: self.kept(&wanted),
         };
+
         let missing = self.missing(document, &prepared.kept, &wanted);
         let mut errors = Vec::new();
         for parts in missing.chunk_by(|one, other| one.name == other.name) {
             let name = parts[0].name;
-            match self.bind_parts(parts, self.stream_of(&prepared, name), workers) {
+            let beside = self.stream_of(&prepared, name);
+            let bound = self.binder().bind_parts(parts, beside, workers);
+            match bound {
                 Ok(bound) => {
                     for opened in bound {
                         self.next += 1;
@@ -191,6 +141,7 @@ impl ListenerTable {
                 }),
             }
         }
+
         if errors.is_empty() {
             Ok(prepared)
         } else {
@@ -208,27 +159,28 @@ impl ListenerTable {
             .collect();
         let kept = self.kept(&wanted);
         let mut changes = ListenerChanges::default();
+
         for KeptPart { name, before, .. } in &kept {
-            add(&mut changes.kept, name, before.1);
-            if before.0 != *name {
-                let renamed = format!("{} -> {name}", before.0);
-                add(&mut changes.renamed, &renamed, before.1);
-            }
+            changes.keep(name, &before.0, before.1);
         }
+
         let stays = |part: &Part| kept.iter().any(|kept| kept.before == *part);
         for part in self.open.keys().filter(|part| !stays(part)) {
-            add(&mut changes.closed, &part.0, part.1);
+            changes.close(&part.0, part.1);
         }
+
         let is_kept = |name: &Arc<str>, serves: Serves| {
             kept.iter()
                 .any(|kept| kept.name == *name && kept.before.1 == serves)
         };
+
         for (name, part) in wanted
             .iter()
             .filter(|(name, part)| !is_kept(name, part.serves))
         {
-            add(&mut changes.opened, name, part.serves);
+            changes.open(name, part.serves);
         }
+
         changes
     }
 
@@ -243,6 +195,7 @@ impl ListenerTable {
             kept.iter()
                 .any(|kept| kept.name == *name && kept.before.1 == part.serves)
         };
+
         let missing: Vec<_> = wanted
             .iter()
             .filter(|(name, part)| !is_kept(name, part))
@@ -270,6 +223,7 @@ impl ListenerTable {
                         passed,
                     })
                 });
+
         with_listener.collect()
     }
 
@@ -297,6 +251,14 @@ impl ListenerTable {
         }
     }
 
+    fn binder(&self) -> Binder<'_> {
+        Binder {
+            passed: &self.passed,
+            open: &self.open,
+            closing: &self.closing,
+        }
+    }
+
     /// Where the stream part of a listener stays.
     fn stream_of(&self, prepared: &Prepared, name: &Arc<str>) -> Option<SocketAddr> {
         let kept = prepared
@@ -304,106 +266,6 @@ impl ListenerTable {
             .iter()
             .find(|kept| kept.name == *name && kept.before.1 == Serves::Streams)?;
         self.open.get(&kept.before)?.bound.address()
-    }
-
-    /// Binds the parts of one listener that are missing. HTTP/3 has the port of the stream part, which is at `beside`, or among
-    /// those that are missing.
-    fn bind_parts(
-        &self,
-        missing: &[Missing<'_>],
-        beside: Option<SocketAddr>,
-        workers: usize,
-    ) -> io::Result<Vec<BoundSockets>> {
-        let chosen = missing.len() > 1 && !missing[0].wanted.is_definite();
-        let mut tries = if chosen { PORT_TRIES } else { 1 };
-        loop {
-            tries -= 1;
-            match self.bind_once(missing, beside, workers) {
-                // The system chose a port that someone uses for UDP.
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries > 0 => {}
-                done => return done,
-            }
-        }
-    }
-
-    fn bind_once(
-        &self,
-        missing: &[Missing<'_>],
-        mut beside: Option<SocketAddr>,
-        workers: usize,
-    ) -> io::Result<Vec<BoundSockets>> {
-        let mut done = Vec::new();
-        for part in missing {
-            let (bound, sockets) = match part.passed.as_slice() {
-                [] => self.bind_own(part.wanted, beside, workers)?,
-                passed => {
-                    self.check_passed(part, beside)?;
-                    self.passed
-                        .open(part.listener, part.wanted, passed, workers)?
-                }
-            };
-            beside = beside.or(bound.address());
-            done.push(BoundSockets {
-                wanted: part.wanted.clone(),
-                bound,
-                passed: part.passed.clone(),
-                sockets,
-            });
-        }
-        Ok(done)
-    }
-
-    fn bind_own(
-        &self,
-        wanted: &Wanted,
-        beside: Option<SocketAddr>,
-        workers: usize,
-    ) -> io::Result<(Bound, Vec<Socket>)> {
-        let at = match beside {
-            Some(address) if wanted.serves == Serves::Quic => {
-                &At::Address(ListenAddress::Ip(address))
-            }
-            _ => &wanted.at,
-        };
-        // A port that moves from one of our sockets to another is shared until the old one lets go.
-        let open = self.open.values().map(|open| (&open.wanted, &open.passed));
-        let bound = open.chain(self.closing.iter().map(|old| (&old.wanted, &old.passed)));
-        let bound_here = bound
-            .filter(|(_, passed)| passed.is_empty())
-            .map(|(old, _)| old);
-        let ours: Vec<&Wanted> = bound_here.filter(|old| old.overlaps(wanted)).collect();
-        // Not so with QUIC: the kernel would go on choosing among all of them by connection IDs.
-        if ours
-            .iter()
-            .any(|old| old.serves == Serves::Quic || wanted.serves == Serves::Quic)
-        {
-            return Err(still_served());
-        }
-        bind(wanted.serves, at, workers, !ours.is_empty())
-    }
-
-    /// Whether passed sockets can be had now, for HTTP/3 beside the stream part.
-    fn check_passed(&self, part: &Missing<'_>, beside: Option<SocketAddr>) -> io::Result<()> {
-        let shares = |passed: &[Passed]| passed.iter().any(|number| part.passed.contains(number));
-        let before = self.open.values().any(|open| shares(&open.passed));
-        let before = before || self.closing.iter().any(|old| shares(&old.passed));
-        // Datagrams for the part that had the socket would reach the one that has it now. A connection stays where it was accepted.
-        if before && part.wanted.serves != Serves::Streams {
-            return Err(still_served());
-        }
-
-        let port = |number: &Passed| self.passed.port(*number);
-        match (beside, part.passed.first().and_then(port)) {
-            (Some(streams), Some(port))
-                if part.wanted.serves == Serves::Quic && streams.port() != port =>
-            {
-                let reason = format!(
-                    "the UDP socket that was passed has port {port}, and HTTP/3 needs that of {streams}"
-                );
-                Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Whose sockets stay: first by name and address, then by address alone.
@@ -414,11 +276,15 @@ impl ListenerTable {
                 .get_key_value(&part)
                 .filter(|(_, open)| open.wanted == *wanted)
         };
+
         let kept = |before: &Part, name: &Arc<str>, open: &OpenPart| KeptPart {
             name: name.clone(),
             before: before.clone(),
             door: open.door,
         };
+
+        // By name first, so that a renamed listener cannot take a socket that another one still
+        // has.
         let (as_they_were, others): (Vec<_>, Vec<_>) =
             wanted.iter().partition(|part| open_of(part).is_some());
         let mut all: Vec<KeptPart> = as_they_were
@@ -434,6 +300,7 @@ impl ListenerTable {
                 .find(|(_, open)| open.wanted == *wanted && unclaimed(open.door, &all));
             all.extend(found.map(|(before, open)| kept(before, name, open)));
         }
+
         all
     }
 
@@ -465,29 +332,26 @@ impl ListenerTable {
             let Some(open) = before.remove(&old) else {
                 continue;
             };
-            add(&mut changes.kept, &name, open.wanted.serves);
-            if old.0 != name {
-                add(
-                    &mut changes.renamed,
-                    &format!("{} -> {name}", old.0),
-                    open.wanted.serves,
-                );
-            }
+            changes.keep(&name, &old.0, open.wanted.serves);
             self.open.insert((name, old.1), open);
         }
+
         for ((name, serves), open) in before {
             open.drain.start();
+            // The path of a socket that was passed to us belongs to the program that opened it.
             if open.passed.is_empty() {
                 open.bound.unlink();
             }
+
             let served = Arc::downgrade(&open.served);
             self.closing.push(Closing {
                 wanted: open.wanted,
                 passed: open.passed,
                 served,
             });
-            add(&mut changes.closed, &name, serves);
+            changes.close(&name, serves);
         }
+
         for New {
             name,
             door,
@@ -517,7 +381,7 @@ impl ListenerTable {
                     served: served.clone(),
                 });
             }
-            add(&mut changes.opened, &name, wanted.serves);
+            changes.open(&name, wanted.serves);
             self.open.insert(
                 (name, wanted.serves),
                 OpenPart {
@@ -530,6 +394,7 @@ impl ListenerTable {
                 },
             );
         }
+
         changes
     }
 
@@ -550,16 +415,20 @@ impl ListenerTable {
                 Serves::Datagrams,
                 Serves::Quic,
                 Serves::Attachments,
+                Serves::Packets,
             ];
+
             let open = all
                 .into_iter()
                 .find_map(|serves| self.open.get(&(name.as_str().into(), serves)))?;
             let kind = match (&listener.http, open.wanted.serves) {
                 (Some(_), _) => "http",
                 (None, Serves::Attachments) => "attach",
+                (None, Serves::Packets) => "tun",
                 (None, Serves::Streams) => "tcp",
                 (None, Serves::Datagrams | Serves::Quic) => "udp",
             };
+
             Some(ListenerView {
                 name: name.clone(),
                 kind,
@@ -572,20 +441,5 @@ impl ListenerTable {
             })
         };
         document.listeners.iter().filter_map(view).collect()
-    }
-}
-
-fn still_served() -> io::Error {
-    let reason =
-        "the port still serves UDP or HTTP/3 from before: reload again when that has ended";
-    io::Error::new(io::ErrorKind::ResourceBusy, reason)
-}
-
-/// Notes a change of one part. What happens to HTTP/3 together with the rest of its listener need not be said twice.
-fn add(changes: &mut Vec<String>, what: &str, serves: Serves) {
-    if serves != Serves::Quic {
-        changes.push(what.to_owned());
-    } else if !changes.iter().any(|known| known == what) {
-        changes.push(format!("{what} (HTTP/3)"));
     }
 }

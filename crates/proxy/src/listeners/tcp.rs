@@ -1,5 +1,6 @@
 //! `tcp` listeners: what every connection means, its ingress says.
 
+use std::net::UdpSocket;
 use std::sync::Arc;
 
 use hermes_config::model::HostPort;
@@ -17,6 +18,16 @@ pub(super) async fn connection(entrance: Entrance, stream: Stream, watch: &Watch
     let gate = Gate::new(Arc::new(Inside(entrance)));
     tokio::select! {
         () = ingress.connection(stream, gate) => {}
+        () = watch.forced() => {}
+    }
+}
+
+/// Serves a socket of datagrams that an ingress makes exchanges of.
+pub(super) async fn datagrams(entrance: Entrance, socket: UdpSocket, watch: &Watch) {
+    let ingress = entrance.rules.ingress.clone();
+    let gate = Gate::new(Arc::new(Inside(entrance)));
+    tokio::select! {
+        () = ingress.datagrams(socket, gate, watch.clone()) => {}
         () = watch.forced() => {}
     }
 }

@@ -13,10 +13,11 @@ use hermes_net::{PeerAddress, RecvBatch, StreamInfo, UdpError, UdpSocket, Watch}
 use hermes_observe::DropReason;
 use hermes_packet::{Queue, Session};
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
+use hermes_proto::fields::Fields;
 use hermes_proto::udp_template;
 use hermes_proto::upgrade::Protocol;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderValue, Method, Version};
+use http::{HeaderValue, Method, Version};
 use tokio::time::Instant;
 
 use super::clients::Clients;
@@ -53,10 +54,12 @@ pub(super) async fn serve(
         own,
         watch: watch.clone(),
     };
+
     let mut batch = RecvBatch::new();
     // Whether clients without a session may still begin one.
     let mut closing = false;
     let mut welcome = true;
+
     loop {
         let received = tokio::select! {
             biased;
@@ -67,7 +70,8 @@ pub(super) async fn serve(
                 tokio::task::yield_now().await;
                 continue;
             }
-            // Those who come later belong to the next listener. Only when nothing is left to receive: the order of these lines counts.
+            // Clients that come later belong to the next listener. Only when nothing is left to
+            // receive: the order of these branches matters.
             () = std::future::ready(()), if closing && welcome => {
                 welcome = false;
                 continue;
@@ -75,6 +79,7 @@ pub(super) async fn serve(
             () = drained(&share.sessions), if !welcome => return Ok(()),
             () = watch.forced() => return Ok(()),
         };
+
         match received {
             Ok(_) => {}
             // An answer that did not reach its client; the socket goes on.
@@ -85,6 +90,7 @@ pub(super) async fn serve(
                 continue;
             }
         }
+
         let now = Instant::now();
         entrance.renew();
         for run in batch.runs() {
@@ -93,12 +99,14 @@ pub(super) async fn serve(
                 entrance
                     .worker
                     .shared
-                    .seeing
+                    .telemetry
                     .datagrams_dropped(DropReason::SessionLimit, run.count() as u64);
                 continue;
             };
+
             session.push(run.datagrams(), now);
         }
+
         // The tunnels take what has come before more is received: the kernel's buffer is the larger one.
         tokio::task::yield_now().await;
     }
@@ -121,12 +129,12 @@ struct Share {
     watch: Watch,
 }
 
-/// A client, and the address of ours that it asked.
-type Ends = (SocketAddr, Option<IpAddr>);
+/// The ends of a flow: a client, and the address of ours that it asked.
+type FlowEnds = (SocketAddr, Option<IpAddr>);
 
 impl Share {
     /// The client's session, begun if need be; `None` when there are too many.
-    fn session(&self, entrance: &Entrance, ends: Ends, welcome: bool) -> Option<Arc<Session>> {
+    fn session(&self, entrance: &Entrance, ends: FlowEnds, welcome: bool) -> Option<Arc<Session>> {
         self.sessions
             .find(ends.0)
             .or_else(|| self.begin(entrance, ends, (welcome, false)))
@@ -136,7 +144,7 @@ impl Share {
     fn begin(
         &self,
         entrance: &Entrance,
-        ends: Ends,
+        ends: FlowEnds,
         (welcome, second): (bool, bool),
     ) -> Option<Arc<Session>> {
         let (client, local) = ends;
@@ -145,10 +153,12 @@ impl Share {
         } else {
             Some(entrance.successor()?)
         };
+
         let entrance = successor.as_ref().unwrap_or(entrance);
         let rules = &entrance.rules;
         let head = rules.config.target.as_ref().and_then(connect_udp)?;
         let bound = ("limits.connections", rules.connections());
+
         match self.sessions.make_room(bound.1) {
             Ok(0) => {}
             Ok(ended) => rules.sessions_evicted(ended, bound, None),
@@ -157,6 +167,7 @@ impl Share {
                 return None;
             }
         }
+
         let peer = PeerAddress::Ip(client);
         let Some(place) =
             entrance
@@ -168,7 +179,13 @@ impl Share {
             rules.source_refused(&peer);
             return None;
         };
-        let session = Session::new(client, local, self.socket.clone(), rules.hold(None));
+
+        let session = Session::new(
+            client,
+            local,
+            self.socket.clone(),
+            rules.datagram_bounds(None),
+        );
         let session = Arc::new(if second { session.second() } else { session });
         self.sessions.enter(client, session.clone());
         let source = Arc::new(StreamInfo {
@@ -181,17 +198,20 @@ impl Share {
             source,
             session: session.clone(),
         };
+
         let entrance = entrance.clone();
         let share = self.clone();
         let begun = session.clone();
         self.watch.spawn(async move {
             share.carry(&entrance, arrival, &begun).await;
             share.sessions.leave(client, &begun);
+            // Given back first: the session that goes on with the leftover needs it.
             drop(place);
             if let Some(leftover) = begun.leftover() {
                 share.go_on(&entrance, ends, (welcome, &leftover));
             }
         });
+
         Some(session)
     }
 
@@ -207,17 +227,19 @@ impl Share {
                 () = begun.evicted() => {}
             }
         });
+
         tokio::select! {
             () = pipeline::run(entrance, arrival) => {}
             () = wake_gated(over) => {}
         }
+
         if begun.is_refused() {
             tokio::time::sleep(DEAF_AFTER_REFUSAL).await;
         }
     }
 
     /// Gives what a session left over to the next one of its client: it came when the tunnel was ending already.
-    fn go_on(&self, entrance: &Entrance, ends: Ends, (welcome, leftover): (bool, &Queue)) {
+    fn go_on(&self, entrance: &Entrance, ends: FlowEnds, (welcome, leftover): (bool, &Queue)) {
         let found = self.sessions.find(ends.0);
         if let Some(session) = found.or_else(|| self.begin(entrance, ends, (welcome, true))) {
             session.push(leftover.iter(), Instant::now());
@@ -234,7 +256,7 @@ fn connect_udp(target: &HostPort) -> Option<RequestHead> {
         authority: Authority::try_from(target.to_string()).ok(),
         path: Some(PathAndQuery::try_from(path).ok()?),
         protocol: Some(Protocol::ConnectUdp),
-        fields: HeaderMap::from_iter([(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"))]),
+        fields: Fields::from_iter([(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"))]),
         // It is the extended CONNECT of HTTP/2 until a hop writes it otherwise.
         version: Version::HTTP_2,
         origin_form: false,

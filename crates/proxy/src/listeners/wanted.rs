@@ -1,9 +1,11 @@
 //! What a listener asks for.
 
-use hermes_config::model::{Attach, Document, HttpVersion, ListenAddress, Listener};
+use hermes_config::model::{Attach, Document, HttpVersion, ListenAddress, Listener, Tun};
+use hermes_net::tun::TunSettings;
 use hermes_rules::versions;
 
 use super::bind::{At, Serves, Wanted};
+use crate::devices::MTU;
 
 /// Attachments that a listener keeps where the configuration says nothing: so that one worker, or one endpoint, may fail.
 const ATTACHMENTS: u8 = 2;
@@ -14,6 +16,21 @@ pub(super) fn attached_as<'a>(document: &'a Document, attach: &'a Attach) -> Opt
         .identity
         .as_ref()
         .map(|identity| identity.user.as_str()))
+}
+
+/// The device of a listener.
+fn device(tun: &Tun) -> TunSettings {
+    let details = tun.details();
+    TunSettings {
+        name: tun.name().to_owned(),
+        queues: 1,
+        mtu: details
+            .and_then(|details| details.mtu)
+            .unwrap_or(MTU)
+            .into(),
+        addresses: details.map_or_else(Vec::new, |details| details.addresses.clone()),
+        routes: details.map_or_else(Vec::new, |details| details.routes.clone()),
+    }
 }
 
 /// What a listener asks for: the stream part first.
@@ -33,13 +50,17 @@ pub(super) fn wanted(
         name: attached_as(document, attach).unwrap_or_default().to_owned(),
         connections: attach.connections().unwrap_or(ATTACHMENTS),
     });
+    let device = listener.tun.as_ref().map(|tun| At::Device(device(tun)));
     let address = |address: Option<ListenAddress>| address.map(At::Address);
+
     let parts = [
         (Serves::Streams, address(streams)),
         (Serves::Datagrams, address(listener.udp.clone())),
         (Serves::Quic, address(quic)),
         (Serves::Attachments, attach),
+        (Serves::Packets, device),
     ];
+
     parts
         .into_iter()
         .filter_map(|(serves, at)| Some(Wanted { serves, at: at? }))

@@ -1,27 +1,31 @@
 //! An exchange before it is forwarded, in phases, each of which knows only what it needs:
 //!
 //! ```text
-//! Entered -> Identified -> (authorized) -> Admitted -> Routed
+//! Entered -> Identified -> (permitted, authorized) -> Admitted -> Routed
 //! ```
 
 use std::sync::Arc;
 
 use hermes_http::RequestHead;
 use hermes_net::StreamInfo;
+use hermes_net::clock;
 use hermes_observe::{Begin, Exchange};
+use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
-use http::{HeaderMap, StatusCode, Version};
-use tokio::time::Instant;
+use hermes_rules::judge::Phase;
+use http::{StatusCode, Version};
 
 use super::identify::{Identified, identify};
 use super::permits::{Permits, admit_connection};
 use crate::arrival::Arrival;
+use crate::decision_log::Witness;
 use crate::entrance::Entrance;
 use crate::entry::Entry;
 use crate::explain::explains;
-use crate::filter::{self, Stage};
+use crate::filter::{self, Denied, KnownUser, Stage};
 use crate::next::CompiledRoute;
 use crate::pac::ProxyPac;
+use crate::permit::Permitting;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::snapshot::{ListenerRules, Snapshot};
@@ -50,9 +54,10 @@ impl Entered {
     pub(super) fn new(entrance: &Entrance, arrival: &mut Arrival) -> Self {
         let snapshot = entrance.worker.snapshot();
         let listener = entrance.rules_in(&snapshot);
-        let seeing = &entrance.worker.shared.seeing;
-        let begun = seeing.begin_at(described(&listener, arrival), listener.seeing.clone());
+        let telemetry = &entrance.worker.shared.telemetry;
+        let begun = telemetry.begin_at(described(&listener, arrival), listener.telemetry.clone());
         let exchange = Arc::new(begun);
+
         if let Some(session) = arrival.session() {
             session.is_exchange(&exchange);
         }
@@ -60,6 +65,7 @@ impl Entered {
         let source = arrival.source().clone();
         let head = arrival.head_mut();
         trace::enter(&snapshot, &listener, &exchange, &source, head);
+
         Self {
             explained: explains(&snapshot, &listener, &source),
             entrance: entrance.clone(),
@@ -89,13 +95,19 @@ impl Entered {
         if too_early {
             return Err(refuse_early());
         }
+
+        let permitted = self.permit(&mut identified, arrival.head_mut());
+        permitted.inspect_err(|_| self.remember_claims(&identified))?;
         if !self.snapshot.filters.is_empty() {
-            self.authorize(&mut identified, arrival.head_mut()).await?;
+            let authorized = self.authorize(&mut identified, arrival).await;
+            authorized.inspect_err(|_| self.remember_claims(&identified))?;
         }
 
-        let permits = Permits::take(self, &mut identified, arrival.kind())?;
-        let route = self.route(arrival.head(), &identified)?;
+        let permits = Permits::take(self, &mut identified, arrival.head())?;
+        let route = self.route(arrival.head(), &identified);
+        let route = route.inspect_err(|_| self.remember_claims(&identified))?;
         self.exchange.route(&route.name);
+
         Ok(Admitted {
             identified,
             route,
@@ -116,7 +128,7 @@ impl Entered {
     async fn authorize(
         &self,
         identified: &mut Identified,
-        head: &mut RequestHead,
+        arrival: &mut Arrival,
     ) -> Result<(), Refusal> {
         let Identified {
             user, auth, target, ..
@@ -126,12 +138,48 @@ impl Entered {
             entry: self.entry(),
             exchange: &self.exchange,
             target,
-            credentials: &auth.credentials,
+            auth,
         };
-        let authorized = Box::pin(stage.authorize(head, user)).await;
+
+        // Boxed with its witness: few exchanges are asked about.
+        let authorized = Box::pin(async {
+            let mut witness = Witness::new(&self.entrance.worker, &self.exchange, auth);
+            let granted = stage
+                .authorize(arrival.head_mut(), user, &mut witness)
+                .await?;
+            arrival.add_to_answer(granted.answer);
+            Ok(granted.lasts)
+        });
+        let authorized: Result<_, Denied> = authorized.await;
         let lasts = authorized.map_err(|denied| denied.refusal)?;
-        auth.authorized = lasts.map(|lasts| Instant::now() + lasts);
+        let lasts = lasts.map(|lasts| clock::now() + lasts);
+        auth.authorized = [auth.authorized, lasts].into_iter().flatten().min();
+
         Ok(())
+    }
+
+    /// *Policy*: whether it may go on.
+    fn permit(&self, identified: &mut Identified, head: &mut RequestHead) -> Result<(), Refusal> {
+        let Identified {
+            user, auth, target, ..
+        } = identified;
+        let mut witness = Witness::new(&self.entrance.worker, &self.exchange, auth);
+        let permitting = Permitting {
+            target,
+            whose: KnownUser::new(auth, &self.listener, user.as_deref()),
+            witness: Some(&mut witness),
+        };
+        let lasts = self.entry().permit(head, permitting)?;
+        auth.authorized = lasts.map(|lasts| clock::now() + lasts);
+
+        Ok(())
+    }
+
+    /// What is refused is told of later, when its token is gone.
+    fn remember_claims(&self, identified: &Identified) {
+        let Identified { user, auth, .. } = identified;
+        let whose = KnownUser::new(auth, &self.listener, user.as_deref());
+        self.exchange.claims(whose.claimed.iter());
     }
 
     /// *Route*: the first route that matches.
@@ -140,20 +188,26 @@ impl Entered {
         head: &RequestHead,
         identified: &Identified,
     ) -> Result<Arc<CompiledRoute>, Refusal> {
-        let Identified { user, target, .. } = identified;
+        let Identified {
+            user, auth, target, ..
+        } = identified;
         let listener = &self.listener.name;
-        let facts = filter::facts(head, target, user.as_deref(), &self.source, listener);
+        let whose = KnownUser::new(auth, &self.listener, user.as_deref());
+        let facts = filter::facts(head, target, whose, &self.source, listener);
         let route = self.snapshot.rules.route(&facts, &mut ());
+
         route.cloned().ok_or_else(|| {
             let details = format!("no route for {target} from listener {listener}");
-            Refusal::new(ProxyError::DestinationNotFound, details).status(StatusCode::NOT_FOUND)
+            Refusal::new(ProxyError::DestinationNotFound, details)
+                .status(StatusCode::NOT_FOUND)
+                .at(Phase::Route, "routes")
         })
     }
 }
 
 impl Admitted {
     /// The exchange on its route; the fields of a TRACE as the client sent them; and what the exchange holds.
-    pub(super) fn routed(self, entered: Entered) -> (Routed, HeaderMap, Permits) {
+    pub(super) fn routed(self, entered: Entered) -> (Routed, Fields, Permits) {
         let Identified {
             user,
             auth,
@@ -161,6 +215,7 @@ impl Admitted {
             asked,
             received,
         } = self.identified;
+
         let routed = Routed {
             worker: entered.entrance.worker.clone(),
             entrance: entered.entrance,
@@ -175,6 +230,7 @@ impl Admitted {
             route: self.route,
             handlers: 0,
         };
+
         (routed, received, self.permits)
     }
 }

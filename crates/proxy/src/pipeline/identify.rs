@@ -3,10 +3,12 @@
 use hermes_http::{Kind, RequestHead};
 use hermes_identity::AuthContext;
 use hermes_packet::Asked;
+use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::{hop, path, transform};
 use hermes_rules::Source;
-use http::{HeaderMap, StatusCode};
+use hermes_rules::judge::RemovedFields;
+use http::StatusCode;
 
 use super::entered::Entered;
 use crate::max_forwards;
@@ -26,7 +28,7 @@ pub(super) struct Identified {
     pub(super) target: Target,
     pub(super) asked: Option<Asked>,
     /// Of a TRACE: its fields as the client sent them.
-    pub(super) received: HeaderMap,
+    pub(super) received: Fields,
 }
 
 /// Takes an exchange through these phases.
@@ -39,6 +41,7 @@ pub(super) async fn identify(
 ) -> Result<Identified, Refusal> {
     let exchange = &entered.exchange;
     exchange.method(head.wire_method());
+    // Read before a hop changes it: TRACE sends back what was received (RFC 9110, 9.3.8).
     let received = max_forwards::received(head);
 
     let tls = entered.source.tls.is_some();
@@ -50,6 +53,7 @@ pub(super) async fn identify(
     entry.verify().inspect_err(|_| entered.entrance.dismiss())?;
     path::refuse_dots(head.path()).map_err(|error| bad_request(error.to_string()))?;
     refuse_circles(&entered.snapshot, head)?;
+    // RFC 9110, 7.6.1: what follows sees the fields of the exchange, none of the connection's.
     hop::strip(&mut head.fields).map_err(|error| bad_request(error.to_string()))?;
 
     if !believes_transforms(entered, head) {
@@ -57,7 +61,13 @@ pub(super) async fn identify(
     }
     let asked = Asked::take(&mut head.fields).filter(|_| head.kind() == Kind::ConnectUdp);
     let mut auth = entry.identify(head).await?;
-    let user = entry.believe(&auth, &target, head)?;
+    let mut removed = RemovedFields::default();
+    let believed = entry.believe_noting(&auth, &target, head, &mut removed);
+    if !removed.0.is_empty() {
+        exchange.removed(removed.0);
+    }
+    let user = believed?;
+
     if let Some(user) = &user {
         exchange.user(user);
     }
@@ -82,6 +92,7 @@ fn believes_transforms(entered: &Entered, head: &RequestHead) -> bool {
             .snapshot
             .source_of(&entered.listener, &entered.source)
     };
+
     bytes && head.fields.contains_key(transform::FIELD) && !matches!(source(), Source::Client)
 }
 
@@ -100,5 +111,6 @@ fn refuse_circles(snapshot: &Snapshot, head: &RequestHead) -> Result<(), Refusal
     } else {
         return Ok(());
     };
+
     Err(Refusal::new(ProxyError::ProxyLoopDetected, details).status(StatusCode::LOOP_DETECTED))
 }

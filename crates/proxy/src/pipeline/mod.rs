@@ -1,7 +1,7 @@
 //! The pipeline: what every exchange goes through, whatever it carries and wherever it entered.
 //!
 //! ```text
-//! accept -> identify -> tag -> authorize -> route -> forward
+//! accept -> identify -> tag -> policy -> authorize -> route -> forward
 //! ```
 
 mod entered;
@@ -13,7 +13,8 @@ use std::future::Future;
 use bytes::Bytes;
 use hermes_http::{Offered, ResponseHead, StreamError};
 use hermes_observe::{CLIENT_CLOSED, Exchange};
-use http::HeaderMap;
+use hermes_proto::fields::Fields;
+use hermes_proto::refusal_id::RefusalId;
 
 use crate::arrival::Arrival;
 use crate::entrance::Entrance;
@@ -25,15 +26,67 @@ use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::snapshot::Snapshot;
 use crate::target::Target;
+use crate::why::note;
+use crate::why::remembered::{Circumstances, Instead};
 use entered::Entered;
 use permits::Permits;
 
-/// Who tells a client that it is refused.
-struct Answerer<'a> {
+/// How far an exchange has come that is refused.
+#[derive(Clone, Copy)]
+enum Refused<'a> {
+    /// It has no route.
+    Entered(&'a Entered),
+    /// It has one; and whether its client learns why.
+    Routed(&'a Routed, bool),
+}
+
+impl Refused<'_> {
+    fn exchange(&self) -> &Exchange {
+        match self {
+            Self::Entered(entered) => &entered.exchange,
+            Self::Routed(routed, _) => &routed.exchange,
+        }
+    }
+
     /// The name of this node.
-    node: &'a str,
-    /// Whether it says why.
-    explained: bool,
+    fn node(&self) -> &str {
+        match self {
+            Self::Entered(entered) => &entered.snapshot.node,
+            Self::Routed(routed, _) => &routed.snapshot.node,
+        }
+    }
+
+    /// Whether its client learns why.
+    fn is_explained(&self) -> bool {
+        match self {
+            Self::Entered(entered) => entered.explained,
+            Self::Routed(_, explained) => *explained,
+        }
+    }
+
+    /// Remembers the refusal, so that it can be asked about.
+    fn note(&self, unanswered: &Unanswered, refusal: &Refusal) -> RefusalId {
+        let arrival = match unanswered {
+            Unanswered::Arrival(arrival) => Some(arrival),
+            Unanswered::Responder(_) => None,
+        };
+        let entered = match self {
+            Self::Entered(entered) => entered,
+            Self::Routed(routed, _) => return note::routed_refusal(routed, arrival, refusal),
+        };
+
+        let circumstances = Circumstances {
+            snapshot: &entered.snapshot,
+            listener: &entered.listener,
+            source: &entered.source,
+            exchange: Some(&entered.exchange),
+            instead: Instead::Request,
+            head: arrival.map(Arrival::head),
+            route: None,
+        };
+        let refusals = &entered.entrance.worker.shared.refusals;
+        note::refusal(refusals, &circumstances, refusal)
+    }
 }
 
 /// A tunnel that is open, and what it holds while it is carried.
@@ -60,6 +113,7 @@ async fn take(entrance: &Entrance, arrival: Arrival, too_early: bool) {
     // What opens a tunnel is gone before it is carried: most tunnels wait most of their time.
     if let Some(open) = Box::pin(begin(entrance, arrival, too_early)).await {
         let reason = open.carried.carry(&open.routed).await;
+        note::end(&open.routed, &reason);
         open.routed.exchange.finish(&reason);
     }
 }
@@ -74,6 +128,8 @@ async fn begin(
     if let Some(pac) = entered.proxy_pac(&arrival) {
         arrival = match arrival {
             Arrival::Offered(offered) => {
+                // Boxed, here and below: few exchanges need it, and every one would carry room for
+                // it.
                 Box::pin(proxy_pac(&entered, *offered, &pac)).await;
                 return None;
             }
@@ -87,16 +143,13 @@ async fn begin(
         Ok(admitted) => admitted.routed(entered),
         Err(refusal) => {
             let unanswered = Unanswered::Arrival(arrival);
-            let answerer = Answerer {
-                node: &entered.snapshot.node,
-                explained,
-            };
-            Box::pin(answer(&entered.exchange, answerer, unanswered, refusal)).await;
+            Box::pin(answer(Refused::Entered(&entered), unanswered, refusal)).await;
             return None;
         }
     };
 
     on_route(&routed, &mut arrival);
+    // TRACE and OPTIONS may end here (RFC 9110, 7.6.2).
     let forwarded = match count_down(&routed.snapshot, &mut arrival, &received) {
         Ok(None) => forward(&routed, arrival).await,
         Ok(Some(file)) => {
@@ -111,7 +164,10 @@ async fn begin(
     };
 
     match forwarded {
-        Ok(Carried::Over(reason)) => routed.exchange.finish(&reason),
+        Ok(Carried::Over(reason)) => {
+            note::end(&routed, &reason);
+            routed.exchange.finish(&reason);
+        }
         Ok(carried) => {
             return Some(Box::new(OpenTunnel {
                 routed,
@@ -123,13 +179,11 @@ async fn begin(
             unanswered,
             refusal,
         }) => {
-            let answerer = Answerer {
-                node: &routed.snapshot.node,
-                explained,
-            };
-            Box::pin(answer(&routed.exchange, answerer, unanswered, refusal)).await;
+            let refused = Refused::Routed(&routed, explained);
+            Box::pin(answer(refused, unanswered, refusal)).await;
         }
     }
+
     None
 }
 
@@ -140,7 +194,7 @@ fn on_route(routed: &Routed, arrival: &mut Arrival) {
         routed.exchange.is_post();
     }
     if let Arrival::Session { session, .. } = arrival {
-        session.set_bounds(routed.listener.hold(route.datagrams.as_ref()));
+        session.set_bounds(routed.listener.datagram_bounds(route.datagrams.as_ref()));
     }
 }
 
@@ -148,13 +202,14 @@ fn on_route(routed: &Routed, arrival: &mut Arrival) {
 fn count_down(
     snapshot: &Snapshot,
     arrival: &mut Arrival,
-    received: &HeaderMap,
+    received: &Fields,
 ) -> Result<Option<(ResponseHead, Bytes)>, Refusal> {
     let Arrival::Offered(offered) = arrival else {
         return Ok(None);
     };
     max_forwards::withdraw(&mut offered.head, received, &snapshot.rules.overlay);
     let has_content = offered.has_content();
+
     max_forwards::count_down(
         &mut offered.head,
         has_content,
@@ -168,26 +223,25 @@ async fn proxy_pac(entered: &Entered, offered: Offered, pac: &ProxyPac) {
     let exchange = &entered.exchange;
     exchange.method(offered.head.wire_method());
     let (head, content, responder) = offered.message();
+
     let asked = HandlerRequest {
         content: RequestContent::new(content, exchange.clone()),
         target: Target::Any,
         user: None,
         source: entered.source.clone(),
         listener: entered.listener.name.clone(),
+        onward: None,
         opener: Opener::none(),
         head,
     };
-    match handle::respond(exchange, pac, "proxy.pac", (asked, responder)).await {
+
+    match handle::respond(exchange, pac, "proxy.pac", (asked, responder), &|head| head).await {
         Ok(reason) => exchange.finish(&reason),
         Err(Failed {
             unanswered,
             refusal,
         }) => {
-            let answerer = Answerer {
-                node: &entered.snapshot.node,
-                explained: entered.explained,
-            };
-            answer(exchange, answerer, unanswered, refusal).await;
+            answer(Refused::Entered(entered), unanswered, refusal).await;
         }
     }
 }
@@ -208,19 +262,21 @@ async fn here(
 }
 
 /// Answers what no one answered, and records why.
-async fn answer(
-    exchange: &Exchange,
-    answerer: Answerer<'_>,
-    unanswered: Unanswered,
-    refusal: Refusal,
-) {
-    exchange.status(refusal.code().as_u16());
+async fn answer(refused: Refused<'_>, unanswered: Unanswered, refusal: Refusal) {
+    let exchange = refused.exchange();
+    // A client that was answered early sees a reset.
+    if !exchange.is_answered() {
+        exchange.status(refusal.code().as_u16());
+    }
+
+    let id = refused.note(&unanswered, &refusal);
     let reason = refusal.reason();
-    let (head, content) = refusal.answer(answerer.node, answerer.explained);
+    let (head, content) = refusal.answer(refused.node(), id, refused.is_explained());
     let answered: Result<(), StreamError> = match unanswered {
         Unanswered::Arrival(arrival) => arrival.refuse(head, content).await,
         Unanswered::Responder(responder) => responder.answer(head, content).await,
     };
+
     match answered {
         _ if reason.starts_with(CLIENT_CLOSED) => exchange.finish(&reason),
         Ok(()) => exchange.finish(&reason),

@@ -1,6 +1,6 @@
 //! What one user may have open at a listener: connections, exchanges and sessions.
 
-use hermes_http::Kind;
+use hermes_http::{Kind, RequestHead};
 use hermes_identity::Proof;
 use hermes_packet::Asked;
 use hermes_proto::proxy_status::ProxyError;
@@ -9,6 +9,7 @@ use http::StatusCode;
 use super::entered::Entered;
 use super::identify::Identified;
 use crate::listeners::{Joined, Permit, SessionPermit};
+use crate::outliving::is_resumed;
 use crate::refusal::Refusal;
 use crate::snapshot::ListenerRules;
 
@@ -47,6 +48,7 @@ pub(super) fn admit_connection(entered: &Entered, identified: &Identified) -> Re
         (Proof::Password(_) | Proof::Token(_), Some(user)) => user,
         _ => return Ok(()),
     };
+
     let shared = &entered.entrance.worker.shared;
     let known = admission.known(shared, &entered.listener, user);
     known.map_err(|most| {
@@ -67,25 +69,37 @@ impl Permits {
     pub(super) fn take(
         entered: &Entered,
         identified: &mut Identified,
-        kind: Kind,
+        head: &RequestHead,
     ) -> Result<Self, Refusal> {
         let Some(user) = identified.user.clone() else {
             return Ok(Self::default());
         };
         Ok(Self {
-            _exchange: exchange_of(entered, &user)?,
-            _session: session_of(entered, identified, &user, kind)?,
+            _exchange: exchange_of(entered, &user, head)?,
+            _session: session_of(entered, identified, &user, head.kind())?,
         })
     }
 }
 
-fn exchange_of(entered: &Entered, user: &str) -> Result<Option<Permit<String>>, Refusal> {
+fn exchange_of(
+    entered: &Entered,
+    user: &str,
+    head: &RequestHead,
+) -> Result<Option<Permit<String>>, Refusal> {
     let listener = &entered.listener;
     let most = listener.config.limits.per_user.unwrap_or(usize::MAX);
     if most == usize::MAX {
         return Ok(None);
     }
-    let users = &entered.entrance.worker.shared.users;
+
+    // A tunnel that is resumed counts twice until its old path has ended, and must not fail for that.
+    let most = if is_resumed(head) {
+        most.saturating_mul(2)
+    } else {
+        most
+    };
+
+    let users = &entered.entrance.worker.shared.users.exchanges;
     let joined = users.join(&listener.name, user, most);
     let permit = joined.ok_or_else(|| {
         let bounded = Bounded {
@@ -95,6 +109,7 @@ fn exchange_of(entered: &Entered, user: &str) -> Result<Option<Permit<String>>, 
         };
         too_many(listener, user, &bounded)
     })?;
+
     Ok(Some(permit))
 }
 
@@ -108,6 +123,7 @@ fn session_of(
     if kind != Kind::ConnectUdp {
         return Ok(None);
     }
+
     let sessions = listener.sessions_per_user();
     if sessions == usize::MAX {
         return Ok(None);
@@ -115,15 +131,19 @@ fn session_of(
 
     let shared = &entered.entrance.worker.shared;
     let known = match identified.asked {
-        Some(Asked::Again(token)) if shared.resumable.knows(&token, Some(user)) => Some(token),
+        Some(Asked::Again(token)) if shared.outliving.datagrams.knows(&token, Some(user)) => {
+            Some(token)
+        }
         _ => None,
     };
+
     // One that is taken over counts twice until its old path has ended, and must not fail for that. A fresh one must.
     let most = if known.is_some() {
         sessions.saturating_mul(2)
     } else {
         sessions
     };
+
     let target = &identified.target;
     let joined = shared
         .sessions
@@ -136,6 +156,7 @@ fn session_of(
         };
         too_many(listener, user, &bounded)
     })?;
+
     if evicted > 0 {
         listener.sessions_evicted(evicted, (SESSIONS_PER_USER, most), Some(user));
     }
@@ -144,6 +165,7 @@ fn session_of(
     {
         identified.asked = Some(Asked::Only(token));
     }
+
     Ok(Some(permit))
 }
 

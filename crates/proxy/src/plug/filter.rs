@@ -1,24 +1,29 @@
 //! A filter: sees the heads of exchanges, and says which may go on.
 
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
 use hermes_config::model::FieldPattern;
-use hermes_http::RequestHead;
-use hermes_net::StreamInfo;
+use hermes_http::{AnswerFields, RequestHead};
+use hermes_net::{CertificateNames, StreamInfo};
+use hermes_proto::fields::{FieldName, Fields};
 use hermes_rules::fields::{USER, is_reserved};
 use hermes_upstream::Client;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
+use serde_json::{Map, Value};
 
+use super::query::QueryChanges;
 use crate::target::Target;
 
 /// Decides on an exchange after it was identified and tagged, and before its route is chosen. `authorize: [{ name: a, filter: NAME }]`
 /// has it asked; the entry's `match` says about which exchanges.
 ///
-/// - **Gets** the head with the fields that are believed, never content: messages and tunnels of every kind are alike to it.
-/// - **Must** allow, possibly with changed fields, on which the routes look; or deny. What it allows for a [time](Verdict::lasts)
-///   it is asked about again, while the tunnel goes on.
+/// - **Gets** the head with the fields that are believed, never content: it sees messages and
+///   tunnels of every kind alike.
+/// - **Must** allow, possibly changing fields that the routes look at, or deny. If it allows a
+///   tunnel for a [time](Verdict::lasts), it is asked again afterwards, while the tunnel goes on.
 /// - **Time**: the entry's `timeout`, 200 ms by default; then `fail` says what becomes of the exchange. It is dropped in the middle
 ///   when its client goes away.
 /// - **Errors**: a filter that cannot decide says so itself, with [`Outcome::FailedClosed`] or [`Outcome::FailedOpen`].
@@ -34,7 +39,7 @@ pub type Deciding<'a> = Pin<Box<dyn Future<Output = Verdict> + Send + 'a>>;
 
 /// What a filter sees.
 pub struct Subject<'a> {
-    /// What the worker that carries the exchange reaches others with.
+    /// The client with which the exchange's worker reaches others.
     pub client: &'a Client,
     /// The request, with the fields that are believed.
     pub head: &'a RequestHead,
@@ -47,7 +52,23 @@ pub struct Subject<'a> {
     /// Where it entered.
     pub listener: &'a str,
     /// What was shown to prove whose it is, as far as `send` lets the filter see it.
-    pub credentials: &'a HeaderMap,
+    pub credentials: &'a Fields,
+    /// What the token claims that proved whose it is. No one but this program's filters is told.
+    pub claims: Option<&'a Map<String, Value>>,
+    /// The groups of the document that the user is in.
+    pub groups: Vec<&'a str>,
+}
+
+impl Subject<'_> {
+    /// The names in the certificate of the other end, which was verified.
+    pub fn certificate(&self) -> Option<&CertificateNames> {
+        self.source.tls.as_ref()?.certificate.as_ref()
+    }
+
+    /// Where the client connected to: what a PROXY header says of it, else our own address.
+    pub fn destination(&self) -> Option<SocketAddr> {
+        self.source.local
+    }
 }
 
 /// A decision, and how it came about.
@@ -63,7 +84,7 @@ pub struct Verdict {
     pub took: Option<Duration>,
     /// How long it counts for a tunnel; `None`: until the configuration changes.
     pub lasts: Option<Duration>,
-    /// How long an open tunnel may go on where this is no one's decision; zero where someone decided.
+    /// How long an open tunnel may go on without a decision; zero if there is one.
     pub grace: Duration,
 }
 
@@ -81,7 +102,7 @@ impl Verdict {
     pub fn deny(status: StatusCode, reason: impl Into<String>) -> Self {
         let denial = Denial {
             status,
-            fields: HeaderMap::new(),
+            fields: Fields::new(),
             content: None,
         };
         Self::decided(Decision::Deny(denial), Outcome::Denied, reason)
@@ -140,39 +161,54 @@ impl Outcome {
     }
 }
 
-/// Changes to fields: first `remove`, which never means `user` and reserved fields, then `set`, then `append`. A `user` that is set is whose the exchange is from here on.
+/// Changes to fields: first `remove`, which never means `user` and reserved fields, then `set`,
+/// then `append`. Setting `user` changes whose the exchange is from here on. Then to the query, and to the answer when it comes.
 #[derive(Debug, Clone, Default)]
 pub struct Changes {
     /// Removed, except where something is appended.
     pub remove: Vec<FieldPattern>,
     /// Set, in place of what is there.
-    pub set: HeaderMap,
+    pub set: Fields,
     /// Appended.
-    pub append: HeaderMap,
+    pub append: Fields,
+    /// Added where there is no field of the name after all that.
+    pub if_absent: Fields,
+    /// Set where there was a field of the name before all that, or is one after it.
+    pub if_present: Fields,
+    /// To the query, where there is one.
+    pub query: QueryChanges,
+    /// Fields of the answer. Reserved ones are not for a filter to set. In a place of their own: few decisions have any.
+    pub answer: Box<AnswerFields>,
 }
 
 impl Changes {
-    pub(crate) fn apply(&self, fields: &mut HeaderMap) {
-        let unwanted = |name: &http::HeaderName| {
-            self.remove
-                .iter()
-                .any(|pattern| pattern.matches(name.as_str()))
+    /// What a request gets of them.
+    pub(crate) fn apply_to(&self, head: &mut RequestHead) {
+        self.apply(&mut head.fields);
+        if let Ok(Some(path)) = self.query.of(head) {
+            head.path = Some(path);
+        }
+    }
+
+    pub(crate) fn apply(&self, fields: &mut Fields) {
+        let unwanted = |name: FieldName<'_>| {
+            self.remove.iter().any(|pattern| pattern.matches(&name))
                 && !self.append.contains_key(name)
                 && name != USER
-                && !is_reserved(name.as_str())
+                && !is_reserved(&name)
         };
-        let removed: Vec<_> = fields
-            .keys()
-            .filter(|name| unwanted(name))
-            .cloned()
-            .collect();
-        for name in removed.iter().chain(self.set.keys()) {
-            fields.remove(name);
-        }
-        for (name, value) in self.set.iter().chain(&self.append) {
-            // A map that is full of fields is left as it is.
-            let _ = fields.try_append(name, value.clone());
-        }
+
+        // What is removed because it is not believed was there all the same.
+        let mut present = self.if_present.clone();
+        present.retain(|name| fields.contains_key(name));
+
+        fields.retain(|name| !unwanted(name));
+        fields.replace(&self.set);
+        fields.extend(&self.append);
+
+        fields.extend_absent(&self.if_absent);
+        fields.replace_present(&self.if_present);
+        fields.replace(&present);
     }
 }
 
@@ -182,7 +218,7 @@ pub struct Denial {
     /// Its status: not 1xx and not 2xx.
     pub status: StatusCode,
     /// Its fields.
-    pub fields: HeaderMap,
+    pub fields: Fields,
     /// Its content; `None` for our own words.
     pub content: Option<Bytes>,
 }
@@ -191,10 +227,10 @@ pub struct Denial {
 mod tests {
     use super::*;
 
-    fn map(fields: &[(&'static str, &str)]) -> HeaderMap {
-        let mut map = HeaderMap::new();
+    fn map(fields: &[(&'static str, &str)]) -> Fields {
+        let mut map = Fields::new();
         for (name, value) in fields {
-            map.append(*name, value.parse().unwrap());
+            map.append(*name, value.parse::<http::HeaderValue>().unwrap());
         }
         map
     }
@@ -207,6 +243,7 @@ mod tests {
                 .to_vec(),
             set: map(&[("x-role", "admin"), ("x-role", "editor"), ("other", "new")]),
             append: map(&[("x-list", "b")]),
+            ..Changes::default()
         };
         let mut fields = map(&[
             ("x-role", "forged"),
@@ -226,5 +263,34 @@ mod tests {
             ("x-list", "b"),
         ]);
         assert_eq!(fields, expected);
+    }
+
+    #[test]
+    fn changes_that_depend_on_what_is_there_see_what_was_removed() {
+        let changes = Changes {
+            remove: vec!["x-role".parse().unwrap()],
+            set: map(&[("x-set", "1")]),
+            if_absent: map(&[("x-role", "user"), ("x-set", "2"), ("x-here", "2")]),
+            if_present: map(&[("x-set", "3"), ("x-none", "3"), ("x-here", "3")]),
+            ..Changes::default()
+        };
+        let mut fields = map(&[("x-role", "forged"), ("x-here", "0")]);
+        changes.apply(&mut fields);
+        let expected = [("x-role", "user"), ("x-set", "3"), ("x-here", "3")];
+        for (name, value) in expected {
+            let got: Vec<_> = fields.values(name).collect();
+            assert_eq!(got.len(), 1, "{name}");
+            assert_eq!(got[0].as_bytes(), value.as_bytes(), "{name}");
+        }
+        assert!(!fields.contains_key("x-none"));
+
+        let changes = Changes {
+            remove: vec!["x-role".parse().unwrap()],
+            if_present: map(&[("x-role", "checked")]),
+            ..Changes::default()
+        };
+        let mut fields = map(&[("x-role", "forged")]);
+        changes.apply(&mut fields);
+        assert_eq!(fields, map(&[("x-role", "checked")]));
     }
 }

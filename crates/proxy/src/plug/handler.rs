@@ -14,7 +14,8 @@ use hermes_proto::proxy_status::ProxyError;
 use crate::refusal::Refusal;
 use crate::target::Target;
 
-/// Answers the requests of routes that say `handle: NAME`.
+/// Answers the requests of routes that say `handle: NAME`; one of the name `custody`, also those of routes to an upstream with
+/// `retry: { custody: true }`, as they would leave for it.
 ///
 /// - **Gets** the request as the routes saw it: whose it is was decided, filters have allowed it, and hop-by-hop fields are gone; the
 ///   content as it comes; and an [`Opener`].
@@ -49,6 +50,8 @@ pub struct HandlerRequest {
     pub source: Arc<StreamInfo>,
     /// Where it entered.
     pub listener: Arc<str>,
+    /// The upstream that its route would have sent it to, where it was taken from there into custody.
+    pub onward: Option<Arc<str>>,
     /// Opens exchanges in its name.
     pub opener: Opener,
 }
@@ -97,12 +100,14 @@ impl RequestContent {
     }
 }
 
-/// Opens exchanges in the name of the one that a handler answers: with its user, and at its listener. They are routed by the same
-/// snapshot, have records of their own, and count against no bound of the listener; a handler that opens many must bound them.
+/// Opens exchanges on behalf of the one that a handler answers: with its user, and at its listener.
+/// They are routed by the same snapshot, have records of their own, and count against no bound of
+/// the listener; a handler that opens many must bound them itself.
 ///
-/// It may be kept, and outlive the exchange; it keeps what the exchange was, its snapshot too. It is to be used on the worker of that
-/// exchange, such as in a task that it [spawns](Self::spawn): connections belong to one worker. Exchanges that are open delay the end of
-/// the node as any others do.
+/// It may be kept, and may outlive the exchange; it keeps the exchange's data alive, its snapshot
+/// too. Use it on the worker of that exchange, such as in a task that it [spawns](Self::spawn),
+/// because connections belong to one worker. Open exchanges delay the end of the node like any
+/// others.
 #[derive(Clone)]
 pub struct Opener(Option<Arc<dyn Opens>>);
 
@@ -124,7 +129,7 @@ impl Opener {
         Self(Some(opens))
     }
 
-    /// Of a handler that is asked before the exchange has a route: it opens nothing.
+    /// For a handler that is called before the exchange has a route: it opens nothing.
     pub(crate) fn none() -> Self {
         Self(None)
     }

@@ -6,12 +6,14 @@
 //! | [`Filter`] | sees heads, and says which exchanges may go on | `authorize: [{ filter: NAME }]` |
 //! | [`Handler`] | answers here, and may open exchanges of its own | `handle: NAME` of a route |
 //! | [`Transform`] | changes the bytes of tunnels | `through: [NAME]` of a route |
-//! | [`Mover`] | lets tunnels of bytes go on by another way | the answer of the proxy at their other end |
+//! | [`Store`] | keeps contents, also beyond the life of their clients | `broadcast: { store: NAME }` of a route |
+//! | [`Mover`] | lets tunnels of bytes go on by another path | the answer of the proxy at their other end |
 //!
-//! Each trait says what it gets, what it must do and in what time, who is charged, and on which thread it runs. All are asked once
-//! for an exchange, never for a packet: what then moves bytes are the node's own loops, and enums; only a tunnel that goes through a
-//! transform, or that a mover can move, has that in its way. A plug is registered under a name when the node starts; without an
-//! entry of the configuration that names it, it costs nothing.
+//! Each trait says what it gets, what it must do and in what time, who is charged, and on which
+//! thread it runs. A plug is called once per exchange, never per packet. The node's own loops then
+//! move the bytes, through enums; only a tunnel that goes through a transform, or that a mover can
+//! move, has a plug on its path. A plug is registered under a name when the node starts, and costs
+//! nothing unless the configuration names it.
 //!
 //! Crates that implement these traits depend on this one, never the other way round. `examples/plugs` has small ones of each kind.
 
@@ -20,6 +22,8 @@ mod handler;
 mod ingress;
 mod mover;
 mod names;
+mod query;
+mod store;
 mod transform;
 
 use std::sync::Arc;
@@ -31,12 +35,23 @@ pub use handler::{
 };
 pub(crate) use ingress::Takes;
 pub use ingress::{Gate, Ingress, Serving};
-pub(crate) use names::Names;
+pub(crate) use names::{Names, NoPlug};
 
-pub use mover::{Movable, Mover, NewWay, Position, Resuming};
+pub use mover::{Movable, Mover, NewPath, Position, Resuming};
+pub(crate) use query::Disobeyed;
+pub use query::QueryChanges;
+pub use store::{NewContent, Store, StoreError, StoreWriter, StoredContent, Storing};
 pub use transform::{Alter, Altering, Malformed, PIECE, Transform};
 
 use crate::compress::Compress;
+use crate::memory_store::MemoryStore;
+use crate::no_custody::NoCustody;
+
+/// The handler and the ingress of custody, which a program brings where the document asks for it.
+pub const CUSTODY: &str = "custody";
+
+/// The store of those that name none.
+const MEMORY: &str = "memory";
 
 /// What a node can be told to use, by name. Names are unique for each kind; the later of two is taken.
 #[derive(Clone)]
@@ -45,20 +60,26 @@ pub struct Plugs {
     pub(crate) filters: Names<dyn Filter>,
     pub(crate) handlers: Names<dyn Handler>,
     pub(crate) transforms: Names<dyn Transform>,
+    pub(crate) stores: Names<dyn Store>,
     pub(crate) mover: Option<Arc<dyn Mover>>,
 }
 
 impl Plugs {
-    /// Those that are part of every node: the transform `compress`.
+    /// Those that are part of every node: the transform `compress` and the store `memory`.
     pub fn new() -> Self {
         let plugs = Self {
             ingresses: Names::new("ingress"),
             filters: Names::new("filter"),
             handlers: Names::new("handler"),
             transforms: Names::new("transform"),
+            stores: Names::new("store"),
             mover: None,
         };
-        plugs.transform("compress", Compress::new())
+        plugs
+            .transform("compress", Compress::new())
+            .store(MEMORY, MemoryStore::default())
+            .handler(CUSTODY, NoCustody)
+            .ingress(CUSTODY, NoCustody)
     }
 
     /// With an ingress.
@@ -89,11 +110,28 @@ impl Plugs {
         self
     }
 
+    /// With a store.
+    #[must_use]
+    pub fn store(mut self, name: &str, store: impl Store + 'static) -> Self {
+        self.stores.add(name, Arc::new(store));
+        self
+    }
+
     /// With a mover, for the tunnels of all routes: the far end of each says whether it knows how.
     #[must_use]
     pub fn mover(mut self, mover: impl Mover + 'static) -> Self {
         self.mover = Some(Arc::new(mover));
         self
+    }
+}
+
+impl Plugs {
+    /// The store of this name; without one, that of the node's memory.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn store_of(&self, name: Option<&str>) -> Result<&Arc<dyn Store>, NoPlug> {
+        self.stores.find(name.unwrap_or(MEMORY))
     }
 }
 

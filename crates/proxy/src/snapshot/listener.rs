@@ -14,7 +14,7 @@ use hermes_http::server::Options;
 use hermes_identity::Authenticator;
 use hermes_net::tls::{self, Clients, TlsFileError, TlsServerOptions};
 use hermes_net::{PeerAddress, StreamInfo, quic};
-use hermes_observe::{ListenerSeeing, Seeing};
+use hermes_observe::{ListenerTelemetry, Telemetry};
 use hermes_packet::Bounds;
 use hermes_proto::uri_template::UriTemplate;
 
@@ -111,7 +111,7 @@ pub struct ListenerRules {
     /// Whose traffic this is without authentication.
     pub user: Option<String>,
     /// Its metrics.
-    pub seeing: Arc<ListenerSeeing>,
+    pub telemetry: Arc<ListenerTelemetry>,
     /// What its connections mean, if it is a `tcp` listener.
     pub(crate) ingress: Arc<dyn Ingress>,
     /// What the log tells of its bounds.
@@ -138,6 +138,7 @@ impl ListenerRules {
         if chain.is_believed(revision, now) {
             return Ok(());
         }
+
         self.believes(source, now)?;
         chain.believed(revision, now);
         Ok(())
@@ -153,6 +154,7 @@ impl ListenerRules {
         let (Some(clients), Some(chain)) = (&self.clients, chain) else {
             return Err("certificates are not asked for any more".to_owned());
         };
+
         clients
             .believe(chain.certificates(), now)
             .map_err(|reason| format!("its certificate is not believed any more: {reason}"))
@@ -167,7 +169,7 @@ impl ListenerRules {
         }
     }
 
-    /// `http`, `tcp`, `udp` or `attach`.
+    /// `http`, `tcp`, `udp`, `attach` or `tun`.
     pub fn kind(&self) -> &'static str {
         match &self.config {
             Listener { http: Some(_), .. } => "http",
@@ -175,6 +177,7 @@ impl ListenerRules {
             Listener {
                 attach: Some(_), ..
             } => "attach",
+            Listener { tun: Some(_), .. } => "tun",
             _ => "udp",
         }
     }
@@ -270,6 +273,7 @@ impl ListenerRules {
             options.link = false;
             options.min_rate = min_rate(&self.config, false);
         }
+
         options
     }
 
@@ -298,7 +302,7 @@ impl ListenerRules {
     }
 
     /// Bounds on datagrams that wait for a tunnel: those of `route`, else of the listener.
-    pub fn hold(&self, route: Option<&Datagrams>) -> Bounds {
+    pub fn datagram_bounds(&self, route: Option<&Datagrams>) -> Bounds {
         let own = self.config.datagrams.as_ref();
         let bytes = route
             .and_then(|route| route.hold_bytes)
@@ -306,6 +310,7 @@ impl ListenerRules {
         let age = route
             .and_then(|route| route.hold_time)
             .or(own.and_then(|own| own.hold_time));
+
         Bounds {
             bytes: bytes.map_or(HOLD_BYTES, |bytes| {
                 usize::try_from(bytes.0).unwrap_or(HOLD_BYTES)
@@ -320,7 +325,7 @@ pub(super) struct Building<'a> {
     pub(super) document: &'a Document,
     /// Those before.
     pub(super) previous: Option<&'a HashMap<Arc<str>, Arc<ListenerRules>>>,
-    pub(super) seeing: &'a Arc<Seeing>,
+    pub(super) telemetry: &'a Arc<Telemetry>,
     pub(super) record: &'a quic::Record,
     pub(super) plugs: &'a Plugs,
 }
@@ -371,6 +376,7 @@ impl Building<'_> {
                 );
             }
         }
+
         if let Err(errors) = &tls {
             for (key, error) in errors {
                 let reason = format!("{}: {}", error.file.display(), error.reason);
@@ -381,6 +387,7 @@ impl Building<'_> {
                 );
             }
         }
+
         let authenticator = authenticator.ok()?;
         let ListenerTls { server, clients } = tls.ok()?;
 
@@ -389,8 +396,9 @@ impl Building<'_> {
         let quic = server.as_ref().filter(|_| is_h3);
         let written = config.templates.as_ref();
         let name: Arc<str> = name.into();
+
         Some(ListenerRules {
-            seeing: self.seeing.listener(&name),
+            telemetry: self.telemetry.listener(&name),
             name,
             authenticator,
             quic: quic.and_then(|tls| quic_options(tls, config, self.record)),
@@ -423,6 +431,7 @@ impl ListenerTls {
                 clients: None,
             });
         };
+
         let server = server_tls(tls, config, versions)?;
         // The files were read once for the server: what is wrong with them has been said there.
         let clients = tls
@@ -431,6 +440,7 @@ impl ListenerTls {
             .map(|authorities| Clients::read(&authorities.0, &crl_files(tls)))
             .transpose()
             .map_err(|error| vec![("client_ca_file", error)])?;
+
         Ok(Self {
             server: Some(server),
             clients,
@@ -474,6 +484,7 @@ fn server_tls(
             .iter()
             .filter_map(|(key, file)| Some((*key, &file.as_ref()?.0)))
     };
+
     let given = || named().chain(lists.iter().map(|file| ("crl_file", file)));
     let unreadable: Vec<FileError> = given()
         .filter_map(|(key, file)| {
@@ -488,6 +499,8 @@ fn server_tls(
             ))
         })
         .collect();
+
+    // TLS stops at the first file that it cannot read; here all of them are named.
     if !unreadable.is_empty() {
         return Err(unreadable);
     }
@@ -500,6 +513,7 @@ fn server_tls(
         .filter(|(version, _)| versions.contains(version))
         .map(|(_, id)| id)
         .collect();
+
     let made = tls::server(TlsServerOptions {
         cert_file: &tls.cert_file.0,
         key_file: &tls.key_file.0,
@@ -508,6 +522,7 @@ fn server_tls(
         client_required: requires_certificate(config.auth.as_ref()),
         alpn: &alpn,
     });
+
     made.map_err(|error| {
         let key = given()
             .find(|(_, file)| **file == error.file)
@@ -527,6 +542,7 @@ fn quic_options(
         Ok(secret) => quic::Keys::derive(&secret),
         Err(_) => quic::Keys::random(),
     };
+
     let usual = quic::ServerOptions::new(tls.clone(), keys);
     // What the handshake allows cannot be taken back.
     let streams = options(config).streams;
@@ -553,15 +569,19 @@ fn options(config: &Listener) -> Options {
     if let Some(bytes) = limits.head_bytes {
         options.head.head_bytes = usize::try_from(bytes.0).unwrap_or(usize::MAX);
     }
+
     options.head.fields = limits.fields.unwrap_or(options.head.fields);
     options.head_time = limits.head_time.map_or(options.head_time, |time| time.0);
     options.idle_time = limits.idle_time.map_or(options.idle_time, |time| time.0);
+
+    // This node opened the connection itself, so bounds against strangers do not apply.
     if config.attach.is_some() {
         (options.link, options.idle_time) = (true, NEVER);
         options.keepalive = Some(ATTACHMENT_KEEPALIVE);
         options.streams = limits.streams.unwrap_or(options.streams);
         return options;
     }
+
     options.link = config
         .tls
         .as_ref()
@@ -570,6 +590,7 @@ fn options(config: &Listener) -> Options {
     options.streams = limits.streams.unwrap_or(options.streams);
     options.half_close = config.half_close;
     options.min_rate = min_rate(config, options.link);
+
     options
 }
 
@@ -581,6 +602,7 @@ fn min_rate(config: &Listener, link: bool) -> Option<MinRate> {
         .min_rate
         .map_or(default, |rate| Some(rate.0))
         .filter(|rate| *rate > 0)?;
+
     Some(MinRate {
         rate,
         window: config

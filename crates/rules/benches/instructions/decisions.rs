@@ -3,8 +3,11 @@
 use std::hint::black_box;
 
 use hermes_config::model::{Document, ExchangeKind, FieldPattern, Forged, Template, UserPattern};
-use hermes_rules::{Facts, OverlayFields, Source, Table, Target, Values, apply, believe};
-use http::{HeaderMap, HeaderValue, Method};
+use hermes_proto::fields::Fields;
+use hermes_rules::{
+    ClaimedGroups, Facts, OverlayFields, Source, Table, Target, Values, apply, believe,
+};
+use http::{HeaderValue, Method};
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
@@ -45,6 +48,7 @@ fn rounds_of_decide(rounds: usize, routes: usize) {
         protocol: None,
         fields: &fields,
         user: Some("alice"),
+        claimed: ClaimedGroups::default(),
         source: Some([192, 0, 2, 1].into()),
         listener: "in",
     };
@@ -95,7 +99,7 @@ fn rounds_of_believe(rounds: usize, source: &Source<'_>, authenticated: Option<&
         given.insert(name, HeaderValue::from_static(value));
     }
     for _ in 0..rounds {
-        let mut fields: HeaderMap = black_box(&given).clone();
+        let mut fields: Fields = black_box(&given).clone();
         let user = believe(
             source,
             authenticated,

@@ -3,12 +3,13 @@
 use std::hint::black_box;
 
 use bytes::{Bytes, BytesMut};
+use hermes_proto::fields::Fields;
 use hermes_proto::h1::{
-    BodyDecoder, BodyEncoder, BodyEvent, Framing, Limits, RequestTarget, decode_request,
+    BodyDecoder, BodyEncoder, BodyEvent, Framing, MessageLimits, RequestTarget, decode_request,
     decode_response, encode_request, encode_response,
 };
 use http::uri::Scheme;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 /// Fields that many requests have.
 pub const FIELDS: [(&str, &str); 6] = [
@@ -27,7 +28,7 @@ pub const FIELDS: [(&str, &str); 6] = [
 const CHUNKS: usize = 16;
 const CHUNK: [u8; 32] = [b'c'; 32];
 
-pub fn fields() -> HeaderMap {
+pub fn fields() -> Fields {
     let field = |(name, value)| {
         (
             HeaderName::from_static(name),
@@ -48,7 +49,7 @@ fn head(first: &str) -> Vec<u8> {
 pub fn request_decode(rounds: usize) {
     let (head, limits) = (
         head("GET http://video/films/one?from=10 HTTP/1.1\r\nHost: video"),
-        Limits::default(),
+        MessageLimits::default(),
     );
     for _ in 0..rounds {
         let mut buffer = BytesMut::from(&black_box(&head)[..]);
@@ -59,7 +60,7 @@ pub fn request_decode(rounds: usize) {
 pub fn response_decode(rounds: usize) {
     let (head, limits) = (
         head("HTTP/1.1 200 OK\r\nContent-Length: 5"),
-        Limits::default(),
+        MessageLimits::default(),
     );
     for _ in 0..rounds {
         let mut buffer = BytesMut::from(&black_box(&head)[..]);
@@ -124,7 +125,7 @@ pub fn chunks_encode(rounds: usize) {
 }
 
 pub fn chunks_decode(rounds: usize) {
-    let (mut pieces, limits) = (Vec::new(), Limits::default());
+    let (mut pieces, limits) = (Vec::new(), MessageLimits::default());
     encode_chunks(&Bytes::from_static(&CHUNK), &mut pieces);
     let wire = pieces.concat();
     for _ in 0..rounds {

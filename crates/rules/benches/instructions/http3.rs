@@ -3,16 +3,17 @@
 use std::hint::black_box;
 
 use bytes::{Bytes, BytesMut};
+use hermes_proto::fields::LineName;
 use hermes_proto::h3::{
-    FrameDecoder, FrameType, RequestParts, decode_request, encode_request, frame,
+    FrameDecoder, FrameType, Received, RequestParts, decode_request, encode_request, frame,
 };
-use hermes_proto::qpack::{self, Limits};
+use hermes_proto::qpack::{FieldSectionLimits, QpackDecoder, QpackEncoder};
 use http::Method;
 use http::uri::Scheme;
 
 use crate::http1::{FIELDS, fields};
 
-const LIMITS: Limits = Limits {
+const LIMITS: FieldSectionLimits = FieldSectionLimits {
     bytes: 4096,
     lines: 64,
 };
@@ -22,7 +23,7 @@ const FRAMES: usize = 16;
 const CONTENT: [u8; 32] = [b'd'; 32];
 
 /// Runs `with` for each round on the same output, which is empty each time.
-fn encode(rounds: usize, with: impl Fn(&mut BytesMut)) -> BytesMut {
+fn encode(rounds: usize, mut with: impl FnMut(&mut BytesMut)) -> BytesMut {
     let mut out = BytesMut::with_capacity(64 * 1024);
     for _ in 0..rounds {
         out.clear();
@@ -43,8 +44,9 @@ fn encode_requests(rounds: usize) -> BytesMut {
         protocol: None,
         fields: &fields,
     };
+    let mut encoder = QpackEncoder::default();
     encode(rounds, |out| {
-        encode_request(black_box(&request), out).unwrap()
+        encode_request(black_box(&request), encoder.section(0, out)).unwrap()
     })
 }
 
@@ -53,19 +55,61 @@ pub fn request_encode(rounds: usize) {
 }
 
 pub fn request_decode(rounds: usize) {
-    let section = encode_requests(1).freeze();
+    let section = encode_requests(1);
+    let mut decoder = QpackDecoder::default();
     for _ in 0..rounds {
-        black_box(decode_request(black_box(&section).clone(), LIMITS).unwrap());
+        let received = Received {
+            section: black_box(&section),
+            stream: 0,
+            limits: LIMITS,
+            decoder: &mut decoder,
+        };
+        black_box(decode_request(received).unwrap());
     }
 }
 
 fn encode_sections(rounds: usize) -> BytesMut {
+    write_sections(&mut QpackEncoder::default(), rounds)
+}
+
+fn write_sections(encoder: &mut QpackEncoder, rounds: usize) -> BytesMut {
     encode(rounds, |out| {
-        qpack::encode_prefix(out);
+        let mut section = encoder.section(0, out);
         for (name, value) in black_box(&FIELDS) {
-            qpack::encode_line(name.as_bytes(), value.as_bytes(), false, out);
+            section.line(LineName::parse(name.as_bytes()), value.as_bytes(), false);
         }
+        section.finish();
     })
+}
+
+/// Two ends whose table has what repeats.
+fn acquainted() -> (QpackEncoder, QpackDecoder) {
+    let mut encoder = QpackEncoder::default();
+    let mut decoder = QpackDecoder::new(4096);
+    encoder.allow(4096);
+    write_sections(&mut encoder, 2);
+    decoder.handle(&encoder.take_instructions()).unwrap();
+    encoder.handle(&decoder.take_instructions()).unwrap();
+    (encoder, decoder)
+}
+
+/// Sections of lines that the peer knows already, each acknowledged.
+pub fn repeated_encode(rounds: usize) {
+    let (mut encoder, mut decoder) = acquainted();
+    for _ in 0..rounds {
+        let section = write_sections(&mut encoder, 1);
+        decoder.section(0, &section, LIMITS).unwrap();
+        encoder.handle(&decoder.take_instructions()).unwrap();
+    }
+}
+
+pub fn repeated_decode(rounds: usize) {
+    let (mut encoder, mut decoder) = acquainted();
+    let section = write_sections(&mut encoder, 1);
+    for _ in 0..rounds {
+        read_lines(&mut decoder, &section);
+        decoder.take_instructions();
+    }
 }
 
 pub fn qpack_encode(rounds: usize) {
@@ -73,12 +117,17 @@ pub fn qpack_encode(rounds: usize) {
 }
 
 pub fn qpack_decode(rounds: usize) {
-    let section = encode_sections(1).freeze();
+    let section = encode_sections(1);
+    let mut decoder = QpackDecoder::default();
     for _ in 0..rounds {
-        let mut lines = qpack::FieldSection::new(black_box(&section).clone(), LIMITS).unwrap();
-        while let Some(line) = lines.next().unwrap() {
-            black_box(line);
-        }
+        read_lines(&mut decoder, &section);
+    }
+}
+
+fn read_lines(decoder: &mut QpackDecoder, section: &[u8]) {
+    let mut lines = decoder.section(0, black_box(section), LIMITS).unwrap();
+    while let Some(line) = lines.next().unwrap() {
+        black_box(line);
     }
 }
 

@@ -10,7 +10,10 @@ mod agreed;
 mod datagrams;
 mod decisions;
 mod http1;
+mod http2;
 mod http3;
+mod packets;
+mod policies;
 
 use std::env;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -31,19 +34,27 @@ const PLAIN: &str = "glibc.cpu.hwcaps=-AVX2,-AVX2_Usable,-AVX_Fast_Unaligned_Loa
 /// A path: its name, and what runs it for this many rounds.
 type Path = (&'static str, fn(usize));
 
-const PATHS: [Path; 23] = [
+const PATHS: [Path; 42] = [
     ("http1.request.decode", http1::request_decode),
     ("http1.request.encode", http1::request_encode),
     ("http1.response.decode", http1::response_decode),
     ("http1.response.encode", http1::response_encode),
     ("http1.chunks.decode", http1::chunks_decode),
     ("http1.chunks.encode", http1::chunks_encode),
+    ("http2.request.decode", http2::request_decode),
+    ("http2.request.encode", http2::request_encode),
+    ("http2.response.decode", http2::response_decode),
+    ("http2.response.encode", http2::response_encode),
+    ("http2.repeated.decode", http2::repeated_decode),
+    ("http2.repeated.encode", http2::repeated_encode),
     ("http3.request.decode", http3::request_decode),
     ("http3.request.encode", http3::request_encode),
     ("http3.frames.decode", http3::frames_decode),
     ("http3.frames.encode", http3::frames_encode),
     ("qpack.decode", http3::qpack_decode),
     ("qpack.encode", http3::qpack_encode),
+    ("qpack.repeated.decode", http3::repeated_decode),
+    ("qpack.repeated.encode", http3::repeated_encode),
     ("capsules.decode", datagrams::capsules_decode),
     ("capsules.encode", datagrams::capsules_encode),
     ("batch", datagrams::batch),
@@ -52,9 +63,20 @@ const PATHS: [Path; 23] = [
     ("route.decide.10", decisions::route_decide_10),
     ("route.decide.100", decisions::route_decide_100),
     ("route.decide.10000", decisions::route_decide_10000),
+    ("policy.decide.10", policies::decide_10),
+    ("policy.decide.10000", policies::decide_10000),
+    ("policy.decide.names", policies::decide_names),
     ("believe.client", decisions::believe_client),
     ("believe.peer", decisions::believe_peer),
     ("fields.change", decisions::fields_change),
+    ("ip.read", packets::read),
+    ("ip.check.from_peer", packets::check_from_peer),
+    ("ip.check.to_peer", packets::check_to_peer),
+    ("ip.flow_cache", packets::flow_cache),
+    ("ip.route.10000", packets::route_10000),
+    ("ip.policy.10000", packets::policy_10000),
+    ("ip.merge", packets::merge),
+    ("ip.cut", packets::cut),
 ];
 
 fn main() -> ExitCode {

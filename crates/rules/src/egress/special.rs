@@ -76,6 +76,7 @@ pub(super) fn judged(address: IpAddr) -> [Option<IpAddr>; 2] {
     };
 
     match v6.segments() {
+        // `::` and `::1` look like IPv4-compatible addresses, and are none.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => one(address),
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]

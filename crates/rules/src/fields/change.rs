@@ -1,7 +1,8 @@
 //! Changes to fields: remove, set, append.
 
 use hermes_config::model::{FieldPattern, Template};
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use hermes_proto::fields::Fields;
+use http::header::{HeaderName, HeaderValue};
 use indexmap::IndexMap;
 
 use super::{is_reserved, remove_where};
@@ -38,14 +39,12 @@ pub fn apply(
     set: &IndexMap<String, Template>,
     append: &IndexMap<String, Template>,
     remove: &[FieldPattern],
-    fields: &mut HeaderMap,
+    fields: &mut Fields,
     values: &Values<'_>,
 ) -> Result<(), BadField> {
     if !remove.is_empty() {
         let named = |name: &str| remove.iter().any(|pattern| pattern.matches(name));
-        remove_where(fields, |name| {
-            named(name.as_str()) && !is_reserved(name.as_str())
-        });
+        remove_where(fields, |name| named(name) && !is_reserved(name), |_| {});
     }
 
     for (name, template) in set {
@@ -115,13 +114,13 @@ mod tests {
             .collect()
     }
 
-    fn map(fields: &[(&str, &str)]) -> HeaderMap {
-        let field = |(name, value): &(&str, &str)| (name.parse().unwrap(), value.parse().unwrap());
-        let mut map = HeaderMap::new();
-        for (name, value) in fields.iter().map(field) {
-            map.append::<HeaderName>(name, value);
-        }
-        map
+    fn map(fields: &[(&str, &str)]) -> Fields {
+        let name = |name: &str| name.parse::<HeaderName>().unwrap();
+        let value = |value: &str| value.parse::<HeaderValue>().unwrap();
+        let lines = fields.iter();
+        lines
+            .map(|(field, text)| (name(field), value(text)))
+            .collect()
     }
 
     fn values(user: Option<&str>) -> Values<'_> {
@@ -234,6 +233,9 @@ mod tests {
             ),
             Ok(())
         );
-        assert_eq!(fields["service"].as_bytes(), "j\u{fc}rgen".as_bytes());
+        assert_eq!(
+            fields.get("service").unwrap().as_bytes(),
+            "j\u{fc}rgen".as_bytes()
+        );
     }
 }

@@ -5,7 +5,7 @@ mod overlay;
 mod provenance;
 
 use hermes_config::model::FieldPattern;
-use http::header::{HeaderMap, HeaderName};
+use hermes_proto::fields::Fields;
 
 pub(crate) use change::field_value;
 pub use change::{BadField, apply};
@@ -13,7 +13,7 @@ pub use overlay::OverlayFields;
 pub use provenance::Provenance;
 
 /// Name of the field that says whose an exchange is.
-pub const USER: HeaderName = HeaderName::from_static("user");
+pub use hermes_proto::fields::names::USER;
 
 /// Whether a field belongs to the connection, to framing or to the proxy itself, so that configuration may not change
 /// it (RFC 9110, 7.6.1, 7.6.3 and 11.7; RFC 9112, 6 and 3.2). `name` is in lower case.
@@ -47,13 +47,17 @@ const RESERVED: [&str; 18] = [
     "via",
 ];
 
-fn remove_where(fields: &mut HeaderMap, unwanted: impl Fn(&HeaderName) -> bool) {
-    let names: Vec<HeaderName> = fields
-        .keys()
-        .filter(|name| unwanted(name))
-        .cloned()
-        .collect();
-    for name in names {
-        fields.remove(name);
-    }
+/// Removes the fields whose names are unwanted.
+fn remove_where(
+    fields: &mut Fields,
+    unwanted: impl Fn(&str) -> bool,
+    mut removed: impl FnMut(&str),
+) {
+    fields.retain(|name| {
+        let is_unwanted = unwanted(&name);
+        if is_unwanted {
+            removed(&name);
+        }
+        !is_unwanted
+    });
 }

@@ -1,7 +1,7 @@
 //! The fields that have a meaning in the overlay.
 
 use hermes_config::model::FieldPattern;
-use http::header::{HeaderMap, HeaderName};
+use hermes_proto::fields::Fields;
 
 use super::{USER, is_reserved, remove_where};
 
@@ -23,8 +23,7 @@ impl OverlayFields {
     }
 
     /// Whether this is an overlay field.
-    pub fn is_overlay(&self, name: &HeaderName) -> bool {
-        let name = name.as_str();
+    pub fn is_overlay(&self, name: &str) -> bool {
         self.is_declared(name)
             || (name.bytes().any(|byte| byte == b'_') && self.is_declared(&name.replace('_', "-")))
     }
@@ -49,9 +48,19 @@ impl OverlayFields {
     }
 
     /// Removes the overlay fields that `keep` does not name.
-    pub fn strip(&self, fields: &mut HeaderMap, keep: &[FieldPattern]) {
-        let kept = |name: &HeaderName| keep.iter().any(|pattern| pattern.matches(name.as_str()));
-        remove_where(fields, |name| self.is_overlay(name) && !kept(name));
+    pub fn strip(&self, fields: &mut Fields, keep: &[FieldPattern]) {
+        self.strip_telling(fields, keep, |_| {});
+    }
+
+    /// The same; `removed` hears of each line.
+    pub fn strip_telling(
+        &self,
+        fields: &mut Fields,
+        keep: &[FieldPattern],
+        removed: impl FnMut(&str),
+    ) {
+        let kept = |name: &str| keep.iter().any(|pattern| pattern.matches(name));
+        remove_where(fields, |name| self.is_overlay(name) && !kept(name), removed);
     }
 }
 
@@ -72,13 +81,13 @@ mod tests {
         names.iter().map(|name| name.parse().unwrap()).collect()
     }
 
-    fn map(fields: &[(&str, &str)]) -> HeaderMap {
-        let field = |(name, value): &(&str, &str)| (name.parse().unwrap(), value.parse().unwrap());
-        let mut map = HeaderMap::new();
-        for (name, value) in fields.iter().map(field) {
-            map.append::<HeaderName>(name, value);
-        }
-        map
+    fn map(fields: &[(&str, &str)]) -> Fields {
+        let name = |name: &str| name.parse::<http::HeaderName>().unwrap();
+        let value = |value: &str| value.parse::<http::HeaderValue>().unwrap();
+        let lines = fields.iter();
+        lines
+            .map(|(field, text)| (name(field), value(text)))
+            .collect()
     }
 
     fn overlay() -> OverlayFields {
@@ -96,7 +105,11 @@ mod tests {
             ("services", false),
             ("x-hermes", false),
         ] {
-            assert_eq!(overlay().is_overlay(&name.parse().unwrap()), is, "{name}");
+            assert_eq!(
+                overlay().is_overlay(&name.to_ascii_lowercase()),
+                is,
+                "{name}"
+            );
         }
     }
 

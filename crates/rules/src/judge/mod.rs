@@ -1,7 +1,7 @@
 //! The one decision about an exchange: whose it is, what its fields say, and which route it takes.
 //!
 //! ```text
-//! arrived -> identify -> tag -> (filters) -> route -> routed
+//! arrived -> identify -> tag -> policy -> (filters) -> route -> routed
 //! ```
 //!
 //! Each phase is a function of [`Rules`] and of what the exchange brings. The pipeline of a node calls them one by one, because
@@ -9,6 +9,7 @@
 //! that is only supposed. Each can say what it compared, and where that is written: see [`Steps`].
 
 mod peers;
+mod policing;
 mod routing;
 mod steps;
 
@@ -17,16 +18,18 @@ use std::sync::Arc;
 
 use hermes_config::child;
 use hermes_config::model::{Auth, AuthMode, Document, ExchangeKind, Listener};
-use http::header::FORWARDED;
-use http::{HeaderMap, HeaderName, Method};
+use hermes_proto::fields::names::FORWARDED;
+use hermes_proto::fields::{FieldName, Fields};
+use http::Method;
 
 use crate::fields::{BadField, OverlayFields, Provenance, USER, apply, field_value};
-use crate::route::{Facts, Hop, Route, Table, Target, Unfit};
+use crate::policy::{CompiledPolicy, Decision, Denial};
+use crate::route::{ClaimedGroups, Facts, Hop, Names, Route, Table, Target, Unfit};
 use crate::template::Values;
-use crate::trust::{Refusal, Source, believe};
+use crate::trust::{Believing, Refusal, Source};
 pub use peers::Peers;
 pub use routing::describe_action;
-pub use steps::{Phase, Step, Steps};
+pub use steps::{Phase, RemovedFields, Step, Steps};
 
 /// What decisions need of a document, compiled once. `H` is what its user holds of a next hop.
 pub struct Rules<H> {
@@ -38,6 +41,10 @@ pub struct Rules<H> {
     pub provenance: Provenance,
     /// The peers, by the names in their certificates.
     pub peers: Peers,
+    /// Groups of users, and services.
+    pub names: Arc<Names>,
+    /// Whether an exchange may go on; `None`: whatever a route takes.
+    pub policy: Option<CompiledPolicy>,
     /// The routes.
     pub table: Table<H>,
 }
@@ -58,8 +65,21 @@ pub struct Entrance<'a> {
 pub struct Authenticated<'a> {
     /// The user.
     pub user: Option<&'a str>,
+    /// The groups that the token claims, if it was one.
+    pub claimed: ClaimedGroups<'a>,
     /// Whether a certificate is all that this rests on. That of a peer says which proxy it is, not whose its exchanges are.
     pub by_certificate: bool,
+}
+
+impl<'a> Authenticated<'a> {
+    /// The groups that the token claims, if it is this user's: whom a peer or a filter names is someone else.
+    pub fn claimed_of(&self, user: Option<&str>) -> ClaimedGroups<'a> {
+        if self.user.is_some() && self.user == user {
+            self.claimed
+        } else {
+            ClaimedGroups::default()
+        }
+    }
 }
 
 /// An exchange that is supposed to arrive.
@@ -91,13 +111,41 @@ pub struct Arrived<'a> {
     pub tls_peer: Option<&'a str>,
 }
 
+impl<'a> Arrived<'a> {
+    /// What rules can say about it, once it is this user's and has these fields.
+    pub fn facts<'b>(&'b self, user: Option<&'b str>, fields: &'b Fields) -> Facts<'b> {
+        Facts {
+            kind: self.kind,
+            target: self.target,
+            authority: self.authority,
+            path: self.path,
+            method: self.method,
+            protocol: self.protocol,
+            fields,
+            user,
+            claimed: self.authenticated.claimed_of(user),
+            source: self.peer.map(|peer| peer.ip()),
+            listener: self.entrance.name,
+        }
+    }
+}
+
+/// An exchange that the policy lets go on.
+#[derive(Debug)]
+pub struct Permitted {
+    /// Whose it is.
+    pub user: Option<String>,
+    /// Its fields by then.
+    pub fields: Fields,
+}
+
 /// An exchange whose route is known.
 #[derive(Debug)]
 pub struct Judged<H> {
     /// Whose it is.
     pub user: Option<String>,
     /// Its fields when the route is chosen.
-    pub fields: HeaderMap,
+    pub fields: Fields,
     /// The route that it takes.
     pub route: Arc<Route<H>>,
 }
@@ -111,6 +159,9 @@ pub enum Unrouted {
     /// The listener would add a field that cannot be written.
     #[error(transparent)]
     BadField(#[from] BadField),
+    /// The policy denies it.
+    #[error(transparent)]
+    Denied(#[from] Denial),
     /// No route matches.
     #[error("no route matches")]
     NoRoute,
@@ -126,12 +177,15 @@ impl<H> Rules<H> {
         node: Arc<str>,
         find: impl FnMut(&hermes_config::model::Route, Hop<'_>) -> Option<H>,
     ) -> Result<Self, Unfit> {
+        let names = Arc::new(Names::new(document));
         Ok(Self {
             node,
             overlay: OverlayFields::new(&document.fields),
             provenance: Provenance::new(&document.provenance),
-            peers: Peers::new(&document.peers),
-            table: Table::compile(document, find)?,
+            peers: Peers::new(&document.peers, &document.groups),
+            table: Table::with_names(document, names.clone(), find)?,
+            policy: CompiledPolicy::compile(document),
+            names,
         })
     }
 
@@ -144,28 +198,30 @@ impl<H> Rules<H> {
         entrance: &Entrance<'_>,
         source: &Source<'_>,
         authenticated: Authenticated<'_>,
-        fields: &mut HeaderMap,
+        fields: &mut Fields,
         steps: &mut impl Steps,
     ) -> Result<Option<String>, Refusal> {
         let is_client = matches!(source, Source::Client);
         let before = steps.is_wanted().then(|| fields.clone());
         if is_client {
             fields.remove(FORWARDED);
-            self.provenance.strip(fields, &entrance.config.accepts);
+            let accepts = &entrance.config.accepts;
+            self.provenance
+                .strip_telling(fields, accepts, |name| steps.removes(name));
         }
 
+        // A peer's certificate names the proxy, not the user whose exchange it passes on.
         let user = authenticated
             .user
             .filter(|_| is_client || !authenticated.by_certificate);
         let config = entrance.config;
-        let believed = believe(
-            source,
-            user,
-            config.forged,
-            &config.accepts,
-            &self.overlay,
-            fields,
-        );
+        let believing = Believing {
+            authenticated: user,
+            forged: config.forged,
+            accepts: &config.accepts,
+            overlay: &self.overlay,
+        };
+        let believed = believing.believe(source, fields, |name| steps.removes(name));
 
         let believed =
             believed.inspect_err(|refusal| steps::refused(steps, entrance, source, refusal))?;
@@ -194,12 +250,40 @@ impl<H> Rules<H> {
         &self,
         entrance: &Entrance<'_>,
         values: &Values<'_>,
-        fields: &mut HeaderMap,
+        fields: &mut Fields,
         steps: &mut impl Steps,
     ) -> Result<(), BadField> {
         let config = entrance.config;
         apply(&config.set, &config.append, &config.remove, fields, values)?;
         steps::tagged(steps, entrance, fields);
+        Ok(())
+    }
+
+    /// *Policy*: whether it may go on; `None` where there is no policy. What is decided holds at `now`, in Unix time.
+    pub fn decide(
+        &self,
+        facts: &Facts<'_>,
+        now: u64,
+        steps: &mut impl Steps,
+    ) -> Option<Decision<'_>> {
+        let policy = self.policy.as_ref()?;
+        policing::compared(policy, &self.names, facts, now, steps);
+        Some(policy.decide(&self.names, facts, now))
+    }
+
+    /// *Policy*: the fields that it sets.
+    ///
+    /// # Errors
+    /// One cannot be written; the exchange is to be refused.
+    pub fn apply(
+        &self,
+        decision: &Decision<'_>,
+        values: &Values<'_>,
+        fields: &mut Fields,
+        steps: &mut impl Steps,
+    ) -> Result<(), BadField> {
+        decision.apply(fields, values)?;
+        policing::applied(decision, fields, steps);
         Ok(())
     }
 
@@ -209,16 +293,72 @@ impl<H> Rules<H> {
         self.table.decide(facts)
     }
 
-    /// All phases, for an exchange that is only supposed; filters are not asked.
+    /// The steps about fields of an exchange that were not believed.
+    pub fn recount_removed(
+        &self,
+        entrance: &Entrance<'_>,
+        removed: &[String],
+        steps: &mut impl Steps,
+    ) {
+        for name in removed {
+            steps::not_believed(steps, entrance, name);
+        }
+    }
+
+    /// The steps of an exchange that took this route, of which fields, authority and protocol are not known any more.
+    pub fn recount_routes(&self, taken: usize, facts: &Facts<'_>, steps: &mut impl Steps) {
+        routing::compared_partly(&self.table, taken, facts, steps);
+    }
+
+    /// The steps up to `reached` of an exchange that came so far: it was found to be this user's, and has these fields. `now` is
+    /// when that was, in Unix time. Filters are not among them.
+    pub fn recount(
+        &self,
+        arrived: &Arrived<'_>,
+        (user, fields): (Option<&str>, &Fields),
+        (reached, now): (Phase, u64),
+        steps: &mut impl Steps,
+    ) {
+        steps::identified(steps, &arrived.entrance, &arrived.source, user);
+        steps::tagged(steps, &arrived.entrance, fields);
+
+        let facts = arrived.facts(user, fields);
+        if reached >= Phase::Policy
+            && let Some(policy) = &self.policy
+        {
+            policing::compared(policy, &self.names, &facts, now, steps);
+        }
+        if reached >= Phase::Route {
+            routing::compared(&self.table, &facts, steps);
+        }
+    }
+
+    /// All phases, for an exchange that is supposed to arrive at `now`, in Unix time; filters are not asked.
     ///
     /// # Errors
     /// It takes no route.
     pub fn judge(
         &self,
         arrived: &Arrived<'_>,
-        mut fields: HeaderMap,
+        fields: Fields,
+        now: u64,
         steps: &mut impl Steps,
     ) -> Result<Judged<H>, Unrouted> {
+        let permitted = self.permit(arrived, fields, now, steps)?;
+        self.take_route(arrived, permitted, steps)
+    }
+
+    /// The phases before the filters.
+    ///
+    /// # Errors
+    /// It goes no further.
+    pub fn permit(
+        &self,
+        arrived: &Arrived<'_>,
+        mut fields: Fields,
+        now: u64,
+        steps: &mut impl Steps,
+    ) -> Result<Permitted, Unrouted> {
         let Arrived {
             entrance,
             source,
@@ -242,19 +382,29 @@ impl<H> Rules<H> {
 
         self.tag(entrance, &values, &mut fields, steps)?;
 
-        let facts = Facts {
-            kind: arrived.kind,
-            target: arrived.target,
-            authority: arrived.authority,
-            path: arrived.path,
-            method: arrived.method,
-            protocol: arrived.protocol,
-            fields: &fields,
-            user: user.as_deref(),
-            source: arrived.peer.map(|peer| peer.ip()),
-            listener: entrance.name,
-        };
+        let facts = arrived.facts(user.as_deref(), &fields);
+        if let Some(mut decision) = self.decide(&facts, now, steps) {
+            if let Some(denied) = decision.denied.take() {
+                return Err(denied.into());
+            }
+            self.apply(&decision, &values, &mut fields, steps)?;
+        }
 
+        Ok(Permitted { user, fields })
+    }
+
+    /// The phases after the filters.
+    ///
+    /// # Errors
+    /// No route matches.
+    pub fn take_route(
+        &self,
+        arrived: &Arrived<'_>,
+        permitted: Permitted,
+        steps: &mut impl Steps,
+    ) -> Result<Judged<H>, Unrouted> {
+        let Permitted { user, fields } = permitted;
+        let facts = arrived.facts(user.as_deref(), &fields);
         let route = self.route(&facts, steps).cloned();
         Ok(Judged {
             route: route.ok_or(Unrouted::NoRoute)?,
@@ -284,14 +434,20 @@ fn of_listener(user: &str) -> Result<http::HeaderValue, Refusal> {
     field_value(user).ok_or_else(|| Refusal::of_configuration(user))
 }
 
+/// Where it is written what such a source is believed in.
+pub fn place_of_source(source: &Source<'_>, entrance: &Entrance<'_>) -> String {
+    steps::place_of(source, entrance)
+}
+
 /// Where a key of a listener is written.
 fn key_of(entrance: &Entrance<'_>, key: &str) -> String {
     child(&child("listeners", entrance.name), key)
 }
 
 /// The names of fields, once each and in order.
-fn names(fields: &HeaderMap) -> Vec<&HeaderName> {
-    let mut names: Vec<_> = fields.keys().collect();
-    names.sort_by_key(|name| name.as_str());
+fn names(fields: &Fields) -> Vec<FieldName<'_>> {
+    let mut names: Vec<_> = fields.names().collect();
+    names.sort_unstable();
+    names.dedup();
     names
 }

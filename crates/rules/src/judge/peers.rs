@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use hermes_config::model::{Peer, UserPattern};
 use indexmap::IndexMap;
 
+use crate::route::expand_users;
 use crate::trust::Source;
 
 /// The peers of a document. A certificate is looked up by its names, however many peers there are.
@@ -22,13 +23,16 @@ struct KnownPeer {
 }
 
 impl Peers {
-    /// Those of a document.
-    pub fn new(peers: &IndexMap<String, Peer>) -> Self {
+    /// Those of a document, and for whom they speak by its groups.
+    pub fn new(
+        peers: &IndexMap<String, Peer>,
+        groups: &IndexMap<String, Vec<UserPattern>>,
+    ) -> Self {
         let mut found = Self::default();
         for (index, (name, peer)) in peers.iter().enumerate() {
             found.known.push(KnownPeer {
                 name: name.clone(),
-                speaks_for: peer.speaks_for.clone(),
+                speaks_for: expand_users(&peer.speaks_for, groups),
             });
             for certificate in peer.certificate.iter() {
                 found

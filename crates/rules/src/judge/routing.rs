@@ -34,6 +34,26 @@ pub(super) fn compared<H>(table: &Table<H>, facts: &Facts<'_>, steps: &mut impl 
     }
 }
 
+/// The same of an exchange that took the route at `taken`, as far as it is still known.
+pub(super) fn compared_partly<H>(
+    table: &Table<H>,
+    taken: usize,
+    facts: &Facts<'_>,
+    steps: &mut impl Steps,
+) {
+    let before = table.routes().zip(table.explain_partly(facts)).take(taken);
+    for (route, explained) in before {
+        let failed = explained
+            .failed
+            .unwrap_or_else(|| "by what was not kept of it".to_owned());
+        steps.take(Step {
+            phase: Phase::Route,
+            path: child(&element("routes", route.index), "match"),
+            said: format!("{}: no, {failed}", route.name),
+        });
+    }
+}
+
 /// What a route does, in words.
 pub fn describe_action(route: &Route) -> String {
     match route.action() {
@@ -43,6 +63,9 @@ pub fn describe_action(route: &Route) -> String {
         }
         Some(Action::Terminate(Terminate::Upstream(name))) => {
             format!("the overlay ends here, at upstream {name}")
+        }
+        Some(Action::Terminate(Terminate::Tun(end))) => {
+            format!("the overlay ends here, at the device {}", end.tun)
         }
         Some(Action::Attach(_)) => "the client is attached here".to_owned(),
         Some(Action::Respond(respond)) => {

@@ -1,11 +1,16 @@
 //! What the phases of a decision compared, and where that is written.
 
 use hermes_config::child;
-use http::HeaderMap;
+use hermes_proto::fields::Fields;
+use http::HeaderName;
 
 use super::{Entrance, key_of, names};
 use crate::fields::USER;
 use crate::trust::{Refusal, Source};
+
+/// Names of fields that are taken down of what one client claimed.
+#[doc(alias = "bound")]
+const REMOVED: usize = 16;
 
 /// Takes the steps of a decision down. `()` takes none, and costs nothing.
 pub trait Steps {
@@ -14,6 +19,9 @@ pub trait Steps {
 
     /// Takes one down; not called where none is wanted.
     fn take(&mut self, step: Step);
+
+    /// A line of this field is not believed, and removed; called whether steps are wanted or not.
+    fn removes(&mut self, _name: &str) {}
 }
 
 impl Steps for () {
@@ -34,6 +42,24 @@ impl Steps for Vec<Step> {
     }
 }
 
+/// Takes down which fields were removed, and nothing else.
+#[derive(Debug, Default)]
+pub struct RemovedFields(pub Vec<String>);
+
+impl Steps for RemovedFields {
+    fn is_wanted(&self) -> bool {
+        false
+    }
+
+    fn take(&mut self, _: Step) {}
+
+    fn removes(&mut self, name: &str) {
+        if self.0.len() < REMOVED && !self.0.iter().any(|known| known == name) {
+            self.0.push(name.to_owned());
+        }
+    }
+}
+
 /// One thing that was compared or done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
@@ -46,23 +72,35 @@ pub struct Step {
 }
 
 /// A phase of a decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
+    /// Whether it is a request that can be understood.
+    Accept,
     /// Whose it is.
     Identify,
     /// What the listener adds.
     Tag,
+    /// Whether it may go on.
+    Policy,
+    /// Whether the filters allow it.
+    Authorize,
     /// Which route it takes.
     Route,
+    /// Where it goes on that route, and whether it gets there.
+    Forward,
 }
 
 impl Phase {
     /// In a word.
     pub fn word(self) -> &'static str {
         match self {
+            Self::Accept => "accept",
             Self::Identify => "identify",
             Self::Tag => "tag",
+            Self::Policy => "policy",
+            Self::Authorize => "authorize",
             Self::Route => "route",
+            Self::Forward => "forward",
         }
     }
 }
@@ -116,16 +154,12 @@ pub(super) fn identified(
 pub(super) fn removed(
     steps: &mut impl Steps,
     entrance: &Entrance<'_>,
-    before: &HeaderMap,
-    after: &HeaderMap,
+    before: &Fields,
+    after: &Fields,
 ) {
     for name in names(before) {
         if !after.contains_key(name) {
-            steps.take(Step {
-                phase: Phase::Identify,
-                path: key_of(entrance, "accepts"),
-                said: format!("field {name} is not believed, and removed"),
-            });
+            not_believed(steps, entrance, &name);
         } else if name == USER && before.get(name) != after.get(name) {
             steps.take(Step {
                 phase: Phase::Identify,
@@ -136,8 +170,17 @@ pub(super) fn removed(
     }
 }
 
+/// That this field was not believed.
+pub(super) fn not_believed(steps: &mut impl Steps, entrance: &Entrance<'_>, name: &str) {
+    steps.take(Step {
+        phase: Phase::Identify,
+        path: key_of(entrance, "accepts"),
+        said: format!("field {name} is not believed, and removed"),
+    });
+}
+
 /// Which fields the listener set, appended and removed.
-pub(super) fn tagged(steps: &mut impl Steps, entrance: &Entrance<'_>, fields: &HeaderMap) {
+pub(super) fn tagged(steps: &mut impl Steps, entrance: &Entrance<'_>, fields: &Fields) {
     if !steps.is_wanted() {
         return;
     }
@@ -146,7 +189,9 @@ pub(super) fn tagged(steps: &mut impl Steps, entrance: &Entrance<'_>, fields: &H
     let appended = config.append.keys().map(|name| ("append", name));
 
     for (key, name) in written.chain(appended) {
-        let value = fields.get_all(name.as_str()).iter().next_back();
+        let value = HeaderName::from_bytes(name.as_bytes())
+            .ok()
+            .and_then(|name| fields.values(name).next_back());
         let said = match value {
             Some(value) => format!(
                 "field {name}: {}",
@@ -164,7 +209,7 @@ pub(super) fn tagged(steps: &mut impl Steps, entrance: &Entrance<'_>, fields: &H
 }
 
 /// Where it is written what a source is believed in.
-fn place_of(source: &Source<'_>, entrance: &Entrance<'_>) -> String {
+pub(super) fn place_of(source: &Source<'_>, entrance: &Entrance<'_>) -> String {
     match source {
         Source::Client => key_of(entrance, "auth"),
         Source::Peer { name, .. } => child("peers", name),

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use hermes_config::model::{Authorize, AuthorizeBody, AuthorizeKind, Document, FieldPattern};
+use hermes_config::model::{
+    Authorize, AuthorizeBody, AuthorizeKind, Document, Fail, FieldPattern, HttpVersion,
+};
 
 use super::report::{Check, Report, instead, is_token};
 use crate::fields::reserved_in;
 
-pub(super) const CHECKS: &[Check] = &[names, filters, upstreams, tls, paths, bodies, times, fields];
+pub(super) const CHECKS: &[Check] = &[
+    names, filters, policies, upstreams, tls, paths, bodies, times, fields,
+];
 
 /// Longest time that an exchange may wait for a decision.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -61,6 +65,7 @@ fn filters(document: &Document, report: &mut Report) {
             ("tls", authorize.tls.is_some()),
             ("path", authorize.path.is_some()),
             ("send", !authorize.send.is_empty()),
+            ("rego", authorize.rego.is_some()),
             ("allow_fields", !authorize.allow_fields.is_empty()),
             ("cache", authorize.cache.is_some()),
             ("recheck", authorize.recheck.is_some()),
@@ -76,9 +81,74 @@ fn filters(document: &Document, report: &mut Report) {
     });
 }
 
+/// Least memory of an evaluation: the input alone may take some of it.
+const LEAST_MEMORY: u64 = 64 * 1024;
+
+/// Policies that are evaluated here, and keys that say how a server is asked.
+fn policies(document: &Document, report: &mut Report) {
+    each(document, |path, authorize| {
+        let Some(rego) = authorize
+            .rego
+            .as_ref()
+            .filter(|_| authorize.filter.is_none())
+        else {
+            return;
+        };
+        let keys = [
+            ("kind", authorize.kind != AuthorizeKind::default()),
+            ("upstream", authorize.upstream.is_some()),
+            ("url", authorize.url.is_some()),
+            ("tls", authorize.tls.is_some()),
+            ("path", authorize.path.is_some()),
+            ("send", !authorize.send.is_empty()),
+            ("body", authorize.body != AuthorizeBody::default()),
+            ("cache", authorize.cache.is_some()),
+        ];
+        for (key, _) in keys.into_iter().filter(|(_, given)| *given) {
+            report.add(
+                format!("{path}.{key}"),
+                format!("`{key}` is for servers, and the policy is evaluated here"),
+                "remove one of them",
+            );
+        }
+
+        if authorize.fail == Fail::Open {
+            report.add(
+                format!("{path}.fail"),
+                "a policy that cannot decide never opens: a client may be the reason",
+                "remove it",
+            );
+        }
+        if !is_rule(&rego.query) {
+            report.add(
+                format!("{path}.rego.query"),
+                format!("`{}` names no rule", rego.query.escape_debug()),
+                "write one such as data.overlay.allow",
+            );
+        }
+        if rego.memory.is_some_and(|memory| memory.0 < LEAST_MEMORY) {
+            report.add(
+                format!("{path}.rego.memory"),
+                "no policy can be evaluated in so little",
+                format!("write at least {}KiB", LEAST_MEMORY >> 10),
+            );
+        }
+    });
+}
+
+/// Names with dots, of which the first is `data`, and the last that of a rule.
+fn is_rule(query: &str) -> bool {
+    let mut names = query.split('.');
+    let is_name = |name: &str| {
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        !name.is_empty() && name.bytes().all(is_letter)
+    };
+    names.next() == Some("data") && query.matches('.').count() >= 2 && names.all(is_name)
+}
+
 fn upstreams(document: &Document, report: &mut Report) {
     each(document, |path, authorize| {
-        if authorize.filter.is_some() {
+        if authorize.filter.is_some() || authorize.rego.is_some() {
             return;
         }
         match (&authorize.upstream, &authorize.url) {
@@ -106,9 +176,28 @@ fn upstreams(document: &Document, report: &mut Report) {
                     instead(name, known, "upstreams"),
                 );
             }
+            (Some(name), None) if authorize.kind == AuthorizeKind::Grpc => {
+                grpc(document, name, &format!("{path}.upstream"), report);
+            }
             _ => {}
         }
     });
+}
+
+/// gRPC is spoken over HTTP/2, which has to be said where TLS does not choose.
+fn grpc(document: &Document, name: &str, path: &str, report: &mut Report) {
+    let Some(upstream) = document.upstreams.get(name) else {
+        return;
+    };
+    let mut versions = upstream.http.iter().flatten();
+    let is_spoken = match &upstream.http {
+        Some(_) => versions.any(|version| *version == HttpVersion::H2),
+        None => upstream.tls.is_some(),
+    };
+    if !is_spoken {
+        let reason = format!("gRPC needs HTTP/2, which the upstream `{name}` does not speak");
+        report.add(path, reason, "write `http: 2` there");
+    }
 }
 
 fn tls(document: &Document, report: &mut Report) {
@@ -141,7 +230,10 @@ fn paths(document: &Document, report: &mut Report) {
                     "write the path in one of them",
                 );
             }
-            None if authorize.kind == AuthorizeKind::Opa => {
+            Some(_) if authorize.kind == AuthorizeKind::Grpc => {
+                report.add(path, "gRPC has a path of its own", "remove it");
+            }
+            None if authorize.kind == AuthorizeKind::Opa && authorize.rego.is_none() => {
                 report.add(
                     path,
                     "OPA has no decision to give",
@@ -165,12 +257,13 @@ fn paths(document: &Document, report: &mut Report) {
 
 fn bodies(document: &Document, report: &mut Report) {
     each(document, |path, authorize| {
-        if authorize.kind == AuthorizeKind::Opa && authorize.body == AuthorizeBody::Json {
-            report.add(
-                format!("{path}.body"),
-                "OPA always gets its own JSON",
-                "remove it",
-            );
+        let own = match authorize.kind {
+            AuthorizeKind::Http => return,
+            AuthorizeKind::Opa => "OPA always gets its own JSON",
+            AuthorizeKind::Grpc => "a gRPC server always gets its own message",
+        };
+        if authorize.body == AuthorizeBody::Json {
+            report.add(format!("{path}.body"), own, "remove it");
         }
     });
 }

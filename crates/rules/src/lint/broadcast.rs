@@ -13,6 +13,12 @@ pub(super) const CHECKS: &[Check] = &[field, senders, upstreams, quorums, bounds
 /// Most copies of one request.
 const COPIES: usize = 256;
 
+/// The store that broadcasts use which name none.
+const MEMORY: &str = "memory";
+
+/// Bytes that it keeps of one user.
+const OF_ONE: u64 = 16 * 1024 * 1024;
+
 /// Most content that is kept in memory for one request, or for one reply.
 const KEPT: u64 = 64 << 20;
 
@@ -31,7 +37,7 @@ fn each(document: &Document, mut check: impl FnMut(&str, &Route, &Broadcast)) {
 fn field(document: &Document, report: &mut Report) {
     let overlay = OverlayFields::new(&document.fields);
     each(document, |path, _, _| {
-        if !overlay.is_overlay(&FIELD) {
+        if !overlay.is_overlay(FIELD.as_str()) {
             let reason =
                 format!("`{FIELD}` is no overlay field, so every client could ask for copies");
             report.add(path, reason, "add x-hermes-* to `fields`");
@@ -130,16 +136,17 @@ fn bounds(document: &Document, report: &mut Report) {
             );
         }
 
-        let sizes = [
-            ("request_bytes", broadcast.request_bytes),
-            ("reply_bytes", broadcast.reply_bytes),
-        ];
-        for (key, _) in sizes
-            .into_iter()
-            .filter(|(_, size)| size.is_some_and(|ByteSize(size)| size > KEPT))
-        {
+        let in_memory = broadcast.store.as_deref().is_none_or(|name| name == MEMORY);
+        if in_memory && is_above(broadcast.request_bytes, OF_ONE) {
             report.add(
-                format!("{path}.{key}"),
+                format!("{path}.request_bytes"),
+                "the store `memory` keeps no more of one user",
+                "write at most 16MiB, or name another `store`",
+            );
+        }
+        if is_above(broadcast.reply_bytes, KEPT) {
+            report.add(
+                format!("{path}.reply_bytes"),
                 "all of it is kept in memory",
                 "write at most 64MiB",
             );
@@ -156,4 +163,8 @@ fn bounds(document: &Document, report: &mut Report) {
             );
         }
     });
+}
+
+fn is_above(size: Option<ByteSize>, most: u64) -> bool {
+    size.is_some_and(|ByteSize(size)| size > most)
 }

@@ -1,4 +1,4 @@
-//! Checks of what listeners and routes change: fields and paths.
+//! Checks of what listeners, routes and rules change: fields and paths.
 
 use hermes_config::child;
 use hermes_config::model::{Document, FieldPattern, Template, TemplatePart};
@@ -28,6 +28,12 @@ fn each_change(
             [("set", &route.set), ("append", &route.append)],
             &route.remove,
         );
+    }
+    let rules = document.policy.iter().flat_map(|policy| &policy.rules);
+    let nothing = Templates::new();
+    for (index, rule) in rules.enumerate() {
+        let changes = [("set", &rule.set), ("append", &nothing)];
+        check(&format!("policy.rules[{index}]"), changes, &[]);
     }
 }
 

@@ -1,6 +1,11 @@
 //! Checks of what meets other programs: PROXY headers, the forms of tunnels, proxy.pac.
 
-use hermes_config::model::{Action, Document, ListenAddress, Listener, Tunnel, TunnelWord};
+use hermes_config::model::scalar::ByteSize;
+use hermes_config::model::{
+    Action, Document, ListenAddress, Listener, Tunnel, TunnelAnswer, TunnelWord,
+};
+
+use hermes_proto::resumable::LEAST_WINDOW;
 
 use super::report::{Check, Report, each_listener};
 
@@ -12,6 +17,8 @@ pub(super) const CHECKS: &[Check] = &[
     half_close,
     tunnel_action,
     through,
+    resume,
+    early_answer,
     tunnel_path,
 ];
 
@@ -113,7 +120,7 @@ fn tunnel_action(document: &Document, report: &mut Report) {
         let form = route
             .tunnel
             .as_ref()
-            .map(Tunnel::word)
+            .and_then(Tunnel::word)
             .filter(|form| *form != TunnelWord::Post);
 
         if form.is_some() && route.terminate.is_some() {
@@ -138,6 +145,53 @@ fn through(document: &Document, report: &mut Report) {
                 format!("routes[{index}].through"),
                 "`through` is for routes that carry tunnels",
                 "remove it, or give `to` or `terminate`",
+            );
+        }
+    }
+}
+
+fn is_too_small(window: ByteSize) -> bool {
+    usize::try_from(window.0).is_ok_and(|window| window < LEAST_WINDOW)
+}
+
+fn resume(document: &Document, report: &mut Report) {
+    for (index, route) in document.routes.iter().enumerate() {
+        let resume = route.tunnel.as_ref().and_then(Tunnel::resume);
+        let Some(resume) = resume.filter(|resume| resume.is_on()) else {
+            continue;
+        };
+
+        let at = format!("routes[{index}].tunnel.resume");
+        if resume.window().is_some_and(is_too_small) {
+            let reason = "with so small a window the two ends could wait for each other";
+            report.add(format!("{at}.window"), reason, "write at least 64KiB");
+        }
+        if !matches!(route.action(), Some(Action::To(_)) | None) {
+            let reason = "tunnels that end here are resumed without being asked for it";
+            report.add(at, reason, "remove it; it is for routes with `to`");
+        } else if !route.through.is_empty() {
+            let reason = "tunnels whose bytes are changed on their way cannot be resumed";
+            report.add(at, reason, "remove it, or `through`");
+        }
+    }
+}
+
+/// An ingress that lets its clients share the fate of the target must not hear of success before.
+fn early_answer(document: &Document, report: &mut Report) {
+    for (index, route) in document.routes.iter().enumerate() {
+        let details = route.tunnel.as_ref().and_then(Tunnel::details);
+        let is_early = details.is_some_and(|details| details.answer == Some(TunnelAnswer::Early));
+        let named = route.matches.listener.as_deref().unwrap_or_default();
+        let held = named.iter().find(|name| {
+            let listener = document.listeners.get(name.as_str());
+            listener.is_some_and(|listener| listener.tcp.is_some() && listener.ingress.is_some())
+        });
+
+        if let Some(held) = held.filter(|_| is_early) {
+            report.add(
+                format!("routes[{index}].tunnel.answer"),
+                format!("clients of listener `{held}` share the fate of the target, which an early answer hides"),
+                "remove it, or the listener from `match`",
             );
         }
     }

@@ -44,6 +44,7 @@ pub fn holds(lost: &Lost, path: &str) -> bool {
         ["listeners", _, "http" | "tcp" | "udp" | "user"] | ["upstreams", _, "via"] => {}
         // How the keys of one entry, or of its TLS, go together.
         ["trace", _] => return is_whole("trace"),
+        ["log", "decisions", ..] => return is_whole("log.decisions"),
         ["listeners" | "upstreams", _, _] | [_, _, "tls", _] => {
             return !lost.is_within(&steps[..steps.len() - 1]);
         }

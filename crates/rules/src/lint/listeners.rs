@@ -38,12 +38,14 @@ fn is_port(listener: &Listener) -> bool {
 fn kind(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
         let attach = listener.attach.as_ref().map(|_| "attach");
-        let given: Vec<&str> = kinds(listener).map(|(key, _)| key).chain(attach).collect();
+        let tun = listener.tun.as_ref().map(|_| "tun");
+        let addresses = kinds(listener).map(|(key, _)| key);
+        let given: Vec<&str> = addresses.chain(attach).chain(tun).collect();
         if given.is_empty() {
             report.add(
                 path,
                 "the listener has no address",
-                "give one of `http`, `tcp`, `udp` and `attach`",
+                "give one of `http`, `tcp`, `udp`, `attach` and `tun`",
             );
         } else if let [_, second, ..] = given.as_slice() {
             let reason = format!("the listener is {} at once", given.join(" and "));
@@ -75,10 +77,10 @@ fn target(document: &Document, report: &mut Report) {
 
 fn ingress(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        if listener.ingress.is_some() && listener.tcp.is_none() {
+        if listener.ingress.is_some() && !is_port(listener) {
             report.add(
                 format!("{path}.ingress"),
-                "`ingress` is for `tcp` listeners",
+                "`ingress` is for `tcp` and `udp` listeners",
                 "remove it",
             );
         }
@@ -100,7 +102,8 @@ fn udp_on_unix(document: &Document, report: &mut Report) {
 /// Keys that mean something only where requests arrive: a bare port authenticates no one.
 fn http_only_keys(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        if listener.http.is_some() || !is_port(listener) {
+        let is_other = is_port(listener) || listener.tun.is_some();
+        if listener.http.is_some() || !is_other {
             return;
         }
         let remove = "remove it, or make it an `http` listener";

@@ -1,4 +1,4 @@
-//! Checks of the conditions of routes and filters: those that cannot be met.
+//! Checks of the conditions of routes, filters and rules: those that cannot be met.
 
 use hermes_config::child;
 use hermes_config::model::{Document, Match, PathMatch};
@@ -9,12 +9,16 @@ use super::report::{Check, Report, instead, is_token};
 
 pub(super) const CHECKS: &[Check] = &[listeners, methods, field_names, paths, empty];
 
-fn each_match(document: &Document, mut check: impl FnMut(&str, &Match)) {
+pub(crate) fn each_match(document: &Document, mut check: impl FnMut(&str, &Match)) {
     for (index, route) in document.routes.iter().enumerate() {
         check(&format!("routes[{index}].match"), &route.matches);
     }
     for (index, authorize) in document.authorize.iter().enumerate() {
         check(&format!("authorize[{index}].match"), &authorize.matches);
+    }
+    let rules = document.policy.iter().flat_map(|policy| &policy.rules);
+    for (index, rule) in rules.enumerate() {
+        check(&format!("policy.rules[{index}].match"), &rule.matches);
     }
 }
 

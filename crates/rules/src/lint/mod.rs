@@ -9,6 +9,8 @@ mod bind;
 mod broadcast;
 mod chains;
 mod changes;
+mod custody;
+mod decision_log;
 mod edges;
 mod fitness;
 mod holds;
@@ -16,26 +18,30 @@ mod http3;
 mod links;
 mod listeners;
 mod matches;
+mod names;
 mod node;
 mod peers;
+mod policy;
 mod ports;
 mod report;
 mod retries;
 mod routes;
 mod templates;
 mod trace;
+mod tun;
 mod upstreams;
 
 use hermes_config::model::Document;
 
 pub use holds::holds;
 pub use listeners::is_open;
+pub(crate) use matches::each_match;
 pub use report::Finding;
 use report::{Check, Report};
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Finding> {
-    let lists: [&[Check]; 20] = [
+    let lists: [&[Check]; 25] = [
         node::CHECKS,
         listeners::CHECKS,
         attach::CHECKS,
@@ -43,6 +49,8 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         peers::CHECKS,
         routes::CHECKS,
         matches::CHECKS,
+        names::CHECKS,
+        policy::CHECKS,
         changes::CHECKS,
         upstreams::CHECKS,
         fitness::CHECKS,
@@ -50,12 +58,15 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         chains::CHECKS,
         http3::CHECKS,
         retries::CHECKS,
+        custody::CHECKS,
         authorize::CHECKS,
+        decision_log::CHECKS,
         bind::CHECKS,
         broadcast::CHECKS,
         edges::CHECKS,
         templates::CHECKS,
         trace::CHECKS,
+        tun::CHECKS,
     ];
 
     let mut report = Report::default();

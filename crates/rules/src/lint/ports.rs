@@ -77,6 +77,7 @@ fn claims(document: &Document) -> Vec<AddressClaim<'_>> {
             }));
         }
 
+        // HTTP/3 takes the UDP port of the same number: a `udp` listener there would collide.
         let quic = versions(document, listener).contains(&HttpVersion::H3);
         if let Some(ListenAddress::Ip(address)) = listener.http.as_ref().filter(|_| quic) {
             let path = child(

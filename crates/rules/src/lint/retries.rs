@@ -1,5 +1,7 @@
 //! Checks of retries and hedges.
 
+use std::time::Duration;
+
 use hermes_config::model::{Document, Hedge, Retry};
 
 use super::report::{Check, Report, each_upstream};
@@ -26,6 +28,15 @@ fn check_retry(path: &str, retry: &Retry, report: &mut Report) {
     {
         let reason = format!("{attempts} is not a number of attempts");
         report.add(format!("{path}.attempts"), reason, "write one from 1 to 10");
+    }
+
+    let longest = Duration::from_secs(3600);
+    if let Some(time) = retry.keep_for.filter(|time| time.0 > longest) {
+        report.add(
+            format!("{path}.keep_for"),
+            format!("{time} is longer than a client would wait"),
+            "write 1h or less",
+        );
     }
 
     let on = retry.on.as_deref().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Checks of upstreams: their endpoints and how these are reached.
 
-use hermes_config::model::{Document, Timeouts, TlsChoice};
+use hermes_config::model::{Document, HttpVersion, Timeouts, TlsChoice};
 
 use super::report::{Check, Report, each_upstream, has_tls};
 
@@ -61,11 +61,15 @@ fn versions(document: &Document, report: &mut Report) {
     });
 }
 
-/// Only ALPN (RFC 7301) lets two sides agree on a version, and it is part of TLS.
+/// Only ALPN (RFC 7301) lets two sides agree on a version, and it is part of TLS. `[2, 1]` needs no agreement: each connection is made
+/// for what it is to carry.
 fn versions_without_tls(document: &Document, report: &mut Report) {
     each_upstream(document, |path, upstream| {
         let versions = upstream.http.as_deref().unwrap_or_default();
         let [first, rest @ ..] = versions else { return };
+        if versions == [HttpVersion::H2, HttpVersion::H1] {
+            return;
+        }
         if !has_tls(upstream) && rest.iter().any(|version| version != first) {
             let first = first.number();
             let reason = format!(

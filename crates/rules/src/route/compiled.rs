@@ -99,7 +99,10 @@ impl<H> Route<H> {
             Some(Action::Terminate(Terminate::Upstream(name))) => {
                 Act::Origin(found(Hop::Origin(name))?)
             }
-            Some(Action::Terminate(Terminate::Target(_))) => Act::Origin(found(Hop::Target)?),
+            // What takes its packets is known where they are taken.
+            Some(Action::Terminate(Terminate::Target(_) | Terminate::Tun(_))) => {
+                Act::Origin(found(Hop::Target)?)
+            }
             Some(Action::Attach(names)) => Act::Attach(names.clone()),
             Some(Action::Respond(respond)) => Act::Respond(respond.clone()),
             Some(Action::Redirect(redirect)) => Act::Redirect(redirect.clone()),

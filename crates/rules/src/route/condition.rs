@@ -4,10 +4,10 @@ use std::fmt::{self, Display};
 use std::net::IpAddr;
 
 use hermes_config::model::{
-    ExchangeKind, FieldMatch, Match, PathMatch, PortMatch, TargetMatch, TextMatch,
+    ExchangeKind, FieldMatch, Match, PathMatch, PortMatch, TargetMatch, UserMatch,
 };
+use hermes_proto::fields::Fields;
 use http::HeaderName;
-use http::header::HeaderMap;
 use ipnet::{IpNet, Ipv4Net};
 
 use super::facts::View;
@@ -16,7 +16,7 @@ use super::path::PathTest;
 
 /// A condition; alternatives are listed in the order in which they were written.
 #[derive(Debug, Clone)]
-pub(super) enum Condition {
+pub(crate) enum Condition {
     Kind(Vec<ExchangeKind>),
     Target(Vec<TargetTest>),
     Port(Vec<PortMatch>),
@@ -25,14 +25,14 @@ pub(super) enum Condition {
     Method(Vec<String>),
     Protocol(Vec<String>),
     Field(FieldTest),
-    User(Vec<TextMatch>),
+    User(Vec<UserMatch>),
     Source(Vec<IpNet>),
     Listener(Vec<String>),
 }
 
 /// A condition on one field; a name that no field can have never matches.
 #[derive(Debug, Clone)]
-pub(super) struct FieldTest {
+pub(crate) struct FieldTest {
     name: Option<HeaderName>,
     written: String,
     test: FieldMatch,
@@ -40,7 +40,7 @@ pub(super) struct FieldTest {
 
 impl Condition {
     /// A route's conditions, the cheap ones first.
-    pub(super) fn compile(matches: &Match) -> Vec<Self> {
+    pub(crate) fn compile(matches: &Match) -> Vec<Self> {
         let targets = |list: &[TargetMatch]| list.iter().map(TargetTest::compile).collect();
         let mut conditions = Vec::new();
         conditions.extend(
@@ -107,12 +107,14 @@ impl Condition {
     }
 
     /// Whether the condition holds.
-    pub(super) fn holds(&self, view: &View<'_>) -> bool {
+    pub(crate) fn holds(&self, view: &View<'_>) -> bool {
         let facts = view.facts;
         match self {
-            Self::Target(any) => any
-                .iter()
-                .any(|test| test.matches(&view.target, facts.target.port())),
+            Self::Target(any) => {
+                any.iter()
+                    .any(|test| test.matches(&view.target, facts.target.port()))
+                    || is_served(any, view)
+            }
             Self::Kind(any) => any.contains(&facts.kind),
             Self::Port(any) => facts
                 .target
@@ -127,9 +129,11 @@ impl Condition {
                 .protocol
                 .is_some_and(|token| any.iter().any(|wanted| wanted.eq_ignore_ascii_case(token))),
             Self::Field(field) => field.holds(facts.fields),
-            Self::User(any) => facts
-                .user
-                .is_some_and(|user| any.iter().any(|test| test.matches(user))),
+            Self::User(any) => facts.user.is_some_and(|user| {
+                any.iter()
+                    .any(|test| is_meant(test, user) || is_claimed(test, view))
+                    || is_in(any, view)
+            }),
             Self::Source(any) => view
                 .source
                 .is_some_and(|source| any.iter().any(|net| net.contains(&source))),
@@ -137,8 +141,16 @@ impl Condition {
         }
     }
 
+    /// Whether what it compares is remembered of an exchange whose head went on.
+    pub(crate) fn is_kept(&self) -> bool {
+        !matches!(
+            self,
+            Self::Field(_) | Self::Authority(_) | Self::Protocol(_)
+        )
+    }
+
     /// Why the condition does not hold, in words; says nothing of the values of fields, which may be secret.
-    pub(super) fn failure(&self, view: &View<'_>) -> String {
+    pub(crate) fn failure(&self, view: &View<'_>) -> String {
         let facts = view.facts;
         match self {
             Self::Kind(any) => format!("kind {} is not {}", facts.kind, AnyOf(any)),
@@ -165,6 +177,47 @@ impl Condition {
     }
 }
 
+/// Whether this user is meant other than by a group.
+fn is_meant(test: &UserMatch, user: &str) -> bool {
+    match test {
+        UserMatch::Regex(regex) => regex.is_match(user),
+        UserMatch::Pattern(pattern) => pattern.matches(user),
+    }
+}
+
+/// Whether the user's token claims this group.
+fn is_claimed(test: &UserMatch, view: &View<'_>) -> bool {
+    match test {
+        UserMatch::Pattern(pattern) => pattern
+            .claim_group()
+            .is_some_and(|group| view.facts.claimed.contains(group)),
+        UserMatch::Regex(_) => false,
+    }
+}
+
+/// Whether the user is in one of the groups that are named.
+fn is_in(any: &[UserMatch], view: &View<'_>) -> bool {
+    let Some(named) = &view.named else {
+        return false;
+    };
+    any.iter().any(|test| match test {
+        UserMatch::Pattern(pattern) => pattern
+            .group()
+            .is_some_and(|group| named.groups.contains(&group)),
+        UserMatch::Regex(_) => false,
+    })
+}
+
+/// Whether the target belongs to one of the services that are named.
+fn is_served(any: &[TargetTest], view: &View<'_>) -> bool {
+    let Some(named) = &view.named else {
+        return false;
+    };
+    any.iter()
+        .filter_map(TargetTest::service)
+        .any(|service| named.services.contains(&service))
+}
+
 fn written(any: &[(PathTest, PathMatch)]) -> Vec<&PathMatch> {
     any.iter().map(|(_, condition)| condition).collect()
 }
@@ -186,11 +239,11 @@ impl FieldTest {
     }
 
     /// Field lines are compared whole: a list within one line is not taken apart.
-    fn holds(&self, fields: &HeaderMap) -> bool {
+    fn holds(&self, fields: &Fields) -> bool {
         let Some(name) = &self.name else { return false };
         match &self.test {
             FieldMatch::Present(wanted) => fields.contains_key(name) == *wanted,
-            FieldMatch::Value(test) => fields.get_all(name).iter().any(|value| {
+            FieldMatch::Value(test) => fields.values(name).any(|value| {
                 std::str::from_utf8(value.as_bytes()).is_ok_and(|value| test.matches(value))
             }),
         }

@@ -4,10 +4,16 @@ use std::fmt;
 use std::net::IpAddr;
 
 use hermes_config::model::ExchangeKind;
-use http::{HeaderMap, Method};
+use hermes_proto::fields::Fields;
+use http::Method;
 use ipnet::IpNet;
+use serde_json::Value;
 
 use super::host::Host;
+
+/// Groups that one token is taken to claim; what it says beyond counts for nothing.
+#[doc(alias = "bound")]
+const CLAIMED_GROUPS: usize = 256;
 
 /// What an exchange is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,30 +117,66 @@ pub struct Facts<'a> {
     /// `:protocol` of an extended CONNECT, or the `Upgrade` token.
     pub protocol: Option<&'a str>,
     /// Fields, as they are after identification.
-    pub fields: &'a HeaderMap,
+    pub fields: &'a Fields,
     /// The user whose exchange this is.
     pub user: Option<&'a str>,
+    /// The groups that this user's token claims.
+    pub claimed: ClaimedGroups<'a>,
     /// Address that the connection came from; `None` for a Unix socket.
     pub source: Option<IpAddr>,
     /// Name of the listener.
     pub listener: &'a str,
 }
 
-/// Facts with everything prepared that several routes ask for; borrows, never allocates.
-pub(super) struct View<'a> {
+/// What a token claims about the groups of its user: a list of texts, or one text. Anything else claims nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ClaimedGroups<'a>(pub Option<&'a Value>);
+
+impl<'a> ClaimedGroups<'a> {
+    /// The groups.
+    pub fn iter(self) -> impl Iterator<Item = &'a str> {
+        let list = match self.0 {
+            Some(Value::Array(several)) => several.as_slice(),
+            Some(one) => std::slice::from_ref(one),
+            None => &[],
+        };
+        list.iter().take(CLAIMED_GROUPS).filter_map(Value::as_str)
+    }
+
+    /// Whether this one is among them.
+    pub fn contains(self, name: &str) -> bool {
+        self.iter().any(|group| group == name)
+    }
+}
+
+/// Facts with everything prepared that several routes ask for; borrows, and allocates only for names of the document.
+pub(crate) struct View<'a> {
     pub(super) facts: &'a Facts<'a>,
     pub(super) target: Host<'a>,
     pub(super) authority: Option<(Host<'a>, Option<u16>)>,
     pub(super) source: Option<IpAddr>,
+    /// The names of the document that mean it; most exchanges have none.
+    pub(super) named: Option<Box<Named<'a>>>,
+}
+
+/// The names of the document that mean an exchange.
+#[derive(Default)]
+pub(super) struct Named<'a> {
+    /// The groups that the user is in.
+    pub(super) groups: Vec<&'a str>,
+    /// The services that the target belongs to.
+    pub(super) services: Vec<&'a str>,
 }
 
 impl<'a> View<'a> {
+    /// Without names of the document.
     pub(super) fn new(facts: &'a Facts<'a>) -> Self {
         Self {
             facts,
             target: facts.target.host(),
             authority: facts.authority.map(|(host, port)| (Host::new(host), port)),
             source: facts.source.map(|address| address.to_canonical()),
+            named: None,
         }
     }
 }

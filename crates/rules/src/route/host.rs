@@ -62,6 +62,8 @@ pub(crate) enum HostTest {
     Net(IpNet),
     /// The configuration's regular expression, on the bare host.
     Regex(HostMatch),
+    /// The targets of this service; which these are, a condition knows.
+    Service(String),
 }
 
 impl HostTest {
@@ -77,6 +79,7 @@ impl HostTest {
             HostMatch::Suffix(suffix) => Self::Suffix(bare(suffix).to_ascii_lowercase()),
             HostMatch::Net(net) => Self::Net(canonical_net(*net)),
             HostMatch::Regex(_) => Self::Regex(condition.clone()),
+            HostMatch::Service(name) => Self::Service(name.clone()),
         }
     }
 
@@ -91,6 +94,7 @@ impl HostTest {
                 (None, None) => false,
             },
             Self::Regex(condition) => condition.matches(host.name),
+            Self::Service(_) => false,
         }
     }
 
@@ -109,6 +113,7 @@ impl HostTest {
             (Self::Address(one), Self::Net(two)) => two.contains(&one.to_canonical()),
             (Self::Net(one), Self::Net(two)) => two.contains(one),
             (Self::Regex(one), Self::Regex(two)) => one == two,
+            (Self::Service(one), Self::Service(two)) => one == two,
             _ => false,
         }
     }
@@ -139,6 +144,14 @@ impl TargetTest {
             host: HostTest::compile(&condition.host),
             port: condition.port,
             text: condition.to_string(),
+        }
+    }
+
+    /// The service, if it is one.
+    pub(crate) fn service(&self) -> Option<&str> {
+        match &self.host {
+            HostTest::Service(name) => Some(name),
+            _ => None,
         }
     }
 

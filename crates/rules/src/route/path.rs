@@ -130,7 +130,7 @@ fn after_prefix<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
 
 /// A compiled condition on a path.
 #[derive(Debug, Clone)]
-pub(super) enum PathTest {
+pub(crate) enum PathTest {
     Exact(String),
     Prefix(String),
     Regex(regex::Regex),

@@ -39,6 +39,23 @@ fn names_upstreams_and_paths() {
 }
 
 #[test]
+fn a_grpc_server_has_a_path_and_a_message_of_its_own() {
+    let filters = json!([
+        { "name": "a", "kind": "grpc", "url": "http://127.0.0.1:1/", "body": "json" },
+        { "name": "b", "kind": "grpc", "url": "http://127.0.0.1:1/check" },
+        { "name": "c", "kind": "grpc", "upstream": "plain" },
+    ]);
+    finds(
+        json!({ "authorize": filters, "upstreams": { "plain": { "endpoints": ["127.0.0.1:1"], "http": 1 } } }),
+        &[
+            "authorize[2].upstream: gRPC needs HTTP/2, which the upstream `plain` does not speak; write `http: 2` there",
+            "authorize[1].path: gRPC has a path of its own; remove it",
+            "authorize[0].body: a gRPC server always gets its own message; remove it",
+        ],
+    );
+}
+
+#[test]
 fn times_and_fields_that_cannot_be() {
     finds(
         authorize(json!([{
@@ -52,6 +69,33 @@ fn times_and_fields_that_cannot_be() {
             "authorize[0].grace: a tunnel goes on for too long without a decision; write a time up to 3600s",
             "authorize[0].send[1]: `te` belongs to the connection or to the proxy; remove it",
             "authorize[0].allow_fields[0]: `host` belongs to the connection or to the proxy; remove it",
+        ],
+    );
+}
+
+#[test]
+fn a_policy_that_is_evaluated_here_needs_no_server() {
+    let rego = json!({ "files": ["a.rego"], "query": "data.a.b" });
+    finds(
+        authorize(json!([{ "name": "a", "rego": rego, "allow_fields": ["x-a"], "recheck": "1m" }])),
+        &[],
+    );
+    let rego = json!({ "files": ["a.rego"], "query": "data.allow", "memory": "1KiB" });
+    finds(
+        authorize(json!([{
+            "name": "a", "rego": rego, "upstream": "next", "kind": "opa", "body": "json", "send": ["x"],
+            "fail": "open", "cache": { "for": "1s" },
+        }])),
+        &[
+            "authorize[0].kind: `kind` is for servers, and the policy is evaluated here; remove one of them",
+            "authorize[0].upstream: `upstream` is for servers, and the policy is evaluated here; remove one of them",
+            "authorize[0].send: `send` is for servers, and the policy is evaluated here; remove one of them",
+            "authorize[0].body: `body` is for servers, and the policy is evaluated here; remove one of them",
+            "authorize[0].cache: `cache` is for servers, and the policy is evaluated here; remove one of them",
+            "authorize[0].fail: a policy that cannot decide never opens: a client may be the reason; remove it",
+            "authorize[0].rego.query: `data.allow` names no rule; write one such as data.overlay.allow",
+            "authorize[0].rego.memory: no policy can be evaluated in so little; write at least 64KiB",
+            "authorize[0].body: OPA always gets its own JSON; remove it",
         ],
     );
 }

@@ -67,7 +67,7 @@ fn bounds_that_cannot_be_kept() {
         &[
             "routes[0].broadcast.reply: 301 of at most 300 copies can never succeed; write a smaller quorum, or more `copies`",
             "routes[0].broadcast.copies: too many copies; write at most 256",
-            "routes[0].broadcast.request_bytes: all of it is kept in memory; write at most 64MiB",
+            "routes[0].broadcast.request_bytes: the store `memory` keeps no more of one user; write at most 16MiB, or name another `store`",
             "routes[0].broadcast.reply_bytes: all of it is kept in memory; write at most 64MiB",
             "routes[0].broadcast.time: the time cannot be kept; write a time up to 1h",
         ],

@@ -1,6 +1,6 @@
 //! Findings of PROXY headers, POST tunnels and proxy.pac.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::finds;
 
@@ -81,6 +81,62 @@ fn a_tunnel_has_a_path_and_goes_somewhere() {
         json!({ "routes": [{ "respond": { "status": 404 }, "tunnel": "post" }] }),
         &[
             "routes[0].tunnel: `tunnel` is for routes that carry one; remove it, or give `to` or `terminate`",
+        ],
+    );
+}
+
+#[test]
+fn tunnels_are_resumed_where_they_leave_unchanged() {
+    let route = |route: Value| json!({ "routes": [route] });
+    finds(
+        route(json!({ "to": "next", "tunnel": { "resume": true } })),
+        &[],
+    );
+    finds(
+        route(
+            json!({ "to": "next", "tunnel": { "form": "connect-tcp", "resume": { "window": "64KiB", "keep_for": "1h" } } }),
+        ),
+        &[],
+    );
+    finds(
+        route(json!({ "to": "next", "tunnel": { "resume": { "window": "1KiB" } } })),
+        &[
+            "routes[0].tunnel.resume.window: with so small a window the two ends could wait for each other; write at least 64KiB",
+        ],
+    );
+    finds(
+        route(json!({ "terminate": true, "tunnel": { "resume": true } })),
+        &[
+            "routes[0].tunnel.resume: tunnels that end here are resumed without being asked for it; \
+             remove it; it is for routes with `to`",
+        ],
+    );
+    finds(
+        route(json!({ "to": "next", "through": ["compress"], "tunnel": { "resume": true } })),
+        &[
+            "routes[0].tunnel.resume: tunnels whose bytes are changed on their way cannot be resumed; remove it, or `through`",
+        ],
+    );
+    finds(
+        route(json!({ "terminate": true, "tunnel": { "resume": false } })),
+        &[],
+    );
+}
+
+#[test]
+fn clients_that_share_the_fate_of_the_target_hear_of_no_success_before() {
+    let file = |answer: &str| {
+        json!({
+            "listeners": { "db": { "tcp": "127.0.0.1:0", "ingress": "fate" } },
+            "routes": [{ "match": { "listener": "db" }, "to": "next", "tunnel": { "answer": answer } }],
+        })
+    };
+    finds(file("opened"), &[]);
+    finds(
+        file("early"),
+        &[
+            "routes[0].tunnel.answer: clients of listener `db` share the fate of the target, which an early answer hides; \
+             remove it, or the listener from `match`",
         ],
     );
 }

@@ -17,7 +17,7 @@ fn listener_without_address() {
     finds_in(
         json!({}),
         &[
-            "listeners.more: the listener has no address; give one of `http`, `tcp`, `udp` and `attach`",
+            "listeners.more: the listener has no address; give one of `http`, `tcp`, `udp`, `attach` and `tun`",
         ],
     );
 }
@@ -27,7 +27,7 @@ fn names_that_paths_would_misread_are_quoted() {
     finds(
         json!({ "listeners": { "a.b": {} } }),
         &[
-            "listeners[\"a.b\"]: the listener has no address; give one of `http`, `tcp`, `udp` and `attach`",
+            "listeners[\"a.b\"]: the listener has no address; give one of `http`, `tcp`, `udp`, `attach` and `tun`",
         ],
     );
 }
@@ -216,6 +216,6 @@ fn an_ingress_is_for_tcp_and_knows_the_target() {
     );
     finds(
         json!({ "listeners": { "web": { "http": "127.0.0.1:1", "ingress": "socks" } } }),
-        &["listeners.web.ingress: `ingress` is for `tcp` listeners; remove it"],
+        &["listeners.web.ingress: `ingress` is for `tcp` and `udp` listeners; remove it"],
     );
 }

@@ -24,6 +24,10 @@ fn retries_that_mean_nothing() {
             "routes[0].retry.on: nothing is tried again; remove `on` for the default, or name a condition",
         ],
     );
+    finds(
+        json!({ "routes": [{ "to": "next", "retry": { "keep_for": "61m" } }] }),
+        &["routes[0].retry.keep_for: 1h1m is longer than a client would wait; write 1h or less"],
+    );
 }
 
 #[test]

@@ -49,15 +49,16 @@ fn http_version_listed_twice() {
 
 #[test]
 fn two_http_versions_without_tls() {
-    for (http, first) in [([2, 1], 2), ([1, 2], 1)] {
-        for tls in [Value::Null, json!(false)] {
-            finds_in(
-                json!({ "http": http, "tls": tls }),
-                &[&format!(
-                    "upstreams.next.http: without TLS no version can be agreed on: only HTTP version {first} would be used; write `http: {first}`, or add `tls`"
-                )],
-            );
-        }
+    for tls in [Value::Null, json!(false)] {
+        finds_in(
+            json!({ "http": [1, 2], "tls": tls }),
+            &[
+                "upstreams.next.http: without TLS no version can be agreed on: only HTTP version 1 would be used; write `http: 1`, or add `tls`",
+            ],
+        );
+        finds_in(json!({ "http": [2, 1], "tls": tls }), &[]);
+    }
+    for http in [[2, 1], [1, 2]] {
         finds_in(json!({ "http": http, "tls": true }), &[]);
         finds_in(json!({ "http": http, "tls": { "ca_file": "a" } }), &[]);
     }

@@ -196,13 +196,29 @@ pub fn authorized(mut listener: Value, cluster: &str, [asks, gives, tells]: [&st
         },
     });
 
+    add_authz(&mut listener, &filter);
+    listener
+}
+
+/// A listener that asks a gRPC server in `cluster` about each request.
+pub fn authorized_by_grpc(mut listener: Value, cluster: &str) -> Value {
+    let filter = json!({
+        "@type": url("extensions.filters.http.ext_authz.v3.ExtAuthz"),
+        "transport_api_version": "V3",
+        "grpc_service": { "envoy_grpc": { "cluster_name": cluster }, "timeout": "30s" },
+    });
+
+    add_authz(&mut listener, &filter);
+    listener
+}
+
+/// Puts a filter before the others of a listener.
+fn add_authz(listener: &mut Value, filter: &Value) {
     let filters = &mut listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"];
     filters
         .as_array_mut()
         .unwrap()
         .insert(0, json!({ "name": "ext_authz", "typed_config": filter }));
-
-    listener
 }
 
 /// Puts TLS in front of a cluster, whose endpoint must be `name`; shows `issued` if asked.

@@ -9,6 +9,7 @@ mod beliefs;
 mod capsules;
 mod files;
 mod listeners;
+mod policy;
 mod soak;
 mod tunnels;
 

@@ -97,7 +97,12 @@ fn one_user_holds_as_many_descriptors_as_are_free() {
         assert!(alice.len() < 150, "one user takes all");
     };
     assert_eq!(refused.status, 429);
-    let status = refused.fields["proxy-status"].to_str().unwrap();
+    let status = refused
+        .fields
+        .get("proxy-status")
+        .unwrap()
+        .to_str()
+        .unwrap();
     assert!(
         status.contains("the user holds") && status.contains("descriptors"),
         "{status}"

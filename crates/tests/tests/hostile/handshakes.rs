@@ -5,28 +5,41 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use hermes_tests::eventually::{PATIENCE, eventually_true};
+use hermes_tests::eventually::{PATIENCE, eventually, eventually_true};
 use hermes_tests::pki::Issued;
 use hermes_tests::{Node, Pki, Secured, curl, program};
 use rustls::version::TLS13;
+use serde_json::Value;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Handshakes that are refused in a row: more than a node remembers.
+const FLOOD: usize = 600;
 
 /// A node that asks for certificates, and logs as nodes do whose operator said nothing about it.
 fn asking(pki: &Pki, server: &Issued, level: &str) -> Node {
     let yaml = format!(
         "listeners: {{ web: {{ http: 127.0.0.1:0, auth: mtls, tls: {{ {}, client_ca_file: {} }} }} }}\n\
-         routes: [ {{ respond: {{ status: 200 }} }} ]\nlog: {{ level: {level}, access: {{ file: access.json }} }}\n",
+         routes: [ {{ match: {{ target: site }}, respond: {{ status: 200 }} }} ]\nlog: {{ level: {level}, access: {{ file: access.json }} }}\n",
         server.yaml(),
         pki.ca().display()
     );
     Node::start("edge", &yaml)
 }
 
-/// Waits for a refused handshake of this kind: in the log and in the metrics.
+/// What the node says of the refusal whose name stands in a line of its log.
+fn explained(node: &Node, line: &str) -> Value {
+    let (_, name) = line.split_once("refusal=").expect(line);
+    let name = name.split_whitespace().next().unwrap();
+    let (status, answer) = node.ask("GET", &format!("/why/{name}"), "");
+    assert_eq!(status, 200, "{line}: {answer}");
+    serde_json::from_str(&answer).unwrap()
+}
+
+/// Waits for a refused handshake of this kind: in the log and in the metrics. By its name the node tells of it.
 fn told(node: &Node, over: &str, reason: &str) {
     let series = format!("hermes_handshakes_refused_total{{listener=\"web\",reason=\"{reason}\"}}");
-    eventually_true(&format!("a line about {reason} over {over}"), || {
+    let line = eventually(&format!("a line about {reason} over {over}"), || {
         let log = node.log();
         let line = |line: &&str| {
             line.contains("handshake refused: ") && line.contains(&format!("reason=\"{reason}\""))
@@ -35,12 +48,31 @@ fn told(node: &Node, over: &str, reason: &str) {
             .lines()
             .find(|text| line(text) && text.contains(&format!("over=\"{over}\"")))
             .map(str::to_owned);
-        line.is_some_and(|line| {
+        line.filter(|line| {
             line.contains("INFO")
                 && line.contains("listener=\"web\"")
                 && line.contains("peer=127.0.0.1:")
         })
     });
+
+    let account = explained(node, &line);
+    let question = if over == "quic" {
+        "a QUIC handshake"
+    } else {
+        "a TLS handshake"
+    };
+    assert_eq!(account["question"], question, "{account}");
+    let step = &account["steps"][0];
+    assert!(step["place"].is_string(), "{account}");
+    assert!(
+        step["said"].as_str().unwrap().starts_with(reason),
+        "{account}"
+    );
+    let source = account["happened"]["source"].as_str().unwrap();
+    assert!(
+        line.contains(&format!("peer={source}")),
+        "{line}: {account}"
+    );
     assert!(node.metrics().contains(&series), "{}", node.metrics());
 }
 
@@ -108,23 +140,37 @@ fn a_flood_of_them_is_a_few_lines_and_counted() {
     let pki = Pki::new();
     let node = asking(&pki, &pki.issue(&["127.0.0.1"]), "info");
     let config = pki.client(None, &[&TLS13]);
-    for _ in 0..100 {
+
+    // Someone whom the node knows asks for what it does not have.
+    let alice = pki.client(Some(&pki.issue(&["alice.overlay"])), &[&TLS13]);
+    let answer = Secured::connect(node.address("web"), &alice)
+        .ask("GET http://elsewhere/", "")
+        .unwrap();
+    assert_eq!(answer.status(), 404);
+    let refused = node.record(|record| record["status"] == 404);
+
+    for _ in 0..FLOOD {
         assert!(
             Secured::connect(node.address("web"), &config)
                 .ask("GET http://site/", "")
                 .is_err()
         );
     }
-    let series =
-        "hermes_handshakes_refused_total{listener=\"web\",reason=\"no_certificate\"} 100\n";
-    eventually_true("all are counted", || node.metrics().contains(series));
+    let series = format!(
+        "hermes_handshakes_refused_total{{listener=\"web\",reason=\"no_certificate\"}} {FLOOD}\n"
+    );
+    eventually_true("all are counted", || node.metrics().contains(&series));
     let lines = node
         .log()
         .lines()
         .filter(|line| line.contains("handshake refused"))
         .count();
     // Ten in ten seconds.
-    assert!((1..=50).contains(&lines), "{lines}");
+    assert!((1..=FLOOD / 4).contains(&lines), "{lines}");
+
+    // None of them has pushed out what befell someone else.
+    let name = refused["refusal"].as_str().unwrap();
+    assert_eq!(node.ask("GET", &format!("/why/{name}"), "").0, 200);
 }
 
 /// What `hermes check` says of a listener with this certificate.

@@ -10,13 +10,17 @@ use hermes_tests::h2c::{Client, Upload};
 use hermes_tests::raw::Raw;
 use hermes_tests::{Node, Pki, curl, eventually, origins, runtime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpSocket;
 
 pub const MIB: usize = 1024 * 1024;
 
 /// Content of each response, and of each upload: more than a stream's window and all buffers on the way take.
 const CONTENT: usize = 64 * MIB;
 const UPLOAD: usize = 8 * MIB;
+
+/// What the kernel keeps for each connection of a [`generous`] server: thousands of them must not fill the memory that it has for TCP, or it
+/// delays everyone's.
+const SENT: u32 = 64 * 1024;
 
 /// What the kernel takes for a [`mute`] server.
 const RECEIVED: u32 = 4 * 1024;
@@ -26,7 +30,12 @@ const ROOM: u32 = 256 << 20;
 
 /// An HTTP/1.1 server that answers everything with [`CONTENT`], as fast as it is taken.
 pub fn generous() -> String {
-    let listener = runtime::block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_send_buffer_size(SENT).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = runtime::handle()
+        .block_on(async { socket.listen(1024) })
+        .unwrap();
     let address = listener.local_addr().unwrap();
     runtime::handle().spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {

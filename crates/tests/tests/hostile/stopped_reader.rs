@@ -6,8 +6,9 @@ use hermes_tests::{Node, eventually};
 
 use crate::standing::{self, Chain, MIB, generous, stopped};
 
-/// What one such connection may cost each node on the way, in bytes.
-const COST: usize = 64 * MIB;
+/// What one such connection may cost each node on the way, in bytes. Measured were 51 to 65 MiB at the last node of two: 33 are what waits
+/// to be sent, as much again is in the hands of a thousand exchanges.
+const COST: usize = 80 * MIB;
 
 /// Streams of one connection.
 const STREAMS: u32 = 1_000;

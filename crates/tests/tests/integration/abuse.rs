@@ -274,7 +274,12 @@ fn one_user_has_so_many_sessions_at_once() {
     ];
     let refused = open("alice").unwrap_err();
     assert_eq!(refused.status, 429);
-    let status = refused.fields["proxy-status"].to_str().unwrap();
+    let status = refused
+        .fields
+        .get("proxy-status")
+        .unwrap()
+        .to_str()
+        .unwrap();
     assert!(
         status.contains("error=http_request_denied")
             && status.contains("limits.sessions_per_user is 2"),

@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::process::Command;
 
+use hermes_tests::head::unnamed;
 use hermes_tests::raw::{End, Raw};
 use hermes_tests::udp::Client;
 use hermes_tests::{Echo, Node, curl, free, program};
@@ -192,8 +194,11 @@ fn the_two_nodes_of_the_readme_carry_what_it_says() {
     let refused = curl(&["-x", &dp.url("web"), "http://NOWHERE/"]);
     let reason = "sap; error=destination_not_found; details=\"no route for NOWHERE:80 from listener overlay\"";
     assert_eq!(
-        (refused.status, refused.field("proxy-status").as_deref()),
-        (404, Some(reason))
+        (
+            refused.status,
+            unnamed(&refused.field("proxy-status").unwrap())
+        ),
+        (404, reason)
     );
 
     let mut client = Raw::connect(dp.address("db"));
@@ -219,6 +224,81 @@ fn the_two_nodes_of_the_readme_carry_what_it_says() {
             .any(|upstream| upstream["name"] == *address),
         "{status:#}"
     );
+}
+
+/// What a page says that `curl` prints, as its arguments and its output.
+fn curled(page: &str) -> Vec<(Vec<String>, String)> {
+    let mut lines: Vec<(Vec<String>, String)> = Vec::new();
+    let console = blocks(page, "console").concat();
+    for line in console.lines() {
+        if let Some(command) = line.strip_prefix("$ curl ") {
+            let quoted = command.split('\'').enumerate();
+            let words = quoted.flat_map(|(number, part)| match number % 2 {
+                0 => part.split_whitespace().collect::<Vec<_>>(),
+                _ => vec![part],
+            });
+            lines.push((words.map(str::to_owned).collect(), String::new()));
+        } else if let Some((_, output)) = lines.last_mut().filter(|_| !line.starts_with('$')) {
+            output.push_str(line);
+            output.push('\n');
+        }
+    }
+
+    lines
+}
+
+#[test]
+fn the_policy_of_its_page_decides_what_the_page_says() {
+    let yaml = blocks("docs/policy.md", "yaml").remove(0);
+    let ports = [("8081", "alice"), ("8082", "bob"), ("8083", "guest")];
+    let free = ports.iter().fold(yaml, |yaml, (port, _)| {
+        yaml.replace(&format!("127.0.0.1:{port}"), "127.0.0.1:0")
+    });
+    let node = Node::start("gate", &free);
+
+    let cases = curled("docs/policy.md");
+    assert_eq!(cases.len(), 5);
+    for (arguments, output) in cases {
+        let arguments: Vec<String> = ports.iter().fold(arguments, |arguments, (port, listener)| {
+            let written = format!("http://127.0.0.1:{port}");
+            let replaced = arguments
+                .into_iter()
+                .map(|argument| argument.replace(&written, &node.url(listener)));
+            replaced.collect()
+        });
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        assert_eq!(curl(&arguments).text(), output, "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_tests_of_the_policies_of_the_page_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    let yaml = blocks("docs/policy.md", "yaml");
+    let rego = blocks("docs/policy.md", "rego");
+    for (name, text) in [
+        ("gate.yaml", &yaml[0]),
+        ("gate_test.yaml", &yaml[2]),
+        ("policy.rego", &rego[0]),
+        ("policy_test.rego", &rego[1]),
+    ] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+
+    let cases = [
+        (&["gate_test.yaml"][..], "3 passed, 0 failed\n"),
+        (&["policy.rego", "policy_test.rego"], "2 passed, 0 failed\n"),
+    ];
+    for (files, end) in cases {
+        let output = Command::new(program::path())
+            .args(["policy", "test"])
+            .args(files)
+            .current_dir(&folder)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && said.ends_with(end), "{said}");
+    }
 }
 
 #[test]

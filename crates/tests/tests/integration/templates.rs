@@ -34,7 +34,7 @@ fn a_listener_serves_its_templates_and_the_default_one() {
         let stream = client
             .extended("connect-udp", &uri, &[("capsule-protocol", "?1")])
             .unwrap();
-        assert_eq!(stream.fields["capsule-protocol"], "?1");
+        assert_eq!(stream.fields.get("capsule-protocol").unwrap(), "?1");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use hermes_tests::origins::{Answer, deciding};
 use hermes_tests::raw::Raw;
 use hermes_tests::{Node, curl, origins, program};
 use serde_json::Value;
@@ -72,6 +73,264 @@ fn what_it_says_is_what_the_node_does() {
     }
 }
 
+/// What `hermes why` answers of these nodes, by its arguments, and its exit code.
+fn ask(nodes: &[&Node], words: &[&str]) -> (Value, i32) {
+    // Where nodes put their sockets unless told otherwise.
+    let folder = tempfile::tempdir().unwrap();
+    let sockets = folder.path().join("hermes");
+    std::fs::create_dir(&sockets).unwrap();
+    for (number, node) in nodes.iter().enumerate() {
+        let link = sockets.join(format!("{number}.sock"));
+        std::os::unix::fs::symlink(node.socket(), link).unwrap();
+    }
+
+    let output = Command::new(program::path())
+        .arg("why")
+        .args(words)
+        .arg("--json")
+        .env("XDG_RUNTIME_DIR", folder.path())
+        .output()
+        .unwrap();
+    let answer = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    (answer, output.status.code().unwrap())
+}
+
+/// The name that a refusal has in `Proxy-Status`.
+fn name_of(status: &str) -> String {
+    let (_, name) = status.rsplit_once("; refusal=").unwrap();
+    name.to_owned()
+}
+
+/// A node that refuses in each phase.
+fn strict() -> Node {
+    Node::start(
+        "gate",
+        r#"
+        listeners:
+          web: { http: 127.0.0.1:0, user: alice, forged: refuse }
+        policy:
+          rules:
+            - { name: no-admin, match: { path: /admin/* }, deny: { reason: not from here } }
+          default: allow
+        routes:
+          - { match: { target: gone }, to: gone }
+          - { match: { target: 127.0.0.2 }, terminate: true }
+        upstreams: { gone: { endpoints: ["127.0.0.1:1"] } }
+        egress: { allow: [127.0.0.1/32] }
+        "#,
+    )
+}
+
+#[test]
+fn each_refusal_has_a_name_that_the_node_resolves() {
+    let node = strict();
+    let cases = [
+        (
+            "GET http://gone/admin/x",
+            "",
+            403,
+            "policy",
+            "policy.rules[0]",
+        ),
+        (
+            "GET http://gone/x",
+            "user: bob\r\n",
+            403,
+            "identify",
+            "listeners.web.auth",
+        ),
+        ("GET http://elsewhere/x", "", 404, "route", "routes"),
+        ("GET http://gone/x", "", 502, "forward", "upstreams.gone"),
+        ("GET http://127.0.0.2/x", "", 502, "forward", "egress"),
+        ("GET http://gone/..%2fx", "", 400, "accept", "listeners.web"),
+        ("GET no-target", "", 400, "accept", "listeners.web"),
+    ];
+    for (asked, fields, status, phase, path) in cases {
+        let mut raw = Raw::connect(node.address("web"));
+        raw.send(format!("{asked} HTTP/1.1\r\nHost: gone\r\n{fields}\r\n"));
+        let (head, _) = raw.response();
+        assert_eq!(head.status(), status, "{asked}: {head:?}");
+
+        let name = name_of(&head.field("proxy-status").unwrap());
+        let (said, code) = ask(&[&node], &[&name]);
+        assert_eq!((&said["status"], code), (&status.into(), 0), "{said}");
+        let steps = said["steps"].as_array().unwrap();
+        let last = steps.last().unwrap();
+        assert_eq!(
+            (&last["phase"], &last["path"]),
+            (&phase.into(), &path.into()),
+            "{said}"
+        );
+        assert!(
+            last["place"].as_str().unwrap().starts_with("node.yaml:"),
+            "{said}"
+        );
+
+        // The record has the name, too, and its own is as good.
+        let Some(exchange) = said["happened"]["exchange"].as_str() else {
+            continue;
+        };
+        let record = node.record(|record| record["id"] == exchange);
+        assert_eq!(record["refusal"], name.as_str(), "{record}");
+        let (again, _) = ask(&[&node], &[exchange]);
+        assert_eq!(again, said);
+    }
+}
+
+#[test]
+fn what_was_compared_is_told_of_a_refusal() {
+    let node = strict();
+    let refused = curl(&["-x", &node.url("web"), "http://elsewhere/x"]);
+    let name = name_of(&refused.field("proxy-status").unwrap());
+    let (said, _) = ask(&[&node], &[&name]);
+
+    let steps = said["steps"].as_array().unwrap();
+    let words: Vec<String> = steps
+        .iter()
+        .map(|step| {
+            format!(
+                "{} {}",
+                step["phase"].as_str().unwrap(),
+                step["path"].as_str().unwrap()
+            )
+        })
+        .collect();
+    assert_eq!(
+        words,
+        [
+            "identify listeners.web.user",
+            "policy policy.rules[0].match",
+            "policy policy.default",
+            "route routes[0].match",
+            "route routes[1].match",
+            "route routes",
+        ],
+        "{said}"
+    );
+
+    let (_, code) = ask(&[&node], &["bcdfghjklmnp"]);
+    assert_eq!(code, 1, "a name that no one gave");
+}
+
+#[test]
+fn a_running_node_says_what_its_file_says() {
+    let node = strict();
+    for words in [
+        &["GET", "http://gone/admin/x"][..],
+        &["GET", "http://gone/x", "-H", "user: bob"],
+        &["CONNECT", "gone:80"],
+        &["http://elsewhere/x", "--listener", "web"],
+        &["CONNECT", "127.0.0.2:80"],
+    ] {
+        let (of_file, code) = why(&node, words);
+        let (mut of_node, same) = ask(&[&node], words);
+        assert_eq!(of_node["node"], "gate");
+        of_node.as_object_mut().unwrap().remove("node");
+
+        // Only a running node knows in what state an endpoint is.
+        let forgets = |said: &mut Value| {
+            let steps = said["steps"].as_array_mut().unwrap();
+            steps.retain(|step| step["phase"] != "forward");
+        };
+        let mut of_file = of_file;
+        forgets(&mut of_file);
+        forgets(&mut of_node);
+        assert_eq!((of_file, code), (of_node, same), "{words:?}");
+    }
+}
+
+#[test]
+fn filters_are_asked_where_that_is_wanted_and_remembered_of_what_was_refused() {
+    let server = deciding(
+        |question| match question.request.field("token").as_deref() {
+            Some("admin") => Answer::new(200, &[("x-secure", "admin")]),
+            _ => Answer::new(401, &[]),
+        },
+    );
+    let node = Node::start(
+        "gate",
+        &format!(
+            r#"
+            fields: [user, x-secure]
+            listeners: {{ web: {{ http: 127.0.0.1:0 }} }}
+            authorize: [ {{ name: check, upstream: authority, timeout: 5s, send: [token], allow_fields: [x-secure] }} ]
+            routes:
+              - {{ name: admins, match: {{ fields: {{ x-secure: admin }} }}, respond: {{ status: 200 }} }}
+              - {{ name: others, respond: {{ status: 404 }} }}
+            upstreams: {{ authority: {{ endpoints: ["{}"] }} }}
+            "#,
+            server.address()
+        ),
+    );
+
+    let words = ["GET", "http://video/", "-H", "token: admin"];
+    let (unasked, _) = ask(&[&node], &words);
+    assert_eq!(unasked["route"], "others", "{unasked}");
+    assert!(server.seen().is_empty(), "no one said --ask");
+
+    let (asked, code) = ask(&[&node], &[&words[..], &["--ask"]].concat());
+    assert_eq!((&asked["route"], code), (&"admins".into(), 0), "{asked}");
+    let (denied, code) = ask(&[&node], &["http://video/", "--ask"]);
+    assert_eq!((&denied["status"], code), (&401.into(), 1), "{denied}");
+    assert_eq!(denied["steps"][1]["path"], "authorize[0]");
+
+    let refused = curl(&["-x", &node.url("web"), "http://video/"]);
+    let name = name_of(&refused.field("proxy-status").unwrap());
+    let (said, _) = ask(&[&node], &[&name]);
+    let steps = said["steps"].as_array().unwrap();
+    let remembered = steps
+        .iter()
+        .find(|step| step["phase"] == "authorize")
+        .unwrap();
+    assert_eq!(
+        remembered["said"], "remembered: check denied: 401",
+        "{said}"
+    );
+    assert_eq!(remembered["path"], "authorize[0]");
+}
+
+#[test]
+fn a_refusal_is_followed_to_the_node_that_refused() {
+    let last = Node::start(
+        "last",
+        r#"
+        listeners: { overlay: { http: 127.0.0.1:0 } }
+        routes: [ { match: { target: here }, respond: { status: 200 } } ]
+        "#,
+    );
+    let first = Node::start(
+        "first",
+        &format!(
+            r#"
+            listeners: {{ web: {{ http: 127.0.0.1:0 }} }}
+            routes: [ {{ name: onwards, to: last }} ]
+            upstreams: {{ last: {{ endpoints: ["{}"] }} }}
+            "#,
+            last.address("overlay")
+        ),
+    );
+
+    let message = curl(&["-x", &first.url("web"), "http://nowhere/"]);
+    let tunnel = Raw::tunnel(first.address("web"), "nowhere:80", "").unwrap_err();
+    for status in [message.field("proxy-status"), tunnel.field("proxy-status")] {
+        let name = name_of(&status.unwrap());
+        let (said, code) = ask(&[&last, &first], &[&name, "--all"]);
+        assert_eq!(code, 0, "{said}");
+
+        let nodes: Vec<_> = said["path"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|account| (account["node"].as_str().unwrap(), account["route"].as_str()))
+            .collect();
+        assert_eq!(
+            nodes,
+            [("first", Some("onwards")), ("last", None)],
+            "{said}"
+        );
+    }
+}
+
 #[test]
 fn a_refusal_says_why_and_where() {
     let origin = origins::http();
@@ -95,4 +354,63 @@ fn a_refusal_says_why_and_where() {
     let name = file.file_name().unwrap().to_str().unwrap();
     assert!(place.starts_with(&format!("{name}:")), "{place}");
     assert_eq!(curl(&["-x", &node.url("other"), &url]).status, 404);
+}
+
+#[test]
+fn what_ends_a_tunnel_is_told_with_the_fields_and_routes_before_it() {
+    let echo = origins::tcp_echo();
+    let yaml = format!(
+        r#"
+        fields: [user, service]
+        listeners: {{ web: {{ http: 127.0.0.1:0, user: alice }} }}
+        policy: {{ default: allow, rules: [] }}
+        routes:
+          - {{ name: pages, match: {{ kind: http }}, respond: {{ status: 200 }} }}
+          - {{ name: tagged, match: {{ kind: connect, fields: {{ service: db }} }}, respond: {{ status: 204 }} }}
+          - {{ name: bobs, match: {{ user: bob }}, respond: {{ status: 204 }} }}
+          - {{ name: echo, match: {{ target: DB }}, terminate: "{}" }}
+          - {{ name: rest, respond: {{ status: 404 }} }}
+        "#,
+        echo.address()
+    );
+    let node = Node::start("gate", &yaml);
+    let claims = "service: db\r\nx-forwarded-for: 192.0.2.1\r\n";
+    let mut tunnel = Raw::tunnel(node.address("web"), "DB:7", claims).unwrap();
+    tunnel.send("x");
+    assert_eq!(tunnel.exactly(1), b"x");
+
+    let denies = "rules: [{ name: shut, match: { target: DB }, deny: true }]";
+    let (status, answer) = node.reload(&yaml.replace("rules: []", denies));
+    assert_eq!(status, 200, "{answer}");
+    let ended = node.record(|record| record["event"] == "end" && record["method"] == "CONNECT");
+    let (said, _) = ask(&[&node], &[ended["refusal"].as_str().unwrap()]);
+
+    let steps = said["steps"].as_array().unwrap();
+    let told: Vec<String> = steps
+        .iter()
+        .map(|step| {
+            format!(
+                "{} {}",
+                step["phase"].as_str().unwrap(),
+                step["said"].as_str().unwrap()
+            )
+        })
+        .collect();
+    for expected in [
+        "identify field service is not believed, and removed",
+        "identify field x-forwarded-for is not believed, and removed",
+        "route pages: no, kind connect is not http",
+        "route tagged: no, by what was not kept of it",
+        "route bobs: no, user alice is not bob",
+        "route echo: yes;",
+    ] {
+        assert!(
+            told.iter().any(|step| step.starts_with(expected)),
+            "{expected}: {told:#?}"
+        );
+    }
+    assert!(
+        !told.iter().any(|step| step.starts_with("route rest")),
+        "{told:#?}"
+    );
 }

@@ -3,16 +3,20 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod activation;
+mod cost;
 mod curl;
 mod envoy;
+mod grpc_authz;
 mod h2spec;
 mod http3;
 mod neighbours;
 mod nginx;
 mod opa;
+mod opa_envoy;
 mod otlp;
 mod packaging;
 mod proxy_protocol;
+mod rego_cases;
 mod retry;
 mod slow;
 mod smuggling;

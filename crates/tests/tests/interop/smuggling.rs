@@ -89,7 +89,7 @@ fn check_answer(case: &Case, answer: &[u8]) {
 }
 
 /// Asks for `/end/NUMBER`, and waits until it was seen.
-fn sentinel(ask: SocketAddr, number: usize, seen: &dyn Fn() -> Vec<String>) -> Vec<String> {
+fn sentinel(ask: SocketAddr, number: usize, seen: &dyn Fn() -> Vec<String>) {
     let path = format!("/end/{number}");
     let mut raw = Raw::connect(ask);
     raw.send(format!(
@@ -101,45 +101,87 @@ fn sentinel(ask: SocketAddr, number: usize, seen: &dyn Fn() -> Vec<String>) -> V
         "case {number}: what followed it was answered with {status}"
     );
     eventually(&format!("GET {path} is seen"), || {
-        let all = seen();
-        all.contains(&format!("GET {path}")).then_some(all)
-    })
+        seen().contains(&format!("GET {path}")).then_some(())
+    });
 }
 
 /// Replays the corpus through Hermes, and compares what those behind saw with the verdicts.
 fn behind(address: SocketAddr, seen: &dyn Fn() -> Vec<String>) {
     let node = gateway(address);
     let web = node.address("web");
-    let (mut known, mut cut) = (0, 0);
+    let mut log = Log::default();
+
     for (number, case) in smuggling().iter().enumerate() {
         let answer = replay(web, case);
         check_answer(case, &answer);
-        let all = sentinel(web, number, seen);
-        // What was broken off may be logged late, and has a path of its own.
-        let (late, got): (Vec<_>, Vec<_>) = all[known..]
-            .iter()
-            .partition(|request| *request == "POST /case/cut");
-        known = all.len();
-        cut += usize::from(case.verdict == Verdict::Cut);
-        assert!(late.len() <= cut, "{}: seen behind: {late:?}", case.name);
-        cut -= late.len();
-        let Some((_end, got)) = got.split_last() else {
-            panic!("the last request was seen")
-        };
+        sentinel(web, number, seen);
+        log.check(case, seen);
+    }
+
+    // What the last case brought too late is seen with one more request.
+    sentinel(web, smuggling().len(), seen);
+    let surplus = log.of_cases(&seen());
+    assert!(surplus.is_empty(), "seen behind: {surplus:?}");
+}
+
+/// What those behind logged, and how much of it is accounted for.
+///
+/// A server may log the requests of two connections in another order than it answered them in, so a case waits for its own.
+#[derive(Default)]
+struct Log {
+    /// Requests of cases that were accounted for, in the order of the log.
+    known: Vec<String>,
+    /// Requests that were broken off, and may still be logged.
+    cut: usize,
+}
+
+impl Log {
+    /// Accounts for what a case was to bring, and finds nothing else.
+    fn check(&mut self, case: &Case, seen: &dyn Fn() -> Vec<String>) {
         let expected = if let Verdict::Passed(count) = case.verdict {
             count
         } else {
             0
         };
-        let meant = got
+        let name = &case.name;
+        let got = eventually(&format!("{name}: {expected} requests are seen"), || {
+            let new = self.of_cases(&seen());
+            (whole(&new).len() >= expected).then_some(new)
+        });
+
+        let whole = whole(&got);
+        let meant = whole
             .iter()
             .all(|request| request.contains(" /case") && !request.ends_with("smuggled"));
         assert!(
-            got.len() == expected && meant,
-            "{}: seen behind: {got:?}",
-            case.name
+            whole.len() == expected && meant,
+            "{name}: seen behind: {whole:?}"
         );
+
+        self.cut += usize::from(case.verdict == Verdict::Cut);
+        let late = got.len() - whole.len();
+        assert!(late <= self.cut, "{name}: seen behind: {got:?}");
+        self.cut -= late;
+        self.known.extend(got);
     }
+
+    /// The requests of cases that are not accounted for.
+    fn of_cases(&self, all: &[String]) -> Vec<String> {
+        let mut known = self.known.clone();
+        all.iter()
+            .filter(|request| !request.starts_with("GET /end/"))
+            .filter(|request| !take(&mut known, request))
+            .cloned()
+            .collect()
+    }
+}
+
+/// Without what was broken off: that may be logged late, and has a path of its own.
+fn whole(requests: &[String]) -> Vec<&String> {
+    requests
+        .iter()
+        .filter(|request| *request != "POST /case/cut")
+        .collect()
 }
 
 #[test]

@@ -9,10 +9,13 @@
 
 mod apt;
 mod calls;
+mod database;
 mod dns;
 mod four;
 mod grpc;
 mod late;
 mod mending;
+mod overlay;
+mod roles;
 mod row;
 mod wireguard;

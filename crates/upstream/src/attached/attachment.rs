@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use hermes_http::h2::client::{Keepalive, Link};
+use hermes_http::h2::client::{Keepalive, TcpLink};
 use hermes_http::{Incoming, Outgoing};
 use hermes_net::{PeerAddress, Stream, StreamInfo};
 use tokio::time::timeout;
@@ -62,7 +62,7 @@ pub(super) struct Attachment {
     /// As records say it.
     pub(super) text: Arc<str>,
     pub(super) peer: PeerAddress,
-    pub(super) link: Link,
+    pub(super) link: TcpLink,
     pub(super) uses: Arc<Use>,
     pub(super) begun: AtomicU64,
     version: &'static str,
@@ -151,7 +151,7 @@ impl Place {
 
     fn attachment(
         &self,
-        link: Link,
+        link: TcpLink,
         peer: PeerAddress,
         (version, user): (&'static str, Option<String>),
         worn: CancellationToken,
@@ -178,8 +178,8 @@ impl Place {
 }
 
 /// A link whose peer is known to speak HTTP/2.
-async fn begin(stream: Stream) -> Option<Link> {
-    let link = Link::connect(stream, Some(ATTACHMENT_KEEPALIVE), &TaskTracker::new())
+async fn begin(stream: Stream) -> Option<TcpLink> {
+    let link = TcpLink::connect(stream, Some(ATTACHMENT_KEEPALIVE), &TaskTracker::new())
         .await
         .ok()?;
     let has_begun = link.settled().await && link.answered().await;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Event, Incoming, Outgoing, RequestHead, StreamError};
 use hermes_net::{Stream, StreamInfo};
+use hermes_proto::fields::Fields;
 use hermes_proto::ptth;
 use hermes_proto::upgrade::Protocol;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, Method, StatusCode, Version};
+use http::{Method, StatusCode, Version};
 use tokio::time::{Instant, timeout_at};
 
 use super::lent::Rest;
@@ -61,7 +62,7 @@ impl Client {
         &self,
         upstream: &Arc<Upstream>,
         name: &str,
-        fields: HeaderMap,
+        fields: Fields,
     ) -> Result<Joined, NotJoined> {
         let timeouts = upstream.timeouts();
         let until = Instant::now() + timeouts.connect + timeouts.header.unwrap_or(OPENING);
@@ -97,7 +98,7 @@ fn known(upstream: &Upstream, source: &StreamInfo) -> StreamInfo {
     known
 }
 
-fn head(upstream: &Upstream, endpoint: &str, name: &str, mut fields: HeaderMap) -> RequestHead {
+fn head(upstream: &Upstream, endpoint: &str, name: &str, mut fields: Fields) -> RequestHead {
     fields.insert(ptth::ALPN, ptth::H2);
     // A Unix socket has no authority; the name says only that it is the proxy itself.
     let authority =

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use hermes_config::model::CheckKind;
 use hermes_http::h1::client::Receiver;
-use hermes_http::h2::client::Link;
+use hermes_http::h2::client::TcpLink;
 use hermes_http::{Event, RequestHead, h1, h3};
 use hermes_net::{RecvBatch, UdpSocket};
+use hermes_proto::fields::Fields;
 use hermes_proto::proxy_protocol::Header;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, Method, StatusCode, Version};
+use http::{Method, StatusCode, Version};
 use tokio::time::Instant;
 
 use super::Plan;
@@ -100,13 +101,13 @@ pub(crate) async fn ask(
                 .map_err(words)?
         }
         Transport::H2(stream) => {
-            let link = Link::connect(stream, None, &client.tasks)
+            let link = TcpLink::connect(stream, None, &client.tasks)
                 .await
                 .map_err(words)?;
             link.open(head, Some(0)).await.map_err(words)?
         }
         Transport::H3(connection) => {
-            let link = h3::Link::connect(connection, &client.tasks).map_err(words)?;
+            let link = h3::QuicLink::connect(connection, &client.tasks).map_err(words)?;
             link.open(head, Some(0)).await.map_err(words)?
         }
     };
@@ -137,7 +138,7 @@ fn head(upstream: &Upstream, endpoint: &Endpoint, plan: &Plan<'_>) -> Result<Req
         authority: Some(authority),
         path: Some(PathAndQuery::try_from(path).map_err(words)?),
         protocol: None,
-        fields: HeaderMap::new(),
+        fields: Fields::new(),
         version: Version::HTTP_11,
         origin_form: true,
     })

@@ -9,9 +9,9 @@ use hermes_net::StreamInfo;
 #[derive(Debug, Clone)]
 pub(crate) enum Link {
     /// HTTP/2.
-    H2(h2::client::Link),
+    H2(h2::client::TcpLink),
     /// HTTP/3.
-    H3(h3::Link),
+    H3(h3::QuicLink),
 }
 
 impl Link {
@@ -65,7 +65,8 @@ impl Link {
     ) -> Result<(Outgoing, Pending), StreamError> {
         match self {
             Self::H2(link) => link.open(head, length).await,
-            Self::H3(link) => link.open(head, length).await,
+            // Boxed: exchanges over other versions should not carry the room for it.
+            Self::H3(link) => Box::pin(link.open(head, length)).await,
         }
     }
 }

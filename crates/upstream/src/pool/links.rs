@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use hermes_net::clock;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -141,7 +142,7 @@ impl Links {
                 link,
                 address,
                 uses,
-                busy: Instant::now(),
+                busy: clock::now(),
                 begun: AtomicU64::new(1),
                 most: self.most,
                 room,
@@ -236,7 +237,7 @@ mod tests {
             local: None,
             tls: None,
         };
-        let link = h2::client::Link::connect(
+        let link = h2::client::TcpLink::connect(
             Stream::other(Box::new(near), info),
             None,
             &TaskTracker::new(),

@@ -17,7 +17,10 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use hermes_http::h1::Connection;
-use hermes_http::{h2, h3};
+use hermes_http::h2::client::{Keepalive, TcpLink};
+use hermes_http::h3;
+use hermes_net::Stream;
+use hermes_net::clock;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -222,7 +225,7 @@ impl Pool {
         slot: &Arc<Slot>,
         since: Instant,
     ) -> Result<bool, ConnectFailure> {
-        let until = Instant::now() + upstream.timeouts().connect;
+        let until = clock::now() + upstream.timeouts().connect;
         let attempt = self.reach_anew(slot, since, dialer.http(upstream, index, until));
         let done = timeout_at(until, attempt).await;
         done.unwrap_or_else(|_| Err(ConnectFailure::timeout(&*upstream.endpoints[index].text)))
@@ -278,10 +281,10 @@ impl Pool {
             ..
         } = dial.await?;
 
+        // Others that wait for this slot may share a link, but not a connection of HTTP/1.1.
         slot.shares
             .store(!matches!(transport, Transport::H1(_)), Ordering::Relaxed);
-        let broken =
-            |reason: String| ConnectFailure::new(FailureKind::Protocol, endpoint.clone(), reason);
+
         let link = match transport {
             Transport::H1(stream) => {
                 let connection = Box::new(Connection::new(stream, BytesMut::new()));
@@ -293,25 +296,45 @@ impl Pool {
                     room,
                 });
             }
-            Transport::H2(stream) => {
-                let link = h2::client::Link::connect(stream, keepalive, &self.tasks).await;
-                let link = link.map_err(|error| broken(format!("HTTP/2: {error}")))?;
-
-                // Where peers are watched, one that takes connections and says nothing shall not take an exchange along.
-                if keepalive.is_some() && !link.settled().await {
-                    return Err(not_begun(&link, endpoint));
-                }
-
-                Link::H2(link)
-            }
+            Transport::H2(stream) => Link::H2(self.begin_h2(stream, keepalive, endpoint).await?),
             Transport::H3(connection) => {
-                let link = h3::Link::connect(connection, &self.tasks);
-                Link::H3(link.map_err(|error| broken(format!("HTTP/3: {error}")))?)
+                let link = h3::QuicLink::connect(connection, &self.tasks);
+                Link::H3(link.map_err(|error| broken(endpoint, format!("HTTP/3: {error}")))?)
             }
         };
 
         slot.note_reached(matches!(link, Link::H3(_)));
+        Ok(self.share(slot, link, address, room))
+    }
 
+    /// Begins HTTP/2 on a connection.
+    async fn begin_h2(
+        &self,
+        stream: Stream,
+        keepalive: Option<Keepalive>,
+        endpoint: String,
+    ) -> Result<TcpLink, ConnectFailure> {
+        let link = match TcpLink::connect(stream, keepalive, &self.tasks).await {
+            Ok(link) => link,
+            Err(error) => return Err(broken(endpoint, format!("HTTP/2: {error}"))),
+        };
+
+        // Where peers are watched, one that takes connections and says nothing must not take an exchange along.
+        if keepalive.is_some() && !link.settled().await {
+            return Err(not_begun(&link, endpoint));
+        }
+
+        Ok(link)
+    }
+
+    /// Adds a new link to those of its slot, with a claim for the exchange that made it, and watches it.
+    fn share(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        link: Link,
+        address: Option<SocketAddr>,
+        room: Room,
+    ) -> Taken {
         // Before others can take it.
         let own = link.claim(0).unwrap_or_else(|| link.clone());
         let counted = slot.links.add(
@@ -332,19 +355,19 @@ impl Pool {
             self.tasks.spawn(monitor.watch());
         }
 
-        Ok(Taken {
+        Taken {
             carrier: Carrier::Shared(own, counted),
             address,
             reused: false,
             room,
-        })
+        }
     }
 
     fn take(&self, slot: &Slot, fits: Fits<'_>) -> Option<Taken> {
         let taken = slot
             .links
             .share(fits)
-            .or_else(|| slot.idle.take(fits, Instant::now()))?;
+            .or_else(|| slot.idle.take(fits, clock::now()))?;
         if matches!(taken.carrier, Carrier::H1(_)) {
             let _ = self
                 .kept
@@ -368,7 +391,7 @@ impl Pool {
         if has_room
             && !self.closed.is_cancelled()
             && slot.is_wanted()
-            && slot.idle.keep(connection, address, room, Instant::now())
+            && slot.idle.keep(connection, address, room, clock::now())
         {
             self.kept.fetch_add(1, Ordering::Relaxed);
         }
@@ -447,8 +470,13 @@ fn report(boarded: Boarded<'_>, failure: ConnectFailure) -> ConnectFailure {
     failure
 }
 
+/// HTTP did not begin on a connection.
+fn broken(endpoint: String, reason: String) -> ConnectFailure {
+    ConnectFailure::new(FailureKind::Protocol, endpoint, reason)
+}
+
 /// Why a peer took a connection and began no HTTP/2 on it.
-fn not_begun(link: &h2::client::Link, endpoint: String) -> ConnectFailure {
+fn not_begun(link: &TcpLink, endpoint: String) -> ConnectFailure {
     match link.alert() {
         // Under TLS 1.3 a server judges our certificate only now.
         Some((id, text)) => ConnectFailure::new(
@@ -458,7 +486,7 @@ fn not_begun(link: &h2::client::Link, endpoint: String) -> ConnectFailure {
         ),
         None => {
             let reason = "the peer does not begin HTTP/2".to_owned();
-            ConnectFailure::new(FailureKind::Protocol, endpoint, reason)
+            broken(endpoint, reason)
         }
     }
 }

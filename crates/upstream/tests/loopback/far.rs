@@ -8,7 +8,8 @@ use bytes::Bytes;
 use hermes_http::server::{Handler, Options, serve};
 use hermes_http::{Frame, Incoming, Kind, Offered, Outgoing, ResponseHead, h1};
 use hermes_net::{Drain, Stream, StreamInfo, tls};
-use http::{HeaderMap, StatusCode};
+use hermes_proto::fields::Fields;
+use http::StatusCode;
 use parking_lot::Mutex;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
@@ -135,10 +136,10 @@ impl Answering {
         }
         let tcp = tokio::net::TcpStream::connect(target).await.unwrap();
         let (read, write) = Stream::from(tcp).split();
-        let (incoming, outgoing) = offered.accept(HeaderMap::new()).await.unwrap();
+        let (incoming, outgoing) = offered.accept(Fields::new()).await.unwrap();
         tokio::join!(
-            forward(incoming, Outgoing::H1(h1::Outgoing::bytes(write))),
-            forward(Incoming::H1(h1::Incoming::bytes(read)), outgoing),
+            forward(incoming, Outgoing::H1(h1::BodySender::bytes(write))),
+            forward(Incoming::H1(h1::BodyReceiver::bytes(read)), outgoing),
         );
     }
 }

@@ -22,8 +22,9 @@ use bytes::Bytes;
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Event, Frame, Incoming, RequestHead};
 use hermes_net::Resolver;
+use hermes_proto::fields::Fields;
 use hermes_upstream::{Checkout, Client, Opened, Upstream};
-use http::{HeaderMap, Method, Version};
+use http::{Method, Version};
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
@@ -79,7 +80,7 @@ fn head_of() -> RequestHead {
         authority: Some("origin.example".parse().unwrap()),
         path: Some("/".parse().unwrap()),
         protocol: None,
-        fields: HeaderMap::new(),
+        fields: Fields::new(),
         version: Version::HTTP_11,
         origin_form: false,
     }

@@ -44,14 +44,16 @@ const fn twice(name: &'static str, version: &'static str) -> Twice {
 pub const TWICE: &[Twice] = &[
     // jsonwebtoken still takes 0.22; bcrypt and pem take 0.23.
     twice("base64", "0.22"),
+    // smoltcp still takes 1.
+    twice("bitflags", "1"),
     // hickory-resolver's system-configuration, on macOS only.
     twice("core-foundation", "0.9"),
     // ahash under tun-rs.
     twice("getrandom", "0.3"),
+    // x509-parser still takes 0.4; regorus takes 0.5.
+    twice("num-bigint", "0.4"),
     // Derive macros are moving to syn 3.
     twice("syn", "2"),
-    // asn1-rs under x509-parser; the icu crates take 0.14.
-    twice("synstructure", "0.13"),
     // aws-lc-rs; rustls-webpki takes 0.9.
     twice("untrusted", "0.7"),
 ];

@@ -9,4 +9,5 @@ mod names;
 mod node;
 mod queues;
 mod replay;
+mod stores;
 mod zones;

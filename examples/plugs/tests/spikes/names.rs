@@ -43,7 +43,7 @@ fn a_name_that_no_plug_has_is_a_mistake() {
     );
     assert_eq!(
         problems(&routes("something"), &plugs.handler("cache", broker())),
-        "routes[0].handle: there is no handler `something`; handler: this program has cache, relay"
+        "routes[0].handle: there is no handler `something`; handler: this program has cache, custody, relay"
     );
     let through = "listeners: { web: { http: 127.0.0.1:0 } }\nroutes: [ { terminate: true, through: [compres, compress] } ]\n";
     assert_eq!(
@@ -53,6 +53,23 @@ fn a_name_that_no_plug_has_is_a_mistake() {
     );
     assert_eq!(
         problems(&routes("relay"), &Plugs::new()),
-        "routes[0].handle: there is no handler `relay`; this program has no handler: use one that has, or remove it"
+        "routes[0].handle: there is no handler `relay`; handler: this program has custody"
+    );
+}
+
+#[test]
+fn a_store_is_there_by_its_name_and_memory_always() {
+    let of = |store: &str| {
+        format!(
+            "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes:\n  \
+             - {{ terminate: \"127.0.0.1:9\", broadcast: {{ users: [a]{store} }} }}\n"
+        )
+    };
+    let plugs = Plugs::new();
+    assert_eq!(problems(&of(""), &plugs), "");
+    assert_eq!(problems(&of(", store: memory"), &plugs), "");
+    assert_eq!(
+        problems(&of(", store: files"), &plugs),
+        "routes[0].broadcast.store: there is no store `files`; store: this program has memory"
     );
 }

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use hermes_example_plugs::queues::Queues;
 use hermes_http::{Incoming, Outgoing, h1};
 use hermes_net::{PeerAddress, Stream};
-use hermes_observe::{AccessSink, Begin, Exchange, Seeing};
-use hermes_packet::{Bounds, Lane, Left, Limits, PacketEnd, Side, Sink, Source, Stop};
+use hermes_observe::{AccessSink, Begin, Exchange, Telemetry};
+use hermes_packet::{Bounds, Left, Limits, PacketDirection, PacketEnd, Side, Sink, Source, Stop};
 use hermes_proto::datagram::DatagramFormat;
 use hermes_proxy::plug::Plugs;
 use tokio::net::{TcpStream, UdpSocket};
@@ -22,7 +22,7 @@ const LARGEST: usize = 100;
 /// Packets of each queue.
 const MOST: usize = 4;
 
-/// Both lanes of a tunnel between the queues and a stream of capsules.
+/// Both directions of a tunnel between the queues and a stream of capsules.
 async fn carry(queues: Arc<Queues>, stream: TcpStream, exchange: &Exchange, stop: &Stop) {
     let bounds = Bounds {
         bytes: 1000,
@@ -32,25 +32,27 @@ async fn carry(queues: Arc<Queues>, stream: TcpStream, exchange: &Exchange, stop
     let end = PacketEnd::Device(queues, bounds);
     let mut from_queues = Source::end(&end);
     let to_queues = Sink::End(end);
-    let mut from_node =
-        Source::stream(Incoming::H1(h1::Incoming::bytes(read)), DatagramFormat::UDP);
+    let mut from_node = Source::stream(
+        Incoming::H1(h1::BodyReceiver::bytes(read)),
+        DatagramFormat::UDP,
+    );
     let to_node = Sink::stream(
-        Outgoing::H1(h1::Outgoing::bytes(write)),
+        Outgoing::H1(h1::BodySender::bytes(write)),
         DatagramFormat::UDP,
     );
 
     let mut limits = Limits::new(0);
     limits.lead(Side::Client, &to_queues, false);
     limits.lead(Side::Target, &to_node, false);
-    let lane = |from| Lane {
+    let direction = |from| PacketDirection {
         exchange,
         from,
         stop,
         alone: true,
         limits: &limits,
     };
-    let up = lane(Side::Client);
-    let down = lane(Side::Target);
+    let up = direction(Side::Client);
+    let down = direction(Side::Target);
     let (up, down) = tokio::join!(
         up.run(&mut from_queues, &to_node),
         down.run(&mut from_node, &to_queues)
@@ -93,8 +95,8 @@ async fn packets_of_a_queue_go_both_ways_and_each_drop_is_counted() {
     let head = hear(&mut stream, "\r\n\r\n").await;
     assert!(head.starts_with("HTTP/1.1 101"), "{head}");
 
-    let seeing = Seeing::new("queues", AccessSink::off());
-    let exchange = seeing.begin(Begin {
+    let telemetry = Telemetry::new("queues", AccessSink::off());
+    let exchange = telemetry.begin(Begin {
         kind: "connect-udp",
         listener: "queues".into(),
         source: PeerAddress::Ip(([127, 0, 0, 1], 7).into()),
@@ -118,7 +120,7 @@ async fn packets_of_a_queue_go_both_ways_and_each_drop_is_counted() {
         assert_eq!(queues.take_out().await, "last");
     };
     tokio::select! {
-        () = &mut carried => panic!("the lanes were not stopped"),
+        () = &mut carried => panic!("the directions were not stopped"),
         () = talk => {}
     }
     stop.set();

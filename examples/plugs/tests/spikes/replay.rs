@@ -1,4 +1,4 @@
-//! A tunnel of bytes that goes on by another way after a change of configuration, to the same far end.
+//! A tunnel of bytes that goes on by another path after a change of configuration, to the same far end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::node::{Node, hear, say};
 /// Bytes of each direction.
 const ALL: usize = 1_000_000;
 
-/// Where the far end stops to read on the first way, and to write there.
+/// Where the far end stops to read on the first path, and to write there.
 const PAUSE: usize = 200_000;
 
 /// Bytes that the node keeps for it.
@@ -32,7 +32,7 @@ fn pattern(seed: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Where both ways end: one tunnel's far end, whose state outlives each of its connections.
+/// Where both paths end: one tunnel's far end, whose state outlives each of its connections.
 struct Far {
     received: Mutex<Vec<u8>>,
     sent: Vec<u8>,
@@ -68,7 +68,7 @@ impl Far {
         address
     }
 
-    /// Answers the request for a tunnel, and carries that until another way takes its place.
+    /// Answers the request for a tunnel, and carries that until another path takes its place.
     async fn opened(self: Arc<Self>, mut stream: TcpStream) {
         let head = hear(&mut stream, "\r\n\r\n").await;
         let is_new = head.contains("example-replay: ?1");
@@ -82,7 +82,7 @@ impl Far {
         let mut from = 0;
         if !is_new {
             from = stream.read_u64().await.unwrap() as usize;
-            // What is still on the old way is lost.
+            // What is still on the old path is lost.
             let old = self.current.lock().take().unwrap();
             old.abort();
             let _ = old.await;
@@ -93,7 +93,7 @@ impl Far {
         *self.current.lock() = Some(task);
     }
 
-    /// Takes bytes, and sends what follows `from`; up to where the first way comes to nothing.
+    /// Takes bytes, and sends what follows `from`; up to where the first path comes to nothing.
     async fn carry(self: Arc<Self>, stream: TcpStream, from: usize, pauses: bool) {
         let (mut read, mut write) = stream.into_split();
         let most = if pauses { PAUSE } else { ALL };
@@ -125,7 +125,7 @@ impl Far {
     }
 }
 
-/// A document with both ways, and the tunnels on one of them.
+/// A document with both paths, and the tunnels on one of them.
 fn document(a: SocketAddr, b: SocketAddr, to: &str) -> String {
     format!(
         "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\nupstreams:\n  \

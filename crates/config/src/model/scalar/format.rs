@@ -3,9 +3,10 @@
 use std::str::FromStr;
 
 use super::{
-    ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, HttpUrl,
-    ListenAddress, PathMatch, Percent, PortMatch, Prefix, Rate, ScalarError, StatusMatch,
-    TargetMatch, Template, TextMatch, UpgradeName, UserPattern,
+    ByteSize, DecisionPointer, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch,
+    HostPort, Hours, HttpUrl, ListenAddress, PathMatch, Percent, PortMatch, Prefix, Rate,
+    ScalarError, StatusMatch, TargetMatch, Template, TextMatch, UpgradeName, UserMatch,
+    UserPattern,
 };
 
 /// The `format` of a path, which the loader makes absolute.
@@ -16,7 +17,7 @@ pub(crate) const END: &str = "hermes-end";
 
 type Check = fn(&str) -> Result<(), ScalarError>;
 
-const FORMATS: [(&str, Check); 21] = [
+const FORMATS: [(&str, Check); 24] = [
     ("hermes-duration", parses::<Duration>),
     ("hermes-byte-size", parses::<ByteSize>),
     ("hermes-rate", parses::<Rate>),
@@ -27,6 +28,8 @@ const FORMATS: [(&str, Check); 21] = [
     ("hermes-prefix", parses::<Prefix>),
     ("hermes-field-pattern", parses::<FieldPattern>),
     ("hermes-user-pattern", parses::<UserPattern>),
+    ("hermes-user-match", parses::<UserMatch>),
+    ("hermes-hours", parses::<Hours>),
     ("hermes-text-match", parses::<TextMatch>),
     ("hermes-host-match", parses::<HostMatch>),
     ("hermes-target-match", parses::<TargetMatch>),
@@ -36,6 +39,7 @@ const FORMATS: [(&str, Check); 21] = [
     ("hermes-status-match", parses::<StatusMatch>),
     ("hermes-percent", parses::<Percent>),
     ("hermes-http-url", parses::<HttpUrl>),
+    ("hermes-decision-pointer", parses::<DecisionPointer>),
     // Which of both it is, and whether there is such an upstream, says the whole document.
     (END, |_| Ok(())),
     ("hermes-upgrade", parses::<UpgradeName>),

@@ -22,7 +22,12 @@ pub enum HostMatch {
     Net(IpNet),
     /// `~re`: hosts in which the expression is found.
     Regex(Regex),
+    /// `service:database`: the targets that `services` lists under this name.
+    Service(String),
 }
+
+/// What stands before the name of a service.
+const SERVICE: &str = "service:";
 
 scalar!(
     HostMatch,
@@ -31,7 +36,7 @@ scalar!(
 );
 
 impl HostMatch {
-    /// Whether the host fulfils the condition.
+    /// Whether the host fulfils the condition. What is in a service, says the document.
     pub fn matches(&self, host: &str) -> bool {
         let host = host
             .strip_prefix('[')
@@ -43,6 +48,7 @@ impl HostMatch {
             Self::Suffix(suffix) => ends_with(host, suffix),
             Self::Net(net) => host.parse::<IpAddr>().is_ok_and(|ip| net.contains(&ip)),
             Self::Regex(regex) => regex.is_match(host),
+            Self::Service(_) => false,
         }
     }
 
@@ -95,6 +101,7 @@ impl fmt::Display for HostMatch {
             Self::Suffix(suffix) => write!(out, "*{suffix}"),
             Self::Net(net) => net.fmt(out),
             Self::Regex(regex) => write!(out, "~{regex}"),
+            Self::Service(name) => write!(out, "{SERVICE}{name}"),
         }
     }
 }
@@ -102,9 +109,9 @@ impl fmt::Display for HostMatch {
 impl PartialEq for HostMatch {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Exact(one), Self::Exact(two)) | (Self::Suffix(one), Self::Suffix(two)) => {
-                one == two
-            }
+            (Self::Exact(one), Self::Exact(two))
+            | (Self::Suffix(one), Self::Suffix(two))
+            | (Self::Service(one), Self::Service(two)) => one == two,
             (Self::Net(one), Self::Net(two)) => one == two,
             (Self::Regex(one), Self::Regex(two)) => one.as_str() == two.as_str(),
             _ => false,
@@ -126,7 +133,7 @@ pub struct TargetMatch {
 scalar!(
     TargetMatch,
     "hermes-target-match",
-    "A host and, if given, a port: VIDEO, DB:5432, *.example.com, *.example.com:443, [::1]:80, 10.0.0.0/24, *, ~regex (of the host)."
+    "A host and, if given, a port: VIDEO, DB:5432, *.example.com, *.example.com:443, [::1]:80, 10.0.0.0/24, *, service:database, ~regex (of the host)."
 );
 
 impl TargetMatch {
@@ -143,6 +150,15 @@ impl FromStr for TargetMatch {
         if let Some(expression) = text.strip_prefix('~') {
             return Ok(Self {
                 host: HostMatch::Regex(regex(expression, true)?),
+                port: None,
+            });
+        }
+
+        // A host may be called so and have a port.
+        let service = text.strip_prefix(SERVICE).filter(|name| !is_port(name));
+        if let Some(name) = service {
+            return Ok(Self {
+                host: HostMatch::Service(name.to_owned()),
                 port: None,
             });
         }
@@ -174,6 +190,11 @@ impl FromStr for TargetMatch {
     }
 }
 
+/// Whether this is a port rather than the name of a service.
+fn is_port(text: &str) -> bool {
+    text.is_empty() || text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 impl fmt::Display for TargetMatch {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.host.fmt(out)?;
@@ -190,6 +211,14 @@ mod tests {
             .parse::<TargetMatch>()
             .unwrap()
             .matches(host, Some(port))
+    }
+
+    #[test]
+    fn a_service_is_told_from_a_host_of_that_name() {
+        let parsed: TargetMatch = "service:database".parse().unwrap();
+        assert_eq!(parsed.host, HostMatch::Service("database".to_owned()));
+        assert!(!matches("service:database", "database", 1));
+        assert!(matches("service:443", "service", 443));
     }
 
     #[test]

@@ -6,11 +6,13 @@
 mod address;
 mod format;
 mod host;
+mod hours;
 mod http_url;
 mod many;
 mod path;
 mod pattern;
 mod percent;
+mod pointer;
 mod port;
 mod prefix;
 mod quantity;
@@ -22,11 +24,13 @@ mod upgrade;
 
 pub use address::{EndpointAddress, FilePath, HostPort, ListenAddress};
 pub use host::{HostMatch, TargetMatch};
+pub use hours::{Hours, WEEK, second_of_week};
 pub use http_url::HttpUrl;
 pub use many::OneOrMany;
 pub use path::PathMatch;
-pub use pattern::{FieldPattern, TextMatch, UserPattern};
+pub use pattern::{FieldPattern, TextMatch, UserMatch, UserPattern};
 pub use percent::Percent;
+pub use pointer::DecisionPointer;
 pub use port::PortMatch;
 pub use quantity::{ByteSize, Duration};
 pub use rate::Rate;
@@ -135,9 +139,9 @@ mod tests {
     use proptest::prelude::{Strategy, proptest};
 
     use super::{
-        ByteSize, Duration, EndpointAddress, FieldPattern, HostMatch, HostPort, HttpUrl,
-        ListenAddress, PathMatch, Percent, PortMatch, StatusMatch, TargetMatch, Template,
-        TextMatch, UpgradeName, UserPattern,
+        ByteSize, DecisionPointer, Duration, EndpointAddress, FieldPattern, HostMatch, HostPort,
+        Hours, HttpUrl, ListenAddress, PathMatch, Percent, PortMatch, StatusMatch, TargetMatch,
+        Template, TextMatch, UpgradeName, UserMatch, UserPattern,
     };
 
     /// What parses is printed in a form that parses to the same.
@@ -159,6 +163,9 @@ mod tests {
             "(\\[[0-9a-f:]{2,9}\\]|[a-zA-Z0-9.*]{1,9})(:[0-9]{1,5})?",
             "[a-z ]{0,4}(\\{(user|node|target\\.host)\\}|\\{\\{)[a-z}]{0,4}",
             "[0-9]{1,5}-[0-9]{1,5}",
+            "((mon|tue|sun)(-fri|,sat)? )?[012][0-9]:[0-5]0-[012][0-9]:[0-5]0( [+-]0[0-9]:00)?",
+            "(group|service):[a-z0-9]{1,4}",
+            "/(input|result)/(fields/)?[a-zA-Z~01/]{0,6}",
             ".{0,8}",
         ]
     }
@@ -173,6 +180,8 @@ mod tests {
             round_trips::<ListenAddress>(&text);
             round_trips::<FieldPattern>(&text);
             round_trips::<UserPattern>(&text);
+            round_trips::<UserMatch>(&text);
+            round_trips::<Hours>(&text);
             round_trips::<TextMatch>(&text);
             round_trips::<HostMatch>(&text);
             round_trips::<TargetMatch>(&text);
@@ -182,6 +191,7 @@ mod tests {
             round_trips::<HttpUrl>(&text);
             round_trips::<Template>(&text);
             round_trips::<StatusMatch>(&text);
+            round_trips::<DecisionPointer>(&text);
             round_trips::<UpgradeName>(&text);
         }
     }

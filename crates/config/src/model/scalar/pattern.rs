@@ -82,28 +82,83 @@ fn is_token(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "!#$%&'+-.^_`|~".contains(letter)
 }
 
-/// A user, or a pattern with one star: `alice`, `*`, `*@example.com`, `team-*`.
+/// A user, a pattern with one star, the users of a group, or those whose token says that they are in one: `alice`, `*`, `*@example.com`,
+/// `team-*`, `group:admins`, `claim-group:admins`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct UserPattern {
-    prefix: String,
-    /// What follows the star; `None` without a star.
-    suffix: Option<String>,
+pub struct UserPattern(Form);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Form {
+    /// This user.
+    Exact(String),
+    /// Users that begin and end so.
+    Star { prefix: String, suffix: String },
+    /// The users of this group.
+    Group(String),
+    /// The users whose token claims this group.
+    ClaimGroup(String),
 }
+
+/// What stands before the name of a group.
+const GROUP: &str = "group:";
+
+/// What stands before the name of a group that tokens claim.
+const CLAIM_GROUP: &str = "claim-group:";
 
 scalar!(
     UserPattern,
     "hermes-user-pattern",
-    "A user, or a pattern with one star: alice, *@example.com, team-*."
+    "A user, a pattern with one star, or a group: alice, *@example.com, team-*, group:admins."
 );
 
 impl UserPattern {
-    /// Whether this user is meant. Users are compared letter by letter.
+    /// Whether this user is meant. Users are compared letter by letter. Who is in a group, says the document.
     pub fn matches(&self, user: &str) -> bool {
-        match &self.suffix {
-            None => user == self.prefix,
-            Some(suffix) => user
-                .strip_prefix(self.prefix.as_str())
+        match &self.0 {
+            Form::Exact(exact) => user == exact,
+            Form::Star { prefix, suffix } => user
+                .strip_prefix(prefix.as_str())
                 .is_some_and(|rest| rest.ends_with(suffix.as_str())),
+            Form::Group(_) | Form::ClaimGroup(_) => false,
+        }
+    }
+
+    /// The user, if it is only one.
+    pub fn exact(&self) -> Option<&str> {
+        match &self.0 {
+            Form::Exact(user) => Some(user),
+            Form::Star { .. } | Form::Group(_) | Form::ClaimGroup(_) => None,
+        }
+    }
+
+    /// The group, if it is one.
+    pub fn group(&self) -> Option<&str> {
+        match &self.0 {
+            Form::Group(name) => Some(name),
+            Form::Exact(_) | Form::Star { .. } | Form::ClaimGroup(_) => None,
+        }
+    }
+
+    /// The group that tokens claim, if it is one.
+    pub fn claim_group(&self) -> Option<&str> {
+        match &self.0 {
+            Form::ClaimGroup(name) => Some(name),
+            Form::Exact(_) | Form::Star { .. } | Form::Group(_) => None,
+        }
+    }
+
+    /// Whether every user that `self` means is meant by `other` as well; groups are what they are called.
+    pub fn implies(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Form::Exact(user), _) => other.matches(user),
+            (
+                Form::Star { prefix, suffix },
+                Form::Star {
+                    prefix: start,
+                    suffix: end,
+                },
+            ) => prefix.starts_with(start.as_str()) && suffix.ends_with(end.as_str()),
+            _ => self == other,
         }
     }
 }
@@ -115,31 +170,88 @@ impl FromStr for UserPattern {
         if text.is_empty() {
             return Err(ScalarError::new("the user is empty"));
         }
-        let Some((prefix, suffix)) = text.split_once('*') else {
-            return Ok(Self {
-                prefix: text.to_owned(),
-                suffix: None,
-            });
-        };
+        let group = text.strip_prefix(GROUP);
+        let claim_group = text.strip_prefix(CLAIM_GROUP);
+        match (group, claim_group) {
+            (Some(""), _) | (_, Some("")) => {
+                return Err(ScalarError::new("the group has no name"));
+            }
+            (Some(name), _) => return Ok(Self(Form::Group(name.to_owned()))),
+            (None, Some(name)) => return Ok(Self(Form::ClaimGroup(name.to_owned()))),
+            (None, None) => {}
+        }
 
+        let Some((prefix, suffix)) = text.split_once('*') else {
+            return Ok(Self(Form::Exact(text.to_owned())));
+        };
         if suffix.contains('*') {
             return Err(ScalarError::new(format!("`{text}` has more than one `*`")));
         }
-        Ok(Self {
+
+        Ok(Self(Form::Star {
             prefix: prefix.to_owned(),
-            suffix: Some(suffix.to_owned()),
-        })
+            suffix: suffix.to_owned(),
+        }))
     }
 }
 
 impl fmt::Display for UserPattern {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.suffix {
-            None => out.write_str(&self.prefix),
-            Some(suffix) => write!(out, "{}*{suffix}", self.prefix),
+        match &self.0 {
+            Form::Exact(user) => out.write_str(user),
+            Form::Star { prefix, suffix } => write!(out, "{prefix}*{suffix}"),
+            Form::Group(name) => write!(out, "{GROUP}{name}"),
+            Form::ClaimGroup(name) => write!(out, "{CLAIM_GROUP}{name}"),
         }
     }
 }
+
+/// Users: as a [`UserPattern`], or `~regex`.
+#[derive(Debug, Clone)]
+pub enum UserMatch {
+    /// A user, a pattern or a group.
+    Pattern(UserPattern),
+    /// Users in whose names the expression is found; it is not anchored.
+    Regex(Regex),
+}
+
+scalar!(
+    UserMatch,
+    "hermes-user-match",
+    "A user, a pattern with one star, a group, or ~regex: alice, *@example.com, group:admins."
+);
+
+impl FromStr for UserMatch {
+    type Err = ScalarError;
+
+    fn from_str(text: &str) -> Result<Self, ScalarError> {
+        match text.strip_prefix('~') {
+            Some(expression) => regex(expression, false).map(Self::Regex),
+            None => text.parse().map(Self::Pattern),
+        }
+    }
+}
+
+impl fmt::Display for UserMatch {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pattern(pattern) => pattern.fmt(out),
+            Self::Regex(regex) => write!(out, "~{regex}"),
+        }
+    }
+}
+
+impl PartialEq for UserMatch {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Pattern(one), Self::Pattern(two)) => one == two,
+            (Self::Regex(one), Self::Regex(two)) => one.as_str() == two.as_str(),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for UserMatch {}
 
 /// A text, or `~regex`.
 #[derive(Debug, Clone)]
@@ -232,6 +344,34 @@ mod tests {
         assert!(matches("team-*", "team-a") && !matches("team-*", "teams"));
         assert!(matches("ab*ba", "abba") && !matches("ab*ba", "aba"));
         assert!("a*b*".parse::<UserPattern>().is_err());
+    }
+
+    #[test]
+    fn a_group_means_no_one_until_the_document_says_who_is_in_it() {
+        let group: UserPattern = "group:admins".parse().unwrap();
+        assert_eq!(group.group(), Some("admins"));
+        assert!(!group.matches("admins") && !group.matches("group:admins"));
+        assert!("group:".parse::<UserPattern>().is_err());
+
+        let claimed: UserPattern = "claim-group:admins".parse().unwrap();
+        assert_eq!(
+            (claimed.claim_group(), claimed.group()),
+            (Some("admins"), None)
+        );
+        assert_eq!(claimed.to_string(), "claim-group:admins");
+        assert!(!claimed.matches("claim-group:admins"));
+        assert!("claim-group:".parse::<UserPattern>().is_err());
+    }
+
+    #[test]
+    fn patterns_imply_those_that_mean_more_users() {
+        let implies = |one: &str, two: &str| {
+            let [one, two] = [one, two].map(|text| text.parse::<UserPattern>().unwrap());
+            one.implies(&two)
+        };
+        assert!(implies("alice", "al*") && implies("alice", "*") && implies("al*e", "a*"));
+        assert!(implies("group:a", "group:a") && !implies("group:a", "*"));
+        assert!(!implies("a*", "al*") && !implies("*", "alice") && !implies("a*c", "a*b"));
     }
 
     #[test]

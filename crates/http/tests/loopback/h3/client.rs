@@ -1,9 +1,9 @@
 //! Servers that write every byte themselves, and what a link makes of it.
 
-use hermes_http::h3::Link;
+use hermes_http::h3::QuicLink;
 use hermes_http::server::Options;
 use hermes_http::{Cause, Event, Offered, Processed, Reset, StreamError};
-use http::HeaderMap;
+use hermes_proto::fields::Fields;
 use tokio_util::task::TaskTracker;
 
 use super::wire::{CONTROL, Wire, framed, headers, send, settings, usual_settings};
@@ -13,13 +13,13 @@ use crate::server::{SOON, Server};
 use crate::{bounded, quic};
 
 /// A link, and the server that it leads to.
-async fn pair() -> (Link, hermes_net::quic::Endpoint, Wire) {
+pub async fn pair() -> (QuicLink, hermes_net::quic::Endpoint, Wire) {
     let endpoint = quic::listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = endpoint.local_addr().unwrap();
     let accepted = async { endpoint.accept().await.unwrap().accept().await.unwrap() };
     let ((near, client), far) = tokio::join!(quic::connect(address), accepted);
     (
-        Link::connect(near, &TaskTracker::new()).unwrap(),
+        QuicLink::connect(near, &TaskTracker::new()).unwrap(),
         client,
         Wire::new(far, endpoint.clone()),
     )
@@ -188,7 +188,8 @@ async fn a_head_that_is_larger_than_the_server_takes_is_not_sent() {
         assert!(link.settled().await);
         let mut head = get();
         link.open(&head, Some(0)).await.unwrap();
-        head.fields.insert("x", "y".repeat(300).parse().unwrap());
+        head.fields
+            .insert("x", "y".repeat(300).parse::<http::HeaderValue>().unwrap());
         let error = link.open(&head, Some(0)).await.unwrap_err();
         assert!(matches!(error.cause, Cause::Invalid(_)), "{error}");
         assert!(link.is_alive());
@@ -205,12 +206,12 @@ async fn a_link_has_as_many_places_as_the_server_allows_streams() {
                 ..Options::default()
             };
             let server = Server::with(options, async |offered: Offered| {
-                let (_incoming, mut outgoing) = offered.accept(HeaderMap::new()).await.unwrap();
+                let (_incoming, mut outgoing) = offered.accept(Fields::new()).await.unwrap();
                 outgoing.broken().await;
             })
             .await;
             let (connection, _endpoint) = quic::connect(server.address).await;
-            let link = Link::connect(connection, &TaskTracker::new()).unwrap();
+            let link = QuicLink::connect(connection, &TaskTracker::new()).unwrap();
             let mut open = Vec::new();
             while let Some(place) = link.claim() {
                 let (mut outgoing, mut pending) = place.open(&connect(), None).await.unwrap();

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use hermes_http::h3::{DatagramReceiver, DatagramSender, Lost};
 use hermes_http::{Incoming, Offered, Outgoing, RequestHead};
-use http::HeaderMap;
+use hermes_proto::fields::Fields;
 use tokio::sync::mpsc;
 
 use crate::client::Client;
@@ -48,7 +48,7 @@ async fn serve() -> (Server, mpsc::UnboundedReceiver<End>) {
     let answer = move |offered: Offered| {
         let give = give.clone();
         async move {
-            let (incoming, outgoing) = offered.accept(HeaderMap::new()).await.unwrap();
+            let (incoming, outgoing) = offered.accept(Fields::new()).await.unwrap();
             let end = End::new(incoming, outgoing);
             let _ = give.send(end);
         }
@@ -163,7 +163,7 @@ async fn the_end_of_a_stream_is_the_end_of_its_datagrams() {
 async fn there_are_none_over_http2() {
     bounded(async {
         let server = Server::start(async |offered: Offered| {
-            let (mut incoming, outgoing) = offered.accept(HeaderMap::new()).await.unwrap();
+            let (mut incoming, outgoing) = offered.accept(Fields::new()).await.unwrap();
             assert!(incoming.datagrams().is_none() && outgoing.datagrams().is_none());
         })
         .await;
@@ -178,7 +178,7 @@ async fn there_are_none_over_http2() {
 async fn there_are_none_for_a_tunnel_of_bytes() {
     bounded(async {
         let server = Server::start(async |offered: Offered| {
-            let (mut incoming, mut outgoing) = offered.accept(HeaderMap::new()).await.unwrap();
+            let (mut incoming, mut outgoing) = offered.accept(Fields::new()).await.unwrap();
             assert!(incoming.datagrams().is_none() && outgoing.datagrams().is_none());
             assert!(incoming.frame().await.is_none());
             outgoing.finish(None).await.unwrap();

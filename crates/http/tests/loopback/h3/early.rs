@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use hermes_http::h3::Link;
+use hermes_http::h3::QuicLink;
 use hermes_http::h3::server::serve;
 use hermes_http::server::Options;
 use hermes_http::{Cause, Event, Offered};
 use hermes_net::Drain;
-use http::{HeaderMap, HeaderValue, Method};
+use hermes_proto::fields::Fields;
+use http::{HeaderValue, Method};
 use tokio_util::task::TaskTracker;
 
 use super::wire::{Wire, get, headers};
@@ -80,7 +81,7 @@ async fn a_link_outlives_early_data_that_the_server_does_not_take() {
                 if offered.head.method == Method::GET {
                     return tell(offered).await;
                 }
-                let (mut incoming, _outgoing) = offered.accept(HeaderMap::new()).await.unwrap();
+                let (mut incoming, _outgoing) = offered.accept(Fields::new()).await.unwrap();
                 // The client's settings came.
                 assert!(incoming.datagrams().is_some());
                 while incoming.frame().await.is_some() {}
@@ -90,7 +91,7 @@ async fn a_link_outlives_early_data_that_the_server_does_not_take() {
         });
         let (connection, _endpoint) = quic::connect_as(&config, address).await;
         assert!(!connection.is_confirmed());
-        let link = Link::connect(connection, &TaskTracker::new()).unwrap();
+        let link = QuicLink::connect(connection, &TaskTracker::new()).unwrap();
         // Each is sent again, wherever it learnt that it was lost.
         let mut early = Vec::new();
         for _ in 0..3 {
@@ -116,7 +117,7 @@ async fn a_link_sends_only_safe_requests_early() {
         let server = Server::start(tell).await;
         let config = known(&server).await;
         let (connection, _endpoint) = quic::connect_as(&config, server.address).await;
-        let link = Link::connect(connection.clone(), &TaskTracker::new()).unwrap();
+        let link = QuicLink::connect(connection.clone(), &TaskTracker::new()).unwrap();
         assert!(!connection.is_confirmed());
         let (mut outgoing, mut pending) = link.open(&post(), None).await.unwrap();
         assert!(connection.is_confirmed());
@@ -124,18 +125,18 @@ async fn a_link_sends_only_safe_requests_early() {
         let (head, mut incoming) = last(&mut pending).await.unwrap();
         assert_eq!(head.status, 200);
         Content::receive(&mut incoming).await.unwrap();
-        assert_eq!(HeaderMap::new(), post().fields);
+        assert_eq!(Fields::new(), post().fields);
     })
     .await;
 }
 
 /// A link to a server that it knows, whose handshake has not ended.
-async fn early_link(server: &Server) -> (Link, hermes_net::quic::Endpoint) {
+async fn early_link(server: &Server) -> (QuicLink, hermes_net::quic::Endpoint) {
     let config = known(server).await;
     let (connection, endpoint) = quic::connect_as(&config, server.address).await;
     assert!(!connection.is_confirmed());
     (
-        Link::connect(connection, &TaskTracker::new()).unwrap(),
+        QuicLink::connect(connection, &TaskTracker::new()).unwrap(),
         endpoint,
     )
 }
@@ -214,7 +215,7 @@ async fn a_server_that_goes_away_takes_no_early_request_along_for_ever() {
         // Someone who never answers.
         let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let (connection, _endpoint) = quic::connect_as(&config, silent.local_addr().unwrap()).await;
-        let link = Link::connect(connection, &TaskTracker::new()).unwrap();
+        let link = QuicLink::connect(connection, &TaskTracker::new()).unwrap();
         let (_outgoing, mut pending) = link.open(&get_head(), Some(0)).await.unwrap();
         let error = pending.event(None).await.unwrap_err();
         assert!(matches!(error.cause, Cause::Silent(_)), "{error}");

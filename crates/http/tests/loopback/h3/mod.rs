@@ -7,4 +7,5 @@ mod goaway;
 mod priorities;
 mod requests;
 mod streams;
+mod tables;
 mod wire;

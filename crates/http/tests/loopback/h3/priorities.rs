@@ -93,7 +93,7 @@ async fn answer(offered: Offered, here: Arc<Semaphore>, go: Arc<Semaphore>) {
     } else {
         SIZE
     };
-    let said = offered.head.fields.get("answer").cloned();
+    let said = offered.head.fields.get("answer").map(HeaderValue::from);
     let (_, _incoming, responder) = offered.message();
     here.add_permits(1);
     go.acquire().await.unwrap().forget();

@@ -1,7 +1,7 @@
 //! Requests that break the connection, or only themselves (RFC 9114, 4.1 to 4.4, 7.1 and 7.2.8).
 
 use hermes_http::{Cause, Offered};
-use http::HeaderMap;
+use hermes_proto::fields::Fields;
 
 use super::wire::{Wire, framed, get, headers};
 use crate::bounded;
@@ -218,7 +218,7 @@ async fn a_head_that_is_too_large_is_told_so() {
 async fn a_tunnel_takes_nothing_but_data() {
     bounded(async {
         let server = Server::start(async |offered: Offered| {
-            let (mut incoming, _outgoing) = offered.accept(HeaderMap::new()).await.unwrap();
+            let (mut incoming, _outgoing) = offered.accept(Fields::new()).await.unwrap();
             Content::expect(&mut incoming, "ab").await;
             let error = incoming.frame().await.unwrap().unwrap_err();
             assert!(matches!(error.cause, Cause::Protocol(_)), "{error}");

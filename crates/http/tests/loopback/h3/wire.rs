@@ -4,10 +4,13 @@ use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
 use hermes_net::quic::{Connection, ConnectionError, Endpoint, ReadError, RecvStream, SendStream};
+use hermes_proto::fields::LineName;
 use hermes_proto::h3::{
-    Frame, FrameDecoder, FrameType, Limits, Piece, Settings, decode_response, frame,
+    FieldSectionLimits, Frame, FrameDecoder, FrameType, Piece, Received, Settings, decode_response,
+    frame,
 };
-use hermes_proto::{qpack, varint};
+use hermes_proto::qpack::{QpackDecoder, QpackEncoder};
+use hermes_proto::varint;
 
 use crate::quic;
 
@@ -108,11 +111,17 @@ impl Exchange {
             frames.push(self.recv.read(10_000).await.unwrap().unwrap());
             while let Some(piece) = frames.next().unwrap() {
                 if let Piece::Frame(Frame::Headers(section)) = piece {
-                    let limits = Limits {
+                    let limits = FieldSectionLimits {
                         bytes: 10_000,
                         lines: 100,
                     };
-                    return decode_response(section, limits).unwrap().status.as_u16();
+                    let received = Received {
+                        section: &section,
+                        stream: 0,
+                        limits,
+                        decoder: &mut QpackDecoder::default(),
+                    };
+                    return decode_response(received).unwrap().status.as_u16();
                 }
             }
         }
@@ -171,12 +180,14 @@ pub fn usual_settings() -> Vec<u8> {
 
 /// A HEADERS frame.
 pub fn headers(lines: &[(&str, &str)]) -> Vec<u8> {
-    let mut section = BytesMut::new();
-    qpack::encode_prefix(&mut section);
+    let mut output = BytesMut::new();
+    let mut encoder = QpackEncoder::default();
+    let mut section = encoder.section(0, &mut output);
     for (name, value) in lines {
-        qpack::encode_line(name.as_bytes(), value.as_bytes(), false, &mut section);
+        section.line(LineName::parse(name.as_bytes()), value.as_bytes(), false);
     }
-    framed(1, &section)
+    section.finish();
+    framed(1, &output)
 }
 
 /// A GET with more lines.

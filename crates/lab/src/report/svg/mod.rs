@@ -61,6 +61,8 @@ fn colour(system: Name) -> &'static str {
         Name::Envoy => "#00798c",
         Name::Nginx => "#66a182",
         Name::Haproxy => "#edae49",
+        Name::H2o => "#8f6bb3",
+        Name::Caddy => "#3b3b98",
     }
 }
 

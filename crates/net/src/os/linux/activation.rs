@@ -68,7 +68,8 @@ fn forget_variables() {
     }
 }
 
-/// What a socket is that another process opened (`SO_TYPE`, `SO_PROTOCOL`, `SO_ACCEPTCONN`), and where it is bound.
+/// The kind of a socket that another process opened (`SO_TYPE`, `SO_PROTOCOL`, `SO_ACCEPTCONN`),
+/// and where it is bound.
 ///
 /// # Errors
 /// It is no socket.
@@ -99,6 +100,7 @@ pub fn passed_kind(socket: &Socket) -> io::Result<PassedKind> {
         Some(Protocol::TCP | Protocol::MPTCP) => {
             PassedKind::Unusable("a TCP connection; the socket unit wants `Accept=no`")
         }
+        // A connected socket hears its one peer only.
         Some(Protocol::UDP) if socket.peer_addr().is_err() => PassedKind::Udp(address),
         Some(Protocol::UDP) => PassedKind::Unusable("a UDP socket that is connected to one peer"),
         _ => PassedKind::Unusable("a socket of a protocol other than TCP and UDP"),

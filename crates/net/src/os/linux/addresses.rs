@@ -95,7 +95,7 @@ impl AddressChanges {
         Ok(Self(heard))
     }
 
-    /// Resolves when something has changed; what it was is not said. Dropping the future loses nothing.
+    /// Resolves when something has changed, without saying what. Dropping the future loses nothing.
     ///
     /// # Errors
     /// When the socket fails.

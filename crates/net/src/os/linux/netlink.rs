@@ -15,6 +15,9 @@ pub(super) const ROOM: usize = 32 * 1024;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
+const NLM_F_REPLACE: u16 = 0x100;
+const NLM_F_CREATE: u16 = 0x400;
 const NLM_F_DUMP: u16 = 0x300;
 
 /// Lengths of the head of a message and of the head of an attribute.
@@ -27,6 +30,75 @@ const ATTRIBUTE: usize = 4;
 pub(super) struct Dump {
     pub(super) kind: u16,
     pub(super) structure: usize,
+}
+
+/// What is to be changed, or made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Change<'a> {
+    pub(super) kind: u16,
+    /// Whether it makes what it is about, in place of what there is.
+    pub(super) creates: bool,
+    pub(super) structure: &'a [u8],
+    pub(super) attributes: &'a [(u16, &'a [u8])],
+}
+
+impl Change<'_> {
+    /// Has the kernel do it, and waits for its answer, which it gives at once.
+    ///
+    /// # Errors
+    /// What the kernel answered; or netlink is not allowed.
+    pub(super) fn run(self) -> io::Result<()> {
+        let socket = route_socket(SocketFlags::empty(), 0)?;
+        let kernel = SocketAddrNetlink::new(0, 0);
+        sendto(&socket, &self.request(), SendFlags::empty(), &kernel)?;
+
+        let mut room = vec![0; ROOM];
+        let (length, _) = recv(&socket, &mut room[..], RecvFlags::empty())?;
+        answered(&room[..length])
+    }
+
+    fn request(self) -> Vec<u8> {
+        let makes = match self.creates {
+            true => NLM_F_CREATE | NLM_F_REPLACE,
+            false => 0,
+        };
+        let flags = NLM_F_REQUEST | NLM_F_ACK | makes;
+
+        let mut request = vec![0; MESSAGE];
+        request.extend_from_slice(self.structure);
+        for (kind, value) in self.attributes {
+            append_attribute(&mut request, *kind, value);
+        }
+
+        let length = u32::try_from(request.len()).unwrap_or_default();
+        request[..4].copy_from_slice(&length.to_ne_bytes());
+        request[4..6].copy_from_slice(&self.kind.to_ne_bytes());
+        request[6..8].copy_from_slice(&flags.to_ne_bytes());
+        request
+    }
+}
+
+/// What the kernel answered to a change: an error number, negative, or zero.
+fn answered(answer: &[u8]) -> io::Result<()> {
+    let (kind, content, _) = message(answer).ok_or(io::ErrorKind::InvalidData)?;
+    let error = content
+        .first_chunk()
+        .filter(|_| kind == NLMSG_ERROR)
+        .ok_or(io::ErrorKind::InvalidData)?;
+
+    match i32::from_ne_bytes(*error) {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error.wrapping_neg())),
+    }
+}
+
+/// Appends an attribute, and what aligns the next one.
+pub(super) fn append_attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    let length = u16::try_from(ATTRIBUTE + value.len()).unwrap_or_default();
+    bytes.extend_from_slice(&length.to_ne_bytes());
+    bytes.extend_from_slice(&kind.to_ne_bytes());
+    bytes.extend_from_slice(value);
+    bytes.resize(aligned(bytes.len()), 0);
 }
 
 /// Opens a socket that hears what these groups are told.
@@ -133,10 +205,7 @@ pub(super) mod tests {
     pub(crate) fn message_of(kind: u16, structure: &[u8], attributes: &[(u16, &[u8])]) -> Vec<u8> {
         let mut content = structure.to_vec();
         for (kind, value) in attributes {
-            let length = u16::try_from(ATTRIBUTE + value.len()).unwrap();
-            content.extend([length.to_ne_bytes(), kind.to_ne_bytes()].concat());
-            content.extend(*value);
-            content.resize(aligned(content.len()), 0);
+            append_attribute(&mut content, *kind, value);
         }
 
         let length = u32::try_from(MESSAGE + content.len()).unwrap();
@@ -163,6 +232,18 @@ pub(super) mod tests {
         assert!(read(&messages, |kind, content| heard.push((kind, content[0]))).unwrap());
         assert_eq!(heard, [(20, 1), (24, 5)]);
         assert!(read(&message_of(NLMSG_ERROR, &[], &[]), |_, _| {}).is_err());
+    }
+
+    #[test]
+    fn a_change_is_answered_by_an_error_or_by_none() {
+        let answer = |number: i32| message_of(NLMSG_ERROR, &number.to_ne_bytes(), &[]);
+        assert!(answered(&answer(0)).is_ok());
+        let error = answered(&answer(-17)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+
+        // Cut off, or of another type.
+        assert!(answered(&answer(0)[..18]).is_err());
+        assert!(answered(&message_of(20, &[0; 4], &[])).is_err());
     }
 
     #[test]

@@ -1,13 +1,17 @@
 //! Reading field sections (RFC 7541, sections 3 and 6).
 
-use bytes::{Bytes, BytesMut};
-
-use super::table::{DynamicTable, LineName, TableEntry};
-use crate::qpack::{QpackError, huffman, integer};
+use super::table::HpackTable;
+use crate::fields::LineName;
+use crate::qpack::{QpackError, integer, string};
+use crate::repeats::TableEntry;
 
 /// Bytes of the dynamic table: what every peer may count on, and as much as we give.
 #[doc(alias = "bound")]
 pub(super) const TABLE_SIZE: usize = 4096;
+
+/// Bytes for texts of Huffman codes that are kept from one section to the next.
+#[doc(alias = "bound")]
+const TEXTS_KEPT: usize = 4096;
 
 /// Why a section cannot be read. The table is not the peer's any more then, so the connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -41,30 +45,30 @@ impl From<QpackError> for HpackError {
 
 /// The decoder of one connection.
 #[derive(Debug)]
-pub struct Decoder {
-    table: DynamicTable,
-    /// Where texts of Huffman codes are put one after the other.
-    texts: BytesMut,
+pub struct HpackDecoder {
+    table: HpackTable,
+    /// The texts of the Huffman codes of a line.
+    texts: Vec<u8>,
 }
 
-impl Default for Decoder {
+impl Default for HpackDecoder {
     fn default() -> Self {
         Self {
-            table: DynamicTable::new(TABLE_SIZE),
-            texts: BytesMut::new(),
+            table: HpackTable::new(TABLE_SIZE),
+            texts: Vec::new(),
         }
     }
 }
 
-impl Decoder {
-    /// Reads a whole section and hands over its lines. Values share memory with the section, or with other lines.
+impl HpackDecoder {
+    /// Reads a whole section and hands over its lines.
     ///
     /// # Errors
     /// The section is broken; this decoder is of no use then.
     pub fn decode(
         &mut self,
-        section: Bytes,
-        mut each: impl FnMut(&LineName, Bytes),
+        section: &[u8],
+        mut each: impl FnMut(LineName<'_>, &[u8]),
     ) -> Result<(), HpackError> {
         let mut rest = section;
         let mut begun = false;
@@ -72,16 +76,14 @@ impl Decoder {
             match first {
                 0x80.. => {
                     let index = take_integer(7, &mut rest)?;
-                    let entry = self.table.entry(index).ok_or(HpackError::NoEntry)?;
-                    each(&entry.name, entry.value.clone());
+                    let (name, value) = self.table.entry(index).ok_or(HpackError::NoEntry)?;
+                    each(name, value);
                 }
                 0x40..=0x7f => {
-                    let name = self.name(6, &mut rest)?;
-                    let value = self.string(&mut rest)?;
-                    // An entry stays, and must not keep the memory alive that its section came in.
-                    let value = Bytes::copy_from_slice(&value);
-                    each(&name, value.clone());
-                    self.table.insert(TableEntry { name, value });
+                    let (name, value) = self.literal(6, &mut rest)?;
+                    each(name, value);
+                    let entry = TableEntry::new(name, value);
+                    self.table.insert(entry);
                 }
                 0x20..=0x3f => {
                     let size = take_integer(5, &mut rest)?;
@@ -90,54 +92,60 @@ impl Decoder {
                     if begun || size > TABLE_SIZE {
                         return Err(HpackError::TableSize);
                     }
+
                     self.table.resize(size);
                     continue;
                 }
                 _ => {
-                    let name = self.name(4, &mut rest)?;
-                    each(&name, self.string(&mut rest)?);
+                    let (name, value) = self.literal(4, &mut rest)?;
+                    each(name, value);
                 }
             }
             begun = true;
         }
+
+        // One large section must not keep its memory as long as the connection lasts.
+        self.texts.clear();
+        self.texts.shrink_to(TEXTS_KEPT);
         Ok(())
     }
 
-    /// The name of a literal: that of an entry, or one of its own.
-    fn name(&mut self, prefix: u8, rest: &mut Bytes) -> Result<LineName, HpackError> {
-        let index = take_integer(prefix, rest)?;
-        if index == 0 {
-            return Ok(LineName::parse(&self.string(rest)?));
-        }
-        let entry = self.table.entry(index).ok_or(HpackError::NoEntry)?;
-        Ok(entry.name.clone())
+    /// The table, newest first.
+    #[cfg(test)]
+    pub(super) fn lines(&self) -> Vec<(String, String)> {
+        self.table.lines()
     }
 
-    /// A string (RFC 7541, section 5.2).
-    fn string(&mut self, rest: &mut Bytes) -> Result<Bytes, HpackError> {
-        let coded = rest.first().is_some_and(|byte| byte & 0x80 != 0);
-        let length = usize::try_from(take_integer(7, rest)?).map_err(|_| HpackError::Truncated)?;
-        if length > rest.len() {
-            return Err(HpackError::Truncated);
+    /// A literal line: its name is that of an entry, or one of its own.
+    fn literal<'l, 's: 'l>(
+        &'l mut self,
+        prefix: u8,
+        rest: &mut &'s [u8],
+    ) -> Result<(LineName<'l>, &'l [u8]), HpackError> {
+        let Self { table, texts } = self;
+        texts.clear();
+        let index = take_integer(prefix, rest)?;
+        if index == 0 {
+            let name = string::decode(7, rest, usize::MAX, texts)?;
+            let value = string::decode(7, rest, usize::MAX, texts)?;
+            let name = LineName::parse(name.bytes(texts));
+            return Ok((name, value.bytes(texts)));
         }
-        let string = rest.split_to(length);
-        if !coded {
-            return Ok(string);
-        }
-        huffman::decode(&string, usize::MAX, &mut self.texts)?;
-        Ok(self.texts.split().freeze())
+
+        let (name, _) = table.entry(index).ok_or(HpackError::NoEntry)?;
+        let value = string::decode(7, rest, usize::MAX, texts)?;
+        Ok((name, value.bytes(texts)))
     }
 }
 
-fn take_integer(prefix: u8, rest: &mut Bytes) -> Result<u64, HpackError> {
-    let mut left = &rest[..];
-    let value = integer::decode(prefix, &mut left)?.ok_or(HpackError::Truncated)?;
-    *rest = rest.split_off(rest.len() - left.len());
-    Ok(value)
+fn take_integer(prefix: u8, rest: &mut &[u8]) -> Result<u64, HpackError> {
+    integer::decode(prefix, rest)?.ok_or(HpackError::Truncated)
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     fn hex(text: &str) -> Bytes {
@@ -148,11 +156,14 @@ mod tests {
             .collect()
     }
 
-    fn lines(decoder: &mut Decoder, section: Bytes) -> Result<Vec<(String, String)>, HpackError> {
+    fn lines(
+        decoder: &mut HpackDecoder,
+        section: Bytes,
+    ) -> Result<Vec<(String, String)>, HpackError> {
         let mut lines = Vec::new();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        decoder.decode(section, |name, value| {
-            lines.push((text(name.as_bytes()), text(&value)));
+        decoder.decode(&section, |name, value| {
+            lines.push((text(name.as_bytes()), text(value)));
         })?;
         Ok(lines)
     }
@@ -165,7 +176,7 @@ mod tests {
         usize,
     );
 
-    fn check(decoder: &mut Decoder, samples: &[Sample<'_>]) {
+    fn check(decoder: &mut HpackDecoder, samples: &[Sample<'_>]) {
         let owned = |lines: &[(&str, &str)]| -> Vec<(String, String)> {
             let lines = lines.iter();
             lines
@@ -214,7 +225,7 @@ mod tests {
             ("82", &[GET], &[], 0),
         ];
         for sample in samples {
-            check(&mut Decoder::default(), &[sample]);
+            check(&mut HpackDecoder::default(), &[sample]);
         }
     }
 
@@ -235,7 +246,7 @@ mod tests {
         ];
         for [first, second, third] in sections {
             check(
-                &mut Decoder::default(),
+                &mut HpackDecoder::default(),
                 &[
                     (first, &[GET, HTTP, ROOT, EXAMPLE], &[EXAMPLE], 57),
                     (
@@ -294,7 +305,7 @@ mod tests {
         let moved = (":status", "307");
         let fine = (":status", "200");
         for [first, second, third] in sections {
-            let mut decoder = Decoder::default();
+            let mut decoder = HpackDecoder::default();
             decoder.table.resize(256);
             check(
                 &mut decoder,
@@ -324,14 +335,14 @@ mod tests {
 
     #[test]
     fn a_new_size_stands_first_and_is_no_more_than_we_allow() {
-        let mut decoder = Decoder::default();
+        let mut decoder = HpackDecoder::default();
         let insert = hex("400a 6375 7374 6f6d 2d6b 6579 0d63 7573 746f 6d2d 6865 6164 6572");
         lines(&mut decoder, insert).unwrap();
         assert_eq!(lines(&mut decoder, hex("20 3f e1 1f 82")).unwrap().len(), 1);
         assert_eq!(decoder.table.size(), 0, "the size was 0 for a moment");
         for section in ["82 20", "3f e2 1f"] {
             assert_eq!(
-                lines(&mut Decoder::default(), hex(section)),
+                lines(&mut HpackDecoder::default(), hex(section)),
                 Err(HpackError::TableSize),
                 "{section}"
             );
@@ -342,28 +353,28 @@ mod tests {
     fn what_is_in_no_table_and_what_is_cut_off_is_refused() {
         for section in ["80", "be", "7f 00", "ff ff 7f"] {
             assert_eq!(
-                lines(&mut Decoder::default(), hex(section)),
+                lines(&mut HpackDecoder::default(), hex(section)),
                 Err(HpackError::NoEntry),
                 "{section}"
             );
         }
         for section in ["40", "40 0a 63", "ff", "44 05 2f", "3f"] {
             assert_eq!(
-                lines(&mut Decoder::default(), hex(section)),
+                lines(&mut HpackDecoder::default(), hex(section)),
                 Err(HpackError::Truncated),
                 "{section}"
             );
         }
         let endless = hex("ff ff ff ff ff ff ff ff ff ff ff ff");
         assert_eq!(
-            lines(&mut Decoder::default(), endless),
+            lines(&mut HpackDecoder::default(), endless),
             Err(HpackError::Overflow)
         );
     }
 
     #[test]
     fn an_entry_above_the_size_of_the_table_empties_it() {
-        let mut decoder = Decoder::default();
+        let mut decoder = HpackDecoder::default();
         let long = [&b"\x40\x01a\x7f\x81\x1f"[..], &[b'x'; 4096]].concat();
         lines(&mut decoder, hex("41 01 61")).unwrap();
         lines(&mut decoder, long.into()).unwrap();
@@ -372,12 +383,14 @@ mod tests {
 
     #[test]
     fn a_name_that_is_none_has_its_entry_as_any_other() {
-        let mut decoder = Decoder::default();
+        let mut decoder = HpackDecoder::default();
         let mut names = Vec::new();
         decoder
-            .decode(hex("40 01 41 01 62 be"), |name, _| names.push(name.clone()))
+            .decode(&hex("40 01 41 01 62 be"), |name, _| {
+                assert!(!name.is_field());
+                names.push(name.as_bytes().to_vec());
+            })
             .unwrap();
-        let bad = LineName::Bad(Bytes::from_static(b"A"));
-        assert_eq!(names, [bad.clone(), bad]);
+        assert_eq!(names, [b"A", b"A"]);
     }
 }

@@ -1,72 +1,156 @@
-//! Writing field sections (RFC 7541, section 6): static references and literals that go into no table.
+//! Writing field sections (RFC 7541, section 6).
 
 use bytes::{BufMut, BytesMut};
-use http::HeaderName;
 
+use super::repeated::Repeated;
 use super::static_table::{find_name, find_value};
-use super::table::PseudoName;
-use crate::qpack::{huffman, integer};
+use crate::fields::LineName;
+use crate::qpack::{integer, string};
 
 /// The shortest value for which a Huffman code is tried, in bytes: below it little is won.
 const WORTH_CODING: usize = 8;
 
-/// Appends a pseudo-field.
-pub fn encode_pseudo(name: PseudoName, value: &[u8], output: &mut BytesMut) {
-    encode_line(name.as_str().as_bytes(), value, false, output);
+/// Bytes of a peer's dynamic table before it says otherwise (RFC 9113, section 6.5.2).
+const FIRST_TABLE: usize = 4096;
+
+/// The encoder of one connection. Its sections must leave in the order in which they were written.
+#[derive(Debug)]
+pub struct HpackEncoder {
+    /// Bytes of the dynamic table that are used.
+    most: usize,
+    /// Bytes that the peer has room for, as far as it was told.
+    told: usize,
+    /// The next section is to begin with the size of the table.
+    resizes: bool,
+    /// Not there before a line came that could have been there before.
+    repeated: Option<Box<Repeated>>,
 }
 
-/// Appends a field. A `sensitive` one is never put into a table by the next hops (RFC 7541, section 7.1.3).
-pub fn encode_field(name: &HeaderName, value: &[u8], sensitive: bool, output: &mut BytesMut) {
-    encode_line(name.as_str().as_bytes(), value, sensitive, output);
-}
-
-/// Appends a new size of the dynamic table, which is to stand first in a section.
-pub fn encode_table_size(size: u32, output: &mut BytesMut) {
-    integer::encode(size.into(), 5, 0x20, output);
-}
-
-fn encode_line(name: &[u8], value: &[u8], sensitive: bool, output: &mut BytesMut) {
-    let flags = if sensitive { 0x10 } else { 0 };
-    match find_name(name) {
-        Some(first) => match find_value(first, value) {
-            Some(index) if !sensitive => return integer::encode(index as u64, 7, 0x80, output),
-            _ => integer::encode(first as u64, 4, flags, output),
-        },
-        None => {
-            output.put_u8(flags);
-            encode_string(name, output);
+impl HpackEncoder {
+    /// An encoder that uses at most this many bytes of the peer's dynamic table. None: it keeps nothing, and its sections may
+    /// leave in any order.
+    pub fn new(most: usize) -> Self {
+        Self {
+            most: most.min(FIRST_TABLE),
+            told: FIRST_TABLE,
+            resizes: false,
+            repeated: None,
         }
     }
-    encode_string(value, output);
+
+    /// The peer has room for so many bytes from now on. What it once made smaller stays small, which needs no more than one word.
+    pub fn allow(&mut self, size: u32) {
+        let size = size as usize;
+        if size >= self.told {
+            return;
+        }
+
+        self.most = self.most.min(size);
+        self.told = self.most;
+        self.resizes = true;
+        if let Some(repeated) = &mut self.repeated {
+            repeated.resize(self.most);
+        }
+    }
+
+    /// What a section begins with: to be called before its lines (RFC 7541, section 4.2).
+    pub fn begin(&mut self, output: &mut BytesMut) {
+        if std::mem::take(&mut self.resizes) {
+            integer::encode(self.most as u64, 5, 0x20, output);
+        }
+    }
+
+    /// Appends a line. A `sensitive` one is never put into a table, here or by the next hops (RFC 7541, section 7.1.3).
+    pub fn line(
+        &mut self,
+        name: LineName<'_>,
+        value: &[u8],
+        sensitive: bool,
+        output: &mut BytesMut,
+    ) {
+        let first = find_name(name);
+        if sensitive {
+            return literal(0x10, 4, first, name, value, output);
+        }
+        if let Some(index) = first.and_then(|first| find_value(first, value)) {
+            return integer::encode(index as u64, 7, 0x80, output);
+        }
+        if self.most == 0 {
+            return literal(0, 4, first, name, value, output);
+        }
+
+        let most = self.most;
+        let repeated = self
+            .repeated
+            .get_or_insert_with(|| Box::new(Repeated::new(most)));
+        match repeated.meet(name, value) {
+            Met::Known(index) => integer::encode(index, 7, 0x80, output),
+            Met::Again => literal(0x40, 6, first, name, value, output),
+            Met::New => literal(0, 4, first, name, value, output),
+        }
+    }
+
+    /// The table, newest first.
+    #[cfg(test)]
+    pub(super) fn lines(&self) -> Vec<(String, String)> {
+        self.repeated
+            .as_ref()
+            .map_or_else(Vec::new, |repeated| repeated.lines())
+    }
 }
 
-/// A string, as a Huffman code where that is shorter (RFC 7541, section 5.2).
-fn encode_string(text: &[u8], output: &mut BytesMut) {
-    let coded = if text.len() < WORTH_CODING {
-        text.len()
-    } else {
-        huffman::size(text)
-    };
-    if coded < text.len() {
-        integer::encode(coded as u64, 7, 0x80, output);
-        huffman::encode(text, output);
-    } else {
-        integer::encode(text.len() as u64, 7, 0, output);
-        output.put_slice(text);
+/// How an encoder meets a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Met {
+    /// The table has it at this index.
+    Known(u64),
+    /// It came a moment ago, and is in the table from now on.
+    Again,
+    /// It is not known.
+    New,
+}
+
+/// A literal line (RFC 7541, section 6.2), whose name is that of the static entry `first`, if there is one.
+fn literal(
+    flags: u8,
+    prefix: u8,
+    first: Option<usize>,
+    name: LineName<'_>,
+    value: &[u8],
+    output: &mut BytesMut,
+) {
+    match first {
+        Some(first) => integer::encode(first as u64, prefix, flags, output),
+        None => {
+            output.put_u8(flags);
+            string::encode(name.as_bytes(), 7, 0, WORTH_CODING, output);
+        }
     }
+
+    string::encode(value, 7, 0, WORTH_CODING, output);
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::Decoder;
+    use super::super::HpackDecoder;
     use super::*;
 
     fn written(name: &str, value: &str, sensitive: bool) -> BytesMut {
         let mut output = BytesMut::new();
-        encode_line(name.as_bytes(), value.as_bytes(), sensitive, &mut output);
+        put(
+            &mut HpackEncoder::new(0),
+            (name, value, sensitive),
+            &mut output,
+        );
         output
+    }
+
+    fn put(encoder: &mut HpackEncoder, line: (&str, &str, bool), output: &mut BytesMut) {
+        let (name, value, sensitive) = line;
+        let name = LineName::parse(name.as_bytes());
+        encoder.line(name, value.as_bytes(), sensitive, output);
     }
 
     #[test]
@@ -88,25 +172,89 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_line_that_comes_again_goes_into_the_table_and_costs_one_byte_then() {
+        let mut encoder = HpackEncoder::new(4096);
+        let mut written = |value, sensitive| {
+            let mut output = BytesMut::new();
+            put(&mut encoder, ("x-a", value, sensitive), &mut output);
+            output
+        };
+        assert_eq!(written("b", false), &b"\x00\x03x-a\x01b"[..]);
+        assert_eq!(written("b", false), &b"\x40\x03x-a\x01b"[..]);
+        assert_eq!(written("b", false), &b"\xbe"[..]);
+        assert_eq!(
+            written("b", true),
+            &b"\x10\x03x-a\x01b"[..],
+            "never indexed"
+        );
+        assert_eq!(encoder.lines(), [("x-a".to_owned(), "b".to_owned())]);
+    }
+
+    #[test]
+    fn what_the_peer_makes_smaller_is_said_once_and_stays_small() {
+        let mut encoder = HpackEncoder::new(4096);
+        let mut begun = |size: Option<u32>| {
+            let mut output = BytesMut::new();
+            if let Some(size) = size {
+                encoder.allow(size);
+            }
+            encoder.begin(&mut output);
+            output
+        };
+        assert_eq!(begun(None), &b""[..]);
+        assert_eq!(begun(Some(65_536)), &b""[..]);
+        assert_eq!(begun(Some(100)), &b"\x3f\x45"[..]);
+        assert_eq!(begun(Some(4096)), &b""[..]);
+        assert_eq!(begun(Some(0)), &b"\x20"[..]);
+
+        let mut output = BytesMut::new();
+        for _ in 0..3 {
+            put(&mut encoder, ("x-a", "b", false), &mut output);
+        }
+        assert_eq!(output[..], b"\x00\x03x-a\x01b".repeat(3));
+    }
+
+    /// A section, and the room that the peer gives before it.
+    type Written = (Option<u32>, Vec<(String, String, bool)>);
+
+    fn sections() -> impl Strategy<Value = Vec<Written>> {
+        let name = prop_oneof![
+            "[a-z:-]{1,20}",
+            Just("via".to_owned()),
+            Just(":path".to_owned())
+        ];
+        let value = prop_oneof!["\\PC{0,40}", "[ab]{0,2}", "a{1500}"];
+        let line = (name, value, prop::bool::weighted(0.1));
+        let room = prop::option::weighted(0.1, 0_u32..5000);
+        prop::collection::vec((room, prop::collection::vec(line, 0..20)), 0..20)
+    }
+
     proptest! {
         #[test]
-        fn survives_a_round_trip(
-            lines in proptest::collection::vec(("[a-z:-]{1,20}", "\\PC{0,40}", any::<bool>()), 0..20),
-        ) {
-            let mut section = BytesMut::new();
-            encode_table_size(0, &mut section);
-            for (name, value, sensitive) in &lines {
-                encode_line(name.as_bytes(), value.as_bytes(), *sensitive, &mut section);
+        fn survives_a_round_trip(most in prop_oneof![Just(0_usize), 0..5000_usize], sections in sections()) {
+            let (mut encoder, mut decoder) = (HpackEncoder::new(most), HpackDecoder::default());
+            for (room, lines) in sections {
+                let mut section = BytesMut::new();
+                if let Some(room) = room {
+                    encoder.allow(room);
+                }
+
+                encoder.begin(&mut section);
+                for (name, value, sensitive) in &lines {
+                    put(&mut encoder, (name, value, *sensitive), &mut section);
+                }
+
+                let mut read = Vec::new();
+                let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+                decoder
+                    .decode(&section, |name, value| read.push((text(name.as_bytes()), text(value))))
+                    .unwrap();
+                let expected: Vec<_> = lines.into_iter().map(|(name, value, _)| (name, value)).collect();
+                prop_assert_eq!(read, expected);
+                // The decoder keeps more where the encoder wants less than there is room for.
+                prop_assert!(decoder.lines().starts_with(&encoder.lines()));
             }
-            let mut read = Vec::new();
-            Decoder::default()
-                .decode(section.freeze(), |name, value| read.push((name.as_bytes().to_vec(), value)))
-                .unwrap();
-            let expected: Vec<_> = lines
-                .into_iter()
-                .map(|(name, value, _)| (name.into_bytes(), bytes::Bytes::from(value)))
-                .collect();
-            prop_assert_eq!(read, expected);
         }
     }
 }

@@ -1,13 +1,17 @@
 //! HPACK (RFC 7541): field sections of HTTP/2.
 //!
-//! The [`Decoder`] keeps the dynamic table that the peer writes, within the size that we allow. The encoder writes static
-//! references and literals only, so it has no state, and no two requests on a connection can be told from how they shrink.
+//! The [`HpackDecoder`] keeps the dynamic table that the peer writes, within the size that we allow. The [`HpackEncoder`] writes one where
+//! the peer is another proxy, or a server that we chose: what the sections of a link have in common costs one byte then. On the
+//! connections of strangers it writes static references and literals only, so that it has no state there.
 
 mod decode;
 mod encode;
+mod fuzz;
+mod repeated;
 mod static_table;
 mod table;
 
-pub use decode::{Decoder, HpackError};
-pub use encode::{encode_field, encode_pseudo, encode_table_size};
-pub use table::{LineName, PseudoName};
+pub use crate::fields::{LineName, PseudoName};
+pub use decode::{HpackDecoder, HpackError};
+pub use encode::HpackEncoder;
+pub(crate) use fuzz::fuzz_one;

@@ -1,5 +1,7 @@
 //! The static table (RFC 7541, appendix A).
 
+use crate::fields::LineName;
+
 /// Names and values; the first has index 1.
 #[rustfmt::skip]
 pub(super) const ENTRIES: [(&str, &str); 61] = [
@@ -66,35 +68,27 @@ pub(super) const ENTRIES: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
-/// The longest name.
-const LONGEST: usize = 27;
+/// The names of the entries.
+pub(super) static NAMES: [LineName<'static>; ENTRIES.len()] = LineName::of_table(&ENTRIES);
 
-/// Entries whose name has a certain length, at most.
-const SAME_LENGTH: usize = 16;
-
-/// Indexes by the length of their name; 0 fills the rest.
-static BY_LENGTH: [[u8; SAME_LENGTH]; LONGEST + 1] = {
-    let mut by_length = [[0; SAME_LENGTH]; LONGEST + 1];
-    let mut index = 0;
-    while index < ENTRIES.len() {
-        let row = &mut by_length[ENTRIES[index].0.len()];
-        let mut place = 0;
-        while row[place] != 0 {
-            place += 1;
+/// The index of the first entry of each name, by its number; 0 where there is none.
+static FIRST: [u8; LineName::NUMBERS] = {
+    let names = LineName::of_table(&ENTRIES);
+    let mut first = [0; LineName::NUMBERS];
+    let mut index = ENTRIES.len();
+    while index > 0 {
+        if let Some(number) = names[index - 1].number() {
+            first[number] = index as u8;
         }
-        row[place] = index as u8 + 1;
-        index += 1;
+        index -= 1;
     }
-    by_length
+    first
 };
 
 /// The index of the first entry with this name.
-pub(super) fn find_name(name: &[u8]) -> Option<usize> {
-    let row = BY_LENGTH.get(name.len())?;
-    let indexes = row.iter().take_while(|&&index| index != 0);
-    indexes
-        .map(|&index| usize::from(index))
-        .find(|&index| ENTRIES[index - 1].0.as_bytes() == name)
+pub(super) fn find_name(name: LineName<'_>) -> Option<usize> {
+    let first = FIRST[name.number()?];
+    (first != 0).then_some(first.into())
 }
 
 /// The index of the entry with this value, among those with the name of `first`.
@@ -106,6 +100,7 @@ pub(super) fn find_value(first: usize, value: &[u8]) -> Option<usize> {
     let found = same
         .enumerate()
         .find(|(_, entry)| entry.1.as_bytes() == value);
+
     found.map(|(offset, _)| first + offset)
 }
 
@@ -116,13 +111,13 @@ mod tests {
     #[test]
     fn finds_every_entry_and_every_name() {
         for (at, (name, value)) in ENTRIES.iter().enumerate() {
-            let first = find_name(name.as_bytes()).unwrap();
+            let first = find_name(LineName::parse(name.as_bytes())).unwrap();
             assert_eq!(ENTRIES[first - 1].0, *name);
             assert_eq!(find_value(first, value.as_bytes()), Some(at + 1));
             assert_eq!(find_value(first, b"another value"), None);
         }
         for name in ["", ":protocol", "zzz", "access-control-allow-origin-x"] {
-            assert_eq!(find_name(name.as_bytes()), None, "{name}");
+            assert_eq!(find_name(LineName::parse(name.as_bytes())), None, "{name}");
         }
     }
 

@@ -33,10 +33,12 @@ fn content_is_a_slice_of_what_arrived_however_long_its_frame() {
     let Ok(Some(Piece::Data(data))) = decoder.next() else {
         panic!()
     };
+
     assert_eq!(data.as_ptr(), chunk[2..].as_ptr());
     let mut head = BytesMut::new();
     super::super::frame::encode_head(FrameType::Data, varint::MAX, &mut head);
     decoder.push(head.freeze());
+
     for _ in 0..10 {
         decoder.push(Bytes::from_static(&[1; 1000]));
         assert_eq!(
@@ -45,6 +47,7 @@ fn content_is_a_slice_of_what_arrived_however_long_its_frame() {
         );
         assert_eq!(decoder.next(), Ok(None));
     }
+
     assert_eq!(decoder.finish().unwrap_err().code, Code::FrameError);
 }
 
@@ -57,6 +60,7 @@ fn types_are_refused_where_they_must_not_stand() {
         let found = fault(FrameDecoder::request(100), &frame(kind, &[0]));
         assert_eq!(found, Some(Code::FrameUnexpected), "{kind:#x}");
     }
+
     for kind in [0x00, 0x01, 0x02, 0x05, 0x06, 0x08, 0x09] {
         let bytes = [&settings[..], &frame(kind, &[0])].concat();
         assert_eq!(
@@ -91,6 +95,7 @@ fn unknown_frames_are_passed_over_without_being_held() {
         .concat()
         .into(),
     );
+
     assert_eq!(
         decoder.next(),
         Ok(Some(Piece::Frame(Frame::Headers(Bytes::from_static(b"x")))))
@@ -138,6 +143,7 @@ fn payloads_have_neither_too_little_nor_too_much() {
             );
         }
     }
+
     let bytes = [&settings[..], &frame(0xf_0700, &[])].concat();
     assert_eq!(
         fault(FrameDecoder::control(), &bytes),
@@ -164,6 +170,7 @@ fn goaway_and_priority_update_are_read_as_they_were_written() {
         stream: 4,
         value: Bytes::from_static(b"u=2, i"),
     };
+
     assert_eq!(decoder.next(), Ok(Some(Piece::Frame(update))));
     assert_eq!(decoder.next(), Ok(None));
 }

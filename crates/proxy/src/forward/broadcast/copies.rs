@@ -6,16 +6,16 @@ use hermes_config::model::{Broadcast, Reply as Rule};
 use hermes_http::h1::client::Receiver;
 use hermes_http::{RequestHead, ResponseHead};
 use hermes_net::shares::Share;
+use hermes_proto::fields::names::EXPECT;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_upstream::{Client, Timeouts, Upstream};
 use http::StatusCode;
-use http::header::EXPECT;
 use tokio::task::JoinSet;
 
 use super::super::departure::depart;
-use super::super::holding::Holder;
+use super::super::descriptor_share::ShareOwner;
 use super::COPIES;
-use crate::buffered::{self, Content};
+use crate::buffered::{self, Content, RequestBody, Stored};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 
@@ -29,7 +29,7 @@ pub(super) struct Copies {
     /// Endpoints that get none, because they are not well.
     unfit: Vec<Reply>,
     /// Whose descriptors the copies take, and those that they will need for certain.
-    holder: Holder,
+    owner: ShareOwner,
     held: Share,
 }
 
@@ -118,6 +118,8 @@ impl Copies {
                 continue;
             };
             let (mut head, _) = depart(routed, head.clone(), next)?;
+            // The whole content is kept before a copy leaves, so none waits for a 100 (RFC 9110,
+            // 10.1.1).
             head.fields.remove(EXPECT);
             let head = Arc::new(head);
             copies.extend((0..upstream.endpoint_count()).map(|index| Copy {
@@ -147,8 +149,8 @@ impl Copies {
         let unfit: Vec<_> = unfit.iter().map(Copy::unasked).collect();
         suffice(copies.len(), unfit.len(), rule.reply)?;
         // Each that cannot share a link has a connection of its own.
-        let holder = Holder::of(routed);
-        let held = holder.take(
+        let owner = ShareOwner::of(routed);
+        let held = owner.take(
             copies
                 .iter()
                 .filter(|copy| !copy.upstream.may_share())
@@ -157,7 +159,7 @@ impl Copies {
         Ok(Self {
             copies,
             unfit,
-            holder,
+            owner,
             held,
         })
     }
@@ -183,15 +185,15 @@ impl Copies {
     pub(super) fn send(
         self,
         client: &Client,
-        content: Content,
+        content: Stored,
         limit: usize,
     ) -> (JoinSet<Reply>, Share) {
         let mut out = JoinSet::new();
         for copy in self.copies {
             let client = client.clone();
             let content = content.clone();
-            let holder = self.holder.clone();
-            out.spawn(async move { copy.send(&client, &holder, content, limit).await });
+            let owner = self.owner.clone();
+            out.spawn(async move { copy.send(&client, &owner, content, limit).await });
         }
         (out, self.held)
     }
@@ -234,7 +236,13 @@ impl Copy {
         }
     }
 
-    async fn send(self, client: &Client, holder: &Holder, content: Content, limit: usize) -> Reply {
+    async fn send(
+        self,
+        client: &Client,
+        owner: &ShareOwner,
+        content: Stored,
+        limit: usize,
+    ) -> Reply {
         let mut endpoint = Arc::<str>::from("");
         let mut again = AGAIN;
         let outcome = loop {
@@ -248,14 +256,14 @@ impl Copy {
             endpoint.clone_from(&checkout.endpoint);
             // It might have shared a link, and does not.
             let own = self.upstream.may_share() && !checkout.is_link();
-            let _held = match own.then(|| holder.take(1)).transpose() {
+            let _held = match own.then(|| owner.take(1)).transpose() {
                 Ok(held) => held,
                 Err(refusal) => break Err(NoReply::refused(&refusal)),
             };
+            // A kept connection may have been closed before the request came (RFC 9112, 9.3.1).
             let stale = checkout.reused && self.head.method.is_idempotent();
-            match buffered::message(checkout, &self.head, content.clone(), self.receiver, limit)
-                .await
-            {
+            let body = RequestBody::Stored(content.clone());
+            match buffered::message(checkout, &self.head, body, self.receiver, limit).await {
                 Ok(response) => break Ok(response),
                 Err(failure) if again > 0 && failure.may_repeat(stale) => again -= 1,
                 Err(failure) => break Err(NoReply::failed(failure.to_string())),

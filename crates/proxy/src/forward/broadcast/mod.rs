@@ -1,38 +1,40 @@
 //! Broadcast: one request becomes a copy for each endpoint, and their replies become one.
 //!
-//! The field that asks for it ends here, so that no copy is copied again. Contents are kept in memory, within bounds, because
-//! one stream cannot feed several; that is why only messages can be broadcast.
+//! The field that asks for it ends here, so that no copy is copied again. The request's content is kept in a store,
+//! and replies in memory, within bounds, because one stream cannot feed several; that is why only messages can be broadcast.
 
 mod copies;
+mod kept;
 mod parts;
 mod tally;
 
 use std::time::Duration;
 
 use hermes_config::model::{Broadcast, Otherwise, Reply as Rule};
-use hermes_http::{Cause, Incoming, Kind, Responder, ResponseHead};
+use hermes_http::{Incoming, Kind, Responder, ResponseHead};
+use hermes_proto::fields::names::{CACHE_CONTROL, CONTENT_TYPE, EXPECT};
 use hermes_proto::hop;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::broadcast::{FIELD, asked, may};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPECT};
 use http::{HeaderValue, Method, StatusCode};
 use tokio::time::Instant;
 
 use super::{Failed, Unanswered, departure};
 use crate::arrival::Arrival;
-use crate::buffered::{self, Content, Failure};
+use crate::buffered::Content;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use copies::{Copies, Reply};
+use kept::keep;
 use tally::{StopReason, Tally};
 
 /// Copies of one request: one request makes so many.
 #[doc(alias("bound", "copies"))]
 const COPIES: usize = 16;
 
-/// Bytes of a request's content that are kept in memory for the copies.
+/// Bytes of a request's content that are kept for the copies.
 #[doc(alias("bound", "request_bytes"))]
-const REQUEST_BYTES: usize = 64 * 1024;
+const REQUEST_BYTES: u64 = 64 * 1024;
 
 /// Bytes of each reply's content that are kept in memory.
 #[doc(alias("bound", "reply_bytes"))]
@@ -111,6 +113,7 @@ pub(super) async fn run(
     };
     let (head, mut content, mut responder) = offered.message();
     let until = Instant::now() + rule.time.map_or(TIME, |time| time.0);
+    // The content is read here before any copy is sent, so the 100 must come from here.
     if head.fields.contains_key(EXPECT)
         && responder
             .interim(&ResponseHead::new(StatusCode::CONTINUE))
@@ -126,6 +129,7 @@ pub(super) async fn run(
     };
     match gathered {
         Ok(mut gathered) => {
+            // RFC 9110, 9.3.2: no content, also where several replies were merged into one.
             if head.method == Method::HEAD {
                 gathered.content = Content::default();
             }
@@ -178,47 +182,24 @@ async fn gather(
             () = tokio::time::sleep_until(until) => break StopReason::Time,
         }
     };
+    // Cancels what is still out, and gives its descriptors back before the reply leaves.
     drop((out, held));
 
     let successes = replies.iter().filter(|reply| reply.is_success()).count();
     let route = &routed.route.name;
     let cancelled = labels.len() - replies.len();
     let counts = [successes, replies.len() - successes, cancelled, unfit.len()];
-    routed.worker.shared.seeing.broadcast(route, counts);
+    routed.worker.shared.telemetry.broadcast(route, counts);
 
     let said = match unfit.len() {
         0 => tally.to_string(),
         count => format!("{tally}, {count} not asked"),
     };
+    // `all` speaks of every endpoint, so also of those that were not asked.
     if rule.reply == Rule::All {
         replies.extend(unfit);
     }
     conclude(routed, rule.reply, end, (replies, labels), said)
-}
-
-/// Reads the request's content, which each copy is to have.
-async fn keep(
-    routed: &Routed,
-    rule: &Broadcast,
-    content: &mut Incoming,
-    until: Instant,
-) -> Result<Content, Refusal> {
-    let limit = rule.request_bytes.map_or(REQUEST_BYTES, |size| {
-        usize::try_from(size.0).unwrap_or(REQUEST_BYTES)
-    });
-    let mut kept = tokio::time::timeout_at(until, buffered::read(content, limit))
-        .await
-        .map_err(|_| too_slow("the request's content did not come in time"))?
-        .map_err(unkept)?;
-
-    let bytes = kept.data.len() as u64;
-    routed.exchange.counters().from_client(bytes);
-    if let Some(trailers) = &mut kept.trailers {
-        // Those come after everything was decided.
-        routed.snapshot.strip_trailers(trailers);
-    }
-
-    Ok(kept)
 }
 
 /// The one reply that the rule makes of those that came.
@@ -317,19 +298,4 @@ fn too_slow(details: &str) -> Refusal {
 
 fn unavailable(details: &str) -> Refusal {
     Refusal::new(ProxyError::DestinationUnavailable, details).status(StatusCode::BAD_GATEWAY)
-}
-
-fn unkept(failure: Failure) -> Refusal {
-    let status = match failure {
-        Failure::TooLarge(..) => StatusCode::PAYLOAD_TOO_LARGE,
-        Failure::Stream(ref error) if matches!(error.cause, Cause::Slow) => {
-            StatusCode::REQUEST_TIMEOUT
-        }
-        Failure::Stream(_) | Failure::Tunnel => StatusCode::BAD_REQUEST,
-    };
-    let details = match failure {
-        Failure::TooLarge(limit, _) => format!("the content of a broadcast may have {limit} bytes"),
-        other => other.to_string(),
-    };
-    Refusal::new(ProxyError::HttpRequestError, details).status(status)
 }

@@ -7,9 +7,10 @@
 //! their definition allows that (RFC 9110, 6.5.1).
 
 use bytes::{BufMut, Bytes, BytesMut};
+use hermes_proto::fields::Fields;
 use hermes_proto::hop;
 use hermes_rules::fields::is_reserved;
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::StatusCode;
 
 use super::copies::{NoReply, Reply};
 
@@ -46,7 +47,7 @@ pub(super) fn merge(replies: &[Reply], boundary: &str) -> Bytes {
         match &reply.outcome {
             Ok((head, content)) => part(&mut out, head.status, &head.fields, &content.data),
             Err(NoReply { status, reason }) => {
-                let mut fields = HeaderMap::new();
+                let mut fields = Fields::new();
                 fields.insert(
                     "content-type",
                     http::HeaderValue::from_static("text/plain; charset=utf-8"),
@@ -59,7 +60,7 @@ pub(super) fn merge(replies: &[Reply], boundary: &str) -> Bytes {
     out.freeze()
 }
 
-fn part(out: &mut BytesMut, status: StatusCode, fields: &HeaderMap, content: &[u8]) {
+fn part(out: &mut BytesMut, status: StatusCode, fields: &Fields, content: &[u8]) {
     let mut fields = fields.clone();
     // A connection field that cannot be read names nothing that could be kept.
     let _ = hop::strip(&mut fields);
@@ -84,8 +85,8 @@ fn part(out: &mut BytesMut, status: StatusCode, fields: &HeaderMap, content: &[u
     out.put_slice(b"\r\n");
 }
 
-fn is_kept(name: &HeaderName) -> bool {
-    !is_reserved(name.as_str()) && !OWN.contains(&name.as_str())
+fn is_kept(name: &str) -> bool {
+    !is_reserved(name) && !OWN.contains(&name)
 }
 
 #[cfg(test)]
@@ -106,7 +107,8 @@ mod tests {
         let outcome = outcome.map_err(failed).map(|(fields, content)| {
             let mut head = ResponseHead::new(StatusCode::OK);
             for (name, value) in fields {
-                head.fields.append(*name, value.parse().unwrap());
+                head.fields
+                    .append(*name, value.parse::<http::HeaderValue>().unwrap());
             }
             (head, Content::of(Bytes::from_static(content.as_bytes())))
         });

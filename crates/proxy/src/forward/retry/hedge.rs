@@ -59,6 +59,7 @@ pub(crate) async fn race(
     let mut best: Option<Result<Responded, NoResponse>> = None;
     let late = tokio::time::sleep(hedge.after.0);
     tokio::pin!(late);
+
     loop {
         tokio::select! {
             (index, ended) = first(&mut running) => {
@@ -69,6 +70,7 @@ pub(crate) async fn race(
                     ended if ended.is_ok() || best.is_none() => best = Some(ended),
                     _ => {}
                 }
+
                 match best.take() {
                     Some(best) if running.is_empty() => return best,
                     kept => best = kept,
@@ -100,8 +102,11 @@ async fn first(running: &mut [Attempt<'_>]) -> (usize, Result<Responded, NoRespo
     .await
 }
 
-/// One attempt, to its response head.
-async fn attempt(
+/// One attempt of a request without content, to its response head.
+///
+/// # Errors
+/// There was none.
+pub(crate) async fn attempt(
     tries: &Tries<'_>,
     head: &RequestHead,
     target: &Target,
@@ -116,6 +121,7 @@ async fn attempt(
         reused,
         hop,
     } = reached.unwrap_or_else(|| Err(reach::Unreached::too_late(tries)))?;
+
     let mut interim = Vec::new();
     let answered = async {
         outgoing
@@ -129,21 +135,25 @@ async fn attempt(
                 .map_err(|error| NoResponse::broken(&active, &error, reused))?
             {
                 Event::Interim(head) if interim.len() < INTERIM => interim.push(head),
+                // More of them would wait in memory until the race is decided.
                 Event::Interim(_) => {}
                 Event::Final(head, incoming) => return Ok((head, incoming)),
                 Event::Tunnel(..) => return Err(NoResponse::unexpected_tunnel()),
             }
         }
     };
+
     let wait = if deadline.is_some() {
         tries.attempt()
     } else {
         tries.header(hop)
     };
+
     let answered = within(deadline.or_else(|| wait.deadline()), pin!(answered)).await;
     let answered = answered.unwrap_or_else(|| Err(NoResponse::timeout(wait.no_head(tries))));
     let (head, incoming) = answered.map_err(|error| error.next_hop(&endpoint))?;
     verdict::answered(&active, tries.next, head.status);
+
     Ok(Responded {
         head,
         incoming,

@@ -7,10 +7,11 @@ mod replay;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use hermes_config::model::Hedge;
 use hermes_http::{Kind, RequestHead, ResponseHead};
+use hermes_net::clock;
 use hermes_packet::{Early, Session};
 use hermes_rules::retry::{Made, Outcome, Policy, Stop, decide};
 use hermes_upstream::{Allowance, Budget, Hop};
@@ -21,10 +22,19 @@ use tokio::time::Instant;
 pub(super) use outcome::{of_connect, of_stream};
 pub(super) use replay::Replay;
 
+use super::kept_request::KeptRequest;
 use super::wait::{TimeoutKey, Wait};
 use crate::next::Next;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
+
+/// Endpoints that an exchange remembers to have tried; further ones are not avoided.
+#[doc(alias = "bound")]
+const TRIED: usize = 64;
+
+/// The mean pause of an exchange that is tried for a time once the budget of retries is used up.
+#[doc(alias = "bound")]
+const UNPAID_PAUSE: Duration = Duration::from_secs(1);
 
 /// The attempts of one exchange.
 pub(crate) struct Tries<'a> {
@@ -36,6 +46,8 @@ pub(crate) struct Tries<'a> {
     /// Bytes of the tunnel have left with the attempt that is under way.
     early: AtomicBool,
     made: AtomicU32,
+    /// What it needs if it is tried for a time.
+    kept: Option<Box<KeptRequest>>,
     /// Endpoints that were tried.
     tried: Mutex<Vec<Arc<str>>>,
     /// Whose datagrams may leave before an answer.
@@ -52,9 +64,15 @@ impl<'a> Tries<'a> {
             idempotent: is_repeatable(head),
             early: AtomicBool::new(false),
             made: AtomicU32::new(0),
+            kept: next
+                .policy()
+                .keep_for
+                .filter(|_| head.kind() == Kind::Message)
+                .map(|_| Box::default()),
             tried: Mutex::default(),
             session: None,
         };
+
         if next.has_policy() || next.hedge.is_some() {
             tries.budget().deposit(tries.allowance());
         }
@@ -77,7 +95,7 @@ impl<'a> Tries<'a> {
     /// An attempt begins; until when it must have a response head, if there is such a time.
     pub(super) fn begin(&self) -> Option<Instant> {
         self.made.fetch_add(1, Ordering::Relaxed);
-        self.policy.per_try.map(|time| Instant::now() + time)
+        self.policy.per_try.map(|time| clock::now() + time)
     }
 
     /// How long a response head is waited for from there. What an attempt may take in all, its response head may take too.
@@ -107,7 +125,10 @@ impl<'a> Tries<'a> {
     /// The attempt goes to this endpoint, or failed to connect to it.
     pub(super) fn goes_to(&self, endpoint: &Arc<str>) {
         self.routed.exchange.upstream(self.next.name(), endpoint);
-        self.tried.lock().push(Arc::clone(endpoint));
+        let mut tried = self.tried.lock();
+        if tried.len() < TRIED {
+            tried.push(Arc::clone(endpoint));
+        }
     }
 
     /// Endpoints that others are preferred to.
@@ -130,6 +151,28 @@ impl<'a> Tries<'a> {
         self.early.store(sent, Ordering::Relaxed);
     }
 
+    /// What it needs if it is tried again for a time, and not a number of times.
+    pub(super) fn kept(&self) -> Option<&KeptRequest> {
+        self.kept.as_deref()
+    }
+
+    /// Attempts so far.
+    pub(super) fn made(&self) -> u32 {
+        self.made.load(Ordering::Relaxed)
+    }
+
+    /// An attempt was answered: it waits for nothing.
+    pub(super) fn answered(&self) {
+        if self.kept.is_some() && self.made() > 1 {
+            self.routed.exchange.waits(None);
+        }
+    }
+
+    /// Whether the rest of a response that breaks off is asked for.
+    pub(super) fn asks_for_rest(&self) -> bool {
+        self.policy.asks_for_rest()
+    }
+
     /// How a request without content is hedged.
     pub(super) fn hedge(&self, method: &Method) -> Option<&'a Hedge> {
         self.next.hedge.as_ref().filter(|_| method.is_safe())
@@ -148,21 +191,30 @@ impl<'a> Tries<'a> {
         if !outcome.is_answer() {
             self.routed.exchange.attempt_ended(outcome.word());
         }
+
         let idempotent = self.idempotent && !self.early.load(Ordering::Relaxed);
         let made = Made {
             attempts: self.made.load(Ordering::Relaxed),
+            elapsed: self.kept().map(KeptRequest::elapsed),
             idempotent,
             replayable,
         };
-        let pause = decide(self.policy, outcome, made, fastrand::u64(..))?;
+
+        let mut pause = decide(self.policy, outcome, made, fastrand::u64(..))?;
         if self.next.has_policy() && !outcome.is_free() && !self.pay() {
-            return Err(Stop::Budget);
+            if self.kept.is_none() {
+                return Err(Stop::Budget);
+            }
+            // What is tried for a time is no load if it comes rarely.
+            pause = pause.max(UNPAID_PAUSE.mul_f64(0.5 + fastrand::f64()));
         }
+
         self.routed
             .worker
             .shared
-            .seeing
+            .telemetry
             .retry(self.next.name(), outcome.word());
+
         Ok(pause)
     }
 
@@ -173,23 +225,25 @@ impl<'a> Tries<'a> {
             self.routed
                 .worker
                 .shared
-                .seeing
+                .telemetry
                 .retry(self.next.name(), "hedge");
         }
+
         paid
     }
 
     fn pay(&self) -> bool {
         let paid = self
             .budget()
-            .withdraw(self.allowance(), std::time::Instant::now());
+            .withdraw(self.allowance(), clock::now().into_std());
         if !paid {
             self.routed
                 .worker
                 .shared
-                .seeing
+                .telemetry
                 .retry_budget_exhausted(self.next.name());
         }
+
         paid
     }
 
@@ -213,6 +267,7 @@ impl<'a> Tries<'a> {
         } else {
             ""
         };
+
         match (made, words) {
             (0 | 1, "") => refusal,
             (made, "") => refusal.note(&format!("{made} attempts")),
@@ -224,7 +279,7 @@ impl<'a> Tries<'a> {
 
 /// A response, as the policy sees it.
 pub(super) fn of_response(head: &ResponseHead) -> Outcome {
-    let retry_after = outcome::retry_after(&head.fields, SystemTime::now());
+    let retry_after = outcome::retry_after(&head.fields, clock::system_now());
     Outcome::Response {
         status: head.status.as_u16(),
         retry_after,

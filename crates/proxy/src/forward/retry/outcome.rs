@@ -3,10 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use hermes_http::{Cause, Processed, StreamError};
+use hermes_proto::fields::Fields;
+use hermes_proto::fields::names::RETRY_AFTER;
 use hermes_rules::retry::Outcome;
 use hermes_upstream::FailureKind;
-use http::HeaderMap;
-use http::header::RETRY_AFTER;
 
 /// A stream that failed before its response; `None` if another attempt would end in the same way. `reused`: the connection had
 /// served other exchanges.
@@ -33,7 +33,7 @@ pub(crate) fn of_connect(kind: FailureKind) -> Option<Outcome> {
 }
 
 /// `Retry-After` (RFC 9110, 10.2.3): seconds, or a date, which may have passed.
-pub(super) fn retry_after(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
+pub(super) fn retry_after(fields: &Fields, now: SystemTime) -> Option<Duration> {
     let value = fields.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
         // More digits than fit are as good as never.
@@ -51,7 +51,8 @@ mod tests {
     fn retry_after_is_seconds_or_a_date() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
         let after = |text: &str| {
-            let fields = HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]);
+            let fields =
+                Fields::from_iter([(RETRY_AFTER, text.parse::<http::HeaderValue>().unwrap())]);
             retry_after(&fields, now).map(|after| after.as_secs())
         };
         assert_eq!(after("120"), Some(120));
@@ -61,7 +62,7 @@ mod tests {
         for odd in ["", "-1", "1.5", "soon"] {
             assert_eq!(after(odd), None, "{odd}");
         }
-        assert_eq!(retry_after(&HeaderMap::new(), now), None);
+        assert_eq!(retry_after(&Fields::new(), now), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use hermes_http::{Frame, Incoming, StreamError};
-use http::HeaderMap;
+use hermes_proto::fields::Fields;
 use tokio::net::TcpStream;
 
 use crate::forward::pump::Source;
@@ -40,7 +40,7 @@ struct Kept {
     blocks: Vec<Bytes>,
     /// The last block, which more may join.
     last: BytesMut,
-    trailers: Option<HeaderMap>,
+    trailers: Option<Fields>,
     /// Bytes of memory that blocks may still be given.
     room: usize,
 }
@@ -66,6 +66,7 @@ impl Kept {
                 self.begin_block(data.len())?;
                 continue;
             }
+
             let (taken, rest) = data.split_at(free.min(data.len()));
             self.last.extend_from_slice(taken);
             data = rest;
@@ -81,11 +82,13 @@ impl Kept {
             .last()
             .map_or(FIRST_BLOCK, |block| 2 * block.len());
         let size = grown.max(wanted).min(BLOCK).min(self.room);
+
         if size == 0 {
             return Err(Full);
         }
         self.room -= size;
         self.last = BytesMut::with_capacity(size);
+
         Ok(())
     }
 
@@ -97,7 +100,7 @@ impl Kept {
         }
     }
 
-    fn push_trailers(&mut self, trailers: &HeaderMap) -> Result<(), Full> {
+    fn push_trailers(&mut self, trailers: &Fields) -> Result<(), Full> {
         let lines = trailers
             .iter()
             .map(|(name, value)| name.as_str().len() + value.len() + LINE_OVERHEAD);
@@ -151,6 +154,7 @@ impl<'a> Replay<'a> {
             Frame::Data(data) => self.kept.push(data),
             Frame::Trailers(trailers) => self.kept.push_trailers(trailers),
         };
+
         if kept.is_err() {
             self.lost.store(true, Ordering::Relaxed);
             self.forget();
@@ -187,6 +191,7 @@ impl Source for Replay<'_> {
             }
             self.keep(frame);
         }
+
         polled
     }
 
@@ -276,8 +281,10 @@ mod tests {
     #[test]
     fn trailers_count() {
         let mut kept = Kept::new(100);
-        let trailers =
-            HeaderMap::from_iter([(http::header::ETAG, "x".repeat(64).parse().unwrap())]);
+        let trailers = Fields::from_iter([(
+            http::header::ETAG,
+            "x".repeat(64).parse::<http::HeaderValue>().unwrap(),
+        )]);
         assert!(kept.push_trailers(&trailers).is_ok());
         assert!(kept.push_trailers(&trailers).is_err());
     }

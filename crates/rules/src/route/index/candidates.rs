@@ -12,7 +12,7 @@ use super::super::facts::View;
 use super::super::host::{Host, HostTest};
 use super::super::path::{normalise, normalise_written};
 use super::Index;
-use super::keys::{Kind, Side, octets};
+use super::keys::{Kind, Side, octets, of_user};
 
 /// Buckets of the routes' index that one exchange looks at; where it finds more, all routes are
 /// asked.
@@ -45,7 +45,7 @@ impl Iterator for Candidates<'_> {
 
 impl Index {
     /// The routes that may match an exchange.
-    pub(in super::super) fn candidates(&self, view: &View<'_>) -> Candidates<'_> {
+    pub(crate) fn candidates(&self, view: &View<'_>) -> Candidates<'_> {
         let mut found = Candidates::new(self);
         if self.kinds.is_empty() {
             return found;
@@ -63,12 +63,22 @@ impl Index {
         found.path(facts.path);
         found.text(Kind::User, facts.user.unwrap_or_default().as_bytes());
         found.text(Kind::Listener, facts.listener.as_bytes());
+        if let Some(named) = &view.named {
+            let groups = named.groups.iter();
+            groups.for_each(|group| found.text(Kind::Group, group.as_bytes()));
+            let services = named.services.iter();
+            services.for_each(|service| found.text(Kind::Service, service.as_bytes()));
+        }
+
+        for group in facts.claimed.iter() {
+            found.text(Kind::ClaimGroup, group.as_bytes());
+        }
 
         if let Some(source) = view.source {
             found.source(source, u8::MAX);
         }
         for (number, name) in self.fields.iter().enumerate() {
-            for value in facts.fields.get_all(name) {
+            for value in facts.fields.values(name) {
                 found.text(Kind::Field(number), value.as_bytes());
             }
         }
@@ -111,8 +121,9 @@ impl Index {
         if let Some(first) = matches.path.as_deref().and_then(<[_]>::first) {
             found.wider_path(first);
         }
-        if let Some(TextMatch::Exact(user)) = matches.user.as_deref().and_then(<[_]>::first) {
-            found.text(Kind::User, user.as_bytes());
+        let user = matches.user.as_deref().and_then(<[_]>::first);
+        if let Some((kind, text)) = user.and_then(of_user) {
+            found.text(kind, &text);
         }
 
         if let Some(listener) = matches.listener.as_deref().and_then(<[_]>::first) {
@@ -170,7 +181,10 @@ impl<'a> Candidates<'a> {
             self.nets(side, net.network(), net.prefix_len());
         }
 
-        if !self.has(Kind::Name(side)) && !self.has(Kind::Suffix(side)) {
+        let kinds = &self.index.kinds;
+        let names = kinds.get(&Kind::Name(side));
+        let has_suffixes = kinds.contains_key(&Kind::Suffix(side));
+        if names.is_none() && !has_suffixes {
             return;
         }
 
@@ -186,17 +200,18 @@ impl<'a> Candidates<'a> {
 
         name.copy_from_slice(host.name.as_bytes());
         name.make_ascii_lowercase();
-        self.text(Kind::Name(side), name);
+        if let Some(routes) = names.and_then(|names| names.by_text.get(&*name)) {
+            self.push(routes);
+        }
 
-        // What is before the suffix is not empty.
-        self.suffixes(side, name, 1);
+        if has_suffixes {
+            // What is before the suffix is not empty.
+            self.suffixes(side, name, 1);
+        }
     }
 
     /// The ends of a name that begin with a dot at `start` or later.
     fn suffixes(&mut self, side: Side, name: &[u8], start: usize) {
-        if !self.has(Kind::Suffix(side)) {
-            return;
-        }
         for (at, byte) in name.iter().enumerate().skip(start) {
             if *byte == b'.' {
                 self.text(Kind::Suffix(side), &name[at..]);
@@ -216,6 +231,7 @@ impl<'a> Candidates<'a> {
                 self.suffixes(side, name.as_bytes(), 1);
             }
             HostTest::Suffix(suffix) => self.suffixes(side, suffix.as_bytes(), 0),
+            HostTest::Service(name) => self.text(Kind::Service, name.as_bytes()),
             HostTest::Regex(_) => {}
         }
     }

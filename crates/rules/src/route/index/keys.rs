@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use hermes_config::model::{FieldMatch, Match, PathMatch, PortMatch, TargetMatch, TextMatch};
+use hermes_config::model::{
+    FieldMatch, Match, PathMatch, PortMatch, TargetMatch, TextMatch, UserMatch,
+};
 use http::HeaderName;
 use ipnet::IpNet;
 
@@ -29,6 +31,12 @@ pub(super) enum Kind {
     Prefix,
     /// A user.
     User,
+    /// A group of users.
+    Group,
+    /// A group that a token claims.
+    ClaimGroup,
+    /// A service that the target belongs to.
+    Service,
     /// The address that the connection came from, as far as a prefix of this many bits goes; IPv4 and IPv6 differ in their length.
     Source(u8),
     /// A listener.
@@ -90,6 +98,9 @@ fn of_host(side: Side, target: &TargetMatch) -> Option<Key> {
             Kind::Net(side, net.prefix_len()),
             octets(net.network()).as_slice().into(),
         )),
+        HostTest::Service(name) => {
+            (side == Side::Target).then(|| (Kind::Service, name.as_bytes().into()))
+        }
         HostTest::Regex(_) => None,
     }
 }
@@ -102,11 +113,17 @@ fn of_path(condition: &PathMatch) -> Option<Key> {
     }
 }
 
-fn of_user(condition: &TextMatch) -> Option<Key> {
-    match condition {
-        TextMatch::Exact(user) => Some((Kind::User, user.as_bytes().into())),
-        TextMatch::Regex(_) => None,
-    }
+pub(super) fn of_user(condition: &UserMatch) -> Option<Key> {
+    let UserMatch::Pattern(pattern) = condition else {
+        return None;
+    };
+    let keys = [
+        (Kind::User, pattern.exact()),
+        (Kind::Group, pattern.group()),
+        (Kind::ClaimGroup, pattern.claim_group()),
+    ];
+    keys.into_iter()
+        .find_map(|(kind, name)| Some((kind, name?.as_bytes().into())))
 }
 
 fn of_port(range: &PortMatch) -> Option<Key> {

@@ -1,8 +1,9 @@
 //! Finds the routes that an exchange may take without asking each of them.
 //!
-//! Every route stands under the keys of one of its conditions, the one that it shares with the fewest other routes; a route
-//! without a condition that has keys stands with those that are always asked. What an exchange has of each kind is looked up,
-//! and the routes that are found are asked in their order, so the answer is that of asking all.
+//! Every route stands under the keys of one of its conditions, the one that it shares with the
+//! fewest other routes; a route without a condition that has keys stands with those that are always
+//! asked. What an exchange has of each kind is looked up, and the routes found are tried in order,
+//! so the result is the same as trying all of them.
 
 mod candidates;
 mod keys;

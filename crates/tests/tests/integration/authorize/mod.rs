@@ -4,7 +4,11 @@ mod again;
 mod answers;
 mod failures;
 mod kinds;
+mod rego;
+mod rehearsed;
+mod results;
 mod roles;
+mod subject;
 
 use hermes_tests::Node;
 use hermes_tests::origins::{Answer, Origin, Question};

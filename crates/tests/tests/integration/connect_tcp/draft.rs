@@ -45,7 +45,7 @@ fn the_example_over_http_2() {
     let stream = client
         .extended("connect-tcp", &uri, &[("capsule-protocol", "?1")])
         .unwrap();
-    assert_eq!(stream.fields["capsule-protocol"], "?1");
+    assert_eq!(stream.fields.get("capsule-protocol").unwrap(), "?1");
     let mut tunnel = UdpTunnel::h2_for(&client, "connect-tcp", &uri).unwrap();
     tunnel.send_capsule(DATA, b"hello");
     tunnel.send_capsule(FINAL_DATA, b" there");

@@ -5,7 +5,7 @@ mod changes;
 mod choice;
 mod early;
 mod matrix;
-mod overlay;
+pub mod overlay;
 mod silence;
 mod streams;
 mod trust;

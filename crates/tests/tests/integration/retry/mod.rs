@@ -2,7 +2,9 @@
 
 mod budget;
 mod endpoints;
+mod kept;
 mod messages;
+mod rest;
 mod tunnels;
 
 use std::net::SocketAddr;

@@ -27,7 +27,7 @@ fn a_forwarder_passes_every_capsule_on_unchanged() {
         } else {
             h2_mirror()
         };
-        let node = forwarder("forwarder", next, version);
+        let node = forwarder("forwarder", next, &version.to_string());
         let address = node.address("web");
         let client = Client::connect(address);
         let tunnels = [

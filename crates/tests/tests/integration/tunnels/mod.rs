@@ -1,5 +1,6 @@
 //! Tunnels of bytes and of datagrams through real processes: every version in, every version out, one hop and three.
 
+mod bulk;
 mod bytes;
 mod capsules;
 mod datagrams;

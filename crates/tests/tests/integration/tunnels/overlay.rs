@@ -25,9 +25,17 @@ impl Overlay {
         let mut nodes = vec![Node::start("end", END)];
         for (position, version) in links.iter().enumerate().rev() {
             let next = nodes[0].address("web");
-            nodes.insert(0, forwarder(&format!("hop{position}"), next, *version));
+            nodes.insert(
+                0,
+                forwarder(&format!("hop{position}"), next, &version.to_string()),
+            );
         }
         Self { nodes }
+    }
+
+    /// Clients enter by this node from now on, which forwards to the one that was the entry.
+    pub fn enter_by(&mut self, node: Node) {
+        self.nodes.insert(0, node);
     }
 
     /// Where a client finds the entry.
@@ -47,7 +55,7 @@ impl Overlay {
 }
 
 /// A node that forwards everything to `next`; one worker, so that there is one link.
-pub fn forwarder(name: &str, next: SocketAddr, version: u8) -> Node {
+pub fn forwarder(name: &str, next: SocketAddr, version: &str) -> Node {
     let yaml = format!(
         r#"
         listeners:

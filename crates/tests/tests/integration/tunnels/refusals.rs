@@ -58,7 +58,10 @@ fn a_name_that_dns_does_not_know_is_a_dns_error() {
             UdpTunnel::h2(&client, overlay.address(), "nowhere.invalid", 80, &[]).unwrap_err();
         assert_eq!(answer.status, 502);
         assert!(
-            answer.fields["proxy-status"]
+            answer
+                .fields
+                .get("proxy-status")
+                .unwrap()
                 .to_str()
                 .unwrap()
                 .contains("error=dns_error"),

@@ -5,6 +5,7 @@ mod chains;
 mod clients;
 mod envoy;
 mod gateways;
+mod packets;
 mod servers;
 mod templates;
 

@@ -25,8 +25,8 @@ fn tunnel(room: usize) -> ((Incoming, Outgoing), Carried, DuplexStream) {
 
     let (read, write) = Stream::other(Box::new(near), source.clone()).split();
     let halves = (
-        Incoming::H1(h1::Incoming::bytes(read)),
-        Outgoing::H1(h1::Outgoing::bytes(write)),
+        Incoming::H1(h1::BodyReceiver::bytes(read)),
+        Outgoing::H1(h1::BodySender::bytes(write)),
     );
     let carried = Carried {
         source: Arc::new(source),

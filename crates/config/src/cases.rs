@@ -1,0 +1,113 @@
+//! Cases of a configuration: exchanges that are supposed, and what is to be decided about them.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use crate::env::Env;
+use crate::include::IncludeReader;
+use crate::model::scalar::FilePath;
+use crate::{Places, Problem, Problems, schema, walk};
+
+/// A file of cases.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cases {
+    /// The configuration that decides.
+    pub config: FilePath,
+    /// The cases.
+    pub cases: Vec<Case>,
+}
+
+/// An exchange that is supposed, and what is to be decided.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// Its name.
+    pub name: String,
+    /// What the exchange asks for: `GET http://WEB/plans`, `CONNECT DB:5432`, `CONNECT-UDP DNS:53`. Default: what the listener says, which is
+    /// then one for connections or datagrams.
+    #[serde(default)]
+    pub ask: Option<String>,
+    /// Where it enters. Default: the first listener for HTTP.
+    #[serde(default)]
+    pub listener: Option<String>,
+    /// Whom authentication found. Default: no one.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// The groups that this user's token claims, for `claim-group:NAME`. Default: none.
+    #[serde(default)]
+    pub claim_groups: Vec<String>,
+    /// The address it comes from. Default: 127.0.0.1.
+    #[serde(default)]
+    pub source: Option<String>,
+    /// Its fields, as the client sends them.
+    #[serde(default)]
+    pub fields: IndexMap<String, String>,
+    /// What is to be decided.
+    pub expect: Expect,
+}
+
+/// What is to be decided.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Expect {
+    /// Whether it may go on, and takes a route.
+    pub allow: bool,
+    /// The status of the refusal.
+    #[serde(default)]
+    pub status: Option<u16>,
+    /// What is part of the reason of the refusal.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// Whose it is.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// The route that it takes.
+    #[serde(default)]
+    pub route: Option<String>,
+    /// Fields that it has when its route is chosen. An empty value: it has no such field.
+    #[serde(default)]
+    pub fields: IndexMap<String, String>,
+}
+
+/// Reads a file of cases.
+///
+/// # Errors
+/// Everything that is wrong with its form, in the order of lines.
+pub fn read_cases(file: &Path, env: Env<'_>) -> Result<(Cases, Places), Problems> {
+    static SCHEMA: OnceLock<Json> = OnceLock::new();
+    let schema = SCHEMA.get_or_init(schema::of::<Cases>);
+
+    let mut reader = IncludeReader::new(env);
+    let root = reader.read(file, None);
+    let IncludeReader {
+        mut problems,
+        files,
+        ..
+    } = reader;
+    let Some(root) = root else {
+        return Err(Problems(problems));
+    };
+
+    let (json, found) = walk::read(schema, &root);
+    problems.extend(found.problems);
+    if !problems.is_empty() {
+        return Err(Problems(problems).in_order(&files));
+    }
+
+    let places = Places::new(root);
+    let cases = serde_json::from_value(json).map_err(|error| {
+        Problems(vec![Problem {
+            place: places.locate(""),
+            path: String::new(),
+            reason: error.to_string(),
+            remedy: None,
+        }])
+    })?;
+    Ok((cases, places))
+}

@@ -1,0 +1,37 @@
+//! Policies in Rego that the node evaluates itself.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::scalar::{ByteSize, FilePath, OneOrMany};
+
+/// A policy in Rego, the language of Open Policy Agent, evaluated in this process.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rego {
+    /// Files of rules, and of data where the name ends in `.json`.
+    pub files: OneOrMany<FilePath>,
+    /// The rule that decides: `data.overlay.allow`.
+    pub query: String,
+    /// What the rules find in `input`. Default: hermes.
+    #[serde(default)]
+    pub input: RegoInput,
+    /// Steps of one evaluation; beyond them the exchange is refused. Default: 100000.
+    #[serde(default)]
+    #[schemars(range(min = 100, max = 1_000_000_000))]
+    pub steps: Option<u64>,
+    /// Memory that one evaluation may ask for in all; beyond it the exchange is refused. Default: 16MiB.
+    #[serde(default)]
+    pub memory: Option<ByteSize>,
+}
+
+/// What the rules of a policy find in `input`, and what they say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RegoInput {
+    /// What the `opa` kind of `authorize` sends, and its results.
+    #[default]
+    Hermes,
+    /// What OPA's plugin for Envoy gives to rules, and its results: policies written for it stay as they are.
+    Envoy,
+}

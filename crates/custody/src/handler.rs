@@ -1,0 +1,121 @@
+//! The side of the client: requests go into custody, and their responses come out of it.
+
+use hermes_http::{RequestHead, ResponseHead, pipe};
+use hermes_proto::binary_http::{BinaryPiece, encode_request};
+use hermes_proto::custody::ErrCode;
+use hermes_proto::proxy_status::ProxyError;
+use hermes_proxy::plug::{Handler, HandlerRequest, Handling, Opener, RequestContent, Response};
+use hermes_proxy::refusal::Refusal;
+use http::{Method, StatusCode};
+
+use crate::message::{Cut, MessageReader, end, give, say_request_length, take_length};
+use crate::node::{Custody, Exchange};
+
+impl Handler for Custody {
+    fn handle(&self, request: HandlerRequest) -> Handling<'_> {
+        Box::pin(self.ask(request))
+    }
+}
+
+impl Custody {
+    async fn ask(&self, request: HandlerRequest) -> Result<Response, Refusal> {
+        let HandlerRequest {
+            head,
+            content,
+            opener,
+            onward,
+            ..
+        } = request;
+        let name = onward.ok_or_else(|| {
+            let details = "custody is asked for by `retry: { custody: true }` of a route with `to`";
+            Refusal::new(ProxyError::ProxyConfigurationError, details)
+        })?;
+        let neighbour = self.neighbour(&name).ok_or_else(|| {
+            let details = format!("`{name}` is no neighbour of custody");
+            Refusal::new(ProxyError::ProxyConfigurationError, details)
+        })?;
+
+        let repeatable = head.method.is_idempotent();
+        let exchange = self.open(neighbour, repeatable).ok_or_else(|| {
+            let details = format!("too many exchanges are in custody for {name}");
+            Refusal::new(ProxyError::ConnectionLimitReached, details)
+        })?;
+        let is_head = head.method == Method::HEAD;
+        let exchange = std::sync::Arc::new(exchange);
+        send(&exchange, head, content, &opener).await;
+
+        let mut reader = MessageReader::response();
+        let piece = reader.piece(&exchange).await;
+        let mut head = match piece {
+            Ok(Some(BinaryPiece::Response(head))) => *head,
+            Ok(_) => return Err(refusal(&name, "the neighbour's answer is no response")),
+            Err(cut) => return Err(refused(&name, cut)),
+        };
+
+        let length = length_of(&mut head, is_head);
+        let (outgoing, incoming) = pipe(length);
+        opener.spawn(async move { reader.pass_on(&exchange, outgoing).await });
+        Ok(Response::Stream(head, incoming))
+    }
+}
+
+/// Gives the request into custody; its content beside the response.
+async fn send(
+    exchange: &std::sync::Arc<Exchange>,
+    mut head: RequestHead,
+    content: RequestContent,
+    opener: &Opener,
+) {
+    let length = content.length();
+    say_request_length(&mut head, length);
+    // If the exchange is over, the response says so.
+    let begun = exchange.write(encode_request(&head)).await;
+    if begun.is_err() {
+        return;
+    }
+    if length == Some(0) {
+        let _ = end(exchange, None).await;
+        return;
+    }
+
+    let exchange = exchange.clone();
+    opener.spawn(async move {
+        tokio::select! {
+            _ = give(&exchange, content) => {}
+            () = exchange.over() => {}
+        }
+    });
+}
+
+/// The length of a response's content. Where there is none, the field says something else.
+fn length_of(head: &mut ResponseHead, is_head: bool) -> Option<u64> {
+    let none = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&head.status);
+    if is_head || none {
+        Some(0)
+    } else {
+        take_length(&mut head.fields)
+    }
+}
+
+fn refused(name: &str, cut: Cut) -> Refusal {
+    match cut {
+        Cut::Broken(ErrCode::Expired) => {
+            let details = "no response came while the exchange was kept";
+            Refusal::new(ProxyError::HttpResponseTimeout, details).next_hop(name)
+        }
+        Cut::Broken(ErrCode::Refused) => {
+            let details = "the neighbour has no room for another exchange";
+            Refusal::new(ProxyError::DestinationUnavailable, details).next_hop(name)
+        }
+        Cut::Broken(ErrCode::Unknown) => refusal(
+            name,
+            "the neighbour has lost the exchange; whether it was acted on is unknown",
+        ),
+        Cut::Broken(ErrCode::Broken) => refusal(name, "the response broke off"),
+        Cut::Malformed(error) => refusal(name, &error.to_string()),
+    }
+}
+
+fn refusal(name: &str, details: &str) -> Refusal {
+    Refusal::new(ProxyError::HttpResponseIncomplete, details).next_hop(name)
+}

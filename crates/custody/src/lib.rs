@@ -1,0 +1,47 @@
+//! Custody: messages that pass from neighbour to neighbour where the network between them comes and goes.
+//!
+//! What it is: a protocol over UDP by which a node pulls what it wants from the next, byte range by byte range, and keeps what
+//! has arrived until the node after it has it. A hop goes on where it was, after any outage, without a handshake, and passes
+//! bytes on as they come. The wire format is in [`hermes_proto::custody`].
+//!
+//! What it is not: a transport for everything. What is carried are requests and their responses; the machines do not know HTTP.
+//! It depends on no connection that gives up, and on no route from end to end that is up at any one time.
+//!
+//! The machines take datagrams and the time, and give datagrams and events: [`engine`] is all neighbours of a node, `neighbour`
+//! one of them, [`receiver`] the side that asks, [`sender`] the side that answers, [`window`] how much may be on its way,
+//! [`spool`] the bytes of one object, [`noise`] the keys.
+//!
+//! In a node, [`node`] drives the machines over a socket; `handler` is the side of the client, which a route with
+//! `retry: { custody: true }` leads to; `ingress` is the side of the target, a `udp` listener with `ingress: custody`.
+//!
+//! # What is not here yet
+//!
+//! - Objects live in memory: a node that is started again has lost what it kept, and says so; requests that may be repeated
+//!   are, if nothing of their response has been passed on. A spool on disk, with checked sums, would take the place of
+//!   [`spool::Spool`].
+//! - What is held is bounded in all and for each object, and each object has a little whatever others hold; users are bounded
+//!   by the limits of their listeners alone.
+//! - Events of links (rtnetlink) do not end a silence early; `Receiver::hurry` is what they would call.
+//! - Keys come by Noise only, also where a TLS connection between the neighbours could have lent its own.
+//! - The settings are those of the node's start.
+//!
+//! Begin reading in [`receiver`]: what makes it fast is there.
+
+mod cookie;
+pub mod engine;
+mod epoch;
+mod handler;
+mod ingress;
+mod message;
+mod neighbour;
+pub mod node;
+pub mod noise;
+mod ranges;
+pub mod receiver;
+pub mod sender;
+pub mod spool;
+pub mod window;
+
+pub use engine::{Engine, Event, ExchangeKey, NeighbourId, Reading};
+pub use node::{Custody, NamedNeighbour, Settings};
+pub use noise::{NodeKey, PublicKey};

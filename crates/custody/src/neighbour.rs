@@ -1,0 +1,447 @@
+//! One neighbour: keys, address, and what goes into datagrams.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use hermes_proto::custody::{
+    COOKIE, CustodyFrame, CustodyPacket, MAX_CUSTODY_DATAGRAM, ObjectId, ObjectPart, PACKET_HEADER,
+};
+
+use crate::epoch::Epoch;
+use crate::noise::{Initiation, Keys, NodeKey, PublicKey, TAG, initiate};
+use crate::receiver::{PROBE, Receiver};
+use crate::sender::Sender;
+use crate::window::PIECE;
+
+/// Bytes of frames in a datagram.
+const ROOM: usize = MAX_CUSTODY_DATAGRAM - PACKET_HEADER - TAG;
+
+/// Room for any frame but DATA, and for the fields of DATA, in bytes.
+const FRAME: usize = 70;
+
+const _: () = assert!(ROOM >= FRAME + PIECE as usize);
+
+/// REQs in one datagram: a loss of it should not stop everything.
+const ASKS: usize = 8;
+
+/// Frames that are neither asked for nor answers.
+#[doc(alias = "bound")]
+const CONTROL: usize = 64;
+
+/// How long a HELLO is repeated as it is; then a fresh one is made.
+#[doc(alias = "bound")]
+const HELLO_AGE: Duration = Duration::from_secs(10);
+
+/// Bytes that go to an address that was not shown to be the neighbour's, for each byte that came from there.
+#[doc(alias = "bound")]
+pub const AMPLIFICATION: u64 = 3;
+
+/// A handshake that was begun.
+struct Hello {
+    own: u32,
+    initiation: Option<Initiation>,
+    message: Bytes,
+    begun: Instant,
+    at: Instant,
+}
+
+/// The last HELLO that was answered.
+struct Answered {
+    hello: Bytes,
+    answer: Bytes,
+    /// The answer is to be sent.
+    due: bool,
+}
+
+/// Where a neighbour is.
+#[derive(Debug, Clone, Copy)]
+struct Path {
+    address: SocketAddr,
+    /// It was written by the operator, or the neighbour has shown that it receives there.
+    validated: bool,
+    /// Bytes from there and to there, until it is validated.
+    heard: u64,
+    said: u64,
+    challenge: [u8; 8],
+}
+
+/// How an exchange is offered.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// How long it is to be kept, in seconds.
+    pub keep: u32,
+    /// Whether it may be acted on once only.
+    pub once: bool,
+}
+
+/// One neighbour.
+pub struct Neighbour {
+    public: PublicKey,
+    path: Option<Path>,
+    /// The keys in use.
+    current: Option<Epoch>,
+    /// Those that a HELLO asked for, until something comes under them.
+    next: Option<Epoch>,
+    /// Those before, for what is still on its way.
+    previous: Option<Epoch>,
+    hello: Option<Hello>,
+    cookie: [u8; COOKIE],
+    answered: Option<Answered>,
+    control: VecDeque<CustodyFrame>,
+    /// What is offered to it.
+    pub terms: HashMap<[u8; 16], Terms>,
+    /// What is asked of it.
+    pub receiver: Receiver,
+    /// What is kept for it.
+    pub sender: Sender,
+}
+
+impl Neighbour {
+    /// One that is reached at this address, if it is known.
+    pub fn new(public: PublicKey, address: Option<SocketAddr>, now: Instant) -> Self {
+        Self {
+            public,
+            path: address.map(|address| Path::new(address, true)),
+            current: None,
+            next: None,
+            previous: None,
+            hello: None,
+            cookie: [0; COOKIE],
+            answered: None,
+            control: VecDeque::new(),
+            terms: HashMap::new(),
+            receiver: Receiver::new(now),
+            sender: Sender::default(),
+        }
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.path.map(|path| path.address)
+    }
+
+    /// Says something when it can be said.
+    pub fn tell(&mut self, frame: CustodyFrame) {
+        if self.control.len() < CONTROL {
+            self.control.push_back(frame);
+        }
+    }
+
+    /// The epochs that this node expects packets under.
+    pub fn epochs(&self) -> impl Iterator<Item = u32> + '_ {
+        let epochs = [&self.current, &self.next, &self.previous];
+        let hello = self.hello.as_ref().map(|hello| hello.own);
+        epochs
+            .into_iter()
+            .flatten()
+            .map(|epoch| epoch.own)
+            .chain(hello)
+    }
+
+    /// It asks for keys, as was checked; the address is shown to be its. `made` are those that it gets, unless it was answered
+    /// before.
+    pub fn handle_hello(&mut self, hello: &Bytes, from: SocketAddr, made: (Epoch, Bytes)) {
+        self.path = Some(Path::new(from, true));
+        match &mut self.answered {
+            Some(known) if known.hello == *hello => known.due = true,
+            _ => {
+                let (epoch, answer) = made;
+                self.next = Some(epoch);
+                self.answered = Some(Answered {
+                    hello: hello.clone(),
+                    answer,
+                    due: true,
+                });
+            }
+        }
+    }
+
+    /// It wants to see a cookie; or it does not know the keys any more.
+    pub fn handle_retry(&mut self, epoch: u32, cookie: [u8; COOKIE], now: Instant) {
+        if let Some(hello) = &mut self.hello {
+            // One for each that was sent, so that no one else can make us send more.
+            if hello.own == epoch && self.cookie != cookie {
+                self.cookie = cookie;
+                hello.at = now;
+            }
+        } else if self
+            .current
+            .as_ref()
+            .is_some_and(|known| known.peer == epoch)
+        {
+            self.cookie = cookie;
+            self.hello = None;
+            self.previous = self.current.take();
+        }
+    }
+
+    /// It answers a HELLO. Whether there are keys now.
+    pub fn handle_answer(&mut self, epoch: u32, peer: u32, message: &[u8], now: Instant) -> bool {
+        let Some(hello) = self.hello.as_mut().filter(|hello| hello.own == epoch) else {
+            return false;
+        };
+        let Some(initiation) = hello.initiation.take() else {
+            return false;
+        };
+        match initiation.end(message) {
+            Ok(keys) => {
+                self.previous = self.current.take();
+                self.current = Some(Epoch::new(epoch, peer, keys, now));
+                self.hello = None;
+                self.receiver.hurry(now);
+                true
+            }
+            // Someone else's answer spoils the handshake: a fresh one begins.
+            Err(_) => {
+                self.hello = None;
+                false
+            }
+        }
+    }
+
+    /// Opens a packet from it.
+    pub fn open(&mut self, packet: (u32, u64, &Bytes), from: SocketAddr) -> Option<Bytes> {
+        let (epoch, number, sealed) = packet;
+        if self.next.as_ref().is_some_and(|next| next.own == epoch) {
+            let plain = self.next.as_mut()?.open(number, sealed)?;
+            // Something came under the new keys: the neighbour has them.
+            self.previous = self.current.take();
+            self.current = self.next.take();
+            self.hello = None;
+            self.came_from(from, sealed.len());
+            return Some(plain);
+        }
+
+        let known = [self.current.as_mut(), self.previous.as_mut()];
+        let known = known.into_iter().flatten().find(|known| known.own == epoch);
+        let plain = known?.open(number, sealed)?;
+        self.came_from(from, sealed.len());
+        Some(plain)
+    }
+
+    /// It repeats what was asked of its new address.
+    pub fn handle_response(&mut self, token: [u8; 8]) {
+        if let Some(path) = &mut self.path {
+            path.validated |= path.challenge == token;
+        }
+    }
+
+    /// The next datagram for it, and where it goes.
+    pub fn poll_transmit(
+        &mut self,
+        own: &NodeKey,
+        draw: &mut dyn FnMut() -> u64,
+        room: u64,
+        now: Instant,
+    ) -> Option<(SocketAddr, Bytes)> {
+        let path = self.path?;
+        if !path.may_say(MAX_CUSTODY_DATAGRAM) {
+            return None;
+        }
+
+        let datagram = self
+            .poll_handshake(own, draw, now)
+            .or_else(|| self.poll_frames(draw, room, now))?;
+        if let Some(path) = &mut self.path {
+            path.said += datagram.len() as u64;
+        }
+        Some((path.address, datagram))
+    }
+
+    /// When [`poll_transmit`](Self::poll_transmit) has something to say at the latest.
+    pub fn timeout(&self, now: Instant) -> Option<Instant> {
+        self.path?;
+        let hello = self.hello.as_ref().map(|hello| hello.at);
+        if self.current.is_none() {
+            return hello;
+        }
+        let asks = self.receiver.timeout(now);
+        hello.into_iter().chain(asks).min()
+    }
+
+    fn poll_handshake(
+        &mut self,
+        own: &NodeKey,
+        draw: &mut dyn FnMut() -> u64,
+        now: Instant,
+    ) -> Option<Bytes> {
+        let due = self.answered.as_mut().filter(|answered| answered.due);
+        if let Some(answered) = due {
+            answered.due = false;
+            return Some(answered.answer.clone());
+        }
+
+        let needed = self.current.as_ref().is_none_or(|keys| keys.is_old(now));
+        if !needed || !self.has_something_to_say() {
+            return None;
+        }
+
+        let stale = self
+            .hello
+            .as_ref()
+            .is_none_or(|hello| now > hello.begun + HELLO_AGE);
+        if stale {
+            let (initiation, message) = initiate(own, &self.public).ok()?;
+            self.hello = Some(Hello {
+                own: draw() as u32,
+                initiation: Some(initiation),
+                message,
+                begun: now,
+                at: now,
+            });
+        }
+
+        let hello = self.hello.as_mut().filter(|hello| hello.at <= now)?;
+        hello.at = now + PROBE.mul_f64(0.8 + 0.4 * fraction(draw()));
+        let packet = CustodyPacket::Hello {
+            epoch: hello.own,
+            cookie: self.cookie,
+            message: hello.message.clone(),
+        };
+        Some(packet.encode())
+    }
+
+    fn has_something_to_say(&self) -> bool {
+        self.receiver.has_work() || self.sender.has_replies() || !self.control.is_empty()
+    }
+
+    fn poll_frames(
+        &mut self,
+        draw: &mut dyn FnMut() -> u64,
+        room: u64,
+        now: Instant,
+    ) -> Option<Bytes> {
+        self.current.as_ref()?;
+        let mut frames = BytesMut::with_capacity(ROOM);
+        while ROOM - frames.len() >= FRAME {
+            let Some(frame) = self.control.pop_front() else {
+                break;
+            };
+            frame.encode(&mut frames);
+        }
+
+        self.fill_asks(&mut frames, draw, room, now);
+        self.fill_replies(&mut frames);
+        if frames.is_empty() {
+            return None;
+        }
+        self.current.as_mut()?.seal(&frames)
+    }
+
+    fn fill_asks(
+        &mut self,
+        frames: &mut BytesMut,
+        draw: &mut dyn FnMut() -> u64,
+        room: u64,
+        now: Instant,
+    ) {
+        for _ in 0..ASKS {
+            if ROOM - frames.len() < 2 * FRAME {
+                return;
+            }
+            let jitter = fraction(draw());
+            let Some(ask) = self.receiver.poll_ask(room, now, jitter) else {
+                return;
+            };
+            if let CustodyFrame::Req { object, .. } = &ask {
+                self.fill_offer(frames, *object);
+            }
+            ask.encode(frames);
+        }
+    }
+
+    /// The first words about an exchange: that there is a request, and the request itself, if it fits.
+    fn fill_offer(&self, frames: &mut BytesMut, response: ObjectId) {
+        let known = self.receiver.get(response);
+        if response.part != ObjectPart::Response || known.is_none_or(|want| want.acknowledged) {
+            return;
+        }
+        let object = ObjectId {
+            part: ObjectPart::Request,
+            ..response
+        };
+        let extent = self.sender.extent(object);
+        let terms = self.terms.get(&response.exchange);
+        let Some((extent, terms)) = extent.zip(terms) else {
+            return;
+        };
+
+        let offer = CustodyFrame::Offer {
+            exchange: response.exchange,
+            keep: terms.keep,
+            once: terms.once,
+            extent,
+        };
+        offer.encode(frames);
+        let left = ROOM.saturating_sub(frames.len() + 2 * FRAME);
+        if let Some(inline) = self.sender.inline(object, left) {
+            inline.encode(frames);
+        }
+    }
+
+    fn fill_replies(&mut self, frames: &mut BytesMut) {
+        while let Some(size) = self.sender.next_size() {
+            let left = ROOM.saturating_sub(frames.len() + FRAME);
+            // A piece that does not fit goes into the next datagram, whole.
+            if left < size && !frames.is_empty() {
+                return;
+            }
+            match self.sender.poll_reply(left) {
+                Some(frame) => frame.encode(frames),
+                None => return,
+            }
+        }
+    }
+
+    fn came_from(&mut self, from: SocketAddr, bytes: usize) {
+        match &mut self.path {
+            Some(path) if path.address == from => path.heard += bytes as u64,
+            _ => {
+                let mut path = Path::new(from, false);
+                path.heard = bytes as u64;
+                let mut token = [0; 8];
+                // Without random bytes no address is validated, and little is said to it.
+                let drawn = aws_lc_rs::rand::fill(&mut token).is_ok();
+                path.challenge = token;
+                self.path = Some(path);
+                if drawn {
+                    self.tell(CustodyFrame::Challenge(token));
+                }
+            }
+        }
+    }
+}
+
+impl Path {
+    fn new(address: SocketAddr, validated: bool) -> Self {
+        Self {
+            address,
+            validated,
+            heard: 0,
+            said: 0,
+            challenge: [0; 8],
+        }
+    }
+
+    fn may_say(&self, bytes: usize) -> bool {
+        self.validated || self.said + bytes as u64 <= AMPLIFICATION * self.heard
+    }
+}
+
+/// The keys that a HELLO asked for, and the answer.
+pub fn answer(own: u32, peer: u32, made: (Bytes, Keys), now: Instant) -> (Epoch, Bytes) {
+    let (message, keys) = made;
+    let packet = CustodyPacket::Answer {
+        epoch: peer,
+        own,
+        message,
+    };
+    (Epoch::new(own, peer, keys, now), packet.encode())
+}
+
+/// A number from 0 to 1.
+fn fraction(drawn: u64) -> f64 {
+    (drawn >> 11) as f64 / (1_u64 << 53) as f64
+}

@@ -1,0 +1,728 @@
+//! The side that asks: which bytes of which objects are asked for, and when.
+//!
+//! It asks for as much as its [`Window`] allows. What the sender does not have yet it sends when it has it, so that bytes go
+//! on at once. After a silence everything on its way counts as lost: then one small REQ goes out each [`PROBE`], until the
+//! first answer, upon which all of it is asked for again at once.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hermes_proto::custody::{
+    CustodyFrame, CustodyRange, ErrCode, Extent, FinCode, ObjectId, ObjectPart,
+};
+
+use crate::ranges::{RangeSet, range};
+use crate::spool::Spool;
+use crate::window::{PIECE, Window};
+
+/// How long nothing is heard, round trips aside, before the link is taken for down.
+#[doc(alias = "bound")]
+pub const SILENCE: Duration = Duration::from_millis(100);
+
+/// How often a neighbour that is silent is asked, give or take a fifth: a fixed period would lock into that of the outages.
+#[doc(alias = "bound")]
+pub const PROBE: Duration = Duration::from_millis(25);
+
+/// How often a neighbour that is silent for minutes is asked at least.
+#[doc(alias = "bound")]
+const SLOWEST_PROBE: Duration = Duration::from_millis(250);
+
+/// How long an answer that says "nothing yet" keeps being asked for ten times a second; then once a second.
+#[doc(alias = "bound")]
+const PATIENT: Duration = Duration::from_secs(30);
+
+/// Bytes of one REQ: few enough that the answers flow evenly.
+const ASK: u64 = 4 * PIECE;
+
+/// Bytes of an object that are asked for beyond what its reader has taken.
+#[doc(alias = "bound")]
+pub const AHEAD: u64 = 8 * 1024 * 1024;
+
+/// Bytes of an object that may be held whatever others hold: those who read slowly cannot stop the rest.
+#[doc(alias = "bound")]
+pub const GUARANTEED: u64 = 64 * 1024;
+
+/// How often a FIN is repeated until the other side has let go.
+#[doc(alias = "bound")]
+const FIN_AGAIN: Duration = Duration::from_millis(200);
+
+/// How long a FIN is repeated; then the other side lets go when the time of the exchange is over.
+#[doc(alias = "bound")]
+const FIN_TIME: Duration = Duration::from_secs(60);
+
+/// Objects whose FIN is repeated.
+#[doc(alias = "bound")]
+const FINS: usize = 1024;
+
+/// An object that is wanted.
+#[derive(Debug, Default)]
+pub struct Want {
+    spool: Spool,
+    /// How much the sender has.
+    known: Extent,
+    /// Everything from here on was not asked for yet.
+    next: u64,
+    /// What lies before and has to be asked for again.
+    again: RangeSet,
+    /// What the reader has taken.
+    taken: u64,
+    /// The sender has answered for it.
+    pub acknowledged: bool,
+    /// It will not come.
+    broken: Option<ErrCode>,
+}
+
+impl Want {
+    /// Whether there is nothing more to ask for.
+    fn is_over(&self) -> bool {
+        self.spool.is_whole() || self.broken.is_some()
+    }
+
+    /// Why it will not come.
+    pub fn broken(&self) -> Option<ErrCode> {
+        self.broken
+    }
+
+    /// Its bytes.
+    pub fn spool(&self) -> &Spool {
+        &self.spool
+    }
+
+    /// What its reader has taken.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Where asking ends for now.
+    fn ceiling(&self) -> u64 {
+        let ahead = self.taken + AHEAD;
+        self.known.total.map_or(ahead, |total| total.min(ahead))
+    }
+
+    /// What is to be asked for next, at most so much.
+    fn wanted(&self, most: u64) -> Option<CustodyRange> {
+        if self.is_over() || most == 0 {
+            return None;
+        }
+        if let Some(lost) = self.again.first() {
+            let length = lost.length.min(most);
+            return Some(CustodyRange { length, ..lost });
+        }
+
+        // The beginning may have come without being asked for.
+        let offset = self.next.max(self.spool.available());
+        let left = self.ceiling().saturating_sub(offset);
+        let length = left.min(most);
+        (length > 0).then_some(CustodyRange { offset, length })
+    }
+
+    fn ask(&mut self, asked: CustodyRange) {
+        self.again.remove(asked);
+        self.next = self.next.max(asked.end());
+    }
+}
+
+/// What was asked for and has not come.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    object: ObjectId,
+    serial: u64,
+    range: CustodyRange,
+    /// When it was asked for, or when it became known that it is available.
+    at: Instant,
+    sent: Instant,
+}
+
+/// A FIN that is repeated.
+#[derive(Debug)]
+struct Letting {
+    code: FinCode,
+    at: Instant,
+    until: Instant,
+}
+
+/// What bytes of an object are good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// Nothing new.
+    Nothing,
+    /// There is something to read, or the object has ended.
+    Readable,
+}
+
+/// The asking side of a neighbour.
+#[derive(Debug)]
+pub struct Receiver {
+    wants: BTreeMap<ObjectId, Want>,
+    /// The object that was served last: the next one's turn comes.
+    turn: Option<ObjectId>,
+    asked: VecDeque<Asked>,
+    /// Bytes in `asked`.
+    on_its_way: u64,
+    serial: u64,
+    /// The highest serial that was answered.
+    answered: u64,
+    window: Window,
+    /// When the last answer came, or when there was something to ask for again.
+    heard: Instant,
+    /// When bytes came last.
+    progress: Instant,
+    /// Set while the neighbour is silent: when to ask next.
+    probe: Option<Instant>,
+    letting: BTreeMap<ObjectId, Letting>,
+}
+
+impl Receiver {
+    /// Without objects.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            wants: BTreeMap::new(),
+            turn: None,
+            asked: VecDeque::new(),
+            on_its_way: 0,
+            serial: 0,
+            answered: 0,
+            window: Window::default(),
+            heard: now,
+            progress: now,
+            probe: None,
+            letting: BTreeMap::new(),
+        }
+    }
+
+    /// Wants an object from now on; `acknowledged` if the other side is known to have it.
+    pub fn want(&mut self, object: ObjectId, acknowledged: bool, now: Instant) {
+        if !self.has_work() {
+            self.heard = now;
+            self.progress = now;
+            self.probe = None;
+        }
+        let want = Want {
+            acknowledged,
+            ..Want::default()
+        };
+        self.wants.entry(object).or_insert(want);
+    }
+
+    /// An object that is wanted.
+    pub fn get(&self, object: ObjectId) -> Option<&Want> {
+        self.wants.get(&object)
+    }
+
+    /// Bytes of all objects that are held, and those that were asked for.
+    pub fn held(&self) -> u64 {
+        let held: usize = self.wants.values().map(|want| want.spool.held()).sum();
+        held as u64 + self.on_its_way
+    }
+
+    /// The window, for what is shown of a neighbour.
+    pub fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// The reader takes what comes next, at most so many bytes.
+    pub fn read(&mut self, object: ObjectId, most: usize) -> Bytes {
+        let Some(want) = self.wants.get_mut(&object) else {
+            return Bytes::new();
+        };
+        let most = most.min((want.spool.available() - want.taken) as usize);
+        let bytes = want.spool.read(want.taken, most);
+        want.taken += bytes.len() as u64;
+        want.spool.release(want.taken);
+        bytes
+    }
+
+    /// No one wants the object any more, whether all of it has come or not.
+    pub fn forget(&mut self, object: ObjectId, now: Instant) {
+        let Some(want) = self.wants.remove(&object) else {
+            return;
+        };
+        self.drop_asked(object);
+        if want.broken.is_none() {
+            let code = if want.spool.is_whole() {
+                FinCode::Complete
+            } else {
+                FinCode::Cancelled
+            };
+            self.let_go(object, code, now);
+        }
+    }
+
+    /// As [`forget`](Self::forget), where the other side knows it already.
+    pub fn discard(&mut self, object: ObjectId) {
+        self.wants.remove(&object);
+        self.drop_asked(object);
+    }
+
+    /// The other side has forgotten the object, and is asked for it as at first.
+    pub fn begin_again(&mut self, object: ObjectId, now: Instant) {
+        self.discard(object);
+        self.heard = now;
+        self.resume();
+        self.want(object, false, now);
+    }
+
+    /// Bytes of an object have come.
+    pub fn handle_data(&mut self, data: Arrived, now: Instant) -> Taken {
+        let Arrived {
+            object,
+            serial,
+            extent,
+            prompt,
+            offset,
+            bytes,
+        } = data;
+        self.answered(serial, now);
+        let length = bytes.len() as u64;
+        let took = self.settle(object, serial, range(offset, offset + length), now);
+        self.window.arrived(length, took.filter(|_| prompt), now);
+
+        let Some(want) = self.wants.get_mut(&object) else {
+            return Taken::Nothing;
+        };
+        if want.is_over() || offset + length > want.taken + AHEAD {
+            return Taken::Nothing;
+        }
+
+        let before = want.spool.available();
+        want.spool.insert(offset, bytes);
+        want.again.remove(range(offset, offset + length));
+        self.progress = now;
+        if !self.learn(object, extent, now) {
+            return Taken::Readable;
+        }
+
+        self.find_lost(now);
+        let Some(want) = self.wants.get(&object) else {
+            return Taken::Nothing;
+        };
+        if want.spool.is_whole() {
+            self.let_go(object, FinCode::Complete, now);
+            return Taken::Readable;
+        }
+        if want.spool.available() > before {
+            Taken::Readable
+        } else {
+            Taken::Nothing
+        }
+    }
+
+    /// The link is alive, and the sender has no more than this.
+    pub fn handle_status(
+        &mut self,
+        object: ObjectId,
+        serial: u64,
+        extent: Extent,
+        now: Instant,
+    ) -> Taken {
+        self.answered(serial, now);
+        let known = self.learn(object, extent, now);
+        self.find_lost(now);
+        let whole = self
+            .wants
+            .get(&object)
+            .is_some_and(|want| want.spool.is_whole());
+        if whole {
+            self.let_go(object, FinCode::Complete, now);
+        }
+        if whole || !known {
+            Taken::Readable
+        } else {
+            Taken::Nothing
+        }
+    }
+
+    /// The sender will not give the object. Whether that changes anything.
+    pub fn handle_err(&mut self, object: ObjectId, code: ErrCode, now: Instant) -> bool {
+        self.heard = now;
+        self.resume();
+        self.letting.remove(&object);
+        let Some(want) = self.wants.get_mut(&object) else {
+            return false;
+        };
+        if want.is_over() {
+            return false;
+        }
+
+        want.broken = Some(code);
+        self.drop_asked(object);
+        true
+    }
+
+    /// Whether something is to be asked for.
+    pub fn has_work(&self) -> bool {
+        self.wants.values().any(|want| !want.is_over())
+    }
+
+    /// What to ask for now; `room` is how many bytes may be held. With each REQ comes whether it is for an object that the
+    /// other side has not answered for.
+    pub fn poll_ask(&mut self, room: u64, now: Instant, jitter: f64) -> Option<CustodyFrame> {
+        if let Some(fin) = self.poll_fin(now) {
+            return Some(fin);
+        }
+
+        if !self.has_work() {
+            self.probe = None;
+            return None;
+        }
+
+        let silent = self.heard + self.silence(now);
+        match self.probe {
+            Some(at) if now < at => None,
+            Some(_) => self.probe(now, jitter),
+            None if now >= silent => {
+                self.lose_all();
+                self.probe(now, jitter)
+            }
+            None => self.ask(room, now),
+        }
+    }
+
+    /// When there is something to ask for at the latest, if nothing comes.
+    pub fn timeout(&self, now: Instant) -> Option<Instant> {
+        let ask = self
+            .has_work()
+            .then(|| self.probe.unwrap_or_else(|| self.heard + self.silence(now)));
+        let fin = self.letting.values().map(|letting| letting.at).min();
+        ask.into_iter().chain(fin).min()
+    }
+
+    /// The neighbour may be reached now: it is asked at once.
+    pub fn hurry(&mut self, now: Instant) {
+        if self.probe.is_some() {
+            self.probe = Some(now);
+        }
+    }
+
+    fn silence(&self, now: Instant) -> Duration {
+        let waiting = now.saturating_duration_since(self.progress) > PATIENT;
+        let quiet = if waiting {
+            Duration::from_secs(1)
+        } else {
+            SILENCE
+        };
+        quiet + self.window.round_trip() * 2
+    }
+
+    /// One REQ, small unless nothing is known to be there.
+    fn probe(&mut self, now: Instant, jitter: f64) -> Option<CustodyFrame> {
+        let silent = now.saturating_duration_since(self.heard);
+        let slower = 1.0 + silent.as_secs_f64() / 60.0;
+        let pause = PROBE.mul_f64(slower).min(SLOWEST_PROBE);
+        self.probe = Some(now + pause.mul_f64(0.8 + 0.4 * jitter));
+
+        let window = self.window.bytes();
+        let object = self.next_object(|_, _| PIECE)?;
+        let want = self.wants.get(&object)?;
+        let nothing_there = want.known.available <= want.spool.available();
+        let most = if nothing_there { window } else { PIECE };
+        let asked = want.wanted(most)?;
+        self.serial += 1;
+        if nothing_there {
+            // It is the one that the answers will be for: those before were lost.
+            self.lose_all();
+            self.note(object, asked, now);
+        }
+
+        self.turn = Some(object);
+        self.req(object, asked)
+    }
+
+    /// One REQ within the window.
+    fn ask(&mut self, room: u64, now: Instant) -> Option<CustodyFrame> {
+        let object = self.next_object(|object, want| self.allowed(object, want, room))?;
+        let want = self.wants.get(&object)?;
+        let wanted = want.wanted(self.allowed(object, want, room))?;
+        // Bytes that are there come evenly in small runs; one REQ is enough for those that are not.
+        let there = wanted.offset < want.known.available;
+        let asked = CustodyRange {
+            length: if there {
+                wanted.length.min(ASK)
+            } else {
+                wanted.length
+            },
+            ..wanted
+        };
+        if self.asked.is_empty() {
+            self.heard = now;
+        }
+        self.serial += 1;
+        self.note(object, asked, now);
+        self.turn = Some(object);
+        self.req(object, asked)
+    }
+
+    /// Bytes of an object that one REQ may ask for now: whole pieces, and several at once, because what is asked for oddly is
+    /// sent oddly.
+    fn allowed(&self, object: ObjectId, want: &Want, room: u64) -> u64 {
+        let window = self.window.bytes();
+        let free = window.saturating_sub(self.on_its_way);
+        let free = if room < free {
+            free.min(room.max(self.guaranteed(object)))
+        } else {
+            free
+        };
+
+        let left = want.wanted(u64::MAX).map_or(0, |wanted| wanted.length);
+        if free < ASK.min(window / 2).min(left) {
+            return 0;
+        }
+        free / PIECE * PIECE
+    }
+
+    /// Bytes of an object that may be asked for even if there is no room.
+    fn guaranteed(&self, object: ObjectId) -> u64 {
+        let asked = self.asked.iter().filter(|asked| asked.object == object);
+        let asked: u64 = asked.map(|asked| asked.range.length).sum();
+        let want = self.wants.get(&object);
+        let held = want.map_or(0, |want| want.spool.held() as u64);
+        GUARANTEED.saturating_sub(held + asked)
+    }
+
+    fn req(&self, object: ObjectId, asked: CustodyRange) -> Option<CustodyFrame> {
+        let want = self.wants.get(&object)?;
+        Some(CustodyFrame::Req {
+            object,
+            serial: self.serial,
+            taken: want.spool.available(),
+            limit: asked.length,
+            ranges: vec![asked],
+        })
+    }
+
+    fn note(&mut self, object: ObjectId, asked: CustodyRange, now: Instant) {
+        if let Some(want) = self.wants.get_mut(&object) {
+            want.ask(asked);
+        }
+        self.on_its_way += asked.length;
+        self.asked.push_back(Asked {
+            object,
+            serial: self.serial,
+            range: asked,
+            at: now,
+            sent: now,
+        });
+    }
+
+    /// The object after the last one of which something is wanted, with so many bytes allowed for each.
+    fn next_object(&self, most: impl Fn(ObjectId, &Want) -> u64) -> Option<ObjectId> {
+        let after = self
+            .wants
+            .iter()
+            .filter(|(object, _)| Some(**object) > self.turn);
+        let before = self
+            .wants
+            .iter()
+            .filter(|(object, _)| Some(**object) <= self.turn);
+        let mut wanting = after
+            .chain(before)
+            .filter(|(object, want)| want.wanted(most(**object, want)).is_some());
+        wanting.next().map(|(object, _)| *object)
+    }
+
+    /// An answer came: the neighbour is there.
+    fn answered(&mut self, serial: u64, now: Instant) {
+        self.heard = now;
+        // A serial that was never used proves nothing about others.
+        self.answered = self.answered.max(serial.min(self.serial));
+        self.resume();
+    }
+
+    fn resume(&mut self) {
+        self.probe = None;
+    }
+
+    /// Takes what came out of what is on its way. How long it took.
+    fn settle(
+        &mut self,
+        object: ObjectId,
+        serial: u64,
+        came: CustodyRange,
+        now: Instant,
+    ) -> Option<Duration> {
+        let mut took = None;
+        let mut index = 0;
+        while let Some(asked) = self.asked.get(index).copied() {
+            let start = asked.range.offset.max(came.offset);
+            let end = asked.range.end().min(came.end());
+            if asked.object != object || start >= end {
+                index += 1;
+                continue;
+            }
+
+            if asked.serial == serial {
+                took = Some(now.saturating_duration_since(asked.sent));
+            }
+            self.asked.remove(index);
+            self.on_its_way -= end - start;
+            // What lies on both sides of it is still to come.
+            let rest = [(end, asked.range.end()), (asked.range.offset, start)];
+            for (from, to) in rest.into_iter().filter(|(from, to)| from < to) {
+                let part = range(from, to);
+                self.asked.insert(
+                    index,
+                    Asked {
+                        range: part,
+                        ..asked
+                    },
+                );
+            }
+        }
+
+        took
+    }
+
+    /// What a sender says that it has. False if it contradicts itself: then the object is broken.
+    fn learn(&mut self, object: ObjectId, extent: Extent, now: Instant) -> bool {
+        let Some(want) = self.wants.get_mut(&object) else {
+            return true;
+        };
+        let first = !std::mem::replace(&mut want.acknowledged, true);
+        if want.is_over() {
+            return true;
+        }
+        if first {
+            // It is asked for once more without the offer: that tells the sender that its custody is known here.
+            self.ask_again(object);
+        }
+        let Some(want) = self.wants.get_mut(&object) else {
+            return true;
+        };
+
+        let agrees = extent.total.is_none_or(|total| want.spool.set_total(total));
+        if !agrees {
+            want.broken = Some(ErrCode::Broken);
+            self.drop_asked(object);
+            return false;
+        }
+
+        let before = want.known.available;
+        want.known.total = want.known.total.or(extent.total);
+        want.known.available = before.max(extent.available);
+        let there = want.known.available;
+        let end = want.known.total;
+        for asked in self.asked.iter_mut().filter(|asked| asked.object == object) {
+            if (before..there).contains(&asked.range.offset) {
+                asked.at = now;
+            }
+        }
+        if let Some(end) = end {
+            self.cut(object, end);
+        }
+        true
+    }
+
+    /// Nothing lies beyond the end of an object.
+    fn cut(&mut self, object: ObjectId, end: u64) {
+        for asked in self.asked.iter_mut().filter(|asked| asked.object == object) {
+            let beyond = asked
+                .range
+                .end()
+                .saturating_sub(end)
+                .min(asked.range.length);
+            asked.range.length -= beyond;
+            self.on_its_way -= beyond;
+        }
+        self.asked.retain(|asked| asked.range.length > 0);
+        if let Some(want) = self.wants.get_mut(&object) {
+            want.again.remove(range(end, u64::MAX));
+            want.next = want.next.min(end);
+        }
+    }
+
+    /// What was asked for before what is answered now, long enough ago, was lost.
+    fn find_lost(&mut self, now: Instant) {
+        let round_trip = self.window.round_trip();
+        let late = round_trip + (round_trip / 4).max(Duration::from_millis(10));
+        let mut lost = false;
+        let mut index = 0;
+        while let Some(asked) = self.asked.get(index).copied() {
+            let want = self.wants.get_mut(&asked.object);
+            let Some(want) = want.filter(|want| {
+                asked.serial < self.answered
+                    && now > asked.at + late
+                    && asked.range.offset < want.known.available
+            }) else {
+                index += 1;
+                continue;
+            };
+            want.again.insert(asked.range);
+            self.on_its_way -= asked.range.length;
+            self.asked.remove(index);
+            lost = true;
+        }
+
+        if lost {
+            self.window.lost(now);
+        }
+    }
+
+    /// Everything on its way was lost.
+    fn lose_all(&mut self) {
+        for asked in self.asked.drain(..) {
+            if let Some(want) = self.wants.get_mut(&asked.object) {
+                want.again.insert(asked.range);
+            }
+        }
+        self.on_its_way = 0;
+    }
+
+    /// What of an object is on its way is asked for again.
+    fn ask_again(&mut self, object: ObjectId) {
+        let asked = self.asked.iter().filter(|asked| asked.object == object);
+        if let Some(want) = self.wants.get_mut(&object) {
+            asked.for_each(|asked| want.again.insert(asked.range));
+        }
+        self.drop_asked(object);
+    }
+
+    fn drop_asked(&mut self, object: ObjectId) {
+        let of_it = self.asked.iter().filter(|asked| asked.object == object);
+        self.on_its_way -= of_it.map(|asked| asked.range.length).sum::<u64>();
+        self.asked.retain(|asked| asked.object != object);
+    }
+
+    fn let_go(&mut self, object: ObjectId, code: FinCode, now: Instant) {
+        self.drop_asked(object);
+        // A request is let go with its exchange: only then it is certain that it will not be needed again.
+        if object.part == ObjectPart::Request && code == FinCode::Complete {
+            return;
+        }
+        if self.letting.len() < FINS {
+            let letting = Letting {
+                code,
+                at: now,
+                until: now + FIN_TIME,
+            };
+            self.letting.entry(object).or_insert(letting);
+        }
+    }
+
+    fn poll_fin(&mut self, now: Instant) -> Option<CustodyFrame> {
+        self.letting.retain(|_, letting| now < letting.until);
+        let (object, letting) = self.letting.iter_mut().find(|(_, fin)| fin.at <= now)?;
+        letting.at = now + FIN_AGAIN;
+        Some(CustodyFrame::Fin {
+            object: *object,
+            code: letting.code,
+        })
+    }
+}
+
+/// Bytes of an object, as they came.
+#[derive(Debug, Clone)]
+pub struct Arrived {
+    /// Which object.
+    pub object: ObjectId,
+    /// The REQ that they answer.
+    pub serial: u64,
+    /// How much the sender has.
+    pub extent: Extent,
+    /// Whether they were at hand.
+    pub prompt: bool,
+    /// Where they begin.
+    pub offset: u64,
+    /// The bytes.
+    pub bytes: Bytes,
+}

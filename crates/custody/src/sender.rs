@@ -1,0 +1,373 @@
+//! The side that answers: what is kept for a neighbour, and what it has asked for.
+//!
+//! It remembers nothing of the path. A REQ is answered from what is there; the rest of it is an interest, which is answered
+//! when bytes come, and which the next REQ for the same bytes replaces.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use hermes_proto::custody::{CustodyFrame, CustodyRange, ErrCode, Extent, ObjectId};
+
+use crate::ranges::range;
+use crate::receiver::GUARANTEED;
+use crate::spool::Spool;
+use crate::window::PIECE;
+
+/// Ranges that a neighbour waits for in one object.
+#[doc(alias = "bound")]
+const INTERESTS: usize = 64;
+
+/// Answers that wait to be sent to a neighbour.
+#[doc(alias = "bound")]
+const REPLIES: usize = 4096;
+
+/// Bytes of one object that are kept before its writer has to wait.
+#[doc(alias = "bound")]
+pub const KEPT: usize = 8 * 1024 * 1024;
+
+/// An object that is kept for a neighbour.
+#[derive(Debug, Default)]
+pub struct Offer {
+    spool: Spool,
+    interests: Vec<Interest>,
+    broken: Option<ErrCode>,
+}
+
+/// Bytes that were asked for and are not here yet.
+#[derive(Debug, Clone, Copy)]
+struct Interest {
+    serial: u64,
+    range: CustodyRange,
+}
+
+/// An answer that is due.
+#[derive(Debug, Clone, Copy)]
+enum Reply {
+    Data {
+        object: ObjectId,
+        serial: u64,
+        range: CustodyRange,
+        prompt: bool,
+    },
+    Status {
+        object: ObjectId,
+        serial: u64,
+    },
+    Err {
+        object: ObjectId,
+        code: ErrCode,
+    },
+}
+
+/// A REQ.
+#[derive(Debug, Clone)]
+pub struct Asking {
+    /// For which object.
+    pub object: ObjectId,
+    /// Its number.
+    pub serial: u64,
+    /// What the receiver has in custody.
+    pub taken: u64,
+    /// Bytes that may be sent for it.
+    pub limit: u64,
+    /// What is asked for.
+    pub ranges: Vec<CustodyRange>,
+}
+
+/// The answering side of a neighbour.
+#[derive(Debug, Default)]
+pub struct Sender {
+    offers: BTreeMap<ObjectId, Offer>,
+    replies: VecDeque<Reply>,
+}
+
+impl Sender {
+    /// Keeps an object from now on.
+    pub fn offer(&mut self, object: ObjectId) {
+        self.offers.entry(object).or_default();
+    }
+
+    /// Whether it is kept.
+    pub fn has(&self, object: ObjectId) -> bool {
+        self.offers.contains_key(&object)
+    }
+
+    /// How much of it there is.
+    pub fn extent(&self, object: ObjectId) -> Option<Extent> {
+        self.offers.get(&object).map(|offer| offer.spool.extent())
+    }
+
+    /// Whether nothing of it was let go yet.
+    pub fn is_intact(&self, object: ObjectId) -> bool {
+        let offer = self.offers.get(&object);
+        offer.is_some_and(|offer| offer.spool.begin() == 0)
+    }
+
+    /// Bytes of all objects.
+    pub fn held(&self) -> usize {
+        self.offers.values().map(|offer| offer.spool.held()).sum()
+    }
+
+    /// Bytes that can be written to an object before its reader lets some go, where so many are free for all. A little can
+    /// always be: those who read slowly cannot stop the rest.
+    pub fn room(&self, object: ObjectId, free: usize) -> usize {
+        let held = self.offers.get(&object).map(|offer| offer.spool.held());
+        held.map_or(0, |held| {
+            let guaranteed = (GUARANTEED as usize).saturating_sub(held);
+            KEPT.saturating_sub(held).min(free.max(guaranteed))
+        })
+    }
+
+    /// Adds bytes, and sends them where they are waited for.
+    pub fn write(&mut self, object: ObjectId, bytes: Bytes) {
+        let Some(offer) = self.offers.get_mut(&object) else {
+            return;
+        };
+        offer.spool.append(bytes);
+        self.answer_interests(object);
+    }
+
+    /// That was all of it.
+    pub fn finish(&mut self, object: ObjectId) {
+        let Some(offer) = self.offers.get_mut(&object) else {
+            return;
+        };
+        let end = offer.spool.available();
+        offer.spool.set_total(end);
+        // A reader that waits for more is told that there is no more.
+        let waiting = offer.interests.drain(..).next_back();
+        if let Some(Interest { serial, .. }) = waiting {
+            self.reply(Reply::Status { object, serial });
+        }
+    }
+
+    /// It will not be whole.
+    pub fn break_off(&mut self, object: ObjectId, code: ErrCode) {
+        if let Some(offer) = self.offers.get_mut(&object) {
+            offer.spool = Spool::default();
+            offer.interests.clear();
+            offer.broken = Some(code);
+            self.reply(Reply::Err { object, code });
+        }
+    }
+
+    /// Lets an object go. Whether it was kept.
+    pub fn let_go(&mut self, object: ObjectId) -> bool {
+        self.offers.remove(&object).is_some()
+    }
+
+    /// Tells the neighbour that an object is not here.
+    pub fn refuse(&mut self, object: ObjectId, code: ErrCode) {
+        self.reply(Reply::Err { object, code });
+    }
+
+    /// Answers a REQ. Whether bytes were let go, so that there is room for others.
+    pub fn handle_req(&mut self, asking: &Asking) -> bool {
+        let object = asking.object;
+        let Some(offer) = self.offers.get_mut(&object) else {
+            self.reply(Reply::Err {
+                object,
+                code: ErrCode::Unknown,
+            });
+            return false;
+        };
+        if let Some(code) = offer.broken {
+            self.reply(Reply::Err { object, code });
+            return false;
+        }
+
+        let freed = offer.spool.release(asking.taken) > 0;
+        let serial = asking.serial;
+        let available = offer.spool.available();
+        let end = offer.spool.extent().total.unwrap_or(u64::MAX);
+        let mut limit = asking.limit;
+        let mut due = Vec::new();
+        for asked in &asking.ranges {
+            // What was let go was in the receiver's custody: such a REQ is an old one.
+            let begin = asked.offset.max(offer.spool.begin()).min(asked.end());
+            let asked = range(begin, asked.end());
+            let to = asked.end().min(end).min(asked.offset.saturating_add(limit));
+            let there = available.clamp(asked.offset, to.max(asked.offset));
+            if there > asked.offset {
+                due.push(range(asked.offset, there));
+            }
+            if to > there {
+                offer.wait(serial, range(there, to));
+            }
+            limit = limit.saturating_sub(to.saturating_sub(asked.offset));
+        }
+
+        if due.is_empty() {
+            self.reply(Reply::Status { object, serial });
+        }
+        for range in due {
+            self.reply(Reply::Data {
+                object,
+                serial,
+                range,
+                prompt: true,
+            });
+        }
+        freed
+    }
+
+    /// Whether answers are due.
+    pub fn has_replies(&self) -> bool {
+        !self.replies.is_empty()
+    }
+
+    /// Bytes that the next answer carries.
+    pub fn next_size(&self) -> Option<usize> {
+        self.replies.front().map(|reply| match reply {
+            Reply::Data { range, .. } => range.length.min(PIECE) as usize,
+            Reply::Status { .. } | Reply::Err { .. } => 0,
+        })
+    }
+
+    /// The beginning of an object that was not asked for yet, if there is one and it fits.
+    pub fn inline(&self, object: ObjectId, room: usize) -> Option<CustodyFrame> {
+        let spool = &self.offers.get(&object)?.spool;
+        let most = usize::try_from(spool.available()).ok()?;
+        if most == 0 || most > room || spool.begin() > 0 {
+            return None;
+        }
+        Some(CustodyFrame::Data {
+            object,
+            serial: 0,
+            extent: spool.extent(),
+            prompt: false,
+            offset: 0,
+            bytes: join(spool, 0, spool.read(0, most), most),
+        })
+    }
+
+    /// The next answer, if its bytes fit into `room`; 0 bytes are always fitting.
+    pub fn poll_reply(&mut self, room: usize) -> Option<CustodyFrame> {
+        loop {
+            let frame = match self.replies.pop_front()? {
+                Reply::Data {
+                    object,
+                    serial,
+                    range,
+                    prompt,
+                } => self.data(object, serial, range, prompt, room),
+                Reply::Status { object, serial } => {
+                    self.extent(object).map(|extent| CustodyFrame::Status {
+                        object,
+                        serial,
+                        extent,
+                    })
+                }
+                Reply::Err { object, code } => Some(CustodyFrame::Err { object, code }),
+            };
+            // What was let go meanwhile is not wanted any more.
+            if frame.is_some() {
+                return frame;
+            }
+        }
+    }
+
+    fn data(
+        &mut self,
+        object: ObjectId,
+        serial: u64,
+        due: CustodyRange,
+        prompt: bool,
+        room: usize,
+    ) -> Option<CustodyFrame> {
+        let spool = &self.offers.get(&object)?.spool;
+        let most = room.min(PIECE as usize).min(due.length as usize);
+        let bytes = spool.read(due.offset, most);
+        if bytes.is_empty() {
+            return None;
+        }
+        // Small pieces are joined: a datagram costs the same, whatever is in it.
+        let bytes = join(spool, due.offset, bytes, most);
+        let extent = spool.extent();
+        let length = bytes.len() as u64;
+        if length < due.length {
+            self.replies.push_front(Reply::Data {
+                object,
+                serial,
+                range: range(due.offset + length, due.end()),
+                prompt,
+            });
+        }
+
+        Some(CustodyFrame::Data {
+            object,
+            serial,
+            extent,
+            prompt,
+            offset: due.offset,
+            bytes,
+        })
+    }
+
+    fn answer_interests(&mut self, object: ObjectId) {
+        let Some(offer) = self.offers.get_mut(&object) else {
+            return;
+        };
+        let available = offer.spool.available();
+        let mut due = Vec::new();
+        offer.interests.retain_mut(|interest| {
+            let Interest {
+                serial,
+                range: asked,
+            } = *interest;
+            let there = available.clamp(asked.offset, asked.end());
+            if there > asked.offset {
+                due.push(Reply::Data {
+                    object,
+                    serial,
+                    range: range(asked.offset, there),
+                    prompt: false,
+                });
+            }
+            interest.range = range(there, asked.end());
+            interest.range.length > 0
+        });
+        due.into_iter().for_each(|reply| self.reply(reply));
+    }
+
+    /// Where there is no room, the receiver asks again.
+    fn reply(&mut self, reply: Reply) {
+        if self.replies.len() < REPLIES {
+            self.replies.push_back(reply);
+        }
+    }
+}
+
+impl Offer {
+    /// Waits for bytes; older interests in the same ones are replaced.
+    fn wait(&mut self, serial: u64, asked: CustodyRange) {
+        self.interests.retain_mut(|known| {
+            let start = known.range.offset.max(asked.offset);
+            let end = known.range.end().min(asked.end());
+            // What it waits for is asked for anew: the rest of it, if any, will be, too.
+            start >= end
+        });
+        if self.interests.len() < INTERESTS {
+            self.interests.push(Interest {
+                serial,
+                range: asked,
+            });
+        }
+    }
+}
+
+fn join(spool: &Spool, offset: u64, first: Bytes, most: usize) -> Bytes {
+    if first.len() >= most {
+        return first;
+    }
+    let mut joined = Vec::with_capacity(most);
+    joined.extend_from_slice(&first);
+    while joined.len() < most {
+        let next = spool.read(offset + joined.len() as u64, most - joined.len());
+        if next.is_empty() {
+            break;
+        }
+        joined.extend_from_slice(&next);
+    }
+    joined.into()
+}

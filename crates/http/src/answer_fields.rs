@@ -1,0 +1,132 @@
+//! Fields that any answer to an exchange gets.
+
+use hermes_proto::fields::Fields;
+
+use crate::Responder;
+
+/// Fields that the final response to an exchange gets by one decision.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AnswerFields {
+    /// Set, in place of what is there.
+    pub set: Fields,
+    /// Appended.
+    pub append: Fields,
+    /// Added where the response has no field of the name by then.
+    pub if_absent: Fields,
+    /// Set where the response has a field of the name by then.
+    pub if_present: Fields,
+}
+
+impl AnswerFields {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.each().into_iter().all(Fields::is_empty)
+    }
+
+    /// Those of each kind.
+    pub fn each(&self) -> [&Fields; 4] {
+        [&self.set, &self.append, &self.if_absent, &self.if_present]
+    }
+
+    /// Those of each kind, to be changed.
+    pub fn each_mut(&mut self) -> [&mut Fields; 4] {
+        [
+            &mut self.set,
+            &mut self.append,
+            &mut self.if_absent,
+            &mut self.if_present,
+        ]
+    }
+
+    fn apply(&self, fields: &mut Fields) {
+        fields.replace(&self.set);
+        fields.extend(&self.append);
+        fields.extend_absent(&self.if_absent);
+        fields.replace_present(&self.if_present);
+    }
+}
+
+/// The way to answer an exchange, and what its answer gets.
+#[derive(Debug)]
+pub struct Adding {
+    /// By each decision, in their order.
+    pub(crate) decided: Vec<AnswerFields>,
+    pub(crate) responder: Responder,
+}
+
+impl Adding {
+    pub(crate) fn apply(&self, fields: &mut Fields) {
+        for decided in &self.decided {
+            decided.apply(fields);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn fields(lines: &[(&'static str, &'static str)]) -> Fields {
+        let mut fields = Fields::new();
+        for (name, value) in lines {
+            fields.append(*name, HeaderValue::from_static(value));
+        }
+        fields
+    }
+
+    fn answered(decided: Vec<AnswerFields>, lines: &[(&'static str, &'static str)]) -> Fields {
+        let mut answer = fields(lines);
+        let responder = Responder::Connection(crate::Outgoing::Ended);
+        Adding { decided, responder }.apply(&mut answer);
+        answer
+    }
+
+    #[test]
+    fn what_is_set_later_counts_and_what_is_appended_stays() {
+        let first = AnswerFields {
+            set: fields(&[("x-a", "1"), ("x-b", "1")]),
+            append: fields(&[("x-c", "1"), ("x-d", "1")]),
+            ..AnswerFields::default()
+        };
+        let second = AnswerFields {
+            set: fields(&[("x-b", "2"), ("x-c", "2")]),
+            append: fields(&[("x-d", "2")]),
+            ..AnswerFields::default()
+        };
+
+        let answer = answered(
+            vec![first, second],
+            &[("x-a", "0"), ("x-d", "0"), ("x-e", "0")],
+        );
+        let expected = fields(&[
+            ("x-d", "0"),
+            ("x-e", "0"),
+            ("x-a", "1"),
+            ("x-d", "1"),
+            ("x-b", "2"),
+            ("x-c", "2"),
+            ("x-d", "2"),
+        ]);
+        assert_eq!(answer, expected);
+    }
+
+    #[test]
+    fn what_depends_on_what_is_there_sees_what_was_decided_before() {
+        let first = AnswerFields {
+            if_absent: fields(&[("x-a", "1"), ("x-b", "1")]),
+            if_present: fields(&[("x-a", "p"), ("x-c", "p")]),
+            ..AnswerFields::default()
+        };
+        let second = AnswerFields {
+            if_absent: fields(&[("x-b", "2"), ("x-d", "2")]),
+            if_present: fields(&[("x-b", "q")]),
+            ..AnswerFields::default()
+        };
+
+        let answer = answered(vec![first, second], &[("x-a", "0")]);
+        let expected = fields(&[("x-a", "p"), ("x-d", "2"), ("x-b", "q")]);
+        assert_eq!(answer, expected);
+    }
+}

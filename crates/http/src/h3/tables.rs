@@ -1,0 +1,203 @@
+//! The QPACK tables of a connection (RFC 9204), and the two streams that keep them in step.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use hermes_net::quic::{SendStream, WriteError};
+use hermes_proto::h3::{Code, Fault, FieldSectionLimits, Received, StreamType};
+use hermes_proto::qpack::{QpackDecoder, QpackEncoder, SectionEncoder};
+use hermes_proto::varint;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::drive;
+use super::shared::Shared;
+
+/// Bytes of the dynamic table that we keep for the peer of a link. A stranger's gets none.
+#[doc(alias = "bound")]
+pub(super) const HEADER_TABLE: usize = 4096;
+
+/// Both tables. Their locks are held for a section or a few instructions, never across a wait.
+#[derive(Debug)]
+pub(super) struct Tables {
+    /// Bytes of ours; 0 where none is used, in neither direction.
+    table: usize,
+    /// Of every field section that comes.
+    pub(super) limits: FieldSectionLimits,
+    decoder: Mutex<QpackDecoder>,
+    encoder: Mutex<QpackEncoder>,
+    /// There is something to send.
+    wake: Notify,
+}
+
+impl Tables {
+    /// Tables of which ours takes so many bytes, for sections with these limits.
+    pub(super) fn new(table: usize, limits: FieldSectionLimits) -> Self {
+        Self {
+            table,
+            limits,
+            decoder: Mutex::new(QpackDecoder::new(table)),
+            encoder: Mutex::default(),
+            wake: Notify::new(),
+        }
+    }
+
+    /// None: what is written refers to nothing.
+    pub(super) fn none() -> Self {
+        let limits = FieldSectionLimits { bytes: 0, lines: 0 };
+        Self::new(0, limits)
+    }
+
+    /// What we announce of ours.
+    pub(super) fn announced(&self) -> u64 {
+        self.table as u64
+    }
+
+    /// The peer has announced this capacity. A link uses it; to write into a stranger's table is not worth the memory of what is in it.
+    pub(super) fn allow(&self, capacity: u64) {
+        if self.table > 0 {
+            self.encoder.lock().allow(capacity);
+        }
+    }
+
+    /// Whether sections depend on the stream on which they leave.
+    pub(super) fn are_used(&self) -> bool {
+        self.encoder.lock().uses_table()
+    }
+
+    /// Reads a section that came on this stream.
+    pub(super) fn read<T, E: From<Fault>>(
+        &self,
+        stream: u64,
+        section: &[u8],
+        with: impl FnOnce(Received<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut decoder = self.decoder.lock();
+        let read = with(Received {
+            section,
+            stream,
+            limits: self.limits,
+            decoder: &mut decoder,
+        });
+
+        self.wake_for(&decoder);
+        if decoder.is_unheard() {
+            return Err(unheard().into());
+        }
+        read
+    }
+
+    /// Writes a section that is to leave on this stream.
+    pub(super) fn write<E>(
+        &self,
+        stream: u64,
+        with: impl FnOnce(SectionEncoder<'_>) -> Result<(), E>,
+    ) -> Result<BytesMut, E> {
+        let mut encoder = self.encoder.lock();
+        let mut section = BytesMut::new();
+        with(encoder.section(stream, &mut section))?;
+        if encoder.has_instructions() {
+            self.wake.notify_one();
+        }
+        Ok(section)
+    }
+
+    /// Nothing more is read of this stream, on which sections may have come.
+    pub(super) fn cancel(&self, stream: u64) {
+        let mut decoder = self.decoder.lock();
+        decoder.cancel(stream);
+        self.wake_for(&decoder);
+    }
+
+    fn wake_for(&self, decoder: &QpackDecoder) {
+        if decoder.has_instructions() {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Takes what came on the stream of the peer's encoder.
+    pub(super) fn encoder_says(&self, bytes: &[u8]) -> Result<(), Fault> {
+        let mut decoder = self.decoder.lock();
+        let handled = decoder.handle(bytes);
+        self.wake_for(&decoder);
+        handled.map_err(|_| {
+            Fault::connection(
+                Code::QpackEncoderStreamError,
+                "an instruction for which the dynamic table has no room",
+            )
+        })
+    }
+
+    /// Takes what came on the stream of the peer's decoder.
+    pub(super) fn decoder_says(&self, bytes: &[u8]) -> Result<(), Fault> {
+        self.encoder.lock().handle(bytes).map_err(|_| {
+            Fault::connection(
+                Code::QpackDecoderStreamError,
+                "an instruction about what was not sent",
+            )
+        })
+    }
+}
+
+fn unheard() -> Fault {
+    Fault::connection(
+        Code::ExcessiveLoad,
+        "what is said of field sections is not read",
+    )
+}
+
+/// Sends what each table has to say, on streams that are opened when there is something.
+pub(super) async fn write(shared: Arc<Shared>) -> Result<(), Fault> {
+    let tables = &shared.tables;
+    let mut encoder = Stream::new(StreamType::QpackEncoder);
+    let mut decoder = Stream::new(StreamType::QpackDecoder);
+
+    loop {
+        let instructions = tables.encoder.lock().take_instructions();
+        encoder.send(&shared, instructions).await?;
+        let instructions = tables.decoder.lock().take_instructions();
+        decoder.send(&shared, instructions).await?;
+        tables.wake.notified().await;
+    }
+}
+
+/// One of our two streams.
+struct Stream {
+    kind: StreamType,
+    open: Option<SendStream>,
+}
+
+impl Stream {
+    fn new(kind: StreamType) -> Self {
+        Self { kind, open: None }
+    }
+
+    async fn send(&mut self, shared: &Shared, instructions: BytesMut) -> Result<(), Fault> {
+        if instructions.is_empty() {
+            return Ok(());
+        }
+
+        let mut bytes = BytesMut::new();
+        let stream = match &mut self.open {
+            Some(stream) => stream,
+            None => {
+                let Ok(stream) = shared.connection.open_uni().await else {
+                    return Ok(());
+                };
+                varint::encode(self.kind.number(), &mut bytes);
+                self.open.insert(stream)
+            }
+        };
+
+        bytes.unsplit(instructions);
+        match drive::write(stream, bytes.freeze()).await {
+            // RFC 9204, section 4.2: it must not be stopped.
+            Err(WriteError::Stopped(_)) => Err(Fault::connection(
+                Code::ClosedCriticalStream,
+                "a stream of QPACK was stopped",
+            )),
+            // The others see it when the connection ends.
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A connection whose client says nothing.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hermes_net::{Stream, StreamInfo, Watch};
+use pin_project_lite::pin_project;
+use tokio::time::{Sleep, sleep};
+use tokio_util::sync::WaitForCancellationFuture;
+
+use crate::server::{Handler, LAST_REQUEST, Options, exchanges};
+
+/// How long a client of HTTP/1.1 is silent before its connection lets go of what it needs for the next
+/// exchange. Programs that ask again and again do so within a fraction of it.
+#[doc(alias = "bound")]
+pub(crate) const SILENCE: Duration = Duration::from_secs(2);
+
+/// A connection of a client while nothing is open on it.
+///
+/// Most connections wait most of their time: this is the stream and no buffer, timer or state of HTTP. It alternates between
+/// [`Self::spoken`] and [`Self::serve`].
+#[derive(Debug)]
+pub struct IdleConnection {
+    pub(crate) stream: Stream,
+    /// Whether HTTP/1.1 was spoken on it: the version does not change any more.
+    pub(crate) begun: bool,
+}
+
+impl IdleConnection {
+    /// A connection on which nothing was said yet.
+    #[must_use]
+    pub fn new(stream: Stream) -> Self {
+        Self {
+            stream,
+            begun: false,
+        }
+    }
+
+    /// What was learnt when it was accepted.
+    #[must_use]
+    pub fn source(&self) -> &Arc<StreamInfo> {
+        self.stream.info()
+    }
+
+    /// The stream, to do something else with it before HTTP is spoken.
+    #[must_use]
+    pub fn into_stream(self) -> Stream {
+        self.stream
+    }
+
+    /// Waits until the client has said something, or left; false if it has not within `time`, or if the connection is to end. Over
+    /// TLS it is true at once.
+    pub async fn spoken(&mut self, time: Duration, watch: &Watch) -> bool {
+        match Silence::of(self, time, watch).await {
+            Broken::Spoken => true,
+            Broken::Elapsed => false,
+            Broken::Draining => Box::pin(self.spoken_at_last(watch)).await,
+        }
+    }
+
+    /// A connection that is to end: a request may be on its way, and would be lost.
+    async fn spoken_at_last(&mut self, watch: &Watch) -> bool {
+        tokio::select! {
+            biased;
+            () = poll_fn(|cx| self.stream.poll_said(cx)) => true,
+            () = sleep(LAST_REQUEST) => false,
+            () = watch.forced() => false,
+        }
+    }
+
+    /// How long the client may still be silent.
+    #[must_use]
+    pub fn time(&self, options: &Options) -> Duration {
+        if self.begun {
+            options.idle_time.saturating_sub(SILENCE)
+        } else {
+            options.idle_time
+        }
+    }
+
+    /// Serves what the client asks for until the connection ends, is drained or is forced to stop: `None`; or until the client has
+    /// been silent for a while.
+    pub async fn serve<H: Handler>(
+        self,
+        options: &Options,
+        handler: H,
+        watch: &Watch,
+    ) -> Option<Self> {
+        let stream = exchanges(self, options, handler, watch).await?;
+        Some(Self {
+            stream,
+            begun: true,
+        })
+    }
+}
+pin_project! {
+    /// Resolves when a connection has not to wait any more. By hand, as every byte of it is held for every connection that does.
+    struct Silence<'a> {
+        connection: &'a mut IdleConnection,
+        #[pin]
+        timer: Sleep,
+        #[pin]
+        ending: WaitForCancellationFuture<'a>,
+    }
+}
+
+/// What broke a silence.
+enum Broken {
+    Spoken,
+    Elapsed,
+    Draining,
+}
+
+impl<'a> Silence<'a> {
+    fn of(connection: &'a mut IdleConnection, time: Duration, watch: &'a Watch) -> Self {
+        Self {
+            connection,
+            timer: sleep(time),
+            ending: watch.graceful(),
+        }
+    }
+}
+
+impl Future for Silence<'_> {
+    type Output = Broken;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Broken> {
+        let this = self.project();
+        if this.connection.stream.poll_said(cx).is_ready() {
+            return Poll::Ready(Broken::Spoken);
+        }
+        if this.timer.poll(cx).is_ready() {
+            return Poll::Ready(Broken::Elapsed);
+        }
+        this.ending.poll(cx).map(|()| Broken::Draining)
+    }
+}

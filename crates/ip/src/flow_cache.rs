@@ -1,0 +1,104 @@
+//! One verdict for each flow: rules are asked about its first packet only.
+
+use std::net::IpAddr;
+
+use hermes_proto::ip::IpFlow;
+
+/// Flows that a cache may remember: about 5 MB. One that is forgotten is judged again.
+#[doc(alias = "bound")]
+pub const MAX_FLOWS: usize = 65_536;
+
+/// How many flows share a place; the one that was not asked about last goes first.
+const WAYS: usize = 2;
+
+/// An odd number with bits all over: the golden ratio's.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Remembers verdicts by flow, up to a fixed number of them.
+///
+/// It takes no chain of entries with equal hashes: a peer that finds such flows makes us judge again, and no more.
+#[derive(Debug, Clone)]
+pub struct FlowCache<V> {
+    sets: Vec<[Option<Entry<V>>; WAYS]>,
+    capacity: usize,
+    seed: u64,
+    /// Entries of an earlier generation hold no more.
+    generation: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry<V> {
+    flow: IpFlow,
+    generation: u32,
+    verdict: V,
+}
+
+impl<V: Copy> FlowCache<V> {
+    /// A cache of up to `flows`, rounded up to a power of two. Memory is taken with the first. `seed` is any number that peers do not
+    /// know.
+    pub fn new(flows: usize, seed: u64) -> Self {
+        Self {
+            sets: Vec::new(),
+            capacity: flows.clamp(WAYS, MAX_FLOWS).next_power_of_two() / WAYS,
+            seed,
+            generation: 0,
+        }
+    }
+
+    /// The verdict on a flow, or what `judge` says, which is remembered.
+    pub fn verdict(&mut self, flow: &IpFlow, judge: impl FnOnce(&IpFlow) -> V) -> V {
+        if self.sets.is_empty() {
+            self.sets.resize_with(self.capacity, || [None, None]);
+        }
+        let at = hash(self.seed, flow) as usize & (self.capacity - 1);
+        let generation = self.generation;
+        let set = &mut self.sets[at];
+        let is_it = |entry: &Entry<V>| entry.generation == generation && entry.flow == *flow;
+
+        // The one asked about last stands first.
+        if !set[0].as_ref().is_some_and(is_it) {
+            set.swap(0, 1);
+        }
+        if let Some(entry) = set[0].as_ref().filter(|entry| is_it(entry)) {
+            return entry.verdict;
+        }
+
+        let verdict = judge(flow);
+        set[0] = Some(Entry {
+            flow: *flow,
+            generation,
+            verdict,
+        });
+        verdict
+    }
+
+    /// Forgets all verdicts: rules, addresses or routes have changed.
+    pub fn forget(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+        // Else entries of long ago would hold again.
+        if self.generation == 0 {
+            self.sets.clear();
+        }
+    }
+}
+
+/// Mixes the words of a flow.
+fn hash(seed: u64, flow: &IpFlow) -> u64 {
+    let [source, destination] = [flow.source, flow.destination].map(|address| match address {
+        IpAddr::V4(address) => u128::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits(),
+    });
+    let ports = u64::from(flow.source_port) << 16 | u64::from(flow.destination_port);
+    let words = [
+        source as u64,
+        (source >> 64) as u64,
+        destination as u64,
+        (destination >> 64) as u64,
+        ports | u64::from(flow.protocol) << 32,
+    ];
+
+    words.into_iter().fold(seed, |state, word| {
+        let product = u128::from(state ^ word) * u128::from(MIX);
+        (product as u64) ^ ((product >> 64) as u64)
+    })
+}

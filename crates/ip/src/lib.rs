@@ -1,0 +1,66 @@
+//! The IP overlay without input or output: who has which address, what may pass a tunnel, and where it goes.
+//!
+//! What it is: the machine of one session of CONNECT-IP ([`IpSession`]), the check of each packet ([`PacketFilter`]), the table that
+//! gives every identity its address ([`AddressPool`]), the tables from destinations to tunnels ([`RoutingTable`], [`Slices`]), the
+//! memory of verdicts on flows ([`FlowCache`]), and of where connections go ([`TcpPins`]).
+//!
+//! What it is not: it opens no device, no socket and no file, reads no clock and draws no random number. Packets are not reassembled,
+//! and addresses are translated one for one only ([`Translation`]): no ports, and never between families.
+//!
+//! | module | specification |
+//! |---|---|
+//! | [`IpSession`] | RFC 9484, section 4.7 |
+//! | [`PacketFilter`] | RFC 9484, sections 4.8, 7 and 10, RFC 1812, section 5.3 |
+//! | [`PacketScope`] | RFC 9484, section 4.6 |
+//! | [`MtuProbe`] | RFC 9484, section 7.1 |
+//! | [`offload`] | VIRTIO 1.2, section 5.1.6; between two nodes, ours |
+//!
+//! How they work together at the end of a tunnel, as the loop around them does it:
+//!
+//! - The request is answered: [`AddressPool::acquire`] gives its identity a [`Lease`], [`IpSession::assign`] says so with what
+//!   [`Lease::answer`] makes of it, [`IpSession::advertise`] says what is routed, and [`RoutingTable::replace`] leads the addresses here.
+//! - A capsule comes: [`IpSession::handle_capsule`] says what it changed. After anything changed, [`IpSession::poll_capsule`] has what is
+//!   to be sent, and [`IpSession::filter`] what may pass from now on; a [`FlowCache`] forgets.
+//! - A packet comes out of the tunnel: a super-packet is [checked](offload::OffloadHeader::check) first. Then
+//!   [`PacketFilter::check_from_peer`]; the policy, asked once a flow; and [`RoutingTable::next_hop`].
+//! - A packet is to go into the tunnel: the policy; [`PacketFilter::clamp_tcp`]; [`PacketFilter::check_to_peer`] with the length of its
+//!   longest segment. To a peer that takes no super-packets it goes [cut](offload::segment).
+//! - What a [`Verdict`] has for the sender goes to where the packet came from, and is not judged again.
+//! - The tunnel ends: [`RoutingTable::remove`], and [`AddressPool::release`]. It moves: [`RoutingTable::hand_over`].
+//!
+//! Begin reading in [`PacketFilter`]: what a packet must be to pass.
+
+pub mod offload;
+
+mod device_addresses;
+mod flow_cache;
+mod intervals;
+mod link_echo;
+mod mtu;
+mod mtu_probe;
+mod packet_filter;
+mod pool;
+mod role;
+mod routing_table;
+mod scope;
+mod session;
+mod slices;
+mod tcp_pins;
+mod verdict;
+
+pub use device_addresses::{Adoption, DeviceAddresses, OtherAddress, Translation};
+pub use flow_cache::{FlowCache, MAX_FLOWS};
+pub use mtu::{InnerMtu, MtuError};
+pub use mtu_probe::{MtuProbe, PROBE_TRIES, ProbeState};
+pub use packet_filter::{PacketFilter, RouterAddresses};
+pub use pool::{AddressPool, Lease, LeaseKey, LeaseTextError, MAX_LEASES, PoolError, PoolRange};
+pub use role::IpRole;
+pub use routing_table::{MAX_TABLE_ROUTES, NextHop, RouteConflict, RoutingTable};
+pub use scope::{PacketScope, ScopeError};
+pub use session::{
+    Accepts, Ignored, IpSession, MAX_REQUESTS, SessionError, SessionEvent, SessionSettings,
+    fuzz_session,
+};
+pub use slices::{MAX_SLICES, SliceError, Slices};
+pub use tcp_pins::{MAX_PINS, PIN_SILENCE, TcpPins};
+pub use verdict::{Rejection, Verdict};

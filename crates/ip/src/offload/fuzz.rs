@@ -1,0 +1,69 @@
+//! What holds of any bytes that are taken for a super-packet.
+
+use hermes_proto::ip::Packet;
+
+use super::check::Offloaded;
+use super::{Coalescer, HEADER_BYTES, OffloadHeader, OffloadKind, segment};
+
+/// Reads arbitrary bytes as a super-packet of a peer, as they are and with lengths put right: what is accepted can be cut into packets
+/// that are packets, within the bounds; and merging those gives them back.
+pub fn fuzz_one(data: &[u8]) {
+    let Some((header, packet)) = OffloadHeader::decode(data) else {
+        return;
+    };
+    let mut written = bytes::BytesMut::new();
+    header.encode(&mut written);
+    assert_eq!(written.len(), HEADER_BYTES);
+    assert_eq!(OffloadHeader::decode(&written), Some((header, &[][..])));
+    assert_eq!(
+        OffloadHeader::from_device(&header.to_device()),
+        Some(header)
+    );
+
+    if let Ok(checked) = header.check(packet) {
+        examine(&checked);
+    }
+    if let Ok(checked) = header.check_device(packet) {
+        examine(&checked);
+    }
+}
+
+fn examine(checked: &Offloaded<'_>) {
+    let mut packets = Vec::new();
+    segment(checked, &mut Vec::new(), |packet| {
+        packets.push(packet.to_vec())
+    });
+    assert_eq!(packets.len(), checked.segments());
+
+    let longest = packets.iter().map(Vec::len).max();
+    assert_eq!(longest, Some(checked.longest()));
+    for packet in &packets {
+        let parsed = Packet::parse(packet);
+        let Ok(parsed) = parsed else {
+            panic!("a segment is a packet: {parsed:?}");
+        };
+        assert_eq!(parsed.flow(), checked.packet().flow());
+    }
+    if checked.header().kind != OffloadKind::Whole {
+        merge(&packets);
+    }
+}
+
+fn merge(packets: &[Vec<u8>]) {
+    let mut again = Vec::new();
+    let mut room = Vec::new();
+    let mut take = |header: OffloadHeader, packet: &[u8]| {
+        let checked = header.check(packet);
+        let Ok(checked) = checked else {
+            panic!("what is merged passes the check: {checked:?}");
+        };
+        segment(&checked, &mut room, |packet| again.push(packet.to_vec()));
+    };
+
+    let mut coalescer = Coalescer::default();
+    for packet in packets {
+        coalescer.push(packet, false, &mut take);
+    }
+    coalescer.flush(&mut take);
+    assert_eq!(again, packets);
+}

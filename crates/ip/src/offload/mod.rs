@@ -1,0 +1,32 @@
+//! Super-packets: many segments of one flow with one set of headers, as devices with offloads give and take them.
+//!
+//! A TUN device with `IFF_VNET_HDR` passes packets longer than its MTU, with a header that says how they are to be cut and which
+//! checksum is missing. Between two nodes that [agreed](agreement), they travel whole, in a context of their own:
+//!
+//! ```text
+//! Payload of a HTTP datagram {
+//!   Context ID (i),
+//!   Flags (8), Kind (8), Header Length (16), Segment Size (16), Checksum Start (16), Checksum Offset (16),
+//!   IP Packet (..),
+//! }
+//! ```
+//!
+//! The fields are those of `virtio_net_hdr` (OASIS VIRTIO 1.2, section 5.1.6), in network byte order. What a peer sends is
+//! [checked](OffloadHeader::check) before a device sees it. To all others go plain packets: [`segment`] makes them, with complete
+//! checksums, and [`Coalescer`] makes super-packets of those that arrive.
+
+pub mod agreement;
+
+mod check;
+mod coalesce;
+mod fuzz;
+mod header;
+mod headers;
+mod open;
+mod segment;
+
+pub use check::{MAX_TCP_SEGMENTS, MAX_UDP_SEGMENTS, OffloadError, Offloaded};
+pub use coalesce::{Coalescer, MAX_OPEN};
+pub use fuzz::fuzz_one;
+pub use header::{HEADER_BYTES, MAX_OFFLOADED, OffloadHeader, OffloadKind};
+pub use segment::{complete_checksum, segment};

@@ -1,0 +1,332 @@
+//! Which identity has which address: the same each time it comes, also after a restart.
+
+mod range;
+mod text;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use hermes_proto::connect_ip::{AssignedAddress, RequestedAddress};
+use hermes_proto::ip::IpPrefix;
+
+pub use range::PoolRange;
+pub use text::LeaseTextError;
+
+/// Leases of one pool: each costs some hundred bytes, and more identities than this need more than one node.
+#[doc(alias = "bound")]
+pub const MAX_LEASES: usize = 65_536;
+
+/// Whose a lease is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseKey {
+    /// Who it is.
+    pub identity: Arc<str>,
+    /// 0 for its first tunnel, 1 for one beside that, and so on: each has an address, and finds it again.
+    pub number: u32,
+}
+
+/// The addresses of one tunnel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// Whose they are.
+    pub key: LeaseKey,
+    /// That of IPv4, where the pool has any.
+    pub v4: Option<IpPrefix>,
+    /// That of IPv6, where the pool has any.
+    pub v6: Option<IpPrefix>,
+}
+
+/// Why an identity has no address.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PoolError {
+    /// All addresses are in use, or kept for those who had them a while ago.
+    #[error(
+        "no {family} address is free in the pool: {in_use} leases are in use, {kept} are kept for those who return"
+    )]
+    Exhausted {
+        /// `IPv4` or `IPv6`.
+        family: &'static str,
+        /// Leases of tunnels that are open.
+        in_use: usize,
+        /// Other leases.
+        kept: usize,
+    },
+    /// The table is full.
+    #[error("the pool has {MAX_LEASES} leases, all of which are in use or kept")]
+    Full,
+    /// A prefix cannot be given out in parts of this length.
+    #[error("{prefix} cannot be given out in prefixes of {each} bits")]
+    Range {
+        /// The prefix.
+        prefix: IpPrefix,
+        /// The length of each part.
+        each: u8,
+    },
+}
+
+/// What is given out, and to whom.
+#[derive(Debug, Clone)]
+pub struct AddressPool {
+    v4: Vec<PoolRange>,
+    v6: Vec<PoolRange>,
+    /// How long a lease is kept that is not in use, in seconds.
+    keep: u64,
+    leases: BTreeMap<LeaseKey, Held>,
+    taken: HashSet<IpPrefix>,
+    /// Leases that are not in use, by when they last were.
+    idle: BTreeSet<(u64, LeaseKey)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Held {
+    v4: Option<IpPrefix>,
+    v6: Option<IpPrefix>,
+    /// Seconds since 1970 when it was last given out or given back; `None` while it is in use.
+    since: Option<u64>,
+}
+
+impl AddressPool {
+    /// A pool of these ranges. A lease that is not in use is kept for `keep` seconds; then it may be given to another, if there is no
+    /// other address.
+    pub fn new(ranges: Vec<PoolRange>, keep: u64) -> Self {
+        let (v4, v6) = ranges.into_iter().partition(PoolRange::is_ipv4);
+        Self {
+            v4,
+            v6,
+            keep,
+            leases: BTreeMap::new(),
+            taken: HashSet::new(),
+            idle: BTreeSet::new(),
+        }
+    }
+
+    /// The lease of one more tunnel of an identity: one that it had and does not use, or another. A wish is granted if it is free.
+    /// `now` is in seconds since 1970.
+    ///
+    /// # Errors
+    /// [`PoolError`].
+    pub fn acquire(
+        &mut self,
+        identity: &str,
+        wishes: &[IpPrefix],
+        now: u64,
+    ) -> Result<Lease, PoolError> {
+        let key = self.key(identity);
+        let before = self.leases.get(&key).copied();
+        if before.is_none() && self.leases.len() >= MAX_LEASES && !self.reclaim(now) {
+            return Err(PoolError::Full);
+        }
+
+        // It may have been given out by a pool with other ranges.
+        let [had_v4, had_v6] = before.map_or([None, None], |held| [held.v4, held.v6]);
+        self.free(&key);
+        let found = self.find_both(&key, [had_v4, had_v6], wishes, now);
+        let [v4, v6] = match found {
+            Ok(found) => found,
+            Err(error) => {
+                if let Some(before) = before {
+                    self.hold(key, before);
+                }
+                return Err(error);
+            }
+        };
+
+        self.hold(
+            key.clone(),
+            Held {
+                v4,
+                v6,
+                since: None,
+            },
+        );
+        Ok(Lease { key, v4, v6 })
+    }
+
+    /// Grants wishes to a lease that is in use, where they are free; returns what it has then.
+    pub fn prefer(&mut self, lease: &Lease, wishes: &[IpPrefix]) -> Lease {
+        let mut lease = lease.clone();
+        self.free(&lease.key);
+        for wish in wishes {
+            if self.is_free(*wish) {
+                let own = match wish.is_ipv4() {
+                    true => &mut lease.v4,
+                    false => &mut lease.v6,
+                };
+                *own = Some(*wish);
+            }
+        }
+
+        let held = Held {
+            v4: lease.v4,
+            v6: lease.v6,
+            since: None,
+        };
+        self.hold(lease.key.clone(), held);
+        lease
+    }
+
+    /// Gives a lease back. It is kept for its identity.
+    pub fn release(&mut self, key: &LeaseKey, now: u64) {
+        if let Some(held) = self.leases.get_mut(key)
+            && held.since.is_none()
+        {
+            held.since = Some(now);
+            self.idle.insert((now, key.clone()));
+        }
+    }
+
+    /// How many leases are in use, and how many are kept.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.leases.len() - self.idle.len(), self.idle.len())
+    }
+
+    /// The first lease of an identity that no tunnel of it uses, which may have to be made.
+    fn key(&self, identity: &str) -> LeaseKey {
+        let identity: Arc<str> = identity.into();
+        let first = LeaseKey {
+            identity: Arc::clone(&identity),
+            number: 0,
+        };
+
+        let mut number = 0;
+        for (key, held) in self.leases.range(first..) {
+            if key.identity != identity || key.number != number || held.since.is_some() {
+                break;
+            }
+            number += 1;
+        }
+        LeaseKey { identity, number }
+    }
+
+    fn find_both(
+        &mut self,
+        key: &LeaseKey,
+        had: [Option<IpPrefix>; 2],
+        wishes: &[IpPrefix],
+        now: u64,
+    ) -> Result<[Option<IpPrefix>; 2], PoolError> {
+        let mut found = [None; 2];
+        for (index, is_ipv4) in [true, false].into_iter().enumerate() {
+            if self.ranges(is_ipv4).is_empty() {
+                continue;
+            }
+            let wishes = wishes.iter().filter(|wish| wish.is_ipv4() == is_ipv4);
+            let candidates: Vec<_> = wishes.copied().chain(had[index]).collect();
+            found[index] = Some(self.find(key, is_ipv4, &candidates, now)?);
+        }
+        Ok(found)
+    }
+
+    /// One of the candidates, or the first free one from a place that the identity chooses: so that it is likely to be the same even
+    /// where the table was lost.
+    fn find(
+        &mut self,
+        key: &LeaseKey,
+        is_ipv4: bool,
+        candidates: &[IpPrefix],
+        now: u64,
+    ) -> Result<IpPrefix, PoolError> {
+        if let Some(free) = candidates.iter().find(|prefix| self.is_free(**prefix)) {
+            return Ok(*free);
+        }
+
+        loop {
+            let ranges = self.ranges(is_ipv4).iter();
+            let free = ranges.filter_map(|range| range.find_free(key, &self.taken));
+            if let Some(free) = free.take(1).next() {
+                return Ok(free);
+            }
+            if !self.reclaim(now) {
+                let (in_use, kept) = self.counts();
+                let family = if is_ipv4 { "IPv4" } else { "IPv6" };
+                return Err(PoolError::Exhausted {
+                    family,
+                    in_use,
+                    kept,
+                });
+            }
+        }
+    }
+
+    /// Whether a prefix may be given out, and is not.
+    fn is_free(&self, prefix: IpPrefix) -> bool {
+        let mut ranges = self.ranges(prefix.is_ipv4()).iter();
+        !self.taken.contains(&prefix) && ranges.any(|range| range.gives(prefix))
+    }
+
+    fn ranges(&self, is_ipv4: bool) -> &[PoolRange] {
+        match is_ipv4 {
+            true => &self.v4,
+            false => &self.v6,
+        }
+    }
+
+    /// Forgets the lease that was not used for longest, if that was long enough ago.
+    fn reclaim(&mut self, now: u64) -> bool {
+        let Some((since, key)) = self.idle.first().cloned() else {
+            return false;
+        };
+        if now.saturating_sub(since) < self.keep {
+            return false;
+        }
+        self.free(&key);
+        true
+    }
+
+    fn free(&mut self, key: &LeaseKey) {
+        let Some(held) = self.leases.remove(key) else {
+            return;
+        };
+        if let Some(since) = held.since {
+            self.idle.remove(&(since, key.clone()));
+        }
+        for prefix in [held.v4, held.v6].into_iter().flatten() {
+            self.take(prefix, false);
+        }
+    }
+
+    fn hold(&mut self, key: LeaseKey, held: Held) {
+        for prefix in [held.v4, held.v6].into_iter().flatten() {
+            self.take(prefix, true);
+        }
+        if let Some(since) = held.since {
+            self.idle.insert((since, key.clone()));
+        }
+        self.leases.insert(key, held);
+    }
+
+    fn take(&mut self, prefix: IpPrefix, is_taken: bool) {
+        let changed = match is_taken {
+            true => self.taken.insert(prefix),
+            false => self.taken.remove(&prefix),
+        };
+        let ranges = match prefix.is_ipv4() {
+            true => &mut self.v4,
+            false => &mut self.v6,
+        };
+        if let Some(range) = ranges.iter_mut().find(|range| range.gives(prefix))
+            && changed
+        {
+            range.count(is_taken);
+        }
+    }
+}
+
+impl Lease {
+    /// What to assign to the peer: all that it has, where a request wanted one of the family as the answer to that.
+    pub fn answer(&self, requests: &[RequestedAddress]) -> Vec<AssignedAddress> {
+        let assigned = |prefix: IpPrefix| {
+            let mut requests = requests.iter();
+            let request = requests.find(|request| request.prefix.is_ipv4() == prefix.is_ipv4());
+            AssignedAddress {
+                request_id: request.map_or(0, |request| request.request_id),
+                prefix,
+            }
+        };
+        [self.v4, self.v6]
+            .into_iter()
+            .flatten()
+            .map(assigned)
+            .collect()
+    }
+}

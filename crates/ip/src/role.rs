@@ -1,0 +1,10 @@
+//! The two ends of a tunnel.
+
+/// Which end of the tunnel this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum IpRole {
+    /// It sent the request.
+    Client,
+    /// It answers it.
+    Proxy,
+}

@@ -1,0 +1,71 @@
+//! What this end takes of what its peer says.
+
+use hermes_proto::connect_ip::{MAX_RANGES, RouteAdvertisement};
+use hermes_proto::ip::{ANY_PROTOCOL, IpPrefix, IpRange};
+
+/// Addresses that the peer may assign or route.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Accepts {
+    /// Any.
+    All,
+    /// Those in the prefixes of [`Accepts::within`] only.
+    Within(Vec<IpRange>),
+    /// None.
+    #[default]
+    Nothing,
+}
+
+impl Accepts {
+    /// Those in these prefixes. Of more than [`MAX_RANGES`] that do not touch, nothing is accepted.
+    pub fn within(prefixes: impl IntoIterator<Item = IpPrefix>) -> Self {
+        let ranges = prefixes
+            .into_iter()
+            .map(|prefix| IpRange::of(prefix, ANY_PROTOCOL));
+        let joined = RouteAdvertisement::of(ranges.collect());
+        joined.map_or(Self::Nothing, |joined| {
+            Self::Within(joined.ranges().to_vec())
+        })
+    }
+
+    /// Whether all addresses of a prefix are accepted.
+    pub(super) fn takes(&self, prefix: IpPrefix) -> bool {
+        match self {
+            Self::All => true,
+            Self::Within(ranges) => ranges
+                .iter()
+                .any(|range| range.contains(prefix.address()) && range.contains(prefix.last())),
+            Self::Nothing => false,
+        }
+    }
+
+    /// What is accepted of these ranges, and which of them are not, or not whole.
+    pub(super) fn split(&self, ranges: &[IpRange]) -> (Vec<IpRange>, Vec<IpRange>) {
+        let accepted = match self {
+            Self::All => return (ranges.to_vec(), Vec::new()),
+            Self::Within(accepted) => &accepted[..],
+            Self::Nothing => &[],
+        };
+
+        let mut taken = Vec::new();
+        let mut ignored = Vec::new();
+        for range in ranges {
+            let before = taken.len();
+            let shared = accepted.iter().filter_map(|other| shared(range, other));
+            taken.extend(shared);
+            if taken[before..] != [*range] {
+                ignored.push(*range);
+            }
+        }
+
+        taken.truncate(MAX_RANGES);
+        (taken, ignored)
+    }
+}
+
+/// The part of a range that lies in another.
+fn shared(range: &IpRange, other: &IpRange) -> Option<IpRange> {
+    let start = range.start().max(other.start());
+    let end = range.end().min(other.end());
+    // Of ranges that are apart, or of two families, it would end before it starts.
+    IpRange::new(start, end, range.protocol()).ok()
+}

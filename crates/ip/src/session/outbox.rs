@@ -1,0 +1,57 @@
+//! Capsules that have yet to be sent: at most one of each type, except that refusals may need several.
+
+use hermes_proto::connect_ip::{
+    AddressAssign, AddressRequest, AssignedAddress, IpCapsule, MAX_ADDRESSES, RequestedAddress,
+    RouteAdvertisement,
+};
+
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    requests: Vec<RequestedAddress>,
+    /// Whether what is assigned has changed.
+    assigned: bool,
+    /// Said once, and not again (RFC 9484, section 4.7.2).
+    refusals: Vec<AssignedAddress>,
+    /// Whether what is routed has changed.
+    routed: bool,
+}
+
+impl Outbox {
+    pub(super) fn assign(&mut self, refusals: Vec<AssignedAddress>) {
+        self.assigned = true;
+        self.refusals.extend(refusals);
+    }
+
+    pub(super) fn advertise(&mut self) {
+        self.routed = true;
+    }
+
+    pub(super) fn request(&mut self, requests: &[RequestedAddress]) {
+        self.requests.extend(requests);
+    }
+
+    /// The next capsule, from what is assigned and routed now.
+    pub(super) fn poll(
+        &mut self,
+        assigned: &[AssignedAddress],
+        routes: &RouteAdvertisement,
+    ) -> Option<IpCapsule> {
+        if !self.requests.is_empty() {
+            let count = self.requests.len().min(MAX_ADDRESSES);
+            let requests = self.requests.drain(..count).collect();
+            // We gave the IDs ourselves: it is never malformed.
+            return AddressRequest::new(requests).ok().map(IpCapsule::Request);
+        }
+
+        if std::mem::take(&mut self.assigned) {
+            let room = MAX_ADDRESSES.saturating_sub(assigned.len());
+            let count = self.refusals.len().min(room);
+            let mut addresses = assigned.to_vec();
+            addresses.extend(self.refusals.drain(..count));
+            self.assigned = !self.refusals.is_empty();
+            return Some(IpCapsule::Assign(AddressAssign { addresses }));
+        }
+
+        std::mem::take(&mut self.routed).then(|| IpCapsule::Routes(routes.clone()))
+    }
+}

@@ -1,0 +1,269 @@
+//! Four nodes in a row, in namespaces of their own, with the links between them.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::bound::SLOT;
+use super::server;
+use super::{Carriage, LINKS, RATE};
+use crate::emulator::wire::{End, Wire};
+use crate::emulator::{Profile, Rate, Turn};
+use crate::process::Process;
+use crate::topology::{Namespace, Topology};
+
+/// Bytes that may wait at a link: 80 ms of its rate.
+const QUEUE: usize = 100_000;
+
+/// What a packet takes from one node to the next, beside the time that the rate takes.
+const DELAY: Duration = Duration::from_micros(200);
+
+/// Where nodes take requests in custody, and over connections.
+const CUSTODY: u16 = 4500;
+const LINK: u16 = 8443;
+
+/// Where the first node takes those of the client, to be passed on in either way.
+const BY_CUSTODY: u16 = 8001;
+const BY_TCP: u16 = 8002;
+
+/// How long a node may take to start.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// The network, as long as it lives.
+pub struct NodeRow {
+    /// When the links began.
+    pub start: Instant,
+    /// Files of this network.
+    pub folder: PathBuf,
+    topology: Topology,
+    _wires: Vec<Wire>,
+    _nodes: Vec<Process>,
+}
+
+impl NodeRow {
+    /// Lays the network and starts the nodes.
+    ///
+    /// # Errors
+    /// When the system does not allow it, or a node does not start.
+    pub fn lay(hermes: &Path, folder: &Path, turns: &Arc<[usize]>, seed: u64) -> Result<Self> {
+        let mut topology = Topology::new();
+        for index in 0..=LINKS {
+            topology.add(&name(index))?;
+        }
+
+        let start = Instant::now();
+        let mut wires = Vec::new();
+        for link in 0..LINKS {
+            wires.push(lay_link(&topology, (link, turns), seed, start)?);
+        }
+        lay_routes(&topology)?;
+        server::serve(topology.namespace(&name(LINKS))?)?;
+        let nodes = start_nodes(hermes, folder, &topology)?;
+
+        Ok(Self {
+            start,
+            folder: folder.to_owned(),
+            topology,
+            _wires: wires,
+            _nodes: nodes,
+        })
+    }
+
+    /// Where the client runs.
+    ///
+    /// # Errors
+    /// Never: it is there.
+    pub fn client(&self) -> Result<&Namespace> {
+        self.topology.namespace(&name(0))
+    }
+
+    /// Host and port of the origin, as the client names it.
+    pub fn origin(&self, way: Carriage) -> String {
+        match way {
+            Carriage::Direct => format!("{}:{}", near_origin(LINKS), server::PORT),
+            Carriage::Custody | Carriage::Tcp => "files.lab".to_owned(),
+        }
+    }
+
+    /// The proxy that the client uses.
+    pub fn proxy(&self, way: Carriage) -> Option<String> {
+        let port = match way {
+            Carriage::Custody => BY_CUSTODY,
+            Carriage::Tcp => BY_TCP,
+            Carriage::Direct => return None,
+        };
+        Some(format!("http://127.0.0.1:{port}"))
+    }
+}
+
+fn name(index: usize) -> String {
+    format!("node{index}")
+}
+
+/// The address of the client's side of the link before this node, and of the origin's side.
+fn near_client(node: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 79, node as u8, 1)
+}
+
+fn near_origin(node: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 79, node as u8, 2)
+}
+
+fn lay_link(
+    topology: &Topology,
+    (link, turns): (usize, &Arc<[usize]>),
+    seed: u64,
+    start: Instant,
+) -> Result<Wire> {
+    let profile = Profile {
+        delay: DELAY,
+        rate: Some(Rate {
+            bits_per_second: (RATE * 8.0) as u64,
+            queue_bytes: QUEUE,
+        }),
+        turn: Some(Turn {
+            order: turns.clone(),
+            link,
+            slot: SLOT,
+        }),
+        ..Profile::default()
+    };
+
+    let behind = link + 1;
+    let one = (
+        name(link),
+        name(behind),
+        format!("{}/24", near_client(behind)),
+    );
+    let other = (
+        name(behind),
+        name(link),
+        format!("{}/24", near_origin(behind)),
+    );
+    let end = |(namespace, device, address): &(String, String, String)| -> Result<_> {
+        Ok((
+            topology.namespace(namespace)?,
+            device.clone(),
+            address.clone(),
+        ))
+    };
+    let one = end(&one)?;
+    let other = end(&other)?;
+    Wire::lay_since(
+        End {
+            namespace: one.0,
+            device: &one.1,
+            address: &one.2,
+            profile: &profile,
+        },
+        End {
+            namespace: other.0,
+            device: &other.1,
+            address: &other.2,
+            profile: &profile,
+        },
+        seed,
+        start,
+    )
+}
+
+/// Every node reaches the networks beyond its neighbours.
+fn lay_routes(topology: &Topology) -> Result<()> {
+    for node in 0..=LINKS {
+        for network in 1..=LINKS {
+            let prefix = format!("10.79.{network}.0/24");
+            // Its own networks are those of the links before it and behind it.
+            if network > node + 1 {
+                topology.route(&name(node), &prefix, &near_origin(node + 1).to_string())?;
+            } else if network < node {
+                topology.route(&name(node), &prefix, &near_client(node).to_string())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn start_nodes(hermes: &Path, folder: &Path, topology: &Topology) -> Result<Vec<Process>> {
+    let keys: Vec<_> = (0..=LINKS)
+        .map(|node| key(hermes, folder, node))
+        .collect::<Result<_>>()?;
+    let mut nodes = Vec::new();
+    for node in (0..=LINKS).rev() {
+        let file = folder.join(format!("{}.yaml", name(node)));
+        fs::write(&file, document(node, &keys))?;
+        let words = ["run".as_ref(), file.as_os_str()];
+        let namespace = topology.namespace(&name(node))?;
+        let process = Process::start_in(Some(namespace), &name(node), folder, hermes, &words)?;
+        nodes.push(process);
+    }
+
+    let begun = Instant::now();
+    for node in &mut nodes {
+        while !node.log().contains("is ready") {
+            node.check()?;
+            if begun.elapsed() > START_LIMIT {
+                bail!("a node does not start:\n{}", node.log());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    Ok(nodes)
+}
+
+/// Makes the key of a node; its public part.
+fn key(hermes: &Path, folder: &Path, node: usize) -> Result<String> {
+    let file = folder.join(format!("{}.key", name(node)));
+    let output = Command::new(hermes).arg("custody-key").arg(&file).output();
+    let output = output.with_context(|| hermes.display().to_string())?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+fn document(node: usize, keys: &[String]) -> String {
+    let own = name(node);
+    let mut neighbours = String::new();
+    let mut upstreams = String::new();
+    if let Some(next) = keys.get(node + 1) {
+        let at = near_origin(node + 1);
+        neighbours += &format!("      next: {{ key: \"{next}\", address: \"{at}:{CUSTODY}\" }}\n");
+        upstreams = format!("upstreams: {{ next: {{ endpoints: [\"{at}:{LINK}\"] }} }}\n");
+    }
+    if node > 0 {
+        neighbours += &format!("      before: {{ key: \"{}\" }}\n", keys[node - 1]);
+    }
+
+    let (custody, tcp) = match node {
+        0 => (
+            format!("http: \"127.0.0.1:{BY_CUSTODY}\""),
+            format!("http: \"127.0.0.1:{BY_TCP}\""),
+        ),
+        _ => (
+            format!("udp: \"0.0.0.0:{CUSTODY}\", ingress: custody, public: true"),
+            format!("http: \"0.0.0.0:{LINK}\", public: true"),
+        ),
+    };
+    let routes = if node == LINKS {
+        format!(
+            "routes: [{{ terminate: \"127.0.0.1:{}\" }}]\n",
+            server::PORT
+        )
+    } else {
+        "routes:\n  - { match: { listener: custody }, to: next, retry: { custody: true } }\n  - { to: next }\n"
+            .to_owned()
+    };
+
+    format!(
+        "version: 1\nnode: {own}\nworkers: 1\nadmin: {{ socket: {own}.sock }}\nlog: {{ level: warn, access: off }}\n\
+         defaults:\n  custody:\n    key_file: {own}.key\n    neighbours:\n{neighbours}\
+         listeners:\n  custody: {{ {custody} }}\n  tcp: {{ {tcp} }}\n{routes}{upstreams}"
+    )
+}

@@ -1,0 +1,145 @@
+//! `hermes-lab ip`: IP packets through a tunnel, beside VPNs in user space and a bound, in networks of namespaces.
+//!
+//! All systems run at once, each in a network of its own, and are measured by turns, in another order each round. It needs root.
+//!
+//! Hermes sends each packet by itself, over HTTP/2 and HTTP/3, to one to four nodes. Super-packets between nodes that agreed on them are no
+//! column yet, since no two nodes agree on them: they go into [`IpSystem`] then, and their goals into the report.
+
+pub mod copier;
+mod hermes;
+mod measure;
+mod network;
+mod ping;
+mod report;
+mod system;
+mod wireguard;
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::peers::{Name, Programs};
+use crate::pki::Pki;
+use crate::progress::Progress;
+use crate::report::Run;
+use crate::traffic::Client;
+use report::IpResults;
+use system::RunningIp;
+
+pub use system::IpSystem;
+
+/// Options of the command.
+#[derive(Debug, clap::Args)]
+pub struct IpArguments {
+    /// Only these systems.
+    #[arg(long, value_delimiter = ',', default_values_t = IpSystem::ALL)]
+    systems: Vec<IpSystem>,
+    /// Fewer and shorter measurements: more scatter.
+    #[arg(long)]
+    short: bool,
+    /// Rounds; every figure is the median of this many.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeats: u32,
+    /// Seed of the order in each round.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write the results to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Write a page of documentation to this file.
+    #[arg(long)]
+    markdown: Option<PathBuf>,
+    /// Measure this build of Hermes instead of building one.
+    #[arg(long)]
+    hermes: Option<PathBuf>,
+    /// The folder where `./test install` has built the peers; without it they are installed.
+    #[arg(long, env = "HERMES_PEERS")]
+    peers: Option<PathBuf>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When a system cannot be installed or started, or the results cannot be written. Those of all other systems are shown and written before.
+pub fn run(arguments: &IpArguments) -> Result<()> {
+    let begin = Instant::now();
+    let mut results = measure_all(arguments)?;
+    results.run = Some(Run {
+        command: crate::options::spoken(std::env::args().skip(1)),
+        seed: arguments.seed,
+        machine: crate::options::machine(),
+        seconds: begin.elapsed().as_secs_f64(),
+    });
+
+    if let Some(file) = &arguments.json {
+        let text = serde_json::to_string_pretty(&results)?;
+        fs::write(file, text + "\n").with_context(|| file.display().to_string())?;
+    }
+    if let Some(file) = &arguments.markdown {
+        fs::write(file, results.page()).with_context(|| file.display().to_string())?;
+    }
+
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", results.print()).context("standard output")?;
+    let failed = results.failures.len();
+    ensure!(failed == 0, "{failed} measurements failed; see above");
+    Ok(())
+}
+
+/// The programs of these systems.
+fn programs(arguments: &IpArguments) -> Result<Programs> {
+    let systems = &arguments.systems;
+    let mut wanted = Vec::new();
+    if systems.iter().any(|system| system.chain().is_some()) {
+        wanted.push(Name::Hermes);
+    }
+    let is_peer = |system: &IpSystem| {
+        use IpSystem::{Boringtun, ConnectIpGo, WireguardGo};
+        matches!(system, WireguardGo | Boringtun | ConnectIpGo)
+    };
+    let peers = arguments.peers.as_ref();
+    if peers.is_none() && systems.iter().any(is_peer) {
+        // All peers are installed at once.
+        wanted.push(Name::Envoy);
+    }
+
+    let mut programs = Programs::provide(&wanted, arguments.hermes.as_deref())?;
+    if let Some(folder) = peers {
+        programs.built(folder);
+    }
+    Ok(programs)
+}
+
+fn measure_all(arguments: &IpArguments) -> Result<IpResults> {
+    let programs = programs(arguments)?;
+    let folder = tempfile::Builder::new().prefix("hermes-lab").tempdir()?;
+    let client = Client::new(Pki::create(folder.path())?.client()?)?;
+
+    let mut running = Vec::new();
+    for system in &arguments.systems {
+        let started = RunningIp::start(*system, &programs, folder.path());
+        running.push(started.with_context(|| system.to_string())?);
+    }
+
+    let mut results = IpResults::default();
+    let mut random = fastrand::Rng::with_seed(arguments.seed);
+    let mut progress = Progress::new(arguments.repeats as usize * running.len());
+    for round in 1..=arguments.repeats {
+        let mut order: Vec<_> = running.iter().collect();
+        random.shuffle(&mut order);
+        for system in order {
+            let what = format!("round {round}: {}", system.system);
+            progress.step(&what);
+            match measure::all(system, &client, arguments.short) {
+                Ok(measured) => results.add(system.system, measured),
+                Err(error) => results.failures.push(format!("{what}: {error:#}")),
+            }
+        }
+    }
+
+    progress.end();
+    Ok(results)
+}

@@ -1,0 +1,47 @@
+//! Socket options that a machine may refuse, each set on one socket.
+
+use std::io;
+use std::net::{TcpStream, UdpSocket};
+
+use nix::sys::socket::{setsockopt, sockopt};
+use socket2::Socket;
+
+/// Lets the kernel cut what is sent at once into datagrams of this many bytes (`UDP_SEGMENT`, GSO).
+///
+/// # Errors
+/// Before Linux 4.18.
+pub fn send_cut(socket: &UdpSocket, length: i32) -> io::Result<()> {
+    Ok(setsockopt(socket, sockopt::UdpGsoSegment, &length)?)
+}
+
+/// Lets the kernel merge datagrams that come (`UDP_GRO`).
+///
+/// # Errors
+/// Before Linux 5.0.
+pub fn receive_merged(socket: &UdpSocket) -> io::Result<()> {
+    Ok(setsockopt(socket, sockopt::UdpGroSegment, &true)?)
+}
+
+/// Lets a socket stand for addresses that are not this machine's (`IP_TRANSPARENT`), as what TPROXY hands over does.
+///
+/// # Errors
+/// `PermissionDenied`: it takes `CAP_NET_ADMIN` or `CAP_NET_RAW`.
+pub fn take_foreign_addresses(socket: &Socket) -> io::Result<()> {
+    socket.set_ip_transparent_v4(true)
+}
+
+/// Marks what a socket sends, for rules of routing (`SO_MARK`).
+///
+/// # Errors
+/// `PermissionDenied`: it takes `CAP_NET_ADMIN`, or `CAP_NET_RAW` since Linux 5.17.
+pub fn mark(socket: &Socket, number: u32) -> io::Result<()> {
+    socket.set_mark(number)
+}
+
+/// Leaves TLS records of an open connection to the kernel (`TCP_ULP`), whose keys it is not given yet: of no more use for anything else.
+///
+/// # Errors
+/// `NotFound`: the kernel has no TLS, or its module is not loaded.
+pub fn attach_tls(stream: &TcpStream) -> io::Result<()> {
+    Ok(setsockopt(stream, sockopt::TcpUlp::default(), b"tls")?)
+}

@@ -1,0 +1,200 @@
+//! A TUN device: packets of this machine, read and written here.
+//!
+//! The device goes with its last descriptor, and its addresses and routes with it, however the process ends; so nothing is left behind
+//! by one that was killed. One that an administrator made to stay is taken over: addresses that it should not have are removed.
+//!
+//! Every packet has a `virtio_net_hdr` before it ([`HEADER_BYTES`]), because the kernel leaves checksums and the cutting of long packets
+//! to this side, and takes uncut packets from it.
+
+mod queue;
+
+use std::io;
+
+use ipnet::IpNet;
+
+use crate::os::{Link, open_tun};
+
+pub use queue::{HEADER_BYTES, TunPort, TunQueue};
+
+/// Queues of a device: the kernel allows as many (`MAX_TAP_QUEUES`).
+#[doc(alias = "bound")]
+pub const MAX_QUEUES: usize = 256;
+
+/// What a device is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunSettings {
+    /// Its name, up to 15 bytes.
+    pub name: String,
+    /// How many queues it has, of which the kernel gives each flow one.
+    pub queues: usize,
+    /// Its MTU, in bytes.
+    pub mtu: u32,
+    /// Its addresses, each with the length of its network.
+    pub addresses: Vec<IpNet>,
+    /// What is led to it.
+    pub routes: Vec<IpNet>,
+}
+
+/// Why there is no device, or it is not as it should be, and what helps.
+#[derive(Debug, thiserror::Error)]
+#[error("TUN device {name}: {what}: {source}{}", .help.map(|help| format!("; {help}")).unwrap_or_default())]
+pub struct TunError {
+    /// Its name.
+    pub name: String,
+    /// What was not possible.
+    pub what: String,
+    /// What to do about it, if that is known.
+    pub help: Option<&'static str>,
+    source: io::Error,
+}
+
+/// A device that is up. Its queues keep it.
+#[derive(Debug)]
+pub struct TunDevice {
+    name: String,
+    link: Link,
+}
+
+impl TunDevice {
+    /// Makes a device, or takes over one that no process has, and brings it up. Each of its queues belongs to a worker.
+    ///
+    /// # Errors
+    /// [`TunError`], and then there is no device.
+    pub fn open(settings: &TunSettings) -> Result<(Self, Vec<TunQueue>), TunError> {
+        let count = settings.queues.clamp(1, MAX_QUEUES);
+        let mut queues = Vec::with_capacity(count);
+        let mut name = settings.name.clone();
+        for _ in 0..count {
+            let opened = open_tun(&name).map_err(|error| not_opened(&name, error))?;
+            name = opened.1;
+            queues.push(TunQueue::new(opened.0));
+        }
+
+        let failed = |what: &str, source| TunError {
+            name: settings.name.clone(),
+            what: what.to_owned(),
+            help: None,
+            source,
+        };
+        let link = Link::named(&name).map_err(|error| failed("finding it", error))?;
+        let device = Self { name, link };
+
+        // Before it is up, so that nothing is sent with an address that goes again.
+        device.remove_others(&settings.addresses)?;
+        link.bring_up(settings.mtu)
+            .map_err(|error| failed("bringing it up", error))?;
+        for address in &settings.addresses {
+            device.add_address(*address)?;
+        }
+        for net in &settings.routes {
+            device.add_route(*net)?;
+        }
+        Ok((device, queues))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it is still there: someone may have deleted it, of which those who wait for its packets are not told.
+    pub fn is_there(&self) -> bool {
+        Link::named(&self.name).is_ok_and(|link| link == self.link)
+    }
+
+    /// Its addresses now.
+    ///
+    /// # Errors
+    /// The device is gone, or netlink is not allowed.
+    pub fn addresses(&self) -> Result<Vec<IpNet>, TunError> {
+        let addresses = self.link.addresses();
+        addresses.map_err(|error| self.failed("reading its addresses", error))
+    }
+
+    /// Gives it these addresses in place of those that it has.
+    ///
+    /// # Errors
+    /// The device is gone, or changing it is not allowed.
+    pub fn set_addresses(&self, addresses: &[IpNet]) -> Result<(), TunError> {
+        // The new ones first: a connection from one that stays is not disturbed.
+        for address in addresses {
+            self.add_address(*address)?;
+        }
+        self.remove_others(addresses)
+    }
+
+    fn remove_others(&self, wanted: &[IpNet]) -> Result<(), TunError> {
+        for address in self.addresses()? {
+            if !wanted.contains(&address) {
+                let removed = self.link.remove_address(address);
+                removed.map_err(|error| self.failed(&format!("removing {address}"), error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_address(&self, address: IpNet) -> Result<(), TunError> {
+        let added = self.link.add_address(address);
+        added.map_err(|error| self.failed(&format!("adding address {address}"), error))
+    }
+
+    /// Leads packets for `net` to it.
+    ///
+    /// # Errors
+    /// The device is gone, or changing routes is not allowed.
+    pub fn add_route(&self, net: IpNet) -> Result<(), TunError> {
+        let added = self.link.add_route(net);
+        added.map_err(|error| self.failed(&format!("adding a route for {net}"), error))
+    }
+
+    /// Leads packets for `net` to it no more.
+    ///
+    /// # Errors
+    /// There is no such route, or changing routes is not allowed.
+    pub fn remove_route(&self, net: IpNet) -> Result<(), TunError> {
+        let removed = self.link.remove_route(net);
+        removed.map_err(|error| self.failed(&format!("removing the route for {net}"), error))
+    }
+
+    /// Sets its MTU, in bytes. Below 1280, the kernel takes its addresses of IPv6 away.
+    ///
+    /// # Errors
+    /// The device is gone, or changing it is not allowed.
+    pub fn set_mtu(&self, mtu: u32) -> Result<(), TunError> {
+        let set = self.link.set_mtu(mtu);
+        set.map_err(|error| self.failed(&format!("setting its MTU to {mtu}"), error))
+    }
+
+    fn failed(&self, what: &str, source: io::Error) -> TunError {
+        TunError {
+            name: self.name.clone(),
+            what: what.to_owned(),
+            help: None,
+            source,
+        }
+    }
+}
+
+/// Why no queue was opened.
+fn not_opened(name: &str, source: io::Error) -> TunError {
+    let help = match source.kind() {
+        io::ErrorKind::NotFound => {
+            Some("load the module (modprobe tun), or give the container /dev/net/tun")
+        }
+        io::ErrorKind::PermissionDenied => {
+            Some("it takes CAP_NET_ADMIN (AmbientCapabilities=CAP_NET_ADMIN in the service's unit)")
+        }
+        io::ErrorKind::ResourceBusy => Some("another process has it, or it has fewer queues"),
+        io::ErrorKind::InvalidInput => {
+            Some("an interface of this name is of another kind, or was made without multi_queue")
+        }
+        _ => None,
+    };
+
+    TunError {
+        name: name.to_owned(),
+        what: "opening it".to_owned(),
+        help,
+        source,
+    }
+}

@@ -1,0 +1,156 @@
+//! The log of decisions on its way out: to a file, or to an HTTP service.
+//!
+//! What a decision says is made elsewhere, without secrets; here it is a line of JSON. Both queues never make a worker wait: what
+//! does not fit is counted and forgotten.
+
+mod upload;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use hermes_net::AppendedFile;
+use parking_lot::{Mutex, RwLock};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+use serde::Serialize;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::Telemetry;
+use crate::shown::write_json;
+use crate::writer::{Fates, Place, Writer, Written};
+
+/// Decisions that wait for their file or service: a fraction of a second's at full speed. A service that is away costs decisions,
+/// not traffic.
+#[doc(alias = "bound")]
+const QUEUE: usize = 4096;
+
+/// One decision, as a line of JSON.
+#[derive(Debug, Clone)]
+pub struct DecisionLine(Box<[u8]>);
+
+impl DecisionLine {
+    /// Of what is said of it.
+    pub fn new(event: &impl Serialize) -> Self {
+        let mut line = Vec::with_capacity(1024);
+        // Writing to memory does not fail, and keys are texts.
+        let _ = write_json(&mut line, event);
+        Self(line.into())
+    }
+
+    /// Its JSON, without the end of the line.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Written for DecisionLine {
+    const QUEUE: usize = QUEUE;
+    const THREAD: &'static str = "hermes-decided";
+    const WHAT: &'static str = "logged decisions";
+
+    fn write(&self, output: &mut impl io::Write) -> io::Result<()> {
+        output.write_all(&self.0)?;
+        output.write_all(b"\n")
+    }
+}
+
+/// The near end of both queues.
+#[derive(Debug)]
+pub(super) struct Decisions {
+    file: RwLock<Writer<DecisionLine>>,
+    posted: Sender<DecisionLine>,
+    /// Taken by what sends them.
+    far: Mutex<Option<Receiver<DecisionLine>>>,
+    fates: Fates,
+}
+
+impl Decisions {
+    /// Empty queues, and no file.
+    pub fn new(counters: &DecisionCounters) -> Self {
+        let (posted, far) = channel(QUEUE);
+        let fates = counters.fates();
+        Self {
+            file: RwLock::new(Writer::start(None, fates.clone())),
+            posted,
+            far: Mutex::new(Some(far)),
+            fates,
+        }
+    }
+}
+
+impl Telemetry {
+    /// Logs further decisions to this file, which is begun if it is not there; `None`: to no file. Earlier ones stay where they went.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn redirect_decisions(&self, file: Option<&Path>) -> io::Result<()> {
+        let place = file.map(AppendedFile::open).transpose()?.map(Place::File);
+        let decisions = &self.decisions;
+        *decisions.file.write() = Writer::start(place, decisions.fates.clone());
+        Ok(())
+    }
+
+    /// Looks at once whether the file of decisions was moved, and begins a new one then.
+    pub fn reopen_decisions(&self) {
+        self.decisions.file.read().follow();
+    }
+
+    /// Waits at most `limit` until the decisions logged so far are in their file; false when they are not.
+    ///
+    /// Blocks the thread: for the end of a process.
+    pub fn flush_decisions(&self, limit: Duration) -> bool {
+        self.decisions.file.read().flush(limit)
+    }
+
+    /// Logs a decision to the file, if there is one.
+    pub fn write_decision(&self, line: DecisionLine) {
+        self.decisions.file.read().offer(line);
+    }
+
+    /// Logs a decision to the service.
+    pub fn post_decision(&self, line: DecisionLine) {
+        if self.decisions.posted.try_send(line).is_err() {
+            self.decisions.fates.crowded_out.inc();
+        }
+    }
+}
+
+/// Counts what becomes of decisions that are to be logged.
+#[derive(Debug, Clone)]
+pub(super) struct DecisionCounters(Family<FateLabel, Counter>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FateLabel {
+    outcome: &'static str,
+}
+
+impl DecisionCounters {
+    /// Counters at zero.
+    pub fn register(registry: &mut Registry) -> Self {
+        let decisions = Family::default();
+        registry.register(
+            "decisions_logged",
+            "Decisions for the log, by what became of them",
+            decisions.clone(),
+        );
+        let counters = Self(decisions);
+        // So that all series are there from the beginning.
+        counters.fates();
+        counters
+    }
+
+    fn fates(&self) -> Fates {
+        let counter = |outcome| self.0.get_or_create(&FateLabel { outcome }).clone();
+        Fates {
+            written: counter("logged"),
+            crowded_out: counter("queue_full"),
+            failed: counter("failed"),
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! One direction of a tunnel of packets, between any two ends, which can be stopped where nothing is lost.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use bytes::Bytes;
+use hermes_http::{Reset, StreamError};
+use hermes_net::UdpError;
+use hermes_observe::{DropReason, Exchange};
+use hermes_proto::batch::{Batch, PushError};
+use tokio::sync::Mutex;
+
+use super::device::{Device, SentPackets};
+use super::filling::{Filled, Filling};
+use super::limit::Limits;
+use super::room::in_room;
+use super::shared::Shared;
+use super::sink::Sink;
+use super::source::Source;
+use super::stop::Stop;
+use super::stream::{CapsuleStream, Reached};
+use super::{PacketEnd, PacketReader};
+use crate::broken::{Broken, Side};
+
+/// How a direction ended its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// It was told to stop, and everything that was read has been sent.
+    Stopped,
+    /// The stream that it read has ended.
+    Ended,
+}
+
+/// One direction of a tunnel of packets: what it counts, where it comes from, and when it stops.
+pub struct PacketDirection<'a> {
+    /// Whose datagrams they are.
+    pub exchange: &'a Exchange,
+    /// The side that it comes from.
+    pub from: Side,
+    /// Ends it where nothing is lost.
+    pub stop: &'a Stop,
+    /// Whether it is the only one into its sink, and hears when that breaks.
+    pub alone: bool,
+    /// How large payloads may be, and who is told.
+    pub limits: &'a Limits,
+}
+
+impl PacketDirection<'_> {
+    /// Moves packets until the stream ends or the direction is stopped.
+    ///
+    /// # Errors
+    /// A side broke.
+    pub async fn run(&self, source: &mut Source, sink: &Sink) -> Result<Left, Broken> {
+        match (source, sink) {
+            (Source::Stream(capsules), Sink::Stream(to)) => Box::pin(self.pass(capsules, to)).await,
+            (source, sink) => {
+                let filling = Filling::new(source, sink, self.exchange);
+                self.carry(filling, sink).await
+            }
+        }
+    }
+
+    /// The loop between any two ends: what one is filled with is sent to the other.
+    ///
+    /// Most of the time it waits to be filled: what sends is boxed for as long as it does, so that a tunnel that waits is small.
+    async fn carry(&self, mut filling: Filling<'_>, sink: &Sink) -> Result<Left, Broken> {
+        let mut batch = Batch::with(sink.layout());
+        let is_quic = sink.quic().is_some();
+        loop {
+            // The opposite direction reads the same stream, and hears when it breaks. Asking here as well would wake this one for each frame
+            // that leaves, though not for each QUIC datagram.
+            let filled = tokio::select! {
+                biased;
+                () = self.stop.seen(), if filling.is_between() => return Ok(Left::Stopped),
+                limit = self.limits.due(self.to()), if is_quic => {
+                    if let Sink::Stream(to) = sink {
+                        Box::pin(self.tell(&to.stream, limit)).await?;
+                    }
+                    continue;
+                }
+                filled = filling.fill(self, &mut batch) => filled?,
+                reset = sink.broken(), if is_quic && self.alone => {
+                    return Err(Broken::reset(self.to(), reset));
+                }
+            };
+
+            if filled == Filled::Ended {
+                return Ok(Left::Ended);
+            }
+
+            match sink {
+                Sink::End(end) => match filling.reader() {
+                    Some(reader) => {
+                        Box::pin(self.send_to_end(reader, &mut batch, end)).await?;
+                    }
+                    None => Box::pin(self.send(&batch, end)).await?,
+                },
+                Sink::Stream(to) => match &to.quic {
+                    Some(quic) => {
+                        Box::pin(self.send_quic(&mut filling, &batch, to, quic)).await?;
+                    }
+                    None => {
+                        let data = in_room(|room| {
+                            let (packets, bytes) =
+                                filling.encode(&batch, to.format, room, |_| true);
+                            self.moved(packets, bytes);
+                        });
+                        let write = self.write_on(&to.stream, data);
+                        Box::pin(filling.during(write, self.exchange)).await?;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Sends what an end found: as it is if the other one takes that, and else from a batch that it is copied into.
+    async fn send_to_end(
+        &self,
+        reader: &PacketReader,
+        batch: &mut Batch,
+        end: &PacketEnd,
+    ) -> Result<(), Broken> {
+        if let Some(found) = reader.batch(end.layout()) {
+            return self.send(found, end).await;
+        }
+
+        batch.clear();
+        for packet in reader.packets() {
+            let mut pushed = batch.push(packet);
+            if pushed == Err(PushError::Full) {
+                self.send(batch, end).await?;
+                batch.clear();
+                pushed = batch.push(packet);
+            }
+
+            if pushed.is_err() {
+                self.too_large(1, packet.len());
+            }
+        }
+
+        self.send(batch, end).await
+    }
+
+    async fn send(&self, batch: &Batch, end: &PacketEnd) -> Result<(), Broken> {
+        if let PacketEnd::Device(device, _) = end {
+            return self.send_to_device(batch, &**device).await;
+        }
+        for run in batch.runs() {
+            let segment = (run.count > 1).then_some(run.segment_size);
+            let sent = end.send(run.bytes, segment).await;
+            let sent = sent.map_err(|error| Broken::socket(self.to(), &error))?;
+            self.moved(run.count as u64, run.bytes.len() as u64);
+            if let Some(reason) = sent {
+                self.exchange.dropped(reason, 1);
+            }
+        }
+
+        Ok(())
+    }
+
+    async fn send_to_device(&self, batch: &Batch, device: &dyn Device) -> Result<(), Broken> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+
+        let mut sent = SentPackets::default();
+        let done = poll_fn(|cx| device.poll_send(cx, batch, &mut sent)).await;
+        done.map_err(|error| Broken::socket(self.to(), &UdpError::Io(error)))?;
+
+        // Those that were dropped are taken to be as long as the others.
+        let bytes: usize = batch.iter().map(<[u8]>::len).sum();
+        let moved = batch
+            .len()
+            .saturating_sub(sent.too_large + sent.full + sent.failed);
+        self.moved(moved as u64, (bytes * moved / batch.len()) as u64);
+        self.too_large(sent.too_large, sent.largest);
+        self.exchange
+            .dropped(DropReason::QueueFull, sent.full as u64);
+        self.exchange
+            .dropped(DropReason::SendFailed, sent.failed as u64);
+
+        Ok(())
+    }
+
+    /// Writes whole capsules beside the packets.
+    ///
+    /// # Errors
+    /// The stream broke.
+    pub async fn write_capsules(&self, sink: &Sink, capsules: Bytes) -> Result<(), Broken> {
+        match sink {
+            Sink::End(_) => Ok(()),
+            Sink::Stream(to) => self.write_on(&to.stream, capsules).await,
+        }
+    }
+
+    pub(crate) fn moved(&self, datagrams: u64, bytes: u64) {
+        Self::count(self.exchange, self.from, datagrams, bytes);
+    }
+
+    /// Counts what went from a side to the other.
+    pub fn count(exchange: &Exchange, from: Side, datagrams: u64, bytes: u64) {
+        let counters = exchange.counters();
+        let (count, sum) = match from {
+            Side::Client => (&counters.datagrams_in, &counters.client_to_target),
+            Side::Target => (&counters.datagrams_out, &counters.target_to_client),
+        };
+
+        count.fetch_add(datagrams, Ordering::Relaxed);
+        sum.fetch_add(bytes, Ordering::Relaxed);
+        if datagrams + bytes > 0 {
+            counters.spoke(from == Side::Client);
+        }
+    }
+
+    /// Notes where what was read ends.
+    pub(crate) fn reached(&self, stream: &mut CapsuleStream, reached: Reached) {
+        stream.reached = reached;
+        if self.from == Side::Client {
+            self.stop.client_reached(reached == Reached::Between);
+        }
+    }
+
+    pub(crate) fn read(&self, error: &StreamError) -> Broken {
+        Broken::read(self.from, error)
+    }
+
+    pub(crate) fn write(&self, error: &StreamError) -> Broken {
+        Broken::write(self.from.other(), error)
+    }
+}
+
+impl Sink {
+    /// Resolves when a stream breaks; the others say so when they are used.
+    async fn broken(&self) -> Reset {
+        match self {
+            Self::End(_) => std::future::pending().await,
+            Self::Stream(to) => broken(&to.stream).await,
+        }
+    }
+}
+
+/// Resolves when the stream breaks, as far as that can be seen while no one writes to it.
+pub(crate) async fn broken(sink: &Mutex<Shared>) -> Reset {
+    poll_fn(|cx| match sink.try_lock() {
+        Ok(mut outgoing) => pin!(outgoing.broken()).poll(cx),
+        Err(_) => Poll::Pending,
+    })
+    .await
+}

@@ -1,0 +1,210 @@
+//! What a device is for: the packets of this machine, or those of the clients of a proxy.
+
+use std::net::IpAddr;
+
+use hermes_ip::{AddressPool, Lease, LeaseTextError, PoolError, PoolRange, RouterAddresses};
+use hermes_net::clock::unix_seconds;
+use hermes_proto::connect_ip::RouteAdvertisement;
+use hermes_proto::ip::{ANY_PROTOCOL, IpPrefix, IpRange};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// Addresses of this node at the beginning of each prefix of a pool: the kernel's, and ours.
+const OWN: usize = 2;
+
+/// How long a lease that is not in use is kept for its identity, in seconds: a day.
+#[doc(alias = "bound")]
+const KEPT: u64 = 24 * 60 * 60;
+
+/// What a device is for.
+#[derive(Debug)]
+pub enum TunService {
+    /// The packets of this machine enter the overlay there, in one tunnel.
+    Client(TunClient),
+    /// The packets of tunnels leave it there.
+    Proxy(TunProxy),
+}
+
+/// What the device of a listener asks its tunnel for.
+#[derive(Debug)]
+pub struct TunClient {
+    /// The addresses that the configuration gives; none: the device gets those that the tunnel assigns.
+    pub addresses: Vec<IpPrefix>,
+    /// From which errors about packets are written.
+    pub routers: RouterAddresses,
+}
+
+/// What tunnels get that end at a device.
+#[derive(Debug)]
+pub struct TunProxy {
+    pool: Mutex<AddressPool>,
+    pub(super) routes: RouteAdvertisement,
+    pub(super) routers: RouterAddresses,
+    changed: Notify,
+}
+
+impl TunClient {
+    /// A device that leads these routes into its tunnel. Errors are written from an address among them: the kernel believes none from
+    /// elsewhere.
+    pub fn new(addresses: Vec<IpPrefix>, routes: &[IpPrefix]) -> Self {
+        let routed = |is_ipv4| {
+            let mut routes = routes.iter().filter(|route| route.is_ipv4() == is_ipv4);
+            // The whole of a family begins with an address that no router has.
+            routes
+                .find(|route| route.length() > 0)
+                .map(|route| own(*route, 1))
+        };
+        let routers = RouterAddresses {
+            v4: routed(true).and_then(v4),
+            v6: routed(false).and_then(v6),
+        };
+        Self { addresses, routers }
+    }
+}
+
+impl TunProxy {
+    /// A device that gives out the addresses of these prefixes, and leads to these routes; none: to everything.
+    ///
+    /// # Errors
+    /// [`PoolError::Range`].
+    pub fn new(pool: &[IpPrefix], routes: &[IpPrefix]) -> Result<Self, PoolError> {
+        let mut ranges = Vec::new();
+        for prefix in pool {
+            let each = if prefix.is_ipv4() { 32 } else { 128 };
+            let reserved: Vec<IpAddr> = (1..=OWN).map(|at| own(*prefix, at)).collect();
+            ranges.push(PoolRange::new(*prefix, each, &reserved)?);
+        }
+
+        let everything = [IpPrefix::ALL_V4, IpPrefix::ALL_V6];
+        let of_family = |route: &&IpPrefix| pool.iter().any(|one| one.is_ipv4() == route.is_ipv4());
+        let told: Vec<IpRange> = match routes {
+            [] => everything
+                .iter()
+                .filter(of_family)
+                .copied()
+                .map(whole)
+                .collect(),
+            routes => routes.iter().copied().map(whole).collect(),
+        };
+        let routers = |is_ipv4| {
+            let mut pool = pool.iter().filter(|one| one.is_ipv4() == is_ipv4);
+            pool.next().map(|prefix| own(*prefix, OWN))
+        };
+
+        Ok(Self {
+            pool: Mutex::new(AddressPool::new(ranges, KEPT)),
+            changed: Notify::new(),
+            routes: RouteAdvertisement::of(told).unwrap_or_default(),
+            routers: RouterAddresses {
+                v4: routers(true).and_then(v4),
+                v6: routers(false).and_then(v6),
+            },
+        })
+    }
+
+    /// Who has which address, as text that [`Self::restore`] reads.
+    pub fn leases(&self) -> String {
+        self.pool.lock().to_text(unix_seconds())
+    }
+
+    /// Takes leases of before; returns how many of them the pool does not give out any more.
+    ///
+    /// # Errors
+    /// The text holds none.
+    pub fn restore(&self, leases: &str) -> Result<usize, LeaseTextError> {
+        self.pool.lock().restore(leases)
+    }
+
+    /// Waits until leases have changed since this was last asked.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    pub(super) fn acquire(&self, identity: &str) -> Result<Lease, PoolError> {
+        let lease = self.pool.lock().acquire(identity, &[], unix_seconds());
+        self.changed.notify_one();
+        lease
+    }
+
+    pub(super) fn prefer(&self, before: &Lease, wishes: &[IpPrefix]) -> Lease {
+        let lease = self.pool.lock().prefer(before, wishes);
+        self.changed.notify_one();
+        lease
+    }
+
+    pub(super) fn release(&self, lease: &Lease) {
+        self.pool.lock().release(&lease.key, unix_seconds());
+        self.changed.notify_one();
+    }
+
+    /// The address that the device has in a prefix of the pool.
+    pub fn device_address(prefix: IpPrefix) -> IpAddr {
+        own(prefix, 1)
+    }
+}
+
+fn whole(prefix: IpPrefix) -> IpRange {
+    IpRange::of(prefix, ANY_PROTOCOL)
+}
+
+/// The address at this place of a prefix.
+fn own(prefix: IpPrefix, at: usize) -> IpAddr {
+    match prefix.address() {
+        IpAddr::V4(first) => IpAddr::V4((first.to_bits() | at as u32).into()),
+        IpAddr::V6(first) => IpAddr::V6((first.to_bits() | at as u128).into()),
+    }
+}
+
+fn v4(address: IpAddr) -> Option<std::net::Ipv4Addr> {
+    match address {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    }
+}
+
+fn v6(address: IpAddr) -> Option<std::net::Ipv6Addr> {
+    match address {
+        IpAddr::V4(_) => None,
+        IpAddr::V6(address) => Some(address),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefixes(texts: &[&str]) -> Vec<IpPrefix> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_pool_keeps_two_addresses_and_leads_to_everything_of_its_families() {
+        let pool = prefixes(&["10.7.0.0/29"]);
+        let proxy = TunProxy::new(&pool, &[]).unwrap();
+        assert_eq!(proxy.routes.ranges(), [whole(IpPrefix::ALL_V4)]);
+        assert_eq!(proxy.routers.v4, Some([10, 7, 0, 2].into()));
+        assert_eq!(
+            TunProxy::device_address(pool[0]),
+            IpAddr::from([10, 7, 0, 1])
+        );
+
+        let mut pool = proxy.pool.lock();
+        let leases: Vec<_> = (0..5)
+            .map_while(|_| pool.acquire("alice", &[], 0).ok()?.v4)
+            .collect();
+        assert_eq!(leases.len(), 4, "{leases:?}");
+        assert!(
+            leases
+                .iter()
+                .all(|one| !prefixes(&["10.7.0.0/30"])[0].contains(one.address())
+                    || one.address() == IpAddr::from([10, 7, 0, 3]))
+        );
+    }
+
+    #[test]
+    fn a_client_writes_errors_from_where_its_routes_lead() {
+        let client = TunClient::new(Vec::new(), &prefixes(&["0.0.0.0/0", "10.9.0.0/16"]));
+        assert_eq!(client.routers.v4, Some([10, 9, 0, 1].into()));
+        assert_eq!(client.routers.v6, None);
+    }
+}

@@ -1,0 +1,69 @@
+//! Custody: how a node pulls messages from a neighbour over UDP, where the network between them comes and goes. Ours, version 1.
+//!
+//! What is carried are *objects*: the two parts of an exchange, its request and its response, each a run of bytes that grows
+//! until its total is known. The receiver asks for ranges of it, the sender answers from what it keeps, and neither needs to
+//! have heard the other lately. [`CustodyPacket`] is what a UDP datagram holds, [`CustodyFrame`] what is sealed in it, and
+//! [`ReplayWindow`] says which packet numbers are new.
+//!
+//! # Layout
+//!
+//! Integers with a width are in network byte order, the others are [variable-length](crate::varint). The high half of a
+//! datagram's first byte is the version, the low half says what it is:
+//!
+//! ```text
+//! 0x11 HELLO    epoch u32 of who speaks, cookie 16 or all zero, then the first message of a handshake
+//! 0x12 RETRY    epoch u32 of the HELLO, cookie 16
+//! 0x13 ANSWER   epoch u32 of the HELLO, epoch u32 of who speaks, then the second message
+//! 0x14 SEALED   epoch u32 of who hears, packet number u64, then frames, sealed under the keys of that epoch
+//! ```
+//!
+//! A frame is a type and its fields. An object is the 16 bytes of its exchange and one byte, 0 for the request and 1 for the
+//! response. *Extent* is a byte, whose lowest bit says that the total is known, the total if so, and the bytes that are
+//! available from the beginning on without a gap.
+//!
+//! ```text
+//! 0x00 PADDING
+//! 0x01 REQ      object, serial, taken, limit, count, count times (gap, length)
+//! 0x02 DATA     object, serial of the REQ, extent, offset, length, bytes
+//! 0x03 STATUS   object, serial of the REQ, extent
+//! 0x04 ERR      object, code
+//! 0x05 FIN      object, code
+//! 0x06 OFFER    exchange 16, seconds to keep u32, 1 if it may be acted on once only, extent of the request
+//! 0x07 CHALLENGE  8 bytes
+//! 0x08 RESPONSE   8 bytes
+//! ```
+//!
+//! *Taken* is where what the receiver has in custody ends: what lies before it can be let go. A gap is what lies between a range and the end of the one before. In DATA the second bit of the extent's byte says that
+//! the bytes were at hand when the REQ came, so that the time between the two is that of the path.
+
+mod frame;
+mod packet;
+mod replay;
+
+pub use frame::{
+    CustodyFrame, CustodyRange, ErrCode, Extent, FinCode, MAX_RANGES, ObjectId, ObjectPart,
+    decode_frames,
+};
+pub use packet::{COOKIE, CustodyPacket, MAX_CUSTODY_DATAGRAM, PACKET_HEADER};
+pub use replay::{REPLAY_WINDOW, ReplayWindow};
+
+/// Why a datagram of custody is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CustodyError {
+    /// It ends before it should.
+    #[error("the datagram is cut off")]
+    Truncated,
+    /// It is of no known version or kind.
+    #[error("the datagram is of no known kind")]
+    Unknown,
+    /// A field has a value that it cannot have.
+    #[error("{0} is not valid")]
+    Invalid(&'static str),
+}
+
+/// Decodes arbitrary bytes, as a datagram, as frames, and as packet numbers: what is found survives a round trip.
+pub fn fuzz_one(data: &[u8]) {
+    packet::fuzz_one(data);
+    frame::fuzz_one(data);
+    replay::fuzz_one(data);
+}

@@ -1,0 +1,42 @@
+//! IP packets: what their headers say, and what a router does to them.
+//!
+//! [`Packet`] reads a packet once and within bounds, and is all that rules and tables look at. The rest is what forwarding takes:
+//! [hop limits](decrement_hop_limit), [checksums](checksum), [errors](IcmpError) for the sender, and the
+//! [segment size](clamp_mss) of TCP where the path is narrower than its ends believe.
+//!
+//! It reassembles nothing: of a fragment that is not the first, no port is known.
+
+pub mod checksum;
+
+mod extensions;
+mod fuzz;
+mod hop_limit;
+mod icmp;
+mod icmp_limiter;
+mod mss;
+mod packet;
+mod prefix;
+mod range;
+mod rewrite;
+#[cfg(test)]
+mod sample;
+
+pub use fuzz::fuzz_one;
+pub use hop_limit::{HopLimitExceeded, decrement_hop_limit};
+pub use icmp::{DUMMY_ROUTER_V4, IcmpError};
+pub use icmp_limiter::{ICMP_BURST, ICMP_PER_SECOND, IcmpLimiter};
+pub use mss::clamp_mss;
+pub use packet::{Fragment, IpFlow, Packet, PacketError};
+pub use prefix::{IpPrefix, PrefixError};
+pub use range::{ANY_PROTOCOL, ICMP, ICMPV6, IpRange, RangeError};
+pub use rewrite::{AddressField, rewrite_address, rewrite_quoted};
+
+/// IP protocol number of TCP.
+pub const TCP: u8 = 6;
+/// IP protocol number of UDP.
+pub const UDP: u8 = 17;
+
+/// The least MTU of a link that carries IPv6, in bytes (RFC 8200, section 5).
+pub const MIN_MTU_V6: usize = 1280;
+/// The least MTU of a link that carries IPv4, in bytes (RFC 791, section 3.2).
+pub const MIN_MTU_V4: usize = 68;

@@ -1,0 +1,259 @@
+//! The field by which two ends agree on a session.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderName, HeaderValue};
+
+use super::SESSION;
+use crate::fields::Fields;
+
+/// The field: in a request `?1`, which asks for a session, or a [`Ticket`]; in an answer a [`Grant`]. Both are byte sequences
+/// (RFC 9651, 3.3.5).
+pub const FIELD: HeaderName = HeaderName::from_static("hermes-resume");
+
+/// Bytes of a session's key, and of a proof.
+const KEY: usize = 32;
+
+/// Bytes of a grant.
+const GRANT: usize = SESSION + 8 + KEY;
+
+/// Bytes of a ticket.
+const TICKET: usize = SESSION + 8 + 4 + KEY;
+
+/// What a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// A session.
+    New,
+    /// To go on with one.
+    Again(Ticket),
+}
+
+/// A session that was granted: `Session (128), Epoch (64), Key (256)`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// Its name.
+    pub session: [u8; SESSION],
+    /// The process that keeps it.
+    pub epoch: u64,
+    /// What proves that a request to go on comes from the end that opened it. It travels once, in the answer.
+    pub key: [u8; KEY],
+}
+
+/// A request to go on with a session: `Session (128), Epoch (64), Number (32), Proof (256)`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Ticket {
+    /// The session.
+    pub session: [u8; SESSION],
+    /// The process that keeps it.
+    pub epoch: u64,
+    /// Rises with each request: what was seen on a path is of no use a second time.
+    pub number: u32,
+    /// HMAC-SHA-256, by the session's key, of [`Self::claim`].
+    pub proof: [u8; KEY],
+}
+
+impl Request {
+    /// Takes what is asked for out of a request; nothing if it is malformed.
+    pub fn take(fields: &mut Fields) -> Option<Self> {
+        let value = only(fields)?;
+        if value.as_bytes() == b"?1" {
+            return Some(Self::New);
+        }
+        Ticket::parse(value.as_bytes()).map(Self::Again)
+    }
+
+    /// Asks for it.
+    pub fn write(&self, fields: &mut Fields) {
+        match self {
+            Self::New => fields.insert(FIELD, HeaderValue::from_static("?1")),
+            Self::Again(ticket) => insert(fields, &ticket.bytes()),
+        }
+    }
+}
+
+impl Grant {
+    /// Takes it out of an answer; nothing if it is malformed.
+    pub fn take(fields: &mut Fields) -> Option<Self> {
+        let bytes: [u8; GRANT] = parse(only(fields)?.as_bytes())?;
+        let (session, rest) = bytes.split_first_chunk()?;
+        let (epoch, rest) = rest.split_first_chunk()?;
+
+        Some(Self {
+            session: *session,
+            epoch: u64::from_be_bytes(*epoch),
+            key: rest.try_into().ok()?,
+        })
+    }
+
+    /// Answers with it.
+    pub fn write(&self, fields: &mut Fields) {
+        let mut bytes = Vec::with_capacity(GRANT);
+        bytes.extend_from_slice(&self.session);
+        bytes.extend_from_slice(&self.epoch.to_be_bytes());
+        bytes.extend_from_slice(&self.key);
+        insert(fields, &bytes);
+    }
+}
+
+impl Ticket {
+    /// What a proof is made of: what the ticket says beside it.
+    pub fn claim(&self) -> [u8; TICKET - KEY] {
+        let mut claim = [0; TICKET - KEY];
+        claim[..SESSION].copy_from_slice(&self.session);
+        claim[SESSION..SESSION + 8].copy_from_slice(&self.epoch.to_be_bytes());
+        claim[SESSION + 8..].copy_from_slice(&self.number.to_be_bytes());
+        claim
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        [&self.claim()[..], &self.proof].concat()
+    }
+
+    fn parse(value: &[u8]) -> Option<Self> {
+        let bytes: [u8; TICKET] = parse(value)?;
+        let (session, rest) = bytes.split_first_chunk()?;
+        let (epoch, rest) = rest.split_first_chunk()?;
+        let (number, rest) = rest.split_first_chunk()?;
+
+        Some(Self {
+            session: *session,
+            epoch: u64::from_be_bytes(*epoch),
+            number: u32::from_be_bytes(*number),
+            proof: rest.try_into().ok()?,
+        })
+    }
+}
+
+/// Says nothing of the key.
+impl fmt::Debug for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Grant")
+    }
+}
+
+/// Says nothing of the session.
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ticket({})", self.number)
+    }
+}
+
+/// The field's value, which goes; of several lines none counts.
+fn only(fields: &mut Fields) -> Option<HeaderValue> {
+    let one = fields.values(FIELD).count() == 1;
+    fields.take(FIELD).filter(|_| one)
+}
+
+fn insert(fields: &mut Fields, bytes: &[u8]) {
+    if let Ok(mut value) = HeaderValue::try_from(format!(":{}:", STANDARD.encode(bytes))) {
+        value.set_sensitive(true);
+        fields.insert(FIELD, value);
+    }
+}
+
+fn parse<const LENGTH: usize>(value: &[u8]) -> Option<[u8; LENGTH]> {
+    let text = value.strip_prefix(b":")?.strip_suffix(b":")?;
+    STANDARD.decode(text).ok()?.try_into().ok()
+}
+
+/// What is taken out of a field survives being written.
+pub(super) fn fuzz_one(data: &[u8]) {
+    let Ok(value) = HeaderValue::from_bytes(data) else {
+        return;
+    };
+
+    let mut fields = Fields::from_iter([(FIELD, value.clone())]);
+    if let Some(request) = Request::take(&mut fields) {
+        request.write(&mut fields);
+        assert_eq!(Request::take(&mut fields), Some(request));
+    }
+
+    let mut fields = Fields::from_iter([(FIELD, value)]);
+    if let Some(grant) = Grant::take(&mut fields) {
+        grant.write(&mut fields);
+        assert_eq!(Grant::take(&mut fields), Some(grant));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICKET_ONE: Ticket = Ticket {
+        session: [1; SESSION],
+        epoch: 7,
+        number: 3,
+        proof: [2; KEY],
+    };
+
+    fn taken(lines: &[&str]) -> Option<Request> {
+        let mut fields = Fields::new();
+        for line in lines {
+            fields.append(FIELD, line.parse::<HeaderValue>().unwrap());
+        }
+        let taken = Request::take(&mut fields);
+        assert!(fields.is_empty(), "it is taken out in any case");
+        taken
+    }
+
+    #[test]
+    fn a_session_is_asked_for_anew_or_with_a_ticket() {
+        assert_eq!(taken(&["?1"]), Some(Request::New));
+
+        let mut fields = Fields::new();
+        Request::Again(TICKET_ONE).write(&mut fields);
+        let value = fields.get(FIELD).unwrap();
+        assert!(value.is_sensitive());
+        assert_eq!(
+            taken(&[value.to_str().unwrap()]),
+            Some(Request::Again(TICKET_ONE))
+        );
+        assert_eq!(format!("{TICKET_ONE:?}"), "Ticket(3)");
+    }
+
+    #[test]
+    fn a_grant_is_written_and_taken() {
+        let grant = Grant {
+            session: [1; SESSION],
+            epoch: u64::MAX,
+            key: [9; KEY],
+        };
+        let mut fields = Fields::new();
+        grant.write(&mut fields);
+        assert!(fields.get(FIELD).unwrap().is_sensitive());
+        assert_eq!(Grant::take(&mut fields), Some(grant));
+        assert!(fields.is_empty());
+        assert_eq!(format!("{grant:?}"), "Grant");
+    }
+
+    #[test]
+    fn anything_else_asks_for_nothing() {
+        for lines in [
+            &["?0"][..],
+            &["1"],
+            &["?1", "?1"],
+            &["::"],
+            &[":AAAA:"],
+            &[":!:"],
+            &[],
+        ] {
+            assert_eq!(taken(lines), None, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_claim_says_all_but_the_proof() {
+        let other = |change: fn(&mut Ticket)| {
+            let mut other = TICKET_ONE;
+            change(&mut other);
+            other.claim() != TICKET_ONE.claim()
+        };
+        assert!(other(|ticket| ticket.number = 4));
+        assert!(other(|ticket| ticket.epoch = 8));
+        assert!(other(|ticket| ticket.session[15] = 0));
+        assert!(!other(|ticket| ticket.proof[0] = 0));
+    }
+}

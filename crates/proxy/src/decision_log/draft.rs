@@ -1,0 +1,180 @@
+//! One decision, from what it is about to what came of it.
+
+use std::time::{Duration, SystemTime};
+
+use hermes_observe::Exchange;
+use hermes_proto::fields::Fields;
+use hermes_proto::refusal_id::RefusalId;
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::{Author, mask};
+use crate::entry::Entry;
+use crate::filter;
+use crate::plug::{Decision, Outcome, Subject};
+
+/// A decision of which is known what it is about, and not yet what came of it.
+pub(crate) struct DecisionDraft {
+    /// What it is called. A refusal has the same name.
+    pub(super) id: RefusalId,
+    author: Author,
+    input: Value,
+    /// Pointers to what was left out of it.
+    erased: Vec<String>,
+    began: SystemTime,
+}
+
+/// What came of a decision.
+#[derive(Default)]
+pub(crate) struct Came {
+    /// The status with which it is denied; `None`: it is allowed.
+    pub(crate) status: Option<StatusCode>,
+    /// Why, in words.
+    pub(crate) reason: Option<String>,
+    /// Fields that the exchange gets, or the answer to it.
+    pub(crate) fields: Fields,
+    /// Fields that the answer gets when it comes.
+    pub(crate) answer: Fields,
+    /// How a filter came to it.
+    pub(crate) outcome: Option<Outcome>,
+    /// How long that took; `None` where it was remembered, or nothing was asked.
+    pub(crate) took: Option<Duration>,
+}
+
+impl Came {
+    /// Of a filter.
+    pub(crate) fn of_filter(
+        decision: &Decision,
+        reason: &str,
+        outcome: Outcome,
+        took: Option<Duration>,
+    ) -> Self {
+        let came = Self {
+            reason: Some(reason.to_owned()),
+            outcome: Some(outcome),
+            took,
+            ..Self::default()
+        };
+
+        match decision {
+            Decision::Allow(changes) => Self {
+                fields: joint([
+                    &changes.set,
+                    &changes.append,
+                    &changes.if_absent,
+                    &changes.if_present,
+                ]),
+                answer: joint(changes.answer.each()),
+                ..came
+            },
+            Decision::Deny(denial) => Self {
+                status: Some(denial.status),
+                fields: denial.fields.clone(),
+                ..came
+            },
+        }
+    }
+
+    pub(super) fn denies(&self) -> bool {
+        self.status.is_some()
+    }
+
+    /// What was decided, in the form in which a policy in Rego answers.
+    fn result(&self, erased: &mut Vec<String>) -> Value {
+        let mut result = json!({ "allow": !self.denies() });
+        if let Some(status) = self.status {
+            result["status"] = status.as_u16().into();
+        }
+        if let Some(reason) = &self.reason {
+            result["reason"] = reason.as_str().into();
+        }
+
+        for (key, fields) in [("fields", &self.fields), ("answer_fields", &self.answer)] {
+            let shown = mask::without_secrets(fields, &format!("/result/{key}"), erased);
+            if !shown.is_empty() {
+                result[key] = filter::joined(&shown);
+            }
+        }
+        result
+    }
+
+    /// What stood in the way of a decision.
+    fn error(&self) -> Option<Value> {
+        let undecided = [Outcome::FailedOpen, Outcome::FailedClosed];
+        self.outcome.filter(|how| undecided.contains(how))?;
+        Some(json!({ "code": "undecided", "message": self.reason }))
+    }
+}
+
+/// Both.
+fn joint(given: [&Fields; 4]) -> Fields {
+    let mut joint = Fields::new();
+    for fields in given {
+        joint.extend(fields);
+    }
+    joint
+}
+
+impl DecisionDraft {
+    pub(super) fn new(subject: &Subject<'_>, author: Author) -> Self {
+        let mut erased = Vec::new();
+        let fields = &subject.head.fields;
+        let shown = mask::without_secrets(fields, "/input/fields", &mut erased);
+        Self {
+            id: RefusalId::from_random(fastrand::u64(..)),
+            author,
+            input: filter::known(subject, &shown),
+            erased,
+            began: SystemTime::now(),
+        }
+    }
+
+    /// What is told of it. `again`: it is about an open tunnel.
+    pub(super) fn event(
+        self,
+        entry: &Entry<'_>,
+        exchange: &Exchange,
+        came: Came,
+        again: bool,
+    ) -> Map<String, Value> {
+        let mut erased = self.erased;
+        let own = json!({
+            "exchange": exchange.id().to_string(),
+            "phase": self.author.phase.word(),
+            "place": self.author.place,
+            "outcome": came.outcome.map(Outcome::word),
+            "reevaluated": again,
+        });
+
+        let mut event = Map::new();
+        let labels = json!({ "id": &*entry.snapshot.node, "version": env!("CARGO_PKG_VERSION") });
+        event.insert("labels".to_owned(), labels);
+        event.insert("decision_id".to_owned(), self.id.as_str().into());
+        if let Some(span) = exchange.span() {
+            let context = &span.context;
+            event.insert("trace_id".to_owned(), context.trace.to_string().into());
+            event.insert("span_id".to_owned(), context.parent.to_string().into());
+        }
+
+        let revision = entry.snapshot.revision.to_string();
+        let source = entry.source.peer.to_string();
+        let began = humantime::format_rfc3339_micros(self.began).to_string();
+        event.insert("revision".to_owned(), revision.into());
+        event.insert("path".to_owned(), self.author.decision.into());
+        event.insert("requested_by".to_owned(), source.into());
+        event.insert("timestamp".to_owned(), began.into());
+        event.insert("input".to_owned(), self.input);
+        event.insert("result".to_owned(), came.result(&mut erased));
+
+        if let Some(error) = came.error() {
+            event.insert("error".to_owned(), error);
+        }
+        if let Some(took) = came.took {
+            let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+            event.insert("metrics".to_owned(), json!({ "timer_filter_ns": took }));
+        }
+        event.insert("hermes".to_owned(), own);
+        event.insert(mask::ERASED.to_owned(), erased.into());
+        event
+    }
+}

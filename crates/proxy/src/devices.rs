@@ -1,0 +1,273 @@
+//! The TUN devices where routes end: there from the start on, whether or not a tunnel leads there.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hermes_config::model::{Document, Terminate, TerminateTun};
+use hermes_net::Watch;
+use hermes_net::tun::TunSettings;
+use hermes_packet::tun::{TunHub, TunProxy, TunService};
+use hermes_proto::ip::IpPrefix;
+use ipnet::IpNet;
+use parking_lot::Mutex;
+
+use crate::change::replace;
+use crate::worker::Worker;
+
+/// The MTU of devices for which none is configured: that of Ethernet, as servers behind them expect.
+pub(crate) const MTU: u16 = 1500;
+
+/// After which time a device that could not be had, or is gone, is tried again.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// How often to look whether a device is still there.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How often a device of a node that drains looks whether its tunnels have ended.
+const DRAIN_LOOK: Duration = Duration::from_millis(100);
+
+/// How long changes of leases are gathered before they are written.
+const TOGETHER: Duration = Duration::from_millis(100);
+
+/// The devices of routes, by name. Bounded by the document.
+#[derive(Debug, Default)]
+pub struct Devices {
+    by_name: Mutex<HashMap<String, RouteDevice>>,
+    /// Whether a worker keeps them.
+    is_kept: AtomicBool,
+}
+
+/// A device that a route names.
+#[derive(Debug)]
+struct RouteDevice {
+    end: TerminateTun,
+    /// The device, or why there is none.
+    hub: Result<Arc<TunHub>, String>,
+}
+
+impl Devices {
+    /// The device of this name.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn hub(&self, name: &str) -> Result<Arc<TunHub>, String> {
+        match self.by_name.lock().get(name) {
+            Some(kept) => kept.hub.clone(),
+            None => Err(format!("TUN device {name}: it is not there yet")),
+        }
+    }
+
+    /// Lets go of devices that are not wanted, or wanted otherwise. Their tunnels end.
+    fn leave(&self, wanted: &[&TerminateTun]) {
+        self.by_name.lock().retain(|_, kept| {
+            let stays = wanted.contains(&&kept.end);
+            if let (false, Ok(hub)) = (stays, &kept.hub) {
+                hub.close();
+            }
+            stays
+        });
+    }
+
+    /// Whether this device is still to be opened.
+    fn is_missing(&self, name: &str) -> bool {
+        let kept = self.by_name.lock();
+        kept.get(name).is_none_or(|kept| kept.hub.is_err())
+    }
+
+    /// Enters a device; says whether that is news.
+    fn enter(&self, end: &TerminateTun, hub: Result<Arc<TunHub>, String>) -> bool {
+        let mut devices = self.by_name.lock();
+        let before = devices
+            .get(&end.tun)
+            .and_then(|kept| kept.hub.as_ref().err());
+        let is_news = before.is_none() || before != hub.as_ref().err();
+        let kept = RouteDevice {
+            end: end.clone(),
+            hub,
+        };
+        devices.insert(end.tun.clone(), kept);
+        is_news
+    }
+}
+
+/// Keeps the devices of the configuration in force until told to stop, on the first worker that runs this.
+pub(crate) async fn keep(worker: Arc<Worker>, watch: Watch) {
+    let shared = worker.shared.clone();
+    if shared.devices.is_kept.swap(true, Ordering::Relaxed) {
+        return;
+    }
+
+    let mut revision = shared.revision.subscribe();
+    loop {
+        let snapshot = worker.snapshot();
+        let wanted = wanted(&snapshot.document);
+        shared.devices.leave(&wanted);
+        for end in &wanted {
+            if shared.devices.is_missing(&end.tun) {
+                open(&worker, end, &watch);
+            }
+        }
+
+        let is_short = wanted.iter().any(|end| shared.devices.is_missing(&end.tun));
+        tokio::select! {
+            changed = revision.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(AGAIN), if is_short => {}
+            // One that is gone is noticed by its tunnels, and here.
+            () = gone(&worker, &wanted), if !is_short && !wanted.is_empty() => {}
+            () = watch.graceful() => return,
+        }
+    }
+}
+
+/// Resolves when one of these devices is gone.
+async fn gone(worker: &Worker, wanted: &[&TerminateTun]) {
+    let hubs = wanted
+        .iter()
+        .filter_map(|end| worker.shared.devices.hub(&end.tun).ok());
+    let hubs: Vec<Arc<TunHub>> = hubs.collect();
+    while hubs.iter().all(|hub| !hub.is_closed()) {
+        tokio::time::sleep(LOOK).await;
+    }
+    for end in wanted {
+        let is_closed = worker
+            .shared
+            .devices
+            .hub(&end.tun)
+            .is_ok_and(|hub| hub.is_closed());
+        if is_closed {
+            let reason = format!("TUN device {}: it is gone", end.tun);
+            worker.shared.devices.enter(end, Err(reason));
+        }
+    }
+}
+
+/// The devices that routes name.
+fn wanted(document: &Document) -> Vec<&TerminateTun> {
+    let mut wanted: Vec<&TerminateTun> = Vec::new();
+    for route in &document.routes {
+        if let Some(Terminate::Tun(end)) = &route.terminate
+            && !wanted.contains(&end)
+        {
+            wanted.push(end);
+        }
+    }
+    wanted
+}
+
+fn open(worker: &Arc<Worker>, end: &TerminateTun, watch: &Watch) {
+    let hub = make(end);
+    let said = hub.as_ref().map(|_| ()).map_err(Clone::clone);
+    if let Ok(hub) = &hub {
+        if let Some(file) = &end.leases_file {
+            let file = file.0.clone();
+            let hub = hub.clone();
+            watch.spawn(async move { keep_leases(&hub, file).await });
+        }
+        let hub = hub.clone();
+        let own = watch.clone();
+        watch.spawn(async move { read(&hub, &own).await });
+    }
+
+    let is_news = worker.shared.devices.enter(end, hub);
+    match said {
+        Ok(()) => tracing::info!(device = end.tun, "takes packets of tunnels"),
+        Err(reason) if is_news => tracing::error!("{reason}"),
+        Err(_) => {}
+    }
+}
+
+/// Reads a device until it is gone or left; on a node that drains, until its tunnels have ended.
+pub(crate) async fn read(hub: &TunHub, watch: &Watch) {
+    tokio::select! {
+        failed = hub.read() => {
+            if let Err(error) = failed {
+                tracing::error!(device = hub.name(), %error, "the device is gone");
+            }
+        }
+        () = deleted(hub) => tracing::error!(device = hub.name(), "the device was deleted"),
+        () = hub.closed() => {}
+        () = watch.forced() => {}
+        () = async {
+            watch.graceful().await;
+            while hub.tunnels() > 0 {
+                tokio::time::sleep(DRAIN_LOOK).await;
+            }
+        } => {}
+    }
+    hub.close();
+}
+
+/// Resolves when someone has deleted the device.
+async fn deleted(hub: &TunHub) {
+    while hub.is_there() {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Reads who had which address.
+fn restore(service: &TunProxy, file: &Path) -> Result<(), String> {
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(format!("leases_file: {}: {error}", file.display())),
+    };
+
+    let restored = service.restore(&text);
+    let left_out = restored.map_err(|error| format!("leases_file: {}: {error}", file.display()))?;
+    if left_out > 0 {
+        tracing::warn!(file = %file.display(), left_out, "leases of addresses that `pool` does not have are forgotten");
+    }
+    Ok(())
+}
+
+/// Writes who has which address whenever that changes, until the device is closed.
+async fn keep_leases(hub: &TunHub, file: PathBuf) {
+    let TunService::Proxy(proxy) = hub.service() else {
+        return;
+    };
+    let mut is_last = false;
+    while !is_last {
+        tokio::select! {
+            () = proxy.changed() => tokio::time::sleep(TOGETHER).await,
+            () = hub.closed() => is_last = true,
+        }
+
+        let text = proxy.leases();
+        let to = file.clone();
+        let written = tokio::task::spawn_blocking(move || replace(&to, &text)).await;
+        if let Ok(Err(error)) = written {
+            tracing::error!(file = %file.display(), %error, "leases cannot be written");
+        }
+    }
+}
+
+fn make(end: &TerminateTun) -> Result<Arc<TunHub>, String> {
+    let pool: Vec<IpPrefix> = end.pool.iter().filter_map(prefix).collect();
+    let routes: Vec<IpPrefix> = end.routes.iter().filter_map(prefix).collect();
+    let service = TunProxy::new(&pool, &routes).map_err(|error| error.to_string())?;
+    if let Some(file) = &end.leases_file {
+        restore(&service, &file.0)?;
+    }
+
+    let own = |prefix: &IpPrefix| {
+        let address = TunProxy::device_address(*prefix);
+        IpNet::new(address, prefix.length()).ok()
+    };
+    let settings = TunSettings {
+        name: end.tun.clone(),
+        queues: 1,
+        mtu: end.mtu.unwrap_or(MTU).into(),
+        addresses: pool.iter().filter_map(own).collect(),
+        routes: Vec::new(),
+    };
+    TunHub::open(settings, TunService::Proxy(service))
+}
+
+/// A prefix without the bits beyond its length.
+pub(crate) fn prefix(net: &IpNet) -> Option<IpPrefix> {
+    IpPrefix::around(net.addr(), net.prefix_len()).ok()
+}

@@ -1,0 +1,186 @@
+//! A policy in Rego that decides in this process.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hermes_config::model::{Authorize, Document, FieldPattern, Rego, RegoInput};
+use hermes_config::{child, element};
+use hermes_proto::fields::Fields;
+use hermes_rego::{Budget, Evaluator, Failure, Policy};
+use http::StatusCode;
+
+use super::answer::{self, Answer, Answered, Others, Owned};
+use super::envoy;
+use super::external::{CONCURRENCY, GRACE, TIMEOUT};
+use super::question::known;
+use super::undecided::Undecided;
+use crate::plug::{Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
+
+/// Bytes of a file of rules or of data.
+#[doc(alias = "bound")]
+const FILE: u64 = 1024 * 1024;
+
+/// The policies of a document, each where its entry is; those of which something is wrong are reported.
+pub(crate) fn read_policies(
+    document: &Document,
+    report: &mut impl FnMut(String, String, Option<String>),
+) -> Vec<Option<Arc<Evaluator>>> {
+    let entries = document.authorize.iter().enumerate();
+    let read = entries.map(|(index, config)| {
+        let rego = config.rego.as_ref()?;
+        let path = child(&element("authorize", index), "rego");
+        read(rego, config, &path, report).map(Arc::new)
+    });
+    read.collect()
+}
+
+fn read(
+    rego: &Rego,
+    config: &Authorize,
+    path: &str,
+    report: &mut impl FnMut(String, String, Option<String>),
+) -> Option<Evaluator> {
+    let files_path = child(path, "files");
+    let mut files = Vec::new();
+    for file in &rego.files {
+        match text(&file.0) {
+            Ok(text) => files.push((file.0.display().to_string(), text)),
+            Err(reason) => report(files_path.clone(), reason, None),
+        }
+    }
+    if files.len() < rego.files.iter().count() {
+        return None;
+    }
+
+    let policy = Policy::new(&files, &rego.query);
+    let policy = policy.map_err(|wrong| {
+        let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();
+        report(files_path.clone(), wrong.join("; "), None);
+    });
+
+    let usual = Budget::default();
+    let budget = Budget {
+        steps: rego.steps.unwrap_or(usual.steps),
+        memory: rego.memory.map_or(usual.memory, |memory| memory.0),
+    };
+    let waiting = config.concurrency.map_or(CONCURRENCY, usize::from);
+    let evaluator = Evaluator::new(policy.ok()?, budget, waiting);
+    evaluator
+        .map_err(|wrong| report(child(path, "query"), wrong.to_string(), None))
+        .ok()
+}
+
+fn text(path: &Path) -> Result<String, String> {
+    let shown = path.display();
+    let failed = |error: std::io::Error| format!("cannot read {shown}: {error}");
+    let file = File::open(path).map_err(failed)?;
+    let mut text = String::new();
+    file.take(FILE + 1)
+        .read_to_string(&mut text)
+        .map_err(failed)?;
+
+    if text.len() as u64 > FILE {
+        return Err(format!("{shown} is larger than {} MiB", FILE >> 20));
+    }
+    Ok(text)
+}
+
+/// A policy where a document asks it.
+pub(super) struct RegoFilter {
+    evaluator: Arc<Evaluator>,
+    input: RegoInput,
+    owned: Vec<FieldPattern>,
+    timeout: Duration,
+    recheck: Option<Duration>,
+    grace: Duration,
+}
+
+impl RegoFilter {
+    pub(super) fn new(config: &Authorize, rego: &Rego, evaluator: Arc<Evaluator>) -> Self {
+        Self {
+            evaluator,
+            input: rego.input,
+            owned: config.allow_fields.clone(),
+            timeout: config.timeout.map_or(TIMEOUT, |timeout| timeout.0),
+            recheck: config.recheck.map(|recheck| recheck.0),
+            grace: config.grace.map_or(GRACE, |grace| grace.0),
+        }
+    }
+
+    async fn verdict(&self, subject: &Subject<'_>) -> Verdict {
+        let began = Instant::now();
+        let answered = self.ask(subject).await;
+        let verdict = match answered {
+            Ok(answer) => self.decided(answer),
+            Err(undecided) => self.refused(undecided.reason),
+        };
+        Verdict {
+            took: Some(began.elapsed()),
+            ..verdict
+        }
+    }
+
+    async fn ask(&self, subject: &Subject<'_>) -> Answered {
+        let input = match self.input {
+            RegoInput::Hermes => known(subject, &subject.head.fields),
+            RegoInput::Envoy => envoy::input(subject),
+        };
+
+        let result = self.evaluator.ask(input, self.timeout).await;
+        let result = result.map_err(|failure: Failure| Undecided::unknown(failure.to_string()))?;
+        let owned = Owned {
+            patterns: &self.owned,
+            others: Others::Refused,
+        };
+        match self.input {
+            RegoInput::Hermes => answer::result(result.as_ref(), &owned),
+            RegoInput::Envoy => envoy::result(result.as_ref(), &owned),
+        }
+    }
+
+    fn decided(&self, answer: Answer) -> Verdict {
+        let Answer {
+            decision,
+            reason,
+            lasts,
+        } = answer;
+        let outcome = match &decision {
+            Decision::Allow(_) => Outcome::Allowed,
+            Decision::Deny(_) => Outcome::Denied,
+        };
+
+        Verdict {
+            decision,
+            reason,
+            outcome,
+            took: None,
+            lasts: lasts.or(self.recheck),
+            grace: Duration::ZERO,
+        }
+    }
+
+    /// No decision: whatever the client wrote may be why, so it never goes on.
+    fn refused(&self, reason: String) -> Verdict {
+        Verdict {
+            decision: Decision::Deny(Denial {
+                status: StatusCode::SERVICE_UNAVAILABLE,
+                fields: Fields::new(),
+                content: None,
+            }),
+            reason,
+            outcome: Outcome::FailedClosed,
+            took: None,
+            lasts: self.recheck,
+            grace: self.grace,
+        }
+    }
+}
+
+impl Filter for RegoFilter {
+    fn decide<'a>(&'a self, subject: &'a Subject<'a>) -> Deciding<'a> {
+        Box::pin(self.verdict(subject))
+    }
+}

@@ -1,0 +1,152 @@
+//! The request's content, which each copy is to have: it is kept in a store until all are sent.
+
+use std::sync::Arc;
+
+use hermes_config::model::Broadcast;
+use hermes_http::{Cause, Frame, Incoming, StreamError};
+use hermes_net::peer::network;
+use hermes_proto::fields::Fields;
+use hermes_proto::proxy_status::ProxyError;
+use http::StatusCode;
+use tokio::time::{Instant, timeout_at};
+
+use super::{REQUEST_BYTES, too_slow};
+use crate::buffered::Stored;
+use crate::plug::{NewContent, Store, StoreError, StoreWriter};
+use crate::refusal::Refusal;
+use crate::routed::Routed;
+
+/// Why a content is not kept.
+enum Unkept {
+    /// It has more than this many bytes.
+    TooLarge(u64),
+    Stream(StreamError),
+    Store(StoreError),
+}
+
+impl From<StreamError> for Unkept {
+    fn from(error: StreamError) -> Self {
+        Self::Stream(error)
+    }
+}
+
+impl From<StoreError> for Unkept {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Reads the request's content to its end into the store of the route.
+///
+/// # Errors
+/// It is too large, breaks off, or does not come in time; or the store does not take it.
+pub(super) async fn keep(
+    routed: &Routed,
+    rule: &Broadcast,
+    content: &mut Incoming,
+    until: Instant,
+) -> Result<Stored, Refusal> {
+    let limit = rule.request_bytes.map_or(REQUEST_BYTES, |size| size.0);
+    let store = routed.route.copies.iter().find_map(|next| next.store());
+    let Some(store) = store else {
+        let details = "the route keeps no contents";
+        return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
+    };
+
+    let mut kept = timeout_at(until, read(store, owner(routed), content, limit))
+        .await
+        .map_err(|_| too_slow("the request's content did not come in time"))?
+        .map_err(refusal)?;
+
+    routed
+        .exchange
+        .counters()
+        .from_client(kept.content.length());
+    if let Some(trailers) = &mut kept.trailers {
+        // Those come after everything was decided.
+        routed.snapshot.strip_trailers(trailers);
+    }
+    Ok(kept)
+}
+
+/// Whose room in the store it takes.
+fn owner(routed: &Routed) -> String {
+    match &routed.user {
+        Some(user) => format!("user {user}"),
+        None => match routed.source.peer.ip() {
+            Some(address) => format!("source {}", network(address)),
+            None => "sources without an address".to_owned(),
+        },
+    }
+}
+
+async fn read(
+    store: &Arc<dyn Store>,
+    owner: String,
+    content: &mut Incoming,
+    limit: u64,
+) -> Result<Stored, Unkept> {
+    let length = content.length();
+    if length.is_some_and(|length| length > limit) {
+        return Err(Unkept::TooLarge(limit));
+    }
+
+    let new = NewContent {
+        key: None,
+        owner,
+        length,
+    };
+    let mut writer = store.create(new).await?;
+    let trailers = write(&mut *writer, content, limit).await?;
+    let content = writer.finish().await?;
+    Ok(Stored { content, trailers })
+}
+
+async fn write(
+    writer: &mut dyn StoreWriter,
+    content: &mut Incoming,
+    limit: u64,
+) -> Result<Option<Fields>, Unkept> {
+    let mut trailers = None;
+    let mut read = 0;
+    while let Some(frame) = content.frame().await {
+        let data = match frame? {
+            Frame::Data(data) => data,
+            Frame::Trailers(fields) => {
+                trailers = Some(fields);
+                continue;
+            }
+        };
+
+        read += data.len() as u64;
+        if read > limit {
+            return Err(Unkept::TooLarge(limit));
+        }
+        writer.write(data).await?;
+    }
+    Ok(trailers)
+}
+
+fn refusal(unkept: Unkept) -> Refusal {
+    match unkept {
+        Unkept::TooLarge(limit) => {
+            let details = format!("the content of a broadcast may have {limit} bytes");
+            Refusal::new(ProxyError::HttpRequestError, details)
+                .status(StatusCode::PAYLOAD_TOO_LARGE)
+        }
+        Unkept::Stream(error) => {
+            let status = match error.cause {
+                Cause::Slow => StatusCode::REQUEST_TIMEOUT,
+                _ => StatusCode::BAD_REQUEST,
+            };
+            Refusal::new(ProxyError::HttpRequestError, error.to_string()).status(status)
+        }
+        Unkept::Store(error) => {
+            let kind = match error {
+                StoreError::Full(_) => ProxyError::ConnectionLimitReached,
+                StoreError::Failed(_) => ProxyError::ProxyInternalError,
+            };
+            Refusal::new(kind, error.to_string())
+        }
+    }
+}

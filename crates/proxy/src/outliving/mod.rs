@@ -1,0 +1,99 @@
+//! What tunnels leave behind that outlive the path to them, until another exchange goes on with them.
+
+mod cell;
+mod policy;
+mod secret;
+mod windows;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_http::{Incoming, Kind, Outgoing, RequestHead};
+use hermes_packet::Resumable;
+use hermes_proto::resumable::{FIELD, Grant, Ticket};
+use hermes_upstream::Active;
+
+pub(crate) use cell::{Cell, ToPath};
+pub(crate) use policy::ResumePolicy;
+use secret::Secret;
+pub(crate) use secret::ticket;
+pub(crate) use windows::WindowShare;
+use windows::Windows;
+
+/// Bytes of a replay window, where the configuration says nothing.
+#[doc(alias("bound", "resume.window"))]
+pub(crate) const WINDOW: usize = 4 * 1024 * 1024;
+
+/// How long a tunnel without a path is kept, where the configuration says nothing.
+#[doc(alias("bound", "resume.keep_for"))]
+pub(crate) const KEEP_FOR: Duration = Duration::from_secs(600);
+
+/// What the workers share of them.
+pub(crate) struct Outliving {
+    /// UDP sessions that end here.
+    pub(crate) datagrams: Arc<Resumable>,
+    /// Tunnels of bytes that end here.
+    pub(crate) bytes: Arc<Resumable<Box<FarEnd>>>,
+    /// Nothing where the system has no random numbers: then no session is granted.
+    secret: Option<Secret>,
+    windows: Arc<Windows>,
+}
+
+/// The far end of a tunnel of bytes, as it goes from one exchange to the next.
+pub(crate) struct FarEnd {
+    pub(crate) cell: Cell,
+    /// The connection to the target.
+    pub(crate) target: (Incoming, Outgoing),
+    /// Where that leads.
+    pub(crate) endpoint: Arc<str>,
+    /// Its address, where that is known.
+    pub(crate) address: Option<SocketAddr>,
+    /// How often the tunnel was resumed.
+    pub(crate) times: u32,
+    /// Counts it at its endpoint.
+    pub(crate) _active: Active,
+}
+
+impl Default for Outliving {
+    fn default() -> Self {
+        Self {
+            datagrams: Arc::default(),
+            bytes: Arc::default(),
+            secret: Secret::random(),
+            windows: Arc::default(),
+        }
+    }
+}
+
+impl Outliving {
+    /// A new session for a tunnel of bytes.
+    pub(crate) fn grant(&self) -> Option<Grant> {
+        self.secret.as_ref()?.grant()
+    }
+
+    /// Whether a session of this process may be resumed with the ticket.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub(crate) fn check(&self, ticket: &Ticket) -> Result<(), &'static str> {
+        match &self.secret {
+            Some(secret) => secret.check(ticket),
+            None => Err("the node keeps no sessions"),
+        }
+    }
+
+    /// The share of a new tunnel of this user in what replay windows may hold; none if the user has too much.
+    pub(crate) fn window(&self, user: Option<&str>, most: usize) -> Option<WindowShare> {
+        WindowShare::take(&self.windows, user.unwrap_or_default(), most)
+    }
+}
+
+/// Whether a request goes on with a tunnel of bytes, which counts twice until its old path has ended.
+pub(crate) fn is_resumed(head: &RequestHead) -> bool {
+    matches!(head.kind(), Kind::Connect | Kind::ConnectTcp)
+        && head
+            .fields
+            .get(FIELD)
+            .is_some_and(|value| value.as_bytes() != b"?1")
+}

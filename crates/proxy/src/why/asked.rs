@@ -1,0 +1,227 @@
+//! A supposed exchange at a running node: its filters, its endpoints and its egress as they are now.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use hermes_config::element;
+use hermes_http::RequestHead;
+use hermes_net::{PeerAddress, Resolver, StreamInfo};
+use hermes_proto::fields::Fields;
+use hermes_proto::upgrade::Protocol;
+use hermes_rules::fields::USER;
+use hermes_rules::judge::{Arrived, Permitted, Phase, Step};
+use hermes_upstream::Client;
+use http::Version;
+use http::uri::{Authority, PathAndQuery};
+use serde_json::{Value, json};
+use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
+
+use super::account::Account;
+use super::forecast::{CLIENT_PORT, Filtered, Forecaster, SupposedExchange, unasked};
+use crate::filter::Checkpoint;
+use crate::node::Node;
+use crate::plug::{Decision, Subject};
+use crate::snapshot::Snapshot;
+use crate::target::Target;
+
+impl Node {
+    /// What would become of an exchange that is only supposed. Filters are asked if the question says so; that blocks.
+    ///
+    /// # Errors
+    /// The question is none, in words.
+    pub(crate) fn suppose(&self, text: &str) -> Result<Value, Value> {
+        let read = serde_json::from_str(text).map_err(|error| error.to_string());
+        read.and_then(|supposed: SupposedExchange| self.forecast(&supposed))
+            .map(|account| json!(account))
+            .map_err(|reason| json!({ "error": reason }))
+    }
+
+    pub(crate) fn forecast(&self, supposed: &SupposedExchange) -> Result<Account, String> {
+        let snapshot = self.shared.snapshot.load_full();
+        let places = self.written_places();
+        let forecaster = Forecaster {
+            rules: &snapshot.rules,
+            document: &snapshot.document,
+            places: places.as_ref().ok(),
+            may_choose: &|address| snapshot.may_choose(address),
+            endpoints: &|upstream| endpoints(&snapshot, upstream),
+        };
+
+        let account = forecaster.forecast(supposed, |arrived, permitted, steps| {
+            self.filter(&snapshot, supposed, (arrived, permitted), steps)
+        })?;
+        Ok(Account {
+            node: Some(snapshot.node.to_string()),
+            without_lines: places.err(),
+            ..account
+        })
+    }
+
+    /// Asks the filters that apply, or says that they would be asked.
+    fn filter(
+        &self,
+        snapshot: &Snapshot,
+        supposed: &SupposedExchange,
+        (arrived, permitted): (&Arrived<'_>, &mut Permitted),
+        steps: &mut Vec<Step>,
+    ) -> Filtered {
+        let mut asking = None;
+        for (index, checkpoint) in snapshot.filters.iter().enumerate() {
+            let facts = arrived.facts(permitted.user.as_deref(), &permitted.fields);
+            if !checkpoint.applies(&facts) {
+                continue;
+            }
+            if !supposed.ask {
+                steps.push(unasked(&snapshot.document, index, "; `--ask` asks it"));
+                continue;
+            }
+
+            let asking = asking.get_or_insert_with(|| FilterClient::new(self, supposed));
+            let path = element("authorize", index);
+            match asking.ask((snapshot, checkpoint), (arrived, permitted)) {
+                Ok(said) => steps.push(step(path, said)),
+                Err((status, said)) => {
+                    steps.push(step(path, said.clone()));
+                    return Filtered {
+                        denied: Some((status, said)),
+                    };
+                }
+            }
+        }
+
+        Filtered { denied: None }
+    }
+}
+
+fn step(path: String, said: String) -> Step {
+    Step {
+        phase: Phase::Authorize,
+        path,
+        said,
+    }
+}
+
+/// What filters are asked with.
+struct FilterClient {
+    client: Option<Client>,
+    source: StreamInfo,
+}
+
+impl FilterClient {
+    fn new(node: &Node, supposed: &SupposedExchange) -> Self {
+        let resolver = Resolver::system().ok().map(Arc::new);
+        let shared = node.shared.clone();
+        Self {
+            client: resolver.map(|resolver| Client::new(resolver, TaskTracker::new(), shared)),
+            source: StreamInfo {
+                peer: PeerAddress::Ip(SocketAddr::new(supposed.source, CLIENT_PORT)),
+                local: None,
+                tls: None,
+            },
+        }
+    }
+
+    /// What a filter says, which may change what is permitted; or with which status it denies that.
+    fn ask(
+        &self,
+        (snapshot, checkpoint): (&Snapshot, &Checkpoint),
+        (arrived, permitted): (&Arrived<'_>, &mut Permitted),
+    ) -> Result<String, (u16, String)> {
+        let Some(client) = &self.client else {
+            return Ok(format!("{} cannot be asked: no resolver", checkpoint.name));
+        };
+
+        let target = Target::host_port(
+            arrived.target_host.to_owned(),
+            arrived.target.port().unwrap_or_default(),
+        );
+        let head = head(arrived, &target, &permitted.fields);
+        let nothing = Fields::new();
+        let subject = Subject {
+            client,
+            head: &head,
+            target: &target,
+            user: permitted.user.as_deref(),
+            source: &self.source,
+            listener: arrived.entrance.name,
+            credentials: &nothing,
+            claims: None,
+            groups: snapshot.rules.names.groups_of(permitted.user.as_deref()),
+        };
+
+        let verdict = Handle::current().block_on(checkpoint.decide(&subject));
+        let remembered = if verdict.took.is_none() {
+            ", remembered"
+        } else {
+            ""
+        };
+        let outcome = verdict.outcome.word();
+        let said = format!(
+            "{} {outcome}{remembered}: {}",
+            checkpoint.name, verdict.reason
+        );
+
+        match verdict.decision {
+            Decision::Allow(changes) => {
+                changes.apply(&mut permitted.fields);
+                let named = changes.set.get(USER);
+                let named = named.and_then(|named| std::str::from_utf8(named.as_bytes()).ok());
+                if let Some(named) = named {
+                    permitted.user = Some(named.to_owned());
+                }
+                Ok(said)
+            }
+            Decision::Deny(denial) => Err((denial.status.as_u16(), said)),
+        }
+    }
+}
+
+impl Drop for FilterClient {
+    fn drop(&mut self) {
+        if let Some(client) = &self.client {
+            client.close();
+        }
+    }
+}
+
+/// The request that is supposed.
+fn head(arrived: &Arrived<'_>, target: &Target, fields: &Fields) -> RequestHead {
+    RequestHead {
+        method: arrived.method.clone(),
+        scheme: None,
+        authority: target.to_string().parse::<Authority>().ok(),
+        path: arrived.path.parse::<PathAndQuery>().ok(),
+        protocol: arrived
+            .protocol
+            .and_then(|protocol| Protocol::parse(protocol.as_bytes()).ok()),
+        fields: fields.clone(),
+        version: Version::HTTP_11,
+        origin_form: false,
+    }
+}
+
+/// The endpoints of an upstream as they are now.
+fn endpoints(snapshot: &Snapshot, upstream: &str) -> Vec<String> {
+    let Some(upstream) = snapshot.upstreams.get(upstream) else {
+        return Vec::new();
+    };
+    let status = upstream.status();
+    let mut said: Vec<String> = status
+        .endpoints
+        .iter()
+        .map(|endpoint| {
+            let why = endpoint.last_error.as_ref();
+            let why = why.map_or_else(String::new, |why| format!(", last {why}"));
+            format!("endpoint {} is {}{why}", endpoint.address, endpoint.health)
+        })
+        .collect();
+
+    if let Some(name) = &status.attached {
+        said.push(format!("the nodes that are attached as {name}"));
+    }
+    if let Some(via) = &status.via {
+        said.push(format!("through upstream {via}"));
+    }
+    said
+}

@@ -1,0 +1,22 @@
+//! Why an exchange was refused, and what would become of one that is only supposed.
+//!
+//! - `note`: where refusals are noted. An exchange that is not refused pays nothing.
+//! - `remembered`: the last refusals, with what is needed to say later what was compared.
+//! - `recount`: the steps of a refusal, when someone asks for them.
+//! - `forecast`: what would become of an exchange, of a file as of a running node; `asked` adds what only a running node knows.
+//! - `account`: the answer, the same for all.
+
+pub mod account;
+mod answered;
+mod asked;
+pub mod forecast;
+pub(crate) mod note;
+pub mod question;
+mod recount;
+pub(crate) mod remembered;
+#[cfg(test)]
+mod tests;
+mod written;
+
+pub use account::{Account, Happened, Later, Stated};
+pub use forecast::{Filtered, Forecaster, SupposedExchange};

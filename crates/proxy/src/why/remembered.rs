@@ -1,0 +1,278 @@
+//! The last refusals of a node.
+//!
+//! What was compared is not written down while it is compared: that would cost every exchange. The head is kept instead, and
+//! compared again when someone asks.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use hermes_config::{Places, child, element};
+use hermes_http::RequestHead;
+use hermes_net::StreamInfo;
+use hermes_observe::{Exchange, LaterRefusal, Learnt};
+use hermes_proto::fields::names::{AUTHORIZATION, PROXY_AUTHORIZATION};
+use hermes_proto::refusal_id::RefusalId;
+use hermes_rules::judge::{Phase, Step};
+use parking_lot::Mutex;
+
+use super::account::{Account, Happened, Later, Stated};
+use crate::refusal::Refusal;
+use crate::snapshot::{ListenerRules, Snapshot};
+
+/// Refusals that a node remembers of users, and as many of strangers and of handshakes, which cannot push out those of users: minutes
+/// of what goes wrong, and some megabytes at most.
+#[doc(alias = "bound")]
+const REMEMBERED: usize = 512;
+
+/// Bytes of the fields that are kept of a refused request, names included: what rules look at is shorter. The lines behind that
+/// are forgotten.
+#[doc(alias = "bound")]
+const FIELD_BYTES: usize = 4096;
+
+/// Bytes of the reason that are kept: a client chooses parts of it.
+#[doc(alias = "bound")]
+const REASON_BYTES: usize = 1024;
+
+/// The last refusals.
+#[derive(Default)]
+pub struct LastRefusals {
+    /// Of exchanges whose user is known.
+    users: Mutex<VecDeque<Arc<RememberedRefusal>>>,
+    /// Of all others.
+    strangers: Mutex<VecDeque<Arc<RememberedRefusal>>>,
+    /// Of handshakes, which anyone can begin: a flood of them pushes out nothing else.
+    handshakes: Mutex<VecDeque<Arc<RememberedRefusal>>>,
+}
+
+/// One refusal, or the end of a tunnel that this node has brought about.
+pub(crate) struct RememberedRefusal {
+    pub(super) id: RefusalId,
+    pub(super) time: SystemTime,
+    pub(super) revision: u64,
+    pub(super) listener: Arc<str>,
+    pub(super) source: Arc<StreamInfo>,
+    /// What it was that became no exchange.
+    pub(super) instead: Instead,
+    /// What the exchange was by then; `None` for what was no request.
+    pub(super) learnt: Option<Learnt>,
+    /// The request; `None` once its head went on.
+    pub(super) head: Option<Box<RequestHead>>,
+    /// The last thing that was compared.
+    pub(super) last: Step,
+    pub(super) status: Option<u16>,
+}
+
+/// Why an exchange is refused.
+pub(crate) struct Cause {
+    /// The phase, and what in the document says so; `None`: what the exchange had come to.
+    pub(crate) at: Option<(Phase, String)>,
+    /// In words.
+    pub(crate) said: String,
+    /// The status of the answer.
+    pub(crate) status: Option<u16>,
+}
+
+/// What was refused before it became an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Instead {
+    /// What came as a request, and is none.
+    Request,
+    /// A handshake of TLS over TCP.
+    Tls,
+    /// One of QUIC.
+    Quic,
+}
+
+impl Instead {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Request => "what is no request",
+            Self::Tls => "a TLS handshake",
+            Self::Quic => "a QUIC handshake",
+        }
+    }
+}
+
+/// What is known of an exchange when it is refused.
+pub(crate) struct Circumstances<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) listener: &'a ListenerRules,
+    pub(crate) source: &'a Arc<StreamInfo>,
+    pub(crate) exchange: Option<&'a Exchange>,
+    /// What it was, where there is no exchange.
+    pub(crate) instead: Instead,
+    pub(crate) head: Option<&'a RequestHead>,
+    /// Position of its route.
+    pub(crate) route: Option<usize>,
+}
+
+impl Cause {
+    /// Of a refusal.
+    pub(crate) fn of(refusal: &Refusal) -> Self {
+        Self {
+            at: refusal.place(),
+            said: refusal.reason(),
+            status: Some(refusal.code().as_u16()),
+        }
+    }
+}
+
+impl Circumstances<'_> {
+    /// What in the document the exchange had come to: the upstream that it was sent to, its route, or its listener.
+    fn place(&self, learnt: Option<&Learnt>) -> (Phase, String) {
+        let upstream = learnt.and_then(|learnt| learnt.view.upstream.as_deref());
+        let known = upstream.filter(|name| self.snapshot.document.upstreams.contains_key(*name));
+        match (known, self.route) {
+            (Some(name), _) => (Phase::Forward, child("upstreams", name)),
+            (None, Some(index)) => (Phase::Forward, element("routes", index)),
+            (None, None) => (Phase::Accept, child("listeners", &self.listener.name)),
+        }
+    }
+}
+
+impl LastRefusals {
+    /// Remembers a refusal under this name, and forgets the oldest for it.
+    pub(crate) fn remember(&self, id: RefusalId, circumstances: &Circumstances<'_>, cause: Cause) {
+        let learnt = circumstances.exchange.map(Exchange::learnt);
+        let is_user = learnt
+            .as_ref()
+            .is_some_and(|learnt| learnt.view.user.is_some());
+
+        let (phase, path) = cause
+            .at
+            .unwrap_or_else(|| circumstances.place(learnt.as_ref()));
+        let mut said = cause.said;
+        said.truncate(said.floor_char_boundary(REASON_BYTES));
+
+        let remembered = Arc::new(RememberedRefusal {
+            id,
+            time: SystemTime::now(),
+            revision: circumstances.snapshot.revision,
+            listener: circumstances.listener.name.clone(),
+            source: circumstances.source.clone(),
+            instead: circumstances.instead,
+            learnt,
+            head: circumstances.head.map(|head| Box::new(kept(head))),
+            last: Step { phase, path, said },
+            status: cause.status,
+        });
+
+        let ring = match circumstances.instead {
+            Instead::Tls | Instead::Quic => &self.handshakes,
+            Instead::Request if is_user => &self.users,
+            Instead::Request => &self.strangers,
+        };
+        let mut ring = ring.lock();
+        let oldest = if ring.len() < REMEMBERED {
+            None
+        } else {
+            ring.pop_front()
+        };
+        ring.push_back(remembered);
+        drop(ring);
+        // What it holds is given back without the lock.
+        drop(oldest);
+    }
+
+    /// The last refusal of this name, or of the exchange with this identifier.
+    pub(crate) fn find(&self, asked: &str) -> Option<Arc<RememberedRefusal>> {
+        let id = asked.parse::<RefusalId>().ok();
+        let rings = [&self.users, &self.strangers, &self.handshakes];
+        rings.into_iter().find_map(|ring| {
+            let ring = ring.lock();
+            let mut newest = ring.iter().rev();
+            newest.find(|known| known.is(id, asked)).cloned()
+        })
+    }
+}
+
+impl RememberedRefusal {
+    fn is(&self, id: Option<RefusalId>, asked: &str) -> bool {
+        let is_exchange = |learnt: &Learnt| learnt.view.id == asked;
+        Some(self.id) == id || self.learnt.as_ref().is_some_and(is_exchange)
+    }
+
+    /// What is said of it, with these steps.
+    pub(super) fn account(
+        &self,
+        snapshot: &Snapshot,
+        steps: Vec<Step>,
+        places: &Result<Places, String>,
+    ) -> Account {
+        let view = self.learnt.as_ref().map(|learnt| &learnt.view);
+        let question = match view {
+            Some(view) => format!("{} {}", view.method, view.target),
+            None => self.instead.words().to_owned(),
+        };
+
+        let known = places.as_ref().ok();
+        let stated = steps.into_iter().map(|step| Stated::new(step, known));
+        let refused_by = self
+            .learnt
+            .as_ref()
+            .and_then(|learnt| learnt.refused_by.as_ref());
+
+        let happened = Happened {
+            refusal: self.id.to_string(),
+            exchange: view.map(|view| view.id.clone()),
+            time: humantime::format_rfc3339_millis(self.time).to_string(),
+            source: self.source.peer.to_string(),
+            upstream: view.and_then(|view| view.upstream.clone()),
+            endpoint: view.and_then(|view| view.endpoint.clone()),
+            refused_by: later(refused_by),
+            revision: self.revision,
+            revision_now: snapshot.revision,
+        };
+
+        Account {
+            question: question.trim().to_owned(),
+            node: Some(snapshot.node.to_string()),
+            listener: self.listener.to_string(),
+            steps: stated.collect(),
+            user: view.and_then(|view| view.user.clone()),
+            route: view.and_then(|view| view.route.clone()),
+            refused: Some(self.last.said.clone()),
+            status: self.status,
+            without_lines: places.as_ref().err().cloned(),
+            happened: Some(happened),
+            ..Account::default()
+        }
+    }
+}
+
+/// What is kept of a request: neither credentials nor more than some fields.
+fn kept(head: &RequestHead) -> RequestHead {
+    let mut kept = RequestHead {
+        method: head.method.clone(),
+        scheme: head.scheme.clone(),
+        authority: head.authority.clone(),
+        path: head.path.clone(),
+        protocol: head.protocol.clone(),
+        fields: Default::default(),
+        version: head.version,
+        origin_form: head.origin_form,
+    };
+
+    let mut bytes = 0;
+    let secret = [AUTHORIZATION.as_str(), PROXY_AUTHORIZATION.as_str()];
+    for (name, value) in head.fields.iter() {
+        bytes += name.as_str().len() + value.as_bytes().len();
+        if bytes > FIELD_BYTES {
+            break;
+        }
+        if !secret.contains(&name.as_str()) {
+            kept.fields.append(name, value);
+        }
+    }
+
+    kept
+}
+
+/// A later proxy's refusal, as an answer says it.
+fn later(refused_by: Option<&LaterRefusal>) -> Option<Later> {
+    refused_by.map(|later| Later {
+        node: later.node.clone(),
+        refusal: later.id.map(|id| id.to_string()),
+    })
+}

@@ -1,0 +1,158 @@
+//! What one evaluation may take: steps, memory and time.
+//!
+//! The interpreter asks for the time every few steps. It gets a clock of ours, which stands still while all is well and leaps when
+//! a bound is reached: thus steps are counted, and one look bounds all three.
+
+use std::cell::{Cell, RefCell};
+use std::num::NonZeroU32;
+use std::sync::Once;
+use std::time::{Duration, Instant, SystemTime};
+
+use regorus::Engine;
+use regorus::utils::limits::{ExecutionTimerConfig, TimeSource, set_time_source};
+
+use crate::meter::{self, LastWords};
+
+/// Steps of an evaluation: a policy of ordinary size takes some hundreds.
+#[doc(alias("bound", "authorize.rego.steps"))]
+const STEPS: u64 = 100_000;
+
+/// Bytes that an evaluation may ask for in all, those included that it gives back.
+#[doc(alias("bound", "authorize.rego.memory"))]
+const MEMORY: u64 = 16 * 1024 * 1024;
+
+/// Steps between two looks at what was spent.
+#[doc(alias = "bound")]
+const BETWEEN: NonZeroU32 = NonZeroU32::new(16).expect("not zero");
+
+/// How many times its memory an evaluation may take within one builtin, where no one looks.
+#[doc(alias = "bound")]
+const AT_ONCE: u64 = 4;
+
+/// Bytes of a line of rules: tables of a policy that programs write have long ones.
+#[doc(alias = "bound")]
+pub(crate) const COLUMNS: NonZeroU32 = NonZeroU32::new(64 * 1024).expect("not zero");
+
+/// What one evaluation may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Steps of the interpreter: statements, expressions, calls, turns of a loop.
+    pub steps: u64,
+    /// Bytes asked for in all. Counted where the program's allocator is [`Metered`](crate::Metered).
+    pub memory: u64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            steps: STEPS,
+            memory: MEMORY,
+        }
+    }
+}
+
+/// Which bound an evaluation reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Excess {
+    /// Too many steps.
+    Steps,
+    /// Too much memory.
+    Memory,
+    /// The time was over.
+    Time,
+}
+
+/// What the evaluation of this thread has spent.
+struct Spending {
+    budget: Budget,
+    began: SystemTime,
+    until: Instant,
+    steps: u64,
+    excess: Option<Excess>,
+}
+
+thread_local! {
+    static SPENDING: RefCell<Option<Spending>> = const { RefCell::new(None) };
+    /// What the clock shows: nothing while all is well, more at every look afterwards.
+    static SHOWN: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// How far the clock leaps, and how far the interpreter lets it.
+const LEAP: Duration = Duration::from_secs(2);
+
+struct Clock;
+
+impl TimeSource for Clock {
+    fn now(&self) -> Option<Duration> {
+        SPENDING.with_borrow_mut(|spending| {
+            if spending.as_mut().is_some_and(Spending::look) {
+                SHOWN.set(SHOWN.get() + LEAP);
+            }
+        });
+        Some(SHOWN.get())
+    }
+}
+
+impl Spending {
+    /// Whether a bound is reached.
+    fn look(&mut self) -> bool {
+        self.steps += u64::from(BETWEEN.get());
+        let hard = hard(self.budget);
+        let excess = if self.steps > self.budget.steps {
+            Some(Excess::Steps)
+        } else if hard.saturating_sub(meter::left()) > self.budget.memory {
+            Some(Excess::Memory)
+        } else if Instant::now() > self.until {
+            Some(Excess::Time)
+        } else {
+            None
+        };
+
+        self.excess = self.excess.or(excess);
+        self.excess.is_some()
+    }
+}
+
+fn hard(budget: Budget) -> u64 {
+    budget.memory.saturating_mul(AT_ONCE).min(u64::MAX - 1)
+}
+
+/// Has an engine ask our clock.
+pub(crate) fn limit(engine: &mut Engine) {
+    static ONCE: Once = Once::new();
+    // Another source would be another crate's that uses the interpreter; there is none.
+    ONCE.call_once(|| _ = set_time_source(&Clock));
+    engine.set_execution_timer_config(ExecutionTimerConfig {
+        limit: LEAP / 2,
+        check_interval: BETWEEN,
+    });
+}
+
+/// Counts what this thread spends, until [`settle`]. Without last words it goes on whatever one step takes.
+pub(crate) fn begin(budget: Budget, until: Instant, last_words: Option<LastWords>) {
+    SHOWN.set(Duration::ZERO);
+    SPENDING.set(Some(Spending {
+        budget,
+        began: SystemTime::now(),
+        until,
+        steps: 0,
+        excess: None,
+    }));
+    meter::arm(hard(budget), last_words);
+}
+
+/// When the evaluation of this thread began; now, if there is none.
+pub(crate) fn began() -> SystemTime {
+    SPENDING.with_borrow(|spending| {
+        spending
+            .as_ref()
+            .map_or_else(SystemTime::now, |spending| spending.began)
+    })
+}
+
+/// Ends the counting, and says which bound was reached first. The interpreter takes some errors for an undefined value: what it
+/// returned then counts for nothing.
+pub(crate) fn settle() -> Option<Excess> {
+    meter::disarm();
+    SPENDING.take().and_then(|spending| spending.excess)
+}

@@ -1,0 +1,143 @@
+//! Builtins that the interpreter lacks, or that would bring forth too much in one step.
+//!
+//! An operand that is not what it should be makes the call undefined, as OPA has it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use regorus::{Engine, Value};
+use serde_json::Value as Json;
+
+use crate::{networks, times};
+
+/// Numbers in one range.
+#[doc(alias = "bound")]
+const RANGE: i64 = 10_000;
+
+type Builtin = fn(&[Value]) -> Option<Value>;
+
+const BUILTINS: &[(&str, u8, Builtin)] = &[
+    ("io.jwt.decode", 1, jwt),
+    ("net.cidr_contains", 2, networks::contains),
+    ("net.cidr_intersects", 2, networks::intersects),
+    ("net.cidr_is_valid", 1, networks::is_valid),
+    ("numbers.range", 2, range),
+    ("numbers.range_step", 3, range_step),
+    ("strings.count", 2, count),
+    ("time.clock", 1, times::clock),
+    ("time.now_ns", 0, times::now),
+    ("time.weekday", 1, times::weekday),
+];
+
+/// Adds ours. They come before the interpreter's own.
+pub(crate) fn add(engine: &mut Engine) {
+    for (name, operands, builtin) in BUILTINS {
+        let call = |operands: Vec<Value>| Ok(builtin(&operands).unwrap_or(Value::Undefined));
+        let added = engine.add_extension((*name).to_owned(), *operands, Box::new(call));
+        debug_assert!(added.is_ok(), "{name} is there twice");
+    }
+}
+
+/// Header, payload and signature of a token (RFC 7519), of which nothing is checked here: what the node believes is in the input.
+fn jwt(operands: &[Value]) -> Option<Value> {
+    let token = operands.first()?.as_string().ok()?;
+    let mut parts = token.split('.');
+    let mut part = || URL_SAFE_NO_PAD.decode(parts.next()?).ok();
+    let header: Json = serde_json::from_slice(&part()?).ok()?;
+    let payload: Json = serde_json::from_slice(&part()?).ok()?;
+
+    let signature: String = part()?.iter().map(|byte| format!("{byte:02x}")).collect();
+    if parts.next().is_some() {
+        return None;
+    }
+    Some(Value::from(vec![
+        Value::from(header),
+        Value::from(payload),
+        Value::from(signature),
+    ]))
+}
+
+/// How often a text stands in another, without overlaps. The interpreter's own fails at an empty one, which stands between all letters.
+fn count(operands: &[Value]) -> Option<Value> {
+    let [text, part] = operands else { return None };
+    let text = text.as_string().ok()?;
+    let part = part.as_string().ok()?;
+    let count = text.matches(&**part).count();
+    Some(Value::from(count))
+}
+
+fn range(operands: &[Value]) -> Option<Value> {
+    let [from, to] = operands else { return None };
+    numbers(from, to, 1)
+}
+
+fn range_step(operands: &[Value]) -> Option<Value> {
+    let [from, to, step] = operands else {
+        return None;
+    };
+    let step = step.as_i64().ok().filter(|step| *step > 0)?;
+    numbers(from, to, step)
+}
+
+/// From one number to another, up or down, both included where the step meets them.
+fn numbers(from: &Value, to: &Value, step: i64) -> Option<Value> {
+    let from = from.as_i64().ok()?;
+    let to = to.as_i64().ok()?;
+    let distance = from.abs_diff(to);
+    let count = i64::try_from(distance / step.unsigned_abs()).ok()?;
+    if count >= RANGE {
+        return None;
+    }
+
+    let step = if to < from { -step } else { step };
+    let numbers = (0..=count).map(|turn| Value::from(from + turn * step));
+    Some(Value::from(numbers.collect::<Vec<_>>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn list(values: Json) -> Vec<Value> {
+        values
+            .as_array()
+            .unwrap()
+            .iter()
+            .cloned()
+            .map(Value::from)
+            .collect()
+    }
+
+    #[test]
+    fn ranges_go_up_and_down_and_have_an_end() {
+        let of = |operands| range(&list(operands)).map(|value| value.to_string());
+        assert_eq!(of(json!([1, 3])).unwrap(), "[1,2,3]");
+        assert_eq!(of(json!([1, -1])).unwrap(), "[1,0,-1]");
+        assert_eq!(of(json!([0, 1_000_000_000])), None);
+        assert_eq!(of(json!([i64::MIN, i64::MAX])), None);
+        assert_eq!(of(json!(["a", 1])), None);
+        let stepped = range_step(&list(json!([1, 6, 2]))).unwrap();
+        assert_eq!(stepped.to_string(), "[1,3,5]");
+        assert!(range_step(&list(json!([1, 6, 0]))).is_none());
+    }
+
+    #[test]
+    fn texts_are_counted_without_overlaps() {
+        let of = |text: &str, part: &str| count(&[text.into(), part.into()]).map(|n| n.to_string());
+        assert_eq!(of("11111", "11").unwrap(), "2");
+        assert_eq!(of("cheese", "").unwrap(), "7");
+        assert_eq!(of("", "").unwrap(), "1");
+    }
+
+    #[test]
+    fn a_token_is_taken_apart_and_no_more() {
+        // RFC 7515, appendix A.1, shortened.
+        let token = "eyJhbGciOiJIUzI1NiJ9.eyJpc3MiOiJqb2UifQ.AQI";
+        let parts = jwt(&[Value::from(token)]).unwrap().to_string();
+        assert_eq!(parts, r#"[{"alg":"HS256"},{"iss":"joe"},"0102"]"#);
+        for bad in ["", "a.b", "eyJhbGciOiJIUzI1NiJ9.eyJpc3MiOiJqb2UifQ.AQI.x"] {
+            assert!(jwt(&[Value::from(bad)]).is_none(), "{bad}");
+        }
+    }
+}

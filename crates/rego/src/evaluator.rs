@@ -1,0 +1,302 @@
+//! Asks a policy on threads of its own.
+//!
+//! A worker serves thousands of exchanges on one thread and must not wait for a policy, which its author can make slow, and whose thread
+//! may stop for good (see `meter.rs`). A policy that cannot do either (see `brief.rs`) is asked at once: the way to another thread and back
+//! would cost several times what the evaluation does.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use regorus::{Engine, Value};
+use serde_json::{Map, Value as Json};
+use tokio::sync::oneshot;
+
+use crate::budget::{self, Budget, Excess};
+use crate::evaluation::{evaluate, is_always_so};
+use crate::outcome::{Answer, Failure};
+use crate::policy::{Policy, Wrong};
+use crate::spot::Spot;
+
+/// Threads that one policy is asked on.
+#[doc(alias = "bound")]
+const THREADS: usize = 4;
+
+/// Threads that a policy may lose before it is asked no more. Each keeps up to four times `memory`.
+#[doc(alias = "bound")]
+const LOST: usize = 2;
+
+/// Threads that all policies of a process may lose, those of former configurations included.
+#[doc(alias = "bound")]
+const LOST_IN_ALL: usize = 16;
+
+/// How long a policy that is read may take for its first answer, from nothing.
+#[doc(alias = "bound")]
+const FIRST: Duration = Duration::from_secs(5);
+
+static LOST_SO_FAR: AtomicUsize = AtomicUsize::new(0);
+
+/// A policy with the threads that answer for it. They end with it.
+pub struct Evaluator {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    policy: Mutex<Policy>,
+    /// Where it is asked without another thread, if it may be.
+    spot: Option<Spot>,
+    budget: Budget,
+    waiting: usize,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+    lost: usize,
+    ended: bool,
+}
+
+struct Job {
+    input: Value,
+    until: Instant,
+    answer: Reply,
+}
+
+/// Where an answer goes.
+enum Reply {
+    Task(oneshot::Sender<Answer>),
+    Thread(mpsc::Sender<Answer>),
+}
+
+impl Reply {
+    /// Who asked may be gone meanwhile, and then no one is told.
+    fn send(self, answer: Answer) {
+        match self {
+            Self::Task(task) => _ = task.send(answer),
+            Self::Thread(thread) => _ = thread.send(answer),
+        }
+    }
+
+    fn is_dropped(&self) -> bool {
+        match self {
+            Self::Task(task) => task.is_closed(),
+            Self::Thread(_) => false,
+        }
+    }
+}
+
+impl Evaluator {
+    /// Takes a policy, which is asked within `budget`; at most `waiting` questions wait for a thread. It is asked once about nothing, so
+    /// that a rule that is not there, or one that needs itself, is known at once.
+    ///
+    /// # Errors
+    /// What is wrong with the policy.
+    pub fn new(policy: Policy, budget: Budget, waiting: usize) -> Result<Self, Wrong> {
+        let spot = policy.is_brief().then(|| Spot::new(policy.clone(), budget));
+        let evaluator = Self {
+            shared: Arc::new(Shared {
+                policy: Mutex::new(policy),
+                spot,
+                budget,
+                waiting,
+                state: Mutex::default(),
+                wake: Condvar::new(),
+            }),
+        };
+
+        match evaluator.ask_blocking(Json::Object(Map::new()), FIRST) {
+            Err(Failure::Broken(wrong)) if is_always_so(&wrong.reason) => Err(wrong),
+            _ => Ok(evaluator),
+        }
+    }
+
+    /// Asks, and waits for the answer at most for `time`. A question that is dropped is not answered.
+    ///
+    /// # Errors
+    /// The policy cannot be asked, or cannot answer.
+    pub async fn ask(&self, input: Json, time: Duration) -> Answer {
+        let spot = self.shared.spot.as_ref();
+        let spot = spot.filter(|spot| spot.takes(&input));
+        let input = undefined_if_null(input);
+        if let Some(answer) = spot.and_then(|spot| spot.ask(&input)) {
+            return answer;
+        }
+
+        let (answer, answered) = oneshot::channel();
+        self.submit(input, time, Reply::Task(answer))?;
+        match tokio::time::timeout(time, answered).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(Failure::Stopped),
+            Err(_) => Err(Failure::Excess(Excess::Time)),
+        }
+    }
+
+    /// Asks, and blocks this thread: for tools, never on a worker. An input that is null is undefined.
+    ///
+    /// # Errors
+    /// The policy cannot be asked, or cannot answer.
+    pub fn ask_blocking(&self, input: Json, time: Duration) -> Answer {
+        let (answer, answered) = mpsc::channel();
+        self.submit(undefined_if_null(input), time, Reply::Thread(answer))?;
+        answered.recv().unwrap_or(Err(Failure::Stopped))
+    }
+
+    fn submit(&self, input: Value, time: Duration, answer: Reply) -> Result<(), Failure> {
+        let job = Job {
+            input,
+            until: Instant::now() + time,
+            answer,
+        };
+
+        let mut state = self.shared.state.lock();
+        if state.lost >= LOST || LOST_SO_FAR.load(Ordering::Relaxed) >= LOST_IN_ALL {
+            return Err(Failure::Stopped);
+        }
+        if state.jobs.len() >= self.shared.waiting {
+            return Err(Failure::Crowded);
+        }
+        state.jobs.push_back(job);
+
+        if state.idle < state.jobs.len() && state.threads < threads() {
+            self.shared.start(&mut state)?;
+        }
+        drop(state);
+        self.shared.wake.notify_one();
+        Ok(())
+    }
+}
+
+impl Drop for Evaluator {
+    fn drop(&mut self) {
+        self.shared.state.lock().ended = true;
+        self.shared.wake.notify_all();
+    }
+}
+
+fn threads() -> usize {
+    thread::available_parallelism().map_or(1, |cores| cores.get().min(THREADS))
+}
+
+/// An input that is not given is undefined, and so is everything in it.
+fn undefined_if_null(input: Json) -> Value {
+    if input.is_null() {
+        Value::Undefined
+    } else {
+        Value::from(input)
+    }
+}
+
+impl Shared {
+    /// One more thread.
+    fn start(self: &Arc<Self>, state: &mut State) -> Result<(), Failure> {
+        let shared = self.clone();
+        let started = thread::Builder::new()
+            .name("rego".to_owned())
+            .spawn(move || shared.serve());
+
+        match started {
+            Ok(_) => {
+                state.threads += 1;
+                Ok(())
+            }
+            // The others answer.
+            Err(_) if state.threads > 0 => Ok(()),
+            Err(error) => {
+                state.jobs.clear();
+                tracing::warn!(%error, "no thread for a policy");
+                Err(Failure::Crowded)
+            }
+        }
+    }
+
+    fn serve(self: Arc<Self>) {
+        let mut engine = self.policy.lock().engine();
+        while let Some(job) = self.next() {
+            if job.answer.is_dropped() {
+                continue;
+            }
+
+            let sound = self.answer(&mut engine, job);
+            if !sound {
+                engine = self.policy.lock().engine();
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                return Some(job);
+            }
+            if state.ended {
+                return None;
+            }
+
+            state.idle += 1;
+            self.wake.wait(&mut state);
+            state.idle -= 1;
+        }
+    }
+
+    /// Answers, and says whether the engine can be used again.
+    fn answer(self: &Arc<Self>, engine: &mut Engine, job: Job) -> bool {
+        let rule = self.policy.lock().rule().to_owned();
+        let Job {
+            input,
+            until,
+            answer,
+        } = job;
+
+        // Either this function answers, or the last words of the thread do.
+        let answer = Rc::new(Cell::new(Some(answer)));
+        let last = answer.clone();
+        let shared = self.clone();
+        let last_words = Box::new(move || {
+            shared.lose();
+            if let Some(answer) = last.take() {
+                answer.send(Err(Failure::Excess(Excess::Memory)));
+            }
+        });
+
+        budget::begin(self.budget, until, Some(last_words));
+        let evaluated = evaluate(engine, &rule, input);
+        if let Some(answer) = answer.take() {
+            answer.send(evaluated.answer);
+        }
+        evaluated.is_sound
+    }
+
+    /// This thread stops for good.
+    fn lose(&self) {
+        let lost = LOST_SO_FAR.fetch_add(1, Ordering::Relaxed) + 1;
+        tracing::warn!(
+            lost,
+            bound = LOST_IN_ALL,
+            "a policy took so much memory at once that its thread is lost"
+        );
+
+        let mut state = self.state.lock();
+        state.lost += 1;
+        state.threads -= 1;
+        if state.lost >= LOST {
+            // Dropped unanswered: each then says that the evaluation ended.
+            state.jobs.clear();
+        }
+    }
+}
+
+impl std::fmt::Debug for Evaluator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Evaluator").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,102 @@
+//! The memory that one evaluation takes, counted by the allocator.
+//!
+//! What is counted is what was ever asked for, not what is held: it only grows, so that the same policy and input
+//! always come to the same figure. The interpreter looks at it every few steps and gives up. One builtin can ask for a gigabyte between two
+//! looks, though, and an allocator can neither refuse (the program would end) nor unwind. So a thread that goes far beyond its bound stops
+//! for good, after it said so: it keeps what it has, and gets no more.
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::{Cell, RefCell};
+use std::thread;
+
+/// An allocator that counts for threads that evaluate a policy, and does nothing else for any other.
+pub struct Metered<A>(pub A);
+
+/// Nothing is counted.
+const UNMETERED: u64 = u64::MAX;
+
+thread_local! {
+    /// Bytes that this thread may still ask for.
+    static LEFT: Cell<u64> = const { Cell::new(UNMETERED) };
+    /// What is done when it asks for more.
+    static LAST_WORDS: RefCell<Option<LastWords>> = const { RefCell::new(None) };
+}
+
+/// What a thread says before it stops for good.
+pub(crate) type LastWords = Box<dyn FnOnce()>;
+
+/// Counts from here on. Beyond `limit` the thread says its last words, and never goes on; without any it does, and nothing is left.
+pub(crate) fn arm(limit: u64, last_words: Option<LastWords>) {
+    LAST_WORDS.set(last_words);
+    LEFT.set(limit);
+}
+
+/// Bytes that this thread may still ask for.
+pub(crate) fn left() -> u64 {
+    LEFT.get()
+}
+
+/// Counts no more.
+pub(crate) fn disarm() {
+    LEFT.set(UNMETERED);
+    LAST_WORDS.take();
+}
+
+#[inline]
+fn charge(bytes: usize) {
+    let left = LEFT.get();
+    if left != UNMETERED {
+        spend(left, bytes);
+    }
+}
+
+#[cold]
+fn spend(left: u64, bytes: usize) {
+    match left.checked_sub(bytes as u64) {
+        Some(rest) => LEFT.set(rest),
+        None if LAST_WORDS.with_borrow(Option::is_none) => LEFT.set(0),
+        None => stop(),
+    }
+}
+
+/// Nothing may unwind through an allocator, and what it returns must be memory: so it does not return.
+fn stop() -> ! {
+    LEFT.set(UNMETERED);
+    if let Some(last_words) = LAST_WORDS.take() {
+        last_words();
+    }
+    loop {
+        thread::park();
+    }
+}
+
+#[expect(unsafe_code, reason = "an allocator is unsafe to write")]
+// SAFETY: every call goes on to the allocator within as it came, or never returns.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Metered<A> {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        charge(layout.size());
+        // SAFETY: the caller's promises are those of the allocator within.
+        unsafe { self.0.alloc(layout) }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { self.0.dealloc(pointer, layout) }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        charge(layout.size());
+        // SAFETY: as above.
+        unsafe { self.0.alloc_zeroed(layout) }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        charge(size.saturating_sub(layout.size()));
+        // SAFETY: as above.
+        unsafe { self.0.realloc(pointer, layout, size) }
+    }
+}

@@ -1,0 +1,195 @@
+//! Files of Rego and data, read into a policy that can be asked.
+
+use std::fmt;
+use std::path::Path;
+
+use regorus::{Engine, PolicyLengthConfig, Value};
+
+use crate::{brief, budget, builtins};
+
+/// Files that were read, and the rule that is asked for.
+#[derive(Clone)]
+pub struct Policy {
+    engine: Engine,
+    rule: String,
+    is_brief: bool,
+}
+
+/// What is wrong with a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wrong {
+    /// The file, by the name that it was given.
+    pub file: String,
+    /// Line and column, from 1, where they are known.
+    pub place: Option<(u32, u32)>,
+    /// What is wrong there.
+    pub reason: String,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.place {
+            Some((line, column)) => {
+                write!(f, "{}:{line}:{column}: {}", self.file, self.reason)
+            }
+            None => write!(f, "{}: {}", self.file, self.reason),
+        }
+    }
+}
+
+impl Policy {
+    /// Reads files, each with its name and its text: data where the name ends in `.json`, else rules. `rule` is what is asked
+    /// for, such as `data.overlay.allow`.
+    ///
+    /// # Errors
+    /// What is wrong with each file.
+    pub fn new(files: &[(String, String)], rule: &str) -> Result<Self, Vec<Wrong>> {
+        let mut engine = Engine::new();
+        engine.set_gather_prints(true);
+        engine.set_policy_length_config(PolicyLengthConfig {
+            max_col: budget::COLUMNS,
+            ..PolicyLengthConfig::default()
+        });
+        budget::limit(&mut engine);
+        builtins::add(&mut engine);
+
+        let mut wrong = Vec::new();
+        let mut is_brief = true;
+        for (name, text) in files {
+            let is_data = Path::new(name)
+                .extension()
+                .is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
+            let read = if is_data {
+                is_brief &= brief::is_brief_data(text);
+                data(&mut engine, name, text)
+            } else {
+                let read = rules(&mut engine, name, text);
+                read.map(|is_old| is_brief &= brief::are_brief_rules(name, text, is_old))
+            };
+            wrong.extend(read.err());
+        }
+
+        if wrong.is_empty() {
+            Ok(Self {
+                engine,
+                rule: rule.to_owned(),
+                is_brief,
+            })
+        } else {
+            Err(wrong)
+        }
+    }
+
+    /// The rule that is asked for.
+    pub fn rule(&self) -> &str {
+        &self.rule
+    }
+
+    /// Whether it may be asked on any thread.
+    pub(crate) fn is_brief(&self) -> bool {
+        self.is_brief
+    }
+
+    pub(crate) fn engine(&self) -> Engine {
+        self.engine.clone()
+    }
+}
+
+fn data(engine: &mut Engine, name: &str, text: &str) -> Result<(), Wrong> {
+    let failed = |place, reason| Wrong {
+        file: name.to_owned(),
+        place,
+        reason,
+    };
+    let json: serde_json::Value = serde_json::from_str(text).map_err(|error| {
+        let place = (number(error.line()), number(error.column()));
+        failed(Some(place), error.to_string())
+    })?;
+
+    if !json.is_object() {
+        return Err(failed(None, "data has to be an object".to_owned()));
+    }
+    engine
+        .add_data(Value::from(json))
+        .map_err(|error| failed(None, error.to_string()))
+}
+
+fn number(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// A file of rules. One that is none of Rego 1 may be of the language before it, in which rules needed no `if`; returns whether it is.
+fn rules(engine: &mut Engine, name: &str, text: &str) -> Result<bool, Wrong> {
+    let mut add = |is_old| {
+        engine.set_rego_v0(is_old);
+        let added = engine.add_policy(name.to_owned(), text.to_owned());
+        added.map_err(|error| wrong(name, &error.to_string()))
+    };
+
+    let Err(new) = add(false) else {
+        return Ok(false);
+    };
+    match add(true) {
+        Ok(_) => Ok(true),
+        // The language that the file is of gets further; where neither does, the new one asks for `if`.
+        Err(old) if old.place >= new.place => Err(old),
+        Err(_) => Err(new),
+    }
+}
+
+/// Takes the place out of what the interpreter says: `--> file:line:column`, lines of the file, `error: reason`.
+pub(crate) fn wrong(name: &str, said: &str) -> Wrong {
+    let place = said.lines().find_map(|line| {
+        let (rest, column) = line.trim().strip_prefix("--> ")?.rsplit_once(':')?;
+        let (file, line) = rest.rsplit_once(':')?;
+        Some((file, line.parse().ok()?, column.parse().ok()?))
+    });
+    let reason = said
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("error: "))
+        .unwrap_or(said)
+        .trim();
+
+    Wrong {
+        file: place.map_or(name, |(file, ..)| file).to_owned(),
+        place: place.map(|(_, line, column)| (line, column)),
+        reason: reason.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Policy, Vec<Wrong>> {
+        Policy::new(&[("a.rego".to_owned(), text.to_owned())], "data.a.b")
+    }
+
+    #[test]
+    fn both_ages_of_the_language_are_read() {
+        assert!(read("package a\nb if input.x").is_ok());
+        assert!(read("package a\nb { input.x }").is_ok());
+    }
+
+    #[test]
+    fn a_mistake_has_a_place() {
+        let wrong = read("package a\n\nb if == input.x\n").err().unwrap();
+        assert_eq!(wrong.len(), 1);
+        assert_eq!(
+            wrong[0].place.map(|(line, _)| line),
+            Some(3),
+            "{}",
+            wrong[0]
+        );
+        let old = read("package a\nb { input.x == }").err().unwrap();
+        assert!(old[0].to_string().starts_with("a.rego:2:"), "{}", old[0]);
+    }
+
+    #[test]
+    fn data_is_an_object() {
+        let data = |text: &str| Policy::new(&[("d.json".to_owned(), text.to_owned())], "data.a");
+        assert!(data("{\"a\": 1}").is_ok());
+        assert!(data("[]").is_err());
+        assert_eq!(data("{\n x").err().unwrap()[0].place, Some((2, 2)));
+    }
+}

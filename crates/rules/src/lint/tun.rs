@@ -1,0 +1,167 @@
+//! Checks of TUN devices: those of listeners, and those where tunnels end.
+
+use std::collections::HashMap;
+
+use hermes_config::child;
+use hermes_config::model::{Document, ExchangeKind, Terminate, TerminateTun};
+use ipnet::IpNet;
+
+use super::report::{Check, Report};
+
+/// The longest name of an interface (Linux, `IFNAMSIZ` without the end).
+const LONGEST_NAME: usize = 15;
+
+/// The shortest prefixes that have an address for a tunnel: beside those of the network and of all its hosts, and two of this node's.
+const SMALLEST_V4: u8 = 29;
+const SMALLEST_V6: u8 = 125;
+
+pub(super) const CHECKS: &[Check] = &[names, shared, addresses, target, kind, pool, routes];
+
+/// Every device that the document names, with its place.
+fn devices(document: &Document) -> Vec<(String, &str)> {
+    let listeners = document.listeners.iter().filter_map(|(name, listener)| {
+        let tun = listener.tun.as_ref()?;
+        let path = child("listeners", name);
+        let key = if tun.details().is_some() { ".name" } else { "" };
+        Some((format!("{path}.tun{key}"), tun.name()))
+    });
+    let routes = each_end(document).map(|(path, end)| (format!("{path}.tun"), end.tun.as_str()));
+    listeners.chain(routes).collect()
+}
+
+/// Every route that ends at a device.
+fn each_end(document: &Document) -> impl Iterator<Item = (String, &TerminateTun)> {
+    let routes = document.routes.iter().enumerate();
+    routes.filter_map(|(index, route)| match &route.terminate {
+        Some(Terminate::Tun(end)) => Some((format!("routes[{index}].terminate"), end)),
+        _ => None,
+    })
+}
+
+fn names(document: &Document, report: &mut Report) {
+    for (path, name) in devices(document) {
+        let is_sound = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'%');
+        let fits = (1..=LONGEST_NAME).contains(&name.len());
+        if !fits || !name.bytes().all(is_sound) || matches!(name, "." | "..") {
+            report.add(
+                path,
+                format!("`{name}` is no name of an interface"),
+                "write up to 15 letters and digits, such as hermes0",
+            );
+        }
+    }
+}
+
+/// A device has one owner; routes that say the same of it share it.
+fn shared(document: &Document, report: &mut Report) {
+    let mut first: HashMap<&str, String> = HashMap::new();
+    let mut ends: HashMap<&str, &TerminateTun> = HashMap::new();
+    for (path, end) in each_end(document) {
+        match ends.get(end.tun.as_str()) {
+            Some(other) if *other != end => report.add(
+                path,
+                format!(
+                    "another route says something else of the device `{}`",
+                    end.tun
+                ),
+                "say the same of it, or name another device",
+            ),
+            _ => drop(ends.insert(&end.tun, end)),
+        }
+    }
+
+    for (path, name) in devices(document) {
+        let is_route = path.starts_with("routes");
+        if let Some(owner) = first
+            .get(name)
+            .filter(|owner| !is_route || !owner.starts_with("routes"))
+        {
+            let reason = format!("`{name}` is the device of {owner} already");
+            report.add(path, reason, "name another device");
+        } else {
+            first.insert(name, path);
+        }
+    }
+}
+
+fn addresses(document: &Document, report: &mut Report) {
+    for (name, listener) in &document.listeners {
+        let Some(details) = listener.tun.as_ref().and_then(|tun| tun.details()) else {
+            continue;
+        };
+        for (index, address) in details.addresses.iter().enumerate() {
+            let path = format!("{}.tun.addresses[{index}]", child("listeners", name));
+            let earlier = &details.addresses[..index];
+            if earlier.iter().any(|other| is_v4(other) == is_v4(address)) {
+                let reason = "a device has one address of each family";
+                report.add(path, reason, "keep one of each");
+            }
+        }
+    }
+}
+
+fn is_v4(net: &IpNet) -> bool {
+    matches!(net, IpNet::V4(_))
+}
+
+fn target(document: &Document, report: &mut Report) {
+    for (name, listener) in &document.listeners {
+        if listener.tun.is_some() && listener.target.is_some() {
+            report.add(
+                format!("{}.target", child("listeners", name)),
+                "a `tun` listener has no target: each packet names its own",
+                "remove `target`",
+            );
+        }
+    }
+}
+
+/// What else takes such a route would have nowhere to go.
+fn kind(document: &Document, report: &mut Report) {
+    for (index, route) in document.routes.iter().enumerate() {
+        if !matches!(route.terminate, Some(Terminate::Tun(_))) {
+            continue;
+        }
+        let kinds = route.matches.kind.iter().flatten();
+        let is_only = kinds.clone().all(|kind| *kind == ExchangeKind::ConnectIp);
+        if kinds.count() == 0 || !is_only {
+            report.add(
+                format!("routes[{index}].terminate.tun"),
+                "only the packets of CONNECT-IP go into a device",
+                "add `match: { kind: connect-ip }`",
+            );
+        }
+    }
+}
+
+fn pool(document: &Document, report: &mut Report) {
+    for (path, end) in each_end(document) {
+        for (index, prefix) in end.pool.iter().enumerate() {
+            let path = format!("{path}.pool[{index}]");
+            let smallest = if is_v4(prefix) {
+                SMALLEST_V4
+            } else {
+                SMALLEST_V6
+            };
+            if *prefix != prefix.trunc() {
+                let remedy = format!("write {}", prefix.trunc());
+                report.add(path, format!("{prefix} has bits beyond its length"), remedy);
+            } else if prefix.prefix_len() > smallest {
+                let reason = format!("{prefix} has no address left for a tunnel");
+                report.add(path, reason, format!("give a /{smallest} or a shorter one"));
+            }
+        }
+    }
+}
+
+fn routes(document: &Document, report: &mut Report) {
+    for (path, end) in each_end(document) {
+        for (index, route) in end.routes.iter().enumerate() {
+            if !end.pool.iter().any(|pool| is_v4(pool) == is_v4(route)) {
+                let reason = "no tunnel has an address of this family";
+                let path = format!("{path}.routes[{index}]");
+                report.add(path, reason, "add a prefix of it to `pool`");
+            }
+        }
+    }
+}

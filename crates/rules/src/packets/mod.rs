@@ -1,0 +1,146 @@
+//! Policy on packets: which flows may pass a tunnel of IP, by prefix, protocol and port.
+//!
+//! The first rule that matches decides. Rules are about who opens a flow: a rule for what the client opens also lets the answers to it
+//! pass, but no connection of TCP that the target opens. They are compiled for one user when its tunnel begins, so that a packet is
+//! never compared with a name, and are asked once for each flow: what they say is to be remembered by flow.
+//!
+//! What it is not: it remembers nothing, and no key of the configuration leads here yet. Whether a packet is well-formed, and its
+//! addresses are those of its tunnel, was decided before.
+
+mod index;
+mod rule;
+
+use hermes_proto::ip::{Fragment, Packet};
+
+use index::TargetIndex;
+use rule::Asked;
+pub use rule::{OpenedBy, PacketRule, PortRange};
+
+/// Rules on packets of one document, which a person has to be able to read.
+#[doc(alias = "bound")]
+pub const MAX_PACKET_RULES: usize = 16_384;
+
+/// There are too many rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0} rules on packets are more than the {MAX_PACKET_RULES} that there may be")]
+pub struct TooManyRules(usize);
+
+/// The rules on packets of one user, compiled.
+#[derive(Debug, Clone)]
+pub struct PacketPolicy {
+    rules: Vec<PacketRule>,
+    index: TargetIndex,
+    /// Whether what no rule decides may pass.
+    allows_by_default: bool,
+}
+
+/// What was decided about a packet, and so about its flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PacketDecision {
+    /// Whether it may pass.
+    pub is_allowed: bool,
+    /// The rule that decided, by its place among those of the user; `None`: the default, or that an error belongs to another flow.
+    pub rule: Option<u32>,
+}
+
+impl PacketPolicy {
+    /// The rules that are about this user, or about anyone.
+    ///
+    /// # Errors
+    /// [`TooManyRules`].
+    pub fn compile(
+        rules: &[PacketRule],
+        allows_by_default: bool,
+        user: Option<&str>,
+    ) -> Result<Self, TooManyRules> {
+        if rules.len() > MAX_PACKET_RULES {
+            return Err(TooManyRules(rules.len()));
+        }
+        let rules: Vec<_> = rules
+            .iter()
+            .filter(|rule| rule.is_about(user))
+            .cloned()
+            .collect();
+
+        Ok(Self {
+            index: TargetIndex::new(&rules),
+            rules,
+            allows_by_default,
+        })
+    }
+
+    /// Decides about a packet that this side sent.
+    ///
+    /// A later fragment has no ports: what a rule denies by port it denies without, and what a rule allows by port it does not allow
+    /// without. Ask about it each time: the flow that it seems to be of is another.
+    pub fn decide(&self, packet: &Packet<'_>, sender: OpenedBy) -> PacketDecision {
+        // It tells a side what became of its own packets (RFC 4443, section 2.4): without it, no path MTU is found.
+        if packet.is_icmp_error() {
+            return PacketDecision {
+                is_allowed: true,
+                rule: None,
+            };
+        }
+
+        let flow = packet.flow();
+        let knows_ports = packet.fragment() != Fragment::Later;
+        let own = self.find(&Asked {
+            opened_by: sender,
+            opener: flow.source,
+            target: flow.destination,
+            protocol: flow.protocol,
+            port: knows_ports.then_some(flow.destination_port),
+        });
+        let decided = self.decision(own);
+        if decided.is_allowed || packet.opens_tcp() {
+            return decided;
+        }
+
+        // It may be the answer to what the other side opened; that has to be allowed by a rule, or no rule would deny anything.
+        let other = self.find(&Asked {
+            opened_by: sender.other(),
+            opener: flow.destination,
+            target: flow.source,
+            protocol: flow.protocol,
+            port: knows_ports.then_some(flow.source_port),
+        });
+        match other.map(|index| self.decision(Some(index))) {
+            Some(answer) if answer.is_allowed => answer,
+            _ => decided,
+        }
+    }
+
+    /// The first rule that matches.
+    fn find(&self, asked: &Asked) -> Option<u32> {
+        let mut first: Option<u32> = None;
+        for candidates in self.index.candidates(asked.target) {
+            let sooner = candidates
+                .iter()
+                .take_while(|index| first.is_none_or(|first| **index < first));
+            let mut matching = sooner.filter(|index| self.rules[**index as usize].matches(asked));
+            first = matching.next().copied().or(first);
+        }
+        first
+    }
+
+    fn decision(&self, rule: Option<u32>) -> PacketDecision {
+        let decided = rule.map(|index| self.rules[index as usize].allow);
+        PacketDecision {
+            is_allowed: decided.unwrap_or(self.allows_by_default),
+            rule,
+        }
+    }
+
+    /// The name of the rule that decided, or `default`.
+    pub fn by(&self, decision: PacketDecision) -> &str {
+        let rule = decision
+            .rule
+            .and_then(|index| self.rules.get(index as usize));
+        rule.map_or("default", |rule| &rule.name)
+    }
+
+    /// The rules, in their order.
+    pub fn rules(&self) -> &[PacketRule] {
+        &self.rules
+    }
+}

@@ -1,0 +1,173 @@
+//! Policy: whether an exchange may go on, and which fields it gets with that, by the rules of the document.
+//!
+//! The first rule that matches and allows or denies decides. Rules that match before it may set fields; these are there once it is
+//! allowed, so that no rule sees what another one set, and the order of rules means nothing but who decides. An index finds the rules
+//! that are worth asking, as it does for routes.
+//!
+//! What it is not: it asks no one, keeps nothing, and knows no clock; when it is, is an argument.
+
+mod rule;
+mod timetable;
+
+use hermes_config::model::{Document, PolicyDefault};
+use hermes_proto::fields::Fields;
+use http::StatusCode;
+use indexmap::IndexMap;
+
+use crate::fields::{BadField, apply};
+use crate::route::index::Index;
+use crate::route::{Facts, Names};
+use crate::template::Values;
+pub use rule::{Effect, Rule, Unmet};
+use timetable::Timetable;
+
+/// The policy of a document, compiled.
+#[derive(Debug, Clone)]
+pub struct CompiledPolicy {
+    rules: Vec<Rule>,
+    index: Index,
+    default: PolicyDefault,
+    timetable: Timetable,
+}
+
+/// What was decided about an exchange.
+#[derive(Debug, Clone)]
+pub struct Decision<'a> {
+    /// The rule that decided; `None`: no rule did, and the default holds.
+    pub rule: Option<&'a Rule>,
+    /// Why it may not go on, if it may not.
+    pub denied: Option<Denial>,
+    /// The rules that set fields, in their order.
+    sets: Vec<&'a Rule>,
+    /// Unix time at which the rules may decide otherwise; `None`: never, while the document is in force.
+    pub until: Option<u64>,
+}
+
+/// Why an exchange may not go on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Denial {
+    /// Status of the answer.
+    pub status: StatusCode,
+    /// In words.
+    pub reason: String,
+}
+
+impl CompiledPolicy {
+    /// The policy of a document; `None` if it has none.
+    pub fn compile(document: &Document) -> Option<Self> {
+        let policy = document.policy.as_ref()?;
+        let rules: Vec<Rule> = policy
+            .rules
+            .iter()
+            .enumerate()
+            .map(|(index, config)| Rule::compile(index, config))
+            .collect();
+
+        Some(Self {
+            index: Index::new(policy.rules.iter().map(|rule| &rule.matches)),
+            timetable: Timetable::new(rules.iter().flat_map(Rule::hours)),
+            default: policy.default,
+            rules,
+        })
+    }
+
+    /// Decides about an exchange at `now`, in Unix time. Allocates only where fields are to be set, or it is denied.
+    pub fn decide<'a>(&'a self, names: &Names, facts: &Facts<'_>, now: u64) -> Decision<'a> {
+        let view = names.view(facts);
+        let matching = self
+            .index
+            .candidates(&view)
+            .map(|index| &self.rules[index])
+            .filter(|rule| rule.failure(&view, now).is_none());
+
+        let mut sets = Vec::new();
+        let mut decisive = None;
+        for rule in matching {
+            if !rule.set().is_empty() {
+                sets.push(rule);
+            }
+            if rule.effect != Effect::Set {
+                decisive = Some(rule);
+                break;
+            }
+        }
+
+        Decision {
+            rule: decisive,
+            denied: self.denial(decisive),
+            sets,
+            until: self.timetable.next(now),
+        }
+    }
+
+    fn denial(&self, decisive: Option<&Rule>) -> Option<Denial> {
+        match (decisive, self.default) {
+            (Some(rule), _) => rule.denial(),
+            (None, PolicyDefault::Allow) => None,
+            (None, PolicyDefault::Deny) => Some(Denial {
+                status: StatusCode::FORBIDDEN,
+                reason: "no rule of the policy allows it".to_owned(),
+            }),
+        }
+    }
+
+    /// What the rules think of an exchange, in order, up to the one that decides.
+    pub fn explain<'a>(
+        &'a self,
+        names: &Names,
+        facts: &Facts<'_>,
+        now: u64,
+    ) -> Vec<(&'a Rule, Option<Unmet>)> {
+        let view = names.view(facts);
+        let mut explained = Vec::new();
+        for rule in &self.rules {
+            let unmet = rule.failure(&view, now).map(|failure| failure.say(&view));
+            let decides = unmet.is_none() && rule.effect != Effect::Set;
+            explained.push((rule, unmet));
+            if decides {
+                break;
+            }
+        }
+
+        explained
+    }
+
+    /// The rules, in their order.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// What holds where no rule decides.
+    pub fn default(&self) -> PolicyDefault {
+        self.default
+    }
+}
+
+impl<'a> Decision<'a> {
+    /// The rules that set fields, in their order; those of an exchange that is denied set nothing.
+    pub fn sets(&self) -> &[&'a Rule] {
+        match self.denied {
+            Some(_) => &[],
+            None => &self.sets,
+        }
+    }
+
+    /// Sets the fields of an exchange that is allowed. Of rules that set the same field, the last one counts.
+    ///
+    /// # Errors
+    /// A field cannot be written; the exchange is to be refused.
+    pub fn apply(&self, fields: &mut Fields, values: &Values<'_>) -> Result<(), BadField> {
+        // Rules only set.
+        let nothing = IndexMap::new();
+        for rule in self.sets() {
+            apply(rule.set(), &nothing, &[], fields, values)?;
+        }
+        Ok(())
+    }
+
+    /// The name of the rule that decided, or `default`.
+    pub fn by(&self) -> &'a str {
+        self.rule.map_or("default", |rule| &rule.name)
+    }
+}

@@ -1,0 +1,106 @@
+//! Findings of TUN devices.
+
+use serde_json::{Value, json};
+
+use super::finds;
+
+fn route(terminate: Value) -> Value {
+    json!({ "routes": [{ "match": { "kind": "connect-ip" }, "terminate": terminate }] })
+}
+
+fn listener(listener: Value) -> Value {
+    json!({ "listeners": { "vpn": listener }, "routes": [{ "terminate": true }] })
+}
+
+#[test]
+fn devices_that_hold() {
+    finds(
+        route(json!({ "tun": "hermes1", "pool": "10.7.0.0/24" })),
+        &[],
+    );
+    finds(
+        route(json!({
+            "tun": "hermes1", "pool": ["10.7.0.0/29", "fd07::/125"], "routes": ["0.0.0.0/0", "fd09::/64"], "mtu": 9000
+        })),
+        &[],
+    );
+    finds(listener(json!({ "tun": "hermes0", "user": "alice" })), &[]);
+    finds(
+        listener(
+            json!({ "tun": { "name": "hermes0", "addresses": ["10.7.0.2/24", "fd07::2/64"], "routes": ["0.0.0.0/0"] } }),
+        ),
+        &[],
+    );
+}
+
+#[test]
+fn a_pool_has_an_address_for_a_tunnel() {
+    finds(
+        route(
+            json!({ "tun": "hermes1", "pool": ["10.7.0.0/30", "fd07::/126", "10.7.0.9/24"], "routes": [] }),
+        ),
+        &[
+            "routes[0].terminate.pool[0]: 10.7.0.0/30 has no address left for a tunnel; give a /29 or a shorter one",
+            "routes[0].terminate.pool[1]: fd07::/126 has no address left for a tunnel; give a /125 or a shorter one",
+            "routes[0].terminate.pool[2]: 10.7.0.9/24 has bits beyond its length; write 10.7.0.0/24",
+        ],
+    );
+    finds(
+        route(json!({ "tun": "hermes1", "pool": "10.7.0.0/24", "routes": ["fd09::/64"] })),
+        &[
+            "routes[0].terminate.routes[0]: no tunnel has an address of this family; add a prefix of it to `pool`",
+        ],
+    );
+}
+
+#[test]
+fn only_packets_go_into_a_device() {
+    finds(
+        json!({ "routes": [{ "terminate": { "tun": "hermes1", "pool": "10.7.0.0/24" } }] }),
+        &[
+            "routes[0].terminate.tun: only the packets of CONNECT-IP go into a device; add `match: { kind: connect-ip }`",
+        ],
+    );
+}
+
+#[test]
+fn a_device_has_a_name_of_its_own() {
+    finds(
+        listener(json!({ "tun": "a-name-too-long-for-it" })),
+        &[
+            "listeners.vpn.tun: `a-name-too-long-for-it` is no name of an interface; write up to 15 letters and digits, such as hermes0",
+        ],
+    );
+    finds(
+        json!({
+            "listeners": { "vpn": { "tun": "hermes0" }, "lab": { "tun": { "name": "hermes0" } } },
+            "routes": [{ "terminate": true }],
+        }),
+        &[
+            "listeners.lab.tun.name: `hermes0` is the device of listeners.vpn.tun already; name another device",
+        ],
+    );
+    finds(
+        json!({ "routes": [
+            { "match": { "kind": "connect-ip", "user": "alice" }, "terminate": { "tun": "hermes1", "pool": "10.7.0.0/24" } },
+            { "match": { "kind": "connect-ip" }, "terminate": { "tun": "hermes1", "pool": "10.8.0.0/24" } },
+        ] }),
+        &[
+            "routes[1].terminate: another route says something else of the device `hermes1`; say the same of it, or name another device",
+        ],
+    );
+}
+
+#[test]
+fn a_listener_with_a_device_has_one_address_of_each_family_and_no_target() {
+    finds(
+        listener(json!({
+            "tun": { "name": "hermes0", "addresses": ["10.7.0.2/24", "10.8.0.2/24"] }, "target": "DB:1", "gateway": true
+        })),
+        &[
+            "listeners.vpn.gateway: `gateway` is for `http` listeners; remove it, or make it an `http` listener",
+            "listeners.vpn.tun.addresses[1]: a device has one address of each family; keep one of each",
+            "listeners.vpn.target: a `tun` listener has no target: each packet names its own; remove `target`",
+        ],
+    );
+}

@@ -1,0 +1,57 @@
+//! TCP and UDP in user space: packets become flows of bytes and of datagrams, and flows become packets.
+//!
+//! What it is: the machine [`Stack`]. With it, what an IP packet would carry past all rules but those on packets can be an exchange like any
+//! other: packets of a TUN are ended here, and each connection and each pair of UDP ports takes routes, policy and records of its own. The
+//! other way round, a node that may make no TUN opens connections and sends datagrams from an address that a tunnel of CONNECT-IP gave it.
+//!
+//! What it is not: it opens no device and no socket, reads no clock and draws no random number. It does not reassemble: fragments are
+//! counted and lost, as are IPv6 packets with extension headers. It knows no routes: where a flow goes is decided above. TCP itself is
+//! smoltcp's, one small interface for each connection, so that a packet costs the same however many there are.
+//!
+//! How the loop around it works:
+//!
+//! - A packet comes: [`Stack::handle_packet`]. Then, and after every other call, [`Stack::poll_transmit`] has packets to write until it has
+//!   none, and [`Stack::poll_event`] what happened.
+//! - [`StackEvent::TcpAsked`]: the client's first segment waits until [`Stack::accept`] or [`Stack::refuse`], so that a client is connected
+//!   only when its target is.
+//! - [`StackEvent::Progress`]: there is something for [`Stack::receive`], or room for [`Stack::send`].
+//! - [`Stack::poll_timeout`] says when [`Stack::handle_timeout`] is due.
+//! - [`Stack::release`] when a flow is of no more use.
+//!
+//! No listener uses it yet: the loop, and the keys of the configuration, are to follow.
+//!
+//! Specifications: RFC 9293 (TCP, by smoltcp), RFC 768 (UDP), RFC 792 and RFC 4443 (echo), RFC 1122, section 3.2.1.3 (addresses that are
+//! never a source or a destination).
+//!
+//! Begin reading in [`Stack`].
+
+mod build;
+mod counts;
+mod flow;
+mod outgoing;
+mod stack;
+mod tcp;
+#[cfg(test)]
+mod tests;
+mod udp;
+mod wire;
+
+pub use counts::StackCounts;
+pub use flow::{FlowId, Received, StackEvent};
+pub use stack::{Checksums, OpenError, Stack, StackSettings};
+
+/// Connections at once, those that end included.
+#[doc(alias = "bound")]
+pub const MAX_TCP: usize = 1024;
+
+/// Pairs of UDP ports at once.
+#[doc(alias = "bound")]
+pub const MAX_UDP: usize = 4096;
+
+/// Packets that wait to be written. Above it connections wait, and datagrams are lost.
+#[doc(alias = "bound")]
+pub const MAX_OUTGOING: usize = 1024;
+
+/// Events that wait to be taken, of those that are not about a connection: above it datagrams are lost.
+#[doc(alias = "bound")]
+pub const MAX_EVENTS: usize = 1024;

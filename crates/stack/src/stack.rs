@@ -1,0 +1,599 @@
+//! The machine: which packet belongs to which flow.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+use bytes::Bytes;
+use hermes_proto::ip::{Fragment, ICMP, ICMPV6, IcmpLimiter, Packet, TCP, UDP};
+
+use crate::build::{self, IPV4, IPV6, UDP_HEADER};
+use crate::counts::StackCounts;
+use crate::flow::{Ends, FlowId, Received, StackEvent};
+use crate::outgoing::Outgoing;
+use crate::tcp::{ASKING, LONGEST_SYN, OpenTcp, TcpFlow, TcpPhase, TcpSettings};
+use crate::udp::{self, UDP_SILENCE, UdpFlow};
+use crate::{MAX_EVENTS, MAX_TCP, MAX_UDP};
+
+/// The first port that is chosen for connections from here (RFC 6335, section 6).
+const FIRST_PORT: u16 = 49_152;
+
+/// Ports that are tried before there is none.
+#[doc(alias = "bound")]
+const PORT_TRIES: u16 = 4096;
+
+/// How a stack behaves.
+#[derive(Debug, Clone, Copy)]
+pub struct StackSettings {
+    /// The longest packet that leaves, in bytes; at least 1280.
+    pub mtu: usize,
+    /// Bytes of each of the two buffers of a connection. Default: 64 KiB.
+    pub buffer: usize,
+    /// Whether clients may open flows to any address: interception. Otherwise flows are opened from here only.
+    pub intercepts: bool,
+    /// Whether echo requests are answered here. Otherwise they are [handed on](StackEvent::Other).
+    pub answers_echo: bool,
+}
+
+impl Default for StackSettings {
+    fn default() -> Self {
+        Self {
+            mtu: 1500,
+            buffer: 64 << 10,
+            intercepts: true,
+            answers_echo: true,
+        }
+    }
+}
+
+/// What is known of the checksums in a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checksums {
+    /// They are to be verified.
+    Verify,
+    /// The sender left them to be computed (`VIRTIO_NET_HDR_F_NEEDS_CSUM`), or they were verified.
+    Trusted,
+}
+
+/// Why no flow was opened from here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The table of flows is full.
+    #[error("there are as many flows as there may be")]
+    Full,
+    /// The addresses are of two families, or none that a flow can have.
+    #[error("no flow can be between these addresses")]
+    Address,
+    /// Every port that was tried is taken.
+    #[error("no port is left towards this target")]
+    NoPort,
+}
+
+/// Flows of TCP and UDP over packets.
+pub struct Stack {
+    settings: StackSettings,
+    tcp_settings: TcpSettings,
+    tcp: HashMap<FlowId, TcpFlow>,
+    udp: HashMap<FlowId, UdpFlow>,
+    by_ends: HashMap<Ends, FlowId>,
+    due: BTreeSet<(Instant, FlowId)>,
+    outgoing: Outgoing,
+    events: VecDeque<StackEvent>,
+    limiter: IcmpLimiter,
+    counts: StackCounts,
+    numbers: Numbers,
+}
+
+/// Where counting goes on.
+#[derive(Debug)]
+struct Numbers {
+    flow: u64,
+    port: u16,
+}
+
+impl Stack {
+    /// A stack without flows.
+    pub fn new(settings: StackSettings, now: Instant) -> Self {
+        let mtu = settings.mtu.max(hermes_proto::ip::MIN_MTU_V6);
+        Self {
+            settings: StackSettings { mtu, ..settings },
+            tcp_settings: TcpSettings {
+                mtu,
+                buffer: settings.buffer.max(mtu),
+                began: now,
+            },
+            tcp: HashMap::new(),
+            udp: HashMap::new(),
+            by_ends: HashMap::new(),
+            due: BTreeSet::new(),
+            outgoing: Outgoing::default(),
+            events: VecDeque::new(),
+            limiter: IcmpLimiter::default(),
+            counts: StackCounts::default(),
+            numbers: Numbers {
+                flow: 0,
+                port: FIRST_PORT,
+            },
+        }
+    }
+
+    /// Takes a packet that came.
+    pub fn handle_packet(&mut self, bytes: &[u8], checksums: Checksums, now: Instant) {
+        let Ok(packet) = Packet::parse(bytes) else {
+            self.counts.malformed += 1;
+            return;
+        };
+        if !is_sane(&packet) {
+            self.counts.malformed += 1;
+            return;
+        }
+        let transport = [TCP, UDP].contains(&packet.protocol());
+        let has_options = packet.header_length() > IPV6 && !packet.is_ipv4();
+        if packet.fragment() != Fragment::Whole || (transport && has_options) {
+            self.counts.unsupported += 1;
+            return;
+        }
+        if checksums == Checksums::Verify && !build::is_sound(&packet) {
+            self.counts.damaged += 1;
+            return;
+        }
+
+        match packet.protocol() {
+            TCP => self.handle_tcp(&packet, now),
+            UDP => self.handle_udp(&packet, now),
+            _ => self.handle_other(&packet, now),
+        }
+    }
+
+    /// The next packet to write.
+    pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
+        self.outgoing.pop()
+    }
+
+    /// What happened next.
+    pub fn poll_event(&mut self) -> Option<StackEvent> {
+        let event = self.events.pop_front()?;
+        if let StackEvent::Progress { flow } = &event
+            && let Some(flow) = self.tcp.get_mut(flow)
+        {
+            flow.announced = false;
+        }
+        Some(event)
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        // What becomes due again at once waits for the next call: there may be no room for its packets.
+        let due: Vec<FlowId> = self
+            .due
+            .iter()
+            .take_while(|(due, _)| *due <= now)
+            .map(|(_, flow)| *flow)
+            .collect();
+        for flow in due {
+            self.handle_due(flow, now);
+        }
+    }
+
+    /// What was lost so far.
+    pub fn counts(&self) -> StackCounts {
+        self.counts
+    }
+
+    /// Connections and pairs of UDP ports that there are.
+    pub fn flows(&self) -> [usize; 2] {
+        [self.tcp.len(), self.udp.len()]
+    }
+
+    // --- flows that clients open -------------------------------------------------------------------------------------
+
+    /// Opens a connection that a client asked for. `seed` is random: it makes the numbers of its segments hard to guess.
+    pub fn accept(&mut self, flow: FlowId, seed: u64, now: Instant) {
+        let Some(tcp) = self.tcp.get_mut(&flow) else {
+            return;
+        };
+        let TcpPhase::Asked(first) = &tcp.phase else {
+            return;
+        };
+
+        let first = first.clone();
+        match OpenTcp::listening(tcp.ends, self.tcp_settings, seed) {
+            Some(open) => {
+                tcp.phase = TcpPhase::Open(Box::new(open));
+                self.look(flow, Some(&first), now);
+            }
+            None => self.refuse(flow, now),
+        }
+    }
+
+    /// Tells a client that it gets no connection.
+    pub fn refuse(&mut self, flow: FlowId, now: Instant) {
+        let Some(tcp) = self.remove_tcp(flow) else {
+            return;
+        };
+        if let TcpPhase::Asked(first) = tcp.phase
+            && let Ok(packet) = Packet::parse(&first)
+        {
+            self.reset(&packet, now);
+        }
+    }
+
+    // --- flows from here ---------------------------------------------------------------------------------------------
+
+    /// Opens a connection from an address of ours. The first [`StackEvent::Progress`] says what came of it. `seed` is random.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_tcp(
+        &mut self,
+        from: IpAddr,
+        target: SocketAddr,
+        seed: u64,
+        now: Instant,
+    ) -> Result<FlowId, OpenError> {
+        if self.tcp.len() >= MAX_TCP {
+            return Err(OpenError::Full);
+        }
+        let ends = self.free_ends(TCP, from, target, seed)?;
+        let open = OpenTcp::connecting(ends, self.tcp_settings, seed).ok_or(OpenError::Address)?;
+        let flow = self.add_tcp(ends, TcpPhase::Open(Box::new(open)));
+        self.look(flow, None, now);
+        Ok(flow)
+    }
+
+    /// Opens a pair of UDP ports from an address of ours. `seed` is random.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_udp(
+        &mut self,
+        from: IpAddr,
+        target: SocketAddr,
+        seed: u64,
+        now: Instant,
+    ) -> Result<FlowId, OpenError> {
+        if self.udp.len() >= MAX_UDP {
+            return Err(OpenError::Full);
+        }
+        let ends = self.free_ends(UDP, from, target, seed)?;
+        Ok(self.add_udp(UdpFlow::new(ends.here, target, now)))
+    }
+
+    /// Ends of a flow that there is none between yet.
+    fn free_ends(
+        &mut self,
+        protocol: u8,
+        from: IpAddr,
+        target: SocketAddr,
+        seed: u64,
+    ) -> Result<Ends, OpenError> {
+        let fits = from.is_ipv4() == target.is_ipv4() && target.port() != 0;
+        if !fits || !is_host(from) || !is_host(target.ip()) {
+            return Err(OpenError::Address);
+        }
+
+        // Ports that cannot be foretold (RFC 6056).
+        let span = u16::MAX - FIRST_PORT;
+        let jump = (seed >> 32) as u16 % span;
+        for step in 0..PORT_TRIES {
+            let offset = self.numbers.port.wrapping_add(jump).wrapping_add(step) % span;
+            let ends = Ends {
+                protocol,
+                here: SocketAddr::new(from, FIRST_PORT + offset),
+                there: target,
+            };
+            if !self.by_ends.contains_key(&ends) {
+                self.numbers.port = offset.wrapping_add(1);
+                return Ok(ends);
+            }
+        }
+        Err(OpenError::NoPort)
+    }
+
+    // --- what flows carry --------------------------------------------------------------------------------------------
+
+    /// Reads from a connection.
+    pub fn receive(&mut self, flow: FlowId, room: &mut [u8], now: Instant) -> Received {
+        let Some(open) = self.open(flow) else {
+            return match self.tcp.contains_key(&flow) {
+                true => Received::Nothing,
+                false => Received::Broken,
+            };
+        };
+        let received = open.receive(room);
+        if matches!(received, Received::Bytes(_)) {
+            // The peer is told that there is room again.
+            self.look(flow, None, now);
+        }
+        received
+    }
+
+    /// Writes to a connection. Returns how many bytes there was room for.
+    pub fn send(&mut self, flow: FlowId, bytes: &[u8], now: Instant) -> usize {
+        let Some(open) = self.open(flow) else {
+            return 0;
+        };
+        let sent = open.send(bytes);
+        if sent > 0 {
+            self.look(flow, None, now);
+        }
+        sent
+    }
+
+    /// Whether a connection is open in both directions, or was: it was answered.
+    pub fn is_open(&mut self, flow: FlowId) -> bool {
+        self.open(flow).is_some_and(OpenTcp::is_open)
+    }
+
+    /// Says that nothing more will be sent on a connection.
+    pub fn finish(&mut self, flow: FlowId, now: Instant) {
+        if let Some(open) = self.open(flow) {
+            open.finish();
+            self.look(flow, None, now);
+        }
+    }
+
+    /// Sends a datagram. Returns whether it went: not where it is too long for the MTU, too many packets wait, or the flow is gone.
+    pub fn send_datagram(&mut self, flow: FlowId, payload: &[u8], now: Instant) -> bool {
+        let Some(udp) = self.udp.get_mut(&flow) else {
+            return false;
+        };
+        let header = if udp.ends.here.is_ipv4() { IPV4 } else { IPV6 };
+        if header + UDP_HEADER + payload.len() > self.settings.mtu {
+            self.counts.full += 1;
+            return false;
+        }
+
+        udp.last = now;
+        let packet = build::udp(udp.ends.here, udp.ends.there, payload);
+        let sent = self.outgoing.push(packet);
+        self.counts.full += u64::from(!sent);
+        sent
+    }
+
+    /// Lets a flow go. A connection that is not at its end is broken off.
+    pub fn release(&mut self, flow: FlowId, now: Instant) {
+        if let Some(udp) = self.udp.remove(&flow) {
+            self.by_ends.remove(&udp.ends);
+            self.due.remove(&(udp.due, flow));
+            return;
+        }
+
+        let Some(tcp) = self.tcp.get_mut(&flow) else {
+            return;
+        };
+        tcp.released = true;
+        match &mut tcp.phase {
+            TcpPhase::Asked(_) => self.refuse(flow, now),
+            TcpPhase::Open(open) => {
+                if !open.is_finished() {
+                    open.abort();
+                }
+                self.look(flow, None, now);
+            }
+        }
+    }
+
+    // --- packets -----------------------------------------------------------------------------------------------------
+
+    fn handle_tcp(&mut self, packet: &Packet<'_>, now: Instant) {
+        let ends = Ends::of(packet.flow());
+        if let Some(flow) = self.by_ends.get(&ends).copied() {
+            // The first segment again, while it waits, says nothing new.
+            self.look(flow, Some(packet.bytes()), now);
+            return;
+        }
+
+        if !self.settings.intercepts || !packet.opens_tcp() {
+            self.counts.unknown += 1;
+            self.reset(packet, now);
+            return;
+        }
+        let first = packet.bytes();
+        if self.tcp.len() >= MAX_TCP || first.len() > LONGEST_SYN || !self.has_event_room() {
+            self.counts.full += 1;
+            return;
+        }
+
+        let flow = self.add_tcp(ends, TcpPhase::Asked(Bytes::copy_from_slice(first)));
+        self.set_due(flow, Some(now + ASKING));
+        self.events.push_back(StackEvent::TcpAsked {
+            flow,
+            client: ends.there,
+            target: ends.here,
+        });
+    }
+
+    fn handle_udp(&mut self, packet: &Packet<'_>, now: Instant) {
+        let Some(payload) = udp::payload(packet) else {
+            self.counts.malformed += 1;
+            return;
+        };
+        let ends = Ends::of(packet.flow());
+        // One event may announce the flow.
+        if self.events.len() + 1 >= MAX_EVENTS {
+            self.counts.full += 1;
+            return;
+        }
+
+        let flow = match self.by_ends.get(&ends).copied() {
+            Some(flow) => flow,
+            None if !self.settings.intercepts => {
+                self.counts.unknown += 1;
+                return;
+            }
+            None if self.udp.len() >= MAX_UDP => {
+                self.counts.full += 1;
+                return;
+            }
+            None => {
+                let flow = self.add_udp(UdpFlow::new(ends.here, ends.there, now));
+                self.events.push_back(StackEvent::UdpAsked {
+                    flow,
+                    client: ends.there,
+                    target: ends.here,
+                });
+                flow
+            }
+        };
+        if let Some(udp) = self.udp.get_mut(&flow) {
+            udp.last = now;
+        }
+        self.events.push_back(StackEvent::Datagram {
+            flow,
+            payload: Bytes::copy_from_slice(payload),
+        });
+    }
+
+    fn handle_other(&mut self, packet: &Packet<'_>, now: Instant) {
+        let echo = [ICMP, ICMPV6].contains(&packet.protocol()) && self.settings.answers_echo;
+        if echo && let Some(answer) = build::echo_reply(packet) {
+            // As many as errors: a flood of questions does not become one of answers.
+            if !self.limiter.allows(now) || !self.outgoing.push(answer) {
+                self.counts.full += 1;
+            }
+            return;
+        }
+        if !self.has_event_room() {
+            self.counts.full += 1;
+            return;
+        }
+        let packet = Bytes::copy_from_slice(packet.bytes());
+        self.events.push_back(StackEvent::Other(packet));
+    }
+
+    /// Tells the sender of a segment that there is no connection, as often as errors may be told.
+    fn reset(&mut self, segment: &Packet<'_>, now: Instant) {
+        if let Some(answer) = build::reset(segment)
+            && self.limiter.allows(now)
+        {
+            self.counts.full += u64::from(!self.outgoing.push(answer));
+        }
+    }
+
+    // --- tables ------------------------------------------------------------------------------------------------------
+
+    fn has_event_room(&self) -> bool {
+        self.events.len() < MAX_EVENTS
+    }
+
+    fn next_flow(&mut self) -> FlowId {
+        self.numbers.flow += 1;
+        FlowId(self.numbers.flow)
+    }
+
+    fn add_tcp(&mut self, ends: Ends, phase: TcpPhase) -> FlowId {
+        let flow = self.next_flow();
+        self.by_ends.insert(ends, flow);
+        let tcp = TcpFlow {
+            ends,
+            phase,
+            due: None,
+            announced: false,
+            released: false,
+        };
+        self.tcp.insert(flow, tcp);
+        flow
+    }
+
+    fn add_udp(&mut self, udp: UdpFlow) -> FlowId {
+        let flow = self.next_flow();
+        self.by_ends.insert(udp.ends, flow);
+        self.due.insert((udp.due, flow));
+        self.udp.insert(flow, udp);
+        flow
+    }
+
+    fn remove_tcp(&mut self, flow: FlowId) -> Option<TcpFlow> {
+        self.set_due(flow, None);
+        let tcp = self.tcp.remove(&flow)?;
+        self.by_ends.remove(&tcp.ends);
+        Some(tcp)
+    }
+
+    fn open(&mut self, flow: FlowId) -> Option<&mut OpenTcp> {
+        match &mut self.tcp.get_mut(&flow)?.phase {
+            TcpPhase::Open(open) => Some(open),
+            TcpPhase::Asked(_) => None,
+        }
+    }
+
+    /// Lets a connection take a packet, and send.
+    fn look(&mut self, flow: FlowId, packet: Option<&[u8]>, now: Instant) {
+        let Some(tcp) = self.tcp.get_mut(&flow) else {
+            return;
+        };
+        let TcpPhase::Open(open) = &mut tcp.phase else {
+            return;
+        };
+        let look = open.look(packet, &mut self.outgoing, now);
+
+        if tcp.released && look.closed {
+            self.remove_tcp(flow);
+            return;
+        }
+        if look.progress && !tcp.announced && !tcp.released {
+            tcp.announced = true;
+            self.events.push_back(StackEvent::Progress { flow });
+        }
+        self.set_due(flow, look.due);
+    }
+
+    fn set_due(&mut self, flow: FlowId, due: Option<Instant>) {
+        let Some(tcp) = self.tcp.get_mut(&flow) else {
+            return;
+        };
+        if let Some(before) = tcp.due.take() {
+            self.due.remove(&(before, flow));
+        }
+        tcp.due = due;
+        if let Some(due) = due {
+            self.due.insert((due, flow));
+        }
+    }
+
+    fn handle_due(&mut self, flow: FlowId, now: Instant) {
+        if let Some(udp) = self.udp.get_mut(&flow) {
+            self.due.remove(&(udp.due, flow));
+            udp.due = udp.last + UDP_SILENCE;
+            if udp.due > now {
+                self.due.insert((udp.due, flow));
+                return;
+            }
+            self.release(flow, now);
+            self.events.push_back(StackEvent::Gone { flow });
+            return;
+        }
+
+        match self.tcp.get(&flow).map(|tcp| &tcp.phase) {
+            Some(TcpPhase::Asked(_)) => {
+                self.refuse(flow, now);
+                self.events.push_back(StackEvent::Gone { flow });
+            }
+            Some(TcpPhase::Open(_)) => self.look(flow, None, now),
+            None => {}
+        }
+    }
+}
+
+/// Whether both ends can be those of a flow (RFC 1122, section 3.2.1.3).
+fn is_sane(packet: &Packet<'_>) -> bool {
+    let flow = packet.flow();
+    let has_ports = [TCP, UDP].contains(&flow.protocol);
+    let ports = !has_ports || (flow.source_port != 0 && flow.destination_port != 0);
+    ports && is_host(flow.source) && is_host(flow.destination)
+}
+
+/// Whether it can be the address of one host, that is not the machine itself.
+fn is_host(address: IpAddr) -> bool {
+    let broadcast = match address {
+        IpAddr::V4(address) => address.is_broadcast(),
+        IpAddr::V6(_) => false,
+    };
+    !broadcast && !address.is_multicast() && !address.is_unspecified() && !address.is_loopback()
+}

@@ -1,0 +1,262 @@
+//! One connection: smoltcp's, on an interface of its own.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
+use smoltcp::socket::tcp::{CongestionControl, RecvError, Socket, SocketBuffer, State};
+use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr, IpListenEndpoint};
+
+use crate::flow::{Ends, Received};
+use crate::outgoing::Outgoing;
+use crate::wire::{HighestSent, Wire};
+
+/// How long a peer may answer nothing.
+#[doc(alias = "bound")]
+const SILENCE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(120);
+
+/// How often an idle peer is asked whether it is there.
+#[doc(alias = "bound")]
+const KEEP_ALIVE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(60);
+
+/// How long a client's first segment is kept for someone to accept it: clients give up about then.
+#[doc(alias = "bound")]
+pub(crate) const ASKING: Duration = Duration::from_secs(60);
+
+/// The longest first segment that is kept, in bytes: with all options, and no content.
+#[doc(alias = "bound")]
+pub(crate) const LONGEST_SYN: usize = 200;
+
+/// What every connection of a stack has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TcpSettings {
+    pub(crate) mtu: usize,
+    /// Bytes of each of its two buffers.
+    pub(crate) buffer: usize,
+    /// When time began for smoltcp.
+    pub(crate) began: Instant,
+}
+
+/// A connection, from the first segment to the end.
+pub(crate) struct TcpFlow {
+    pub(crate) ends: Ends,
+    pub(crate) phase: TcpPhase,
+    /// When it is due.
+    pub(crate) due: Option<Instant>,
+    /// Whether its last progress was not taken note of yet.
+    pub(crate) announced: bool,
+    /// Whether no one waits for it any more.
+    pub(crate) released: bool,
+}
+
+/// Where it stands.
+pub(crate) enum TcpPhase {
+    /// The first segment waits for someone to accept it.
+    Asked(Bytes),
+    /// It was accepted, or opened from here.
+    Open(Box<OpenTcp>),
+}
+
+/// A connection of smoltcp.
+pub(crate) struct OpenTcp {
+    interface: Interface,
+    sockets: SocketSet<'static>,
+    handle: SocketHandle,
+    settings: TcpSettings,
+    sent: HighestSent,
+    /// What was seen last, so that progress is said once.
+    seen: Seen,
+}
+
+/// What makes a difference to the reader and the writer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    state: State,
+    readable: bool,
+    writable: bool,
+}
+
+/// What came of looking at a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TcpLook {
+    /// When to look again.
+    pub(crate) due: Option<Instant>,
+    /// Whether there is something new for the reader or the writer.
+    pub(crate) progress: bool,
+    /// Whether it is over.
+    pub(crate) closed: bool,
+}
+
+impl OpenTcp {
+    /// Waits for the first segment of `ends`.
+    pub(crate) fn listening(ends: Ends, settings: TcpSettings, seed: u64) -> Option<Self> {
+        let mut open = Self::new(ends, settings, seed)?;
+        let at = IpListenEndpoint {
+            addr: Some(ends.here.ip().into()),
+            port: ends.here.port(),
+        };
+        open.socket().listen(at).ok()?;
+        Some(open)
+    }
+
+    /// Begins to connect.
+    pub(crate) fn connecting(ends: Ends, settings: TcpSettings, seed: u64) -> Option<Self> {
+        let mut open = Self::new(ends, settings, seed)?;
+        let to = (IpAddress::from(ends.there.ip()), ends.there.port());
+        let from = (IpAddress::from(ends.here.ip()), ends.here.port());
+        let socket = open.sockets.get_mut::<Socket<'_>>(open.handle);
+        // Behind it is a path with losses, not a device.
+        socket.set_congestion_control(CongestionControl::Cubic);
+        socket.connect(open.interface.context(), to, from).ok()?;
+        Some(open)
+    }
+
+    fn new(ends: Ends, settings: TcpSettings, seed: u64) -> Option<Self> {
+        let mut config = Config::new(HardwareAddress::Ip);
+        config.random_seed = seed;
+        let mut none = Outgoing::default();
+        let mut wire = Wire {
+            incoming: None,
+            outgoing: &mut none,
+            sent: &mut HighestSent::default(),
+            mtu: settings.mtu,
+            held_up: false,
+        };
+        let start = smoltcp::time::Instant::ZERO;
+        let mut interface = Interface::new(config, &mut wire, start);
+
+        let (own, bits) = address(ends.here);
+        interface.update_ip_addrs(|addresses| {
+            // There is room for more than one.
+            let _ = addresses.push(IpCidr::new(own, bits));
+        });
+        // Everyone else is behind the same wire.
+        match own {
+            IpAddress::Ipv4(own) => drop(interface.routes_mut().add_default_ipv4_route(own).ok()?),
+            IpAddress::Ipv6(own) => drop(interface.routes_mut().add_default_ipv6_route(own).ok()?),
+        }
+
+        let buffer = || SocketBuffer::new(vec![0; settings.buffer]);
+        let mut socket = Socket::new(buffer(), buffer());
+        socket.set_nagle_enabled(false);
+        socket.set_timeout(Some(SILENCE));
+        socket.set_keep_alive(Some(KEEP_ALIVE));
+        let mut sockets = SocketSet::new(Vec::with_capacity(1));
+        let handle = sockets.add(socket);
+
+        Some(Self {
+            interface,
+            sockets,
+            handle,
+            settings,
+            sent: HighestSent::default(),
+            seen: Seen {
+                state: State::Closed,
+                readable: false,
+                writable: false,
+            },
+        })
+    }
+
+    fn socket(&mut self) -> &mut Socket<'static> {
+        self.sockets.get_mut(self.handle)
+    }
+
+    /// Hands it a packet, if one came, and lets it send what it has to.
+    pub(crate) fn look(
+        &mut self,
+        packet: Option<&[u8]>,
+        outgoing: &mut Outgoing,
+        now: Instant,
+    ) -> TcpLook {
+        let began = self.settings.began;
+        let at = smoltcp_time(began, now);
+        let mut wire = Wire {
+            incoming: packet,
+            outgoing,
+            sent: &mut self.sent,
+            mtu: self.settings.mtu,
+            held_up: false,
+        };
+        self.interface.poll(at, &mut wire, &mut self.sockets);
+
+        let held_up = wire.held_up;
+        let due = match held_up {
+            true => Some(now),
+            false => self.due(at, now),
+        };
+        let socket = self.socket();
+        let seen = Seen {
+            state: socket.state(),
+            readable: socket.can_recv(),
+            writable: socket.can_send(),
+        };
+        let more = packet.is_some() && seen.readable;
+        let progress = seen != self.seen || more;
+        self.seen = seen;
+        TcpLook {
+            due,
+            progress,
+            closed: seen.state == State::Closed,
+        }
+    }
+
+    /// When smoltcp wants to be looked at: later than now, since it just was.
+    fn due(&mut self, at: smoltcp::time::Instant, now: Instant) -> Option<Instant> {
+        let due = self.interface.poll_at(at, &self.sockets)?;
+        let wait = (due.total_micros() - at.total_micros()).max(1000);
+        let wait = u64::try_from(wait).unwrap_or_default();
+        Some(now + Duration::from_micros(wait))
+    }
+
+    pub(crate) fn receive(&mut self, room: &mut [u8]) -> Received {
+        let socket = self.socket();
+        match socket.recv_slice(room) {
+            Ok(0) if socket.may_recv() || is_opening(socket.state()) => Received::Nothing,
+            Ok(0) => Received::End,
+            Ok(length) => Received::Bytes(length),
+            Err(RecvError::Finished) => Received::End,
+            Err(RecvError::InvalidState) if is_opening(socket.state()) => Received::Nothing,
+            Err(RecvError::InvalidState) => Received::Broken,
+        }
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> usize {
+        self.socket().send_slice(bytes).unwrap_or(0)
+    }
+
+    pub(crate) fn is_open(&mut self) -> bool {
+        let state = self.socket().state();
+        !is_opening(state) && state != State::Closed
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.socket().close();
+    }
+
+    pub(crate) fn abort(&mut self) {
+        self.socket().abort();
+    }
+
+    /// Whether both sides have said that they are done.
+    pub(crate) fn is_finished(&mut self) -> bool {
+        use State::{Closed, Closing, LastAck, TimeWait};
+        matches!(self.socket().state(), Closed | Closing | LastAck | TimeWait)
+    }
+}
+
+fn is_opening(state: State) -> bool {
+    matches!(state, State::Listen | State::SynSent | State::SynReceived)
+}
+
+fn address(of: SocketAddr) -> (IpAddress, u8) {
+    let own = IpAddress::from(of.ip());
+    let bits = if of.is_ipv4() { 32 } else { 128 };
+    (own, bits)
+}
+
+fn smoltcp_time(began: Instant, now: Instant) -> smoltcp::time::Instant {
+    let micros = now.saturating_duration_since(began).as_micros();
+    smoltcp::time::Instant::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,468 @@
+//! Two stacks that speak to each other, and what strangers send to one.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hermes_proto::ip::Packet;
+use proptest::prelude::*;
+
+use super::*;
+
+/// Turns before a test gives up.
+const TURNS: usize = 200_000;
+
+/// A client that opens flows, and what intercepts them.
+struct Pair {
+    near: Stack,
+    far: Stack,
+    now: Instant,
+    /// Of a hundred packets, so many are lost; which, is as good as random.
+    loss: u64,
+    chance: u64,
+}
+
+impl Pair {
+    fn new(loss: u64, seed: u64) -> Self {
+        let now = Instant::now();
+        let near = StackSettings {
+            intercepts: false,
+            mtu: 1400,
+            ..StackSettings::default()
+        };
+        Self {
+            near: Stack::new(near, now),
+            far: Stack::new(StackSettings::default(), now),
+            now,
+            loss,
+            chance: seed,
+        }
+    }
+
+    fn is_lost(&mut self) -> bool {
+        // Of a linear congruential generator, the upper bits.
+        let next = self.chance.wrapping_mul(6_364_136_223_846_793_005);
+        self.chance = next.wrapping_add(1_442_695_040_888_963_407);
+        (self.chance >> 33) % 100 < self.loss
+    }
+
+    /// Moves all packets that wait, and then, if there were none, time to when something is due.
+    fn turn(&mut self) {
+        let mut moved = false;
+        while let Some(packet) = self.near.poll_transmit() {
+            moved = true;
+            if !self.is_lost() {
+                self.far.handle_packet(&packet, Checksums::Verify, self.now);
+            }
+        }
+        while let Some(packet) = self.far.poll_transmit() {
+            moved = true;
+            if !self.is_lost() {
+                self.near
+                    .handle_packet(&packet, Checksums::Verify, self.now);
+            }
+        }
+        if moved {
+            return;
+        }
+
+        let due = [self.near.poll_timeout(), self.far.poll_timeout()];
+        if let Some(due) = due.into_iter().flatten().min() {
+            self.now = self.now.max(due);
+            self.near.handle_timeout(self.now);
+            self.far.handle_timeout(self.now);
+        }
+    }
+}
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// One end of a connection that sends something, and collects what comes.
+struct Talker {
+    flow: FlowId,
+    to_send: VecDeque<u8>,
+    finished: bool,
+    came: Vec<u8>,
+    ended: bool,
+    broken: bool,
+}
+
+impl Talker {
+    fn new(flow: FlowId, says: &[u8]) -> Self {
+        Self {
+            flow,
+            to_send: says.iter().copied().collect(),
+            finished: false,
+            came: Vec::new(),
+            ended: false,
+            broken: false,
+        }
+    }
+
+    fn act(&mut self, stack: &mut Stack, now: Instant) {
+        if stack.is_open(self.flow) && !self.to_send.is_empty() {
+            let bytes = self.to_send.make_contiguous();
+            let sent = stack.send(self.flow, bytes, now);
+            self.to_send.drain(..sent);
+        }
+        if stack.is_open(self.flow) && self.to_send.is_empty() && !self.finished {
+            stack.finish(self.flow, now);
+            self.finished = true;
+        }
+
+        let mut room = [0; 4096];
+        loop {
+            match stack.receive(self.flow, &mut room, now) {
+                Received::Bytes(length) => self.came.extend_from_slice(&room[..length]),
+                Received::Nothing => break,
+                Received::End => {
+                    self.ended = true;
+                    break;
+                }
+                Received::Broken => {
+                    self.broken = true;
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Opens a connection that is accepted, has both sides say something, and returns what came: at the far side, and at the near one.
+fn talk(pair: &mut Pair, target: SocketAddr, says: [&[u8]; 2]) -> [Vec<u8>; 2] {
+    let from = match target {
+        SocketAddr::V4(_) => ip("10.7.0.2"),
+        SocketAddr::V6(_) => ip("fd07::2"),
+    };
+    let flow = pair.near.open_tcp(from, target, 7, pair.now).unwrap();
+    let mut near = Talker::new(flow, says[0]);
+    let mut far: Option<Talker> = None;
+
+    for _ in 0..TURNS {
+        while let Some(event) = pair.far.poll_event() {
+            if let StackEvent::TcpAsked {
+                flow,
+                client,
+                target: asked,
+            } = event
+            {
+                assert_eq!((client.ip(), asked), (from, target));
+                pair.far.accept(flow, 8, pair.now);
+                far = Some(Talker::new(flow, says[1]));
+            }
+        }
+        while pair.near.poll_event().is_some() {}
+
+        near.act(&mut pair.near, pair.now);
+        if let Some(far) = &mut far {
+            far.act(&mut pair.far, pair.now);
+            assert!(!far.broken && !near.broken);
+            if far.ended && near.ended && far.finished && near.finished {
+                pair.near.release(near.flow, pair.now);
+                pair.far.release(far.flow, pair.now);
+                return [std::mem::take(&mut far.came), near.came];
+            }
+        }
+        pair.turn();
+    }
+    panic!("they do not come to an end");
+}
+
+#[test]
+fn a_connection_carries_bytes_both_ways_and_ends_in_order() {
+    for target in ["192.0.2.7:443", "[2001:db8::7]:443"] {
+        let mut pair = Pair::new(0, 0);
+        let long: Vec<u8> = (0..300_000_u32).map(|number| number as u8).collect();
+        let came = talk(&mut pair, address(target), [&long, b"an answer"]);
+        assert!(came[0] == long && came[1] == b"an answer");
+
+        // What is at its end goes by itself, with its last timers.
+        for _ in 0..TURNS {
+            pair.turn();
+        }
+        assert_eq!((pair.near.flows(), pair.far.flows()), ([0, 0], [0, 0]));
+        assert_eq!(pair.far.poll_timeout(), None);
+    }
+}
+
+#[test]
+fn a_client_is_connected_only_when_its_target_is() {
+    let mut pair = Pair::new(0, 0);
+    let target = address("192.0.2.7:443");
+    let flow = pair.near.open_tcp(ip("10.7.0.2"), target, 1, pair.now);
+    let flow = flow.unwrap();
+    let before = pair.now + tcp::ASKING / 2;
+    while pair.now < before {
+        pair.turn();
+        assert!(!pair.near.is_open(flow));
+    }
+
+    let Some(StackEvent::TcpAsked { flow: asked, .. }) = pair.far.poll_event() else {
+        panic!("no one asks")
+    };
+    assert_eq!(pair.far.poll_event(), None, "repetitions say nothing new");
+    pair.far.refuse(asked, pair.now);
+    for _ in 0..20 {
+        pair.turn();
+    }
+    let mut room = [0; 1];
+    let received = pair.near.receive(flow, &mut room, pair.now);
+    assert_eq!(received, Received::Broken);
+    assert_eq!(pair.far.flows(), [0, 0]);
+}
+
+#[test]
+fn a_question_that_no_one_answers_is_given_up() {
+    let mut pair = Pair::new(0, 0);
+    let target = address("192.0.2.7:443");
+    let first = pair.near.open_tcp(ip("10.7.0.2"), target, 1, pair.now);
+    first.unwrap();
+    pair.turn();
+    let Some(StackEvent::TcpAsked { flow, .. }) = pair.far.poll_event() else {
+        panic!("no one asks")
+    };
+
+    pair.far.handle_timeout(pair.now + tcp::ASKING);
+    assert_eq!(pair.far.poll_event(), Some(StackEvent::Gone { flow }));
+    assert_eq!(pair.far.flows(), [0, 0]);
+    pair.far.accept(flow, 1, pair.now);
+    assert_eq!(pair.far.flows(), [0, 0], "too late");
+}
+
+#[test]
+fn datagrams_keep_their_flows_and_are_forgotten_after_silence() {
+    for (from, target) in [
+        ("10.7.0.2", "192.0.2.7:53"),
+        ("fd07::2", "[2001:db8::7]:53"),
+    ] {
+        let mut pair = Pair::new(0, 0);
+        let target = address(target);
+        let near = pair.near.open_udp(ip(from), target, 3, pair.now).unwrap();
+        for payload in [&b"one"[..], b"", b"three"] {
+            assert!(pair.near.send_datagram(near, payload, pair.now));
+        }
+        pair.turn();
+
+        let Some(StackEvent::UdpAsked {
+            flow,
+            client,
+            target: asked,
+        }) = pair.far.poll_event()
+        else {
+            panic!("no one asks")
+        };
+        assert_eq!((client.ip(), asked), (ip(from), target));
+        for payload in [&b"one"[..], b"", b"three"] {
+            let payload = Bytes::copy_from_slice(payload);
+            assert_eq!(
+                pair.far.poll_event(),
+                Some(StackEvent::Datagram { flow, payload })
+            );
+        }
+
+        assert!(pair.far.send_datagram(flow, b"answer", pair.now));
+        pair.turn();
+        let payload = Bytes::from_static(b"answer");
+        assert_eq!(
+            pair.near.poll_event(),
+            Some(StackEvent::Datagram {
+                flow: near,
+                payload
+            })
+        );
+        assert!(!pair.near.send_datagram(near, &[0; 1400], pair.now));
+
+        let later = pair.now + udp::UDP_SILENCE + Duration::from_secs(1);
+        pair.far.handle_timeout(later);
+        assert_eq!(pair.far.poll_event(), Some(StackEvent::Gone { flow }));
+        assert_eq!((pair.far.flows(), pair.far.poll_timeout()), ([0, 0], None));
+    }
+}
+
+#[test]
+fn an_echo_is_answered_or_handed_on() {
+    let now = Instant::now();
+    let mut answers = Stack::new(StackSettings::default(), now);
+    // From 10.7.0.2 to 192.0.2.7, checksums as computed by hand of RFC 1071's rule.
+    let mut request = vec![
+        0x45, 0, 0, 36, 0, 0, 0x40, 0, 64, 1, 0, 0, 10, 7, 0, 2, 192, 0, 2, 7, 8, 0, 0, 0, 1, 2, 0,
+        9, b'h', b'e', b'l', b'l', b'o', b'!', b'!', b'!',
+    ];
+    let sum = hermes_proto::ip::checksum::checksum(&request[..20]);
+    request[10..12].copy_from_slice(&sum.to_be_bytes());
+    let sum = hermes_proto::ip::checksum::checksum(&request[20..]);
+    request[22..24].copy_from_slice(&sum.to_be_bytes());
+
+    answers.handle_packet(&request, Checksums::Verify, now);
+    let answer = answers.poll_transmit().unwrap();
+    let packet = Packet::parse(&answer).unwrap();
+    assert_eq!(
+        (packet.source(), packet.destination()),
+        (ip("192.0.2.7"), ip("10.7.0.2"))
+    );
+    assert!(build::is_sound(&packet));
+    assert_eq!(packet.payload()[0], 0);
+    assert_eq!(packet.payload()[4..], request[24..]);
+
+    let settings = StackSettings {
+        answers_echo: false,
+        ..StackSettings::default()
+    };
+    let mut hands_on = Stack::new(settings, now);
+    hands_on.handle_packet(&request, Checksums::Verify, now);
+    let other = Some(StackEvent::Other(Bytes::from(request)));
+    assert_eq!(hands_on.poll_event(), other);
+    assert_eq!(hands_on.poll_transmit(), None);
+}
+
+/// First segments of this many clients.
+fn first_segments(count: u16) -> Vec<Vec<u8>> {
+    let now = Instant::now();
+    let target = address("192.0.2.7:443");
+    let one = |number: u16| {
+        let settings = StackSettings {
+            intercepts: false,
+            ..StackSettings::default()
+        };
+        let mut stack = Stack::new(settings, now);
+        let [high, low] = number.to_be_bytes();
+        let from = IpAddr::from([10, 7, high, low.max(1)]);
+        let seed = u64::from(number) << 33;
+        stack.open_tcp(from, target, seed, now).unwrap();
+        stack.poll_transmit().unwrap()
+    };
+    (0..count).map(one).collect()
+}
+
+#[test]
+fn a_flood_of_clients_is_bounded() {
+    let now = Instant::now();
+    let mut stack = Stack::new(StackSettings::default(), now);
+    for segment in first_segments(1500) {
+        stack.handle_packet(&segment, Checksums::Verify, now);
+        // Each is asked about, as a loop would.
+        stack.poll_event();
+    }
+    assert!(stack.flows()[0] <= MAX_TCP);
+    assert!(stack.counts().full > 400, "{:?}", stack.counts());
+
+    // None of them is a client for ever.
+    stack.handle_timeout(now + tcp::ASKING);
+    assert_eq!(stack.flows(), [0, 0]);
+    // Resets to them are as few as errors.
+    let resets = std::iter::from_fn(|| stack.poll_transmit()).count();
+    assert!(resets <= 50, "{resets}");
+}
+
+#[test]
+fn a_flood_of_ports_and_datagrams_is_bounded() {
+    let now = Instant::now();
+    let mut stack = Stack::new(StackSettings::default(), now);
+    let target = address("192.0.2.7:53");
+    for number in 0..6000_u16 {
+        let from = SocketAddr::new(ip("10.7.0.2"), 1000 + number);
+        let packet = build::udp(from, target, b"?");
+        stack.handle_packet(&packet, Checksums::Verify, now);
+    }
+    let events = std::iter::from_fn(|| stack.poll_event()).count();
+    assert!(events <= MAX_EVENTS, "{events}");
+    assert!(stack.flows()[1] <= MAX_UDP);
+}
+
+#[test]
+fn addresses_that_no_host_has_are_refused() {
+    let now = Instant::now();
+    let mut stack = Stack::new(StackSettings::default(), now);
+    for (from, to) in [
+        ("10.7.0.2:1", "224.0.0.1:1"),
+        ("10.7.0.2:1", "255.255.255.255:1"),
+        ("127.0.0.1:1", "192.0.2.7:1"),
+        ("0.0.0.0:1", "192.0.2.7:1"),
+        ("10.7.0.2:0", "192.0.2.7:1"),
+        ("[fd07::2]:1", "[ff02::1]:1"),
+        ("[::1]:1", "[2001:db8::7]:1"),
+    ] {
+        let packet = build::udp(address(from), address(to), b"?");
+        stack.handle_packet(&packet, Checksums::Verify, now);
+        assert_eq!(stack.poll_event(), None, "{from} {to}");
+    }
+    assert_eq!(stack.counts().malformed, 7);
+    let opened = stack.open_tcp(ip("10.7.0.2"), address("[2001:db8::7]:1"), 1, now);
+    assert_eq!(opened.unwrap_err(), OpenError::Address);
+}
+
+#[test]
+fn a_damaged_segment_is_lost_unless_its_checksum_is_trusted() {
+    let now = Instant::now();
+    let mut stack = Stack::new(StackSettings::default(), now);
+    let mut segment = first_segments(1).remove(0);
+    segment[36] ^= 1;
+    stack.handle_packet(&segment, Checksums::Verify, now);
+    assert_eq!((stack.counts().damaged, stack.flows()), (1, [0, 0]));
+    stack.handle_packet(&segment, Checksums::Trusted, now);
+    assert_eq!(stack.flows(), [1, 0]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn what_is_said_arrives_whole_over_any_losses(
+        loss in 0..20_u64,
+        seed in any::<u64>(),
+        up in proptest::collection::vec(any::<u8>(), 0..20_000),
+        down in proptest::collection::vec(any::<u8>(), 0..20_000),
+    ) {
+        let mut pair = Pair::new(loss, seed);
+        let came = talk(&mut pair, address("192.0.2.7:443"), [&up, &down]);
+        prop_assert!(came[0] == up && came[1] == down);
+    }
+
+    #[test]
+    fn no_packet_of_a_stranger_breaks_anything(
+        packets in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..80), 0..40),
+        changes in proptest::collection::vec((any::<u8>(), any::<u8>()), 0..200),
+    ) {
+        let now = Instant::now();
+        let mut stack = Stack::new(StackSettings::default(), now);
+        for packet in &packets {
+            stack.handle_packet(packet, Checksums::Trusted, now);
+        }
+
+        // What is nearly right gets further.
+        let mut segment = first_segments(1).remove(0);
+        let mut open = Vec::new();
+        for (at, change) in changes {
+            let index = usize::from(at) % segment.len();
+            let before = segment[index];
+            segment[index] ^= change;
+            segment[10..12].fill(0);
+            let sum = hermes_proto::ip::checksum::checksum(&segment[..20]);
+            segment[10..12].copy_from_slice(&sum.to_be_bytes());
+            stack.handle_packet(&segment, Checksums::Trusted, now);
+            segment[index] = before;
+            while let Some(event) = stack.poll_event() {
+                if let StackEvent::TcpAsked { flow, .. } = event {
+                    stack.accept(flow, 1, now);
+                    open.push(flow);
+                }
+            }
+            while stack.poll_transmit().is_some() {}
+        }
+
+        prop_assert!(stack.flows()[0] <= MAX_TCP);
+        for flow in open {
+            stack.release(flow, now);
+        }
+        while stack.poll_transmit().is_some() {}
+        stack.handle_timeout(now + Duration::from_secs(400));
+        prop_assert_eq!(stack.flows()[0], 0);
+    }
+}

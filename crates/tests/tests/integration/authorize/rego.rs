@@ -1,0 +1,164 @@
+//! Policies in Rego that the node evaluates itself.
+
+use std::fs;
+
+use hermes_tests::raw::Raw;
+use hermes_tests::{Node, curl, origins};
+use serde_json::json;
+
+/// A policy in the form in which the prototype's were written, for OPA's plugin for Envoy.
+const PROTOTYPE: &str = include_str!("prototype.rego");
+
+/// A node with this policy, whose routes answer with their names. `keys` are further keys of `rego`.
+fn yaml(keys: &str) -> String {
+    format!(
+        r#"
+        fields: [user, service, x-secure]
+        listeners: {{ web: {{ http: 127.0.0.1:0, user: alice }} }}
+        authorize:
+          - {{ name: overlay, timeout: 60s, allow_fields: [x-secure], rego: {{ files: policy.rego, {keys} }} }}
+        routes:
+          - {{ match: {{ fields: {{ x-secure: admin }} }}, respond: {{ status: 200, body: admin }} }}
+          - {{ match: {{ fields: {{ x-secure: user }} }}, respond: {{ status: 200, body: user }} }}
+          - {{ respond: {{ status: 200, body: stranger }} }}
+        "#
+    )
+}
+
+fn start(policy: &str, yaml: &str) -> Node {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("policy.rego"), policy).unwrap();
+    Node::start_in(folder, "sap", yaml, &[])
+}
+
+const ENVOY: &str = "query: data.envoy.authz.allow, input: envoy";
+
+fn ask(node: &Node, arguments: &[&str]) -> (u16, String) {
+    let url = node.url("web");
+    let arguments = [&["-x", &url], arguments, &["http://onl/org/web/a?b=c"]].concat();
+    let got = curl(&arguments);
+    (got.status, got.text())
+}
+
+#[test]
+fn the_prototype_s_policy_decides_unedited() {
+    let node = start(PROTOTYPE, &yaml(ENVOY));
+    let ok = |role: &str| (200, role.to_owned());
+    assert_eq!(ask(&node, &["-H", "token: admin"]), ok("admin"));
+    assert_eq!(ask(&node, &["-H", "token: user"]), ok("user"));
+    let forged = ["-H", "token: user", "-H", "x-secure: admin"];
+    assert_eq!(ask(&node, &forged), ok("user"));
+
+    assert_eq!(ask(&node, &["-H", "x-secure: admin"]).0, 403);
+    let database = ["-X", "POST", "-H", "clientip: 192.168.252.20"];
+    assert_eq!(ask(&node, &database), ok("user"));
+    let other = ["-X", "POST", "-H", "clientip: 192.168.252.21"];
+    assert_eq!(ask(&node, &other).0, 403);
+
+    let record = node.record(|record| record["status"] == 403);
+    assert_eq!(record["filters"], json!(["overlay denied: false"]));
+    let counted =
+        "hermes_filter_decisions_total{filter=\"overlay\",outcome=\"allowed\",remembered=\"no\"} 4";
+    assert!(node.metrics().contains(counted), "{}", node.metrics());
+}
+
+/// A policy of our own form: who may do what, with words for the others.
+const OWN: &str = r#"
+package overlay
+
+import rego.v1
+
+default decision := {"allow": false, "status": 402, "body": "pay", "reason": "unpaid"}
+
+decision := {"allow": true, "fields": {"x-secure": "user"}} if {
+    input.user == "alice"
+    input.kind == "http"
+    input.target == "onl:80"
+    input.path == "/org/web/a"
+    input.query == "b=c"
+    input.fields["x-paid"] == "1"
+    net.cidr_contains("127.0.0.0/8", input.source)
+}
+
+decision := {"allow": true} if {
+    input.kind == "connect"
+    input.port == 7
+}
+"#;
+
+#[test]
+fn a_policy_sees_requests_and_tunnels_in_our_form() {
+    let echo = origins::tcp_echo();
+    let port = echo.address().port();
+    let policy = OWN.replace("input.port == 7", &format!("input.port == {port}"));
+    let yaml = yaml("query: data.overlay.decision").replace(
+        "routes:",
+        "egress: { allow: [127.0.0.0/8] }\n        routes:\n          - { match: { kind: connect }, terminate: true }",
+    );
+    let node = start(&policy, &yaml);
+
+    assert_eq!(ask(&node, &["-H", "x-paid: 1"]), (200, "user".to_owned()));
+    assert_eq!(ask(&node, &["-H", "x-paid: 2"]), (402, "pay".to_owned()));
+    let record = node.record(|record| record["status"] == 402);
+    assert_eq!(record["filters"], json!(["overlay denied: unpaid"]));
+
+    let web = node.address("web");
+    let mut tunnel = Raw::tunnel(web, &echo.address().to_string(), "").unwrap();
+    tunnel.send("x");
+    assert_eq!(tunnel.exactly(1), b"x");
+    let refused = Raw::tunnel(web, "127.0.0.1:1", "").err().unwrap();
+    assert_eq!(refused.status(), 402);
+}
+
+#[test]
+fn a_policy_that_cannot_decide_refuses() {
+    let cases = [
+        (
+            "b if { some i in numbers.range(1, 5000); some j in numbers.range(1, 5000); i < 0 }",
+            " than ",
+        ),
+        (
+            "b := {\"allow\": true, \"fields\": {\"x-other\": \"1\"}}",
+            "`x-other`",
+        ),
+        ("b := 1", "neither a truth value"),
+        (
+            "b := 1 if input.user\nb := 2 if input.host",
+            "policy.rego:2",
+        ),
+    ];
+    for (rules, word) in cases {
+        let node = start(&format!("package a\n{rules}\n"), &yaml("query: data.a.b"));
+        assert_eq!(ask(&node, &[]).0, 503, "{rules}");
+        let record = node.record(|record| record["status"] == 503);
+        let said = record["filters"][0].as_str().unwrap();
+        assert!(said.starts_with("overlay failed_closed: "), "{said}");
+        assert!(said.contains(word), "{said}");
+    }
+}
+
+#[test]
+fn a_broken_file_leaves_the_last_good_policy_in_force() {
+    let yaml = yaml(ENVOY);
+    let node = start(PROTOTYPE, &yaml);
+    let file = node.folder().join("policy.rego");
+    let admin = || ask(&node, &["-H", "token: admin"]);
+    assert_eq!(admin(), (200, "admin".to_owned()));
+
+    fs::write(&file, "package envoy.authz\nallow { input.x == }\n").unwrap();
+    let (status, answer) = node.reload(&yaml);
+    assert_eq!(status, 422, "{answer}");
+    assert!(
+        answer.to_string().contains("policy.rego:2:7: expecting }"),
+        "{answer}"
+    );
+    fs::write(&file, "package other\nallow := true\n").unwrap();
+    let (status, answer) = node.reload(&yaml);
+    assert_eq!(status, 422, "{answer}");
+    assert!(answer.to_string().contains("no such rule"), "{answer}");
+    assert_eq!(admin(), (200, "admin".to_owned()));
+
+    fs::write(&file, "package envoy.authz\ndefault allow := false\n").unwrap();
+    assert_eq!(node.reload(&yaml).0, 200);
+    assert_eq!(admin().0, 403);
+}
