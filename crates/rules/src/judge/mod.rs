@@ -192,7 +192,7 @@ impl<H> Rules<H> {
     /// *Identify*: whose an exchange is. Afterwards only the overlay fields are left that are believed.
     ///
     /// # Errors
-    /// It claims to be someone else's; see [`believe`].
+    /// It claims to be someone else's; see [`crate::believe`].
     pub fn identify(
         &self,
         entrance: &Entrance<'_>,
