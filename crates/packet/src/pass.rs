@@ -318,7 +318,7 @@ impl PacketDirection<'_> {
             let data = tokio::select! {
                 biased;
                 () = self.stop.seen(), if between => return Ok(Left::Stopped),
-                limit = self.limits.due(self.to()), if between && quic.is_some() => {
+                limit = self.limits.due(self.to()), if between => {
                     self.tell(stream, limit).await?;
                     continue;
                 }
