@@ -110,6 +110,17 @@ impl PacketFilter {
         }
     }
 
+    /// What becomes of a packet that a rule forbids, which passed everything else.
+    pub fn prohibit(&self, packet: &[u8], limiter: &mut IcmpLimiter, now: Instant) -> Verdict {
+        match Packet::parse(packet) {
+            Ok(parsed) => {
+                let refused = saying(Rejection::Policy, IcmpError::Prohibited);
+                self.refuse(&parsed, refused, limiter, now)
+            }
+            Err(error) => reject_unread(error.into()),
+        }
+    }
+
     fn judge_from_peer(&self, packet: &Packet<'_>) -> Result<(), Refused> {
         check_forwardable(packet)?;
 

@@ -69,17 +69,20 @@ pub enum DropReason {
     SendFailed,
     /// No more sessions are allowed.
     SessionLimit,
+    /// A rule on packets forbids it.
+    Policy,
 }
 
 impl DropReason {
     /// Every reason, in the order of the variants.
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::QueueFull,
         Self::Expired,
         Self::TooLarge,
         Self::UnknownContext,
         Self::SendFailed,
         Self::SessionLimit,
+        Self::Policy,
     ];
 
     /// The label's value.
@@ -91,6 +94,7 @@ impl DropReason {
             Self::UnknownContext => "unknown_context",
             Self::SendFailed => "send_failed",
             Self::SessionLimit => "session_limit",
+            Self::Policy => "policy",
         }
     }
 }

@@ -69,6 +69,8 @@ pub struct SentPackets {
     pub largest: usize,
     /// Dropped because the device had no room.
     pub full: usize,
+    /// Dropped because a rule forbids them.
+    pub forbidden: usize,
     /// Dropped for another reason.
     pub failed: usize,
 }

@@ -173,11 +173,13 @@ impl PacketDirection<'_> {
         let bytes: usize = batch.iter().map(<[u8]>::len).sum();
         let moved = batch
             .len()
-            .saturating_sub(sent.too_large + sent.full + sent.failed);
+            .saturating_sub(sent.too_large + sent.full + sent.forbidden + sent.failed);
         self.moved(moved as u64, (bytes * moved / batch.len()) as u64);
         self.too_large(sent.too_large, sent.largest);
         self.exchange
             .dropped(DropReason::QueueFull, sent.full as u64);
+        self.exchange
+            .dropped(DropReason::Policy, sent.forbidden as u64);
         self.exchange
             .dropped(DropReason::SendFailed, sent.failed as u64);
 

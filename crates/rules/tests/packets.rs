@@ -10,8 +10,9 @@ use std::net::IpAddr;
 use hermes_proto::ip::checksum::checksum;
 use hermes_proto::ip::{IpPrefix, Packet, TCP, UDP};
 use hermes_rules::packets::{
-    MAX_PACKET_RULES, OpenedBy, PacketDecision, PacketPolicy, PacketRule, PortRange,
+    MAX_PACKET_RULES, OpenedBy, PacketDecision, PacketPolicy, PacketRule, PortRange, Whom,
 };
+use hermes_rules::route::{ClaimedGroups, Names};
 use proptest::prelude::*;
 
 const CLIENT: &str = "10.9.0.17";
@@ -20,6 +21,10 @@ const HOST: &str = "198.51.100.7";
 const SYN: u8 = 0x02;
 const SYN_ACK: u8 = 0x12;
 const ACK: u8 = 0x10;
+
+fn whom<'a>(names: &'a Names, user: Option<&'a str>) -> Whom<'a> {
+    Whom::new(names, user, ClaimedGroups::default())
+}
 
 fn prefix(text: &str) -> IpPrefix {
     text.parse().unwrap()
@@ -66,7 +71,7 @@ fn allows(policy: &PacketPolicy, packet: &[u8], sender: OpenedBy) -> bool {
 }
 
 fn compile(rules: &[PacketRule]) -> PacketPolicy {
-    PacketPolicy::compile(rules, false, Some("alice")).unwrap()
+    PacketPolicy::compile(rules, false, &whom(&Names::default(), Some("alice"))).unwrap()
 }
 
 /// A web server, and nothing else.
@@ -164,9 +169,14 @@ fn the_first_rule_that_matches_decides_and_is_named() {
 #[test]
 fn rules_are_about_their_users() {
     let mut bob = PacketRule::allow("bob");
-    bob.users = vec!["bob".to_owned()];
+    bob.users = vec!["bob".parse().unwrap()];
     for (user, count) in [(Some("alice"), 0), (Some("bob"), 1), (None, 0)] {
-        let policy = PacketPolicy::compile(std::slice::from_ref(&bob), false, user).unwrap();
+        let policy = PacketPolicy::compile(
+            std::slice::from_ref(&bob),
+            false,
+            &whom(&Names::default(), user),
+        )
+        .unwrap();
         assert_eq!(policy.rules().len(), count, "{user:?}");
     }
 }
@@ -175,7 +185,7 @@ fn rules_are_about_their_users() {
 fn where_all_is_allowed_a_denied_flow_has_no_answers_either() {
     let mut no_dns = PacketRule::deny("no dns");
     no_dns.ports = ports(53, 53);
-    let policy = PacketPolicy::compile(&[no_dns], true, None).unwrap();
+    let policy = PacketPolicy::compile(&[no_dns], true, &Whom::default()).unwrap();
     let question = packet((CLIENT, 5353), (HOST, 53), UDP, 0);
     assert!(!allows(&policy, &question, OpenedBy::Client));
     assert!(allows(
@@ -218,7 +228,7 @@ fn errors_pass_and_questions_meet_the_rules() {
 #[test]
 fn too_many_rules_are_an_error() {
     let many = vec![PacketRule::allow("one"); MAX_PACKET_RULES + 1];
-    let error = PacketPolicy::compile(&many, false, None).unwrap_err();
+    let error = PacketPolicy::compile(&many, false, &Whom::default()).unwrap_err();
     assert!(error.to_string().starts_with("16385 rules on packets"));
 }
 

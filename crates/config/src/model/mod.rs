@@ -18,6 +18,7 @@ mod listener;
 mod memory;
 mod node;
 mod pac;
+mod packet_policy;
 mod policy;
 mod proxy_protocol;
 mod rego;
@@ -48,6 +49,7 @@ pub use listener::{
 pub use memory::Memory;
 pub use node::{Access, Admin, Debug, Document, Log, NodeIdentity, Peer, default_provenance};
 pub use pac::{Pac, PacWord};
+pub use packet_policy::{FlowOpener, PacketPolicy, PacketRule};
 pub use policy::{Policy, PolicyAnswer, PolicyDefault, PolicyDeny, PolicyRule};
 pub use proxy_protocol::{ProxyProtocol, ProxyProtocolVersion};
 pub use rego::{Rego, RegoInput};
@@ -59,8 +61,8 @@ pub use route::{
 };
 pub use scalar::{
     ByteSize, DecisionPointer, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch,
-    HostPort, Hours, HttpUrl, ListenAddress, OneOrMany, PathMatch, Percent, PortMatch, Rate,
-    StatusMatch, TargetMatch, Template, TemplatePart, TextMatch, UpgradeName, UserMatch,
+    HostPort, Hours, HttpUrl, IpProtocol, ListenAddress, OneOrMany, PathMatch, Percent, PortMatch,
+    Rate, StatusMatch, TargetMatch, Template, TemplatePart, TextMatch, UpgradeName, UserMatch,
     UserPattern, Variable,
 };
 pub use sticky::Hash;

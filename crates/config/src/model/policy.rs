@@ -4,8 +4,8 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Match;
 use super::scalar::{Hours, OneOrMany, Template};
+use super::{Match, PacketPolicy};
 
 /// Rules that every exchange meets after it was identified and tagged, before filters are asked and its route is chosen.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -17,6 +17,9 @@ pub struct Policy {
     /// The first rule that matches and has `allow` or `deny` decides.
     #[serde(default)]
     pub rules: Vec<PolicyRule>,
+    /// Which packets may pass the tunnels of IP that end at a device of this node. Default: those of their addresses.
+    #[serde(default)]
+    pub packets: Option<PacketPolicy>,
 }
 
 /// What happens to an exchange about which no rule says anything.

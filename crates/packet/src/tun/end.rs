@@ -18,10 +18,12 @@ use hermes_proto::capsule::CapsuleType;
 use hermes_proto::connect_ip::RequestedAddress;
 use hermes_proto::datagram::DatagramFormat;
 use hermes_proto::ip::{IcmpLimiter, IpPrefix, Packet};
+use hermes_rules::packets::OpenedBy;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::gate::PacketGate;
 use super::hub::TunHub;
 use super::inbox::{Inbox, LAYOUT};
 use super::service::TunService;
@@ -45,8 +47,30 @@ pub(super) struct TunEnd {
     /// The session has capsules to send.
     changed: Notify,
     writer: Mutex<Writer>,
+    /// Who the hosts behind the device are, for rules.
+    device_side: OpenedBy,
+    /// The policy on its packets, where there is one.
+    gate: Mutex<Option<Box<PacketGate>>>,
     /// How often errors are written to the device.
     limiter: Mutex<IcmpLimiter>,
+}
+
+/// Packets of a batch that did not go into the device.
+#[derive(Debug, Default)]
+struct Unsent {
+    /// A rule forbids them.
+    forbidden: usize,
+    /// They do not belong into the tunnel, or the device did not take them.
+    failed: usize,
+}
+
+impl Unsent {
+    fn count(&mut self, reason: Rejection) {
+        match reason {
+            Rejection::Policy => self.forbidden += 1,
+            _ => self.failed += 1,
+        }
+    }
 }
 
 /// What writing into the device needs.
@@ -70,6 +94,10 @@ impl TunTunnel {
     /// # Errors
     /// The pool has no address for it.
     pub fn open(hub: &Arc<TunHub>, identity: &str, scope: PacketScope) -> Result<Self, PoolError> {
+        let device_side = match &hub.service {
+            TunService::Client(_) => OpenedBy::Client,
+            TunService::Proxy(_) => OpenedBy::Target,
+        };
         let (settings, lease) = match &hub.service {
             TunService::Client(client) => {
                 let accepts_addresses = match client.addresses.as_slice() {
@@ -108,6 +136,8 @@ impl TunTunnel {
             inbox: Inbox::new(),
             changed: Notify::new(),
             writer: Mutex::default(),
+            device_side,
+            gate: Mutex::default(),
             limiter: Mutex::default(),
         });
         hub.enter(end.number, end.clone());
@@ -153,6 +183,11 @@ impl TunTunnel {
             tracing::warn!(device = self.hub.device.name(), %error, "the tunnel gets no IPv6");
         }
         self.end.changed.notify_one();
+    }
+
+    /// The policy on its packets from now on; `None`: there is none.
+    pub fn set_gate(&self, gate: Option<PacketGate>) {
+        *self.end.gate.lock() = gate.map(Box::new);
     }
 
     /// Resolves when the device ends its tunnels.
@@ -313,8 +348,14 @@ impl TunEnd {
         room: &mut Vec<u8>,
     ) -> bool {
         let filter = self.filter();
-        let verdict =
-            filter.check_to_peer(packet, longest, &mut self.limiter.lock(), Instant::now());
+        let now = Instant::now();
+        let verdict = filter.check_to_peer(packet, longest, &mut self.limiter.lock(), now);
+        let verdict = match verdict {
+            Verdict::Pass if !self.passes(packet, self.device_side) => {
+                filter.prohibit(packet, &mut self.limiter.lock(), now)
+            }
+            verdict => verdict,
+        };
         match verdict {
             Verdict::Pass => {}
             Verdict::Answer(answer)
@@ -347,11 +388,17 @@ impl TunEnd {
     pub(super) async fn room(&self) {
         self.inbox.room().await;
     }
+
+    /// Whether the policy lets a packet pass that this side sent.
+    fn passes(&self, packet: &[u8], sender: OpenedBy) -> bool {
+        let mut gate = self.gate.lock();
+        gate.as_mut().is_none_or(|gate| gate.passes(packet, sender))
+    }
 }
 
 impl TunTunnel {
     /// Writes a batch into the device; says how many packets did not pass.
-    fn write(&self, batch: &Batch) -> io::Result<usize> {
+    fn write(&self, batch: &Batch) -> io::Result<Unsent> {
         let end = &*self.end;
         let filter = end.filter();
         let now = Instant::now();
@@ -369,17 +416,23 @@ impl TunTunnel {
             Err(error) => gone = Some(error),
         };
 
-        let mut rejected = 0;
+        let mut unsent = Unsent::default();
         for packet in batch.iter() {
             let verdict = match filter.check_from_peer(packet, limiter, now) {
                 Verdict::Pass => self.check_next_hop(packet),
+                verdict => verdict,
+            };
+            let verdict = match verdict {
+                Verdict::Pass if !end.passes(packet, end.device_side.other()) => {
+                    filter.prohibit(packet, limiter, now)
+                }
                 verdict => verdict,
             };
             match verdict {
                 Verdict::Pass => coalescer.push(packet, false, &mut output),
                 Verdict::Answer(answer) => end.inbox.push(&answer),
                 Verdict::Reject { reason, error } => {
-                    rejected += 1;
+                    unsent.count(reason);
                     tracing::trace!(reason = reason.name(), "a packet of a tunnel does not pass");
                     if let Some(error) = error {
                         end.inbox.push(&error);
@@ -391,7 +444,10 @@ impl TunTunnel {
 
         match gone {
             Some(error) => Err(error),
-            None => Ok(rejected + failed),
+            None => {
+                unsent.failed += failed;
+                Ok(unsent)
+            }
         }
     }
 
@@ -429,7 +485,9 @@ impl Device for TunTunnel {
         batch: &Batch,
         sent: &mut SentPackets,
     ) -> Poll<io::Result<()>> {
-        sent.failed += self.write(batch)?;
+        let unsent = self.write(batch)?;
+        sent.failed += unsent.failed;
+        sent.forbidden += unsent.forbidden;
         sent.taken = batch.len();
         Poll::Ready(Ok(()))
     }

@@ -14,11 +14,13 @@
 
 mod carry;
 mod end;
+mod gate;
 mod hub;
 mod inbox;
 mod service;
 
 pub use carry::carry;
 pub use end::TunTunnel;
+pub use gate::PacketGate;
 pub use hub::TunHub;
 pub use service::{TunClient, TunProxy, TunService};

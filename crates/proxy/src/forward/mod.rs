@@ -35,6 +35,7 @@ mod local;
 mod message;
 mod movable;
 mod outlive;
+mod packet_gate;
 mod packets;
 mod paths;
 pub(crate) mod post;

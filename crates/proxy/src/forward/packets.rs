@@ -1,5 +1,6 @@
 //! Where the overlay ends for IP packets: CONNECT-IP (RFC 9484) at a TUN device.
 
+use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use http::{HeaderValue, StatusCode};
 
 use super::carried::Carried;
 use super::datagram_path::Ends;
-use super::{Broken, Failed, Side, Unanswered};
+use super::{Broken, Failed, Side, Unanswered, packet_gate};
 use crate::arrival::Arrival;
 use crate::next::Next;
 use crate::reevaluate::{Opened, TunnelGuard, enter};
@@ -65,6 +66,7 @@ pub(super) async fn open(
     let listens = datagram_limit::is_understood(&arrival.head().fields);
     let opened = Opened::new(routed, arrival.head(), next, None);
     let guard = enter(routed, opened, false);
+    packet_gate::set(&tunnel, routed, &routed.snapshot);
 
     Ok(match arrival.accept(fields).await {
         Ok(client) => Carried::Packets(Box::new(PacketTunnel {
@@ -143,6 +145,23 @@ fn scope(target: &Target) -> Result<PacketScope, Refusal> {
     })
 }
 
+/// Has the packets of a tunnel meet the rules in force, whenever these change.
+async fn renew_policy(tunnel: &TunTunnel, routed: &Routed) -> Infallible {
+    let mut revision = routed.worker.shared.revision.subscribe();
+    let mut current = routed.snapshot.revision;
+    loop {
+        // It may have changed before this tunnel was opened.
+        let snapshot = routed.worker.snapshot();
+        if snapshot.revision != current {
+            current = snapshot.revision;
+            packet_gate::set(tunnel, routed, &snapshot);
+        }
+        if revision.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 impl PacketTunnel {
     /// Carries it to its end; returns why it ended.
     pub(crate) async fn carry(mut self, routed: &Routed) -> String {
@@ -157,6 +176,7 @@ impl PacketTunnel {
         let ended = tokio::select! {
             ended = carried => ended,
             reason = self.guard.ended() => Err(Broken::policy(&reason)),
+            never = renew_policy(&self.tunnel, routed) => match never {},
         };
 
         match ended {

@@ -11,7 +11,7 @@ use hermes_ip::{
 use hermes_proto::connect_ip::{AssignedAddress, RouteAdvertisement};
 use hermes_proto::ip::checksum::{Sum, checksum};
 use hermes_proto::ip::{ANY_PROTOCOL, IcmpLimiter, IpPrefix, IpRange, Packet};
-use hermes_rules::packets::{OpenedBy, PacketPolicy, PacketRule};
+use hermes_rules::packets::{OpenedBy, PacketPolicy, PacketRule, Whom};
 
 const CLIENT: [u8; 4] = [10, 9, 0, 17];
 const HOST: [u8; 4] = [198, 51, 100, 7];
@@ -147,7 +147,7 @@ pub fn policy_10000(rounds: usize) {
     };
     let mut rules: Vec<_> = (0..9_999).map(rule).collect();
     rules.push(PacketRule::allow("any"));
-    let policy = PacketPolicy::compile(&rules, false, None).unwrap();
+    let policy = PacketPolicy::compile(&rules, false, &Whom::default()).unwrap();
 
     let to_network = |network| {
         let mut packet = segment_of_tcp(0);

@@ -23,6 +23,7 @@ use hermes_proto::fields::{FieldName, Fields};
 use http::Method;
 
 use crate::fields::{BadField, OverlayFields, Provenance, USER, apply, field_value};
+use crate::packets::PacketRules;
 use crate::policy::{CompiledPolicy, Decision, Denial};
 use crate::route::{ClaimedGroups, Facts, Hop, Names, Route, Table, Target, Unfit};
 use crate::template::Values;
@@ -45,6 +46,8 @@ pub struct Rules<H> {
     pub names: Arc<Names>,
     /// Whether an exchange may go on; `None`: whatever a route takes.
     pub policy: Option<CompiledPolicy>,
+    /// The policy on packets.
+    pub packets: Option<PacketRules>,
     /// The routes.
     pub table: Table<H>,
 }
@@ -185,6 +188,7 @@ impl<H> Rules<H> {
             peers: Peers::new(&document.peers, &document.groups),
             table: Table::with_names(document, names.clone(), find)?,
             policy: CompiledPolicy::compile(document),
+            packets: PacketRules::new(document),
             names,
         })
     }

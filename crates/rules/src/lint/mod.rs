@@ -20,6 +20,7 @@ mod listeners;
 mod matches;
 mod names;
 mod node;
+mod packet_policy;
 mod peers;
 mod policy;
 mod ports;
@@ -41,7 +42,7 @@ use report::{Check, Report};
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Finding> {
-    let lists: [&[Check]; 25] = [
+    let lists: [&[Check]; 26] = [
         node::CHECKS,
         listeners::CHECKS,
         attach::CHECKS,
@@ -50,6 +51,7 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         routes::CHECKS,
         matches::CHECKS,
         names::CHECKS,
+        packet_policy::CHECKS,
         policy::CHECKS,
         changes::CHECKS,
         upstreams::CHECKS,

@@ -6,6 +6,7 @@ use hermes_config::model::{
 };
 
 use super::matches::each_match;
+use super::packet_policy::packet_rules;
 use super::report::{Check, Report, instead, is_token};
 
 pub(super) const CHECKS: &[Check] = &[names, members, users, targets];
@@ -68,13 +69,28 @@ fn users(document: &Document, report: &mut Report) {
     }
 
     each_match(document, |path, matches| {
-        for (index, user) in matches.user.iter().flatten().enumerate() {
-            if let UserMatch::Pattern(pattern) = user {
-                claim_group(document, &format!("{path}.user[{index}]"), pattern, report);
-                group(document, format!("{path}.user[{index}]"), pattern, report);
-            }
-        }
+        tests(document, &path, matches.user.iter().flatten(), report);
     });
+    for (index, rule) in packet_rules(document).iter().enumerate() {
+        let path = format!("policy.packets.rules[{index}]");
+        tests(document, &path, rule.user.iter().flatten(), report);
+    }
+}
+
+/// Those of what stands at this path.
+fn tests<'a>(
+    document: &Document,
+    path: &str,
+    users: impl Iterator<Item = &'a UserMatch>,
+    report: &mut Report,
+) {
+    for (index, user) in users.enumerate() {
+        if let UserMatch::Pattern(pattern) = user {
+            let path = format!("{path}.user[{index}]");
+            claim_group(document, &path, pattern, report);
+            group(document, path, pattern, report);
+        }
+    }
 }
 
 fn patterns(document: &Document, path: &str, users: &[UserPattern], report: &mut Report) {

@@ -4,17 +4,20 @@
 //! pass, but no connection of TCP that the target opens. They are compiled for one user when its tunnel begins, so that a packet is
 //! never compared with a name, and are asked once for each flow: what they say is to be remembered by flow.
 //!
-//! What it is not: it remembers nothing, and no key of the configuration leads here yet. Whether a packet is well-formed, and its
-//! addresses are those of its tunnel, was decided before.
+//! What it is not: it remembers nothing. Whether a packet is well-formed, and its addresses are those of its tunnel, was decided before.
 
 mod index;
 mod rule;
+mod whom;
 
+use hermes_config::model::{Document, PolicyDefault};
 use hermes_proto::ip::{Fragment, Packet};
 
 use index::TargetIndex;
 use rule::Asked;
+pub(crate) use rule::has_ports;
 pub use rule::{OpenedBy, PacketRule, PortRange};
+pub use whom::Whom;
 
 /// Rules on packets of one document, which a person has to be able to read.
 #[doc(alias = "bound")]
@@ -24,6 +27,32 @@ pub const MAX_PACKET_RULES: usize = 16_384;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0} rules on packets are more than the {MAX_PACKET_RULES} that there may be")]
 pub struct TooManyRules(usize);
+
+/// The rules on packets of a document, for all users.
+#[derive(Debug, Clone)]
+pub struct PacketRules {
+    rules: Vec<PacketRule>,
+    allows_by_default: bool,
+}
+
+impl PacketRules {
+    /// Those of a document that was linted; `None` if it has none.
+    pub fn new(document: &Document) -> Option<Self> {
+        let packets = document.policy.as_ref()?.packets.as_ref()?;
+        let rules = packets.rules.iter().enumerate();
+        Some(Self {
+            rules: rules
+                .map(|(place, rule)| PacketRule::of(place, rule))
+                .collect(),
+            allows_by_default: packets.default == PolicyDefault::Allow,
+        })
+    }
+
+    /// Those that are about this user, compiled.
+    pub fn of(&self, whom: &Whom<'_>) -> PacketPolicy {
+        PacketPolicy::of(&self.rules, self.allows_by_default, whom)
+    }
+}
 
 /// The rules on packets of one user, compiled.
 #[derive(Debug, Clone)]
@@ -51,22 +80,24 @@ impl PacketPolicy {
     pub fn compile(
         rules: &[PacketRule],
         allows_by_default: bool,
-        user: Option<&str>,
+        whom: &Whom<'_>,
     ) -> Result<Self, TooManyRules> {
         if rules.len() > MAX_PACKET_RULES {
             return Err(TooManyRules(rules.len()));
         }
-        let rules: Vec<_> = rules
-            .iter()
-            .filter(|rule| rule.is_about(user))
-            .cloned()
-            .collect();
 
-        Ok(Self {
+        Ok(Self::of(rules, allows_by_default, whom))
+    }
+
+    fn of(rules: &[PacketRule], allows_by_default: bool, whom: &Whom<'_>) -> Self {
+        let rules = rules.iter().filter(|rule| whom.is_meant(&rule.users));
+        let rules: Vec<_> = rules.cloned().collect();
+
+        Self {
             index: TargetIndex::new(&rules),
             rules,
             allows_by_default,
-        })
+        }
     }
 
     /// Decides about a packet that this side sent.
@@ -137,6 +168,11 @@ impl PacketPolicy {
             .rule
             .and_then(|index| self.rules.get(index as usize));
         rule.map_or("default", |rule| &rule.name)
+    }
+
+    /// Whether what no rule decides may pass.
+    pub fn allows_by_default(&self) -> bool {
+        self.allows_by_default
     }
 
     /// The rules, in their order.

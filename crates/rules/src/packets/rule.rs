@@ -3,7 +3,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use hermes_config::element;
+use hermes_config::model::{self, FlowOpener, OneOrMany, UserMatch};
 use hermes_proto::ip::{IpPrefix, TCP, UDP};
+use ipnet::IpNet;
 
 /// Protocols of which a rule can name ports: TCP, UDP, DCCP, SCTP and UDP-Lite.
 const WITH_PORTS: [u8; 5] = [TCP, UDP, 33, 132, 136];
@@ -38,14 +41,14 @@ pub struct PortRange {
 }
 
 /// A rule: what is empty means any.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct PacketRule {
     /// Its name in reasons and counters.
     pub name: Arc<str>,
     /// Whether what matches may pass.
     pub allow: bool,
     /// Whose tunnels it is about.
-    pub users: Vec<String>,
+    pub users: Vec<UserMatch>,
     /// Who opens the flow.
     pub opened_by: OpenedBy,
     /// Where it is opened from.
@@ -70,6 +73,31 @@ pub(super) struct Asked {
 }
 
 impl PacketRule {
+    /// A rule of a document, which stands at this place.
+    pub(super) fn of(place: usize, rule: &model::PacketRule) -> Self {
+        let name = match &rule.name {
+            Some(name) => name.as_str().into(),
+            None => element("policy.packets.rules", place).into(),
+        };
+        let port = |range: &model::PortMatch| PortRange {
+            first: range.low,
+            last: range.high,
+        };
+
+        Self {
+            name,
+            allow: rule.allow == Some(true),
+            users: all(rule.user.as_ref()).cloned().collect(),
+            opened_by: rule.opened_by.into(),
+            from: all(rule.from.as_ref()).filter_map(prefix).collect(),
+            to: all(rule.to.as_ref()).filter_map(prefix).collect(),
+            protocols: all(rule.protocol.as_ref())
+                .map(|protocol| protocol.0)
+                .collect(),
+            ports: all(rule.port.as_ref()).map(port).collect(),
+        }
+    }
+
     /// Allows whatever the client opens; to be narrowed.
     pub fn allow(name: &str) -> Self {
         Self {
@@ -92,10 +120,6 @@ impl PacketRule {
         }
     }
 
-    pub(super) fn is_about(&self, user: Option<&str>) -> bool {
-        self.users.is_empty() || user.is_some_and(|user| self.users.iter().any(|one| one == user))
-    }
-
     /// Whether it matches a flow.
     pub(super) fn matches(&self, asked: &Asked) -> bool {
         self.opened_by == asked.opened_by
@@ -109,7 +133,7 @@ impl PacketRule {
         if self.ports.is_empty() {
             return true;
         }
-        if !WITH_PORTS.contains(&asked.protocol) {
+        if !has_ports(asked.protocol) {
             return false;
         }
         match asked.port {
@@ -121,6 +145,29 @@ impl PacketRule {
             None => !self.allow,
         }
     }
+}
+
+impl From<FlowOpener> for OpenedBy {
+    fn from(opener: FlowOpener) -> Self {
+        match opener {
+            FlowOpener::Client => Self::Client,
+            FlowOpener::Target => Self::Target,
+        }
+    }
+}
+
+/// Whether rules can name ports of this protocol.
+pub(crate) fn has_ports(protocol: u8) -> bool {
+    WITH_PORTS.contains(&protocol)
+}
+
+fn all<T>(listed: Option<&OneOrMany<T>>) -> impl Iterator<Item = &T> {
+    listed.into_iter().flat_map(|listed| listed.iter())
+}
+
+/// A prefix without the bits beyond its length.
+fn prefix(net: &IpNet) -> Option<IpPrefix> {
+    IpPrefix::around(net.addr(), net.prefix_len()).ok()
 }
 
 fn holds(prefixes: &[IpPrefix], address: IpAddr) -> bool {

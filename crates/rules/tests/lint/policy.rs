@@ -148,3 +148,33 @@ fn conditions_are_checked_as_those_of_routes() {
         ],
     );
 }
+
+#[test]
+fn each_rule_on_packets_does_one_thing_that_can_be() {
+    let packets =
+        |rules: Value| json!({ "policy": { "default": "allow", "packets": { "rules": rules } } });
+    finds(
+        packets(json!([
+            { "name": "web", "user": "group:admins", "to": "10.0.0.0/8", "protocol": ["tcp", 17], "port": [443, "8000-8999"], "allow": true },
+            { "opened_by": "target", "from": ["10.0.0.0/8"], "protocol": "icmp", "deny": true },
+        ])),
+        &["policy.packets.rules[0].user[0]: there is no group `admins`; define it under `groups`"],
+    );
+    finds(
+        packets(json!([
+            { "name": "web", "allow": true, "deny": true },
+            { "name": "web", "allow": false },
+            { "name": "default", "deny": false },
+            { "protocol": ["tcp", "icmp"], "port": 1 },
+        ])),
+        &[
+            "policy.packets.rules[0].deny: the rule says both `allow` and `deny`; keep one of them",
+            "policy.packets.rules[1].allow: `allow: false` does nothing; write `deny: true`",
+            "policy.packets.rules[2].deny: `deny: false` does nothing; write `allow: true`",
+            "policy.packets.rules[3]: the rule does nothing; give `allow` or `deny`",
+            "policy.packets.rules[1].name: another rule on packets has the name `web` already; give each rule a name of its own",
+            "policy.packets.rules[2].name: `default` cannot be the name of a rule; write another one",
+            "policy.packets.rules[3].port: icmp has no ports; give such protocols a rule without `port`",
+        ],
+    );
+}

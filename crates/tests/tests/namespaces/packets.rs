@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use hermes_lab::topology::{Plug, Topology};
-use hermes_tests::eventually::eventually;
+use hermes_tests::eventually::{eventually, eventually_true};
 use hermes_tests::{Node, Pki, program};
 
 use super::{command, within};
@@ -164,7 +164,10 @@ fn packets_cross_over_quic_and_those_of_1280_bytes_always_fit() {
     let long = [
         "ping", "-c", "1", "-W", "1", "-M", "do", "-s", "1472", "10.7.0.1",
     ];
-    assert!(alice.run(&long).is_err());
+    eventually_true("the sender is told what fits", || {
+        let told = alice.run(&long).unwrap_err().to_string();
+        told.contains("mtu")
+    });
     let guaranteed = [
         "ping", "-c", "1", "-W", "5", "-M", "do", "-s", "1232", "fd07::1",
     ];
@@ -272,6 +275,66 @@ fn what_has_another_source_than_was_assigned_does_not_pass() {
     let (length, from) = ends.recv_from(&mut room).unwrap();
     assert_eq!(&room[..length], b"honest");
     assert_eq!(from.ip().to_string(), "10.7.0.77");
+}
+
+/// What ends tunnels at a device, with these rules on packets.
+fn edge_with(rules: &str) -> String {
+    format!(
+        "{}policy: {{ default: allow, packets: {{ rules: [ {rules} ] }} }}\n",
+        edge("")
+    )
+}
+
+/// Why a connection cannot be opened.
+fn refused(topology: &Topology, from: &str, to: &'static str) -> std::io::ErrorKind {
+    let connection = within(topology, from, || {
+        TcpStream::connect_timeout(&to.parse().unwrap(), Duration::from_secs(60))
+    });
+    connection.unwrap_err().kind()
+}
+
+#[test]
+fn packets_meet_the_rules_in_force_and_who_sends_what_is_forbidden_is_told() {
+    let topology = networks();
+    let pings = "{ name: pings, allow: true, user: alice, protocol: icmp }";
+    let web = "{ name: web, allow: true, to: 10.0.2.0/24, protocol: tcp, port: 5000 }";
+    let edge = start(&topology, "edge", &edge_with(&format!("{pings}, {web}")));
+    let _alice = start(
+        &topology,
+        "alice",
+        &alice("addresses: [10.7.0.77/24],", "http: 2"),
+    );
+    reaches(&topology, "alice", "10.0.2.2");
+    bulk(&topology, "server", "10.0.2.2:5000");
+
+    // What no rule allows: another port, another host, and what the server opens.
+    let told = std::io::ErrorKind::HostUnreachable;
+    assert_eq!(refused(&topology, "alice", "10.0.2.2:5001"), told);
+    assert_eq!(refused(&topology, "alice", "10.7.0.1:5000"), told);
+    assert_eq!(refused(&topology, "server", "10.7.0.77:22"), told);
+    let decided = edge.metrics();
+    for decision in [
+        "rule=\"web\",outcome=\"allow\"",
+        "rule=\"pings\",outcome=\"allow\"",
+        "rule=\"default\",outcome=\"deny\"",
+    ] {
+        assert!(decided.contains(decision), "{decision}: {decided}");
+    }
+
+    // The tunnel is open: other rules hold at once, for flows that were judged by the old ones as well.
+    let listening = within(&topology, "server", || {
+        TcpListener::bind("10.0.2.2:5001").unwrap()
+    });
+    let other = "{ name: other, allow: true, protocol: tcp, port: \"5001-5009\" }";
+    assert_eq!(edge.reload(&edge_with(other)).0, 200);
+    eventually_true("pings are forbidden", || {
+        !echo(&topology, "alice", "10.0.2.2")
+    });
+    within(&topology, "alice", || {
+        TcpStream::connect("10.0.2.2:5001").unwrap()
+    });
+    drop(listening);
+    assert_eq!(refused(&topology, "alice", "10.0.2.2:5000"), told);
 }
 
 #[test]

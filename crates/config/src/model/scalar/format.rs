@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use super::{
     ByteSize, DecisionPointer, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch,
-    HostPort, Hours, HttpUrl, ListenAddress, PathMatch, Percent, PortMatch, Prefix, Rate,
-    ScalarError, StatusMatch, TargetMatch, Template, TextMatch, UpgradeName, UserMatch,
+    HostPort, Hours, HttpUrl, IpProtocol, ListenAddress, PathMatch, Percent, PortMatch, Prefix,
+    Rate, ScalarError, StatusMatch, TargetMatch, Template, TextMatch, UpgradeName, UserMatch,
     UserPattern,
 };
 
@@ -17,7 +17,7 @@ pub(crate) const END: &str = "hermes-end";
 
 type Check = fn(&str) -> Result<(), ScalarError>;
 
-const FORMATS: [(&str, Check); 24] = [
+const FORMATS: [(&str, Check); 25] = [
     ("hermes-duration", parses::<Duration>),
     ("hermes-byte-size", parses::<ByteSize>),
     ("hermes-rate", parses::<Rate>),
@@ -35,6 +35,7 @@ const FORMATS: [(&str, Check); 24] = [
     ("hermes-target-match", parses::<TargetMatch>),
     ("hermes-path-match", parses::<PathMatch>),
     ("hermes-port-match", parses::<PortMatch>),
+    ("hermes-ip-protocol", parses::<IpProtocol>),
     ("hermes-template", parses::<Template>),
     ("hermes-status-match", parses::<StatusMatch>),
     ("hermes-percent", parses::<Percent>),
