@@ -88,11 +88,12 @@ impl Admission {
         shared: &Shared,
         rules: &ListenerRules,
         user: &str,
+        most: impl FnOnce() -> usize,
     ) -> Result<(), usize> {
         if self.known.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let most = rules.connections_per_user();
+        let most = most();
         let Some(permit) = shared.users.connections.join(&rules.name, user, most) else {
             return Err(most);
         };

@@ -35,7 +35,7 @@ use crate::door::DoorId;
 use crate::filter::{self, Checkpoint};
 use crate::next::Next;
 use crate::plug::Plugs;
-pub use listener::{Counted, ListenerRules};
+pub use listener::{Counted, ListenerRules, UserBounds};
 use told::Told;
 
 /// One valid configuration.

@@ -47,6 +47,7 @@ pub mod template;
 pub mod trust;
 pub mod versions;
 pub mod warn;
+mod whom;
 
 pub use egress::{Denied, EgressRules};
 pub use fields::{BadField, OverlayFields, Provenance, apply};
@@ -61,3 +62,4 @@ pub use template::{Values, render};
 pub use trust::{Refusal, Source, believe};
 pub use versions::versions;
 pub use warn::warn;
+pub use whom::Whom;

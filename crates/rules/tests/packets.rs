@@ -10,9 +10,9 @@ use std::net::IpAddr;
 use hermes_proto::ip::checksum::checksum;
 use hermes_proto::ip::{IpPrefix, Packet, TCP, UDP};
 use hermes_rules::packets::{
-    MAX_PACKET_RULES, OpenedBy, PacketDecision, PacketPolicy, PacketRule, PortRange, Whom,
+    MAX_PACKET_RULES, OpenedBy, PacketDecision, PacketPolicy, PacketRule, PortRange,
 };
-use hermes_rules::route::{ClaimedGroups, Names};
+use hermes_rules::{ClaimedGroups, Names, Whom};
 use proptest::prelude::*;
 
 const CLIENT: &str = "10.9.0.17";

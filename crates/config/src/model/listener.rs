@@ -11,7 +11,7 @@ use super::proxy_protocol::ProxyProtocol;
 use super::route::Datagrams;
 use super::scalar::{
     ByteSize, Duration, FieldPattern, FilePath, HostPort, ListenAddress, OneOrMany, Prefix,
-    Template,
+    Template, UserMatch,
 };
 use super::templates::Templates;
 use super::trace::Continue;
@@ -280,7 +280,30 @@ pub struct Limits {
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub sessions_per_user: Option<usize>,
+    /// Other bounds of some users. Default: none.
+    #[serde(default)]
+    pub users: Vec<UserLimits>,
     /// Streams at once on one connection of HTTP/2 or HTTP/3. Default: 1000.
     #[serde(default)]
     pub streams: Option<u32>,
+}
+
+/// Bounds of some users at one listener. The first entry that names a user counts for this one; what it does not say is as for all users.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UserLimits {
+    /// The users: names, `*@example.com`, `group:admins` or `~regex`.
+    pub user: OneOrMany<UserMatch>,
+    /// Connections at once of one of them, over all workers.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub connections_per_user: Option<usize>,
+    /// Exchanges at once of one of them, over all workers.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub per_user: Option<usize>,
+    /// CONNECT-UDP sessions at once of one of them, over all workers.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub sessions_per_user: Option<usize>,
 }

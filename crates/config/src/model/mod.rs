@@ -44,7 +44,7 @@ pub use egress::Egress;
 pub use health::{CheckKind, Eject, Health};
 pub use keeping::{Keepalive, UpstreamLimits};
 pub use listener::{
-    Auth, AuthMethods, AuthMode, Basic, Bearer, Forged, Limits, Listener, ServerTls,
+    Auth, AuthMethods, AuthMode, Basic, Bearer, Forged, Limits, Listener, ServerTls, UserLimits,
 };
 pub use memory::Memory;
 pub use node::{Access, Admin, Debug, Document, Log, NodeIdentity, Peer, default_provenance};

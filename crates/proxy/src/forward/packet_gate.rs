@@ -1,7 +1,7 @@
 //! The policy on packets, for a tunnel that ends here.
 
 use hermes_packet::tun::{PacketGate, TunTunnel};
-use hermes_rules::packets::Whom;
+use hermes_rules::Whom;
 
 use crate::filter::KnownUser;
 use crate::routed::Routed;

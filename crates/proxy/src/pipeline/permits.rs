@@ -4,14 +4,16 @@ use hermes_http::{Kind, RequestHead};
 use hermes_identity::Proof;
 use hermes_packet::Asked;
 use hermes_proto::proxy_status::ProxyError;
+use hermes_rules::Whom;
 use http::StatusCode;
 
 use super::entered::Entered;
 use super::identify::Identified;
+use crate::filter::KnownUser;
 use crate::listeners::{Joined, Permit, SessionPermit};
 use crate::outliving::is_resumed;
 use crate::refusal::Refusal;
-use crate::snapshot::ListenerRules;
+use crate::snapshot::{ListenerRules, UserBounds};
 
 /// The key that bounds a user's connections.
 const CONNECTIONS_PER_USER: &str = "limits.connections_per_user";
@@ -50,7 +52,8 @@ pub(super) fn admit_connection(entered: &Entered, identified: &Identified) -> Re
     };
 
     let shared = &entered.entrance.worker.shared;
-    let known = admission.known(shared, &entered.listener, user);
+    let most = || bounds(entered, identified).connections;
+    let known = admission.known(shared, &entered.listener, user, most);
     known.map_err(|most| {
         let bounded = Bounded {
             what: "connections",
@@ -74,20 +77,37 @@ impl Permits {
         let Some(user) = identified.user.clone() else {
             return Ok(Self::default());
         };
+        let bounds = bounds(entered, identified);
+        let sessions = match head.kind() {
+            Kind::ConnectUdp => bounds.sessions,
+            _ => usize::MAX,
+        };
+
         Ok(Self {
-            _exchange: exchange_of(entered, &user, head)?,
-            _session: session_of(entered, identified, &user, head.kind())?,
+            _exchange: exchange_of(entered, &user, head, bounds.exchanges)?,
+            _session: session_of(entered, identified, &user, sessions)?,
         })
     }
+}
+
+/// What the user of an exchange may have open.
+fn bounds(entered: &Entered, identified: &Identified) -> UserBounds {
+    let Entered {
+        snapshot, listener, ..
+    } = entered;
+    listener.user_bounds(|| {
+        let whose = KnownUser::new(&identified.auth, listener, identified.user.as_deref());
+        Whom::new(&snapshot.rules.names, whose.user, whose.claimed)
+    })
 }
 
 fn exchange_of(
     entered: &Entered,
     user: &str,
     head: &RequestHead,
+    most: usize,
 ) -> Result<Option<Permit<String>>, Refusal> {
     let listener = &entered.listener;
-    let most = listener.config.limits.per_user.unwrap_or(usize::MAX);
     if most == usize::MAX {
         return Ok(None);
     }
@@ -117,14 +137,9 @@ fn session_of(
     entered: &Entered,
     identified: &mut Identified,
     user: &str,
-    kind: Kind,
+    sessions: usize,
 ) -> Result<Option<SessionPermit>, Refusal> {
     let listener = &entered.listener;
-    if kind != Kind::ConnectUdp {
-        return Ok(None);
-    }
-
-    let sessions = listener.sessions_per_user();
     if sessions == usize::MAX {
         return Ok(None);
     }

@@ -18,6 +18,7 @@ use hermes_observe::{ListenerTelemetry, Telemetry};
 use hermes_packet::Bounds;
 use hermes_proto::uri_template::UriTemplate;
 
+use hermes_rules::Whom;
 use hermes_rules::judge::{is_identified, listener_user};
 use hermes_upstream::ATTACHMENT_KEEPALIVE;
 
@@ -84,6 +85,17 @@ pub enum Counted {
     UntilKnown(usize),
     /// All, as long as they are open; this many at most.
     Always(usize),
+}
+
+/// What one user may have open at a listener at once, over all workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UserBounds {
+    /// Connections, of a user whom a password or token makes known.
+    pub connections: usize,
+    /// Exchanges.
+    pub exchanges: usize,
+    /// CONNECT-UDP sessions.
+    pub sessions: usize,
 }
 
 /// The rules of one listener. Its socket lives elsewhere and outlives them.
@@ -234,12 +246,31 @@ impl ListenerRules {
             .max(1)
     }
 
-    /// Connections at once of one user whom a password or token makes known, over all workers.
-    pub fn connections_per_user(&self) -> usize {
-        self.config
-            .limits
-            .connections_per_user
-            .unwrap_or((self.connections() / USERS).max(FEWEST_OF_SOURCE))
+    /// What one user may have open at once, over all workers; `whom` says who it is where that matters.
+    pub fn user_bounds<'a>(&self, whom: impl FnOnce() -> Whom<'a>) -> UserBounds {
+        let limits = &self.config.limits;
+        let own = match limits.users.as_slice() {
+            [] => None,
+            users => {
+                let whom = whom();
+                users.iter().find(|own| whom.is_meant(&own.user))
+            }
+        };
+
+        let connections = own
+            .and_then(|own| own.connections_per_user)
+            .or(limits.connections_per_user)
+            .unwrap_or((self.connections() / USERS).max(FEWEST_OF_SOURCE));
+        let exchanges = own.and_then(|own| own.per_user).or(limits.per_user);
+        let sessions = own
+            .and_then(|own| own.sessions_per_user)
+            .or(limits.sessions_per_user);
+
+        UserBounds {
+            connections,
+            exchanges: exchanges.unwrap_or(usize::MAX),
+            sessions: sessions.unwrap_or_else(|| self.default_sessions()),
+        }
     }
 
     /// As decisions see it.
@@ -277,15 +308,14 @@ impl ListenerRules {
         options
     }
 
-    /// CONNECT-UDP sessions at once of one user, over all workers.
-    pub fn sessions_per_user(&self) -> usize {
+    /// CONNECT-UDP sessions of one user, where the configuration says nothing.
+    fn default_sessions(&self) -> usize {
         let carries = self.config.http.is_some() || self.config.attach.is_some();
-        let default = if carries {
+        if carries {
             SESSIONS_PER_USER
         } else {
             usize::MAX
-        };
-        self.config.limits.sessions_per_user.unwrap_or(default)
+        }
     }
 
     /// Notes that a source has reached its bound.

@@ -11,7 +11,8 @@ use hermes_ip::{
 use hermes_proto::connect_ip::{AssignedAddress, RouteAdvertisement};
 use hermes_proto::ip::checksum::{Sum, checksum};
 use hermes_proto::ip::{ANY_PROTOCOL, IcmpLimiter, IpPrefix, IpRange, Packet};
-use hermes_rules::packets::{OpenedBy, PacketPolicy, PacketRule, Whom};
+use hermes_rules::Whom;
+use hermes_rules::packets::{OpenedBy, PacketPolicy, PacketRule};
 
 const CLIENT: [u8; 4] = [10, 9, 0, 17];
 const HOST: [u8; 4] = [198, 51, 100, 7];

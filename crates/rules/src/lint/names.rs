@@ -1,9 +1,9 @@
 //! Checks of groups and services, and of what names them.
 
-use hermes_config::child;
 use hermes_config::model::{
     Auth, Document, HostMatch, Listener, TargetMatch, UserMatch, UserPattern,
 };
+use hermes_config::{child, element};
 
 use super::matches::each_match;
 use super::packet_policy::packet_rules;
@@ -71,6 +71,13 @@ fn users(document: &Document, report: &mut Report) {
     each_match(document, |path, matches| {
         tests(document, &path, matches.user.iter().flatten(), report);
     });
+    for (name, listener) in &document.listeners {
+        let limits = child(&child("listeners", name), "limits");
+        for (index, limits_of) in listener.limits.users.iter().enumerate() {
+            let path = element(&child(&limits, "users"), index);
+            tests(document, &path, limits_of.user.iter(), report);
+        }
+    }
     for (index, rule) in packet_rules(document).iter().enumerate() {
         let path = format!("policy.packets.rules[{index}]");
         tests(document, &path, rule.user.iter().flatten(), report);

@@ -8,16 +8,15 @@
 
 mod index;
 mod rule;
-mod whom;
 
 use hermes_config::model::{Document, PolicyDefault};
 use hermes_proto::ip::{Fragment, Packet};
 
+use crate::Whom;
 use index::TargetIndex;
 use rule::Asked;
 pub(crate) use rule::has_ports;
 pub use rule::{OpenedBy, PacketRule, PortRange};
-pub use whom::Whom;
 
 /// Rules on packets of one document, which a person has to be able to read.
 #[doc(alias = "bound")]

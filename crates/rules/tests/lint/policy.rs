@@ -178,3 +178,19 @@ fn each_rule_on_packets_does_one_thing_that_can_be() {
         ],
     );
 }
+
+#[test]
+fn bounds_of_users_name_groups_that_there_are() {
+    finds(
+        json!({
+            "groups": { "gold": ["alice"] },
+            "listeners": { "web": { "http": "127.0.0.1:8080", "user": "alice", "limits": { "users": [
+                { "user": "group:gold", "per_user": 5 },
+                { "user": ["bob", "group:silver"], "per_user": 2 },
+            ] } } },
+        }),
+        &[
+            "listeners.web.limits.users[1].user[1]: there is no group `silver`; groups are: gold",
+        ],
+    );
+}

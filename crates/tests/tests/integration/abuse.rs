@@ -240,6 +240,41 @@ fn one_user_has_so_many_exchanges_at_once() {
 }
 
 #[test]
+fn some_users_have_bounds_of_their_own() {
+    let origin = origins::tcp_echo();
+    let node = Node::start(
+        "edge",
+        r#"
+        groups: { gold: [alice, "*@gold.example"] }
+        listeners:
+          web:
+            http: 127.0.0.1:0
+            accepts: [user]
+            limits:
+              per_user: 1
+              users: [ { user: group:gold, per_user: 3 }, { user: [alice, eve], per_user: 100, sessions_per_user: 1 } ]
+        routes: [ { terminate: true } ]
+        egress: { allow: [127.0.0.0/8] }
+        "#,
+    );
+    let open = |user: &str| {
+        Raw::tunnel(
+            node.address("web"),
+            &origin.address().to_string(),
+            &format!("user: {user}\r\n"),
+        )
+    };
+
+    for (user, most) in [("bob", 1), ("alice", 3), ("carol@gold.example", 3)] {
+        let held: Vec<_> = (0..most).map(|_| open(user).unwrap()).collect();
+        assert_eq!(open(user).unwrap_err().status(), 429, "{user}");
+        drop(held);
+    }
+    let held: Vec<_> = (0..10).map(|_| open("eve").unwrap()).collect();
+    assert_eq!(held.len(), 10);
+}
+
+#[test]
 fn one_user_has_so_many_sessions_at_once() {
     let (origin, echo) = (origins::udp_echo(origins::V4), origins::tcp_echo());
     let node = Node::start(

@@ -1,10 +1,10 @@
-//! Whose packets rules are about.
+//! Whom a rule is about, where it names users by names, patterns and groups.
 
 use hermes_config::model::UserMatch;
 
 use crate::route::{ClaimedGroups, Names};
 
-/// Whose packets they are: a user, and the groups of this user.
+/// A user, and the groups of this user.
 #[derive(Debug, Clone, Default)]
 pub struct Whom<'a> {
     user: Option<&'a str>,
@@ -23,7 +23,7 @@ impl<'a> Whom<'a> {
     }
 
     /// Whether one of these means the user; none means everyone.
-    pub(super) fn is_meant(&self, users: &[UserMatch]) -> bool {
+    pub fn is_meant(&self, users: &[UserMatch]) -> bool {
         users.is_empty() || users.iter().any(|test| self.is_one(test))
     }
 
