@@ -4,6 +4,8 @@
 
 #[path = "namespaces/faults/mod.rs"]
 mod faults;
+#[path = "namespaces/hostile_packets.rs"]
+mod hostile_packets;
 #[path = "namespaces/intermittent.rs"]
 mod intermittent;
 #[path = "namespaces/local.rs"]
@@ -14,6 +16,8 @@ mod mtu;
 mod netcheck;
 #[path = "namespaces/packets.rs"]
 mod packets;
+#[path = "namespaces/slices.rs"]
+mod slices;
 #[path = "namespaces/stack.rs"]
 mod stack;
 #[path = "namespaces/tun.rs"]

@@ -12,7 +12,7 @@ use hermes_tests::{Node, Pki, program};
 use super::{command, within};
 
 /// Alice - edge - server: no route leads from one to the other but the overlay.
-fn networks() -> Topology {
+pub(super) fn networks() -> Topology {
     let mut topology = Topology::new();
     for name in ["alice", "edge", "server"] {
         topology.add(name).unwrap();
@@ -28,7 +28,7 @@ fn networks() -> Topology {
     topology
 }
 
-fn start(topology: &Topology, name: &'static str, yaml: &str) -> Node {
+pub(super) fn start(topology: &Topology, name: &'static str, yaml: &str) -> Node {
     let hermes = program::path();
     Node::start_by(
         command(topology, name, hermes.to_str().unwrap()),
@@ -44,7 +44,7 @@ fn again(topology: &Topology, name: &str, node: &mut Node) {
 }
 
 /// What ends tunnels at a device, over TLS or without.
-fn edge(listener: &str) -> String {
+pub(super) fn edge(listener: &str) -> String {
     format!(
         "
         listeners: {{ overlay: {{ http: 10.0.1.2:8443, public: true, insecure_trust: [10.0.1.0/24] {listener} }} }}
@@ -235,7 +235,14 @@ fn a_tunnel_that_breaks_is_opened_again_and_the_device_stays() {
     );
     reaches(&topology, "alice", "10.7.0.1");
 
+    // Killed, it leaves neither its device nor the routes through it.
+    let network = topology.namespace("edge").unwrap();
+    let owned = network.run(&["ip", "route"]).unwrap();
+    assert!(owned.contains("dev hermes1"), "{owned}");
     edge.kill();
+    let owned = network.run(&["ip", "route"]).unwrap();
+    assert!(!owned.contains("hermes1"), "{owned}");
+
     let said = topology
         .namespace("alice")
         .unwrap()
