@@ -329,6 +329,13 @@ impl Engine {
         }
     }
 
+    /// Neighbours that were out of reach may be in reach now: those from which something is wanted are asked at once.
+    pub fn hurry(&mut self, now: Instant) {
+        for neighbour in &mut self.neighbours {
+            neighbour.hurry(now);
+        }
+    }
+
     /// The next datagram to send.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<(SocketAddr, Bytes)> {
         if let Some(due) = self.strangers.pop_front() {

@@ -21,7 +21,6 @@
 //!   [`spool::Spool`].
 //! - What is held is bounded in all and for each object, and each object has a little whatever others hold; users are bounded
 //!   by the limits of their listeners alone.
-//! - Events of links (rtnetlink) do not end a silence early; `Receiver::hurry` is what they would call.
 //! - Keys come by Noise only, also where a TLS connection between the neighbours could have lent its own.
 //! - The settings are those of the node's start.
 //!
@@ -31,6 +30,7 @@ mod cookie;
 pub mod engine;
 mod epoch;
 mod handler;
+mod hurry;
 mod ingress;
 mod message;
 mod neighbour;

@@ -228,6 +228,14 @@ impl Neighbour {
         }
     }
 
+    /// It may be in reach now: what is due soon is due at once.
+    pub fn hurry(&mut self, now: Instant) {
+        if let Some(hello) = &mut self.hello {
+            hello.at = now;
+        }
+        self.receiver.hurry(now);
+    }
+
     /// The next datagram for it, and where it goes.
     pub fn poll_transmit(
         &mut self,

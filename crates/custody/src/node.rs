@@ -15,6 +15,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::{Notify, watch};
 
 use crate::engine::{Engine, Event, ExchangeKey, NeighbourId, Reading};
+use crate::hurry::Hurry;
 use crate::noise::{NodeKey, PublicKey};
 
 /// How long an exchange is kept without an end where nothing is configured.
@@ -134,6 +135,7 @@ impl Custody {
         let socket = UdpSocket::from_std(socket)?;
         let mut buffer = vec![0; MAX_CUSTODY_DATAGRAM + 1];
         let mut unsent = None;
+        let mut hurry = Hurry::new();
         let is_v6 = socket.local_addr()?.is_ipv6();
 
         loop {
@@ -153,6 +155,7 @@ impl Custody {
                     self.0.engine.lock().handle_timeout(Instant::now());
                 }
                 () = self.0.due.notified() => {}
+                () = hurry.due() => self.0.engine.lock().hurry(Instant::now()),
             }
         }
     }

@@ -170,6 +170,8 @@ pub struct Receiver {
     progress: Instant,
     /// Set while the neighbour is silent: when to ask next.
     probe: Option<Instant>,
+    /// When there was hope last that the neighbour is in reach again.
+    hurried: Option<Instant>,
     letting: BTreeMap<ObjectId, Letting>,
 }
 
@@ -187,6 +189,7 @@ impl Receiver {
             heard: now,
             progress: now,
             probe: None,
+            hurried: None,
             letting: BTreeMap::new(),
         }
     }
@@ -392,6 +395,7 @@ impl Receiver {
     pub fn hurry(&mut self, now: Instant) {
         if self.probe.is_some() {
             self.probe = Some(now);
+            self.hurried = Some(now);
         }
     }
 
@@ -407,7 +411,11 @@ impl Receiver {
 
     /// One REQ, small unless nothing is known to be there.
     fn probe(&mut self, now: Instant, jitter: f64) -> Option<CustodyFrame> {
-        let silent = now.saturating_duration_since(self.heard);
+        // Questions are asked ever more slowly, from what was heard last, or from when there was hope.
+        let since = self
+            .hurried
+            .map_or(self.heard, |hurried| hurried.max(self.heard));
+        let silent = now.saturating_duration_since(since);
         let slower = 1.0 + silent.as_secs_f64() / 60.0;
         let pause = PROBE.mul_f64(slower).min(SLOWEST_PROBE);
         self.probe = Some(now + pause.mul_f64(0.8 + 0.4 * jitter));
@@ -725,4 +733,40 @@ pub struct Arrived {
     pub offset: u64,
     /// The bytes.
     pub bytes: Bytes,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOM: u64 = 1 << 20;
+
+    /// Asks whatever is due, and returns when the next question is.
+    fn ask(receiver: &mut Receiver, now: Instant) -> Instant {
+        while receiver.poll_ask(ROOM, now, 0.5).is_some() {}
+        receiver.timeout(now).unwrap()
+    }
+
+    #[test]
+    fn a_link_that_comes_up_ends_a_long_silence() {
+        let began = Instant::now();
+        let mut receiver = Receiver::new(began);
+        let object = ObjectId {
+            exchange: [7; 16],
+            part: ObjectPart::Response,
+        };
+        receiver.want(object, false, began);
+
+        let mut now = ask(&mut receiver, began);
+        while now < began + Duration::from_secs(3600) {
+            now = ask(&mut receiver, now);
+        }
+        assert_eq!(ask(&mut receiver, now) - now, SLOWEST_PROBE);
+
+        now += Duration::from_millis(10);
+        assert_eq!(receiver.poll_ask(ROOM, now, 0.5), None, "not yet");
+        receiver.hurry(now);
+        assert!(receiver.poll_ask(ROOM, now, 0.5).is_some());
+        assert_eq!(ask(&mut receiver, now) - now, PROBE);
+    }
 }

@@ -48,6 +48,7 @@ pub use dns::{Asker, DnsError, DnsErrorKind, Lookup, Resolver};
 pub use drain::{Drain, Watch};
 pub use listen::{Acceptor, Listener};
 pub use local::LocalAddresses;
+pub use os::LinkChanges;
 pub use peer::{CertificateNames, PeerAddress, StreamInfo, TlsPeer};
 pub use splice::{SpliceError, Spliced, splice};
 pub use split::{ReadHalf, WriteHalf};

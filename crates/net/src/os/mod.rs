@@ -4,8 +4,8 @@
 mod linux;
 #[cfg(target_os = "linux")]
 pub use linux::{
-    AddressChanges, PREPARES_DATAGRAMS, Pipe, allow_dumps, attach_reuseport_filter, attach_tls,
-    datagram_socket, forbid_fragments, is_transparent, local_addresses, mark, open_tun,
+    AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, allow_dumps, attach_reuseport_filter,
+    attach_tls, datagram_socket, forbid_fragments, is_transparent, local_addresses, mark, open_tun,
     passed_kind, passed_sockets, path_mtu, peer_uid, prepare_datagrams, process_stats,
     raise_open_files, receive_merged, report_errors, send_cut, take_foreign_addresses,
     take_queued_error, tun_cuts_udp, use_small_pages,
@@ -15,8 +15,8 @@ pub use linux::{
 mod other;
 #[cfg(not(target_os = "linux"))]
 pub use other::{
-    AddressChanges, PREPARES_DATAGRAMS, Pipe, allow_dumps, attach_reuseport_filter, attach_tls,
-    datagram_socket, forbid_fragments, is_transparent, local_addresses, mark, open_tun,
+    AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, allow_dumps, attach_reuseport_filter,
+    attach_tls, datagram_socket, forbid_fragments, is_transparent, local_addresses, mark, open_tun,
     passed_kind, passed_sockets, path_mtu, peer_uid, prepare_datagrams, process_stats,
     raise_open_files, receive_merged, report_errors, send_cut, take_foreign_addresses,
     take_queued_error, tun_cuts_udp, use_small_pages,

@@ -187,6 +187,28 @@ impl AddressChanges {
     }
 }
 
+/// Links that come up, which no one tells here.
+#[derive(Debug)]
+pub struct LinkChanges;
+
+impl LinkChanges {
+    /// Nothing to hear.
+    ///
+    /// # Errors
+    /// Always: not supported.
+    pub fn hear() -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Never resolves.
+    ///
+    /// # Errors
+    /// Never.
+    pub async fn next(&mut self) -> io::Result<()> {
+        std::future::pending().await
+    }
+}
+
 /// Not supported: TUN devices of other systems are made in other ways.
 ///
 /// # Errors

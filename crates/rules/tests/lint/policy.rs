@@ -189,8 +189,6 @@ fn bounds_of_users_name_groups_that_there_are() {
                 { "user": ["bob", "group:silver"], "per_user": 2 },
             ] } } },
         }),
-        &[
-            "listeners.web.limits.users[1].user[1]: there is no group `silver`; groups are: gold",
-        ],
+        &["listeners.web.limits.users[1].user[1]: there is no group `silver`; groups are: gold"],
     );
 }

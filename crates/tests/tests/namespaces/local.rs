@@ -3,14 +3,16 @@
 use std::net::{SocketAddr, TcpStream};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
 
 use hermes_lab::topology::Topology;
+use hermes_net::LinkChanges;
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::raw::Raw;
 use hermes_tests::{Node, program};
 use socket2::{Domain, Socket, Type};
 
-use super::{Running, command};
+use super::{Running, command, within};
 
 const EDGE: &str = "
     listeners: { web: { http: 127.0.0.1:8080 } }
@@ -211,4 +213,39 @@ fn local_ports_that_run_out_are_named_and_come_back() {
         node.log().contains("ip_local_port_range")
     });
     eventually_true("there are ports again", || refused(&topology, 1).is_none());
+}
+
+#[test]
+fn links_that_come_up_are_heard_and_those_that_go_down_are_not() {
+    let mut topology = Topology::new();
+    topology.add("edge").unwrap();
+    let ip = |words: &str| {
+        let words: Vec<&str> = words.split(' ').collect();
+        topology.namespace("edge").unwrap().run(&words).unwrap()
+    };
+    ip("ip link add uplink type veth peer name far");
+    // Nothing else is announced: no addresses that the kernel makes and tries.
+    for link in ["uplink", "far"] {
+        ip(&format!("ip link set {link} addrgenmode none"));
+    }
+    ip("ip link set far up");
+
+    within(&topology, "edge", || {
+        let mut here = tokio::runtime::Builder::new_current_thread();
+        let here = here.enable_all().build().unwrap();
+        here.block_on(async {
+            let mut links = LinkChanges::hear().unwrap();
+            ip("ip link set uplink up");
+            links.next().await.unwrap();
+            ip("ip addr add 192.0.2.7/24 dev uplink");
+            links.next().await.unwrap();
+
+            // What came with these is heard, too.
+            let quiet = Duration::from_millis(500);
+            while tokio::time::timeout(quiet, links.next()).await.is_ok() {}
+            ip("ip link set uplink down");
+            let heard = tokio::time::timeout(quiet, links.next()).await;
+            assert!(heard.is_err(), "a link that went down");
+        });
+    });
 }

@@ -5,14 +5,10 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::OwnedFd;
 
 use ipnet::IpNet;
-use rustix::net::{RecvFlags, SocketFlags, recv};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
-use super::netlink::{self, Dump, ROOM, attributes, number};
+use super::netlink::{self, Announcements, Dump, attributes, number};
 
 /// Types of messages and attributes (`linux/rtnetlink.h`, `linux/if_addr.h`, `linux/fib_rules.h`).
 const RTM_NEWADDR: u16 = 20;
@@ -75,7 +71,7 @@ pub fn local_addresses() -> Vec<IpNet> {
 
 /// Hears of addresses that come and go.
 #[derive(Debug)]
-pub struct AddressChanges(AsyncFd<OwnedFd>);
+pub struct AddressChanges(Announcements);
 
 impl AddressChanges {
     /// Hears of changes from now on.
@@ -86,13 +82,7 @@ impl AddressChanges {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn hear() -> io::Result<Self> {
-        let socket = netlink::route_socket(SocketFlags::NONBLOCK, GROUPS)?;
-        #[expect(
-            deprecated,
-            reason = "its successor is unsafe for types that could close what is registered; an OwnedFd does not"
-        )]
-        let heard = AsyncFd::with_interest(socket, Interest::READABLE)?;
-        Ok(Self(heard))
+        Announcements::hear(GROUPS).map(Self)
     }
 
     /// Resolves when something has changed, without saying what. Dropping the future loses nothing.
@@ -100,26 +90,8 @@ impl AddressChanges {
     /// # Errors
     /// When the socket fails.
     pub async fn next(&mut self) -> io::Result<()> {
-        let mut room = vec![0; ROOM];
-        loop {
-            let mut ready = self.0.readable().await?;
-            let read =
-                ready.try_io(
-                    |socket| match recv(socket, &mut room[..], RecvFlags::empty()) {
-                        Ok((length, _)) => Ok(concerns_this_machine(&room[..length])),
-                        // Some changes were lost: that is one, too.
-                        Err(rustix::io::Errno::NOBUFS) => Ok(true),
-                        Err(error) => Err(error.into()),
-                    },
-                );
-
-            match read {
-                Ok(Ok(true)) => return Ok(()),
-                Ok(Err(error)) => return Err(error),
-                // A route elsewhere: a router has a million of them, which come and go all the time.
-                Ok(Ok(false)) | Err(_) => {}
-            }
-        }
+        // A route elsewhere is none: a router has a million of them, which come and go all the time.
+        self.0.next(concerns_this_machine).await
     }
 }
 

@@ -7,6 +7,8 @@ use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, sendto, socket_with,
 };
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// Bytes of one read; the kernel sends at most 32 KiB of a dump at once.
 pub(super) const ROOM: usize = 32 * 1024;
@@ -108,6 +110,54 @@ pub(super) fn route_socket(flags: SocketFlags, groups: u32) -> io::Result<OwnedF
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
     bind(&socket, &SocketAddrNetlink::new(0, groups))?;
     Ok(socket)
+}
+
+/// What the kernel announces to some groups.
+#[derive(Debug)]
+pub(super) struct Announcements(AsyncFd<OwnedFd>);
+
+impl Announcements {
+    /// Hears what these groups are told from now on.
+    ///
+    /// # Errors
+    /// When the system, or what confines the process, forbids netlink.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub(super) fn hear(groups: u32) -> io::Result<Self> {
+        let socket = route_socket(SocketFlags::NONBLOCK, groups)?;
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe for types that could close what is registered; an OwnedFd does not"
+        )]
+        let heard = AsyncFd::with_interest(socket, Interest::READABLE)?;
+        Ok(Self(heard))
+    }
+
+    /// Resolves when messages have come that are of `interest`, or some were lost. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// When the socket fails.
+    pub(super) async fn next(&mut self, interest: impl Fn(&[u8]) -> bool) -> io::Result<()> {
+        loop {
+            let mut ready = self.0.readable().await?;
+            let mut room = vec![0; ROOM];
+            let read =
+                ready.try_io(
+                    |socket| match recv(socket, &mut room[..], RecvFlags::empty()) {
+                        Ok((length, _)) => Ok(interest(&room[..length])),
+                        Err(rustix::io::Errno::NOBUFS) => Ok(true),
+                        Err(error) => Err(error.into()),
+                    },
+                );
+
+            match read {
+                Ok(Ok(true)) => return Ok(()),
+                Ok(Err(error)) => return Err(error),
+                Ok(Ok(false)) | Err(_) => {}
+            }
+        }
+    }
 }
 
 impl Dump {
