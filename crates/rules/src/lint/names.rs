@@ -69,7 +69,7 @@ fn users(document: &Document, report: &mut Report) {
     }
 
     each_match(document, |path, matches| {
-        tests(document, &path, matches.user.iter().flatten(), report);
+        tests(document, path, matches.user.iter().flatten(), report);
     });
     for (name, listener) in &document.listeners {
         let limits = child(&child("listeners", name), "limits");
