@@ -41,7 +41,7 @@ fn read<T: Copy>(of: fn(&Clock) -> &Cell<Option<T>>, clock: fn() -> T) -> T {
     })
 }
 
-/// The time at which this turn asked first; now, where no task of [`ClockedTask`] runs. What measures within a turn asks [`Instant`].
+/// The time at which this turn asked first; now, where no task that [`Watch::spawn`](crate::Watch::spawn) began runs. What measures within a turn asks [`Instant`].
 #[must_use]
 pub fn now() -> Instant {
     read(|clock| &clock.instant, Instant::now)
