@@ -7,6 +7,7 @@ mod http;
 mod scripted;
 mod tcp;
 mod udp;
+mod unserved;
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,6 +28,7 @@ pub use tcp::{
     tcp_speaks_first, tcp_upgrades,
 };
 pub use udp::{V4, V6, udp_echo};
+pub use unserved::Unserved;
 
 use crate::runtime;
 

@@ -133,7 +133,8 @@ fn an_access_record_tells_the_whole_story() {
 #[test]
 fn every_end_has_its_reason() {
     let node = Node::start("alice", FIRST);
-    let gone = origins::tcp_echo().address();
+    let unserved = origins::Unserved::new();
+    let gone = unserved.address();
     curl(&["-x", &node.url("web"), &format!("http://{gone}/refused")]);
     curl(&["-x", &node.url("web"), "http://10.0.0.1/prohibited"]);
     curl(&["-x", &node.url("web"), "http://a/version"]);

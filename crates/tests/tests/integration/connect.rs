@@ -203,7 +203,8 @@ fn tunnels_leave_no_descriptor_behind() {
 #[test]
 fn a_target_that_no_one_serves_is_a_bad_gateway_with_the_reason() {
     let node = Node::forward_proxy();
-    let gone = origins::tcp_echo().address();
+    let unserved = origins::Unserved::new();
+    let gone = unserved.address();
     let head = Raw::tunnel(node.address("web"), &gone.to_string(), "").unwrap_err();
     assert_eq!(head.status(), 502);
     let status = head.field("proxy-status").unwrap();

@@ -104,7 +104,8 @@ fn a_reset_passes_through_in_both_directions() {
 
 #[test]
 fn a_target_that_no_one_serves_resets_the_client() {
-    let gone = origins::tcp_echo().address();
+    let unserved = origins::Unserved::new();
+    let gone = unserved.address();
     let node = port("tcp", "127.0.0.1", gone);
     let mut raw = Raw::connect(node.address("port"));
     assert_eq!(raw.rest(), (Vec::new(), End::Reset));

@@ -311,7 +311,8 @@ fn paths_that_two_servers_may_read_differently_are_refused() {
 #[test]
 fn an_endpoint_that_refuses_is_passed_over() {
     let origin = origins::http();
-    let gone = origins::tcp_echo().address();
+    let unserved = origins::Unserved::new();
+    let gone = unserved.address();
     let node = Node::start(
         "alice",
         &format!(
