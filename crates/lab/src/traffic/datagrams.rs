@@ -22,7 +22,9 @@ const SETTLE: Duration = Duration::from_millis(40);
 /// What could not be sent in time is not sent later: it would come as a burst that no one asked for.
 const BEHIND: Duration = Duration::from_millis(3);
 /// How long a session may take to open.
-const OPEN_LIMIT: Duration = Duration::from_secs(5);
+const OPEN_LIMIT: Duration = Duration::from_secs(10);
+/// After which time without an answer it is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What was sent and what came.
 #[derive(Debug, Clone, Copy)]
@@ -145,14 +147,24 @@ impl Sender {
 /// A client's socket, once a datagram has come back.
 async fn open(entry: SocketAddr) -> Result<UdpSocket> {
     let socket = UdpSocket::connected(entry).await?;
+    let opened = timeout(OPEN_LIMIT, async {
+        while !answers(&socket).await? {}
+        anyhow::Ok(())
+    });
+    opened.await.context("no datagram comes back")??;
+    Ok(socket)
+}
+
+/// Whether a datagram comes back soon: what carries it may lose one.
+async fn answers(socket: &UdpSocket) -> Result<bool> {
     socket
         .send_segments(None, &[ECHO], None)
         .await
         .map_err(|error| anyhow!("send: {error:?}"))?;
-    let answer = timeout(OPEN_LIMIT, socket.recv(&mut RecvBatch::with_slots(1))).await;
-    answer
-        .context("no datagram comes back")?
-        .map_err(|error| anyhow!("receive: {error:?}"))?;
-
-    Ok(socket)
+    let mut room = RecvBatch::with_slots(1);
+    match timeout(ASK_AGAIN, socket.recv(&mut room)).await {
+        Ok(Ok(_)) => Ok(true),
+        Ok(Err(error)) => Err(anyhow!("receive: {error:?}")),
+        Err(_) => Ok(false),
+    }
 }
