@@ -1,31 +1,35 @@
 //! All neighbours of a node: datagrams and time go in, datagrams and events come out.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+mod ended;
+mod frames;
+mod resume;
+mod share;
+mod strangers;
+mod tunnels;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hermes_proto::custody::{
-    CustodyFrame, CustodyPacket, ErrCode, FinCode, ObjectId, ObjectPart, decode_frames,
+    CustodyFrame, CustodyPacket, ErrCode, ObjectId, ObjectPart, decode_frames,
 };
 
-use crate::cookie::Cookies;
+use ended::Ended;
+use resume::Keeping;
+use strangers::Strangers;
+use tunnels::Tunnelled;
+
+use crate::disk::SharedLog;
 use crate::neighbour::{Neighbour, Terms, answer};
 use crate::noise::{NodeKey, PublicKey, respond};
-use crate::receiver::{Arrived, Taken};
-use crate::sender::Asking;
+pub use crate::owner::Owner;
+use crate::spool::Spool;
 
 /// Exchanges that one neighbour may have open in each direction.
 #[doc(alias = "bound")]
 const EXCHANGES: usize = 1024;
-
-/// Exchanges that are over and remembered, so that a late OFFER does not begin them again.
-#[doc(alias = "bound")]
-const REMEMBERED: usize = 16 * 1024;
-
-/// Answers to strangers that wait to be sent.
-#[doc(alias = "bound")]
-const STRANGERS: usize = 64;
 
 /// Bytes of all objects that are held for readers, and as many for neighbours.
 #[doc(alias = "bound")]
@@ -95,30 +99,55 @@ impl Side {
 struct KeptExchange {
     side: Side,
     until: Instant,
+    /// For how long it is kept.
+    keep: Duration,
+    tunnelled: Tunnelled,
+    /// Whose it is, where that is known.
+    owner: Option<Owner>,
+    /// Where it is kept.
+    log: Option<SharedLog>,
+    /// It was kept when the last process ended.
+    is_resumed: bool,
+    /// It may be acted on once only.
+    once: bool,
 }
 
-/// The machine of a node. It knows no sockets and no clock.
+/// How an exchange begins.
+#[derive(Debug, Clone, Copy)]
+pub struct Opening {
+    /// It is given up after so long.
+    pub keep: Duration,
+    /// It may be offered again to a neighbour that has forgotten it.
+    pub repeatable: bool,
+    /// What it is begun for, if that is an exchange, too.
+    pub parent: Option<ExchangeKey>,
+}
+
+/// The machine of a node. It knows no sockets; of clocks, only when what it keeps on disk is over.
 pub struct Engine {
     key: NodeKey,
     neighbours: Vec<Neighbour>,
-    by_key: HashMap<PublicKey, NeighbourId>,
+    keys: KnownKeys,
     exchanges: BTreeMap<ExchangeKey, KeptExchange>,
-    over: Remembered,
-    cookies: Cookies,
-    strangers: VecDeque<(SocketAddr, Bytes)>,
+    over: Ended,
+    keeping: Keeping,
+    strangers: Strangers,
     events: VecDeque<Event>,
     /// Exchanges whose writers wait for room.
     writers: BTreeSet<ExchangeKey>,
     /// The neighbour that was served last.
     turn: usize,
+    /// Some owner holds as much as one may.
+    has_crowded: bool,
     random: u64,
 }
 
-/// Exchanges that are over.
+/// Whose keys are known.
 #[derive(Debug, Default)]
-struct Remembered {
-    order: VecDeque<ExchangeKey>,
-    known: HashSet<ExchangeKey>,
+struct KnownKeys {
+    known: HashMap<PublicKey, NeighbourId>,
+    /// Those of neighbours that are known no more, whose numbers are not given to others.
+    removed: HashMap<PublicKey, NeighbourId>,
 }
 
 impl Engine {
@@ -127,14 +156,15 @@ impl Engine {
         Self {
             key,
             neighbours: Vec::new(),
-            by_key: HashMap::new(),
+            keys: KnownKeys::default(),
             exchanges: BTreeMap::new(),
-            over: Remembered::default(),
-            cookies: Cookies::new(now),
-            strangers: VecDeque::new(),
+            over: Ended::default(),
+            keeping: Keeping::default(),
+            strangers: Strangers::new(now),
             events: VecDeque::new(),
             writers: BTreeSet::new(),
             turn: 0,
+            has_crowded: false,
             random: seed | 1,
         }
     }
@@ -146,13 +176,41 @@ impl Engine {
         address: Option<SocketAddr>,
         now: Instant,
     ) -> NeighbourId {
-        if let Some(known) = self.by_key.get(&public) {
+        if let Some(known) = self.keys.known.get(&public) {
+            if let Some(address) = address {
+                self.neighbours[known.0].lead(address);
+            }
             return *known;
+        }
+        if let Some(known) = self.keys.removed.remove(&public) {
+            self.neighbours[known.0] = Neighbour::new(public, address, now);
+            self.keys.known.insert(public, known);
+            return known;
         }
         let id = NeighbourId(self.neighbours.len());
         self.neighbours.push(Neighbour::new(public, address, now));
-        self.by_key.insert(public, id);
+        self.keys.known.insert(public, id);
         id
+    }
+
+    /// Knows a neighbour no more: it is not heard, and what goes on with it ends.
+    pub fn remove_neighbour(&mut self, id: NeighbourId, now: Instant) {
+        let known = self.keys.known.iter().find(|(_, known)| **known == id);
+        let Some(public) = known.map(|(public, _)| *public) else {
+            return;
+        };
+        self.keys.known.remove(&public);
+        self.keys.removed.insert(public, id);
+
+        let own = self.exchanges.keys().filter(|key| key.neighbour == id);
+        let own: Vec<_> = own.copied().collect();
+        for key in own {
+            self.events.push_back(Event::Readable(key));
+            self.events.push_back(Event::Over(key));
+            self.end(key, now);
+        }
+        // Nor has it keys any more.
+        self.neighbours[id.0] = Neighbour::new(public, None, now);
     }
 
     /// Where a neighbour is, if that is known.
@@ -165,34 +223,48 @@ impl Engine {
         self.exchanges.is_empty()
     }
 
-    /// Begins an exchange with a neighbour; it is given up after `keep`. The request is [written](Self::write), then the
-    /// response is [read](Self::read). False if there are too many.
-    pub fn open(
-        &mut self,
-        key: ExchangeKey,
-        keep: Duration,
-        repeatable: bool,
-        now: Instant,
-    ) -> bool {
-        if self.count(key.neighbour) >= EXCHANGES || self.exchanges.contains_key(&key) {
+    /// Begins an exchange with a neighbour. The request is [written](Self::write), then the response is [read](Self::read). False if
+    /// there are too many.
+    pub fn open(&mut self, key: ExchangeKey, opening: Opening, now: Instant) -> bool {
+        let Opening {
+            keep,
+            repeatable,
+            parent,
+        } = opening;
+        let open = self.count(key.neighbour, |side| !side.answers());
+        if open >= EXCHANGES || self.exchanges.contains_key(&key) {
             return false;
         }
+        let log = parent.and_then(|parent| self.begin_log(key, Some(parent), !repeatable, keep));
         let neighbour = &mut self.neighbours[key.neighbour.0];
         let terms = Terms {
             keep: u32::try_from(keep.as_secs()).unwrap_or(u32::MAX),
             once: !repeatable,
         };
         neighbour.terms.insert(key.exchange, terms);
-        neighbour.sender.offer(object(key, ObjectPart::Request));
-        neighbour
-            .receiver
-            .want(object(key, ObjectPart::Response), false, now);
+        let request = object(key, ObjectPart::Request);
+        neighbour.sender.offer(request, spool(&log, request));
+        let response = object(key, ObjectPart::Response);
+        let wanted = spool(&log, response);
+        neighbour.receiver.want(response, false, wanted, now);
         let exchange = KeptExchange {
             side: Side::Asking { repeatable },
             until: now + keep,
+            keep,
+            tunnelled: Tunnelled::No,
+            owner: None,
+            log,
+            is_resumed: false,
+            once: !repeatable,
         };
         self.exchanges.insert(key, exchange);
         true
+    }
+
+    /// Bytes that are held for readers, and those that were asked for.
+    pub fn held(&self) -> u64 {
+        let neighbours = self.neighbours.iter();
+        neighbours.map(|known| known.receiver.held()).sum()
     }
 
     /// Bytes that may be written now; an event says when it was 0 and is more.
@@ -206,6 +278,7 @@ impl Engine {
         let Some(written) = self.written(key) else {
             return 0;
         };
+        let free = free.min(self.share(key, held));
         let sender = &self.neighbours[key.neighbour.0].sender;
         let room = sender.room(written, free);
         if room == 0 {
@@ -232,6 +305,8 @@ impl Engine {
 
     /// It will not be whole.
     pub fn break_off(&mut self, key: ExchangeKey, code: ErrCode) {
+        // There is nothing to go on with.
+        self.keep_in_memory(key);
         if let Some(written) = self.written(key) {
             self.neighbours[key.neighbour.0]
                 .sender
@@ -251,6 +326,7 @@ impl Engine {
         }
         match receiver.get(object) {
             None => Reading::Broken(ErrCode::Expired),
+            Some(want) if want.spool().is_damaged() => Reading::Broken(ErrCode::Broken),
             Some(want) => match want.broken() {
                 Some(code) => Reading::Broken(code),
                 None if want.spool().is_whole() => Reading::End,
@@ -265,10 +341,11 @@ impl Engine {
             return;
         };
         // What answers a neighbour is kept until the neighbour has it.
-        if exchange.side.answers() {
+        if exchange.side.answers() || self.lingers(key) {
             return;
         }
         self.end(key, now);
+        self.wake_writers();
     }
 
     /// A datagram has come.
@@ -282,10 +359,10 @@ impl Engine {
                 cookie,
                 message,
             } => {
-                if self.cookies.is_good(from, &cookie, now) {
+                if self.strangers.is_good(from, &cookie, now) {
                     self.handle_hello(epoch, &message, from, now);
                 } else {
-                    self.retry(epoch, from, now);
+                    self.strangers.retry(epoch, from, now);
                 }
             }
             CustodyPacket::Retry { epoch, cookie } => {
@@ -310,7 +387,7 @@ impl Engine {
                 sealed,
             } => match self.of_epoch(epoch) {
                 Some(id) => self.handle_sealed(id, (epoch, number, &sealed), from, now),
-                None => self.retry(epoch, from, now),
+                None => self.strangers.retry(epoch, from, now),
             },
         }
     }
@@ -322,11 +399,15 @@ impl Engine {
             .iter()
             .filter(|(_, known)| known.until <= now);
         let late: Vec<_> = late.map(|(key, _)| *key).collect();
+        if late.is_empty() {
+            return;
+        }
         for key in late {
             self.events.push_back(Event::Readable(key));
             self.events.push_back(Event::Over(key));
             self.end(key, now);
         }
+        self.wake_writers();
     }
 
     /// Neighbours that were out of reach may be in reach now: those from which something is wanted are asked at once.
@@ -338,15 +419,12 @@ impl Engine {
 
     /// The next datagram to send.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<(SocketAddr, Bytes)> {
-        if let Some(due) = self.strangers.pop_front() {
+        if let Some(due) = self.strangers.poll_transmit() {
             return Some(due);
         }
 
-        let held: u64 = self
-            .neighbours
-            .iter()
-            .map(|known| known.receiver.held())
-            .sum();
+        let held = self.held();
+        self.share_room(held);
         let room = HELD.saturating_sub(held);
         let count = self.neighbours.len();
         let mut random = self.random;
@@ -384,14 +462,14 @@ impl Engine {
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.events.pop_front().or_else(|| self.poll_resumed())
     }
 
     fn handle_hello(&mut self, epoch: u32, message: &Bytes, from: SocketAddr, now: Instant) {
         let Ok((public, reply, keys)) = respond(&self.key, message) else {
             return;
         };
-        let Some(id) = self.by_key.get(&public).copied() else {
+        let Some(id) = self.keys.known.get(&public).copied() else {
             return;
         };
         let mut own = [0; 4];
@@ -400,15 +478,6 @@ impl Engine {
         }
         let made = answer(u32::from_be_bytes(own), epoch, (reply, keys), now);
         self.neighbours[id.0].handle_hello(message, from, made);
-    }
-
-    /// Says what to say to be heard. It is shorter than what it answers.
-    fn retry(&mut self, epoch: u32, to: SocketAddr, now: Instant) {
-        if self.strangers.len() < STRANGERS {
-            let cookie = self.cookies.make(to, now);
-            let packet = CustodyPacket::Retry { epoch, cookie };
-            self.strangers.push_back((to, packet.encode()));
-        }
     }
 
     fn of_epoch(&self, epoch: u32) -> Option<NeighbourId> {
@@ -441,178 +510,17 @@ impl Engine {
         self.wake_writers();
     }
 
-    fn handle_frame(&mut self, id: NeighbourId, frame: CustodyFrame, now: Instant) {
-        let neighbour = &mut self.neighbours[id.0];
-        match frame {
-            CustodyFrame::Req {
-                object,
-                serial,
-                taken,
-                limit,
-                ranges,
-            } => {
-                let asking = Asking {
-                    object,
-                    serial,
-                    taken,
-                    limit,
-                    ranges,
-                };
-                neighbour.sender.handle_req(&asking);
-            }
-            CustodyFrame::Data {
-                object,
-                serial,
-                extent,
-                prompt,
-                offset,
-                bytes,
-            } => {
-                let data = Arrived {
-                    object,
-                    serial,
-                    extent,
-                    prompt,
-                    offset,
-                    bytes,
-                };
-                let taken = neighbour.receiver.handle_data(data, now);
-                self.tell(id, object, taken);
-            }
-            CustodyFrame::Status {
-                object,
-                serial,
-                extent,
-            } => {
-                let taken = neighbour
-                    .receiver
-                    .handle_status(object, serial, extent, now);
-                self.tell(id, object, taken);
-            }
-            CustodyFrame::Err { object, code } => self.handle_err(id, object, code, now),
-            CustodyFrame::Fin { object, code } => self.handle_fin(id, object, code, now),
-            CustodyFrame::Offer {
-                exchange,
-                keep,
-                once,
-                ..
-            } => self.handle_offer(id, exchange, (keep, once), now),
-            CustodyFrame::Challenge(token) => neighbour.tell(CustodyFrame::Response(token)),
-            CustodyFrame::Response(token) => neighbour.handle_response(token),
-        }
-    }
-
-    fn handle_offer(
-        &mut self,
-        id: NeighbourId,
-        exchange: [u8; 16],
-        (keep, once): (u32, bool),
-        now: Instant,
-    ) {
-        let key = ExchangeKey {
-            neighbour: id,
-            exchange,
-        };
-        if self.exchanges.contains_key(&key) || self.over.known.contains(&key) {
-            return;
-        }
-        let response = object(key, ObjectPart::Response);
-        if self.count(id) >= EXCHANGES {
-            let sender = &mut self.neighbours[id.0].sender;
-            return sender.refuse(response, ErrCode::Refused);
-        }
-
-        let neighbour = &mut self.neighbours[id.0];
-        neighbour.sender.offer(response);
-        let request = object(key, ObjectPart::Request);
-        neighbour.receiver.want(request, true, now);
-        let side = if once {
-            Side::Unconfirmed
-        } else {
-            Side::Answering
-        };
-        let until = now + Duration::from_secs(keep.into());
-        self.exchanges.insert(key, KeptExchange { side, until });
-        if !once {
-            self.events.push_back(Event::Asked(key));
-        }
-    }
-
-    /// The neighbour asks without an offer: it knows that this node has the request, and will not offer it to anyone again.
-    fn confirm(&mut self, id: NeighbourId, exchange: [u8; 16]) {
-        let key = ExchangeKey {
-            neighbour: id,
-            exchange,
-        };
-        if let Some(known) = self.exchanges.get_mut(&key)
-            && known.side == Side::Unconfirmed
-        {
-            known.side = Side::Answering;
-            self.events.push_back(Event::Asked(key));
-        }
-    }
-
-    fn handle_err(&mut self, id: NeighbourId, lost: ObjectId, code: ErrCode, now: Instant) {
-        let key = ExchangeKey {
-            neighbour: id,
-            exchange: lost.exchange,
-        };
-        let neighbour = &mut self.neighbours[id.0];
-        let may_repeat = self.exchanges.get(&key).is_some_and(|known| {
-            known.side == Side::Asking { repeatable: true } && code == ErrCode::Unknown
-        });
-        let request = object(key, ObjectPart::Request);
-        // A neighbour that was started again has forgotten it; nothing of the old response was used.
-        let whole = neighbour.sender.is_intact(request);
-        let unused = neighbour.receiver.get(lost).is_some_and(|want| {
-            want.acknowledged
-                && want.taken() == 0
-                && want.broken().is_none()
-                && !want.spool().is_whole()
-        });
-        if may_repeat && whole && unused {
-            return neighbour.receiver.begin_again(lost, now);
-        }
-        if neighbour.receiver.handle_err(lost, code, now) {
-            self.events.push_back(Event::Readable(key));
-        }
-    }
-
-    fn handle_fin(&mut self, id: NeighbourId, let_go: ObjectId, code: FinCode, now: Instant) {
-        let key = ExchangeKey {
-            neighbour: id,
-            exchange: let_go.exchange,
-        };
-        let sender = &mut self.neighbours[id.0].sender;
-        // Said again until it is heard that it was done.
-        sender.refuse(let_go, ErrCode::Unknown);
-        let answering = let_go.part == ObjectPart::Response
-            && self
-                .exchanges
-                .get(&key)
-                .is_some_and(|known| known.side.answers());
-        if answering {
-            self.events.push_back(Event::Over(key));
-            self.end(key, now);
-        } else if code == FinCode::Cancelled {
-            self.neighbours[id.0].sender.let_go(let_go);
-        }
-    }
-
-    fn tell(&mut self, id: NeighbourId, object: ObjectId, taken: Taken) {
-        if taken == Taken::Readable {
-            self.events.push_back(Event::Readable(ExchangeKey {
-                neighbour: id,
-                exchange: object.exchange,
-            }));
-        }
-    }
-
     /// What an exchange left is let go.
     fn end(&mut self, key: ExchangeKey, now: Instant) {
         let Some(exchange) = self.exchanges.remove(&key) else {
             return;
         };
+        if let Some(log) = exchange.log.filter(|_| !self.keeping.is_frozen) {
+            log.lock().remove();
+        }
+        if let Some(orphan) = self.keeping.orphans.remove(&key) {
+            self.end(orphan, now);
+        }
         let neighbour = &mut self.neighbours[key.neighbour.0];
         self.writers.remove(&key);
         match exchange.side {
@@ -641,9 +549,12 @@ impl Engine {
         }
     }
 
-    fn count(&self, id: NeighbourId) -> usize {
-        let known = self.exchanges.keys();
-        known.filter(|key| key.neighbour == id).count()
+    /// Exchanges with a neighbour, of this side.
+    fn count(&self, id: NeighbourId, is_counted: impl Fn(Side) -> bool) -> usize {
+        let known = self.exchanges.iter();
+        known
+            .filter(|(key, known)| key.neighbour == id && is_counted(known.side))
+            .count()
     }
 
     fn written(&self, key: ExchangeKey) -> Option<ObjectId> {
@@ -663,16 +574,10 @@ impl Engine {
     }
 }
 
-impl Remembered {
-    fn add(&mut self, key: ExchangeKey) {
-        if self.order.len() >= REMEMBERED
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.known.remove(&oldest);
-        }
-        self.order.push_back(key);
-        self.known.insert(key);
-    }
+/// The bytes of an object of an exchange that is kept there, if anywhere.
+fn spool(log: &Option<SharedLog>, object: ObjectId) -> Spool {
+    let log = log.clone();
+    log.map_or_else(Spool::default, |log| Spool::on_disk(log, object.part))
 }
 
 /// The exchange that an OFFER is about.

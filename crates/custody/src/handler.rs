@@ -1,6 +1,10 @@
 //! The side of the client: requests go into custody, and their responses come out of it.
 
-use hermes_http::{RequestHead, ResponseHead, pipe};
+use std::sync::Arc;
+
+use hermes_config::model::Document;
+use hermes_http::{Kind, RequestHead, ResponseHead, pipe};
+use hermes_net::StreamInfo;
 use hermes_proto::binary_http::{BinaryPiece, encode_request};
 use hermes_proto::custody::ErrCode;
 use hermes_proto::proxy_status::ProxyError;
@@ -8,12 +12,26 @@ use hermes_proxy::plug::{Handler, HandlerRequest, Handling, Opener, RequestConte
 use hermes_proxy::refusal::Refusal;
 use http::{Method, StatusCode};
 
+use crate::engine::NeighbourId;
 use crate::message::{Cut, MessageReader, end, give, say_request_length, take_length};
-use crate::node::{Custody, Exchange};
+use crate::node::{Custody, Exchange, NamedNeighbour};
+use crate::resume::{Begun, Rest};
 
 impl Handler for Custody {
     fn handle(&self, request: HandlerRequest) -> Handling<'_> {
         Box::pin(self.ask(request))
+    }
+
+    fn follow(&self, document: &Document) {
+        let Some(config) = &document.defaults.custody else {
+            return;
+        };
+        match NamedNeighbour::all(config) {
+            Ok(neighbours) => self.change(config.keep_for.map(|time| time.0), neighbours),
+            Err(error) => {
+                tracing::error!(%error, "custody goes on with the neighbours that it had")
+            }
+        }
     }
 }
 
@@ -24,8 +42,11 @@ impl Custody {
             content,
             opener,
             onward,
+            user,
+            source,
             ..
         } = request;
+        let is_tunnel = head.kind() == Kind::Connect;
         let name = onward.ok_or_else(|| {
             let details = "custody is asked for by `retry: { custody: true }` of a route with `to`";
             Refusal::new(ProxyError::ProxyConfigurationError, details)
@@ -35,14 +56,25 @@ impl Custody {
             Refusal::new(ProxyError::ProxyConfigurationError, details)
         })?;
 
-        let repeatable = head.method.is_idempotent();
-        let exchange = self.open(neighbour, repeatable).ok_or_else(|| {
-            let details = format!("too many exchanges are in custody for {name}");
-            Refusal::new(ProxyError::ConnectionLimitReached, details)
-        })?;
+        let (exchange, begun) = match self.take_up(neighbour, &source) {
+            Some((exchange, begun)) => (exchange, Some(begun)),
+            None if self.is_taken_up(&source) => {
+                return Err(refused(&name, Cut::Broken(ErrCode::Unknown)));
+            }
+            None => (self.begin(&name, neighbour, &head, &source)?, None),
+        };
+        if is_tunnel {
+            exchange.tunnel();
+        }
+        if let Some(user) = &user {
+            exchange.belongs(user);
+        }
         let is_head = head.method == Method::HEAD;
-        let exchange = std::sync::Arc::new(exchange);
-        send(&exchange, head, content, &opener).await;
+        let exchange = Arc::new(exchange);
+        match begun {
+            Some(begun) => go_on(&exchange, content, begun.rest(), &opener),
+            None => send(&exchange, head, content, &opener).await,
+        }
 
         let mut reader = MessageReader::response();
         let piece = reader.piece(&exchange).await;
@@ -57,11 +89,37 @@ impl Custody {
         opener.spawn(async move { reader.pass_on(&exchange, outgoing).await });
         Ok(Response::Stream(head, incoming))
     }
+
+    /// The exchange that was begun for this request before the node was started again, and what of it was written.
+    fn take_up(
+        &self,
+        neighbour: NeighbourId,
+        source: &Arc<StreamInfo>,
+    ) -> Option<(Exchange, Begun)> {
+        let exchange = self.adopt(neighbour, source)?;
+        let begun = Begun::request(&exchange).ok()??;
+        self.continues(source);
+        Some((exchange, begun))
+    }
+
+    fn begin(
+        &self,
+        name: &str,
+        neighbour: NeighbourId,
+        head: &RequestHead,
+        source: &Arc<StreamInfo>,
+    ) -> Result<Exchange, Refusal> {
+        let repeatable = head.method.is_idempotent();
+        self.open(neighbour, repeatable, source).ok_or_else(|| {
+            let details = format!("too many exchanges are in custody for {name}");
+            Refusal::new(ProxyError::ConnectionLimitReached, details)
+        })
+    }
 }
 
 /// Gives the request into custody; its content beside the response.
 async fn send(
-    exchange: &std::sync::Arc<Exchange>,
+    exchange: &Arc<Exchange>,
     mut head: RequestHead,
     content: RequestContent,
     opener: &Opener,
@@ -78,10 +136,15 @@ async fn send(
         return;
     }
 
+    go_on(exchange, content, Rest::default(), opener);
+}
+
+/// Gives the content of a request into custody, or the rest of it.
+fn go_on(exchange: &Arc<Exchange>, content: RequestContent, rest: Rest, opener: &Opener) {
     let exchange = exchange.clone();
     opener.spawn(async move {
         tokio::select! {
-            _ = give(&exchange, content) => {}
+            _ = give(&exchange, content, rest) => {}
             () = exchange.over() => {}
         }
     });
@@ -100,11 +163,11 @@ fn length_of(head: &mut ResponseHead, is_head: bool) -> Option<u64> {
 fn refused(name: &str, cut: Cut) -> Refusal {
     match cut {
         Cut::Broken(ErrCode::Expired) => {
-            let details = "no response came while the exchange was kept";
+            let details = "no response came while the exchange was kept and the neighbour known";
             Refusal::new(ProxyError::HttpResponseTimeout, details).next_hop(name)
         }
         Cut::Broken(ErrCode::Refused) => {
-            let details = "the neighbour has no room for another exchange";
+            let details = "the neighbour has no room for another exchange, or cannot read it";
             Refusal::new(ProxyError::DestinationUnavailable, details).next_hop(name)
         }
         Cut::Broken(ErrCode::Unknown) => refusal(

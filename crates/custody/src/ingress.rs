@@ -11,12 +11,14 @@ use hermes_http::{
 use hermes_net::{PeerAddress, Stream, StreamInfo, Watch};
 use hermes_proto::binary_http::{BinaryPiece, encode_response};
 use hermes_proto::custody::ErrCode;
-use hermes_proto::fields::Fields;
+use hermes_proto::fields::{Fields, names};
 use hermes_proto::hop;
 use hermes_proxy::plug::{Gate, Ingress, Serving};
+use http::StatusCode;
 
 use crate::message::{MessageReader, give, say_response_length, take_length};
 use crate::node::{Custody, Exchange};
+use crate::resume::{Begun, Lost, Rest};
 
 impl Ingress for Custody {
     fn connection(&self, stream: Stream, _: Gate) -> Serving<'_> {
@@ -39,6 +41,7 @@ impl Ingress for Custody {
                         peer: PeerAddress::Ip(from),
                         local,
                         tls: None,
+                        neighbour: self.name_of(key.neighbour),
                     }),
                     gate: gate.clone(),
                     tasks: tasks.clone(),
@@ -75,10 +78,20 @@ impl NeighbourRequest {
         let Ok(Some(BinaryPiece::Request(mut head))) = piece else {
             return self.exchange.break_off(ErrCode::Refused);
         };
-        if head.kind() != Kind::Message || hop::strip(&mut head.fields).is_err() {
+        let is_tunnel = head.kind() == Kind::Connect;
+        let is_known = is_tunnel || head.kind() == Kind::Message;
+        if !is_known || hop::strip(&mut head.fields).is_err() {
             return self.exchange.break_off(ErrCode::Refused);
         }
+        if is_tunnel {
+            self.exchange.tunnel();
+        }
 
+        // Who it is said to be, for its share alone: what that counts for, the rules say.
+        let said = head.fields.get(names::USER);
+        if let Some(user) = said.and_then(|user| user.to_str().ok()) {
+            self.exchange.belongs(user);
+        }
         let length = take_length(&mut head.fields);
         let has_none = length.is_none() && head.method.is_safe();
         let content = if has_none {
@@ -88,16 +101,21 @@ impl NeighbourRequest {
             let exchange = self.exchange.clone();
             self.tasks.spawn(async move {
                 tokio::select! {
-                    () = reader.pass_on(&exchange, outgoing) => {}
+                    () = reader.pass_on(&exchange, outgoing) => exchange.done_reading(),
                     () = exchange.over() => {}
                 }
             });
             incoming
         };
 
+        let Ok(begun) = begun(&self.exchange) else {
+            return self.exchange.break_off(ErrCode::Unknown);
+        };
+        self.exchange.came_from(&self.source);
         let held = Box::new(NeighbourClient {
             exchange: self.exchange,
             tasks: self.tasks,
+            begun,
             answered: false,
         });
         let offered = Offered::held(*head, self.source, content, held);
@@ -105,10 +123,19 @@ impl NeighbourRequest {
     }
 }
 
+/// What of the response was given before this node was started again.
+fn begun(exchange: &Exchange) -> Result<Option<Begun>, Lost> {
+    match exchange.is_resumed() {
+        true => Begun::response(exchange),
+        false => Ok(None),
+    }
+}
+
 /// A neighbour that waits for a response.
 struct NeighbourClient {
     exchange: Arc<Exchange>,
     tasks: Watch,
+    begun: Option<Begun>,
     answered: bool,
 }
 
@@ -119,9 +146,20 @@ impl fmt::Debug for NeighbourClient {
 }
 
 impl HeldClient for NeighbourClient {
-    fn accept(self: Box<Self>, _: Fields) -> Replying<(Incoming, Outgoing)> {
-        let error = StreamError::new(Cause::Reset(Reset::Cancel));
-        Box::pin(std::future::ready(Err(error)))
+    fn accept(self: Box<Self>, fields: Fields) -> Replying<(Incoming, Outgoing)> {
+        let head = ResponseHead {
+            fields,
+            ..ResponseHead::new(StatusCode::OK)
+        };
+        Box::pin(async move { Ok((Incoming::Empty, self.respond(head, None).await?)) })
+    }
+
+    fn is_stored(&self) -> bool {
+        true
+    }
+
+    fn is_taken_up(&self) -> bool {
+        self.exchange.is_taken_up()
     }
 
     fn respond(
@@ -132,14 +170,12 @@ impl HeldClient for NeighbourClient {
         self.answered = true;
         Box::pin(async move {
             say_response_length(&mut head, length);
-            let begun = self.exchange.write(encode_response(&head)).await;
-            begun.map_err(|_| StreamError::new(Cause::Reset(Reset::Cancel)))?;
-
+            let rest = self.begin(&head).await?;
             let (outgoing, incoming) = pipe(length);
             let exchange = self.exchange.clone();
             self.tasks.spawn(async move {
                 tokio::select! {
-                    _ = give(&exchange, incoming) => {}
+                    _ = give(&exchange, incoming, rest) => {}
                     () = exchange.over() => {}
                 }
             });
@@ -149,6 +185,27 @@ impl HeldClient for NeighbourClient {
 
     fn gone(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(self.exchange.over())
+    }
+}
+
+impl NeighbourClient {
+    /// Gives a response's head, unless it was given before. What of its content is to be given.
+    ///
+    /// # Errors
+    /// The exchange is over, or another response was begun.
+    async fn begin(&mut self, head: &ResponseHead) -> Result<Rest, StreamError> {
+        let cancelled = StreamError::new(Cause::Reset(Reset::Cancel));
+        if let Some(begun) = self.begun.take() {
+            let rest = begun.rest_of(head, self.exchange.is_continued());
+            return rest.map_err(|_| {
+                tracing::warn!("a response in custody is not the one that was begun before the node was started again");
+                self.exchange.break_off(ErrCode::Broken);
+                cancelled
+            });
+        }
+
+        let written = self.exchange.write(encode_response(head)).await;
+        written.map(|()| Rest::default()).map_err(|_| cancelled)
     }
 }
 

@@ -9,24 +9,21 @@
 //!
 //! The machines take datagrams and the time, and give datagrams and events: [`engine`] is all neighbours of a node, `neighbour`
 //! one of them, [`receiver`] the side that asks, [`sender`] the side that answers, [`window`] how much may be on its way,
-//! [`spool`] the bytes of one object, [`noise`] the keys.
+//! [`spool`] the bytes of one object, [`disk`] the files that outlive the process, [`noise`] the keys.
 //!
 //! In a node, [`node`] drives the machines over a socket; `handler` is the side of the client, which a route with
 //! `retry: { custody: true }` leads to; `ingress` is the side of the target, a `udp` listener with `ingress: custody`.
 //!
 //! # What is not here yet
 //!
-//! - Objects live in memory: a node that is started again has lost what it kept, and says so; requests that may be repeated
-//!   are, if nothing of their response has been passed on. A spool on disk, with checked sums, would take the place of
-//!   [`spool::Spool`].
-//! - What is held is bounded in all and for each object, and each object has a little whatever others hold; users are bounded
-//!   by the limits of their listeners alone.
 //! - Keys come by Noise only, also where a TLS connection between the neighbours could have lent its own.
-//! - The settings are those of the node's start.
+//! - A node that begins with custody, or takes another key, has to be started again.
 //!
 //! Begin reading in [`receiver`]: what makes it fast is there.
 
+mod asked;
 mod cookie;
+pub mod disk;
 pub mod engine;
 mod epoch;
 mod handler;
@@ -36,12 +33,15 @@ mod message;
 mod neighbour;
 pub mod node;
 pub mod noise;
+mod owner;
 mod ranges;
 pub mod receiver;
+mod resume;
 pub mod sender;
 pub mod spool;
 pub mod window;
 
+pub use disk::Disk;
 pub use engine::{Engine, Event, ExchangeKey, NeighbourId, Reading};
 pub use node::{Custody, NamedNeighbour, Settings};
 pub use noise::{NodeKey, PublicKey};

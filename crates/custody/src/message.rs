@@ -10,6 +10,7 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderValue, StatusCode};
 
 use crate::node::{Exchange, Over};
+use crate::resume::Rest;
 
 /// Why a message does not come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,14 +82,26 @@ impl MessageReader {
     }
 }
 
-/// Gives a message's content to a neighbour, to its end.
-pub(crate) async fn give(exchange: &Exchange, mut content: impl Content) -> Result<(), Over> {
+/// Gives a message's content to a neighbour, to its end: the rest of it, where some was given already.
+pub(crate) async fn give(
+    exchange: &Exchange,
+    mut content: impl Content,
+    mut rest: Rest,
+) -> Result<(), Over> {
     let mut trailers = None;
+    if rest.is_over() {
+        exchange.finish();
+        return Ok(());
+    }
     loop {
         match content.next().await {
             Some(Ok(Frame::Data(data))) => {
-                exchange.write(encode_chunk(data.len())).await?;
-                exchange.write(data).await?;
+                let (bare, data) = rest.split(data);
+                exchange.write(bare).await?;
+                if !data.is_empty() {
+                    exchange.write(encode_chunk(data.len())).await?;
+                    exchange.write(data).await?;
+                }
             }
             Some(Ok(Frame::Trailers(fields))) => trailers = Some(fields),
             Some(Err(_)) => {
@@ -99,6 +112,10 @@ pub(crate) async fn give(exchange: &Exchange, mut content: impl Content) -> Resu
         }
     }
 
+    if rest.is_short() {
+        exchange.break_off(ErrCode::Broken);
+        return Err(Over);
+    }
     end(exchange, trailers.as_ref()).await
 }
 

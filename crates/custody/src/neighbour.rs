@@ -51,6 +51,8 @@ struct Hello {
 struct Answered {
     hello: Bytes,
     answer: Bytes,
+    /// Where it came from last; a cookie has shown that someone receives there.
+    from: SocketAddr,
     /// The answer is to be sent.
     due: bool,
 }
@@ -64,7 +66,7 @@ struct Path {
     /// Bytes from there and to there, until it is validated.
     heard: u64,
     said: u64,
-    challenge: [u8; 8],
+    challenge: Option<[u8; 8]>,
 }
 
 /// How an exchange is offered.
@@ -117,7 +119,14 @@ impl Neighbour {
         }
     }
 
-    /// Where it is.
+    /// It is at this address, as is said of it.
+    pub fn lead(&mut self, address: SocketAddr) {
+        if self.address() != Some(address) {
+            self.path = Some(Path::new(address, true));
+        }
+    }
+
+    /// Where it is, if that is known.
     pub fn address(&self) -> Option<SocketAddr> {
         self.path.map(|path| path.address)
     }
@@ -140,18 +149,22 @@ impl Neighbour {
             .chain(hello)
     }
 
-    /// It asks for keys, as was checked; the address is shown to be its. `made` are those that it gets, unless it was answered
-    /// before.
+    /// It asks for keys, as was checked. `made` are those that it gets, unless it was answered before. That it has left the address where
+    /// it was is not believed before it uses them: someone else may have repeated its words.
     pub fn handle_hello(&mut self, hello: &Bytes, from: SocketAddr, made: (Epoch, Bytes)) {
-        self.path = Some(Path::new(from, true));
+        self.path.get_or_insert(Path::new(from, true));
         match &mut self.answered {
-            Some(known) if known.hello == *hello => known.due = true,
+            Some(known) if known.hello == *hello => {
+                known.from = from;
+                known.due = true;
+            }
             _ => {
                 let (epoch, answer) = made;
                 self.next = Some(epoch);
                 self.answered = Some(Answered {
                     hello: hello.clone(),
                     answer,
+                    from,
                     due: true,
                 });
             }
@@ -224,7 +237,7 @@ impl Neighbour {
     /// It repeats what was asked of its new address.
     pub fn handle_response(&mut self, token: [u8; 8]) {
         if let Some(path) = &mut self.path {
-            path.validated |= path.challenge == token;
+            path.validated |= path.challenge == Some(token);
         }
     }
 
@@ -244,6 +257,12 @@ impl Neighbour {
         room: u64,
         now: Instant,
     ) -> Option<(SocketAddr, Bytes)> {
+        let due = self.answered.as_mut().filter(|answered| answered.due);
+        if let Some(answered) = due {
+            answered.due = false;
+            return Some((answered.from, answered.answer.clone()));
+        }
+
         let path = self.path?;
         if !path.may_say(MAX_CUSTODY_DATAGRAM) {
             return None;
@@ -258,14 +277,15 @@ impl Neighbour {
         Some((path.address, datagram))
     }
 
-    /// When [`poll_transmit`](Self::poll_transmit) has something to say at the latest.
+    /// When [`poll_transmit`](Self::poll_transmit) has something to say at the latest. Where nothing may be said to an address before more
+    /// comes from there, time changes nothing.
     pub fn timeout(&self, now: Instant) -> Option<Instant> {
-        self.path?;
+        self.path
+            .filter(|path| path.may_say(MAX_CUSTODY_DATAGRAM))?;
         let hello = self.hello.as_ref().map(|hello| hello.at);
-        if self.current.is_none() {
-            return hello;
-        }
+        let hello = hello.filter(|_| self.asks_for_keys(now));
         let asks = self.receiver.timeout(now);
+        let asks = asks.filter(|_| self.current.is_some());
         hello.into_iter().chain(asks).min()
     }
 
@@ -275,14 +295,7 @@ impl Neighbour {
         draw: &mut dyn FnMut() -> u64,
         now: Instant,
     ) -> Option<Bytes> {
-        let due = self.answered.as_mut().filter(|answered| answered.due);
-        if let Some(answered) = due {
-            answered.due = false;
-            return Some(answered.answer.clone());
-        }
-
-        let needed = self.current.as_ref().is_none_or(|keys| keys.is_old(now));
-        if !needed || !self.has_something_to_say() {
+        if !self.asks_for_keys(now) {
             return None;
         }
 
@@ -309,6 +322,11 @@ impl Neighbour {
             message: hello.message.clone(),
         };
         Some(packet.encode())
+    }
+
+    fn asks_for_keys(&self, now: Instant) -> bool {
+        let is_needed = self.current.as_ref().is_none_or(|keys| keys.is_old(now));
+        is_needed && self.has_something_to_say()
     }
 
     fn has_something_to_say(&self) -> bool {
@@ -404,20 +422,25 @@ impl Neighbour {
     }
 
     fn came_from(&mut self, from: SocketAddr, bytes: usize) {
-        match &mut self.path {
-            Some(path) if path.address == from => path.heard += bytes as u64,
-            _ => {
-                let mut path = Path::new(from, false);
-                path.heard = bytes as u64;
-                let mut token = [0; 8];
-                // Without random bytes no address is validated, and little is said to it.
-                let drawn = aws_lc_rs::rand::fill(&mut token).is_ok();
-                path.challenge = token;
-                self.path = Some(path);
-                if drawn {
-                    self.tell(CustodyFrame::Challenge(token));
-                }
-            }
+        if self.address() != Some(from) {
+            let mut path = Path::new(from, false);
+            // Without random bytes no address is validated, and little is said to it.
+            path.challenge = drawn();
+            self.path = Some(path);
+        }
+        let is_answered = self.answered.as_ref().map(|answered| answered.from) == Some(from);
+        let Some(path) = &mut self.path else { return };
+        path.heard += bytes as u64;
+        path.validated |= is_answered;
+        if path.validated {
+            return;
+        }
+
+        // Once for whatever comes from there: it, or its answer, may be lost.
+        let challenge = path.challenge.map(CustodyFrame::Challenge);
+        let new = challenge.filter(|challenge| !self.control.contains(challenge));
+        if let Some(challenge) = new {
+            self.tell(challenge);
         }
     }
 }
@@ -429,7 +452,7 @@ impl Path {
             validated,
             heard: 0,
             said: 0,
-            challenge: [0; 8],
+            challenge: None,
         }
     }
 
@@ -447,6 +470,13 @@ pub fn answer(own: u32, peer: u32, made: (Bytes, Keys), now: Instant) -> (Epoch,
         message,
     };
     (Epoch::new(own, peer, keys, now), packet.encode())
+}
+
+/// A token that no one can guess, if there is one.
+fn drawn() -> Option<[u8; 8]> {
+    let mut token = [0; 8];
+    let drawn = aws_lc_rs::rand::fill(&mut token);
+    drawn.ok().map(|()| token)
 }
 
 /// A number from 0 to 1.

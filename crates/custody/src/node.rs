@@ -1,6 +1,7 @@
 //! A node's custody: its machine, its socket, and the tasks that wait for what comes.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,13 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hermes_net::Watch;
+use hermes_config::model::{CustodyNeighbour, ListenAddress, NodeCustody};
+use hermes_net::{StreamInfo, Watch};
 use hermes_proto::custody::{ErrCode, MAX_CUSTODY_DATAGRAM};
 use parking_lot::Mutex;
 use tokio::net::UdpSocket;
 use tokio::sync::{Notify, watch};
 
-use crate::engine::{Engine, Event, ExchangeKey, NeighbourId, Reading};
+use crate::disk::Disk;
+use crate::engine::{Engine, Event, ExchangeKey, NeighbourId, Opening, Owner, Reading};
 use crate::hurry::Hurry;
 use crate::noise::{NodeKey, PublicKey};
 
@@ -44,6 +47,29 @@ pub struct NamedNeighbour {
     pub address: Option<SocketAddr>,
 }
 
+impl NamedNeighbour {
+    /// Those of a document.
+    ///
+    /// # Errors
+    /// A key is none; with its place.
+    pub fn all(config: &NodeCustody) -> Result<Vec<Self>, String> {
+        let one = |(name, neighbour): (&String, &CustodyNeighbour)| {
+            let place = || format!("defaults.custody.neighbours.{name}.key");
+            let key = neighbour.key.parse();
+            let address = match neighbour.address {
+                Some(ListenAddress::Ip(address)) => Some(address),
+                Some(ListenAddress::Unix(_)) | None => None,
+            };
+            Ok(Self {
+                name: name.clone(),
+                key: key.map_err(|error| format!("{}: {error}", place()))?,
+                address,
+            })
+        };
+        config.neighbours.iter().map(one).collect()
+    }
+}
+
 /// What belongs to a node.
 #[derive(Debug)]
 pub struct Settings {
@@ -53,6 +79,8 @@ pub struct Settings {
     pub keep_for: Option<Duration>,
     /// Whom it knows.
     pub neighbours: Vec<NamedNeighbour>,
+    /// Where it keeps exchanges, so that it goes on with them when it is started again.
+    pub disk: Option<Disk>,
 }
 
 /// The custody of a node. Its copies are the same.
@@ -61,16 +89,32 @@ pub struct Custody(Arc<Inner>);
 
 struct Inner {
     engine: Mutex<Engine>,
-    neighbours: HashMap<String, NeighbourId>,
-    keep_for: Duration,
+    settings: Mutex<InForce>,
     /// There is something to send.
     due: Notify,
     /// An exchange has ended.
     ended: Notify,
     /// Who waits for an exchange.
     waiting: Mutex<HashMap<ExchangeKey, watch::Sender<()>>>,
+    /// Where requests of neighbours came from, by which what is begun for them is known.
+    sources: Mutex<HashMap<ExchangeKey, Source>>,
     /// A socket is served.
     driven: AtomicBool,
+    /// Numbers users, so that no one can choose a name that shares another's.
+    owners: RandomState,
+}
+
+/// Where a request of a neighbour came from.
+struct Source {
+    info: Arc<StreamInfo>,
+    /// What was begun for it before the node was started again goes on.
+    is_continued: bool,
+}
+
+/// What a reload may change.
+struct InForce {
+    neighbours: HashMap<String, NeighbourId>,
+    keep_for: Duration,
 }
 
 impl Custody {
@@ -81,26 +125,56 @@ impl Custody {
         // What is drawn from it need not be secret.
         let _ = aws_lc_rs::rand::fill(&mut seed);
         let mut engine = Engine::new(settings.key, u64::from_ne_bytes(seed), now);
-        let known = settings.neighbours.into_iter().map(|neighbour| {
-            let id = engine.add_neighbour(neighbour.key, neighbour.address, now);
-            (neighbour.name, id)
-        });
-        let neighbours = known.collect();
+        let neighbours = known(&mut engine, settings.neighbours, now);
+        if let Some(disk) = settings.disk {
+            engine.keep_on(disk, now);
+        }
 
         Self(Arc::new(Inner {
             engine: Mutex::new(engine),
-            neighbours,
-            keep_for: settings.keep_for.unwrap_or(KEEP_FOR),
+            settings: Mutex::new(InForce {
+                neighbours,
+                keep_for: settings.keep_for.unwrap_or(KEEP_FOR),
+            }),
             due: Notify::new(),
             ended: Notify::new(),
             waiting: Mutex::default(),
+            sources: Mutex::default(),
             driven: AtomicBool::new(false),
+            owners: RandomState::new(),
         }))
+    }
+
+    /// Knows these neighbours from now on, and no others: what goes on with those ends.
+    pub fn change(&self, keep_for: Option<Duration>, neighbours: Vec<NamedNeighbour>) {
+        let now = Instant::now();
+        let mut engine = self.0.engine.lock();
+        let mut settings = self.0.settings.lock();
+        let wanted = known(&mut engine, neighbours, now);
+        for id in settings.neighbours.values() {
+            if !wanted.values().any(|other| other == id) {
+                engine.remove_neighbour(*id, now);
+            }
+        }
+        *settings = InForce {
+            neighbours: wanted,
+            keep_for: keep_for.unwrap_or(KEEP_FOR),
+        };
+        drop(engine);
+        self.0.due.notify_one();
     }
 
     /// The neighbour of this name.
     pub(crate) fn neighbour(&self, name: &str) -> Option<NeighbourId> {
-        self.0.neighbours.get(name).copied()
+        self.0.settings.lock().neighbours.get(name).copied()
+    }
+
+    /// What a neighbour is called now.
+    pub(crate) fn name_of(&self, id: NeighbourId) -> Option<Arc<str>> {
+        let settings = self.0.settings.lock();
+        let mut known = settings.neighbours.iter();
+        let (name, _) = known.find(|(_, known)| **known == id)?;
+        Some(name.as_str().into())
     }
 
     /// Resolves when the listener is to end, and nothing goes on.
@@ -130,7 +204,8 @@ impl Custody {
                 "custody is served on another socket already",
             ));
         }
-        let _driven = Driven(&self.0.driven);
+        let _driven = Driven(&self.0);
+        self.0.engine.lock().freeze(false);
         socket.set_nonblocking(true)?;
         let socket = UdpSocket::from_std(socket)?;
         let mut buffer = vec![0; MAX_CUSTODY_DATAGRAM + 1];
@@ -220,31 +295,84 @@ impl Custody {
                 Event::Over(key) => {
                     drop(engine);
                     self.0.waiting.lock().remove(&key);
+                    self.0.sources.lock().remove(&key);
                     self.0.ended.notify_waiters();
                 }
             }
         }
     }
 
-    /// Begins an exchange; `None` if there are too many.
-    pub(crate) fn open(&self, neighbour: NeighbourId, repeatable: bool) -> Option<Exchange> {
+    /// Begins an exchange for a request that came from there; `None` if there are too many.
+    pub(crate) fn open(
+        &self,
+        neighbour: NeighbourId,
+        repeatable: bool,
+        source: &Arc<StreamInfo>,
+    ) -> Option<Exchange> {
+        let parent = self.parent(source);
         let mut exchange = [0; 16];
         aws_lc_rs::rand::fill(&mut exchange).ok()?;
         let key = ExchangeKey {
             neighbour,
             exchange,
         };
-        let keep = self.0.keep_for;
+        let keep = self.0.settings.lock().keep_for;
+        let opening = Opening {
+            keep,
+            repeatable,
+            parent,
+        };
         let mut engine = self.0.engine.lock();
-        if !engine.open(key, keep, repeatable, Instant::now()) {
+        if !engine.open(key, opening, Instant::now()) {
             return None;
         }
+        drop(engine);
+        Some(self.asking(key))
+    }
+
+    /// The exchange with this neighbour that was begun for the same request before the node was started again.
+    pub(crate) fn adopt(
+        &self,
+        neighbour: NeighbourId,
+        source: &Arc<StreamInfo>,
+    ) -> Option<Exchange> {
+        let parent = self.parent(source)?;
+        let key = self.0.engine.lock().adopt(parent)?;
+        let exchange = self.asking(key);
+        // Dropped, it ends.
+        (key.neighbour == neighbour).then_some(exchange)
+    }
+
+    /// Whether the request from there was acted on when the last process ended, and may not be again.
+    pub(crate) fn is_taken_up(&self, source: &Arc<StreamInfo>) -> bool {
+        let parent = self.parent(source);
+        parent.is_some_and(|parent| self.0.engine.lock().is_taken_up(parent))
+    }
+
+    /// What was begun for the request from there goes on.
+    pub(crate) fn continues(&self, source: &Arc<StreamInfo>) {
+        let mut sources = self.0.sources.lock();
+        let mut sources = sources.values_mut();
+        if let Some(known) = sources.find(|known| Arc::ptr_eq(&known.info, source)) {
+            known.is_continued = true;
+        }
+    }
+
+    fn asking(&self, key: ExchangeKey) -> Exchange {
         self.0.waiting.lock().insert(key, watch::Sender::new(()));
-        Some(Exchange {
+        Exchange {
             custody: self.clone(),
             key,
             asking: true,
-        })
+        }
+    }
+
+    /// The exchange whose request came from there.
+    fn parent(&self, source: &Arc<StreamInfo>) -> Option<ExchangeKey> {
+        let sources = self.0.sources.lock();
+        let mut sources = sources.iter();
+        let known = sources.find(|(_, known)| Arc::ptr_eq(&known.info, source));
+        known.map(|(key, _)| *key)
     }
 
     /// An exchange that a neighbour has asked for.
@@ -255,6 +383,19 @@ impl Custody {
             asking: false,
         }
     }
+}
+
+/// Has an engine know these neighbours; by name.
+fn known(
+    engine: &mut Engine,
+    neighbours: Vec<NamedNeighbour>,
+    now: Instant,
+) -> HashMap<String, NeighbourId> {
+    let known = neighbours.into_iter().map(|neighbour| {
+        let id = engine.add_neighbour(neighbour.key, neighbour.address, now);
+        (neighbour.name, id)
+    });
+    known.collect()
 }
 
 /// An address as a socket of this family takes it: one of IPv6 takes IPv4 addresses mapped (RFC 4291, 2.5.5.2).
@@ -271,11 +412,13 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 }
 
 /// Another socket may be served.
-struct Driven<'a>(&'a AtomicBool);
+struct Driven<'a>(&'a Inner);
 
 impl Drop for Driven<'_> {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+        // What goes on now will not come to its end here.
+        self.0.engine.lock().freeze(true);
+        self.0.driven.store(false, Ordering::Release);
     }
 }
 
@@ -291,6 +434,65 @@ pub(crate) struct Exchange {
 pub(crate) struct Over;
 
 impl Exchange {
+    /// Whose it is.
+    pub(crate) fn belongs(&self, user: &str) {
+        let owner = Owner(self.custody.0.owners.hash_one(user));
+        self.custody.0.engine.lock().belongs(self.key, owner);
+    }
+
+    /// Where its request came from: what is begun in its name is known by that.
+    pub(crate) fn came_from(&self, source: &Arc<StreamInfo>) {
+        // Not behind its end: no one would remove it.
+        let waiting = self.custody.0.waiting.lock();
+        if waiting.contains_key(&self.key) {
+            let source = Source {
+                info: source.clone(),
+                is_continued: false,
+            };
+            self.custody.0.sources.lock().insert(self.key, source);
+        }
+    }
+
+    /// Whether what was begun for it before the node was started again goes on.
+    pub(crate) fn is_continued(&self) -> bool {
+        let sources = self.custody.0.sources.lock();
+        sources
+            .get(&self.key)
+            .is_some_and(|source| source.is_continued)
+    }
+
+    /// It is a tunnel: both directions end by themselves, and nothing of it is kept on disk.
+    pub(crate) fn tunnel(&self) {
+        self.custody.0.engine.lock().tunnel(self.key);
+    }
+
+    /// No more of a tunnel is read here.
+    pub(crate) fn done_reading(&self) {
+        let mut engine = self.custody.0.engine.lock();
+        engine.done_reading(self.key, Instant::now());
+        self.custody.0.due.notify_one();
+    }
+
+    /// Whether it was kept when the last process ended.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.custody.0.engine.lock().is_resumed(self.key)
+    }
+
+    /// Whether it was acted on when the last process ended, and may not be again.
+    pub(crate) fn is_taken_up(&self) -> bool {
+        self.custody.0.engine.lock().is_taken_up(self.key)
+    }
+
+    /// How much this node has written.
+    pub(crate) fn written_length(&self) -> u64 {
+        self.custody.0.engine.lock().written_length(self.key)
+    }
+
+    /// Bytes of what this node has written, from `offset` on: some of them, none behind the last or where they were let go.
+    pub(crate) fn written(&self, offset: u64) -> Bytes {
+        self.custody.0.engine.lock().written_bytes(self.key, offset)
+    }
+
     /// Waits for what changes, from now on; `None` if the exchange is over.
     pub(crate) fn changes(&self) -> Option<watch::Receiver<()>> {
         let waiting = self.custody.0.waiting.lock();
@@ -333,12 +535,15 @@ impl Exchange {
     /// Gives bytes, as soon as there is room.
     ///
     /// # Errors
-    /// The exchange is over.
+    /// The exchange is over, or the neighbour wants no more of it.
     pub(crate) async fn write(&self, mut bytes: Bytes) -> Result<(), Over> {
         while !bytes.is_empty() {
             let mut changes = self.changes().ok_or(Over)?;
             let room = {
                 let mut engine = self.custody.0.engine.lock();
+                if !engine.is_wanted(self.key) {
+                    return Err(Over);
+                }
                 let room = engine.room(self.key).min(bytes.len());
                 engine.write(self.key, bytes.split_to(room));
                 room

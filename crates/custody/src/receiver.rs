@@ -4,7 +4,7 @@
 //! on at once. After a silence everything on its way counts as lost: then one small REQ goes out each [`PROBE`], until the
 //! first answer, upon which all of it is asked for again at once.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use hermes_proto::custody::{
     CustodyFrame, CustodyRange, ErrCode, Extent, FinCode, ObjectId, ObjectPart,
 };
 
+use crate::asked::{AllAsked, Asked};
 use crate::ranges::{RangeSet, range};
 use crate::spool::Spool;
 use crate::window::{PIECE, Window};
@@ -71,6 +72,10 @@ pub struct Want {
     pub acknowledged: bool,
     /// It will not come.
     broken: Option<ErrCode>,
+    /// Its owner has as much as one may.
+    is_crowded: bool,
+    /// It is let go by its reader, not as soon as it is whole.
+    is_kept: bool,
 }
 
 impl Want {
@@ -123,17 +128,6 @@ impl Want {
     }
 }
 
-/// What was asked for and has not come.
-#[derive(Debug, Clone, Copy)]
-struct Asked {
-    object: ObjectId,
-    serial: u64,
-    range: CustodyRange,
-    /// When it was asked for, or when it became known that it is available.
-    at: Instant,
-    sent: Instant,
-}
-
 /// A FIN that is repeated.
 #[derive(Debug)]
 struct Letting {
@@ -157,9 +151,9 @@ pub struct Receiver {
     wants: BTreeMap<ObjectId, Want>,
     /// The object that was served last: the next one's turn comes.
     turn: Option<ObjectId>,
-    asked: VecDeque<Asked>,
-    /// Bytes in `asked`.
-    on_its_way: u64,
+    asked: AllAsked,
+    /// All that was asked for waits, and the sender was asked again whether it is there.
+    is_checked: bool,
     serial: u64,
     /// The highest serial that was answered.
     answered: u64,
@@ -181,8 +175,8 @@ impl Receiver {
         Self {
             wants: BTreeMap::new(),
             turn: None,
-            asked: VecDeque::new(),
-            on_its_way: 0,
+            asked: AllAsked::default(),
+            is_checked: false,
             serial: 0,
             answered: 0,
             window: Window::default(),
@@ -194,18 +188,45 @@ impl Receiver {
         }
     }
 
-    /// Wants an object from now on; `acknowledged` if the other side is known to have it.
-    pub fn want(&mut self, object: ObjectId, acknowledged: bool, now: Instant) {
+    /// Wants an object from now on, with what there is of it; `acknowledged` if the other side is known to have it.
+    pub fn want(&mut self, object: ObjectId, acknowledged: bool, spool: Spool, now: Instant) {
         if !self.has_work() {
             self.heard = now;
             self.progress = now;
             self.probe = None;
         }
+        let is_whole = spool.is_whole();
         let want = Want {
             acknowledged,
+            next: spool.available(),
+            spool,
             ..Want::default()
         };
         self.wants.entry(object).or_insert(want);
+        if is_whole {
+            // The other side may not have heard it.
+            self.whole(object, now);
+        }
+    }
+
+    /// An object is let go by its reader, not as soon as it is whole.
+    pub fn keep(&mut self, object: ObjectId) {
+        if let Some(want) = self.wants.get_mut(&object) {
+            want.is_kept = true;
+        }
+    }
+
+    /// Whether the owner of an object has as much as one may: then no more than a little is asked for.
+    pub fn set_crowded(&mut self, object: ObjectId, is_crowded: bool) {
+        if let Some(want) = self.wants.get_mut(&object) {
+            want.is_crowded = is_crowded;
+        }
+    }
+
+    /// Bytes of an object that are held.
+    pub fn held_of(&self, object: ObjectId) -> u64 {
+        let want = self.wants.get(&object);
+        want.map_or(0, |want| want.spool.held() as u64)
     }
 
     /// An object that is wanted.
@@ -216,7 +237,7 @@ impl Receiver {
     /// Bytes of all objects that are held, and those that were asked for.
     pub fn held(&self) -> u64 {
         let held: usize = self.wants.values().map(|want| want.spool.held()).sum();
-        held as u64 + self.on_its_way
+        held as u64 + self.asked.on_its_way() + self.asked.waiting()
     }
 
     /// The window, for what is shown of a neighbour.
@@ -241,14 +262,11 @@ impl Receiver {
         let Some(want) = self.wants.remove(&object) else {
             return;
         };
-        self.drop_asked(object);
-        if want.broken.is_none() {
-            let code = if want.spool.is_whole() {
-                FinCode::Complete
-            } else {
-                FinCode::Cancelled
-            };
-            self.let_go(object, code, now);
+        match want.broken {
+            None if want.spool.is_whole() => self.let_go(object, FinCode::Complete, now),
+            // The other side has something of it.
+            None | Some(ErrCode::Broken) => self.let_go(object, FinCode::Cancelled, now),
+            Some(_) => self.drop_asked(object),
         }
     }
 
@@ -263,7 +281,7 @@ impl Receiver {
         self.discard(object);
         self.heard = now;
         self.resume();
-        self.want(object, false, now);
+        self.want(object, false, Spool::default(), now);
     }
 
     /// Bytes of an object have come.
@@ -278,7 +296,9 @@ impl Receiver {
         } = data;
         self.answered(serial, now);
         let length = bytes.len() as u64;
-        let took = self.settle(object, serial, range(offset, offset + length), now);
+        let took = self
+            .asked
+            .settle(object, serial, range(offset, offset + length), now);
         self.window.arrived(length, took.filter(|_| prompt), now);
 
         let Some(want) = self.wants.get_mut(&object) else {
@@ -301,7 +321,7 @@ impl Receiver {
             return Taken::Nothing;
         };
         if want.spool.is_whole() {
-            self.let_go(object, FinCode::Complete, now);
+            self.whole(object, now);
             return Taken::Readable;
         }
         if want.spool.available() > before {
@@ -320,6 +340,7 @@ impl Receiver {
         now: Instant,
     ) -> Taken {
         self.answered(serial, now);
+        self.asked.heard(object, serial);
         let known = self.learn(object, extent, now);
         self.find_lost(now);
         let whole = self
@@ -327,7 +348,7 @@ impl Receiver {
             .get(&object)
             .is_some_and(|want| want.spool.is_whole());
         if whole {
-            self.let_go(object, FinCode::Complete, now);
+            self.whole(object, now);
         }
         if whole || !known {
             Taken::Readable
@@ -374,11 +395,12 @@ impl Receiver {
         match self.probe {
             Some(at) if now < at => None,
             Some(_) => self.probe(now, jitter),
-            None if now >= silent => {
+            None if now < silent => self.ask(room, now),
+            None if self.asked.is_all_heard() && !self.is_checked => self.check(now),
+            None => {
                 self.lose_all();
                 self.probe(now, jitter)
             }
-            None => self.ask(room, now),
         }
     }
 
@@ -407,6 +429,16 @@ impl Receiver {
             SILENCE
         };
         quiet + self.window.round_trip() * 2
+    }
+
+    /// Asks again for what waits, of one object after the other. The sender knows of the others, and that is not changed by the silence of
+    /// one that has nothing to say.
+    fn check(&mut self, now: Instant) -> Option<CustodyFrame> {
+        self.is_checked = true;
+        self.heard = now;
+        self.serial += 1;
+        let again = self.asked.again(self.serial, now)?;
+        self.req(again.object, again.range)
     }
 
     /// One REQ, small unless nothing is known to be there.
@@ -439,9 +471,10 @@ impl Receiver {
 
     /// One REQ within the window.
     fn ask(&mut self, room: u64, now: Instant) -> Option<CustodyFrame> {
-        let object = self.next_object(|object, want| self.allowed(object, want, room))?;
+        let share = self.share();
+        let object = self.next_object(|object, want| self.allowed(object, want, room, share))?;
         let want = self.wants.get(&object)?;
-        let wanted = want.wanted(self.allowed(object, want, room))?;
+        let wanted = want.wanted(self.allowed(object, want, room, share))?;
         // Bytes that are there come evenly in small runs; one REQ is enough for those that are not.
         let there = wanted.offset < want.known.available;
         let asked = CustodyRange {
@@ -463,29 +496,43 @@ impl Receiver {
 
     /// Bytes of an object that one REQ may ask for now: whole pieces, and several at once, because what is asked for oddly is
     /// sent oddly.
-    fn allowed(&self, object: ObjectId, want: &Want, room: u64) -> u64 {
+    fn allowed(&self, object: ObjectId, want: &Want, room: u64, share: u64) -> u64 {
+        let Some(wanted) = want.wanted(u64::MAX) else {
+            return 0;
+        };
+        let there = wanted.offset < want.known.available;
         let window = self.window.bytes();
-        let free = window.saturating_sub(self.on_its_way);
+        let free = if there {
+            window.saturating_sub(self.asked.on_its_way())
+        } else {
+            let own = share.saturating_sub(self.asked.of(object));
+            own.min(window.saturating_sub(self.asked.waiting()))
+        };
+
+        let room = if want.is_crowded { 0 } else { room };
         let free = if room < free {
             free.min(room.max(self.guaranteed(object)))
         } else {
             free
         };
-
-        let left = want.wanted(u64::MAX).map_or(0, |wanted| wanted.length);
-        if free < ASK.min(window / 2).min(left) {
+        let least = if there { ASK.min(window / 2) } else { PIECE };
+        if free < least.min(wanted.length) {
             return 0;
         }
         free / PIECE * PIECE
     }
 
+    /// Bytes of one object that may wait at the sender: else the first that has nothing to say would keep the others from being asked.
+    fn share(&self) -> u64 {
+        let wanting = self.wants.values().filter(|want| !want.is_over()).count();
+        (self.window.bytes() / wanting.max(1) as u64).max(PIECE)
+    }
+
     /// Bytes of an object that may be asked for even if there is no room.
     fn guaranteed(&self, object: ObjectId) -> u64 {
-        let asked = self.asked.iter().filter(|asked| asked.object == object);
-        let asked: u64 = asked.map(|asked| asked.range.length).sum();
         let want = self.wants.get(&object);
         let held = want.map_or(0, |want| want.spool.held() as u64);
-        GUARANTEED.saturating_sub(held + asked)
+        GUARANTEED.saturating_sub(held + self.asked.of(object))
     }
 
     fn req(&self, object: ObjectId, asked: CustodyRange) -> Option<CustodyFrame> {
@@ -500,16 +547,19 @@ impl Receiver {
     }
 
     fn note(&mut self, object: ObjectId, asked: CustodyRange, now: Instant) {
+        let mut waits = false;
         if let Some(want) = self.wants.get_mut(&object) {
             want.ask(asked);
+            waits = asked.offset >= want.known.available;
         }
-        self.on_its_way += asked.length;
-        self.asked.push_back(Asked {
+        self.asked.add(Asked {
             object,
             serial: self.serial,
             range: asked,
             at: now,
             sent: now,
+            waits,
+            is_heard: false,
         });
     }
 
@@ -534,51 +584,12 @@ impl Receiver {
         self.heard = now;
         // A serial that was never used proves nothing about others.
         self.answered = self.answered.max(serial.min(self.serial));
+        self.is_checked = false;
         self.resume();
     }
 
     fn resume(&mut self) {
         self.probe = None;
-    }
-
-    /// Takes what came out of what is on its way. How long it took.
-    fn settle(
-        &mut self,
-        object: ObjectId,
-        serial: u64,
-        came: CustodyRange,
-        now: Instant,
-    ) -> Option<Duration> {
-        let mut took = None;
-        let mut index = 0;
-        while let Some(asked) = self.asked.get(index).copied() {
-            let start = asked.range.offset.max(came.offset);
-            let end = asked.range.end().min(came.end());
-            if asked.object != object || start >= end {
-                index += 1;
-                continue;
-            }
-
-            if asked.serial == serial {
-                took = Some(now.saturating_duration_since(asked.sent));
-            }
-            self.asked.remove(index);
-            self.on_its_way -= end - start;
-            // What lies on both sides of it is still to come.
-            let rest = [(end, asked.range.end()), (asked.range.offset, start)];
-            for (from, to) in rest.into_iter().filter(|(from, to)| from < to) {
-                let part = range(from, to);
-                self.asked.insert(
-                    index,
-                    Asked {
-                        range: part,
-                        ..asked
-                    },
-                );
-            }
-        }
-
-        took
     }
 
     /// What a sender says that it has. False if it contradicts itself: then the object is broken.
@@ -610,11 +621,7 @@ impl Receiver {
         want.known.available = before.max(extent.available);
         let there = want.known.available;
         let end = want.known.total;
-        for asked in self.asked.iter_mut().filter(|asked| asked.object == object) {
-            if (before..there).contains(&asked.range.offset) {
-                asked.at = now;
-            }
-        }
+        self.asked.available(object, before..there, now);
         if let Some(end) = end {
             self.cut(object, end);
         }
@@ -623,16 +630,7 @@ impl Receiver {
 
     /// Nothing lies beyond the end of an object.
     fn cut(&mut self, object: ObjectId, end: u64) {
-        for asked in self.asked.iter_mut().filter(|asked| asked.object == object) {
-            let beyond = asked
-                .range
-                .end()
-                .saturating_sub(end)
-                .min(asked.range.length);
-            asked.range.length -= beyond;
-            self.on_its_way -= beyond;
-        }
-        self.asked.retain(|asked| asked.range.length > 0);
+        self.asked.cut(object, end);
         if let Some(want) = self.wants.get_mut(&object) {
             want.again.remove(range(end, u64::MAX));
             want.next = want.next.min(end);
@@ -643,60 +641,57 @@ impl Receiver {
     fn find_lost(&mut self, now: Instant) {
         let round_trip = self.window.round_trip();
         let late = round_trip + (round_trip / 4).max(Duration::from_millis(10));
-        let mut lost = false;
-        let mut index = 0;
-        while let Some(asked) = self.asked.get(index).copied() {
-            let want = self.wants.get_mut(&asked.object);
-            let Some(want) = want.filter(|want| {
-                asked.serial < self.answered
-                    && now > asked.at + late
-                    && asked.range.offset < want.known.available
-            }) else {
-                index += 1;
-                continue;
-            };
-            want.again.insert(asked.range);
-            self.on_its_way -= asked.range.length;
-            self.asked.remove(index);
-            lost = true;
+        let lost = self.asked.take(|asked| {
+            let want = self.wants.get(&asked.object);
+            asked.serial < self.answered
+                && now > asked.at + late
+                && want.is_some_and(|want| asked.range.offset < want.known.available)
+        });
+        for asked in &lost {
+            if let Some(want) = self.wants.get_mut(&asked.object) {
+                want.again.insert(asked.range);
+            }
         }
-
-        if lost {
+        if !lost.is_empty() {
             self.window.lost(now);
         }
     }
 
     /// Everything on its way was lost.
     fn lose_all(&mut self) {
-        for asked in self.asked.drain(..) {
+        for asked in self.asked.take(|_| true) {
             if let Some(want) = self.wants.get_mut(&asked.object) {
                 want.again.insert(asked.range);
             }
         }
-        self.on_its_way = 0;
     }
 
     /// What of an object is on its way is asked for again.
     fn ask_again(&mut self, object: ObjectId) {
-        let asked = self.asked.iter().filter(|asked| asked.object == object);
+        let asked = self.asked.take(|asked| asked.object == object);
         if let Some(want) = self.wants.get_mut(&object) {
-            asked.for_each(|asked| want.again.insert(asked.range));
+            asked
+                .iter()
+                .for_each(|asked| want.again.insert(asked.range));
         }
-        self.drop_asked(object);
     }
 
     fn drop_asked(&mut self, object: ObjectId) {
-        let of_it = self.asked.iter().filter(|asked| asked.object == object);
-        self.on_its_way -= of_it.map(|asked| asked.range.length).sum::<u64>();
-        self.asked.retain(|asked| asked.object != object);
+        self.asked.take(|asked| asked.object == object);
+    }
+
+    /// All of an object has come.
+    fn whole(&mut self, object: ObjectId, now: Instant) {
+        self.drop_asked(object);
+        let is_kept = self.wants.get(&object).is_some_and(|want| want.is_kept);
+        // A request is let go with its exchange: only then it is certain that it will not be needed again.
+        if object.part == ObjectPart::Response && !is_kept {
+            self.let_go(object, FinCode::Complete, now);
+        }
     }
 
     fn let_go(&mut self, object: ObjectId, code: FinCode, now: Instant) {
         self.drop_asked(object);
-        // A request is let go with its exchange: only then it is certain that it will not be needed again.
-        if object.part == ObjectPart::Request && code == FinCode::Complete {
-            return;
-        }
         if self.letting.len() < FINS {
             let letting = Letting {
                 code,
@@ -755,7 +750,7 @@ mod tests {
             exchange: [7; 16],
             part: ObjectPart::Response,
         };
-        receiver.want(object, false, began);
+        receiver.want(object, false, Spool::default(), began);
 
         let mut now = ask(&mut receiver, began);
         while now < began + Duration::from_secs(3600) {

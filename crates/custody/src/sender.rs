@@ -82,9 +82,18 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Keeps an object from now on.
-    pub fn offer(&mut self, object: ObjectId) {
-        self.offers.entry(object).or_default();
+    /// Keeps an object from now on, with what there is of it.
+    pub fn offer(&mut self, object: ObjectId, spool: Spool) {
+        self.offers.entry(object).or_insert(Offer {
+            spool,
+            ..Offer::default()
+        });
+    }
+
+    /// Bytes of an object from `offset` on, as many as lie together there, if any.
+    pub fn peek(&self, object: ObjectId, offset: u64) -> Bytes {
+        let offer = self.offers.get(&object);
+        offer.map_or(Bytes::new(), |offer| offer.spool.read(offset, usize::MAX))
     }
 
     /// Whether it is kept.
@@ -97,10 +106,23 @@ impl Sender {
         self.offers.get(&object).map(|offer| offer.spool.extent())
     }
 
+    /// Whether all of it was said, and is still kept for the reader.
+    pub fn is_finished(&self, object: ObjectId) -> bool {
+        let offer = self.offers.get(&object);
+        offer.is_some_and(|offer| offer.broken.is_none() && offer.spool.extent().total.is_some())
+    }
+
     /// Whether nothing of it was let go yet.
     pub fn is_intact(&self, object: ObjectId) -> bool {
         let offer = self.offers.get(&object);
         offer.is_some_and(|offer| offer.spool.begin() == 0)
+    }
+
+    /// Bytes of an object.
+    pub fn held_of(&self, object: ObjectId) -> usize {
+        self.offers
+            .get(&object)
+            .map_or(0, |offer| offer.spool.held())
     }
 
     /// Bytes of all objects.
@@ -278,6 +300,10 @@ impl Sender {
         let spool = &self.offers.get(&object)?.spool;
         let most = room.min(PIECE as usize).min(due.length as usize);
         let bytes = spool.read(due.offset, most);
+        if spool.is_damaged() {
+            self.break_off(object, ErrCode::Broken);
+            return None;
+        }
         if bytes.is_empty() {
             return None;
         }

@@ -1,26 +1,77 @@
 //! The bytes of one object, as they come and until they are let go.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use hermes_proto::custody::Extent;
+use hermes_proto::custody::{Extent, ObjectPart};
 
-/// The bytes of one object that are held in memory. They come in any order, are read by offset, and are let go from the
-/// beginning on.
+use crate::disk::{RECORD, SharedLog};
+
+/// The bytes of one object, in memory or in the file of their exchange. They come in any order, are read by offset, and are let go from
+/// the beginning on.
 #[derive(Debug, Clone, Default)]
 pub struct Spool {
     /// Pieces that do not overlap, by their offset.
-    pieces: BTreeMap<u64, Bytes>,
+    pieces: BTreeMap<u64, Piece>,
+    /// Where they are kept, and as which object.
+    log: Option<(SharedLog, ObjectPart)>,
+    /// What is on disk can be read again after it was let go: this node has to know what it has written.
+    is_recalled: bool,
+    /// What was kept on disk was found to be something else.
+    is_damaged: Cell<bool>,
     /// What lies before it was let go.
     begin: u64,
     /// Where the first gap is.
     available: u64,
     total: Option<u64>,
-    /// Bytes in the pieces.
+    /// Bytes of the pieces in memory.
     held: usize,
 }
 
+/// Bytes without a gap.
+#[derive(Debug, Clone)]
+enum Piece {
+    Memory(Bytes),
+    /// A record of the file.
+    Disk {
+        at: u64,
+        length: usize,
+    },
+}
+
+impl Piece {
+    fn len(&self) -> usize {
+        match self {
+            Self::Memory(bytes) => bytes.len(),
+            Self::Disk { length, .. } => *length,
+        }
+    }
+}
+
 impl Spool {
+    /// One whose bytes are kept in a file, as long as that has room.
+    pub(crate) fn on_disk(log: SharedLog, part: ObjectPart) -> Self {
+        Self {
+            log: Some((log, part)),
+            ..Self::default()
+        }
+    }
+
+    /// Finds bytes again that are in the file.
+    pub(crate) fn recall(&mut self, offset: u64, at: u64, length: usize) {
+        self.is_recalled = true;
+        if self.covered_to(offset) == offset {
+            self.pieces.insert(offset, Piece::Disk { at, length });
+        }
+        self.available = self.covered_to(self.available);
+    }
+
+    /// Finds its length again.
+    pub(crate) fn recall_total(&mut self, total: u64) {
+        self.total = Some(total);
+    }
+
     /// How much there is.
     pub fn extent(&self) -> Extent {
         Extent {
@@ -39,7 +90,7 @@ impl Spool {
         self.begin
     }
 
-    /// Bytes in memory.
+    /// Bytes in memory; what is on disk does not count.
     pub fn held(&self) -> usize {
         self.held
     }
@@ -60,8 +111,11 @@ impl Spool {
             None => end <= total,
         };
 
-        if agrees {
+        if agrees && self.total.is_none() {
             self.total = Some(total);
+            if let Some((log, part)) = &self.log {
+                log.lock().keep_total(*part, total);
+            }
         }
         agrees
     }
@@ -74,7 +128,7 @@ impl Spool {
 
     /// Adds bytes; what is here already stays as it is. How many were new.
     pub fn insert(&mut self, offset: u64, mut bytes: Bytes) -> usize {
-        let held = self.held;
+        let mut new = 0;
         let mut at = offset;
         // What was let go is not taken again.
         let skip = self.begin.saturating_sub(at).min(bytes.len() as u64);
@@ -92,16 +146,35 @@ impl Spool {
             let room = next.map_or(bytes.len(), |next| (next - at) as usize);
             let piece = bytes.split_to(room.min(bytes.len()));
             let length = piece.len();
-            self.held += length;
-            self.pieces.insert(at, piece);
+            new += length;
+            self.keep(at, piece);
             at += length as u64;
         }
 
         self.available = self.covered_to(self.available);
-        self.held - held
+        new
     }
 
-    /// Bytes from `offset` on, at most so many; none if they are not here.
+    /// Keeps a piece where there was none: in the file if there is one, and else in memory.
+    fn keep(&mut self, mut offset: u64, mut bytes: Bytes) {
+        while let Some((log, part)) = &self.log
+            && !bytes.is_empty()
+        {
+            let length = bytes.len().min(RECORD);
+            let Some(at) = log.lock().keep(*part, offset, &bytes[..length]) else {
+                break;
+            };
+            drop(bytes.split_to(length));
+            self.pieces.insert(offset, Piece::Disk { at, length });
+            offset += length as u64;
+        }
+        if !bytes.is_empty() {
+            self.held += bytes.len();
+            self.pieces.insert(offset, Piece::Memory(bytes));
+        }
+    }
+
+    /// Bytes from `offset` on, at most so many; none if they are not here, or [damaged](Self::is_damaged).
     pub fn read(&self, offset: u64, most: usize) -> Bytes {
         let before = self.pieces.range(..=offset).next_back();
         let Some((start, piece)) = before else {
@@ -110,36 +183,82 @@ impl Spool {
         let from = (offset - start) as usize;
         let to = piece.len().min(from.saturating_add(most));
         if from < to {
-            piece.slice(from..to)
+            self.bytes_of(piece)
+                .map_or(Bytes::new(), |bytes| bytes.slice(from..to))
         } else {
             Bytes::new()
         }
     }
 
-    /// Lets everything before `offset` go. How many bytes that were.
+    /// Whether bytes were found on disk that are not those that were kept.
+    pub fn is_damaged(&self) -> bool {
+        self.is_damaged.get()
+    }
+
+    fn bytes_of(&self, piece: &Piece) -> Option<Bytes> {
+        let read = match (piece, &self.log) {
+            (Piece::Memory(bytes), _) => return Some(bytes.clone()),
+            (Piece::Disk { at, length }, Some((log, _))) => {
+                let read = log.lock().read(*at);
+                read.filter(|bytes| bytes.len() == *length)
+            }
+            (Piece::Disk { .. }, None) => None,
+        };
+        if read.is_none() {
+            self.is_damaged.set(true);
+        }
+        read
+    }
+
+    /// Lets everything before `offset` go. How many bytes of memory that were.
     pub fn release(&mut self, offset: u64) -> usize {
         let held = self.held;
         let offset = offset.min(self.available);
+        if self.is_recalled {
+            self.release_memory(offset);
+            return held - self.held;
+        }
         while let Some(first) = self.pieces.first_entry() {
             let start = *first.key();
+            let length = first.get().len() as u64;
             if start >= offset {
                 break;
             }
-            let length = first.get().len() as u64;
             if start + length <= offset {
-                self.held -= length as usize;
-                first.remove();
+                if let Piece::Memory(_) = first.remove() {
+                    self.held -= length as usize;
+                }
                 continue;
             }
+            let Piece::Memory(bytes) = first.get() else {
+                break;
+            };
             // Copied, or a little of it would keep all of it in memory.
-            let rest = Bytes::copy_from_slice(&first.get()[(offset - start) as usize..]);
+            let rest = Bytes::copy_from_slice(&bytes[(offset - start) as usize..]);
             self.held -= (offset - start) as usize;
             first.remove();
-            self.pieces.insert(offset, rest);
+            self.pieces.insert(offset, Piece::Memory(rest));
         }
 
         self.begin = self.begin.max(offset);
         held - self.held
+    }
+
+    /// Lets go what is in memory before `offset`; what is on disk stays.
+    fn release_memory(&mut self, offset: u64) {
+        self.begin = self.begin.max(offset);
+        if self.held == 0 {
+            return;
+        }
+        let held = &mut self.held;
+        self.pieces.retain(|start, piece| {
+            let length = piece.len();
+            let goes = matches!(piece, Piece::Memory(_)) && start + length as u64 <= offset;
+            if goes {
+                *held -= length;
+            }
+            !goes
+        });
     }
 
     /// Where the piece ends that holds this offset, or those that follow it without a gap.
@@ -204,7 +323,7 @@ mod tests {
                     prop_assert_eq!(&read[..], &content()[at as usize..at as usize + read.len()]);
                     at += read.len() as u64;
                 }
-                let held: usize = spool.pieces.values().map(Bytes::len).sum();
+                let held: usize = spool.pieces.values().map(Piece::len).sum();
                 prop_assert_eq!(spool.held(), held);
             }
         }

@@ -18,20 +18,30 @@ use hermes_proxy::plug::{CUSTODY, Plugs};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::oneshot;
 
 /// Nodes in a row, each of which knows the one before and the one behind it.
 struct Row {
     nodes: Vec<Proxy>,
-    _folder: TempDir,
+    /// Whom each of them knows.
+    neighbours: Vec<Vec<NamedNeighbour>>,
+    folder: TempDir,
+    origin: SocketAddr,
     entry: SocketAddr,
 }
 
 impl Row {
     /// A client's node, one in the middle, and the origin's; what lies before the last one drops datagrams as `lossy` says.
     async fn start(origin: SocketAddr, lossy: bool) -> Self {
+        Self::answering(origin, lossy, "").await
+    }
+
+    /// One whose routes have this setting, too.
+    async fn answering(origin: SocketAddr, lossy: bool, tunnel: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let keys: Vec<_> = (0..3).map(|_| NodeKey::generate().unwrap()).collect();
         let mut nodes = Vec::new();
+        let mut all = Vec::new();
         let mut next = None;
         for index in (0..3).rev() {
             let behind = keys.get(index + 1).map(|key| NamedNeighbour {
@@ -45,11 +55,13 @@ impl Row {
                 address: None,
             });
             let neighbours: Vec<_> = behind.into_iter().chain(before).collect();
-            let loaded = document(index, &neighbours, origin, &folder);
+            let loaded = document((index, &neighbours), ("", tunnel), origin, &folder);
+            all.push(neighbours.clone());
             let custody = Custody::new(Settings {
                 key: keys[index].clone(),
                 keep_for: Some(Duration::from_secs(60)),
                 neighbours,
+                disk: None,
             });
             if index == 0 {
                 let driven = custody.clone();
@@ -70,9 +82,23 @@ impl Row {
         let entry = nodes[2].listeners()[0].address.parse().unwrap();
         Self {
             nodes,
-            _folder: folder,
+            neighbours: all,
+            folder,
+            origin,
             entry,
         }
+    }
+
+    /// Puts the document of a node in force again, with these neighbours and this setting.
+    fn reload(&self, index: usize, neighbours: &[NamedNeighbour], setting: &str) {
+        let loaded = document(
+            (index, neighbours),
+            (setting, ""),
+            self.origin,
+            &self.folder,
+        );
+        let report = self.nodes[2 - index].apply(loaded).unwrap();
+        assert!(report.needs_restart.is_empty(), "{report:?}");
     }
 
     async fn ask(&self, request: &str, content: &[u8]) -> (String, Vec<u8>) {
@@ -94,8 +120,8 @@ impl Row {
 }
 
 fn document(
-    index: usize,
-    neighbours: &[NamedNeighbour],
+    (index, neighbours): (usize, &[NamedNeighbour]),
+    (setting, tunnel): (&str, &str),
     origin: SocketAddr,
     folder: &TempDir,
 ) -> Loaded {
@@ -107,7 +133,10 @@ fn document(
         let address = neighbour.address;
         let address = address.map_or(String::new(), |address| format!(", address: \"{address}\""));
         let key = &neighbour.key;
-        known += &format!("      {}: {{ key: \"{key}\"{address} }}\n", neighbour.name);
+        known += &format!("\n      {}: {{ key: \"{key}\"{address} }}", neighbour.name);
+    }
+    if known.is_empty() {
+        known = " {}".to_owned();
     }
     let listener = if index == 0 {
         "http: 127.0.0.1:0"
@@ -117,11 +146,11 @@ fn document(
     let route = if index == 2 {
         format!("terminate: \"{origin}\"")
     } else {
-        "to: next, retry: { custody: true }".to_owned()
+        format!("to: next, retry: {{ custody: true }}{tunnel}")
     };
     let text = format!(
         "version: 1\nnode: n{index}\nworkers: 2\nlog: {{ access: off }}\nadmin: {{ socket: {socket} }}\n\
-         defaults:\n  custody:\n    key_file: k\n    neighbours:\n{known}\
+         defaults:\n  custody:\n    key_file: k\n{setting}    neighbours:{known}\n\
          listeners: {{ in: {{ {listener} }} }}\nroutes: [{{ {route} }}]\n\
          upstreams: {{ next: {{ endpoints: [\"127.0.0.1:9\"] }} }}\n"
     );
@@ -286,6 +315,30 @@ async fn refusals_of_the_nodes_behind_reach_the_client() {
 }
 
 #[tokio::test]
+async fn a_reload_says_whom_a_node_knows_and_how_long_it_keeps() {
+    let answered = Arc::default();
+    let row = Row::start(origin(Arc::clone(&answered)).await, false).await;
+    let request = "GET http://files/1 HTTP/1.1\r\nHost: files\r\nConnection: close\r\n\r\n";
+    let status = async || {
+        let (head, _) = row.ask(request, b"").await;
+        head.split(' ').nth(1).unwrap().to_owned()
+    };
+    assert_eq!(status().await, "200");
+
+    // The origin's node does not know the one before it any more, and the client's gives up after a second.
+    let known = &row.neighbours;
+    row.reload(2, &[], "");
+    row.reload(0, &known[2], "    keep_for: 1s\n");
+    assert_eq!(status().await, "504");
+    assert_eq!(answered.load(Ordering::SeqCst), 1);
+
+    row.reload(2, &known[0], "");
+    row.reload(0, &known[2], "");
+    assert_eq!(status().await, "200");
+    row.end().await;
+}
+
+#[tokio::test]
 async fn a_client_that_goes_away_ends_its_exchange_everywhere() {
     let answered = Arc::default();
     let row = Row::start(origin(Arc::clone(&answered)).await, false).await;
@@ -297,5 +350,119 @@ async fn a_client_that_goes_away_ends_its_exchange_everywhere() {
     drop(stream);
 
     // The drain waits for what goes on: it ends only because nothing does.
+    row.end().await;
+}
+
+/// Says back what it hears, after a word of its own, and ends when the client has.
+async fn echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut read, mut write) = stream.split();
+                write.write_all(b"hello\n").await.unwrap();
+                let _ = tokio::io::copy(&mut read, &mut write).await;
+                let _ = write.shutdown().await;
+            });
+        }
+    });
+    address
+}
+
+/// Opens a tunnel, and returns it behind the answer.
+async fn connect(row: &Row, first: &[u8]) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(row.entry).await.unwrap();
+    let request = b"CONNECT files:443 HTTP/1.1\r\nHost: files:443\r\n\r\n";
+    stream.write_all(&[request, first].concat()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(stream.read_u8().await.unwrap());
+    }
+    (stream, String::from_utf8(answer).unwrap())
+}
+
+#[tokio::test]
+async fn tunnels_pass_both_ways_over_paths_that_lose_datagrams() {
+    for tunnel in ["", ", tunnel: { answer: early }"] {
+        let row = Row::answering(echo().await, true, tunnel).await;
+        let (stream, answer) = connect(&row, b"first ").await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+
+        let sent = content(2_000_000);
+        let (mut read, mut write) = stream.into_split();
+        let up = sent.clone();
+        let writing = tokio::spawn(async move {
+            write.write_all(&up).await.unwrap();
+            write.shutdown().await.unwrap();
+        });
+        let mut heard = Vec::new();
+        read.read_to_end(&mut heard).await.unwrap();
+        writing.await.unwrap();
+        let expected = [b"hello\nfirst ", &sent[..]].concat();
+        assert!(heard == expected, "{} bytes", heard.len());
+        row.end().await;
+    }
+}
+
+/// Says a word and ends; then says what it has heard, when its client has ended.
+async fn half_closing() -> (SocketAddr, oneshot::Receiver<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (told, heard) = oneshot::channel();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"hello\n").await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).await.unwrap();
+        told.send(all).unwrap();
+    });
+    (address, heard)
+}
+
+#[tokio::test]
+async fn a_target_that_has_ended_hears_its_client_to_the_end() {
+    for tunnel in ["", ", tunnel: { answer: early }"] {
+        let (target, heard) = half_closing().await;
+        let row = Row::answering(target, true, tunnel).await;
+        let (mut stream, answer) = connect(&row, b"").await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let mut hello = Vec::new();
+        stream.read_to_end(&mut hello).await.unwrap();
+        assert_eq!(hello, b"hello\n");
+
+        let sent = content(1_000_000);
+        stream.write_all(&sent).await.unwrap();
+        drop(stream);
+        assert!(heard.await.unwrap() == sent);
+        row.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_tunnel_that_cannot_be_opened_is_refused_or_reset() {
+    let closed: SocketAddr = "127.0.0.1:9".parse().unwrap();
+    let row = Row::start(closed, false).await;
+    let (_, answer) = connect(&row, b"").await;
+    assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+    row.end().await;
+
+    let row = Row::answering(closed, false, ", tunnel: { answer: early }").await;
+    let (mut stream, answer) = connect(&row, b"").await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let error = stream.read_u8().await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    row.end().await;
+}
+
+#[tokio::test]
+async fn a_tunnel_whose_client_goes_ends_everywhere() {
+    let row = Row::start(echo().await, false).await;
+    let (mut stream, _) = connect(&row, b"").await;
+    let mut hello = [0; 6];
+    stream.read_exact(&mut hello).await.unwrap();
+    drop(stream);
+    // The drain waits for what goes on.
     row.end().await;
 }

@@ -4,14 +4,18 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use hermes_config::model::{Document, ListenAddress, NodeCustody};
-use hermes_custody::{Custody, NamedNeighbour, NodeKey, PublicKey, Settings};
+use hermes_config::model::{CustodySpool, Document, NodeCustody};
+use hermes_custody::{Custody, Disk, NamedNeighbour, NodeKey, Settings};
 use hermes_proxy::plug::{CUSTODY, Plugs};
 
 use crate::failure::Failure;
 
 /// The file of a key may be read by its owner alone.
 const MODE: u32 = 0o600;
+
+/// Bytes of what is in custody on disk, where nothing is configured.
+#[doc(alias("bound", "spool.limit"))]
+const SPOOL: u64 = 1024 * 1024 * 1024;
 
 /// Adds custody to the plugs, if the document has it. To be called inside a runtime.
 ///
@@ -49,27 +53,22 @@ pub fn plug(document: &Document, plugs: Plugs) -> Result<Plugs, Failure> {
 }
 
 fn settings(config: &NodeCustody, key: NodeKey) -> Result<Settings, Failure> {
-    let mut neighbours = Vec::new();
-    for (name, neighbour) in &config.neighbours {
-        let key: PublicKey = neighbour
-            .key
-            .parse()
-            .map_err(|error| Failure::failed(format!("defaults.custody.{name}: {error}")))?;
-        let address = match neighbour.address {
-            Some(ListenAddress::Ip(address)) => Some(address),
-            Some(ListenAddress::Unix(_)) | None => None,
-        };
-        neighbours.push(NamedNeighbour {
-            name: name.clone(),
-            key,
-            address,
-        });
-    }
-
+    let neighbours = NamedNeighbour::all(config).map_err(Failure::failed)?;
+    let disk = config.spool.as_ref().map(disk).transpose()?;
     Ok(Settings {
         key,
         keep_for: config.keep_for.map(|time| time.0),
         neighbours,
+        disk,
+    })
+}
+
+fn disk(spool: &CustodySpool) -> Result<Disk, Failure> {
+    let folder = &spool.folder.0;
+    let limit = spool.limit.map_or(SPOOL, |limit| limit.0);
+    Disk::open(folder, limit).map_err(|error| {
+        let folder = folder.display();
+        Failure::failed(format!("defaults.custody.spool.folder: {folder}: {error}"))
     })
 }
 

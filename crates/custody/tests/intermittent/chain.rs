@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fastrand::Rng;
+use hermes_custody::engine::Opening;
 use hermes_custody::{Engine, Event, ExchangeKey, NeighbourId, NodeKey, Reading};
 
 use crate::bound::Schedule;
@@ -134,7 +135,7 @@ impl Chain {
             neighbour: client.up.unwrap(),
             exchange: [7; 16],
         };
-        assert!(client.engine.open(key, GIVEN_UP * 2, true, self.now));
+        assert!(client.engine.open(key, opening(), self.now));
         client.engine.write(key, Bytes::from_static(REQUEST));
         client.engine.finish(key);
         self.run(0);
@@ -199,7 +200,7 @@ impl Chain {
                         neighbour: up,
                         ..key
                     };
-                    assert!(node.engine.open(next, GIVEN_UP * 2, true, self.now));
+                    assert!(node.engine.open(next, opening(), self.now));
                     node.other.insert(key, next);
                     node.other.insert(next, key);
                 }
@@ -283,5 +284,13 @@ impl Chain {
     fn happen(&mut self, at: Instant, happening: Happening) {
         self.count += 1;
         self.happenings.insert((at, self.count), happening);
+    }
+}
+
+fn opening() -> Opening {
+    Opening {
+        keep: GIVEN_UP * 2,
+        repeatable: true,
+        parent: None,
     }
 }

@@ -64,19 +64,29 @@ impl std::fmt::Display for Order {
     }
 }
 
-/// How long a download takes at least that begins so long after the links did. The request passes each link when it is up,
-/// which takes no time; then bytes flow back at `rate` a second, and each node passes on at once what it has. Headers cost
-/// nothing.
-pub fn bound(turns: &[usize], links: usize, rate: f64, size: usize, begin: Duration) -> Duration {
+/// How long a download takes at least that begins so long after the links did. What is said before the content passes each link when it
+/// is up, which takes no time: so many round trips, and then the request. Then bytes flow back at `rate` a second, and each node passes on
+/// at once what it has. Headers cost nothing.
+pub fn bound(
+    (turns, links, rate): (&[usize], usize, f64),
+    size: usize,
+    round_trips: usize,
+    begin: Duration,
+) -> Duration {
     let slot = SLOT.as_millis() as u64;
     let up = |now: u64| turns[(now / slot) as usize % turns.len()];
     let begin = begin.as_millis() as u64;
     let mut now = begin;
-    for link in 0..links {
+    let mut pass = |link: usize| {
         while up(now) != link {
             now += STEP;
         }
+    };
+    for _ in 0..round_trips {
+        (0..links).for_each(&mut pass);
+        (0..links).rev().for_each(&mut pass);
     }
+    (0..links).for_each(&mut pass);
 
     let size = size as f64;
     let flow = rate * STEP as f64 / 1000.0;
@@ -99,12 +109,14 @@ mod tests {
     #[test]
     fn three_links_in_turn_take_what_a_pencil_says() {
         let turns = Order::Cyclic.turns(3, 0);
-        let takes = |size, begin| bound(&turns, 3, 1.25e6, size, begin).as_secs_f64();
+        let takes = |size, begin| bound((&turns, 3, 1.25e6), size, 0, begin).as_secs_f64();
         // The request arrives after 2 s; 4.19 s of bytes need five slots of each link, the last of which for 0.19 s.
         assert!((takes(5 << 20, Duration::ZERO) - 18.2).abs() < 0.01);
         assert!((takes(1 << 20, Duration::ZERO) - 6.84).abs() < 0.01);
         let later = takes(1 << 20, Duration::from_secs(1));
         assert!((later - 8.84).abs() < 0.01, "{later}");
+        let secure = bound((&turns, 3, 1.25e6), 1 << 20, 1, Duration::ZERO).as_secs_f64();
+        assert!((secure - 12.84).abs() < 0.01, "{secure}");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 pub mod bound;
 mod network;
+mod plot;
 mod results;
 mod server;
 
@@ -66,6 +67,9 @@ pub struct IntermittentArguments {
     /// Write the results to this file.
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Draw them into this file, as SVG.
+    #[arg(long)]
+    picture: Option<PathBuf>,
     /// The build of Hermes that is measured.
     #[arg(long)]
     hermes: PathBuf,
@@ -79,8 +83,14 @@ pub struct IntermittentArguments {
 pub enum Carriage {
     /// In custody.
     Custody,
+    /// In custody, in a tunnel whose ends speak TLS.
+    Tunnel,
     /// Over a connection of TCP between each two.
     Tcp,
+    /// As that, where TCP waits no longer than a second before it tries again.
+    Impatient,
+    /// Over a connection of QUIC between each two.
+    Quic,
     /// By IP, without nodes.
     Direct,
 }
@@ -98,12 +108,33 @@ pub enum Downloader {
 }
 
 impl Carriage {
-    const ALL: [Self; 3] = [Self::Custody, Self::Tcp, Self::Direct];
+    const ALL: [Self; 6] = [
+        Self::Custody,
+        Self::Tunnel,
+        Self::Tcp,
+        Self::Impatient,
+        Self::Quic,
+        Self::Direct,
+    ];
+
+    /// Whether it is held to the bound.
+    fn is_custody(self) -> bool {
+        matches!(self, Self::Custody | Self::Tunnel)
+    }
+
+    /// Round trips of the whole path before the request can be read: that of TLS 1.3, where the client is told at once that its tunnel
+    /// is open.
+    fn round_trips(self) -> usize {
+        usize::from(self == Self::Tunnel)
+    }
 
     fn name(self) -> &'static str {
         match self {
             Self::Custody => "custody",
+            Self::Tunnel => "tunnel",
             Self::Tcp => "tcp",
+            Self::Impatient => "impatient",
+            Self::Quic => "quic",
             Self::Direct => "direct",
         }
     }
@@ -146,6 +177,9 @@ pub fn run(arguments: &IntermittentArguments) -> Result<()> {
     progress.end();
     if let Some(file) = &arguments.json {
         results.save(file)?;
+    }
+    if let Some(file) = &arguments.picture {
+        plot::save(&results, file)?;
     }
     results.show()?;
     results.verdict(arguments.margin)
@@ -203,15 +237,42 @@ fn measure(
 ) -> Result<()> {
     let folder = tempfile::Builder::new().prefix("hermes-lab").tempdir()?;
     let turns = order.turns(LINKS, seed);
-    let row = NodeRow::lay(&plan.hermes, folder.path(), &turns, seed)
-        .with_context(|| format!("{order}, seed {seed}"))?;
+    // How long TCP waits is a setting of the whole network.
+    let (impatient, patient): (Vec<_>, Vec<_>) = plan
+        .ways
+        .iter()
+        .partition(|way| **way == Carriage::Impatient);
+    for ways in [patient, impatient] {
+        if !ways.is_empty() {
+            let is_impatient = ways == [Carriage::Impatient];
+            let row = NodeRow::lay(&plan.hermes, folder.path(), &turns, seed, is_impatient)
+                .with_context(|| format!("{order}, seed {seed}"))?;
+            measure_row(
+                plan,
+                (order, seed),
+                (&row, &ways),
+                &turns,
+                (progress, results),
+            )?;
+        }
+    }
+    Ok(())
+}
 
+/// Those over one network that go these ways.
+fn measure_row(
+    plan: &Plan,
+    (order, seed): (Order, u64),
+    (row, ways): (&NodeRow, &[Carriage]),
+    turns: &[usize],
+    (progress, results): (&mut Progress, &mut TimedDownloads),
+) -> Result<()> {
     for size in &plan.sizes {
-        for way in &plan.ways {
+        for way in ways {
             for client in &plan.clients {
                 progress.step(&format!("{order} {seed}: {way}, {client}"));
-                let begin = await_moment(&row, seed);
-                let taken = download(plan, &row, (*way, *client), *size)?;
+                let begin = await_moment(row, seed);
+                let taken = download(plan, row, (*way, *client), *size)?;
                 results.downloads.push(TimedDownload {
                     order,
                     seed,
@@ -220,7 +281,8 @@ fn measure(
                     bytes: *size,
                     begin: begin.as_secs_f64(),
                     seconds: taken.map(|taken| taken.as_secs_f64()),
-                    bound: bound::bound(&turns, LINKS, RATE, *size, begin).as_secs_f64(),
+                    bound: bound::bound((turns, LINKS, RATE), *size, way.round_trips(), begin)
+                        .as_secs_f64(),
                 });
             }
         }
@@ -265,7 +327,7 @@ fn download(
     }
     let whole = fs::read(&file)? == server::content(size);
     ensure!(
-        whole || way != Carriage::Custody,
+        whole || !way.is_custody(),
         "the download in custody ended well and has wrong bytes"
     );
     Ok(whole.then_some(taken))
@@ -279,13 +341,19 @@ fn words(
     file: &Path,
 ) -> Result<Vec<String>> {
     let file = file.to_str().context("the folder has no name in UTF-8")?;
-    let url = format!("http://{}/{size}", row.origin(way));
+    let is_secure = way == Carriage::Tunnel;
+    let scheme = if is_secure { "https" } else { "http" };
+    let url = format!("{scheme}://{}/{size}", row.origin(way));
     let proxy = row.proxy(way);
+    let authority = row.authority();
+    let authority = authority.to_str().context("the folder has no name")?;
     let mut words: Vec<&str> = match client {
-        Downloader::Curl => vec!["curl", "-sS", "-o", file],
+        Downloader::Curl => vec!["curl", "-sS", "--cacert", authority, "-o", file],
         Downloader::Wget => vec![
             "wget",
             "-nv",
+            "--ca-certificate",
+            authority,
             "--tries=10",
             "--waitretry=20",
             "--timeout=60",
@@ -296,7 +364,9 @@ fn words(
         ],
     };
 
-    let use_proxy = proxy.as_ref().map(|proxy| format!("http_proxy={proxy}"));
+    let use_proxy = proxy
+        .as_ref()
+        .map(|proxy| format!("{scheme}_proxy={proxy}"));
     match (client, &proxy, &use_proxy) {
         (Downloader::Curl, Some(proxy), _) => words.extend(["-x", proxy]),
         (Downloader::Wget, _, Some(use_proxy)) => {

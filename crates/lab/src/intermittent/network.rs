@@ -14,6 +14,7 @@ use super::server;
 use super::{Carriage, LINKS, RATE};
 use crate::emulator::wire::{End, Wire};
 use crate::emulator::{Profile, Rate, Turn};
+use crate::pki::{ORIGIN, PROXY, Pki};
 use crate::process::Process;
 use crate::topology::{Namespace, Topology};
 
@@ -26,10 +27,15 @@ const DELAY: Duration = Duration::from_micros(200);
 /// Where nodes take requests in custody, and over connections.
 const CUSTODY: u16 = 4500;
 const LINK: u16 = 8443;
+const QUIC: u16 = 8444;
 
-/// Where the first node takes those of the client, to be passed on in either way.
+/// Where the first node takes those of the client, to be passed on in each way.
 const BY_CUSTODY: u16 = 8001;
 const BY_TCP: u16 = 8002;
+const BY_QUIC: u16 = 8003;
+
+/// The longest time after which TCP tries again, in milliseconds, where it is impatient: the shortest that the kernel allows.
+const PATIENCE: u32 = 1000;
 
 /// How long a node may take to start.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -50,11 +56,21 @@ impl NodeRow {
     ///
     /// # Errors
     /// When the system does not allow it, or a node does not start.
-    pub fn lay(hermes: &Path, folder: &Path, turns: &Arc<[usize]>, seed: u64) -> Result<Self> {
+    pub fn lay(
+        hermes: &Path,
+        folder: &Path,
+        turns: &Arc<[usize]>,
+        seed: u64,
+        is_impatient: bool,
+    ) -> Result<Self> {
         let mut topology = Topology::new();
         for index in 0..=LINKS {
             topology.add(&name(index))?;
+            if is_impatient {
+                hurry(topology.namespace(&name(index))?)?;
+            }
         }
+        let pki = Pki::create(folder)?;
 
         let start = Instant::now();
         let mut wires = Vec::new();
@@ -62,8 +78,8 @@ impl NodeRow {
             wires.push(lay_link(&topology, (link, turns), seed, start)?);
         }
         lay_routes(&topology)?;
-        server::serve(topology.namespace(&name(LINKS))?)?;
-        let nodes = start_nodes(hermes, folder, &topology)?;
+        server::serve(topology.namespace(&name(LINKS))?, pki.server()?)?;
+        let nodes = start_nodes(hermes, (folder, &pki), &topology)?;
 
         Ok(Self {
             start,
@@ -86,15 +102,24 @@ impl NodeRow {
     pub fn origin(&self, way: Carriage) -> String {
         match way {
             Carriage::Direct => format!("{}:{}", near_origin(LINKS), server::PORT),
-            Carriage::Custody | Carriage::Tcp => "files.lab".to_owned(),
+            Carriage::Tunnel => format!("{ORIGIN}:{}", server::SECURE_PORT),
+            Carriage::Custody | Carriage::Tcp | Carriage::Impatient | Carriage::Quic => {
+                "files.lab".to_owned()
+            }
         }
+    }
+
+    /// The authority of the origin's certificate.
+    pub fn authority(&self) -> PathBuf {
+        Pki::open(&self.folder).ca()
     }
 
     /// The proxy that the client uses.
     pub fn proxy(&self, way: Carriage) -> Option<String> {
         let port = match way {
-            Carriage::Custody => BY_CUSTODY,
-            Carriage::Tcp => BY_TCP,
+            Carriage::Custody | Carriage::Tunnel => BY_CUSTODY,
+            Carriage::Tcp | Carriage::Impatient => BY_TCP,
+            Carriage::Quic => BY_QUIC,
             Carriage::Direct => return None,
         };
         Some(format!("http://127.0.0.1:{port}"))
@@ -188,14 +213,26 @@ fn lay_routes(topology: &Topology) -> Result<()> {
     Ok(())
 }
 
-fn start_nodes(hermes: &Path, folder: &Path, topology: &Topology) -> Result<Vec<Process>> {
+/// TCP waits no longer than a second there before it tries again.
+fn hurry(namespace: &Namespace) -> Result<()> {
+    let script = format!("echo {PATIENCE} > /proc/sys/net/ipv4/tcp_rto_max_ms");
+    let status = namespace.command("sh").args(["-c", &script]).status()?;
+    ensure!(status.success(), "this kernel has no tcp_rto_max_ms");
+    Ok(())
+}
+
+fn start_nodes(
+    hermes: &Path,
+    (folder, pki): (&Path, &Pki),
+    topology: &Topology,
+) -> Result<Vec<Process>> {
     let keys: Vec<_> = (0..=LINKS)
         .map(|node| key(hermes, folder, node))
         .collect::<Result<_>>()?;
     let mut nodes = Vec::new();
     for node in (0..=LINKS).rev() {
         let file = folder.join(format!("{}.yaml", name(node)));
-        fs::write(&file, document(node, &keys))?;
+        fs::write(&file, document(node, &keys, pki))?;
         let words = ["run".as_ref(), file.as_os_str()];
         let namespace = topology.namespace(&name(node))?;
         let process = Process::start_in(Some(namespace), &name(node), folder, hermes, &words)?;
@@ -228,42 +265,59 @@ fn key(hermes: &Path, folder: &Path, node: usize) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-fn document(node: usize, keys: &[String]) -> String {
+fn document(node: usize, keys: &[String], pki: &Pki) -> String {
     let own = name(node);
     let mut neighbours = String::new();
     let mut upstreams = String::new();
     if let Some(next) = keys.get(node + 1) {
         let at = near_origin(node + 1);
         neighbours += &format!("      next: {{ key: \"{next}\", address: \"{at}:{CUSTODY}\" }}\n");
-        upstreams = format!("upstreams: {{ next: {{ endpoints: [\"{at}:{LINK}\"] }} }}\n");
+        upstreams = format!(
+            "upstreams:\n  next: {{ endpoints: [\"{at}:{LINK}\"] }}\n  \
+             quic: {{ endpoints: [\"{at}:{QUIC}\"], http: 3, tls: {{ ca_file: {}, server_name: {PROXY} }} }}\n",
+            pki.ca().display()
+        );
     }
     if node > 0 {
         neighbours += &format!("      before: {{ key: \"{}\" }}\n", keys[node - 1]);
     }
 
-    let (custody, tcp) = match node {
-        0 => (
-            format!("http: \"127.0.0.1:{BY_CUSTODY}\""),
-            format!("http: \"127.0.0.1:{BY_TCP}\""),
-        ),
-        _ => (
-            format!("udp: \"0.0.0.0:{CUSTODY}\", ingress: custody, public: true"),
-            format!("http: \"0.0.0.0:{LINK}\", public: true"),
-        ),
-    };
     let routes = if node == LINKS {
         format!(
-            "routes: [{{ terminate: \"127.0.0.1:{}\" }}]\n",
+            "routes:\n  - {{ match: {{ target: {ORIGIN} }}, terminate: \"127.0.0.1:{}\" }}\n  - {{ terminate: \"127.0.0.1:{}\" }}\n",
+            server::SECURE_PORT,
             server::PORT
         )
     } else {
-        "routes:\n  - { match: { listener: custody }, to: next, retry: { custody: true } }\n  - { to: next }\n"
+        "routes:\n  \
+         - { match: { listener: custody }, to: next, retry: { custody: true }, tunnel: { answer: early } }\n  \
+         - { match: { listener: quic }, to: quic }\n  \
+         - { to: next }\n"
             .to_owned()
     };
+    let listeners = listeners(node, pki);
 
     format!(
         "version: 1\nnode: {own}\nworkers: 1\nadmin: {{ socket: {own}.sock }}\nlog: {{ level: warn, access: off }}\n\
          defaults:\n  custody:\n    key_file: {own}.key\n    neighbours:\n{neighbours}\
-         listeners:\n  custody: {{ {custody} }}\n  tcp: {{ {tcp} }}\n{routes}{upstreams}"
+         listeners:\n{listeners}{routes}{upstreams}"
+    )
+}
+
+fn listeners(node: usize, pki: &Pki) -> String {
+    if node == 0 {
+        return format!(
+            "  custody: {{ http: \"127.0.0.1:{BY_CUSTODY}\" }}\n  tcp: {{ http: \"127.0.0.1:{BY_TCP}\" }}\n  \
+             quic: {{ http: \"127.0.0.1:{BY_QUIC}\" }}\n"
+        );
+    }
+    let cert = pki.cert(PROXY);
+    let key = pki.key(PROXY);
+    format!(
+        "  custody: {{ udp: \"0.0.0.0:{CUSTODY}\", ingress: custody, public: true }}\n  \
+         tcp: {{ http: \"0.0.0.0:{LINK}\", public: true }}\n  \
+         quic: {{ http: \"0.0.0.0:{QUIC}\", public: true, tls: {{ cert_file: {}, key_file: {} }} }}\n",
+        cert.display(),
+        key.display()
     )
 }

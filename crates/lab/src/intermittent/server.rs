@@ -1,16 +1,20 @@
 //! The origin: answers a GET for `/N` with N bytes that tell where they stand, or a range of them.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::sync::mpsc;
+use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, Result};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::topology::Namespace;
 
 /// Where it listens, at all addresses of its namespace.
 pub const PORT: u16 = 8080;
+
+/// Where it speaks TLS.
+pub const SECURE_PORT: u16 = 9443;
 
 /// Bytes that tell where they stand: no part of them is like another of the same length nearby.
 pub fn content(length: usize) -> Vec<u8> {
@@ -22,30 +26,42 @@ pub fn content(length: usize) -> Vec<u8> {
 /// Serves in a namespace, until the program ends.
 ///
 /// # Errors
-/// When the port cannot be had.
-pub fn serve(namespace: &Namespace) -> Result<()> {
-    let (told, bound) = mpsc::channel();
-    thread::scope(|scope| {
-        let opened = scope.spawn(|| {
-            namespace.enter()?;
-            TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).context("the origin's port")
-        });
-        let listener = opened.join().ok().context("the thread panicked")?;
-        told.send(listener?).context("no one waits")
-    })?;
-
-    let listener = bound.recv()?;
+/// When the ports cannot be had.
+pub fn serve(namespace: &Namespace, secure: Arc<ServerConfig>) -> Result<()> {
+    let clear = listen(namespace, PORT)?;
     thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
+        for stream in clear.incoming().flatten() {
             // A client that goes away is no failure of the origin.
             thread::spawn(move || answer(stream).ok());
+        }
+    });
+
+    let sealed = listen(namespace, SECURE_PORT)?;
+    thread::spawn(move || {
+        for stream in sealed.incoming().flatten() {
+            let secure = secure.clone();
+            thread::spawn(move || answer_secure(stream, secure).ok());
         }
     });
     Ok(())
 }
 
-fn answer(mut stream: TcpStream) -> Result<()> {
-    let mut reader = BufReader::new(stream.try_clone()?);
+fn listen(namespace: &Namespace, port: u16) -> Result<TcpListener> {
+    thread::scope(|scope| {
+        let opened = scope.spawn(|| {
+            namespace.enter()?;
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).context("the origin's port")
+        });
+        opened.join().ok().context("the thread panicked")?
+    })
+}
+
+fn answer_secure(stream: TcpStream, secure: Arc<ServerConfig>) -> Result<()> {
+    answer(StreamOwned::new(ServerConnection::new(secure)?, stream))
+}
+
+fn answer(stream: impl Read + Write) -> Result<()> {
+    let mut reader = BufReader::new(stream);
     loop {
         let mut first = String::new();
         if reader.read_line(&mut first)? == 0 {
@@ -76,10 +92,12 @@ fn answer(mut stream: TcpStream) -> Result<()> {
             ),
         };
         let length = rest.len();
+        let stream = reader.get_mut();
         write!(
             stream,
             "HTTP/1.1 {status}\r\nETag: \"{size}\"\r\nContent-Length: {length}\r\n\r\n"
         )?;
         stream.write_all(rest)?;
+        stream.flush()?;
     }
 }

@@ -1,20 +1,59 @@
-//! Requests that are taken into custody on their way to the next proxy, instead of a connection there.
+//! Requests and tunnels that are taken into custody on their way to the next proxy, instead of a connection there.
 
+use std::sync::atomic::AtomicU64;
+
+use hermes_http::{Incoming, Kind, Offered, Outgoing, RequestHead, Reset, ResponseHead, pipe};
+use hermes_observe::CLIENT_CLOSED;
+use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::proxy_status::ProxyError;
+use hermes_rules::route::Act;
+use hermes_upstream::Active;
+use http::Method;
 
+use super::carried::{ByteTunnel, Carried};
 use super::departure::depart;
-use super::{Failed, Unanswered, handle};
-use crate::arrival::Arrival;
-use crate::next::Next;
+use super::pump::{Direction, pump};
+use super::terminate::opening_fields;
+use super::tunnel::refused;
+use super::{Failed, Side, Unanswered, form, handle};
+use crate::arrival::{Arrival, End};
+use crate::next::{Handled, Next};
+use crate::plug::{HandlerRequest, RequestContent, Response};
+use crate::reevaluate::{Opened, enter};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 
-/// Has the plug of custody answer, with the request as it would leave for the next proxy.
+/// Whether the route may act on this: what was acted on before the node was started again is only taken up where it is kept.
+pub(super) fn permits(routed: &Routed, arrival: &Arrival) -> Result<(), Refusal> {
+    let Arrival::Offered(offered) = arrival else {
+        return Ok(());
+    };
+    let keeps = match &routed.route.act {
+        Act::Proxy(hops) => hops.iter().all(|next| next.custody().is_some()),
+        _ => false,
+    };
+    if !offered.is_taken_up() || keeps && routed.route.config.broadcast.is_none() {
+        return Ok(());
+    }
+    let details =
+        "the request was acted on before this node was started again, and its route is another now";
+    Err(Refusal::new(ProxyError::HttpResponseIncomplete, details))
+}
+
+/// Has the plug of custody answer a request, or carry a tunnel.
 pub(super) async fn forward(
     routed: &Routed,
-    mut arrival: Arrival,
+    arrival: Arrival,
     next: &Next,
-) -> Result<String, Failed> {
+) -> Result<Carried, Failed> {
+    match arrival.kind() {
+        Kind::Message => message(routed, arrival, next).await.map(Carried::Over),
+        _ => tunnel(routed, arrival, next).await,
+    }
+}
+
+/// Has the plug answer, with the request as it would leave for the next proxy.
+async fn message(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<String, Failed> {
     let departing = depart(routed, arrival.head_mut().take(), next);
     let refusal = match (departing, arrival, next.custody()) {
         (Ok((head, _)), Arrival::Offered(mut offered), Some(handled)) => {
@@ -23,11 +62,7 @@ pub(super) async fn forward(
             return handle::give(routed, *offered, handled, onward).await;
         }
         (Err(refusal), unanswered, _) => (refusal, unanswered),
-        (Ok(_), unanswered, _) => {
-            let details = "a datagram is no message";
-            let refusal = Refusal::new(ProxyError::ProxyInternalError, details);
-            (refusal, unanswered)
-        }
+        (Ok(_), unanswered, _) => (no_message(), unanswered),
     };
 
     let (refusal, unanswered) = refusal;
@@ -35,4 +70,183 @@ pub(super) async fn forward(
         unanswered: Unanswered::Arrival(unanswered),
         refusal,
     })
+}
+
+/// Has the plug carry a tunnel of bytes: as a CONNECT whose content is what the client says, and whose response's content is what
+/// the target says.
+async fn tunnel(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
+    let head = connect(routed, &arrival, next);
+    let (head, handled, offered) = match (head, next.custody(), arrival) {
+        (Ok(head), Some(handled), Arrival::Offered(offered)) => (head, handled, offered),
+        (head, _, unanswered) => {
+            return Err(Failed {
+                unanswered: Unanswered::Arrival(unanswered),
+                refusal: head.err().unwrap_or_else(no_message),
+            });
+        }
+    };
+
+    let exchange = &routed.exchange;
+    exchange.upstream(next.name(), &CUSTODY.into());
+    if offered.is_stored() {
+        return relay(routed, offered, head, (next, handled)).await;
+    }
+    if next.answers_early() {
+        return begin(routed, offered, head, (next, handled)).await;
+    }
+    open(routed, offered, head, (next, handled)).await
+}
+
+/// What stands for an endpoint in the record.
+const CUSTODY: &str = "(custody)";
+
+/// The CONNECT that leaves, whatever form the tunnel came in.
+fn connect(routed: &Routed, arrival: &Arrival, next: &Next) -> Result<RequestHead, Refusal> {
+    let (mut head, target) = depart(routed, arrival.head().clone(), next)?;
+    head.method = Method::CONNECT;
+    head.protocol = None;
+    (head.scheme, head.path) = (None, None);
+    head.fields.remove(CAPSULE_PROTOCOL);
+    target.write_into(&mut head)?;
+    Ok(head)
+}
+
+/// Passes a tunnel on that came in custody: its bytes pass before it is known whether the target answers.
+async fn relay(
+    routed: &Routed,
+    mut offered: Box<Offered>,
+    head: RequestHead,
+    (next, handled): (&Next, &Handled),
+) -> Result<Carried, Failed> {
+    let opened = Opened::new(routed, &offered.head, next, None);
+    let mut guard = enter(routed, opened, false);
+    offered.head = head;
+    let onward = Some(next.name().clone());
+    tokio::select! {
+        ended = handle::give(routed, *offered, handled, onward) => ended.map(Carried::Over),
+        reason = guard.ended() => Ok(Carried::Over(format!("policy_changed: {reason}"))),
+    }
+}
+
+/// Opens a tunnel, and tells the client when the target has answered.
+async fn open(
+    routed: &Routed,
+    mut offered: Box<Offered>,
+    head: RequestHead,
+    (next, handled): (&Next, &Handled),
+) -> Result<Carried, Failed> {
+    let (up, content) = pipe(None);
+    let asked = ask(routed, head, content, next);
+    let answer = tokio::select! {
+        answer = answer(handled, asked) => answer,
+        () = offered.gone() => Err(Refusal::client_gone("before the tunnel was open")),
+    };
+    let opened = answer.and_then(|(head, content)| match head.status.is_success() {
+        true => Ok(content),
+        false => Err(refused((routed, next), &head)),
+    });
+    match opened {
+        Ok(down) => Ok(accept(routed, offered, (down, up), next).await),
+        Err(refusal) => Err(Failed {
+            unanswered: Unanswered::Arrival(Arrival::Offered(offered)),
+            refusal,
+        }),
+    }
+}
+
+/// Carries a tunnel whose client was told that it is open. If it cannot be opened, the client sees a reset.
+async fn begin(
+    routed: &Routed,
+    offered: Box<Offered>,
+    head: RequestHead,
+    (next, handled): (&Next, &Handled),
+) -> Result<Carried, Failed> {
+    let (up, content) = pipe(None);
+    let (mut sent, down) = pipe(None);
+    let asked = ask(routed, head, content, next);
+    let opener = asked.opener.clone();
+    let handled = handled.clone();
+    let target = routed.target.to_string();
+    opener.spawn(async move {
+        let answered = tokio::select! {
+            answered = answer(&handled, asked) => answered,
+            _ = sent.broken() => return,
+        };
+        let reason = match answered {
+            Ok((head, mut content)) if head.status.is_success() => {
+                return pass(&mut content, &mut sent).await;
+            }
+            Ok((head, _)) => format!("the next hop answered {}", head.status),
+            Err(refusal) => refusal.reason(),
+        };
+        tracing::info!(target, reason, "a tunnel in custody was not opened");
+        sent.reset(Reset::Connect);
+    });
+    Ok(accept(routed, offered, (down, up), next).await)
+}
+
+/// Passes on what the target says.
+async fn pass(content: &mut Incoming, sent: &mut Outgoing) {
+    let direction = Direction {
+        from: Side::Target,
+        // The tunnel counts it.
+        moved: &AtomicU64::new(0),
+        rules: None,
+    };
+    if let Err(broken) = pump(content, sent, direction).await {
+        sent.reset(broken.reset);
+    }
+}
+
+fn ask(routed: &Routed, head: RequestHead, content: Incoming, next: &Next) -> HandlerRequest {
+    let content = RequestContent::counted(content);
+    handle::ask(routed, head, content, Some(next.name().clone()))
+}
+
+/// The answer to the CONNECT, and what follows it.
+async fn answer(
+    handled: &Handled,
+    asked: HandlerRequest,
+) -> Result<(ResponseHead, Incoming), Refusal> {
+    Ok(match handled.handler.handle(asked).await? {
+        Response::Stream(head, content) => (head, content),
+        Response::Whole(head, _) => (head, Incoming::Empty),
+    })
+}
+
+/// Tells the client that the tunnel is open, if it was not told before.
+async fn accept(
+    routed: &Routed,
+    offered: Box<Offered>,
+    target: (Incoming, Outgoing),
+    next: &Next,
+) -> Carried {
+    let kind = offered.kind();
+    routed
+        .exchange
+        .status(offered.head.opening_status().as_u16());
+    let opened = Opened::new(routed, &offered.head, next, None);
+    let guard = enter(routed, opened, false);
+    let accepted = Arrival::Offered(offered).accept(opening_fields(routed, kind));
+    match accepted.await {
+        Ok(End::Stream(incoming, outgoing)) => {
+            let client = form::bytes(kind, Kind::Connect, (incoming, outgoing));
+            let tunnel = ByteTunnel {
+                client,
+                target,
+                guard,
+                active: Active::default(),
+                learner: None,
+                progress: None,
+            };
+            Carried::of(tunnel, None)
+        }
+        Ok(End::Udp(_)) => Carried::Over(no_message().reason()),
+        Err(error) => Carried::Over(format!("{CLIENT_CLOSED}: {error}")),
+    }
+}
+
+fn no_message() -> Refusal {
+    let details = "datagrams do not pass in custody";
+    Refusal::new(ProxyError::ProxyInternalError, details)
 }

@@ -5,142 +5,22 @@
     reason = "the functions around the tests are tests, too"
 )]
 
+mod disk;
+mod pair;
+mod paths;
+mod tunnels;
+
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use fastrand::Rng;
-use hermes_custody::engine::HELD;
-use hermes_custody::receiver::AHEAD;
-use hermes_custody::{Engine, Event, ExchangeKey, NeighbourId, NodeKey, Reading};
+use hermes_custody::engine::{HELD, Owner};
+use hermes_custody::receiver::{AHEAD, GUARANTEED};
+use hermes_custody::{Event, NodeKey, Reading};
 use hermes_proto::custody::ErrCode;
 
-const KEEP: Duration = Duration::from_secs(60);
-
-/// A client and a server in one room, whose datagrams the test carries.
-struct Pair {
-    now: Instant,
-    keys: [NodeKey; 2],
-    client: Engine,
-    server: Engine,
-    next: NeighbourId,
-    /// What went each way, from the beginning on.
-    sent: [Vec<Bytes>; 2],
-    asked: Vec<ExchangeKey>,
-}
-
-fn client_at() -> SocketAddr {
-    "192.0.2.1:4500".parse().unwrap()
-}
-
-fn server_at() -> SocketAddr {
-    "192.0.2.2:4500".parse().unwrap()
-}
-
-fn engine(
-    own: &NodeKey,
-    other: &NodeKey,
-    at: Option<SocketAddr>,
-    now: Instant,
-) -> (Engine, NeighbourId) {
-    let mut engine = Engine::new(own.clone(), 7, now);
-    let id = engine.add_neighbour(other.public(), at, now);
-    (engine, id)
-}
-
-impl Pair {
-    fn new() -> Self {
-        let now = Instant::now();
-        let keys = [NodeKey::generate().unwrap(), NodeKey::generate().unwrap()];
-        let (client, next) = engine(&keys[0], &keys[1], Some(server_at()), now);
-        let (server, _) = engine(&keys[1], &keys[0], None, now);
-        Self {
-            now,
-            keys,
-            client,
-            server,
-            next,
-            sent: [Vec::new(), Vec::new()],
-            asked: Vec::new(),
-        }
-    }
-
-    fn key(&self, name: u8) -> ExchangeKey {
-        ExchangeKey {
-            neighbour: self.next,
-            exchange: [name; 16],
-        }
-    }
-
-    fn open(&mut self, name: u8, repeatable: bool) -> ExchangeKey {
-        let key = self.key(name);
-        assert!(self.client.open(key, KEEP, repeatable, self.now));
-        self.client.write(key, Bytes::from_static(b"request"));
-        self.client.finish(key);
-        key
-    }
-
-    /// Lets time pass and datagrams through, in the directions that are open.
-    fn run(&mut self, time: Duration, to_server: bool, to_client: bool) {
-        let end = self.now + time;
-        while self.now < end {
-            while let Some((_, datagram)) = self.client.poll_transmit(self.now) {
-                self.sent[0].push(datagram.clone());
-                if to_server {
-                    self.server
-                        .handle_datagram(&datagram, client_at(), self.now);
-                }
-            }
-            while let Some((_, datagram)) = self.server.poll_transmit(self.now) {
-                self.sent[1].push(datagram.clone());
-                if to_client {
-                    self.client
-                        .handle_datagram(&datagram, server_at(), self.now);
-                }
-            }
-            while let Some(event) = self.server.poll_event() {
-                if let Event::Asked(key) = event {
-                    self.asked.push(key);
-                }
-            }
-            while self.client.poll_event().is_some() {}
-            self.now += Duration::from_millis(1);
-            self.client.handle_timeout(self.now);
-            self.server.handle_timeout(self.now);
-        }
-    }
-
-    fn settle(&mut self) {
-        self.run(Duration::from_millis(400), true, true);
-    }
-
-    fn answer(&mut self, content: &[u8]) {
-        let key = *self.asked.last().unwrap();
-        assert_eq!(
-            self.server.read(key, 100),
-            Reading::Bytes(Bytes::from_static(b"request"))
-        );
-        self.server.write(key, Bytes::copy_from_slice(content));
-        self.server.finish(key);
-    }
-
-    fn response(&mut self, key: ExchangeKey) -> Result<Vec<u8>, Reading> {
-        let mut whole = Vec::new();
-        loop {
-            match self.client.read(key, 4096) {
-                Reading::Bytes(bytes) => whole.extend_from_slice(&bytes),
-                Reading::End => return Ok(whole),
-                other => return Err(other),
-            }
-        }
-    }
-
-    /// The server is another process, which knows nothing.
-    fn restart_server(&mut self) {
-        let (server, _) = engine(&self.keys[1], &self.keys[0], None, self.now);
-        self.server = server;
-    }
-}
+use pair::{KEEP, Pair, client_at, engine, server_at};
 
 #[test]
 fn what_was_heard_once_is_not_heard_again() {
@@ -335,6 +215,37 @@ fn an_exchange_that_no_one_answers_ends_when_its_time_is_over() {
             .poll_timeout(pair.now)
             .is_none_or(|at| at > pair.now)
     );
+}
+
+#[test]
+fn no_user_holds_more_than_half_of_what_others_leave() {
+    let mut pair = Pair::new();
+    let slow = (HELD / AHEAD + 2) as u8;
+    for name in 1..=slow {
+        let key = pair.open(name, true);
+        pair.client.belongs(key, Owner(1));
+        pair.settle();
+        // What the other side keeps for it has the same bound.
+        let asked = *pair.asked.last().unwrap();
+        pair.server.belongs(asked, Owner(1));
+        pair.answer(&vec![name; AHEAD as usize]);
+    }
+    pair.run(Duration::from_secs(20), true, true);
+    let little = u64::from(slow) * GUARANTEED;
+    // What is on its way when the bound is reached still arrives.
+    let most = HELD / 2 + little + AHEAD;
+    assert!(pair.client.held() <= most, "{}", pair.client.held());
+    assert!(pair.client.held() > HELD / 3);
+
+    // Another one has room for more than a little, also where no one reads.
+    let key = pair.open(200, true);
+    pair.client.belongs(key, Owner(2));
+    let before = pair.client.held();
+    pair.settle();
+    pair.answer(&vec![7; AHEAD as usize]);
+    pair.run(Duration::from_secs(5), true, true);
+    let more = pair.client.held() - before;
+    assert!(more > 4 * GUARANTEED, "{more}");
 }
 
 #[test]

@@ -1,0 +1,166 @@
+//! Exchanges on disk: found again, damaged, cut off, and too many.
+
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::noise::PublicKey;
+
+const LIMIT: u64 = 1 << 20;
+
+fn terms(exchange: u8) -> KeptTerms {
+    KeptTerms {
+        name: KeptName {
+            neighbour: PublicKey([1; 32]),
+            exchange: [exchange; 16],
+        },
+        parent: None,
+        once: true,
+        until: std::time::UNIX_EPOCH + Duration::from_secs(7_000_000_000),
+    }
+}
+
+fn open(folder: &TempDir, limit: u64) -> Disk {
+    Disk::open(folder.path(), limit).unwrap()
+}
+
+/// Keeps an exchange of which a request, half a response, and its confirmation have come.
+fn keep(disk: &Disk) -> PathBuf {
+    let mut log = disk.begin(&terms(7)).unwrap();
+    log.keep(ObjectPart::Request, 0, b"request").unwrap();
+    log.keep_total(ObjectPart::Request, 7);
+    log.confirmed();
+    log.keep(ObjectPart::Response, 0, b"half a").unwrap();
+    log.path.clone()
+}
+
+/// What was kept, as text.
+fn tell(kept: &Kept) -> String {
+    let pieces = kept.pieces.iter().map(|(part, offset, at, _)| {
+        let bytes = kept.log.read(*at).unwrap();
+        format!("{part:?} {offset} {}, ", String::from_utf8_lossy(&bytes))
+    });
+    let pieces: String = pieces.collect();
+    format!("{pieces}{:?} {}", kept.totals, kept.is_confirmed)
+}
+
+const WHOLE: &str = "Request 0 request, Response 0 half a, [(Request, 7)] true";
+
+#[test]
+fn an_exchange_is_found_again_as_it_was_left() {
+    let folder = tempfile::tempdir().unwrap();
+    keep(&open(&folder, LIMIT));
+    let kept = open(&folder, LIMIT).load();
+    assert_eq!(kept.len(), 1);
+    assert_eq!(kept[0].terms, terms(7));
+    assert_eq!(tell(&kept[0]), WHOLE);
+
+    let child = KeptTerms {
+        parent: Some(terms(7).name),
+        once: false,
+        ..terms(8)
+    };
+    assert_eq!(KeptTerms::decode(&child.encode()), Some(child));
+}
+
+#[test]
+fn a_flipped_bit_costs_the_exchange_and_delivers_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = keep(&open(&folder, LIMIT));
+    let right = std::fs::read(&path).unwrap();
+    for bit in 0..right.len() * 8 {
+        let mut wrong = right.clone();
+        wrong[bit / 8] ^= 1 << (bit % 8);
+        std::fs::write(&path, wrong).unwrap();
+        assert!(open(&folder, LIMIT).load().is_empty(), "bit {bit}");
+        assert!(!path.exists());
+    }
+}
+
+#[test]
+fn what_was_being_written_is_forgotten_and_what_stands_before_it_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = keep(&open(&folder, LIMIT));
+    let right = std::fs::read(&path).unwrap();
+    let last = HEADER + "half a".len();
+    for cut in 1..last {
+        std::fs::write(&path, &right[..right.len() - cut]).unwrap();
+        let kept = open(&folder, LIMIT).load();
+        assert_eq!(tell(&kept[0]), WHOLE.replace("Response 0 half a, ", ""));
+    }
+
+    // What comes next stands right behind it.
+    let mut kept = open(&folder, LIMIT).load();
+    kept[0].log.keep(ObjectPart::Response, 0, b"half a");
+    drop(kept);
+    assert_eq!(std::fs::read(&path).unwrap(), right);
+}
+
+#[test]
+fn a_byte_that_changes_while_the_file_is_in_use_is_not_delivered() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = open(&folder, LIMIT);
+    let mut log = disk.begin(&terms(7)).unwrap();
+    let at = log.keep(ObjectPart::Response, 0, b"right").unwrap();
+    assert_eq!(log.read(at).unwrap(), "right");
+    log.file.write_all_at(b"l", at + HEADER as u64).unwrap();
+    assert_eq!(log.read(at), None);
+}
+
+#[test]
+fn a_folder_that_is_full_takes_no_more_and_gets_its_room_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = open(&folder, 2 * RECORD as u64);
+    let mut log = disk.begin(&terms(7)).unwrap();
+    assert!(log.keep(ObjectPart::Response, 0, &[7; RECORD]).is_some());
+    assert!(
+        log.keep(ObjectPart::Response, RECORD as u64, &[7; RECORD])
+            .is_none()
+    );
+    assert!(!log.path.exists(), "it would not be whole");
+    let at = log.end - (HEADER + RECORD) as u64;
+    assert_eq!(log.read(at).unwrap(), vec![7; RECORD], "it is still read");
+    assert!(
+        log.keep(ObjectPart::Response, RECORD as u64, b"x")
+            .is_none()
+    );
+    drop(log);
+    assert_eq!(disk.0.usage.lock().all, 0);
+
+    let mut log = disk.begin(&terms(8)).unwrap();
+    assert!(log.keep(ObjectPart::Response, 0, &[7; RECORD]).is_some());
+}
+
+#[test]
+fn no_user_has_more_than_half_of_what_others_leave() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = open(&folder, 100 * RECORD as u64);
+    let fill = |exchange, owner| {
+        let mut log = disk.begin(&terms(exchange)).unwrap();
+        log.belongs(Owner(owner));
+        let mut count = 0;
+        while log
+            .keep(ObjectPart::Response, count * RECORD as u64, &[7; RECORD])
+            .is_some()
+        {
+            count += 1;
+        }
+        // It is given up then, and its room is not free before it is dropped.
+        (count, log)
+    };
+    let first = fill(1, 1);
+    let second = fill(2, 2);
+    let again = fill(3, 1);
+    assert_eq!((first.0, second.0, again.0), (49, 25, 0));
+}
+
+#[test]
+fn one_process_uses_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = open(&folder, LIMIT);
+    let error = Disk::open(folder.path(), LIMIT).unwrap_err();
+    assert_eq!(error.to_string(), "another process uses it");
+    drop(disk);
+    open(&folder, LIMIT);
+}

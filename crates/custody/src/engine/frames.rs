@@ -1,0 +1,212 @@
+//! What neighbours say: the frames of their datagrams.
+
+use std::time::{Duration, Instant};
+
+use hermes_proto::custody::{CustodyFrame, ErrCode, FinCode, ObjectId, ObjectPart};
+
+use super::tunnels::Tunnelled;
+use super::{
+    EXCHANGES, Engine, Event, ExchangeKey, KeptExchange, NeighbourId, Side, object, spool,
+};
+use crate::receiver::{Arrived, Taken};
+use crate::sender::Asking;
+
+impl Engine {
+    pub(super) fn handle_frame(&mut self, id: NeighbourId, frame: CustodyFrame, now: Instant) {
+        if let CustodyFrame::Req { object, .. }
+        | CustodyFrame::Data { object, .. }
+        | CustodyFrame::Status { object, .. } = &frame
+        {
+            self.heard(id, object.exchange, now);
+        }
+        let neighbour = &mut self.neighbours[id.0];
+        match frame {
+            CustodyFrame::Req {
+                object,
+                serial,
+                taken,
+                limit,
+                ranges,
+            } => {
+                let asking = Asking {
+                    object,
+                    serial,
+                    taken,
+                    limit,
+                    ranges,
+                };
+                neighbour.sender.handle_req(&asking);
+            }
+            CustodyFrame::Data {
+                object,
+                serial,
+                extent,
+                prompt,
+                offset,
+                bytes,
+            } => {
+                let data = Arrived {
+                    object,
+                    serial,
+                    extent,
+                    prompt,
+                    offset,
+                    bytes,
+                };
+                let taken = neighbour.receiver.handle_data(data, now);
+                self.tell(id, object, taken);
+            }
+            CustodyFrame::Status {
+                object,
+                serial,
+                extent,
+            } => {
+                let taken = neighbour
+                    .receiver
+                    .handle_status(object, serial, extent, now);
+                self.tell(id, object, taken);
+            }
+            CustodyFrame::Err { object, code } => self.handle_err(id, object, code, now),
+            CustodyFrame::Fin { object, code } => self.handle_fin(id, object, code, now),
+            CustodyFrame::Offer {
+                exchange,
+                keep,
+                once,
+                ..
+            } => self.handle_offer(id, exchange, (keep, once), now),
+            CustodyFrame::Challenge(token) => neighbour.tell(CustodyFrame::Response(token)),
+            CustodyFrame::Response(token) => neighbour.handle_response(token),
+        }
+    }
+
+    fn handle_offer(
+        &mut self,
+        id: NeighbourId,
+        exchange: [u8; 16],
+        (keep, once): (u32, bool),
+        now: Instant,
+    ) {
+        let key = ExchangeKey {
+            neighbour: id,
+            exchange,
+        };
+        if self.exchanges.contains_key(&key) || self.over.has(&key) {
+            return;
+        }
+        let response = object(key, ObjectPart::Response);
+        if self.count(id, Side::answers) >= EXCHANGES {
+            let sender = &mut self.neighbours[id.0].sender;
+            return sender.refuse(response, ErrCode::Refused);
+        }
+
+        let keep = Duration::from_secs(keep.into());
+        let log = self.begin_log(key, None, once, keep);
+        let neighbour = &mut self.neighbours[id.0];
+        neighbour.sender.offer(response, spool(&log, response));
+        let request = object(key, ObjectPart::Request);
+        let wanted = spool(&log, request);
+        neighbour.receiver.want(request, true, wanted, now);
+        let side = if once {
+            Side::Unconfirmed
+        } else {
+            Side::Answering
+        };
+        let exchange = KeptExchange {
+            side,
+            until: now + keep,
+            keep,
+            tunnelled: Tunnelled::No,
+            owner: None,
+            log,
+            is_resumed: false,
+            once,
+        };
+        self.exchanges.insert(key, exchange);
+        if !once {
+            self.events.push_back(Event::Asked(key));
+        }
+    }
+
+    /// The neighbour asks without an offer: it knows that this node has the request, and will not offer it to anyone again.
+    pub(super) fn confirm(&mut self, id: NeighbourId, exchange: [u8; 16]) {
+        let key = ExchangeKey {
+            neighbour: id,
+            exchange,
+        };
+        if let Some(known) = self.exchanges.get_mut(&key)
+            && known.side == Side::Unconfirmed
+        {
+            known.side = Side::Answering;
+            if let Some(log) = &known.log {
+                log.lock().confirmed();
+            }
+            self.events.push_back(Event::Asked(key));
+        }
+    }
+
+    fn handle_err(&mut self, id: NeighbourId, lost: ObjectId, code: ErrCode, now: Instant) {
+        let key = ExchangeKey {
+            neighbour: id,
+            exchange: lost.exchange,
+        };
+        let neighbour = &mut self.neighbours[id.0];
+        let known = self.exchanges.get(&key);
+        let may_repeat = known.is_some_and(|known| {
+            known.side == Side::Asking { repeatable: true }
+                && code == ErrCode::Unknown
+                && !known.is_resumed
+        });
+        let log = known.and_then(|known| known.log.clone());
+        let request = object(key, ObjectPart::Request);
+        // A neighbour that was started again has forgotten it; nothing of the old response was used.
+        let whole = neighbour.sender.is_intact(request);
+        let unused = neighbour.receiver.get(lost).is_some_and(|want| {
+            want.acknowledged
+                && want.taken() == 0
+                && want.broken().is_none()
+                && !want.spool().is_whole()
+        });
+        if may_repeat && whole && unused {
+            // It has what may come otherwise now.
+            if let Some(log) = log {
+                log.lock().remove();
+            }
+            return neighbour.receiver.begin_again(lost, now);
+        }
+        if neighbour.receiver.handle_err(lost, code, now) {
+            self.events.push_back(Event::Readable(key));
+        }
+    }
+
+    fn handle_fin(&mut self, id: NeighbourId, let_go: ObjectId, code: FinCode, now: Instant) {
+        let key = ExchangeKey {
+            neighbour: id,
+            exchange: let_go.exchange,
+        };
+        let sender = &mut self.neighbours[id.0].sender;
+        // Said again until it is heard that it was done.
+        sender.refuse(let_go, ErrCode::Unknown);
+        let answering = let_go.part == ObjectPart::Response
+            && self
+                .exchanges
+                .get(&key)
+                .is_some_and(|known| known.side.answers());
+        if answering {
+            self.events.push_back(Event::Over(key));
+            self.end(key, now);
+        } else if let_go.part == ObjectPart::Request {
+            self.let_go_request(key, code, now);
+        } else if code == FinCode::Cancelled {
+            self.neighbours[id.0].sender.let_go(let_go);
+        }
+    }
+
+    fn tell(&mut self, id: NeighbourId, object: ObjectId, taken: Taken) {
+        if taken == Taken::Readable {
+            self.events.push_back(Event::Readable(ExchangeKey {
+                neighbour: id,
+                exchange: object.exchange,
+            }));
+        }
+    }
+}
