@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::budget::{self, Budget, Excess};
 use crate::evaluation::{evaluate, is_always_so};
+use crate::input::undefined_if_null;
 use crate::outcome::{Answer, Failure};
 use crate::policy::{Policy, Wrong};
 use crate::spot::Spot;
@@ -184,15 +185,6 @@ impl Drop for Evaluator {
 
 fn threads() -> usize {
     thread::available_parallelism().map_or(1, |cores| cores.get().min(THREADS))
-}
-
-/// An input that is not given is undefined, and so is everything in it.
-fn undefined_if_null(input: Json) -> Value {
-    if input.is_null() {
-        Value::Undefined
-    } else {
-        Value::from(input)
-    }
 }
 
 impl Shared {

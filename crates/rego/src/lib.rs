@@ -16,6 +16,7 @@ mod budget;
 mod builtins;
 mod evaluation;
 mod evaluator;
+mod input;
 mod meter;
 mod networks;
 mod outcome;

@@ -45,6 +45,7 @@ pub mod session;
 pub mod shadow;
 pub mod template;
 pub mod trust;
+mod user_aliases;
 pub mod versions;
 pub mod warn;
 mod whom;
@@ -60,6 +61,7 @@ pub use route::{
 };
 pub use template::{Values, render};
 pub use trust::{Refusal, Source, believe};
+pub use user_aliases::UserAliases;
 pub use versions::versions;
 pub use warn::warn;
 pub use whom::Whom;

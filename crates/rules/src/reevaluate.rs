@@ -2,13 +2,14 @@
 //!
 //! A route says afresh where the tunnel's exchange would go. Compared with where it goes, there are five answers:
 //!
-//! | the new rules | TCP and upgraded connections | UDP |
+//! | the new rules | TCP and upgraded connections | UDP, IP |
 //! |---|---|---|
 //! | send it where it goes already | kept | kept |
 //! | send it elsewhere, to another proxy or another endpoint | outlives the change: bytes cannot move | moved |
 //! | send it there with other fields than it was opened with | outlives the change | moved |
 //! | end the overlay where they went on, or the other way round | ended | moved |
 //! | answer it, or have no route for it | ended | ended |
+//! | (IP) end the overlay at a device here | | ended, by who carries it |
 //! | do not believe it any more, or take it for another user's | ended | ended |
 //! | have a filter that denies it | ended | ended |
 

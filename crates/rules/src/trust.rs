@@ -12,6 +12,7 @@
 use hermes_config::model::{FieldPattern, Forged, UserPattern};
 use hermes_proto::fields::Fields;
 
+use crate::UserAliases;
 use crate::fields::{OverlayFields, USER, field_value};
 
 /// Who hands over an exchange.
@@ -70,7 +71,7 @@ enum Claim {
 }
 
 impl Claim {
-    fn read(fields: &Fields) -> Self {
+    fn read(fields: &Fields, aliases: &UserAliases) -> Self {
         let mut lines = fields
             .values(USER)
             .map(|line| String::from_utf8_lossy(line.as_bytes()));
@@ -94,7 +95,7 @@ impl Claim {
                 "the user field holds control characters or is not UTF-8",
                 user.to_owned(),
             ),
-            user => Self::User(user.to_owned()),
+            user => Self::User(aliases.user_of(user).to_owned()),
         }
     }
 }
@@ -117,6 +118,7 @@ pub fn believe(
 ) -> Result<Option<String>, Refusal> {
     let policy = Believing {
         authenticated,
+        aliases: &UserAliases::default(),
         forged,
         accepts,
         overlay,
@@ -127,6 +129,7 @@ pub fn believe(
 /// What is believed of an exchange goes by this.
 pub(crate) struct Believing<'a> {
     pub(crate) authenticated: Option<&'a str>,
+    pub(crate) aliases: &'a UserAliases,
     pub(crate) forged: Forged,
     pub(crate) accepts: &'a [FieldPattern],
     pub(crate) overlay: &'a OverlayFields,
@@ -142,11 +145,12 @@ impl Believing<'_> {
     ) -> Result<Option<String>, Refusal> {
         let Self {
             authenticated,
+            aliases,
             forged,
             accepts,
             overlay,
         } = *self;
-        let claim = Claim::read(fields);
+        let claim = Claim::read(fields, aliases);
         let user = match source {
             Source::Client => client_user(claim, authenticated, forged, accepts)?,
             Source::Peer { name, speaks_for } => {

@@ -3,12 +3,10 @@
 use std::collections::HashSet;
 
 use hermes_config::child;
-use hermes_config::model::{
-    Chain, Document, HostMatch, Match, PolicyDefault, PolicyRule, UserMatch,
-};
+use hermes_config::model::{Chain, Document, HostMatch, Match, PolicyDefault, PolicyRule};
 
 use crate::chains::{chain_of, named};
-use crate::lint::{Finding, each_match};
+use crate::lint::{Finding, each_match, each_user};
 
 /// Everything that does nothing, by subject.
 pub fn warn(document: &Document) -> Vec<Finding> {
@@ -73,30 +71,16 @@ fn expose_to(document: &Document) -> impl Iterator<Item = Finding> {
 fn unused_names(document: &Document) -> impl Iterator<Item = Finding> {
     let mut groups = HashSet::new();
     let mut services = HashSet::new();
+    each_user(document, |_, pattern, _| {
+        groups.extend(pattern.group().map(str::to_owned));
+    });
     each_match(document, |_, matches| {
-        for user in matches.user.iter().flatten() {
-            if let UserMatch::Pattern(pattern) = user {
-                groups.extend(pattern.group().map(str::to_owned));
-            }
-        }
         for target in matches.target.iter().flatten() {
             if let HostMatch::Service(name) = &target.host {
                 services.insert(name.clone());
             }
         }
     });
-
-    let broadcasts = document
-        .routes
-        .iter()
-        .filter_map(|route| route.broadcast.as_ref());
-    let users = broadcasts.flat_map(|broadcast| &broadcast.users);
-    let spoken_for = document.peers.values().flat_map(|peer| &peer.speaks_for);
-    groups.extend(
-        users
-            .chain(spoken_for)
-            .filter_map(|pattern| pattern.group().map(str::to_owned)),
-    );
 
     let groups = document
         .groups
@@ -185,5 +169,49 @@ mod tests {
             paths,
             ["upstreams.unused", "routes[0].expose", "routes[4].expose"]
         );
+    }
+
+    /// What is said of a policy, with its path.
+    fn of_policy(policy: serde_json::Value) -> Option<String> {
+        let document =
+            json!({ "version": 1, "policy": policy, "routes": [{ "respond": { "status": 200 } }] });
+        let document: Document = serde_json::from_value(document).unwrap();
+        let mut found = warn(&document).into_iter();
+        let said = found.next().map(|finding| {
+            assert_eq!(finding.path, "policy");
+            finding.reason
+        });
+        assert!(found.next().is_none(), "one policy is warned of once");
+        said
+    }
+
+    #[test]
+    fn a_policy_that_decides_the_same_about_everything_is_told_of() {
+        let denies = json!({ "match": { "path": "/admin/*" }, "deny": true });
+        let allows = json!({ "match": { "user": "alice" }, "allow": true });
+        let by_day = json!({ "hours": "08:00-18:00", "allow": true });
+        let sets = json!({ "set": { "service": "a" } });
+        let nothing = "the policy permits nothing";
+        let everything = "the policy permits everything";
+        let one_rule = "the policy permits everything: one of its rules allows whatever comes";
+
+        for (policy, said) in [
+            (json!({ "rules": [denies, sets] }), Some(nothing)),
+            (json!({ "default": "deny", "rules": [] }), Some(nothing)),
+            (
+                json!({ "default": "allow", "rules": [allows, sets] }),
+                Some(everything),
+            ),
+            (
+                json!({ "rules": [allows, { "allow": true }] }),
+                Some(one_rule),
+            ),
+            (json!({ "rules": [allows] }), None),
+            (json!({ "rules": [by_day] }), None),
+            (json!({ "rules": [denies, { "allow": true }] }), None),
+            (json!({ "default": "allow", "rules": [denies] }), None),
+        ] {
+            assert_eq!(of_policy(policy.clone()).as_deref(), said, "{policy}");
+        }
     }
 }

@@ -204,3 +204,97 @@ fn what_the_policy_denies_takes_no_route() {
         "policy policy.rules[0]: closed: yes; denied with 451: by law"
     );
 }
+
+#[test]
+fn a_user_is_one_under_all_names() {
+    let document = document(json!({
+        "users": { "alice": ["auth0|5f", "alice.laptop"] },
+        "groups": { "staff": ["alice"] },
+        "listeners": { "web": { "http": "127.0.0.1:0", "auth": "mtls", "forged": "refuse" } },
+        "policy": { "rules": [{ "name": "staff", "match": { "user": "group:staff" }, "allow": true }] },
+        "routes": [{ "to": "a" }],
+    }));
+
+    for (found, said) in [
+        ("auth0|5f", None),
+        ("alice.laptop", Some("auth0|5f")),
+        ("alice", Some("alice.laptop")),
+    ] {
+        let authenticated = Authenticated {
+            user: Some(found),
+            ..Authenticated::default()
+        };
+        let fields: Vec<_> = said.into_iter().map(|said| ("user", said)).collect();
+        let (judged, steps) = judge(&document, Source::Client, authenticated, &fields);
+        let judged = judged.unwrap_or_else(|error| panic!("{found}: {error}: {steps:?}"));
+        assert_eq!(judged.user.as_deref(), Some("alice"));
+        assert_eq!(judged.fields.get("user").unwrap(), "alice");
+    }
+
+    // Who is no one's other name stays who that is.
+    let authenticated = Authenticated {
+        user: Some("auth0|6"),
+        ..Authenticated::default()
+    };
+    let (judged, _) = judge(&document, Source::Client, authenticated, &[]);
+    assert!(matches!(judged.unwrap_err(), Unrouted::Denied(_)));
+}
+
+#[test]
+fn a_peer_speaks_for_a_user_by_any_of_the_names() {
+    let document = document(json!({
+        "users": { "alice": ["auth0|5f"] },
+        "listeners": { "web": { "http": "127.0.0.1:0" } },
+        "routes": [{ "to": "a" }],
+    }));
+    let speaks = |pattern: &str| {
+        let patterns = [pattern.parse().unwrap()];
+        let source = Source::Peer {
+            name: "core",
+            speaks_for: &patterns,
+        };
+        let (judged, _) = judge(
+            &document,
+            source,
+            Authenticated::default(),
+            &[("user", "auth0|5f")],
+        );
+        judged.map(|judged| judged.user)
+    };
+
+    assert_eq!(speaks("alice").unwrap().as_deref(), Some("alice"));
+    assert!(matches!(
+        speaks("auth0|*").unwrap_err(),
+        Unrouted::Refused(_)
+    ));
+}
+
+#[test]
+fn a_peer_speaks_for_the_members_of_a_group_and_for_no_one_else() {
+    let document = document(json!({
+        "groups": { "staff": ["alice", "*@ops.example"] },
+        "peers": { "core": { "certificate": "core.overlay", "speaks_for": ["group:staff", "eve"] } },
+        "listeners": { "web": { "http": "127.0.0.1:0" } },
+        "routes": [{ "to": "a" }],
+    }));
+    let known = rules(&document);
+    for (user, is_spoken_for) in [
+        ("alice", true),
+        ("bob@ops.example", true),
+        ("eve", true),
+        ("bob", false),
+        // A group is no user, also for someone who is called so.
+        ("group:staff", false),
+    ] {
+        let source = known.peers.named("core").unwrap();
+        let claims = [("user", user)];
+        let (judged, steps) = judge(&document, source, Authenticated::default(), &claims);
+        match judged {
+            Ok(judged) => assert_eq!(judged.user.as_deref(), is_spoken_for.then_some(user)),
+            Err(refused) => {
+                assert!(matches!(refused, Unrouted::Refused(_)), "{refused}");
+                assert!(!is_spoken_for, "{user}: {steps:#?}");
+            }
+        }
+    }
+}

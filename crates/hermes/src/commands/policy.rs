@@ -1,7 +1,7 @@
 //! `hermes policy test FILE..`: whether policies decide as their tests say.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -141,9 +141,12 @@ async fn try_case(rehearsal: &Rehearsal, case: &Case) -> Result<(), String> {
         listener: case.listener.clone(),
         user: case.user.clone(),
         claim_groups: case.claim_groups.clone(),
-        source: source.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        source,
         fields: fields(case)?,
     };
+    if let Some(judged) = rehearsal.judge_packet(&supposed)? {
+        return compare_packet(&case.expect, judged.outcome);
+    }
     let decided = rehearsal.decide(&supposed).await?;
     compare(&case.expect, &decided)
 }
@@ -159,6 +162,29 @@ fn fields(case: &Case) -> Result<Fields, String> {
         fields.append(&field, value);
     }
     Ok(fields)
+}
+
+/// A packet is allowed or not, by a rule; it has no route, and no answer.
+fn compare_packet(expect: &Expect, outcome: Result<String, String>) -> Result<(), String> {
+    let Expect {
+        allow,
+        reason,
+        status,
+        user,
+        route,
+        fields,
+    } = expect;
+    if status.is_some() || user.is_some() || route.is_some() || !fields.is_empty() {
+        return Err("of a packet, `expect` has `allow` and `reason` only".to_owned());
+    }
+
+    let is_allowed = outcome.is_ok();
+    let said = outcome.unwrap_or_else(|denied| denied);
+    let is_met = is_allowed == *allow
+        && reason
+            .as_ref()
+            .is_none_or(|part| said.contains(part.as_str()));
+    if is_met { Ok(()) } else { Err(said) }
 }
 
 fn compare(expect: &Expect, decided: &Rehearsed) -> Result<(), String> {

@@ -12,7 +12,8 @@ pub struct Account {
     /// The node that was asked; `None` for a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Where it enters.
+    /// Where it enters; empty for a packet, about which no listener decides.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub listener: String,
     /// What was compared, in order.
     pub steps: Vec<Stated>,

@@ -1,29 +1,24 @@
 //! A supposed exchange at a running node: its filters, its endpoints and its egress as they are now.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hermes_config::element;
 use hermes_http::RequestHead;
 use hermes_net::{PeerAddress, Resolver, StreamInfo};
 use hermes_proto::fields::Fields;
-use hermes_proto::upgrade::Protocol;
 use hermes_rules::fields::USER;
 use hermes_rules::judge::{Arrived, Permitted, Phase, Step};
 use hermes_upstream::Client;
-use http::Version;
-use http::uri::{Authority, PathAndQuery};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use super::account::Account;
-use super::forecast::{CLIENT_PORT, Filtered, Forecaster, SupposedExchange, unasked};
+use super::forecast::{Filtered, Filtering, Forecaster, SupposedExchange, unasked};
 use crate::filter::Checkpoint;
 use crate::node::Node;
 use crate::plug::{Decision, Subject};
 use crate::snapshot::Snapshot;
-use crate::target::Target;
 
 impl Node {
     /// What would become of an exchange that is only supposed. Filters are asked if the question says so; that blocks.
@@ -48,8 +43,8 @@ impl Node {
             endpoints: &|upstream| endpoints(&snapshot, upstream),
         };
 
-        let account = forecaster.forecast(supposed, |arrived, permitted, steps| {
-            self.filter(&snapshot, supposed, (arrived, permitted), steps)
+        let account = forecaster.forecast(supposed, |filtering, permitted, steps| {
+            self.filter(&snapshot, supposed, (filtering, permitted), steps)
         })?;
         Ok(Account {
             node: Some(snapshot.node.to_string()),
@@ -63,12 +58,16 @@ impl Node {
         &self,
         snapshot: &Snapshot,
         supposed: &SupposedExchange,
-        (arrived, permitted): (&Arrived<'_>, &mut Permitted),
+        (filtering, permitted): (Filtering<'_>, &mut Permitted),
         steps: &mut Vec<Step>,
     ) -> Filtered {
         let mut asking = None;
         for (index, checkpoint) in snapshot.filters.iter().enumerate() {
-            let facts = arrived.facts(permitted.user.as_deref(), &permitted.fields);
+            let facts = filtering.arrived.facts(
+                permitted.user.as_deref(),
+                &permitted.fields,
+                &snapshot.rules.aliases,
+            );
             if !checkpoint.applies(&facts) {
                 continue;
             }
@@ -77,9 +76,9 @@ impl Node {
                 continue;
             }
 
-            let asking = asking.get_or_insert_with(|| FilterClient::new(self, supposed));
+            let asking = asking.get_or_insert_with(|| FilterClient::new(self, filtering.arrived));
             let path = element("authorize", index);
-            match asking.ask((snapshot, checkpoint), (arrived, permitted)) {
+            match asking.ask((snapshot, checkpoint), (filtering, permitted)) {
                 Ok(said) => steps.push(step(path, said)),
                 Err((status, said)) => {
                     steps.push(step(path, said.clone()));
@@ -109,15 +108,19 @@ struct FilterClient {
 }
 
 impl FilterClient {
-    fn new(node: &Node, supposed: &SupposedExchange) -> Self {
+    fn new(node: &Node, arrived: &Arrived<'_>) -> Self {
         let resolver = Resolver::system().ok().map(Arc::new);
         let shared = node.shared.clone();
         Self {
             client: resolver.map(|resolver| Client::new(resolver, TaskTracker::new(), shared)),
             source: StreamInfo {
-                peer: PeerAddress::Ip(SocketAddr::new(supposed.source, CLIENT_PORT)),
+                peer: match arrived.peer {
+                    Some(address) => PeerAddress::Ip(address),
+                    None => PeerAddress::Unix { uid: None },
+                },
                 local: None,
                 tls: None,
+                neighbour: None,
             },
         }
     }
@@ -126,22 +129,22 @@ impl FilterClient {
     fn ask(
         &self,
         (snapshot, checkpoint): (&Snapshot, &Checkpoint),
-        (arrived, permitted): (&Arrived<'_>, &mut Permitted),
+        (filtering, permitted): (Filtering<'_>, &mut Permitted),
     ) -> Result<String, (u16, String)> {
         let Some(client) = &self.client else {
             return Ok(format!("{} cannot be asked: no resolver", checkpoint.name));
         };
 
-        let target = Target::host_port(
-            arrived.target_host.to_owned(),
-            arrived.target.port().unwrap_or_default(),
-        );
-        let head = head(arrived, &target, &permitted.fields);
+        let Filtering { request, arrived } = filtering;
+        let head = RequestHead {
+            fields: permitted.fields.clone(),
+            ..request.head.clone()
+        };
         let nothing = Fields::new();
         let subject = Subject {
             client,
             head: &head,
-            target: &target,
+            target: &request.target,
             user: permitted.user.as_deref(),
             source: &self.source,
             listener: arrived.entrance.name,
@@ -182,22 +185,6 @@ impl Drop for FilterClient {
         if let Some(client) = &self.client {
             client.close();
         }
-    }
-}
-
-/// The request that is supposed.
-fn head(arrived: &Arrived<'_>, target: &Target, fields: &Fields) -> RequestHead {
-    RequestHead {
-        method: arrived.method.clone(),
-        scheme: None,
-        authority: target.to_string().parse::<Authority>().ok(),
-        path: arrived.path.parse::<PathAndQuery>().ok(),
-        protocol: arrived
-            .protocol
-            .and_then(|protocol| Protocol::parse(protocol.as_bytes()).ok()),
-        fields: fields.clone(),
-        version: Version::HTTP_11,
-        origin_form: false,
     }
 }
 

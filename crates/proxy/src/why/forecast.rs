@@ -6,6 +6,7 @@ use hermes_config::model::{Action, Document, ExchangeKind, Respond, Terminate};
 use hermes_config::{Places, child, element};
 use hermes_net::clock::unix_seconds;
 use hermes_proto::path;
+use hermes_proto::upgrade::Protocol;
 use hermes_rules::judge::{
     Arrived, Authenticated, Entrance, Judged, Permitted, Phase, Step, Unrouted, listener_user,
 };
@@ -16,7 +17,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::account::{Account, Stated};
+use super::packet::{JudgedSupposed, SupposedPacket};
 use super::question::{self, SupposedRequest};
+use crate::target::Target;
 
 /// Where the supposed connection comes from, but for its address.
 pub(super) const CLIENT_PORT: u16 = 50_000;
@@ -24,8 +27,8 @@ pub(super) const CLIENT_PORT: u16 = 50_000;
 /// An exchange that is only supposed, as a person describes it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SupposedExchange {
-    /// What it asks for: a URL, a method and a URL, or CONNECT, CONNECT-TCP or CONNECT-UDP and host:port. Nothing for a `tcp` or
-    /// `udp` listener.
+    /// What it asks for: a URL, a method and a URL, CONNECT, CONNECT-TCP or CONNECT-UDP and host:port, CONNECT-IP and what the packets are
+    /// for, UPGRADE, a protocol and a URL, or PACKET, a protocol and where it goes. Nothing for a `tcp`, `udp` or `tun` listener.
     #[serde(default)]
     pub words: Vec<String>,
     /// Listener where it enters. Default: the first for HTTP.
@@ -40,14 +43,24 @@ pub struct SupposedExchange {
     /// Peer that hands it over, by its name in `peers`.
     #[serde(default)]
     pub peer: Option<String>,
-    /// Address of its client.
-    pub source: IpAddr,
+    /// Address of its client. Default: loopback, or that of the device of a `tun` listener; a packet needs one.
+    #[serde(default)]
+    pub source: Option<IpAddr>,
     /// Its fields, each `name: value`.
     #[serde(default)]
     pub fields: Vec<String>,
     /// Whether filters are asked.
     #[serde(default)]
     pub ask: bool,
+}
+
+/// What filters are asked about.
+#[derive(Clone, Copy)]
+pub struct Filtering<'a> {
+    /// The request.
+    pub request: &'a SupposedRequest,
+    /// How it arrived.
+    pub arrived: &'a Arrived<'a>,
 }
 
 /// What filters make of an exchange that the policy permitted.
@@ -78,9 +91,15 @@ impl<H> Forecaster<'_, H> {
     pub fn forecast(
         &self,
         supposed: &SupposedExchange,
-        filter: impl FnOnce(&Arrived<'_>, &mut Permitted, &mut Vec<Step>) -> Filtered,
+        filter: impl FnOnce(Filtering<'_>, &mut Permitted, &mut Vec<Step>) -> Filtered,
     ) -> Result<Account, String> {
+        let source = supposed.source;
+        if let Some(packet) = SupposedPacket::parse(&supposed.words, source)? {
+            return self.packet(&packet, supposed);
+        }
+
         let (name, config) = question::listener(self.document, supposed.listener.as_deref())?;
+        let config = &*config;
         let question =
             match SupposedRequest::of_listener(config).filter(|_| supposed.words.is_empty()) {
                 Some(question) => question,
@@ -89,41 +108,54 @@ impl<H> Forecaster<'_, H> {
 
         let user = listener_user(self.document, config);
         let peer = supposed.peer.as_deref();
-        let source = question::source(&self.rules.peers, peer, config, supposed.source)?;
-        let fields = question::fields(&supposed.fields)?;
+        let address = source.unwrap_or_else(|| question::own_address(config));
+        let mut fields = question.head.fields.clone();
+        fields.extend(&question::fields(&supposed.fields)?);
         let claimed = Value::from(supposed.claim_groups.clone());
+        let head = &question.head;
         let arrived = Arrived {
             entrance: Entrance {
                 name,
                 config,
                 user: user.as_deref(),
             },
-            source,
-            authenticated: Authenticated {
-                user: supposed.user.as_deref(),
-                claimed: ClaimedGroups(Some(&claimed)),
-                by_certificate: false,
-            },
+            source: question::source(&self.rules.peers, peer, config, address)?,
+            authenticated: authenticated(supposed, &claimed),
             kind: question.kind(),
-            target: question.target(),
-            target_host: &question.target.host,
+            target: question.target.as_rules(),
+            target_host: question.target.host(),
             authority: question.authority(),
-            method: &question.method,
-            path: &question.path,
-            protocol: question.protocol,
-            peer: Some(SocketAddr::new(supposed.source, CLIENT_PORT)),
+            method: &head.method,
+            path: head.path(),
+            protocol: head.protocol.as_ref().map(Protocol::as_str),
+            peer: Some(SocketAddr::new(address, CLIENT_PORT)),
             tls_peer: peer,
         };
 
+        let filtering = Filtering {
+            request: &question,
+            arrived: &arrived,
+        };
+        Ok(self.account(filtering, fields, filter))
+    }
+
+    /// What is said of a request that arrives with these fields.
+    fn account(
+        &self,
+        filtering: Filtering<'_>,
+        fields: hermes_rules::Fields,
+        filter: impl FnOnce(Filtering<'_>, &mut Permitted, &mut Vec<Step>) -> Filtered,
+    ) -> Account {
+        let question = filtering.request;
         let mut steps = Vec::new();
         let mut account = Account {
             question: question.describe(),
-            listener: name.to_owned(),
+            listener: filtering.arrived.entrance.name.to_owned(),
             ..Account::default()
         };
 
-        match self.judge(&arrived, fields, filter, &mut steps) {
-            Ok(judged) => self.routed(&question, judged, &mut account, &mut steps),
+        match self.judge(filtering, fields, filter, &mut steps) {
+            Ok(judged) => self.routed(question, judged, &mut account, &mut steps),
             Err((status, reason)) => {
                 account.status = Some(status);
                 account.refused = Some(reason);
@@ -132,17 +164,41 @@ impl<H> Forecaster<'_, H> {
 
         let stated = steps.into_iter().map(|step| Stated::new(step, self.places));
         account.steps = stated.collect();
-        Ok(account)
+        account
+    }
+
+    /// What becomes of a packet.
+    fn packet(
+        &self,
+        packet: &SupposedPacket,
+        supposed: &SupposedExchange,
+    ) -> Result<Account, String> {
+        let claimed = Value::from(supposed.claim_groups.clone());
+        let JudgedSupposed { steps, outcome } =
+            packet.judge(self.rules, authenticated(supposed, &claimed))?;
+
+        let user = supposed.user.as_deref();
+        let user = user.map(|name| self.rules.aliases.user_of(name).to_owned());
+        let steps = steps.into_iter().map(|step| Stated::new(step, self.places));
+        Ok(Account {
+            question: packet.describe(),
+            steps: steps.collect(),
+            user,
+            allowed: outcome.is_ok(),
+            refused: outcome.err(),
+            ..Account::default()
+        })
     }
 
     /// The route, or the status of a refusal and its words.
     fn judge(
         &self,
-        arrived: &Arrived<'_>,
+        filtering: Filtering<'_>,
         fields: hermes_rules::Fields,
-        filter: impl FnOnce(&Arrived<'_>, &mut Permitted, &mut Vec<Step>) -> Filtered,
+        filter: impl FnOnce(Filtering<'_>, &mut Permitted, &mut Vec<Step>) -> Filtered,
         steps: &mut Vec<Step>,
     ) -> Result<Judged<H>, (u16, String)> {
+        let arrived = filtering.arrived;
         let bad_path =
             |error: &dyn std::fmt::Display| (StatusCode::BAD_REQUEST.as_u16(), error.to_string());
         path::refuse_dots(arrived.path).map_err(|error| bad_path(&error))?;
@@ -153,7 +209,7 @@ impl<H> Forecaster<'_, H> {
             .permit(arrived, fields, unix_seconds(), steps)
             .map_err(refused)?;
 
-        let filtered = filter(arrived, &mut permitted, steps);
+        let filtered = filter(filtering, &mut permitted, steps);
         if let Some(denied) = filtered.denied {
             return Err(denied);
         }
@@ -206,21 +262,36 @@ impl<H> Forecaster<'_, H> {
 
         let rewrite = route.config.rewrite.as_ref();
         let rewritten = rewrite.and_then(|rewrite| rewrite.target.as_ref());
-        let target = rewritten.unwrap_or(&question.target);
-        let host = &target.host;
+        let (host, port) = match (rewritten, &question.target) {
+            (Some(target), _) => (&target.host, target.port),
+            (None, Target::Host(target)) => (&target.host, target.port),
+            // Each packet has its own.
+            (None, target) => {
+                return Some(Ok(format!("checked for each address that {target} means")));
+            }
+        };
         let Ok(ip) = host.parse::<IpAddr>() else {
             return Some(Ok(format!(
                 "checked for each address of {host}, once it is known"
             )));
         };
 
-        let address = SocketAddr::new(ip, target.port);
+        let address = SocketAddr::new(ip, port);
         let checked = (self.may_choose)(address);
         Some(
             checked
                 .map(|()| format!("{address} may be chosen"))
                 .map_err(|denied| denied.to_string()),
         )
+    }
+}
+
+/// Whom authentication is supposed to have found.
+fn authenticated<'a>(supposed: &'a SupposedExchange, claimed: &'a Value) -> Authenticated<'a> {
+    Authenticated {
+        user: supposed.user.as_deref(),
+        claimed: ClaimedGroups(Some(claimed)),
+        by_certificate: false,
     }
 }
 

@@ -4,6 +4,7 @@
 //! - `remembered`: the last refusals, with what is needed to say later what was compared.
 //! - `recount`: the steps of a refusal, when someone asks for them.
 //! - `forecast`: what would become of an exchange, of a file as of a running node; `asked` adds what only a running node knows.
+//! - `packet`: a packet of a tunnel that is only supposed, and what the rules on packets say of it.
 //! - `account`: the answer, the same for all.
 
 pub mod account;
@@ -11,6 +12,7 @@ mod answered;
 mod asked;
 pub mod forecast;
 pub(crate) mod note;
+pub mod packet;
 pub mod question;
 mod recount;
 pub(crate) mod remembered;
@@ -19,4 +21,5 @@ mod tests;
 mod written;
 
 pub use account::{Account, Happened, Later, Stated};
-pub use forecast::{Filtered, Forecaster, SupposedExchange};
+pub use forecast::{Filtered, Filtering, Forecaster, SupposedExchange};
+pub use packet::SupposedPacket;

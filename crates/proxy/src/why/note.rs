@@ -14,7 +14,7 @@ use crate::arrival::Arrival;
 use crate::filter::KnownUser;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
-use crate::snapshot::ListenerRules;
+use crate::snapshot::{ListenerRules, Snapshot};
 use crate::worker::Shared;
 
 /// How tunnels end that the rules do not allow any more.
@@ -148,6 +148,29 @@ pub(crate) fn handshake(
 
     let id = new_id();
     shared.refusals.remember(id, &circumstances, cause);
+    id
+}
+
+/// Remembers that the rules of a snapshot denied a packet of a tunnel, at this place and in these words.
+pub(crate) fn denied_packet(
+    routed: &Routed,
+    snapshot: &Snapshot,
+    (place, said): (String, String),
+) -> RefusalId {
+    let circumstances = Circumstances {
+        snapshot,
+        instead: Instead::Packet,
+        ..on_route(routed, None)
+    };
+    let cause = Cause {
+        at: Some((Phase::Policy, place)),
+        said,
+        status: None,
+    };
+
+    let id = new_id();
+    let refusals = &routed.worker.shared.refusals;
+    refusals.remember(id, &circumstances, cause);
     id
 }
 

@@ -1,144 +1,207 @@
 //! The exchange that is asked about, as a person writes it.
 
-use std::net::IpAddr;
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr};
 
 use bytes::Bytes;
-use hermes_config::model::{Document, ExchangeKind, HostPort, Listener};
+use hermes_config::model::{Document, ExchangeKind, HostPort, IpProtocol, Listener, Tun};
+use hermes_http::{Kind, RequestHead};
+use hermes_proto::fields::Fields;
+use hermes_proto::ip_template;
 use hermes_proto::path;
+use hermes_proto::upgrade::Protocol;
+use hermes_proto::uri_template;
+use hermes_rules::Source;
 use hermes_rules::judge::Peers;
-use hermes_rules::{Fields, Source, Target};
-use http::{HeaderName, HeaderValue, Method, Uri};
+use http::uri::{PathAndQuery, Scheme};
+use http::{HeaderName, HeaderValue, Method, Uri, Version};
+use ipnet::IpNet;
 
-/// A port where the scheme says it.
-const HTTP: u16 = 80;
-const HTTPS: u16 = 443;
+use crate::filter;
+use crate::listeners;
+use crate::refusal::Refusal;
+use crate::snapshot::split_tunnels;
+use crate::target::{Forms, Target};
+
+/// What can be asked, in words.
+const EXAMPLES: &str = "say what the exchange asks for, such as GET http://VIDEO/one, CONNECT DB:5432, \
+     CONNECT-IP 10.0.0.0/8 or UPGRADE websocket http://VIDEO/chat";
+
+/// What stands for any target and any protocol of CONNECT-IP.
+const ANY: &str = "*";
 
 /// What an exchange asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SupposedRequest {
-    /// Its method.
-    pub method: Method,
-    /// What a tunnel carries, where that is not told by its method.
-    pub protocol: Option<&'static str>,
+    /// As it would arrive, without the fields that the question has.
+    pub head: RequestHead,
     /// What it is for.
-    pub target: HostPort,
-    /// The port, if it was written.
-    pub port: Option<u16>,
-    /// Without the query; empty for tunnels.
-    pub path: String,
+    pub target: Target,
 }
 
 impl SupposedRequest {
-    /// Of the words on the command line: a URL, or a method and a URL, or a kind of tunnel and `host:port`.
+    /// Of the words on the command line: a URL, a method and a URL, a kind of tunnel and what it is for, or UPGRADE, a protocol and a URL.
     ///
     /// # Errors
     /// In words.
     pub fn parse(words: &[String]) -> Result<Self, String> {
-        match words {
-            [url] => Self::message(Method::GET, url),
-            [word, target] => match word.to_ascii_uppercase().as_str() {
-                "CONNECT" => Self::tunnel(None, target),
-                "CONNECT-TCP" => Self::tunnel(Some("connect-tcp"), target),
-                "CONNECT-UDP" => Self::tunnel(Some("connect-udp"), target),
-                method => {
-                    let method = Method::from_bytes(method.as_bytes());
-                    let method = method.map_err(|_| format!("{word} is no method"))?;
-                    Self::message(method, target)
-                }
-            },
-            _ => Err("say what the exchange asks for, such as GET http://VIDEO/one".to_owned()),
-        }
+        let (first, rest) = words.split_first().ok_or(EXAMPLES)?;
+        let verb = first.to_ascii_uppercase();
+        let head = match (verb.as_str(), rest) {
+            (_, []) if first.contains("://") => message(Method::GET, first)?,
+            ("CONNECT", [target]) => tunnel(None, target)?,
+            ("CONNECT-TCP", [target]) => tunnel(Some(Protocol::ConnectTcp), target)?,
+            ("CONNECT-UDP", [target]) => tunnel(Some(Protocol::ConnectUdp), target)?,
+            ("CONNECT-IP", []) => packets(ANY, ANY)?,
+            ("CONNECT-IP", [target]) => packets(target, ANY)?,
+            ("CONNECT-IP", [target, protocol]) => packets(target, protocol)?,
+            ("UPGRADE", [protocol, url]) => upgrade(protocol, url)?,
+            (method, [url]) => {
+                let method = Method::from_bytes(method.as_bytes());
+                message(method.map_err(|_| format!("{first} is no method"))?, url)?
+            }
+            _ => return Err(EXAMPLES.to_owned()),
+        };
+        Self::of_head(head)
     }
 
-    /// What a connection or a datagram asks for that enters at a `tcp` or `udp` listener.
+    /// What a connection, a datagram or a device asks for that enters at a `tcp`, `udp` or `tun` listener.
     pub fn of_listener(listener: &Listener) -> Option<Self> {
-        let protocol = match (&listener.tcp, &listener.udp) {
-            (Some(_), _) => None,
-            (_, Some(_)) => Some("connect-udp"),
+        let target = listener.target.as_ref();
+        let head = match listener {
+            Listener { tcp: Some(_), .. } => crate::fixed_target::connect(target?),
+            Listener { udp: Some(_), .. } => listeners::udp::connect_udp(target?)?,
+            Listener { tun: Some(_), .. } => listeners::tun::head(None),
             _ => return None,
         };
-
-        let target = listener.target.clone()?;
-        Some(Self {
-            method: Method::CONNECT,
-            protocol,
-            port: Some(target.port),
-            target,
-            path: String::new(),
-        })
+        Self::of_head(head).ok()
     }
 
-    fn message(method: Method, url: &str) -> Result<Self, String> {
-        let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
-        let default = match uri.scheme_str() {
-            Some("http") => HTTP,
-            Some("https") => HTTPS,
-            _ => return Err(format!("{url} is no URL, such as http://VIDEO/one")),
+    fn of_head(head: RequestHead) -> Result<Self, String> {
+        let forms = Forms {
+            udp_templates: &[],
+            tcp_templates: &[],
+            gateway: false,
         };
-
-        let path = path::decode(Bytes::copy_from_slice(uri.path().as_bytes()))
-            .map_err(|bad| bad.to_string())?;
-        let host = uri.host().unwrap_or_default();
-        let port = uri.port_u16();
-        Ok(Self {
-            method,
-            protocol: None,
-            target: HostPort {
-                host: host.trim_matches(['[', ']']).to_owned(),
-                port: port.unwrap_or(default),
-            },
-            port,
-            path: path.path().to_owned(),
-        })
-    }
-
-    fn tunnel(protocol: Option<&'static str>, target: &str) -> Result<Self, String> {
-        let target: HostPort = target
-            .parse()
-            .map_err(|error| format!("{target}: {error}"))?;
-        Ok(Self {
-            method: Method::CONNECT,
-            protocol,
-            port: Some(target.port),
-            target,
-            path: String::new(),
-        })
-    }
-
-    /// What it is for.
-    pub fn target(&self) -> Target<'_> {
-        Target::Host {
-            name: &self.target.host,
-            port: self.target.port,
-        }
+        let target = Target::of(&head, &forms, false);
+        let target = target.map_err(|refusal: Refusal| refusal.reason())?;
+        Ok(Self { head, target })
     }
 
     /// What it carries.
     pub fn kind(&self) -> ExchangeKind {
-        match self.protocol {
-            Some("connect-udp") => ExchangeKind::ConnectUdp,
-            Some(_) => ExchangeKind::ConnectTcp,
-            None if self.method == Method::CONNECT => ExchangeKind::Connect,
-            None => ExchangeKind::Http,
-        }
+        filter::exchange_kind(self.head.kind())
     }
 
-    /// The authority; tunnels that a template names have that of the proxy, which is not known.
+    /// The authority with its port if it was given; tunnels that a template names have that of the proxy, which is not known.
     pub fn authority(&self) -> Option<(&str, Option<u16>)> {
-        self.protocol
-            .is_none()
-            .then_some((self.target.host.as_str(), self.port))
+        let authority = self.head.authority.as_ref()?;
+        Some((authority.host(), authority.port_u16()))
     }
 
     /// In words.
     pub fn describe(&self) -> String {
-        let HostPort { host, port } = &self.target;
-        match self.protocol {
-            Some(protocol) => format!("{protocol} {host}:{port}"),
-            None if self.path.is_empty() => format!("{} {host}:{port}", self.method),
-            None => format!("{} {host}:{port}{}", self.method, self.path),
+        let target = &self.target;
+        let path = self.head.path();
+        match (self.head.kind(), &self.head.protocol) {
+            (Kind::Message, _) => format!("{} {target}{path}", self.head.method),
+            (Kind::Upgrade, Some(protocol)) => {
+                format!("upgrade to {} at {target}{path}", protocol.as_str())
+            }
+            (_, Some(protocol)) => format!("{} {target}", protocol.as_str()),
+            (_, None) => format!("{} {target}", self.head.method),
         }
     }
+}
+
+fn message(method: Method, url: &str) -> Result<RequestHead, String> {
+    let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
+    let parts = uri.into_parts();
+    let known = [Scheme::HTTP, Scheme::HTTPS];
+    let scheme = parts.scheme.filter(|scheme| known.contains(scheme));
+    let (Some(scheme), Some(authority)) = (scheme, parts.authority) else {
+        return Err(format!("{url} is no URL, such as http://VIDEO/one"));
+    };
+
+    let path = parts.path_and_query;
+    let path = path.map_or_else(|| "/".to_owned(), |path| path.to_string());
+    let path = path::decode(Bytes::from(path)).map_err(|bad| bad.to_string())?;
+    Ok(RequestHead {
+        method,
+        scheme: Some(scheme),
+        authority: Some(authority),
+        path: Some(path),
+        protocol: None,
+        fields: Fields::new(),
+        version: Version::HTTP_11,
+        origin_form: false,
+    })
+}
+
+/// An upgrade is the extended CONNECT that means the same.
+fn upgrade(protocol: &str, url: &str) -> Result<RequestHead, String> {
+    let parsed = Protocol::parse(protocol.as_bytes());
+    let parsed = parsed.map_err(|bad| format!("{protocol}: {bad}"))?;
+    if parsed.is_of_connections() {
+        return Err(format!("{protocol} is no protocol that passes a proxy"));
+    }
+    if Kind::of_protocol(&parsed).is_templated() {
+        let word = parsed.as_str().to_ascii_uppercase();
+        return Err(format!("write {word} and what the tunnel is for"));
+    }
+
+    Ok(RequestHead {
+        protocol: Some(parsed),
+        ..message(Method::CONNECT, url)?
+    })
+}
+
+/// A tunnel to a host. One that a template names has the authority of the proxy, which is not known.
+fn tunnel(protocol: Option<Protocol>, target: &str) -> Result<RequestHead, String> {
+    let known: HostPort = target
+        .parse()
+        .map_err(|error| format!("{target}: {error}"))?;
+    let template = match &protocol {
+        Some(Protocol::ConnectUdp) => Some(&uri_template::UDP),
+        Some(_) => Some(&uri_template::TCP),
+        None => None,
+    };
+    let path = template.map(|template| template.expand(&known.host, known.port));
+    let Some(path) = path else {
+        return Ok(crate::fixed_target::connect(&known));
+    };
+    extended(protocol, path)
+}
+
+/// A tunnel of IP packets.
+fn packets(target: &str, protocol: &str) -> Result<RequestHead, String> {
+    let number = match protocol {
+        ANY => ANY.to_owned(),
+        named => {
+            let IpProtocol(number) = named
+                .parse()
+                .map_err(|error| format!("{protocol}: {error}"))?;
+            number.to_string()
+        }
+    };
+    // RFC 9484, section 3: what stands in a segment is percent-encoded.
+    let target = target.replace('/', "%2F").replace(':', "%3A");
+    let path = format!("{}{target}/{number}/", ip_template::PREFIX);
+    extended(Some(Protocol::ConnectIp), path)
+}
+
+fn extended(protocol: Option<Protocol>, path: String) -> Result<RequestHead, String> {
+    let path = PathAndQuery::try_from(path).map_err(|error| error.to_string())?;
+    Ok(RequestHead {
+        method: Method::CONNECT,
+        scheme: Some(Scheme::HTTPS),
+        authority: None,
+        path: Some(path),
+        protocol,
+        fields: Fields::new(),
+        version: Version::HTTP_2,
+        origin_form: false,
+    })
 }
 
 /// A field line, `name: value`.
@@ -168,14 +231,19 @@ pub fn fields(lines: &[String]) -> Result<Fields, String> {
     Ok(fields)
 }
 
-/// The listener of this name; else the only one, or the first for HTTP.
+/// The listener of this name, or as it is for one of the tunnels of its device, `LISTENER/TUNNEL`; else the only one, or the first for
+/// HTTP.
 ///
 /// # Errors
 /// There is none, in words.
 pub fn listener<'a>(
     document: &'a Document,
     named: Option<&str>,
-) -> Result<(&'a str, &'a Listener), String> {
+) -> Result<(&'a str, Cow<'a, Listener>), String> {
+    if let Some(found) = named.and_then(|named| tunnel_of_device(document, named)) {
+        return Ok(found);
+    }
+
     let mut all = document.listeners.iter();
     let found = match named {
         Some(name) => all.find(|(known, _)| *known == name),
@@ -196,7 +264,34 @@ pub fn listener<'a>(
         }
     })?;
 
-    Ok((name, listener))
+    let tunnels = split_tunnels::listeners(listener).map(|(tunnel, _)| format!("{name}/{tunnel}"));
+    let tunnels: Vec<_> = tunnels.collect();
+    if !tunnels.is_empty() {
+        let tunnels = tunnels.join(", ");
+        return Err(format!(
+            "the device of {name} has several tunnels; say which: {tunnels}"
+        ));
+    }
+    Ok((name, Cow::Borrowed(listener)))
+}
+
+/// A listener as it is for one tunnel of its device.
+fn tunnel_of_device<'a>(
+    document: &'a Document,
+    named: &str,
+) -> Option<(&'a str, Cow<'a, Listener>)> {
+    let (listener, tunnel) = named.rsplit_once('/')?;
+    let (_, name, config) = document.listeners.get_full(listener)?;
+    let mut tunnels = split_tunnels::listeners(config);
+    let (_, own) = tunnels.find(|(known, _)| *known == tunnel)?;
+    Some((name, Cow::Owned(own)))
+}
+
+/// Where exchanges come from unless something else is said: the device of a `tun` listener, else this machine.
+pub fn own_address(listener: &Listener) -> IpAddr {
+    let device = listener.tun.as_ref().and_then(Tun::details);
+    let own = device.and_then(|device| device.addresses.first());
+    own.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), IpNet::addr)
 }
 
 /// Who hands the exchange over.
@@ -244,21 +339,45 @@ mod tests {
     }
 
     #[test]
-    fn tunnels_name_a_host_and_a_port() {
-        assert_eq!(
-            parse("connect DB:5432").unwrap().describe(),
-            "CONNECT DB:5432"
-        );
+    fn tunnels_name_what_they_are_for() {
+        let described = |words| parse(words).unwrap().describe();
+        assert_eq!(described("connect DB:5432"), "CONNECT DB:5432");
         let udp = parse("CONNECT-UDP [::1]:53").unwrap();
-        assert_eq!((udp.protocol, udp.authority()), (Some("connect-udp"), None));
-        assert!(parse("CONNECT DB").is_err());
+        assert_eq!(udp.describe(), "connect-udp [::1]:53");
+        // The path is that of the request, for rules that look at it.
+        assert_eq!(udp.head.path(), "/.well-known/masque/udp/%3A%3A1/53/");
+        assert_eq!(udp.authority(), None);
+        assert_eq!(described("CONNECT-IP"), "connect-ip *");
+        assert_eq!(
+            described("CONNECT-IP 10.0.0.0/8 udp"),
+            "connect-ip 10.0.0.0/8 protocol 17"
+        );
+        assert_eq!(
+            described("connect-ip 2001:db8::/32"),
+            "connect-ip 2001:db8::/32"
+        );
+        assert_eq!(
+            described("UPGRADE websocket http://VIDEO/chat"),
+            "upgrade to websocket at VIDEO:80/chat"
+        );
     }
 
     #[test]
-    fn what_is_no_url_says_so() {
-        assert_eq!(
-            parse("GET VIDEO").unwrap_err(),
-            "VIDEO is no URL, such as http://VIDEO/one"
-        );
+    fn what_can_be_no_exchange_says_so() {
+        for (words, said) in [
+            ("GET VIDEO", "VIDEO is no URL, such as http://VIDEO/one"),
+            ("CONNECT-IP 10.0.0.1/8", "prefix"),
+            ("CONNECT-IP 10.0.0.0/8 voice", "`voice` is no protocol"),
+            (
+                "UPGRADE h2c http://VIDEO/",
+                "h2c is no protocol that passes",
+            ),
+            ("UPGRADE connect-udp http://VIDEO/", "write CONNECT-UDP"),
+            ("CONNECT DB", "DB"),
+            ("A B C D E", "say what the exchange asks for"),
+        ] {
+            let error = parse(words).unwrap_err();
+            assert!(error.contains(said), "{words}: {error}");
+        }
     }
 }

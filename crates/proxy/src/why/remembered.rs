@@ -25,6 +25,10 @@ use crate::snapshot::{ListenerRules, Snapshot};
 #[doc(alias = "bound")]
 const REMEMBERED: usize = 512;
 
+/// Packets that rules denied and that are remembered, over all tunnels.
+#[doc(alias = "bound")]
+const PACKETS: usize = 256;
+
 /// Bytes of the fields that are kept of a refused request, names included: what rules look at is shorter. The lines behind that
 /// are forgotten.
 #[doc(alias = "bound")]
@@ -43,6 +47,8 @@ pub struct LastRefusals {
     strangers: Mutex<VecDeque<Arc<RememberedRefusal>>>,
     /// Of handshakes, which anyone can begin: a flood of them pushes out nothing else.
     handshakes: Mutex<VecDeque<Arc<RememberedRefusal>>>,
+    /// Of packets within tunnels that go on.
+    packets: Mutex<VecDeque<Arc<RememberedRefusal>>>,
 }
 
 /// One refusal, or the end of a tunnel that this node has brought about.
@@ -82,6 +88,8 @@ pub(crate) enum Instead {
     Tls,
     /// One of QUIC.
     Quic,
+    /// A packet in a tunnel.
+    Packet,
 }
 
 impl Instead {
@@ -90,6 +98,7 @@ impl Instead {
             Self::Request => "what is no request",
             Self::Tls => "a TLS handshake",
             Self::Quic => "a QUIC handshake",
+            Self::Packet => "a packet",
         }
     }
 }
@@ -158,13 +167,14 @@ impl LastRefusals {
             status: cause.status,
         });
 
-        let ring = match circumstances.instead {
-            Instead::Tls | Instead::Quic => &self.handshakes,
-            Instead::Request if is_user => &self.users,
-            Instead::Request => &self.strangers,
+        let (ring, most) = match circumstances.instead {
+            Instead::Tls | Instead::Quic => (&self.handshakes, REMEMBERED),
+            Instead::Packet => (&self.packets, PACKETS),
+            Instead::Request if is_user => (&self.users, REMEMBERED),
+            Instead::Request => (&self.strangers, REMEMBERED),
         };
         let mut ring = ring.lock();
-        let oldest = if ring.len() < REMEMBERED {
+        let oldest = if ring.len() < most {
             None
         } else {
             ring.pop_front()
@@ -175,10 +185,16 @@ impl LastRefusals {
         drop(oldest);
     }
 
-    /// The last refusal of this name, or of the exchange with this identifier.
+    /// The last refusal of this name, or of the exchange with this identifier; of a tunnel that goes on, the last packet of it that was
+    /// denied.
     pub(crate) fn find(&self, asked: &str) -> Option<Arc<RememberedRefusal>> {
         let id = asked.parse::<RefusalId>().ok();
-        let rings = [&self.users, &self.strangers, &self.handshakes];
+        let rings = [
+            &self.users,
+            &self.strangers,
+            &self.handshakes,
+            &self.packets,
+        ];
         rings.into_iter().find_map(|ring| {
             let ring = ring.lock();
             let mut newest = ring.iter().rev();

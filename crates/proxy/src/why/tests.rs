@@ -1,20 +1,23 @@
 //! What is forecast is what the node does: random configurations and exchanges, with a whole node in this process.
 
-use std::fmt::Write as _;
-use std::io::{Read, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+mod generator;
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write as _};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use hermes_config::load;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Account, SupposedExchange};
+use super::Account;
 use crate::Proxy;
 use crate::node::LogFilter;
 use crate::plug::Plugs;
+use generator::{Issuer, Sent, configuration, exchange};
 
 /// How many exchanges are tried: `HERMES_FORECASTS`, else this many.
 const EXCHANGES: usize = 400;
@@ -67,198 +70,15 @@ fn answer_all(mut stream: TcpStream) {
     }
 }
 
-const HOSTS: [&str; 5] = ["VIDEO", "DB", "NOWHERE", "127.0.0.2", "127.0.0.3"];
-const PATHS: [&str; 6] = [
-    "/",
-    "/films/one",
-    "/admin/x",
-    "/admin",
-    "/..%2fx",
-    "/films/../admin/y",
-];
-const METHODS: [&str; 4] = ["GET", "POST", "PUT", "DELETE"];
-const FIELDS: [&str; 7] = [
-    "user: alice",
-    "user: bob",
-    "user: eve",
-    "service: web",
-    "room: alice-web",
-    "role: admin",
-    "plain: 1",
-];
-const LISTENERS: [&str; 3] = ["web", "side", "open"];
-
-/// One of several.
-fn one<'a>(rng: &mut Rng, of: &[&'a str]) -> &'a str {
-    of[rng.usize(..of.len())]
-}
-
-/// Conditions of a rule or a route; none of them for one in five.
-fn conditions(rng: &mut Rng) -> String {
-    let mut conditions = Vec::new();
-    let mut maybe = |rng: &mut Rng, condition: String| {
-        if rng.u8(..4) == 0 {
-            conditions.push(condition);
-        }
-    };
-
-    let user = one(rng, &["alice", "bob", "\"group:staff\"", "\"a*\"", "none"]);
-    maybe(rng, format!("user: {user}"));
-    let target = one(
-        rng,
-        &[
-            "VIDEO",
-            "[DB, VIDEO]",
-            "\"service:db\"",
-            "127.0.0.0/30",
-            "NOWHERE",
-        ],
-    );
-    maybe(rng, format!("target: {target}"));
-    let port = one(rng, &["80", "5432", "8000-9000"]);
-    maybe(rng, format!("port: {port}"));
-    let path = one(rng, &["/admin/*", "/films/*", "/"]);
-    maybe(rng, format!("path: {path}"));
-    let method = one(rng, &METHODS);
-    maybe(rng, format!("method: {method}"));
-    let listener = one(rng, &LISTENERS);
-    maybe(rng, format!("listener: {listener}"));
-    let kind = one(rng, &["http", "connect"]);
-    maybe(rng, format!("kind: {kind}"));
-    let fields = [
-        "{ service: web }",
-        "{ room: true }",
-        "{ role: admin }",
-        "{ level: high }",
-    ];
-    let fields = one(rng, &fields);
-    maybe(rng, format!("fields: {fields}"));
-
-    conditions.join(", ")
-}
-
-/// A configuration; `far` answers everything.
-fn configuration(rng: &mut Rng, folder: &TempDir, far: SocketAddr) -> String {
-    let path = folder.path().display();
-    let forged = one(rng, &["refuse", "remove"]);
-    let accepts = one(rng, &["[]", "[service]", "[service, room]"]);
-    let tagged = one(
-        rng,
-        &[
-            "",
-            ", set: { room: \"{user}-{listener}\" }",
-            ", remove: [role]",
-        ],
-    );
-    let mut text = format!(
-        "version: 1\nnode: edge\nworkers: 1\nlog: {{ access: {{ file: {path}/access.json }} }}\n\
-         admin: {{ socket: {path}/admin.sock }}\nfields: [user, service, room, role, level]\n\
-         groups: {{ staff: [alice, carol] }}\nservices: {{ db: [\"DB:5432\"] }}\n\
-         listeners:\n  web: {{ http: 127.0.0.1:0, user: alice, forged: {forged}, accepts: {accepts}{tagged} }}\n\
-         \u{20} side: {{ http: 127.0.0.1:0, user: bob }}\n  open: {{ http: 127.0.0.1:0, accepts: [user, role] }}\n\
-         upstreams: {{ far: {{ endpoints: [\"{far}\"] }}, gone: {{ endpoints: [\"127.0.0.1:1\"] }} }}\n\
-         egress: {{ allow: [{}] }}\n",
-        one(rng, &["", "127.0.0.2/32", "127.0.0.0/8"])
-    );
-
-    if rng.bool() {
-        writeln!(
-            text,
-            "policy:\n  default: {}\n  rules:",
-            one(rng, &["allow", "deny"])
-        )
-        .unwrap();
-        for number in 0..rng.usize(1..6) {
-            let effect = one(
-                rng,
-                &[
-                    "allow: true",
-                    "deny: true",
-                    "deny: { status: 451, reason: not from here }",
-                    "set: { level: high }",
-                    "set: { level: \"{user}\" }, allow: true",
-                ],
-            );
-            let conditions = conditions(rng);
-            writeln!(
-                text,
-                "    - {{ name: p{number}, match: {{ {conditions} }}, {effect} }}"
-            )
-            .unwrap();
-        }
-    }
-
-    text.push_str("routes:\n");
-    for number in 0..rng.usize(1..7) {
-        let action = match rng.u8(..6) {
-            0 => "to: far".to_owned(),
-            1 => "to: gone".to_owned(),
-            2 => "redirect: { location: \"http://elsewhere/\" }".to_owned(),
-            3 => "terminate: true".to_owned(),
-            _ => format!("respond: {{ status: {} }}", 410 + number),
-        };
-        let conditions = conditions(rng);
-        writeln!(
-            text,
-            "  - {{ name: r{number}, match: {{ {conditions} }}, {action} }}"
-        )
-        .unwrap();
-    }
-
-    text
-}
-
-/// An exchange as it is asked about, and as it is sent.
-fn exchange(rng: &mut Rng) -> (SupposedExchange, String) {
-    let host = one(rng, &HOSTS);
-    let port = *rng.choice(&[80, 5432, 8080]).unwrap();
-    let mut fields = Vec::new();
-    for field in FIELDS {
-        if rng.u8(..5) == 0
-            && !fields
-                .iter()
-                .any(|known: &String| known.starts_with("user"))
-        {
-            fields.push(field.to_owned());
-        }
-    }
-
-    let (words, line) = if rng.u8(..3) == 0 {
-        let target = format!("{host}:{port}");
-        let line = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}");
-        (vec!["CONNECT".to_owned(), target], line)
-    } else {
-        let method = one(rng, &METHODS);
-        let path = one(rng, &PATHS);
-        let url = format!("http://{host}:{port}{path}");
-        let line = format!("{method} {url} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 0");
-        (vec![method.to_owned(), url], line)
-    };
-
-    let lines: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
-    let supposed = SupposedExchange {
-        words,
-        listener: Some(one(rng, &LISTENERS).to_owned()),
-        user: None,
-        claim_groups: Vec::new(),
-        peer: None,
-        source: Ipv4Addr::LOCALHOST.into(),
-        fields,
-        ask: true,
-    };
-    (
-        supposed,
-        format!("{line}\r\nConnection: close\r\n{lines}\r\n"),
-    )
-}
-
 /// A node on a file of its own.
 struct Whole {
     proxy: Proxy,
     folder: TempDir,
     file: PathBuf,
-    /// Records that were compared already.
-    read: usize,
+    /// How far its records were read, in bytes.
+    read: u64,
+    /// Records since the last comparison.
+    records: Vec<Value>,
 }
 
 impl Whole {
@@ -274,6 +94,7 @@ impl Whole {
             folder,
             file,
             read: 0,
+            records: Vec::new(),
         })
     }
 
@@ -283,27 +104,73 @@ impl Whole {
         view.address.parse().unwrap()
     }
 
-    /// Sends a request and reads until the node closes, as it was asked to.
-    fn send(&self, listener: &str, request: &str) {
-        let mut stream = TcpStream::connect(self.address(listener)).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        assert!(!answer.is_empty(), "no answer to {request}");
+    /// Sends an exchange, and waits until it is over.
+    fn send(&mut self, listener: &str, sent: &Sent) {
+        let address = self.address(listener);
+        match sent {
+            Sent::Request(request) => {
+                let mut stream = TcpStream::connect(address).unwrap();
+                stream.write_all(request.as_bytes()).unwrap();
+                let mut answer = Vec::new();
+                let mut byte = [0];
+                while !answer.ends_with(b"\r\n\r\n")
+                    && stream.read(&mut byte).is_ok_and(|read| read > 0)
+                {
+                    answer.extend(byte);
+                }
+                assert!(!answer.is_empty(), "no answer to {request}");
+                // A tunnel that was opened lasts until its client ends it.
+                let opened = [&b"HTTP/1.1 101 "[..], b"HTTP/1.1 200 "];
+                if opened.iter().any(|status| answer.starts_with(status)) {
+                    stream.shutdown(Shutdown::Both).unwrap();
+                }
+                let _ = stream.read_to_end(&mut answer);
+                self.await_record();
+            }
+            Sent::Connection => {
+                let mut stream = TcpStream::connect(address).unwrap();
+                let _ = stream.read_to_end(&mut Vec::new());
+                self.await_record();
+            }
+            Sent::Datagram => {
+                let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+                socket.send_to(b"?", address).unwrap();
+                self.await_record();
+            }
+        }
     }
 
-    /// The records since the last time.
-    fn records(&mut self) -> Vec<Value> {
-        assert!(self.proxy.node.shared.telemetry.flush_access(WRITTEN));
-        let text = std::fs::read_to_string(self.folder.path().join("access.json")).unwrap();
-        let all: Vec<Value> = text
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
-        let new = all[self.read..].to_vec();
-        self.read = all.len();
-        new
+    /// Waits for the record of one more exchange.
+    fn await_record(&mut self) {
+        let wanted = self.records.len() + 1;
+        let began = Instant::now();
+        while self.records.len() < wanted {
+            assert!(began.elapsed() < WRITTEN, "no record");
+            assert!(self.proxy.node.shared.telemetry.flush_access(WRITTEN));
+            self.read_records();
+            std::thread::yield_now();
+        }
     }
+
+    fn read_records(&mut self) {
+        let mut file = File::open(self.folder.path().join("access.json")).unwrap();
+        file.seek(SeekFrom::Start(self.read)).unwrap();
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        // A line may not be whole yet.
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        let lines = text[..whole].lines();
+        let records = lines.map(|line| serde_json::from_str(line).unwrap());
+        // Of tunnels, the beginning is told, too.
+        let ended = records.filter(|record: &Value| record["event"] != "begin");
+        self.records.extend(ended);
+        self.read += whole as u64;
+    }
+}
+
+/// Whether what decides in this phase is known by its place.
+fn by_rules(phase: &str) -> bool {
+    ["policy", "authorize"].contains(&phase)
 }
 
 /// What a record says of an exchange is what was forecast.
@@ -343,7 +210,7 @@ fn compare(forecast: &Account, record: &Value, node: &Proxy) {
 
     let forecast_last = forecast.steps.last();
     if let Some(step) =
-        forecast_last.filter(|_| forecast.refused.is_some() && last.phase == "policy")
+        forecast_last.filter(|_| forecast.refused.is_some() && by_rules(&last.phase))
     {
         assert_eq!(
             (&step.path, &step.place),
@@ -359,21 +226,26 @@ async fn what_is_forecast_is_what_the_node_does() {
     let asked = std::env::var("HERMES_FORECASTS").ok();
     let wanted = asked.map_or(EXCHANGES, |asked| asked.parse().unwrap());
     let far = nothing_here();
+    let issuer = Issuer::new();
     let mut rng = Rng::with_seed(0x9e37_79b9);
     let mut node: Option<Whole> = None;
     let mut compared = 0;
     let mut unsound = 0;
     let mut kinds = [0; 4];
+    let mut by_filters = 0;
 
     while compared < wanted {
         let folder = tempfile::tempdir().unwrap();
         let home = node.as_ref().map_or(&folder, |node| &node.folder);
         let text = configuration(&mut rng, home, far);
         let whole = match &mut node {
-            None => match Whole::start(&text, folder) {
-                Some(whole) => node.insert(whole),
-                None => continue,
-            },
+            None => {
+                issuer.write(folder.path());
+                match Whole::start(&text, folder) {
+                    Some(whole) => node.insert(whole),
+                    None => continue,
+                }
+            }
             Some(whole) => {
                 std::fs::write(&whole.file, &text).unwrap();
                 if whole.proxy.reload().is_err() {
@@ -386,16 +258,19 @@ async fn what_is_forecast_is_what_the_node_does() {
 
         let mut forecasts = Vec::new();
         for _ in 0..BATCH {
-            let (supposed, request) = exchange(&mut rng);
-            let forecast = whole.proxy.suppose(&supposed).unwrap();
-            whole.send(supposed.listener.as_deref().unwrap(), &request);
-            forecasts.push(forecast);
+            let (supposed, sent) = exchange(&mut rng, &issuer);
+            // Asking a filter blocks.
+            let forecast = tokio::task::block_in_place(|| whole.proxy.suppose(&supposed));
+            whole.send(supposed.listener.as_deref().unwrap(), &sent);
+            forecasts.push(forecast.unwrap());
         }
 
-        let records = whole.records();
+        let records = std::mem::take(&mut whole.records);
         assert_eq!(records.len(), forecasts.len());
         for (forecast, record) in forecasts.iter().zip(&records) {
             compare(forecast, record, &whole.proxy);
+            let denied = forecast.steps.last().filter(|_| forecast.refused.is_some());
+            by_filters += usize::from(denied.is_some_and(|step| step.phase == "authorize"));
             let kind = match (&forecast.refused, &forecast.egress) {
                 (Some(_), _) => 0,
                 (None, Some(_)) if !forecast.allowed => 1,
@@ -410,5 +285,8 @@ async fn what_is_forecast_is_what_the_node_does() {
     // Refused by rules, by egress, answered here, and sent on.
     assert!(kinds.iter().all(|count| *count > 0), "{kinds:?}");
     assert!(unsound * BATCH < compared, "{unsound} were not sound");
-    println!("{compared} exchanges: {kinds:?}, {unsound} configurations were not sound");
+    assert!(by_filters > 0, "no policy in Rego denied anything");
+    println!(
+        "{compared} exchanges: {kinds:?}, {by_filters} denied by Rego, {unsound} configurations were not sound"
+    );
 }

@@ -34,7 +34,7 @@ const PLAIN: &str = "glibc.cpu.hwcaps=-AVX2,-AVX2_Usable,-AVX_Fast_Unaligned_Loa
 /// A path: its name, and what runs it for this many rounds.
 type Path = (&'static str, fn(usize));
 
-const PATHS: [Path; 42] = [
+const PATHS: [Path; 43] = [
     ("http1.request.decode", http1::request_decode),
     ("http1.request.encode", http1::request_encode),
     ("http1.response.decode", http1::response_decode),
@@ -74,6 +74,7 @@ const PATHS: [Path; 42] = [
     ("ip.check.to_peer", packets::check_to_peer),
     ("ip.flow_cache", packets::flow_cache),
     ("ip.route.10000", packets::route_10000),
+    ("ip.split.1000", packets::split_1000),
     ("ip.policy.10000", packets::policy_10000),
     ("ip.merge", packets::merge),
     ("ip.cut", packets::cut),

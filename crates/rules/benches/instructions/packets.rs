@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use hermes_ip::offload::{Coalescer, OffloadHeader, segment};
 use hermes_ip::{
-    Accepts, FlowCache, InnerMtu, IpRole, IpSession, PacketScope, RouterAddresses, RoutingTable,
-    SessionSettings,
+    Accepts, FlowCache, InnerMtu, IpRole, IpSession, PacketScope, PrefixTable, RouterAddresses,
+    RoutingTable, SessionSettings,
 };
 use hermes_proto::connect_ip::{AssignedAddress, RouteAdvertisement};
 use hermes_proto::ip::checksum::{Sum, checksum};
@@ -129,6 +129,22 @@ pub fn route_10000(rounds: usize) {
     for _ in 0..rounds {
         assert_eq!(table.owner(black_box(CLIENT.into())), Some(17));
         assert_eq!(table.owner(black_box(HOST.into())), Some(10_003));
+    }
+}
+
+/// The tunnel of a destination among a thousand prefixes of a device.
+pub fn split_1000(rounds: usize) {
+    let prefix = |number: u16| {
+        let [high, low] = number.to_be_bytes();
+        let length = 24 + (low % 9);
+        IpPrefix::around([198, 50 + high, low, 0].into(), length).unwrap()
+    };
+    let mut prefixes: Vec<_> = (0..1000).map(|number| (prefix(number), number)).collect();
+    prefixes.push((IpPrefix::around([198, 0, 0, 0].into(), 8).unwrap(), 1000));
+    let table = PrefixTable::new(&prefixes).unwrap();
+    for _ in 0..rounds {
+        assert_eq!(table.find(black_box(CLIENT.into())), None);
+        assert_eq!(table.find(black_box(HOST.into())), Some(356));
     }
 }
 

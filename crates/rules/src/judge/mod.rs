@@ -8,6 +8,7 @@
 //! filters may be asked in between; so does the re-evaluation of an open tunnel; [`Rules::judge`] calls them all for an exchange
 //! that is only supposed. Each can say what it compared, and where that is written: see [`Steps`].
 
+mod packeting;
 mod peers;
 mod policing;
 mod routing;
@@ -22,6 +23,7 @@ use hermes_proto::fields::names::FORWARDED;
 use hermes_proto::fields::{FieldName, Fields};
 use http::Method;
 
+use crate::UserAliases;
 use crate::fields::{BadField, OverlayFields, Provenance, USER, apply, field_value};
 use crate::packets::PacketRules;
 use crate::policy::{CompiledPolicy, Decision, Denial};
@@ -42,6 +44,8 @@ pub struct Rules<H> {
     pub provenance: Provenance,
     /// The peers, by the names in their certificates.
     pub peers: Peers,
+    /// Other names of users.
+    pub aliases: UserAliases,
     /// Groups of users, and services.
     pub names: Arc<Names>,
     /// Whether an exchange may go on; `None`: whatever a route takes.
@@ -66,7 +70,7 @@ pub struct Entrance<'a> {
 /// What authentication found.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Authenticated<'a> {
-    /// The user.
+    /// The user, under any of this user's names.
     pub user: Option<&'a str>,
     /// The groups that the token claims, if it was one.
     pub claimed: ClaimedGroups<'a>,
@@ -76,8 +80,9 @@ pub struct Authenticated<'a> {
 
 impl<'a> Authenticated<'a> {
     /// The groups that the token claims, if it is this user's: whom a peer or a filter names is someone else.
-    pub fn claimed_of(&self, user: Option<&str>) -> ClaimedGroups<'a> {
-        if self.user.is_some() && self.user == user {
+    pub fn claimed_of(&self, user: Option<&str>, aliases: &UserAliases) -> ClaimedGroups<'a> {
+        let found = self.user.map(|name| aliases.user_of(name));
+        if found.is_some() && found == user {
             self.claimed
         } else {
             ClaimedGroups::default()
@@ -116,7 +121,12 @@ pub struct Arrived<'a> {
 
 impl<'a> Arrived<'a> {
     /// What rules can say about it, once it is this user's and has these fields.
-    pub fn facts<'b>(&'b self, user: Option<&'b str>, fields: &'b Fields) -> Facts<'b> {
+    pub fn facts<'b>(
+        &'b self,
+        user: Option<&'b str>,
+        fields: &'b Fields,
+        aliases: &UserAliases,
+    ) -> Facts<'b> {
         Facts {
             kind: self.kind,
             target: self.target,
@@ -126,7 +136,7 @@ impl<'a> Arrived<'a> {
             protocol: self.protocol,
             fields,
             user,
-            claimed: self.authenticated.claimed_of(user),
+            claimed: self.authenticated.claimed_of(user, aliases),
             source: self.peer.map(|peer| peer.ip()),
             listener: self.entrance.name,
         }
@@ -189,6 +199,7 @@ impl<H> Rules<H> {
             table: Table::with_names(document, names.clone(), find)?,
             policy: CompiledPolicy::compile(document),
             packets: PacketRules::new(document),
+            aliases: UserAliases::new(&document.users),
             names,
         })
     }
@@ -220,7 +231,8 @@ impl<H> Rules<H> {
             .filter(|_| is_client || !authenticated.by_certificate);
         let config = entrance.config;
         let believing = Believing {
-            authenticated: user,
+            authenticated: user.map(|user| self.aliases.user_of(user)),
+            aliases: &self.aliases,
             forged: config.forged,
             accepts: &config.accepts,
             overlay: &self.overlay,
@@ -326,7 +338,7 @@ impl<H> Rules<H> {
         steps::identified(steps, &arrived.entrance, &arrived.source, user);
         steps::tagged(steps, &arrived.entrance, fields);
 
-        let facts = arrived.facts(user, fields);
+        let facts = arrived.facts(user, fields, &self.aliases);
         if reached >= Phase::Policy
             && let Some(policy) = &self.policy
         {
@@ -386,7 +398,7 @@ impl<H> Rules<H> {
 
         self.tag(entrance, &values, &mut fields, steps)?;
 
-        let facts = arrived.facts(user.as_deref(), &fields);
+        let facts = arrived.facts(user.as_deref(), &fields, &self.aliases);
         if let Some(mut decision) = self.decide(&facts, now, steps) {
             if let Some(denied) = decision.denied.take() {
                 return Err(denied.into());
@@ -408,7 +420,7 @@ impl<H> Rules<H> {
         steps: &mut impl Steps,
     ) -> Result<Judged<H>, Unrouted> {
         let Permitted { user, fields } = permitted;
-        let facts = arrived.facts(user.as_deref(), &fields);
+        let facts = arrived.facts(user.as_deref(), &fields, &self.aliases);
         let route = self.route(&facts, steps).cloned();
         Ok(Judged {
             route: route.ok_or(Unrouted::NoRoute)?,

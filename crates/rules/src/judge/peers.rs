@@ -1,4 +1,4 @@
-//! The peers of a node, found by the names in their certificates.
+//! The peers of a node, found by the names in their certificates, or as neighbours in custody.
 
 use std::collections::HashMap;
 
@@ -14,6 +14,8 @@ pub struct Peers {
     known: Vec<KnownPeer>,
     /// Name in a certificate -> the first peer that has it.
     by_certificate: HashMap<String, usize>,
+    /// Neighbour -> the first peer that it is.
+    by_neighbour: HashMap<String, usize>,
 }
 
 #[derive(Debug, Clone)]
@@ -34,6 +36,10 @@ impl Peers {
                 name: name.clone(),
                 speaks_for: expand_users(&peer.speaks_for, groups),
             });
+            if let Some(neighbour) = &peer.neighbour {
+                let first = found.by_neighbour.entry(neighbour.clone());
+                first.or_insert(index);
+            }
             for certificate in peer.certificate.iter() {
                 found
                     .by_certificate
@@ -50,6 +56,12 @@ impl Peers {
         let index = names
             .filter_map(|name| self.by_certificate.get(name))
             .min()?;
+        Some(self.source(&self.known[*index]))
+    }
+
+    /// The peer that this neighbour in custody is.
+    pub fn neighbour(&self, name: &str) -> Option<Source<'_>> {
+        let index = self.by_neighbour.get(name)?;
         Some(self.source(&self.known[*index]))
     }
 

@@ -7,6 +7,7 @@ use http::HeaderName;
 use indexmap::IndexMap;
 
 use super::report::{Check, Report};
+use super::split_tunnels::each_tunnel;
 use crate::fields::{field_value, is_reserved};
 
 pub(super) const CHECKS: &[Check] = &[written, removed, answered, rewritten_paths];
@@ -22,6 +23,10 @@ fn each_change(
         let changes = [("set", &listener.set), ("append", &listener.append)];
         check(&child("listeners", name), changes, &listener.remove);
     }
+    let nothing = Templates::new();
+    for (path, tunnel) in each_tunnel(document) {
+        check(&path, [("set", &tunnel.set), ("append", &nothing)], &[]);
+    }
     for (index, route) in document.routes.iter().enumerate() {
         check(
             &format!("routes[{index}]"),
@@ -30,7 +35,6 @@ fn each_change(
         );
     }
     let rules = document.policy.iter().flat_map(|policy| &policy.rules);
-    let nothing = Templates::new();
     for (index, rule) in rules.enumerate() {
         let changes = [("set", &rule.set), ("append", &nothing)];
         check(&format!("policy.rules[{index}]"), changes, &[]);

@@ -13,6 +13,7 @@ mod custody;
 mod decision_log;
 mod edges;
 mod fitness;
+mod flow_log;
 mod holds;
 mod http3;
 mod links;
@@ -27,10 +28,12 @@ mod ports;
 mod report;
 mod retries;
 mod routes;
+mod split_tunnels;
 mod templates;
 mod trace;
 mod tun;
 mod upstreams;
+mod users;
 
 use hermes_config::model::Document;
 
@@ -39,10 +42,11 @@ pub use listeners::is_open;
 pub(crate) use matches::each_match;
 pub use report::Finding;
 use report::{Check, Report};
+pub(crate) use users::each_user;
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Finding> {
-    let lists: [&[Check]; 26] = [
+    let lists: [&[Check]; 29] = [
         node::CHECKS,
         listeners::CHECKS,
         attach::CHECKS,
@@ -51,6 +55,7 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         routes::CHECKS,
         matches::CHECKS,
         names::CHECKS,
+        users::CHECKS,
         packet_policy::CHECKS,
         policy::CHECKS,
         changes::CHECKS,
@@ -63,11 +68,13 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         custody::CHECKS,
         authorize::CHECKS,
         decision_log::CHECKS,
+        flow_log::CHECKS,
         bind::CHECKS,
         broadcast::CHECKS,
         edges::CHECKS,
         templates::CHECKS,
         trace::CHECKS,
+        split_tunnels::CHECKS,
         tun::CHECKS,
     ];
 

@@ -1,15 +1,12 @@
-//! Checks of groups and services, and of what names them.
+//! Checks of groups and services, and of what names targets.
 
-use hermes_config::model::{
-    Auth, Document, HostMatch, Listener, TargetMatch, UserMatch, UserPattern,
-};
-use hermes_config::{child, element};
+use hermes_config::child;
+use hermes_config::model::{Document, HostMatch, TargetMatch};
 
 use super::matches::each_match;
-use super::packet_policy::packet_rules;
 use super::report::{Check, Report, instead, is_token};
 
-pub(super) const CHECKS: &[Check] = &[names, members, users, targets];
+pub(super) const CHECKS: &[Check] = &[names, members, targets];
 
 /// Longest name of a group or service, in bytes.
 const NAME: usize = 255;
@@ -47,92 +44,6 @@ fn members(document: &Document, report: &mut Report) {
                 report.add(path, reason, "list its targets");
             }
         }
-    }
-}
-
-fn users(document: &Document, report: &mut Report) {
-    for (name, peer) in &document.peers {
-        let path = child(&child("peers", name), "speaks_for");
-        patterns(document, &path, &peer.speaks_for, report);
-    }
-
-    for (index, route) in document.routes.iter().enumerate() {
-        let users = route.broadcast.iter().map(|broadcast| &broadcast.users);
-        users.for_each(|users| {
-            patterns(
-                document,
-                &format!("routes[{index}].broadcast.users"),
-                users,
-                report,
-            );
-        });
-    }
-
-    each_match(document, |path, matches| {
-        tests(document, path, matches.user.iter().flatten(), report);
-    });
-    for (name, listener) in &document.listeners {
-        let limits = child(&child("listeners", name), "limits");
-        for (index, limits_of) in listener.limits.users.iter().enumerate() {
-            let path = element(&child(&limits, "users"), index);
-            tests(document, &path, limits_of.user.iter(), report);
-        }
-    }
-    for (index, rule) in packet_rules(document).iter().enumerate() {
-        let path = format!("policy.packets.rules[{index}]");
-        tests(document, &path, rule.user.iter().flatten(), report);
-    }
-}
-
-/// Those of what stands at this path.
-fn tests<'a>(
-    document: &Document,
-    path: &str,
-    users: impl Iterator<Item = &'a UserMatch>,
-    report: &mut Report,
-) {
-    for (index, user) in users.enumerate() {
-        if let UserMatch::Pattern(pattern) = user {
-            let path = format!("{path}.user[{index}]");
-            claim_group(document, &path, pattern, report);
-            group(document, path, pattern, report);
-        }
-    }
-}
-
-fn patterns(document: &Document, path: &str, users: &[UserPattern], report: &mut Report) {
-    for (index, pattern) in users.iter().enumerate() {
-        group(document, format!("{path}[{index}]"), pattern, report);
-        if pattern.claim_group().is_some() {
-            let reason = "what a token claims is not known here";
-            let remedy = "name users or a group of the file";
-            report.add(format!("{path}[{index}]"), reason, remedy);
-        }
-    }
-}
-
-/// A token has to be checked by this node for its groups to be known.
-fn claim_group(document: &Document, path: &str, pattern: &UserPattern, report: &mut Report) {
-    let checks = |listener: &Listener| match &listener.auth {
-        Some(Auth::Methods(methods)) => methods.bearer.is_some(),
-        _ => false,
-    };
-    if pattern.claim_group().is_some() && !document.listeners.values().any(checks) {
-        let reason = "no listener checks tokens, so no one is in this group";
-        report.add(
-            path.to_owned(),
-            reason,
-            "add `auth: { bearer: ... }` to one",
-        );
-    }
-}
-
-fn group(document: &Document, path: String, pattern: &UserPattern, report: &mut Report) {
-    let Some(name) = pattern.group() else { return };
-    if !document.groups.contains_key(name) {
-        let known = document.groups.keys().map(String::as_str);
-        let reason = format!("there is no group `{name}`");
-        report.add(path, reason, instead(name, known, "groups"));
     }
 }
 

@@ -3,7 +3,9 @@
 use hermes_config::model::Document;
 
 use super::report::{Check, Report, each_listener, is_token};
-use crate::fields::{field_value, reserved_in};
+use super::split_tunnels::each_tunnel;
+use super::users::usable;
+use crate::fields::reserved_in;
 use crate::log_filter;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -53,27 +55,19 @@ fn name(document: &Document, report: &mut Report) {
 
 /// A configured user becomes a field.
 fn users(document: &Document, report: &mut Report) {
-    let mut check = |path: String, user: &str| {
-        if !field_value(user)
-            .is_some_and(|value| !value.is_empty() && value.as_bytes() == user.as_bytes())
-        {
-            let reason = format!("{user:?} cannot be a user: it becomes the field `user`");
-            report.add(
-                path,
-                reason,
-                "write a name without control characters and without space around it",
-            );
-        }
-    };
-
     if let Some(identity) = &document.identity {
-        check("identity.user".to_owned(), &identity.user);
+        usable("identity.user", &identity.user, report);
     }
     each_listener(document, |path, listener| {
         if let Some(user) = &listener.user {
-            check(format!("{path}.user"), user);
+            usable(&format!("{path}.user"), user, report);
         }
     });
+    for (path, tunnel) in each_tunnel(document) {
+        if let Some(user) = &tunnel.user {
+            usable(&format!("{path}.user"), user, report);
+        }
+    }
 }
 
 fn no_listeners(document: &Document, report: &mut Report) {

@@ -7,7 +7,12 @@ use hermes_config::model::{Attach, Document};
 
 use super::report::{Check, Report, has_tls};
 
-pub(super) const CHECKS: &[Check] = &[unknowable, without_certificate, same_certificate];
+pub(super) const CHECKS: &[Check] = &[
+    unknowable,
+    without_certificate,
+    same_certificate,
+    unknown_neighbour,
+];
 
 /// Peers are known by their certificate: a listener with `client_ca_file` asks for it, and one that attaches over TLS sees it.
 fn unknowable(document: &Document, report: &mut Report) {
@@ -22,7 +27,8 @@ fn unknowable(document: &Document, report: &mut Report) {
     let knows = document.listeners.values().any(|listener| {
         listener.tls.as_ref().is_some_and(asked) || listener.attach.as_ref().is_some_and(sees)
     });
-    if !document.peers.is_empty() && !knows {
+    let has_certified = document.peers.values().any(|peer| peer.neighbour.is_none());
+    if has_certified && !knows {
         let reason = "no listener can know a peer: none has `tls.client_ca_file`";
         report.add(
             "peers",
@@ -34,13 +40,35 @@ fn unknowable(document: &Document, report: &mut Report) {
 
 fn without_certificate(document: &Document, report: &mut Report) {
     for (name, peer) in &document.peers {
-        if peer.certificate.is_empty() || peer.certificate.iter().any(String::is_empty) {
-            let reason = "a peer without a name in its certificate cannot be known";
+        let has_none = peer.certificate.is_empty() && peer.neighbour.is_none();
+        if has_none || peer.certificate.iter().any(String::is_empty) {
+            let reason = "a peer without a name in its certificate, or a neighbour that it is, cannot be known";
             report.add(
                 child(&child("peers", name), "certificate"),
                 reason,
                 "give a name that its certificate holds",
             );
+        }
+    }
+}
+
+/// A neighbour has to be named with its key, and is one peer.
+fn unknown_neighbour(document: &Document, report: &mut Report) {
+    let mut owners: HashMap<&str, &str> = HashMap::new();
+    let custody = document.defaults.custody.as_ref();
+    for (name, peer) in &document.peers {
+        let Some(neighbour) = &peer.neighbour else {
+            continue;
+        };
+        let place = || child(&child("peers", name), "neighbour");
+        if !custody.is_some_and(|custody| custody.neighbours.contains_key(neighbour)) {
+            let reason = format!("`{neighbour}` is no neighbour in custody");
+            report.add(place(), reason, "name one of `defaults.custody.neighbours`");
+        }
+        let owner = owners.entry(neighbour).or_insert(name);
+        if *owner != name {
+            let reason = format!("`{neighbour}` is peer `{owner}` already");
+            report.add(place(), reason, "give each peer a neighbour of its own");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use hermes_config::child;
-use hermes_config::model::{Document, ExchangeKind, Terminate, TerminateTun};
+use hermes_config::model::{Document, ExchangeKind, OtherTunAddress, Terminate, TerminateTun};
 use ipnet::IpNet;
 
 use super::report::{Check, Report};
@@ -89,6 +89,13 @@ fn addresses(document: &Document, report: &mut Report) {
         let Some(details) = listener.tun.as_ref().and_then(|tun| tun.details()) else {
             continue;
         };
+        if details.other_address == Some(OtherTunAddress::Adopt) && !details.addresses.is_empty() {
+            report.add(
+                format!("{}.tun.other_address", child("listeners", name)),
+                "a device with `addresses` does not take others",
+                "write `nat` or `refuse`, or remove `addresses`",
+            );
+        }
         for (index, address) in details.addresses.iter().enumerate() {
             let path = format!("{}.tun.addresses[{index}]", child("listeners", name));
             let earlier = &details.addresses[..index];

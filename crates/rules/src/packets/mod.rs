@@ -6,17 +6,18 @@
 //!
 //! What it is not: it remembers nothing. Whether a packet is well-formed, and its addresses are those of its tunnel, was decided before.
 
+mod explain;
 mod index;
 mod rule;
 
 use hermes_config::model::{Document, PolicyDefault};
-use hermes_proto::ip::{Fragment, Packet};
+use hermes_proto::ip::Packet;
 
 use crate::Whom;
+pub use explain::{ComparedRule, JudgedPacket, UnmetKey};
 use index::TargetIndex;
 use rule::Asked;
-pub(crate) use rule::has_ports;
-pub use rule::{OpenedBy, PacketRule, PortRange};
+pub use rule::{OpenedBy, PacketRule, PortRange, has_ports, prefix_of};
 
 /// Rules on packets of one document, which a person has to be able to read.
 #[doc(alias = "bound")]
@@ -112,27 +113,21 @@ impl PacketPolicy {
             };
         }
 
-        let flow = packet.flow();
-        let knows_ports = packet.fragment() != Fragment::Later;
-        let own = self.find(&Asked {
-            opened_by: sender,
-            opener: flow.source,
-            target: flow.destination,
-            protocol: flow.protocol,
-            port: knows_ports.then_some(flow.destination_port),
-        });
+        let asked = Asked::by_sender(packet, sender);
+        let own = self.find(&asked);
         let decided = self.decision(own);
         if decided.is_allowed || packet.opens_tcp() {
             return decided;
         }
 
         // It may be the answer to what the other side opened; that has to be allowed by a rule, or no rule would deny anything.
+        let flow = packet.flow();
         let other = self.find(&Asked {
             opened_by: sender.other(),
             opener: flow.destination,
             target: flow.source,
-            protocol: flow.protocol,
-            port: knows_ports.then_some(flow.source_port),
+            port: asked.port.and(Some(flow.source_port)),
+            ..asked
         });
         match other.map(|index| self.decision(Some(index))) {
             Some(answer) if answer.is_allowed => answer,

@@ -43,6 +43,8 @@ pub struct PortRange {
 /// A rule: what is empty means any.
 #[derive(Debug, Clone)]
 pub struct PacketRule {
+    /// Its place in the document.
+    pub place: usize,
     /// Its name in reasons and counters.
     pub name: Arc<str>,
     /// Whether what matches may pass.
@@ -85,12 +87,13 @@ impl PacketRule {
         };
 
         Self {
+            place,
             name,
             allow: rule.allow == Some(true),
             users: all(rule.user.as_ref()).cloned().collect(),
             opened_by: rule.opened_by.into(),
-            from: all(rule.from.as_ref()).filter_map(prefix).collect(),
-            to: all(rule.to.as_ref()).filter_map(prefix).collect(),
+            from: all(rule.from.as_ref()).filter_map(prefix_of).collect(),
+            to: all(rule.to.as_ref()).filter_map(prefix_of).collect(),
             protocols: all(rule.protocol.as_ref())
                 .map(|protocol| protocol.0)
                 .collect(),
@@ -101,6 +104,7 @@ impl PacketRule {
     /// Allows whatever the client opens; to be narrowed.
     pub fn allow(name: &str) -> Self {
         Self {
+            place: 0,
             name: name.into(),
             allow: true,
             users: Vec::new(),
@@ -123,13 +127,25 @@ impl PacketRule {
     /// Whether it matches a flow.
     pub(super) fn matches(&self, asked: &Asked) -> bool {
         self.opened_by == asked.opened_by
-            && (self.protocols.is_empty() || self.protocols.contains(&asked.protocol))
-            && holds(&self.from, asked.opener)
-            && holds(&self.to, asked.target)
+            && self.takes_protocol(asked.protocol)
+            && self.takes_opener(asked.opener)
+            && self.takes_target(asked.target)
             && self.takes_port(asked)
     }
 
-    fn takes_port(&self, asked: &Asked) -> bool {
+    pub(super) fn takes_protocol(&self, protocol: u8) -> bool {
+        self.protocols.is_empty() || self.protocols.contains(&protocol)
+    }
+
+    pub(super) fn takes_opener(&self, address: IpAddr) -> bool {
+        holds(&self.from, address)
+    }
+
+    pub(super) fn takes_target(&self, address: IpAddr) -> bool {
+        holds(&self.to, address)
+    }
+
+    pub(super) fn takes_port(&self, asked: &Asked) -> bool {
         if self.ports.is_empty() {
             return true;
         }
@@ -157,7 +173,7 @@ impl From<FlowOpener> for OpenedBy {
 }
 
 /// Whether rules can name ports of this protocol.
-pub(crate) fn has_ports(protocol: u8) -> bool {
+pub fn has_ports(protocol: u8) -> bool {
     WITH_PORTS.contains(&protocol)
 }
 
@@ -165,8 +181,8 @@ fn all<T>(listed: Option<&OneOrMany<T>>) -> impl Iterator<Item = &T> {
     listed.into_iter().flat_map(|listed| listed.iter())
 }
 
-/// A prefix without the bits beyond its length.
-fn prefix(net: &IpNet) -> Option<IpPrefix> {
+/// A prefix as the document has it, without the bits beyond its length; `None` if it is none.
+pub fn prefix_of(net: &IpNet) -> Option<IpPrefix> {
     IpPrefix::around(net.addr(), net.prefix_len()).ok()
 }
 

@@ -30,7 +30,7 @@ fn peer_without_certificate() {
         finds(
             with_peers(json!({ "dp": { "certificate": certificate } })),
             &[
-                "peers.dp.certificate: a peer without a name in its certificate cannot be known; give a name that its certificate holds",
+                "peers.dp.certificate: a peer without a name in its certificate, or a neighbour that it is, cannot be known; give a name that its certificate holds",
             ],
         );
     }
@@ -42,6 +42,29 @@ fn peers_with_one_certificate() {
         with_peers(json!({ "one": { "certificate": ["a", "b"] }, "two": { "certificate": "b" } })),
         &[
             "peers.two.certificate: `b` is the certificate of peer `one` already; give each peer a name of its own",
+        ],
+    );
+}
+
+#[test]
+fn peers_that_are_neighbours() {
+    let with = |peers: Value| {
+        let key = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
+        let known = json!({ "key": key, "address": "192.0.2.1:4500" });
+        let custody = json!({ "key_file": "k", "neighbours": { "edge": known } });
+        json!({ "defaults": { "custody": custody }, "peers": peers })
+    };
+    finds(with(json!({ "dp": { "neighbour": "edge" } })), &[]);
+    finds(
+        with(json!({ "dp": { "neighbour": "core" } })),
+        &[
+            "peers.dp.neighbour: `core` is no neighbour in custody; name one of `defaults.custody.neighbours`",
+        ],
+    );
+    finds(
+        with(json!({ "one": { "neighbour": "edge" }, "two": { "neighbour": "edge" } })),
+        &[
+            "peers.two.neighbour: `edge` is peer `one` already; give each peer a neighbour of its own",
         ],
     );
 }

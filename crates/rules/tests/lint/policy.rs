@@ -112,11 +112,11 @@ fn groups_and_services_that_are_not_there() {
             "services.443: `443` cannot be a name here; write letters, digits and `-`, not digits alone",
             "groups.admins[1]: a group cannot be in a group; list its users",
             "services.database[1]: a service cannot be in a service; list its targets",
+            "routes[0].match.authority[0]: a service is what exchanges are for, and this names the proxy itself; match it in `target`",
+            "policy.rules[0].match.target[0]: there is no service `databse`; did you mean `database`?",
             "peers.core.speaks_for[0]: there is no group `admin`; did you mean `admins`?",
             "routes[0].broadcast.users[0]: there is no group `x`; groups are: admins, a b",
             "policy.rules[0].match.user[1]: there is no group `guests`; groups are: admins, a b",
-            "routes[0].match.authority[0]: a service is what exchanges are for, and this names the proxy itself; match it in `target`",
-            "policy.rules[0].match.target[0]: there is no service `databse`; did you mean `database`?",
         ],
     );
 }
@@ -190,5 +190,35 @@ fn bounds_of_users_name_groups_that_there_are() {
             ] } } },
         }),
         &["listeners.web.limits.users[1].user[1]: there is no group `silver`; groups are: gold"],
+    );
+}
+
+#[test]
+fn names_of_users_are_one_user_s_each() {
+    finds(
+        json!({
+            "users": {
+                "alice": ["auth0|5f", "bob", " x"],
+                "bob": ["auth0|5f", "bob"],
+                "carol": ["alice"],
+                "crowd": (0..65).map(|number| format!("name-{number}")).collect::<Vec<_>>(),
+            },
+            "groups": { "gold": ["carol", "auth0|5f", "*@gold.example"] },
+            "identity": { "user": "name-1" },
+            "listeners": { "web": { "http": "127.0.0.1:8080", "user": "name-2" } },
+            "policy": { "rules": [{ "match": { "user": ["group:gold", "name-3"] }, "allow": true }] },
+        }),
+        &[
+            "users.alice[1]: `bob` is a name of bob already; each name is one user's: remove it here or there",
+            "users.alice[2]: \" x\" cannot be a user: it becomes the field `user`; write a name without control characters and without space around it",
+            "users.bob[0]: `auth0|5f` is a name of alice already; each name is one user's: remove it here or there",
+            "users.bob[1]: `bob` is a name of bob already; each name is one user's: remove it here or there",
+            "users.carol[0]: `alice` is a name of alice already; each name is one user's: remove it here or there",
+            "users.crowd: 65 other names are more than 64; remove some",
+            "groups.gold[1]: `auth0|5f` is another name of bob; write bob",
+            "policy.rules[0].match.user[1]: `name-3` is another name of crowd; write crowd",
+            "identity.user: `name-1` is another name of crowd; write crowd",
+            "listeners.web.user: `name-2` is another name of crowd; write crowd",
+        ],
     );
 }

@@ -34,6 +34,23 @@ fn devices_that_hold() {
 }
 
 #[test]
+fn a_device_with_addresses_adopts_no_others() {
+    let device = |addresses: Value, other: &str| {
+        listener(
+            json!({ "tun": { "name": "hermes0", "addresses": addresses, "other_address": other } }),
+        )
+    };
+    finds(device(json!([]), "adopt"), &[]);
+    finds(device(json!(["10.7.0.2/24"]), "nat"), &[]);
+    finds(
+        device(json!(["10.7.0.2/24"]), "adopt"),
+        &[
+            "listeners.vpn.tun.other_address: a device with `addresses` does not take others; write `nat` or `refuse`, or remove `addresses`",
+        ],
+    );
+}
+
+#[test]
 fn a_pool_has_an_address_for_a_tunnel() {
     finds(
         route(
@@ -101,6 +118,70 @@ fn a_listener_with_a_device_has_one_address_of_each_family_and_no_target() {
             "listeners.vpn.gateway: `gateway` is for `http` listeners; remove it, or make it an `http` listener",
             "listeners.vpn.tun.addresses[1]: a device has one address of each family; keep one of each",
             "listeners.vpn.target: a `tun` listener has no target: each packet names its own; remove `target`",
+        ],
+    );
+}
+
+#[test]
+fn tunnels_that_share_a_device_hold() {
+    finds(
+        listener(json!({ "tun": {
+            "name": "hermes0", "routes": ["10.0.0.0/8"], "exclude": ["10.0.0.7/32"],
+            "tunnels": {
+                "lab": { "prefixes": "10.0.0.1/32", "set": { "destination": "lab" }, "user": "alice" },
+                "campus": { "prefixes": ["10.0.0.0/24", "fd09::/64"] },
+            },
+        } })),
+        &[],
+    );
+}
+
+#[test]
+fn each_prefix_has_one_tunnel() {
+    finds(
+        listener(json!({ "tun": {
+            "name": "hermes0", "exclude": ["10.0.3.0/24"],
+            "tunnels": {
+                "lab": { "prefixes": ["10.0.0.0/24", "10.0.0.9/16"] },
+                "campus": { "prefixes": ["10.0.0.0/24", "10.0.3.0/24"] },
+            },
+        } })),
+        &[
+            "listeners.vpn.tun.tunnels.lab.prefixes[1]: 10.0.0.9/16 has bits beyond its length; write 10.0.0.0/16",
+            "listeners.vpn.tun.tunnels.campus.prefixes[0]: 10.0.0.0/24 is that of listeners.vpn.tun.tunnels.lab.prefixes[0] already; give each prefix to one tunnel",
+            "listeners.vpn.tun.tunnels.campus.prefixes[1]: `exclude` lets 10.0.3.0/24 pass by the device; remove it here or there",
+        ],
+    );
+}
+
+#[test]
+fn a_tunnel_of_a_device_has_a_name_prefixes_and_fields_that_can_be_written() {
+    finds(
+        listener(json!({ "tun": {
+            "name": "hermes0",
+            "tunnels": { "my lab": { "prefixes": [] }, "lab": { "prefixes": "::/0", "set": { "bad name": "x" } } },
+        } })),
+        &[
+            "listeners.vpn.tun.tunnels.lab.set[\"bad name\"]: `bad name` cannot be a field's name; write a name of letters, digits and `-`",
+            "listeners.vpn.tun.tunnels[\"my lab\"]: `my lab` is no name of a tunnel; use up to 64 letters, digits, `-`, `.` and `_`",
+            "listeners.vpn.tun.tunnels[\"my lab\"].prefixes: no packet goes into a tunnel without prefixes; name its destinations, or remove it",
+        ],
+    );
+}
+
+#[test]
+fn tunnels_that_share_a_device_do_not_replace_its_addresses() {
+    let with = |other: &str| {
+        listener(json!({ "tun": {
+            "name": "hermes0", "other_address": other, "tunnels": { "lab": { "prefixes": "10.0.0.0/24" } },
+        } }))
+    };
+    finds(with("nat"), &[]);
+    finds(with("refuse"), &[]);
+    finds(
+        with("adopt"),
+        &[
+            "listeners.vpn.tun.other_address: several tunnels share the addresses of a device, which cannot be those of each; write `nat` or `refuse`, or remove `tunnels`",
         ],
     );
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use hermes_config::model::{EndpointAddress, HostPort};
-use hermes_net::Resolver;
 use hermes_net::machine::{Feature, Missing};
+use hermes_net::{Resolver, own_mark};
 use hermes_proxy::trial::{PathReport, measure_path};
 use serde_json::{Value, json};
 
@@ -38,6 +38,7 @@ enum Requirement {
     TunOffload,
     Netlink,
     NetlinkChange,
+    Masquerade,
     Mark,
     Tproxy,
     Udp,
@@ -56,6 +57,7 @@ impl Requirement {
             Feature::TunOffload => Self::TunOffload,
             Feature::Netlink => Self::Netlink,
             Feature::NetlinkChange => Self::NetlinkChange,
+            Feature::Masquerade => Self::Masquerade,
             Feature::Mark => Self::Mark,
             Feature::Tproxy => Self::Tproxy,
             Feature::Udp => Self::Udp,
@@ -74,6 +76,10 @@ fn words(feature: Feature) -> (&'static str, &'static str) {
         Feature::TunOffload => ("tun-offload", "uncut packets at TUN devices"),
         Feature::Netlink => ("netlink", "asking for addresses and routes"),
         Feature::NetlinkChange => ("netlink-change", "changing addresses and routes"),
+        Feature::Masquerade => (
+            "masquerade",
+            "tunnels that leave with this machine's addresses",
+        ),
         Feature::Mark => ("mark", "keeping the node's own traffic out of its TUN"),
         Feature::Tproxy => ("tproxy", "connections to the addresses of others"),
         Feature::Udp => ("udp", "UDP without loss in bursts"),
@@ -184,6 +190,8 @@ fn endpoints(file: &Path) -> Result<Vec<HostPort>, Failure> {
 }
 
 async fn try_path(server: HostPort) -> PathFinding {
+    // Past the device of a node on this machine, as that does. Who may not make a mark has none.
+    let _ = own_mark::begin();
     let outcome = match resolve(&server).await {
         Ok(address) => Ok(measure_path(address).await),
         Err(reason) => Err(reason),

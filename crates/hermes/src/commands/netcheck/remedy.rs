@@ -86,6 +86,7 @@ pub fn lines(feature: Feature, missing: &Missing, situation: &Situation) -> Vec<
     };
 
     match (feature, error.kind()) {
+        (Feature::Masquerade, kind) => masquerade(kind, situation),
         (_, io::ErrorKind::Unsupported) => vec!["run the node on Linux".to_owned()],
         (Feature::Tun | Feature::TunOffload, _) => tun(error, situation),
         (Feature::NetlinkChange, io::ErrorKind::PermissionDenied) => {
@@ -110,6 +111,24 @@ pub fn lines(feature: Feature, missing: &Missing, situation: &Situation) -> Vec<
             vec!["a seccomp profile or security module forbids the option".to_owned()]
         }
     }
+}
+
+fn masquerade(kind: io::ErrorKind, situation: &Situation) -> Vec<String> {
+    if kind == io::ErrorKind::PermissionDenied {
+        return situation.capability("CAP_NET_ADMIN");
+    }
+    let mut lines = module(
+        "nft_masq",
+        "CONFIG_NF_TABLES_INET, CONFIG_NFT_NAT, CONFIG_NFT_CT and CONFIG_NFT_MASQ",
+    );
+    lines.push("Linux 5.12 or newer".to_owned());
+    lines.push(
+        "as a service: under [Service] RestrictAddressFamilies= must have AF_NETLINK; in a container: let seccomp allow socket(AF_NETLINK)".to_owned(),
+    );
+    lines.push(
+        "or leave `nat` out, and route `pool` to this machine on the networks behind it".to_owned(),
+    );
+    lines
 }
 
 fn tun(error: &io::Error, situation: &Situation) -> Vec<String> {
@@ -250,6 +269,8 @@ mod tests {
         assert!(said[0].starts_with("modprobe tun"), "{said:?}");
         let said = lines(Feature::Ktls, &missing, &all);
         assert!(said[0].starts_with("modprobe tls"), "{said:?}");
+        let said = lines(Feature::Masquerade, &missing, &all);
+        assert!(said[0].starts_with("modprobe nft_masq"), "{said:?}");
     }
 
     #[test]

@@ -48,8 +48,8 @@ pub fn account(
     };
 
     forecaster
-        .forecast(supposed, |arrived, permitted, steps| {
-            filters(&document, &rules, (arrived, permitted), steps);
+        .forecast(supposed, |filtering, permitted, steps| {
+            filters(&document, &rules, (filtering.arrived, permitted), steps);
             Filtered { denied: None }
         })
         .map_err(Failure::invalid)
@@ -62,7 +62,7 @@ fn filters<H>(
     (arrived, permitted): (&Arrived<'_>, &Permitted),
     steps: &mut Vec<Step>,
 ) {
-    let facts = arrived.facts(permitted.user.as_deref(), &permitted.fields);
+    let facts = arrived.facts(permitted.user.as_deref(), &permitted.fields, &rules.aliases);
     for (index, filter) in document.authorize.iter().enumerate() {
         let matcher = Matcher::compile(&filter.matches, rules.names.clone());
         if matcher.matches(&facts) {

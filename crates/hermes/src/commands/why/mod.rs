@@ -8,7 +8,7 @@ mod file;
 mod running;
 mod show;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -23,12 +23,13 @@ use crate::output::Output;
 /// Arguments of `hermes why`.
 #[derive(Debug, Args)]
 pub struct Why {
-    /// A configuration and an exchange, to ask what a node with this file would do: a URL, a method and a URL, or CONNECT,
-    /// CONNECT-TCP or CONNECT-UDP and host:port; none for a `tcp` or `udp` listener. The exchange alone, to ask the running node.
-    /// Or what was refused: the `refusal` of Proxy-Status, or the `id` of an access record.
-    #[arg(num_args = 0..=3, value_name = "FILE METHOD TARGET | METHOD TARGET | ID")]
+    /// A configuration and an exchange, to ask what a node with this file would do: a URL, a method and a URL, CONNECT,
+    /// CONNECT-TCP or CONNECT-UDP and host:port, CONNECT-IP with what the packets are for, UPGRADE with a protocol and a URL, or
+    /// PACKET or PACKET-TO-CLIENT with a protocol and where it goes; none for a `tcp`, `udp` or `tun` listener. The exchange alone, to
+    /// ask the running node. Or what was refused: the `refusal` of Proxy-Status, or the `id` of an access record.
+    #[arg(num_args = 0..=4, value_name = "FILE METHOD TARGET | METHOD TARGET | ID")]
     words: Vec<String>,
-    /// Listener where it enters. Default: the first for HTTP.
+    /// Listener where it enters, or LISTENER/TUNNEL where its device has several. Default: the first for HTTP.
     #[arg(long)]
     listener: Option<String>,
     /// User whom authentication found.
@@ -40,18 +41,21 @@ pub struct Why {
     /// Peer that hands it over, by its name in `peers`.
     #[arg(long)]
     peer: Option<String>,
-    /// Address of its client.
-    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
-    source: IpAddr,
+    /// Address of its client, or where a packet comes from. Default: 127.0.0.1, of a `tun` listener that of its device.
+    #[arg(long, value_name = "ADDRESS")]
+    source: Option<IpAddr>,
     /// A field of it, `name: value`.
     #[arg(short = 'H', long = "field", value_name = "NAME: VALUE")]
     fields: Vec<String>,
     /// Have the running node ask its filters, too.
     #[arg(long)]
     ask: bool,
-    /// Follow a refusal over the nodes of its path, as far as their admin sockets are on this machine.
+    /// Follow a refusal over the nodes of its path: those that run here, and those of --also.
     #[arg(long)]
     all: bool,
+    /// Admin socket of a further node to ask, such as one of another machine that a tunnel brings here; may be repeated.
+    #[arg(long, value_name = "PATH", requires = "all")]
+    also: Vec<PathBuf>,
     #[command(flatten)]
     which: Which,
 }
@@ -93,11 +97,19 @@ fn asked(words: &[String], is_running: bool) -> Result<Wanted<'_>, Failure> {
         [id] if is_id(id) && !Path::new(id).exists() => Ok(Wanted::Refused(id)),
         words if is_running => Ok(Wanted::Running(words)),
         [first, ..] if first.contains("://") => Ok(Wanted::Running(words)),
+        [verb, ..] if is_verb(verb) => Ok(Wanted::Running(words)),
         [_, target] if !is_file(&words[0]) && !target.is_empty() => Ok(Wanted::Running(words)),
         [file, words @ ..] => Ok(Wanted::File(file.into(), words)),
         [] => Err(Failure::invalid("say what is asked")
             .remedy("hermes why FILE GET http://VIDEO/one, or the `refusal` of a Proxy-Status")),
     }
+}
+
+/// Kinds of exchanges that one, two or three words ask for, and packets.
+const VERBS: [&str; 4] = ["CONNECT-IP", "UPGRADE", "PACKET", "PACKET-TO-CLIENT"];
+
+fn is_verb(word: &str) -> bool {
+    VERBS.iter().any(|verb| word.eq_ignore_ascii_case(verb)) && !Path::new(word).exists()
 }
 
 /// Whether a word can be a file and no method: it is there, or looks like one.
@@ -127,7 +139,7 @@ pub async fn run(why: &Why, output: Output) -> Result<(), Failure> {
             let socket = why.which.socket()?;
             vec![running::suppose(&socket, &why.supposed(words)).await?]
         }
-        Wanted::Refused(id) if why.all => running::follow(&why.which, id).await?,
+        Wanted::Refused(id) if why.all => running::follow(&why.which, &why.also, id).await?,
         Wanted::Refused(id) => vec![running::refused(&why.which, id).await?],
     };
 
@@ -162,6 +174,8 @@ mod tests {
         let get = words("GET http://VIDEO/one");
         let of_file = words("edge.yaml GET http://VIDEO/one");
         let connect = words("CONNECT DB:5432");
+        let packet = words("packet tcp 10.0.2.1:443");
+        let of_device = words("edge.yaml CONNECT-IP 10.0.0.0/8 udp");
         let refused = words("kdmqbtrfhcsp");
         let exchange = words("0a1b2c3d-17");
 
@@ -169,6 +183,11 @@ mod tests {
         assert_eq!(asked(&of_file, false).unwrap(), file);
         assert_eq!(asked(&get, false).unwrap(), Wanted::Running(&get));
         assert_eq!(asked(&connect, false).unwrap(), Wanted::Running(&connect));
+        assert_eq!(asked(&packet, false).unwrap(), Wanted::Running(&packet));
+        assert_eq!(
+            asked(&of_device, false).unwrap(),
+            Wanted::File("edge.yaml".into(), &of_device[1..])
+        );
         assert_eq!(asked(&[], true).unwrap(), Wanted::Running(&[]));
         assert_eq!(
             asked(&refused, false).unwrap(),

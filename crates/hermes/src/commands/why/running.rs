@@ -44,19 +44,25 @@ pub async fn refused(which: &Which, id: &str) -> Result<Account, Failure> {
 }
 
 /// Why this was refused, by each node that knows, in the order of the path: the node that met it first, and then those that it
-/// was handed to.
+/// was handed to. `also` are sockets of nodes that run elsewhere.
 ///
 /// # Errors
-/// No node knows, or none can be reached.
-pub async fn follow(which: &Which, id: &str) -> Result<Vec<Account>, Failure> {
-    let mut sockets = match sockets(which)? {
-        named if which.admin.is_some() || which.node.is_some() => {
-            let others = admin::all().into_iter();
-            let others = others.filter(|socket| !named.contains(socket));
-            named.iter().cloned().chain(others).collect()
-        }
-        all => all,
+/// No node knows, or one cannot be reached.
+pub async fn follow(which: &Which, also: &[PathBuf], id: &str) -> Result<Vec<Account>, Failure> {
+    let is_named = which.admin.is_some() || which.node.is_some();
+    let here = match is_named {
+        true => vec![which.socket()?],
+        // Says what to do where none runs, and none is named.
+        false if also.is_empty() => sockets(which)?,
+        false => Vec::new(),
     };
+
+    let mut sockets = here;
+    for socket in also.iter().cloned().chain(admin::all()) {
+        if !sockets.contains(&socket) {
+            sockets.push(socket);
+        }
+    }
 
     let mut path = Vec::new();
     let mut wanted = id.to_owned();
@@ -142,6 +148,6 @@ fn understood(answer: Value) -> Result<Account, Failure> {
 
 fn unknown(id: &str) -> Failure {
     Failure::failed(format!("no node here remembers {id}")).remedy(
-        "ask the node that Proxy-Status names, on its machine; it remembers its last 1024 refusals",
+        "ask the node that Proxy-Status names, on its machine or with its admin socket in --also; it remembers its last 1024 refusals",
     )
 }

@@ -19,7 +19,10 @@ pub fn show(account: &Account, output: Output) {
     let at = node
         .as_ref()
         .map_or_else(String::new, |node| format!(" of {node}"));
-    output.line(format_args!("{question} at listener {listener}{at}"));
+    match listener.as_str() {
+        "" => output.line(format_args!("{question}{at}")),
+        listener => output.line(format_args!("{question} at listener {listener}{at}")),
+    }
 
     if let Some(happened) = &account.happened {
         circumstances(happened, output);
@@ -85,9 +88,9 @@ fn outcome(account: &Account, output: Output) {
             let text = format!("{reason}{status}");
             paragraph("so", &output.paint(Colour::Bad, &text), output);
         }
-        (None, route) => {
+        (None, None) => paragraph("so", &output.paint(Colour::Good, "allowed"), output),
+        (None, Some(route)) => {
             let user = account.user.as_deref().unwrap_or("no user");
-            let route = route.as_deref().unwrap_or_default();
             let text = format!("route {route}, as {user}{status}");
             paragraph("so", &output.paint(Colour::Good, &text), output);
         }
