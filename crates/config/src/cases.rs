@@ -29,11 +29,12 @@ pub struct Cases {
 pub struct Case {
     /// Its name.
     pub name: String,
-    /// What the exchange asks for: `GET http://WEB/plans`, `CONNECT DB:5432`, `CONNECT-UDP DNS:53`. Default: what the listener says, which is
-    /// then one for connections or datagrams.
+    /// What the exchange asks for: `GET http://WEB/plans`, `CONNECT DB:5432`, `CONNECT-UDP DNS:53`, `CONNECT-IP 10.0.0.0/8`, `UPGRADE websocket
+    /// http://WEB/chat`. Or a packet: `PACKET tcp 10.0.2.1:443`. Default: what the listener says, which is then one for connections,
+    /// datagrams or a device.
     #[serde(default)]
     pub ask: Option<String>,
-    /// Where it enters. Default: the first listener for HTTP.
+    /// Where it enters; `LISTENER/TUNNEL` where its device has several. Default: the first listener for HTTP.
     #[serde(default)]
     pub listener: Option<String>,
     /// Whom authentication found. Default: no one.
@@ -42,7 +43,7 @@ pub struct Case {
     /// The groups that this user's token claims, for `claim-group:NAME`. Default: none.
     #[serde(default)]
     pub claim_groups: Vec<String>,
-    /// The address it comes from. Default: 127.0.0.1.
+    /// The address it comes from. Default: 127.0.0.1, of a device its own; a packet needs one.
     #[serde(default)]
     pub source: Option<String>,
     /// Its fields, as the client sends them.
@@ -61,7 +62,7 @@ pub struct Expect {
     /// The status of the refusal.
     #[serde(default)]
     pub status: Option<u16>,
-    /// What is part of the reason of the refusal.
+    /// What is part of the reason of the refusal; of a packet, also of what says that it may pass.
     #[serde(default)]
     pub reason: Option<String>,
     /// Whose it is.

@@ -83,7 +83,7 @@ impl<V: Copy> FlowCache<V> {
 }
 
 /// Mixes the words of a flow.
-fn hash(seed: u64, flow: &IpFlow) -> u64 {
+pub(crate) fn hash(seed: u64, flow: &IpFlow) -> u64 {
     let [source, destination] = [flow.source, flow.destination].map(|address| match address {
         IpAddr::V4(address) => u128::from(address.to_bits()),
         IpAddr::V6(address) => address.to_bits(),

@@ -1,8 +1,8 @@
 //! The IP overlay without input or output: who has which address, what may pass a tunnel, and where it goes.
 //!
 //! What it is: the machine of one session of CONNECT-IP ([`IpSession`]), the check of each packet ([`PacketFilter`]), the table that
-//! gives every identity its address ([`AddressPool`]), the tables from destinations to tunnels ([`RoutingTable`], [`Slices`]), the
-//! memory of verdicts on flows ([`FlowCache`]), and of where connections go ([`TcpPins`]).
+//! gives every identity its address ([`AddressPool`]), the tables from destinations to tunnels ([`RoutingTable`], [`PrefixTable`]), the
+//! memory of verdicts on flows ([`FlowCache`]), of what they moved ([`FlowTable`]), and of where connections go ([`TcpPins`]).
 //!
 //! What it is not: it opens no device, no socket and no file, reads no clock and draws no random number. Packets are not reassembled,
 //! and addresses are translated one for one only ([`Translation`]): no ports, and never between families.
@@ -34,26 +34,32 @@ pub mod offload;
 
 mod device_addresses;
 mod flow_cache;
+mod flow_table;
 mod intervals;
 mod link_echo;
 mod mtu;
 mod mtu_probe;
 mod packet_filter;
 mod pool;
+mod prefix_table;
 mod role;
 mod routing_table;
 mod scope;
 mod session;
-mod slices;
 mod tcp_pins;
 mod verdict;
 
 pub use device_addresses::{Adoption, DeviceAddresses, OtherAddress, Translation};
 pub use flow_cache::{FlowCache, MAX_FLOWS};
+pub use flow_table::{
+    CLOSED_LINGER, CROWDED_ONE_IN, EndedFlow, FlowCount, FlowEnd, FlowSampling, FlowTable,
+    MAX_FOLLOWED,
+};
 pub use mtu::{InnerMtu, MtuError};
 pub use mtu_probe::{MtuProbe, PROBE_TRIES, ProbeState};
 pub use packet_filter::{PacketFilter, RouterAddresses};
 pub use pool::{AddressPool, Lease, LeaseKey, LeaseTextError, MAX_LEASES, PoolError, PoolRange};
+pub use prefix_table::{MAX_PREFIXES, PrefixTable, PrefixTableError};
 pub use role::IpRole;
 pub use routing_table::{MAX_TABLE_ROUTES, NextHop, RouteConflict, RoutingTable};
 pub use scope::{PacketScope, ScopeError};
@@ -61,6 +67,5 @@ pub use session::{
     Accepts, Ignored, IpSession, MAX_REQUESTS, SessionError, SessionEvent, SessionSettings,
     fuzz_session,
 };
-pub use slices::{MAX_SLICES, SliceError, Slices};
-pub use tcp_pins::{MAX_PINS, PIN_SILENCE, TcpPins};
+pub use tcp_pins::{MAX_PINS, PIN_SILENCE, PinRoutes, TcpPins};
 pub use verdict::{Rejection, Verdict};

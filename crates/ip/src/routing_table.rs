@@ -39,7 +39,7 @@ pub enum NextHop<O> {
     Forbidden,
 }
 
-/// From prefixes to owners, by the longest that matches. Each slice of the address space has a table of its own.
+/// From prefixes to owners, by the longest that matches.
 #[derive(Debug, Clone)]
 pub struct RoutingTable<O> {
     v4: Family<u32, O>,

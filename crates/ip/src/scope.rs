@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use hermes_proto::ip::{ICMP, ICMPV6, IpPrefix};
+use hermes_proto::connect_ip::RouteAdvertisement;
+use hermes_proto::ip::{ANY_PROTOCOL, ICMP, ICMPV6, IpPrefix, IpRange};
 use hermes_proto::ip_template::{IpScope, IpTarget};
 
 /// Numbers of extension headers, which are walked and carry what is scoped: Hop-by-Hop, Routing, Fragment, Destination Options,
@@ -74,6 +75,37 @@ impl PacketScope {
         self.protocol
     }
 
+    /// Those of the routes that it takes, for its protocol (RFC 9484, section 8: a tunnel for one flow is told of that alone). None,
+    /// where they would be too many to tell.
+    pub fn narrow(&self, routes: &RouteAdvertisement) -> RouteAdvertisement {
+        let ranges = routes
+            .ranges()
+            .iter()
+            .filter_map(|range| self.of_protocol(range));
+        let ranges: Vec<IpRange> = match &self.targets {
+            None => ranges.collect(),
+            Some(targets) => ranges
+                .flat_map(|range| {
+                    let target =
+                        |target: &IpPrefix| range.shared(&IpRange::of(*target, ANY_PROTOCOL));
+                    targets.iter().filter_map(target).collect::<Vec<_>>()
+                })
+                .collect(),
+        };
+        RouteAdvertisement::of(ranges).unwrap_or_default()
+    }
+
+    /// A range for the protocol of both, if there is one.
+    fn of_protocol(&self, range: &IpRange) -> Option<IpRange> {
+        match self.protocol {
+            Some(only) if range.protocol() == ANY_PROTOCOL => {
+                IpRange::new(range.start(), range.end(), only).ok()
+            }
+            Some(only) if range.protocol() != only => None,
+            _ => Some(*range),
+        }
+    }
+
     /// Whether a packet of the client to `target` is meant.
     pub fn takes_to(&self, target: IpAddr, protocol: u8) -> bool {
         self.takes_protocol(protocol) && self.takes_target(target)
@@ -98,4 +130,52 @@ impl PacketScope {
 
 fn is_icmp(protocol: u8) -> bool {
     protocol == ICMP || protocol == ICMPV6
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_proto::ip::UDP;
+
+    use super::*;
+
+    /// As `first-last/protocol`.
+    fn told(scope: &PacketScope, prefixes: &[&str]) -> Vec<String> {
+        let whole = |prefix: &&str| IpRange::of(prefix.parse().unwrap(), ANY_PROTOCOL);
+        let routes = RouteAdvertisement::of(prefixes.iter().map(whole).collect()).unwrap();
+        let narrow = scope.narrow(&routes);
+        let text =
+            |range: &IpRange| format!("{}-{}/{}", range.start(), range.end(), range.protocol());
+        narrow.ranges().iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_tunnel_is_told_of_the_routes_that_it_is_for() {
+        let routes = ["10.0.2.0/24", "10.7.0.0/24", "fd07::/64"];
+        let any = PacketScope::any();
+        assert_eq!(told(&any, &routes).len(), 3);
+
+        let name = IpScope {
+            target: IpTarget::Name("server.example".into()),
+            protocol: Some(UDP),
+        };
+        let resolved = ["10.0.2.2", "192.0.2.1", "fd07::9"].map(|text| text.parse().unwrap());
+        let name = PacketScope::of(&name, &resolved).unwrap();
+        assert_eq!(
+            told(&name, &routes),
+            ["10.0.2.2-10.0.2.2/17", "fd07::9-fd07::9/17"]
+        );
+
+        let wide = IpScope {
+            target: IpTarget::Prefix {
+                address: [10, 0, 0, 0].into(),
+                length: 8,
+            },
+            protocol: None,
+        };
+        let wide = PacketScope::of(&wide, &[]).unwrap();
+        assert_eq!(
+            told(&wide, &routes),
+            ["10.0.2.0-10.0.2.255/0", "10.7.0.0-10.7.0.255/0"]
+        );
+    }
 }

@@ -23,45 +23,71 @@ pub struct TcpPins<O> {
     young: HashMap<IpFlow, O>,
     old: HashMap<IpFlow, O>,
     rotated: Option<Instant>,
+    /// Connections that the younger one has room for.
+    room: usize,
+}
+
+/// Where packets go that belong to no connection which is remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PinRoutes<O> {
+    /// What opens a connection, and all that is not of TCP.
+    pub new: O,
+    /// Connections that were opened before they were looked at.
+    pub before: O,
 }
 
 impl<O> Default for TcpPins<O> {
     fn default() -> Self {
+        Self::with_room(MAX_PINS)
+    }
+}
+
+impl<O> TcpPins<O> {
+    /// Remembers so many connections since the last rotation, and as many from before it.
+    pub fn with_room(room: usize) -> Self {
         Self {
             young: HashMap::new(),
             old: HashMap::new(),
             rotated: None,
+            room,
         }
     }
 }
 
 impl<O: Copy + Eq> TcpPins<O> {
-    /// Where a packet goes: a connection that is open stays with its owner while that `is_there`, and anything else goes to `routed`.
+    /// Where a packet goes: a connection that is open stays with its owner while that `is_there`.
     pub fn owner(
         &mut self,
         packet: &Packet<'_>,
-        routed: O,
+        routes: PinRoutes<O>,
         is_there: impl FnOnce(O) -> bool,
         now: Instant,
     ) -> O {
         // A later fragment does not say which connection it is of.
         if packet.protocol() != TCP || packet.fragment() == Fragment::Later {
-            return routed;
+            return routes.new;
         }
 
         self.rotate(now);
         let flow = packet.flow();
-        if packet.opens_tcp() {
-            self.pin(flow, routed);
-            return routed;
+        // Also what answers the first segment: it came from where new connections go.
+        if packet.is_tcp_syn() {
+            self.pin(flow, routes.new);
+            return routes.new;
         }
-        match self.find(&flow) {
-            Some(owner) if is_there(owner) => owner,
-            _ => {
-                self.pin(flow, routed);
-                routed
-            }
+
+        let found = self.find(&flow);
+        let owner = found.unwrap_or(routes.before);
+        match is_there(owner) {
+            true if found.is_some() => owner,
+            true => self.pinned(flow, owner),
+            false => self.pinned(flow, routes.new),
         }
+    }
+
+    fn pinned(&mut self, flow: IpFlow, owner: O) -> O {
+        self.pin(flow, owner);
+        owner
     }
 
     fn find(&mut self, flow: &IpFlow) -> Option<O> {
@@ -74,7 +100,7 @@ impl<O: Copy + Eq> TcpPins<O> {
     }
 
     fn pin(&mut self, flow: IpFlow, owner: O) {
-        if self.young.len() >= MAX_PINS && !self.young.contains_key(&flow) {
+        if self.young.len() >= self.room && !self.young.contains_key(&flow) {
             self.old = std::mem::take(&mut self.young);
         }
         self.young.insert(flow, owner);

@@ -15,6 +15,7 @@ use tokio::time::{sleep, timeout};
 use crate::descriptors::{self, Shortage, claim, noted};
 use crate::dns::{DnsError, DnsErrorKind};
 use crate::listen::tune;
+use crate::own_mark::marked;
 
 /// Pause between the starts of two attempts (RFC 8305 section 8: 250 ms is recommended).
 #[doc(alias = "bound")]
@@ -182,7 +183,7 @@ async fn connected(address: SocketAddr) -> io::Result<TcpStream> {
     } else {
         TcpSocket::new_v6()?
     };
-    claimed(socket)?.connect(address).await
+    marked(claimed(socket)?)?.connect(address).await
 }
 
 /// As [`claim`]; it is counted with the error that the attempt comes to.

@@ -139,6 +139,14 @@ impl Watch {
         self.0.forced.cancelled()
     }
 
+    /// Resolves when the drain has gone on for `time`, or everything should end at once: for what is hardly begun, and is not
+    /// worth the whole of the drain's time.
+    pub async fn graceful_for(&self, time: Duration) {
+        self.graceful().await;
+        // What comes first: an error says that the time has passed.
+        let _ = timeout(time, self.forced()).await;
+    }
+
     /// True from the start of the drain on.
     #[must_use]
     pub fn is_draining(&self) -> bool {

@@ -4,7 +4,7 @@
 //! whatever carries it; a [`udp::UdpSocket`] moves datagrams in batches; [`connect`] races addresses;
 //! [`listen`] opens sockets that several workers can share, [`activation`] takes those that a service
 //! manager opened; [`tls`] wraps streams; [`quic`] opens and accepts connections over UDP; [`dns`]
-//! resolves names; [`tun`] has packets of IP; [`machine`] finds out what the system allows; [`worker`] starts threads; [`drain`] ends what they run.
+//! resolves names; [`tun`] has packets of IP; [`network`] makes networks to try things in; [`machine`] finds out what the system allows; [`worker`] starts threads; [`drain`] ends what they run.
 //!
 //! What it is not: it knows no HTTP, no routes and no configuration file. Calls that only one operating
 //! system has are in `os`.
@@ -24,8 +24,11 @@ pub mod drain;
 pub mod listen;
 mod local;
 pub mod machine;
+pub mod machine_tag;
 pub mod memory;
+pub mod network;
 pub mod os;
+pub mod own_mark;
 pub mod peer;
 pub mod quic;
 pub mod shares;

@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 
 use crate::descriptors::{Shortage, claim, is_kept_back, noted};
 use crate::os;
+use crate::own_mark::marked;
 use crate::stream::Stream;
 
 /// Connections that wait to be accepted: a burst of clients; the kernel may lower it
@@ -103,6 +104,7 @@ fn ip_socket(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<
 
 fn family_socket(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
+    let socket = marked(socket)?;
     socket.set_nonblocking(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(!address.ip().is_unspecified())?;
@@ -282,6 +284,8 @@ impl Acceptor {
                 let Ok(tcp) = claim_or_reset(tcp) else {
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 };
+                // It may have waited since before its listener had the mark.
+                let tcp = marked(tcp).map_err(|_| io::ErrorKind::ConnectionAborted)?;
 
                 if !INHERITED {
                     tune(&tcp);

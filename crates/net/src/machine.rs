@@ -11,6 +11,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::listen::{UDP_BUFFER, enlarge_receive_buffer};
 use crate::os::{self, Link};
+use crate::own_mark::marked;
 
 /// The device that is made for a moment: the kernel replaces `%d` by a number that is free.
 const DEVICE: &str = "hermes-try%d";
@@ -39,6 +40,8 @@ pub enum Feature {
     Netlink,
     /// To change interfaces, addresses and routes.
     NetlinkChange,
+    /// To let what comes from a TUN device leave with the addresses of this machine.
+    Masquerade,
     /// To mark what sockets send, for rules of routing.
     Mark,
     /// To take connections to addresses of others, as TPROXY hands them over.
@@ -57,11 +60,12 @@ pub enum Feature {
 
 impl Feature {
     /// All, in the order in which people read about them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Tun,
         Self::TunOffload,
         Self::Netlink,
         Self::NetlinkChange,
+        Self::Masquerade,
         Self::Mark,
         Self::Tproxy,
         Self::Udp,
@@ -81,6 +85,7 @@ impl Feature {
             Self::TunOffload => tun_offload(),
             Self::Netlink => netlink(),
             Self::NetlinkChange => netlink_change(),
+            Self::Masquerade => masquerade(),
             Self::Mark => mark(),
             Self::Tproxy => tproxy(),
             Self::Udp => udp(),
@@ -162,6 +167,24 @@ fn netlink_change() -> Result<String, Missing> {
     let loopback = at("finding loopback", Link::named("lo"))?;
     at("changing an interface", loopback.change_nothing())?;
     Ok("interfaces, addresses and routes".to_owned())
+}
+
+fn masquerade() -> Result<String, Missing> {
+    at("a table of nf_tables", os::Masquerade::check())?;
+    let forwarded = os::forwarded_families();
+    let forwards = match (forwarded.v4, forwarded.v6) {
+        (true, true) => "this machine forwards IPv4 and IPv6",
+        (true, false) => "this machine forwards IPv4, but not IPv6 (net.ipv6.conf.all.forwarding)",
+        (false, true) => "this machine forwards IPv6, but not IPv4 (net.ipv4.ip_forward)",
+        (false, false) => {
+            "this machine forwards nothing: sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1"
+        }
+    };
+    let there = match os::masquerades().unwrap_or_default().as_slice() {
+        [] => String::new(),
+        tables => format!("; tables now: {}", tables.join(" ")),
+    };
+    Ok(format!("nf_tables; {forwards}{there}"))
 }
 
 fn mark() -> Result<String, Missing> {
@@ -264,7 +287,7 @@ pub fn whole_datagrams(address: SocketAddr) -> io::Result<tokio::net::UdpSocket>
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
     };
-    let socket = os::datagram_socket(Domain::for_address(address))?;
+    let socket = marked(os::datagram_socket(Domain::for_address(address))?)?;
     os::forbid_fragments(&socket, address.is_ipv6())?;
     socket.bind(&any.into())?;
     socket.connect(&address.into())?;

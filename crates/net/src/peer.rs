@@ -15,6 +15,8 @@ pub struct StreamInfo {
     pub local: Option<SocketAddr>,
     /// What the TLS handshake settled; `None` on a clear stream. In a place of its own, as most of what waits is clear.
     pub tls: Option<Box<TlsPeer>>,
+    /// The name of the neighbour in custody that it came from, which has shown that it has the neighbour's key.
+    pub neighbour: Option<Arc<str>>,
 }
 
 /// The address of the other end.

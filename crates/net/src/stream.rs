@@ -50,6 +50,11 @@ pub struct Stream {
 #[doc(alias = "bound")]
 const AHEAD_BYTES: usize = 64 * 1024;
 
+/// Bytes of TLS records that a link may have ready for its socket: they leave in one write, where four would fill what rustls takes by
+/// itself.
+#[doc(alias = "bound")]
+const RECORDS: usize = 256 * 1024;
+
 thread_local! {
     /// Room for the next of those reads. It is lent: a connection that waits holds nothing.
     static AHEAD: RefCell<BytesMut> = RefCell::new(BytesMut::new());
@@ -84,6 +89,7 @@ impl Stream {
                 peer,
                 local,
                 tls: None,
+                neighbour: None,
             },
         )
     }
@@ -96,6 +102,7 @@ impl Stream {
             peer: PeerAddress::Unix { uid },
             local: None,
             tls: None,
+            neighbour: None,
         };
         Self::new(Transport::Unix(unix), info)
     }
@@ -116,6 +123,15 @@ impl Stream {
     pub(crate) fn ahead(mut self) -> Self {
         self.ahead = true;
         self
+    }
+
+    /// Lets TLS have many records ready at once, for a connection that many share and that carries bulk.
+    pub fn batch_records(&mut self) {
+        match &mut self.transport {
+            Transport::TlsServer(tls) => tls.get_mut().1.set_buffer_limit(Some(RECORDS)),
+            Transport::TlsClient(tls) => tls.get_mut().1.set_buffer_limit(Some(RECORDS)),
+            Transport::Tcp(_) | Transport::Unix(_) | Transport::Other(_) => {}
+        }
     }
 
     /// Reads into the room of this thread, and keeps what `buf` does not hold: few bytes in a place of their own.

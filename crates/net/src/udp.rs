@@ -15,6 +15,7 @@ use tokio::task::coop::consume_budget;
 use crate::descriptors::{claim, noted};
 use crate::listen::{enlarge_receive_buffer, enlarge_send_buffer};
 use crate::os;
+use crate::own_mark::marked;
 use crate::peer::canonical;
 use crate::udp_batch::RecvBatch;
 use crate::udp_system;
@@ -75,7 +76,8 @@ impl UdpSocket {
     pub async fn connected(remote: SocketAddr) -> io::Result<Self> {
         let socket = os::datagram_socket(Domain::for_address(remote))
             .map_err(noted)
-            .and_then(claim)?;
+            .and_then(claim)
+            .and_then(marked)?;
         enlarge_receive_buffer(&SockRef::from(&socket));
         let (state, segments) = udp_system::prepare(&socket, remote.is_ipv6())?;
 

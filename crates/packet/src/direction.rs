@@ -19,6 +19,7 @@ use super::room::in_room;
 use super::shared::Shared;
 use super::sink::Sink;
 use super::source::Source;
+use super::steering::Steering;
 use super::stop::Stop;
 use super::stream::{CapsuleStream, Reached};
 use super::{PacketEnd, PacketReader};
@@ -45,6 +46,8 @@ pub struct PacketDirection<'a> {
     pub alone: bool,
     /// How large payloads may be, and who is told.
     pub limits: &'a Limits,
+    /// Which packets go along paths that the tunnel has left, where it has moved.
+    pub steering: Option<&'a Steering>,
 }
 
 impl PacketDirection<'_> {
@@ -65,7 +68,11 @@ impl PacketDirection<'_> {
     /// The loop between any two ends: what one is filled with is sent to the other.
     ///
     /// What sends is not boxed: no batch allocates.
-    async fn carry(&self, mut filling: Filling<'_>, sink: &Sink) -> Result<Left, Broken> {
+    pub(crate) async fn carry(
+        &self,
+        mut filling: Filling<'_>,
+        sink: &Sink,
+    ) -> Result<Left, Broken> {
         let mut batch = Batch::with(sink.layout());
         let is_quic = sink.quic().is_some();
         loop {

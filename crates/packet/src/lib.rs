@@ -12,6 +12,7 @@
 //! - [`PacketEnd`]: a client of a `udp` listener ([`Session`], with its [`Queue`]), a socket towards the target, or a [`Device`] that
 //!   another crate brings.
 //! - [`BindSockets`]: sockets of CONNECT-UDP Bind, with many peers. [`Limits`]: how large packets may be that go on.
+//! - [`Steering`]: which packets stay with an end that a tunnel of IP has left.
 //! - [`Token`] and [`Resumable`]: what outlives the path to it, and is handed from one tunnel to another.
 //! - [`Broken`]: which [`Side`] of an exchange ended it, and how.
 //!
@@ -37,6 +38,7 @@ mod session_token;
 mod shared;
 mod sink;
 mod source;
+mod steering;
 mod stop;
 mod stream;
 mod table;
@@ -54,6 +56,7 @@ pub use session::{Early, Session};
 pub use session_token::{Asked, Token};
 pub use sink::{CapsuleSink, Sink};
 pub use source::{Capsules, Source};
+pub use steering::Steering;
 pub use stop::Stop;
 pub use table::{Claim, Destination, Handed, KEPT_FOR, Resumable, SessionEntry, Waiting};
 pub use udp_bind::{BindSockets, Egress};

@@ -39,6 +39,12 @@ impl PacketDirection<'_> {
         capsules: &mut Capsules,
         to: &CapsuleSink,
     ) -> Result<Left, Broken> {
+        if let Some(steering) = self.steering
+            && steering.is_needed()
+        {
+            return Box::pin(self.pass_steered(capsules, to, steering)).await;
+        }
+
         let is_quic = capsules.beside.is_there();
         if to.quic.is_none() && capsules.beside.waits() {
             self.release_capsules(&mut capsules.beside, &to.stream)
@@ -136,7 +142,7 @@ impl PacketDirection<'_> {
     }
 
     /// How it ends where the stream that it leads to was reset.
-    fn was_reset(&self, reset: Reset) -> Result<Left, Broken> {
+    pub(crate) fn was_reset(&self, reset: Reset) -> Result<Left, Broken> {
         match reset {
             // The receiver has all it wants (RFC 9113, 8.1).
             Reset::Unneeded => Ok(Left::Ended),
@@ -386,7 +392,7 @@ impl PacketDirection<'_> {
 
     /// Writes a piece of capsules. Unless a capsule ends with it, the stream is held for the next piece: another direction may lead to
     /// the same stream.
-    async fn pass_on(
+    pub(crate) async fn pass_on(
         &self,
         held: &mut Option<OwnedMutexGuard<Shared>>,
         stream: &Arc<Mutex<Shared>>,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use hermes_net::descriptors::claim;
+use hermes_net::own_mark::marked;
 use hermes_net::{RecvBatch, UdpError, UdpSocket};
 use hermes_observe::DropReason;
 use hermes_proto::capsule::{CapsuleDecoder, CapsuleType};
@@ -40,9 +41,8 @@ impl<E: Egress> BindSockets<E> {
     /// An address is not one of this machine, or no port or descriptor is left.
     pub fn open(addresses: impl Iterator<Item = IpAddr>, egress: Arc<E>) -> std::io::Result<Self> {
         let socket = |address| {
-            let socket = UdpSocket::bound(claim(std::net::UdpSocket::bind(SocketAddr::new(
-                address, 0,
-            ))?)?)?;
+            let socket = std::net::UdpSocket::bind(SocketAddr::new(address, 0))?;
+            let socket = UdpSocket::bound(marked(claim(socket)?)?)?;
             Ok((socket.local_addr()?, socket))
         };
 

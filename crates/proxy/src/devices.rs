@@ -1,19 +1,23 @@
 //! The TUN devices where routes end: there from the start on, whether or not a tunnel leads there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use hermes_config::model::{Document, Terminate, TerminateTun};
 use hermes_net::Watch;
+use hermes_net::os::forwarded_families;
 use hermes_net::tun::TunSettings;
-use hermes_packet::tun::{TunHub, TunProxy, TunService};
+use hermes_observe::MovedPath;
+use hermes_packet::tun::{DeviceView, TunHub, TunProxy, TunService};
 use hermes_proto::ip::IpPrefix;
+use hermes_rules::packets::prefix_of;
 use ipnet::IpNet;
 use parking_lot::Mutex;
+use serde::Serialize;
 
 use crate::change::replace;
 use crate::worker::Worker;
@@ -37,6 +41,8 @@ const TOGETHER: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub struct Devices {
     by_name: Mutex<HashMap<String, RouteDevice>>,
+    /// Those of listeners, by the listener's name. Bounded by the document.
+    of_listeners: Mutex<HashMap<Arc<str>, ListenerDevice>>,
     /// Whether a worker keeps them.
     is_kept: AtomicBool,
 }
@@ -49,7 +55,168 @@ struct RouteDevice {
     hub: Result<Arc<TunHub>, String>,
 }
 
+/// The device of a listener, and the tunnel that it has.
+#[derive(Debug)]
+struct ListenerDevice {
+    hub: Arc<TunHub>,
+    /// Its tunnel.
+    tunnel: DeviceTunnelState,
+    /// Its tunnels by name, where it has several. Bounded by the document.
+    split: BTreeMap<Arc<str>, DeviceTunnelState>,
+}
+
+/// Whether a tunnel of a listener's device is open.
+#[derive(Debug, Clone, Default)]
+struct DeviceTunnelState {
+    /// When it was opened, if it is.
+    opened: Option<SystemTime>,
+    /// Why the one before that ended.
+    ended: Option<String>,
+    /// When it took another path last, and why.
+    moved: Option<MovedPath>,
+}
+
+/// What is to be seen of a device.
+#[derive(Debug, Serialize)]
+pub(crate) struct SeenDevice {
+    #[serde(flatten)]
+    device: DeviceView,
+    /// Its listener; none where routes end at it.
+    listener: Option<Arc<str>>,
+    /// When the tunnel of a listener's device was opened; none: it has none.
+    since: Option<String>,
+    /// Why it had none, or another one, before.
+    ended: Option<String>,
+    /// When that tunnel took another path last, and why.
+    moved: Option<MovedPath>,
+    /// Its tunnels, where it has several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    split: Vec<SeenTunnel>,
+}
+
+/// What is to be seen of one of several tunnels.
+#[derive(Debug, Serialize)]
+struct SeenTunnel {
+    /// Its name.
+    tunnel: Arc<str>,
+    /// What it takes.
+    prefixes: Vec<String>,
+    /// When it was opened; none: it is not open.
+    since: Option<String>,
+    /// Why it was not, or was another one, before.
+    ended: Option<String>,
+    /// When it took another path last, and why.
+    moved: Option<MovedPath>,
+}
+
+impl DeviceTunnelState {
+    fn since(&self) -> Option<String> {
+        let opened = self.opened?;
+        Some(humantime::format_rfc3339_seconds(opened).to_string())
+    }
+}
+
+impl ListenerDevice {
+    /// That of its tunnel, which is one of several if it has a name.
+    fn state(&mut self, tunnel: Option<&str>) -> &mut DeviceTunnelState {
+        match tunnel {
+            Some(name) => self.split.entry(name.into()).or_default(),
+            None => &mut self.tunnel,
+        }
+    }
+
+    fn seen(&self, listener: &Arc<str>) -> SeenDevice {
+        let split = self.hub.split().into_iter().map(|one| {
+            let state = self.split.get(&one.tunnel).cloned().unwrap_or_default();
+            SeenTunnel {
+                tunnel: one.tunnel,
+                prefixes: one.prefixes.iter().map(ToString::to_string).collect(),
+                since: state.since(),
+                ended: state.ended,
+                moved: state.moved,
+            }
+        });
+        SeenDevice {
+            device: self.hub.view(),
+            listener: Some(listener.clone()),
+            since: self.tunnel.since(),
+            ended: self.tunnel.ended.clone(),
+            moved: self.tunnel.moved.clone(),
+            split: split.collect(),
+        }
+    }
+}
+
 impl Devices {
+    /// A listener has this device from now on.
+    pub(crate) fn listens(&self, listener: &Arc<str>, hub: &Arc<TunHub>) {
+        let device = ListenerDevice {
+            hub: hub.clone(),
+            tunnel: DeviceTunnelState::default(),
+            split: BTreeMap::new(),
+        };
+        self.of_listeners.lock().insert(listener.clone(), device);
+    }
+
+    /// The device of a listener has a tunnel, which is one of several if it has a name; or has it no more, and why.
+    pub(crate) fn has_tunnel(&self, listener: &str, tunnel: Option<&str>, has: Result<(), String>) {
+        let mut devices = self.of_listeners.lock();
+        let Some(device) = devices.get_mut(listener) else {
+            return;
+        };
+        let state = device.state(tunnel);
+        state.opened = has.is_ok().then(SystemTime::now);
+        state.ended = has.err().or(state.ended.take());
+        state.moved = None;
+    }
+
+    /// The tunnel of a listener's device took another path. Other tunnels are of no device here.
+    pub(crate) fn has_moved(&self, listener: &str, tunnel: Option<&str>, moved: Option<MovedPath>) {
+        if let Some(device) = self.of_listeners.lock().get_mut(listener) {
+            device.state(tunnel).moved = moved;
+        }
+    }
+
+    /// One of several tunnels is not wanted any more.
+    pub(crate) fn forget_tunnel(&self, listener: &str, tunnel: &str) {
+        if let Some(device) = self.of_listeners.lock().get_mut(listener) {
+            device.split.remove(tunnel);
+        }
+    }
+
+    /// A listener has this device no more.
+    pub(crate) fn leaves(&self, listener: &str, hub: &Arc<TunHub>) {
+        let is_own = |_: &Arc<str>, device: &mut ListenerDevice| Arc::ptr_eq(&device.hub, hub);
+        let mut devices = self.of_listeners.lock();
+        devices.retain(|name, device| &**name != listener || !is_own(name, device));
+    }
+
+    /// What is to be seen of all of them.
+    pub(crate) fn views(&self) -> Vec<SeenDevice> {
+        let mut seen: Vec<SeenDevice> = self
+            .of_listeners
+            .lock()
+            .iter()
+            .map(|(listener, device)| device.seen(listener))
+            .collect();
+        let hubs: Vec<Arc<TunHub>> = self
+            .by_name
+            .lock()
+            .values()
+            .filter_map(|kept| kept.hub.clone().ok())
+            .collect();
+        seen.extend(hubs.iter().map(|hub| SeenDevice {
+            device: hub.view(),
+            listener: None,
+            since: None,
+            ended: None,
+            moved: None,
+            split: Vec::new(),
+        }));
+        seen.sort_by(|one, other| one.device.name.cmp(&other.device.name));
+        seen
+    }
+
     /// The device of this name.
     ///
     /// # Errors
@@ -174,9 +341,30 @@ fn open(worker: &Arc<Worker>, end: &TerminateTun, watch: &Watch) {
 
     let is_news = worker.shared.devices.enter(end, hub);
     match said {
-        Ok(()) => tracing::info!(device = end.tun, "takes packets of tunnels"),
+        Ok(()) => {
+            tracing::info!(device = end.tun, "takes packets of tunnels");
+            warn_of_no_forwarding(end);
+        }
         Err(reason) if is_news => tracing::error!("{reason}"),
         Err(_) => {}
+    }
+}
+
+/// What is translated to the addresses of this machine does not leave a machine that forwards nothing.
+fn warn_of_no_forwarding(end: &TerminateTun) {
+    let forwarded = forwarded_families();
+    let is_needed = |is_ipv4| end.nat && end.pool.iter().any(|one| one.addr().is_ipv4() == is_ipv4);
+    if is_needed(true) && !forwarded.v4 {
+        tracing::warn!(
+            device = end.tun,
+            "`nat`, but this machine does not forward IPv4: sysctl -w net.ipv4.ip_forward=1"
+        );
+    }
+    if is_needed(false) && !forwarded.v6 {
+        tracing::warn!(
+            device = end.tun,
+            "`nat`, but this machine does not forward IPv6: sysctl -w net.ipv6.conf.all.forwarding=1"
+        );
     }
 }
 
@@ -246,9 +434,10 @@ async fn keep_leases(hub: &TunHub, file: PathBuf) {
 }
 
 fn make(end: &TerminateTun) -> Result<Arc<TunHub>, String> {
-    let pool: Vec<IpPrefix> = end.pool.iter().filter_map(prefix).collect();
-    let routes: Vec<IpPrefix> = end.routes.iter().filter_map(prefix).collect();
+    let pool: Vec<IpPrefix> = end.pool.iter().filter_map(prefix_of).collect();
+    let routes: Vec<IpPrefix> = end.routes.iter().filter_map(prefix_of).collect();
     let service = TunProxy::new(&pool, &routes).map_err(|error| error.to_string())?;
+    let service = service.client_to_client(end.client_to_client);
     if let Some(file) = &end.leases_file {
         restore(&service, &file.0)?;
     }
@@ -263,11 +452,8 @@ fn make(end: &TerminateTun) -> Result<Arc<TunHub>, String> {
         mtu: end.mtu.unwrap_or(MTU).into(),
         addresses: pool.iter().filter_map(own).collect(),
         routes: Vec::new(),
+        past: None,
+        masquerade: end.nat,
     };
-    TunHub::open(settings, TunService::Proxy(service))
-}
-
-/// A prefix without the bits beyond its length.
-pub(crate) fn prefix(net: &IpNet) -> Option<IpPrefix> {
-    IpPrefix::around(net.addr(), net.prefix_len()).ok()
+    TunHub::open(settings, TunService::Proxy(Box::new(service)))
 }

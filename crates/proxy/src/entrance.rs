@@ -22,6 +22,8 @@ pub(crate) struct Entrance {
     pub(crate) rules: Arc<ListenerRules>,
     /// The place of the connection among those of its source, where there is a bound.
     pub(crate) admission: Option<Arc<Admission>>,
+    /// Which of several tunnels of a device it is, if it is one.
+    pub(crate) tunnel: Option<Arc<str>>,
     /// The connection that it came on; none where that is not one of HTTP that a client opened.
     pub(crate) connection: Option<Arc<Connection>>,
 }
@@ -43,6 +45,7 @@ impl Entrance {
             door,
             rules,
             admission: None,
+            tunnel: None,
             connection: None,
         }
     }
@@ -69,10 +72,28 @@ impl Entrance {
 
     /// The rules in force now for what arrives.
     pub(crate) fn renew(&mut self) -> &Arc<ListenerRules> {
-        if let Some(rules) = self.worker.snapshot().behind(self.door) {
+        let snapshot = self.worker.snapshot();
+        if let Some(rules) = self.found_in(&snapshot) {
             self.rules = rules.clone();
         }
         &self.rules
+    }
+
+    /// The same entrance for one of several tunnels of its device.
+    pub(crate) fn for_tunnel(&self, tunnel: &Arc<str>) -> Self {
+        let mut own = Self {
+            tunnel: Some(tunnel.clone()),
+            ..self.clone()
+        };
+        own.renew();
+        own
+    }
+
+    fn found_in<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Arc<ListenerRules>> {
+        match &self.tunnel {
+            Some(tunnel) => snapshot.behind_tunnel(self.door, tunnel),
+            None => snapshot.behind(self.door),
+        }
     }
 
     /// The entrance of a door that was opened at this one's address after this one was closed. Sockets that share a port do not
@@ -100,9 +121,12 @@ impl Entrance {
     /// The rules of `snapshot` for an exchange of something that was accepted here before. A listener that has become one of
     /// another kind says nothing of it.
     pub(crate) fn rules_in(&self, snapshot: &Snapshot) -> Arc<ListenerRules> {
-        let now = snapshot
-            .behind(self.door)
-            .filter(|now| now.kind() == self.rules.kind());
-        now.unwrap_or(&self.rules).clone()
+        self.still_in(snapshot).unwrap_or(&self.rules).clone()
+    }
+
+    /// As [`Self::rules_in`]; `None` where the listener is gone, or is of another kind.
+    pub(crate) fn still_in<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Arc<ListenerRules>> {
+        self.found_in(snapshot)
+            .filter(|now| now.kind() == self.rules.kind())
     }
 }

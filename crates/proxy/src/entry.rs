@@ -3,6 +3,8 @@
 //! What credentials prove is found out once. What follows from that is a function of the snapshot, and is asked again for an
 //! open tunnel when the snapshot changes.
 
+use std::sync::Arc;
+
 use hermes_config::child;
 use hermes_http::{Kind, RequestHead};
 use hermes_identity::AuthContext;
@@ -72,7 +74,7 @@ impl Entry<'_> {
         })?;
         let peer = !matches!(snapshot.source_of(listener, source), Source::Client);
         let mut auth = AuthContext::new(identity, credentials, peer);
-        auth.arrived = may_tunnel(head, snapshot).then(|| Box::new(head.clone()));
+        auth.arrived = may_tunnel(head, snapshot).then(|| Arc::new(head.clone()));
 
         Ok(auth)
     }

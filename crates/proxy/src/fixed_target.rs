@@ -24,7 +24,7 @@ impl Ingress for FixedTarget {
 }
 
 /// The CONNECT that a connection means.
-fn connect(target: &HostPort) -> RequestHead {
+pub(crate) fn connect(target: &HostPort) -> RequestHead {
     RequestHead {
         method: Method::CONNECT,
         scheme: None,

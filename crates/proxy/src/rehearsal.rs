@@ -3,11 +3,11 @@
 //! The phases are those of the pipeline, with nothing sent anywhere: a filter that would ask a server, or one of the program, is passed
 //! over.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use hermes_config::model::HostPort;
 use hermes_config::{Loaded, Problems};
 use hermes_http::RequestHead;
 use hermes_identity::{AuthContext, Identity, Proof};
@@ -15,14 +15,11 @@ use hermes_net::{LocalAddresses, PeerAddress, Resolver, StreamInfo};
 use hermes_observe::{AccessSink, Telemetry};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_proto::upgrade::Protocol;
-use hermes_proto::uri_template;
 use hermes_rules::fields::USER;
 use hermes_rules::judge::Authenticated;
 use hermes_rules::{ClaimedGroups, Facts};
 use hermes_upstream::{Client, Directory, Upstream};
-use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderValue, Method, StatusCode, Uri, Version};
+use http::{HeaderValue, StatusCode};
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
@@ -34,6 +31,8 @@ use crate::plug::{Decision, Plugs, Subject, Verdict};
 use crate::refusal::Refusal;
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::target::Target;
+use crate::why::packet::{JudgedSupposed, SupposedPacket};
+use crate::why::question::{self, SupposedRequest, own_address};
 
 /// The port that the supposed connection comes from.
 const CLIENT_PORT: u16 = 50_000;
@@ -41,7 +40,7 @@ const CLIENT_PORT: u16 = 50_000;
 /// An exchange that is only supposed.
 #[derive(Debug, Clone)]
 pub struct Supposed {
-    /// What it asks for: `GET http://WEB/plans`, `CONNECT DB:5432`, `CONNECT-UDP DNS:53`; nothing for a listener that says so itself.
+    /// What it asks for: `GET http://WEB/plans`, `CONNECT DB:5432`, `CONNECT-IP 10.0.0.0/8`; nothing for a listener that says so itself.
     pub ask: Option<String>,
     /// Where it enters; the first listener for HTTP if nothing is said.
     pub listener: Option<String>,
@@ -49,8 +48,8 @@ pub struct Supposed {
     pub user: Option<String>,
     /// The groups that this user's token claims.
     pub claim_groups: Vec<String>,
-    /// Where it comes from.
-    pub source: IpAddr,
+    /// Where it comes from; this machine or the device of the listener if nothing is said.
+    pub source: Option<IpAddr>,
     /// Its fields.
     pub fields: Fields,
 }
@@ -102,20 +101,24 @@ impl Rehearsal {
     pub async fn decide(&self, supposed: &Supposed) -> Result<Rehearsed, String> {
         let listener = self.listener(supposed.listener.as_deref())?;
         let ask = supposed.ask.as_deref();
-        let mut head = match (ask, &listener.config.target) {
-            (Some(ask), _) => head_of(ask)?,
-            (None, Some(target)) if listener.config.udp.is_some() => {
-                tunnel(Some(Protocol::ConnectUdp), target)?
+        let config = &listener.config;
+        let asked = match ask {
+            Some(ask) => {
+                let words: Vec<_> = ask.split_whitespace().map(str::to_owned).collect();
+                SupposedRequest::parse(&words)?
             }
-            (None, Some(target)) => tunnel(None, target)?,
-            (None, None) => return Err("say what it asks for".to_owned()),
+            None => SupposedRequest::of_listener(config).ok_or("say what it asks for")?,
         };
+        let mut head = asked.head;
         head.fields.extend(&supposed.fields);
 
+        let own = || own_address(config);
+        let address = supposed.source.unwrap_or_else(own);
         let source = StreamInfo {
-            peer: PeerAddress::Ip(SocketAddr::new(supposed.source, CLIENT_PORT)),
+            peer: PeerAddress::Ip(SocketAddr::new(address, CLIENT_PORT)),
             local: None,
             tls: None,
+            neighbour: None,
         };
         let entry = Entry {
             snapshot: &self.snapshot,
@@ -144,18 +147,37 @@ impl Rehearsal {
         })
     }
 
-    fn listener(&self, name: Option<&str>) -> Result<&ListenerRules, String> {
-        let listeners = &self.snapshot.document.listeners;
-        let first = || {
-            let http = listeners.iter().find(|(_, config)| config.http.is_some());
-            http.or_else(|| listeners.first())
-                .map(|(name, _)| name.as_str())
+    /// Whether a packet of a tunnel of this user may pass; `None` where it is no packet that is supposed.
+    ///
+    /// # Errors
+    /// It cannot be supposed, in words.
+    pub fn judge_packet(&self, supposed: &Supposed) -> Result<Option<JudgedSupposed>, String> {
+        let ask = supposed.ask.as_deref().unwrap_or_default();
+        let words: Vec<_> = ask.split_whitespace().map(str::to_owned).collect();
+        let Some(packet) = SupposedPacket::parse(&words, supposed.source)? else {
+            return Ok(None);
         };
-        let name = name.or_else(first).ok_or("there is no listener")?;
-        let found = self.snapshot.listeners.get(name);
+        let claimed = Value::from(supposed.claim_groups.clone());
+        let whose = Authenticated {
+            user: supposed.user.as_deref(),
+            claimed: ClaimedGroups(Some(&claimed)),
+            ..Authenticated::default()
+        };
+        packet.judge(&self.snapshot.rules, whose).map(Some)
+    }
+
+    /// The listener of this name; the key of a tunnel of a device is its own.
+    fn listener(&self, name: Option<&str>) -> Result<&ListenerRules, String> {
+        let (found, config) = question::listener(&self.snapshot.document, name)?;
+        // A tunnel of a device has rules of its own, under the name that was asked for.
+        let key = match (config, name) {
+            (Cow::Owned(_), Some(tunnel)) => tunnel,
+            _ => found,
+        };
+        let found = self.snapshot.listeners.get(key);
         found
             .map(Arc::as_ref)
-            .ok_or_else(|| format!("there is no listener `{name}`"))
+            .ok_or_else(|| format!("there is no listener `{key}`"))
     }
 
     async fn phases(
@@ -177,7 +199,9 @@ impl Rehearsal {
             target: &target,
             whose: KnownUser {
                 user: going.user.as_deref(),
-                claimed: going.claimed.claimed_of(going.user.as_deref()),
+                claimed: going
+                    .claimed
+                    .claimed_of(going.user.as_deref(), &entry.listener.aliases),
             },
             witness: None,
         };
@@ -256,7 +280,7 @@ impl Going<'_> {
         let user = self.user.as_deref();
         let whose = KnownUser {
             user,
-            claimed: self.claimed.claimed_of(user),
+            claimed: self.claimed.claimed_of(user, &self.entry.listener.aliases),
         };
         filter::facts(&self.head, target, whose, source, &listener.name)
     }
@@ -273,64 +297,4 @@ impl Directory for Nowhere {
     fn token(&self, _: &Upstream) -> Option<HeaderValue> {
         None
     }
-}
-
-/// `METHOD URL`, or a kind of tunnel and `host:port`.
-fn head_of(ask: &str) -> Result<RequestHead, String> {
-    let (word, target) = ask
-        .split_once(' ')
-        .ok_or_else(|| format!("`{ask}`: write a method and a URL, such as GET http://WEB/"))?;
-    let address = || {
-        target
-            .parse::<HostPort>()
-            .map_err(|error| error.to_string())
-    };
-    match word {
-        "CONNECT" => tunnel(None, &address()?),
-        "CONNECT-UDP" => tunnel(Some(Protocol::ConnectUdp), &address()?),
-        "CONNECT-TCP" => tunnel(Some(Protocol::ConnectTcp), &address()?),
-        method => message(method, target),
-    }
-}
-
-fn message(method: &str, url: &str) -> Result<RequestHead, String> {
-    let method = Method::from_bytes(method.as_bytes());
-    let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
-    let parts = uri.into_parts();
-    if parts.scheme.is_none() || parts.authority.is_none() {
-        return Err(format!("{url} is no URL, such as http://WEB/"));
-    }
-
-    Ok(RequestHead {
-        method: method.map_err(|error| error.to_string())?,
-        scheme: parts.scheme,
-        authority: parts.authority,
-        path: parts.path_and_query,
-        protocol: None,
-        fields: Fields::new(),
-        version: Version::HTTP_11,
-        origin_form: false,
-    })
-}
-
-fn tunnel(protocol: Option<Protocol>, target: &HostPort) -> Result<RequestHead, String> {
-    let template = match protocol {
-        Some(Protocol::ConnectUdp) => Some(&uri_template::UDP),
-        Some(_) => Some(&uri_template::TCP),
-        None => None,
-    };
-    let path = template.map(|template| template.expand(&target.host, target.port));
-    let path = path.map(PathAndQuery::try_from).transpose();
-    let authority = Authority::try_from(target.to_string());
-
-    Ok(RequestHead {
-        method: Method::CONNECT,
-        scheme: protocol.is_some().then_some(Scheme::HTTPS),
-        authority: Some(authority.map_err(|error| error.to_string())?),
-        path: path.map_err(|error| error.to_string())?,
-        protocol,
-        fields: Fields::new(),
-        version: Version::HTTP_2,
-        origin_form: false,
-    })
 }

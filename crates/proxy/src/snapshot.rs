@@ -4,6 +4,7 @@
 
 mod crowded;
 mod listener;
+pub(crate) mod split_tunnels;
 mod told;
 
 use std::borrow::Cow;
@@ -167,11 +168,19 @@ impl Snapshot {
         self.listeners.get(self.doors.get(&door)?)
     }
 
+    /// The same for one of several tunnels of a device.
+    pub(crate) fn behind_tunnel(&self, door: DoorId, tunnel: &str) -> Option<&Arc<ListenerRules>> {
+        let key = split_tunnels::key(self.doors.get(&door)?, tunnel);
+        self.listeners.get(key.as_str())
+    }
+
     /// The peer that hands an exchange over, and what it is believed in.
     pub fn source_of(&self, listener: &ListenerRules, source: &StreamInfo) -> Source<'_> {
         let certificate = source.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
         let peer = certificate
             .and_then(|names| self.rules.peers.certified(names.all().map(AsRef::as_ref)));
+        let neighbour = source.neighbour.as_ref();
+        let peer = peer.or_else(|| self.rules.peers.neighbour(neighbour?));
         if let Some(peer) = peer {
             return peer;
         }

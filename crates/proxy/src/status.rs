@@ -59,6 +59,7 @@ impl Control for Node {
             "certificates": self.shared.telemetry.certificates().iter().map(|held| held.view(unix_seconds())).collect::<Vec<_>>(),
             "attached": self.shared.attached.views(ATTACHED),
             "attachments": self.shared.joins.views(),
+            "devices": self.shared.devices.views(),
             "exchanges": { "live": self.shared.telemetry.live_count() },
             "memory": memory_limits::view(),
             "holders": memory_limits::holders(),

@@ -13,6 +13,9 @@ use super::*;
 /// Turns before a test gives up.
 const TURNS: usize = 200_000;
 
+/// How long packets are lost. Chance alone can keep a peer silent until it is given up, and each retry waits twice as long as the last.
+const LOSSES: Duration = Duration::from_secs(30);
+
 /// A client that opens flows, and what intercepts them.
 struct Pair {
     near: Stack,
@@ -20,6 +23,8 @@ struct Pair {
     now: Instant,
     /// Of a hundred packets, so many are lost; which, is as good as random.
     loss: u64,
+    /// When the last is lost.
+    heals: Instant,
     chance: u64,
 }
 
@@ -36,6 +41,7 @@ impl Pair {
             far: Stack::new(StackSettings::default(), now),
             now,
             loss,
+            heals: now + LOSSES,
             chance: seed,
         }
     }
@@ -44,7 +50,7 @@ impl Pair {
         // Of a linear congruential generator, the upper bits.
         let next = self.chance.wrapping_mul(6_364_136_223_846_793_005);
         self.chance = next.wrapping_add(1_442_695_040_888_963_407);
-        (self.chance >> 33) % 100 < self.loss
+        self.now < self.heals && (self.chance >> 33) % 100 < self.loss
     }
 
     /// Moves all packets that wait, and then, if there were none, time to when something is due.

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::route::Timeouts;
-use super::scalar::{Duration, FilePath, ListenAddress, OneOrMany};
+use super::scalar::{ByteSize, Duration, FilePath, ListenAddress, OneOrMany};
 use super::{Limits, UpstreamLimits};
 
 /// What holds for the whole node where no entry says otherwise.
@@ -36,9 +36,24 @@ pub struct NodeCustody {
     /// How long an exchange without an end is kept. Default: 1h.
     #[serde(default)]
     pub keep_for: Option<Duration>,
+    /// Where exchanges are kept on disk, so that the node goes on with them when it is started again. Default: nowhere, they are in
+    /// memory.
+    #[serde(default)]
+    pub spool: Option<CustodySpool>,
     /// The nodes that it knows, by the names of the upstreams that stand for them.
     #[serde(default)]
     pub neighbours: IndexMap<String, CustodyNeighbour>,
+}
+
+/// A folder for what is in custody.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CustodySpool {
+    /// The folder. It is made if there is none; one process uses it.
+    pub folder: FilePath,
+    /// Bytes of all its files; what comes beyond that is kept in memory. No user has more than half of what others leave. Default: 1GiB.
+    #[serde(default)]
+    pub limit: Option<ByteSize>,
 }
 
 /// A neighbour in custody.

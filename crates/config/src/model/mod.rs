@@ -12,6 +12,7 @@ mod decision_log;
 mod defaults;
 mod egress;
 mod files;
+mod flow_log;
 mod health;
 mod keeping;
 mod listener;
@@ -39,8 +40,9 @@ pub use bind::Bind;
 pub use broadcast::{Broadcast, Otherwise, Reply};
 pub use chain::Chain;
 pub use decision_log::DecisionLog;
-pub use defaults::{CustodyNeighbour, DefaultLimits, Defaults, NodeCustody, NodeTls};
+pub use defaults::{CustodyNeighbour, CustodySpool, DefaultLimits, Defaults, NodeCustody, NodeTls};
 pub use egress::Egress;
+pub use flow_log::FlowLog;
 pub use health::{CheckKind, Eject, Health};
 pub use keeping::{Keepalive, UpstreamLimits};
 pub use listener::{
@@ -68,6 +70,6 @@ pub use scalar::{
 pub use sticky::Hash;
 pub use templates::{Templates, UpstreamTemplates};
 pub use trace::{Continue, Metrics, Trace, TraceUser};
-pub use tun::{TerminateTun, Tun, TunDetails};
+pub use tun::{OtherTunAddress, SplitTunnel, TerminateTun, Tun, TunDetails};
 pub use tunnel::{Tunnel, TunnelAnswer, TunnelDetails, TunnelWord};
 pub use upstream::{Balance, ClientTls, Endpoint, HttpVersion, TlsChoice, Upstream};

@@ -10,8 +10,8 @@ use super::scalar::{
     Duration, FieldPattern, FilePath, ListenAddress, OneOrMany, TargetMatch, UserPattern,
 };
 use super::{
-    Authorize, DecisionLog, Defaults, Egress, Listener, Memory, Metrics, Policy, Route, Trace,
-    Upstream,
+    Authorize, DecisionLog, Defaults, Egress, FlowLog, Listener, Memory, Metrics, Policy, Route,
+    Trace, Upstream,
 };
 
 /// One node's configuration.
@@ -74,6 +74,10 @@ pub struct Document {
     /// the listener `accepts` them. Default: x-forwarded-*, x-real-ip, client-cert and what other proxies write.
     #[serde(default = "default_provenance")]
     pub provenance: Vec<FieldPattern>,
+    /// Users who are found under several names, in certificates and tokens for example: the name that rules, fields and records
+    /// have for each, and the others.
+    #[serde(default)]
+    pub users: IndexMap<String, Vec<String>>,
     /// Users under one name, written `group:NAME` wherever users are named: users, and patterns with one star.
     #[serde(default)]
     pub groups: IndexMap<String, Vec<UserPattern>>,
@@ -187,6 +191,9 @@ pub struct Log {
     /// Where decisions of the policy and of authorisation go. Default: nowhere.
     #[serde(default)]
     pub decisions: Option<DecisionLog>,
+    /// Which flows of IP packets are followed, where their tunnels end at a device of this node. Default: none.
+    #[serde(default)]
+    pub flows: Option<FlowLog>,
 }
 
 /// What is written down of QUIC connections. Both slow them down, and TLS secrets let their reader decrypt what was recorded.
@@ -236,7 +243,11 @@ pub struct NodeIdentity {
 #[serde(deny_unknown_fields)]
 pub struct Peer {
     /// Names in its certificate, any of: URI, DNS or e-mail subject alternative name, or common name.
+    #[serde(default)]
     pub certificate: OneOrMany<String>,
+    /// The neighbour in custody that it is: a name in `defaults.custody.neighbours`. Default: none.
+    #[serde(default)]
+    pub neighbour: Option<String>,
     /// Users that it may speak for: a name, `*`, `*@example.com`, `team-*` or `group:admins`.
     #[serde(default)]
     pub speaks_for: Vec<UserPattern>,

@@ -1,10 +1,11 @@
 //! TUN devices: where IP packets enter the overlay, and where they leave it.
 
+use indexmap::IndexMap;
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::scalar::{FilePath, OneOrMany, Prefix};
+use super::scalar::{FilePath, OneOrMany, Prefix, Template};
 
 /// The device whose packets a listener takes.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -27,14 +28,54 @@ pub struct TunDetails {
     #[serde(default)]
     #[schemars(with = "Vec<Prefix>")]
     pub addresses: Vec<IpNet>,
-    /// What this machine sends through it.
+    /// What this machine sends through it; connections of this node pass by it. Where routes of the machine lead to the same address, the
+    /// longest prefix decides. What `tunnels` have is led there, too.
     #[serde(default)]
     #[schemars(with = "Vec<Prefix>")]
     pub routes: Vec<IpNet>,
+    /// What passes by it although `routes` or `tunnels` have it.
+    #[serde(default)]
+    #[schemars(with = "Vec<Prefix>")]
+    pub exclude: Vec<IpNet>,
+    /// What happens where the tunnel assigns another address than the device has, and not that which it asks for. Default: `refuse`
+    /// with `addresses`, else `adopt`.
+    #[serde(default)]
+    pub other_address: Option<OtherTunAddress>,
     /// Its MTU, in bytes. Default: 1500.
     #[serde(default)]
     #[schemars(range(min = 1280, max = 65535))]
     pub mtu: Option<u16>,
+    /// Its tunnels, by name: each takes the packets for its own prefixes, and is an exchange of its own. Default: one, which takes all.
+    #[serde(default)]
+    pub tunnels: IndexMap<String, SplitTunnel>,
+}
+
+/// One of several tunnels of a device.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SplitTunnel {
+    /// The destinations whose packets it takes. Of all tunnels of the device, that with the longest prefix has a packet.
+    #[schemars(with = "OneOrMany<Prefix>")]
+    pub prefixes: OneOrMany<IpNet>,
+    /// Fields of its request, beside those that the listener sets; its own replace them.
+    #[serde(default)]
+    pub set: IndexMap<String, Template>,
+    /// Whose traffic this is. Default: as the listener says.
+    #[serde(default)]
+    pub user: Option<String>,
+}
+
+/// What happens to an address of a tunnel that is not that of the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OtherTunAddress {
+    /// The device gets it in place of its own.
+    Adopt,
+    /// The device keeps its own, and packets get that of the tunnel on their way, one for one.
+    Nat,
+    /// The device keeps its own, and the tunnel is not used for that family; one that is of no use for any is ended, and opened again
+    /// after a pause.
+    Refuse,
 }
 
 impl Tun {
@@ -52,6 +93,15 @@ impl Tun {
             Self::Name(_) => None,
             Self::Details(details) => Some(details),
         }
+    }
+
+    /// Its tunnels, by name; none: there is one, which takes all packets.
+    pub fn tunnels(&self) -> impl Iterator<Item = (&str, &SplitTunnel)> {
+        let tunnels = self
+            .details()
+            .into_iter()
+            .flat_map(|details| &details.tunnels);
+        tunnels.map(|(name, tunnel)| (name.as_str(), tunnel))
     }
 }
 
@@ -73,6 +123,13 @@ pub struct TerminateTun {
     #[serde(default)]
     #[schemars(range(min = 1280, max = 65535))]
     pub mtu: Option<u16>,
+    /// `true`: packets of tunnels leave this machine with its own addresses (masquerade), and answers come back, so that no one needs a
+    /// route to `pool`. Default: they keep theirs.
+    #[serde(default)]
+    pub nat: bool,
+    /// `true`: what one client sends to the address of another goes there, if `policy.packets` allows it. Default: it is refused.
+    #[serde(default)]
+    pub client_to_client: bool,
     /// Where it is written who has which address, so that each finds it again after a restart. Default: nowhere.
     #[serde(default)]
     pub leases_file: Option<FilePath>,

@@ -1,6 +1,8 @@
 //! The four nodes as processes of their own, started as anybody would start them.
 
 use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +32,10 @@ const LAST_LINES: usize = 20;
 /// The nodes' processes.
 pub struct Children(Vec<Node>);
 
-struct Node {
+/// A node's process.
+pub struct Node {
     name: &'static str,
+    socket: PathBuf,
     process: Child,
     log: NodeLog,
 }
@@ -42,35 +46,23 @@ type NodeLog = Arc<Mutex<VecDeque<String>>>;
 impl Children {
     /// Starts them all. They end with this process however it ends: their standard input closes then.
     pub fn start(place: &Place) -> Result<Self, String> {
-        let program = std::env::current_exe().says("this program's own file")?;
         let node = |name: &&'static str| {
-            let mut command = Command::new(&program);
-            command
-                .arg("run")
-                .arg(place.configuration(name))
-                .arg("--until-eof");
-            command
-                .stdin(Stdio::piped())
-                .stdout(Stdio::null())
-                .stderr(Stdio::piped())
-                .kill_on_drop(true);
-            let mut process = command.spawn().says(name)?;
-            let log = NodeLog::default();
-
-            if let Some(lines) = process.stderr.take() {
-                tokio::spawn(keep_last(lines, log.clone()));
-            }
-            Ok(Node { name, process, log })
+            let spawn = |command: &mut Command| command.spawn();
+            Node::start(name, &place.configuration(name), place.admin(name), spawn)
         };
-
         NODES.iter().map(node).collect::<Result<_, _>>().map(Self)
     }
 
+    /// Those that were started one by one.
+    pub fn of(nodes: Vec<Node>) -> Self {
+        Self(nodes)
+    }
+
     /// Waits until every node says that it is healthy.
-    pub async fn ready(&mut self, place: &Place) -> Result<(), String> {
+    pub async fn ready(&mut self) -> Result<(), String> {
         let all = async {
             for node in &mut self.0 {
-                node.ready(place).await?;
+                node.ready().await?;
             }
             Ok(())
         };
@@ -118,8 +110,36 @@ impl Children {
 }
 
 impl Node {
-    async fn ready(&mut self, place: &Place) -> Result<(), String> {
-        let socket = place.admin(self.name);
+    /// Starts it on this configuration, with its admin socket there, by `spawn`.
+    pub fn start(
+        name: &'static str,
+        configuration: &Path,
+        socket: PathBuf,
+        spawn: impl FnOnce(&mut Command) -> io::Result<Child>,
+    ) -> Result<Self, String> {
+        let program = std::env::current_exe().says("this program's own file")?;
+        let mut command = Command::new(&program);
+        command.arg("run").arg(configuration).arg("--until-eof");
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+
+        let mut process = spawn(&mut command).says(name)?;
+        let log = NodeLog::default();
+        if let Some(lines) = process.stderr.take() {
+            tokio::spawn(keep_last(lines, log.clone()));
+        }
+        Ok(Self {
+            name,
+            socket,
+            process,
+            log,
+        })
+    }
+
+    async fn ready(&mut self) -> Result<(), String> {
         let mut ticks = interval(ASK_AGAIN);
         loop {
             ticks.tick().await;
@@ -128,7 +148,7 @@ impl Node {
             }
 
             if matches!(
-                admin::call(&socket, Method::GET, "/healthz", "").await,
+                admin::call(&self.socket, Method::GET, "/healthz", "").await,
                 Ok((200, _))
             ) {
                 return Ok(());

@@ -47,7 +47,7 @@ fn filled(template: &str, place: &Place) -> String {
 }
 
 /// Writes a file that only this user can read, as keys have to be.
-fn save(path: &Path, text: &str) -> Result<(), String> {
+pub(super) fn save(path: &Path, text: &str) -> Result<(), String> {
     let file = OpenOptions::new()
         .write(true)
         .create_new(true)

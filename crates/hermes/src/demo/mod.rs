@@ -8,6 +8,7 @@ mod children;
 mod evidence;
 mod files;
 mod http_client;
+mod ip;
 mod journey;
 mod keep;
 mod measure;
@@ -34,6 +35,9 @@ pub struct Demo {
     /// Stay up afterwards, and print what can be tried.
     #[arg(long)]
     keep: bool,
+    /// Show the overlay for IP packets instead, in networks that it makes for that: as root.
+    #[arg(long)]
+    ip: bool,
 }
 
 /// Builds the overlay, sends traffic through it, and tells what happened.
@@ -41,6 +45,10 @@ pub struct Demo {
 /// # Errors
 /// When a check fails, or the overlay does not start.
 pub async fn run(demo: &Demo, output: Output) -> Result<(), Failure> {
+    if demo.ip {
+        return ip::run(demo.keep, output).await;
+    }
+
     let scene = Scene::set().await.map_err(Failure::failed)?;
     let mut children = Children::start(&scene.place).map_err(Failure::failed)?;
     let ended = tokio::select! {
@@ -103,10 +111,7 @@ async fn play(
     children: &mut Children,
     output: Output,
 ) -> Result<Vec<Checked>, Failure> {
-    children
-        .ready(&scene.place)
-        .await
-        .map_err(Failure::failed)?;
+    children.ready().await.map_err(Failure::failed)?;
     if !output.json {
         note(
             "Four proxies are up on loopback: alice -> ingress -> core -> edge. Sending traffic through them.",

@@ -56,6 +56,15 @@ pub struct OffloadHeader {
 }
 
 impl OffloadHeader {
+    /// Into how many packets one of so many bytes is to be cut.
+    pub fn segments_of(&self, bytes: usize) -> usize {
+        let payload = bytes.saturating_sub(usize::from(self.header_length));
+        match (self.kind, self.segment_size) {
+            (OffloadKind::Whole, _) | (_, 0) => 1,
+            (_, size) => payload.div_ceil(usize::from(size)).max(1),
+        }
+    }
+
     /// Nothing to do: a packet as any other.
     pub const DONE: Self = Self {
         kind: OffloadKind::Whole,

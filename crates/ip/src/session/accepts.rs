@@ -50,8 +50,7 @@ impl Accepts {
         let mut ignored = Vec::new();
         for range in ranges {
             let before = taken.len();
-            let shared = accepted.iter().filter_map(|other| shared(range, other));
-            taken.extend(shared);
+            taken.extend(accepted.iter().filter_map(|other| range.shared(other)));
             if taken[before..] != [*range] {
                 ignored.push(*range);
             }
@@ -60,12 +59,4 @@ impl Accepts {
         taken.truncate(MAX_RANGES);
         (taken, ignored)
     }
-}
-
-/// The part of a range that lies in another.
-fn shared(range: &IpRange, other: &IpRange) -> Option<IpRange> {
-    let start = range.start().max(other.start());
-    let end = range.end().min(other.end());
-    // Of ranges that are apart, or of two families, it would end before it starts.
-    IpRange::new(start, end, range.protocol()).ok()
 }

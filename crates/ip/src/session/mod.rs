@@ -272,6 +272,13 @@ impl IpSession {
         }
     }
 
+    /// Changes which addresses the peer may assign to this end; those that it has and may not have any more are not used from now on.
+    pub fn accept_addresses(&mut self, accepts: Accepts) {
+        self.own.retain(|prefix| accepts.takes(*prefix));
+        self.settings.accepts_addresses = accepts;
+        self.renew_filter();
+    }
+
     /// Advertises these routes to the peer, in place of those before.
     pub fn advertise(&mut self, routes: RouteAdvertisement) {
         if routes == self.own_routes {
@@ -280,6 +287,12 @@ impl IpSession {
         self.own_routes = routes;
         self.outbox.advertise();
         self.renew_filter();
+    }
+
+    /// Says once more what is assigned and routed: the peer may not have heard what was said last, on a path that broke.
+    pub fn repeat(&mut self) {
+        self.outbox.assign(Vec::new());
+        self.outbox.advertise();
     }
 
     /// Requests addresses from the peer, up to [`MAX_ADDRESSES`] at once, and returns the requests with their IDs.

@@ -183,7 +183,43 @@ fn an_error_that_quotes_less_than_a_header_is_left_alone() {
     );
 }
 
+#[test]
+fn a_later_fragment_is_translated_in_its_header_only() {
+    let fragment = |source: &str, host: &str| {
+        // What stands where UDP has its checksum is content.
+        let mut packet = packet(source, host, 17, &[9; 16]);
+        packet[6..8].copy_from_slice(&0x2010_u16.to_be_bytes());
+        packet[10..12].fill(0);
+        let sum = checksum(&packet[..20]);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        packet
+    };
+    let [device, tunnel, host] = V4;
+    let mut sent = fragment(device, host);
+    assert_eq!(translation(V4).to_peer(&mut sent, true), Ok(true));
+    assert_eq!(sent, fragment(tunnel, host));
+
+    let mut came = fragment(host, tunnel);
+    assert_eq!(translation(V4).from_peer(&mut came, true), Ok(true));
+    assert_eq!(came, fragment(host, device));
+}
+
 proptest! {
+    #[test]
+    fn there_and_back_is_the_same_packet(is_ipv4: bool, protocol: u8, payload in prop::collection::vec(any::<u8>(), 0..60)) {
+        let addresses = if is_ipv4 { V4 } else { V6 };
+        let there = translation(addresses);
+        let back = Translation { device: there.tunnel, tunnel: there.device };
+        let sent = packet(addresses[0], addresses[2], protocol, &payload);
+        let mut seen = sent.clone();
+        if there.to_peer(&mut seen, true).is_ok() {
+            prop_assert_eq!(back.to_peer(&mut seen, true), Ok(true));
+            // The two forms of zero of one's complement are the same sum.
+            let same = seen.iter().zip(&sent).filter(|(seen, sent)| seen != sent);
+            prop_assert!(seen == sent || same.count() <= 2, "{seen:?} {sent:?}");
+        }
+    }
+
     #[test]
     fn a_translated_packet_is_as_if_sent_from_there(
         is_ipv4: bool, kind in prop::sample::select(vec![(6_u8, 16_usize), (17, 6), (33, 6), (136, 6)]),

@@ -10,6 +10,7 @@ mod flow_cache;
 mod offload;
 mod packets;
 mod pool;
+mod prefix_table;
 mod probe;
 mod routing_table;
 mod session;

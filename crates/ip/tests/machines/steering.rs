@@ -1,9 +1,9 @@
-//! Slices, and connections that stay.
+//! Connections that stay.
 
 use std::time::{Duration, Instant};
 
-use hermes_ip::{MAX_PINS, NextHop, PIN_SILENCE, RouteConflict, SliceError, Slices, TcpPins};
-use hermes_proto::ip::{IpPrefix, Packet};
+use hermes_ip::{MAX_PINS, PIN_SILENCE, PinRoutes, TcpPins};
+use hermes_proto::ip::Packet;
 
 use super::packets::{packet, udp};
 
@@ -13,10 +13,6 @@ const HOST: &str = "10.0.0.1";
 const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
 
-fn prefix(text: &str) -> IpPrefix {
-    text.parse().unwrap()
-}
-
 fn tcp(port: u16, flags: u8) -> Vec<u8> {
     let mut segment = port.to_be_bytes().to_vec();
     segment.extend([0, 22, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, flags, 0, 0, 0, 0, 0, 0]);
@@ -24,47 +20,11 @@ fn tcp(port: u16, flags: u8) -> Vec<u8> {
 }
 
 fn owner(pins: &mut TcpPins<u8>, packet: &[u8], routed: u8, now: Instant) -> u8 {
-    pins.owner(&Packet::parse(packet).unwrap(), routed, |_| true, now)
-}
-
-#[test]
-fn one_address_is_another_host_for_another_user() {
-    let mut slices = Slices::new(false);
-    for (user, owner) in [("user1", 1), ("user2", 2)] {
-        slices.insert(user, prefix(HOST), owner).unwrap();
-    }
-    slices.insert("user1", prefix("10.0.0.0/8"), 3).unwrap();
-    let next = |user: &str| {
-        slices
-            .table(user)
-            .map(|table| table.next_hop(None, HOST.parse().unwrap()))
+    let routes = PinRoutes {
+        new: routed,
+        before: routed,
     };
-    assert_eq!(next("user1"), Some(NextHop::Owner(1)));
-    assert_eq!(next("user2"), Some(NextHop::Owner(2)));
-    assert_eq!(next("user3"), None);
-}
-
-#[test]
-fn a_slice_goes_with_its_last_route() {
-    let mut slices = Slices::new(false);
-    slices.insert("user1", prefix(HOST), 1).unwrap();
-    let conflict = slices.insert("user1", prefix(HOST), 2).unwrap_err();
-    assert_eq!(
-        conflict,
-        SliceError::Route(RouteConflict::Owned {
-            prefix: prefix(HOST),
-            owner: 1
-        })
-    );
-    slices.hand_over("user1", 1, 2);
-    assert!(!slices.withdraw("user1", prefix(HOST), 1));
-    assert!(slices.withdraw("user1", prefix(HOST), 2));
-    assert!(slices.is_empty());
-
-    slices.insert("user2", prefix(HOST), 1).unwrap();
-    slices.remove("user2", 1);
-    slices.remove("user2", 1);
-    assert_eq!(slices.len(), 0);
+    pins.owner(&Packet::parse(packet).unwrap(), routes, |_| true, now)
 }
 
 #[test]
@@ -90,11 +50,16 @@ fn a_connection_stays_while_its_owner_is_there() {
     assert_eq!(owner(&mut pins, &tcp(1000, SYN), 1, now), 1);
     let segment = tcp(1000, ACK);
     let segment = Packet::parse(&segment).unwrap();
-    assert_eq!(pins.owner(&segment, 2, |owner| owner != 1, now), 2);
-    assert_eq!(pins.owner(&segment, 3, |_| true, now), 2);
+    let routes = |to| PinRoutes {
+        new: to,
+        before: to,
+    };
+    let is_there = |owner| owner != 1;
+    assert_eq!(pins.owner(&segment, routes(2), is_there, now), 2);
+    assert_eq!(pins.owner(&segment, routes(3), |_| true, now), 2);
     pins.remove(2);
     assert!(pins.is_empty());
-    assert_eq!(pins.owner(&segment, 3, |_| true, now), 3);
+    assert_eq!(pins.owner(&segment, routes(3), |_| true, now), 3);
 }
 
 #[test]
@@ -123,6 +88,30 @@ fn a_silent_connection_is_forgotten_and_one_that_speaks_is_not() {
     assert_eq!(owner(&mut pins, &tcp(1000, SYN), 1, before), 1);
     let after = before + PIN_SILENCE;
     assert_eq!(owner(&mut pins, &tcp(1000, ACK), 2, after), 1);
+}
+
+#[test]
+fn connections_that_were_open_before_stay_where_they_were() {
+    let now = Instant::now();
+    let mut pins = TcpPins::default();
+    let mut owner = |packet: &[u8], left_is_there: bool| {
+        let routes = PinRoutes { new: 2, before: 1 };
+        let is_there = |owner| owner == 2 || left_is_there;
+        pins.owner(&Packet::parse(packet).unwrap(), routes, is_there, now)
+    };
+    assert_eq!(owner(&tcp(1000, ACK), true), 1);
+    assert_eq!(owner(&udp(CLIENT, HOST), true), 2);
+    assert_eq!(
+        owner(&tcp(2000, SYN | ACK), true),
+        2,
+        "what a host there opened"
+    );
+    assert_eq!(owner(&tcp(2000, ACK), true), 2);
+    assert_eq!(
+        owner(&tcp(1000, ACK), false),
+        2,
+        "no one else would tell its end"
+    );
 }
 
 #[test]

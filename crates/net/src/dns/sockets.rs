@@ -12,6 +12,7 @@ use tokio::net::{TcpSocket, UdpSocket};
 use tokio::time::timeout;
 
 use crate::descriptors::claim;
+use crate::own_mark::marked;
 
 /// How long a connection to a name server may take where nothing is configured.
 #[doc(alias("bound", "timeouts.connect"))]
@@ -46,6 +47,7 @@ impl RuntimeProvider for Sockets {
             } else {
                 TcpSocket::new_v6()
             }?)?;
+            let socket = marked(socket)?;
             if let Some(from) = from {
                 socket.bind(from)?;
             }
@@ -64,7 +66,7 @@ impl RuntimeProvider for Sockets {
     }
 
     fn bind_udp(&self, local: SocketAddr, _server: SocketAddr) -> Opening<Self::Udp> {
-        Box::pin(async move { claim(UdpSocket::bind(local).await?) })
+        Box::pin(async move { marked(claim(UdpSocket::bind(local).await?)?) })
     }
 }
 

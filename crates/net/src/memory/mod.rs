@@ -515,6 +515,7 @@ mod tests {
             peer: PeerAddress::Unix { uid: None },
             local: None,
             tls: None,
+            neighbour: None,
         };
         Account::within(memory, &Arc::new(info))
     }

@@ -15,23 +15,41 @@ use rustix::process::{
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{UdpSocket, UnixStream};
 
-use super::ProcessStats;
+use super::{ForwardedFamilies, ProcessStats};
 use crate::quic::steering::Instruction;
 
 mod activation;
 mod addresses;
 mod link;
 mod link_changes;
+mod masquerade;
 mod netlink;
+mod network;
+mod open_sockets;
 mod pipe;
 mod probe;
+mod route_rules;
 mod tun;
 pub use activation::{passed_kind, passed_sockets};
 pub use addresses::{AddressChanges, local_addresses};
 pub use link_changes::LinkChanges;
+pub use masquerade::masquerades;
+pub use network::{add_cable, enter_network, new_network};
+pub use open_sockets::mark_open;
 pub use pipe::Pipe;
 pub use probe::{attach_tls, mark, receive_merged, send_cut, take_foreign_addresses};
+pub use route_rules::{add_exception, exceptions, remove_exception};
 pub use tun::{open_tun, tun_cuts_udp};
+
+/// What this machine forwards, as it is set for all of its interfaces.
+#[must_use]
+pub fn forwarded_families() -> ForwardedFamilies {
+    let is_set = |file: &str| fs::read_to_string(file).is_ok_and(|value| value.trim() != "0");
+    ForwardedFamilies {
+        v4: is_set("/proc/sys/net/ipv4/ip_forward"),
+        v6: is_set("/proc/sys/net/ipv6/conf/all/forwarding"),
+    }
+}
 
 /// The user that runs the process at the other end (`SO_PEERCRED`).
 #[must_use]

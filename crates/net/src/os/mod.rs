@@ -1,25 +1,31 @@
 //! What only the operating system can tell or change.
 
+use std::os::fd::OwnedFd;
+
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
 pub use linux::{
-    AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, allow_dumps, attach_reuseport_filter,
-    attach_tls, datagram_socket, forbid_fragments, is_transparent, local_addresses, mark, open_tun,
-    passed_kind, passed_sockets, path_mtu, peer_uid, prepare_datagrams, process_stats,
-    raise_open_files, receive_merged, report_errors, send_cut, take_foreign_addresses,
-    take_queued_error, tun_cuts_udp, use_small_pages,
+    AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, add_cable, add_exception, allow_dumps,
+    attach_reuseport_filter, attach_tls, datagram_socket, enter_network, exceptions,
+    forbid_fragments, forwarded_families, is_transparent, local_addresses, mark, mark_open,
+    masquerades, new_network, open_tun, passed_kind, passed_sockets, path_mtu, peer_uid,
+    prepare_datagrams, process_stats, raise_open_files, receive_merged, remove_exception,
+    report_errors, send_cut, take_foreign_addresses, take_queued_error, tun_cuts_udp,
+    use_small_pages,
 };
 
 #[cfg(not(target_os = "linux"))]
 mod other;
 #[cfg(not(target_os = "linux"))]
 pub use other::{
-    AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, allow_dumps, attach_reuseport_filter,
-    attach_tls, datagram_socket, forbid_fragments, is_transparent, local_addresses, mark, open_tun,
-    passed_kind, passed_sockets, path_mtu, peer_uid, prepare_datagrams, process_stats,
-    raise_open_files, receive_merged, report_errors, send_cut, take_foreign_addresses,
-    take_queued_error, tun_cuts_udp, use_small_pages,
+    AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, add_cable, add_exception, allow_dumps,
+    attach_reuseport_filter, attach_tls, datagram_socket, enter_network, exceptions,
+    forbid_fragments, forwarded_families, is_transparent, local_addresses, mark, mark_open,
+    masquerades, new_network, open_tun, passed_kind, passed_sockets, path_mtu, peer_uid,
+    prepare_datagrams, process_stats, raise_open_files, receive_merged, remove_exception,
+    report_errors, send_cut, take_foreign_addresses, take_queued_error, tun_cuts_udp,
+    use_small_pages,
 };
 
 /// What this process uses now.
@@ -33,9 +39,61 @@ pub struct ProcessStats {
     pub open_files_limit: u64,
 }
 
+/// Masquerade of what comes from one device, until this is dropped.
+#[derive(Debug)]
+pub struct Masquerade {
+    /// It owns the rules.
+    _socket: OwnedFd,
+}
+
+/// Which packets this machine forwards between its interfaces.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ForwardedFamilies {
+    /// Those of IPv4.
+    pub v4: bool,
+    /// Those of IPv6.
+    pub v6: bool,
+}
+
 /// An interface of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
     /// Its number, which is never another's while it exists.
     pub index: u32,
+}
+
+/// When a table is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteRule {
+    /// The main table, for routes longer than this.
+    MainAbove(u8),
+    /// This table, for what has not this mark, in the bits of this mask.
+    Unmarked {
+        /// The table.
+        table: u32,
+        /// The mark, and its bits.
+        mark: (u32, u32),
+    },
+}
+
+/// A rule of one family, and its place among the others: lower ones come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlacedRule {
+    /// Whether it is of IPv4.
+    pub is_ipv4: bool,
+    /// Its place.
+    pub priority: u32,
+    /// What it says.
+    pub rule: RouteRule,
+}
+
+/// A rule that there is: its family, its place, and the table that it leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FoundRule {
+    /// Whether it is of IPv4.
+    pub is_ipv4: bool,
+    /// Its place.
+    pub priority: u32,
+    /// The table.
+    pub table: u32,
 }

@@ -7,13 +7,23 @@ use ipnet::IpNet;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{UdpSocket, UnixStream};
 
-use super::ProcessStats;
+use super::{ForwardedFamilies, ProcessStats};
 use crate::activation::{ActivationError, PassedKind, PassedSocket};
 use crate::quic::steering::Instruction;
 
 mod link;
+mod masquerade;
 mod pipe;
+mod route_rules;
+pub use masquerade::masquerades;
 pub use pipe::Pipe;
+pub use route_rules::{add_exception, exceptions, remove_exception};
+
+/// Unknown here.
+#[must_use]
+pub fn forwarded_families() -> ForwardedFamilies {
+    ForwardedFamilies::default()
+}
 
 /// The user that runs the process at the other end.
 #[must_use]
@@ -125,6 +135,38 @@ pub fn take_foreign_addresses(_socket: &Socket) -> io::Result<()> {
 /// # Errors
 /// Always.
 pub fn mark(_socket: &Socket, _number: u32) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn new_network() -> io::Result<std::os::fd::OwnedFd> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn enter_network(_network: std::os::fd::BorrowedFd<'_>) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn add_cable(_name: &str, _far: (std::os::fd::BorrowedFd<'_>, &str)) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn mark_open(_number: u32) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

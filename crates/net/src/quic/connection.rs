@@ -442,5 +442,6 @@ fn info_of(quinn: &quinn::Connection, local: Option<SocketAddr>) -> StreamInfo {
             certificate,
             chain,
         })),
+        neighbour: None,
     }
 }

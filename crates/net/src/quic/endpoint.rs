@@ -25,6 +25,7 @@ use super::transport::{KEEP_ALIVE, Sizes, transport};
 use crate::descriptors::{claim, noted};
 use crate::listen;
 use crate::os;
+use crate::own_mark::marked;
 use crate::peer::canonical;
 
 /// A UDP socket that accepts and opens connections. Clones are the same one. Its work is done on the runtime that it was made
@@ -88,6 +89,7 @@ impl Endpoint {
 
         // Not `listen::udp`: of ports that may be shared, the system gives out those that someone has.
         let socket = UdpSocket::bind(any).map_err(noted).and_then(claim)?;
+        let socket = marked(socket)?;
         listen::enlarge_buffers(&SockRef::from(&socket));
 
         // Where errors are not told, silence says the same later.

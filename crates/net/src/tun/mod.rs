@@ -6,13 +6,16 @@
 //! Every packet has a `virtio_net_hdr` before it ([`HEADER_BYTES`]), because the kernel leaves checksums and the cutting of long packets
 //! to this side, and takes uncut packets from it.
 
+mod bypass;
 mod queue;
 
 use std::io;
 
 use ipnet::IpNet;
+use parking_lot::Mutex;
 
-use crate::os::{Link, open_tun};
+use crate::os::{Link, Masquerade, open_tun};
+use bypass::Bypass;
 
 pub use queue::{HEADER_BYTES, TunPort, TunQueue};
 
@@ -33,6 +36,10 @@ pub struct TunSettings {
     pub addresses: Vec<IpNet>,
     /// What is led to it.
     pub routes: Vec<IpNet>,
+    /// What passes by it nevertheless, and with it all that this process opens itself; `None`: nothing does.
+    pub past: Option<Vec<IpNet>>,
+    /// Whether what comes from it leaves this machine with the addresses of the machine.
+    pub masquerade: bool,
 }
 
 /// Why there is no device, or it is not as it should be, and what helps.
@@ -53,6 +60,10 @@ pub struct TunError {
 pub struct TunDevice {
     name: String,
     link: Link,
+    /// Leads past it, where something is to.
+    bypass: Option<Mutex<Bypass>>,
+    /// Kept for as long as the device is.
+    _masquerade: Option<Masquerade>,
 }
 
 impl TunDevice {
@@ -77,7 +88,22 @@ impl TunDevice {
             source,
         };
         let link = Link::named(&name).map_err(|error| failed("finding it", error))?;
-        let device = Self { name, link };
+        let bypass = settings.past.as_ref().map(|past| Bypass::new(&name, past));
+        let bypass = bypass
+            .transpose()
+            .map_err(|error| failed("leading our own connections past it", error))?;
+        // Before it is up, so that no packet leaves with another address.
+        let masquerade = settings.masquerade.then(|| Masquerade::of(&name));
+        let masquerade = masquerade.transpose().map_err(|error| TunError {
+            help: Some("`hermes netcheck` says what masquerade takes here"),
+            ..failed("masquerade", error)
+        })?;
+        let device = Self {
+            name,
+            link,
+            bypass: bypass.map(Mutex::new),
+            _masquerade: masquerade,
+        };
 
         // Before it is up, so that nothing is sent with an address that goes again.
         device.remove_others(&settings.addresses)?;
@@ -143,7 +169,10 @@ impl TunDevice {
     /// # Errors
     /// The device is gone, or changing routes is not allowed.
     pub fn add_route(&self, net: IpNet) -> Result<(), TunError> {
-        let added = self.link.add_route(net);
+        let added = match &self.bypass {
+            Some(bypass) => bypass.lock().add(self.link, net),
+            None => self.link.add_route(net),
+        };
         added.map_err(|error| self.failed(&format!("adding a route for {net}"), error))
     }
 
@@ -152,7 +181,10 @@ impl TunDevice {
     /// # Errors
     /// There is no such route, or changing routes is not allowed.
     pub fn remove_route(&self, net: IpNet) -> Result<(), TunError> {
-        let removed = self.link.remove_route(net);
+        let removed = match &self.bypass {
+            Some(bypass) => bypass.lock().remove(self.link, net),
+            None => self.link.remove_route(net),
+        };
         removed.map_err(|error| self.failed(&format!("removing the route for {net}"), error))
     }
 

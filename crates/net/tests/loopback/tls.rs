@@ -1,16 +1,20 @@
 use std::fs::{self, Permissions};
+use std::io::{self, IoSlice};
 use std::os::unix::fs::PermissionsExt;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use hermes_net::Transport;
 use hermes_net::tls::{self, ClientOptions, TlsClient, TlsError, TlsErrorKind, TlsServerOptions};
+use hermes_net::{PeerAddress, Stream, StreamInfo, Transport};
 use rcgen::SanType;
 use rustls::HandshakeKind;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio::time::timeout;
 
-use crate::authority::{Authority, handshake};
+use crate::authority::{Authority, handshake, tls_pair};
 use crate::{PATIENCE, tcp_pair};
 
 #[tokio::test]
@@ -98,6 +102,91 @@ async fn what_was_read_ahead_arrives_in_its_order_however_little_is_asked_for() 
     };
     let ((), received) = tokio::join!(send, receive);
     assert!(received == sent, "what arrived differs");
+}
+
+/// Counts the writes to what it carries, which are vectored.
+struct Counting {
+    io: DuplexStream,
+    writes: Arc<AtomicUsize>,
+}
+
+impl AsyncRead for Counting {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Counting {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        Pin::new(&mut self.io).poll_write(cx, data)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        Pin::new(&mut self.io).poll_write_vectored(cx, data)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+/// How many writes of the socket it takes to send 128 KiB that are there at once.
+async fn writes_of_bulk(link: bool) -> usize {
+    let (near, far) = tokio::io::duplex(1 << 20);
+    let writes = Arc::new(AtomicUsize::new(0));
+    let info = StreamInfo {
+        peer: PeerAddress::Unix { uid: None },
+        local: None,
+        tls: None,
+        neighbour: None,
+    };
+    let counting = Counting {
+        io: near,
+        writes: writes.clone(),
+    };
+    let near = Stream::other(Box::new(counting), info.clone());
+    let (mut near, mut far) = tls_pair((near, Stream::other(Box::new(far), info))).await;
+    if link {
+        near.batch_records();
+    }
+
+    let sent = vec![7; 128 * 1024];
+    let before = writes.load(Ordering::Relaxed);
+    near.write_all(&sent).await.unwrap();
+    let count = writes.load(Ordering::Relaxed) - before;
+
+    let mut received = vec![0; sent.len()];
+    far.read_exact(&mut received).await.unwrap();
+    assert_eq!(received, sent);
+    count
+}
+
+#[tokio::test]
+async fn many_records_of_a_link_leave_in_one_write() {
+    assert_eq!(writes_of_bulk(true).await, 1);
+    assert!(writes_of_bulk(false).await > 1);
 }
 
 #[tokio::test]

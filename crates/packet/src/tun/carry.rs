@@ -40,6 +40,7 @@ pub async fn carry(
         stop: &stop,
         alone: true,
         limits: &limits,
+        steering: None,
     };
     let inwards = direction(peer);
     let outwards = direction(peer.other());
@@ -49,6 +50,26 @@ pub async fn carry(
         left = outwards.run(&mut own, sink) => left.map(|_| "done"),
         told = tell(&outwards, &tunnel, (sink, peer)) => told,
         () = tunnel.closed() => Ok("the device is gone"),
+    }
+}
+
+/// Takes what still comes on a stream that another one has replaced, until it ends or breaks.
+pub async fn take(exchange: &Exchange, tunnel: Arc<TunTunnel>, source: &mut Source, peer: Side) {
+    let limits = Limits::new(MIN_MTU_V6);
+    let stop = Stop::default();
+    let sink = Sink::End(PacketEnd::Device(tunnel.clone(), Bounds::NOTHING));
+    let inwards = PacketDirection {
+        exchange,
+        from: peer,
+        stop: &stop,
+        alone: true,
+        limits: &limits,
+        steering: None,
+    };
+    tokio::select! {
+        // However it ended: the tunnel goes on with the other one.
+        _ = inwards.run(source, &sink) => {}
+        () = tunnel.closed() => {}
     }
 }
 
@@ -63,7 +84,10 @@ async fn tell(
     loop {
         tokio::select! {
             capsules = tunnel.capsules() => outwards.write_capsules(sink, capsules).await?,
-            _ = look.tick() => tunnel.set_mtu(outwards.limits.carries(peer)),
+            _ = look.tick() => {
+                tunnel.set_mtu(outwards.limits.carries(peer));
+                tunnel.end_silent_flows();
+            }
         }
     }
 }

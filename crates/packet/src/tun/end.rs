@@ -2,20 +2,19 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use hermes_ip::offload::{Coalescer, OffloadHeader, segment};
+use hermes_ip::offload::{OffloadHeader, segment};
 use hermes_ip::{
-    Accepts, InnerMtu, IpRole, IpSession, Lease, PacketFilter, PacketScope, PoolError, Rejection,
-    SessionEvent, SessionSettings, Verdict,
+    Accepts, Adoption, InnerMtu, IpRole, IpSession, Lease, NextHop, PacketFilter, PacketScope,
+    PoolError, Rejection, SessionEvent, SessionSettings, Verdict,
 };
 use hermes_net::tun::TunPort;
 use hermes_proto::batch::{Batch, Layout};
 use hermes_proto::capsule::CapsuleType;
-use hermes_proto::connect_ip::RequestedAddress;
 use hermes_proto::datagram::DatagramFormat;
 use hermes_proto::ip::{IcmpLimiter, IpPrefix, Packet};
 use hermes_rules::packets::OpenedBy;
@@ -23,10 +22,16 @@ use ipnet::IpNet;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::gate::PacketGate;
+use super::device_group::DeviceGroup;
+use super::device_writer::{FromClient, Unsent, Writer};
+use super::gate::{ArrivedPacket, PacketGate};
 use super::hub::TunHub;
 use super::inbox::{Inbox, LAYOUT};
-use super::service::TunService;
+use super::service::{TunClient, TunService};
+use super::shared_addresses::AddressDecision;
+use super::translations::{TranslatedAddress, Translations};
+use super::tunnel_owner::TunnelOwner;
+use super::wanted_addresses::Wanted;
 use crate::device::{Device, SentPackets};
 
 /// A tunnel of a device. When this is dropped, the device has it no more.
@@ -39,45 +44,39 @@ pub struct TunTunnel {
 /// What both tasks of a tunnel, and the one that reads the device, share.
 pub(super) struct TunEnd {
     number: u64,
+    /// Whose it is.
+    owner: GroupedOwner,
+    /// A new tunnel of the same client took its place.
+    pub(super) replaced: Notify,
     port: Arc<TunPort>,
-    session: Mutex<IpSession>,
+    pub(super) session: Mutex<IpSession>,
     /// What the pool gave, where there is one.
-    lease: Mutex<Option<Lease>>,
+    pub(super) lease: Mutex<Option<Lease>>,
     inbox: Inbox,
     /// The session has capsules to send.
-    changed: Notify,
+    pub(super) changed: Notify,
     writer: Mutex<Writer>,
     /// Who the hosts behind the device are, for rules.
     device_side: OpenedBy,
     /// The policy on its packets, where there is one.
     gate: Mutex<Option<Box<PacketGate>>>,
-    /// How often errors are written to the device.
-    limiter: Mutex<IcmpLimiter>,
+    reader: Mutex<Reader>,
 }
 
-/// Packets of a batch that did not go into the device.
-#[derive(Debug, Default)]
-struct Unsent {
-    /// A rule forbids them.
-    forbidden: usize,
-    /// They do not belong into the tunnel, or the device did not take them.
-    failed: usize,
+/// Whose a tunnel is, and with which others it shares a lease.
+#[derive(Debug)]
+struct GroupedOwner {
+    owner: TunnelOwner,
+    group: OnceLock<Arc<DeviceGroup<TunEnd>>>,
 }
 
-impl Unsent {
-    fn count(&mut self, reason: Rejection) {
-        match reason {
-            Rejection::Policy => self.forbidden += 1,
-            _ => self.failed += 1,
-        }
-    }
-}
-
-/// What writing into the device needs.
+/// What packets of the device meet.
 #[derive(Default)]
-struct Writer {
-    coalescer: Coalescer,
+struct Reader {
+    /// How often errors are written to the device.
     limiter: IcmpLimiter,
+    /// The addresses that packets get on their way, in both directions.
+    translations: Translations,
 }
 
 impl fmt::Debug for TunEnd {
@@ -89,24 +88,29 @@ impl fmt::Debug for TunEnd {
 }
 
 impl TunTunnel {
-    /// A tunnel of this device for `identity`, for packets within this scope.
+    /// A tunnel of this device, for packets within this scope.
     ///
     /// # Errors
     /// The pool has no address for it.
-    pub fn open(hub: &Arc<TunHub>, identity: &str, scope: PacketScope) -> Result<Self, PoolError> {
+    pub fn open(
+        hub: &Arc<TunHub>,
+        owner: &TunnelOwner,
+        scope: PacketScope,
+    ) -> Result<Self, PoolError> {
         let device_side = match &hub.service {
             TunService::Client(_) => OpenedBy::Client,
             TunService::Proxy(_) => OpenedBy::Target,
         };
         let (settings, lease) = match &hub.service {
             TunService::Client(client) => {
-                let accepts_addresses = match client.addresses.as_slice() {
-                    [] => Accepts::All,
-                    own => Accepts::within(own.iter().copied()),
+                let accepts_addresses = match &client.shared {
+                    // One that is not shared is refused with all of the tunnel.
+                    Some(_) => Accepts::All,
+                    None => client.wanted.lock().accepts(),
                 };
                 let settings = SessionSettings {
                     role: IpRole::Client,
-                    scope,
+                    scope: scope.clone(),
                     routers: client.routers,
                     mtu: InnerMtu::STREAM,
                     accepts_addresses,
@@ -115,10 +119,11 @@ impl TunTunnel {
                 (settings, None)
             }
             TunService::Proxy(proxy) => {
-                let lease = proxy.acquire(identity)?;
+                hub.replace(proxy, owner);
+                let lease = proxy.acquire(owner)?;
                 let settings = SessionSettings {
                     role: IpRole::Proxy,
-                    scope,
+                    scope: scope.clone(),
                     routers: proxy.routers,
                     mtu: InnerMtu::STREAM,
                     accepts_addresses: Accepts::Nothing,
@@ -130,6 +135,11 @@ impl TunTunnel {
 
         let end = Arc::new(TunEnd {
             number: hub.number(),
+            owner: GroupedOwner {
+                owner: owner.clone(),
+                group: OnceLock::new(),
+            },
+            replaced: Notify::new(),
             port: hub.port().clone(),
             session: Mutex::new(IpSession::new(settings)),
             lease: Mutex::new(lease),
@@ -138,56 +148,89 @@ impl TunTunnel {
             writer: Mutex::default(),
             device_side,
             gate: Mutex::default(),
-            limiter: Mutex::default(),
+            reader: Mutex::default(),
         });
         hub.enter(end.number, end.clone());
+        hub.join(&end);
         let tunnel = Self {
             hub: hub.clone(),
             end,
         };
-        tunnel.begin();
+        tunnel.begin(&scope);
         Ok(tunnel)
     }
 
     /// Says what this end has to say first.
-    fn begin(&self) {
+    fn begin(&self, scope: &PacketScope) {
         match &self.hub.service {
+            TunService::Client(TunClient {
+                shared: Some(shared),
+                ..
+            }) => {
+                let held = shared.held();
+                if !held.is_empty() {
+                    self.end.session.lock().request(&held);
+                }
+            }
             TunService::Client(client) => {
                 if !client.addresses.is_empty() {
                     self.end.session.lock().request(&client.addresses);
                 }
+                client.wanted.lock().begin();
                 // What may enter it, the session's filter says.
                 self.hub
                     .lead(self.end.number, &[IpPrefix::ALL_V4, IpPrefix::ALL_V6]);
             }
             TunService::Proxy(proxy) => {
-                self.assign(&[]);
-                self.end.session.lock().advertise(proxy.routes.clone());
+                self.hub.assign(&self.end, &[]);
+                let routes = scope.narrow(&proxy.routes);
+                self.end.session.lock().advertise(routes);
             }
         }
         self.end.changed.notify_one();
     }
 
-    /// Tells the client what its lease is, as the answer to its requests, and leads that here.
-    fn assign(&self, requests: &[RequestedAddress]) {
-        let Some(lease) = self.end.lease.lock().clone() else {
-            return;
-        };
-        let own: Vec<IpPrefix> = [lease.v4, lease.v6].into_iter().flatten().collect();
-        for conflict in self.hub.lead(self.end.number, &own) {
-            tracing::warn!(device = self.hub.device.name(), %conflict, "an address is not led to its tunnel");
-        }
+    /// Whether the device is gone, or another tunnel took its place.
+    pub fn is_over(&self) -> bool {
+        self.hub.is_closed() || self.end.lease.lock().is_none()
+    }
 
-        let narrow = self.end.session.lock().assign(lease.answer(requests));
-        if let Err(error) = narrow {
-            tracing::warn!(device = self.hub.device.name(), %error, "the tunnel gets no IPv6");
-        }
+    /// While this is awaited, a new tunnel of the same client may take its place: a client that begins anew finds its addresses again.
+    /// Resolves when one has.
+    pub async fn replaced(&self) {
+        let TunService::Proxy(proxy) = &self.hub.service else {
+            return std::future::pending().await;
+        };
+        let _waiting = proxy.wait(&self.end);
+        self.end.replaced.notified().await;
+    }
+
+    /// Another stream leads to its client now, which is told once more what it was told last.
+    pub fn resumed(&self) {
+        self.end.session.lock().repeat();
         self.end.changed.notify_one();
     }
 
     /// The policy on its packets from now on; `None`: there is none.
+    ///
+    /// Flows go on that both follow.
     pub fn set_gate(&self, gate: Option<PacketGate>) {
-        *self.end.gate.lock() = gate.map(Box::new);
+        let mut gate = gate.map(Box::new);
+        let mut current = self.end.gate.lock();
+        if let (Some(gate), Some(before)) = (&mut gate, &mut *current) {
+            gate.go_on(before);
+        }
+        let before = std::mem::replace(&mut *current, gate);
+        drop(current);
+        // What it still has to tell need no packet wait for.
+        drop(before);
+    }
+
+    /// Ends the flows of its packets that are silent by now.
+    pub(super) fn end_silent_flows(&self) {
+        if let Some(gate) = &mut *self.end.gate.lock() {
+            gate.end_silent(Instant::now());
+        }
     }
 
     /// Resolves when the device ends its tunnels.
@@ -224,12 +267,8 @@ impl TunTunnel {
                     .map(|request| request.prefix)
                     .filter(|prefix| !prefix.address().is_unspecified())
                     .collect();
-                let mut lease = self.end.lease.lock();
-                if let Some(before) = lease.take() {
-                    *lease = Some(proxy.prefer(&before, &wishes));
-                }
-                drop(lease);
-                self.assign(&requests);
+                self.hub.prefer(proxy, &self.end, &wishes);
+                self.hub.assign(&self.end, &requests);
             }
             // This end routes nothing and gives nothing out.
             (SessionEvent::Requested(_), TunService::Client(_)) => {
@@ -245,20 +284,77 @@ impl TunTunnel {
                 },
                 TunService::Client(client),
             ) => {
+                let mut assigned = taken.clone();
+                let mut has_refused = false;
                 for (prefix, reason) in ignored {
+                    assigned.push(prefix);
                     tracing::debug!(device = self.hub.device.name(), %prefix, %reason, "an assigned address is not used");
                 }
                 for request in refused {
                     let prefix = request.prefix;
                     tracing::warn!(device = self.hub.device.name(), %prefix, "the proxy refused an address that was asked for");
+                    has_refused = true;
                 }
-                if client.addresses.is_empty() {
-                    self.adopt(&taken);
+                if let Some(shared) = &client.shared {
+                    let decided = shared.handle_assigned(self.end.number, &taken, has_refused);
+                    return self.share(decided);
                 }
+                self.handle_assigned(client, &taken, &assigned)?;
             }
             (SessionEvent::Assigned { .. } | SessionEvent::Routed { .. }, _) => {}
         }
         Ok(())
+    }
+
+    /// Decides about what the tunnel assigned: what may be used of it, and all of it.
+    ///
+    /// # Errors
+    /// The device refuses all of it.
+    fn handle_assigned(
+        &self,
+        client: &TunClient,
+        taken: &[IpPrefix],
+        assigned: &[IpPrefix],
+    ) -> Result<(), String> {
+        let mut wanted = client.wanted.lock();
+        match wanted.handle_assigned(taken, assigned) {
+            Wanted::Request(addresses) => {
+                self.end.session.lock().request(&addresses);
+                self.end.changed.notify_one();
+            }
+            Wanted::Adopt => self.adopt(taken),
+            Wanted::Keep(adoption) => {
+                if !adoption.new.is_empty() {
+                    self.adopt(wanted.held());
+                }
+                let mut session = self.end.session.lock();
+                session.accept_addresses(wanted.accepts());
+                let is_answered = session.unanswered().is_empty();
+                if is_answered && session.own_addresses().is_empty() && !assigned.is_empty() {
+                    let held = wanted.held();
+                    return Err(format!(
+                        "it has {} and was assigned {}",
+                        listed(held),
+                        listed(assigned)
+                    ));
+                }
+                drop(session);
+                self.translate(&adoption);
+            }
+        }
+        Ok(())
+    }
+
+    /// Packets get the addresses of the tunnel on their way from now on, where the device has others.
+    fn translate(&self, adoption: &Adoption) {
+        let translations = Translations::of(&adoption.translations);
+        let before = std::mem::replace(&mut self.end.reader.lock().translations, translations);
+        if before == translations {
+            return;
+        }
+        for TranslatedAddress { device, tunnel } in translations.addresses() {
+            tracing::info!(name = self.hub.device.name(), %device, %tunnel, "an address is translated");
+        }
     }
 
     /// Gives the device what the tunnel assigns.
@@ -273,12 +369,33 @@ impl TunTunnel {
             }
             Err(error) => tracing::error!(%error, "the device does not get its addresses"),
         }
-        // The kernel takes routes away with the address that they were for.
-        for route in &self.hub.settings().routes {
-            if let Err(error) = self.hub.device.add_route(*route) {
-                tracing::error!(%error, "the device does not get its routes");
+        self.hub.lead_again();
+    }
+
+    /// Follows what was decided about the addresses of one of several tunnels.
+    ///
+    /// # Errors
+    /// The tunnel is refused; why.
+    fn share(&self, decided: AddressDecision) -> Result<(), String> {
+        match decided {
+            AddressDecision::Agreed => self.translate(&Adoption::default()),
+            AddressDecision::Request(addresses) => {
+                self.end.session.lock().request(&addresses);
+                self.end.changed.notify_one();
             }
+            AddressDecision::Adopt(addresses) => {
+                self.adopt(&addresses);
+                self.translate(&Adoption::default());
+            }
+            AddressDecision::Translate(adoption) => {
+                if !adoption.new.is_empty() {
+                    self.adopt(&adoption.new);
+                }
+                self.translate(&adoption);
+            }
+            AddressDecision::Refuse(reason) => return Err(reason),
         }
+        Ok(())
     }
 
     /// What the tunnel carries from now on, in bytes.
@@ -322,19 +439,47 @@ impl TunTunnel {
     }
 }
 
+fn listed(prefixes: &[IpPrefix]) -> String {
+    let texts: Vec<String> = prefixes.iter().map(ToString::to_string).collect();
+    texts.join(" and ")
+}
+
 impl Drop for TunTunnel {
     fn drop(&mut self) {
         self.hub.leave(self.end.number);
+        self.set_gate(None);
         self.end.inbox.close();
-        if let (TunService::Proxy(proxy), Some(lease)) =
-            (&self.hub.service, self.end.lease.lock().take())
-        {
-            proxy.release(&lease);
+        match &self.hub.service {
+            TunService::Client(client) => {
+                if let Some(shared) = &client.shared {
+                    shared.leave(self.end.number);
+                }
+            }
+            TunService::Proxy(proxy) => self.hub.give_back(proxy, &self.end),
         }
     }
 }
 
 impl TunEnd {
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn owner(&self) -> &TunnelOwner {
+        &self.owner.owner
+    }
+
+    /// The tunnels with which it shares a lease.
+    pub(super) fn group(&self) -> Option<&Arc<DeviceGroup<TunEnd>>> {
+        self.owner.group.get()
+    }
+
+    /// It is one of these.
+    pub(super) fn set_group(&self, group: Arc<DeviceGroup<TunEnd>>) {
+        // It joins one, once.
+        let _ = self.owner.group.set(group);
+    }
+
     fn filter(&self) -> Arc<PacketFilter> {
         self.session.lock().filter().clone()
     }
@@ -349,10 +494,25 @@ impl TunEnd {
     ) -> bool {
         let filter = self.filter();
         let now = Instant::now();
-        let verdict = filter.check_to_peer(packet, longest, &mut self.limiter.lock(), now);
+        let mut reader = self.reader.lock();
+        let Reader {
+            limiter,
+            translations,
+        } = &mut *reader;
+        translations.leave(packet, !header.needs_checksum);
+        let verdict = filter.check_to_peer(packet, longest, limiter, now);
         let verdict = match verdict {
-            Verdict::Pass if !self.passes(packet, self.device_side) => {
-                filter.prohibit(packet, &mut self.limiter.lock(), now)
+            Verdict::Pass
+                if !self.passes(
+                    ArrivedPacket {
+                        bytes: packet,
+                        count: header.segments_of(packet.len()),
+                        sender: self.device_side,
+                    },
+                    now,
+                ) =>
+            {
+                filter.prohibit(packet, limiter, now)
             }
             verdict => verdict,
         };
@@ -363,8 +523,7 @@ impl TunEnd {
                 error: Some(answer),
                 ..
             } => {
-                // For the one who sent it.
-                let _ = self.port.write(&OffloadHeader::DONE.to_device(), &answer);
+                self.answer(&answer, translations);
                 return false;
             }
             Verdict::Reject { reason, .. } => {
@@ -385,14 +544,53 @@ impl TunEnd {
         }
     }
 
+    /// Takes a whole packet that came out of the tunnel of another client.
+    fn take_of_client(&self, packet: &[u8], room: &mut FromClient) {
+        let FromClient {
+            packet: copy,
+            segment,
+        } = room;
+        copy.clear();
+        copy.extend_from_slice(packet);
+        // A tunnel that is crowded loses it, as any link does.
+        self.take(OffloadHeader::DONE, copy, packet.len(), segment);
+    }
+
+    /// Tells a host behind the device something about a packet that it sent.
+    fn answer(&self, answer: &[u8], translations: &Translations) {
+        let mut answer = answer.to_vec();
+        // It is about the packet as it was translated.
+        translations.arrive(&mut answer);
+        // A device that is gone is noticed where it is read.
+        let _ = self.port.write(&OffloadHeader::DONE.to_device(), &answer);
+    }
+
+    /// The addresses that are others in the tunnel.
+    pub(super) fn translated(&self) -> impl Iterator<Item = TranslatedAddress> + use<> {
+        self.reader.lock().translations.addresses()
+    }
+
+    /// The longest packets that its path carries, in bytes.
+    pub(super) fn carries(&self) -> usize {
+        self.session.lock().mtu().bytes()
+    }
+
     pub(super) async fn room(&self) {
         self.inbox.room().await;
     }
 
-    /// Whether the policy lets a packet pass that this side sent.
-    fn passes(&self, packet: &[u8], sender: OpenedBy) -> bool {
+    /// Whether the policy lets a packet pass, which counts for its flow.
+    fn passes(&self, packet: ArrivedPacket<'_>, now: Instant) -> bool {
         let mut gate = self.gate.lock();
-        gate.as_mut().is_none_or(|gate| gate.passes(packet, sender))
+        gate.as_mut().is_none_or(|gate| gate.passes(packet, now))
+    }
+
+    /// How many flows of its packets are open, where they are followed.
+    pub(super) fn open_flows(&self) -> usize {
+        self.gate
+            .lock()
+            .as_ref()
+            .map_or(0, |gate| gate.open_flows())
     }
 }
 
@@ -403,7 +601,13 @@ impl TunTunnel {
         let filter = end.filter();
         let now = Instant::now();
         let mut writer = end.writer.lock();
-        let Writer { coalescer, limiter } = &mut *writer;
+        let translations = end.reader.lock().translations;
+        let Writer {
+            coalescer,
+            limiter,
+            translated,
+            from_client,
+        } = &mut *writer;
 
         let mut failed = 0;
         let mut gone = None;
@@ -423,13 +627,33 @@ impl TunTunnel {
                 verdict => verdict,
             };
             let verdict = match verdict {
-                Verdict::Pass if !end.passes(packet, end.device_side.other()) => {
+                Verdict::Pass
+                    if !end.passes(
+                        ArrivedPacket {
+                            bytes: packet,
+                            count: 1,
+                            sender: end.device_side.other(),
+                        },
+                        now,
+                    ) =>
+                {
                     filter.prohibit(packet, limiter, now)
                 }
                 verdict => verdict,
             };
+            if matches!(verdict, Verdict::Pass) && self.hand_over(packet, from_client) {
+                continue;
+            }
             match verdict {
-                Verdict::Pass => coalescer.push(packet, false, &mut output),
+                Verdict::Pass if translations.is_empty() => {
+                    coalescer.push(packet, false, &mut output);
+                }
+                Verdict::Pass => {
+                    translated.clear();
+                    translated.extend_from_slice(packet);
+                    translations.arrive(translated);
+                    coalescer.push(translated, false, &mut output);
+                }
                 Verdict::Answer(answer) => end.inbox.push(&answer),
                 Verdict::Reject { reason, error } => {
                     unsent.count(reason);
@@ -451,11 +675,37 @@ impl TunTunnel {
         }
     }
 
-    /// No tunnel leads into another, and none back into itself.
+    /// Gives a packet to the tunnel of another client, where that has its destination and clients may send to each other.
+    fn hand_over(&self, packet: &[u8], room: &mut FromClient) -> bool {
+        let neighbour = self.hub.neighbour(packet);
+        let is_another = neighbour.is_some();
+        if let Some(neighbour) = neighbour {
+            neighbour.take_of_client(packet, room);
+        }
+        is_another
+    }
+
+    /// Why nothing goes into the device, in words.
+    fn gone(&self, error: &io::Error) -> io::Error {
+        let reason = format!("the device {} is gone: {error}", self.hub.name());
+        io::Error::new(error.kind(), reason)
+    }
+
+    /// No tunnel leads into another, unless clients may send to each other, and none back into itself.
     fn check_next_hop(&self, packet: &[u8]) -> Verdict {
-        let is_elsewhere = Packet::parse(packet)
-            .is_ok_and(|parsed| self.hub.is_elsewhere(self.end.number, parsed.destination()));
-        match is_elsewhere {
+        let destination = Packet::parse(packet).map(|parsed| parsed.destination());
+        let may_pass = destination.is_ok_and(|destination| {
+            // An answer takes the same tunnel.
+            if let Some(group) = self.end.group() {
+                group.note(destination, self.end.number);
+            }
+            let owner = self
+                .end
+                .group()
+                .map_or(self.end.number, |group| group.number);
+            self.hub.next_hop(owner, destination) != NextHop::Forbidden
+        });
+        match may_pass {
             true => Verdict::Pass,
             false => Verdict::Reject {
                 reason: Rejection::ClientToClient,
@@ -485,7 +735,7 @@ impl Device for TunTunnel {
         batch: &Batch,
         sent: &mut SentPackets,
     ) -> Poll<io::Result<()>> {
-        let unsent = self.write(batch)?;
+        let unsent = self.write(batch).map_err(|error| self.gone(&error))?;
         sent.failed += unsent.failed;
         sent.forbidden += unsent.forbidden;
         sent.taken = batch.len();

@@ -1,56 +1,101 @@
-//! The policy on packets at the end of a tunnel: rules are asked about the first packet of a flow, and what they say holds for the others.
+//! What stands at the end of a tunnel for its packets: rules are asked about the first packet of a flow, and what they say holds for the
+//! others; and flows are counted.
 
 use std::fmt;
+use std::time::Instant;
 
 use hermes_ip::FlowCache;
 use hermes_observe::PolicyTally;
 use hermes_proto::ip::{Fragment, Packet};
-use hermes_rules::packets::{OpenedBy, PacketPolicy};
+use hermes_rules::packets::{OpenedBy, PacketDecision, PacketPolicy, PacketRule};
+
+use super::flow_ledger::{FlowLedger, FlowMark};
 
 /// Flows of one tunnel whose verdicts are remembered: some 300 KB, taken with the first.
 #[doc(alias = "bound")]
 const FLOWS: usize = 4_096;
 
-/// What the rules on packets say about one tunnel.
+/// What the rules on packets say about one tunnel, and what its flows are.
+#[derive(Debug, Default)]
 pub struct PacketGate {
-    policy: PacketPolicy,
-    verdicts: FlowCache<bool>,
-    tally: PolicyTally,
+    rules: Option<GateRules>,
+    flows: Option<FlowLedger>,
 }
 
-impl fmt::Debug for PacketGate {
+/// The rules on packets of one tunnel.
+pub struct GateRules {
+    policy: PacketPolicy,
+    verdicts: FlowCache<PacketDecision>,
+    tally: PolicyTally,
+    denied: Box<dyn FnMut(&DeniedPacket<'_>) + Send>,
+}
+
+/// A packet that the rules deny: the first of its flow, or one that is judged alone.
+#[derive(Debug)]
+pub struct DeniedPacket<'a> {
+    /// Its headers.
+    pub packet: Packet<'a>,
+    /// Which side sent it.
+    pub sender: OpenedBy,
+    /// The rule that denies it; `None`: the default.
+    pub rule: Option<&'a PacketRule>,
+}
+
+/// A packet at a gate.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ArrivedPacket<'a> {
+    pub(super) bytes: &'a [u8],
+    /// For how many packets it stands.
+    pub(super) count: usize,
+    /// Which side sent it.
+    pub(super) sender: OpenedBy,
+}
+
+impl fmt::Debug for GateRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PacketGate")
+        f.debug_struct("GateRules")
             .field("rules", &self.policy.rules().len())
             .finish_non_exhaustive()
     }
 }
 
-impl PacketGate {
+impl GateRules {
     /// By the rules that are about the user of the tunnel. `seed` is a number that peers do not know; `tally` counts flows by the rule that
-    /// decided.
-    pub fn new(policy: PacketPolicy, seed: u64, tally: PolicyTally) -> Self {
+    /// decided; `denied` hears of each packet that a rule was asked about and denied, which may be many.
+    pub fn new(
+        policy: PacketPolicy,
+        seed: u64,
+        tally: PolicyTally,
+        denied: impl FnMut(&DeniedPacket<'_>) + Send + 'static,
+    ) -> Self {
         Self {
             policy,
             verdicts: FlowCache::new(FLOWS, seed),
             tally,
+            denied: Box::new(denied),
         }
     }
 
-    /// Whether a packet that this side sent may pass. What cannot be read may not.
-    pub(super) fn passes(&mut self, packet: &[u8], sender: OpenedBy) -> bool {
-        let Ok(packet) = Packet::parse(packet) else {
-            return false;
-        };
+    fn decide(&mut self, packet: &Packet<'_>, sender: OpenedBy) -> PacketDecision {
         let Self {
             policy,
             verdicts,
             tally,
+            denied,
         } = self;
-        let decide = || {
-            let decision = policy.decide(&packet, sender);
-            tally.decided(decision.rule.map(|rule| rule as usize));
-            decision.is_allowed
+        let mut decide = || {
+            let decision = policy.decide(packet, sender);
+            let rule = decision.rule.map(|rule| rule as usize);
+            tally.decided(rule);
+            if !decision.is_allowed {
+                let rule = rule.and_then(|rule| policy.rules().get(rule));
+                denied(&DeniedPacket {
+                    packet: *packet,
+                    sender,
+                    rule,
+                });
+            }
+            decision
         };
 
         // What their flows were judged by says nothing about these: an answer may pass where a connection may not be opened.
@@ -59,5 +104,57 @@ impl PacketGate {
             return decide();
         }
         verdicts.verdict(&packet.flow(), |_| decide())
+    }
+}
+
+impl PacketGate {
+    /// With rules, and with flows that are followed.
+    pub fn new(rules: Option<GateRules>, flows: Option<FlowLedger>) -> Self {
+        Self { rules, flows }
+    }
+
+    /// How many flows are open of those that are followed.
+    pub(super) fn open_flows(&self) -> usize {
+        self.flows.as_ref().map_or(0, FlowLedger::open)
+    }
+
+    /// Goes on with the flows of the gate before.
+    pub(super) fn go_on(&mut self, before: &mut Self) {
+        if let (Some(flows), Some(before)) = (&mut self.flows, &mut before.flows) {
+            flows.go_on(before);
+        }
+    }
+
+    /// Ends the flows that have ended by now.
+    pub(super) fn end_silent(&mut self, now: Instant) {
+        if let Some(flows) = &mut self.flows {
+            flows.end_silent(now, usize::MAX);
+        }
+    }
+
+    /// Whether a packet may pass. What cannot be read may not.
+    pub(super) fn passes(&mut self, arrived: ArrivedPacket<'_>, now: Instant) -> bool {
+        let Ok(packet) = Packet::parse(arrived.bytes) else {
+            return false;
+        };
+        let sender = arrived.sender;
+        let decided = self
+            .rules
+            .as_mut()
+            .map(|rules| rules.decide(&packet, sender));
+        let is_allowed = decided.is_none_or(|decided| decided.is_allowed);
+
+        if let Some(flows) = &mut self.flows {
+            let rules = self.rules.as_ref();
+            let mark = || FlowMark {
+                opened_by: sender,
+                rule: rules
+                    .zip(decided)
+                    .map(|(rules, decided)| rules.policy.by(decided).into()),
+                is_allowed,
+            };
+            flows.handle_packet(&packet, arrived.count, now, mark);
+        }
+        is_allowed
     }
 }

@@ -13,11 +13,16 @@ use hermes_ip::{NextHop, RouteConflict, RoutingTable};
 use hermes_net::tun::{HEADER_BYTES, TunDevice, TunPort, TunSettings};
 use hermes_proto::datagram::MAX_IP_PACKET;
 use hermes_proto::ip::{DUMMY_ROUTER_V4, IcmpError, IcmpLimiter, IpPrefix, Packet};
+use ipnet::IpNet;
 use parking_lot::{Mutex, RwLock};
+use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use super::device_group::DeviceGroup;
 use super::end::TunEnd;
 use super::service::TunService;
+use super::split_table::{SplitPrefixes, SplitTable};
+use super::translations::TranslatedAddress;
 
 /// A device, what it is for, and where each destination is.
 #[derive(Debug)]
@@ -27,16 +32,43 @@ pub struct TunHub {
     settings: TunSettings,
     port: Arc<TunPort>,
     table: RwLock<Table>,
+    /// What the kernel leads to the device.
+    led: Mutex<Vec<IpNet>>,
     next: AtomicU64,
     /// How often it says that there is no tunnel.
     limiter: Mutex<IcmpLimiter>,
     closed: CancellationToken,
 }
 
+/// What is to be seen of a device.
+#[derive(Debug, Clone, Serialize)]
+pub struct DeviceView {
+    /// Its name.
+    pub name: String,
+    /// Its addresses, with the lengths of their networks.
+    pub addresses: Vec<String>,
+    /// Its MTU, in bytes.
+    pub mtu: u32,
+    /// How many tunnels it has.
+    pub tunnels: usize,
+    /// How many flows of their packets are open, where they are followed.
+    pub flows: usize,
+    /// The longest packets that all of its tunnels carry, in bytes, by what is known of their paths; none without a tunnel.
+    pub carries: Option<usize>,
+    /// Whether what comes from it leaves this machine with the addresses of the machine.
+    pub masquerades: bool,
+    /// Its addresses that are others in a tunnel.
+    pub translated: Vec<TranslatedAddress>,
+}
+
 #[derive(Debug)]
 struct Table {
     routes: RoutingTable<u64>,
     ends: HashMap<u64, Arc<TunEnd>>,
+    /// Owners of routes that are several tunnels.
+    groups: HashMap<u64, Arc<DeviceGroup<TunEnd>>>,
+    /// Where the packets of a client's device go, if it has several tunnels.
+    split: Option<SplitTable<TunEnd>>,
 }
 
 impl TunHub {
@@ -49,14 +81,20 @@ impl TunHub {
         let queue = queues.pop().ok_or("the device has no queue")?;
         let port = queue.register().map_err(|error| error.to_string())?;
 
+        let client_to_client =
+            matches!(&service, TunService::Proxy(proxy) if proxy.client_to_client);
+        let is_split = matches!(&service, TunService::Client(client) if client.shared.is_some());
         Ok(Arc::new(Self {
+            led: Mutex::new(settings.routes.clone()),
             service,
             device,
             settings,
             port: Arc::new(port),
             table: RwLock::new(Table {
-                routes: RoutingTable::new(false),
+                routes: RoutingTable::new(client_to_client),
                 ends: HashMap::new(),
+                groups: HashMap::new(),
+                split: is_split.then(SplitTable::default),
             }),
             next: AtomicU64::new(0),
             limiter: Mutex::default(),
@@ -104,6 +142,81 @@ impl TunHub {
         self.table.read().ends.len()
     }
 
+    /// What is to be seen of it now.
+    pub fn view(&self) -> DeviceView {
+        let ends: Vec<Arc<TunEnd>> = self.table.read().ends.values().cloned().collect();
+        let carries = ends.iter().map(|end| end.carries()).min();
+        let mtu = self.settings.mtu;
+        let addresses = self.device.addresses().unwrap_or_default();
+        DeviceView {
+            name: self.device.name().to_owned(),
+            addresses: addresses.iter().map(ToString::to_string).collect(),
+            mtu,
+            tunnels: ends.len(),
+            flows: ends.iter().map(|end| end.open_flows()).sum(),
+            carries: carries.map(|carries| carries.min(mtu as usize)),
+            masquerades: self.settings.masquerade,
+            translated: ends.iter().flat_map(|end| end.translated()).collect(),
+        }
+    }
+
+    /// Splits the packets of a client's device between these tunnels from now on, and has the kernel lead them here. What is not changed is
+    /// not touched.
+    ///
+    /// # Errors
+    /// A prefix is there twice, or the kernel does not take a route: then that one is missing.
+    pub fn set_split(&self, tunnels: &[SplitPrefixes]) -> Result<(), String> {
+        let prefixes = tunnels.iter().flat_map(|tunnel| &tunnel.prefixes);
+        let nets = prefixes.filter_map(|prefix| IpNet::new(prefix.address(), prefix.length()).ok());
+        let mut wanted = self.settings.routes.clone();
+        wanted.extend(nets);
+
+        let mut led = self.led.lock();
+        let mut failed = Vec::new();
+        {
+            let mut table = self.table.write();
+            let split = table.split.get_or_insert_default();
+            split.set(tunnels).map_err(|error| error.to_string())?;
+        }
+        for net in wanted.iter().filter(|net| !led.contains(net)) {
+            failed.extend(self.device.add_route(*net).err());
+        }
+        for net in led.iter().filter(|net| !wanted.contains(net)) {
+            failed.extend(self.device.remove_route(*net).err());
+        }
+        *led = wanted;
+
+        match failed.first() {
+            None => Ok(()),
+            Some(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Whether it is a client's device with several tunnels.
+    pub fn is_split(&self) -> bool {
+        matches!(&self.service, TunService::Client(client) if client.shared.is_some())
+    }
+
+    /// What each of several tunnels takes.
+    pub fn split(&self) -> Vec<SplitPrefixes> {
+        let table = self.table.read();
+        table
+            .split
+            .iter()
+            .flat_map(SplitTable::prefixes)
+            .cloned()
+            .collect()
+    }
+
+    /// Has the kernel lead here what it is to: it takes routes away with the address that they were for.
+    pub(super) fn lead_again(&self) {
+        for net in &*self.led.lock() {
+            if let Err(error) = self.device.add_route(*net) {
+                tracing::error!(%error, "the device does not get its routes");
+            }
+        }
+    }
+
     pub(super) fn port(&self) -> &Arc<TunPort> {
         &self.port
     }
@@ -113,7 +226,11 @@ impl TunHub {
     }
 
     pub(super) fn enter(&self, number: u64, end: Arc<TunEnd>) {
-        self.table.write().ends.insert(number, end);
+        let mut table = self.table.write();
+        if let (Some(split), Some(name)) = (&mut table.split, end.owner().tunnel()) {
+            split.enter(name, number, &end);
+        }
+        table.ends.insert(number, end);
     }
 
     /// Leads these prefixes into a tunnel, and no others. Returns those that another one has.
@@ -121,21 +238,48 @@ impl TunHub {
         self.table.write().routes.replace(number, prefixes)
     }
 
+    /// Leads these prefixes into the tunnels of a group, and no others.
+    pub(super) fn lead_group(
+        &self,
+        group: &Arc<DeviceGroup<TunEnd>>,
+        prefixes: &[IpPrefix],
+    ) -> Vec<RouteConflict<u64>> {
+        let mut table = self.table.write();
+        table.groups.insert(group.number, group.clone());
+        table.routes.replace(group.number, prefixes)
+    }
+
+    pub(super) fn leave_group(&self, group: &DeviceGroup<TunEnd>) {
+        let mut table = self.table.write();
+        table.routes.remove(group.number);
+        table.groups.remove(&group.number);
+    }
+
     pub(super) fn leave(&self, number: u64) {
         let mut table = self.table.write();
         table.routes.remove(number);
         table.ends.remove(&number);
+        if let Some(split) = &mut table.split {
+            split.leave(number);
+        }
     }
 
-    /// Whether a packet that came out of a tunnel may go to the kernel: its destination is behind no tunnel.
-    pub(super) fn is_elsewhere(&self, from: u64, destination: IpAddr) -> bool {
+    /// What has the destination of a packet that came out of a tunnel: the kernel, or another tunnel.
+    pub(super) fn next_hop(&self, from: u64, destination: IpAddr) -> NextHop<u64> {
         match self.service {
-            // The other end of its only tunnel is where packets come from.
-            TunService::Client(_) => true,
-            TunService::Proxy(_) => {
-                let next = self.table.read().routes.next_hop(Some(from), destination);
-                next == NextHop::Elsewhere
+            // The other ends of its tunnels are where packets come from.
+            TunService::Client(_) => NextHop::Elsewhere,
+            TunService::Proxy(_) => self.table.read().routes.next_hop(Some(from), destination),
+        }
+    }
+
+    /// The tunnel of another client that has the destination of a packet, where clients may send to each other.
+    pub(super) fn neighbour(&self, packet: &[u8]) -> Option<Arc<TunEnd>> {
+        match &self.service {
+            TunService::Proxy(proxy) if proxy.client_to_client => {
+                self.end_of(&Packet::parse(packet).ok()?)
             }
+            _ => None,
         }
     }
 
@@ -159,11 +303,17 @@ impl TunHub {
         }
     }
 
-    /// The tunnel that has this destination.
-    fn end_of(&self, destination: IpAddr) -> Option<Arc<TunEnd>> {
+    /// The tunnel for a packet.
+    fn end_of(&self, packet: &Packet<'_>) -> Option<Arc<TunEnd>> {
         let table = self.table.read();
-        let owner = table.routes.owner(destination)?;
-        table.ends.get(&owner).cloned()
+        if let Some(split) = &table.split {
+            return split.end_of(packet.destination()).cloned();
+        }
+        let owner = table.routes.owner(packet.destination())?;
+        match table.groups.get(&owner) {
+            Some(group) => group.end_for(packet.source()),
+            None => table.ends.get(&owner).cloned(),
+        }
     }
 
     /// Tells the sender of a packet that no tunnel has its destination.
@@ -196,15 +346,14 @@ impl TunHub {
         let checked = header.check_device(packet).ok()?;
         let longest = checked.longest();
         let header = checked.header();
-        let destination = checked.packet().destination();
 
-        let Some(end) = self.end_of(destination) else {
+        let Some(end) = self.end_of(checked.packet()) else {
             self.say_unreachable(checked.packet());
             return None;
         };
         let is_crowded = end.take(header, packet, longest, segment);
         // Many tunnels do not wait for one of them: what it does not take is lost, as on any link.
-        let waits = matches!(self.service, TunService::Client(_));
+        let waits = matches!(&self.service, TunService::Client(client) if client.shared.is_none());
         (is_crowded && waits).then_some(end)
     }
 }

@@ -1,6 +1,8 @@
 //! What a device is for: the packets of this machine, or those of the clients of a proxy.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use hermes_ip::{AddressPool, Lease, LeaseTextError, PoolError, PoolRange, RouterAddresses};
 use hermes_net::clock::unix_seconds;
@@ -8,6 +10,12 @@ use hermes_proto::connect_ip::RouteAdvertisement;
 use hermes_proto::ip::{ANY_PROTOCOL, IpPrefix, IpRange};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+
+use super::device_group::DeviceGroups;
+use super::end::TunEnd;
+use super::shared_addresses::SharedAddresses;
+use super::tunnel_owner::TunnelOwner;
+use super::wanted_addresses::{OtherAssigned, WantedAddresses};
 
 /// Addresses of this node at the beginning of each prefix of a pool: the kernel's, and ours.
 const OWN: usize = 2;
@@ -19,10 +27,10 @@ const KEPT: u64 = 24 * 60 * 60;
 /// What a device is for.
 #[derive(Debug)]
 pub enum TunService {
-    /// The packets of this machine enter the overlay there, in one tunnel.
+    /// The packets of this machine enter the overlay there, in one tunnel or in several.
     Client(TunClient),
     /// The packets of tunnels leave it there.
-    Proxy(TunProxy),
+    Proxy(Box<TunProxy>),
 }
 
 /// What the device of a listener asks its tunnel for.
@@ -30,6 +38,9 @@ pub enum TunService {
 pub struct TunClient {
     /// The addresses that the configuration gives; none: the device gets those that the tunnel assigns.
     pub addresses: Vec<IpPrefix>,
+    pub(super) wanted: Mutex<WantedAddresses>,
+    /// The addresses of its tunnels, where it has several.
+    pub(super) shared: Option<Box<SharedAddresses>>,
     /// From which errors about packets are written.
     pub routers: RouterAddresses,
 }
@@ -40,13 +51,25 @@ pub struct TunProxy {
     pool: Mutex<AddressPool>,
     pub(super) routes: RouteAdvertisement,
     pub(super) routers: RouterAddresses,
+    /// Whether its clients may send to each other.
+    pub(super) client_to_client: bool,
     changed: Notify,
+    /// Tunnels without a path, by whose they are: the last of each.
+    waiting: Mutex<HashMap<TunnelOwner, Arc<TunEnd>>>,
+    /// Tunnels that have one address.
+    pub(super) groups: DeviceGroups<TunEnd>,
+}
+
+/// A tunnel that waits for a path, until this is dropped.
+pub(super) struct WaitingTunnel<'a> {
+    proxy: &'a TunProxy,
+    end: &'a Arc<TunEnd>,
 }
 
 impl TunClient {
-    /// A device that leads these routes into its tunnel. Errors are written from an address among them: the kernel believes none from
+    /// A device with these addresses, or those that its tunnel assigns, that leads these routes into its tunnel. Errors are written from an address among them: the kernel believes none from
     /// elsewhere.
-    pub fn new(addresses: Vec<IpPrefix>, routes: &[IpPrefix]) -> Self {
+    pub fn new(addresses: Vec<IpPrefix>, other: OtherAssigned, routes: &[IpPrefix]) -> Self {
         let routed = |is_ipv4| {
             let mut routes = routes.iter().filter(|route| route.is_ipv4() == is_ipv4);
             // The whole of a family begins with an address that no router has.
@@ -58,7 +81,20 @@ impl TunClient {
             v4: routed(true).and_then(v4),
             v6: routed(false).and_then(v6),
         };
-        Self { addresses, routers }
+        let wanted = Mutex::new(WantedAddresses::new(&addresses, other));
+        Self {
+            addresses,
+            wanted,
+            shared: None,
+            routers,
+        }
+    }
+
+    /// The same for a device with several tunnels, which share its addresses.
+    #[must_use]
+    pub fn sharing(mut self, other: OtherAssigned) -> Self {
+        self.shared = Some(Box::new(SharedAddresses::new(&self.addresses, other)));
+        self
     }
 }
 
@@ -93,13 +129,23 @@ impl TunProxy {
 
         Ok(Self {
             pool: Mutex::new(AddressPool::new(ranges, KEPT)),
+            client_to_client: false,
             changed: Notify::new(),
+            waiting: Mutex::default(),
+            groups: DeviceGroups::default(),
             routes: RouteAdvertisement::of(told).unwrap_or_default(),
             routers: RouterAddresses {
                 v4: routers(true).and_then(v4),
                 v6: routers(false).and_then(v6),
             },
         })
+    }
+
+    /// The same, whose clients may send to each other, or may not.
+    #[must_use]
+    pub fn client_to_client(mut self, is_allowed: bool) -> Self {
+        self.client_to_client = is_allowed;
+        self
     }
 
     /// Who has which address, as text that [`Self::restore`] reads.
@@ -120,7 +166,12 @@ impl TunProxy {
         self.changed.notified().await;
     }
 
-    pub(super) fn acquire(&self, identity: &str) -> Result<Lease, PoolError> {
+    /// A lease for a tunnel: that of other tunnels of its device, or another.
+    pub(super) fn acquire(&self, owner: &TunnelOwner) -> Result<Lease, PoolError> {
+        if let Some(group) = self.groups.of(owner) {
+            return Ok(group.lease());
+        }
+        let identity = &owner.identity;
         let lease = self.pool.lock().acquire(identity, &[], unix_seconds());
         self.changed.notify_one();
         lease
@@ -137,9 +188,31 @@ impl TunProxy {
         self.changed.notify_one();
     }
 
+    /// Lets a new tunnel of the same client take the place of this one, until what is returned is dropped.
+    pub(super) fn wait<'a>(&'a self, end: &'a Arc<TunEnd>) -> WaitingTunnel<'a> {
+        self.waiting.lock().insert(end.owner().clone(), end.clone());
+        WaitingTunnel { proxy: self, end }
+    }
+
+    /// A tunnel of this client whose place a new one may take.
+    pub(super) fn take_waiting(&self, owner: &TunnelOwner) -> Option<Arc<TunEnd>> {
+        self.waiting.lock().remove(owner)
+    }
+
     /// The address that the device has in a prefix of the pool.
     pub fn device_address(prefix: IpPrefix) -> IpAddr {
         own(prefix, 1)
+    }
+}
+
+impl Drop for WaitingTunnel<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.proxy.waiting.lock();
+        let is_own = |end: &Arc<TunEnd>| Arc::ptr_eq(end, self.end);
+        let owner = self.end.owner();
+        if waiting.get(owner).is_some_and(is_own) {
+            waiting.remove(owner);
+        }
     }
 }
 
@@ -203,7 +276,11 @@ mod tests {
 
     #[test]
     fn a_client_writes_errors_from_where_its_routes_lead() {
-        let client = TunClient::new(Vec::new(), &prefixes(&["0.0.0.0/0", "10.9.0.0/16"]));
+        let client = TunClient::new(
+            Vec::new(),
+            OtherAssigned::Adopt,
+            &prefixes(&["0.0.0.0/0", "10.9.0.0/16"]),
+        );
         assert_eq!(client.routers.v4, Some([10, 9, 0, 1].into()));
         assert_eq!(client.routers.v6, None);
     }

@@ -133,7 +133,7 @@ impl<'a> KnownUser<'a> {
         listener: &ListenerRules,
         user: Option<&'a str>,
     ) -> Self {
-        let claimed = auth.claimed(listener.config.auth.as_ref(), user);
+        let claimed = auth.claimed(listener.config.auth.as_ref(), user, &listener.aliases);
         Self { user, claimed }
     }
 }
@@ -169,7 +169,7 @@ pub(crate) fn kind(head: &RequestHead) -> &'static str {
     exchange_kind(head.kind()).word()
 }
 
-fn exchange_kind(kind: Kind) -> ExchangeKind {
+pub(crate) fn exchange_kind(kind: Kind) -> ExchangeKind {
     match kind {
         Kind::Message => ExchangeKind::Http,
         Kind::Connect => ExchangeKind::Connect,

@@ -6,9 +6,9 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use hermes_http::Reset;
+use hermes_http::{Kind, Reset};
 use hermes_observe::Exchange;
-use hermes_packet::{Bounds, Limits, Stop};
+use hermes_packet::{Bounds, Limits, Steering, Stop};
 use hermes_proto::datagram_limit;
 use hermes_rules::session::Silence;
 
@@ -34,7 +34,7 @@ pub(crate) async fn carry(routed: &Routed, ends: Box<(End, Path, TunnelGuard)>) 
                 // it acts.
                 Side::Client => return Box::pin(tunnel.wait(broken, &mut guard)).await,
                 Side::Target => match Box::pin(tunnel.open_again(broken, &mut guard)).await {
-                    Ok(()) => {}
+                    Ok(()) => tunnel.show_move(routed),
                     Err(broken) => break Err(broken),
                 },
             },
@@ -42,7 +42,13 @@ pub(crate) async fn carry(routed: &Routed, ends: Box<(End, Path, TunnelGuard)>) 
             RoundEnd::Claimed(claim) => return tunnel.hand_over(claim),
             RoundEnd::Move(new) => {
                 let (path, opened) = *new;
-                Box::pin(tunnel.switch(path)).await;
+                let kind = guard.state().head().kind();
+                Box::pin(tunnel.switch(path, kind)).await;
+                let revision = guard.state().snapshot().revision;
+                tunnel
+                    .exchange
+                    .moved_for(format!("the rules changed (revision {revision})"));
+                tunnel.show_move(routed);
                 guard.moved(opened);
             }
         }
@@ -59,6 +65,8 @@ pub(super) struct Tunnel {
     /// Bounds on datagrams that wait.
     bounds: Bounds,
     left: LeftPaths,
+    /// Which packets still go along those that were left, where the tunnel is one of IP.
+    steering: Option<Arc<Steering>>,
     limits: Limits,
     pub(super) again: Again,
     /// Whether the client asked for a session, and can open it again.
@@ -93,6 +101,7 @@ impl Tunnel {
                 path,
                 bounds,
                 left,
+                steering: None,
                 limits,
                 again,
                 asked,
@@ -128,7 +137,8 @@ impl Tunnel {
             ends,
             &stop,
             alone,
-            &self.limits
+            &self.limits,
+            self.steering.as_deref(),
         ));
         round.run(both).await
     }
@@ -143,9 +153,10 @@ impl Tunnel {
     }
 
     /// Leaves the path for a new one.
-    async fn switch(&mut self, new: Path) {
+    async fn switch(&mut self, new: Path, kind: Kind) {
         self.left.room().await;
         let mut old = std::mem::replace(&mut self.path, new);
+        let stays = self.path.resumption.is_of_session(&old.resumption);
         // The session goes on along the new path.
         old.resumption = Resumption::Nothing;
 
@@ -157,7 +168,22 @@ impl Tunnel {
 
         let client = self.client.sink.clone();
         let exchange = self.exchange.clone();
-        self.left.add(old, client, exchange, self.limits.floor());
+        let floor = self.limits.floor();
+        if kind != Kind::ConnectIp || stays {
+            return self.left.add(old, client, exchange, floor);
+        }
+
+        // Another end: connections of TCP stay where they were opened.
+        let steering = self.steering.get_or_insert_default().clone();
+        self.left.keep(old, client, exchange, floor, steering);
+    }
+
+    /// Has the device of a listener show that it took another path.
+    fn show_move(&self, routed: &Routed) {
+        let devices = &routed.worker.shared.devices;
+        let entrance = &routed.entrance;
+        let tunnel = entrance.tunnel.as_deref();
+        devices.has_moved(&entrance.rules.name, tunnel, self.exchange.moved_path());
     }
 
     /// Whether UDP is on a side. Streams alone have no time-out, and end in each direction for itself.

@@ -186,22 +186,18 @@ pub(crate) fn keep_own_challenge(head: &mut ResponseHead) {
     }
 }
 
-/// What a CONNECT-UDP says to the next proxy of its session, and of the datagrams that it understands and wants.
+/// What a tunnel of packets says to the next proxy of its session, and of the datagrams that it understands and wants.
 pub(crate) fn ask(routed: &Routed, asked: Asked, head: &mut RequestHead) {
     asked.write(&mut head.fields);
-    understand_limits(head);
+    head.fields
+        .insert(datagram_limit::FIELD, datagram_limit::understood());
     let floor = floor(routed, head);
 
-    if floor > 0 {
+    // That of CONNECT-IP is every proxy's.
+    if floor > 0 && head.kind() != Kind::ConnectIp {
         head.fields
             .insert(datagram_floor::FIELD, datagram_floor::value(floor));
     }
-}
-
-/// Says to the next proxy that this one understands limits on datagrams.
-pub(super) fn understand_limits(head: &mut RequestHead) {
-    head.fields
-        .insert(datagram_limit::FIELD, datagram_limit::understood());
 }
 
 /// Bytes of the UDP payloads that go as capsules where QUIC datagrams are too small for them. A client of plain UDP knows of no tunnel, and

@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use hermes_observe::Exchange;
-use hermes_packet::{Broken, Left, Limits, PacketDirection, Side, Sink, Source, Stop};
+use hermes_packet::{Broken, Left, Limits, PacketDirection, Side, Sink, Source, Steering, Stop};
 
 use super::datagram_path::Ends;
 
@@ -14,6 +14,7 @@ pub(super) async fn both(
     stop: &Stop,
     alone: bool,
     limits: &Limits,
+    steering: Option<&Steering>,
 ) -> Result<Left, Broken> {
     let streams = !client.source.is_end() && !path.source.is_end();
     let up = PacketDirection {
@@ -22,6 +23,7 @@ pub(super) async fn both(
         stop,
         alone: true,
         limits,
+        steering,
     };
 
     let down = PacketDirection {
@@ -30,6 +32,7 @@ pub(super) async fn both(
         stop,
         alone,
         limits,
+        steering: None,
     };
 
     let up = run(up, &mut client.source, &path.sink, streams);

@@ -73,19 +73,8 @@ pub(super) async fn give(
             message::returning(routed, head)
         }
     };
-    let asked = HandlerRequest {
-        head,
-        content: RequestContent::new(content, exchange.clone()),
-        target: routed.target.clone(),
-        user: routed.user.clone(),
-        source: routed.source.clone(),
-        listener: routed.listener.name.clone(),
-        onward,
-        opener: Opener::new(Arc::new(Behalf {
-            routed: routed.clone(),
-        })),
-    };
-
+    let content = RequestContent::new(content, exchange.clone());
+    let asked = ask(routed, head, content, onward);
     respond(
         exchange,
         &*handled.handler,
@@ -94,6 +83,27 @@ pub(super) async fn give(
         &returning,
     )
     .await
+}
+
+/// What a handler is asked for an exchange.
+pub(super) fn ask(
+    routed: &Routed,
+    head: RequestHead,
+    content: RequestContent,
+    onward: Option<Arc<str>>,
+) -> HandlerRequest {
+    HandlerRequest {
+        head,
+        content,
+        target: routed.target.clone(),
+        user: routed.user.clone(),
+        source: routed.source.clone(),
+        listener: routed.listener.name.clone(),
+        onward,
+        opener: Opener::new(Arc::new(Behalf {
+            routed: routed.clone(),
+        })),
+    }
 }
 
 /// What becomes of the head of a handler's response.

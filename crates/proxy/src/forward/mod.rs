@@ -35,7 +35,9 @@ mod local;
 mod message;
 mod movable;
 mod outlive;
+mod packet_flows;
 mod packet_gate;
+mod packet_session;
 mod packets;
 mod paths;
 pub(crate) mod post;
@@ -73,6 +75,12 @@ pub(crate) use upgrades::permits_upgrade;
 
 /// Acts on an exchange; what it returns is left to be carried, or says why the exchange ended, for the record.
 pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<Carried, Failed> {
+    if let Err(refusal) = custody::permits(routed, &arrival) {
+        return Err(Failed {
+            unanswered: Unanswered::Arrival(arrival),
+            refusal,
+        });
+    }
     let arrival = match broadcast::offer(routed, arrival) {
         Offer::Ordinary(arrival) => arrival,
         Offer::Broadcast(rule, arrival) => {
@@ -133,10 +141,8 @@ async fn onwards(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<C
     }
     match (arrival.kind(), next.receiver()) {
         (Kind::ConnectIp, Receiver::Origin) => Box::pin(packets::open(routed, arrival, next)).await,
-        (Kind::Message, _) if next.custody().is_some() => {
-            Box::pin(custody::forward(routed, arrival, next))
-                .await
-                .map(Carried::Over)
+        (Kind::Message | Kind::Connect | Kind::ConnectTcp, _) if next.custody().is_some() => {
+            Box::pin(custody::forward(routed, arrival, next)).await
         }
         (Kind::Message, _) => Box::pin(message::forward(routed, arrival, next))
             .await

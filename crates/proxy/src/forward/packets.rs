@@ -5,22 +5,26 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use hermes_config::model::{Terminate, TerminateTun};
-use hermes_http::Kind;
+use hermes_http::{Kind, RequestHead};
 use hermes_ip::{PacketScope, PoolError};
 use hermes_net::PeerAddress;
-use hermes_packet::tun::{TunTunnel, carry};
+use hermes_packet::tun::{DEVICE_FIELD, DevicePart, TunTunnel, TunnelOwner, carry};
+use hermes_packet::{SessionEntry, Token};
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::datagram_limit;
 use hermes_proto::fields::Fields;
 use hermes_proto::ip_template::IpTarget;
 use hermes_proto::proxy_status::ProxyError;
+use hermes_upstream::FailureKind;
 use http::{HeaderValue, StatusCode};
 
 use super::carried::Carried;
 use super::datagram_path::Ends;
-use super::{Broken, Failed, Side, Unanswered, packet_gate};
+use super::reach::asker;
+use super::{Broken, Failed, Side, Unanswered, packet_gate, packet_session};
 use crate::arrival::Arrival;
 use crate::next::Next;
+use crate::outliving::DeviceTunnel;
 use crate::reevaluate::{Opened, TunnelGuard, enter};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
@@ -28,10 +32,18 @@ use crate::target::Target;
 
 /// A tunnel that ends at a device, and is still to be carried.
 pub(crate) struct PacketTunnel {
-    client: Ends,
-    tunnel: Arc<TunTunnel>,
-    guard: TunnelGuard,
+    pub(super) client: Ends,
+    pub(super) tunnel: Arc<TunTunnel>,
+    pub(super) guard: TunnelGuard,
     listens: bool,
+    /// What lets it outlive its path, where the client asked for that.
+    pub(super) session: Option<SessionEntry<DeviceTunnel>>,
+}
+
+/// A tunnel of a device, new or taken over.
+struct Begun {
+    tunnel: Arc<TunTunnel>,
+    session: Option<SessionEntry<DeviceTunnel>>,
 }
 
 /// The device at which the route ends.
@@ -48,8 +60,9 @@ pub(super) async fn open(
     arrival: Arrival,
     next: &Next,
 ) -> Result<Carried, Failed> {
-    let tunnel = match begin(routed) {
-        Ok(tunnel) => Arc::new(tunnel),
+    let owner = owner(routed, arrival.head());
+    let Begun { tunnel, session } = match begin(routed, next, &owner).await {
+        Ok(begun) => begun,
         Err(refusal) => {
             return Err(Failed {
                 unanswered: Unanswered::Arrival(arrival),
@@ -62,6 +75,9 @@ pub(super) async fn open(
         .exchange
         .status(arrival.head().opening_status().as_u16());
     let mut fields = Fields::from_iter([(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"))]);
+    if let Some(session) = &session {
+        session.token().write(&mut fields);
+    }
     datagram_limit::answer(&arrival.head().fields, &mut fields);
     let listens = datagram_limit::is_understood(&arrival.head().fields);
     let opened = Opened::new(routed, arrival.head(), next, None);
@@ -74,6 +90,7 @@ pub(super) async fn open(
             tunnel,
             guard,
             listens,
+            session,
         })),
         Err(error) => Carried::Over(format!("client_closed: {error}")),
     })
@@ -92,9 +109,34 @@ fn not_carried() -> Refusal {
     Refusal::new(ProxyError::HttpUpgradeFailed, details).status(StatusCode::NOT_IMPLEMENTED)
 }
 
-fn begin(routed: &Routed) -> Result<TunTunnel, Refusal> {
+/// The tunnel of the session that is asked for, if that is here, or else a new one.
+async fn begin(routed: &Routed, next: &Next, owner: &TunnelOwner) -> Result<Begun, Refusal> {
     let end = device(routed).ok_or_else(not_carried)?;
-    let scope = scope(&routed.target)?;
+    let whose = packet_session::whose(routed, next, end);
+    let (tunnel, token, times) = match packet_session::take_over(routed, &whose).await {
+        Some((token, taken)) => (taken.tunnel, Some(token), taken.times),
+        None => (
+            Arc::new(new(routed, next, (end, owner)).await?),
+            Token::random(),
+            0,
+        ),
+    };
+
+    let sessions = &routed.worker.shared.outliving.packets;
+    let session = token.filter(|_| routed.asked.is_some());
+    Ok(Begun {
+        tunnel,
+        session: session.map(|token| sessions.enter(token, whose, times)),
+    })
+}
+
+/// A new tunnel, with addresses of its own.
+async fn new(
+    routed: &Routed,
+    next: &Next,
+    (end, owner): (&TerminateTun, &TunnelOwner),
+) -> Result<TunTunnel, Refusal> {
+    let scope = scope(routed, next).await?;
     let hub = routed.worker.shared.devices.hub(&end.tun);
     // One that was deleted is made again in a moment.
     let hub = hub.and_then(|hub| match hub.is_closed() {
@@ -106,7 +148,7 @@ fn begin(routed: &Routed) -> Result<TunTunnel, Refusal> {
             .status(StatusCode::SERVICE_UNAVAILABLE)
     })?;
 
-    TunTunnel::open(&hub, &identity(routed), scope).map_err(|error| match error {
+    TunTunnel::open(&hub, owner, scope).map_err(|error| match error {
         PoolError::Exhausted { .. } | PoolError::Full => {
             Refusal::new(ProxyError::ConnectionLimitReached, error.to_string())
                 .status(StatusCode::SERVICE_UNAVAILABLE)
@@ -117,31 +159,46 @@ fn begin(routed: &Routed) -> Result<TunTunnel, Refusal> {
     })
 }
 
-/// Whose the addresses are: the user, or where there is none the address that the tunnel comes from.
-fn identity(routed: &Routed) -> String {
-    match (&routed.user, &routed.source.peer) {
+/// Whose the addresses are: the user, or where there is none the address that the tunnel comes from; and of which of its tunnels, where its
+/// device says that it has several.
+fn owner(routed: &Routed, head: &RequestHead) -> TunnelOwner {
+    let identity = match (&routed.user, &routed.source.peer) {
         (Some(user), _) => user.clone(),
         (None, PeerAddress::Ip(address)) => format!("@{}", address.ip().to_canonical()),
         (None, peer) => format!("@{peer}"),
-    }
+    };
+    let part = head.fields.get(DEVICE_FIELD);
+    let part = part.and_then(|value| DevicePart::parse(value.to_str().ok()?));
+    TunnelOwner { identity, part }
 }
 
-/// The packets that the request is for. Names are not resolved here: their tunnels are refused.
-fn scope(target: &Target) -> Result<PacketScope, Refusal> {
-    let Target::Ip(packets) = target else {
+/// The packets that the request is for. A name stands for its addresses of this moment (RFC 9484, section 4.6), of which the tunnel is told
+/// as its routes; which of them lead anywhere, the device's routes say.
+async fn scope(routed: &Routed, next: &Next) -> Result<PacketScope, Refusal> {
+    let Target::Ip(packets) = &routed.target else {
         return Err(not_carried());
     };
-    let resolved: &[IpAddr] = &[];
-    if let IpTarget::Name(name) = &packets.scope.target {
-        let details = format!(
-            "packets for {name}: names are not resolved for CONNECT-IP; ask for an address"
-        );
-        return Err(Refusal::new(ProxyError::DnsError, details).status(StatusCode::NOT_IMPLEMENTED));
-    }
+    let resolved = match &packets.scope.target {
+        IpTarget::Name(name) => resolve(routed, next, name).await?,
+        IpTarget::Any | IpTarget::Prefix { .. } => Vec::new(),
+    };
 
-    PacketScope::of(&packets.scope, resolved).map_err(|error| {
+    PacketScope::of(&packets.scope, &resolved).map_err(|error| {
         Refusal::new(ProxyError::HttpRequestError, error.to_string())
             .status(StatusCode::BAD_REQUEST)
+    })
+}
+
+async fn resolve(routed: &Routed, next: &Next, name: &str) -> Result<Vec<IpAddr>, Refusal> {
+    let client = &routed.worker.client;
+    let found = client.addresses(name, asker(routed), &next.timeouts).await;
+    found.map_err(|failure| {
+        let refusal = Refusal::new(failure.proxy_error(), failure.reason.clone());
+        // A name that no one here knows is the client's mistake, as it is where no route knows it.
+        match failure.kind {
+            FailureKind::Dotless => refusal.status(StatusCode::NOT_FOUND),
+            _ => refusal,
+        }
     })
 }
 
@@ -176,10 +233,15 @@ impl PacketTunnel {
         let ended = tokio::select! {
             ended = carried => ended,
             reason = self.guard.ended() => Err(Broken::policy(&reason)),
+            claim = packet_session::claimed(&mut self.session) => return self.hand_over(claim, routed).await,
             never = renew_policy(&self.tunnel, routed) => match never {},
         };
 
         match ended {
+            Err(broken) if broken.side == Side::Client && broken.is_of_the_path() => {
+                self.client.sink.reset(broken.reset);
+                Box::pin(self.wait(broken, routed)).await
+            }
             Ok(reason) => {
                 self.client.farewell().await;
                 reason.to_owned()

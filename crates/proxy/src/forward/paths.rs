@@ -40,8 +40,13 @@ pub(crate) async fn open(
         return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
     };
 
-    if next.receiver() == Receiver::Origin {
-        return socket(routed, head, next, None).await;
+    match (head.kind(), next.receiver()) {
+        (_, Receiver::Proxy) => {}
+        (Kind::ConnectIp, Receiver::Origin) => {
+            let details = "the route leads to no proxy that the tunnel could move to";
+            return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
+        }
+        (_, Receiver::Origin) => return socket(routed, head, next, None).await,
     }
     let (mut departing, target) = depart(routed, head.clone(), next)?;
     departure::ask(routed, asked, &mut departing);
@@ -56,7 +61,7 @@ pub(crate) async fn open(
 
     match opened.answer {
         Event::Tunnel(mut answer, incoming) => {
-            let ends = Ends::streams(incoming, opened.outgoing);
+            let ends = Ends::of_kind(head.kind(), incoming, opened.outgoing);
             let resumption = Resumption::beyond(&mut answer.fields);
             let listens = datagram_limit::is_understood(&answer.fields);
 
@@ -220,7 +225,7 @@ pub(super) fn no_room() -> Refusal {
 }
 
 /// Whose the session is, and where it leads. Without a credential, a client that is no peer is known by its address alone.
-fn bound(routed: &Routed, next: &Next, target: &Target) -> Destination {
+pub(super) fn bound(routed: &Routed, next: &Next, target: &Target) -> Destination {
     let Routed {
         auth,
         source,

@@ -397,14 +397,21 @@ fn one_host(target: &Target) -> Result<&HostPort, Refusal> {
     })
 }
 
-/// Whose turn it is at DNS: that of the user, or of the source where there is none.
+/// Who asks, and which addresses may be dialled.
 fn asking<'a>(routed: &Routed, allow: hermes_upstream::Allow<'a>) -> Asking<'a> {
+    Asking {
+        allow,
+        asker: asker(routed),
+    }
+}
+
+/// Whose turn it is at DNS: that of the user, or of the source where there is none.
+pub(super) fn asker(routed: &Routed) -> Asker {
     let source = routed.source.peer.ip().map(network);
-    let asker = match &routed.user {
+    match &routed.user {
         Some(user) => Asker::of(("user", user)),
         None => Asker::of(("source", source)),
-    };
-    Asking { allow, asker }
+    }
 }
 
 /// The egress rules, on the address that is about to be dialled.

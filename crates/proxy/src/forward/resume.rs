@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hermes_http::Reset;
+use hermes_http::{Kind, Reset};
 use hermes_packet::{Asked, Claim, Handed, KEPT_FOR, Token};
 use hermes_packet::{PacketReader, Source};
 use hermes_proto::proxy_status::ProxyError;
@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The reason given for a tunnel whose session goes on in another.
-const TAKEN_OVER: &str = "done: its session was taken over";
+pub(super) const TAKEN_OVER: &str = "done: its session was taken over";
 
 /// How often a tunnel was opened again, and when last.
 #[derive(Debug, Default)]
@@ -67,6 +67,7 @@ impl Tunnel {
         }
 
         self.path.ends.sink.reset(broken.reset);
+        let kind = guard.state().head().kind();
         let reopening = timeout(KEPT_FOR, reopen(guard.state().clone(), token));
         let reopened = tokio::select! {
             reopened = self.client.source.during(reopening, &self.exchange) => reopened,
@@ -76,12 +77,13 @@ impl Tunnel {
 
         match reopened {
             // The client holds the token of the old session: a fresh one would be of no use to it.
-            Ok(Ok((path, _))) if !self.may_follow(&path, token) => {
+            Ok(Ok((path, _))) if !self.may_follow(&path, token, kind) => {
                 path.ends.sink.reset(Reset::Cancel);
                 Err(broken.note("its session is gone"))
             }
             Ok(Ok((path, opened))) => {
                 tracing::debug!(exchange = %self.exchange.id(), reason = broken.reason(), "opened again");
+                self.exchange.moved_for(broken.reason());
                 (self.path, self.again.last) = (path, Some(Instant::now()));
                 self.again.times += 1;
                 self.exchange.resumed(self.again.times);
@@ -96,9 +98,10 @@ impl Tunnel {
     }
 
     /// Whether the tunnel may go on there. A client of a `udp` listener knows of no tunnel: a fresh session serves it as well as the
-    /// one that it would get next. Other clients are told that their session has ended.
-    fn may_follow(&self, path: &Path, token: Token) -> bool {
+    /// one that it would get next. One of CONNECT-IP is told of its addresses there. Others are told that their session has ended.
+    fn may_follow(&self, path: &Path, token: Token, kind: Kind) -> bool {
         self.client.source.is_end()
+            || kind == Kind::ConnectIp
             || matches!(path.resumption, Resumption::Beyond(its) if its == token)
     }
 

@@ -19,6 +19,11 @@ impl Resumption {
         Token::take(fields).map_or(Self::Nothing, Self::Beyond)
     }
 
+    /// Whether both are of one session at a later proxy.
+    pub(super) fn is_of_session(&self, other: &Self) -> bool {
+        matches!((self, other), (Self::Beyond(one), Self::Beyond(two)) if one == two)
+    }
+
     /// Tells the client that asked.
     pub(crate) fn tell(&self, fields: &mut Fields) {
         match self {

@@ -5,9 +5,12 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_http::{Kind, Reset};
 use hermes_net::wake_gated::wake_gated;
 use hermes_observe::{Counters, Exchange};
 use hermes_packet::{Asked, Claim, Left, Session, Sink, Stop};
+use hermes_rules::reevaluate::Reason;
+use hermes_rules::route::Act;
 use hermes_rules::session::Silence;
 
 use super::datagram_path::Path;
@@ -148,6 +151,10 @@ impl Round<'_> {
             RoundEvent::Ordered(Order::End(reason)) => {
                 Some(RoundEnd::Over(Err(Broken::policy(&reason))))
             }
+            RoundEvent::Ordered(Order::Move(moved)) if !self.can_follow(&moved) => {
+                let reason = Reason::OtherAction(moved.route.name.to_string());
+                Some(RoundEnd::Over(Err(Broken::policy(&reason))))
+            }
             RoundEvent::Ordered(Order::Move(moved)) => {
                 self.begin_move(moved);
                 None
@@ -162,10 +169,28 @@ impl Round<'_> {
         }
     }
 
+    /// Whether the tunnel can go where it is sent: one of IP packets goes on to proxies alone, and its client asks again for one that
+    /// ends here.
+    fn can_follow(&self, moved: &Move) -> bool {
+        let is_ip = self.guard.state().head().kind() == Kind::ConnectIp;
+        !is_ip || matches!(moved.route.act, Act::Proxy(_))
+    }
+
     fn begin_move(&mut self, moved: Arc<Move>) {
         self.moving.stalled.waits = false;
         self.exchange.moves();
-        self.moving.opening = Some(open(self.guard, moved));
+        self.moving.opening = Some(open(self.guard, moved, self.asked()));
+    }
+
+    /// What is asked of another path. The addresses of CONNECT-IP are those of its session, which another path may lead to as well; UDP
+    /// gets a new one, so that its old path can still answer.
+    fn asked(&self) -> Asked {
+        match &*self.resumption {
+            Resumption::Beyond(token) if self.guard.state().head().kind() == Kind::ConnectIp => {
+                Asked::Again(*token)
+            }
+            _ => Asked::New,
+        }
     }
 
     /// Leaves the old path once the new one is open. `None`: the tunnel goes on as it was, because the new one could not be
@@ -206,11 +231,11 @@ async fn silent(counters: &Counters, silence: &Silence) {
     }
 }
 
-fn open(guard: &TunnelGuard, moved: Arc<Move>) -> Opening {
+fn open(guard: &TunnelGuard, moved: Arc<Move>, asked: Asked) -> Opening {
     let routed = guard
         .state()
         .routed(moved.snapshot.clone(), moved.route.clone());
-    Box::pin(async move { paths::open(&routed, &moved.head, Asked::New).await })
+    Box::pin(async move { paths::open(&routed, &moved.head, asked).await })
 }
 
 async fn finished(opening: &mut Option<Opening>) -> Result<(Path, Opened), Refusal> {
@@ -250,10 +275,14 @@ fn stopped(
     directions: Result<Result<Left, Broken>, tokio::time::error::Elapsed>,
     new: Box<(Path, Opened)>,
 ) -> RoundEnd {
-    match directions {
-        Ok(Ok(Left::Ended)) => RoundEnd::Over(Ok("done")),
-        Ok(Err(broken)) if broken.side == Side::Client => RoundEnd::Over(Err(broken)),
-        Ok(Ok(Left::Stopped) | Err(_)) => RoundEnd::Move(new),
-        Err(_) => RoundEnd::Over(Err(Broken::idle(Side::Target))),
-    }
+    let over = match directions {
+        Ok(Ok(Left::Ended)) => Ok("done"),
+        Ok(Err(broken)) if broken.side == Side::Client => Err(broken),
+        Ok(Ok(Left::Stopped) | Err(_)) => return RoundEnd::Move(new),
+        Err(_) => Err(Broken::idle(Side::Target)),
+    };
+
+    // It must not look like a broken path: the proxy that ends the tunnel would wait for it to be opened again.
+    new.0.ends.sink.reset(Reset::Unneeded);
+    RoundEnd::Over(over)
 }

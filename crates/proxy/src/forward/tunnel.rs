@@ -159,11 +159,8 @@ async fn ask(
     let (mut head, target) = departing.map_err(Unopened::Refused)?;
     Bridges::ask(bridges.as_deref(), &mut head);
 
-    if head.kind() == Kind::ConnectUdp && next.receiver() == Receiver::Proxy {
+    if head.kind().carries_packets() && next.receiver() == Receiver::Proxy {
         departure::ask(routed, routed.asked.unwrap_or(Asked::New), &mut head);
-    }
-    if head.kind() == Kind::ConnectIp {
-        departure::understand_limits(&mut head);
     }
     if let Some(mover) = mover(next, head.kind(), bridges.as_deref()) {
         mover.ask(&mut head.fields);
@@ -417,7 +414,7 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted) -> Carrie
     // Another path would not know the contexts of this one.
     let movable = progress.is_some()
         || granted.is_some()
-        || kind == Kind::ConnectUdp && !udp_bind::is_asked_for(&fields);
+        || kind.carries_packets() && !udp_bind::is_asked_for(&fields);
     let guard = enter(routed, opened, movable);
     let client = match arrival.accept(fields).await {
         Ok(client) => client,

@@ -128,6 +128,7 @@ async fn carry(
         stop: &stop,
         alone: true,
         limits: &limits,
+        steering: None,
     };
 
     let up = direction(Side::Client);

@@ -4,10 +4,10 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
+use super::tun::ListenerTun;
 use hermes_config::model::ListenAddress;
 use hermes_net::listen::{self, Carries};
 use hermes_net::quic::steering;
-use hermes_net::tun::TunSettings;
 
 use super::Socket;
 
@@ -51,7 +51,12 @@ pub(super) enum At {
         connections: u8,
     },
     /// At a TUN device.
-    Device(TunSettings),
+    Device {
+        /// The device.
+        tun: ListenerTun,
+        /// Whether it has several tunnels.
+        is_split: bool,
+    },
 }
 
 impl Serves {
@@ -146,9 +151,9 @@ pub(super) fn bind(
                 .collect();
             Ok((Bound::Upstream(upstream.clone(), name.clone()), sockets))
         }
-        At::Device(settings) => {
-            let device = Socket::Device(settings.clone());
-            Ok((Bound::Device(settings.name.clone()), vec![device]))
+        At::Device { tun, .. } => {
+            let device = Socket::Device(tun.clone());
+            Ok((Bound::Device(tun.settings.name.clone()), vec![device]))
         }
         At::Address(ListenAddress::Unix(path)) => {
             let first = hermes_net::Listener::from(listen::unix(path, UNIX_MODE)?);

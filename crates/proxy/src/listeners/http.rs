@@ -11,9 +11,9 @@ use hermes_proto::greeting::Greeting;
 use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
 
-use super::greetings;
 use super::refusals::{self, HandshakeEnds};
 use super::stream::Held;
+use super::{LAST_HANDSHAKE, greetings};
 use crate::arrival::Arrival;
 use crate::entrance::{Connection, Entrance};
 use crate::explain::explains;
@@ -103,7 +103,11 @@ impl Client {
         };
         let shared = &self.entrance.worker.shared;
         if let Some(config) = &rules.tls {
-            match Box::pin(tls::accept(stream, config.clone(), rules.options.head_time)).await {
+            let accepted = tokio::select! {
+                accepted = Box::pin(tls::accept(stream, config.clone(), rules.options.head_time)) => accepted,
+                () = self.watch.graceful_for(LAST_HANDSHAKE) => return None,
+            };
+            match accepted {
                 Ok(accepted) => stream = accepted,
                 Err(error) => {
                     refusals::of_tls(shared, &rules, ends, &error);

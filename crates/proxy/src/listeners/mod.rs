@@ -17,17 +17,18 @@ mod quic;
 mod refusals;
 mod sessions;
 mod sources;
+mod split;
 mod stream;
 pub mod table;
 mod tcp;
-mod tun;
-mod udp;
+pub(crate) mod tun;
+pub(crate) mod udp;
 mod wanted;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use hermes_net::tun::TunSettings;
 use hermes_net::{Listener, Watch};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -41,6 +42,7 @@ pub use passed::PassedSockets;
 pub use sessions::{Joined, SessionPermit, Sessions};
 pub use sources::{Permit, Sources, Users};
 pub use table::ListenerTable;
+pub use tun::ListenerTun;
 
 /// One worker's share of a listener's socket.
 pub struct Door {
@@ -59,6 +61,11 @@ pub struct Door {
     pub served: Arc<()>,
 }
 
+/// How long a handshake that has begun may take once its listener drains: a round trip or two of a slow path. A client that says
+/// no more would otherwise hold the end of the process up for the whole `limits.head_time`.
+#[doc(alias = "bound")]
+const LAST_HANDSHAKE: Duration = Duration::from_secs(2);
+
 /// A socket and what becomes of what arrives there.
 pub enum Socket {
     /// Connections: of HTTP, or of TCP, each of which becomes a CONNECT. The listener's rules say which, at every connection.
@@ -70,7 +77,7 @@ pub enum Socket {
     /// No socket: this many attachments to an upstream, over which exchanges come.
     Attachments(usize),
     /// A TUN device, which one worker makes and reads.
-    Device(TunSettings),
+    Device(ListenerTun),
 }
 
 impl Socket {
@@ -133,7 +140,7 @@ impl Door {
                     attach::serve(&entrance, count, &watch);
                     Ok(())
                 }
-                Socket::Device(settings) => Box::pin(tun::serve(entrance, settings, &watch)).await,
+                Socket::Device(tun) => Box::pin(tun::serve(entrance, tun, &watch)).await,
             };
 
             if let Err(error) = served {

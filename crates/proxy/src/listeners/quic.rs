@@ -10,8 +10,8 @@ use hermes_net::quic::{Connection, ConnectionError, Endpoint, Incoming};
 use hermes_net::{PeerAddress, Watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::http;
 use super::refusals::{self, HandshakeEnds};
+use super::{LAST_HANDSHAKE, http};
 use crate::admission::Admission;
 use crate::entrance::Entrance;
 use crate::snapshot::ListenerRules;
@@ -131,7 +131,7 @@ async fn connection(mut entrance: Entrance, incoming: Incoming, watch: &Watch) {
     let deadline = Instant::now() + rules.options.head_time;
     let accepted = tokio::select! {
         accepted = timeout_at(deadline, incoming.accept()) => accepted,
-        () = watch.forced() => return,
+        () = watch.graceful_for(LAST_HANDSHAKE) => return,
     };
 
     let connection: Connection = match accepted {
@@ -159,6 +159,7 @@ async fn connection(mut entrance: Entrance, incoming: Incoming, watch: &Watch) {
     let mut served = pin!(http::quic_connection(entrance, connection.clone(), watch));
     let confirmed = tokio::select! {
         confirmed = timeout_at(deadline, connection.confirmed()) => confirmed.is_ok(),
+        () = watch.graceful_for(LAST_HANDSHAKE) => connection.is_confirmed(),
         () = &mut served => return,
     };
 

@@ -107,6 +107,7 @@ fn remember(
         peer: ends.peer,
         local: ends.local,
         tls: None,
+        neighbour: None,
     };
     let said = format!("{}: {}: {detail}", fault.word(), fault.words());
     note::handshake(shared, rules, source, (instead, key, said))

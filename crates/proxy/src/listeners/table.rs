@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hermes_config::model::{Document, HttpVersion, ListenAddress, Listener};
-use hermes_net::Watch;
+use hermes_net::{Watch, own_mark};
 use hermes_rules::versions;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -110,6 +110,13 @@ impl ListenerTable {
                 wanted(document, listener).map(|wanted| (name.as_str().into(), wanted))
             })
             .collect();
+        let has_device = |(_, part): &(Arc<str>, Wanted)| part.serves == Serves::Packets;
+        // Before anything is bound: answers must not be led into the device.
+        if wanted.iter().any(has_device)
+            && let Err(error) = own_mark::begin()
+        {
+            tracing::warn!(%error, "what this node opens cannot be led past its device");
+        }
         // Those that no worker serves any more hold no address.
         self.closing
             .retain(|closing| closing.served.strong_count() > 0);

@@ -1,4 +1,4 @@
-//! `tun` listeners: the packets that this machine sends into a device become one CONNECT-IP exchange.
+//! `tun` listeners: the packets that this machine sends into a device become one CONNECT-IP exchange, or [several](super::split).
 //!
 //! The exchange is an ordinary one: it is routed by its fields and its user, and where it goes its capsules go. When it ends, or no one
 //! takes it, another is begun after a pause; the device, its addresses and its routes stay meanwhile.
@@ -13,10 +13,14 @@ use hermes_http::{
     HeldClient, Incoming, Offered, Outgoing, Replying, RequestHead, ResponseHead, StreamError, pipe,
 };
 use hermes_ip::PacketScope;
+use hermes_net::machine_tag::machine_tag;
 use hermes_net::tun::TunSettings;
 use hermes_net::{PeerAddress, StreamInfo, Watch};
 use hermes_observe::{AccessSink, Begin, Exchange, Telemetry};
-use hermes_packet::tun::{TunClient, TunHub, TunService, TunTunnel, carry};
+use hermes_packet::tun::{
+    DEVICE_FIELD, DevicePart, OtherAssigned, TunClient, TunHub, TunService, TunTunnel, TunnelOwner,
+    carry,
+};
 use hermes_packet::{Side, Sink, Source};
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::datagram::DatagramFormat;
@@ -24,13 +28,15 @@ use hermes_proto::datagram_limit;
 use hermes_proto::fields::Fields;
 use hermes_proto::ip::IpPrefix;
 use hermes_proto::upgrade::Protocol;
+use hermes_rules::packets::prefix_of;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderValue, Method, StatusCode, Version};
+use http::{HeaderName, HeaderValue, Method, StatusCode, Version};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::split;
 use crate::arrival::Arrival;
-use crate::devices::{prefix, read};
+use crate::devices::read;
 use crate::entrance::Entrance;
 use crate::pipeline;
 
@@ -52,22 +58,49 @@ const GOOD: Duration = Duration::from_secs(5);
 #[doc(alias = "bound")]
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// The device of a listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenerTun {
+    /// What it is to be.
+    pub settings: TunSettings,
+    /// What happens where its tunnel assigns other addresses.
+    pub other: OtherAssigned,
+}
+
 /// Keeps a tunnel for the packets of a device until told to stop.
 pub(super) async fn serve(
     mut entrance: Entrance,
-    settings: TunSettings,
+    tun: ListenerTun,
     watch: &Watch,
 ) -> io::Result<()> {
-    let hub = open(&entrance, settings).map_err(io::Error::other)?;
+    entrance.renew();
+    let hub = open(&entrance, tun).map_err(io::Error::other)?;
+    let listener = entrance.rules.name.clone();
+    let devices = &entrance.worker.shared.clone().devices;
+    devices.listens(&listener, &hub);
     let own = watch.clone();
     let reading = hub.clone();
     watch.spawn(async move { read(&reading, &own).await });
 
+    let is_split = hub.is_split();
+    match is_split {
+        true => split::serve(&mut entrance, &hub, watch).await,
+        false => keep(&mut entrance, &hub, watch).await,
+    }
+    devices.leaves(&listener, &hub);
+    hub.close();
+    Ok(())
+}
+
+/// Keeps one tunnel of a device until told to stop.
+pub(super) async fn keep(entrance: &mut Entrance, hub: &Arc<TunHub>, watch: &Watch) {
+    let listener = entrance.rules.name.clone();
+    let devices = &entrance.worker.shared.clone().devices;
     let mut pause = PAUSE;
     while !watch.is_draining() && !hub.is_closed() {
         entrance.renew();
         let began = Instant::now();
-        let ended = one(&entrance, &hub, watch).await;
+        let ended = one(entrance, hub, watch).await;
         if watch.is_draining() {
             break;
         }
@@ -75,18 +108,18 @@ pub(super) async fn serve(
         if began.elapsed() >= GOOD {
             pause = PAUSE;
         }
-        let listener = &entrance.rules.name;
-        tracing::warn!(%listener, reason = ended, "the device has no tunnel");
+        let tunnel = entrance.tunnel.as_deref();
+        tracing::warn!(%listener, tunnel, reason = ended, "the device has no tunnel");
+        devices.has_tunnel(&listener, tunnel, Err(ended));
         tokio::select! {
             () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST),
             () = watch.graceful() => {}
+            () = hub.closed() => {}
         }
     }
-    hub.close();
-    Ok(())
 }
 
-fn open(entrance: &Entrance, settings: TunSettings) -> Result<Arc<TunHub>, String> {
+fn open(entrance: &Entrance, tun: ListenerTun) -> Result<Arc<TunHub>, String> {
     let details = entrance
         .rules
         .config
@@ -94,19 +127,32 @@ fn open(entrance: &Entrance, settings: TunSettings) -> Result<Arc<TunHub>, Strin
         .as_ref()
         .and_then(|tun| tun.details());
     let configured = details.map_or(&[][..], |details| &details.addresses);
+    let tunnels = details.map(|details| &details.tunnels);
     let host = |net: &ipnet::IpNet| IpPrefix::host(net.addr());
     let addresses = configured.iter().map(host).collect();
-    let routes: Vec<IpPrefix> = settings.routes.iter().filter_map(prefix).collect();
-    let service = TunService::Client(TunClient::new(addresses, &routes));
-    TunHub::open(settings, service)
+    let mut routes: Vec<IpPrefix> = tun.settings.routes.iter().filter_map(prefix_of).collect();
+    let of_tunnels = tunnels.into_iter().flat_map(|tunnels| tunnels.values());
+    let split = of_tunnels.flat_map(|tunnel| tunnel.prefixes.iter());
+    routes.extend(split.filter_map(prefix_of));
+
+    let client = TunClient::new(addresses, tun.other, &routes);
+    let client = match tunnels.is_some_and(|tunnels| !tunnels.is_empty()) {
+        true => client.sharing(tun.other),
+        false => client,
+    };
+    TunHub::open(tun.settings, TunService::Client(client))
 }
 
 /// One tunnel, from its request to its end; why it ended.
 async fn one(entrance: &Entrance, hub: &Arc<TunHub>, watch: &Watch) -> String {
     let (granted, answer) = oneshot::channel();
     let source = source(hub);
+    let part = entrance.tunnel.as_ref().map(|tunnel| DevicePart {
+        tunnel: tunnel.to_string(),
+        device: device_identity(&entrance.worker.snapshot().node, hub.name()),
+    });
     let offered = Offered::held(
-        head(),
+        head(part.as_ref()),
         source.clone(),
         Incoming::Empty,
         Box::new(WaitingDevice(granted)),
@@ -114,6 +160,8 @@ async fn one(entrance: &Entrance, hub: &Arc<TunHub>, watch: &Watch) -> String {
     let mut exchange = pin!(pipeline::run(entrance, Arrival::Offered(offered)));
 
     let answer = tokio::select! {
+        // The exchange may be over, too: why is in the answer.
+        biased;
         answer = answer => answer,
         () = &mut exchange => return "the exchange was cut off".to_owned(),
         () = watch.graceful() => return "this node ends".to_owned(),
@@ -129,9 +177,16 @@ async fn one(entrance: &Entrance, hub: &Arc<TunHub>, watch: &Watch) -> String {
     };
 
     let listener = &entrance.rules.name;
-    tracing::info!(%listener, device = hub.name(), "the device has a tunnel");
+    let tunnel = entrance.tunnel.as_deref();
+    tracing::info!(%listener, tunnel, device = hub.name(), "the device has a tunnel");
+    let devices = &entrance.worker.shared.devices;
+    devices.has_tunnel(listener, tunnel, Ok(()));
     let counted = counted(entrance, &source);
-    let carried = pin!(through(&counted, hub, granted, watch));
+    let owner = TunnelOwner {
+        identity: String::new(),
+        part,
+    };
+    let carried = pin!(through(&counted, (hub, &owner), granted, watch));
     let (ended, ()) = tokio::join!(carried, exchange);
     ended
 }
@@ -139,11 +194,11 @@ async fn one(entrance: &Entrance, hub: &Arc<TunHub>, watch: &Watch) -> String {
 /// Carries packets through a tunnel that was opened.
 async fn through(
     exchange: &Exchange,
-    hub: &Arc<TunHub>,
+    (hub, owner): (&Arc<TunHub>, &TunnelOwner),
     granted: OpenedTunnel,
     watch: &Watch,
 ) -> String {
-    let tunnel = match TunTunnel::open(hub, "", PacketScope::any()) {
+    let tunnel = match TunTunnel::open(hub, owner, PacketScope::any()) {
         Ok(tunnel) => Arc::new(tunnel),
         Err(error) => return error.to_string(),
     };
@@ -184,6 +239,11 @@ fn counted(entrance: &Entrance, source: &StreamInfo) -> Exchange {
     })
 }
 
+/// The device among those of its user, who may have machines whose nodes have one name.
+fn device_identity(node: &str, device: &str) -> String {
+    format!("{node}/{}/{device}", machine_tag())
+}
+
 /// The device is the peer, by the address that it has.
 fn source(hub: &TunHub) -> Arc<StreamInfo> {
     let address = hub.settings().addresses.first().map(ipnet::IpNet::addr);
@@ -195,22 +255,25 @@ fn source(hub: &TunHub) -> Arc<StreamInfo> {
         peer,
         local: None,
         tls: None,
+        neighbour: None,
     })
 }
 
-/// The CONNECT-IP that a device means.
-fn head() -> RequestHead {
+/// The CONNECT-IP that a device means, or that one of its tunnels does.
+pub(crate) fn head(part: Option<&DevicePart>) -> RequestHead {
     let fields = [
         (CAPSULE_PROTOCOL, HeaderValue::from_static("?1")),
         (datagram_limit::FIELD, datagram_limit::understood()),
     ];
+    let part = part.and_then(|part| HeaderValue::try_from(part.to_string()).ok());
+    let part = part.map(|value| (HeaderName::from_static(DEVICE_FIELD), value));
     RequestHead {
         method: Method::CONNECT,
         scheme: Some(Scheme::HTTPS),
         authority: Some(Authority::from_static("localhost")),
         path: Some(PathAndQuery::from_static(ANY)),
         protocol: Some(Protocol::ConnectIp),
-        fields: Fields::from_iter(fields),
+        fields: Fields::from_iter(fields.into_iter().chain(part)),
         // It is the extended CONNECT of HTTP/2 until a hop writes it otherwise.
         version: Version::HTTP_2,
         origin_form: false,

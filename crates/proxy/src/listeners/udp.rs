@@ -192,6 +192,7 @@ impl Share {
             peer,
             local: self.own,
             tls: None,
+            neighbour: None,
         });
         let arrival = Arrival::Session {
             head: Box::new(head),
@@ -248,7 +249,7 @@ impl Share {
 }
 
 /// The CONNECT-UDP that a client's datagrams mean.
-fn connect_udp(target: &HostPort) -> Option<RequestHead> {
+pub(crate) fn connect_udp(target: &HostPort) -> Option<RequestHead> {
     let path = udp_template::expand(&target.host, target.port);
     Some(RequestHead {
         method: Method::CONNECT,

@@ -1,10 +1,14 @@
 //! What a listener asks for.
 
-use hermes_config::model::{Attach, Document, HttpVersion, ListenAddress, Listener, Tun};
+use hermes_config::model::{
+    Attach, Document, HttpVersion, ListenAddress, Listener, OtherTunAddress, Tun,
+};
 use hermes_net::tun::TunSettings;
+use hermes_packet::tun::OtherAssigned;
 use hermes_rules::versions;
 
 use super::bind::{At, Serves, Wanted};
+use super::tun::ListenerTun;
 use crate::devices::MTU;
 
 /// Attachments that a listener keeps where the configuration says nothing: so that one worker, or one endpoint, may fail.
@@ -30,6 +34,21 @@ fn device(tun: &Tun) -> TunSettings {
             .into(),
         addresses: details.map_or_else(Vec::new, |details| details.addresses.clone()),
         routes: details.map_or_else(Vec::new, |details| details.routes.clone()),
+        past: Some(details.map_or_else(Vec::new, |details| details.exclude.clone())),
+        masquerade: false,
+    }
+}
+
+/// What happens where the tunnel of a listener's device assigns other addresses.
+fn other_assigned(tun: &Tun) -> OtherAssigned {
+    let details = tun.details();
+    let is_configured = details.is_some_and(|details| !details.addresses.is_empty());
+    match details.and_then(|details| details.other_address) {
+        Some(OtherTunAddress::Nat) => OtherAssigned::Translate,
+        Some(OtherTunAddress::Refuse) => OtherAssigned::Refuse,
+        Some(OtherTunAddress::Adopt) => OtherAssigned::Adopt,
+        None if is_configured => OtherAssigned::Refuse,
+        None => OtherAssigned::Adopt,
     }
 }
 
@@ -50,7 +69,13 @@ pub(super) fn wanted(
         name: attached_as(document, attach).unwrap_or_default().to_owned(),
         connections: attach.connections().unwrap_or(ATTACHMENTS),
     });
-    let device = listener.tun.as_ref().map(|tun| At::Device(device(tun)));
+    let device = listener.tun.as_ref().map(|tun| At::Device {
+        tun: ListenerTun {
+            settings: device(tun),
+            other: other_assigned(tun),
+        },
+        is_split: tun.tunnels().next().is_some(),
+    });
     let address = |address: Option<ListenAddress>| address.map(At::Address);
 
     let parts = [

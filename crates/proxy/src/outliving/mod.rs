@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use hermes_http::{Incoming, Kind, Outgoing, RequestHead};
 use hermes_packet::Resumable;
+use hermes_packet::tun::TunTunnel;
 use hermes_proto::resumable::{FIELD, Grant, Ticket};
 use hermes_upstream::Active;
 
@@ -35,6 +36,8 @@ pub(crate) struct Outliving {
     pub(crate) datagrams: Arc<Resumable>,
     /// Tunnels of bytes that end here.
     pub(crate) bytes: Arc<Resumable<Box<FarEnd>>>,
+    /// Tunnels of IP packets that end at a device here.
+    pub(crate) packets: Arc<Resumable<DeviceTunnel>>,
     /// Nothing where the system has no random numbers: then no session is granted.
     secret: Option<Secret>,
     windows: Arc<Windows>,
@@ -55,11 +58,19 @@ pub(crate) struct FarEnd {
     pub(crate) _active: Active,
 }
 
+/// A tunnel of a device, with its addresses, as it goes from one exchange to the next.
+pub(crate) struct DeviceTunnel {
+    pub(crate) tunnel: Arc<TunTunnel>,
+    /// How often it was resumed.
+    pub(crate) times: u32,
+}
+
 impl Default for Outliving {
     fn default() -> Self {
         Self {
             datagrams: Arc::default(),
             bytes: Arc::default(),
+            packets: Arc::default(),
             secret: Secret::random(),
             windows: Arc::default(),
         }

@@ -59,7 +59,7 @@ pub(super) async fn identify(
     if !believes_transforms(entered, head) {
         head.fields.remove(transform::FIELD);
     }
-    let asked = Asked::take(&mut head.fields).filter(|_| head.kind() == Kind::ConnectUdp);
+    let asked = Asked::take(&mut head.fields).filter(|_| head.kind().carries_packets());
     let mut auth = entry.identify(head).await?;
     let mut removed = RemovedFields::default();
     let believed = entry.believe_noting(&auth, &target, head, &mut removed);

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use hermes_config::model::Document;
 use hermes_http::{Frame, Incoming, RequestHead, ResponseHead, StreamError};
 use hermes_net::StreamInfo;
 use hermes_observe::Exchange;
@@ -21,6 +22,7 @@ use crate::target::Target;
 ///   content as it comes; and an [`Opener`].
 /// - **Must** give a [`Response`]. Content that is not at hand yet comes through a [`pipe`](hermes_http::pipe): the node forwards it as
 ///   fast as the client reads, and the handler's end of the pipe waits meanwhile. Tunnels do not reach it: they are refused with 501.
+///   What takes requests on their way elsewhere (`onward`) gets tunnels of bytes, too, as CONNECT: their bytes are the contents.
 /// - **Time**: none is set. Its future is dropped when the client goes away before the answer; afterwards the pipe is
 ///   [broken](hermes_http::Outgoing::broken); a client of HTTP/1.1 that closes is noticed when something is sent to it.
 /// - **Errors**: a [`Refusal`] becomes the answer, with `Proxy-Status`, and the reason in the record. Dropping the sender of a pipe
@@ -31,6 +33,9 @@ use crate::target::Target;
 pub trait Handler: Send + Sync {
     /// Answers.
     fn handle(&self, request: HandlerRequest) -> Handling<'_>;
+
+    /// A reload has put this document in force. For handlers that the document has settings for; it must not block.
+    fn follow(&self, _document: &Document) {}
 }
 
 /// An answer on its way.
@@ -67,20 +72,34 @@ pub enum Response {
 /// The content of a request, counted as it is read.
 pub struct RequestContent {
     incoming: Incoming,
-    exchange: Arc<Exchange>,
+    /// Where it is counted, unless that is done elsewhere.
+    exchange: Option<Arc<Exchange>>,
 }
 
 impl RequestContent {
     pub(crate) fn new(incoming: Incoming, exchange: Arc<Exchange>) -> Self {
-        Self { incoming, exchange }
+        Self {
+            incoming,
+            exchange: Some(exchange),
+        }
+    }
+
+    /// Content that was counted before it came here.
+    pub(crate) fn counted(incoming: Incoming) -> Self {
+        Self {
+            incoming,
+            exchange: None,
+        }
     }
 
     /// Polls for the next piece, or for the trailers; `None` at the end. The client sends no more than was asked for and its window
     /// allows.
     pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
         let polled = self.incoming.poll_frame(cx);
-        if let Poll::Ready(Some(Ok(Frame::Data(data)))) = &polled {
-            let moved = &self.exchange.counters().client_to_target;
+        if let (Poll::Ready(Some(Ok(Frame::Data(data)))), Some(exchange)) =
+            (&polled, &self.exchange)
+        {
+            let moved = &exchange.counters().client_to_target;
             moved.fetch_add(data.len() as u64, Ordering::Relaxed);
         }
         polled

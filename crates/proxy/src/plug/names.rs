@@ -41,6 +41,11 @@ impl<T: ?Sized> Names<T> {
         self.known.get(name).ok_or_else(|| self.unknown(name))
     }
 
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<T>> {
+        self.known.values()
+    }
+
     fn unknown(&self, name: &str) -> NoPlug {
         let kind = self.kind;
         let known = || self.known.keys().map(String::as_str);

@@ -73,7 +73,7 @@ impl Opened {
         let rewritten = rewrite.and_then(|rewrite| rewrite.target.clone());
         let chosen = address.filter(|_| upstream.is_none());
         let destination = Destination { end, rewritten };
-        let head = Arc::new(head.clone());
+        let head = kept(routed, head);
         let revision = routed.snapshot.revision;
         let route = routed.route.name.clone();
 
@@ -97,7 +97,7 @@ impl Opened {
 
         let revision = routed.snapshot.revision;
         let route = routed.route.name.clone();
-        let head = Arc::new(head.clone());
+        let head = kept(routed, head);
 
         Self {
             destination,
@@ -109,6 +109,13 @@ impl Opened {
             attached: Some(name),
         }
     }
+}
+
+/// The request of an open tunnel: that which arrived, where neither identity nor rules have changed it.
+fn kept(routed: &Routed, head: &RequestHead) -> Arc<RequestHead> {
+    let arrived = routed.auth.arrived.as_ref();
+    let same = arrived.filter(|arrived| ***arrived == *head);
+    same.cloned().unwrap_or_else(|| Arc::new(head.clone()))
 }
 
 /// What a tunnel would be now, before filters are asked.
@@ -135,17 +142,21 @@ pub(crate) struct TunnelState {
     routed: Routed,
     movable: bool,
     opened: Mutex<Opened>,
+    /// The rules of its listener that were last in force: they stay so where the listener is gone, or its tunnel of a device is.
+    listener: Mutex<Arc<ListenerRules>>,
     words: LatestWord,
 }
 
 impl TunnelState {
     pub(super) fn new(routed: &Routed, opened: Opened, movable: bool) -> Self {
         let opened = Mutex::new(opened);
+        let listener = Mutex::new(routed.listener.clone());
         let words = LatestWord::default();
         Self {
             routed: routed.clone(),
             movable,
             opened,
+            listener,
             words,
         }
     }
@@ -160,6 +171,15 @@ impl TunnelState {
         &self.words
     }
 
+    /// The rules of its listener by this snapshot.
+    fn listener(&self, snapshot: &Snapshot) -> Arc<ListenerRules> {
+        let mut last = self.listener.lock();
+        if let Some(now) = self.routed.entrance.still_in(snapshot) {
+            *last = now.clone();
+        }
+        last.clone()
+    }
+
     /// Resolves when the process is to stop.
     pub(crate) async fn stops(&self) {
         self.routed.worker.shared.drain.graceful().await;
@@ -172,7 +192,7 @@ impl TunnelState {
 
     /// The exchange as it is on a route of another snapshot.
     pub(crate) fn routed(&self, snapshot: Arc<Snapshot>, route: Arc<CompiledRoute>) -> Routed {
-        let listener = self.routed.entrance.rules_in(&snapshot);
+        let listener = self.listener(&snapshot);
         Routed {
             snapshot,
             listener,
@@ -267,7 +287,7 @@ impl TunnelState {
             lasts: permitted,
             ..
         } = self.unasked(snapshot, witness)?;
-        let listener = self.routed.entrance.rules_in(snapshot);
+        let listener = self.listener(snapshot);
         self.routed.exchange.refiltered();
         let authorized = self
             .stage(self.entry(snapshot, &listener))
@@ -355,7 +375,7 @@ impl TunnelState {
 
     /// What it would be now, before filters are asked.
     fn unasked(&self, snapshot: &Snapshot, witness: &mut Witness<'_>) -> Result<Unasked, Reason> {
-        let listener = self.routed.entrance.rules_in(snapshot);
+        let listener = self.listener(snapshot);
         self.believed(snapshot, &listener)?;
         let Routed { auth, target, .. } = &self.routed;
         let entry = self.entry(snapshot, &listener);
@@ -476,12 +496,11 @@ impl TunnelState {
         let Routed {
             source,
             target,
-            entrance,
             auth,
             ..
         } = &self.routed;
 
-        let listener = entrance.rules_in(snapshot);
+        let listener = self.listener(snapshot);
         let whose = KnownUser::new(auth, &listener, user);
         // Routes see what the client sent; the tunnel was opened with the CONNECT that a POST
         // means.

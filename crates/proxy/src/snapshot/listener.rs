@@ -18,13 +18,14 @@ use hermes_observe::{ListenerTelemetry, Telemetry};
 use hermes_packet::Bounds;
 use hermes_proto::uri_template::UriTemplate;
 
-use hermes_rules::Whom;
 use hermes_rules::judge::{is_identified, listener_user};
+use hermes_rules::{UserAliases, Whom};
 use hermes_upstream::ATTACHMENT_KEEPALIVE;
 
 use crate::fixed_target::FixedTarget;
 use crate::plug::{Ingress, Plugs};
 use crate::snapshot::crowded::Crowded;
+use crate::snapshot::split_tunnels;
 use crate::target::Forms;
 
 /// Connections (UDP: sessions) of one worker at once.
@@ -122,6 +123,8 @@ pub struct ListenerRules {
     pub tcp_templates: Vec<UriTemplate>,
     /// Whose traffic this is without authentication.
     pub user: Option<String>,
+    /// Other names of users.
+    pub aliases: Arc<UserAliases>,
     /// Its metrics.
     pub telemetry: Arc<ListenerTelemetry>,
     /// What its connections mean, if it is a `tcp` listener.
@@ -367,12 +370,20 @@ impl Building<'_> {
         report: &mut impl FnMut(String, String, Option<String>),
     ) -> HashMap<Arc<str>, Arc<ListenerRules>> {
         let listeners = self.document.listeners.iter();
-        listeners
-            .filter_map(|(name, config)| {
-                let rules = self.one(name, config, report)?;
-                Some((rules.name.clone(), Arc::new(rules)))
-            })
-            .collect()
+        let aliases = Arc::new(UserAliases::new(&self.document.users));
+        let mut all = HashMap::new();
+        for (name, config) in listeners {
+            if let Some(rules) = self.one((name, config), &aliases, report) {
+                all.insert(rules.name.clone(), Arc::new(rules));
+            }
+            for (tunnel, config) in split_tunnels::listeners(config) {
+                // What is wrong with the listener was said of it.
+                let rules = self.one((name, &config), &aliases, &mut |_, _, _| {});
+                let key = split_tunnels::key(name, tunnel);
+                all.extend(rules.map(|rules| (key.into(), Arc::new(rules))));
+            }
+        }
+        all
     }
 
     /// What a listener's connections mean. A name that no plug has is reported with the others.
@@ -385,8 +396,8 @@ impl Building<'_> {
 
     fn one(
         &self,
-        name: &str,
-        config: &Listener,
+        (name, config): (&str, &Listener),
+        aliases: &Arc<UserAliases>,
         report: &mut impl FnMut(String, String, Option<String>),
     ) -> Option<ListenerRules> {
         let path = child("listeners", name);
@@ -439,6 +450,7 @@ impl Building<'_> {
             udp_templates: templates(written.and_then(|written| written.udp.as_ref())),
             tcp_templates: templates(written.and_then(|written| written.tcp.as_ref())),
             user: listener_user(self.document, config),
+            aliases: aliases.clone(),
             config: config.clone(),
             ingress,
             crowded: Crowded::default(),

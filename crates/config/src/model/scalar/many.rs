@@ -9,6 +9,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OneOrMany<T>(pub Vec<T>);
 
+impl<T> Default for OneOrMany<T> {
+    /// None.
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
 impl<T> Deref for OneOrMany<T> {
     type Target = [T];
 

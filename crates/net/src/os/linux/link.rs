@@ -13,12 +13,12 @@ use super::super::Link;
 use super::netlink::{Change, Dump, attributes};
 
 /// Types of messages (`linux/rtnetlink.h`).
-const RTM_NEWLINK: u16 = 16;
+pub(super) const RTM_NEWLINK: u16 = 16;
 const RTM_NEWADDR: u16 = 20;
 const RTM_DELADDR: u16 = 21;
 const RTM_GETADDR: u16 = 22;
-const RTM_NEWROUTE: u16 = 24;
-const RTM_DELROUTE: u16 = 25;
+pub(super) const RTM_NEWROUTE: u16 = 24;
+pub(super) const RTM_DELROUTE: u16 = 25;
 
 /// Attributes (`linux/if_link.h`, `linux/if_addr.h`, `linux/rtnetlink.h`).
 const IFLA_MTU: u16 = 4;
@@ -30,8 +30,8 @@ const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 
 /// Families (`linux/socket.h`).
-const AF_INET: u8 = 2;
-const AF_INET6: u8 = 10;
+pub(super) const AF_INET: u8 = 2;
+pub(super) const AF_INET6: u8 = 10;
 
 /// The interface is up.
 const IFF_UP: u32 = 1;
@@ -226,21 +226,21 @@ fn family(net: IpNet) -> u8 {
     }
 }
 
-fn octets(address: IpAddr) -> Vec<u8> {
+pub(super) fn octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets().to_vec(),
     }
 }
 
-fn address(bytes: &[u8]) -> Option<IpAddr> {
+pub(super) fn address(bytes: &[u8]) -> Option<IpAddr> {
     let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
     let v6 = || <[u8; 16]>::try_from(bytes).map(IpAddr::from);
     v4.or_else(|_| v6()).ok()
 }
 
 /// An attribute, to be the value of another.
-fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+pub(super) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     super::netlink::append_attribute(&mut bytes, kind, value);
     bytes

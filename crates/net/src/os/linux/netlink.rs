@@ -1,11 +1,12 @@
-//! Routing netlink (netlink(7), rtnetlink(7)): sockets, dumps, and the framing of messages and attributes.
+//! Netlink (netlink(7), rtnetlink(7)): sockets, dumps, and the framing of messages and attributes.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, sendto, socket_with,
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, sendto,
+    socket_with,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -16,11 +17,11 @@ pub(super) const ROOM: usize = 32 * 1024;
 /// Types and flags of messages (`linux/netlink.h`).
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
-const NLM_F_REQUEST: u16 = 1;
-const NLM_F_ACK: u16 = 4;
+pub(super) const NLM_F_REQUEST: u16 = 1;
+pub(super) const NLM_F_ACK: u16 = 4;
 const NLM_F_REPLACE: u16 = 0x100;
-const NLM_F_CREATE: u16 = 0x400;
-const NLM_F_DUMP: u16 = 0x300;
+pub(super) const NLM_F_CREATE: u16 = 0x400;
+pub(super) const NLM_F_DUMP: u16 = 0x300;
 
 /// Lengths of the head of a message and of the head of an attribute.
 const MESSAGE: usize = 16;
@@ -42,6 +43,28 @@ pub(super) struct Change<'a> {
     pub(super) creates: bool,
     pub(super) structure: &'a [u8],
     pub(super) attributes: &'a [(u16, &'a [u8])],
+}
+
+/// A message of any kind.
+#[derive(Debug, Clone)]
+pub(super) struct Message {
+    pub(super) kind: u16,
+    pub(super) flags: u16,
+    /// A structure, and attributes.
+    pub(super) content: Vec<u8>,
+}
+
+impl Message {
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let length = MESSAGE + self.content.len();
+        let mut bytes = vec![0; MESSAGE];
+        bytes[..4].copy_from_slice(&u32::try_from(length).unwrap_or_default().to_ne_bytes());
+        bytes[4..6].copy_from_slice(&self.kind.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&self.flags.to_ne_bytes());
+        bytes.extend_from_slice(&self.content);
+        bytes.resize(aligned(length), 0);
+        bytes
+    }
 }
 
 impl Change<'_> {
@@ -66,22 +89,21 @@ impl Change<'_> {
         };
         let flags = NLM_F_REQUEST | NLM_F_ACK | makes;
 
-        let mut request = vec![0; MESSAGE];
-        request.extend_from_slice(self.structure);
+        let mut content = self.structure.to_vec();
         for (kind, value) in self.attributes {
-            append_attribute(&mut request, *kind, value);
+            append_attribute(&mut content, *kind, value);
         }
-
-        let length = u32::try_from(request.len()).unwrap_or_default();
-        request[..4].copy_from_slice(&length.to_ne_bytes());
-        request[4..6].copy_from_slice(&self.kind.to_ne_bytes());
-        request[6..8].copy_from_slice(&flags.to_ne_bytes());
-        request
+        let message = Message {
+            kind: self.kind,
+            flags,
+            content,
+        };
+        message.bytes()
     }
 }
 
 /// What the kernel answered to a change: an error number, negative, or zero.
-fn answered(answer: &[u8]) -> io::Result<()> {
+pub(super) fn answered(answer: &[u8]) -> io::Result<()> {
     let (kind, content, _) = message(answer).ok_or(io::ErrorKind::InvalidData)?;
     let error = content
         .first_chunk()
@@ -105,9 +127,18 @@ pub(super) fn append_attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
 
 /// Opens a socket that hears what these groups are told.
 pub(super) fn route_socket(flags: SocketFlags, groups: u32) -> io::Result<OwnedFd> {
-    let flags = flags | SocketFlags::CLOEXEC;
     // `NETLINK_ROUTE` is protocol 0.
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    netlink_socket(None, flags, groups)
+}
+
+/// The same of another protocol.
+pub(super) fn netlink_socket(
+    protocol: Option<Protocol>,
+    flags: SocketFlags,
+    groups: u32,
+) -> io::Result<OwnedFd> {
+    let flags = flags | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
     bind(&socket, &SocketAddrNetlink::new(0, groups))?;
     Ok(socket)
 }
@@ -184,12 +215,12 @@ impl Dump {
     }
 
     fn request(self) -> Vec<u8> {
-        let length = MESSAGE + self.structure;
-        let mut request = vec![0; length];
-        request[..4].copy_from_slice(&u32::try_from(length).unwrap_or_default().to_ne_bytes());
-        request[4..6].copy_from_slice(&self.kind.to_ne_bytes());
-        request[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
-        request
+        let message = Message {
+            kind: self.kind,
+            flags: NLM_F_REQUEST | NLM_F_DUMP,
+            content: vec![0; self.structure],
+        };
+        message.bytes()
     }
 }
 
@@ -224,6 +255,15 @@ fn message(messages: &[u8]) -> Option<(u16, &[u8], &[u8])> {
         messages.get(MESSAGE..length)?,
         messages.get(aligned(length)..).unwrap_or_default(),
     ))
+}
+
+/// Bytes of the first message, and of what aligns the next one.
+pub(super) fn message_size(messages: &[u8]) -> Option<usize> {
+    let length = u32::from_ne_bytes(*messages.first_chunk()?);
+    usize::try_from(length)
+        .ok()
+        .filter(|length| *length >= MESSAGE)
+        .map(aligned)
 }
 
 /// The attributes of a message: type and value of each.

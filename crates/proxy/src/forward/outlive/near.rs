@@ -311,8 +311,10 @@ impl Near<'_> {
 
                 if why == PathReason::Moves {
                     exchange.moved(true);
+                    exchange.moved_for("the rules changed".to_owned());
                 } else {
                     exchange.resumed(self.times);
+                    exchange.moved_for("its path broke".to_owned());
                 }
                 Ok(())
             }

@@ -1,0 +1,44 @@
+//! The mark of what this process opens itself, by which rules of routing lead that past its own devices (`SO_MARK`).
+
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use socket2::SockRef;
+
+use crate::os;
+
+/// The mark, and the bits of marks that it has: others are left to whom they belong.
+pub(crate) const MARK: (u32, u32) = (0x4800_0000, 0xff00_0000);
+
+/// Whether there is a device past which something has to be led. It stays so: what was opened once is marked for good.
+static IS_IN_FORCE: AtomicBool = AtomicBool::new(false);
+
+/// Marks what this process has open, and what it opens from now on. To be called before there is a device past which that has to be led:
+/// answers to clients that a listener accepts, too, would be led there.
+///
+/// # Errors
+/// `PermissionDenied`: the process has not the right that it needs to make a device, either. Then nothing is marked.
+pub fn begin() -> io::Result<()> {
+    if IS_IN_FORCE.load(Ordering::SeqCst) {
+        return Ok(());
+    }
+    let probe = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    os::mark(&SockRef::from(&probe), MARK.0)?;
+
+    // What is opened meanwhile is marked by whom it is opened.
+    IS_IN_FORCE.store(true, Ordering::SeqCst);
+    os::mark_open(MARK.0)
+}
+
+/// Marks a socket, where that matters: one that is to be connected, or listens, from which the connections that it accepts have the mark.
+///
+/// # Errors
+/// `PermissionDenied`: the process has lost the right that it had to make its device.
+pub fn marked<S: AsFd>(socket: S) -> io::Result<S> {
+    if IS_IN_FORCE.load(Ordering::SeqCst) {
+        os::mark(&SockRef::from(&socket), MARK.0)?;
+    }
+    Ok(socket)
+}

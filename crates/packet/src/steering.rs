@@ -1,0 +1,279 @@
+//! Connections of TCP that stay with the end at which they were opened, where the tunnel of their client has moved to another.
+//!
+//! Everything else follows the tunnel at once. The paths that were left are remembered for as long as they last, and the connections from
+//! the first move on: those that were open then are at the end that was left first.
+
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use hermes_ip::{PinRoutes, TcpPins};
+use hermes_observe::DropReason;
+use hermes_proto::capsule::{CapsuleSieve, CapsuleType, Sifted};
+use hermes_proto::datagram::DatagramFormat;
+use hermes_proto::ip::Packet;
+use parking_lot::Mutex;
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::timeout;
+
+use super::direction::{Left, PacketDirection, broken};
+use super::shared::Shared;
+use super::sink::{CapsuleSink, Sink};
+use super::source::{Capsules, Source};
+use super::stream::Reached;
+use crate::broken::Broken;
+use crate::filling::Filling;
+
+/// Connections of a tunnel that are remembered after it has moved, and as many from before: half a megabyte. One that is forgotten goes
+/// where new ones go.
+#[doc(alias = "bound")]
+const PINS: usize = 4096;
+
+/// Paths of a tunnel that are kept for their connections; with more, the one that was left first goes.
+#[doc(alias = "bound")]
+const LEFT: usize = 8;
+
+/// How long a path that was left may take for what is sent there: it must not hold up the others.
+#[doc(alias = "bound")]
+const LEFT_TIME: Duration = Duration::from_secs(1);
+
+/// Where the packets of a client go whose tunnel has moved.
+#[derive(Default)]
+pub struct Steering {
+    steered: Mutex<Steered>,
+}
+
+struct Steered {
+    pins: TcpPins<u64>,
+    /// Paths that were left, in that order.
+    left: Vec<LeftPath>,
+    /// The end that was left first, of those since the last time that none was left.
+    first: u64,
+    /// The number of the path that the tunnel has now.
+    current: u64,
+}
+
+struct LeftPath {
+    number: u64,
+    sink: CapsuleSink,
+    /// When something was sent there last.
+    used: Instant,
+}
+
+impl Default for Steered {
+    fn default() -> Self {
+        Self {
+            pins: TcpPins::with_room(PINS),
+            left: Vec::new(),
+            first: 0,
+            current: 0,
+        }
+    }
+}
+
+impl Steering {
+    /// The tunnel leaves a path whose end keeps its connections. Returns the number of that path; `None` for a sink without capsules.
+    pub fn leave(&self, sink: &Sink) -> Option<u64> {
+        let Sink::Stream(sink) = sink else {
+            return None;
+        };
+        let mut steered = self.steered.lock();
+        let number = steered.current;
+        if steered.left.is_empty() {
+            steered.first = number;
+            steered.pins = TcpPins::with_room(PINS);
+        }
+        if steered.left.len() >= LEFT {
+            steered.left.remove(0);
+        }
+        steered.current += 1;
+        steered.left.push(LeftPath {
+            number,
+            sink: sink.clone(),
+            used: Instant::now(),
+        });
+        Some(number)
+    }
+
+    /// A path that was left is no more: its connections go where new ones go, and hear from there that they are over.
+    pub fn forget(&self, number: u64) {
+        self.steered
+            .lock()
+            .left
+            .retain(|path| path.number != number);
+    }
+
+    /// For how long nothing was sent to a path that was left; `None` if it is no more.
+    pub fn idle(&self, number: u64) -> Option<Duration> {
+        let steered = self.steered.lock();
+        let path = steered.left.iter().find(|path| path.number == number)?;
+        Some(path.used.elapsed())
+    }
+
+    /// Whether there are any.
+    pub(crate) fn is_needed(&self) -> bool {
+        !self.steered.lock().left.is_empty()
+    }
+
+    /// The path that was left and has the connection of this packet.
+    fn owner(&self, packet: &[u8]) -> Option<(u64, CapsuleSink)> {
+        let packet = Packet::parse(packet).ok()?;
+        let now = Instant::now();
+        let mut steered = self.steered.lock();
+        let Steered {
+            pins,
+            left,
+            first,
+            current,
+        } = &mut *steered;
+
+        let routes = PinRoutes {
+            new: *current,
+            before: *first,
+        };
+        let is_there = |owner| owner == *current || left.iter().any(|path| path.number == owner);
+        let owner = pins.owner(&packet, routes, is_there, now);
+        let path = left.iter_mut().find(|path| path.number == owner)?;
+        path.used = now;
+        Some((owner, path.sink.clone()))
+    }
+}
+
+impl PacketDirection<'_> {
+    /// Passes packets on, and nothing else: the end of a path that was left has no say in what the client is assigned any more.
+    ///
+    /// # Errors
+    /// A side broke.
+    pub async fn run_packets(&self, source: &mut Source, sink: &Sink) -> Result<Left, Broken> {
+        let filling = Filling::new(source, sink, self.exchange);
+        self.carry(filling, sink).await
+    }
+
+    /// Passes everything on as [`Self::pass`] does, and packets of connections to where they were opened.
+    pub(crate) async fn pass_steered(
+        &self,
+        capsules: &mut Capsules,
+        to: &CapsuleSink,
+        steering: &Steering,
+    ) -> Result<Left, Broken> {
+        let Capsules {
+            stream: from,
+            beside,
+            format,
+        } = capsules;
+        let mut sieve = CapsuleSieve::new(CapsuleType::Datagram, format.max_capsule());
+        let mut held = None;
+        self.exchange.dropped(DropReason::Expired, beside.release());
+        self.steer(&mut beside.taken, (to, *format), steering)
+            .await?;
+
+        loop {
+            // Within a capsule nothing else may be written to the stream, and no other path can take over.
+            let between = sieve.is_between();
+            let data = tokio::select! {
+                biased;
+                () = self.stop.seen(), if between => return Ok(Left::Stopped),
+                () = beside.fill(), if between => {
+                    self.steer(&mut beside.taken, (to, *format), steering).await?;
+                    continue;
+                }
+                data = from.next() => data,
+                reset = broken(&to.stream), if self.alone && held.is_none() => return self.was_reset(reset),
+            };
+
+            let Some(data) = data else {
+                let ended = between.then_some(Left::Ended);
+                return ended.ok_or_else(|| {
+                    Broken::malformed(self.from, "the stream ended inside a capsule".to_owned())
+                });
+            };
+            sieve.push(data.map_err(|error| self.read(&error))?);
+            self.reached(from, Reached::Passed);
+            self.sort(&mut sieve, &mut held, (to, *format), steering)
+                .await?;
+            from.rest = sieve.take_rest();
+            self.reached(from, Reached::passing(sieve.is_between()));
+        }
+    }
+
+    /// Sends what has come, in order: up to the next capsule if the direction is to stop. The stream is held only within a capsule.
+    async fn sort(
+        &self,
+        sieve: &mut CapsuleSieve,
+        held: &mut Option<OwnedMutexGuard<Shared>>,
+        (to, format): (&CapsuleSink, DatagramFormat),
+        steering: &Steering,
+    ) -> Result<(), Broken> {
+        let mut packets = Vec::new();
+        let mut others = BytesMut::new();
+        while let Some(piece) = sieve
+            .next()
+            .map_err(|error| Broken::malformed(self.from, error.to_string()))?
+        {
+            match piece {
+                Sifted::Taken(packet) => {
+                    let ended = others.split().freeze();
+                    self.pass_on(held, &to.stream, ended, true).await?;
+                    packets.push(packet);
+                }
+                Sifted::Other(bytes) => {
+                    self.steer(&mut packets, (to, format), steering).await?;
+                    others.extend_from_slice(&bytes);
+                }
+            }
+            if self.stop.is_set() && sieve.is_between() {
+                break;
+            }
+        }
+
+        self.steer(&mut packets, (to, format), steering).await?;
+        self.pass_on(held, &to.stream, others.freeze(), sieve.is_between())
+            .await
+    }
+
+    /// Sends each packet where its connection is, and the others `to` where the tunnel leads.
+    async fn steer(
+        &self,
+        packets: &mut Vec<Bytes>,
+        (to, format): (&CapsuleSink, DatagramFormat),
+        steering: &Steering,
+    ) -> Result<(), Broken> {
+        let mut elsewhere: Vec<(u64, CapsuleSink, Vec<Bytes>)> = Vec::new();
+        packets.retain(|packet| {
+            let owner = packet
+                .strip_prefix(format.prefix())
+                .and_then(|packet| steering.owner(packet));
+            let Some((number, sink)) = owner else {
+                return true;
+            };
+            match elsewhere.iter_mut().find(|(one, ..)| *one == number) {
+                Some((.., packets)) => packets.push(packet.clone()),
+                None => elsewhere.push((number, sink, vec![packet.clone()])),
+            }
+            false
+        });
+
+        for (number, sink, mut packets) in elsewhere {
+            let sent = timeout(LEFT_TIME, self.give(&mut packets, &sink)).await;
+            // It takes its connections along; the tunnel goes on without it.
+            if !matches!(sent, Ok(Ok(()))) {
+                steering.forget(number);
+            }
+        }
+        self.give(packets, to).await
+    }
+
+    /// Sends packets along one path.
+    async fn give(&self, packets: &mut Vec<Bytes>, to: &CapsuleSink) -> Result<(), Broken> {
+        if packets.is_empty() {
+            return Ok(());
+        }
+        match &to.quic {
+            Some(quic) => self.forward(packets, to, quic).await,
+            None => {
+                let mut room = BytesMut::new();
+                self.encode(packets, &mut room);
+                self.write_on(&to.stream, room.freeze()).await
+            }
+        }
+    }
+}

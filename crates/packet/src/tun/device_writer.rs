@@ -1,0 +1,41 @@
+//! What writing packets of a tunnel into a device, or into the tunnel of another client, needs, and what becomes of those that do not pass.
+
+use hermes_ip::Rejection;
+use hermes_ip::offload::Coalescer;
+use hermes_proto::ip::IcmpLimiter;
+
+/// Packets of a batch that did not go into the device.
+#[derive(Debug, Default)]
+pub(super) struct Unsent {
+    /// A rule forbids them.
+    pub(super) forbidden: usize,
+    /// They do not belong into the tunnel, or the device did not take them.
+    pub(super) failed: usize,
+}
+
+impl Unsent {
+    pub(super) fn count(&mut self, reason: Rejection) {
+        match reason {
+            Rejection::Policy => self.forbidden += 1,
+            _ => self.failed += 1,
+        }
+    }
+}
+
+/// What writing into the device needs.
+#[derive(Default)]
+pub(super) struct Writer {
+    pub(super) coalescer: Coalescer,
+    pub(super) limiter: IcmpLimiter,
+    /// A packet that is translated.
+    pub(super) translated: Vec<u8>,
+    pub(super) from_client: FromClient,
+}
+
+/// A packet that goes into the tunnel of another client.
+#[derive(Default)]
+pub(super) struct FromClient {
+    pub(super) packet: Vec<u8>,
+    /// The same, as it is sent.
+    pub(super) segment: Vec<u8>,
+}

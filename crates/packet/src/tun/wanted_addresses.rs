@@ -1,0 +1,204 @@
+//! The addresses that the device of a listener wants of its tunnel, and what becomes of others.
+
+use hermes_ip::{Accepts, Adoption, DeviceAddresses, OtherAddress};
+use hermes_proto::ip::IpPrefix;
+
+/// What happens where a tunnel assigns other addresses than the device has, and not those that it asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtherAssigned {
+    /// The device gets them in place of its own.
+    Adopt,
+    /// Packets get them on their way, one for one.
+    Translate,
+    /// The tunnel is not used for their family, and ends if it is of no use for any.
+    Refuse,
+}
+
+/// The addresses that a device wants of its tunnel. It keeps those that it has where it can: connections are bound to them.
+#[derive(Debug)]
+pub(super) struct WantedAddresses {
+    /// Of each family one, if the configuration gives them.
+    held: Vec<IpPrefix>,
+    is_configured: bool,
+    other: OtherAssigned,
+    /// They were asked for, and there is no answer yet.
+    asked: bool,
+    /// What was assigned last, after that had been asked for.
+    answered: Option<Vec<IpPrefix>>,
+}
+
+/// What to do where a tunnel assigns addresses.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Ask for these, which the device has and the tunnel did not assign.
+    Request(Vec<IpPrefix>),
+    /// The device gets what was assigned.
+    Adopt,
+    /// The device keeps what it has.
+    Keep(Adoption),
+}
+
+impl WantedAddresses {
+    pub(super) fn new(configured: &[IpPrefix], other: OtherAssigned) -> Self {
+        Self {
+            held: configured.to_vec(),
+            is_configured: !configured.is_empty(),
+            other,
+            asked: false,
+            answered: None,
+        }
+    }
+
+    /// A new tunnel: its addresses were asked for, or are to come.
+    pub(super) fn begin(&mut self) {
+        self.asked = self.is_configured;
+        self.answered = None;
+    }
+
+    /// What the device has, or is to have.
+    pub(super) fn held(&self) -> &[IpPrefix] {
+        &self.held
+    }
+
+    /// What the tunnel may assign.
+    pub(super) fn accepts(&self) -> Accepts {
+        let everything = [IpPrefix::ALL_V4, IpPrefix::ALL_V6];
+        let is_held = |family: &IpPrefix| {
+            let mut held = self.held.iter();
+            held.any(|one| one.is_ipv4() == family.is_ipv4())
+        };
+        match (self.other, self.is_configured) {
+            (OtherAssigned::Adopt, _) | (OtherAssigned::Translate, false) => Accepts::All,
+            // The device stays without a family for which it has no address.
+            (OtherAssigned::Translate, true) => {
+                Accepts::within(everything.into_iter().filter(is_held))
+            }
+            (OtherAssigned::Refuse, true) => Accepts::within(self.held.iter().copied()),
+            (OtherAssigned::Refuse, false) => {
+                let open = everything.into_iter().filter(|family| !is_held(family));
+                Accepts::within(self.held.iter().copied().chain(open))
+            }
+        }
+    }
+
+    /// Takes note of what a tunnel assigned, as it does unasked when it leads to another end than before: what may be used of it, and all
+    /// of it.
+    pub(super) fn handle_assigned(&mut self, taken: &[IpPrefix], assigned: &[IpPrefix]) -> Wanted {
+        let is_lost = |held: &&IpPrefix| !taken.iter().any(|one| one.covers(held));
+        let lost: Vec<IpPrefix> = self.held.iter().filter(is_lost).copied().collect();
+        // It says again what it had answered.
+        let is_known = self.answered.as_deref() == Some(assigned);
+        if !lost.is_empty() && !is_known && !std::mem::replace(&mut self.asked, true) {
+            return Wanted::Request(lost);
+        }
+
+        self.asked = false;
+        self.answered = Some(assigned.to_vec());
+        let other = match self.other {
+            OtherAssigned::Adopt => {
+                self.held = taken.to_vec();
+                return Wanted::Adopt;
+            }
+            OtherAssigned::Translate => OtherAddress::Translate,
+            OtherAssigned::Refuse => OtherAddress::Refuse,
+        };
+        let adoption = DeviceAddresses::new(&self.held, other).adopt(taken);
+        self.held.extend(&adoption.new);
+        Wanted::Keep(adoption)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_ip::Translation;
+
+    use super::*;
+
+    fn prefixes(texts: &[&str]) -> Vec<IpPrefix> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    impl WantedAddresses {
+        fn assigned(&mut self, taken: &[IpPrefix]) -> Wanted {
+            self.handle_assigned(taken, taken)
+        }
+    }
+
+    #[test]
+    fn a_device_keeps_its_addresses_where_the_tunnel_gives_them() {
+        let [first, second] = [&["10.7.0.3/32"], &["10.9.0.3/32"]].map(|one| prefixes(one));
+        let mut wanted = WantedAddresses::new(&[], OtherAssigned::Adopt);
+        wanted.begin();
+        assert_eq!(wanted.assigned(&first), Wanted::Adopt);
+
+        // The tunnel leads to another end, which gives the address that is asked for.
+        let request = Wanted::Request(first.clone());
+        assert_eq!(wanted.assigned(&second), request);
+        assert_eq!(wanted.assigned(&first), Wanted::Adopt);
+
+        // This one does not.
+        assert_eq!(wanted.assigned(&second), request);
+        assert_eq!(wanted.assigned(&second), Wanted::Adopt);
+        assert_eq!(wanted.assigned(&second), Wanted::Adopt);
+    }
+
+    #[test]
+    fn what_the_configuration_says_is_asked_of_each_end_once() {
+        let [own, other, third] =
+            [&["10.7.0.3/32"], &["10.9.0.3/32"], &["10.8.0.3/32"]].map(|one| prefixes(one));
+        let mut wanted = WantedAddresses::new(&own, OtherAssigned::Refuse);
+        let kept = Wanted::Keep(Adoption::default());
+        wanted.begin();
+        // What is not accepted is not among what may be used.
+        assert_eq!(wanted.handle_assigned(&[], &other), kept);
+        assert_eq!(wanted.handle_assigned(&own, &own), kept);
+        let request = Wanted::Request(own.clone());
+        assert_eq!(wanted.handle_assigned(&[], &other), request);
+        assert_eq!(wanted.handle_assigned(&[], &other), kept);
+        assert_eq!(wanted.handle_assigned(&[], &other), kept);
+        assert_eq!(wanted.handle_assigned(&[], &third), request);
+    }
+
+    #[test]
+    fn what_a_device_has_is_translated_until_it_is_assigned() {
+        let [own, other] = [&["10.7.0.3/32"], &["10.9.0.3/32"]].map(|one| prefixes(one));
+        let mut wanted = WantedAddresses::new(&[], OtherAssigned::Translate);
+        wanted.begin();
+        let adoption = |new: &[IpPrefix], translations: Vec<Translation>| {
+            Wanted::Keep(Adoption {
+                new: new.to_vec(),
+                refused: Vec::new(),
+                translations,
+            })
+        };
+        assert_eq!(wanted.assigned(&own), adoption(&own, Vec::new()));
+        assert_eq!(wanted.held(), own);
+
+        assert_eq!(wanted.assigned(&other), Wanted::Request(own.clone()));
+        let translation = Translation {
+            device: own[0].address(),
+            tunnel: other[0].address(),
+        };
+        for _ in 0..2 {
+            assert_eq!(wanted.assigned(&other), adoption(&[], vec![translation]));
+        }
+        assert_eq!(wanted.assigned(&own), adoption(&[], Vec::new()));
+    }
+
+    #[test]
+    fn a_device_that_refuses_others_takes_a_family_that_it_has_not() {
+        let own = prefixes(&["10.7.0.3/32"]);
+        let mut wanted = WantedAddresses::new(&[], OtherAssigned::Refuse);
+        assert_eq!(
+            wanted.accepts(),
+            Accepts::within([IpPrefix::ALL_V4, IpPrefix::ALL_V6])
+        );
+        wanted.assigned(&own);
+        assert_eq!(
+            wanted.accepts(),
+            Accepts::within([own[0], IpPrefix::ALL_V6])
+        );
+        let configured = WantedAddresses::new(&own, OtherAssigned::Translate);
+        assert_eq!(configured.accepts(), Accepts::within([IpPrefix::ALL_V4]));
+    }
+}
