@@ -29,6 +29,17 @@ pub trait HeldClient: Send + fmt::Debug {
     /// The client is gone.
     fn respond(self: Box<Self>, head: ResponseHead, length: Option<u64>) -> Replying<Outgoing>;
 
+    /// Whether the bytes of its tunnels come as the content of the request, and leave as that of the response: they come before the
+    /// tunnel is accepted, too, which then gives an [empty](Incoming::Empty) side to read from. Default: no.
+    fn is_stored(&self) -> bool {
+        false
+    }
+
+    /// Whether its request was acted on already, so that it may only be taken up where it is kept, and never be sent again. Default: no.
+    fn is_taken_up(&self) -> bool {
+        false
+    }
+
     /// Resolves when the client is known to be gone. Default: never.
     fn gone(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(std::future::pending())

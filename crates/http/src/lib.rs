@@ -30,6 +30,7 @@ mod outgoing;
 mod pace;
 mod pending;
 mod pipe;
+mod priority;
 mod reusable_timer;
 pub mod server;
 mod websocket;

@@ -52,7 +52,7 @@ impl Offered {
     }
 
     /// An exchange that came over no connection of HTTP; `held` waits for its answer, and `content` is that of the request. Of a
-    /// tunnel nothing is read before it is accepted.
+    /// tunnel it is used if it is [stored](HeldClient::is_stored).
     pub fn held(
         head: RequestHead,
         source: Arc<StreamInfo>,
@@ -120,7 +120,30 @@ impl Offered {
 
     /// Whether its client is to hear nothing before it is known whether the target answers.
     pub fn is_held(&self) -> bool {
-        matches!(self.responder, Responder::Held(_))
+        matches!(self.responder.way(), Responder::Held(_))
+    }
+
+    /// Waits until the client is known to be gone, which may be never.
+    pub async fn gone(&mut self) {
+        self.responder.gone().await;
+    }
+
+    /// Whether its tunnel's bytes are there as those of a message are: they can pass on before the tunnel is accepted.
+    pub fn is_stored(&self) -> bool {
+        self.held_client().is_some_and(HeldClient::is_stored)
+    }
+
+    /// Whether it was acted on already: see [`HeldClient::is_taken_up`].
+    pub fn is_taken_up(&self) -> bool {
+        self.held_client().is_some_and(HeldClient::is_taken_up)
+    }
+
+    fn held_client(&self) -> Option<&dyn HeldClient> {
+        match self.responder.way() {
+            Responder::Held(held) => Some(&**held),
+            Responder::H1(_) | Responder::H2(_) | Responder::H3(_) => None,
+            Responder::Connection(_) | Responder::Adding(_) => None,
+        }
     }
 
     /// Accepts a tunnel before it is open. From now on it is like a plain connection: it can be accepted once more, which sends
@@ -164,6 +187,10 @@ impl Offered {
                     return Ok((self.incoming, responder.accept(fields).await?));
                 }
                 Responder::Connection(outgoing) => return Ok((self.incoming, outgoing)),
+                Responder::Held(held) if held.is_stored() => {
+                    let (_, outgoing) = held.accept(fields).await?;
+                    return Ok((self.incoming, outgoing));
+                }
                 Responder::Held(held) => return held.accept(fields).await,
             }
         }

@@ -141,6 +141,10 @@ impl PipeSender {
 
     pub(crate) fn reset(&mut self, reset: Reset) {
         let mut waiting = self.waiting.lock();
+        if !waiting.frames.is_empty() {
+            // What is taken back here was not received: it must not look whole, even if its end was said.
+            waiting.ended = None;
+        }
         waiting.frames.clear();
         waiting.bytes = 0;
         waiting.end(Ended::Reset(reset));
@@ -274,6 +278,22 @@ mod tests {
                 .unwrap();
         }
         assert_eq!(outgoing.room(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_reset_before_it_was_received_does_not_look_whole() {
+        let (mut outgoing, mut incoming) = pipe(None);
+        let piece = Bytes::from_static(b"all");
+        outgoing.data(piece.clone(), true).await.unwrap();
+        outgoing.reset(Reset::Lost);
+        assert!(matches!(incoming.frame().await, Some(Err(_))));
+
+        // What was received is whole.
+        let (mut outgoing, mut incoming) = pipe(None);
+        outgoing.data(piece, true).await.unwrap();
+        assert!(matches!(incoming.frame().await, Some(Ok(_))));
+        outgoing.reset(Reset::Lost);
+        assert!(incoming.frame().await.is_none());
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@ use std::io;
 use hermes_config::model::Access;
 use hermes_net::AppendedFile;
 
+use super::flow_record::FlowRecord;
 use super::record::Record;
 use crate::shown::write_json;
 use crate::writer::{Place, Written};
@@ -43,13 +44,25 @@ impl AccessSink {
     }
 }
 
-impl Written for Record {
+/// A line of the access log.
+#[derive(Debug)]
+pub(super) enum AccessLine {
+    /// Of an exchange.
+    Exchange(Record),
+    /// Of a flow of IP.
+    Flow(FlowRecord),
+}
+
+impl Written for AccessLine {
     const QUEUE: usize = QUEUE;
     const THREAD: &'static str = "hermes-access";
     const WHAT: &'static str = "access records";
 
     fn write(&self, output: &mut impl io::Write) -> io::Result<()> {
-        write_json(output, self)?;
+        match self {
+            Self::Exchange(record) => write_json(output, record)?,
+            Self::Flow(record) => write_json(output, record)?,
+        }
         output.write_all(b"\n")
     }
 }

@@ -25,10 +25,38 @@ pub struct Counters {
     pub datagram_limit_in: AtomicU16,
     /// The same to the client.
     pub datagram_limit_out: AtomicU16,
+    /// Flows of IP that were followed.
+    pub flows: FlowCounters,
     /// Who spoke, in order: the number of a [`Turn`].
     turn: AtomicU8,
     /// When the target spoke last, in milliseconds since [`CLOCK`] began, as long as there is no conversation.
     answered_at: AtomicU64,
+}
+
+/// The flows of an exchange of IP that are followed.
+#[derive(Debug, Default)]
+pub struct FlowCounters {
+    /// Those that began.
+    pub began: AtomicU64,
+    /// Those of them that may not pass.
+    pub denied: AtomicU64,
+    /// Those that have ended.
+    pub ended: AtomicU64,
+}
+
+impl FlowCounters {
+    /// One begins.
+    pub fn count(&self, is_allowed: bool) {
+        self.began.fetch_add(1, Ordering::Relaxed);
+        self.denied
+            .fetch_add(u64::from(!is_allowed), Ordering::Relaxed);
+    }
+
+    /// How many are open.
+    pub fn open(&self) -> u64 {
+        let ended = self.ended.load(Ordering::Relaxed);
+        self.began.load(Ordering::Relaxed).saturating_sub(ended)
+    }
 }
 
 /// What answers and what follows them are timed by.

@@ -15,11 +15,15 @@ pub struct Counts {
     pub client_to_target: u64,
     /// Bytes to clients.
     pub target_to_client: u64,
+    /// Flows of IP that were followed.
+    pub flows: u64,
+    /// Those of them that may not pass.
+    pub denied_flows: u64,
 }
 
 /// Counts that are added to without a lock.
 #[derive(Debug, Default)]
-pub(super) struct Tally([AtomicU64; 4]);
+pub(super) struct Tally([AtomicU64; 6]);
 
 impl Tally {
     /// Adds what an exchange gained.
@@ -29,13 +33,19 @@ impl Tally {
             failures,
             client_to_target,
             target_to_client,
+            flows,
+            denied_flows,
         } = gained;
 
-        for (count, more) in
-            self.0
-                .iter()
-                .zip([exchanges, failures, client_to_target, target_to_client])
-        {
+        let all = [
+            exchanges,
+            failures,
+            client_to_target,
+            target_to_client,
+            flows,
+            denied_flows,
+        ];
+        for (count, more) in self.0.iter().zip(all) {
             if more > 0 {
                 count.fetch_add(more, Ordering::Relaxed);
             }
@@ -44,13 +54,21 @@ impl Tally {
 
     /// What was added so far.
     pub fn counts(&self) -> Counts {
-        let [exchanges, failures, client_to_target, target_to_client] =
-            self.0.each_ref().map(|count| count.load(Ordering::Relaxed));
+        let [
+            exchanges,
+            failures,
+            client_to_target,
+            target_to_client,
+            flows,
+            denied_flows,
+        ] = self.0.each_ref().map(|count| count.load(Ordering::Relaxed));
         Counts {
             exchanges,
             failures,
             client_to_target,
             target_to_client,
+            flows,
+            denied_flows,
         }
     }
 }
@@ -61,5 +79,7 @@ impl Counts {
         self.failures += other.failures;
         self.client_to_target += other.client_to_target;
         self.target_to_client += other.target_to_client;
+        self.flows += other.flows;
+        self.denied_flows += other.denied_flows;
     }
 }

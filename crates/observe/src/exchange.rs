@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use hermes_net::clock;
 use hermes_net::shares::Share;
@@ -10,7 +11,8 @@ use http::Method;
 use tokio::sync::Notify;
 
 use super::counters::Counters;
-use super::live::{Attempt, Hop, Id, LaterRefusal, Learnt, Live, TEXT_LIMIT, clip};
+use super::flow_record::{FlowRecord, SeenFlow};
+use super::live::{Attempt, Hop, Id, LaterRefusal, Learnt, Live, MovedPath, TEXT_LIMIT, clip};
 use super::span::Span;
 use super::{CLIENT_CLOSED, DropReason, Telemetry, class_of};
 use crate::LOG;
@@ -82,6 +84,19 @@ impl Exchange {
     #[must_use]
     pub fn can_be_evicted(&self) -> bool {
         self.eviction.carried.load(Ordering::Relaxed)
+    }
+
+    /// Counts a flow of IP that begins in its tunnel.
+    pub fn flow_began(&self, is_allowed: bool) {
+        self.counters().flows.count(is_allowed);
+    }
+
+    /// Counts a flow of IP that has ended in its tunnel, and writes its access record.
+    pub fn flow_ended(&self, flow: SeenFlow) {
+        self.counters().flows.ended.fetch_add(1, Ordering::Relaxed);
+        let telemetry = &self.telemetry;
+        let now = clock::system_now();
+        telemetry.write_flow(|| FlowRecord::new(&self.live, &telemetry.node, flow, now));
     }
 
     /// Its identifier in access records and in the table.
@@ -260,6 +275,18 @@ impl Exchange {
         let outlived = &mut self.live.facts.lock().outlived;
         outlived.resumed = times;
         outlived.waits = None;
+    }
+
+    /// Its tunnel takes another path now, and this is why.
+    pub fn moved_for(&self, why: String) {
+        let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+        let moved = MovedPath { time, why };
+        self.live.facts.lock().outlived.moved = Some(moved);
+    }
+
+    /// When its tunnel took another path last, and why.
+    pub fn moved_path(&self) -> Option<MovedPath> {
+        self.live.facts.lock().outlived.moved.clone()
     }
 
     /// It waits for this, or for nothing any more.

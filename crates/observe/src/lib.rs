@@ -25,6 +25,7 @@ mod counts;
 mod decisions;
 mod exchange;
 mod filters;
+mod flow_record;
 mod lines;
 mod listener;
 mod live;
@@ -51,12 +52,15 @@ mod writer;
 mod tests;
 
 pub use access::AccessSink;
-pub use counters::Counters;
+pub use counters::{Counters, FlowCounters};
 pub use counts::Counts;
 pub use decisions::DecisionLine;
 pub use exchange::Exchange;
+pub use flow_record::{MovedPackets, SeenFlow};
 pub use listener::{ConnectionGuard, ListenerTelemetry};
-pub use live::{Begin, ExchangeView, Id, LONG_AFTER, LaterRefusal, Learnt};
+pub use live::{
+    Begin, ExchangeView, FlowCountsView, Id, LONG_AFTER, LaterRefusal, Learnt, MovedPath,
+};
 pub use metrics::DropReason;
 pub use periodic::Periodic;
 pub use policies::PolicyTally;

@@ -13,7 +13,7 @@ use http::Method;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::counters::Counters;
+use super::counters::{Counters, FlowCounters};
 use super::counts::Counts;
 use super::listener::ListenerTelemetry;
 use super::span::Span;
@@ -120,6 +120,17 @@ pub(super) struct Outlived {
     pub waits: Option<String>,
     /// Attempts that are counted and not listed.
     pub forgotten: usize,
+    /// When its tunnel took another path last, and why.
+    pub moved: Option<MovedPath>,
+}
+
+/// Why a tunnel took another path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MovedPath {
+    /// When, by RFC 3339.
+    pub time: String,
+    /// Why: the rules changed, or the path before broke.
+    pub why: String,
 }
 
 /// Names of what stands against an exchange.
@@ -177,6 +188,8 @@ pub(super) struct Attempt {
 struct Settled {
     client_to_target: u64,
     target_to_client: u64,
+    flows: u64,
+    denied_flows: u64,
 }
 
 impl Live {
@@ -231,9 +244,13 @@ impl Live {
         let mut settled = self.settled.lock();
         let sent = self.counters.client_to_target.load(Ordering::Relaxed);
         let received = self.counters.target_to_client.load(Ordering::Relaxed);
+        let flows = self.counters.flows.began.load(Ordering::Relaxed);
+        let denied_flows = self.counters.flows.denied.load(Ordering::Relaxed);
         let gained = Counts {
             client_to_target: sent.wrapping_sub(settled.client_to_target),
             target_to_client: received.wrapping_sub(settled.target_to_client),
+            flows: flows.wrapping_sub(settled.flows),
+            denied_flows: denied_flows.wrapping_sub(settled.denied_flows),
             ..Counts::default()
         };
 
@@ -242,6 +259,8 @@ impl Live {
         *settled = Settled {
             client_to_target: sent,
             target_to_client: received,
+            flows,
+            denied_flows,
         };
 
         gained
@@ -289,6 +308,8 @@ impl Live {
             attempts: facts.tried.len() + facts.outlived.forgotten,
             resumed: facts.outlived.resumed,
             waits: facts.outlived.waits.clone(),
+            moved: facts.outlived.moved.clone(),
+            flows: FlowCountsView::of(&self.counters.flows),
         };
         let age = now.saturating_duration_since(self.since).as_millis();
 
@@ -391,6 +412,29 @@ pub struct ExchangeView {
     pub datagram_limit_out: Option<u16>,
 }
 
+/// Flows of a tunnel of IP that are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct FlowCountsView {
+    /// Those that are open.
+    pub open: u64,
+    /// Those that began.
+    pub began: u64,
+    /// Those of them that may not pass.
+    pub denied: u64,
+}
+
+impl FlowCountsView {
+    /// `None` where there are none.
+    fn of(flows: &FlowCounters) -> Option<Self> {
+        let began = flows.began.load(Ordering::Relaxed);
+        (began > 0).then(|| Self {
+            open: flows.open(),
+            began,
+            denied: flows.denied.load(Ordering::Relaxed),
+        })
+    }
+}
+
 /// How far an exchange has come against failures on its way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExchangeProgress {
@@ -403,6 +447,12 @@ pub struct ExchangeProgress {
     /// What it waits for, and why; absent if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits: Option<String>,
+    /// When its tunnel took another path last, and why; absent if it never did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved: Option<MovedPath>,
+    /// Flows of IP, where they are followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flows: Option<FlowCountsView>,
 }
 
 /// Spreads numbers that we count ourselves, which no one can choose so that they meet.

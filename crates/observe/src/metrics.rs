@@ -288,41 +288,36 @@ impl Metrics {
         usage.add_for(facts.user.as_deref(), gained);
 
         let ending = Ending {
-            listener: live.listener.clone(),
+            listener: &live.listener,
             kind: live.kind(),
-            route: facts.route.clone(),
-            upstream: facts.upstream.clone(),
+            route: facts.route.as_ref(),
+            upstream: facts.upstream.as_ref(),
             status: status_class(live.status()),
             reason: class,
         };
 
+        if series::remembered(ending, |series| series.count(seconds, gained)) {
+            return;
+        }
         // Finding a series may take a lock of its own.
+        let ending = ending.keep();
         drop(facts);
-        let find = || self.series(&live.begin.listener, &ending, usage);
-        series::with(&ending, find, |series| {
-            series.ended.inc();
-            series.lasted.observe(seconds);
-            if let Some(lasted) = &series.upstream_lasted {
-                lasted.observe(seconds);
-            }
 
-            [&series.route_use, &series.upstream_use]
-                .into_iter()
-                .flatten()
-                .for_each(|tally| tally.add(gained));
-        });
+        let series = self.series(&live.begin.listener, ending.ending(), usage);
+        series.count(seconds, gained);
+        series::remember(ending, series);
     }
 
     /// The series of an ending.
-    fn series(&self, listener: &Arc<str>, ending: &Ending, usage: &Usage) -> Series {
+    fn series(&self, listener: &Arc<str>, ending: Ending<'_>, usage: &Usage) -> Series {
         let Ending {
             kind,
             status,
             reason,
             ..
-        } = *ending;
+        } = ending;
 
-        let route = ending.route.clone().unwrap_or_default();
+        let route = ending.route.cloned().unwrap_or_default();
         let by_upstream = |upstream: &Arc<str>| {
             self.upstream_durations
                 .get_or_create_owned(&UpstreamLabels {
@@ -340,9 +335,9 @@ impl Metrics {
                 reason,
             }),
             lasted: self.durations.get_or_create_owned(&KindLabel { kind }),
-            upstream_lasted: ending.upstream.as_ref().map(by_upstream),
-            route_use: ending.route.as_deref().map(|name| usage.route(name)),
-            upstream_use: ending.upstream.as_deref().map(|name| usage.upstream(name)),
+            upstream_lasted: ending.upstream.map(by_upstream),
+            route_use: ending.route.map(|name| usage.route(name)),
+            upstream_use: ending.upstream.map(|name| usage.upstream(name)),
         }
     }
 

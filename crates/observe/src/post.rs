@@ -1,17 +1,18 @@
 //! One message to a server that collects what this node tells, and what came of it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use hermes_config::model::HttpUrl;
-use hermes_net::{Stream, tls};
+use hermes_net::{Stream, connect, tls};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use tokio::net::lookup_host;
 use tokio::time::timeout;
 
 /// Time for one message and its answer.
@@ -91,7 +92,11 @@ async fn send(to: &Destination, below: &str, content: Content) -> Result<(), Ref
         })?;
 
     let address = (server.address.host.as_str(), server.address.port);
-    let stream = TcpStream::connect(address).await.map_err(Refused::again)?;
+    let found = lookup_host(address).await.map_err(Refused::again)?;
+    let addresses: Vec<SocketAddr> = found.collect();
+    let stream = connect::tcp(&addresses, TIME)
+        .await
+        .map_err(Refused::again)?;
     let peer = stream.peer_addr().map_err(Refused::again)?;
     let mut stream = Stream::tcp(stream, peer);
 

@@ -10,10 +10,11 @@ use hermes_net::shares::Shares;
 use parking_lot::RwLock;
 
 use crate::LOG;
-use crate::access::AccessSink;
+use crate::access::{AccessLine, AccessSink};
 use crate::counts::Counts;
 use crate::decisions::Decisions;
 use crate::exchange::Exchange;
+use crate::flow_record::FlowRecord;
 use crate::listener::{ConnectionGuard, ListenerTelemetry};
 use crate::live::{Begin, ExchangeView, Id, Live, Table};
 use crate::metrics::{DropReason, Metrics};
@@ -40,7 +41,7 @@ const LONG_SCAN: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Telemetry {
     pub(crate) node: Arc<str>,
-    writer: RwLock<Writer<Record>>,
+    writer: RwLock<Writer<AccessLine>>,
     table: Table,
     metrics: Metrics,
     usage: Arc<Usage>,
@@ -293,20 +294,22 @@ impl Telemetry {
     fn write(&self, live: &Live, event: Event, reason: &str, now: Instant) {
         let writer = self.writer.read();
         if writer.is_on() {
-            writer.offer(Record::new(
-                live,
-                event,
-                &self.node,
-                reason,
-                clock::system_now(),
-                now,
-            ));
+            let record = Record::new(live, event, &self.node, reason, clock::system_now(), now);
+            writer.offer(AccessLine::Exchange(record));
+        }
+    }
+
+    /// Writes the record of a flow, if records go anywhere.
+    pub(crate) fn write_flow(&self, record: impl FnOnce() -> FlowRecord) {
+        let writer = self.writer.read();
+        if writer.is_on() {
+            writer.offer(AccessLine::Flow(record()));
         }
     }
 }
 
 /// What writes access records there.
-fn records(access: AccessSink, metrics: &Metrics) -> Writer<Record> {
+fn records(access: AccessSink, metrics: &Metrics) -> Writer<AccessLine> {
     let lost = metrics.access_lost();
     let fates = Fates {
         crowded_out: lost.clone(),

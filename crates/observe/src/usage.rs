@@ -2,12 +2,15 @@
 //!
 //! Routes and upstreams are names from the configuration. Users are not: only those with the most use are counted each,
 //! all others together, so that no number of users makes the metrics grow.
+//!
+//! Each thread adds up its own part, which readers put together: an exchange that ends meets no other thread at a lock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -20,6 +23,21 @@ use super::top::Top;
 
 /// How often the users who are counted each are chosen anew.
 const CHOICE: Duration = Duration::from_secs(10);
+
+/// Parts of the counts by user. More threads than these share them.
+const PARTS: usize = 16;
+
+/// Users whose counts wait in a part.
+#[doc(alias = "bound")]
+const PART_USERS: usize = 32;
+
+thread_local! {
+    /// The part of this thread.
+    static PART: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed) % PARTS
+    };
+}
 
 /// All counts, as the administrator sees them.
 #[derive(Debug, Serialize)]
@@ -37,16 +55,30 @@ pub struct UsageView {
 /// Counts by user, route and upstream.
 #[derive(Debug)]
 pub(super) struct Usage {
-    total: Tally,
+    parts: [Mutex<Part>; PARTS],
     users: Mutex<Users>,
     routes: Tallies,
     upstreams: Tallies,
 }
 
+/// What was counted by user since someone looked, in the order in which the users came.
+#[derive(Debug, Default)]
+struct Part(Vec<(String, Counts)>);
+
 #[derive(Debug)]
 struct Users {
+    total: Counts,
     top: Top,
     chosen: Instant,
+}
+
+impl Users {
+    fn add(&mut self, part: Part) {
+        for (user, gained) in part.0 {
+            self.total.add(gained);
+            self.top.add(&user, gained);
+        }
+    }
 }
 
 /// Counts by names of the configuration.
@@ -84,12 +116,13 @@ impl Usage {
     /// Counts `users` users each.
     pub fn new(users: usize) -> Arc<Self> {
         let users = Mutex::new(Users {
+            total: Counts::default(),
             top: Top::new(users),
             chosen: Instant::now(),
         });
-        let (total, routes, upstreams) = Default::default();
+        let (parts, routes, upstreams) = Default::default();
         Arc::new(Self {
-            total,
+            parts,
             users,
             routes,
             upstreams,
@@ -98,7 +131,7 @@ impl Usage {
 
     /// Counts this many users each from now on.
     pub fn limit(&self, users: usize) {
-        self.users.lock().top.limit(users);
+        self.all_users().top.limit(users);
     }
 
     /// The counts of a route.
@@ -129,20 +162,41 @@ impl Usage {
 
     /// Adds what an exchange of this user gained, but not for its route and its upstream.
     pub fn add_for(&self, user: Option<&str>, gained: Counts) {
-        self.total.add(gained);
-        self.users.lock().top.add(user.unwrap_or_default(), gained);
+        let user = user.unwrap_or_default();
+        let mut part = self.parts[PART.with(|part| *part)].lock();
+        if let Some((_, counts)) = part.0.iter_mut().find(|(known, _)| known == user) {
+            return counts.add(gained);
+        }
+
+        if part.0.len() >= PART_USERS {
+            self.add_up(&mut part);
+        }
+        part.0.push((user.to_owned(), gained));
+    }
+
+    /// Adds a part to all users. It stays locked meanwhile, so that no reader misses it.
+    fn add_up(&self, part: &mut Part) {
+        self.users.lock().add(std::mem::take(part));
+    }
+
+    /// All users, with what the threads have counted: whatever was added before is there.
+    fn all_users(&self) -> MutexGuard<'_, Users> {
+        for part in &self.parts {
+            self.add_up(&mut part.lock());
+        }
+        self.users.lock()
     }
 
     /// All counts, the most used first.
     pub fn view(&self) -> UsageView {
-        let mut users = self.users.lock();
+        let mut users = self.all_users();
         if users.chosen.elapsed() >= CHOICE {
             users.chosen = Instant::now();
             users.top.choose();
         }
 
         UsageView {
-            total: self.total.counts(),
+            total: users.total,
             users: sorted(users.top.counts()),
             routes: self.routes.view(),
             upstreams: self.upstreams.view(),
@@ -168,7 +222,7 @@ pub(super) struct UsageCollector(pub Arc<Usage>);
 type Figure = fn(&Counts) -> u64;
 
 /// Figures that have no direction: their names, what they are, and how to read them.
-const FIGURES: [(&str, &str, Figure); 2] = [
+const FIGURES: [(&str, &str, Figure); 4] = [
     ("exchanges", "Exchanges that ended", |counts| {
         counts.exchanges
     }),
@@ -176,6 +230,14 @@ const FIGURES: [(&str, &str, Figure); 2] = [
         "failures",
         "Exchanges without a response, with a 5xx, or broken off",
         |counts| counts.failures,
+    ),
+    ("flows", "Flows of IP that were followed", |counts| {
+        counts.flows
+    }),
+    (
+        "denied_flows",
+        "Flows of IP that were followed and may not pass",
+        |counts| counts.denied_flows,
     ),
 ];
 
@@ -220,4 +282,39 @@ fn encode(
     }
 
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn what_threads_count_is_there_for_the_next_reader() {
+        let usage = Usage::new(1000);
+        let counted = |user: usize| {
+            let gained = Counts {
+                exchanges: 1,
+                client_to_target: user as u64,
+                ..Counts::default()
+            };
+            usage.add_for(Some(&format!("user{user}")), gained);
+        };
+
+        thread::scope(|scope| {
+            for _ in 0..2 * PARTS {
+                scope.spawn(|| (0..3 * PART_USERS).for_each(counted));
+            }
+        });
+        let view = usage.view();
+        let each = 2 * PARTS as u64;
+        assert_eq!(view.total.exchanges, each * 3 * PART_USERS as u64);
+        assert_eq!(view.users.len(), 3 * PART_USERS);
+        for (name, counts) in view.users {
+            assert_eq!(counts.exchanges, each, "{name}");
+            let user: u64 = name["user".len()..].parse().unwrap();
+            assert_eq!(counts.client_to_target, each * user);
+        }
+    }
 }

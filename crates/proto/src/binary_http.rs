@@ -156,6 +156,18 @@ impl BinaryHttpDecoder {
         self.state == BinaryState::Over
     }
 
+    /// Where a message that is cut off here stands: the bytes that are missing of the piece of content which has begun; `None` in the
+    /// middle of anything else.
+    pub fn missing(&self) -> Option<u64> {
+        match self.state {
+            BinaryState::Data { left } => Some(left),
+            BinaryState::Chunk if self.input.is_empty() => Some(0),
+            BinaryState::Head | BinaryState::Chunk | BinaryState::Trailers | BinaryState::Over => {
+                None
+            }
+        }
+    }
+
     /// The next piece, or `None` when more bytes are needed, or behind the end.
     ///
     /// # Errors

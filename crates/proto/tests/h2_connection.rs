@@ -12,8 +12,9 @@ use bytes::{Bytes, BytesMut};
 use hermes_proto::fields::Fields;
 use hermes_proto::h2::{
     Budget, Budgets, Connection, ConnectionOptions, Event, FRAME_HEAD, Failure, FieldSectionLimits,
-    FrameBatch, FrameHead, FrameKind, HeadParts, OpenError, PREFACE, Reason, Role,
+    FrameBatch, FrameHead, FrameKind, HeadParts, OpenError, PREFACE, Rank, Reason, Role,
 };
+use hermes_proto::h3::Priority;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderValue, Method, StatusCode};
 use proptest::prelude::*;
@@ -289,6 +290,49 @@ proptest! {
         prop_assert_eq!(whole.machine.failure(), pieces.machine.failure());
         prop_assert_eq!(whole.gives(), pieces.gives());
     }
+}
+
+/// The streams of the DATA frames that leave, where each of these answers with so many bytes and has that rank.
+fn data_of(answers: &[(u32, usize, Rank)]) -> Vec<u32> {
+    let mut server = End::greeted();
+    server.takes(&frame(
+        FrameKind::WindowUpdate,
+        0,
+        0,
+        &1_000_000_u32.to_be_bytes(),
+    ));
+    for (stream, length, rank) in answers {
+        server.takes(&frame(FrameKind::Headers, WHOLE, *stream, GET));
+        server.machine.rank(*stream, *rank);
+        let none = Fields::new();
+        let head = HeadParts::Response(StatusCode::OK, &none);
+        server.machine.respond(*stream, &head, false).unwrap();
+        let content = Bytes::from(vec![7; *length]);
+        server.machine.send(*stream, content, true).unwrap();
+    }
+
+    let data = server.frames().into_iter();
+    data.filter(|(kind, ..)| *kind == FrameKind::Data)
+        .map(|(_, stream, _)| stream)
+        .collect()
+}
+
+#[test]
+fn what_is_urgent_or_little_goes_ahead_and_the_rest_takes_turns() {
+    let usual = Rank::default();
+    let urgent = Priority {
+        urgency: 0,
+        ..Priority::default()
+    };
+    assert_eq!(
+        data_of(&[
+            (1, 40_000, usual),
+            (3, 40_000, usual),
+            (5, 40_000, Rank::before_later(urgent, 5)),
+            (7, 100, usual),
+        ]),
+        [5, 5, 5, 7, 1, 3, 1, 3, 1, 3]
+    );
 }
 
 #[test]
@@ -740,7 +784,7 @@ fn a_small_stream_does_not_wait_for_a_large_one() {
         .into_iter()
         .map(|(_, stream, _)| stream)
         .collect();
-    assert_eq!(order[..2], [large, small]);
+    assert_eq!(order[..2], [small, large]);
     assert!(order.len() > 100);
 }
 

@@ -14,7 +14,7 @@ use crate::endpoint_attempts::EndpointAttempt;
 use crate::failure::ConnectFailure;
 use crate::limits::Room;
 use crate::pinned::Own;
-use crate::pool::{Carrier, Dialling, Key, Pool, Slot, Taken};
+use crate::pool::{Berth, Carrier, Dialling, Key, Pool, Slot, Taken};
 use crate::reached::Bounds;
 use crate::upstream::Upstream;
 
@@ -84,7 +84,7 @@ impl Checkout {
     /// Who is at the other end.
     pub(crate) fn source(&self) -> Arc<StreamInfo> {
         match &self.carrier {
-            Carrier::H1(connection) => connection.source().clone(),
+            Carrier::H1(connection, _) => connection.source().clone(),
             Carrier::Shared(link, _) => link.source(),
         }
     }
@@ -117,11 +117,10 @@ impl Checkout {
 
         let active = active.in_rooms(None, Some(room.clone()));
         let ((outgoing, pending), stream) = match carrier {
-            Carrier::H1(connection) => {
-                let home = Box::new(move |connection| {
-                    if let Some((pool, slot)) = home {
-                        pool.keep(&slot, connection, address, room);
-                    }
+            Carrier::H1(connection, berth) => {
+                let home = home.map(|(pool, slot)| -> Arc<dyn h1::Home> {
+                    let berth = berth.unwrap_or_else(|| Arc::new(Berth::new(address, room)));
+                    berth.for_exchange(pool, slot)
                 });
                 (
                     h1::client::open(*connection, head, length, receiver, home)?,

@@ -1,6 +1,6 @@
 //! Origins and targets that a request names: every address is checked before it is dialled.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use hermes_config::model::HttpVersion;
 use hermes_net::Asker;
@@ -90,6 +90,27 @@ impl Client {
         match timeout_at(until, self.inner.origin(origin, asking, until, Some(own))).await {
             Ok(done) => done,
             Err(_) => Err(ConnectFailure::timeout(place(&origin.host, origin.port))),
+        }
+    }
+}
+
+impl Client {
+    /// The addresses of a name that a request names, as its asker's turn comes; at least one. Which of them may be used is for the
+    /// caller to say.
+    ///
+    /// # Errors
+    /// The name has none, or none could be asked in `timeouts.connect`.
+    pub async fn addresses(
+        &self,
+        name: &str,
+        asker: Asker,
+        timeouts: &Timeouts,
+    ) -> Result<Vec<IpAddr>, ConnectFailure> {
+        let lookup = self.inner.resolver.lookup_target(name, asker);
+        match timeout_at(clock::now() + timeouts.connect, lookup).await {
+            Ok(Ok(lookup)) => Ok(lookup.addresses.to_vec()),
+            Ok(Err(error)) => Err(ConnectFailure::dns(name, &error)),
+            Err(_) => Err(ConnectFailure::timeout(name.to_owned())),
         }
     }
 }

@@ -33,6 +33,7 @@ impl Tunnel {
             peer,
             local: None,
             tls: None,
+            neighbour: None,
         };
 
         Stream::other(

@@ -12,8 +12,7 @@ use hermes_proto::websocket::{Key, check_accept};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderValue, Method, StatusCode};
 
-use super::connection::Home;
-use super::{BodyReceiver, BodySender, Connection, Ends, ReadSide, Rejoin};
+use super::{BodyReceiver, BodySender, Connection, Ends, Home, ReadSide, Rejoin, WayBack};
 use crate::error::{Cause, Processed, StreamError};
 use crate::pending::{Awaited, Event};
 use crate::{Incoming, Kind, Outgoing, RequestHead, ResponseHead};
@@ -28,7 +27,7 @@ pub enum Receiver {
 }
 
 /// Opens an exchange on an idle connection. `length` is that of the content, `None` if unknown; afterwards the connection
-/// goes to `home`, if both sides allow it.
+/// goes to `home`, if there is one and both sides allow it.
 ///
 /// # Errors
 /// The head cannot be written in HTTP/1.1; nothing was sent.
@@ -37,7 +36,7 @@ pub fn open(
     head: &RequestHead,
     length: Option<u64>,
     receiver: Receiver,
-    home: Home,
+    home: Option<Arc<dyn Home>>,
 ) -> Result<(Outgoing, crate::Pending), StreamError> {
     let framing = framing(head, length);
     let key = crate::websocket::key_for(head)?;
@@ -53,11 +52,11 @@ pub fn open(
         ..error
     })?;
 
-    let rejoin = Rejoin::of_client(home);
-    let outgoing = BodySender::content(connection.write, framing, rejoin.clone());
+    let rejoin = connection.rejoin.unwrap_or_else(Rejoin::of_client);
+    let (of_reading, of_writing) = rejoin.part(home);
+    let outgoing = BodySender::content(connection.write, framing, of_writing);
     let pending = NextResponse {
-        read: Some(connection.read),
-        rejoin,
+        read: Some((connection.read, of_reading)),
         method: head.method.clone(),
         kind: head.kind(),
         protocol: head.protocol.clone(),
@@ -175,8 +174,7 @@ fn invalid(reason: &str) -> StreamError {
 /// The response to come.
 #[derive(Debug)]
 pub struct NextResponse {
-    read: Option<ReadSide>,
-    rejoin: Arc<Rejoin>,
+    read: Option<(ReadSide, WayBack<ReadSide>)>,
     method: Method,
     kind: Kind,
     /// What was asked for: no other protocol may be switched to.
@@ -201,7 +199,7 @@ impl NextResponse {
         if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS {
             return Ok(Event::Interim(response));
         }
-        let read = self
+        let (read, way_back) = self
             .read
             .take()
             .ok_or_else(|| StreamError::new(Cause::Incomplete))?;
@@ -231,16 +229,16 @@ impl NextResponse {
         }
 
         if !head.keep_alive || head.framing == Framing::UntilClose || self.kind != Kind::Message {
-            self.rejoin.spoil();
+            way_back.spoil();
         }
-        let incoming = BodyReceiver::content(read, head.framing, &self.limits, self.rejoin.clone());
+        let incoming = BodyReceiver::content(read, head.framing, &self.limits, way_back);
         Ok(Event::Final(response, Incoming::H1(incoming)))
     }
 
     /// The next head. Dropping the future loses nothing.
     async fn head(&mut self) -> Result<codec::ResponseHead, StreamError> {
         let method = self.wire_method();
-        let read = self
+        let (read, _) = self
             .read
             .as_mut()
             .ok_or_else(|| StreamError::new(Cause::Incomplete))?;
@@ -298,8 +296,8 @@ fn check_switched(fields: &Fields, protocol: &Protocol) -> Result<(), StreamErro
 impl Drop for NextResponse {
     /// No one waits for the response any more.
     fn drop(&mut self) {
-        if let Some(read) = &self.read {
-            self.rejoin.abandon(read);
+        if let Some((read, way_back)) = &self.read {
+            way_back.abandon(read);
         }
     }
 }

@@ -5,14 +5,13 @@ use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use hermes_net::{ReadHalf, Stream, StreamInfo, WriteHalf};
-use parking_lot::Mutex;
 use tokio_util::io::poll_read_buf;
 
+use super::Rejoin;
 use super::pieces::Pieces;
 use crate::h2::FRAME_SIZE;
 
@@ -208,6 +207,8 @@ pub struct Connection {
     pub(crate) read: ReadSide,
     pub(crate) write: WriteSide,
     pub(crate) reusable: bool,
+    /// What put it together after the exchange before, for the next one.
+    pub(crate) rejoin: Option<Arc<Rejoin>>,
 }
 
 impl Connection {
@@ -218,6 +219,7 @@ impl Connection {
             read: ReadSide::new(read_half, read),
             write: WriteSide::new(write_half),
             reusable: true,
+            rejoin: None,
         }
     }
 
@@ -250,110 +252,6 @@ impl Connection {
         if self.reusable && self.read.buffer.is_empty() {
             let _ = self.read.fill().await;
         }
-    }
-}
-
-/// What happens to a connection when both its halves came back.
-pub(crate) type Home = Box<dyn FnOnce(Connection) + Send>;
-
-/// Collects the halves of a connection after an exchange. Dropped without both, it lets the connection close.
-pub(crate) struct Rejoin {
-    halves: Mutex<(Option<ReadSide>, Option<WriteSide>, Option<Home>)>,
-    reusable: AtomicBool,
-    /// Whether a message that is not read to its end must end in a reset.
-    resets: bool,
-}
-
-impl fmt::Debug for Rejoin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rejoin")
-            .field("reusable", &self.reusable)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Rejoin {
-    /// For a server, which tells its client why it does not read on, and closes in good order.
-    pub(crate) fn of_server(home: Home) -> Arc<Self> {
-        Self::new(home, false)
-    }
-
-    /// For a client. The server has the whole request, so that an orderly close would look like the end of the requests, with
-    /// a response still wanted: a server that is silent would keep the exchange.
-    pub(crate) fn of_client(home: Home) -> Arc<Self> {
-        Self::new(home, true)
-    }
-
-    fn new(home: Home, resets: bool) -> Arc<Self> {
-        Arc::new(Self {
-            halves: Mutex::new((None, None, Some(home))),
-            reusable: AtomicBool::new(true),
-            resets,
-        })
-    }
-
-    /// Whether it is for a server.
-    pub(crate) fn is_server(&self) -> bool {
-        !self.resets
-    }
-
-    /// No one reads what is still to come.
-    pub(crate) fn abandon(&self, read: &ReadSide) {
-        self.spoil();
-        if self.resets {
-            read.half.set_abort();
-        }
-    }
-
-    /// The connection will not serve another exchange.
-    pub(crate) fn spoil(&self) {
-        self.reusable.store(false, Ordering::Relaxed);
-    }
-
-    /// Whether the connection is known not to serve another exchange.
-    pub(crate) fn is_spoilt(&self) -> bool {
-        !self.reusable.load(Ordering::Relaxed)
-    }
-
-    /// Whether the peer has ended its side, seen while its message has been read and another has not begun to come.
-    pub(crate) fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut halves = self.halves.lock();
-        let Some(read) = halves.0.as_mut().filter(|read| read.buffer.is_empty()) else {
-            return Poll::Pending;
-        };
-
-        match ready!(read.poll_fill(cx)) {
-            Ok(0) | Err(_) => Poll::Ready(()),
-            // The next request: it waits for its turn.
-            Ok(_) => Poll::Pending,
-        }
-    }
-
-    pub(crate) fn give_read(&self, read: ReadSide) {
-        self.halves.lock().0 = Some(read);
-        self.complete();
-    }
-
-    pub(crate) fn give_write(&self, write: WriteSide) {
-        self.halves.lock().1 = Some(write);
-        self.complete();
-    }
-
-    fn complete(&self) {
-        let mut halves = self.halves.lock();
-        if halves.0.is_none() || halves.1.is_none() {
-            return;
-        }
-
-        let (Some(read), Some(write), Some(home)) = std::mem::take(&mut *halves) else {
-            return;
-        };
-        drop(halves);
-        home(Connection {
-            read,
-            write,
-            reusable: self.reusable.load(Ordering::Relaxed),
-        });
     }
 }
 

@@ -1,7 +1,6 @@
 //! Content that arrives on an HTTP/1.1 connection, or the plain bytes of a tunnel.
 
 use std::io::ErrorKind;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
@@ -10,7 +9,7 @@ use hermes_proto::h1::{BodyDecoder, BodyEvent, DecodeErrorKind, Framing, Message
 use tokio::net::TcpStream;
 
 use super::connection::{READ_ROOM, poll_step, take};
-use super::{ReadSide, Rejoin};
+use super::{ReadSide, WayBack};
 use crate::Frame;
 use crate::error::{Cause, StreamError};
 use crate::pace::Pace;
@@ -20,7 +19,7 @@ use crate::pace::Pace;
 pub struct BodyReceiver {
     read: Option<ReadSide>,
     mode: Mode,
-    rejoin: Option<Arc<Rejoin>>,
+    way_back: Option<WayBack<ReadSide>>,
     length: Option<u64>,
     pace: Pace,
     done: bool,
@@ -50,7 +49,7 @@ impl BodyReceiver {
         read: ReadSide,
         framing: Framing,
         limits: &MessageLimits,
-        rejoin: Arc<Rejoin>,
+        way_back: WayBack<ReadSide>,
     ) -> Self {
         let length = match framing {
             Framing::Empty => Some(0),
@@ -63,7 +62,7 @@ impl BodyReceiver {
         Self {
             read: Some(read),
             mode,
-            rejoin: Some(rejoin),
+            way_back: Some(way_back),
             length,
             pace: Pace::default(),
             done,
@@ -85,7 +84,7 @@ impl BodyReceiver {
         Self {
             read: Some(read),
             mode: Mode::Bytes(ends),
-            rejoin: None,
+            way_back: None,
             length: None,
             pace: Pace::default(),
             done: false,
@@ -95,7 +94,7 @@ impl BodyReceiver {
 
     /// Turns the (empty) content of a request into the bytes of the tunnel that was accepted.
     pub(crate) fn into_tunnel(mut self, ends: Ends) -> Option<Self> {
-        self.rejoin = None;
+        self.way_back = None;
         self.read.take().map(|read| Self::tunnel(read, ends))
     }
 
@@ -124,15 +123,10 @@ impl BodyReceiver {
         self.full = matches!(&polled, Some(Ok(Frame::Data(data))) if data.len() >= READ_ROOM);
 
         // Where the content ends is unknown, so no other message can follow on this connection.
-        if let (Some(Err(_)), Some(rejoin)) = (&polled, &self.rejoin) {
-            rejoin.spoil();
+        if let (Some(Err(_)), Some(way_back)) = (&polled, &self.way_back) {
+            way_back.spoil();
         }
-        if self.done
-            && self
-                .rejoin
-                .as_ref()
-                .is_some_and(|rejoin| rejoin.is_server())
-        {
+        if self.done && self.way_back.as_ref().is_some_and(WayBack::is_server) {
             self.part();
         }
 
@@ -142,11 +136,11 @@ impl BodyReceiver {
     /// Gives the connection back, if the message was read to its end.
     pub(crate) fn part(&mut self) {
         if self.is_end()
-            && let Some(rejoin) = self.rejoin.take()
+            && let Some(way_back) = self.way_back.take()
             && let Some(read) = self.read.take()
         {
             self.done = true;
-            rejoin.give_read(read);
+            way_back.give(read);
         }
     }
 
@@ -252,12 +246,12 @@ fn poll_content(
 
 impl Drop for BodyReceiver {
     fn drop(&mut self) {
-        let (Some(read), Some(rejoin)) = (self.read.take(), self.rejoin.take()) else {
+        let (Some(read), Some(way_back)) = (self.read.take(), self.way_back.take()) else {
             return;
         };
         if !self.is_end() {
-            rejoin.abandon(&read);
+            way_back.abandon(&read);
         }
-        rejoin.give_read(read);
+        way_back.give(read);
     }
 }

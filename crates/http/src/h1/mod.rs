@@ -5,10 +5,13 @@ mod connection;
 mod incoming;
 mod outgoing;
 mod pieces;
+mod rejoin;
 pub(crate) mod server;
 
 pub use connection::Connection;
-pub(crate) use connection::{ReadSide, Rejoin, WriteSide};
+pub(crate) use connection::{ReadSide, WriteSide};
 pub use incoming::BodyReceiver;
 pub(crate) use incoming::Ends;
 pub use outgoing::BodySender;
+pub use rejoin::Home;
+pub(crate) use rejoin::{Rejoin, WayBack};

@@ -1,7 +1,6 @@
 //! Content that leaves on an HTTP/1.1 connection, or the plain bytes of a tunnel.
 
 use std::io;
-use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use hermes_net::WriteHalf;
@@ -10,7 +9,7 @@ use hermes_proto::h1::{BodyEncoder, Framing, is_forbidden_trailer};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use super::{Rejoin, WriteSide};
+use super::{WayBack, WriteSide};
 use crate::error::{Cause, Reset, StreamError};
 use crate::pace::Pace;
 
@@ -19,19 +18,23 @@ use crate::pace::Pace;
 pub struct BodySender {
     write: Option<WriteSide>,
     encoder: Option<BodyEncoder>,
-    rejoin: Option<Arc<Rejoin>>,
+    way_back: Option<WayBack<WriteSide>>,
     pace: Pace,
     finished: bool,
 }
 
 impl BodySender {
     /// Content framed as `framing` says, after the head that is in `write`; the connection goes home afterwards.
-    pub(crate) fn content(write: WriteSide, framing: Framing, rejoin: Arc<Rejoin>) -> Self {
+    pub(crate) fn content(
+        write: WriteSide,
+        framing: Framing,
+        way_back: WayBack<WriteSide>,
+    ) -> Self {
         let encoder = Some(BodyEncoder::new(framing));
         Self {
             write: Some(write),
             encoder,
-            rejoin: Some(rejoin),
+            way_back: Some(way_back),
             pace: Pace::default(),
             finished: false,
         }
@@ -46,7 +49,7 @@ impl BodySender {
         Self {
             write: Some(write),
             encoder: None,
-            rejoin: None,
+            way_back: None,
             pace: Pace::default(),
             finished: false,
         }
@@ -59,7 +62,7 @@ impl BodySender {
     /// The tunnel was accepted: from now on, plain bytes leave.
     pub(crate) fn become_tunnel(&mut self) {
         self.encoder = None;
-        self.rejoin = None;
+        self.way_back = None;
         self.finished = false;
     }
 
@@ -186,8 +189,8 @@ impl Drop for BodySender {
         };
         if !self.finished {
             write.half.set_abort();
-        } else if let Some(rejoin) = self.rejoin.take() {
-            rejoin.give_write(write);
+        } else if let Some(way_back) = self.way_back.take() {
+            way_back.give(write);
         }
     }
 }

@@ -20,9 +20,8 @@ use hermes_proto::websocket::{BadKey, Key};
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderValue, Method, StatusCode, Version};
 use tokio::io::AsyncWriteExt;
-use tokio::sync::oneshot;
 
-use super::{BodyReceiver, BodySender, Connection, Ends, Rejoin, WriteSide};
+use super::{BodyReceiver, BodySender, Connection, Ends, Rejoin, WayBack, WriteSide};
 use crate::error::{Cause, StreamError};
 use crate::idle_connection::SILENCE;
 use crate::pace::{Answered, Pace};
@@ -48,9 +47,10 @@ pub(crate) async fn serve<H: Handler>(
     handler: H,
     watch: &Watch,
 ) -> Option<Stream> {
-    // Both are kept from one exchange to the next: to begin them anew costs more than to wait.
+    // All are kept from one exchange to the next: to begin them anew costs more than to wait.
     let mut farewell = pin!(crate::server::farewell(watch));
     let mut timer = ReusableTimer::default();
+    let mut rejoin = None;
 
     loop {
         let next = tokio::select! {
@@ -69,8 +69,8 @@ pub(crate) async fn serve<H: Handler>(
             }
         };
 
-        let (home, returned) = oneshot::channel();
-        let rejoin = Rejoin::of_server(Box::new(move |connection| drop(home.send(connection))));
+        // A client that has asked for nothing yet needs none.
+        let rejoin = rejoin.get_or_insert_with(Rejoin::of_server);
         let offered = offer(
             connection,
             head,
@@ -81,9 +81,7 @@ pub(crate) async fn serve<H: Handler>(
         );
 
         handler.handle(offered).await;
-        let Ok(back) = returned.await else {
-            return None;
-        };
+        let back = rejoin.returned().await?;
         // RFC 9112, 9.6: closing at once could reset the connection before the client has read all.
         if !back.reusable {
             Box::pin(linger(back)).await;
@@ -163,24 +161,25 @@ fn offer(
     head: codec::RequestHead,
     source: Arc<StreamInfo>,
     options: &Options,
-    rejoin: Arc<Rejoin>,
+    rejoin: &Arc<Rejoin>,
     watch: Watch,
 ) -> Box<Offered> {
     let framing = head.framing;
     let keep_alive = head.keep_alive;
     let request = request_head(head);
 
+    let (of_reading, of_writing) = rejoin.part(None);
     if !keep_alive {
-        rejoin.spoil();
+        of_writing.spoil();
     }
+
     let (pace, answered) = Pace::of_content(options.min_rate, request.fields.contains_key(EXPECT));
-    let mut incoming =
-        BodyReceiver::content(connection.read, framing, &options.head, rejoin.clone());
+    let mut incoming = BodyReceiver::content(connection.read, framing, &options.head, of_reading);
     incoming.pace(pace);
 
     let responder = ConnectionResponder {
         write: connection.write,
-        rejoin,
+        way_back: of_writing,
         keep_alive,
         method: request.method.clone(),
         websocket: crate::websocket::key_of(&request),
@@ -360,7 +359,7 @@ async fn linger(mut connection: Connection) {
 #[derive(Debug)]
 pub struct ConnectionResponder {
     write: WriteSide,
-    rejoin: Arc<Rejoin>,
+    way_back: WayBack<WriteSide>,
     keep_alive: bool,
     method: Method,
     upgrade: Option<Protocol>,
@@ -415,13 +414,13 @@ impl ConnectionResponder {
 
         // RFC 9931: bytes that follow a refused CONNECT or Upgrade must not be taken for a request.
         let refused_tunnel = self.method == Method::CONNECT;
-        let last = self.rejoin.is_spoilt() || self.watch.is_draining();
+        let last = self.way_back.is_spoilt() || self.watch.is_draining();
         if refused_tunnel || framing == Framing::UntilClose || last {
             self.keep_alive = false;
         }
 
         if !self.keep_alive {
-            self.rejoin.spoil();
+            self.way_back.spoil();
             fields.insert(CONNECTION, HeaderValue::from_static("close"));
         } else if self.version == Version::HTTP_10 {
             fields.insert(CONNECTION, HeaderValue::from_static("keep-alive"));
@@ -437,7 +436,7 @@ impl ConnectionResponder {
         )?;
 
         self.answered.set();
-        let outgoing = Outgoing::H1(BodySender::content(self.write, framing, self.rejoin));
+        let outgoing = Outgoing::H1(BodySender::content(self.write, framing, self.way_back));
         Ok(outgoing.paced(Pace::of_reader(self.min_rate)))
     }
 
@@ -451,13 +450,13 @@ impl ConnectionResponder {
     pub(crate) async fn gone(&mut self) {
         let Self {
             write,
-            rejoin,
+            way_back,
             half_close,
             ..
         } = self;
         tokio::select! {
             () = write.half.broken() => {}
-            () = poll_fn(|cx| rejoin.poll_ended(cx)), if !*half_close => {}
+            () = poll_fn(|cx| way_back.poll_ended(cx)), if !*half_close => {}
         }
     }
 

@@ -103,10 +103,11 @@ impl TcpLink {
     /// # Errors
     /// The connection failed.
     pub async fn connect(
-        stream: Stream,
+        mut stream: Stream,
         keepalive: Option<Keepalive>,
         tasks: &TaskTracker,
     ) -> Result<Self, StreamError> {
+        stream.batch_records();
         let source = stream.info().clone();
         let (stream, alert) = AlertedStream::new(stream);
         let arrivals = Arrivals::of(&Account::open(&source));
@@ -127,7 +128,7 @@ impl TcpLink {
             state: state.clone(),
         };
 
-        let driver = ConnectionDriver::new(stream, &joint);
+        let driver = ConnectionDriver::new(stream, &joint).measuring();
         tasks.spawn(async move {
             drive(driver, &joint, &state, settled_in, keepalive).await;
             state.alive.store(false, Ordering::Relaxed);
@@ -312,6 +313,7 @@ async fn drive(
                 }
                 Some(News::Goaway) => state.alive.store(false, Ordering::Relaxed),
                 Some(News::Retire) => state.retired.store(true, Ordering::Relaxed),
+                Some(News::Grow(window)) => windows.grow(window),
                 Some(News::Request(..) | News::Refuse(..)) => {}
                 None => return,
             },

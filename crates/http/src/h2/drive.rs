@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
@@ -11,9 +12,11 @@ use hermes_net::clock;
 use hermes_proto::h2::FrameBatch;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
+use super::bandwidth::{Bandwidth, Finding};
 use super::over::Over;
 use super::piece::Piece;
 use super::shared::{Joint, News};
+use super::{STREAM_WINDOW, windows};
 
 /// Bytes that are read at once on a quiet connection.
 const READ: usize = 8 * 1024;
@@ -45,6 +48,8 @@ pub(super) struct ConnectionDriver<S> {
     /// Something was written since the last flush.
     is_unflushed: bool,
     news: VecDeque<News>,
+    /// Of a link, whose windows grow with it.
+    bandwidth: Option<Bandwidth>,
 }
 
 impl<S> Drop for ConnectionDriver<S> {
@@ -64,7 +69,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
             batch: FrameBatch::default(),
             is_unflushed: false,
             news: VecDeque::new(),
+            bandwidth: None,
         }
+    }
+
+    /// Finds out what comes within a round trip, and how large windows should be: [`News::Grow`].
+    pub(super) fn measuring(mut self) -> Self {
+        self.bandwidth = Some(Bandwidth::new(STREAM_WINDOW, windows::most()));
+        self
     }
 
     /// What the owner is to deal with; `None` when the connection is over.
@@ -222,6 +234,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
         let mut core = self.joint.core();
         core.machine.handle(&mut self.input, now);
         self.joint.dispatch(&mut core, &mut self.news);
+
+        if let Some(bandwidth) = &mut self.bandwidth {
+            let arrived = self.joint.arrivals.account().arrived();
+            let pongs = self.joint.pongs.load(Ordering::Relaxed);
+            match bandwidth.handle(arrived, pongs, now) {
+                Some(Finding::Measure) => core.machine.ping(),
+                Some(Finding::Grow(window)) => self.news.push_back(News::Grow(window)),
+                None => {}
+            }
+        }
 
         Poll::Ready(Ok(false))
     }

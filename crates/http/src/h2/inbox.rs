@@ -8,6 +8,7 @@ use hermes_proto::h2::{Failure, Reason};
 use hermes_proto::head::ResponseHead;
 
 use super::packed::Packed;
+use crate::priority::Signals;
 
 /// What has come on a stream and was not taken, and who waits for more.
 #[derive(Debug, Default)]
@@ -23,6 +24,8 @@ pub(super) struct Inbox {
     /// Someone reads the content of the response.
     pub(super) has_reader: bool,
     pub(super) failure: Option<Failure>,
+    /// What was said of its priority.
+    pub(super) signals: Signals,
     pub(super) reader: Option<Waker>,
     pub(super) opener: Option<Waker>,
     pub(super) writer: Option<Waker>,

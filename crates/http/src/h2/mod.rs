@@ -3,6 +3,7 @@
 //! Begin reading in `drive.rs`: one task a connection drives its machine; the owners of its streams share it, by `shared.rs`.
 
 mod alert;
+mod bandwidth;
 pub mod client;
 mod convert;
 mod drive;
@@ -41,7 +42,7 @@ pub(crate) fn explain(account: &Account, error: impl Into<StreamError>) -> Strea
     }
 }
 
-/// Bytes that a peer may send on a stream before we read.
+/// Bytes that a peer may send on a stream before we read; on links more, where more comes within a round trip.
 #[doc(alias = "bound")]
 pub(crate) const STREAM_WINDOW: u32 = 1024 * 1024;
 

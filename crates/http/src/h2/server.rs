@@ -28,20 +28,28 @@ use crate::error::{Cause, StreamError};
 use crate::exchanges::{Active, Exchanges};
 use crate::head::ResponseHead;
 use crate::pace::{Answered, Pace};
+use crate::priority;
 use crate::server::{Handler, Options};
 use crate::{Incoming, MinRate, Offered, Outgoing, Responder};
 
 /// Offers the exchanges of a connection until it ends.
 pub(crate) async fn serve<H: Handler>(
-    stream: Stream,
+    mut stream: Stream,
     source: Arc<StreamInfo>,
     options: &Options,
     handler: H,
     watch: &Watch,
 ) {
+    if options.link {
+        stream.batch_records();
+    }
     let account = Account::open(&source);
     let joint = Joint::new(machine_options(options), &Arrivals::of(&account));
     let mut driver = ConnectionDriver::new(stream, &joint);
+    joint.core().is_one_client = !options.link;
+    if options.link {
+        driver = driver.measuring();
+    }
     let settled = tokio::time::timeout(options.head_time, driver.next());
     let Ok(Some(first)) = settled.await else {
         return;
@@ -126,6 +134,7 @@ impl<H: Handler> Serving<'_, H> {
             }
             News::Refuse(stream, status, words) => self.offers.refuse(&stream, status, &words),
             News::Retire => self.drain(),
+            News::Grow(window) => self.windows.grow(window),
             News::Settled | News::Goaway => {}
         }
     }
@@ -254,6 +263,10 @@ impl StreamResponder {
     }
 
     fn send(&self, head: &ResponseHead, end: bool) -> Result<(), StreamError> {
+        if let Some(signal) = priority::signal(&head.fields) {
+            let mut core = self.stream.joint.core();
+            core.advise(self.stream.stream, |signals| signals.response = signal);
+        }
         let sent = self
             .stream
             .tell(|machine, stream| machine.respond(stream, &convert::response_parts(head), end));
@@ -298,5 +311,109 @@ impl StreamResponder {
         };
         self.send(&head, false)?;
         Ok(Outgoing::H2(StreamSender::new(self.stream)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use bytes::{Bytes, BytesMut};
+    use hermes_net::PeerAddress;
+    use hermes_net::memory::Part;
+    use hermes_proto::h2::{FRAME_HEAD, FrameBatch, FrameHead, FrameKind, HeadParts, PREFACE};
+
+    use super::super::piece::Piece;
+    use super::*;
+
+    fn frame(kind: FrameKind, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
+        let head = FrameHead {
+            length: content.len() as u32,
+            kind,
+            flags,
+            stream,
+        };
+        [&head.encode()[..], content].concat()
+    }
+
+    /// `GET http://a/`, with this priority.
+    fn get(stream: u32, priority: &str) -> Vec<u8> {
+        let length = priority.len() as u8;
+        let section = [
+            b"\x82\x86\x84\x01\x01a\x00\x08priority",
+            &[length][..],
+            priority.as_bytes(),
+        ];
+        frame(FrameKind::Headers, 5, stream, &section.concat())
+    }
+
+    fn update(stream: u32, priority: &str) -> Vec<u8> {
+        let content = [&stream.to_be_bytes()[..], priority.as_bytes()].concat();
+        frame(FrameKind::PriorityUpdate, 0, 0, &content)
+    }
+
+    /// The streams of the first DATA frames, of three that are answered at once; `said` is what the client sends.
+    fn order(link: bool, said: &[Vec<u8>]) -> Vec<u32> {
+        let options = Options {
+            link,
+            ..Options::default()
+        };
+        let info = StreamInfo {
+            peer: PeerAddress::Unix { uid: None },
+            local: None,
+            tls: None,
+            neighbour: None,
+        };
+        let account = Account::open(&Arc::new(info));
+        let joint = Joint::new(machine_options(&options), &Arrivals::of(&account));
+        let mut core = joint.core();
+        core.is_one_client = !link;
+
+        let greeting = [&PREFACE[..], &frame(FrameKind::Settings, 0, 0, b"")].concat();
+        let mut input = BytesMut::from(&[greeting, said.concat()].concat()[..]);
+        let now = std::time::Instant::now();
+        core.machine.handle(&mut input, now);
+        let mut news = VecDeque::new();
+        joint.dispatch(&mut core, &mut news);
+        for stream in [1, 3, 5] {
+            let fields = Fields::new();
+            let head = HeadParts::Response(StatusCode::OK, &fields);
+            core.machine.respond(stream, &head, false).unwrap();
+            let piece = Piece::new(
+                Bytes::from(vec![7; 20_000]),
+                Part::of(&account).hold(20_000),
+            );
+            core.machine.send(stream, piece, true).unwrap();
+        }
+
+        let mut batch = FrameBatch::default();
+        core.machine.transmit(&mut batch);
+        drop(core);
+        let bytes = batch.take();
+        let mut rest = &bytes[..];
+        let mut order = Vec::new();
+        while let Some((head, after)) = rest.split_first_chunk::<FRAME_HEAD>() {
+            let head = FrameHead::decode(head);
+            if head.kind == FrameKind::Data && !order.contains(&head.stream) {
+                order.push(head.stream);
+            }
+            rest = &after[head.length as usize..];
+        }
+        order
+    }
+
+    #[test]
+    fn responses_leave_in_the_order_that_their_client_asks_for() {
+        let requests = [get(1, "u=5"), get(3, "u=2"), get(5, "u=2")];
+        assert_eq!(order(false, &requests), [3, 5, 1]);
+
+        let updated = [&[update(5, "u=0")][..], &requests, &[update(1, "u=1")]].concat();
+        assert_eq!(order(false, &updated), [5, 1, 3]);
+    }
+
+    #[test]
+    fn no_user_of_a_link_goes_before_another() {
+        let requests = [get(1, "u=5"), get(3, "u=2"), get(5, "u=0")];
+        assert_eq!(order(true, &requests), [1, 3, 5]);
     }
 }

@@ -7,7 +7,8 @@ use std::task::Waker;
 
 use hermes_net::clock;
 use hermes_net::memory::Arrivals;
-use hermes_proto::h2::{ByNumber, Connection, ConnectionOptions, Event};
+use hermes_proto::h2::{ByNumber, Connection, ConnectionOptions, Event, Rank};
+use hermes_proto::h3::Priority;
 use hermes_proto::head::RequestHead;
 use http::StatusCode;
 use parking_lot::{Mutex, MutexGuard};
@@ -18,6 +19,7 @@ use super::inbox::Inbox;
 use super::over::{Over, failed};
 use super::piece::Piece;
 use crate::error::StreamError;
+use crate::priority::{self, Signals};
 
 /// What a driver is to deal with itself.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(super) enum News {
     Goaway,
     /// Another connection should take over.
     Retire,
+    /// The window of each stream should be this many bytes.
+    Grow(u32),
 }
 
 /// The part that is changed.
@@ -44,7 +48,16 @@ pub(super) struct Core {
     pub(super) over: Option<Over>,
     /// No one will open streams any more.
     pub(super) is_left: bool,
+    /// All streams are those of one client, which says in which order they are sent. Those of a link are not: one user's must not wait
+    /// for another's (RFC 9218, section 13), so that all take turns.
+    pub(super) is_one_client: bool,
+    /// PRIORITY_UPDATEs whose requests have not come.
+    early: VecDeque<(u32, Priority)>,
 }
+
+/// PRIORITY_UPDATEs kept until their requests arrive: few come early, and they are only advice.
+#[doc(alias = "bound")]
+const EARLY_UPDATES: usize = 16;
 
 impl Core {
     /// Wakes the driver if there is something to write and it waits: once for a batch.
@@ -61,6 +74,45 @@ impl Core {
         if let Some(driver) = self.driver.take() {
             driver.wake();
         }
+    }
+
+    /// A request has come, with what it says of its priority, or what was said before.
+    fn requested(&mut self, stream: u32, request: &RequestHead) {
+        let early = self.early.iter().rposition(|(early, _)| *early == stream);
+        let early = early.and_then(|place| self.early.remove(place));
+        if let Some((_, priority)) = early {
+            self.advise(stream, |signals| signals.update(priority));
+        } else if let Some(signal) = priority::signal(&request.fields) {
+            self.advise(stream, |signals| signals.request(signal));
+        }
+    }
+
+    /// A PRIORITY_UPDATE has come. One for a stream that is over means nothing, and its advice is dropped with those that are too many.
+    fn updated(&mut self, stream: u32, priority: Priority) {
+        if self.inboxes.contains_key(&stream) {
+            return self.advise(stream, |signals| signals.update(priority));
+        }
+        if self.early.len() >= EARLY_UPDATES {
+            self.early.pop_front();
+        }
+        self.early.push_back((stream, priority));
+    }
+
+    /// Something is said of the priority of a stream.
+    pub(super) fn advise(&mut self, stream: u32, say: impl FnOnce(&mut Signals)) {
+        let inbox = self.inboxes.get_mut(&stream);
+        let Some(inbox) = inbox.filter(|_| self.is_one_client) else {
+            return;
+        };
+
+        say(&mut inbox.signals);
+        let priority = inbox.signals.priority();
+        let rank = if inbox.signals.is_before_later() {
+            Rank::before_later(priority, stream)
+        } else {
+            Rank::shared(priority)
+        };
+        self.machine.rank(stream, rank);
     }
 
     /// Whether the connection is over.
@@ -105,6 +157,8 @@ impl Joint {
                 driver: None,
                 over: None,
                 is_left: false,
+                is_one_client: false,
+                early: VecDeque::new(),
             }),
             arrivals: arrivals.clone(),
             heard: AtomicU64::new(0),
@@ -190,6 +244,7 @@ impl Joint {
                     end,
                 } => {
                     let handle = self.adopt(core, stream);
+                    core.requested(stream, &request);
                     if end && let Some(inbox) = core.inboxes.get_mut(&stream) {
                         inbox.end = Some(None);
                     } else {
@@ -216,8 +271,9 @@ impl Joint {
                     news.push_back(News::Goaway);
                 }
                 Event::Retire => news.push_back(News::Retire),
-                // Responses leave in turns: all of them are equally urgent here.
-                Event::PriorityUpdate { .. } => {}
+                Event::PriorityUpdate { stream, signal } => {
+                    core.updated(stream, signal.over(Priority::default()));
+                }
                 event => self.deliver(core, event),
             }
         }

@@ -20,9 +20,8 @@ use super::shared::Joint;
 #[doc(alias = "bound")]
 const LEAST: u32 = 16 * 1024;
 
-/// The windows by level.
-const WINDOWS: [(Level, u32); 4] = [
-    (Level::Ample, STREAM_WINDOW),
+/// The windows by level, where that is not [`Level::Ample`].
+const WINDOWS: [(Level, u32); 3] = [
     (Level::Less, 256 * 1024),
     (Level::Little, 64 * 1024),
     (Level::Least, LEAST),
@@ -45,6 +44,12 @@ pub(super) fn of_link() -> u32 {
     u32::try_from(Memory::node().connection())
         .unwrap_or(u32::MAX)
         .clamp(STREAM_WINDOW, i32::MAX as u32)
+}
+
+/// Bytes of a stream's window at most, however fast and long the path is: one that stands still leaves the others half of a link's
+/// room.
+pub(super) fn most() -> u32 {
+    (of_link() / 2).max(STREAM_WINDOW)
 }
 
 /// What is to be changed.
@@ -81,7 +86,11 @@ pub(super) struct Windows {
     account: Arc<Account>,
     /// Streams that it can have.
     streams: u32,
+    /// The window of each stream while little is unread.
+    ample: u32,
     told: Level,
+    /// Whether the peer knows of a window that has grown.
+    is_grown: bool,
     /// Whether the peer has confirmed that, as far as it matters.
     is_confirmed: bool,
     since: Instant,
@@ -93,7 +102,9 @@ impl Windows {
         Self {
             account: account.clone(),
             streams,
+            ample: STREAM_WINDOW,
             told: Level::Ample,
+            is_grown: false,
             is_confirmed: true,
             since: Instant::now(),
             room: Room::Usual,
@@ -104,11 +115,26 @@ impl Windows {
     pub(super) fn apply(&mut self, joint: &Joint, change: Change) {
         match change {
             Change::Streams(level) => {
-                let told = joint.tell(|machine| machine.set_stream_window(of_stream(level)));
+                let size = self.of_stream(level);
+                let told = joint.tell(|machine| machine.set_stream_window(size));
                 self.told(level, told);
             }
             Change::Room(room) => joint.tell(|machine| machine.set_connection_window(room)),
         }
+    }
+
+    /// More comes within a round trip than the window of a stream has been: it is this large from now on, while little is unread.
+    pub(super) fn grow(&mut self, window: u32) {
+        self.ample = window;
+        self.is_grown = true;
+    }
+
+    /// The window of each stream.
+    fn of_stream(&self, level: Level) -> u32 {
+        WINDOWS
+            .iter()
+            .find(|(of, _)| *of == level)
+            .map_or(self.ample, |(_, size)| *size)
     }
 
     /// The peer allows this many streams.
@@ -139,6 +165,9 @@ impl Windows {
         // The least matters: telling it twice works only once the peer has confirmed the first time.
         self.is_confirmed = level != Level::Least || self.told == Level::Least;
         self.told = level;
+        if level == Level::Ample {
+            self.is_grown = false;
+        }
     }
 
     fn due(&mut self, now: Instant) -> Due {
@@ -151,6 +180,9 @@ impl Windows {
         match level.cmp(&self.told) {
             Ordering::Greater => Due::Now(Change::Streams(level)),
             Ordering::Equal if level == Level::Least => self.widen(),
+            Ordering::Equal if level == Level::Ample && self.is_grown => {
+                Due::Now(Change::Streams(level))
+            }
             Ordering::Equal => Due::Later,
             Ordering::Less => {
                 let stay = at(self.since + STAY, now);
@@ -198,14 +230,6 @@ fn at(moment: Instant, now: Instant) -> Option<Due> {
     (now < moment).then_some(Due::At(moment))
 }
 
-/// The window of each stream.
-fn of_stream(level: Level) -> u32 {
-    WINDOWS
-        .iter()
-        .find(|(of, _)| *of == level)
-        .map_or(STREAM_WINDOW, |(_, size)| *size)
-}
-
 #[cfg(test)]
 mod tests {
     use hermes_net::memory::{Arrivals, CONNECTION, Memory};
@@ -219,6 +243,7 @@ mod tests {
             peer: PeerAddress::Unix { uid: None },
             local: None,
             tls: None,
+            neighbour: None,
         };
         let arrivals = Arrivals::of(&Account::within(memory, &Arc::new(info)));
         arrivals.open(1, 0);
@@ -228,6 +253,25 @@ mod tests {
     fn shrunk(windows: &mut Windows) {
         windows.told(Level::Least, true);
         windows.told(Level::Least, true);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_window_that_grows_is_told_once_and_counts_while_little_is_unread() {
+        let arrivals = arrivals();
+        let mut windows = Windows::new(arrivals.account(), 1_000);
+        assert_eq!(windows.due(Instant::now()), Due::Later);
+
+        windows.grow(4 * STREAM_WINDOW);
+        assert_eq!(windows.change().await, Change::Streams(Level::Ample));
+        windows.told(Level::Ample, false);
+        assert_eq!(windows.change().await, Change::Streams(Level::Ample));
+        windows.told(Level::Ample, true);
+        assert_eq!(windows.due(Instant::now()), Due::Later);
+        assert_eq!(windows.of_stream(Level::Ample), 4 * STREAM_WINDOW);
+
+        arrivals.came(1, CONNECTION);
+        assert_eq!(windows.change().await, Change::Streams(Level::Least));
+        assert_eq!(windows.of_stream(Level::Least), LEAST);
     }
 
     #[tokio::test(start_paused = true)]

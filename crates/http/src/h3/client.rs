@@ -325,7 +325,7 @@ impl Request {
     fn new(head: &RequestHead, length: Option<u64>) -> Self {
         let ends = head.kind() == Kind::Message && length == Some(0);
         Self {
-            priority: convert::priority(&head.fields),
+            priority: crate::priority::signal(&head.fields),
             carries_packets: head.kind().carries_packets(),
             ends,
             may_be_early: ends

@@ -1,8 +1,7 @@
-//! Heads for the codec, and what they say of priority and length.
+//! Heads for the codec, and what they say of length.
 
 use bytes::BytesMut;
-use hermes_proto::fields::{FieldValue, Fields};
-use hermes_proto::h3::{self, Fault, RequestParts, Signal, encode_request, encode_response};
+use hermes_proto::h3::{self, Fault, RequestParts, encode_request, encode_response};
 use hermes_proto::qpack::SectionEncoder;
 use http::uri::Scheme;
 use http::{Method, StatusCode};
@@ -40,24 +39,6 @@ pub(super) fn from_response(
 ) -> Result<BytesMut, StreamError> {
     let write = |section: SectionEncoder<'_>| encode_response(head.status, &head.fields, section);
     Ok(state.shared().tables.write(state.id(), write)?)
-}
-
-/// What a head says of its priority (RFC 9218, 5); none where it says nothing that can be understood.
-pub(super) fn priority(fields: &Fields) -> Option<Signal> {
-    let mut lines = fields.values("priority").map(FieldValue::as_bytes);
-    let first = lines.next()?;
-    let signal = match lines.next() {
-        None => Signal::parse(first),
-        Some(second) => Signal::parse(
-            &[first, second]
-                .into_iter()
-                .chain(lines)
-                .collect::<Vec<_>>()
-                .join(&b", "[..]),
-        ),
-    };
-
-    (signal != Signal::default()).then_some(signal)
 }
 
 /// The length of a response's content, where it is known: 0 where there must be none (RFC 9110, 6.4.1).

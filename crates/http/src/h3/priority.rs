@@ -14,6 +14,7 @@ use hermes_proto::h3::{Code, Fault, Priority, Signal};
 use parking_lot::Mutex;
 
 use super::shared::StreamState;
+use crate::priority::Signals;
 
 /// PRIORITY_UPDATEs kept until their requests arrive: few come early, and they are only advice.
 #[doc(alias = "bound")]
@@ -108,19 +109,17 @@ impl Priorities {
     }
 
     fn update_one(&self, state: &StreamState, priority: Priority) {
-        state.rank.change(state.id(), self.order, |signals| {
-            (signals.client, signals.updated) = (Some(priority), true)
-        });
+        state
+            .rank
+            .change(state.id(), self.order, |signals| signals.update(priority));
     }
 
     /// What a request says of itself; a PRIORITY_UPDATE stands above it (RFC 9218, section 7).
     pub(super) fn request(&self, state: &StreamState, signal: Option<Signal>) {
         let Some(signal) = signal else { return };
-        state.rank.change(state.id(), self.order, |signals| {
-            if !signals.updated {
-                signals.client = Some(signal.over(Priority::default()));
-            }
-        });
+        state
+            .rank
+            .change(state.id(), self.order, |signals| signals.request(signal));
     }
 
     /// What the origin says in its response, which stands above what the client said (RFC 9218, section 8).
@@ -139,15 +138,6 @@ pub(super) struct Rank {
     level: AtomicI32,
 }
 
-#[derive(Debug, Default, Clone, Copy)]
-struct Signals {
-    /// What the client said last.
-    client: Option<Priority>,
-    /// It said that in a PRIORITY_UPDATE.
-    updated: bool,
-    response: Signal,
-}
-
 impl Rank {
     /// As [`SendStream::set_priority`](hermes_net::quic::SendStream::set_priority) takes it.
     pub(super) fn level(&self) -> i32 {
@@ -157,8 +147,8 @@ impl Rank {
     fn change(&self, stream: u64, order: Order, change: impl FnOnce(&mut Signals)) {
         let mut signals = self.signals.lock();
         change(&mut signals);
-        let priority = signals.response.over(signals.client.unwrap_or_default());
-        let alone = order.in_turn && signals.client.is_some() && !priority.incremental;
+        let priority = signals.priority();
+        let alone = order.in_turn && signals.is_before_later();
         self.level.store(
             level(priority.urgency, alone.then_some(stream)),
             Ordering::Relaxed,

@@ -68,7 +68,7 @@ impl RequestStreamResponder {
         state
             .shared()
             .priorities
-            .response(state, convert::priority(&head.fields));
+            .response(state, crate::priority::signal(&head.fields));
         let section = convert::from_response(&head, &self.sender.state)?;
         self.sender.section(&section).await?;
         self.answered.set();

@@ -246,7 +246,7 @@ impl<H: Handler> Context<H> {
 
         shared
             .priorities
-            .request(&state, convert::priority(&head.fields));
+            .request(&state, crate::priority::signal(&head.fields));
         if head.kind().carries_packets() {
             state.open_datagrams();
             let _ = timeout(SETTINGS_TIME, shared.settled()).await;

@@ -105,8 +105,14 @@ impl Client {
             return link.open(head, length).await;
         }
         let kept = self.kept.clone();
-        let home = Box::new(move |connection| kept.lock().push(connection));
-        h1::client::open(self.connection().await, head, length, Receiver::Proxy, home)
+        let home = Arc::new(move |connection| kept.lock().push(connection));
+        h1::client::open(
+            self.connection().await,
+            head,
+            length,
+            Receiver::Proxy,
+            Some(home),
+        )
     }
 
     async fn connection(&self) -> h1::Connection {
@@ -194,7 +200,12 @@ pub fn open_h1(
 ) {
     let (home, returned) = tokio::sync::oneshot::channel();
     let connection = h1::Connection::new(stream.into(), BytesMut::new());
-    let home = Box::new(move |connection| drop(home.send(connection)));
-    let (outgoing, pending) = h1::client::open(connection, head, length, receiver, home).unwrap();
+    let home = Mutex::new(Some(home));
+    let home = Arc::new(move |connection| {
+        let home = home.lock().take();
+        drop(home.map(|home| home.send(connection)));
+    });
+    let (outgoing, pending) =
+        h1::client::open(connection, head, length, receiver, Some(home)).unwrap();
     (outgoing, pending, returned)
 }

@@ -1,5 +1,7 @@
 //! Whether a request may have had an effect (RFC 9110, 9.2.2; RFC 9113, 8.7).
 
+use std::sync::Arc;
+
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Cause, Processed, RequestHead, Reset, StreamError};
 use http::HeaderValue;
@@ -92,9 +94,9 @@ async fn a_head_that_cannot_be_written_was_not_processed() {
             authority: None,
             ..get()
         };
-        let home = Box::new(|_| panic!("nothing was sent"));
+        let home = Arc::new(|_| panic!("nothing was sent"));
         let error =
-            hermes_http::h1::client::open(connection, &head, Some(0), Receiver::Proxy, home)
+            hermes_http::h1::client::open(connection, &head, Some(0), Receiver::Proxy, Some(home))
                 .unwrap_err();
         assert_eq!(error.processed, Processed::No);
         assert!(matches!(error.cause, Cause::Invalid(_)), "{error}");

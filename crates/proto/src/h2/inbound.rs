@@ -391,7 +391,7 @@ impl<C: Content> Connection<C> {
         }
 
         for number in ready {
-            self.schedule(number);
+            self.schedule(number, false);
         }
         Ok(())
     }
@@ -473,7 +473,7 @@ impl<C: Content> Connection<C> {
         };
 
         if stream.sending.window.shift(bytes) {
-            self.schedule(head.stream);
+            self.schedule(head.stream, false);
         } else {
             let reason = Reason::FLOW_CONTROL_ERROR;
             self.break_stream(head.stream, reason, "a window above the largest");

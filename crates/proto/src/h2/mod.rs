@@ -30,6 +30,7 @@ mod sections;
 mod settings;
 mod stream;
 mod streams;
+mod turns;
 
 pub use crate::h3::{Role, Signal};
 pub use crate::qpack::FieldSectionLimits;
@@ -44,3 +45,4 @@ pub use outbound::{OpenError, SendError};
 pub use reason::{ConnectionError, Reason};
 pub use settings::PeerSettings;
 pub use streams::{ByNumber, NumberHasher};
+pub use turns::Rank;

@@ -11,6 +11,7 @@ use super::hpack::HpackEncoder;
 use super::reason::Reason;
 use super::settings::LARGEST_WINDOW;
 use super::stream::{Ending, Inbound, Stream};
+use super::turns::Rank;
 use crate::fields::Fields;
 use crate::h3::Role;
 
@@ -19,7 +20,7 @@ use crate::h3::Role;
 const BATCH: usize = 128 * 1024;
 
 /// Bytes of a stream's turn while others wait.
-const TURN: usize = 16 * 1024;
+pub(super) const TURN: usize = 16 * 1024;
 
 /// Why a stream cannot be opened. Nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -110,7 +111,7 @@ impl<C: Content> Connection<C> {
             && !is_empty
         {
             stream.sending.push(content);
-            self.schedule(number);
+            self.schedule(number, false);
         }
 
         if end {
@@ -295,8 +296,15 @@ impl<C: Content> Connection<C> {
         self.close_if_done(number);
     }
 
-    /// A stream may have something that can be sent.
-    pub(super) fn schedule(&mut self, number: u32) {
+    /// When a stream is sent from now on, beside others.
+    pub fn rank(&mut self, number: u32, rank: Rank) {
+        if let Some(stream) = self.streams.get(number) {
+            stream.sending.rank = rank;
+        }
+    }
+
+    /// A stream may have something that can be sent; or more, after a turn.
+    pub(super) fn schedule(&mut self, number: u32, is_more: bool) {
         let most = self.options.queue;
         let Some(stream) = self.streams.get(number) else {
             return;
@@ -311,7 +319,13 @@ impl<C: Content> Connection<C> {
         let waits = sending.queued > 0 && sending.window.room() > 0 && !sending.is_scheduled;
         if waits {
             sending.is_scheduled = true;
-            self.streams.wait(number);
+            let rank = sending.rank;
+            let queued = sending.queued;
+            if is_more {
+                self.streams.turns.go_on(number, rank);
+            } else {
+                self.streams.turns.begin(number, rank, queued);
+            }
         }
 
         if is_awaited {
@@ -321,15 +335,16 @@ impl<C: Content> Connection<C> {
 
     /// Whether [`Self::transmit`] would give something.
     pub fn has_output(&self) -> bool {
-        !self.control.is_empty() || (self.streams.has_waiting() && self.flow.send.room() > 0)
+        !self.control.is_empty() || (!self.streams.turns.is_empty() && self.flow.send.room() > 0)
     }
 
-    /// Adds to `batch` what is to be written now. The streams take turns, so that a small one never waits for a large one.
+    /// Adds to `batch` what is to be written now. The streams take turns, in the order of their ranks, so that a
+    /// small one never waits for a large one.
     pub fn transmit(&mut self, batch: &mut FrameBatch<C>) {
         batch.put(&self.control);
         self.control.clear();
         while batch.len() < BATCH && self.flow.send.room() > 0 {
-            let Some(number) = self.streams.turn() else {
+            let Some(number) = self.streams.turns.next() else {
                 return;
             };
             self.take_turn(number, batch);
@@ -338,10 +353,10 @@ impl<C: Content> Connection<C> {
 
     /// One DATA frame of a stream.
     fn take_turn(&mut self, number: u32, batch: &mut FrameBatch<C>) {
-        let turn = if self.streams.has_waiting() {
-            TURN
-        } else {
+        let turn = if self.streams.turns.is_empty() {
             BATCH
+        } else {
+            TURN
         };
 
         let most = turn
@@ -388,7 +403,7 @@ impl<C: Content> Connection<C> {
             self.emptied(number, batch);
         }
 
-        self.schedule(number);
+        self.schedule(number, true);
     }
 
     /// All that a stream had queued is on its way.

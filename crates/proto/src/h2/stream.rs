@@ -7,6 +7,7 @@ use bytes::BytesMut;
 use super::batch::Content;
 use super::flow::{ReceiveWindow, SendWindow};
 use super::reason::Reason;
+use super::turns::Rank;
 
 /// What may come on a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +56,8 @@ pub(super) struct Sending<C> {
     /// Bytes of the queue.
     pub(super) queued: usize,
     pub(super) ending: Ending,
+    /// When its turn is.
+    pub(super) rank: Rank,
     /// It waits for its turn.
     pub(super) is_scheduled: bool,
     /// Someone waits to queue more.
@@ -86,6 +89,7 @@ impl<C: Content> Stream<C> {
                 queue: VecDeque::new(),
                 queued: 0,
                 ending: Ending::Open,
+                rank: Rank::default(),
                 is_scheduled: false,
                 is_awaited: false,
                 reset: None,

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
 
 use super::stream::Stream;
+use super::turns::Turns;
 use crate::h3::Role;
 
 /// Hashes the numbers of streams. A peer can choose them, but does not know the key.
@@ -63,7 +64,7 @@ pub(super) struct Streams<C> {
     role: Role,
     open: HashMap<u32, Stream<C>, ByNumber>,
     /// Those that have content to send and wait for their turn.
-    ring: VecDeque<u32>,
+    pub(super) turns: Turns,
     /// Those that we reset, in the order of that.
     reset: VecDeque<u32>,
     is_reset: HashSet<u32, ByNumber>,
@@ -82,7 +83,7 @@ impl<C> Streams<C> {
         Self {
             role,
             open: HashMap::default(),
-            ring: VecDeque::new(),
+            turns: Turns::default(),
             reset: VecDeque::new(),
             is_reset: HashSet::default(),
             remembered,
@@ -114,7 +115,7 @@ impl<C> Streams<C> {
 
     pub(super) fn clear(&mut self) {
         self.open.clear();
-        self.ring.clear();
+        self.turns.clear();
     }
 
     /// All that are open.
@@ -155,20 +156,5 @@ impl<C> Streams<C> {
             self.is_reset.remove(&oldest);
             self.forgotten = self.forgotten.max(oldest);
         }
-    }
-
-    /// A stream that is to have its turn.
-    pub(super) fn wait(&mut self, stream: u32) {
-        self.ring.push_back(stream);
-    }
-
-    /// The stream whose turn it is.
-    pub(super) fn turn(&mut self) -> Option<u32> {
-        self.ring.pop_front()
-    }
-
-    /// Whether others wait.
-    pub(super) fn has_waiting(&self) -> bool {
-        !self.ring.is_empty()
     }
 }

@@ -35,6 +35,20 @@ pub struct IpFlow {
     pub destination_port: u16,
 }
 
+impl IpFlow {
+    /// That of the answers.
+    #[must_use]
+    pub fn reversed(&self) -> Self {
+        Self {
+            source: self.destination,
+            destination: self.source,
+            protocol: self.protocol,
+            source_port: self.destination_port,
+            destination_port: self.source_port,
+        }
+    }
+}
+
 /// Which part of a packet this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fragment {

@@ -98,6 +98,14 @@ impl IpRange {
         self.start <= other.end && other.start <= self.end
     }
 
+    /// The part of it that lies in another, for its own protocol.
+    pub fn shared(&self, other: &Self) -> Option<Self> {
+        let start = self.start.max(other.start);
+        let end = self.end.min(other.end);
+        // Of ranges that are apart, or of two families, it would end before it starts.
+        Self::new(start, end, self.protocol).ok()
+    }
+
     /// What this and a later range are together, where they touch or overlap and are for the same protocol.
     pub fn joined(&self, later: &Self) -> Option<Self> {
         let same = self.is_ipv4() == later.is_ipv4() && self.protocol == later.protocol;

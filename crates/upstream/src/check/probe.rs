@@ -97,8 +97,7 @@ pub(crate) async fn ask(
     let (mut outgoing, mut pending) = match transport {
         Transport::H1(stream) => {
             let connection = h1::Connection::new(stream, BytesMut::new());
-            h1::client::open(connection, head, Some(0), Receiver::Origin, Box::new(drop))
-                .map_err(words)?
+            h1::client::open(connection, head, Some(0), Receiver::Origin, None).map_err(words)?
         }
         Transport::H2(stream) => {
             let link = TcpLink::connect(stream, None, &client.tasks)

@@ -10,9 +10,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use hermes_net::own_mark::marked;
 use hermes_net::{machine, os};
 use hermes_proto::quic_version::{self, ID, SHORTEST};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use search::LengthSearch;
@@ -69,10 +70,19 @@ pub struct QuicAnswer {
     pub mtu: usize,
 }
 
+/// A connection, past the devices of this process.
+async fn connected(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    };
+    marked(socket?)?.connect(address).await
+}
+
 /// Tries a path. It takes a few seconds at most.
 pub async fn measure_path(address: SocketAddr) -> PathReport {
     let begin = Instant::now();
-    let connected = timeout(CONNECT, TcpStream::connect(address)).await;
+    let connected = timeout(CONNECT, connected(address)).await;
     let tcp = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
     let tcp = tcp.map(|_| begin.elapsed());
 

@@ -1,13 +1,15 @@
 //! HTTP/1.1 connections that wait for their next exchange.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_http::h1::Connection;
+use hermes_http::h1::{Connection, Home};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::taken::{Carrier, Fits, Taken};
+use super::{Pool, Slot};
 use crate::limits::Room;
 
 /// Idle HTTP/1.1 connections kept for one place; the oldest goes first.
@@ -24,12 +26,47 @@ pub(super) struct Idle {
     waiting: Mutex<Vec<IdleConnection>>,
 }
 
+/// What a connection has for as long as it is open.
+#[derive(Debug)]
+pub(crate) struct Berth {
+    /// The address that was dialled.
+    pub(super) address: Option<SocketAddr>,
+    /// Its place under the bound of its upstream.
+    pub(super) room: Room,
+    /// Where the connection is kept after its exchange. Nothing between two of them: what keeps a connection is not kept by it.
+    home: Mutex<Option<(Arc<Pool>, Arc<Slot>)>>,
+}
+
+impl Berth {
+    pub(crate) fn new(address: Option<SocketAddr>, room: Room) -> Self {
+        Self {
+            address,
+            room,
+            home: Mutex::default(),
+        }
+    }
+
+    /// For an exchange, after which the connection is kept there.
+    pub(crate) fn for_exchange(self: Arc<Self>, pool: Arc<Pool>, slot: Arc<Slot>) -> Arc<Self> {
+        *self.home.lock() = Some((pool, slot));
+        self
+    }
+}
+
+impl Home for Berth {
+    fn keep(self: Arc<Self>, connection: Connection) {
+        let home = self.home.lock().take();
+        if let Some((pool, slot)) = home {
+            pool.keep(&slot, connection, self);
+        }
+    }
+}
+
 #[derive(Debug)]
 struct IdleConnection {
     connection: Connection,
-    address: Option<SocketAddr>,
+    berth: Arc<Berth>,
     since: Instant,
-    room: Room,
 }
 
 impl IdleConnection {
@@ -44,7 +81,7 @@ impl Idle {
         let mut useless = Vec::new();
         let mut waiting = self.waiting.lock();
         let found = loop {
-            let Some(index) = waiting.iter().rposition(|one| fits(one.address)) else {
+            let Some(index) = waiting.iter().rposition(|one| fits(one.berth.address)) else {
                 break None;
             };
             let mut one = waiting.remove(index);
@@ -57,24 +94,20 @@ impl Idle {
 
         drop(waiting);
         found.map(|one| {
-            let carrier = Carrier::H1(Box::new(one.connection));
+            let address = one.berth.address;
+            let room = one.berth.room.clone();
+            let carrier = Carrier::H1(Box::new(one.connection), Some(one.berth));
             Taken {
                 carrier,
-                address: one.address,
+                address,
                 reused: true,
-                room: one.room,
+                room,
             }
         })
     }
 
     /// Keeps a connection; false if it cannot serve another exchange.
-    pub(super) fn keep(
-        &self,
-        mut connection: Connection,
-        address: Option<SocketAddr>,
-        room: Room,
-        now: Instant,
-    ) -> bool {
+    pub(super) fn keep(&self, mut connection: Connection, berth: Arc<Berth>, now: Instant) -> bool {
         if !connection.is_usable() {
             return false;
         }
@@ -82,9 +115,8 @@ impl Idle {
         let oldest = (waiting.len() >= KEPT).then(|| waiting.remove(0));
         waiting.push(IdleConnection {
             connection,
-            address,
+            berth,
             since: now,
-            room,
         });
 
         drop(waiting);

@@ -236,6 +236,7 @@ mod tests {
             peer: PeerAddress::Unix { uid: None },
             local: None,
             tls: None,
+            neighbour: None,
         };
         let link = h2::client::TcpLink::connect(
             Stream::other(Box::new(near), info),

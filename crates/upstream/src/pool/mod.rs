@@ -26,6 +26,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use self::h1::Berth;
 use self::h1::Idle;
 pub(crate) use self::link::Link;
 pub(crate) use self::links::EXCHANGES;
@@ -246,12 +247,12 @@ impl Pool {
 
         match self.connect(slot, dial).await {
             Ok(Taken {
-                carrier: Carrier::H1(connection),
+                carrier: Carrier::H1(connection, _),
                 address,
                 room,
                 ..
             }) => {
-                self.keep(slot, *connection, address, room);
+                self.keep(slot, *connection, Arc::new(Berth::new(address, room)));
                 Ok(false)
             }
             Ok(Taken {
@@ -290,7 +291,7 @@ impl Pool {
                 let connection = Box::new(Connection::new(stream, BytesMut::new()));
                 slot.note_reached(false);
                 return Ok(Taken {
-                    carrier: Carrier::H1(connection),
+                    carrier: Carrier::H1(connection, None),
                     address,
                     reused: false,
                     room,
@@ -368,7 +369,7 @@ impl Pool {
             .links
             .share(fits)
             .or_else(|| slot.idle.take(fits, clock::now()))?;
-        if matches!(taken.carrier, Carrier::H1(_)) {
+        if matches!(taken.carrier, Carrier::H1(..)) {
             let _ = self
                 .kept
                 .try_update(Ordering::Relaxed, Ordering::Relaxed, |kept| {
@@ -380,18 +381,12 @@ impl Pool {
     }
 
     /// Keeps a connection whose exchange is over, if it can serve another and there is room.
-    pub(crate) fn keep(
-        &self,
-        slot: &Slot,
-        connection: Connection,
-        address: Option<SocketAddr>,
-        room: Room,
-    ) {
+    pub(crate) fn keep(&self, slot: &Slot, connection: Connection, berth: Arc<Berth>) {
         let has_room = self.kept.load(Ordering::Relaxed) < KEPT;
         if has_room
             && !self.closed.is_cancelled()
             && slot.is_wanted()
-            && slot.idle.keep(connection, address, room, clock::now())
+            && slot.idle.keep(connection, berth, clock::now())
         {
             self.kept.fetch_add(1, Ordering::Relaxed);
         }

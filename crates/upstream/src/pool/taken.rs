@@ -3,10 +3,12 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use hermes_http::h1::Connection;
 use tokio::time::Instant;
 
+use super::h1::Berth;
 use super::link::Link;
 use super::uses::Counted;
 use crate::failure::ConnectFailure;
@@ -34,8 +36,8 @@ pub(crate) struct Taken {
 /// What carries the exchange.
 #[derive(Debug)]
 pub(crate) enum Carrier {
-    /// A connection of its own.
-    H1(Box<Connection>),
+    /// A connection of its own, with what it has while it is open if it was kept before.
+    H1(Box<Connection>, Option<Arc<Berth>>),
     /// A stream of a shared link.
     Shared(Link, Counted),
 }

@@ -1,0 +1,171 @@
+//! How large the window of a stream has to be: as much as comes within a round trip.
+//!
+//! A window bounds a stream to so many bytes a round trip: with 1 MiB to 84 Mbit/s where that takes 100 ms. What is on its way is
+//! measured as gRPC does: bytes that come between a PING and its answer. If they are nearly a window, that is what held the sender
+//! back, and it is doubled. Where nothing comes of it, one asks ever more rarely, and where little comes, never.
+
+use std::time::{Duration, Instant};
+
+/// Time between two measurements, in which as much as half a window has to come.
+#[doc(alias = "bound")]
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The same once several in a row have found the window large enough.
+#[doc(alias = "bound")]
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// A round trip within which the smallest window is no bound: 8 Gbit/s.
+const SHORT: Duration = Duration::from_millis(1);
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Finding {
+    /// A PING is to be sent, whose answer ends the measurement.
+    Measure,
+    /// The window of each stream should be this many bytes.
+    Grow(u32),
+}
+
+/// What is known of the bandwidth of a connection and its delay.
+#[derive(Debug)]
+pub(super) struct Bandwidth {
+    window: u32,
+    most: u32,
+    measuring: Option<Begun>,
+    /// Bytes that had come at the last measurement.
+    seen: u64,
+    pause: Duration,
+    next: Option<Instant>,
+}
+
+/// A measurement whose answer is on its way.
+#[derive(Debug, Clone, Copy)]
+struct Begun {
+    at: Instant,
+    /// Bytes that had come by then.
+    arrived: u64,
+    /// PINGs that had been answered by then.
+    pongs: u64,
+}
+
+impl Bandwidth {
+    /// Of streams with this window, which may grow to `most` bytes.
+    pub(super) fn new(window: u32, most: u32) -> Self {
+        Self {
+            window,
+            most,
+            measuring: None,
+            seen: 0,
+            pause: PAUSE,
+            next: None,
+        }
+    }
+
+    /// So many bytes have come by now, all in all, and so many PINGs were answered.
+    pub(super) fn handle(&mut self, arrived: u64, pongs: u64, now: Instant) -> Option<Finding> {
+        match self.measuring {
+            Some(begun) if begun.pongs == pongs => None,
+            Some(begun) => {
+                self.measuring = None;
+                self.measured(begun, arrived, now)
+            }
+            None if self.window < self.most => self.begin(arrived, pongs, now),
+            None => None,
+        }
+    }
+
+    fn begin(&mut self, arrived: u64, pongs: u64, now: Instant) -> Option<Finding> {
+        let is_due = self.next.is_none_or(|next| now >= next);
+        if !is_due || arrived - self.seen < u64::from(self.window / 2) {
+            return None;
+        }
+
+        self.seen = arrived;
+        self.measuring = Some(Begun {
+            at: now,
+            arrived,
+            pongs,
+        });
+        Some(Finding::Measure)
+    }
+
+    fn measured(&mut self, begun: Begun, arrived: u64, now: Instant) -> Option<Finding> {
+        let came = arrived - begun.arrived;
+        self.seen = arrived;
+
+        // A window that is used up comes as a whole within a round trip, but for what its reader needs to open it again.
+        let is_full = came >= u64::from(self.window / 4 * 3);
+        if !is_full || now.duration_since(begun.at) < SHORT {
+            self.next = Some(now + self.pause);
+            self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+            return None;
+        }
+
+        self.window = self.window.saturating_mul(2).min(self.most);
+        self.pause = PAUSE;
+        self.next = Some(now + PAUSE);
+        Some(Finding::Grow(self.window))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u32 = 1 << 20;
+
+    /// A sender that its window or its line holds back, over a path: by how much the window has grown, and how many PINGs that took.
+    fn run(bytes_a_second: u64, delay: Duration, seconds: u64) -> (u32, usize) {
+        let mut bandwidth = Bandwidth::new(MIB, 8 * MIB);
+        let began = Instant::now();
+        let mut window = MIB;
+        let mut arrived = 0;
+        let mut pongs = 0;
+        let mut pings = Vec::new();
+        let step = Duration::from_millis(1);
+
+        for millisecond in 0..1_000 * seconds {
+            let now = began + step * millisecond as u32;
+            let by_window = u128::from(window) * step.as_nanos() / delay.as_nanos();
+            arrived += u64::try_from(by_window)
+                .unwrap()
+                .min(bytes_a_second / 1_000);
+            if pings.last().is_some_and(|sent| now == *sent + delay) {
+                pongs += 1;
+            }
+            match bandwidth.handle(arrived, pongs, now) {
+                Some(Finding::Measure) => pings.push(now),
+                Some(Finding::Grow(grown)) => window = grown,
+                None => {}
+            }
+        }
+
+        (window, pings.len())
+    }
+
+    #[test]
+    fn a_window_grows_to_what_a_long_path_holds_and_no_further() {
+        let delay = Duration::from_millis(100);
+        let (window, pings) = run(40_000_000, delay, 10);
+        assert!((4 * MIB..=8 * MIB).contains(&window), "{window}");
+        assert!(pings < 20, "{pings} PINGs");
+        assert_eq!(run(1_000_000_000, delay, 10).0, 8 * MIB, "what may be");
+    }
+
+    #[test]
+    fn a_window_that_holds_no_one_back_stays_and_is_asked_about_rarely() {
+        let (window, pings) = run(100_000_000, Duration::from_millis(5), 100);
+        assert_eq!(window, MIB);
+        assert!(pings < 20, "{pings} PINGs");
+    }
+
+    #[test]
+    fn where_little_comes_nothing_is_asked() {
+        let mut bandwidth = Bandwidth::new(MIB, 8 * MIB);
+        let now = Instant::now();
+        for second in 0..1_000 {
+            let now = now + Duration::from_secs(second);
+            assert_eq!(bandwidth.handle(second * 500, 0, now), None);
+        }
+    }
+}

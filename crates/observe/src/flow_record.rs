@@ -1,0 +1,132 @@
+//! The access record of one flow of IP.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+
+use crate::live::Live;
+use crate::record::Event;
+
+/// A flow of IP that has ended, in a tunnel that is an exchange.
+#[derive(Debug, Clone)]
+pub struct SeenFlow {
+    /// Where it was opened from: an address, with a port if its protocol has some.
+    pub source: String,
+    /// Where it was opened to, likewise.
+    pub target: String,
+    /// Its protocol above IP.
+    pub protocol: String,
+    /// The side of the tunnel that sent the first packet: `client` or `target`.
+    pub opened_by: &'static str,
+    /// The rule that decided about its first packet, if one did.
+    pub rule: Option<Arc<str>>,
+    /// Whether it may pass.
+    pub is_allowed: bool,
+    /// How long ago its first packet came.
+    pub age: Duration,
+    /// From its first packet to its last.
+    pub duration: Duration,
+    /// Packets of either direction.
+    pub packets: MovedPackets,
+    /// Bytes of either direction, headers of IP included.
+    pub bytes: MovedPackets,
+    /// For how many flows it stands.
+    pub one_in: u32,
+    /// Why it has ended.
+    pub reason: &'static str,
+}
+
+/// What a flow moved in either direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct MovedPackets {
+    /// From the client of the tunnel.
+    pub client_to_target: u64,
+    /// To it.
+    pub target_to_client: u64,
+}
+
+/// What an access record says of a flow.
+#[derive(Debug, Serialize)]
+pub(super) struct FlowRecord {
+    time: String,
+    #[serde(flatten)]
+    tunnel: FlowTunnel,
+    kind: &'static str,
+    event: Event,
+    node: String,
+    #[serde(flatten)]
+    facts: FlowFacts,
+    bytes: MovedPackets,
+    packets: MovedPackets,
+    began: String,
+    duration_ms: u64,
+    one_in: u32,
+    reason: &'static str,
+}
+
+/// Of which tunnel a flow is.
+#[derive(Debug, Serialize)]
+struct FlowTunnel {
+    id: String,
+    trace: Option<String>,
+    listener: String,
+    user: Option<String>,
+    route: Option<String>,
+}
+
+/// What a flow is, and what was decided about it.
+#[derive(Debug, Serialize)]
+struct FlowFacts {
+    protocol: String,
+    source: String,
+    target: String,
+    opened_by: &'static str,
+    rule: Option<String>,
+    outcome: &'static str,
+}
+
+impl FlowTunnel {
+    fn of(live: &Live) -> Self {
+        let facts = live.facts.lock();
+        Self {
+            id: live.id.to_string(),
+            trace: live.trace(),
+            listener: live.begin.listener.to_string(),
+            user: facts.user.clone(),
+            route: facts.route.as_deref().map(str::to_owned),
+        }
+    }
+}
+
+impl FlowRecord {
+    /// Of a flow in this tunnel, which ended `now`.
+    pub(super) fn new(live: &Live, node: &str, flow: SeenFlow, now: SystemTime) -> Self {
+        let began = now.checked_sub(flow.age).unwrap_or(now);
+        let rfc3339 = |time| humantime::format_rfc3339_millis(time).to_string();
+        Self {
+            time: rfc3339(now),
+            tunnel: FlowTunnel::of(live),
+            kind: "flow",
+            event: Event::End,
+            node: node.to_owned(),
+            facts: FlowFacts {
+                protocol: flow.protocol,
+                source: flow.source,
+                target: flow.target,
+                opened_by: flow.opened_by,
+                rule: flow.rule.as_deref().map(str::to_owned),
+                outcome: match flow.is_allowed {
+                    true => "allow",
+                    false => "deny",
+                },
+            },
+            bytes: flow.bytes,
+            packets: flow.packets,
+            began: rfc3339(began),
+            duration_ms: u64::try_from(flow.duration.as_millis()).unwrap_or(u64::MAX),
+            one_in: flow.one_in,
+            reason: flow.reason,
+        }
+    }
+}
