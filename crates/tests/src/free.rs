@@ -1,16 +1,26 @@
 //! Addresses that are free now, and still will be when they are bound again after a restart.
 
+use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 /// Loopback, but not where clients' own ports are: none of those can take one of these while nothing listens there.
 const APART: Ipv4Addr = Ipv4Addr::new(127, 9, 8, 7);
+/// Below what systems give to clients, so that a socket on every address does not take one either.
+const PORTS: Range<u16> = 10_000..32_000;
+/// More than enough for a range of which little is used.
+const TRIES: usize = 1000;
+
+/// What this process has chosen: a port that was let go could be chosen again before it is bound.
+static CHOSEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
 
 /// A TCP address.
 ///
 /// # Panics
 /// When the system has none.
 pub fn tcp() -> SocketAddr {
-    TcpListener::bind((APART, 0)).unwrap().local_addr().unwrap()
+    chosen(|address| TcpListener::bind(address).is_ok())
 }
 
 /// A UDP address.
@@ -18,5 +28,22 @@ pub fn tcp() -> SocketAddr {
 /// # Panics
 /// When the system has none.
 pub fn udp() -> SocketAddr {
-    UdpSocket::bind((APART, 0)).unwrap().local_addr().unwrap()
+    chosen(|address| UdpSocket::bind(address).is_ok())
+}
+
+fn chosen(is_free: impl Fn(SocketAddr) -> bool) -> SocketAddr {
+    for _ in 0..TRIES {
+        let port = fastrand::u16(PORTS);
+        let address = SocketAddr::from((APART, port));
+
+        if is_free(address) && is_new(port) {
+            return address;
+        }
+    }
+    panic!("no free port between {} and {}", PORTS.start, PORTS.end)
+}
+
+fn is_new(port: u16) -> bool {
+    let mut chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
+    chosen.get_or_insert_default().insert(port)
 }

@@ -98,6 +98,8 @@ fn open_in(namespace: &Path, address: std::net::Ipv4Addr) -> Result<(TunDevice, 
             mtu: MTU,
             addresses: vec![inner(address)],
             routes: Vec::new(),
+            past: None,
+            masquerade: false,
         };
         let (device, mut queues) = TunDevice::open(&settings)?;
         let queue = queues.pop().context("a device without queues")?;

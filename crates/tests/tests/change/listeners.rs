@@ -4,12 +4,11 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use hermes_tests::eventually::{eventually, eventually_true};
+use hermes_tests::free::tcp as free;
 use hermes_tests::raw::{End, Raw};
 use hermes_tests::udp::Client;
 use hermes_tests::{Node, origins};
 use rustix::process::Signal;
-
-use crate::free;
 
 fn node(listeners: &str) -> String {
     format!(

@@ -62,6 +62,35 @@ fn a_user_who_leaves_a_group_loses_the_tunnels_that_it_allowed() {
     }
 }
 
+#[test]
+fn a_target_that_leaves_a_service_loses_the_tunnels_that_it_allowed() {
+    let echoes = echoes();
+    let serving = |targets: &str| {
+        yaml(&echoes, "alice", "").replace("[\"DB:1\", \"VOICE:1\"]", &format!("[{targets}]"))
+    };
+    let node = Node::start("edge", &serving("\"DB:1\", \"VOICE:1\""));
+    let mut tunnel = Raw::connect(node.address("db"));
+    tunnel.send("x");
+    assert_eq!(tunnel.exactly(1), b"x");
+    let voice = Client::connect(node.address("voice"));
+    assert_eq!(voice.ask("x"), b"x");
+
+    let wider = serving("DB, VOICE, OTHER");
+    assert_eq!(reload(&node, &wider), counts(2, 0, 0, 0));
+    let narrower = serving("DB, OTHER");
+    assert_eq!(reload(&node, &narrower), counts(1, 0, 0, 1));
+    tunnel.send("y");
+    assert_eq!(tunnel.exactly(1), b"y");
+    let record = node.record(|record| record["kind"] == "connect-udp");
+    assert_eq!(
+        record["reason"], "policy_changed: http_request_denied: no rule of the policy allows it",
+        "{record}"
+    );
+
+    assert_eq!(reload(&node, &serving("OTHER")), counts(0, 0, 0, 1));
+    assert_eq!(tunnel.rest(), (Vec::new(), End::Reset));
+}
+
 /// A time of day in UTC, some seconds from now.
 fn clock(ahead: u64) -> String {
     let unix = SystemTime::now()

@@ -7,11 +7,10 @@ use std::thread::{Scope, ScopedJoinHandle, scope};
 
 use hermes_tests::capsules::UdpTunnel;
 use hermes_tests::eventually::eventually_true;
+use hermes_tests::free::tcp as free;
 use hermes_tests::raw::Raw;
 use hermes_tests::udp::Client;
 use hermes_tests::{Node, origins};
-
-use crate::free;
 
 /// Reloads of the ordinary test; `HERMES_SOAK` asks for another number.
 const RELOADS: usize = 20;

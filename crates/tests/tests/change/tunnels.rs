@@ -171,7 +171,7 @@ fn a_tunnel_of_capsules_moves_between_every_kind_of_way() {
 
 #[test]
 fn a_move_that_cannot_be_made_leaves_the_tunnel_where_it_is() {
-    let (origin, gone) = (origins::udp_echo(origins::V4), crate::free());
+    let (origin, gone) = (origins::udp_echo(origins::V4), hermes_tests::free::tcp());
     let upstreams = [("voice", origin.address()), ("gone", gone)];
     let node = Node::start("alice", &with_route("{ terminate: voice }", &upstreams));
     let client = Client::connect(node.address("voice"));

@@ -1,10 +1,10 @@
 //! The PROXY protocol: from HAProxy, to HAProxy and nginx, and by hand.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 
 use hermes_tests::head::unnamed;
 use hermes_tests::raw::{End, Raw};
-use hermes_tests::{Haproxy, Nginx, Node, curl, origins};
+use hermes_tests::{Haproxy, Nginx, Node, curl, free, origins};
 
 const BINARY: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
@@ -320,9 +320,7 @@ fn introducing(endpoint: SocketAddr, version: u8) -> Node {
 
 #[test]
 fn nginx_learns_whose_a_tunnel_is() {
-    let port = TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .unwrap();
+    let port = free::tcp();
     let server = format!(
         "listen {port} proxy_protocol; location / {{ return 200 \"$proxy_protocol_addr $proxy_protocol_port\"; }}"
     );

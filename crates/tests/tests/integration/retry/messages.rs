@@ -1,9 +1,9 @@
 //! Requests and their responses.
 
-use hermes_tests::Node;
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::origins::{Act, acting, refusing};
 use hermes_tests::raw::Raw;
+use hermes_tests::{Node, free};
 
 use super::{gateway, get, send};
 
@@ -72,14 +72,11 @@ fn each_condition_repeats_what_it_names_and_nothing_else() {
 
 #[test]
 fn a_connection_that_fails_is_tried_again_where_the_policy_says_so() {
-    let free = || {
-        std::net::TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-    };
     for (on, attempts) in [("connect-failure", 3), ("gateway-error", 3), ("reset", 1)] {
-        let node = gateway(&[free()], &format!(", retry: {{ on: {on}, attempts: 3 }}"));
+        let node = gateway(
+            &[free::tcp()],
+            &format!(", retry: {{ on: {on}, attempts: 3 }}"),
+        );
         assert_eq!(get(&node).0, 502);
         assert_eq!(node.record(|_| true)["attempts"], attempts, "{on}");
     }
