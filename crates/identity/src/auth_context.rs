@@ -3,11 +3,13 @@
 //! What credentials prove is found out once. What follows from that is a decision of `hermes-rules`, and is asked again for an open
 //! tunnel when the configuration changes.
 
+use std::sync::Arc;
+
 use hermes_config::model::{Auth, FieldPattern};
 use hermes_http::RequestHead;
 use hermes_http::fields::Fields;
-use hermes_rules::ClaimedGroups;
 use hermes_rules::judge::Authenticated;
+use hermes_rules::{ClaimedGroups, UserAliases};
 use tokio::time::Instant;
 
 use crate::authenticator::Identity;
@@ -28,7 +30,7 @@ pub struct AuthContext {
     /// Credentials that a filter is to see. They are nowhere else.
     pub credentials: Fields,
     /// The request without credentials, before anything in it was believed; kept for what may become a tunnel.
-    pub arrived: Option<Box<RequestHead>>,
+    pub arrived: Option<Arc<RequestHead>>,
     /// Until when the filters' decisions count.
     pub authorized: Option<Instant>,
 }
@@ -59,9 +61,15 @@ impl AuthContext {
         }
     }
 
-    /// The groups that the token claims, if this is the user whom it names; `auth` is how the listener authenticates now.
+    /// The groups that the token claims, if this is the user whom it names, by any of this user's names; `auth` is how the listener
+    /// authenticates now.
     #[must_use]
-    pub fn claimed<'a>(&'a self, auth: Option<&Auth>, user: Option<&str>) -> ClaimedGroups<'a> {
+    pub fn claimed<'a>(
+        &'a self,
+        auth: Option<&Auth>,
+        user: Option<&str>,
+        aliases: &UserAliases,
+    ) -> ClaimedGroups<'a> {
         let Some(claims) = self.proof.claims() else {
             return ClaimedGroups::default();
         };
@@ -69,7 +77,8 @@ impl AuthContext {
             Some(Auth::Methods(methods)) => methods.bearer.as_ref(),
             _ => None,
         };
-        let is_named = user.is_some() && user == self.authenticated.as_deref();
+        let named = self.authenticated.as_deref();
+        let is_named = user.is_some() && user == named.map(|name| aliases.user_of(name));
         let bearer = bearer.filter(|_| is_named);
         ClaimedGroups(bearer.and_then(|bearer| claims.get(bearer.groups_claim())))
     }

@@ -1,5 +1,6 @@
 //! Chromium without a window, as Debian has it.
 
+use std::ffi::OsString;
 use std::process::Command;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -48,6 +49,25 @@ pub fn load(url: &str, certificate: &Issued, force: &str) -> String {
     document
 }
 
+/// Loads a page over TCP, by a command that runs Chromium somewhere else; gives what the document is once its scripts have ended.
+///
+/// # Panics
+/// When Chromium cannot be run, or fails.
+pub fn load_by(mut command: Command, url: &str) -> String {
+    let profile = tempfile::tempdir().unwrap();
+    command
+        .args(["--no-sandbox", "--disable-gpu", "--no-proxy-server"])
+        .args(["--virtual-time-budget=10000", "--timeout=60000"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .args(["--dump-dom", url]);
+
+    let output = command.output();
+    let output = output.expect("Chromium runs; ./test install brings it");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 /// Its version, e.g. `156.0.8078.79`.
 ///
 /// # Panics
@@ -66,7 +86,12 @@ pub fn version() -> String {
         .to_owned()
 }
 
+/// The program.
+pub fn path() -> OsString {
+    let named = std::env::var_os("HERMES_CHROMIUM_HEADLESS_SHELL");
+    named.unwrap_or_else(|| "chromium-headless-shell".into())
+}
+
 fn program() -> Command {
-    let name = "chromium-headless-shell";
-    Command::new(std::env::var_os("HERMES_CHROMIUM_HEADLESS_SHELL").unwrap_or_else(|| name.into()))
+    Command::new(path())
 }

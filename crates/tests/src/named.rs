@@ -14,7 +14,9 @@ const THERE: [&str; 3] = ["client_closed", "client_reset", "target_reset"];
 fn is_refused(record: &Value) -> bool {
     let reason = record["reason"].as_str().unwrap_or_default();
     let word = reason.split(':').next().unwrap_or_default();
+    // A flow of IP is none: its tunnel is the exchange.
     record["event"] == "end"
+        && record["kind"] != "flow"
         && record["refused_by"].is_null()
         && word.contains('_')
         && !THERE.contains(&word)

@@ -14,6 +14,9 @@ use crate::eventually::eventually;
 /// Tries at a port that no one else takes between our look and nginx's.
 const TRIES: usize = 5;
 
+/// Its configuration, in its folder.
+const CONFIGURATION: &str = "nginx.conf";
+
 /// A running nginx. Dropping it ends the process; if the test has failed, its error log is shown.
 #[derive(Debug)]
 pub struct Nginx {
@@ -120,6 +123,28 @@ impl Nginx {
         panic!("nginx found no free port in {TRIES} tries");
     }
 
+    /// Kills it (SIGKILL). Not for one with a master, whose worker would stay.
+    ///
+    /// # Panics
+    /// When it has ended already.
+    pub fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Starts it again at its address, after it was killed.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn restart(&mut self) {
+        self.process = run_again(self.folder.path());
+        eventually("nginx listens again", || {
+            let ended = self.process.try_wait().unwrap();
+            assert!(ended.is_none(), "{}", error_log(self.folder.path()));
+            listens(self.folder.path(), &self.process).then_some(())
+        });
+    }
+
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -176,8 +201,13 @@ fn run(folder: &Path, address: SocketAddr, server: &str, mode: Mode) -> Child {
          }}\n"
     );
 
-    let file = folder.join("nginx.conf");
-    fs::write(&file, configuration).unwrap();
+    fs::write(folder.join(CONFIGURATION), configuration).unwrap();
+    run_again(folder)
+}
+
+/// Runs it by the configuration that was written.
+fn run_again(folder: &Path) -> Child {
+    let file = folder.join(CONFIGURATION);
     let program = std::env::var_os("HERMES_NGINX").unwrap_or_else(|| "nginx".into());
 
     let spawned = Command::new(&program)

@@ -347,8 +347,10 @@ impl Node {
     /// # Panics
     /// When it does not end.
     pub fn wait(&mut self) -> ExitStatus {
-        eventually(&format!("{} ends", self.name), || {
-            self.process.try_wait().unwrap()
+        let ended = found(|| self.process.try_wait().unwrap());
+        ended.unwrap_or_else(|| {
+            let open = self.try_ask("GET", "/exchanges", "");
+            panic!("waited in vain: {} ends; {open:?}", self.name)
         })
     }
 
@@ -464,7 +466,7 @@ fn spawn_with(
 fn ends(records: &[Value]) -> u64 {
     records
         .iter()
-        .filter(|record| record["event"] == "end")
+        .filter(|record| record["event"] == "end" && record["kind"] != "flow")
         .count() as u64
 }
 

@@ -22,7 +22,15 @@ const COUNTED: usize = 200;
 
 /// System calls of one node for an exchange on connections that are kept. Counted were 6 or 7 over HTTP/1.1, 7 or 8
 /// over HTTP/2: waiting, reading and writing on either side, and a timer or an acknowledgement now and then.
-const EXCHANGE_MOST: usize = 10;
+const EXCHANGE_MOST: usize = 8;
+
+/// The same for an exchange on a connection of its client that is new, beside the client. Counted were 15 over either version: the
+/// connection is accepted, registered and closed.
+const CONNECTION_MOST: usize = 17;
+
+/// System calls of a node for a CONNECT tunnel over HTTP/2 that opens, carries one exchange and closes. Counted were 24 or 25 beside the
+/// client, 29 or 30 beside the target, whose connection is one more to make.
+const TUNNEL_MOST: [usize; 2] = [28, 33];
 
 /// System calls of one node for a datagram and its answer, alone. Counted were 8 at the entry and 7 at the end.
 const DATAGRAM_MOST: usize = 10;
@@ -113,6 +121,44 @@ fn a_kept_exchange_takes_a_bounded_number_of_system_calls() {
             "HTTP/{version}: {calls:?} of entry and end"
         );
     }
+}
+
+#[test]
+fn a_new_connection_takes_a_bounded_number_of_system_calls() {
+    let (origin, end) = (origins::http(), end());
+    let authority = origin.address();
+    for version in [1, 2] {
+        let entry = entry("{ http: 127.0.0.1:0 }", end.node.address("web"), version);
+        // Asking a node for its address is a call of its administration.
+        let address = entry.node.address("in");
+        let [calls, _] = each([&entry, &end], || {
+            let mut raw = Raw::connect(address);
+            raw.send(format!(
+                "GET http://{authority}/bytes/256 HTTP/1.1\r\nHost: {authority}\r\n\r\n"
+            ));
+            assert_eq!(raw.response().0.status(), 200);
+        });
+        assert!(calls <= CONNECTION_MOST, "HTTP/{version}: {calls}");
+    }
+}
+
+#[test]
+fn a_new_tunnel_takes_a_bounded_number_of_system_calls() {
+    let (origin, end) = (origins::http(), end());
+    let authority = origin.address().to_string();
+    let entry = entry("{ http: 127.0.0.1:0 }", end.node.address("web"), 2);
+    let address = entry.node.address("in");
+    let calls = each([&entry, &end], || {
+        let mut raw = Raw::tunnel(address, &authority, "").unwrap();
+        raw.send(format!(
+            "GET /bytes/256 HTTP/1.1\r\nHost: {authority}\r\n\r\n"
+        ));
+        assert_eq!(raw.response().0.status(), 200);
+    });
+    assert!(
+        calls[0] <= TUNNEL_MOST[0] && calls[1] <= TUNNEL_MOST[1],
+        "{calls:?} of entry and end"
+    );
 }
 
 #[test]

@@ -22,7 +22,8 @@ fn a_thousand_stalled_tunnels_do_not_stop_the_next_and_none_is_lost() {
     let mut stalled: Vec<_> = (0..STALLED)
         .map(|_| crowd.stalled(&client, STALLED_BYTES))
         .collect();
-    assert_eq!(crowd.end.exchanges().len(), STALLED);
+    let open = crowd.end.exchanges().len();
+    assert_eq!(open, STALLED, "ended: {:?}", crowd.end.access());
     crowd.fetch(1_000_000);
     stalled
         .iter_mut()

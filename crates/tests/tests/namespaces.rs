@@ -2,8 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "namespaces/carriers.rs"]
+mod carriers;
+#[path = "namespaces/clients.rs"]
+mod clients;
+#[path = "namespaces/connect_ip_go.rs"]
+mod connect_ip_go;
+#[path = "namespaces/demo.rs"]
+mod demo;
 #[path = "namespaces/faults/mod.rs"]
 mod faults;
+#[path = "namespaces/flows.rs"]
+mod flows;
 #[path = "namespaces/hostile_packets.rs"]
 mod hostile_packets;
 #[path = "namespaces/intermittent.rs"]
@@ -12,14 +22,26 @@ mod intermittent;
 mod local;
 #[path = "namespaces/mtu.rs"]
 mod mtu;
+#[path = "namespaces/nat.rs"]
+mod nat;
 #[path = "namespaces/netcheck.rs"]
 mod netcheck;
+#[path = "namespaces/own_traffic.rs"]
+mod own_traffic;
 #[path = "namespaces/packets.rs"]
 mod packets;
+#[path = "namespaces/rehoming.rs"]
+mod rehoming;
+#[path = "namespaces/scenario.rs"]
+mod scenario;
 #[path = "namespaces/slices.rs"]
 mod slices;
+#[path = "namespaces/split.rs"]
+mod split;
 #[path = "namespaces/stack.rs"]
 mod stack;
+#[path = "namespaces/traffic.rs"]
+mod traffic;
 #[path = "namespaces/tun.rs"]
 mod tun;
 

@@ -7,6 +7,7 @@
 
 mod chain;
 mod churn;
+mod custody;
 mod kills;
 mod visits;
 mod work;

@@ -253,3 +253,80 @@ fn a_service_that_is_wrong_slow_or_gone_holds_no_one_up() {
         assert!(node.stop().success());
     }
 }
+
+#[test]
+fn one_policy_decides_on_all_layers_and_one_log_tells_of_it() {
+    let node = Node::start(
+        "gate",
+        r#"
+        listeners: { web: { http: 127.0.0.1:0, user: alice } }
+        log: { access: { file: access.json }, decisions: { file: decisions.json } }
+        policy:
+          rules:
+            - { name: lab, match: { kind: connect-ip, target: 10.1.0.0/16 }, allow: true }
+            - { name: mail, match: { port: 25 }, deny: true }
+            - { name: net, match: { target: 192.0.2.0/24 }, deny: { status: 451 } }
+            - { name: films, match: { path: /films/* }, allow: true }
+        routes: [ { respond: { status: 410 } } ]
+        "#,
+    );
+    let upgrade = |path: &str, protocol: &str| {
+        format!(
+            "GET /.well-known/masque/{path}/ HTTP/1.1\r\nHost: proxy\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\
+             Capsule-Protocol: ?1\r\n\r\n"
+        )
+    };
+    let cases = [
+        (
+            "GET http://shop/films/one HTTP/1.1\r\nHost: shop\r\n\r\n".to_owned(),
+            410,
+            "policy/films",
+            "http",
+        ),
+        (
+            "CONNECT shop:25 HTTP/1.1\r\nHost: shop:25\r\n\r\n".to_owned(),
+            403,
+            "policy/mail",
+            "connect",
+        ),
+        (
+            upgrade("udp/192.0.2.7/53", "connect-udp"),
+            451,
+            "policy/net",
+            "connect-udp",
+        ),
+        (
+            upgrade("ip/10.1.2.0%2F24/*", "connect-ip"),
+            410,
+            "policy/lab",
+            "connect-ip",
+        ),
+        // A wider prefix is not in that of the rule.
+        (
+            upgrade("ip/10.0.0.0%2F8/*", "connect-ip"),
+            403,
+            "policy/default",
+            "connect-ip",
+        ),
+        (
+            upgrade("ip/192.0.2.128%2F25/17", "connect-ip"),
+            451,
+            "policy/net",
+            "connect-ip",
+        ),
+    ];
+
+    for (count, (request, status, rule, kind)) in (1..).zip(&cases) {
+        let mut raw = Raw::connect(node.address("web"));
+        raw.send(request);
+        assert_eq!(raw.head().status(), *status, "{rule}");
+        let logged = decisions(&node, "decisions.json", count);
+        let last = logged.last().unwrap();
+        assert_eq!(
+            (&last["path"], &last["input"]["kind"]),
+            (&json!(rule), &json!(kind)),
+            "{last}"
+        );
+        assert_eq!(last["result"]["allow"], *status == 410, "{last}");
+    }
+}

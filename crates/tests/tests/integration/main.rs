@@ -18,6 +18,7 @@ mod configuration;
 mod confirm;
 mod connect;
 mod connect_tcp;
+mod custody;
 mod datagrams;
 mod decisions;
 mod docs;

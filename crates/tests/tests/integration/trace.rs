@@ -312,6 +312,8 @@ fn users_beyond_the_bound_are_counted_together() {
         "front",
         &format!(
             r#"
+# What came first is known within a worker alone.
+workers: 1
 metrics: {{ users: 2 }}
 listeners: {{ web: {{ http: 127.0.0.1:0, accepts: [user] }} }}
 routes: [ {{ terminate: own }} ]

@@ -414,3 +414,181 @@ fn what_ends_a_tunnel_is_told_with_the_fields_and_routes_before_it() {
         "{told:#?}"
     );
 }
+
+#[test]
+fn the_endpoints_of_a_supposed_exchange_are_told_as_they_are() {
+    let node = strict();
+    let endpoint = |said: &Value| {
+        let steps = said["steps"].as_array().unwrap();
+        let step = steps.iter().find(|step| step["phase"] == "forward");
+        let step = step.unwrap_or_else(|| panic!("no endpoint: {said}"));
+        assert_eq!(step["path"], "upstreams.gone.endpoints");
+        assert!(step["place"].as_str().unwrap().starts_with("node.yaml:"));
+        step["said"].as_str().unwrap().to_owned()
+    };
+    let words = ["GET", "http://gone/x"];
+    assert_eq!(endpoint(&why(&node, &words).0), "endpoint 127.0.0.1:1");
+    let before = endpoint(&ask(&[&node], &words).0);
+    assert!(before.starts_with("endpoint 127.0.0.1:1 is "), "{before}");
+
+    // A running node has tried it.
+    assert_eq!(curl(&["-x", &node.url("web"), "http://gone/x"]).status, 502);
+    let after = endpoint(&ask(&[&node], &words).0);
+    assert!(after.contains(", last ") && after != before, "{after}");
+}
+
+/// A node at the end of tunnels of IP, of which none is opened here.
+const PACKETS: &str = r#"
+    users: { alice: [al] }
+    listeners: { web: { http: 127.0.0.1:0, user: alice }, side: { http: 127.0.0.1:0, user: bob } }
+    policy:
+      rules:
+        - { name: lab, match: { kind: connect-ip, target: 10.1.0.0/16 }, allow: true }
+        - { name: chat, match: { kind: upgrade, path: /chat }, allow: true }
+      packets:
+        rules:
+          - { name: ssh, user: alice, to: 10.1.2.0/24, protocol: tcp, port: 22, allow: true }
+          - { name: dns, protocol: udp, port: 53, allow: true }
+          - { name: no-gre, protocol: gre, deny: true }
+    routes:
+      - { name: chats, match: { kind: upgrade }, respond: { status: 404 } }
+      - { name: packets, match: { kind: connect-ip }, respond: { status: 410 } }
+"#;
+
+#[test]
+fn tunnels_of_packets_and_upgrades_can_be_supposed() {
+    let node = Node::start("gate", PACKETS);
+    let cases: [(&[&str], Option<&str>, &str); 5] = [
+        (&["CONNECT-IP", "10.1.2.0/24", "udp"], Some("packets"), ""),
+        (&["CONNECT-IP", "10.0.0.0/8"], None, "policy.default"),
+        (&["CONNECT-IP"], None, "policy.default"),
+        (
+            &["UPGRADE", "websocket", "http://VIDEO/chat"],
+            Some("chats"),
+            "",
+        ),
+        (
+            &["UPGRADE", "voice", "http://VIDEO/other"],
+            None,
+            "policy.default",
+        ),
+    ];
+    for (words, route, denied) in cases {
+        let (of_file, code) = why(&node, words);
+        let (mut of_node, same) = ask(&[&node], words);
+        of_node.as_object_mut().unwrap().remove("node");
+        assert_eq!((&of_file, code), (&of_node, same), "{words:?}");
+        assert_eq!(of_file["route"].as_str(), route, "{of_file}");
+        if route.is_none() {
+            let last = of_file["steps"].as_array().unwrap().last().unwrap();
+            assert_eq!((&last["path"], code), (&denied.into(), 1), "{of_file}");
+        }
+    }
+
+    // What is forecast is what happens.
+    for (values, status) in [("10.1.2.0%2F24/17", 410), ("10.0.0.0%2F8/*", 403)] {
+        let mut raw = Raw::connect(node.address("web"));
+        raw.send(format!(
+            "GET /.well-known/masque/ip/{values}/ HTTP/1.1\r\nHost: proxy\r\nConnection: Upgrade\r\n\
+             Upgrade: connect-ip\r\nCapsule-Protocol: ?1\r\n\r\n"
+        ));
+        assert_eq!(raw.head().status(), status, "{values}");
+    }
+}
+
+#[test]
+fn a_supposed_packet_is_judged_with_the_rule_and_its_line() {
+    let node = Node::start("gate", PACKETS);
+    let cases: [(&[&str], bool, &str); 5] = [
+        (
+            &["PACKET", "tcp", "10.1.2.7:22", "--user", "al"],
+            true,
+            "policy.packets.rules[0]",
+        ),
+        (
+            &["PACKET", "tcp", "10.1.2.7:22", "--user", "bob"],
+            false,
+            "policy.packets.default",
+        ),
+        (
+            &["PACKET", "udp", "10.9.9.9:53"],
+            true,
+            "policy.packets.rules[1]",
+        ),
+        (
+            &["PACKET", "gre", "10.1.2.7"],
+            false,
+            "policy.packets.rules[2]",
+        ),
+        (
+            &["PACKET-TO-CLIENT", "tcp", "10.7.0.2:22"],
+            false,
+            "policy.packets.default",
+        ),
+    ];
+    for (words, allowed, path) in cases {
+        let words = [words, &["--source", "10.7.0.9"]].concat();
+        let (of_file, code) = why(&node, &words);
+        let (mut of_node, same) = ask(&[&node], &words);
+        assert_eq!(of_node["node"], "gate");
+        of_node.as_object_mut().unwrap().remove("node");
+        assert_eq!((&of_file, code), (&of_node, same), "{words:?}");
+
+        assert_eq!(
+            (&of_file["allowed"], code),
+            (&allowed.into(), i32::from(!allowed)),
+            "{of_file}"
+        );
+        let last = of_file["steps"].as_array().unwrap().last().unwrap();
+        assert_eq!(last["path"], path, "{of_file}");
+        // A default that no one wrote down has the line of what it belongs to.
+        let place = last["place"].as_str().unwrap();
+        assert!(place.starts_with("node.yaml:"), "{of_file}");
+    }
+}
+
+#[test]
+fn a_refusal_is_followed_to_nodes_that_run_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let far = folder.path().join("last.sock").display().to_string();
+    let last = Node::start(
+        "last",
+        r#"
+        listeners: { overlay: { http: 127.0.0.1:0 } }
+        routes: [ { match: { target: here }, respond: { status: 200 } } ]
+        "#,
+    );
+    // The admin socket of the last node, through the overlay: a service like any other, for those who may.
+    let first = Node::start(
+        "first",
+        &format!(
+            r#"
+            listeners:
+              web: {{ http: 127.0.0.1:0 }}
+              admin: {{ tcp: "unix:{far}", target: "ADMIN:1", user: operator }}
+            routes:
+              - {{ match: {{ user: operator, target: ADMIN }}, terminate: admin }}
+              - {{ name: onwards, to: last }}
+            upstreams:
+              last: {{ endpoints: ["{}"] }}
+              admin: {{ endpoints: ["unix:{}"] }}
+            "#,
+            last.address("overlay"),
+            last.socket().display()
+        ),
+    );
+
+    let refused = curl(&["-x", &first.url("web"), "http://nowhere/"]);
+    let name = name_of(&refused.field("proxy-status").unwrap());
+    // The command finds the first node by itself, and no other.
+    let nodes = |words: &[&str]| {
+        let (said, code) = ask(&[&first], words);
+        assert_eq!(code, 0, "{said}");
+        let path = said["path"].as_array().unwrap().clone();
+        path.into_iter()
+            .map(|account| account["node"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(nodes(&[&name, "--all"]), ["first"]);
+    assert_eq!(nodes(&[&name, "--all", "--also", &far]), ["first", "last"]);
+}

@@ -5,10 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use hermes_lab::topology::{Plug, Topology};
+use hermes_net::os::masquerades;
 use hermes_tests::{Node, Pki, program};
 use serde_json::Value;
 
-use super::command;
+use super::{command, within};
 
 /// A user who owns nothing.
 const STRANGER: &str = "65534";
@@ -60,7 +61,7 @@ fn root_may_do_what_a_tun_needs_and_nothing_is_left_behind() {
         &topology,
         &[
             "--require",
-            "tun,netlink,netlink-change,mark,tproxy,http3,gso,gro",
+            "tun,netlink,netlink-change,masquerade,mark,tproxy,http3,gso,gro",
         ],
     );
     assert_eq!(code, Some(0), "{said:#}");
@@ -69,6 +70,8 @@ fn root_may_do_what_a_tun_needs_and_nothing_is_left_behind() {
     let left = topology.namespace("alice").unwrap();
     let left = left.run(&["ip", "-o", "link"]).unwrap();
     assert!(!left.contains("hermes"), "{left}");
+    let tables = within(&topology, "alice", || masquerades().unwrap());
+    assert!(tables.is_empty(), "{tables:?}");
 }
 
 #[test]
@@ -102,6 +105,7 @@ fn a_user_without_rights_is_told_how_to_get_them() {
     let setcap = format!("sudo setcap cap_net_admin+ep {}", copy.display());
     assert_eq!(remedy(&said, "tun"), setcap);
     assert_eq!(remedy(&said, "netlink-change"), setcap);
+    assert_eq!(remedy(&said, "masquerade"), setcap);
     assert!(remedy(&said, "tproxy").starts_with("sudo setcap cap_net_admin,cap_net_raw+ep"));
     for works in ["netlink", "http3", "gso", "gro"] {
         assert_eq!(feature(&said, works)["works"], true, "{said:#}");

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -82,7 +83,7 @@ fn reaches(topology: &Topology, from: &str, to: &str) {
 }
 
 /// Sends bytes over a connection to an echo server in another namespace, and checks what comes back.
-fn bulk(topology: &Topology, to: &'static str, at: &'static str) {
+pub(super) fn bulk(topology: &Topology, to: &'static str, at: &'static str) {
     let listening = within(topology, to, || TcpListener::bind(at).unwrap());
     let served = thread::spawn(move || {
         let mut stream = listening.accept().unwrap().0;
@@ -136,7 +137,7 @@ fn packets_cross_between_two_devices_over_either_version_of_streams() {
 }
 
 /// The address that Alice's device was assigned.
-fn own_address(topology: &Topology) -> String {
+pub(super) fn own_address(topology: &Topology) -> String {
     let alice = topology.namespace("alice").unwrap();
     let said = alice.run(&["ip", "-4", "-o", "addr", "show", "dev", "hermes0"]);
     let said = said.unwrap();
@@ -153,7 +154,7 @@ fn packets_cross_over_quic_and_those_of_1280_bytes_always_fit() {
     let tls = pki.issue(&["10.0.1.2"]).yaml();
     let _edge = start(&topology, "edge", &edge(&format!(", tls: {{ {tls} }}")));
     let upstream = format!("http: 3, tls: {{ ca_file: {} }}", pki.ca().display());
-    let _alice = start(&topology, "alice", &alice("", &upstream));
+    let node = start(&topology, "alice", &alice("", &upstream));
 
     reaches(&topology, "alice", "10.7.0.1");
     bulk(&topology, "edge", "10.7.0.1:5000");
@@ -168,10 +169,60 @@ fn packets_cross_over_quic_and_those_of_1280_bytes_always_fit() {
         let told = alice.run(&long).unwrap_err().to_string();
         told.contains("mtu")
     });
+    let device = &node.status()["devices"][0];
+    let carries = device["carries"].as_u64().unwrap();
+    assert!((1280..1500).contains(&carries), "{device:#}");
     let guaranteed = [
         "ping", "-c", "1", "-W", "5", "-M", "do", "-s", "1232", "fd07::1",
     ];
     alice.run(&guaranteed).unwrap();
+}
+
+#[test]
+fn what_this_node_opens_itself_and_what_is_excluded_pass_by_its_device() {
+    let topology = networks();
+    topology.route("alice", "10.0.2.0/24", "10.0.1.2").unwrap();
+    let edge = edge("").replace("10.0.1.2:8443", "10.0.2.1:8443");
+    let _edge = start(&topology, "edge", &edge);
+
+    // The next proxy is on the network that the device leads to, which the machine itself reaches as well.
+    let yaml =
+        alice("exclude: [10.0.2.128/25],", "http: 2").replace("10.0.1.2:8443", "10.0.2.1:8443");
+    let mut alice = start(&topology, "alice", &yaml);
+    let network = topology.namespace("alice").unwrap();
+    let way = |to: &str| network.run(&["ip", "route", "get", to]).unwrap();
+    for again in [false, true] {
+        reaches(&topology, "alice", "10.0.2.2");
+        assert!(
+            way("10.0.2.2").contains("dev hermes0"),
+            "{}",
+            way("10.0.2.2")
+        );
+        assert!(
+            way("10.0.2.130").contains("via 10.0.1.2"),
+            "{}",
+            way("10.0.2.130")
+        );
+        // Longer than the device's: as in one table.
+        assert!(!way("10.0.1.2").contains("hermes0"));
+        if !again {
+            alice.kill();
+            assert!(
+                way("10.0.2.2").contains("via 10.0.1.2"),
+                "it leads nowhere any more"
+            );
+            self::again(&topology, "alice", &mut alice);
+        }
+    }
+
+    assert!(alice.stop().success());
+    for family in ["-4", "-6"] {
+        let rules = network.run(&["ip", family, "rule"]).unwrap();
+        assert!(
+            !rules.contains("suppress") && !rules.contains("fwmark"),
+            "{rules}"
+        );
+    }
 }
 
 #[test]
@@ -327,6 +378,29 @@ fn packets_meet_the_rules_in_force_and_who_sends_what_is_forbidden_is_told() {
     ] {
         assert!(decided.contains(decision), "{decision}: {decided}");
     }
+    for (what, sender) in [("10.0.2.2:5001", "client"), ("10.7.0.77:22", "target")] {
+        let log = edge.log();
+        let line = log
+            .lines()
+            .find(|line| line.contains("packet denied") && line.contains(what))
+            .unwrap_or_else(|| panic!("{what}: {log}"));
+        let name = line.split("refusal=").nth(1).unwrap();
+        let (status, account) = edge.ask("GET", &format!("/why/{name}"), "");
+        assert_eq!(status, 200, "{account}");
+        let words = format!("the default: tcp from the {sender}, ");
+        assert!(
+            account.contains(&words) && account.contains(what),
+            "{account}"
+        );
+        assert!(account.contains("policy.packets.default"), "{account}");
+    }
+    // By the tunnel, too: what was denied last.
+    let tunnel = edge.exchanges()[0]["id"].as_str().unwrap().to_owned();
+    let (status, account) = edge.ask("GET", &format!("/why/{tunnel}"), "");
+    assert!(
+        status == 200 && account.contains("10.7.0.77:22"),
+        "{account}"
+    );
 
     // The tunnel is open: other rules hold at once, for flows that were judged by the old ones as well.
     let listening = within(&topology, "server", || {
@@ -418,4 +492,72 @@ fn a_pool_without_a_free_address_says_so() {
     // Those that end make room, and the same client gets the address that it had.
     tunnels.pop();
     eventually("another tunnel", || open().ok());
+}
+
+/// A server of names in this namespace, where `/etc/resolv.conf` says that one is; it knows `server.example`.
+fn names(topology: &Topology, namespace: &str) -> Child {
+    let configured = std::fs::read_to_string("/etc/resolv.conf").unwrap();
+    let server = configured
+        .lines()
+        .find_map(|line| line.strip_prefix("nameserver "))
+        .unwrap()
+        .trim();
+    let network = topology.namespace(namespace).unwrap();
+    if !server.starts_with("127.") {
+        network
+            .run(&["ip", "address", "add", server, "dev", "lo"])
+            .unwrap();
+    }
+
+    let dnsmasq = std::env::var("HERMES_DNSMASQ")
+        .expect("HERMES_DNSMASQ names dnsmasq: ./test system sets it");
+    let listen = format!("--listen-address={server}");
+    let options = [
+        "--keep-in-foreground",
+        "--conf-file=/dev/null",
+        "--no-resolv",
+        "--no-hosts",
+        "--pid-file=",
+        "--bind-interfaces",
+        "--user=root",
+        "--address=/server.example/10.0.2.2",
+        &listen,
+    ];
+    network
+        .command(dnsmasq)
+        .args(options)
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn a_tunnel_for_a_name_is_one_for_its_addresses() {
+    let topology = networks();
+    let mut names = names(&topology, "edge");
+    let edge = start(&topology, "edge", &edge(""));
+    let open = |name: &str| {
+        let path = format!("/.well-known/masque/ip/{name}/*/");
+        within(&topology, "alice", move || {
+            let edge = "10.0.1.2:8443".parse().unwrap();
+            hermes_tests::capsules::UdpTunnel::h1_for(edge, "connect-ip", &path, "")
+        })
+    };
+
+    // The device and the server of names come after the listener.
+    let mut tunnel = eventually("a tunnel", || open("server.example").ok());
+    let routes = std::iter::from_fn(|| Some(tunnel.capsule())).find(|(kind, _)| *kind == 3);
+    let only = [4, 10, 0, 2, 2, 10, 0, 2, 2, 0];
+    assert_eq!(routes.unwrap().1, only, "one range, for any protocol");
+    let record = &edge.exchanges()[0];
+    assert_eq!(record["target"], "server.example", "{record:#}");
+
+    // A name that there is not, and one that only overlays have.
+    assert_eq!(
+        open("other.example").err().map(|head| head.status()),
+        Some(502)
+    );
+    assert_eq!(open("server").err().map(|head| head.status()), Some(404));
+    names.kill().unwrap();
+    names.wait().unwrap();
 }

@@ -1,7 +1,7 @@
 //! Slices: for each user the same address is another host, by the routes on the way.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::within;
 const SERVER: &str = "10.0.0.1:5000";
 
 /// Two users, two ingresses that both know, and three servers behind each.
-fn networks() -> Topology {
+pub(super) fn networks() -> Topology {
     let mut topology = Topology::new();
     let names = ["alice", "bob", "ingress", "other", "one", "two", "three"];
     for name in names {
@@ -76,7 +76,7 @@ const AT_SERVER: &str = "
     routes: [ { match: { kind: connect-ip }, terminate: { tun: hermes1, pool: 10.0.0.0/24, routes: [10.0.0.0/24] } } ]
 ";
 
-/// Starts a server that says its name to anyone who connects.
+/// Starts a server that says its name to anyone who connects, and then what it hears.
 fn server(topology: &Topology, name: &'static str) -> Node {
     let node = start(topology, name, AT_SERVER);
     let listening = eventually("the address of the device", || {
@@ -85,21 +85,34 @@ fn server(topology: &Topology, name: &'static str) -> Node {
     thread::spawn(move || {
         for stream in listening.incoming() {
             // A client may leave first.
-            let _ = stream.and_then(|mut stream| stream.write_all(name.as_bytes()));
+            thread::spawn(move || stream.and_then(|stream| speak(stream, name)));
         }
     });
     node
 }
 
-/// Who answers at the address of the servers.
-fn answers(topology: &Topology, user: &str) -> Option<String> {
-    let connected = within(topology, user, || {
+/// Says a name, and then what it hears.
+pub(super) fn speak(mut stream: TcpStream, name: &str) -> std::io::Result<u64> {
+    stream.write_all(name.as_bytes())?;
+    let mut reads = stream.try_clone()?;
+    std::io::copy(&mut reads, &mut stream)
+}
+
+/// A user's connection to the address of the servers.
+fn connected(topology: &Topology, user: &str) -> Option<TcpStream> {
+    let stream = within(topology, user, || {
         TcpStream::connect_timeout(&SERVER.parse().unwrap(), Duration::from_secs(1))
     });
-    let mut stream = connected.ok()?;
-    stream
-        .set_read_timeout(Some(Duration::from_secs(1)))
-        .unwrap();
+    let stream = stream.ok()?;
+    let timeout = Some(Duration::from_secs(1));
+    stream.set_read_timeout(timeout).unwrap();
+    Some(stream)
+}
+
+/// Who answers at the address of the servers.
+fn answers(topology: &Topology, user: &str) -> Option<String> {
+    let mut stream = connected(topology, user)?;
+    stream.shutdown(Shutdown::Write).ok()?;
     let mut name = String::new();
     stream.read_to_string(&mut name).ok()?;
     Some(name)
@@ -110,6 +123,12 @@ fn finds(topology: &Topology, user: &str, server: &str) {
     eventually_true(&format!("{server} answers {user}"), || {
         answers(topology, user).as_deref() == Some(server)
     });
+}
+
+pub(super) fn hears(stream: &mut TcpStream, word: &str) {
+    let mut heard = vec![0; word.len()];
+    stream.read_exact(&mut heard).unwrap();
+    assert_eq!(heard, word.as_bytes());
 }
 
 /// Whether an ingress has a tunnel of Alice's.
@@ -139,10 +158,19 @@ fn one_address_is_another_host_for_another_user_and_ingress_and_server_change() 
     finds(&topology, "bob", "two");
     assert!(has_alice(&left.1));
 
-    // A change of one route: the tunnel that is open stays with the old server, and goes to the new one when that is no more.
+    // A change of one route: new connections go to the new server, and one that is open stays with the old one.
+    let mut open = connected(&topology, "bob").unwrap();
+    hears(&mut open, "two");
     let (status, said) = left.1.reload(&ingress(left.0, "three"));
     assert_eq!(status, 200, "{said:#}");
-    finds(&topology, "bob", "two");
+    finds(&topology, "bob", "three");
+    finds(&topology, "alice", "one");
+    for word in ["still", "there"] {
+        open.write_all(word.as_bytes()).unwrap();
+        hears(&mut open, word);
+    }
+
+    // Once it is no more, the connection is over; all else goes on.
     two.kill();
     finds(&topology, "bob", "three");
     finds(&topology, "alice", "one");

@@ -130,6 +130,8 @@ fn with_echo(clients: impl FnOnce(&Topology) + Send) -> Echo {
             "10.8.0.0/16".parse().unwrap(),
             "fd00:8::/32".parse().unwrap(),
         ],
+        past: None,
+        masquerade: false,
     };
     let (_device, mut queues) = within(&topology, "alice", || TunDevice::open(&settings).unwrap());
 

@@ -26,6 +26,8 @@ fn settings() -> TunSettings {
         mtu: 1400,
         addresses: nets(&["10.7.0.2/24", "fd00:7::2/64"]),
         routes: nets(&["10.8.0.0/16", "fd00:8::/32"]),
+        past: None,
+        masquerade: false,
     }
 }
 

@@ -18,7 +18,8 @@ print(server.server_port, flush=True)
 server.serve_forever()
 ";
 
-fn run(program: &str, arguments: &[&str]) -> String {
+/// Runs a program that has to succeed; what it said.
+pub fn run(program: &str, arguments: &[&str]) -> String {
     let ended = Command::new(program)
         .args(arguments)
         .output()
@@ -31,7 +32,7 @@ fn run(program: &str, arguments: &[&str]) -> String {
 }
 
 /// A package with one file, and the index that `dpkg-scanpackages` would write.
-fn repository(folder: &Path) {
+pub fn repository(folder: &Path) {
     let (tree, deb) = (folder.join("tree"), folder.join("deb"));
     fs::create_dir_all(tree.join("DEBIAN")).unwrap();
     fs::create_dir_all(&deb).unwrap();
@@ -60,7 +61,7 @@ fn repository(folder: &Path) {
 }
 
 /// What apt needs to leave the machine alone.
-fn apt(root: &Path, proxy: &str, arguments: &[&str]) -> String {
+pub fn apt(root: &Path, proxy: &str, arguments: &[&str]) -> String {
     for folder in [
         "etc/apt/apt.conf.d",
         "etc/apt/preferences.d",

@@ -167,6 +167,7 @@ routes:
   - {{ match: {{ path: /org/web/*, fields: {{ x-secure: user }} }}, terminate: web, rewrite: {{ path: {{ prefix: /org/web/, with: / }} }} }}
   - {{ match: {{ path: /org/web/*, fields: {{ x-secure: admin }} }}, terminate: admin, rewrite: {{ path: {{ prefix: /org/web/, with: / }} }} }}
   - {{ match: {{ path: /org/admin/*, fields: {{ x-secure: admin }} }}, terminate: admin, rewrite: {{ path: {{ prefix: /org/admin/, with: / }} }} }}
+  - {{ match: {{ path: /org/video/*, fields: {{ x-secure: true }} }}, terminate: web, rewrite: {{ path: {{ prefix: /org/video/, with: / }} }} }}
 upstreams:
   web: {{ endpoints: [\"{web}\"] }}
   admin: {{ endpoints: [\"{admin}\"] }}

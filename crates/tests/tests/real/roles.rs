@@ -1,4 +1,4 @@
-//! The paper's policy for HTTP: a token gives a role, and the role the server; beside a chain of nginx that does the same.
+//! The paper's policies for HTTP and films: a token gives a role, and the role the server; beside a chain of nginx that does the same.
 
 use std::fs;
 use std::process::Command;
@@ -21,13 +21,17 @@ struct Case {
     gets: Result<&'static str, u16>,
 }
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 10] = [
     case(Some("user"), "/org/web/", Ok("web")),
     case(Some("admin"), "/org/web/", Ok("admin")),
     case(Some("admin"), "/org/admin/", Ok("admin")),
     // It is anyone's who has a token, and the policy allows it: there is no such place for him.
     case(Some("user"), "/org/admin/", Err(404)),
     case(Some("Admin"), "/org/admin/", Err(404)),
+    // Films are for both roles.
+    case(Some("user"), "/org/video/", Ok("web")),
+    case(Some("admin"), "/org/video/", Ok("web")),
+    case(None, "/org/video/", Err(403)),
     case(None, "/org/web/", Err(403)),
     case(None, "/org/admin/", Err(403)),
 ];
@@ -68,6 +72,7 @@ fn chain(web: &Nginx, admin: &Nginx) -> [Nginx; 2] {
          set $server {web};
          if ($http_token = admin) {{ set $server {admin}; }}
          location /org/web/ {{ rewrite ^/org/web/(.*)$ /$1 break; proxy_pass http://$server; }}
+         location /org/video/ {{ rewrite ^/org/video/(.*)$ /$1 break; proxy_pass http://{web}; }}
          location /org/admin/ {{
              if ($http_token != admin) {{ return 404; }}
              rewrite ^/org/admin/(.*)$ /$1 break;

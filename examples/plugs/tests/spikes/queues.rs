@@ -50,6 +50,7 @@ async fn carry(queues: Arc<Queues>, stream: TcpStream, exchange: &Exchange, stop
         stop,
         alone: true,
         limits: &limits,
+        steering: None,
     };
     let up = direction(Side::Client);
     let down = direction(Side::Target);

@@ -162,3 +162,25 @@ fn a_broken_file_leaves_the_last_good_policy_in_force() {
     assert_eq!(node.reload(&yaml).0, 200);
     assert_eq!(admin().0, 403);
 }
+
+#[test]
+fn the_destination_of_a_proxy_header_is_what_a_policy_sees() {
+    let policy = "package overlay\nimport rego.v1\ndefault decision := false\n\
+                  decision if {\n  input.destination.address == \"192.0.2.1\"\n  input.destination.port == 8443\n}\n";
+    let yaml = "
+        listeners: { web: { http: 127.0.0.1:0, proxy_protocol: accept, proxy_protocol_from: [127.0.0.0/8] } }
+        authorize: [ { name: overlay, timeout: 60s, rego: { files: policy.rego, query: data.overlay.decision } } ]
+        routes: [ { respond: { status: 204 } } ]
+    ";
+    let node = start(policy, yaml);
+    for (destination, status) in [
+        ("192.0.2.1 4660 8443", 204),
+        ("192.0.2.1 4660 443", 403),
+        ("192.0.2.2 4660 8443", 403),
+    ] {
+        let mut raw = Raw::connect(node.address("web"));
+        raw.send(format!("PROXY TCP4 203.0.113.9 {destination}\r\n"));
+        raw.send("GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(raw.head().status(), status, "{destination}");
+    }
+}

@@ -6,6 +6,8 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hermes_tests::origins::tcp_echo;
 use hermes_tests::raw::{End, Raw};
 use hermes_tests::{Node, Pki, curl};
@@ -161,6 +163,83 @@ fn rules_know_the_groups_that_a_token_claims() {
     let token = shown("alice", "roles", json!(["staff"]));
     let got = curl(&["-x", &node.url("web"), "-H", &token, "http://a/"]);
     assert_eq!((got.status, got.text().as_str()), (200, "staff"));
+}
+
+/// One user of whom a token, a password and another proxy's field have different names.
+const ALIASES: &str = r#"
+users: { alice: ["auth0|5f7c", al] }
+groups: { staff: [alice] }
+listeners:
+  web:
+    http: 127.0.0.1:0
+    auth: { basic: { file: users }, bearer: { jwks_file: keys, issuer: https://issuer.test, audience: hermes } }
+    limits: { users: [{ user: group:staff, per_user: 1 }] }
+policy:
+  rules:
+    - { match: { user: [group:staff, claim-group:ops] }, allow: true }
+routes:
+  - { match: { kind: connect }, terminate: echo }
+  - { match: { user: claim-group:ops }, respond: { status: 200, body: ops } }
+  - { respond: { status: 200, body: staff } }
+upstreams: { echo: { endpoints: ["ECHO"] } }
+"#;
+
+#[test]
+fn a_user_whom_tokens_and_passwords_name_otherwise_is_one() {
+    let issuer = Issuer::eddsa();
+    let echo = tcp_echo();
+    let yaml = ALIASES.replace("ECHO", &echo.address().to_string());
+    let users =
+        ["al", "bob"].map(|user| format!("{user}:{}\n", bcrypt::hash("secret", 4).unwrap()));
+    let users = users.concat();
+    let password = |user: &str| {
+        let shown = STANDARD.encode(format!("{user}:secret"));
+        format!("proxy-authorization: Basic {shown}")
+    };
+    let node = start("", &yaml, &[("keys", &issuer.key_set()), ("users", &users)]);
+
+    let token = |user: &str, groups: Value| {
+        let mut claims = issuer.claims(user);
+        claims["groups"] = groups;
+        format!("proxy-authorization: Bearer {}", issuer.token(&claims))
+    };
+    let ask = |header: &str| {
+        let got = curl(&["-x", &node.url("web"), "-H", header, "http://a/"]);
+        (got.status, got.text())
+    };
+    assert_eq!(
+        ask(&token("auth0|5f7c", json!([]))),
+        (200, "staff".to_owned())
+    );
+    assert_eq!(
+        ask(&token("auth0|5f7c", json!("ops"))),
+        (200, "ops".to_owned())
+    );
+    assert_eq!(ask(&password("al")), (200, "staff".to_owned()));
+    assert_eq!(ask(&password("bob")).0, 403);
+    assert_eq!(ask(&token("auth0|5f7d", json!([]))).0, 403);
+    assert_eq!(
+        node.record(|record| record["status"] == 200)["user"],
+        "alice"
+    );
+
+    // Bounds are the user's, and so is what an open tunnel is decided on again by.
+    let shown = |header: &str| format!("{header}\r\n");
+    let mut tunnel = Raw::tunnel(
+        node.address("web"),
+        "ECHO:7",
+        &shown(&token("auth0|5f7c", json!([]))),
+    )
+    .unwrap();
+    let second = Raw::tunnel(node.address("web"), "ECHO:7", &shown(&password("al")));
+    assert_eq!(second.unwrap_err().status(), 429);
+    tunnel.send("x");
+    assert_eq!(tunnel.exactly(1), b"x");
+
+    let (status, answer) = node.reload(&yaml.replace("\"auth0|5f7c\", ", ""));
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(tunnel.rest().0, b"");
+    assert_eq!(ask(&token("auth0|5f7c", json!([]))).0, 403);
 }
 
 #[test]

@@ -36,8 +36,14 @@ fn node(origins: &Origins, broadcast: &str) -> Node {
 }
 
 fn node_with(upstream: &str, broadcast: &str) -> Node {
+    node_of("", upstream, broadcast)
+}
+
+/// As [`node_with`], of a document that also has this line.
+fn node_of(line: &str, upstream: &str, broadcast: &str) -> Node {
     let yaml = format!(
         r#"
+        {line}
         listeners:
           web: {{ http: 127.0.0.1:0, user: alice, accepts: [x-hermes-broadcast] }}
           plain: {{ http: 127.0.0.1:0, user: alice }}

@@ -3,7 +3,7 @@
 use hermes_tests::origins::Request;
 use hermes_tests::raw::Raw;
 
-use super::{Origins, node, via};
+use super::{Origins, node, node_of, via};
 
 #[test]
 fn a_client_is_not_believed_where_the_listener_does_not_accept_the_field() {
@@ -57,4 +57,26 @@ fn tunnels_are_not_broadcast() {
     tunnel.send("GET / HTTP/1.1\r\nhost: video\r\n\r\n");
     assert_eq!(tunnel.head().status(), 200);
     assert_eq!(origins.counts().iter().sum::<usize>(), 1);
+}
+
+#[test]
+fn the_members_of_a_group_may_broadcast_and_no_one_else() {
+    let origins = Origins::start();
+    let upstream = format!("endpoints: [{}]", origins.endpoints());
+    let staff = |members: &str| {
+        let groups = format!("groups: {{ staff: [{members}] }}");
+        node_of(&groups, &upstream, "{ users: [\"group:staff\"] }")
+    };
+
+    let node = staff("alice, \"*@ops.example\"");
+    assert_eq!(via(&node, "web", &["http://video/"]).status, 200);
+    assert_eq!(origins.counts(), [1, 1, 1]);
+    assert_eq!(via(&node, "other", &["http://video/"]).status, 200);
+    assert_eq!(origins.counts().iter().sum::<usize>(), 4);
+
+    let node = staff("\"b*\"");
+    assert_eq!(via(&node, "web", &["http://video/"]).status, 200);
+    assert_eq!(origins.counts().iter().sum::<usize>(), 5);
+    assert_eq!(via(&node, "other", &["http://video/"]).status, 200);
+    assert_eq!(origins.counts().iter().sum::<usize>(), 8);
 }

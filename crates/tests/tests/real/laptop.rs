@@ -1,0 +1,275 @@
+//! A laptop's day: `git clone`, `apt-get`, a download and an ssh session, while the proxies that they go through die and come back.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::{scope, sleep};
+use std::time::Duration;
+
+use hermes_tests::eventually::eventually;
+use hermes_tests::nginx::Nginx;
+use hermes_tests::{Node, Pki, free};
+use tempfile::TempDir;
+
+use crate::apt::{apt, repository, run};
+
+/// Bytes of the download, and of the file in the repository of git.
+const SIZE: usize = 6 << 20;
+
+/// What nginx gives of a file a second, so that each transfer is under way when a proxy dies.
+const RATE: &str = "1m";
+
+/// Lines that are said in the session, and what lies between them.
+const LINES: usize = 80;
+const BETWEEN: Duration = Duration::from_millis(100);
+
+/// How long a proxy is gone.
+const GONE: Duration = Duration::from_secs(1);
+
+/// A server of ssh that lets in whom the test has made a key for. Dropping it ends it.
+struct Sshd {
+    folder: TempDir,
+    process: Child,
+    address: SocketAddr,
+}
+
+impl Sshd {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for key in ["host", "user"] {
+            let file = folder.path().join(key);
+            let file = file.to_str().unwrap();
+            run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", file]);
+        }
+        let address = free::tcp();
+        let at = folder.path().display();
+        let configuration = format!(
+            "ListenAddress {address}\nHostKey {at}/host\nPidFile none\nAuthorizedKeysFile {at}/user.pub\n\
+             StrictModes no\nUsePAM no\nPermitRootLogin yes\nPasswordAuthentication no\n"
+        );
+        let file = folder.path().join("sshd_config");
+        fs::write(&file, configuration).unwrap();
+        // Where it gives up its rights; a package makes it when the service starts, which it does not here.
+        fs::create_dir_all("/run/sshd").unwrap();
+        let process = Command::new("/usr/sbin/sshd")
+            .args(["-D", "-e", "-f"])
+            .arg(&file)
+            .stderr(fs::File::create(folder.path().join("log")).unwrap())
+            .spawn()
+            .unwrap();
+        eventually("sshd", || std::net::TcpStream::connect(address).ok());
+        Self {
+            folder,
+            process,
+            address,
+        }
+    }
+
+    /// A session by way of this address, in which the other side says back what it hears.
+    fn session(&self, by: SocketAddr) -> Child {
+        let key = self.folder.path().join("user");
+        Command::new("ssh")
+            .args(["-F", "none", "-T", "-i", key.to_str().unwrap()])
+            .args(["-o", "StrictHostKeyChecking=no"])
+            .args(["-o", "UserKnownHostsFile=/dev/null"])
+            .args(["-p", &by.port().to_string(), "127.0.0.1", "cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if std::thread::panicking() {
+            let log = fs::read_to_string(self.folder.path().join("log"));
+            eprintln!("sshd: {}", log.unwrap_or_default());
+        }
+    }
+}
+
+/// The laptop's node, two on the way, and the last; sshd, and the files of an origin.
+struct Day {
+    home: Node,
+    hops: Vec<Node>,
+    end: Node,
+    sshd: Sshd,
+    origin: Nginx,
+    content: Vec<u8>,
+    _pki: Pki,
+}
+
+impl Day {
+    fn start() -> Self {
+        let mut random = fastrand::Rng::with_seed(1);
+        let content: Vec<u8> = std::iter::repeat_with(|| random.u8(..))
+            .take(SIZE)
+            .collect();
+        let origin = Nginx::start(&format!("location / {{ limit_rate {RATE}; }}"), |root| {
+            files(root, &content);
+        });
+        let sshd = Sshd::start();
+        let pki = Pki::new();
+        let tls = format!(
+            "{}, ca_file: {}",
+            // Where free ports are.
+            pki.issue(&["127.9.8.7"]).yaml(),
+            pki.ca().display()
+        );
+        let common = format!("workers: 1\ndefaults: {{ tls: {{ {tls} }} }}\n");
+        let overlay = |at: SocketAddr| format!("overlay: {{ http: \"{at}\", tls: true }}");
+        let next = |to: SocketAddr| {
+            format!("upstreams: {{ next: {{ endpoints: [\"{to}\"], http: 2, tls: true }} }}\n")
+        };
+
+        let at = [free::tcp(), free::tcp(), free::tcp()];
+        let end = format!(
+            "{common}listeners: {{ {} }}\nroutes: [ {{ terminate: true }} ]\negress: {{ allow: [127.0.0.0/8] }}\n",
+            overlay(at[2])
+        );
+        let hop = |index: usize| {
+            format!(
+                "{common}listeners: {{ {} }}\nroutes: [ {{ to: next }} ]\n{}",
+                overlay(at[index]),
+                next(at[index + 1])
+            )
+        };
+        let home = format!(
+            "{common}listeners: {{ web: {{ http: 127.0.0.1:0 }}, ssh: {{ tcp: 127.0.0.1:0, target: \"{}\" }} }}\n\
+             routes: [ {{ match: {{ listener: ssh }}, to: next, tunnel: {{ resume: true }} }}, {{ to: next, retry: \
+             {{ keep_for: 2m, per_try_timeout: 5s, on: [gateway-error, interrupted] }} }} ]\n{}",
+            sshd.address,
+            next(at[0])
+        );
+        Self {
+            end: Node::start("end", &end),
+            hops: vec![Node::start("one", &hop(0)), Node::start("two", &hop(1))],
+            home: Node::start("home", &home),
+            sshd,
+            origin,
+            content,
+            _pki: pki,
+        }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}/{path}", self.origin.address())
+    }
+
+    fn clone_repository(&self, folder: &Path) {
+        let to = folder.join("clone");
+        let proxy = format!("http.proxy={}", self.home.url("web"));
+        let url = self.url("project.git");
+        let words = ["-c", &proxy, "clone", "-q", &url, to.to_str().unwrap()];
+        run("git", &words);
+        assert!(fs::read(to.join("file")).unwrap() == self.content, "git");
+    }
+
+    fn install(&self, folder: &Path) {
+        let list = folder.join("etc/apt/sources.list");
+        fs::create_dir_all(list.parent().unwrap()).unwrap();
+        let line = format!("deb [trusted=yes] {} ./\n", self.url("deb"));
+        fs::write(list, line).unwrap();
+        let proxy = self.home.url("web");
+        apt(folder, &proxy, &["update"]);
+        let install = ["install", "--yes", "--download-only", "greeting"];
+        apt(folder, &proxy, &install);
+        assert!(folder.join("cache/archives/greeting_1.0_all.deb").exists());
+    }
+
+    fn download(&self, folder: &Path) {
+        let file = folder.join("download");
+        let proxy = self.home.url("web");
+        let url = self.url("file");
+        let words = ["-sSf", "-x", &proxy, "-o", file.to_str().unwrap(), &url];
+        run("curl", &words);
+        assert!(fs::read(file).unwrap() == self.content, "curl");
+    }
+
+    /// A session in which each line comes back before the next is said.
+    fn talk(&self) {
+        let mut session = self.sshd.session(self.home.address("ssh"));
+        let mut says = session.stdin.take().unwrap();
+        let mut hears = BufReader::new(session.stdout.take().unwrap()).lines();
+        for line in 0..LINES {
+            writeln!(says, "line {line}").unwrap();
+            let heard = hears.next().expect("the session is over").unwrap();
+            assert_eq!(heard, format!("line {line}"));
+            sleep(BETWEEN);
+        }
+        drop(says);
+        assert!(session.wait().unwrap().success());
+    }
+}
+
+/// A repository of git, one of Debian, and a file.
+fn files(root: &Path, content: &[u8]) {
+    fs::write(root.join("file"), content).unwrap();
+    repository(root);
+    let work = root.join("work");
+    fs::create_dir(&work).unwrap();
+    fs::write(work.join("file"), content).unwrap();
+    let bare: PathBuf = root.join("project.git");
+    let git = |folder: &Path, words: &[&str]| {
+        let name = ["-C", folder.to_str().unwrap(), "-c", "user.name=t"];
+        let mail = ["-c", "user.email=t@example.org"];
+        run("git", &[&name[..], &mail, words].concat())
+    };
+    git(&work, &["init", "-q"]);
+    git(&work, &["add", "file"]);
+    git(&work, &["commit", "-q", "-m", "one"]);
+    git(
+        &work,
+        &["clone", "-q", "--bare", ".", bare.to_str().unwrap()],
+    );
+    git(&bare, &["update-server-info"]);
+}
+
+/// A node is killed, is gone for a while, and comes back.
+fn dies(node: &mut Node) {
+    node.kill();
+    sleep(GONE);
+    node.restart();
+}
+
+#[test]
+fn what_a_laptop_does_goes_on_while_each_proxy_dies_once() {
+    let mut day = Day::start();
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let mut hops = std::mem::take(&mut day.hops);
+    scope(|threads| {
+        let day = &day;
+        let folder = folders[0].path();
+        let running = [
+            threads.spawn(move || day.clone_repository(folder)),
+            threads.spawn(move || day.install(folder)),
+            threads.spawn(move || day.download(folder)),
+            threads.spawn(move || day.talk()),
+        ];
+        for hop in &mut hops {
+            sleep(GONE);
+            dies(hop);
+        }
+        running.into_iter().for_each(|one| one.join().unwrap());
+    });
+
+    // What opens connections of its own can outlive the last node, too; a session cannot, which is a connection of that node.
+    let mut end = std::mem::replace(&mut day.end, hops.remove(0));
+    scope(|threads| {
+        let day = &day;
+        let folder = folders[1].path();
+        let running = [
+            threads.spawn(move || day.clone_repository(folder)),
+            threads.spawn(move || day.install(folder)),
+            threads.spawn(move || day.download(folder)),
+        ];
+        sleep(GONE);
+        dies(&mut end);
+        running.into_iter().for_each(|one| one.join().unwrap());
+    });
+}
