@@ -51,6 +51,22 @@ impl AuthContext {
         }
     }
 
+    /// The same for an exchange that is made of what an open tunnel carries; `arrived` is the request for it. What filters said of the
+    /// tunnel says nothing of it.
+    #[must_use]
+    pub fn within(&self, arrived: Arc<RequestHead>) -> Self {
+        Self {
+            authenticated: self.authenticated.clone(),
+            proof: self.proof.clone(),
+            expires: self.expires,
+            peer: self.peer,
+            user: None,
+            credentials: self.credentials.clone(),
+            arrived: Some(arrived),
+            authorized: None,
+        }
+    }
+
     /// What authentication found, as the rules take it; [`Self::claimed`] says what a token claims.
     #[must_use]
     pub fn authenticated(&self) -> Authenticated<'_> {

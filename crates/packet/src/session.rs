@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::room::in_room;
+use super::tun::UdpFlow;
 use super::{Bounds, Queue};
 
 /// Bytes of one client that may wait once its tunnel is open: two of the batches that its listener takes at once, so that a
@@ -45,13 +46,23 @@ pub struct Early {
     end: u64,
 }
 
+/// Who has the answers of a session.
+enum SessionClient {
+    /// An address behind a socket.
+    Address {
+        address: SocketAddr,
+        /// The address of ours that the client asked, which its answers come from.
+        local: Option<IpAddr>,
+        socket: Arc<UdpSocket>,
+    },
+    /// A pair of ports behind a tunnel of IP.
+    Flow(UdpFlow),
+}
+
 /// A client address and what it sent that has not left yet. The listener fills it, the tunnel empties it.
 pub struct Session {
-    client: SocketAddr,
+    client: SessionClient,
     began: Instant,
-    /// The address of ours that the client asked, which its answers come from.
-    local: Option<IpAddr>,
-    socket: Arc<UdpSocket>,
     queue: Mutex<Queue>,
     ready: Notify,
     lost: Lost,
@@ -74,11 +85,23 @@ impl Session {
         socket: Arc<UdpSocket>,
         bounds: Bounds,
     ) -> Self {
+        let client = SessionClient::Address {
+            address: client,
+            local,
+            socket,
+        };
+        Self::with(client, bounds)
+    }
+
+    /// A session without datagrams, of a pair of ports in a stack.
+    pub(crate) fn of_flow(flow: UdpFlow, bounds: Bounds) -> Self {
+        Self::with(SessionClient::Flow(flow), bounds)
+    }
+
+    fn with(client: SessionClient, bounds: Bounds) -> Self {
         Self {
             client,
             began: Instant::now(),
-            local,
-            socket,
             queue: Mutex::new(Queue::new(bounds)),
             ready: Notify::new(),
             lost: Lost::default(),
@@ -198,9 +221,21 @@ impl Session {
     /// What the socket says.
     pub async fn send(&self, data: &[u8], segment: Option<usize>) -> Result<(), UdpError> {
         self.activity.fetch_add(1, Ordering::Relaxed);
-        self.socket
-            .send_from(self.local, Some(self.client), data, segment)
-            .await
+        match &self.client {
+            SessionClient::Address {
+                address,
+                local,
+                socket,
+            } => {
+                socket
+                    .send_from(*local, Some(*address), data, segment)
+                    .await
+            }
+            SessionClient::Flow(flow) => {
+                flow.send(data, segment);
+                Ok(())
+            }
+        }
     }
 
     /// Resolves when nothing came or went for `time`.

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use hermes_config::model::{Document, Terminate, TerminateTun};
+use hermes_config::model::{self, Document, InterceptedEcho, PacketTermination, Terminate};
 use hermes_net::Watch;
 use hermes_net::os::forwarded_families;
 use hermes_net::tun::TunSettings;
 use hermes_observe::MovedPath;
-use hermes_packet::tun::{DeviceView, TunHub, TunProxy, TunService};
+use hermes_packet::Bounds;
+use hermes_packet::tun::{DeviceView, StackDeviceSettings, TunHub, TunProxy, TunService};
 use hermes_proto::ip::IpPrefix;
 use hermes_rules::packets::prefix_of;
+use hermes_stack::StackSettings;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -37,6 +39,13 @@ const DRAIN_LOOK: Duration = Duration::from_millis(100);
 /// How long changes of leases are gathered before they are written.
 const TOGETHER: Duration = Duration::from_millis(100);
 
+/// What is kept of the datagrams of one flow, until it is known what its listener or route says.
+#[doc(alias = "bound")]
+const DATAGRAMS: Bounds = Bounds {
+    bytes: 16 * 1024,
+    age: Duration::from_secs(5),
+};
+
 /// The devices of routes, by name. Bounded by the document.
 #[derive(Debug, Default)]
 pub struct Devices {
@@ -50,9 +59,15 @@ pub struct Devices {
 /// A device that a route names.
 #[derive(Debug)]
 struct RouteDevice {
-    end: TerminateTun,
+    end: Terminate,
     /// The device, or why there is none.
     hub: Result<Arc<TunHub>, String>,
+}
+
+/// Where a route of the document in force ends packets.
+struct WantedEnd<'a> {
+    terminate: &'a Terminate,
+    packets: PacketTermination<'a>,
 }
 
 /// The device of a listener, and the tunnel that it has.
@@ -217,19 +232,20 @@ impl Devices {
         seen
     }
 
-    /// The device of this name.
+    /// What ends the packets of a route.
     ///
     /// # Errors
-    /// Why there is none.
-    pub(crate) fn hub(&self, name: &str) -> Result<Arc<TunHub>, String> {
-        match self.by_name.lock().get(name) {
+    /// Why there is nothing.
+    pub(crate) fn hub(&self, end: PacketTermination<'_>) -> Result<Arc<TunHub>, String> {
+        let name = end.name();
+        match self.by_name.lock().get(&*name) {
             Some(kept) => kept.hub.clone(),
-            None => Err(format!("TUN device {name}: it is not there yet")),
+            None => Err(format!("{}: it is not there yet", described(end))),
         }
     }
 
     /// Lets go of devices that are not wanted, or wanted otherwise. Their tunnels end.
-    fn leave(&self, wanted: &[&TerminateTun]) {
+    fn leave(&self, wanted: &[&Terminate]) {
         self.by_name.lock().retain(|_, kept| {
             let stays = wanted.contains(&&kept.end);
             if let (false, Ok(hub)) = (stays, &kept.hub) {
@@ -246,17 +262,16 @@ impl Devices {
     }
 
     /// Enters a device; says whether that is news.
-    fn enter(&self, end: &TerminateTun, hub: Result<Arc<TunHub>, String>) -> bool {
+    fn enter(&self, end: &WantedEnd<'_>, hub: Result<Arc<TunHub>, String>) -> bool {
+        let name = end.packets.name();
         let mut devices = self.by_name.lock();
-        let before = devices
-            .get(&end.tun)
-            .and_then(|kept| kept.hub.as_ref().err());
+        let before = devices.get(&*name).and_then(|kept| kept.hub.as_ref().err());
         let is_news = before.is_none() || before != hub.as_ref().err();
         let kept = RouteDevice {
-            end: end.clone(),
+            end: end.terminate.clone(),
             hub,
         };
-        devices.insert(end.tun.clone(), kept);
+        devices.insert(name.into_owned(), kept);
         is_news
     }
 }
@@ -272,14 +287,14 @@ pub(crate) async fn keep(worker: Arc<Worker>, watch: Watch) {
     loop {
         let snapshot = worker.snapshot();
         let wanted = wanted(&snapshot.document);
-        shared.devices.leave(&wanted);
-        for end in &wanted {
-            if shared.devices.is_missing(&end.tun) {
-                open(&worker, end, &watch);
-            }
+        let terminates: Vec<&Terminate> = wanted.iter().map(|end| end.terminate).collect();
+        shared.devices.leave(&terminates);
+        let is_missing = |end: &WantedEnd<'_>| shared.devices.is_missing(&end.packets.name());
+        for end in wanted.iter().filter(|end| is_missing(end)) {
+            open(&worker, end, &watch);
         }
 
-        let is_short = wanted.iter().any(|end| shared.devices.is_missing(&end.tun));
+        let is_short = wanted.iter().any(is_missing);
         tokio::select! {
             changed = revision.changed() => if changed.is_err() { return },
             () = tokio::time::sleep(AGAIN), if is_short => {}
@@ -291,10 +306,10 @@ pub(crate) async fn keep(worker: Arc<Worker>, watch: Watch) {
 }
 
 /// Resolves when one of these devices is gone.
-async fn gone(worker: &Worker, wanted: &[&TerminateTun]) {
+async fn gone(worker: &Worker, wanted: &[WantedEnd<'_>]) {
     let hubs = wanted
         .iter()
-        .filter_map(|end| worker.shared.devices.hub(&end.tun).ok());
+        .filter_map(|end| worker.shared.devices.hub(end.packets).ok());
     let hubs: Vec<Arc<TunHub>> = hubs.collect();
     while hubs.iter().all(|hub| !hub.is_closed()) {
         tokio::time::sleep(LOOK).await;
@@ -303,33 +318,45 @@ async fn gone(worker: &Worker, wanted: &[&TerminateTun]) {
         let is_closed = worker
             .shared
             .devices
-            .hub(&end.tun)
+            .hub(end.packets)
             .is_ok_and(|hub| hub.is_closed());
         if is_closed {
-            let reason = format!("TUN device {}: it is gone", end.tun);
+            let reason = format!("{}: it is gone", described(end.packets));
             worker.shared.devices.enter(end, Err(reason));
         }
     }
 }
 
-/// The devices that routes name.
-fn wanted(document: &Document) -> Vec<&TerminateTun> {
-    let mut wanted: Vec<&TerminateTun> = Vec::new();
-    for route in &document.routes {
-        if let Some(Terminate::Tun(end)) = &route.terminate
-            && !wanted.contains(&end)
-        {
-            wanted.push(end);
+/// Where routes end packets, each once.
+fn wanted(document: &Document) -> Vec<WantedEnd<'_>> {
+    let mut wanted: Vec<WantedEnd<'_>> = Vec::new();
+    for terminate in document
+        .routes
+        .iter()
+        .filter_map(|route| route.terminate.as_ref())
+    {
+        let is_known = wanted.iter().any(|end| end.terminate == terminate);
+        if let (Some(packets), false) = (terminate.packets(), is_known) {
+            wanted.push(WantedEnd { terminate, packets });
         }
     }
     wanted
 }
 
-fn open(worker: &Arc<Worker>, end: &TerminateTun, watch: &Watch) {
-    let hub = make(end);
+/// What it is, for those who read why it is not there.
+pub(crate) fn described(end: PacketTermination<'_>) -> String {
+    match end {
+        PacketTermination::Tun(end) => format!("TUN device {}", end.tun),
+        PacketTermination::Intercept(_) => end.name().into_owned(),
+    }
+}
+
+fn open(worker: &Arc<Worker>, end: &WantedEnd<'_>, watch: &Watch) {
+    let packets = end.packets;
+    let hub = make(packets);
     let said = hub.as_ref().map(|_| ()).map_err(Clone::clone);
     if let Ok(hub) = &hub {
-        if let Some(file) = &end.leases_file {
+        if let Some(file) = packets.leases_file() {
             let file = file.0.clone();
             let hub = hub.clone();
             watch.spawn(async move { keep_leases(&hub, file).await });
@@ -342,8 +369,10 @@ fn open(worker: &Arc<Worker>, end: &TerminateTun, watch: &Watch) {
     let is_news = worker.shared.devices.enter(end, hub);
     match said {
         Ok(()) => {
-            tracing::info!(device = end.tun, "takes packets of tunnels");
-            warn_of_no_forwarding(end);
+            tracing::info!(device = %packets.name(), "takes packets of tunnels");
+            if let PacketTermination::Tun(end) = packets {
+                warn_of_no_forwarding(end);
+            }
         }
         Err(reason) if is_news => tracing::error!("{reason}"),
         Err(_) => {}
@@ -351,7 +380,7 @@ fn open(worker: &Arc<Worker>, end: &TerminateTun, watch: &Watch) {
 }
 
 /// What is translated to the addresses of this machine does not leave a machine that forwards nothing.
-fn warn_of_no_forwarding(end: &TerminateTun) {
+fn warn_of_no_forwarding(end: &model::TerminateTun) {
     let forwarded = forwarded_families();
     let is_needed = |is_ipv4| end.nat && end.pool.iter().any(|one| one.addr().is_ipv4() == is_ipv4);
     if is_needed(true) && !forwarded.v4 {
@@ -433,27 +462,52 @@ async fn keep_leases(hub: &TunHub, file: PathBuf) {
     }
 }
 
-fn make(end: &TerminateTun) -> Result<Arc<TunHub>, String> {
-    let pool: Vec<IpPrefix> = end.pool.iter().filter_map(prefix_of).collect();
-    let routes: Vec<IpPrefix> = end.routes.iter().filter_map(prefix_of).collect();
+fn make(end: PacketTermination<'_>) -> Result<Arc<TunHub>, String> {
+    let pool: Vec<IpPrefix> = end.pool().iter().filter_map(prefix_of).collect();
+    let routes: Vec<IpPrefix> = end.routes().iter().filter_map(prefix_of).collect();
     let service = TunProxy::new(&pool, &routes).map_err(|error| error.to_string())?;
-    let service = service.client_to_client(end.client_to_client);
-    if let Some(file) = &end.leases_file {
+    let service = match end {
+        PacketTermination::Tun(end) => service.client_to_client(end.client_to_client),
+        PacketTermination::Intercept(_) => service,
+    };
+    if let Some(file) = end.leases_file() {
         restore(&service, &file.0)?;
     }
 
-    let own = |prefix: &IpPrefix| {
-        let address = TunProxy::device_address(*prefix);
-        IpNet::new(address, prefix.length()).ok()
-    };
     let settings = TunSettings {
-        name: end.tun.clone(),
+        name: end.name().into_owned(),
         queues: 1,
-        mtu: end.mtu.unwrap_or(MTU).into(),
-        addresses: pool.iter().filter_map(own).collect(),
+        mtu: end.mtu().unwrap_or(MTU).into(),
+        addresses: Vec::new(),
         routes: Vec::new(),
         past: None,
-        masquerade: end.nat,
+        masquerade: false,
     };
-    TunHub::open(settings, TunService::Proxy(Box::new(service)))
+    let service = TunService::Proxy(Box::new(service));
+    match end {
+        PacketTermination::Tun(end) => {
+            let own = |prefix: &IpPrefix| {
+                let address = TunProxy::device_address(*prefix);
+                IpNet::new(address, prefix.length()).ok()
+            };
+            let settings = TunSettings {
+                addresses: pool.iter().filter_map(own).collect(),
+                masquerade: end.nat,
+                ..settings
+            };
+            TunHub::open(settings, service)
+        }
+        PacketTermination::Intercept(end) => {
+            let stack = StackSettings {
+                mtu: settings.mtu as usize,
+                answers_echo: end.echo != Some(InterceptedEcho::Refuse),
+                ..StackSettings::default()
+            };
+            let stack = StackDeviceSettings {
+                stack,
+                datagrams: DATAGRAMS,
+            };
+            Ok(TunHub::intercepting(settings, service, stack))
+        }
+    }
 }

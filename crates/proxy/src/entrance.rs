@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hermes_identity::AuthContext;
 use hermes_net::clock::unix_seconds;
 use hermes_net::{Drain, StreamInfo};
 use hermes_upstream::Pinned;
@@ -24,6 +25,8 @@ pub(crate) struct Entrance {
     pub(crate) admission: Option<Arc<Admission>>,
     /// Which of several tunnels of a device it is, if it is one.
     pub(crate) tunnel: Option<Arc<str>>,
+    /// Whose the tunnel of IP packets is that it is made of, if it is. It proves itself by nothing else.
+    pub(crate) carrier: Option<Arc<AuthContext>>,
     /// The connection that it came on; none where that is not one of HTTP that a client opened.
     pub(crate) connection: Option<Arc<Connection>>,
 }
@@ -46,7 +49,19 @@ impl Entrance {
             rules,
             admission: None,
             tunnel: None,
+            carrier: None,
             connection: None,
+        }
+    }
+
+    /// The same entrance for flows of a tunnel of IP packets that came in here.
+    pub(crate) fn for_flows(&self, carrier: &Arc<AuthContext>) -> Self {
+        Self {
+            carrier: Some(carrier.clone()),
+            // They outlive the connection, as the tunnel may.
+            admission: None,
+            connection: None,
+            ..self.clone()
         }
     }
 

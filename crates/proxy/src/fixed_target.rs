@@ -3,9 +3,12 @@
 use hermes_config::model::HostPort;
 use hermes_http::{Offered, RequestHead};
 use hermes_net::Stream;
+use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::fields::Fields;
-use http::uri::Authority;
-use http::{Method, Version};
+use hermes_proto::udp_template;
+use hermes_proto::upgrade::Protocol;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderValue, Method, Version};
 
 use crate::plug::{Gate, Ingress, Serving};
 
@@ -35,4 +38,20 @@ pub(crate) fn connect(target: &HostPort) -> RequestHead {
         version: Version::HTTP_11,
         origin_form: false,
     }
+}
+
+/// The CONNECT-UDP that a client's datagrams mean.
+pub(crate) fn connect_udp(target: &HostPort) -> Option<RequestHead> {
+    let path = udp_template::expand(&target.host, target.port);
+    Some(RequestHead {
+        method: Method::CONNECT,
+        scheme: Some(Scheme::HTTPS),
+        authority: Authority::try_from(target.to_string()).ok(),
+        path: Some(PathAndQuery::try_from(path).ok()?),
+        protocol: Some(Protocol::ConnectUdp),
+        fields: Fields::from_iter([(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"))]),
+        // It is the extended CONNECT of HTTP/2 until a hop writes it otherwise.
+        version: Version::HTTP_2,
+        origin_form: false,
+    })
 }

@@ -44,6 +44,15 @@ pub struct Forms<'a> {
     pub gateway: bool,
 }
 
+impl Forms<'_> {
+    /// Those in which this node itself writes what it asks for.
+    pub const OWN: Self = Self {
+        udp_templates: &[],
+        tcp_templates: &[],
+        gateway: false,
+    };
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

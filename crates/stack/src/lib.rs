@@ -18,8 +18,6 @@
 //! - [`Stack::poll_timeout`] says when [`Stack::handle_timeout`] is due.
 //! - [`Stack::release`] when a flow is of no more use.
 //!
-//! No listener uses it yet: the loop, and the keys of the configuration, are to follow.
-//!
 //! Specifications: RFC 9293 (TCP, by smoltcp), RFC 768 (UDP), RFC 792 and RFC 4443 (echo), RFC 1122, section 3.2.1.3 (addresses that are
 //! never a source or a destination).
 //!
@@ -40,13 +38,17 @@ pub use counts::StackCounts;
 pub use flow::{FlowId, Received, StackEvent};
 pub use stack::{Checksums, OpenError, Stack, StackSettings};
 
-/// Connections at once, those that end included.
+/// Connections at once, those that end included: with both buffers of each, up to 32 MiB.
 #[doc(alias = "bound")]
-pub const MAX_TCP: usize = 1024;
+pub const MAX_TCP: usize = 256;
+
+/// Connections at once that clients have asked for and that are not open yet: more requests are lost, and come again.
+#[doc(alias = "bound")]
+pub const MAX_HALF_OPEN: usize = 64;
 
 /// Pairs of UDP ports at once.
 #[doc(alias = "bound")]
-pub const MAX_UDP: usize = 4096;
+pub const MAX_UDP: usize = 1024;
 
 /// Packets that wait to be written. Above it connections wait, and datagrams are lost.
 #[doc(alias = "bound")]

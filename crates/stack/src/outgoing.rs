@@ -16,6 +16,11 @@ impl Outgoing {
         self.packets.len() < MAX_OUTGOING
     }
 
+    /// Whether none waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
     /// Adds one, unless there are too many. Returns whether it did.
     pub(crate) fn push(&mut self, packet: Vec<u8>) -> bool {
         let has_room = self.has_room();

@@ -13,7 +13,7 @@ use crate::flow::{Ends, FlowId, Received, StackEvent};
 use crate::outgoing::Outgoing;
 use crate::tcp::{ASKING, LONGEST_SYN, OpenTcp, TcpFlow, TcpPhase, TcpSettings};
 use crate::udp::{self, UDP_SILENCE, UdpFlow};
-use crate::{MAX_EVENTS, MAX_TCP, MAX_UDP};
+use crate::{MAX_EVENTS, MAX_HALF_OPEN, MAX_TCP, MAX_UDP};
 
 /// The first port that is chosen for connections from here (RFC 6335, section 6).
 const FIRST_PORT: u16 = 49_152;
@@ -25,7 +25,7 @@ const PORT_TRIES: u16 = 4096;
 /// How a stack behaves.
 #[derive(Debug, Clone, Copy)]
 pub struct StackSettings {
-    /// The longest packet that leaves, in bytes; at least 1280.
+    /// The longest packet that leaves, in bytes; at least 1280. [`Stack::set_mtu`] changes it.
     pub mtu: usize,
     /// Bytes of each of the two buffers of a connection. Default: 64 KiB.
     pub buffer: usize,
@@ -82,6 +82,8 @@ pub struct Stack {
     limiter: IcmpLimiter,
     counts: StackCounts,
     numbers: Numbers,
+    /// Connections that clients asked for and that are not open yet.
+    half_open: usize,
 }
 
 /// Where counting goes on.
@@ -114,6 +116,22 @@ impl Stack {
                 flow: 0,
                 port: FIRST_PORT,
             },
+            half_open: 0,
+        }
+    }
+
+    /// Packets that leave from now on are no longer than this, those of open connections as well. At least 1280.
+    pub fn set_mtu(&mut self, mtu: usize) {
+        let mtu = mtu.max(hermes_proto::ip::MIN_MTU_V6);
+        if mtu == self.settings.mtu {
+            return;
+        }
+        self.settings.mtu = mtu;
+        self.tcp_settings.mtu = mtu;
+        for tcp in self.tcp.values_mut() {
+            if let TcpPhase::Open(open) = &mut tcp.phase {
+                open.set_mtu(mtu);
+            }
         }
     }
 
@@ -148,6 +166,16 @@ impl Stack {
     /// The next packet to write.
     pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
         self.outgoing.pop()
+    }
+
+    /// Whether [`Self::poll_transmit`] has a packet.
+    pub fn has_transmit(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// Whether connections wait until packets were taken: [`Self::handle_timeout`] is of no use before.
+    pub fn is_held_up(&self) -> bool {
+        !self.outgoing.has_room()
     }
 
     /// What happened next.
@@ -330,6 +358,14 @@ impl Stack {
         self.open(flow).is_some_and(OpenTcp::is_open)
     }
 
+    /// Whether nothing can be sent on a connection any more, though this side has not [finished](Self::finish): it broke, or is not known.
+    pub fn is_broken(&mut self, flow: FlowId) -> bool {
+        match self.open(flow) {
+            Some(open) => open.is_broken(),
+            None => !self.tcp.contains_key(&flow),
+        }
+    }
+
     /// Says that nothing more will be sent on a connection.
     pub fn finish(&mut self, flow: FlowId, now: Instant) {
         if let Some(open) = self.open(flow) {
@@ -384,6 +420,11 @@ impl Stack {
     fn handle_tcp(&mut self, packet: &Packet<'_>, now: Instant) {
         let ends = Ends::of(packet.flow());
         if let Some(flow) = self.by_ends.get(&ends).copied() {
+            if packet.resets_tcp() && self.is_asked(flow) {
+                self.remove_tcp(flow);
+                self.events.push_back(StackEvent::Gone { flow });
+                return;
+            }
             // The first segment again, while it waits, says nothing new.
             self.look(flow, Some(packet.bytes()), now);
             return;
@@ -395,12 +436,14 @@ impl Stack {
             return;
         }
         let first = packet.bytes();
-        if self.tcp.len() >= MAX_TCP || first.len() > LONGEST_SYN || !self.has_event_room() {
+        let is_full = self.tcp.len() >= MAX_TCP || self.half_open >= MAX_HALF_OPEN;
+        if is_full || first.len() > LONGEST_SYN || !self.has_event_room() {
             self.counts.full += 1;
             return;
         }
 
         let flow = self.add_tcp(ends, TcpPhase::Asked(Bytes::copy_from_slice(first)));
+        self.half_open += 1;
         self.set_due(flow, Some(now + ASKING));
         self.events.push_back(StackEvent::TcpAsked {
             flow,
@@ -490,12 +533,14 @@ impl Stack {
     fn add_tcp(&mut self, ends: Ends, phase: TcpPhase) -> FlowId {
         let flow = self.next_flow();
         self.by_ends.insert(ends, flow);
+        let half_open = matches!(phase, TcpPhase::Asked(_));
         let tcp = TcpFlow {
             ends,
             phase,
             due: None,
             announced: false,
             released: false,
+            half_open,
         };
         self.tcp.insert(flow, tcp);
         flow
@@ -513,7 +558,13 @@ impl Stack {
         self.set_due(flow, None);
         let tcp = self.tcp.remove(&flow)?;
         self.by_ends.remove(&tcp.ends);
+        self.half_open -= usize::from(tcp.half_open);
         Some(tcp)
+    }
+
+    fn is_asked(&self, flow: FlowId) -> bool {
+        let phase = self.tcp.get(&flow).map(|tcp| &tcp.phase);
+        matches!(phase, Some(TcpPhase::Asked(_)))
     }
 
     fn open(&mut self, flow: FlowId) -> Option<&mut OpenTcp> {
@@ -532,6 +583,10 @@ impl Stack {
             return;
         };
         let look = open.look(packet, &mut self.outgoing, now);
+        if tcp.half_open && !look.opening {
+            tcp.half_open = false;
+            self.half_open -= 1;
+        }
 
         if tcp.released && look.closed {
             self.remove_tcp(flow);

@@ -20,6 +20,10 @@ const SILENCE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(120)
 #[doc(alias = "bound")]
 const KEEP_ALIVE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(60);
 
+/// How long a client may leave the answer to its first segment unanswered.
+#[doc(alias = "bound")]
+const HALF_OPEN: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(20);
+
 /// How long a client's first segment is kept for someone to accept it: clients give up about then.
 #[doc(alias = "bound")]
 pub(crate) const ASKING: Duration = Duration::from_secs(60);
@@ -48,6 +52,8 @@ pub(crate) struct TcpFlow {
     pub(crate) announced: bool,
     /// Whether no one waits for it any more.
     pub(crate) released: bool,
+    /// Whether a client asked for it, and it is not open yet.
+    pub(crate) half_open: bool,
 }
 
 /// Where it stands.
@@ -60,6 +66,7 @@ pub(crate) enum TcpPhase {
 
 /// A connection of smoltcp.
 pub(crate) struct OpenTcp {
+    ends: Ends,
     interface: Interface,
     sockets: SocketSet<'static>,
     handle: SocketHandle,
@@ -67,6 +74,8 @@ pub(crate) struct OpenTcp {
     sent: HighestSent,
     /// What was seen last, so that progress is said once.
     seen: Seen,
+    /// Whether this side has said all.
+    is_finished: bool,
 }
 
 /// What makes a difference to the reader and the writer.
@@ -86,6 +95,8 @@ pub(crate) struct TcpLook {
     pub(crate) progress: bool,
     /// Whether it is over.
     pub(crate) closed: bool,
+    /// Whether it is not open yet.
+    pub(crate) opening: bool,
 }
 
 impl OpenTcp {
@@ -96,6 +107,7 @@ impl OpenTcp {
             addr: Some(ends.here.ip().into()),
             port: ends.here.port(),
         };
+        open.socket().set_timeout(Some(HALF_OPEN));
         open.socket().listen(at).ok()?;
         Some(open)
     }
@@ -106,46 +118,24 @@ impl OpenTcp {
         let to = (IpAddress::from(ends.there.ip()), ends.there.port());
         let from = (IpAddress::from(ends.here.ip()), ends.here.port());
         let socket = open.sockets.get_mut::<Socket<'_>>(open.handle);
-        // Behind it is a path with losses, not a device.
-        socket.set_congestion_control(CongestionControl::Cubic);
         socket.connect(open.interface.context(), to, from).ok()?;
         Some(open)
     }
 
     fn new(ends: Ends, settings: TcpSettings, seed: u64) -> Option<Self> {
-        let mut config = Config::new(HardwareAddress::Ip);
-        config.random_seed = seed;
-        let mut none = Outgoing::default();
-        let mut wire = Wire {
-            incoming: None,
-            outgoing: &mut none,
-            sent: &mut HighestSent::default(),
-            mtu: settings.mtu,
-            held_up: false,
-        };
-        let start = smoltcp::time::Instant::ZERO;
-        let mut interface = Interface::new(config, &mut wire, start);
-
-        let (own, bits) = address(ends.here);
-        interface.update_ip_addrs(|addresses| {
-            // There is room for more than one.
-            let _ = addresses.push(IpCidr::new(own, bits));
-        });
-        // Everyone else is behind the same wire.
-        match own {
-            IpAddress::Ipv4(own) => drop(interface.routes_mut().add_default_ipv4_route(own).ok()?),
-            IpAddress::Ipv6(own) => drop(interface.routes_mut().add_default_ipv6_route(own).ok()?),
-        }
-
+        let interface = interface(ends, settings.mtu, seed)?;
         let buffer = || SocketBuffer::new(vec![0; settings.buffer]);
         let mut socket = Socket::new(buffer(), buffer());
         socket.set_nagle_enabled(false);
+        // Behind it is a path with losses, not a device.
+        socket.set_congestion_control(CongestionControl::Cubic);
         socket.set_timeout(Some(SILENCE));
         socket.set_keep_alive(Some(KEEP_ALIVE));
         let mut sockets = SocketSet::new(Vec::with_capacity(1));
         let handle = sockets.add(socket);
 
         Some(Self {
+            ends,
             interface,
             sockets,
             handle,
@@ -156,7 +146,17 @@ impl OpenTcp {
                 readable: false,
                 writable: false,
             },
+            is_finished: false,
         })
+    }
+
+    /// Its segments are to fit into packets of this length from now on, those that are sent again as well.
+    pub(crate) fn set_mtu(&mut self, mtu: usize) {
+        // An interface keeps the length that it was made with, and nothing of the connection. Its numbers were drawn already.
+        if let Some(interface) = interface(self.ends, mtu, 0) {
+            self.interface = interface;
+            self.settings.mtu = mtu;
+        }
     }
 
     fn socket(&mut self) -> &mut Socket<'static> {
@@ -186,7 +186,11 @@ impl OpenTcp {
             true => Some(now),
             false => self.due(at, now),
         };
+        let was_opening = is_opening(self.seen.state);
         let socket = self.socket();
+        if was_opening && !is_opening(socket.state()) {
+            socket.set_timeout(Some(SILENCE));
+        }
         let seen = Seen {
             state: socket.state(),
             readable: socket.can_recv(),
@@ -199,6 +203,7 @@ impl OpenTcp {
             due,
             progress,
             closed: seen.state == State::Closed,
+            opening: is_opening(seen.state),
         }
     }
 
@@ -231,7 +236,15 @@ impl OpenTcp {
         !is_opening(state) && state != State::Closed
     }
 
+    pub(crate) fn is_broken(&mut self) -> bool {
+        let is_finished = self.is_finished;
+        let socket = self.socket();
+        let is_lost = matches!(socket.peek(0), Err(RecvError::InvalidState));
+        socket.state() == State::Closed && (is_lost || !is_finished)
+    }
+
     pub(crate) fn finish(&mut self) {
+        self.is_finished = true;
         self.socket().close();
     }
 
@@ -244,6 +257,33 @@ impl OpenTcp {
         use State::{Closed, Closing, LastAck, TimeWait};
         matches!(self.socket().state(), Closed | Closing | LastAck | TimeWait)
     }
+}
+
+/// What smoltcp knows beside the connection itself: its own address, and the length of packets.
+fn interface(ends: Ends, mtu: usize, seed: u64) -> Option<Interface> {
+    let mut config = Config::new(HardwareAddress::Ip);
+    config.random_seed = seed;
+    let mut none = Outgoing::default();
+    let mut wire = Wire {
+        incoming: None,
+        outgoing: &mut none,
+        sent: &mut HighestSent::default(),
+        mtu,
+        held_up: false,
+    };
+    let mut interface = Interface::new(config, &mut wire, smoltcp::time::Instant::ZERO);
+
+    let (own, bits) = address(ends.here);
+    interface.update_ip_addrs(|addresses| {
+        // There is room for more than one.
+        let _ = addresses.push(IpCidr::new(own, bits));
+    });
+    // Everyone else is behind the same wire.
+    match own {
+        IpAddress::Ipv4(own) => drop(interface.routes_mut().add_default_ipv4_route(own).ok()?),
+        IpAddress::Ipv6(own) => drop(interface.routes_mut().add_default_ipv6_route(own).ok()?),
+    }
+    Some(interface)
 }
 
 fn is_opening(state: State) -> bool {

@@ -16,6 +16,8 @@ mod faults;
 mod flows;
 #[path = "namespaces/hostile_packets.rs"]
 mod hostile_packets;
+#[path = "namespaces/intercept.rs"]
+mod intercept;
 #[path = "namespaces/intermittent.rs"]
 mod intermittent;
 #[path = "namespaces/local.rs"]

@@ -21,10 +21,10 @@ const LAYERS: &[(&str, &str)] = &[
     ("upstream", "proto config net http"),
     ("observe", "proto config rules net http upstream"),
     ("identity", "proto config rules net http"),
-    ("packet", "proto ip rules net http upstream observe"),
+    ("packet", "proto ip stack rules net http upstream observe"),
     (
         "proxy",
-        "proto config ip rules rego net http upstream observe identity packet",
+        "proto config ip stack rules rego net http upstream observe identity packet",
     ),
     ("custody", "proto config net http proxy"),
     (

@@ -70,6 +70,9 @@ pub use scalar::{
 pub use sticky::Hash;
 pub use templates::{Templates, UpstreamTemplates};
 pub use trace::{Continue, Metrics, Trace, TraceUser};
-pub use tun::{OtherTunAddress, SplitTunnel, TerminateTun, Tun, TunDetails};
+pub use tun::{
+    InterceptedEcho, OtherTunAddress, PacketTermination, SplitTunnel, TerminateIntercept,
+    TerminateTun, Tun, TunDetails,
+};
 pub use tunnel::{Tunnel, TunnelAnswer, TunnelDetails, TunnelWord};
 pub use upstream::{Balance, ClientTls, Endpoint, HttpVersion, TlsChoice, Upstream};

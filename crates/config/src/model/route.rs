@@ -13,7 +13,7 @@ use super::scalar::{
     ByteSize, Duration, FieldPattern, HostPort, OneOrMany, PathMatch, PortMatch, Prefix,
     TargetMatch, Template, TextMatch, UpgradeName, UserMatch,
 };
-use super::tun::TerminateTun;
+use super::tun::{PacketTermination, TerminateIntercept, TerminateTun};
 use super::tunnel::Tunnel;
 use super::{Bind, Broadcast, Chain};
 
@@ -74,7 +74,7 @@ pub struct Route {
     #[serde(default)]
     pub to: Option<Hops>,
     /// End the overlay here: `true` dials the target, a name dials that upstream's endpoints, `host:port` or `unix:/path` dials
-    /// that address; a map with `tun` takes the packets of CONNECT-IP.
+    /// that address; a map with `tun` or `intercept` takes the packets of CONNECT-IP.
     #[serde(default)]
     pub terminate: Option<Terminate>,
     /// Let nodes be attached here, to be reached through an upstream with `attached`: `true` under the name of the request's
@@ -331,6 +331,19 @@ pub enum Terminate {
     Upstream(String),
     /// CONNECT-IP: at a TUN device.
     Tun(TerminateTun),
+    /// CONNECT-IP: in this process, where packets become exchanges.
+    Intercept(TerminateIntercept),
+}
+
+impl Terminate {
+    /// Where the packets of CONNECT-IP end, if that is what it is for.
+    pub fn packets(&self) -> Option<PacketTermination<'_>> {
+        match self {
+            Self::Tun(end) => Some(PacketTermination::Tun(end)),
+            Self::Intercept(end) => Some(PacketTermination::Intercept(end)),
+            Self::Target(_) | Self::Upstream(_) => None,
+        }
+    }
 }
 
 /// A local answer.

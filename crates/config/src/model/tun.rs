@@ -1,5 +1,7 @@
 //! TUN devices: where IP packets enter the overlay, and where they leave it.
 
+use std::borrow::Cow;
+
 use indexmap::IndexMap;
 use ipnet::IpNet;
 use schemars::JsonSchema;
@@ -133,4 +135,94 @@ pub struct TerminateTun {
     /// Where it is written who has which address, so that each finds it again after a restart. Default: nowhere.
     #[serde(default)]
     pub leases_file: Option<FilePath>,
+}
+
+/// What ends the packets of a route's tunnels in this process, which needs no right to make a device: each connection of TCP and each
+/// pair of UDP ports becomes an exchange of the tunnel's user, for the address and port that its packets are for.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TerminateIntercept {
+    /// `true`.
+    pub intercept: bool,
+    /// Prefixes of which each tunnel gets an address of each family.
+    #[schemars(with = "OneOrMany<Prefix>")]
+    pub pool: OneOrMany<IpNet>,
+    /// What clients are told they can reach. Default: everything, of the families of `pool`.
+    #[serde(default)]
+    #[schemars(with = "Vec<Prefix>")]
+    pub routes: Vec<IpNet>,
+    /// The longest packets to clients, in bytes; those of a tunnel that carries less are shorter. Default: 1500.
+    #[serde(default)]
+    #[schemars(range(min = 1280, max = 65535))]
+    pub mtu: Option<u16>,
+    /// What becomes of pings. Default: answer.
+    #[serde(default)]
+    pub echo: Option<InterceptedEcho>,
+    /// Where it is written who has which address, so that each finds it again after a restart. Default: nowhere.
+    #[serde(default)]
+    pub leases_file: Option<FilePath>,
+}
+
+/// What becomes of echo requests of ICMP, which are no exchanges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum InterceptedEcho {
+    /// They are answered here, whatever address they are for: they say that the tunnel works, and nothing of the host.
+    Answer,
+    /// Their sender is told that they are prohibited.
+    Refuse,
+}
+
+/// Where a route ends the packets of CONNECT-IP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PacketTermination<'a> {
+    /// At a device of this machine.
+    Tun(&'a TerminateTun),
+    /// In this process.
+    Intercept(&'a TerminateIntercept),
+}
+
+impl<'a> PacketTermination<'a> {
+    /// The name of the device; of what is no device, a name that none can have.
+    pub fn name(self) -> Cow<'a, str> {
+        match self {
+            Self::Tun(end) => Cow::Borrowed(&end.tun),
+            Self::Intercept(end) => {
+                let pool: Vec<String> = end.pool.iter().map(ToString::to_string).collect();
+                Cow::Owned(format!("intercept {}", pool.join(" ")))
+            }
+        }
+    }
+
+    /// Prefixes of which each tunnel gets an address.
+    pub fn pool(self) -> &'a OneOrMany<IpNet> {
+        match self {
+            Self::Tun(end) => &end.pool,
+            Self::Intercept(end) => &end.pool,
+        }
+    }
+
+    /// What clients are told they can reach; none: everything.
+    pub fn routes(self) -> &'a [IpNet] {
+        match self {
+            Self::Tun(end) => &end.routes,
+            Self::Intercept(end) => &end.routes,
+        }
+    }
+
+    /// The longest packets, in bytes.
+    pub fn mtu(self) -> Option<u16> {
+        match self {
+            Self::Tun(end) => end.mtu,
+            Self::Intercept(end) => end.mtu,
+        }
+    }
+
+    /// Where it is written who has which address.
+    pub fn leases_file(self) -> Option<&'a FilePath> {
+        match self {
+            Self::Tun(end) => end.leases_file.as_ref(),
+            Self::Intercept(end) => end.leases_file.as_ref(),
+        }
+    }
 }

@@ -1,66 +1,62 @@
 //! One tunnel of a device.
 
 use std::fmt;
-use std::io;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use hermes_ip::offload::{OffloadHeader, segment};
 use hermes_ip::{
-    Accepts, Adoption, InnerMtu, IpRole, IpSession, Lease, NextHop, PacketFilter, PacketScope,
-    PoolError, Rejection, SessionEvent, SessionSettings, Verdict,
+    Accepts, Adoption, InnerMtu, IpRole, IpSession, Lease, PacketFilter, PacketScope, PoolError,
+    SessionEvent, SessionSettings, Verdict,
 };
-use hermes_net::tun::TunPort;
-use hermes_proto::batch::{Batch, Layout};
 use hermes_proto::capsule::CapsuleType;
-use hermes_proto::datagram::DatagramFormat;
-use hermes_proto::ip::{IcmpLimiter, IpPrefix, Packet};
+use hermes_proto::ip::{IcmpLimiter, IpPrefix};
 use hermes_rules::packets::OpenedBy;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::device_group::DeviceGroup;
-use super::device_writer::{FromClient, Unsent, Writer};
+use super::device_writer::{FromClient, Writer};
+use super::flow_stack::FlowStack;
 use super::gate::{ArrivedPacket, PacketGate};
 use super::hub::TunHub;
-use super::inbox::{Inbox, LAYOUT};
+use super::hub_device::Outlet;
+use super::inbox::Inbox;
 use super::service::{TunClient, TunService};
 use super::shared_addresses::AddressDecision;
 use super::translations::{TranslatedAddress, Translations};
 use super::tunnel_owner::TunnelOwner;
 use super::wanted_addresses::Wanted;
-use crate::device::{Device, SentPackets};
 
 /// A tunnel of a device. When this is dropped, the device has it no more.
 #[derive(Debug)]
 pub struct TunTunnel {
-    hub: Arc<TunHub>,
+    pub(super) hub: Arc<TunHub>,
     pub(super) end: Arc<TunEnd>,
 }
 
 /// What both tasks of a tunnel, and the one that reads the device, share.
 pub(super) struct TunEnd {
-    number: u64,
+    pub(super) number: u64,
     /// Whose it is.
     owner: GroupedOwner,
     /// A new tunnel of the same client took its place.
     pub(super) replaced: Notify,
-    port: Arc<TunPort>,
+    pub(super) outlet: Outlet,
     pub(super) session: Mutex<IpSession>,
     /// What the pool gave, where there is one.
     pub(super) lease: Mutex<Option<Lease>>,
-    inbox: Inbox,
+    pub(super) inbox: Inbox,
     /// The session has capsules to send.
     pub(super) changed: Notify,
-    writer: Mutex<Writer>,
+    pub(super) writer: Mutex<Writer>,
     /// Who the hosts behind the device are, for rules.
-    device_side: OpenedBy,
+    pub(super) device_side: OpenedBy,
     /// The policy on its packets, where there is one.
     gate: Mutex<Option<Box<PacketGate>>>,
-    reader: Mutex<Reader>,
+    pub(super) reader: Mutex<Reader>,
 }
 
 /// Whose a tunnel is, and with which others it shares a lease.
@@ -72,11 +68,11 @@ struct GroupedOwner {
 
 /// What packets of the device meet.
 #[derive(Default)]
-struct Reader {
+pub(super) struct Reader {
     /// How often errors are written to the device.
     limiter: IcmpLimiter,
     /// The addresses that packets get on their way, in both directions.
-    translations: Translations,
+    pub(super) translations: Translations,
 }
 
 impl fmt::Debug for TunEnd {
@@ -140,7 +136,7 @@ impl TunTunnel {
                 group: OnceLock::new(),
             },
             replaced: Notify::new(),
-            port: hub.port().clone(),
+            outlet: hub.device.outlet(),
             session: Mutex::new(IpSession::new(settings)),
             lease: Mutex::new(lease),
             inbox: Inbox::new(),
@@ -238,6 +234,11 @@ impl TunTunnel {
         self.hub.closed().await;
     }
 
+    /// What ends its packets in user space, if the kernel does not.
+    pub fn stack(&self) -> Option<&Arc<FlowStack>> {
+        self.end.outlet.stack()
+    }
+
     /// The addresses that it has.
     pub fn addresses(&self) -> Vec<IpPrefix> {
         match &*self.end.lease.lock() {
@@ -250,7 +251,7 @@ impl TunTunnel {
     ///
     /// # Errors
     /// The stream must be aborted; why.
-    fn handle_capsule(&self, kind: CapsuleType, value: &[u8]) -> Result<(), String> {
+    pub(super) fn receive_capsule(&self, kind: CapsuleType, value: &[u8]) -> Result<(), String> {
         let handled = self
             .end
             .session
@@ -409,6 +410,10 @@ impl TunTunnel {
         }
         match session.set_mtu(mtu) {
             Ok(()) => {
+                if let Some(stack) = self.end.outlet.stack() {
+                    let configured = self.hub.settings().mtu as usize;
+                    stack.set_mtu(bytes.min(configured));
+                }
                 tracing::debug!(
                     device = self.hub.device.name(),
                     bytes,
@@ -455,7 +460,12 @@ impl Drop for TunTunnel {
                     shared.leave(self.end.number);
                 }
             }
-            TunService::Proxy(proxy) => self.hub.give_back(proxy, &self.end),
+            TunService::Proxy(proxy) => {
+                if let Some(stack) = self.end.outlet.stack() {
+                    stack.close();
+                }
+                self.hub.give_back(proxy, &self.end);
+            }
         }
     }
 }
@@ -480,7 +490,7 @@ impl TunEnd {
         let _ = self.owner.group.set(group);
     }
 
-    fn filter(&self) -> Arc<PacketFilter> {
+    pub(super) fn filter(&self) -> Arc<PacketFilter> {
         self.session.lock().filter().clone()
     }
 
@@ -545,7 +555,7 @@ impl TunEnd {
     }
 
     /// Takes a whole packet that came out of the tunnel of another client.
-    fn take_of_client(&self, packet: &[u8], room: &mut FromClient) {
+    pub(super) fn take_of_client(&self, packet: &[u8], room: &mut FromClient) {
         let FromClient {
             packet: copy,
             segment,
@@ -561,8 +571,7 @@ impl TunEnd {
         let mut answer = answer.to_vec();
         // It is about the packet as it was translated.
         translations.arrive(&mut answer);
-        // A device that is gone is noticed where it is read.
-        let _ = self.port.write(&OffloadHeader::DONE.to_device(), &answer);
+        self.outlet.answer(&answer);
     }
 
     /// The addresses that are others in the tunnel.
@@ -580,7 +589,7 @@ impl TunEnd {
     }
 
     /// Whether the policy lets a packet pass, which counts for its flow.
-    fn passes(&self, packet: ArrivedPacket<'_>, now: Instant) -> bool {
+    pub(super) fn passes(&self, packet: ArrivedPacket<'_>, now: Instant) -> bool {
         let mut gate = self.gate.lock();
         gate.as_mut().is_none_or(|gate| gate.passes(packet, now))
     }
@@ -591,162 +600,5 @@ impl TunEnd {
             .lock()
             .as_ref()
             .map_or(0, |gate| gate.open_flows())
-    }
-}
-
-impl TunTunnel {
-    /// Writes a batch into the device; says how many packets did not pass.
-    fn write(&self, batch: &Batch) -> io::Result<Unsent> {
-        let end = &*self.end;
-        let filter = end.filter();
-        let now = Instant::now();
-        let mut writer = end.writer.lock();
-        let translations = end.reader.lock().translations;
-        let Writer {
-            coalescer,
-            limiter,
-            translated,
-            from_client,
-        } = &mut *writer;
-
-        let mut failed = 0;
-        let mut gone = None;
-        let mut output = |header: OffloadHeader, packet: &[u8]| match end
-            .port
-            .write(&header.to_device(), packet)
-        {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => failed += 1,
-            Err(error) => gone = Some(error),
-        };
-
-        let mut unsent = Unsent::default();
-        for packet in batch.iter() {
-            let verdict = match filter.check_from_peer(packet, limiter, now) {
-                Verdict::Pass => self.check_next_hop(packet),
-                verdict => verdict,
-            };
-            let verdict = match verdict {
-                Verdict::Pass
-                    if !end.passes(
-                        ArrivedPacket {
-                            bytes: packet,
-                            count: 1,
-                            sender: end.device_side.other(),
-                        },
-                        now,
-                    ) =>
-                {
-                    filter.prohibit(packet, limiter, now)
-                }
-                verdict => verdict,
-            };
-            if matches!(verdict, Verdict::Pass) && self.hand_over(packet, from_client) {
-                continue;
-            }
-            match verdict {
-                Verdict::Pass if translations.is_empty() => {
-                    coalescer.push(packet, false, &mut output);
-                }
-                Verdict::Pass => {
-                    translated.clear();
-                    translated.extend_from_slice(packet);
-                    translations.arrive(translated);
-                    coalescer.push(translated, false, &mut output);
-                }
-                Verdict::Answer(answer) => end.inbox.push(&answer),
-                Verdict::Reject { reason, error } => {
-                    unsent.count(reason);
-                    tracing::trace!(reason = reason.name(), "a packet of a tunnel does not pass");
-                    if let Some(error) = error {
-                        end.inbox.push(&error);
-                    }
-                }
-            }
-        }
-        coalescer.flush(&mut output);
-
-        match gone {
-            Some(error) => Err(error),
-            None => {
-                unsent.failed += failed;
-                Ok(unsent)
-            }
-        }
-    }
-
-    /// Gives a packet to the tunnel of another client, where that has its destination and clients may send to each other.
-    fn hand_over(&self, packet: &[u8], room: &mut FromClient) -> bool {
-        let neighbour = self.hub.neighbour(packet);
-        let is_another = neighbour.is_some();
-        if let Some(neighbour) = neighbour {
-            neighbour.take_of_client(packet, room);
-        }
-        is_another
-    }
-
-    /// Why nothing goes into the device, in words.
-    fn gone(&self, error: &io::Error) -> io::Error {
-        let reason = format!("the device {} is gone: {error}", self.hub.name());
-        io::Error::new(error.kind(), reason)
-    }
-
-    /// No tunnel leads into another, unless clients may send to each other, and none back into itself.
-    fn check_next_hop(&self, packet: &[u8]) -> Verdict {
-        let destination = Packet::parse(packet).map(|parsed| parsed.destination());
-        let may_pass = destination.is_ok_and(|destination| {
-            // An answer takes the same tunnel.
-            if let Some(group) = self.end.group() {
-                group.note(destination, self.end.number);
-            }
-            let owner = self
-                .end
-                .group()
-                .map_or(self.end.number, |group| group.number);
-            self.hub.next_hop(owner, destination) != NextHop::Forbidden
-        });
-        match may_pass {
-            true => Verdict::Pass,
-            false => Verdict::Reject {
-                reason: Rejection::ClientToClient,
-                error: None,
-            },
-        }
-    }
-}
-
-impl Device for TunTunnel {
-    fn format(&self) -> DatagramFormat {
-        DatagramFormat::IP
-    }
-
-    fn layout(&self) -> Layout {
-        LAYOUT
-    }
-
-    fn poll_fill(&self, cx: &mut Context<'_>, batch: &mut Batch) -> Poll<io::Result<()>> {
-        ready!(self.end.inbox.poll_take(cx, batch));
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_send(
-        &self,
-        _: &mut Context<'_>,
-        batch: &Batch,
-        sent: &mut SentPackets,
-    ) -> Poll<io::Result<()>> {
-        let unsent = self.write(batch).map_err(|error| self.gone(&error))?;
-        sent.failed += unsent.failed;
-        sent.forbidden += unsent.forbidden;
-        sent.taken = batch.len();
-        Poll::Ready(Ok(()))
-    }
-
-    fn take_lost(&self) -> u64 {
-        self.end.inbox.take_lost()
-    }
-
-    fn handle_capsule(&self, kind: CapsuleType, value: &[u8]) -> Result<(), String> {
-        self.handle_capsule(kind, value)
     }
 }

@@ -1,7 +1,6 @@
 //! A device, and the tunnels that it has.
 
 use std::collections::HashMap;
-use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use std::time::Instant;
 
 use hermes_ip::offload::OffloadHeader;
 use hermes_ip::{NextHop, RouteConflict, RoutingTable};
-use hermes_net::tun::{HEADER_BYTES, TunDevice, TunPort, TunSettings};
+use hermes_net::tun::{HEADER_BYTES, TunSettings};
 use hermes_proto::datagram::MAX_IP_PACKET;
 use hermes_proto::ip::{DUMMY_ROUTER_V4, IcmpError, IcmpLimiter, IpPrefix, Packet};
 use ipnet::IpNet;
@@ -20,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::device_group::DeviceGroup;
 use super::end::TunEnd;
+use super::hub_device::{HubDevice, StackDeviceSettings};
 use super::service::TunService;
 use super::split_table::{SplitPrefixes, SplitTable};
 use super::translations::TranslatedAddress;
@@ -28,9 +28,8 @@ use super::translations::TranslatedAddress;
 #[derive(Debug)]
 pub struct TunHub {
     pub(super) service: TunService,
-    pub(super) device: TunDevice,
+    pub(super) device: HubDevice,
     settings: TunSettings,
-    port: Arc<TunPort>,
     table: RwLock<Table>,
     /// What the kernel leads to the device.
     led: Mutex<Vec<IpNet>>,
@@ -77,19 +76,29 @@ impl TunHub {
     /// # Errors
     /// The device cannot be made, in words.
     pub fn open(settings: TunSettings, service: TunService) -> Result<Arc<Self>, String> {
-        let (device, mut queues) = TunDevice::open(&settings).map_err(|error| error.to_string())?;
-        let queue = queues.pop().ok_or("the device has no queue")?;
-        let port = queue.register().map_err(|error| error.to_string())?;
+        let device = HubDevice::kernel(&settings)?;
+        Ok(Self::with(device, settings, service))
+    }
 
+    /// No device, but a stack for each tunnel, which ends its packets in user space. Of `settings`, the name and the MTU count.
+    pub fn intercepting(
+        settings: TunSettings,
+        service: TunService,
+        stack: StackDeviceSettings,
+    ) -> Arc<Self> {
+        let device = HubDevice::stack(&settings.name, stack);
+        Self::with(device, settings, service)
+    }
+
+    fn with(device: HubDevice, settings: TunSettings, service: TunService) -> Arc<Self> {
         let client_to_client =
             matches!(&service, TunService::Proxy(proxy) if proxy.client_to_client);
         let is_split = matches!(&service, TunService::Client(client) if client.shared.is_some());
-        Ok(Arc::new(Self {
+        Arc::new(Self {
             led: Mutex::new(settings.routes.clone()),
             service,
             device,
             settings,
-            port: Arc::new(port),
             table: RwLock::new(Table {
                 routes: RoutingTable::new(client_to_client),
                 ends: HashMap::new(),
@@ -99,7 +108,7 @@ impl TunHub {
             next: AtomicU64::new(0),
             limiter: Mutex::default(),
             closed: CancellationToken::new(),
-        }))
+        })
     }
 
     /// What the device was to be.
@@ -147,7 +156,7 @@ impl TunHub {
         let ends: Vec<Arc<TunEnd>> = self.table.read().ends.values().cloned().collect();
         let carries = ends.iter().map(|end| end.carries()).min();
         let mtu = self.settings.mtu;
-        let addresses = self.device.addresses().unwrap_or_default();
+        let addresses = self.device.addresses();
         DeviceView {
             name: self.device.name().to_owned(),
             addresses: addresses.iter().map(ToString::to_string).collect(),
@@ -188,7 +197,7 @@ impl TunHub {
 
         match failed.first() {
             None => Ok(()),
-            Some(error) => Err(error.to_string()),
+            Some(error) => Err(error.clone()),
         }
     }
 
@@ -215,10 +224,6 @@ impl TunHub {
                 tracing::error!(%error, "the device does not get its routes");
             }
         }
-    }
-
-    pub(super) fn port(&self) -> &Arc<TunPort> {
-        &self.port
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -291,7 +296,7 @@ impl TunHub {
         let mut room = vec![0; HEADER_BYTES + MAX_IP_PACKET];
         let mut segment = Vec::new();
         loop {
-            let length = poll_fn(|cx| self.port.poll_read(cx, &mut room)).await?;
+            let length = self.device.read(&mut room).await?;
             let Some((header, packet)) = room[..length].split_first_chunk_mut::<HEADER_BYTES>()
             else {
                 continue;
@@ -330,8 +335,7 @@ impl TunHub {
         let error = from.and_then(|from| IcmpError::NoRoute.about(packet, from));
         let error = error.filter(|_| self.limiter.lock().allows(Instant::now()));
         if let Some(error) = error {
-            // A device that is gone is noticed where it is read.
-            let _ = self.port.write(&OffloadHeader::DONE.to_device(), &error);
+            self.device.answer(&error);
         }
     }
 

@@ -75,6 +75,12 @@ impl Inbox {
         self.fill(|push| push(packet));
     }
 
+    /// Whether what waits is so much that there had better be a pause.
+    pub(super) fn is_crowded(&self) -> bool {
+        let waiting = self.waiting.lock();
+        waiting.batch.bytes().len() > CROWDED || waiting.batch.len() > MOST_PACKETS / 2
+    }
+
     /// Polls for what waits, and gives it for the empty `batch`.
     pub(super) fn poll_take(&self, cx: &mut Context<'_>, batch: &mut Batch) -> Poll<()> {
         let mut waiting = self.waiting.lock();

@@ -256,6 +256,28 @@ impl<'a> Packet<'a> {
         self.is_tcp_syn() && self.payload()[13] & ACK == 0
     }
 
+    /// Whether it breaks a connection of TCP off.
+    pub fn resets_tcp(&self) -> bool {
+        const RST: u8 = 0x04;
+        let flags = self.payload().get(13);
+        self.protocol() == TCP
+            && self.fragment != Fragment::Later
+            && flags.is_some_and(|flags| flags & RST != 0)
+    }
+
+    /// Whether it asks for an echo (RFC 792; RFC 4443, section 4.1).
+    pub fn is_echo_request(&self) -> bool {
+        if self.fragment == Fragment::Later {
+            return false;
+        }
+        let kind = self.payload().first();
+        match self.protocol() {
+            ICMP if self.is_ipv4() => kind == Some(&8),
+            ICMPV6 if !self.is_ipv4() => kind == Some(&128),
+            _ => false,
+        }
+    }
+
     /// Whether it tells of what became of another packet (RFC 792; RFC 4443, section 2.1).
     pub fn is_icmp_error(&self) -> bool {
         if self.fragment == Fragment::Later {

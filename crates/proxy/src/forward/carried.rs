@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use hermes_http::{Incoming, Outgoing};
+use hermes_packet::tun::FlowStack;
 use hermes_upstream::{Active, Upstream};
 
 use super::bridges::Bridges;
@@ -32,7 +33,7 @@ pub(crate) enum Carried {
     Far(Box<FarTunnel>),
     /// Its datagrams are.
     Datagrams(Box<(End, Path, TunnelGuard)>),
-    /// Its packets are, to a device.
+    /// Its packets are, to a device or a stack.
     Packets(Box<PacketTunnel>),
     /// Nothing; why it is over.
     Over(String),
@@ -57,6 +58,14 @@ impl Carried {
         match bridges {
             Some(bridges) => Self::Bridged(Box::new(bytes), bridges),
             None => Self::Bytes(Box::new(bytes)),
+        }
+    }
+
+    /// What ends its packets in this process, if that does.
+    pub(crate) fn stack(&self) -> Option<Arc<FlowStack>> {
+        match self {
+            Self::Packets(tunnel) => tunnel.tunnel.stack().cloned(),
+            _ => None,
         }
     }
 

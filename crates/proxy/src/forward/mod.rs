@@ -3,7 +3,7 @@
 //! | action | message | CONNECT, connect-tcp | CONNECT-UDP | CONNECT-IP | Upgrade |
 //! |---|---|---|---|---|---|
 //! | `to` | `message`, to the next proxy | `tunnel` | `tunnel` | `tunnel` | `tunnel` |
-//! | `terminate` | `message`, to the origin | `terminate`: a TCP connection | `terminate`: a UDP socket | `packets`: a TUN device | `tunnel`, to the origin |
+//! | `terminate` | `message`, to the origin | `terminate`: a TCP connection | `terminate`: a UDP socket | `packets`: a TUN device, or a stack | `tunnel`, to the origin |
 //! | `broadcast` | `broadcast`, if the request asks for it | | | | |
 //! | `attach` | | | | | `attach`, if it is asked for |
 //! | `respond`, `redirect` | `local` | `local` | `local` | `local` | `local` |
@@ -125,7 +125,7 @@ async fn onwards(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<C
         });
     }
 
-    if arrival.kind() != Kind::ConnectIp && packets::device(routed).is_some() {
+    if arrival.kind() != Kind::ConnectIp && packets::end(routed).is_some() {
         return Err(Failed {
             unanswered: Unanswered::Arrival(arrival),
             refusal: packets::only_packets(),

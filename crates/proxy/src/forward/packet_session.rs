@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_config::model::TerminateTun;
+use hermes_config::model::PacketTermination;
 use hermes_packet::tun::take;
 use hermes_packet::{Asked, Claim, Destination, KEPT_FOR, SessionEntry, Token};
 use tokio::time::{sleep, timeout};
@@ -20,9 +20,9 @@ use crate::routed::Routed;
 const LAST_PACKETS: Duration = Duration::from_secs(5);
 
 /// Whose the tunnel is, and where it ends.
-pub(super) fn whose(routed: &Routed, next: &Next, end: &TerminateTun) -> Destination {
+pub(super) fn whose(routed: &Routed, next: &Next, end: PacketTermination<'_>) -> Destination {
     Destination {
-        upstream: end.tun.as_str().into(),
+        upstream: (&*end.name()).into(),
         ..paths::bound(routed, next, &routed.target)
     }
 }

@@ -1,10 +1,10 @@
-//! Where the overlay ends for IP packets: CONNECT-IP (RFC 9484) at a TUN device.
+//! Where the overlay ends for IP packets: CONNECT-IP (RFC 9484) at a TUN device, or in this process.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use hermes_config::model::{Terminate, TerminateTun};
+use hermes_config::model::{PacketTermination, Terminate};
 use hermes_http::{Kind, RequestHead};
 use hermes_ip::{PacketScope, PoolError};
 use hermes_net::PeerAddress;
@@ -23,6 +23,7 @@ use super::datagram_path::Ends;
 use super::reach::asker;
 use super::{Broken, Failed, Side, Unanswered, packet_gate, packet_session};
 use crate::arrival::Arrival;
+use crate::devices::described;
 use crate::next::Next;
 use crate::outliving::DeviceTunnel;
 use crate::reevaluate::{Opened, TunnelGuard, enter};
@@ -46,12 +47,10 @@ struct Begun {
     session: Option<SessionEntry<DeviceTunnel>>,
 }
 
-/// The device at which the route ends.
-pub(super) fn device(routed: &Routed) -> Option<&TerminateTun> {
-    match &routed.route.config.terminate {
-        Some(Terminate::Tun(end)) => Some(end),
-        _ => None,
-    }
+/// Where the route ends packets, if that is what it is for.
+pub(super) fn end(routed: &Routed) -> Option<PacketTermination<'_>> {
+    let terminate = routed.route.config.terminate.as_ref();
+    terminate.and_then(Terminate::packets)
 }
 
 /// Gives a tunnel its addresses, and accepts it.
@@ -104,14 +103,14 @@ pub(super) fn only_packets() -> Refusal {
 
 /// No server takes IP packets as they are.
 fn not_carried() -> Refusal {
-    let details = "CONNECT-IP goes on to a proxy (`to`) or ends at a device (`terminate: { tun, .. }`), but this route ends where no \
-                   packets are taken";
+    let details = "CONNECT-IP goes on to a proxy (`to`), or ends at a device (`terminate: { tun, .. }`) or in this process \
+                   (`terminate: { intercept: true, .. }`), but this route ends where no packets are taken";
     Refusal::new(ProxyError::HttpUpgradeFailed, details).status(StatusCode::NOT_IMPLEMENTED)
 }
 
 /// The tunnel of the session that is asked for, if that is here, or else a new one.
 async fn begin(routed: &Routed, next: &Next, owner: &TunnelOwner) -> Result<Begun, Refusal> {
-    let end = device(routed).ok_or_else(not_carried)?;
+    let end = end(routed).ok_or_else(not_carried)?;
     let whose = packet_session::whose(routed, next, end);
     let (tunnel, token, times) = match packet_session::take_over(routed, &whose).await {
         Some((token, taken)) => (taken.tunnel, Some(token), taken.times),
@@ -134,13 +133,13 @@ async fn begin(routed: &Routed, next: &Next, owner: &TunnelOwner) -> Result<Begu
 async fn new(
     routed: &Routed,
     next: &Next,
-    (end, owner): (&TerminateTun, &TunnelOwner),
+    (end, owner): (PacketTermination<'_>, &TunnelOwner),
 ) -> Result<TunTunnel, Refusal> {
     let scope = scope(routed, next).await?;
-    let hub = routed.worker.shared.devices.hub(&end.tun);
+    let hub = routed.worker.shared.devices.hub(end);
     // One that was deleted is made again in a moment.
     let hub = hub.and_then(|hub| match hub.is_closed() {
-        true => Err(format!("TUN device {}: it is gone", end.tun)),
+        true => Err(format!("{}: it is gone", described(end))),
         false => Ok(hub),
     });
     let hub = hub.map_err(|reason| {

@@ -22,7 +22,7 @@ mod stream;
 pub mod table;
 mod tcp;
 pub(crate) mod tun;
-pub(crate) mod udp;
+mod udp;
 mod wanted;
 
 use std::net::SocketAddr;

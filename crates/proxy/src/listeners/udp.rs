@@ -6,23 +6,16 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_config::model::HostPort;
-use hermes_http::RequestHead;
 use hermes_net::wake_gated::wake_gated;
 use hermes_net::{PeerAddress, RecvBatch, StreamInfo, UdpError, UdpSocket, Watch};
 use hermes_observe::DropReason;
 use hermes_packet::{Queue, Session};
-use hermes_proto::capsule::CAPSULE_PROTOCOL;
-use hermes_proto::fields::Fields;
-use hermes_proto::udp_template;
-use hermes_proto::upgrade::Protocol;
-use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderValue, Method, Version};
 use tokio::time::Instant;
 
 use super::clients::Clients;
 use crate::arrival::Arrival;
 use crate::entrance::Entrance;
+use crate::fixed_target::connect_udp;
 use crate::pipeline;
 
 /// How long a client whose tunnel was refused is ignored: it bounds the tunnels that it can make us
@@ -246,20 +239,4 @@ impl Share {
             session.push(leftover.iter(), Instant::now());
         }
     }
-}
-
-/// The CONNECT-UDP that a client's datagrams mean.
-pub(crate) fn connect_udp(target: &HostPort) -> Option<RequestHead> {
-    let path = udp_template::expand(&target.host, target.port);
-    Some(RequestHead {
-        method: Method::CONNECT,
-        scheme: Some(Scheme::HTTPS),
-        authority: Authority::try_from(target.to_string()).ok(),
-        path: Some(PathAndQuery::try_from(path).ok()?),
-        protocol: Some(Protocol::ConnectUdp),
-        fields: Fields::from_iter([(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"))]),
-        // It is the extended CONNECT of HTTP/2 until a hop writes it otherwise.
-        version: Version::HTTP_2,
-        origin_form: false,
-    })
 }

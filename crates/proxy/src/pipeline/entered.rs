@@ -55,7 +55,11 @@ impl Entered {
         let snapshot = entrance.worker.snapshot();
         let listener = entrance.rules_in(&snapshot);
         let telemetry = &entrance.worker.shared.telemetry;
-        let begun = telemetry.begin_at(described(&listener, arrival), listener.telemetry.clone());
+        let mut begin = described(&listener, arrival);
+        if entrance.carrier.is_some() {
+            begin.protocol = "ip";
+        }
+        let begun = telemetry.begin_at(begin, listener.telemetry.clone());
         let exchange = Arc::new(begun);
 
         if let Some(session) = arrival.session() {

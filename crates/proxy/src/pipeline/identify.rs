@@ -1,5 +1,7 @@
 //! *Accept*, *identify* and *tag*: what an exchange is for, whose it is, and which of its fields are believed.
 
+use std::sync::Arc;
+
 use hermes_http::{Kind, RequestHead};
 use hermes_identity::AuthContext;
 use hermes_packet::Asked;
@@ -14,7 +16,7 @@ use super::entered::Entered;
 use crate::max_forwards;
 use crate::refusal::Refusal;
 use crate::snapshot::Snapshot;
-use crate::target::Target;
+use crate::target::{Forms, Target};
 
 /// Proxies that a request may pass: more than any sensible overlay has, few enough to end a loop
 /// soon that lacks our name in `Via`.
@@ -45,7 +47,13 @@ pub(super) async fn identify(
     let received = max_forwards::received(head);
 
     let tls = entered.source.tls.is_some();
-    let target = Target::of(head, &entered.listener.forms(), tls)?;
+    let carrier = entered.entrance.carrier.as_deref();
+    let forms = entered.listener.forms();
+    let target = match carrier {
+        None => Target::of(head, &forms, tls)?,
+        // What this node wrote itself is not by the templates of the listener.
+        Some(_) => Target::of(head, &Forms::OWN, tls)?,
+    };
     let has_path = matches!(head.kind(), Kind::Message | Kind::Upgrade);
     exchange.target(target.with_path(if has_path { head.path() } else { "" }));
 
@@ -60,7 +68,10 @@ pub(super) async fn identify(
         head.fields.remove(transform::FIELD);
     }
     let asked = Asked::take(&mut head.fields).filter(|_| head.kind().carries_packets());
-    let mut auth = entry.identify(head).await?;
+    let mut auth = match carrier {
+        None => entry.identify(head).await?,
+        Some(carrier) => carrier.within(Arc::new(head.clone())),
+    };
     let mut removed = RemovedFields::default();
     let believed = entry.believe_noting(&auth, &target, head, &mut removed);
     if !removed.0.is_empty() {

@@ -5,6 +5,7 @@
 //! ```
 
 mod entered;
+mod flows;
 mod identify;
 mod permits;
 
@@ -112,7 +113,10 @@ pub(crate) fn refuse_early(
 async fn take(entrance: &Entrance, arrival: Arrival, too_early: bool) {
     // What opens a tunnel is gone before it is carried: most tunnels wait most of their time.
     if let Some(open) = Box::pin(begin(entrance, arrival, too_early)).await {
-        let reason = open.carried.carry(&open.routed).await;
+        let reason = match open.carried.stack() {
+            None => open.carried.carry(&open.routed).await,
+            Some(stack) => Box::pin(flows::beside(&stack, open.carried, &open.routed)).await,
+        };
         note::end(&open.routed, &reason);
         open.routed.exchange.finish(&reason);
     }

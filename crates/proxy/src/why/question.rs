@@ -18,6 +18,7 @@ use http::{HeaderName, HeaderValue, Method, Uri, Version};
 use ipnet::IpNet;
 
 use crate::filter;
+use crate::fixed_target;
 use crate::listeners;
 use crate::refusal::Refusal;
 use crate::snapshot::split_tunnels;
@@ -69,8 +70,8 @@ impl SupposedRequest {
     pub fn of_listener(listener: &Listener) -> Option<Self> {
         let target = listener.target.as_ref();
         let head = match listener {
-            Listener { tcp: Some(_), .. } => crate::fixed_target::connect(target?),
-            Listener { udp: Some(_), .. } => listeners::udp::connect_udp(target?)?,
+            Listener { tcp: Some(_), .. } => fixed_target::connect(target?),
+            Listener { udp: Some(_), .. } => fixed_target::connect_udp(target?)?,
             Listener { tun: Some(_), .. } => listeners::tun::head(None),
             _ => return None,
         };
@@ -168,7 +169,7 @@ fn tunnel(protocol: Option<Protocol>, target: &str) -> Result<RequestHead, Strin
     };
     let path = template.map(|template| template.expand(&known.host, known.port));
     let Some(path) = path else {
-        return Ok(crate::fixed_target::connect(&known));
+        return Ok(fixed_target::connect(&known));
     };
     extended(protocol, path)
 }

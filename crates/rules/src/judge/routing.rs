@@ -67,6 +67,9 @@ pub fn describe_action(route: &Route) -> String {
         Some(Action::Terminate(Terminate::Tun(end))) => {
             format!("the overlay ends here, at the device {}", end.tun)
         }
+        Some(Action::Terminate(Terminate::Intercept(_))) => {
+            "the overlay ends here; each flow of its packets takes a route of its own".to_owned()
+        }
         Some(Action::Attach(_)) => "the client is attached here".to_owned(),
         Some(Action::Respond(respond)) => {
             format!("answered here with status {}", respond.status)

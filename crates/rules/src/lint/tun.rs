@@ -1,9 +1,10 @@
 //! Checks of TUN devices: those of listeners, and those where tunnels end.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use hermes_config::child;
-use hermes_config::model::{Document, ExchangeKind, OtherTunAddress, Terminate, TerminateTun};
+use hermes_config::model::{Document, ExchangeKind, OtherTunAddress, PacketTermination, Terminate};
 use ipnet::IpNet;
 
 use super::report::{Check, Report};
@@ -15,7 +16,9 @@ const LONGEST_NAME: usize = 15;
 const SMALLEST_V4: u8 = 29;
 const SMALLEST_V6: u8 = 125;
 
-pub(super) const CHECKS: &[Check] = &[names, shared, addresses, target, kind, pool, routes];
+pub(super) const CHECKS: &[Check] = &[
+    names, shared, intercepts, addresses, target, kind, pool, routes,
+];
 
 /// Every device that the document names, with its place.
 fn devices(document: &Document) -> Vec<(String, &str)> {
@@ -25,17 +28,32 @@ fn devices(document: &Document) -> Vec<(String, &str)> {
         let key = if tun.details().is_some() { ".name" } else { "" };
         Some((format!("{path}.tun{key}"), tun.name()))
     });
-    let routes = each_end(document).map(|(path, end)| (format!("{path}.tun"), end.tun.as_str()));
+    let routes = each_end(document).filter_map(|(path, end)| match end {
+        PacketTermination::Tun(end) => Some((format!("{path}.tun"), end.tun.as_str())),
+        PacketTermination::Intercept(_) => None,
+    });
     listeners.chain(routes).collect()
 }
 
-/// Every route that ends at a device.
-fn each_end(document: &Document) -> impl Iterator<Item = (String, &TerminateTun)> {
+/// Every route that ends packets.
+fn each_end(document: &Document) -> impl Iterator<Item = (String, PacketTermination<'_>)> {
     let routes = document.routes.iter().enumerate();
-    routes.filter_map(|(index, route)| match &route.terminate {
-        Some(Terminate::Tun(end)) => Some((format!("routes[{index}].terminate"), end)),
-        _ => None,
+    routes.filter_map(|(index, route)| {
+        let end = route.terminate.as_ref().and_then(Terminate::packets)?;
+        Some((format!("routes[{index}].terminate"), end))
     })
+}
+
+fn intercepts(document: &Document, report: &mut Report) {
+    for (path, end) in each_end(document) {
+        if matches!(end, PacketTermination::Intercept(end) if !end.intercept) {
+            report.add(
+                format!("{path}.intercept"),
+                "`false` says nothing of where packets end",
+                "write `intercept: true`, or name a device: `tun: hermes0`",
+            );
+        }
+    }
 }
 
 fn names(document: &Document, report: &mut Report) {
@@ -55,18 +73,15 @@ fn names(document: &Document, report: &mut Report) {
 /// A device has one owner; routes that say the same of it share it.
 fn shared(document: &Document, report: &mut Report) {
     let mut first: HashMap<&str, String> = HashMap::new();
-    let mut ends: HashMap<&str, &TerminateTun> = HashMap::new();
+    let mut ends: HashMap<Cow<'_, str>, PacketTermination<'_>> = HashMap::new();
     for (path, end) in each_end(document) {
-        match ends.get(end.tun.as_str()) {
+        match ends.get(&end.name()) {
             Some(other) if *other != end => report.add(
                 path,
-                format!(
-                    "another route says something else of the device `{}`",
-                    end.tun
-                ),
-                "say the same of it, or name another device",
+                format!("another route says something else of `{}`", end.name()),
+                "say the same of it, or name another device or pool",
             ),
-            _ => drop(ends.insert(&end.tun, end)),
+            _ => drop(ends.insert(end.name(), end)),
         }
     }
 
@@ -126,15 +141,19 @@ fn target(document: &Document, report: &mut Report) {
 /// What else takes such a route would have nowhere to go.
 fn kind(document: &Document, report: &mut Report) {
     for (index, route) in document.routes.iter().enumerate() {
-        if !matches!(route.terminate, Some(Terminate::Tun(_))) {
+        let Some(end) = route.terminate.as_ref().and_then(Terminate::packets) else {
             continue;
-        }
+        };
+        let key = match end {
+            PacketTermination::Tun(_) => "tun",
+            PacketTermination::Intercept(_) => "intercept",
+        };
         let kinds = route.matches.kind.iter().flatten();
         let is_only = kinds.clone().all(|kind| *kind == ExchangeKind::ConnectIp);
         if kinds.count() == 0 || !is_only {
             report.add(
-                format!("routes[{index}].terminate.tun"),
-                "only the packets of CONNECT-IP go into a device",
+                format!("routes[{index}].terminate.{key}"),
+                "only the packets of CONNECT-IP end there",
                 "add `match: { kind: connect-ip }`",
             );
         }
@@ -143,7 +162,7 @@ fn kind(document: &Document, report: &mut Report) {
 
 fn pool(document: &Document, report: &mut Report) {
     for (path, end) in each_end(document) {
-        for (index, prefix) in end.pool.iter().enumerate() {
+        for (index, prefix) in end.pool().iter().enumerate() {
             let path = format!("{path}.pool[{index}]");
             let smallest = if is_v4(prefix) {
                 SMALLEST_V4
@@ -163,8 +182,8 @@ fn pool(document: &Document, report: &mut Report) {
 
 fn routes(document: &Document, report: &mut Report) {
     for (path, end) in each_end(document) {
-        for (index, route) in end.routes.iter().enumerate() {
-            if !end.pool.iter().any(|pool| is_v4(pool) == is_v4(route)) {
+        for (index, route) in end.routes().iter().enumerate() {
+            if !end.pool().iter().any(|pool| is_v4(pool) == is_v4(route)) {
                 let reason = "no tunnel has an address of this family";
                 let path = format!("{path}.routes[{index}]");
                 report.add(path, reason, "add a prefix of it to `pool`");

@@ -100,9 +100,9 @@ impl<H> Route<H> {
                 Act::Origin(found(Hop::Origin(name))?)
             }
             // What takes its packets is known where they are taken.
-            Some(Action::Terminate(Terminate::Target(_) | Terminate::Tun(_))) => {
-                Act::Origin(found(Hop::Target)?)
-            }
+            Some(Action::Terminate(
+                Terminate::Target(_) | Terminate::Tun(_) | Terminate::Intercept(_),
+            )) => Act::Origin(found(Hop::Target)?),
             Some(Action::Attach(names)) => Act::Attach(names.clone()),
             Some(Action::Respond(respond)) => Act::Respond(respond.clone()),
             Some(Action::Redirect(redirect)) => Act::Redirect(redirect.clone()),

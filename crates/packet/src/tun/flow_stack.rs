@@ -1,0 +1,331 @@
+//! What ends the packets of tunnels in user space: [a stack](hermes_stack::Stack), and who waits for its flows.
+
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+use std::time::Instant;
+
+use bytes::Bytes;
+use hermes_proto::ip::{Fragment, Packet, TCP, UDP};
+use hermes_stack::{Checksums, FlowId, Stack, StackEvent, StackSettings};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::sleep_until;
+
+use super::tcp_flow::{FlowProgress, TcpFlow};
+use super::udp_flow::UdpFlow;
+use crate::{Bounds, Session};
+
+/// Packets that are taken from the stack at once.
+#[doc(alias = "bound")]
+const TOGETHER: usize = 64;
+
+/// Bytes of the header of IPv6 alone.
+const HEADER_V6: usize = 40;
+
+/// A stack, and who waits for its flows.
+///
+/// No task stands behind it: the caller of a method tells others what has happened by that. Only what is due needs [one](Self::keep_time).
+pub struct FlowStack {
+    state: Mutex<FlowState>,
+    /// Flows wait to be taken.
+    asked: Notify,
+    /// Something is due earlier than before.
+    due: Notify,
+    bounds: Bounds,
+    answers_echo: bool,
+}
+
+struct FlowState {
+    stack: Stack,
+    connections: HashMap<FlowId, Arc<FlowProgress>>,
+    sessions: HashMap<FlowId, Weak<Session>>,
+    /// Flows that no one has taken yet. Bounded by the stack: they are in its tables.
+    asked: VecDeque<AskedFlow>,
+    /// The task that takes packets.
+    taker: Option<Waker>,
+    /// For when it is waited.
+    awaited: Option<Instant>,
+    is_closed: bool,
+}
+
+/// A flow that a client wants.
+pub struct AskedFlow {
+    /// Its address and port, in the tunnel.
+    pub client: SocketAddr,
+    /// What it is for.
+    pub target: SocketAddr,
+    /// What carries it.
+    pub carrier: FlowCarrier,
+}
+
+/// What carries a flow.
+pub enum FlowCarrier {
+    /// A connection, which waits for an answer.
+    Tcp(TcpFlow),
+    /// Datagrams.
+    Udp(Arc<Session>),
+}
+
+/// What is to be done without the lock.
+#[derive(Default)]
+struct Effects {
+    taker: Option<Waker>,
+    datagrams: Vec<(Arc<Session>, Bytes)>,
+    ended: Vec<Arc<Session>>,
+}
+
+impl fmt::Debug for FlowStack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FlowStack").finish_non_exhaustive()
+    }
+}
+
+impl Effects {
+    fn apply(self) {
+        if let Some(taker) = self.taker {
+            taker.wake();
+        }
+        let now = tokio::time::Instant::now();
+        for (session, payload) in self.datagrams {
+            session.push(std::iter::once(&*payload), now);
+        }
+        for session in self.ended {
+            session.evict();
+        }
+    }
+}
+
+impl FlowStack {
+    /// Without flows. `bounds` is what is kept of a client's datagrams until a route says otherwise.
+    pub fn new(settings: StackSettings, bounds: Bounds) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(FlowState {
+                stack: Stack::new(settings, Instant::now()),
+                connections: HashMap::new(),
+                sessions: HashMap::new(),
+                asked: VecDeque::new(),
+                taker: None,
+                awaited: None,
+                is_closed: false,
+            }),
+            asked: Notify::new(),
+            due: Notify::new(),
+            bounds,
+            answers_echo: settings.answers_echo,
+        })
+    }
+
+    /// Has the stack do something, and tells those whom that concerns.
+    pub(super) fn with<T>(self: &Arc<Self>, act: impl FnOnce(&mut Stack, Instant) -> T) -> T {
+        let mut state = self.state.lock();
+        let result = act(&mut state.stack, Instant::now());
+        let effects = self.settle(&mut state);
+        drop(state);
+        effects.apply();
+        result
+    }
+
+    /// Whether a packet has someone here: whole ones of TCP and UDP have, errors are read, and echo requests are answered where that is
+    /// asked for.
+    pub(super) fn takes(&self, packet: &[u8]) -> bool {
+        let Ok(packet) = Packet::parse(packet) else {
+            return false;
+        };
+        let has_options = !packet.is_ipv4() && packet.header_length() > HEADER_V6;
+        if packet.fragment() != Fragment::Whole || has_options {
+            return false;
+        }
+        let is_transport = [TCP, UDP].contains(&packet.protocol());
+        is_transport || packet.is_icmp_error() || (self.answers_echo && packet.is_echo_request())
+    }
+
+    /// Takes a packet that came out of a tunnel.
+    pub(super) fn handle_packet(self: &Arc<Self>, packet: &[u8]) {
+        self.with(|stack, now| stack.handle_packet(packet, Checksums::Verify, now));
+    }
+
+    /// Its packets are no longer than this from now on, in bytes.
+    pub(super) fn set_mtu(self: &Arc<Self>, mtu: usize) {
+        self.with(|stack, _| stack.set_mtu(mtu));
+    }
+
+    /// Has a task woken when there are packets.
+    pub(super) fn wake(&self, waker: &Waker) {
+        self.state.lock().taker = Some(waker.clone());
+    }
+
+    /// Takes some packets that are to go into a tunnel.
+    pub(super) fn transmits(self: &Arc<Self>) -> Vec<Vec<u8>> {
+        self.with(|stack, now| {
+            let was_held_up = stack.is_held_up();
+            let packets: Vec<Vec<u8>> = std::iter::from_fn(|| stack.poll_transmit())
+                .take(TOGETHER)
+                .collect();
+            if was_held_up {
+                stack.handle_timeout(now);
+            }
+            packets
+        })
+    }
+
+    /// The next flow that a client wants.
+    pub async fn next_flow(&self) -> AskedFlow {
+        loop {
+            let next = self.state.lock().asked.pop_front();
+            match next {
+                Some(flow) => return flow,
+                None => self.asked.notified().await,
+            }
+        }
+    }
+
+    /// Does what is due, for as long as it is awaited.
+    pub async fn keep_time(self: &Arc<Self>) -> Infallible {
+        loop {
+            let due = {
+                let mut state = self.state.lock();
+                state.awaited = state.due();
+                state.awaited
+            };
+            let timer = async {
+                match due {
+                    Some(due) => sleep_until(due.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = timer => self.with(Stack::handle_timeout),
+                () = self.due.notified() => {}
+            }
+        }
+    }
+
+    /// Connections and pairs of UDP ports that there are.
+    pub fn flows(&self) -> [usize; 2] {
+        self.state.lock().stack.flows()
+    }
+
+    /// Ends all flows, and takes no more.
+    pub fn close(&self) {
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        let asked = std::mem::take(&mut state.asked);
+        let connections = std::mem::take(&mut state.connections);
+        let sessions = std::mem::take(&mut state.sessions);
+        drop(state);
+
+        for progress in connections.values() {
+            progress.end();
+        }
+        for session in sessions.values().filter_map(Weak::upgrade) {
+            session.evict();
+        }
+        drop(asked);
+    }
+
+    /// No one waits for a flow any more.
+    pub(super) fn release(self: &Arc<Self>, flow: FlowId) {
+        {
+            let mut state = self.state.lock();
+            state.connections.remove(&flow);
+            state.sessions.remove(&flow);
+        }
+        self.with(|stack, now| stack.release(flow, now));
+    }
+
+    /// Goes through what happened.
+    fn settle(self: &Arc<Self>, state: &mut FlowState) -> Effects {
+        let mut effects = Effects::default();
+        while let Some(event) = state.stack.poll_event() {
+            self.handle_event(state, event, &mut effects);
+        }
+
+        if state.stack.has_transmit() {
+            effects.taker = state.taker.take();
+        }
+        let due = state.due();
+        if due.is_some_and(|due| state.awaited.is_none_or(|awaited| due < awaited)) {
+            state.awaited = due;
+            self.due.notify_one();
+        }
+        effects
+    }
+
+    fn handle_event(
+        self: &Arc<Self>,
+        state: &mut FlowState,
+        event: StackEvent,
+        effects: &mut Effects,
+    ) {
+        match event {
+            StackEvent::TcpAsked {
+                flow,
+                client,
+                target,
+            } if !state.is_closed => {
+                let progress = Arc::<FlowProgress>::default();
+                state.connections.insert(flow, progress.clone());
+                let carrier = FlowCarrier::Tcp(TcpFlow::new(self.clone(), flow, progress));
+                self.ask(state, (client, target), carrier);
+            }
+            StackEvent::UdpAsked {
+                flow,
+                client,
+                target,
+            } if !state.is_closed => {
+                let own = UdpFlow::new(self.clone(), flow);
+                let session = Arc::new(Session::of_flow(own, self.bounds));
+                state.sessions.insert(flow, Arc::downgrade(&session));
+                self.ask(state, (client, target), FlowCarrier::Udp(session));
+            }
+            StackEvent::Datagram { flow, payload } => {
+                let session = state.sessions.get(&flow).and_then(Weak::upgrade);
+                effects
+                    .datagrams
+                    .extend(session.map(|session| (session, payload)));
+            }
+            StackEvent::Progress { flow } => {
+                if let Some(progress) = state.connections.get(&flow) {
+                    progress.made();
+                }
+            }
+            StackEvent::Gone { flow } => {
+                if let Some(progress) = state.connections.remove(&flow) {
+                    progress.end();
+                }
+                let session = state.sessions.remove(&flow);
+                effects
+                    .ended
+                    .extend(session.and_then(|session| session.upgrade()));
+            }
+            StackEvent::TcpAsked { .. } | StackEvent::UdpAsked { .. } | StackEvent::Other(_) => {}
+        }
+    }
+
+    fn ask(
+        &self,
+        state: &mut FlowState,
+        (client, target): (SocketAddr, SocketAddr),
+        carrier: FlowCarrier,
+    ) {
+        state.asked.push_back(AskedFlow {
+            client,
+            target,
+            carrier,
+        });
+        self.asked.notify_one();
+    }
+}
+
+impl FlowState {
+    /// When something is due that can be done.
+    fn due(&self) -> Option<Instant> {
+        self.stack
+            .poll_timeout()
+            .filter(|_| !self.stack.is_held_up())
+    }
+}

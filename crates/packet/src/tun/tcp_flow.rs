@@ -1,0 +1,152 @@
+//! A connection in a stack.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::{Buf, Bytes};
+use hermes_http::{Frame, Incoming, Outgoing, Reset};
+use hermes_stack::{FlowId, Received};
+use tokio::sync::Notify;
+
+use super::flow_stack::FlowStack;
+
+/// Bytes that are read at once.
+const PIECE: usize = 16 * 1024;
+
+/// A connection in a stack. One that is not at its end when this is dropped is broken off, and one that was not accepted is refused.
+pub struct TcpFlow {
+    stack: Arc<FlowStack>,
+    flow: FlowId,
+    progress: Arc<FlowProgress>,
+}
+
+/// What is told to those who wait for a connection: each has a bell of its own.
+#[derive(Debug, Default)]
+pub(super) struct FlowProgress {
+    reader: Notify,
+    writer: Notify,
+    watcher: Notify,
+    is_over: AtomicBool,
+}
+
+/// A connection broke, or what it was carried for.
+struct Interrupted;
+
+impl FlowProgress {
+    /// There is something new.
+    pub(super) fn made(&self) {
+        self.reader.notify_one();
+        self.writer.notify_one();
+        self.watcher.notify_one();
+    }
+
+    /// There is nothing more to come.
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.made();
+    }
+}
+
+impl TcpFlow {
+    pub(super) fn new(stack: Arc<FlowStack>, flow: FlowId, progress: Arc<FlowProgress>) -> Self {
+        Self {
+            stack,
+            flow,
+            progress,
+        }
+    }
+
+    /// Answers its client: the target is there.
+    pub fn accept(&self) {
+        // Numbers that can be guessed would at worst let a client speak for itself.
+        let seed = getrandom::u64().unwrap_or_default();
+        self.stack
+            .with(|stack, now| stack.accept(self.flow, seed, now));
+    }
+
+    /// Resolves when it is broken, or given up by its client.
+    pub async fn broken(&self) {
+        while !self.is_broken() {
+            self.progress.watcher.notified().await;
+        }
+    }
+
+    /// Carries what comes to `outgoing`, and what `incoming` brings to its peer, until both are at their ends or one breaks.
+    pub async fn carry(self, mut incoming: Incoming, mut outgoing: Outgoing) {
+        let both = async {
+            tokio::try_join!(self.read(&mut outgoing), self.write(&mut incoming)).map(drop)
+        };
+        let ended = tokio::select! {
+            biased;
+            ended = both => ended,
+            () = self.broken() => Err(Interrupted),
+        };
+        if ended.is_err() {
+            outgoing.reset(Reset::Cancel);
+        }
+    }
+
+    fn is_broken(&self) -> bool {
+        let is_over = self.progress.is_over.load(Ordering::Relaxed);
+        is_over || self.stack.with(|stack, _| stack.is_broken(self.flow))
+    }
+
+    /// What its peer sends.
+    async fn read(&self, outgoing: &mut Outgoing) -> Result<(), Interrupted> {
+        let mut room = vec![0; PIECE];
+        loop {
+            // Nothing is taken that there is no room for, so that the peer's window closes.
+            outgoing.roomy().await.map_err(|_| Interrupted)?;
+            let received = self
+                .stack
+                .with(|stack, now| stack.receive(self.flow, &mut room, now));
+            match received {
+                Received::Bytes(length) => {
+                    let data = Bytes::copy_from_slice(&room[..length]);
+                    outgoing.data(data, false).await.map_err(|_| Interrupted)?;
+                }
+                Received::Nothing => tokio::select! {
+                    () = self.progress.reader.notified() => {}
+                    _ = outgoing.broken() => return Err(Interrupted),
+                },
+                Received::End => return outgoing.finish(None).await.map_err(|_| Interrupted),
+                Received::Broken => return Err(Interrupted),
+            }
+        }
+    }
+
+    /// What is sent to its peer.
+    async fn write(&self, incoming: &mut Incoming) -> Result<(), Interrupted> {
+        while let Some(frame) = incoming.frame().await {
+            match frame.map_err(|_| Interrupted)? {
+                Frame::Data(data) => self.send(data).await?,
+                Frame::Trailers(_) => {}
+            }
+        }
+        self.stack.with(|stack, now| stack.finish(self.flow, now));
+        Ok(())
+    }
+
+    async fn send(&self, mut data: Bytes) -> Result<(), Interrupted> {
+        while data.has_remaining() {
+            let sent = self
+                .stack
+                .with(|stack, now| stack.send(self.flow, &data, now));
+            data.advance(sent);
+            if sent > 0 {
+                continue;
+            }
+            if self.is_broken() {
+                return Err(Interrupted);
+            }
+            self.progress.writer.notified().await;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for TcpFlow {
+    fn drop(&mut self) {
+        self.stack.release(self.flow);
+    }
+}

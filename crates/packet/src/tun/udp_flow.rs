@@ -1,0 +1,38 @@
+//! A pair of UDP ports in a stack.
+
+use std::sync::Arc;
+
+use hermes_stack::FlowId;
+
+use super::flow_stack::FlowStack;
+
+/// A pair of UDP ports in a stack, which is forgotten with this.
+pub struct UdpFlow {
+    stack: Arc<FlowStack>,
+    flow: FlowId,
+}
+
+impl UdpFlow {
+    pub(super) fn new(stack: Arc<FlowStack>, flow: FlowId) -> Self {
+        Self { stack, flow }
+    }
+
+    /// Sends datagrams of `segment` bytes, or one. What finds no room, or is too long for the tunnel, is lost.
+    pub(crate) fn send(&self, data: &[u8], segment: Option<usize>) {
+        let length = segment.unwrap_or(data.len()).max(1);
+        self.stack.with(|stack, now| {
+            if data.is_empty() {
+                stack.send_datagram(self.flow, data, now);
+            }
+            for datagram in data.chunks(length) {
+                stack.send_datagram(self.flow, datagram, now);
+            }
+        });
+    }
+}
+
+impl Drop for UdpFlow {
+    fn drop(&mut self) {
+        self.stack.release(self.flow);
+    }
+}

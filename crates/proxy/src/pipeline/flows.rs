@@ -1,0 +1,207 @@
+//! Where the packets of CONNECT-IP end in this process: each connection of TCP and each pair of UDP ports is an exchange of the tunnel's
+//! user, for where its packets go, and takes a route of its own.
+//!
+//! An exchange has the fields of the tunnel's request as that arrived, so that whose it is follows from the same rules, now and when
+//! these change; and what authentication found of the tunnel counts for it.
+
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_config::model::HostPort;
+use hermes_http::{
+    HeldClient, Incoming, Offered, Outgoing, Replying, RequestHead, ResponseHead, StreamError, pipe,
+};
+use hermes_net::StreamInfo;
+use hermes_packet::tun::{AskedFlow, DEVICE_FIELD, FlowCarrier, FlowStack, TcpFlow};
+use hermes_packet::{Asked, Session};
+use hermes_proto::capsule::CAPSULE_PROTOCOL;
+use hermes_proto::datagram_limit;
+use hermes_proto::fields::Fields;
+use tokio::sync::oneshot;
+
+use super::run;
+use crate::arrival::Arrival;
+use crate::entrance::Entrance;
+use crate::fixed_target::{connect, connect_udp};
+use crate::forward::Carried;
+use crate::routed::Routed;
+
+/// How long the datagrams of a flow are ignored whose exchange was refused: it bounds the exchanges that a client can make us open.
+#[doc(alias = "bound")]
+const DEAF_AFTER_REFUSAL: Duration = Duration::from_secs(1);
+
+/// Whose flows are begun, and how.
+struct Flows {
+    entrance: Entrance,
+    source: Arc<StreamInfo>,
+    /// The fields of the tunnel's request.
+    fields: Fields,
+}
+
+/// Carries a tunnel to its end, and has its flows take their routes meanwhile. Those that were begun go on while the tunnel is there,
+/// on whatever path. Returns why it ended.
+pub(super) async fn beside(stack: &Arc<FlowStack>, carried: Carried, routed: &Routed) -> String {
+    let flows = Arc::new(Flows {
+        entrance: routed.entrance.for_flows(&routed.auth),
+        source: routed.source.clone(),
+        fields: fields(routed),
+    });
+    let begin = async {
+        loop {
+            let asked = stack.next_flow().await;
+            flows.clone().begin(routed, asked);
+        }
+    };
+    tokio::select! {
+        reason = carried.carry(routed) => reason,
+        reason = begin => reason,
+        never = stack.keep_time() => match never {},
+    }
+}
+
+/// The fields of the tunnel's request as it arrived, without those that are about the tunnel itself.
+fn fields(routed: &Routed) -> Fields {
+    let arrived = routed.auth.arrived.as_ref();
+    let mut fields = arrived.map_or_else(Fields::new, |arrived| arrived.fields.clone());
+    Asked::take(&mut fields);
+    fields.remove(CAPSULE_PROTOCOL);
+    fields.remove(datagram_limit::FIELD);
+    fields.remove(DEVICE_FIELD);
+    fields
+}
+
+impl Flows {
+    fn begin(self: Arc<Self>, routed: &Routed, asked: AskedFlow) {
+        let watch = routed.worker.shared.drain.clone();
+        let forced = watch.clone();
+        watch.spawn(async move {
+            let AskedFlow {
+                target, carrier, ..
+            } = asked;
+            let carried = async {
+                match carrier {
+                    FlowCarrier::Tcp(flow) => self.connection(target, flow).await,
+                    FlowCarrier::Udp(session) => self.datagrams(target, session).await,
+                }
+            };
+            tokio::select! {
+                () = carried => {}
+                () = forced.forced() => {}
+            }
+        });
+    }
+
+    /// The entrance as it is now.
+    fn entrance(&self) -> Entrance {
+        let mut entrance = self.entrance.clone();
+        entrance.renew();
+        entrance
+    }
+
+    /// A connection, from its first segment to its end.
+    async fn connection(&self, target: SocketAddr, flow: TcpFlow) {
+        let (accepted, answer) = oneshot::channel();
+        let mut head = connect(&host_port(target));
+        head.fields = self.fields.clone();
+        let held = HeldFlow { flow, accepted };
+        let offered = Offered::held(head, self.source.clone(), Incoming::Empty, Box::new(held));
+
+        let entrance = self.entrance();
+        let exchange = run(&entrance, Arrival::Offered(offered));
+        let carried = async {
+            // One that is refused has dropped the other end, and its connection with it.
+            if let Ok(AcceptedFlow {
+                flow,
+                incoming,
+                outgoing,
+            }) = answer.await
+            {
+                flow.carry(incoming, outgoing).await;
+            }
+        };
+        tokio::join!(exchange, carried);
+    }
+
+    /// A pair of ports, until it is silent for long enough.
+    async fn datagrams(&self, target: SocketAddr, session: Arc<Session>) {
+        let Some(head) = self.datagram_head(target) else {
+            return;
+        };
+        let arrival = Arrival::Session {
+            head: Box::new(head),
+            source: self.source.clone(),
+            session: session.clone(),
+        };
+        let entrance = self.entrance();
+        tokio::select! {
+            () = run(&entrance, arrival) => {}
+            () = session.evicted() => {}
+        }
+        if session.is_refused() {
+            tokio::time::sleep(DEAF_AFTER_REFUSAL).await;
+        }
+    }
+
+    fn datagram_head(&self, target: SocketAddr) -> Option<RequestHead> {
+        let mut head = connect_udp(&host_port(target))?;
+        for (name, value) in self.fields.iter() {
+            head.fields.append(name, value);
+        }
+        Some(head)
+    }
+}
+
+fn host_port(target: SocketAddr) -> HostPort {
+    HostPort {
+        host: target.ip().to_string(),
+        port: target.port(),
+    }
+}
+
+/// A connection whose target has answered.
+struct AcceptedFlow {
+    flow: TcpFlow,
+    incoming: Incoming,
+    outgoing: Outgoing,
+}
+
+/// A client whose first segment waits for an answer.
+struct HeldFlow {
+    flow: TcpFlow,
+    accepted: oneshot::Sender<AcceptedFlow>,
+}
+
+impl fmt::Debug for HeldFlow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HeldFlow")
+    }
+}
+
+impl HeldClient for HeldFlow {
+    fn accept(self: Box<Self>, _: Fields) -> Replying<(Incoming, Outgoing)> {
+        let Self { flow, accepted } = *self;
+        let (outgoing, far_incoming) = pipe(None);
+        let (far_outgoing, incoming) = pipe(None);
+        flow.accept();
+        // A task that is gone has dropped its ends of the pipes.
+        let _ = accepted.send(AcceptedFlow {
+            flow,
+            incoming,
+            outgoing,
+        });
+        Box::pin(async { Ok((far_incoming, far_outgoing)) })
+    }
+
+    fn respond(self: Box<Self>, _: ResponseHead, _: Option<u64>) -> Replying<Outgoing> {
+        // The client sees a reset: the connection is dropped with this.
+        Box::pin(async { Ok::<_, StreamError>(Outgoing::Ended) })
+    }
+
+    fn gone(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.flow.broken())
+    }
+}

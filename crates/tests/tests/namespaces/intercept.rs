@@ -1,0 +1,262 @@
+//! Packets that end in user space, at a node without any right over the network: each connection and each pair of UDP ports is an exchange.
+
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use hermes_lab::topology::Topology;
+use hermes_tests::eventually::eventually;
+use hermes_tests::{Node, program};
+use serde_json::Value;
+
+use super::packets::{bulk, networks, own_address, start};
+use super::{Running, command, within};
+
+/// Where flows that are allowed go.
+const SERVER: &str = "10.0.2.2";
+
+/// How long a client waits.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What ends packets in user space. `more` is said of that.
+pub(super) fn interceptor(more: &str) -> String {
+    format!(
+        "
+        listeners: {{ overlay: {{ http: 10.0.1.2:8443, public: true, insecure_trust: [10.0.1.0/24] }} }}
+        log: {{ access: {{ file: access.json }} }}
+        egress: {{ allow: [10.0.2.0/24] }}
+        services: {{ web: [\"10.0.2.2:8000\"] }}
+        policy:
+          default: allow
+          rules: [ {{ name: no-gopher, match: {{ port: 70, user: alice }}, deny: true }} ]
+        routes:
+          - name: packets
+            match: {{ kind: connect-ip }}
+            terminate: {{ intercept: true, pool: [10.7.0.0/24, \"fd07::/64\"], routes: [10.0.2.0/24, \"fd07::/64\"] {more} }}
+          - {{ name: web, match: {{ target: \"service:web\" }}, terminate: true }}
+          - {{ name: flows, match: {{ kind: [connect, connect-udp], user: alice }}, terminate: true }}
+        "
+    )
+}
+
+const ALICE: &str = "
+    identity: { user: alice }
+    listeners: { vpn: { tun: { name: hermes0, routes: [10.0.2.0/24, \"fd07::/64\"] } } }
+    routes: [ { match: { kind: connect-ip }, to: edge } ]
+    upstreams: { edge: { endpoints: [10.0.1.2:8443], http: 2 } }
+";
+
+/// Starts a node that has no capability.
+pub(super) fn start_without_rights(topology: &Topology, name: &'static str, yaml: &str) -> Node {
+    let mut without = command(topology, name, "setpriv");
+    without.args(["--bounding-set=-all", "--inh-caps=-all", "--"]);
+    without.arg(program::path());
+    Node::start_by(without, name, yaml)
+}
+
+fn nodes(topology: &Topology, more: &str) -> [Node; 2] {
+    let edge = start_without_rights(topology, "edge", &interceptor(more));
+    let alice = start(topology, "alice", ALICE);
+    eventually("Alice's device has an address", || {
+        let alice = topology.namespace("alice").unwrap();
+        let said = alice.run(&["ip", "-4", "-o", "addr", "show", "dev", "hermes0"]);
+        said.ok().filter(|said| said.contains("10.7.0."))
+    });
+    [edge, alice]
+}
+
+/// A server of pages at the end of the network.
+fn web(topology: &Topology, folder: &std::path::Path) -> Running {
+    std::fs::write(folder.join("hello"), "hello from the other side").unwrap();
+    let python = std::env::var("HERMES_PYTHON").unwrap();
+    let server = command(topology, "server", &python)
+        .args(["-m", "http.server", "8000", "--bind", SERVER, "--directory"])
+        .arg(folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    Running(server.unwrap())
+}
+
+/// A server of names there.
+fn names(topology: &Topology) -> Running {
+    let dnsmasq = std::env::var("HERMES_DNSMASQ")
+        .expect("HERMES_DNSMASQ names dnsmasq: ./test system sets it");
+    let server: Child = topology
+        .namespace("server")
+        .unwrap()
+        .command(dnsmasq)
+        .args([
+            "--keep-in-foreground",
+            "--conf-file=/dev/null",
+            "--no-resolv",
+            "--no-hosts",
+            "--pid-file=",
+            "--bind-interfaces",
+            "--user=root",
+            "--listen-address=10.0.2.2",
+            "--address=/video.example/192.0.2.7",
+        ])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    Running(server)
+}
+
+/// Asks a server of names for the address of `video.example` (RFC 1035, section 4).
+fn ask(socket: &UdpSocket) -> Option<Vec<u8>> {
+    let mut question = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    for label in ["video", "example"] {
+        question.push(u8::try_from(label.len()).unwrap());
+        question.extend_from_slice(label.as_bytes());
+    }
+    question.extend_from_slice(&[0, 0, 1, 0, 1]);
+    socket.send_to(&question, (SERVER, 53)).unwrap();
+    let mut room = [0; 512];
+    let (length, _) = socket.recv_from(&mut room).ok()?;
+    Some(room[..length].to_vec())
+}
+
+fn is_of(record: &Value, kind: &str, target: &str) -> bool {
+    record["kind"] == kind && record["target"] == target
+}
+
+#[test]
+fn connections_and_datagrams_of_a_device_are_exchanges_of_its_user_at_a_node_without_rights() {
+    let topology = networks();
+    let folder = tempfile::tempdir().unwrap();
+    let _web = web(&topology, folder.path());
+    let _names = names(&topology);
+    let [edge, alice] = nodes(&topology, "");
+    let network = topology.namespace("alice").unwrap();
+
+    // Connections: a page, and many bytes both ways.
+    let curl = std::env::var("HERMES_CURL").unwrap();
+    let page = eventually("the page", || {
+        let url = format!("http://{SERVER}:8000/hello");
+        network.run(&[&curl, "-sf", "-m", "10", &url]).ok()
+    });
+    assert_eq!(page, "hello from the other side");
+    bulk(&topology, "server", "10.0.2.2:5000");
+    // It was refused before the server was there.
+    let record =
+        edge.record(|record| is_of(record, "connect", "10.0.2.2:8000") && record["status"] == 200);
+    assert_eq!(record["user"], "alice", "{record:#}");
+    assert_eq!(record["route"], "web", "{record:#}");
+    assert_eq!(record["protocol"], "ip", "{record:#}");
+    assert_eq!(record["reason"], "done", "{record:#}");
+
+    // Datagrams.
+    let asking = within(&topology, "alice", || UdpSocket::bind("0.0.0.0:0").unwrap());
+    asking.set_read_timeout(Some(PATIENCE)).unwrap();
+    let answer = eventually("an answer", || ask(&asking));
+    assert!(answer.ends_with(&[192, 0, 2, 7]), "{answer:?}");
+    let record = edge.record(|record| is_of(record, "connect-udp", "10.0.2.2:53"));
+    assert_eq!(record["user"], "alice", "{record:#}");
+    assert_eq!(record["route"], "flows", "{record:#}");
+
+    // Echoes, of both families.
+    for host in [SERVER, "fd07::1"] {
+        network.run(&["ping", "-c", "1", "-W", "5", host]).unwrap();
+    }
+
+    // What the policy denies, and where no one listens, is refused at once.
+    for port in [70, 9] {
+        let refused = within(&topology, "alice", || TcpStream::connect((SERVER, port)));
+        let error = refused.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+    }
+    let record = edge.record(|record| is_of(record, "connect", "10.0.2.2:70"));
+    assert_eq!(record["status"], 403, "{record:#}");
+    let name = record["refusal"].as_str().unwrap();
+    let (status, why) = edge.ask("GET", &format!("/why/{name}"), "");
+    assert_eq!(status, 200, "{why}");
+    assert!(why.contains("no-gopher"), "{why}");
+
+    // What is to be seen: where packets end, and how many flows there are.
+    let device = edge.status()["devices"][0].clone();
+    assert_eq!(
+        device["name"], "intercept 10.7.0.0/24 fd07::/64",
+        "{device:#}"
+    );
+    assert_eq!(device["tunnels"], 1, "{device:#}");
+    drop(alice);
+    let record = edge.record(|record| record["kind"] == "connect-ip");
+    assert_eq!(record["user"], "alice", "{record:#}");
+}
+
+#[test]
+fn flows_end_with_their_tunnel_and_when_the_rules_forbid_them() {
+    let topology = networks();
+    let [edge, alice] = nodes(&topology, "");
+    let listening = within(&topology, "server", || {
+        TcpListener::bind("10.0.2.2:5000").unwrap()
+    });
+    let open = || {
+        let client = within(&topology, "alice", || {
+            TcpStream::connect("10.0.2.2:5000").unwrap()
+        });
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        (client, listening.accept().unwrap().0)
+    };
+    let is_over = |mut stream: &TcpStream| {
+        use std::io::Read;
+        let ended = stream.read(&mut [0; 1]);
+        matches!(ended, Ok(0))
+            || ended.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
+    };
+
+    // A rule of before is another one now.
+    let (client, server) = open();
+    let yaml = interceptor("").replace("port: 70", "port: 5000");
+    assert_eq!(edge.reload(&yaml).0, 200);
+    assert!(is_over(&client) && is_over(&server));
+    let record = edge.record(|record| is_of(record, "connect", "10.0.2.2:5000"));
+    assert!(
+        record["reason"]
+            .as_str()
+            .unwrap()
+            .starts_with("policy_changed"),
+        "{record:#}"
+    );
+
+    assert_eq!(edge.reload(&interceptor("")).0, 200);
+    let (_client, server) = open();
+    drop(alice);
+    assert!(is_over(&server));
+}
+
+#[test]
+fn pings_are_refused_where_that_is_said_and_addresses_outlive_a_restart() {
+    let topology = networks();
+    let folder = tempfile::tempdir().unwrap();
+    let leases = folder.path().join("leases");
+    let more = format!(
+        ", echo: refuse, mtu: 1400, leases_file: {}",
+        leases.display()
+    );
+    let [mut edge, alice] = nodes(&topology, &more);
+    let network = topology.namespace("alice").unwrap();
+    let refused = network.run(&["ping", "-c", "1", "-W", "5", SERVER]);
+    let told = refused.unwrap_err().to_string();
+    assert!(
+        told.contains("filtered") || told.contains("Prohibited"),
+        "{told}"
+    );
+
+    let before = own_address(&topology);
+    eventually("the lease is written", || {
+        let written = std::fs::read_to_string(&leases).ok()?;
+        written.contains(&before).then_some(())
+    });
+    edge.kill();
+    let mut without = command(&topology, "edge", "setpriv");
+    without.args(["--bounding-set=-all", "--inh-caps=-all", "--"]);
+    without.arg(program::path());
+    edge.restart_by(without);
+    eventually("a tunnel", || {
+        (edge.status()["devices"][0]["tunnels"] == 1).then_some(())
+    });
+    assert_eq!(own_address(&topology), before);
+    drop(alice);
+}
