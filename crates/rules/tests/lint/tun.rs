@@ -75,7 +75,24 @@ fn only_packets_go_into_a_device() {
     finds(
         json!({ "routes": [{ "terminate": { "tun": "hermes1", "pool": "10.7.0.0/24" } }] }),
         &[
-            "routes[0].terminate.tun: only the packets of CONNECT-IP go into a device; add `match: { kind: connect-ip }`",
+            "routes[0].terminate.tun: only the packets of CONNECT-IP end there; add `match: { kind: connect-ip }`",
+        ],
+    );
+}
+
+#[test]
+fn what_ends_packets_in_user_space_is_checked_like_a_device() {
+    finds(
+        json!({ "routes": [
+            { "match": { "kind": "connect-ip", "user": "alice" }, "terminate": { "intercept": true, "pool": "10.7.0.0/24" } },
+            { "match": { "kind": "connect-ip" }, "terminate": { "intercept": true, "pool": "10.7.0.0/24", "echo": "refuse" } },
+            { "terminate": { "intercept": false, "pool": "10.6.0.0/30" } },
+        ] }),
+        &[
+            "routes[1].terminate: another route says something else of `intercept 10.7.0.0/24`; say the same of it, or name another device or pool",
+            "routes[2].terminate.intercept: `false` says nothing of where packets end; write `intercept: true`, or name a device: `tun: hermes0`",
+            "routes[2].terminate.intercept: only the packets of CONNECT-IP end there; add `match: { kind: connect-ip }`",
+            "routes[2].terminate.pool[0]: 10.6.0.0/30 has no address left for a tunnel; give a /29 or a shorter one",
         ],
     );
 }
@@ -103,7 +120,7 @@ fn a_device_has_a_name_of_its_own() {
             { "match": { "kind": "connect-ip" }, "terminate": { "tun": "hermes1", "pool": "10.8.0.0/24" } },
         ] }),
         &[
-            "routes[1].terminate: another route says something else of the device `hermes1`; say the same of it, or name another device",
+            "routes[1].terminate: another route says something else of `hermes1`; say the same of it, or name another device or pool",
         ],
     );
 }
