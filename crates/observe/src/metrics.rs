@@ -71,11 +71,13 @@ pub enum DropReason {
     SessionLimit,
     /// A rule on packets forbids it.
     Policy,
+    /// It is not what it is said to be, as a forged super-packet.
+    Malformed,
 }
 
 impl DropReason {
     /// Every reason, in the order of the variants.
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::QueueFull,
         Self::Expired,
         Self::TooLarge,
@@ -83,6 +85,7 @@ impl DropReason {
         Self::SendFailed,
         Self::SessionLimit,
         Self::Policy,
+        Self::Malformed,
     ];
 
     /// The label's value.
@@ -95,6 +98,7 @@ impl DropReason {
             Self::SendFailed => "send_failed",
             Self::SessionLimit => "session_limit",
             Self::Policy => "policy",
+            Self::Malformed => "malformed",
         }
     }
 }

@@ -44,12 +44,12 @@ pub trait Device: Send + Sync {
         sent: &mut SentPackets,
     ) -> Poll<io::Result<()>>;
 
-    /// Takes a capsule that came between the packets, and carries none.
+    /// Takes a capsule that came between the packets, and carries none but super-packets.
     ///
     /// # Errors
     /// The stream must be aborted; why.
-    fn handle_capsule(&self, _kind: CapsuleType, _value: &[u8]) -> Result<(), String> {
-        Ok(())
+    fn handle_capsule(&self, _kind: CapsuleType, _value: &[u8]) -> Result<CapsulePackets, String> {
+        Ok(CapsulePackets::default())
     }
 
     /// How many packets it had to drop since it was last asked, because they were not taken in time.
@@ -73,6 +73,41 @@ pub struct SentPackets {
     pub forbidden: usize,
     /// Dropped for another reason.
     pub failed: usize,
+}
+
+/// The packets that a capsule carried.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct CapsulePackets {
+    /// How many went on.
+    pub moved: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Why others did not, and how many.
+    pub dropped: Option<(DropReason, u64)>,
+}
+
+impl CapsulePackets {
+    /// All of them went on.
+    pub(crate) fn moved(packets: u64, bytes: u64) -> Self {
+        Self {
+            moved: packets,
+            bytes,
+            dropped: None,
+        }
+    }
+
+    /// None of them went on.
+    pub(crate) fn all_dropped(reason: DropReason, packets: u64) -> Self {
+        Self {
+            dropped: Some((reason, packets)),
+            ..Self::default()
+        }
+    }
+
+    /// One that could not be read did not.
+    pub(crate) fn dropped(reason: DropReason) -> Self {
+        Self::all_dropped(reason, 1)
+    }
 }
 
 /// The receiving state of a device.

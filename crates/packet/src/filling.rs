@@ -1,8 +1,10 @@
 //! What a direction is filled from: an end as it is, or a stream whose capsules and QUIC datagrams are taken apart.
 
+use std::collections::VecDeque;
 use std::future::Future;
 
 use bytes::{Bytes, BytesMut};
+use hermes_ip::offload::cut_super;
 use hermes_observe::{DropReason, Exchange};
 use hermes_proto::batch::{Batch, MAX_RUN_DATAGRAMS, PushError};
 use hermes_proto::capsule::{CapsuleDecoder, CapsuleType};
@@ -39,8 +41,8 @@ pub(crate) struct Unwrapping<'a> {
     decoder: CapsuleDecoder,
     /// What hears of capsules that carry no packets.
     device: Option<&'a dyn Device>,
-    /// A packet for which the batch had no room.
-    next: Option<Bytes>,
+    /// Packets for which the batch had no room: one, or those of a super-packet.
+    next: VecDeque<Bytes>,
     /// Whether the stream has ended.
     ended: bool,
     /// Whether the packets of the batch are to be given out again.
@@ -147,14 +149,14 @@ impl<'a> Unwrapping<'a> {
             capsules,
             decoder,
             device,
-            next: None,
+            next: VecDeque::new(),
             ended: false,
             kept: false,
         }
     }
 
     fn is_between(&self) -> bool {
-        self.next.is_none() && self.decoder.finish().is_ok()
+        self.next.is_empty() && self.decoder.finish().is_ok()
     }
 
     /// Everything that is there goes into one batch; it waits only if there is nothing. It returns after each wait, because whether the
@@ -173,9 +175,11 @@ impl<'a> Unwrapping<'a> {
         let mut is_full = false;
         let mut has_read = false;
 
-        if let Some(packet) = self.next.take() {
+        while !is_full && let Some(packet) = self.next.pop_front() {
             has_read = true;
-            self.put(Some(packet), direction, batch);
+            is_full = !self.put(Some(packet), direction, batch);
+        }
+        if has_read && !is_full {
             is_full = self.decode(direction, batch)?;
         }
 
@@ -235,10 +239,20 @@ impl<'a> Unwrapping<'a> {
             if capsule.kind == CapsuleType::DatagramLimit {
                 direction.heed(&capsule.value)?;
             }
+            if capsule.kind == CapsuleType::SuperPacket && self.device.is_none() {
+                if !self.put_super(&capsule.value, direction, batch) {
+                    return Ok(true);
+                }
+                continue;
+            }
             if capsule.kind != CapsuleType::Datagram {
                 if let Some(device) = self.device {
                     let handled = device.handle_capsule(capsule.kind, &capsule.value);
-                    handled.map_err(malformed)?;
+                    let packets = handled.map_err(malformed)?;
+                    direction.moved(packets.moved, packets.bytes);
+                    if let Some((reason, count)) = packets.dropped {
+                        direction.exchange.dropped(reason, count);
+                    }
                 }
                 continue;
             }
@@ -282,6 +296,27 @@ impl<'a> Unwrapping<'a> {
         Ok(())
     }
 
+    /// Puts the packets of a super-packet into the batch, or behind it, as what it goes to takes no others; false where it was full.
+    fn put_super(
+        &mut self,
+        value: &[u8],
+        direction: &PacketDirection<'_>,
+        batch: &mut Batch,
+    ) -> bool {
+        let mut cut = Vec::new();
+        if self.capsules.format == DatagramFormat::IP {
+            cut_super(value, |packet| cut.push(Bytes::copy_from_slice(packet)));
+        }
+        let mut cut = cut.into_iter();
+        for packet in cut.by_ref() {
+            if !self.put(Some(packet), direction, batch) {
+                self.next.extend(cut);
+                return false;
+            }
+        }
+        true
+    }
+
     /// Puts a packet into the batch, or behind it; false where it was full. Those of contexts that no one registered are dropped (RFC
     /// 9298, 4).
     fn put(
@@ -297,7 +332,8 @@ impl<'a> Unwrapping<'a> {
         match batch.push(&packet) {
             Ok(()) => true,
             Err(PushError::Full) => {
-                self.next = Some(packet);
+                // Where it came from, if it was there already.
+                self.next.push_front(packet);
                 false
             }
             Err(PushError::TooLong) => {

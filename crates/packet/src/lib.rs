@@ -46,7 +46,7 @@ pub mod tun;
 mod udp_bind;
 
 pub use broken::{Broken, Side};
-pub use device::{Device, DeviceReader, SentPackets};
+pub use device::{CapsulePackets, Device, DeviceReader, SentPackets};
 pub use direction::{Left, PacketDirection};
 pub use end::{PacketEnd, PacketReader};
 pub use limit::Limits;

@@ -163,7 +163,7 @@ impl PacketDirection<'_> {
             format,
         } = capsules;
         let stream = &to.stream;
-        let mut sieve = CapsuleSieve::new(CapsuleType::Datagram, format.max_capsule());
+        let mut sieve = CapsuleSieve::new(&[CapsuleType::Datagram], format.max_capsule());
         let mut others = Others::default();
 
         loop {
@@ -266,7 +266,7 @@ impl PacketDirection<'_> {
             match piece {
                 Sifted::Taken(datagram) => {
                     self.pass_others(others, &to.stream, true).await?;
-                    beside.taken.push(datagram);
+                    beside.taken.push(datagram.value);
                 }
                 Sifted::Other(bytes) => {
                     // It may be only a part: everything else for this stream goes first.
@@ -310,7 +310,7 @@ impl PacketDirection<'_> {
             ..
         } = capsules;
         let stream = &to.stream;
-        let mut sieve = CapsuleSieve::new(CapsuleType::DatagramLimit, datagram_limit::MAX_VALUE);
+        let mut sieve = CapsuleSieve::new(&[CapsuleType::DatagramLimit], datagram_limit::MAX_VALUE);
         let mut held = None;
 
         loop {
@@ -378,7 +378,7 @@ impl PacketDirection<'_> {
             .map_err(|error| Broken::malformed(self.from, error.to_string()))?
         {
             match piece {
-                Sifted::Taken(limit) => self.heed(&limit)?,
+                Sifted::Taken(limit) => self.heed(&limit.value)?,
                 Sifted::Other(bytes) => others.extend_from_slice(&bytes),
             }
             if self.stop.is_set() && sieve.is_between() {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hermes_http::h3::DatagramSender;
 use hermes_http::{Outgoing, Reset, StreamError};
 use hermes_observe::Exchange;
@@ -48,6 +49,22 @@ impl Sink {
             quic,
             format,
         })
+    }
+
+    /// Writes whole capsules there; other ends have no use for any.
+    ///
+    /// # Errors
+    /// The stream broke, or is within a capsule.
+    pub async fn say(&self, capsules: Bytes) -> Result<(), StreamError> {
+        let Self::Stream(to) = self else {
+            return Ok(());
+        };
+        let mut stream = to.stream.lock().await;
+        if stream.is_between() {
+            stream.data(capsules, true).await?;
+            stream.flush().await?;
+        }
+        Ok(())
     }
 
     /// Whether no one is writing there, and the next writer begins with a capsule.

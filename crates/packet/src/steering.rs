@@ -6,9 +6,10 @@
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use hermes_ip::offload::{SuperCapsule, cut_super};
 use hermes_ip::{PinRoutes, TcpPins};
 use hermes_observe::DropReason;
-use hermes_proto::capsule::{CapsuleSieve, CapsuleType, Sifted};
+use hermes_proto::capsule::{Capsule, CapsuleSieve, CapsuleType, Sifted, encode_header};
 use hermes_proto::datagram::DatagramFormat;
 use hermes_proto::ip::Packet;
 use parking_lot::Mutex;
@@ -35,6 +36,9 @@ const LEFT: usize = 8;
 /// How long a path that was left may take for what is sent there: it must not hold up the others.
 #[doc(alias = "bound")]
 const LEFT_TIME: Duration = Duration::from_secs(1);
+
+/// The capsules that carry packets.
+const PACKETS: &[CapsuleType] = &[CapsuleType::Datagram, CapsuleType::SuperPacket];
 
 /// Where the packets of a client go whose tunnel has moved.
 #[derive(Default)]
@@ -114,6 +118,14 @@ impl Steering {
         !self.steered.lock().left.is_empty()
     }
 
+    /// Whether a capsule has a super-packet of a connection that a path has which was left.
+    fn has_left(&self, capsule: &Capsule) -> bool {
+        match SuperCapsule::decode(&capsule.value) {
+            Some(SuperCapsule::Packet { packet, .. }) => self.owner(packet).is_some(),
+            _ => false,
+        }
+    }
+
     /// The path that was left and has the connection of this packet.
     fn owner(&self, packet: &[u8]) -> Option<(u64, CapsuleSink)> {
         let packet = Packet::parse(packet).ok()?;
@@ -138,6 +150,23 @@ impl Steering {
     }
 }
 
+/// Whether a capsule goes on as it is, along the path that the tunnel has now.
+fn is_passed_whole(capsule: &Capsule, steering: &Steering) -> bool {
+    capsule.kind == CapsuleType::SuperPacket && !steering.has_left(capsule)
+}
+
+/// Takes the packets of a capsule as HTTP datagrams. Super-packets are cut: what an end takes that was left, no one remembers.
+fn push_packets(capsule: Capsule, format: DatagramFormat, packets: &mut Vec<Bytes>) {
+    if capsule.kind == CapsuleType::Datagram {
+        return packets.push(capsule.value);
+    }
+    cut_super(&capsule.value, |packet| {
+        let mut datagram = BytesMut::from(format.prefix());
+        datagram.extend_from_slice(packet);
+        packets.push(datagram.freeze());
+    });
+}
+
 impl PacketDirection<'_> {
     /// Passes packets on, and nothing else: the end of a path that was left has no say in what the client is assigned any more.
     ///
@@ -160,7 +189,7 @@ impl PacketDirection<'_> {
             beside,
             format,
         } = capsules;
-        let mut sieve = CapsuleSieve::new(CapsuleType::Datagram, format.max_capsule());
+        let mut sieve = CapsuleSieve::new(PACKETS, format.max_capsule());
         let mut held = None;
         self.exchange.dropped(DropReason::Expired, beside.release());
         self.steer(&mut beside.taken, (to, *format), steering)
@@ -210,10 +239,15 @@ impl PacketDirection<'_> {
             .map_err(|error| Broken::malformed(self.from, error.to_string()))?
         {
             match piece {
-                Sifted::Taken(packet) => {
+                Sifted::Taken(capsule) if is_passed_whole(&capsule, steering) => {
+                    self.steer(&mut packets, (to, format), steering).await?;
+                    encode_header(capsule.kind, capsule.value.len() as u64, &mut others);
+                    others.extend_from_slice(&capsule.value);
+                }
+                Sifted::Taken(capsule) => {
                     let ended = others.split().freeze();
                     self.pass_on(held, &to.stream, ended, true).await?;
-                    packets.push(packet);
+                    push_packets(capsule, format, &mut packets);
                 }
                 Sifted::Other(bytes) => {
                     self.steer(&mut packets, (to, format), steering).await?;

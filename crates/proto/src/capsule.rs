@@ -37,6 +37,8 @@ pub enum CapsuleType {
     RouteAdvertisement,
     /// `0x2d7c51a9`: ours, [how large UDP payloads may be](crate::datagram_limit) that go on.
     DatagramLimit,
+    /// `0x2d7c51b0`: ours, a super-packet of IP, or whether one end takes such (`hermes_ip::offload`).
+    SuperPacket,
     /// A type without a name here.
     Other(u64),
 }
@@ -50,6 +52,7 @@ impl CapsuleType {
             Self::AddressRequest => 0x02,
             Self::RouteAdvertisement => 0x03,
             Self::DatagramLimit => 0x2d7c_51a9,
+            Self::SuperPacket => 0x2d7c_51b0,
             Self::Other(code) => code,
         }
     }
@@ -63,6 +66,7 @@ impl From<u64> for CapsuleType {
             0x02 => Self::AddressRequest,
             0x03 => Self::RouteAdvertisement,
             0x2d7c_51a9 => Self::DatagramLimit,
+            0x2d7c_51b0 => Self::SuperPacket,
             _ => Self::Other(code),
         }
     }

@@ -467,7 +467,9 @@ fn make(end: PacketTermination<'_>) -> Result<Arc<TunHub>, String> {
     let routes: Vec<IpPrefix> = end.routes().iter().filter_map(prefix_of).collect();
     let service = TunProxy::new(&pool, &routes).map_err(|error| error.to_string())?;
     let service = match end {
-        PacketTermination::Tun(end) => service.client_to_client(end.client_to_client),
+        PacketTermination::Tun(end) => service
+            .client_to_client(end.client_to_client)
+            .super_packets(end.super_packets),
         PacketTermination::Intercept(_) => service,
     };
     if let Some(file) = end.leases_file() {

@@ -42,6 +42,8 @@ mod slices;
 mod split;
 #[path = "namespaces/stack.rs"]
 mod stack;
+#[path = "namespaces/super_packets.rs"]
+mod super_packets;
 #[path = "namespaces/traffic.rs"]
 mod traffic;
 #[path = "namespaces/tun.rs"]

@@ -47,6 +47,10 @@ pub struct TunDetails {
     #[serde(default)]
     #[schemars(range(min = 1280, max = 65535))]
     pub mtu: Option<u16>,
+    /// `true`: what is to be cut into packets of TCP or UDP goes whole (super-packets) to an end that takes that, through the tunnel's
+    /// stream, and so does all of TCP. Default: each packet by itself.
+    #[serde(default)]
+    pub super_packets: bool,
     /// Its tunnels, by name: each takes the packets for its own prefixes, and is an exchange of its own. Default: one, which takes all.
     #[serde(default)]
     pub tunnels: IndexMap<String, SplitTunnel>,
@@ -97,6 +101,11 @@ impl Tun {
         }
     }
 
+    /// Whether its tunnels offer super-packets.
+    pub fn super_packets(&self) -> bool {
+        self.details().is_some_and(|details| details.super_packets)
+    }
+
     /// Its tunnels, by name; none: there is one, which takes all packets.
     pub fn tunnels(&self) -> impl Iterator<Item = (&str, &SplitTunnel)> {
         let tunnels = self
@@ -132,6 +141,10 @@ pub struct TerminateTun {
     /// `true`: what one client sends to the address of another goes there, if `policy.packets` allows it. Default: it is refused.
     #[serde(default)]
     pub client_to_client: bool,
+    /// `true`: what is to be cut into packets of TCP or UDP goes whole (super-packets) between this device and clients that offer it.
+    /// Default: each packet by itself.
+    #[serde(default)]
+    pub super_packets: bool,
     /// Where it is written who has which address, so that each finds it again after a restart. Default: nowhere.
     #[serde(default)]
     pub leases_file: Option<FilePath>,

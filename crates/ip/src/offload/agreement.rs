@@ -1,7 +1,8 @@
 //! `Hermes-Ip-Super-Packets`: two nodes agree on a context for super-packets.
 //!
-//! The client offers a context ID in the request, an even one as it allocates it (RFC 9484, section 5). A proxy that takes
-//! super-packets repeats it in its answer; then both may send in that context. To anyone else, no super-packet is ever sent.
+//! The client says with the field that it takes super-packets, and in which context: an even one, as it allocates it (RFC 9484, section
+//! 5). A proxy that takes them in turn says so with a [capsule](super::SuperCapsule::Takes), and takes it back with another
+//! ([`TakesNone`](super::SuperCapsule::TakesNone)). To anyone else, no super-packet is ever sent.
 
 use hermes_proto::fields::Fields;
 use hermes_proto::varint;
@@ -31,26 +32,6 @@ pub fn offered(request: &Fields) -> Option<u64> {
     (context != 0 && context.is_multiple_of(2) && context <= varint::MAX).then_some(context)
 }
 
-/// Says in an answer that this node takes super-packets, and in which context; `None`, and nothing in the answer, where the request
-/// offered none.
-pub fn agree(request: &Fields, answer: &mut Fields) -> Option<u64> {
-    let context = offered(request);
-    match context {
-        Some(context) => {
-            answer.insert(FIELD, value(context));
-        }
-        None => {
-            answer.remove(FIELD);
-        }
-    }
-    context
-}
-
-/// Whether an answer agrees to the context that was offered.
-pub fn is_agreed(answer: &Fields, context: u64) -> bool {
-    offered(answer) == Some(context)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,13 +45,12 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_agree_on_what_the_client_offers() {
+    fn what_the_client_offers_is_read() {
         let mut request = Fields::new();
+        assert_eq!(offered(&request), None);
         request.insert(FIELD, value(CONTEXT));
-        let mut answer = Fields::new();
-        assert_eq!(agree(&request, &mut answer), Some(CONTEXT));
-        assert!(is_agreed(&answer, CONTEXT) && !is_agreed(&answer, 4));
-        assert!(!is_agreed(&Fields::new(), CONTEXT));
+        assert_eq!(offered(&request), Some(CONTEXT));
+        assert_eq!(offered(&fields(&[" 4 "])), Some(4));
     }
 
     #[test]
@@ -87,9 +67,7 @@ mod tests {
             &["99999999999999999999"],
             &["?1"],
         ] {
-            let mut answer = fields(&["2"]);
-            assert_eq!(agree(&fields(lines), &mut answer), None, "{lines:?}");
-            assert_eq!(answer.values(FIELD).count(), 0);
+            assert_eq!(offered(&fields(lines)), None, "{lines:?}");
         }
     }
 }

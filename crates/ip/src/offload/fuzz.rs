@@ -3,11 +3,12 @@
 use hermes_proto::ip::Packet;
 
 use super::check::Offloaded;
-use super::{Coalescer, HEADER_BYTES, OffloadHeader, OffloadKind, segment};
+use super::{Coalescer, HEADER_BYTES, OffloadHeader, OffloadKind, SuperCapsule, segment};
 
 /// Reads arbitrary bytes as a super-packet of a peer, as they are and with lengths put right: what is accepted can be cut into packets
 /// that are packets, within the bounds; and merging those gives them back.
 pub fn fuzz_one(data: &[u8]) {
+    read_capsule(data);
     let Some((header, packet)) = OffloadHeader::decode(data) else {
         return;
     };
@@ -26,6 +27,22 @@ pub fn fuzz_one(data: &[u8]) {
     if let Ok(checked) = header.check_device(packet) {
         examine(&checked);
     }
+}
+
+/// What is read of a capsule is what is written of it, but for a context that was written at length and what is not believed.
+fn read_capsule(value: &[u8]) {
+    let Some(capsule) = SuperCapsule::decode(value) else {
+        return;
+    };
+    assert!(capsule.length() <= value.len());
+    if let SuperCapsule::Packet { header, packet, .. } = capsule {
+        assert!(value.ends_with(packet) && !header.is_verified);
+    }
+
+    let mut written = bytes::BytesMut::new();
+    capsule.encode(&mut written);
+    let again = &written[written.len() - capsule.length()..];
+    assert_eq!(SuperCapsule::decode(again), Some(capsule));
 }
 
 fn examine(checked: &Offloaded<'_>) {

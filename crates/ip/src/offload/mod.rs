@@ -1,22 +1,27 @@
 //! Super-packets: many segments of one flow with one set of headers, as devices with offloads give and take them.
 //!
 //! A TUN device with `IFF_VNET_HDR` passes packets longer than its MTU, with a header that says how they are to be cut and which
-//! checksum is missing. Between two nodes that [agreed](agreement), they travel whole, in a context of their own:
+//! checksum is missing. Between two nodes that [agreed](agreement), they travel whole, in a capsule and a context of their own:
 //!
 //! ```text
-//! Payload of a HTTP datagram {
-//!   Context ID (i),
-//!   Flags (8), Kind (8), Header Length (16), Segment Size (16), Checksum Start (16), Checksum Offset (16),
-//!   IP Packet (..),
+//! Capsule {
+//!   Type (varint) = 0x2d7c51b0, Length (varint),
+//!   [Context ID (i),
+//!    [Flags (8), Kind (8), Header Length (16), Segment Size (16), Checksum Start (16), Checksum Offset (16),
+//!     IP Packet (..)]],
 //! }
 //! ```
 //!
-//! The fields are those of `virtio_net_hdr` (OASIS VIRTIO 1.2, section 5.1.6), in network byte order. What a peer sends is
-//! [checked](OffloadHeader::check) before a device sees it. To all others go plain packets: [`segment`] makes them, with complete
-//! checksums, and [`Coalescer`] makes super-packets of those that arrive.
+//! The fields are those of `virtio_net_hdr` (OASIS VIRTIO 1.2, section 5.1.6), in network byte order. One with a context alone says that
+//! its sender takes super-packets there, and an empty one that it takes none from now on. It is no DATAGRAM capsule, because proxies may make
+//! QUIC datagrams of those (RFC 9297, section 3.5), which are too small: capsules of a type that they do not know they pass on as they are.
+//!
+//! What a peer sends is [checked](OffloadHeader::check) before a device sees it. To all others go plain packets: [`segment`] makes them,
+//! with complete checksums, and [`Coalescer`] makes super-packets of those that arrive.
 
 pub mod agreement;
 
+mod capsule;
 mod check;
 mod coalesce;
 mod fuzz;
@@ -25,6 +30,7 @@ mod headers;
 mod open;
 mod segment;
 
+pub use capsule::{SuperCapsule, cut_super};
 pub use check::{MAX_TCP_SEGMENTS, MAX_UDP_SEGMENTS, OffloadError, Offloaded};
 pub use coalesce::{Coalescer, MAX_OPEN};
 pub use fuzz::fuzz_one;

@@ -8,6 +8,7 @@ use hermes_proto::ip::MIN_MTU_V6;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::end::TunTunnel;
+use super::super_packets::send_super;
 use crate::{Bounds, Broken, Limits, PacketDirection, PacketEnd, Side, Sink, Source, Stop};
 
 /// How often to look whether the path carries more or less than before.
@@ -30,6 +31,11 @@ pub async fn carry(
     limits.lead(peer, sink, listens);
     let limits = limits;
     let stop = Stop::default();
+    tunnel
+        .end
+        .inbox
+        .super_packets
+        .set_datagrams(sink.quic().is_some());
     let end = PacketEnd::Device(tunnel.clone(), Bounds::NOTHING);
     let mut own = Source::end(&end);
     let own_sink = Sink::End(end);
@@ -48,6 +54,7 @@ pub async fn carry(
     tokio::select! {
         left = inwards.run(source, &own_sink) => left.map(|_| "done"),
         left = outwards.run(&mut own, sink) => left.map(|_| "done"),
+        sent = send_super(&outwards, &tunnel, sink) => sent,
         told = tell(&outwards, &tunnel, (sink, peer)) => told,
         () = tunnel.closed() => Ok("the device is gone"),
     }

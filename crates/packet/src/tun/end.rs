@@ -26,6 +26,7 @@ use super::hub_device::Outlet;
 use super::inbox::Inbox;
 use super::service::{TunClient, TunService};
 use super::shared_addresses::AddressDecision;
+use super::super_queue::SuperPushed;
 use super::translations::{TranslatedAddress, Translations};
 use super::tunnel_owner::TunnelOwner;
 use super::wanted_addresses::Wanted;
@@ -158,6 +159,7 @@ impl TunTunnel {
 
     /// Says what this end has to say first.
     fn begin(&self, scope: &PacketScope) {
+        self.offer();
         match &self.hub.service {
             TunService::Client(TunClient {
                 shared: Some(shared),
@@ -546,16 +548,25 @@ impl TunEnd {
         }
 
         filter.clamp_tcp(packet, !header.needs_checksum);
-        match header.check(packet) {
-            Ok(checked) => self
+        let Ok(checked) = header.check(packet) else {
+            return false;
+        };
+        match self.inbox.super_packets.push(&header, &checked) {
+            SuperPushed::Waits { is_crowded } => is_crowded,
+            SuperPushed::Plain => self
                 .inbox
                 .fill(|push| segment(&checked, room, |segment| push(segment))),
-            Err(_) => false,
         }
     }
 
-    /// Takes a whole packet that came out of the tunnel of another client.
-    pub(super) fn take_of_client(&self, packet: &[u8], room: &mut FromClient) {
+    /// Takes a packet that came out of the tunnel of another client; `longest` is what it is cut into.
+    pub(super) fn take_of_client(
+        &self,
+        header: OffloadHeader,
+        packet: &[u8],
+        longest: usize,
+        room: &mut FromClient,
+    ) {
         let FromClient {
             packet: copy,
             segment,
@@ -563,14 +574,14 @@ impl TunEnd {
         copy.clear();
         copy.extend_from_slice(packet);
         // A tunnel that is crowded loses it, as any link does.
-        self.take(OffloadHeader::DONE, copy, packet.len(), segment);
+        self.take(header, copy, longest, segment);
     }
 
     /// Tells a host behind the device something about a packet that it sent.
     fn answer(&self, answer: &[u8], translations: &Translations) {
         let mut answer = answer.to_vec();
         // It is about the packet as it was translated.
-        translations.arrive(&mut answer);
+        translations.arrive(&mut answer, true);
         self.outlet.answer(&answer);
     }
 

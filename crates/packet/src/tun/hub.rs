@@ -50,6 +50,8 @@ pub struct DeviceView {
     pub mtu: u32,
     /// How many tunnels it has.
     pub tunnels: usize,
+    /// How many of them send super-packets.
+    pub super_packets: usize,
     /// How many flows of their packets are open, where they are followed.
     pub flows: usize,
     /// The longest packets that all of its tunnels carry, in bytes, by what is known of their paths; none without a tunnel.
@@ -162,6 +164,10 @@ impl TunHub {
             addresses: addresses.iter().map(ToString::to_string).collect(),
             mtu,
             tunnels: ends.len(),
+            super_packets: ends
+                .iter()
+                .filter(|end| end.inbox.super_packets.is_agreed())
+                .count(),
             flows: ends.iter().map(|end| end.open_flows()).sum(),
             carries: carries.map(|carries| carries.min(mtu as usize)),
             masquerades: self.settings.masquerade,
@@ -199,6 +205,11 @@ impl TunHub {
             None => Ok(()),
             Some(error) => Err(error.clone()),
         }
+    }
+
+    /// Whether requests for its tunnels are to offer super-packets.
+    pub fn offers_super_packets(&self) -> bool {
+        matches!(&self.service, TunService::Client(client) if client.super_packets)
     }
 
     /// Whether it is a client's device with several tunnels.
@@ -303,7 +314,7 @@ impl TunHub {
             };
             let crowded = self.dispatch(header, packet, &mut segment);
             if let Some(end) = crowded {
-                end.room().await;
+                end.inbox.room().await;
             }
         }
     }

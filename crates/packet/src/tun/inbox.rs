@@ -7,6 +7,8 @@ use hermes_proto::datagram::MAX_IP_PACKET;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::super_queue::SuperQueue;
+
 /// Bytes that wait for a tunnel: some super-packets of the kernel's, so that a slow tunnel delays its flows and no more.
 #[doc(alias = "bound")]
 const MOST_BYTES: usize = 512 * 1024;
@@ -32,6 +34,8 @@ pub(super) const LAYOUT: Layout = Layout {
 pub(super) struct Inbox {
     waiting: Mutex<InboxState>,
     taken: Notify,
+    /// Those that go whole.
+    pub(super) super_packets: SuperQueue,
 }
 
 #[derive(Debug)]
@@ -52,6 +56,7 @@ impl Inbox {
                 is_closed: false,
             }),
             taken: Notify::new(),
+            super_packets: SuperQueue::default(),
         }
     }
 
@@ -98,6 +103,7 @@ impl Inbox {
 
     /// Waits until what was there is taken, or will never be.
     pub(super) async fn room(&self) {
+        self.super_packets.room().await;
         loop {
             let taken = self.taken.notified();
             let is_crowded = {
@@ -115,13 +121,14 @@ impl Inbox {
 
     /// No one takes anything any more.
     pub(super) fn close(&self) {
+        self.super_packets.close();
         self.waiting.lock().is_closed = true;
         self.taken.notify_waiters();
     }
 
     /// How many packets had to be dropped since this was last asked.
     pub(super) fn take_lost(&self) -> u64 {
-        std::mem::take(&mut self.waiting.lock().lost)
+        std::mem::take(&mut self.waiting.lock().lost) + self.super_packets.take_lost()
     }
 }
 

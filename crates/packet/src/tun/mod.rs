@@ -7,9 +7,10 @@
 //! - [`carry`]: carries a tunnel to its end.
 //!
 //! Packets are cut, and their checksums completed, where they enter a tunnel; where they leave one, those of a flow are merged again,
-//! so that the kernel takes many at once.
+//! so that the kernel takes many at once. Between two ends that [agreed](hermes_ip::offload::agreement), they stay whole, and take the
+//! stream: `super_packets.rs`.
 //!
-//! Not built yet: super-packets within the tunnel ([`agreement`](hermes_ip::offload::agreement)), and several queues. The device of a listener reaches its exchange through a pipe, which costs a turn of a task.
+//! Not built yet: several queues. The device of a listener reaches its exchange through a pipe, which costs a turn of a task.
 
 mod carry;
 mod device_group;
@@ -25,6 +26,8 @@ mod leases;
 mod service;
 mod shared_addresses;
 mod split_table;
+mod super_packets;
+mod super_queue;
 mod tcp_flow;
 mod translations;
 mod tunnel_device;

@@ -43,6 +43,8 @@ pub struct TunClient {
     pub(super) shared: Option<Box<SharedAddresses>>,
     /// From which errors about packets are written.
     pub routers: RouterAddresses,
+    /// Whether it offers super-packets.
+    pub(super) super_packets: bool,
 }
 
 /// What tunnels get that end at a device.
@@ -53,6 +55,8 @@ pub struct TunProxy {
     pub(super) routers: RouterAddresses,
     /// Whether its clients may send to each other.
     pub(super) client_to_client: bool,
+    /// Whether it takes super-packets from clients that offer them.
+    pub(super) super_packets: bool,
     changed: Notify,
     /// Tunnels without a path, by whose they are: the last of each.
     waiting: Mutex<HashMap<TunnelOwner, Arc<TunEnd>>>,
@@ -87,7 +91,15 @@ impl TunClient {
             wanted,
             shared: None,
             routers,
+            super_packets: false,
         }
+    }
+
+    /// The same, which offers super-packets, or does not.
+    #[must_use]
+    pub fn super_packets(mut self, is_offered: bool) -> Self {
+        self.super_packets = is_offered;
+        self
     }
 
     /// The same for a device with several tunnels, which share its addresses.
@@ -130,6 +142,7 @@ impl TunProxy {
         Ok(Self {
             pool: Mutex::new(AddressPool::new(ranges, KEPT)),
             client_to_client: false,
+            super_packets: false,
             changed: Notify::new(),
             waiting: Mutex::default(),
             groups: DeviceGroups::default(),
@@ -145,6 +158,13 @@ impl TunProxy {
     #[must_use]
     pub fn client_to_client(mut self, is_allowed: bool) -> Self {
         self.client_to_client = is_allowed;
+        self
+    }
+
+    /// The same, which takes super-packets from clients that offer them, or does not.
+    #[must_use]
+    pub fn super_packets(mut self, is_taken: bool) -> Self {
+        self.super_packets = is_taken;
         self
     }
 

@@ -55,10 +55,10 @@ impl Translations {
         }
     }
 
-    /// Translates a packet that the device gets, whose checksums are complete.
-    pub(super) fn arrive(&self, packet: &mut [u8]) {
+    /// Translates a packet that the device gets.
+    pub(super) fn arrive(&self, packet: &mut [u8], is_complete: bool) {
         if let Some(translation) = self.of_packet(packet) {
-            let _ = translation.from_peer(packet, true);
+            let _ = translation.from_peer(packet, is_complete);
         }
     }
 

@@ -13,12 +13,12 @@ use hermes_proto::datagram::DatagramFormat;
 use hermes_proto::ip::{IcmpLimiter, Packet};
 
 use super::device_writer::{FromClient, Unsent, Writer};
-use super::end::TunTunnel;
+use super::end::{TunEnd, TunTunnel};
 use super::flow_stack::FlowStack;
 use super::gate::ArrivedPacket;
 use super::hub_device::Outlet;
 use super::inbox::LAYOUT;
-use crate::device::{Device, SentPackets};
+use crate::device::{CapsulePackets, Device, SentPackets};
 
 impl TunTunnel {
     /// Writes a batch into the device, or gives it to the stack; says how many packets did not pass.
@@ -50,8 +50,10 @@ impl TunTunnel {
 
         let mut unsent = Unsent::default();
         for packet in batch.iter() {
-            let verdict = self.judge(packet, &filter, limiter, now);
-            if matches!(verdict, Verdict::Pass) && self.hand_over(packet, from_client) {
+            let verdict = self.judge(end.arrived(packet, 1), &filter, limiter, now);
+            if matches!(verdict, Verdict::Pass)
+                && self.hand_over(OffloadHeader::DONE, packet, from_client)
+            {
                 continue;
             }
             match verdict {
@@ -60,7 +62,7 @@ impl TunTunnel {
                     if !translations.is_empty() {
                         translated.clear();
                         translated.extend_from_slice(packet);
-                        translations.arrive(translated);
+                        translations.arrive(translated, true);
                         packet = translated;
                     }
                     match &end.outlet {
@@ -90,14 +92,15 @@ impl TunTunnel {
     }
 
     /// What becomes of a packet that came out of the tunnel.
-    fn judge(
+    pub(super) fn judge(
         &self,
-        packet: &[u8],
+        arrived: ArrivedPacket<'_>,
         filter: &PacketFilter,
         limiter: &mut IcmpLimiter,
         now: Instant,
     ) -> Verdict {
         let end = &*self.end;
+        let packet = arrived.bytes;
         let verdict = match filter.check_from_peer(packet, limiter, now) {
             Verdict::Pass => self.check_next_hop(packet),
             verdict => verdict,
@@ -106,11 +109,6 @@ impl TunTunnel {
             return verdict;
         }
 
-        let arrived = ArrivedPacket {
-            bytes: packet,
-            count: 1,
-            sender: end.device_side.other(),
-        };
         let is_taken = match &end.outlet {
             Outlet::Kernel(_) => true,
             Outlet::Stack(stack) => stack.takes(packet),
@@ -138,13 +136,21 @@ impl TunTunnel {
     }
 
     /// Gives a packet to the tunnel of another client, where that has its destination and clients may send to each other.
-    fn hand_over(&self, packet: &[u8], room: &mut FromClient) -> bool {
-        let neighbour = self.hub.neighbour(packet);
-        let is_another = neighbour.is_some();
-        if let Some(neighbour) = neighbour {
-            neighbour.take_of_client(packet, room);
-        }
-        is_another
+    pub(super) fn hand_over(
+        &self,
+        header: OffloadHeader,
+        packet: &[u8],
+        room: &mut FromClient,
+    ) -> bool {
+        let Some(neighbour) = self.hub.neighbour(packet) else {
+            return false;
+        };
+        let longest = match header.check(packet) {
+            Ok(checked) => checked.longest(),
+            Err(_) => packet.len(),
+        };
+        neighbour.take_of_client(header, packet, longest, room);
+        true
     }
 
     /// Why nothing goes into the device, in words.
@@ -173,6 +179,17 @@ impl TunTunnel {
                 reason: Rejection::ClientToClient,
                 error: None,
             },
+        }
+    }
+}
+
+impl TunEnd {
+    /// A packet that came out of the tunnel, and stands for `count` of them.
+    pub(super) fn arrived<'a>(&self, packet: &'a [u8], count: usize) -> ArrivedPacket<'a> {
+        ArrivedPacket {
+            bytes: packet,
+            count,
+            sender: self.device_side.other(),
         }
     }
 }
@@ -216,7 +233,11 @@ impl Device for TunTunnel {
         self.end.inbox.take_lost()
     }
 
-    fn handle_capsule(&self, kind: CapsuleType, value: &[u8]) -> Result<(), String> {
-        self.receive_capsule(kind, value)
+    fn handle_capsule(&self, kind: CapsuleType, value: &[u8]) -> Result<CapsulePackets, String> {
+        if kind == CapsuleType::SuperPacket {
+            return Ok(self.handle_super(value));
+        }
+        self.receive_capsule(kind, value)?;
+        Ok(CapsulePackets::default())
     }
 }

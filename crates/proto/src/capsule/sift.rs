@@ -1,26 +1,26 @@
-//! Capsules of one type taken out of a stream, everything else passed on as it is.
+//! Capsules of some types taken out of a stream, everything else passed on as it is.
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::{CapsuleError, CapsuleType, MAX_HEADER};
+use super::{Capsule, CapsuleError, CapsuleType, MAX_HEADER};
 use crate::{datagram_limit, varint};
 
 /// A piece of a stream of capsules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sifted {
-    /// The value of a capsule of the type that is taken out.
-    Taken(Bytes),
+    /// A capsule of a type that is taken out.
+    Taken(Capsule),
     /// Bytes of another capsule, header included, as they came.
     Other(Bytes),
 }
 
-/// Takes the values of capsules of one type out of a stream, whose other capsules an intermediary forwards unchanged (RFC 9297,
+/// Takes the capsules of some types out of a stream, whose other capsules an intermediary forwards unchanged (RFC 9297,
 /// section 3.2), however long they are: nothing of those is held.
 ///
 /// Push a chunk, then take pieces until there is none, then push the next.
 #[derive(Debug)]
 pub struct CapsuleSieve {
-    kind: CapsuleType,
+    kinds: &'static [CapsuleType],
     limit: u64,
     input: Bytes,
     state: SiftState,
@@ -33,6 +33,7 @@ enum SiftState {
         held: usize,
     },
     Taken {
+        kind: CapsuleType,
         length: usize,
         bytes: BytesMut,
     },
@@ -47,11 +48,11 @@ const AT_START: SiftState = SiftState::Header {
 };
 
 impl CapsuleSieve {
-    /// A sieve for capsules of this type, of at most `limit` bytes.
+    /// A sieve for capsules of these types, of at most `limit` bytes.
     #[must_use]
-    pub fn new(kind: CapsuleType, limit: u64) -> Self {
+    pub fn new(kinds: &'static [CapsuleType], limit: u64) -> Self {
         Self {
-            kind,
+            kinds,
             limit,
             input: Bytes::new(),
             state: AT_START,
@@ -133,7 +134,8 @@ impl CapsuleSieve {
         self.input.advance(whole - *held);
 
         // RFC 9297, 3.2: others go on, however long they are; the limit is for what is kept here.
-        if CapsuleType::from(code) != self.kind {
+        let kind = CapsuleType::from(code);
+        if !self.kinds.contains(&kind) {
             self.state = if length == 0 {
                 AT_START
             } else {
@@ -145,6 +147,7 @@ impl CapsuleSieve {
         match usize::try_from(length) {
             Ok(fits) if length <= self.limit => {
                 self.state = SiftState::Taken {
+                    kind,
                     length: fits,
                     bytes: BytesMut::new(),
                 };
@@ -160,7 +163,12 @@ impl CapsuleSieve {
 
     /// Completes the value, or keeps what there is of it.
     fn taken(&mut self) -> Option<Sifted> {
-        let SiftState::Taken { length, bytes } = &mut self.state else {
+        let SiftState::Taken {
+            kind,
+            length,
+            bytes,
+        } = &mut self.state
+        else {
             return None;
         };
         let missing = *length - bytes.len();
@@ -178,8 +186,9 @@ impl CapsuleSieve {
             bytes.split().freeze()
         };
 
+        let kind = *kind;
         self.state = AT_START;
-        Some(Sifted::Taken(value))
+        Some(Sifted::Taken(Capsule { kind, value }))
     }
 }
 
@@ -199,9 +208,12 @@ pub fn fuzz_one(data: &[u8]) {
     let limit = u64::from(*limit);
     let piece = usize::from(*piece).max(1);
 
-    for kind in [CapsuleType::Datagram, CapsuleType::DatagramLimit] {
-        let whole = sift(kind, stream, limit, stream.len().max(1));
-        assert_eq!(whole, sift(kind, stream, limit, piece));
+    const DATAGRAMS: &[CapsuleType] = &[CapsuleType::Datagram];
+    const LIMITS: &[CapsuleType] = &[CapsuleType::DatagramLimit];
+    const PACKETS: &[CapsuleType] = &[CapsuleType::Datagram, CapsuleType::SuperPacket];
+    for kinds in [DATAGRAMS, LIMITS, PACKETS] {
+        let whole = sift(kinds, stream, limit, stream.len().max(1));
+        assert_eq!(whole, sift(kinds, stream, limit, piece));
         for limit in whole
             .0
             .iter()
@@ -212,9 +224,14 @@ pub fn fuzz_one(data: &[u8]) {
     }
 }
 
-/// The values of this type, the other bytes, and whether the stream was sound.
-fn sift(kind: CapsuleType, stream: &[u8], limit: u64, piece: usize) -> (Vec<Bytes>, Vec<u8>, bool) {
-    let mut sieve = CapsuleSieve::new(kind, limit);
+/// The values of these types, the other bytes, and whether the stream was sound.
+fn sift(
+    kinds: &'static [CapsuleType],
+    stream: &[u8],
+    limit: u64,
+    piece: usize,
+) -> (Vec<Bytes>, Vec<u8>, bool) {
+    let mut sieve = CapsuleSieve::new(kinds, limit);
     let mut datagrams = Vec::new();
     let mut others = Vec::new();
 
@@ -222,7 +239,10 @@ fn sift(kind: CapsuleType, stream: &[u8], limit: u64, piece: usize) -> (Vec<Byte
         sieve.push(Bytes::copy_from_slice(chunk));
         loop {
             match sieve.next() {
-                Ok(Some(Sifted::Taken(value))) => datagrams.push(value),
+                Ok(Some(Sifted::Taken(capsule))) => {
+                    assert!(kinds.contains(&capsule.kind));
+                    datagrams.push(capsule.value);
+                }
                 Ok(Some(Sifted::Other(bytes))) => others.extend_from_slice(&bytes),
                 Ok(None) => break,
                 Err(_) => return (datagrams, others, false),
@@ -261,7 +281,7 @@ mod tests {
     fn datagrams_are_taken_out_and_the_rest_is_passed_on_in_pieces_of_any_size() {
         let stream = stream();
         for piece in [1, 2, 7, 64, 1000, stream.len()] {
-            let (datagrams, others, sound) = sift(CapsuleType::Datagram, &stream, 300, piece);
+            let (datagrams, others, sound) = sift(&[CapsuleType::Datagram], &stream, 300, piece);
             assert!(sound);
             assert_eq!(datagrams, [vec![1; 5], vec![], vec![1; 300]]);
             assert_eq!(
@@ -274,26 +294,46 @@ mod tests {
 
     #[test]
     fn a_datagram_that_is_too_long_breaks_the_stream_and_a_long_unknown_capsule_does_not() {
-        assert!(!sift(CapsuleType::Datagram, &stream(), 299, 1 << 20).2);
+        assert!(!sift(&[CapsuleType::Datagram], &stream(), 299, 1 << 20).2);
         let long = [
             0x41, 0x40, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3,
         ];
-        assert!(sift(CapsuleType::Datagram, &long[1..], 10, 4).2);
+        assert!(sift(&[CapsuleType::Datagram], &long[1..], 10, 4).2);
     }
 
     #[test]
     fn what_follows_a_capsule_can_be_taken_back() {
-        let mut sieve = CapsuleSieve::new(CapsuleType::Datagram, 10);
+        let mut sieve = CapsuleSieve::new(&[CapsuleType::Datagram], 10);
         sieve.push(Bytes::from_static(&[0, 1, 7, 0, 1, 8]));
         assert_eq!(
             sieve.next(),
-            Ok(Some(Sifted::Taken(Bytes::from_static(&[7]))))
+            Ok(Some(Sifted::Taken(Capsule {
+                kind: CapsuleType::Datagram,
+                value: Bytes::from_static(&[7])
+            })))
         );
         assert!(sieve.is_between());
         assert_eq!(sieve.take_rest(), [0, 1, 8].as_slice());
         sieve.push(Bytes::from_static(&[0]));
         assert_eq!(sieve.next(), Ok(None));
         assert!(!sieve.is_between());
+    }
+
+    #[test]
+    fn of_two_types_each_is_taken_as_what_it_is() {
+        let mut sieve = CapsuleSieve::new(&[CapsuleType::Datagram, CapsuleType::DatagramLimit], 10);
+        let mut bytes = BytesMut::new();
+        for code in [CapsuleType::DatagramLimit.code(), 0x41, 0] {
+            encode_header(CapsuleType::from(code), 0, &mut bytes);
+        }
+        sieve.push(bytes.freeze());
+        let mut kinds = Vec::new();
+        while let Some(piece) = sieve.next().unwrap() {
+            if let Sifted::Taken(capsule) = piece {
+                kinds.push(capsule.kind);
+            }
+        }
+        assert_eq!(kinds, [CapsuleType::DatagramLimit, CapsuleType::Datagram]);
     }
 
     proptest! {

@@ -6,14 +6,17 @@
 use std::pin::pin;
 use std::sync::Arc;
 
+use bytes::BytesMut;
 use hermes_http::{Kind, Reset};
+use hermes_ip::offload::{SuperCapsule, agreement};
 use hermes_observe::Exchange;
 use hermes_packet::{Bounds, Limits, Steering, Stop};
 use hermes_proto::datagram_limit;
 use hermes_rules::session::Silence;
+use tokio::time::timeout;
 
 use super::datagram_path::{Ends, Path};
-use super::left_paths::LeftPaths;
+use super::left_paths::{LeftPaths, SWITCH_TIME};
 use super::resume::Again;
 use super::resumption::Resumption;
 use super::round::{EVICTED, Moving, Round, RoundEnd};
@@ -34,7 +37,10 @@ pub(crate) async fn carry(routed: &Routed, ends: Box<(End, Path, TunnelGuard)>) 
                 // it acts.
                 Side::Client => return Box::pin(tunnel.wait(broken, &mut guard)).await,
                 Side::Target => match Box::pin(tunnel.open_again(broken, &mut guard)).await {
-                    Ok(()) => tunnel.show_move(routed),
+                    Ok(()) => {
+                        Box::pin(tunnel.take_back_super_packets(&guard)).await;
+                        tunnel.show_move(routed);
+                    }
                     Err(broken) => break Err(broken),
                 },
             },
@@ -44,6 +50,7 @@ pub(crate) async fn carry(routed: &Routed, ends: Box<(End, Path, TunnelGuard)>) 
                 let (path, opened) = *new;
                 let kind = guard.state().head().kind();
                 Box::pin(tunnel.switch(path, kind)).await;
+                Box::pin(tunnel.take_back_super_packets(&guard)).await;
                 let revision = guard.state().snapshot().revision;
                 tunnel
                     .exchange
@@ -176,6 +183,24 @@ impl Tunnel {
         // Another end: connections of TCP stay where they were opened.
         let steering = self.steering.get_or_insert_default().clone();
         self.left.keep(old, client, exchange, floor, steering);
+    }
+
+    /// What the end said that the tunnel has left, which took super-packets, does not hold for another: that says so itself, if it does.
+    fn take_back_super_packets(&self, guard: &TunnelGuard) -> impl Future<Output = ()> + use<> {
+        let head = guard.state().head();
+        let is_offered =
+            head.kind() == Kind::ConnectIp && agreement::offered(&head.fields).is_some();
+        let told = is_offered.then(|| self.client.sink.clone());
+
+        async move {
+            let Some(client) = told else {
+                return;
+            };
+            let mut none = BytesMut::new();
+            SuperCapsule::TakesNone.encode(&mut none);
+            // A client that does not read is noticed where it is sent packets.
+            let _ = timeout(SWITCH_TIME, client.say(none.freeze())).await;
+        }
     }
 
     /// Has the device of a listener show that it took another path.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use hermes_config::model::{PacketTermination, Terminate};
 use hermes_http::{Kind, RequestHead};
+use hermes_ip::offload::agreement;
 use hermes_ip::{PacketScope, PoolError};
 use hermes_net::PeerAddress;
 use hermes_packet::tun::{DEVICE_FIELD, DevicePart, TunTunnel, TunnelOwner, carry};
@@ -82,6 +83,7 @@ pub(super) async fn open(
     let opened = Opened::new(routed, arrival.head(), next, None);
     let guard = enter(routed, opened, false);
     packet_gate::set(&tunnel, routed, &routed.snapshot);
+    tunnel.offered(agreement::offered(&arrival.head().fields));
 
     Ok(match arrival.accept(fields).await {
         Ok(client) => Carried::Packets(Box::new(PacketTunnel {

@@ -13,6 +13,7 @@ use hermes_http::{
     HeldClient, Incoming, Offered, Outgoing, Replying, RequestHead, ResponseHead, StreamError, pipe,
 };
 use hermes_ip::PacketScope;
+use hermes_ip::offload::agreement;
 use hermes_net::machine_tag::machine_tag;
 use hermes_net::tun::TunSettings;
 use hermes_net::{PeerAddress, StreamInfo, Watch};
@@ -65,6 +66,8 @@ pub struct ListenerTun {
     pub settings: TunSettings,
     /// What happens where its tunnel assigns other addresses.
     pub other: OtherAssigned,
+    /// Whether its tunnels offer super-packets.
+    pub super_packets: bool,
 }
 
 /// Keeps a tunnel for the packets of a device until told to stop.
@@ -135,7 +138,7 @@ fn open(entrance: &Entrance, tun: ListenerTun) -> Result<Arc<TunHub>, String> {
     let split = of_tunnels.flat_map(|tunnel| tunnel.prefixes.iter());
     routes.extend(split.filter_map(prefix_of));
 
-    let client = TunClient::new(addresses, tun.other, &routes);
+    let client = TunClient::new(addresses, tun.other, &routes).super_packets(tun.super_packets);
     let client = match tunnels.is_some_and(|tunnels| !tunnels.is_empty()) {
         true => client.sharing(tun.other),
         false => client,
@@ -152,7 +155,7 @@ async fn one(entrance: &Entrance, hub: &Arc<TunHub>, watch: &Watch) -> String {
         device: device_identity(&entrance.worker.snapshot().node, hub.name()),
     });
     let offered = Offered::held(
-        head(part.as_ref()),
+        head(part.as_ref(), hub.offers_super_packets()),
         source.clone(),
         Incoming::Empty,
         Box::new(WaitingDevice(granted)),
@@ -260,20 +263,22 @@ fn source(hub: &TunHub) -> Arc<StreamInfo> {
 }
 
 /// The CONNECT-IP that a device means, or that one of its tunnels does.
-pub(crate) fn head(part: Option<&DevicePart>) -> RequestHead {
+pub(crate) fn head(part: Option<&DevicePart>, offers_super_packets: bool) -> RequestHead {
     let fields = [
         (CAPSULE_PROTOCOL, HeaderValue::from_static("?1")),
         (datagram_limit::FIELD, datagram_limit::understood()),
     ];
     let part = part.and_then(|part| HeaderValue::try_from(part.to_string()).ok());
     let part = part.map(|value| (HeaderName::from_static(DEVICE_FIELD), value));
+    let offer =
+        offers_super_packets.then(|| (agreement::FIELD, agreement::value(agreement::CONTEXT)));
     RequestHead {
         method: Method::CONNECT,
         scheme: Some(Scheme::HTTPS),
         authority: Some(Authority::from_static("localhost")),
         path: Some(PathAndQuery::from_static(ANY)),
         protocol: Some(Protocol::ConnectIp),
-        fields: Fields::from_iter(fields.into_iter().chain(part)),
+        fields: Fields::from_iter(fields.into_iter().chain(part).chain(offer)),
         // It is the extended CONNECT of HTTP/2 until a hop writes it otherwise.
         version: Version::HTTP_2,
         origin_form: false,

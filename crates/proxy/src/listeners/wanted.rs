@@ -73,6 +73,7 @@ pub(super) fn wanted(
         tun: ListenerTun {
             settings: device(tun),
             other: other_assigned(tun),
+            super_packets: tun.super_packets(),
         },
         is_split: tun.tunnels().next().is_some(),
     });

@@ -50,6 +50,7 @@ mod tests {
             routes: Vec::new(),
             exclude: Vec::new(),
             mtu: None,
+            super_packets: false,
             tunnels: tunnels.into_iter().collect(),
         };
         let listener = Listener {

@@ -72,7 +72,7 @@ impl SupposedRequest {
         let head = match listener {
             Listener { tcp: Some(_), .. } => fixed_target::connect(target?),
             Listener { udp: Some(_), .. } => fixed_target::connect_udp(target?)?,
-            Listener { tun: Some(_), .. } => listeners::tun::head(None),
+            Listener { tun: Some(tun), .. } => listeners::tun::head(None, tun.super_packets()),
             _ => return None,
         };
         Self::of_head(head).ok()

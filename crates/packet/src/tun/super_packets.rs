@@ -1,0 +1,185 @@
+//! Super-packets of a tunnel: how its ends agree on them, and what becomes of those that come out of it.
+
+use std::future::poll_fn;
+use std::io;
+use std::time::Instant;
+
+use bytes::Bytes;
+use hermes_ip::Verdict;
+use hermes_ip::offload::{
+    OffloadHeader, OffloadKind, Offloaded, SuperCapsule, agreement, cut_super, segment,
+};
+use hermes_observe::DropReason;
+use hermes_proto::capsule::CapsuleDecoder;
+use hermes_proto::datagram::DatagramFormat;
+
+use super::device_writer::{Unsent, Writer};
+use super::end::TunTunnel;
+use super::hub_device::Outlet;
+use super::service::TunService;
+use super::super_queue::WaitingCapsules;
+use crate::device::CapsulePackets;
+use crate::{PacketDirection, Sink};
+
+impl TunTunnel {
+    /// A stream leads to the client of this tunnel, whose request offers this context: it is told in which one super-packets are taken here.
+    pub fn offered(&self, context: Option<u64>) {
+        let TunService::Proxy(proxy) = &self.hub.service else {
+            return;
+        };
+        let agreed = context.filter(|_| proxy.super_packets);
+        self.end.inbox.super_packets.agree(agreed, agreed);
+        if let Some(context) = agreed {
+            self.end
+                .inbox
+                .super_packets
+                .say(&SuperCapsule::Takes(context));
+        }
+    }
+
+    /// What a client offers in its request.
+    pub(super) fn offer(&self) {
+        if let TunService::Client(client) = &self.hub.service {
+            let takes = client.super_packets.then_some(agreement::CONTEXT);
+            self.end.inbox.super_packets.agree(takes, None);
+        }
+    }
+
+    /// Takes a capsule of super-packets. A bad one is dropped, and the tunnel goes on, as with any packet.
+    pub(super) fn handle_super(&self, value: &[u8]) -> CapsulePackets {
+        let taken = self.end.inbox.super_packets.takes();
+        match SuperCapsule::decode(value) {
+            None => CapsulePackets::dropped(DropReason::Malformed),
+            _ if taken.is_none() => CapsulePackets::dropped(DropReason::UnknownContext),
+            Some(SuperCapsule::TakesNone) => self.send_from_now_on(None),
+            Some(SuperCapsule::Takes(context)) => {
+                // No one allocates another.
+                self.send_from_now_on(Some(context).filter(|context| Some(*context) == taken))
+            }
+            Some(SuperCapsule::Packet { context, .. }) if Some(context) != taken => {
+                CapsulePackets::dropped(DropReason::UnknownContext)
+            }
+            Some(SuperCapsule::Packet { header, packet, .. }) => {
+                let checked = header.check(packet);
+                match checked {
+                    Ok(checked) => self.write_super(&checked),
+                    Err(error) => {
+                        tracing::trace!(%error, "what a peer sent is no super-packet");
+                        CapsulePackets::dropped(DropReason::Malformed)
+                    }
+                }
+            }
+        }
+    }
+
+    /// The peer takes super-packets in this context from now on, or none: what waits goes as packets then.
+    fn send_from_now_on(&self, context: Option<u64>) -> CapsulePackets {
+        let mut waiting = self.end.inbox.super_packets.set_sends(context);
+        let is_agreed = context.is_some();
+        tracing::debug!(
+            device = self.hub.device.name(),
+            is_agreed,
+            "super-packets into the tunnel"
+        );
+        cut_waiting(&mut waiting, |packet| self.end.inbox.push(packet));
+        CapsulePackets::default()
+    }
+
+    /// Writes a super-packet into the device: it is one packet of one flow, and everything is asked about it once.
+    fn write_super(&self, checked: &Offloaded<'_>) -> CapsulePackets {
+        let packet = checked.packet().bytes();
+        let segments = checked.segments() as u64;
+        let now = Instant::now();
+        let mut writer = self.end.writer.lock();
+        let Writer {
+            limiter,
+            translated,
+            from_client,
+            ..
+        } = &mut *writer;
+
+        let mut unsent = Unsent::default();
+        let filter = self.end.filter();
+        let arrived = self.end.arrived(packet, checked.segments());
+        match self.judge(arrived, &filter, limiter, now) {
+            Verdict::Pass if self.hand_over(checked.header(), packet, from_client) => {}
+            Verdict::Pass => {
+                let header = checked.header();
+                let translations = self.end.reader.lock().translations;
+                let written = match translations.is_empty() {
+                    true => write(&self.end.outlet, header, packet),
+                    false => {
+                        translated.clear();
+                        translated.extend_from_slice(packet);
+                        translations.arrive(translated, !header.needs_checksum);
+                        write(&self.end.outlet, header, translated)
+                    }
+                };
+                // A device that is gone is noticed where it is read.
+                unsent.failed += usize::from(written.is_err());
+            }
+            Verdict::Answer(answer) => self.end.inbox.push(&answer),
+            Verdict::Reject { reason, error } => {
+                unsent.count(reason);
+                tracing::trace!(reason = reason.name(), "a super-packet does not pass");
+                if let Some(error) = error {
+                    self.end.inbox.push(&error);
+                }
+            }
+        }
+
+        match (unsent.forbidden, unsent.failed) {
+            (0, 0) => CapsulePackets::moved(segments, packet.len() as u64),
+            (0, _) => CapsulePackets::all_dropped(DropReason::SendFailed, segments),
+            _ => CapsulePackets::all_dropped(DropReason::Policy, segments),
+        }
+    }
+}
+
+/// Writes a super-packet into a device. Before Linux 6.2, UDP must be cut for it.
+fn write(outlet: &Outlet, header: OffloadHeader, packet: &[u8]) -> io::Result<()> {
+    let Outlet::Kernel(port) = outlet else {
+        // Where a stack ends packets, none is agreed on.
+        return Err(io::ErrorKind::Unsupported.into());
+    };
+    let written = port.write(&header.to_device(), packet);
+    let refused = |error: &io::Error| error.kind() == io::ErrorKind::InvalidInput;
+    if header.kind != OffloadKind::Udp || !written.as_ref().is_err_and(refused) {
+        return written;
+    }
+
+    let Ok(checked) = header.check(packet) else {
+        return written;
+    };
+    let mut all = Ok(());
+    segment(&checked, &mut Vec::new(), |segment| {
+        let written = port.write(&OffloadHeader::DONE.to_device(), segment);
+        if written.is_err() {
+            all = written;
+        }
+    });
+    all
+}
+
+/// Gives the packets of super-packets that were to be sent.
+fn cut_waiting(waiting: &mut WaitingCapsules, mut packet: impl FnMut(&[u8])) {
+    let mut decoder = CapsuleDecoder::new(DatagramFormat::IP.max_capsule());
+    decoder.push(waiting.take_bytes());
+    while let Ok(Some(capsule)) = decoder.next() {
+        cut_super(&capsule.value, &mut packet);
+    }
+}
+
+/// Sends the super-packets of a tunnel along the stream that leads to its peer.
+pub(super) async fn send_super(
+    outwards: &PacketDirection<'_>,
+    tunnel: &TunTunnel,
+    sink: &Sink,
+) -> Result<&'static str, crate::Broken> {
+    loop {
+        let mut waiting = poll_fn(|cx| tunnel.end.inbox.super_packets.poll_take(cx)).await;
+        let capsules: Bytes = waiting.take_bytes();
+        outwards.write_capsules(sink, capsules).await?;
+        outwards.moved(waiting.packets, waiting.size);
+    }
+}
