@@ -43,6 +43,7 @@ pub mod retry;
 pub mod route;
 pub mod session;
 pub mod shadow;
+mod tcp_in_tcp;
 pub mod template;
 pub mod trust;
 mod user_aliases;

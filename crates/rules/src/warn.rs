@@ -1,4 +1,4 @@
-//! What in a sound document is probably not meant: it holds, and does nothing.
+//! What in a sound document is probably not meant: it holds, and does nothing, or does it badly.
 
 use std::collections::HashSet;
 
@@ -7,13 +7,15 @@ use hermes_config::model::{Chain, Document, HostMatch, Match, PolicyDefault, Pol
 
 use crate::chains::{chain_of, named};
 use crate::lint::{Finding, each_match, each_user};
+use crate::tcp_in_tcp::tcp_in_tcp;
 
-/// Everything that does nothing, by subject.
+/// Everything that does nothing, or nothing well, by subject.
 pub fn warn(document: &Document) -> Vec<Finding> {
     unused_upstreams(document)
         .chain(expose_to(document))
         .chain(unused_names(document))
         .chain(one_sided(document))
+        .chain(tcp_in_tcp(document))
         .collect()
 }
 

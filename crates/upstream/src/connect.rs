@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_config::model::{EndpointAddress, HttpVersion};
+use hermes_config::model::{CongestionControl, EndpointAddress, HttpVersion};
+use hermes_net::os::set_congestion;
 use hermes_net::quic;
 use hermes_net::{ConnectError, Stream, connect, tls};
 use hermes_proto::proxy_protocol::{self, Header};
@@ -309,6 +310,7 @@ impl Attempt<'_> {
             (EndpointAddress::Tcp(_), None, addresses) => {
                 let addresses = addresses.as_deref().unwrap_or_default();
                 let stream = client.race(addresses, bounds.until, &endpoint.text).await?;
+                control(&stream, upstream);
                 let address = stream.info().peer.socket();
                 Ok((stream, address))
             }
@@ -336,6 +338,16 @@ impl Attempt<'_> {
             )),
             Err(_) => Err(ConnectFailure::timeout(endpoint)),
         }
+    }
+}
+
+/// Has a connection of TCP bound what it has on its way as the upstream says.
+fn control(stream: &Stream, upstream: &Upstream) {
+    let wanted = upstream.links.congestion == Some(CongestionControl::Cubic);
+    if let (true, hermes_net::Transport::Tcp(tcp)) = (wanted, stream.transport())
+        && let Err(error) = set_congestion(tcp, "cubic")
+    {
+        tracing::debug!(%error, "this machine has no cubic: the connection goes on as it is");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_config::model;
+use hermes_config::model::{self, CongestionControl};
 use hermes_http::h2::client::Keepalive;
 
 /// How the links of an upstream are kept, defaults filled in.
@@ -12,6 +12,8 @@ pub(crate) struct LinkPolicy {
     pub(crate) warm: usize,
     /// PINGs.
     pub(crate) keepalive: Option<Keepalive>,
+    /// How they bound what they have on their way, where that is said.
+    pub(crate) congestion: Option<CongestionControl>,
 }
 
 impl LinkPolicy {
@@ -26,6 +28,7 @@ impl LinkPolicy {
         Self {
             warm: usize::from(config.warm),
             keepalive,
+            congestion: config.congestion,
         }
     }
 }

@@ -4,8 +4,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hermes_config::model::{self, ClientTls, EndpointAddress, FilePath, HttpVersion, TlsChoice};
-use hermes_net::quic;
+use hermes_config::model::{
+    self, ClientTls, CongestionControl, EndpointAddress, FilePath, HttpVersion, TlsChoice,
+};
+use hermes_net::quic::{self, Congestion};
 use hermes_net::tls::{self, ClientOptions};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -59,11 +61,8 @@ impl Security {
         let http = tls::client(options).map_err(wrong)?;
         let quic = versions.contains(&HttpVersion::H3);
         let quic = quic.then(|| quic::ClientConfig::new(&http, config.early_data, record.clone()));
-        let every = LinkPolicy::new(config).keepalive;
-        let quic = quic.transpose().map_err(wrong)?.map(|quic| match every {
-            Some(keepalive) => quic.kept_alive(keepalive.every),
-            None => quic,
-        });
+        let quic = quic.transpose().map_err(wrong)?;
+        let quic = quic.map(|quic| kept(quic, &LinkPolicy::new(config)));
 
         let security = Self {
             h1: h1_only(&http),
@@ -109,6 +108,18 @@ impl Security {
             (None, EndpointAddress::Tcp(place)) => &place.host,
             (None, EndpointAddress::Unix(_)) => "localhost",
         }
+    }
+}
+
+/// Keeps connections of QUIC as the upstream says.
+fn kept(quic: quic::ClientConfig, policy: &LinkPolicy) -> quic::ClientConfig {
+    let quic = match policy.keepalive {
+        Some(keepalive) => quic.kept_alive(keepalive.every),
+        None => quic,
+    };
+    match policy.congestion {
+        Some(CongestionControl::Off) => quic.controlled(Congestion::Off),
+        Some(CongestionControl::Cubic) | None => quic,
     }
 }
 

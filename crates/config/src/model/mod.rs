@@ -75,4 +75,6 @@ pub use tun::{
     TerminateTun, Tun, TunDetails,
 };
 pub use tunnel::{Tunnel, TunnelAnswer, TunnelDetails, TunnelWord};
-pub use upstream::{Balance, ClientTls, Endpoint, HttpVersion, TlsChoice, Upstream};
+pub use upstream::{
+    Balance, ClientTls, CongestionControl, Endpoint, HttpVersion, TlsChoice, Upstream,
+};

@@ -56,6 +56,9 @@ pub struct Upstream {
     /// PING on HTTP/2 links. Default: none, but on links to other proxies every 4s, with a time-out of 5s.
     #[serde(default)]
     pub keepalive: Option<Keepalive>,
+    /// How connections to it bound what they have on their way. Default: `cubic` over QUIC, and what the system does over TCP.
+    #[serde(default)]
+    pub congestion: Option<CongestionControl>,
     /// Another upstream, an HTTP proxy, through whose CONNECT these endpoints are reached.
     #[serde(default)]
     pub via: Option<String>,
@@ -123,6 +126,17 @@ impl Endpoint {
             Self::Weighted { zone, .. } => zone.as_deref(),
         }
     }
+}
+
+/// How a connection bounds what it has on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CongestionControl {
+    /// Not by what is lost: a fixed window, for tunnels whose contents have a control of their own, on paths that are no one else's. For
+    /// `http: 3` only.
+    Off,
+    /// CUBIC (RFC 9438).
+    Cubic,
 }
 
 /// An HTTP version, written as its number.

@@ -8,12 +8,13 @@ use std::net::SocketAddr;
 use nix::sys::socket::{setsockopt, sockopt};
 use rustix::net::sockopt::{
     Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
+    set_tcp_congestion,
 };
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
 };
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use tokio::net::{UdpSocket, UnixStream};
+use tokio::net::{TcpStream, UdpSocket, UnixStream};
 
 use super::{ForwardedFamilies, ProcessStats};
 use crate::quic::steering::Instruction;
@@ -40,6 +41,14 @@ pub use pipe::Pipe;
 pub use probe::{attach_tls, mark, receive_merged, send_cut, take_foreign_addresses};
 pub use route_rules::{add_exception, exceptions, remove_exception};
 pub use tun::{open_tun, tun_cuts_udp};
+
+/// Has a connection bound what it has on its way by an algorithm of this name (`tcp(7)`, `TCP_CONGESTION`).
+///
+/// # Errors
+/// This machine has no such algorithm, or does not allow it.
+pub fn set_congestion(tcp: &TcpStream, name: &str) -> io::Result<()> {
+    Ok(set_tcp_congestion(tcp, name)?)
+}
 
 /// What this machine forwards, as it is set for all of its interfaces.
 #[must_use]

@@ -11,8 +11,8 @@ pub use linux::{
     forbid_fragments, forwarded_families, is_transparent, local_addresses, mark, mark_open,
     masquerades, new_network, open_tun, passed_kind, passed_sockets, path_mtu, peer_uid,
     prepare_datagrams, process_stats, raise_open_files, receive_merged, remove_exception,
-    report_errors, send_cut, take_foreign_addresses, take_queued_error, tun_cuts_udp,
-    use_small_pages,
+    report_errors, send_cut, set_congestion, take_foreign_addresses, take_queued_error,
+    tun_cuts_udp, use_small_pages,
 };
 
 #[cfg(not(target_os = "linux"))]
@@ -24,8 +24,8 @@ pub use other::{
     forbid_fragments, forwarded_families, is_transparent, local_addresses, mark, mark_open,
     masquerades, new_network, open_tun, passed_kind, passed_sockets, path_mtu, peer_uid,
     prepare_datagrams, process_stats, raise_open_files, receive_merged, remove_exception,
-    report_errors, send_cut, take_foreign_addresses, take_queued_error, tun_cuts_udp,
-    use_small_pages,
+    report_errors, send_cut, set_congestion, take_foreign_addresses, take_queued_error,
+    tun_cuts_udp, use_small_pages,
 };
 
 /// What this process uses now.

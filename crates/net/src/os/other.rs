@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use tokio::net::{UdpSocket, UnixStream};
+use tokio::net::{TcpStream, UdpSocket, UnixStream};
 
 use super::{ForwardedFamilies, ProcessStats};
 use crate::activation::{ActivationError, PassedKind, PassedSocket};
@@ -18,6 +18,14 @@ mod route_rules;
 pub use masquerade::masquerades;
 pub use pipe::Pipe;
 pub use route_rules::{add_exception, exceptions, remove_exception};
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn set_congestion(_tcp: &TcpStream, _name: &str) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
 
 /// Unknown here.
 #[must_use]

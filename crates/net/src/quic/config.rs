@@ -6,6 +6,7 @@ use std::time::Duration;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 
 use super::ALPN;
+use super::congestion::Congestion;
 use super::keys::Keys;
 use super::record::Record;
 use super::transport::{BI_STREAMS, KEEP_ALIVE, Sizes, transport, transport_of_known_path};
@@ -74,7 +75,13 @@ impl ServerOptions {
         let crypto = QuicServerConfig::try_from(tls).map_err(|error| no_suite(&error))?;
         let mut config = quinn::ServerConfig::new(Arc::new(crypto), self.keys.token());
         config
-            .transport_config(transport(None, self.streams, KEEP_ALIVE, Sizes::OWN))
+            .transport_config(transport(
+                None,
+                self.streams,
+                KEEP_ALIVE,
+                Sizes::OWN,
+                Congestion::default(),
+            ))
             .migration(true)
             .max_incoming(WAITING)
             .incoming_buffer_size(WAITING_BYTES)
@@ -90,6 +97,7 @@ pub struct ClientConfig {
     config: quinn::ClientConfig,
     early_data: bool,
     keep_alive: Duration,
+    congestion: Congestion,
     /// Of the path, if it is known.
     rtt: Option<Duration>,
     record: Record,
@@ -112,12 +120,19 @@ impl ClientConfig {
         }
         let crypto = QuicClientConfig::try_from(tls).map_err(|error| no_suite(&error))?;
         let mut config = quinn::ClientConfig::new(Arc::new(crypto));
-        config.transport_config(transport(None, BI_STREAMS, KEEP_ALIVE, Sizes::OWN));
+        config.transport_config(transport(
+            None,
+            BI_STREAMS,
+            KEEP_ALIVE,
+            Sizes::OWN,
+            Congestion::default(),
+        ));
 
         Ok(Self {
             config,
             early_data,
             keep_alive: KEEP_ALIVE,
+            congestion: Congestion::default(),
             rtt: None,
             record,
         })
@@ -127,8 +142,25 @@ impl ClientConfig {
     #[must_use]
     pub fn kept_alive(mut self, every: Duration) -> Self {
         self.keep_alive = every.min(KEEP_ALIVE);
-        self.config
-            .transport_config(transport(None, BI_STREAMS, self.keep_alive, Sizes::OWN));
+        self.configured()
+    }
+
+    /// The same, which bounds by this what it has on its way.
+    #[must_use]
+    pub fn controlled(mut self, congestion: Congestion) -> Self {
+        self.congestion = congestion;
+        self.configured()
+    }
+
+    fn configured(mut self) -> Self {
+        let transport = transport(
+            None,
+            BI_STREAMS,
+            self.keep_alive,
+            Sizes::OWN,
+            self.congestion,
+        );
+        self.config.transport_config(transport);
         self
     }
 
@@ -156,11 +188,18 @@ impl ClientConfig {
                     qlog(),
                     self.keep_alive,
                     sizes,
+                    self.congestion,
                     rtt,
                 ));
             }
             None if self.record.writes_qlog() || sizes != Sizes::OWN => {
-                config.transport_config(transport(qlog(), BI_STREAMS, self.keep_alive, sizes));
+                config.transport_config(transport(
+                    qlog(),
+                    BI_STREAMS,
+                    self.keep_alive,
+                    sizes,
+                    self.congestion,
+                ));
             }
             None => {}
         }

@@ -12,6 +12,7 @@ use socket2::SockRef;
 use super::cid::WorkerIds;
 use super::coalescing_socket::CoalescingSocket;
 use super::config::{ClientConfig, ServerOptions};
+use super::congestion::Congestion;
 use super::connection::{Connection, Unfinished};
 use super::error::ConnectionError;
 use super::handshakes::{Handshake, Handshakes, Judged};
@@ -348,6 +349,7 @@ impl Current {
             self.streams,
             KEEP_ALIVE,
             Sizes::OWN,
+            Congestion::default(),
         ));
 
         Arc::new(config)

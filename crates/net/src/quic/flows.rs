@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics, CubicConfig};
+use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics};
 
+use super::congestion::Congestion;
 use super::readers::Readers;
 use super::room::{self, Room};
 use super::transport::{DATAGRAMS_OUT, STREAM_WINDOW, receive_window, send_window};
@@ -196,13 +197,13 @@ impl BytesInFlight {
 }
 
 /// Makes [`Counted`] controllers.
-#[derive(Debug, Default)]
-pub(super) struct Counting(Arc<CubicConfig>);
+#[derive(Debug)]
+pub(super) struct Counting(pub(super) Congestion);
 
 impl ControllerFactory for Counting {
     fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn Controller> {
         Box::new(Counted {
-            inner: self.0.clone().build(now, mtu),
+            inner: self.0.controller(now, mtu),
             flight: BytesInFlight::default(),
         })
     }

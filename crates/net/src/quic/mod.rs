@@ -9,6 +9,7 @@
 mod cid;
 mod coalescing_socket;
 mod config;
+mod congestion;
 mod connection;
 mod datagrams;
 mod endpoint;
@@ -30,6 +31,7 @@ pub mod steering;
 mod transport;
 
 pub use config::{ClientConfig, ServerOptions};
+pub use congestion::Congestion;
 pub use connection::{Connection, WeakConnection};
 pub use datagrams::{DatagramCounts, SentDatagrams};
 pub use endpoint::Endpoint;

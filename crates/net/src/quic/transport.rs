@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use quinn::{IdleTimeout, MtuDiscoveryConfig, QlogStream, TransportConfig, VarInt};
 
+use super::congestion::Congestion;
 use super::flows::Counting;
 use crate::memory::Memory;
 
@@ -142,22 +143,24 @@ pub(super) fn transport_of_known_path(
     qlog: Option<QlogStream>,
     keep_alive: Duration,
     sizes: Sizes,
+    congestion: Congestion,
     rtt: Duration,
 ) -> Arc<TransportConfig> {
-    let mut config = settings(qlog, BI_STREAMS, keep_alive, sizes);
+    let mut config = settings(qlog, BI_STREAMS, keep_alive, sizes, congestion);
     config.initial_rtt(rtt.clamp(*EXPECTED_RTT.start(), *EXPECTED_RTT.end()));
     Arc::new(config)
 }
 
 /// The settings of a connection on which the peer may have this many `streams` of both directions, and which is kept alive every
-/// `keep_alive`; written down to `qlog` if there is one.
+/// `keep_alive`; written down to `qlog` if there is one. What it has on its way is bounded by `congestion`.
 pub(super) fn transport(
     qlog: Option<QlogStream>,
     streams: u32,
     keep_alive: Duration,
     sizes: Sizes,
+    congestion: Congestion,
 ) -> Arc<TransportConfig> {
-    Arc::new(settings(qlog, streams, keep_alive, sizes))
+    Arc::new(settings(qlog, streams, keep_alive, sizes, congestion))
 }
 
 fn settings(
@@ -165,6 +168,7 @@ fn settings(
     streams: u32,
     keep_alive: Duration,
     sizes: Sizes,
+    congestion: Congestion,
 ) -> TransportConfig {
     let mut mtu = MtuDiscoveryConfig::default();
     mtu.upper_bound(sizes.largest)
@@ -186,7 +190,7 @@ fn settings(
         .datagram_receive_buffer_size(Some(DATAGRAMS_IN))
         .datagram_send_buffer_size(DATAGRAMS_OUT)
         // Not BBR: quinn's grows without bound where the application does not fill the path, as a tunnel does.
-        .congestion_controller_factory(Arc::new(Counting::default()))
+        .congestion_controller_factory(Arc::new(Counting(congestion)))
         .qlog_stream(qlog);
 
     config
@@ -243,9 +247,21 @@ mod tests {
             .with_no_client_auth();
         let mut server =
             ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(server).unwrap()));
-        server.transport_config(transport(None, BI_STREAMS, KEEP_ALIVE, Sizes::OWN));
+        server.transport_config(transport(
+            None,
+            BI_STREAMS,
+            KEEP_ALIVE,
+            Sizes::OWN,
+            Congestion::default(),
+        ));
         let mut client = ClientConfig::new(Arc::new(QuicClientConfig::try_from(client).unwrap()));
-        client.transport_config(transport(None, BI_STREAMS, KEEP_ALIVE, Sizes::OWN));
+        client.transport_config(transport(
+            None,
+            BI_STREAMS,
+            KEEP_ALIVE,
+            Sizes::OWN,
+            Congestion::default(),
+        ));
         let ((near, client_socket), (far, server_socket)) = (Carrier::new(), Carrier::new());
         let (near, far) = (Arc::new(near), Arc::new(far));
         tokio::spawn(carry(near.clone(), far.clone(), overflows.clone()));

@@ -2,8 +2,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hermes_net::connect::{self, Remote};
+#[cfg(target_os = "linux")]
+use hermes_net::os::set_congestion;
 use hermes_net::{Acceptor, ConnectErrorKind, Listener, listen};
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::{PATIENCE, loopback};
 
@@ -42,6 +44,20 @@ async fn a_dead_address_does_not_hide_a_live_one() {
         assert_eq!(tcp.peer_addr().unwrap(), live);
         assert!(tcp.nodelay().unwrap());
     }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_connection_gets_the_congestion_control_that_it_is_to_have() {
+    let listener = Listener::from(listen::tcp(loopback()).unwrap());
+    let address = listener.local_addr().unwrap();
+    let tcp = connect::tcp(&[address], PATIENCE).await.unwrap();
+    // Every kernel has this one.
+    set_congestion(&tcp, "reno").unwrap();
+    let mut name = SockRef::from(&tcp).tcp_congestion().unwrap();
+    name.retain(|byte| *byte != 0);
+    assert_eq!(name, b"reno");
+    assert!(set_congestion(&tcp, "no-such").is_err());
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Checks of upstreams: their endpoints and how these are reached.
 
-use hermes_config::model::{Document, HttpVersion, Timeouts, TlsChoice};
+use hermes_config::model::{CongestionControl, Document, HttpVersion, Timeouts, TlsChoice};
 
 use super::report::{Check, Report, each_upstream, has_tls};
 
@@ -10,6 +10,7 @@ pub(super) const CHECKS: &[Check] = &[
     versions,
     versions_without_tls,
     client_certificate,
+    congestion,
     timeouts,
 ];
 
@@ -105,6 +106,20 @@ fn client_certificate(document: &Document, report: &mut Report) {
                 );
             }
             _ => {}
+        }
+    });
+}
+
+/// TCP cannot do without, and no kernel lets it.
+fn congestion(document: &Document, report: &mut Report) {
+    each_upstream(document, |path, upstream| {
+        let is_off = upstream.congestion == Some(CongestionControl::Off);
+        if is_off && upstream.http.as_deref() != Some(&[HttpVersion::H3]) {
+            report.add(
+                format!("{path}.congestion"),
+                "only QUIC goes without congestion control, and this upstream may be reached over TCP",
+                "set `http: 3`, or remove `congestion`",
+            );
         }
     });
 }

@@ -87,3 +87,17 @@ fn timeouts_of_zero() {
         ],
     );
 }
+
+#[test]
+fn no_congestion_control_over_tcp() {
+    let found = [
+        "upstreams.next.congestion: only QUIC goes without congestion control, and this upstream may be reached over TCP; set `http: 3`, or remove `congestion`",
+    ];
+    finds_in(json!({ "congestion": "off" }), &found);
+    finds_in(
+        json!({ "congestion": "off", "http": [3, 2], "tls": true }),
+        &found,
+    );
+    finds_in(json!({ "congestion": "off", "http": 3, "tls": true }), &[]);
+    finds_in(json!({ "congestion": "cubic", "http": 2 }), &[]);
+}

@@ -14,7 +14,7 @@ use super::within;
 const CLIENTS: [(&str, u8); 3] = [("alice", 77), ("bob", 78), ("carol", 79)];
 
 /// Three clients, each with a cable to the edge.
-fn networks() -> Topology {
+pub(super) fn networks() -> Topology {
     let mut topology = Topology::new();
     topology.add("edge").unwrap();
     for (name, number) in CLIENTS {
@@ -31,7 +31,7 @@ fn networks() -> Topology {
     topology
 }
 
-fn edge(end: &str, more: &str) -> String {
+pub(super) fn edge(end: &str, more: &str) -> String {
     format!(
         "
         listeners: {{ overlay: {{ http: 0.0.0.0:8443, public: true, insecure_trust: [10.0.0.0/16] }} }}
@@ -43,11 +43,16 @@ fn edge(end: &str, more: &str) -> String {
     )
 }
 
-fn client(topology: &Topology, (name, number): (&'static str, u8)) -> Node {
+/// A client's machine, whose device is as `device` says beside its address.
+pub(super) fn client(
+    topology: &Topology,
+    (name, number): (&'static str, u8),
+    device: &str,
+) -> Node {
     let yaml = format!(
         "
         identity: {{ user: {name} }}
-        listeners: {{ vpn: {{ tun: {{ name: hermes0, addresses: [10.7.0.{number}/24], routes: [10.7.0.0/24] }} }} }}
+        listeners: {{ vpn: {{ tun: {{ name: hermes0, {device} addresses: [10.7.0.{number}/24], routes: [10.7.0.0/24] }} }} }}
         routes: [ {{ match: {{ kind: connect-ip }}, to: edge }} ]
         upstreams: {{ edge: {{ endpoints: [\"10.0.{number}.2:8443\"], http: 2 }} }}
         "
@@ -84,7 +89,7 @@ fn connects(topology: &Topology, from: &str, to: &str) -> bool {
 fn clients_do_not_reach_each_other_unless_they_may() {
     let topology = networks();
     let edge_ = start(&topology, "edge", &edge("client_to_client: false", ""));
-    let _clients = CLIENTS.map(|one| client(&topology, one));
+    let _clients = CLIENTS.map(|one| client(&topology, one, ""));
     all_have_tunnels(&topology);
     assert!(!echo(&topology, "alice", "10.7.0.78"));
 
@@ -121,7 +126,7 @@ fn rules_bound_what_clients_send_to_each_other() {
               - { name: echoes-of-the-edge, opened_by: target, allow: true, from: 10.7.0.1/32, protocol: icmp }
     ";
     let _edge = start(&topology, "edge", &edge("client_to_client: true", rules));
-    let _clients = CLIENTS.map(|one| client(&topology, one));
+    let _clients = CLIENTS.map(|one| client(&topology, one, ""));
     all_have_tunnels(&topology);
 
     let _listening = [5000, 5001].map(|port| {

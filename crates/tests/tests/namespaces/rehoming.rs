@@ -85,7 +85,7 @@ pub(super) fn parrot(topology: &Topology, namespace: &'static str, at: &'static 
 }
 
 /// A connection to it.
-fn caller(topology: &Topology, at: &'static str) -> TcpStream {
+pub(super) fn caller(topology: &Topology, at: &'static str) -> TcpStream {
     let stream = eventually("a connection", || {
         within(topology, "alice", || TcpStream::connect(at).ok())
     });

@@ -1,15 +1,18 @@
 //! Super-packets between two ends that agreed on them, and what becomes of forged ones.
 
-use std::net::{Ipv4Addr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
+use std::thread;
 use std::time::Duration;
 
 use hermes_lab::topology::Topology;
 use hermes_tests::capsules::UdpTunnel;
 use hermes_tests::eventually::{eventually, eventually_true};
-use hermes_tests::{Node, Pki};
+use hermes_tests::{Node, Pki, program};
 
 use super::packets::{bulk, edge, networks, start};
-use super::within;
+use super::rehoming::{caller, parrot};
+use super::{clients, command, within};
 
 /// The capsule of super-packets, and the context that this client offers.
 const SUPER_PACKET: u64 = 0x2d7c_51b0;
@@ -154,6 +157,93 @@ fn a_device_whose_addresses_are_translated_sends_and_gets_them() {
     eventually_true("an echo", || echo(&topology, "alice", "10.7.0.1"));
     bulk(&topology, "edge", "10.7.0.1:5000");
     bulk(&topology, "server", "10.0.2.2:5000");
+}
+
+#[test]
+fn a_client_that_agreed_and_one_that_did_not_reach_each_other() {
+    let topology = clients::networks();
+    let ends = "client_to_client: true, super_packets: true";
+    let edge = start(&topology, "edge", &clients::edge(ends, ""));
+    let offers = "super_packets: true,";
+    let alice = clients::client(&topology, ("alice", 77), offers);
+    let _bob = clients::client(&topology, ("bob", 78), "");
+    let _carol = clients::client(&topology, ("carol", 79), offers);
+    eventually_true("super-packets are agreed on", || {
+        sending(&alice) == 1 && sending(&edge) == 2
+    });
+
+    for (name, address, at) in [
+        ("bob", "10.7.0.78", "10.7.0.78:5000"),
+        ("carol", "10.7.0.79", "10.7.0.79:5000"),
+    ] {
+        eventually_true("an echo", || echo(&topology, "alice", address));
+        bulk(&topology, name, at);
+    }
+}
+
+/// A proxy on the way to one of two ends, beside the first.
+fn between(to: &str) -> String {
+    format!(
+        "
+        listeners: {{ overlay: {{ http: 10.0.1.2:8444, public: true, insecure_trust: [10.0.1.0/24] }} }}
+        routes: [ {{ match: {{ kind: connect-ip }}, to: {to} }} ]
+        upstreams:
+          first: {{ endpoints: [10.0.1.2:8443], http: 2 }}
+          second: {{ endpoints: [10.0.2.2:8443], http: 2 }}
+        "
+    )
+}
+
+/// Says something long, and hears it back.
+fn talks(stream: &mut TcpStream) {
+    let said: Vec<u8> = (0..300_000_u32).map(|at| (at % 251) as u8).collect();
+    let mut writes = stream.try_clone().unwrap();
+    let own = said.clone();
+    let writer = thread::spawn(move || writes.write_all(&own).unwrap());
+    let mut heard = vec![0; said.len()];
+    stream.read_exact(&mut heard).unwrap();
+    writer.join().unwrap();
+    assert!(heard == said);
+}
+
+#[test]
+fn a_tunnel_that_moves_sends_what_the_new_end_takes_and_its_connections_stay() {
+    for takes in [false, true] {
+        let topology = networks();
+        let server = topology.namespace("server").unwrap();
+        server.run(&["ip", "route", "del", "10.7.0.0/24"]).unwrap();
+        let first = start(&topology, "edge", &agreeing(""));
+        let second = format!(
+            "
+            listeners: {{ overlay: {{ http: 10.0.2.2:8443, public: true, insecure_trust: [10.0.2.0/24] }} }}
+            routes:
+              - match: {{ kind: connect-ip }}
+                terminate: {{ tun: hermes1, super_packets: {takes}, pool: [10.7.0.0/24, \"fd07::/64\"] }}
+            "
+        );
+        let second = start(&topology, "server", &second);
+        let hermes = program::path();
+        let proxy = command(&topology, "edge", hermes.to_str().unwrap());
+        let proxy = Node::start_by(proxy, "between", &between("first"));
+        let upstream = "http: 2";
+        let yaml = alice("", upstream).replace("10.0.1.2:8443", "10.0.1.2:8444");
+        let alice = start(&topology, "alice", &yaml);
+        agree(&alice, &first);
+        parrot(&topology, "edge", "10.7.0.1:5000");
+        let mut stream = caller(&topology, "10.7.0.1:5000");
+        talks(&mut stream);
+
+        assert_eq!(proxy.reload(&between("second")).0, 200);
+        let expected = u64::from(takes);
+        eventually_true("the tunnel leads to the second end", || {
+            let devices = &second.status()["devices"][0];
+            devices["tunnels"] == 1 && sending(&alice) == expected && sending(&second) == expected
+        });
+        talks(&mut stream);
+        eventually_true("an echo", || echo(&topology, "alice", "10.7.0.1"));
+        bulk(&topology, "server", "10.7.0.1:5001");
+        talks(&mut stream);
+    }
 }
 
 /// A tunnel by hand, which offers super-packets, and its address; the edge has agreed.
