@@ -37,6 +37,8 @@ pub struct Chain {
     pub carrier: Carrier,
     /// Nodes behind the first: 1 is the one where tunnels end.
     pub hops: u16,
+    /// Whether both ends agree on super-packets.
+    pub super_packets: bool,
 }
 
 impl Chain {
@@ -83,9 +85,10 @@ impl Chain {
                 pki.key(PROXY).display()
             ),
         };
+        let super_packets = self.super_packets;
         let listeners = match hop {
             0 => format!(
-                "identity: {{ user: lab }}\nlisteners: {{ vpn: {{ tun: {{ name: {NEAR_DEVICE}, routes: [{POOL}] }} }} }}\n"
+                "identity: {{ user: lab }}\nlisteners: {{ vpn: {{ tun: {{ name: {NEAR_DEVICE}, super_packets: {super_packets}, routes: [{POOL}] }} }} }}\n"
             ),
             _ => format!(
                 "listeners: {{ overlay: {{ http: \"{FAR_OUTER}:{}\", public: true{tls} }} }}\n",
@@ -96,7 +99,7 @@ impl Chain {
         if hop == self.hops {
             return format!(
                 "{general}{listeners}routes: [ {{ match: {{ kind: connect-ip }}, \
-                 terminate: {{ tun: {FAR_DEVICE}, pool: [{POOL}], routes: [{POOL}] }} }} ]\n"
+                 terminate: {{ tun: {FAR_DEVICE}, super_packets: {super_packets}, pool: [{POOL}], routes: [{POOL}] }} }} ]\n"
             );
         }
         let next = port(hop + 1);

@@ -2,8 +2,7 @@
 //!
 //! All systems run at once, each in a network of its own, and are measured by turns, in another order each round. It needs root.
 //!
-//! Hermes sends each packet by itself, over HTTP/2 and HTTP/3, to one to four nodes. Super-packets between nodes that agreed on them are no
-//! column yet, since no two nodes agree on them: they go into [`IpSystem`] then, and their goals into the report.
+//! Hermes sends each packet by itself, over HTTP/2 and HTTP/3, or super-packets between ends that agreed on them, to one to four nodes.
 
 pub mod copier;
 mod hermes;
@@ -46,6 +45,9 @@ pub struct IpArguments {
     /// Seed of the order in each round.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// What each cable carries in each direction, in Mbit/s, such as 1000. Without it, what the machine can.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    rate: Option<u32>,
     /// Write the results to this file.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -120,7 +122,7 @@ fn measure_all(arguments: &IpArguments) -> Result<IpResults> {
 
     let mut running = Vec::new();
     for system in &arguments.systems {
-        let started = RunningIp::start(*system, &programs, folder.path());
+        let started = RunningIp::start(*system, &programs, folder.path(), arguments.rate);
         running.push(started.with_context(|| system.to_string())?);
     }
 

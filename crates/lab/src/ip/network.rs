@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use ipnet::{IpNet, Ipv4Net};
 
 use crate::topology::{Namespace, Plug, Topology};
@@ -50,6 +50,23 @@ impl IpNetwork {
             },
         )?;
         Ok(Self { topology })
+    }
+
+    /// Lets both directions of the cable carry so many Mbit/s (`tc-tbf(8)`), with a queue of 10 ms.
+    ///
+    /// # Errors
+    /// When the system does not allow it.
+    pub fn shape(&self, rate: u32) -> Result<()> {
+        let rate = format!("{rate}mbit");
+        // The device of each end is named after the other.
+        for (namespace, device) in [(self.near()?, FAR), (self.far()?, NEAR)] {
+            let shaped = namespace.run(&[
+                "tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", &rate, "burst",
+                "256kb", "latency", "10ms",
+            ]);
+            shaped.context("a kernel with the scheduler `tbf` is needed")?;
+        }
+        Ok(())
     }
 
     /// Where the client runs.

@@ -77,11 +77,31 @@ pub enum IpSystem {
     #[value(name = "hermes-h2-4")]
     #[serde(rename = "hermes-h2-4")]
     HermesH2Four,
+    /// Hermes with super-packets over HTTP/2 without TLS.
+    HermesSuperClear,
+    /// Hermes with super-packets over HTTP/2 under TLS.
+    HermesSuper,
+    /// Hermes with super-packets over HTTP/3: TCP in its stream.
+    #[value(name = "hermes-super-h3")]
+    #[serde(rename = "hermes-super-h3")]
+    HermesSuperH3,
+    /// Super-packets over HTTP/2 under TLS with two nodes behind the first.
+    #[value(name = "hermes-super-2")]
+    #[serde(rename = "hermes-super-2")]
+    HermesSuperTwo,
+    /// Super-packets over HTTP/2 under TLS with three nodes behind the first.
+    #[value(name = "hermes-super-3")]
+    #[serde(rename = "hermes-super-3")]
+    HermesSuperThree,
+    /// Super-packets over HTTP/2 under TLS with four nodes behind the first.
+    #[value(name = "hermes-super-4")]
+    #[serde(rename = "hermes-super-4")]
+    HermesSuperFour,
 }
 
 impl IpSystem {
     /// All, in the order of the table.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 20] = [
         Self::Veth,
         Self::Copier,
         Self::WireguardGo,
@@ -96,6 +116,12 @@ impl IpSystem {
         Self::HermesH2Two,
         Self::HermesH2Three,
         Self::HermesH2Four,
+        Self::HermesSuperClear,
+        Self::HermesSuper,
+        Self::HermesSuperH3,
+        Self::HermesSuperTwo,
+        Self::HermesSuperThree,
+        Self::HermesSuperFour,
     ];
 
     /// As tables and options say it.
@@ -115,6 +141,12 @@ impl IpSystem {
             Self::HermesH2Two => "hermes-h2-2",
             Self::HermesH2Three => "hermes-h2-3",
             Self::HermesH2Four => "hermes-h2-4",
+            Self::HermesSuperClear => "hermes-super-clear",
+            Self::HermesSuper => "hermes-super",
+            Self::HermesSuperH3 => "hermes-super-h3",
+            Self::HermesSuperTwo => "hermes-super-2",
+            Self::HermesSuperThree => "hermes-super-3",
+            Self::HermesSuperFour => "hermes-super-4",
         }
     }
 
@@ -133,8 +165,18 @@ impl IpSystem {
             Self::HermesH2Two => (Carrier::H2, 2),
             Self::HermesH2Three => (Carrier::H2, 3),
             Self::HermesH2Four => (Carrier::H2, 4),
+            Self::HermesSuperClear => (Carrier::H2Clear, 1),
+            Self::HermesSuper => (Carrier::H2, 1),
+            Self::HermesSuperH3 => (Carrier::H3, 1),
+            Self::HermesSuperTwo => (Carrier::H2, 2),
+            Self::HermesSuperThree => (Carrier::H2, 3),
+            Self::HermesSuperFour => (Carrier::H2, 4),
         };
-        Some(Chain { carrier, hops })
+        Some(Chain {
+            carrier,
+            hops,
+            super_packets: self.name().starts_with("hermes-super"),
+        })
     }
 }
 
@@ -158,16 +200,24 @@ pub struct RunningIp {
 }
 
 impl RunningIp {
-    /// Starts it. Must be called on the main thread, as all that starts processes.
+    /// Starts it, over a cable of this `rate` in Mbit/s, if there is one. Must be called on the main thread, as all that starts processes.
     ///
     /// # Errors
     /// With the logs of what does not start.
-    pub fn start(system: IpSystem, programs: &Programs, folder: &Path) -> Result<Self> {
+    pub fn start(
+        system: IpSystem,
+        programs: &Programs,
+        folder: &Path,
+        rate: Option<u32>,
+    ) -> Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix(system.name())
             .tempdir_in(folder)?
             .keep();
         let network = IpNetwork::lay()?;
+        if let Some(rate) = rate {
+            network.shape(rate)?;
+        }
         let tunnel = launch(system, &network, programs, &folder)?;
 
         // It needs certificates of its own folder, whatever the tunnel has.
