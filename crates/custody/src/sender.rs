@@ -26,8 +26,8 @@ const REPLIES: usize = 4096;
 #[doc(alias = "bound")]
 pub const KEPT: usize = 8 * 1024 * 1024;
 
-/// How long a REQ may wait in this machine so that its answer says how long the path is.
-const PROMPT: Duration = Duration::from_millis(2);
+/// How long a REQ may wait in this machine so that its answer says how long the path is: little beside the queue that a window allows.
+const PROMPT: Duration = Duration::from_millis(5);
 
 /// An object that is kept for a neighbour.
 #[derive(Debug, Default)]
