@@ -61,6 +61,26 @@ pub enum Event {
     Over(ExchangeKey),
 }
 
+/// How a datagram came.
+#[derive(Debug, Clone, Copy)]
+pub struct Came {
+    /// Where it came from.
+    pub from: SocketAddr,
+    /// How long it waited in this machine, which is no delay of the path.
+    pub waited: Duration,
+    /// When it is looked at.
+    pub now: Instant,
+}
+
+/// How far an exchange is that this node has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AskingProgress {
+    /// The neighbour is known to have it.
+    pub is_confirmed: bool,
+    /// How long ago the neighbour was heard last, about anything; `None` if it was never.
+    pub heard: Option<Duration>,
+}
+
 /// What a reader finds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reading {
@@ -335,6 +355,17 @@ impl Engine {
         }
     }
 
+    /// How far an exchange is that this node has begun; `None` for others.
+    pub fn progress(&self, key: ExchangeKey, now: Instant) -> Option<AskingProgress> {
+        let neighbour = self.neighbours.get(key.neighbour.0)?;
+        let response = neighbour.receiver.get(object(key, ObjectPart::Response))?;
+        let heard = neighbour.heard();
+        Some(AskingProgress {
+            is_confirmed: response.acknowledged,
+            heard: heard.map(|heard| now.saturating_duration_since(heard)),
+        })
+    }
+
     /// This node is done with an exchange that it began.
     pub fn close(&mut self, key: ExchangeKey, now: Instant) {
         let Some(exchange) = self.exchanges.get(&key) else {
@@ -348,8 +379,19 @@ impl Engine {
         self.wake_writers();
     }
 
-    /// A datagram has come.
+    /// A datagram has come, just now.
     pub fn handle_datagram(&mut self, datagram: &Bytes, from: SocketAddr, now: Instant) {
+        let came = Came {
+            from,
+            waited: Duration::ZERO,
+            now,
+        };
+        self.handle_late_datagram(datagram, came);
+    }
+
+    /// A datagram has come that may have waited in this machine.
+    pub fn handle_late_datagram(&mut self, datagram: &Bytes, came: Came) {
+        let Came { from, now, .. } = came;
         let Ok(packet) = CustodyPacket::decode(datagram) else {
             return;
         };
@@ -386,7 +428,7 @@ impl Engine {
                 number,
                 sealed,
             } => match self.of_epoch(epoch) {
-                Some(id) => self.handle_sealed(id, (epoch, number, &sealed), from, now),
+                Some(id) => self.handle_sealed(id, (epoch, number, &sealed), came),
                 None => self.strangers.retry(epoch, from, now),
             },
         }
@@ -486,14 +528,8 @@ impl Engine {
         known.map(NeighbourId)
     }
 
-    fn handle_sealed(
-        &mut self,
-        id: NeighbourId,
-        packet: (u32, u64, &Bytes),
-        from: SocketAddr,
-        now: Instant,
-    ) {
-        let Some(plain) = self.neighbours[id.0].open(packet, from) else {
+    fn handle_sealed(&mut self, id: NeighbourId, packet: (u32, u64, &Bytes), came: Came) {
+        let Some(plain) = self.neighbours[id.0].open(packet, came.from, came.now) else {
             return;
         };
         let frames = decode_frames(&plain).unwrap_or_default();
@@ -505,7 +541,7 @@ impl Engine {
             {
                 self.confirm(id, object.exchange);
             }
-            self.handle_frame(id, frame, now);
+            self.handle_frame(id, frame, came);
         }
         self.wake_writers();
     }

@@ -15,6 +15,7 @@ use http::{Method, StatusCode};
 use crate::engine::NeighbourId;
 use crate::message::{Cut, MessageReader, end, give, say_request_length, take_length};
 use crate::node::{Custody, Exchange, NamedNeighbour};
+use crate::progress;
 use crate::resume::{Begun, Rest};
 
 impl Handler for Custody {
@@ -37,25 +38,17 @@ impl Handler for Custody {
 
 impl Custody {
     async fn ask(&self, request: HandlerRequest) -> Result<Response, Refusal> {
+        let (name, neighbour) = self.next(request.onward)?;
         let HandlerRequest {
             head,
             content,
             opener,
-            onward,
             user,
             source,
+            waits,
             ..
         } = request;
         let is_tunnel = head.kind() == Kind::Connect;
-        let name = onward.ok_or_else(|| {
-            let details = "custody is asked for by `retry: { custody: true }` of a route with `to`";
-            Refusal::new(ProxyError::ProxyConfigurationError, details)
-        })?;
-        let neighbour = self.neighbour(&name).ok_or_else(|| {
-            let details = format!("`{name}` is no neighbour of custody");
-            Refusal::new(ProxyError::ProxyConfigurationError, details)
-        })?;
-
         let (exchange, begun) = match self.take_up(neighbour, &source) {
             Some((exchange, begun)) => (exchange, Some(begun)),
             None if self.is_taken_up(&source) => {
@@ -66,9 +59,7 @@ impl Custody {
         if is_tunnel {
             exchange.tunnel();
         }
-        if let Some(user) = &user {
-            exchange.belongs(user);
-        }
+        exchange.belongs_as(&source, user.as_deref());
         let is_head = head.method == Method::HEAD;
         let exchange = Arc::new(exchange);
         match begun {
@@ -77,7 +68,8 @@ impl Custody {
         }
 
         let mut reader = MessageReader::response();
-        let piece = reader.piece(&exchange).await;
+        let words = |known| Some(progress::of_request(&name, known));
+        let piece = progress::saying(&exchange, &waits, words, reader.piece(&exchange)).await;
         let mut head = match piece {
             Ok(Some(BinaryPiece::Response(head))) => *head,
             Ok(_) => return Err(refusal(&name, "the neighbour's answer is no response")),
@@ -86,8 +78,25 @@ impl Custody {
 
         let length = length_of(&mut head, is_head);
         let (outgoing, incoming) = pipe(length);
-        opener.spawn(async move { reader.pass_on(&exchange, outgoing).await });
+        opener.spawn(async move {
+            let words = |known| progress::of_rest(&name, known);
+            let passed = reader.pass_on(&exchange, outgoing);
+            progress::saying(&exchange, &waits, words, passed).await;
+        });
         Ok(Response::Stream(head, incoming))
+    }
+
+    /// The neighbour that a request was on its way to, and its name.
+    fn next(&self, onward: Option<Arc<str>>) -> Result<(Arc<str>, NeighbourId), Refusal> {
+        let name = onward.ok_or_else(|| {
+            let details = "custody is asked for by `retry: { custody: true }` of a route with `to`";
+            Refusal::new(ProxyError::ProxyConfigurationError, details)
+        })?;
+        let neighbour = self.neighbour(&name).ok_or_else(|| {
+            let details = format!("`{name}` is no neighbour of custody");
+            Refusal::new(ProxyError::ProxyConfigurationError, details)
+        })?;
+        Ok((name, neighbour))
     }
 
     /// The exchange that was begun for this request before the node was started again, and what of it was written.

@@ -89,9 +89,8 @@ impl NeighbourRequest {
 
         // Who it is said to be, for its share alone: what that counts for, the rules say.
         let said = head.fields.get(names::USER);
-        if let Some(user) = said.and_then(|user| user.to_str().ok()) {
-            self.exchange.belongs(user);
-        }
+        let said = said.and_then(|user| user.to_str().ok());
+        self.exchange.belongs_to(said);
         let length = take_length(&mut head.fields);
         let has_none = length.is_none() && head.method.is_safe();
         let content = if has_none {

@@ -11,12 +11,18 @@
 //! one of them, [`receiver`] the side that asks, [`sender`] the side that answers, [`window`] how much may be on its way,
 //! [`spool`] the bytes of one object, [`disk`] the files that outlive the process, [`noise`] the keys.
 //!
+//! # Decisions
+//!
+//! - **Keys** come by a Noise handshake in the datagrams, of one round trip, and not from the exporter of a TLS or QUIC connection between the
+//!   neighbours: where custody is needed such a connection is not up for long enough, and one way to have keys is half as much to get wrong.
+//! - **No `fsync`**: what was appended outlives the process, which is what dies; a disk that had to confirm each piece would set the pace. What a
+//!   failure of power cuts off is found by the checked sums, and counts as never come.
+//!
 //! In a node, [`node`] drives the machines over a socket; `handler` is the side of the client, which a route with
 //! `retry: { custody: true }` leads to; `ingress` is the side of the target, a `udp` listener with `ingress: custody`.
 //!
 //! # What is not here yet
 //!
-//! - Keys come by Noise only, also where a TLS connection between the neighbours could have lent its own.
 //! - A node that begins with custody, or takes another key, has to be started again.
 //!
 //! Begin reading in [`receiver`]: what makes it fast is there.
@@ -34,6 +40,7 @@ mod neighbour;
 pub mod node;
 pub mod noise;
 mod owner;
+mod progress;
 mod ranges;
 pub mod receiver;
 mod resume;

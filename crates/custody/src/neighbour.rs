@@ -66,6 +66,8 @@ struct Path {
     /// Bytes from there and to there, until it is validated.
     heard: u64,
     said: u64,
+    /// When something came from there last.
+    heard_at: Option<Instant>,
     challenge: Option<[u8; 8]>,
 }
 
@@ -214,24 +216,36 @@ impl Neighbour {
         }
     }
 
+    /// When it was heard last, where it is now.
+    pub fn heard(&self) -> Option<Instant> {
+        self.path?.heard_at
+    }
+
     /// Opens a packet from it.
-    pub fn open(&mut self, packet: (u32, u64, &Bytes), from: SocketAddr) -> Option<Bytes> {
-        let (epoch, number, sealed) = packet;
+    pub fn open(
+        &mut self,
+        packet: (u32, u64, &Bytes),
+        from: SocketAddr,
+        now: Instant,
+    ) -> Option<Bytes> {
+        let plain = self.unseal(packet)?;
+        self.came_from(from, packet.2.len(), now);
+        Some(plain)
+    }
+
+    fn unseal(&mut self, (epoch, number, sealed): (u32, u64, &Bytes)) -> Option<Bytes> {
         if self.next.as_ref().is_some_and(|next| next.own == epoch) {
             let plain = self.next.as_mut()?.open(number, sealed)?;
             // Something came under the new keys: the neighbour has them.
             self.previous = self.current.take();
             self.current = self.next.take();
             self.hello = None;
-            self.came_from(from, sealed.len());
             return Some(plain);
         }
 
         let known = [self.current.as_mut(), self.previous.as_mut()];
         let known = known.into_iter().flatten().find(|known| known.own == epoch);
-        let plain = known?.open(number, sealed)?;
-        self.came_from(from, sealed.len());
-        Some(plain)
+        known?.open(number, sealed)
     }
 
     /// It repeats what was asked of its new address.
@@ -421,7 +435,7 @@ impl Neighbour {
         }
     }
 
-    fn came_from(&mut self, from: SocketAddr, bytes: usize) {
+    fn came_from(&mut self, from: SocketAddr, bytes: usize, now: Instant) {
         if self.address() != Some(from) {
             let mut path = Path::new(from, false);
             // Without random bytes no address is validated, and little is said to it.
@@ -431,6 +445,7 @@ impl Neighbour {
         let is_answered = self.answered.as_ref().map(|answered| answered.from) == Some(from);
         let Some(path) = &mut self.path else { return };
         path.heard += bytes as u64;
+        path.heard_at = Some(now);
         path.validated |= is_answered;
         if path.validated {
             return;
@@ -452,6 +467,7 @@ impl Path {
             validated,
             heard: 0,
             said: 0,
+            heard_at: None,
             challenge: None,
         }
     }

@@ -10,14 +10,16 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hermes_config::model::{CustodyNeighbour, ListenAddress, NodeCustody};
-use hermes_net::{StreamInfo, Watch};
+use hermes_net::{StreamInfo, TimedSocket, Watch};
 use hermes_proto::custody::{ErrCode, MAX_CUSTODY_DATAGRAM};
 use parking_lot::Mutex;
 use tokio::net::UdpSocket;
 use tokio::sync::{Notify, watch};
 
 use crate::disk::Disk;
-use crate::engine::{Engine, Event, ExchangeKey, NeighbourId, Opening, Owner, Reading};
+use crate::engine::{
+    AskingProgress, Came, Engine, Event, ExchangeKey, NeighbourId, Opening, Owner, Reading,
+};
 use crate::hurry::Hurry;
 use crate::noise::{NodeKey, PublicKey};
 
@@ -206,25 +208,24 @@ impl Custody {
         }
         let _driven = Driven(&self.0);
         self.0.engine.lock().freeze(false);
-        socket.set_nonblocking(true)?;
-        let socket = UdpSocket::from_std(socket)?;
+        let timed = TimedSocket::new(socket)?;
+        let socket = timed.socket();
         let mut buffer = vec![0; MAX_CUSTODY_DATAGRAM + 1];
         let mut unsent = None;
         let mut hurry = Hurry::new();
         let is_v6 = socket.local_addr()?.is_ipv6();
 
         loop {
-            self.send(&socket, is_v6, &mut unsent);
+            // What waits to be heard comes first: a node that was late itself takes no one for silent.
+            self.receive(&timed, &mut buffer);
+            self.send(socket, is_v6, &mut unsent);
             self.tell(&mut asked);
             let now = Instant::now();
             let due = self.0.engine.lock().poll_timeout(now);
             let due = due.unwrap_or(now + IDLE);
 
             tokio::select! {
-                ready = socket.readable() => {
-                    ready?;
-                    self.receive(&socket, &mut buffer);
-                }
+                ready = socket.readable() => ready?,
                 ready = socket.writable(), if unsent.is_some() => ready?,
                 () = tokio::time::sleep_until(due.into()) => {
                     self.0.engine.lock().handle_timeout(Instant::now());
@@ -253,13 +254,17 @@ impl Custody {
         }
     }
 
-    fn receive(&self, socket: &UdpSocket, buffer: &mut [u8]) {
+    fn receive(&self, socket: &TimedSocket, buffer: &mut [u8]) {
         for _ in 0..BATCH {
-            match socket.try_recv_from(buffer) {
-                Ok((length, from)) if length < buffer.len() => {
-                    let datagram = Bytes::copy_from_slice(&buffer[..length]);
-                    let mut engine = self.0.engine.lock();
-                    engine.handle_datagram(&datagram, canonical(from), Instant::now());
+            match socket.try_recv(buffer) {
+                Ok(came) if came.length < buffer.len() => {
+                    let datagram = Bytes::copy_from_slice(&buffer[..came.length]);
+                    let came = Came {
+                        from: canonical(came.from),
+                        waited: came.waited,
+                        now: Instant::now(),
+                    };
+                    self.0.engine.lock().handle_late_datagram(&datagram, came);
                 }
                 // It is too long to be one of ours.
                 Ok(_) => {}
@@ -375,6 +380,11 @@ impl Custody {
         known.map(|(key, _)| *key)
     }
 
+    /// Who has a share of what is held: a user of this neighbour, or of this node. Users of two neighbours are two, whatever they are called.
+    fn owner(&self, neighbour: Option<NeighbourId>, user: Option<&str>) -> Owner {
+        Owner(self.0.owners.hash_one((neighbour, user)))
+    }
+
     /// An exchange that a neighbour has asked for.
     pub(crate) fn answer(&self, key: ExchangeKey) -> Exchange {
         Exchange {
@@ -434,10 +444,23 @@ pub(crate) struct Exchange {
 pub(crate) struct Over;
 
 impl Exchange {
-    /// Whose it is.
-    pub(crate) fn belongs(&self, user: &str) {
-        let owner = Owner(self.custody.0.owners.hash_one(user));
+    /// A neighbour has asked for it, and says that it is this user's. What a neighbour says counts among its own users only.
+    pub(crate) fn belongs_to(&self, user: Option<&str>) {
+        let owner = self.custody.owner(Some(self.key.neighbour), user);
         self.custody.0.engine.lock().belongs(self.key, owner);
+    }
+
+    /// It was begun for the request from there, and is of the same owner; or of this user, where a client of this node has asked.
+    pub(crate) fn belongs_as(&self, source: &Arc<StreamInfo>, user: Option<&str>) {
+        let parent = self.custody.parent(source);
+        let mut engine = self.custody.0.engine.lock();
+        let owner = match parent {
+            Some(parent) => engine.owner(parent),
+            None => user.map(|user| self.custody.owner(None, Some(user))),
+        };
+        if let Some(owner) = owner {
+            engine.belongs(self.key, owner);
+        }
     }
 
     /// Where its request came from: what is begun in its name is known by that.
@@ -481,6 +504,12 @@ impl Exchange {
     /// Whether it was acted on when the last process ended, and may not be again.
     pub(crate) fn is_taken_up(&self) -> bool {
         self.custody.0.engine.lock().is_taken_up(self.key)
+    }
+
+    /// How far it is, if this node has asked for it.
+    pub(crate) fn progress(&self) -> Option<AskingProgress> {
+        let engine = self.custody.0.engine.lock();
+        engine.progress(self.key, Instant::now())
     }
 
     /// How much this node has written.
@@ -580,5 +609,39 @@ impl Drop for Exchange {
             self.custody.0.due.notify_one();
             self.custody.0.ended.notify_waiters();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_of_two_neighbours_are_two_whatever_they_are_called() {
+        let keys: Vec<_> = (0..3).map(|_| NodeKey::generate().unwrap()).collect();
+        let neighbours = keys[1..].iter().zip(["one", "other"]);
+        let neighbours = neighbours.map(|(key, name)| NamedNeighbour {
+            name: name.to_owned(),
+            key: key.public(),
+            address: None,
+        });
+        let custody = Custody::new(Settings {
+            key: keys[0].clone(),
+            keep_for: None,
+            neighbours: neighbours.collect(),
+            disk: None,
+        });
+
+        let one = custody.neighbour("one");
+        let other = custody.neighbour("other");
+        let alice = custody.owner(one, Some("alice"));
+        assert_eq!(alice, custody.owner(one, Some("alice")));
+        assert_ne!(
+            alice,
+            custody.owner(other, Some("alice")),
+            "who only claims to be alice"
+        );
+        assert_ne!(alice, custody.owner(None, Some("alice")), "this node's own");
+        assert_ne!(alice, custody.owner(one, None));
     }
 }

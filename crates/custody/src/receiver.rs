@@ -293,12 +293,15 @@ impl Receiver {
             prompt,
             offset,
             bytes,
+            waited,
         } = data;
         self.answered(serial, now);
         let length = bytes.len() as u64;
         let took = self
             .asked
             .settle(object, serial, range(offset, offset + length), now);
+        // What it waited for here is no delay of the path.
+        let took = took.map(|took| took.saturating_sub(waited));
         self.window.arrived(length, took.filter(|_| prompt), now);
 
         let Some(want) = self.wants.get_mut(&object) else {
@@ -505,8 +508,11 @@ impl Receiver {
         let free = if there {
             window.saturating_sub(self.asked.on_its_way())
         } else {
-            let own = share.saturating_sub(self.asked.of(object));
-            own.min(window.saturating_sub(self.asked.waiting()))
+            let asked = self.asked.of(object);
+            let left = window.saturating_sub(self.asked.waiting());
+            // What was never asked for is not held up by others that have nothing to say, however much of them was asked for.
+            let left = if asked == 0 { left.max(PIECE) } else { left };
+            share.saturating_sub(asked).min(left)
         };
 
         let room = if want.is_crowded { 0 } else { room };
@@ -728,6 +734,8 @@ pub struct Arrived {
     pub offset: u64,
     /// The bytes.
     pub bytes: Bytes,
+    /// How long they waited in this machine.
+    pub waited: Duration,
 }
 
 #[cfg(test)]
@@ -740,6 +748,65 @@ mod tests {
     fn ask(receiver: &mut Receiver, now: Instant) -> Instant {
         while receiver.poll_ask(ROOM, now, 0.5).is_some() {}
         receiver.timeout(now).unwrap()
+    }
+
+    const RESPONSE: ObjectId = ObjectId {
+        exchange: [7; 16],
+        part: ObjectPart::Response,
+    };
+
+    /// The window after a transfer over a path of 5 ms, by a machine that looks at what has come so much later; whether it knows that.
+    fn window(late: Duration, is_known: bool) -> u64 {
+        let mut now = Instant::now();
+        let mut receiver = Receiver::new(now);
+        receiver.want(RESPONSE, true, Spool::default(), now);
+        let total = 40_000_000;
+        let late_from = |at: u64| if at > total / 4 { late } else { Duration::ZERO };
+        let mut read = 0;
+        while read < total {
+            let mut asked = Vec::new();
+            while let Some(CustodyFrame::Req { serial, ranges, .. }) =
+                receiver.poll_ask(ROOM, now, 0.5)
+            {
+                asked.push((serial, ranges[0]));
+            }
+            let waited = late_from(read);
+            now += Duration::from_millis(5) + waited;
+            for (serial, range) in asked {
+                let data = Arrived {
+                    object: RESPONSE,
+                    serial,
+                    extent: Extent {
+                        total: Some(total),
+                        available: total,
+                    },
+                    prompt: true,
+                    offset: range.offset,
+                    bytes: vec![7; range.length as usize].into(),
+                    waited: if is_known { waited } else { Duration::ZERO },
+                };
+                receiver.handle_data(data, now);
+            }
+            loop {
+                let bytes = receiver.read(RESPONSE, 1 << 20);
+                read += bytes.len() as u64;
+                if bytes.is_empty() {
+                    break;
+                }
+            }
+        }
+        receiver.window().bytes()
+    }
+
+    #[test]
+    fn a_machine_that_is_busy_keeps_its_window() {
+        let late = Duration::from_millis(60);
+        let quiet = window(Duration::ZERO, true);
+        assert!(window(late, true) >= quiet);
+        assert!(
+            window(late, false) < quiet / 2,
+            "if it is taken for the path's"
+        );
     }
 
     #[test]

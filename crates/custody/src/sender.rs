@@ -4,6 +4,7 @@
 //! when bytes come, and which the next REQ for the same bytes replaces.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hermes_proto::custody::{CustodyFrame, CustodyRange, ErrCode, Extent, ObjectId};
@@ -24,6 +25,9 @@ const REPLIES: usize = 4096;
 /// Bytes of one object that are kept before its writer has to wait.
 #[doc(alias = "bound")]
 pub const KEPT: usize = 8 * 1024 * 1024;
+
+/// How long a REQ may wait in this machine so that its answer says how long the path is: little beside the queue that a window allows.
+const PROMPT: Duration = Duration::from_millis(5);
 
 /// An object that is kept for a neighbour.
 #[derive(Debug, Default)]
@@ -72,6 +76,8 @@ pub struct Asking {
     pub limit: u64,
     /// What is asked for.
     pub ranges: Vec<CustodyRange>,
+    /// How long it waited in this machine.
+    pub waited: Duration,
 }
 
 /// The answering side of a neighbour.
@@ -227,7 +233,7 @@ impl Sender {
                 object,
                 serial,
                 range,
-                prompt: true,
+                prompt: asking.waited < PROMPT,
             });
         }
         freed

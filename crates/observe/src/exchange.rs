@@ -294,6 +294,11 @@ impl Exchange {
         self.live.facts.lock().outlived.waits = what;
     }
 
+    /// What it waits for.
+    pub fn waits_for(&self) -> Option<String> {
+        self.live.facts.lock().outlived.waits.clone()
+    }
+
     /// Whether the client has a final response.
     pub fn is_answered(&self) -> bool {
         self.live.status().is_some()

@@ -135,15 +135,19 @@ pub fn format(
     }
 
     if let Some(details) = details {
-        let end = details
-            .char_indices()
-            .nth(MAX_DETAILS)
-            .map_or(details.len(), |(end, _)| end);
-        text.push_str("; details=");
-        quoted::push_string(&details[..end], &mut text);
+        push_details(details, &mut text);
     }
 
     quoted::field_value(text)
+}
+
+fn push_details(details: &str, text: &mut String) {
+    let end = details
+        .char_indices()
+        .nth(MAX_DETAILS)
+        .map_or(details.len(), |(end, _)| end);
+    text.push_str("; details=");
+    quoted::push_string(&details[..end], text);
 }
 
 /// As [`format()`], with the name of the refusal as a last parameter. Strangers may see it, as it says nothing.
@@ -168,6 +172,14 @@ pub fn named(member: HeaderValue, id: RefusalId) -> HeaderValue {
 pub fn success(node: &str) -> HeaderValue {
     let mut text = String::with_capacity(node.len());
     push_item(node, &mut text);
+    quoted::field_value(text)
+}
+
+/// The member of a proxy that waits for something, in an interim response.
+pub fn waits(node: &str, details: &str) -> HeaderValue {
+    let mut text = String::with_capacity(64);
+    push_item(node, &mut text);
+    push_details(details, &mut text);
     quoted::field_value(text)
 }
 

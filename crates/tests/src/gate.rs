@@ -28,6 +28,8 @@ struct Udp {
     open: AtomicBool,
     /// Clients of earlier times are not let through.
     time: AtomicUsize,
+    /// How often the addresses of clients, as the node sees them, were changed.
+    moves: AtomicUsize,
     /// How much later than they came the datagrams of the node go on to a client.
     answer_delay: Mutex<Duration>,
     /// What clients sent first, [`KEPT`] datagrams of all at most.
@@ -65,6 +67,7 @@ impl Gate {
         let open = Arc::new(Udp {
             open: AtomicBool::new(true),
             time: AtomicUsize::new(0),
+            moves: AtomicUsize::new(0),
             answer_delay: Mutex::default(),
             sent: Mutex::default(),
         });
@@ -108,6 +111,11 @@ impl Gate {
     pub fn forget_udp(&self) {
         self.udp.time.fetch_add(1, Ordering::Relaxed);
     }
+
+    /// The clients so far have other addresses from now on, as the node sees them: what is under way to the old ones is lost.
+    pub fn move_udp(&self) {
+        self.udp.moves.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Gate {
@@ -138,28 +146,41 @@ async fn streams(listener: TcpListener, next: SocketAddr) {
     }
 }
 
+/// A client, as the node sees it.
+struct Translated {
+    /// Since which time.
+    of: usize,
+    towards: Arc<UdpSocket>,
+    back: AbortHandle,
+}
+
 /// Each client has a socket of its own towards the node.
 async fn packets(socket: Arc<UdpSocket>, next: SocketAddr, udp: Arc<Udp>) {
-    let mut known: HashMap<SocketAddr, (usize, Arc<UdpSocket>)> = HashMap::new();
+    let mut known: HashMap<SocketAddr, Translated> = HashMap::new();
+    let mut moves = 0;
     let (mut back, mut room) = (JoinSet::new(), vec![0; ROOM]);
     loop {
         let Ok((length, from)) = socket.recv_from(&mut room).await else {
             continue;
         };
+        let moved = udp.moves.load(Ordering::Relaxed);
+        if moved != std::mem::replace(&mut moves, moved) {
+            known.values().for_each(|known| known.back.abort());
+            known.clear();
+        }
         let (of, towards) = match known.get(&from) {
-            Some(known) => known.clone(),
+            Some(known) => (known.of, known.towards.clone()),
             None => {
                 let towards = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap());
                 towards.connect(next).await.unwrap();
                 let of = udp.time();
-                known.insert(from, (of, towards.clone()));
-                back.spawn(answers(
-                    towards.clone(),
-                    socket.clone(),
-                    from,
-                    (udp.clone(), of),
-                ));
-
+                let answering = answers(towards.clone(), socket.clone(), from, (udp.clone(), of));
+                let translated = Translated {
+                    of,
+                    towards: towards.clone(),
+                    back: back.spawn(answering),
+                };
+                known.insert(from, translated);
                 (of, towards)
             }
         };

@@ -14,6 +14,8 @@ mod demo;
 mod faults;
 #[path = "namespaces/flows.rs"]
 mod flows;
+#[path = "namespaces/full_disk.rs"]
+mod full_disk;
 #[path = "namespaces/hostile_packets.rs"]
 mod hostile_packets;
 #[path = "namespaces/intercept.rs"]

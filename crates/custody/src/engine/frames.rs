@@ -6,13 +6,14 @@ use hermes_proto::custody::{CustodyFrame, ErrCode, FinCode, ObjectId, ObjectPart
 
 use super::tunnels::Tunnelled;
 use super::{
-    EXCHANGES, Engine, Event, ExchangeKey, KeptExchange, NeighbourId, Side, object, spool,
+    Came, EXCHANGES, Engine, Event, ExchangeKey, KeptExchange, NeighbourId, Side, object, spool,
 };
 use crate::receiver::{Arrived, Taken};
 use crate::sender::Asking;
 
 impl Engine {
-    pub(super) fn handle_frame(&mut self, id: NeighbourId, frame: CustodyFrame, now: Instant) {
+    pub(super) fn handle_frame(&mut self, id: NeighbourId, frame: CustodyFrame, came: Came) {
+        let Came { now, waited, .. } = came;
         if let CustodyFrame::Req { object, .. }
         | CustodyFrame::Data { object, .. }
         | CustodyFrame::Status { object, .. } = &frame
@@ -34,6 +35,7 @@ impl Engine {
                     taken,
                     limit,
                     ranges,
+                    waited,
                 };
                 neighbour.sender.handle_req(&asking);
             }
@@ -52,6 +54,7 @@ impl Engine {
                     prompt,
                     offset,
                     bytes,
+                    waited,
                 };
                 let taken = neighbour.receiver.handle_data(data, now);
                 self.tell(id, object, taken);

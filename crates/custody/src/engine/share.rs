@@ -20,6 +20,11 @@ impl Engine {
         }
     }
 
+    /// Whose an exchange is, where that is known.
+    pub fn owner(&self, key: ExchangeKey) -> Option<Owner> {
+        self.exchanges.get(&key)?.owner
+    }
+
     /// Finds out who holds as much as one may, where so many bytes are held for readers.
     pub(super) fn share_room(&mut self, held: u64) {
         if held > SHARED || self.has_crowded {

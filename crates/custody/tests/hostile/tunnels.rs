@@ -128,3 +128,17 @@ fn what_broke_is_let_go_on_both_sides() {
         assert!(pair.server.is_idle(), "it does not wait for its time");
     }
 }
+
+#[test]
+fn an_idle_tunnel_does_not_hold_up_what_is_asked_for_later() {
+    let mut pair = Pair::new();
+    open(&mut pair);
+    pair.run(Duration::from_secs(3), true, true);
+
+    let key = pair.open(2, true);
+    pair.settle();
+    assert_eq!(pair.asked.len(), 2);
+    pair.answer(&[7; 100_000]);
+    pair.settle();
+    assert_eq!(pair.response(key), Ok(vec![7; 100_000]));
+}

@@ -28,11 +28,19 @@ pub enum Order {
     Random,
     /// All in each round, in an order that is drawn for it.
     Permutation,
+    /// The link after one is the same, or one beside it, as is drawn. Nothing was tuned for it.
+    Walk,
 }
 
 impl Order {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Cyclic, Self::Reverse, Self::Random, Self::Permutation];
+    pub const ALL: [Self; 5] = [
+        Self::Cyclic,
+        Self::Reverse,
+        Self::Random,
+        Self::Permutation,
+        Self::Walk,
+    ];
 
     /// Which link is up in each slot.
     pub fn turns(self, links: usize, seed: u64) -> Arc<[usize]> {
@@ -49,6 +57,15 @@ impl Order {
                 };
                 (0..ROUNDS).flat_map(round).collect()
             }
+            Self::Walk => {
+                let mut link = rng.usize(..links);
+                let step = |_| {
+                    let least = link.saturating_sub(1);
+                    link = rng.usize(least..links.min(link + 2));
+                    link
+                };
+                (0..ROUNDS * links).map(step).collect()
+            }
         }
     }
 }
@@ -60,6 +77,7 @@ impl std::fmt::Display for Order {
             Self::Reverse => "reverse",
             Self::Random => "random",
             Self::Permutation => "permutation",
+            Self::Walk => "walk",
         })
     }
 }
@@ -117,6 +135,16 @@ mod tests {
         assert!((later - 8.84).abs() < 0.01, "{later}");
         let secure = bound((&turns, 3, 1.25e6), 1 << 20, 1, Duration::ZERO).as_secs_f64();
         assert!((secure - 12.84).abs() < 0.01, "{secure}");
+    }
+
+    #[test]
+    fn a_walk_reaches_all_links_in_steps_of_one() {
+        for seed in 0..20 {
+            let turns = Order::Walk.turns(3, seed);
+            let steps = turns.windows(2);
+            assert!(steps.clone().all(|two| two[0].abs_diff(two[1]) <= 1));
+            assert!((0..3).all(|link| turns.contains(&link)), "seed {seed}");
+        }
     }
 
     #[test]

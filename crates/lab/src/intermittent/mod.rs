@@ -1,26 +1,28 @@
 //! `hermes-lab intermittent`: downloads over three links of which one is up for a second at a time, by unmodified clients.
 //!
-//! Each case has a network of its own: four nodes of Hermes in a row, a client beside the first, an origin beside the last. The
-//! same network carries requests in custody, over connections from node to node, and directly by IP. Beside the times stands
-//! the [`bound`]: what no protocol can be below.
+//! Each download has a network of its own: four nodes of Hermes in a row, a client beside the first, an origin beside the last. Those
+//! that are compared (in custody, over connections from node to node, directly by IP) begin at the same moment of the same schedule.
+//! Beside the times stands the [`bound`]: what no protocol can be below.
 
 pub mod bound;
+mod download;
 mod network;
 mod plot;
 mod results;
 mod server;
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::progress::Progress;
 use bound::Order;
-use network::NodeRow;
-use results::{TimedDownload, TimedDownloads};
+use download::PlannedDownload;
+use results::TimedDownloads;
 
 /// Links in a row.
 const LINKS: usize = 3;
@@ -28,30 +30,26 @@ const LINKS: usize = 3;
 /// 10 Mbit/s, in bytes a second.
 const RATE: f64 = 1.25e6;
 
-/// Up to which share of a slot a download may begin.
-const LATEST: f64 = 0.7;
-
 /// A megabyte, as the sizes of downloads are counted.
 const MEGABYTE: usize = 1 << 20;
 
 /// Options of the command. It needs root, curl and wget.
 #[derive(Debug, clap::Args)]
 pub struct IntermittentArguments {
-    /// One order, one seed, one megabyte, curl and custody alone.
+    /// One order, one seed, one megabyte, curl and custody alone, without end-to-end TLS.
     #[arg(long)]
     short: bool,
-    /// Seeds of each order.
-    #[arg(long, default_value_t = 3)]
-    seeds: u64,
-    /// The first seed.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
+    #[command(flatten)]
+    seeds: Seeds,
     /// Only these orders of links.
     #[arg(long, value_delimiter = ',', default_values_t = Order::ALL)]
     orders: Vec<Order>,
     /// Only these ways.
     #[arg(long, value_delimiter = ',', default_values_t = Carriage::ALL)]
     ways: Vec<Carriage>,
+    /// Only these.
+    #[arg(long, value_delimiter = ',', default_values_t = Protection::ALL)]
+    protections: Vec<Protection>,
     /// Only these clients.
     #[arg(long, value_delimiter = ',', default_values_t = Downloader::ALL)]
     clients: Vec<Downloader>,
@@ -61,18 +59,39 @@ pub struct IntermittentArguments {
     /// How long a download may take.
     #[arg(long, default_value = "150s", value_parser = humantime::parse_duration)]
     limit: Duration,
+    /// Downloads at once, each over a network of its own.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    parallel: u8,
     /// How much more than the bound a download in custody may take.
     #[arg(long, default_value_t = 0.05)]
     margin: f64,
+    /// The build of Hermes that is measured.
+    #[arg(long)]
+    hermes: PathBuf,
+    #[command(flatten)]
+    files: ResultFiles,
+}
+
+/// What random orders and moments are drawn from.
+#[derive(Debug, clap::Args)]
+struct Seeds {
+    /// Seeds of each order.
+    #[arg(long, default_value_t = 3)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+/// Where results are left.
+#[derive(Debug, clap::Args)]
+struct ResultFiles {
     /// Write the results to this file.
     #[arg(long)]
     json: Option<PathBuf>,
     /// Draw them into this file, as SVG.
     #[arg(long)]
     picture: Option<PathBuf>,
-    /// The build of Hermes that is measured.
-    #[arg(long)]
-    hermes: PathBuf,
 }
 
 /// How requests pass from node to node.
@@ -83,8 +102,6 @@ pub struct IntermittentArguments {
 pub enum Carriage {
     /// In custody.
     Custody,
-    /// In custody, in a tunnel whose ends speak TLS.
-    Tunnel,
     /// Over a connection of TCP between each two.
     Tcp,
     /// As that, where TCP waits no longer than a second before it tries again.
@@ -93,6 +110,36 @@ pub enum Carriage {
     Quic,
     /// By IP, without nodes.
     Direct,
+}
+
+/// Who reads what is downloaded.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protection {
+    /// Each node: from one to the next it is encrypted. By IP it is not.
+    Hop,
+    /// The client and the origin, which speak TLS, through a tunnel whose client is told at once that it is open.
+    EndToEnd,
+}
+
+impl Protection {
+    const ALL: [Self; 2] = [Self::Hop, Self::EndToEnd];
+
+    /// Round trips of the whole path before the request can be read: that of TLS 1.3.
+    fn round_trips(self) -> usize {
+        usize::from(self == Self::EndToEnd)
+    }
+}
+
+impl std::fmt::Display for Protection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Hop => "hop",
+            Self::EndToEnd => "end-to-end",
+        })
+    }
 }
 
 /// What downloads.
@@ -108,9 +155,8 @@ pub enum Downloader {
 }
 
 impl Carriage {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 5] = [
         Self::Custody,
-        Self::Tunnel,
         Self::Tcp,
         Self::Impatient,
         Self::Quic,
@@ -119,19 +165,12 @@ impl Carriage {
 
     /// Whether it is held to the bound.
     fn is_custody(self) -> bool {
-        matches!(self, Self::Custody | Self::Tunnel)
-    }
-
-    /// Round trips of the whole path before the request can be read: that of TLS 1.3, where the client is told at once that its tunnel
-    /// is open.
-    fn round_trips(self) -> usize {
-        usize::from(self == Self::Tunnel)
+        self == Self::Custody
     }
 
     fn name(self) -> &'static str {
         match self {
             Self::Custody => "custody",
-            Self::Tunnel => "tunnel",
             Self::Tcp => "tcp",
             Self::Impatient => "impatient",
             Self::Quic => "quic",
@@ -165,215 +204,106 @@ impl std::fmt::Display for Downloader {
 /// When a network cannot be laid, the results cannot be written, or a download in custody was not whole or took longer than
 /// the bound and the margin.
 pub fn run(arguments: &IntermittentArguments) -> Result<()> {
-    let plan = Plan::of(arguments);
-    let mut progress = Progress::new(plan.downloads());
-    let mut results = TimedDownloads::default();
-    for order in &plan.orders {
-        for seed in plan.seeds.clone() {
-            measure(&plan, (*order, seed), &mut progress, &mut results)?;
-        }
-    }
+    let mut downloads = downloads(arguments);
+    // The next one is taken from the end.
+    downloads.reverse();
+    let progress = Progress::new(downloads.len());
+    let shared = Shared {
+        waiting: Mutex::new(downloads),
+        progress: Mutex::new(progress),
+        results: Mutex::default(),
+    };
+    thread::scope(|threads| {
+        let workers = (0..arguments.parallel).map(|_| threads.spawn(|| shared.work(arguments)));
+        let workers: Vec<_> = workers.collect();
+        workers
+            .into_iter()
+            .try_for_each(|worker| match worker.join() {
+                Ok(worked) => worked,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+    })?;
 
-    progress.end();
-    if let Some(file) = &arguments.json {
+    let mut results = shared.results.into_inner();
+    results.downloads.sort_by_key(|one| one.download);
+    if let Some(file) = &arguments.files.json {
         results.save(file)?;
     }
-    if let Some(file) = &arguments.picture {
+    if let Some(file) = &arguments.files.picture {
         plot::save(&results, file)?;
     }
     results.show()?;
     results.verdict(arguments.margin)
 }
 
-/// What is measured.
-struct Plan {
-    orders: Vec<Order>,
-    seeds: std::ops::Range<u64>,
-    ways: Vec<Carriage>,
-    clients: Vec<Downloader>,
-    sizes: Vec<usize>,
-    limit: Duration,
-    hermes: PathBuf,
-}
-
-impl Plan {
-    fn of(arguments: &IntermittentArguments) -> Self {
-        let sizes = arguments.megabytes.iter().map(|count| count * MEGABYTE);
-        let whole = Self {
-            orders: arguments.orders.clone(),
-            seeds: arguments.seed..arguments.seed + arguments.seeds,
-            ways: arguments.ways.clone(),
-            clients: arguments.clients.clone(),
-            sizes: sizes.collect(),
-            limit: arguments.limit,
-            hermes: arguments.hermes.clone(),
-        };
-        if !arguments.short {
-            return whole;
-        }
-
-        Self {
-            orders: vec![Order::Cyclic],
-            seeds: arguments.seed..arguments.seed + 1,
-            ways: vec![Carriage::Custody],
-            clients: vec![Downloader::Curl],
-            sizes: vec![MEGABYTE],
-            ..whole
-        }
+/// All downloads that are asked for; those that are compared are next to each other.
+fn downloads(arguments: &IntermittentArguments) -> Vec<PlannedDownload> {
+    let mut all = Vec::new();
+    if arguments.short {
+        all.push(PlannedDownload {
+            order: Order::Cyclic,
+            seed: arguments.seeds.seed,
+            bytes: MEGABYTE,
+            protection: Protection::Hop,
+            client: Downloader::Curl,
+            way: Carriage::Custody,
+        });
+        return all;
     }
 
-    fn downloads(&self) -> usize {
-        let each = self.ways.len() * self.clients.len() * self.sizes.len();
-        self.orders.len() * self.seeds.clone().count() * each
-    }
-}
-
-/// All downloads over one network.
-fn measure(
-    plan: &Plan,
-    (order, seed): (Order, u64),
-    progress: &mut Progress,
-    results: &mut TimedDownloads,
-) -> Result<()> {
-    let folder = tempfile::Builder::new().prefix("hermes-lab").tempdir()?;
-    let turns = order.turns(LINKS, seed);
-    // How long TCP waits is a setting of the whole network.
-    let (impatient, patient): (Vec<_>, Vec<_>) = plan
-        .ways
-        .iter()
-        .partition(|way| **way == Carriage::Impatient);
-    for ways in [patient, impatient] {
-        if !ways.is_empty() {
-            let is_impatient = ways == [Carriage::Impatient];
-            let row = NodeRow::lay(&plan.hermes, folder.path(), &turns, seed, is_impatient)
-                .with_context(|| format!("{order}, seed {seed}"))?;
-            measure_row(
-                plan,
-                (order, seed),
-                (&row, &ways),
-                &turns,
-                (progress, results),
-            )?;
+    let Seeds { seeds, seed } = &arguments.seeds;
+    for order in &arguments.orders {
+        for seed in *seed..seed + seeds {
+            for megabytes in &arguments.megabytes {
+                let one = (*order, seed, megabytes * MEGABYTE);
+                all.extend(each(arguments, one));
+            }
         }
     }
-    Ok(())
+    all
 }
 
-/// Those over one network that go these ways.
-fn measure_row(
-    plan: &Plan,
-    (order, seed): (Order, u64),
-    (row, ways): (&NodeRow, &[Carriage]),
-    turns: &[usize],
-    (progress, results): (&mut Progress, &mut TimedDownloads),
-) -> Result<()> {
-    for size in &plan.sizes {
-        for way in ways {
-            for client in &plan.clients {
-                progress.step(&format!("{order} {seed}: {way}, {client}"));
-                let begin = await_moment(row, seed);
-                let taken = download(plan, row, (*way, *client), *size)?;
-                results.downloads.push(TimedDownload {
+/// Those that differ in how they pass, and for whom.
+fn each(
+    arguments: &IntermittentArguments,
+    (order, seed, bytes): (Order, u64, usize),
+) -> Vec<PlannedDownload> {
+    let mut all = Vec::new();
+    for protection in &arguments.protections {
+        for client in &arguments.clients {
+            for way in &arguments.ways {
+                all.push(PlannedDownload {
                     order,
                     seed,
-                    way: *way,
+                    bytes,
+                    protection: *protection,
                     client: *client,
-                    bytes: *size,
-                    begin: begin.as_secs_f64(),
-                    seconds: taken.map(|taken| taken.as_secs_f64()),
-                    bound: bound::bound((turns, LINKS, RATE), *size, way.round_trips(), begin)
-                        .as_secs_f64(),
+                    way: *way,
                 });
             }
         }
     }
-    Ok(())
+    all
 }
 
-/// Waits for a moment within a slot that the seed chooses, but not near its end: a client that takes some milliseconds to start would
-/// miss the slot. How long that is after the links began.
-fn await_moment(row: &NodeRow, seed: u64) -> Duration {
-    let share = fastrand::Rng::with_seed(seed).f64() * LATEST;
-    let into = bound::SLOT.mul_f64(share);
-    let since = row.start.elapsed();
-    let slot = since.as_secs_f64() / bound::SLOT.as_secs_f64();
-    let moment = bound::SLOT.mul_f64(slot.ceil()) + into;
-    std::thread::sleep(moment.saturating_sub(since));
-    row.start.elapsed()
+/// What those who download share.
+struct Shared {
+    waiting: Mutex<Vec<PlannedDownload>>,
+    progress: Mutex<Progress>,
+    results: Mutex<TimedDownloads>,
 }
 
-/// One download: how long it took, if it was whole.
-fn download(
-    plan: &Plan,
-    row: &NodeRow,
-    (way, client): (Carriage, Downloader),
-    size: usize,
-) -> Result<Option<Duration>> {
-    let file = row.folder.join("download");
-    if file.exists() {
-        fs::remove_file(&file)?;
-    }
-    let words = words(row, (way, client), size, &file)?;
-    let limit = plan.limit.as_secs_f64().to_string();
-    let begun = Instant::now();
-    let mut command = row.client()?.command("timeout");
-    let output = command.arg(limit).args(&words).output();
-    let output = output.with_context(|| words[0].clone())?;
-    let taken = begun.elapsed();
-
-    // A client that fails has its reasons on standard error; what counts is what has arrived.
-    if !output.status.success() || !file.exists() {
-        return Ok(None);
-    }
-    let whole = fs::read(&file)? == server::content(size);
-    ensure!(
-        whole || !way.is_custody(),
-        "the download in custody ended well and has wrong bytes"
-    );
-    Ok(whole.then_some(taken))
-}
-
-/// What is run to download.
-fn words(
-    row: &NodeRow,
-    (way, client): (Carriage, Downloader),
-    size: usize,
-    file: &Path,
-) -> Result<Vec<String>> {
-    let file = file.to_str().context("the folder has no name in UTF-8")?;
-    let is_secure = way == Carriage::Tunnel;
-    let scheme = if is_secure { "https" } else { "http" };
-    let url = format!("{scheme}://{}/{size}", row.origin(way));
-    let proxy = row.proxy(way);
-    let authority = row.authority();
-    let authority = authority.to_str().context("the folder has no name")?;
-    let mut words: Vec<&str> = match client {
-        Downloader::Curl => vec!["curl", "-sS", "--cacert", authority, "-o", file],
-        Downloader::Wget => vec![
-            "wget",
-            "-nv",
-            "--ca-certificate",
-            authority,
-            "--tries=10",
-            "--waitretry=20",
-            "--timeout=60",
-            "--continue",
-            "--retry-connrefused",
-            "-O",
-            file,
-        ],
-    };
-
-    let use_proxy = proxy
-        .as_ref()
-        .map(|proxy| format!("{scheme}_proxy={proxy}"));
-    match (client, &proxy, &use_proxy) {
-        (Downloader::Curl, Some(proxy), _) => words.extend(["-x", proxy]),
-        (Downloader::Wget, _, Some(use_proxy)) => {
-            words.extend(["-e", "use_proxy=yes", "-e", use_proxy]);
+impl Shared {
+    /// Makes one download after the other, until none is left.
+    fn work(&self, arguments: &IntermittentArguments) -> Result<()> {
+        loop {
+            let next = self.waiting.lock().pop();
+            let Some(download) = next else {
+                return Ok(());
+            };
+            self.progress.lock().step(&download.to_string());
+            let timed = download.measure(&arguments.hermes, arguments.limit)?;
+            self.results.lock().downloads.push(timed);
         }
-        _ => {}
     }
-    words.push(&url);
-    Ok(words.into_iter().map(str::to_owned).collect())
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::bound::SLOT;
 use super::server;
-use super::{Carriage, LINKS, RATE};
+use super::{Carriage, LINKS, Protection, RATE};
 use crate::emulator::wire::{End, Wire};
 use crate::emulator::{Profile, Rate, Turn};
 use crate::pki::{ORIGIN, PROXY, Pki};
@@ -49,6 +49,7 @@ pub struct NodeRow {
     topology: Topology,
     _wires: Vec<Wire>,
     _nodes: Vec<Process>,
+    _origin: server::Origin,
 }
 
 impl NodeRow {
@@ -78,7 +79,7 @@ impl NodeRow {
             wires.push(lay_link(&topology, (link, turns), seed, start)?);
         }
         lay_routes(&topology)?;
-        server::serve(topology.namespace(&name(LINKS))?, pki.server()?)?;
+        let origin = server::serve(topology.namespace(&name(LINKS))?, pki.server()?)?;
         let nodes = start_nodes(hermes, (folder, &pki), &topology)?;
 
         Ok(Self {
@@ -87,6 +88,7 @@ impl NodeRow {
             topology,
             _wires: wires,
             _nodes: nodes,
+            _origin: origin,
         })
     }
 
@@ -99,13 +101,13 @@ impl NodeRow {
     }
 
     /// Host and port of the origin, as the client names it.
-    pub fn origin(&self, way: Carriage) -> String {
-        match way {
-            Carriage::Direct => format!("{}:{}", near_origin(LINKS), server::PORT),
-            Carriage::Tunnel => format!("{ORIGIN}:{}", server::SECURE_PORT),
-            Carriage::Custody | Carriage::Tcp | Carriage::Impatient | Carriage::Quic => {
-                "files.lab".to_owned()
-            }
+    pub fn origin(&self, way: Carriage, protection: Protection) -> String {
+        let at = near_origin(LINKS);
+        match (way, protection) {
+            (Carriage::Direct, Protection::Hop) => format!("{at}:{}", server::PORT),
+            (Carriage::Direct, Protection::EndToEnd) => format!("{at}:{}", server::SECURE_PORT),
+            (_, Protection::Hop) => "files.lab".to_owned(),
+            (_, Protection::EndToEnd) => format!("{ORIGIN}:{}", server::SECURE_PORT),
         }
     }
 
@@ -117,7 +119,7 @@ impl NodeRow {
     /// The proxy that the client uses.
     pub fn proxy(&self, way: Carriage) -> Option<String> {
         let port = match way {
-            Carriage::Custody | Carriage::Tunnel => BY_CUSTODY,
+            Carriage::Custody => BY_CUSTODY,
             Carriage::Tcp | Carriage::Impatient => BY_TCP,
             Carriage::Quic => BY_QUIC,
             Carriage::Direct => return None,
@@ -273,9 +275,9 @@ fn document(node: usize, keys: &[String], pki: &Pki) -> String {
         let at = near_origin(node + 1);
         neighbours += &format!("      next: {{ key: \"{next}\", address: \"{at}:{CUSTODY}\" }}\n");
         upstreams = format!(
-            "upstreams:\n  next: {{ endpoints: [\"{at}:{LINK}\"] }}\n  \
-             quic: {{ endpoints: [\"{at}:{QUIC}\"], http: 3, tls: {{ ca_file: {}, server_name: {PROXY} }} }}\n",
-            pki.ca().display()
+            "upstreams:\n  next: {{ endpoints: [\"{at}:{LINK}\"], tls: {{ ca_file: {ca}, server_name: {PROXY} }} }}\n  \
+             quic: {{ endpoints: [\"{at}:{QUIC}\"], http: 3, tls: {{ ca_file: {ca}, server_name: {PROXY} }} }}\n",
+            ca = pki.ca().display()
         );
     }
     if node > 0 {
@@ -291,8 +293,8 @@ fn document(node: usize, keys: &[String], pki: &Pki) -> String {
     } else {
         "routes:\n  \
          - { match: { listener: custody }, to: next, retry: { custody: true }, tunnel: { answer: early } }\n  \
-         - { match: { listener: quic }, to: quic }\n  \
-         - { to: next }\n"
+         - { match: { listener: quic }, to: quic, tunnel: { answer: early } }\n  \
+         - { to: next, tunnel: { answer: early } }\n"
             .to_owned()
     };
     let listeners = listeners(node, pki);
@@ -311,13 +313,14 @@ fn listeners(node: usize, pki: &Pki) -> String {
              quic: {{ http: \"127.0.0.1:{BY_QUIC}\" }}\n"
         );
     }
-    let cert = pki.cert(PROXY);
-    let key = pki.key(PROXY);
+    let tls = format!(
+        "{{ cert_file: {}, key_file: {} }}",
+        pki.cert(PROXY).display(),
+        pki.key(PROXY).display()
+    );
     format!(
         "  custody: {{ udp: \"0.0.0.0:{CUSTODY}\", ingress: custody, public: true }}\n  \
-         tcp: {{ http: \"0.0.0.0:{LINK}\", public: true }}\n  \
-         quic: {{ http: \"0.0.0.0:{QUIC}\", public: true, tls: {{ cert_file: {}, key_file: {} }} }}\n",
-        cert.display(),
-        key.display()
+         tcp: {{ http: \"0.0.0.0:{LINK}\", public: true, tls: {tls} }}\n  \
+         quic: {{ http: \"0.0.0.0:{QUIC}\", public: true, tls: {tls} }}\n"
     )
 }

@@ -1,5 +1,6 @@
-//! The results as a picture: a panel for each order of links and size, a bar for each way.
+//! The results as a picture: a panel for each order of links, size and protection, a bar for each way and client.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use anyhow::{Context, Result};
 
 use super::bound::Order;
 use super::results::{TimedDownload, TimedDownloads, mean, paper};
-use super::{Carriage, Downloader, MEGABYTE};
+use super::{Carriage, Downloader, MEGABYTE, Protection};
 use crate::report::svg::{picture, text};
 
 /// A panel.
@@ -25,17 +26,18 @@ const BOTTOM: f64 = 14.0;
 /// # Errors
 /// It cannot be written.
 pub fn save(results: &TimedDownloads, file: &Path) -> Result<()> {
-    let mut panels: Vec<(Order, usize)> = results
-        .groups()
-        .keys()
-        .map(|(order, bytes, _, _)| (*order, *bytes))
-        .collect();
-    panels.dedup();
+    let panels = results.cases();
+    let panels = panels.keys().map(|(order, bytes, protection, _)| Panel {
+        order: *order,
+        bytes: *bytes,
+        protection: *protection,
+    });
+    let panels: BTreeSet<Panel> = panels.collect();
 
     let mut content = String::new();
     let mut height: f64 = 0.0;
-    for (index, (order, bytes)) in panels.iter().enumerate() {
-        let (own, lines) = panel(results, *order, *bytes);
+    for (index, panel) in panels.iter().enumerate() {
+        let (own, lines) = draw(results, *panel);
         let x = WIDTH * (index % 2) as f64;
         let y = own * (index / 2) as f64;
         content += &format!("<g transform=\"translate({x:.0} {y:.0})\">\n{lines}</g>\n");
@@ -43,6 +45,14 @@ pub fn save(results: &TimedDownloads, file: &Path) -> Result<()> {
     }
     fs::write(file, picture(WIDTH * 2.0, height, &content))
         .with_context(|| file.display().to_string())
+}
+
+/// What a panel is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Panel {
+    order: Order,
+    bytes: usize,
+    protection: Protection,
 }
 
 /// A bar.
@@ -54,10 +64,16 @@ struct Bar {
     note: String,
 }
 
-fn panel(results: &TimedDownloads, order: Order, bytes: usize) -> (f64, String) {
-    let bars = bars(results, order, bytes);
+fn draw(results: &TimedDownloads, panel: Panel) -> (f64, String) {
+    let bars = bars(results, panel);
     let most = bars.iter().map(|bar| bar.seconds).fold(1.0, f64::max);
-    let title = format!("{order} links, {} MB: seconds", bytes / MEGABYTE);
+    let Panel {
+        order,
+        bytes,
+        protection,
+    } = panel;
+    let megabytes = bytes / MEGABYTE;
+    let title = format!("{order} links, {megabytes} MB, {protection} TLS: seconds");
     let mut content = text(4.0, 16.0, "start", &title);
     for (index, bar) in bars.iter().enumerate() {
         let y = TOP + STEP * index as f64;
@@ -69,45 +85,45 @@ fn panel(results: &TimedDownloads, order: Order, bytes: usize) -> (f64, String) 
         );
         content += &text(LEFT + width + 5.0, y + 11.0, "start", &bar.note);
     }
-    let most_bars = 3 + 2 * Carriage::ALL.len();
+    // The bound and the paper, and two clients.
+    let most_bars = 2 + 2 * Carriage::ALL.len();
     (TOP + STEP * most_bars as f64 + BOTTOM, content)
 }
 
-fn bars(results: &TimedDownloads, order: Order, bytes: usize) -> Vec<Bar> {
-    let mut bars = Vec::new();
-    let groups = results.groups();
-    let own = groups
-        .iter()
-        .filter(|((its, size, _, _), _)| *its == order && *size == bytes);
-    for ((_, _, way, client), downloads) in own {
-        if *client == Downloader::Curl && way.is_custody() {
-            bars.push(bound(*way, downloads));
-            bars.extend(printed(order, bytes, *way));
+fn bars(results: &TimedDownloads, panel: Panel) -> Vec<Bar> {
+    let mut measured_bars = Vec::new();
+    let mut bounds = Vec::new();
+    for ((order, bytes, protection, client), by_way) in results.cases() {
+        let its = Panel {
+            order,
+            bytes,
+            protection,
+        };
+        if its != panel {
+            continue;
         }
-        bars.push(measured(*way, *client, downloads));
+        for (way, downloads) in &by_way {
+            bounds.extend(downloads.iter().map(|one| one.bound));
+            measured_bars.push(measured(*way, client, downloads));
+        }
     }
+
+    let mut bars = vec![given("bound", "#bbbbbb", mean(bounds.into_iter()))];
+    let printed = paper(panel.order, panel.bytes / MEGABYTE, panel.protection);
+    bars.extend(printed.map(|seconds| given("paper", "#777777", Some(seconds))));
+    bars.extend(measured_bars);
     bars
 }
 
-fn bound(way: Carriage, downloads: &[&TimedDownload]) -> Bar {
-    let seconds = mean(downloads.iter().map(|one| one.bound)).unwrap_or_default();
+/// What was not measured here.
+fn given(name: &str, colour: &'static str, seconds: Option<f64>) -> Bar {
+    let seconds = seconds.unwrap_or_default();
     Bar {
-        name: format!("bound, {way}"),
-        colour: "#bbbbbb",
+        name: name.to_owned(),
+        colour,
         seconds,
         note: format!("{seconds:.1}"),
     }
-}
-
-/// What the paper has.
-fn printed(order: Order, bytes: usize, way: Carriage) -> Option<Bar> {
-    let seconds = paper(order, bytes / MEGABYTE, way)?;
-    Some(Bar {
-        name: format!("paper, {way}"),
-        colour: "#777777",
-        seconds,
-        note: format!("{seconds:.1}"),
-    })
 }
 
 fn measured(way: Carriage, client: Downloader, downloads: &[&TimedDownload]) -> Bar {
@@ -134,23 +150,33 @@ fn measured(way: Carriage, client: Downloader, downloads: &[&TimedDownload]) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::intermittent::download::PlannedDownload;
 
     #[test]
     fn a_panel_shows_the_bound_the_paper_and_what_failed() {
         let one = |way, seconds| TimedDownload {
-            order: Order::Cyclic,
-            seed: 0,
-            way,
-            client: Downloader::Curl,
-            bytes: MEGABYTE,
+            download: PlannedDownload {
+                order: Order::Cyclic,
+                seed: 0,
+                bytes: MEGABYTE,
+                protection: Protection::Hop,
+                client: Downloader::Curl,
+                way,
+            },
             begin: 0.0,
             seconds,
             bound: 6.84,
         };
         let downloads = vec![one(Carriage::Custody, Some(7.0)), one(Carriage::Tcp, None)];
-        let (_, content) = panel(&TimedDownloads { downloads }, Order::Cyclic, MEGABYTE);
+        let panel = Panel {
+            order: Order::Cyclic,
+            bytes: MEGABYTE,
+            protection: Protection::Hop,
+        };
+        let (_, content) = draw(&TimedDownloads { downloads }, panel);
         for words in [
-            "bound, custody",
+            "bound",
+            "custody, curl",
             "6.8",
             "115.8",
             "7.0",

@@ -1,6 +1,6 @@
 //! What was measured: as a table, as JSON, and whether it is good enough.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 
@@ -9,7 +9,8 @@ use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use serde::{Deserialize, Serialize};
 
 use super::bound::Order;
-use super::{Carriage, Downloader, MEGABYTE};
+use super::download::PlannedDownload;
+use super::{Carriage, Downloader, MEGABYTE, Protection};
 
 /// What the paper's overlay took for 1 and 5 megabytes over links in turn, in seconds (Table VI, first downloads).
 const PAPER: [(usize, f64); 2] = [(1, 115.82), (5, 601.49)];
@@ -20,16 +21,9 @@ const PAPER_CONNECT: [(usize, f64); 2] = [(1, 101.7), (5, 567.0)];
 /// One download.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TimedDownload {
-    /// In which order links were up.
-    pub order: Order,
-    /// What a random order was drawn from.
-    pub seed: u64,
-    /// How it passed.
-    pub way: Carriage,
-    /// What downloaded.
-    pub client: Downloader,
-    /// Bytes of content.
-    pub bytes: usize,
+    /// What was downloaded, and how.
+    #[serde(flatten)]
+    pub download: PlannedDownload,
     /// When it began, in seconds after the links did.
     pub begin: f64,
     /// How long it took; none if it was not whole within the limit.
@@ -45,8 +39,11 @@ pub struct TimedDownloads {
     pub downloads: Vec<TimedDownload>,
 }
 
-/// Downloads that differ in their seed only.
-pub(super) type Group<'a> = BTreeMap<(Order, usize, Carriage, Downloader), Vec<&'a TimedDownload>>;
+/// What is compared: order of links, bytes, who can read it, and what downloads.
+pub(super) type Compared = (Order, usize, Protection, Downloader);
+
+/// Downloads that differ in their seed only, by how they passed.
+pub(super) type ByWay<'a> = BTreeMap<Carriage, Vec<&'a TimedDownload>>;
 
 impl TimedDownloads {
     /// Writes them to a file.
@@ -65,40 +62,15 @@ impl TimedDownloads {
     pub fn show(&self) -> Result<()> {
         let mut table = Table::new();
         table.load_style(ASCII_MARKDOWN);
-        table.set_header([
-            "links",
-            "MB",
-            "way",
-            "client",
-            "whole",
-            "mean s",
-            "bound s",
-            "of the bound",
-            "paper s",
-        ]);
-        for ((order, bytes, way, client), downloads) in self.groups() {
-            let whole: Vec<_> = downloads
-                .iter()
-                .filter(|one| one.seconds.is_some())
-                .collect();
-            let seconds = mean(whole.iter().filter_map(|one| one.seconds));
-            let bound = mean(downloads.iter().map(|one| one.bound));
-            let worst = whole.iter().filter_map(|one| one.share());
-            let worst = worst.reduce(f64::max);
-            let megabytes = bytes / MEGABYTE;
-            let text =
-                |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
-            table.add_row([
-                order.to_string(),
-                megabytes.to_string(),
-                way.to_string(),
-                client.to_string(),
-                format!("{} of {}", whole.len(), downloads.len()),
-                text(seconds),
-                text(bound),
-                worst.map_or("-".to_owned(), |worst| format!("{:.1} %", worst * 100.0)),
-                text(paper(order, megabytes, way)),
-            ]);
+        let mut header: Vec<String> = ["links", "MB", "TLS", "client", "bound s", "paper s"]
+            .map(str::to_owned)
+            .to_vec();
+        let ways: BTreeSet<Carriage> = self.downloads.iter().map(|one| one.download.way).collect();
+        header.extend(ways.iter().map(|way| format!("{way} s")));
+        header.push("of the bound, at most".to_owned());
+        table.set_header(header);
+        for (case, by_way) in self.cases() {
+            table.add_row(row(case, &by_way, &ways));
         }
         writeln!(std::io::stdout().lock(), "{table}").context("standard output")
     }
@@ -108,7 +80,8 @@ impl TimedDownloads {
     /// # Errors
     /// They were not.
     pub fn verdict(&self, margin: f64) -> Result<()> {
-        let custody = self.downloads.iter().filter(|one| one.way.is_custody());
+        let custody = self.downloads.iter();
+        let custody = custody.filter(|one| one.download.way.is_custody());
         let late = custody.filter(|one| one.share().is_none_or(|share| share > 1.0 + margin));
         let late: Vec<_> = late.map(|one| format!("{one:?}")).collect();
         ensure!(
@@ -121,15 +94,59 @@ impl TimedDownloads {
         Ok(())
     }
 
-    /// By what they differ in.
-    pub(super) fn groups(&self) -> Group<'_> {
-        let mut groups = Group::new();
+    /// What was compared.
+    pub(super) fn cases(&self) -> BTreeMap<Compared, ByWay<'_>> {
+        let mut cases = BTreeMap::<Compared, ByWay<'_>>::new();
         for one in &self.downloads {
-            let key = (one.order, one.bytes, one.way, one.client);
-            groups.entry(key).or_default().push(one);
+            let PlannedDownload {
+                order,
+                bytes,
+                protection,
+                client,
+                way,
+                ..
+            } = one.download;
+            let case = cases.entry((order, bytes, protection, client)).or_default();
+            case.entry(way).or_default().push(one);
         }
-        groups
+        cases
     }
+}
+
+/// A row of the table.
+fn row(
+    (order, bytes, protection, client): Compared,
+    by_way: &ByWay<'_>,
+    ways: &BTreeSet<Carriage>,
+) -> Vec<String> {
+    let text = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
+    let megabytes = bytes / MEGABYTE;
+    // All begin at the same moments, give or take milliseconds.
+    let bound = mean(by_way.values().flatten().map(|one| one.bound));
+    let mut row = vec![
+        order.to_string(),
+        megabytes.to_string(),
+        protection.to_string(),
+        client.to_string(),
+        text(bound),
+        text(paper(order, megabytes, protection)),
+    ];
+    for way in ways {
+        let downloads = by_way.get(way).map(Vec::as_slice).unwrap_or_default();
+        let seconds = mean(downloads.iter().filter_map(|one| one.seconds));
+        let whole = downloads.iter().filter(|one| one.seconds.is_some()).count();
+        row.push(format!(
+            "{} ({whole} of {})",
+            text(seconds),
+            downloads.len()
+        ));
+    }
+
+    let custody = by_way.get(&Carriage::Custody);
+    let shares = custody.into_iter().flatten().filter_map(|one| one.share());
+    let worst = shares.reduce(f64::max);
+    row.push(worst.map_or("-".to_owned(), |worst| format!("{:.1} %", worst * 100.0)));
+    row
 }
 
 impl TimedDownload {
@@ -140,10 +157,10 @@ impl TimedDownload {
 }
 
 /// What the paper's overlay took, in seconds, where it was measured.
-pub(super) fn paper(order: Order, megabytes: usize, way: Carriage) -> Option<f64> {
-    let table = match (order, way) {
-        (Order::Cyclic, Carriage::Custody) => PAPER,
-        (Order::Cyclic, Carriage::Tunnel) => PAPER_CONNECT,
+pub(super) fn paper(order: Order, megabytes: usize, protection: Protection) -> Option<f64> {
+    let table = match (order, protection) {
+        (Order::Cyclic, Protection::Hop) => PAPER,
+        (Order::Cyclic, Protection::EndToEnd) => PAPER_CONNECT,
         _ => return None,
     };
     let found = table.iter().find(|(size, _)| *size == megabytes);
@@ -163,11 +180,14 @@ mod tests {
     fn download(way: Carriage, seconds: Option<f64>) -> TimedDownloads {
         TimedDownloads {
             downloads: vec![TimedDownload {
-                order: Order::Cyclic,
-                seed: 0,
-                way,
-                client: Downloader::Curl,
-                bytes: MEGABYTE,
+                download: PlannedDownload {
+                    order: Order::Cyclic,
+                    seed: 0,
+                    bytes: MEGABYTE,
+                    protection: Protection::Hop,
+                    client: Downloader::Curl,
+                    way,
+                },
                 begin: 0.0,
                 seconds,
                 bound: 10.0,
@@ -189,5 +209,32 @@ mod tests {
         );
         assert!(download(Carriage::Custody, None).verdict(0.05).is_err());
         assert!(download(Carriage::Tcp, None).verdict(0.05).is_ok());
+    }
+
+    #[test]
+    fn a_row_says_what_each_way_took_and_how_often_it_was_whole() {
+        let mut results = download(Carriage::Custody, Some(10.4));
+        results
+            .downloads
+            .extend(download(Carriage::Tcp, None).downloads);
+        results
+            .downloads
+            .extend(download(Carriage::Tcp, Some(90.0)).downloads);
+        let cases = results.cases();
+        let (case, by_way) = cases.first_key_value().unwrap();
+        let ways = by_way.keys().copied().collect();
+        let row = row(*case, by_way, &ways);
+        let wanted = [
+            "cyclic",
+            "1",
+            "hop",
+            "curl",
+            "10.00",
+            "115.82",
+            "10.40 (1 of 1)",
+            "90.00 (1 of 2)",
+            "104.0 %",
+        ];
+        assert_eq!(row, wanted);
     }
 }

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -12,6 +13,9 @@ use crate::topology::Namespace;
 
 /// Where it listens, at all addresses of its namespace.
 pub const PORT: u16 = 8080;
+
+/// How long the origin waits for a client that says or takes nothing: longer than any download may take.
+const SILENCE: Duration = Duration::from_secs(300);
 
 /// Where it speaks TLS.
 pub const SECURE_PORT: u16 = 9443;
@@ -23,27 +27,47 @@ pub fn content(length: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Serves in a namespace, until the program ends.
+/// A running origin. Dropping it ends it, and with it the last use of its namespace.
+pub struct Origin {
+    listeners: [TcpListener; 2],
+}
+
+/// Serves in a namespace.
 ///
 /// # Errors
 /// When the ports cannot be had.
-pub fn serve(namespace: &Namespace, secure: Arc<ServerConfig>) -> Result<()> {
+pub fn serve(namespace: &Namespace, secure: Arc<ServerConfig>) -> Result<Origin> {
     let clear = listen(namespace, PORT)?;
-    thread::spawn(move || {
-        for stream in clear.incoming().flatten() {
-            // A client that goes away is no failure of the origin.
-            thread::spawn(move || answer(stream).ok());
-        }
-    });
-
     let sealed = listen(namespace, SECURE_PORT)?;
+    let origin = Origin {
+        listeners: [clear.try_clone()?, sealed.try_clone()?],
+    };
+    // A client that goes away is no failure of the origin.
+    accept(clear, |stream| drop(answer(stream)));
+    accept(sealed, move |stream| {
+        drop(answer_secure(stream, secure.clone()));
+    });
+    Ok(origin)
+}
+
+/// Serves each connection in a thread of its own, until the listener is shut down.
+fn accept(listener: TcpListener, serve: impl Fn(TcpStream) + Clone + Send + 'static) {
     thread::spawn(move || {
-        for stream in sealed.incoming().flatten() {
-            let secure = secure.clone();
-            thread::spawn(move || answer_secure(stream, secure).ok());
+        while let Ok((stream, _)) = listener.accept() {
+            let _ = stream.set_read_timeout(Some(SILENCE));
+            let _ = stream.set_write_timeout(Some(SILENCE));
+            let serve = serve.clone();
+            thread::spawn(move || serve(stream));
         }
     });
-    Ok(())
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        for listener in &self.listeners {
+            let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
+        }
+    }
 }
 
 fn listen(namespace: &Namespace, port: u16) -> Result<TcpListener> {

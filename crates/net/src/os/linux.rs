@@ -21,6 +21,7 @@ use crate::quic::steering::Instruction;
 
 mod activation;
 mod addresses;
+mod arrivals;
 mod link;
 mod link_changes;
 mod masquerade;
@@ -33,6 +34,7 @@ mod route_rules;
 mod tun;
 pub use activation::{passed_kind, passed_sockets};
 pub use addresses::{AddressChanges, local_addresses};
+pub use arrivals::{note_arrivals, receive_timed};
 pub use link_changes::LinkChanges;
 pub use masquerade::masquerades;
 pub use network::{add_cable, enter_network, new_network};

@@ -9,9 +9,9 @@ pub use linux::{
     AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, add_cable, add_exception, allow_dumps,
     attach_reuseport_filter, attach_tls, datagram_socket, enter_network, exceptions,
     forbid_fragments, forwarded_families, is_transparent, local_addresses, mark, mark_open,
-    masquerades, new_network, open_tun, passed_kind, passed_sockets, path_mtu, peer_uid,
-    prepare_datagrams, process_stats, raise_open_files, receive_merged, remove_exception,
-    report_errors, send_cut, set_congestion, take_foreign_addresses, take_queued_error,
+    masquerades, new_network, note_arrivals, open_tun, passed_kind, passed_sockets, path_mtu,
+    peer_uid, prepare_datagrams, process_stats, raise_open_files, receive_merged, receive_timed,
+    remove_exception, report_errors, send_cut, set_congestion, take_foreign_addresses, take_queued_error,
     tun_cuts_udp, use_small_pages,
 };
 
@@ -22,9 +22,9 @@ pub use other::{
     AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, add_cable, add_exception, allow_dumps,
     attach_reuseport_filter, attach_tls, datagram_socket, enter_network, exceptions,
     forbid_fragments, forwarded_families, is_transparent, local_addresses, mark, mark_open,
-    masquerades, new_network, open_tun, passed_kind, passed_sockets, path_mtu, peer_uid,
-    prepare_datagrams, process_stats, raise_open_files, receive_merged, remove_exception,
-    report_errors, send_cut, set_congestion, take_foreign_addresses, take_queued_error,
+    masquerades, new_network, note_arrivals, open_tun, passed_kind, passed_sockets, path_mtu,
+    peer_uid, prepare_datagrams, process_stats, raise_open_files, receive_merged, receive_timed,
+    remove_exception, report_errors, send_cut, set_congestion, take_foreign_addresses, take_queued_error,
     tun_cuts_udp, use_small_pages,
 };
 

@@ -69,6 +69,26 @@ pub fn path_mtu(_socket: &UdpSocket, _remote: SocketAddr) -> Option<usize> {
     None
 }
 
+/// Not known here when datagrams come.
+///
+/// # Errors
+/// Never.
+pub fn note_arrivals(_socket: &std::net::UdpSocket) -> io::Result<()> {
+    Ok(())
+}
+
+/// Reads a datagram, of which it is not known how long it has waited.
+///
+/// # Errors
+/// What the system reports.
+pub fn receive_timed(
+    socket: &UdpSocket,
+    buffer: &mut [u8],
+) -> io::Result<(usize, SocketAddr, std::time::Duration)> {
+    let (length, from) = socket.try_recv_from(buffer)?;
+    Ok((length, from, std::time::Duration::ZERO))
+}
+
 /// Not supported: silence says the same later.
 ///
 /// # Errors

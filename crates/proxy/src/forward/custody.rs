@@ -5,20 +5,24 @@ use std::sync::atomic::AtomicU64;
 use hermes_http::{Incoming, Kind, Offered, Outgoing, RequestHead, Reset, ResponseHead, pipe};
 use hermes_observe::CLIENT_CLOSED;
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
+use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
+use hermes_proto::transform;
 use hermes_rules::route::Act;
 use hermes_upstream::Active;
 use http::Method;
 
 use super::carried::{ByteTunnel, Carried};
 use super::departure::depart;
+use super::outlive::near::{self, AskedSession, Granted, NearTunnel};
+use super::paths::BytePath;
 use super::pump::{Direction, pump};
 use super::terminate::opening_fields;
-use super::tunnel::refused;
-use super::{Failed, Side, Unanswered, form, handle};
+use super::tunnel::{passed_on, refused};
+use super::{Failed, Side, Unanswered, early_answer, form, handle};
 use crate::arrival::{Arrival, End};
 use crate::next::{Handled, Next};
-use crate::plug::{HandlerRequest, RequestContent, Response};
+use crate::plug::{HandlerRequest, NewPath, RequestContent, Response};
 use crate::reevaluate::{Opened, enter};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
@@ -75,8 +79,8 @@ async fn message(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<S
 /// Has the plug carry a tunnel of bytes: as a CONNECT whose content is what the client says, and whose response's content is what
 /// the target says.
 async fn tunnel(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
-    let head = connect(routed, &arrival, next);
-    let (head, handled, offered) = match (head, next.custody(), arrival) {
+    let head = connect(routed, arrival.head(), next);
+    let (mut head, handled, offered) = match (head, next.custody(), arrival) {
         (Ok(head), Some(handled), Arrival::Offered(offered)) => (head, handled, offered),
         (head, _, unanswered) => {
             return Err(Failed {
@@ -91,18 +95,49 @@ async fn tunnel(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carrie
     if offered.is_stored() {
         return relay(routed, offered, head, (next, handled)).await;
     }
-    if next.answers_early() {
+    // Nothing here would change the bytes back.
+    transform::take(&mut head.fields);
+    let session = near::ask(routed, next, &mut head);
+    // Whether bytes have to be within capsules is not known before the answer.
+    if session.is_none() && next.answers_early() && early_answer::may_be_given(&offered) {
         return begin(routed, offered, head, (next, handled)).await;
     }
-    open(routed, offered, head, (next, handled)).await
+    open(routed, offered, (head, session), (next, handled)).await
+}
+
+/// Opens a path in custody for a tunnel that goes on: its request has these fields as well.
+pub(super) async fn path(
+    routed: &Routed,
+    head: &RequestHead,
+    fields: &Fields,
+    (next, handled): (&Next, &Handled),
+) -> Result<BytePath, Refusal> {
+    let mut head = connect(routed, head, next)?;
+    head.fields.replace(fields);
+    let (outgoing, content) = pipe(None);
+    let asked = ask(routed, head, content, next);
+    let (head, incoming) = answer(handled, asked).await?;
+    if !head.status.is_success() {
+        return Err(refused((routed, next), &head));
+    }
+
+    let streams = NewPath {
+        incoming,
+        outgoing,
+        fields: head.fields,
+    };
+    Ok(BytePath {
+        streams,
+        active: Active::default(),
+    })
 }
 
 /// What stands for an endpoint in the record.
 const CUSTODY: &str = "(custody)";
 
 /// The CONNECT that leaves, whatever form the tunnel came in.
-fn connect(routed: &Routed, arrival: &Arrival, next: &Next) -> Result<RequestHead, Refusal> {
-    let (mut head, target) = depart(routed, arrival.head().clone(), next)?;
+fn connect(routed: &Routed, head: &RequestHead, next: &Next) -> Result<RequestHead, Refusal> {
+    let (mut head, target) = depart(routed, head.clone(), next)?;
     head.method = Method::CONNECT;
     head.protocol = None;
     (head.scheme, head.path) = (None, None);
@@ -132,7 +167,7 @@ async fn relay(
 async fn open(
     routed: &Routed,
     mut offered: Box<Offered>,
-    head: RequestHead,
+    (head, session): (RequestHead, Option<Box<AskedSession>>),
     (next, handled): (&Next, &Handled),
 ) -> Result<Carried, Failed> {
     let (up, content) = pipe(None);
@@ -142,11 +177,19 @@ async fn open(
         () = offered.gone() => Err(Refusal::client_gone("before the tunnel was open")),
     };
     let opened = answer.and_then(|(head, content)| match head.status.is_success() {
-        true => Ok(content),
+        true => Ok((head.fields, content)),
         false => Err(refused((routed, next), &head)),
     });
     match opened {
-        Ok(down) => Ok(accept(routed, offered, (down, up), next).await),
+        Ok((mut fields, down)) => {
+            let granted = session.and_then(|asked| asked.granted(&mut fields));
+            let answered = TunnelAnswer {
+                fields,
+                granted,
+                target: (down, up),
+            };
+            Ok(accept(routed, offered, answered, next).await)
+        }
         Err(refusal) => Err(Failed {
             unanswered: Unanswered::Arrival(Arrival::Offered(offered)),
             refusal,
@@ -182,7 +225,12 @@ async fn begin(
         tracing::info!(target, reason, "a tunnel in custody was not opened");
         sent.reset(Reset::Connect);
     });
-    Ok(accept(routed, offered, (down, up), next).await)
+    let answered = TunnelAnswer {
+        fields: Fields::new(),
+        granted: None,
+        target: (down, up),
+    };
+    Ok(accept(routed, offered, answered, next).await)
 }
 
 /// Passes on what the target says.
@@ -214,23 +262,43 @@ async fn answer(
     })
 }
 
+/// A tunnel whose client is to be told.
+struct TunnelAnswer {
+    /// Fields of the answer: what was agreed on further along is the client's to know.
+    fields: Fields,
+    /// The session that the far end has granted this node.
+    granted: Option<Box<Granted>>,
+    target: (Incoming, Outgoing),
+}
+
 /// Tells the client that the tunnel is open, if it was not told before.
 async fn accept(
     routed: &Routed,
     offered: Box<Offered>,
-    target: (Incoming, Outgoing),
+    answered: TunnelAnswer,
     next: &Next,
 ) -> Carried {
+    let TunnelAnswer {
+        fields,
+        granted,
+        target,
+    } = answered;
     let kind = offered.kind();
     routed
         .exchange
         .status(offered.head.opening_status().as_u16());
     let opened = Opened::new(routed, &offered.head, next, None);
-    let guard = enter(routed, opened, false);
-    let accepted = Arrival::Offered(offered).accept(opening_fields(routed, kind));
-    match accepted.await {
+    let guard = enter(routed, opened, granted.is_some());
+    let mut fields = passed_on(fields);
+    fields.replace(&opening_fields(routed, kind));
+    match Arrival::Offered(offered).accept(fields).await {
         Ok(End::Stream(incoming, outgoing)) => {
             let client = form::bytes(kind, Kind::Connect, (incoming, outgoing));
+            if let Some(granted) = granted {
+                let active = Active::default();
+                let tunnel = NearTunnel::new(*granted, client, target, guard, active);
+                return Carried::Near(Box::new(tunnel));
+            }
             let tunnel = ByteTunnel {
                 client,
                 target,

@@ -14,6 +14,7 @@ use hermes_proto::proxy_status::ProxyError;
 use http::{Method, StatusCode};
 use tokio::sync::oneshot;
 
+use super::progress::AnswerProgress;
 use super::pump::{Direction, pump};
 use super::{Failed, Side, Unanswered, forward, message};
 use crate::arrival::Arrival;
@@ -23,7 +24,7 @@ use crate::filter::{self, KnownUser};
 use crate::next::Handled;
 use crate::permit::Permitting;
 use crate::plug::{
-    Handler, HandlerRequest, Opener, OpeningAnswer, Opens, RequestContent, Response,
+    Handler, HandlerRequest, Opener, OpeningAnswer, Opens, RequestContent, Response, Waits,
 };
 use crate::refusal::Refusal;
 use crate::routed::Routed;
@@ -103,6 +104,7 @@ pub(super) fn ask(
         opener: Opener::new(Arc::new(Behalf {
             routed: routed.clone(),
         })),
+        waits: Waits::new(routed.exchange.clone(), &routed.snapshot.node),
     }
 }
 
@@ -118,12 +120,9 @@ pub(crate) async fn respond(
     returning: Returning<'_>,
 ) -> Result<String, Failed> {
     let is_head = asked.head.method == Method::HEAD;
-    let response = tokio::select! {
-        response = handler.handle(asked) => response,
-        () = responder.gone() => Err(Refusal::client_gone("before the handler's answer")),
-    };
-
-    let (head, mut content) = match response {
+    let progress = AnswerProgress::of(&asked);
+    let response = progress.until(handler.handle(asked), &mut responder);
+    let (head, mut content) = match response.await {
         Ok(Response::Whole(head, content)) => {
             let head = returning(head);
             exchange.status(head.status.as_u16());

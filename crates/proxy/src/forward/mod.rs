@@ -41,6 +41,7 @@ mod packet_session;
 mod packets;
 mod paths;
 pub(crate) mod post;
+mod progress;
 mod pump;
 mod reach;
 mod read_ahead;

@@ -20,7 +20,7 @@ use super::descriptor_share;
 use super::early::EarlyBytes;
 use super::resumption::Resumption;
 use super::retry::Tries;
-use super::{form, reach, tunnel};
+use super::{custody, form, reach, tunnel};
 use crate::next::Next;
 use crate::next::next_hop;
 use crate::plug::NewPath;
@@ -102,6 +102,11 @@ pub(super) async fn bytes(
     if !next.through.own.is_empty() {
         let details = "the route changes bytes, which cannot begin within a tunnel";
         return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
+    }
+
+    if let Some(handled) = next.custody() {
+        let path = Box::pin(custody::path(routed, head, &fields, (next, handled))).await?;
+        return Ok((path, Opened::new(routed, head, next, None)));
     }
 
     let (mut departing, target) = depart(routed, head.clone(), next)?;

@@ -567,7 +567,7 @@ async fn pass_refusal(
 }
 
 /// Fields of a response that go on to the client.
-fn passed_on(mut fields: Fields) -> Fields {
+pub(super) fn passed_on(mut fields: Fields) -> Fields {
     if hop::strip(&mut fields).is_err() {
         fields.clear();
     }

@@ -22,7 +22,7 @@ use crate::entrance::Entrance;
 use crate::forward::{Carried, Failed, Unanswered, forward, handle, post};
 use crate::max_forwards;
 use crate::pac::ProxyPac;
-use crate::plug::{HandlerRequest, Opener, RequestContent};
+use crate::plug::{HandlerRequest, Opener, RequestContent, Waits};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::snapshot::Snapshot;
@@ -236,6 +236,7 @@ async fn proxy_pac(entered: &Entered, offered: Offered, pac: &ProxyPac) {
         listener: entered.listener.name.clone(),
         onward: None,
         opener: Opener::none(),
+        waits: Waits::new(exchange.clone(), &entered.snapshot.node),
         head,
     };
 

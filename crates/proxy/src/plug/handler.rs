@@ -12,6 +12,7 @@ use hermes_net::StreamInfo;
 use hermes_observe::Exchange;
 use hermes_proto::proxy_status::ProxyError;
 
+use super::waits::Waits;
 use crate::refusal::Refusal;
 use crate::target::Target;
 
@@ -59,6 +60,8 @@ pub struct HandlerRequest {
     pub onward: Option<Arc<str>>,
     /// Opens exchanges in its name.
     pub opener: Opener,
+    /// Takes what the answer waits for, where that may be long.
+    pub waits: Waits,
 }
 
 /// An answer.

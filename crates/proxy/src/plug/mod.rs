@@ -25,6 +25,7 @@ mod names;
 mod query;
 mod store;
 mod transform;
+mod waits;
 
 use std::sync::Arc;
 
@@ -42,6 +43,7 @@ pub(crate) use query::Disobeyed;
 pub use query::QueryChanges;
 pub use store::{NewContent, Store, StoreError, StoreWriter, StoredContent, Storing};
 pub use transform::{Alter, Altering, Malformed, PIECE, Transform};
+pub use waits::Waits;
 
 use crate::compress::Compress;
 use crate::memory_store::MemoryStore;

@@ -1,14 +1,19 @@
 //! A laptop's day: `git clone`, `apt-get`, a download and an ssh session, while the proxies that they go through die and come back.
+//!
+//! What can be expected depends on which one dies. One in the middle: all of them go on. The last one: what is a request goes on, and a
+//! session does not, because its connection to the target is that process's. The laptop's own: whatever tries again by itself goes on, as
+//! `apt-get` does, and curl with `-C -`; to the others their proxy has gone.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::{scope, sleep};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{Scope, scope, sleep};
 use std::time::Duration;
 
-use hermes_tests::eventually::eventually;
+use hermes_tests::eventually::{eventually, eventually_true};
 use hermes_tests::nginx::Nginx;
 use hermes_tests::{Node, Pki, free};
 use tempfile::TempDir;
@@ -21,12 +26,14 @@ const SIZE: usize = 6 << 20;
 /// What nginx gives of a file a second, so that each transfer is under way when a proxy dies.
 const RATE: &str = "1m";
 
-/// Lines that are said in the session, and what lies between them.
-const LINES: usize = 80;
-const BETWEEN: Duration = Duration::from_millis(100);
+/// What lies between two lines that are said in the session.
+const BETWEEN: Duration = Duration::from_millis(50);
 
 /// How long a proxy is gone.
-const GONE: Duration = Duration::from_secs(1);
+const GONE: Duration = Duration::from_millis(500);
+
+/// How often a transfer is tried at most whose own proxy dies: until that is back, which takes as long as the machine is busy.
+const TRIES: usize = 1000;
 
 /// A server of ssh that lets in whom the test has made a key for. Dropping it ends it.
 struct Sshd {
@@ -74,7 +81,7 @@ impl Sshd {
             .args(["-F", "none", "-T", "-i", key.to_str().unwrap()])
             .args(["-o", "StrictHostKeyChecking=no"])
             .args(["-o", "UserKnownHostsFile=/dev/null"])
-            .args(["-p", &by.port().to_string(), "127.0.0.1", "cat"])
+            .args(["-p", &by.port().to_string(), &by.ip().to_string(), "cat"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -140,9 +147,11 @@ impl Day {
             )
         };
         let home = format!(
-            "{common}listeners: {{ web: {{ http: 127.0.0.1:0 }}, ssh: {{ tcp: 127.0.0.1:0, target: \"{}\" }} }}\n\
+            "{common}listeners: {{ web: {{ http: \"{}\" }}, ssh: {{ tcp: \"{}\", target: \"{}\" }} }}\n\
              routes: [ {{ match: {{ listener: ssh }}, to: next, tunnel: {{ resume: true }} }}, {{ to: next, retry: \
              {{ keep_for: 2m, per_try_timeout: 5s, on: [gateway-error, interrupted] }} }} ]\n{}",
+            free::tcp(),
+            free::tcp(),
             sshd.address,
             next(at[0])
         );
@@ -170,40 +179,101 @@ impl Day {
         assert!(fs::read(to.join("file")).unwrap() == self.content, "git");
     }
 
-    fn install(&self, folder: &Path) {
+    fn install(&self, folder: &Path, proxy: &str, options: &[&str]) {
         let list = folder.join("etc/apt/sources.list");
         fs::create_dir_all(list.parent().unwrap()).unwrap();
         let line = format!("deb [trusted=yes] {} ./\n", self.url("deb"));
         fs::write(list, line).unwrap();
-        let proxy = self.home.url("web");
-        apt(folder, &proxy, &["update"]);
+        apt(folder, proxy, &[options, &["update"]].concat());
         let install = ["install", "--yes", "--download-only", "greeting"];
-        apt(folder, &proxy, &install);
+        apt(folder, proxy, &[options, &install].concat());
         assert!(folder.join("cache/archives/greeting_1.0_all.deb").exists());
     }
 
-    fn download(&self, folder: &Path) {
+    /// Downloads, in as many tries as there may be, each of which goes on where the last one ended.
+    fn download(&self, folder: &Path, proxy: &str, tries: usize) {
         let file = folder.join("download");
-        let proxy = self.home.url("web");
         let url = self.url("file");
-        let words = ["-sSf", "-x", &proxy, "-o", file.to_str().unwrap(), &url];
-        run("curl", &words);
+        let words = ["-sf", "-C", "-", "-x", proxy, "-o", file.to_str().unwrap()];
+        let is_done = (0..tries).any(|_| {
+            let curl = Command::new("curl").args(words).arg(&url).status();
+            let is_done = curl.unwrap().success();
+            if !is_done {
+                sleep(BETWEEN);
+            }
+            is_done
+        });
+        assert!(is_done, "curl");
         assert!(fs::read(file).unwrap() == self.content, "curl");
     }
 
-    /// A session in which each line comes back before the next is said.
-    fn talk(&self) {
+    /// A session in which each line comes back before the next is said, until the day is over.
+    fn talk(&self, so_far: &SoFar) {
         let mut session = self.sshd.session(self.home.address("ssh"));
         let mut says = session.stdin.take().unwrap();
         let mut hears = BufReader::new(session.stdout.take().unwrap()).lines();
-        for line in 0..LINES {
-            writeln!(says, "line {line}").unwrap();
+        while !so_far.is_over() {
+            let line = format!("line {}", so_far.lines());
+            writeln!(says, "{line}").unwrap();
             let heard = hears.next().expect("the session is over").unwrap();
-            assert_eq!(heard, format!("line {line}"));
+            assert_eq!(heard, line);
+            so_far.lines.fetch_add(1, Ordering::SeqCst);
             sleep(BETWEEN);
         }
         drop(says);
         assert!(session.wait().unwrap().success());
+    }
+
+    /// Clones, installs and downloads again and again, each at least once, until the day is over.
+    fn work<'scope, 'env>(
+        &'scope self,
+        threads: &'scope Scope<'scope, 'env>,
+        so_far: &'scope SoFar,
+    ) -> Vec<std::thread::ScopedJoinHandle<'scope, ()>> {
+        let again = |one: fn(&Self, &Path)| {
+            threads.spawn(move || {
+                loop {
+                    let folder = tempfile::tempdir().unwrap();
+                    one(self, folder.path());
+                    if so_far.is_over() {
+                        return;
+                    }
+                }
+            })
+        };
+        vec![
+            again(Self::clone_repository),
+            again(|day, folder| day.install(folder, &day.home.url("web"), &[])),
+            again(|day, folder| day.download(folder, &day.home.url("web"), 1)),
+        ]
+    }
+}
+
+/// What has happened of the day.
+#[derive(Default)]
+struct SoFar {
+    /// Lines of the session that came back.
+    lines: AtomicUsize,
+    is_over: AtomicBool,
+}
+
+impl SoFar {
+    fn lines(&self) -> usize {
+        self.lines.load(Ordering::SeqCst)
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    fn end(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+    }
+
+    /// Waits until another line has come back.
+    fn await_line(&self) {
+        let before = self.lines();
+        eventually_true("another line of the session", || self.lines() > before);
     }
 }
 
@@ -237,39 +307,64 @@ fn dies(node: &mut Node) {
     node.restart();
 }
 
+/// Waits until a transfer of this node is under way.
+fn await_transfer(node: &Node) {
+    let is_transfer = |one: &serde_json::Value| {
+        one["listener"] == "web" && one["target_to_client"].as_u64() > Some(0)
+    };
+    eventually_true("a transfer", || node.exchanges().iter().any(is_transfer));
+}
+
 #[test]
 fn what_a_laptop_does_goes_on_while_each_proxy_dies_once() {
     let mut day = Day::start();
-    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let mut hops = std::mem::take(&mut day.hops);
+    let so_far = SoFar::default();
     scope(|threads| {
         let day = &day;
-        let folder = folders[0].path();
-        let running = [
-            threads.spawn(move || day.clone_repository(folder)),
-            threads.spawn(move || day.install(folder)),
-            threads.spawn(move || day.download(folder)),
-            threads.spawn(move || day.talk()),
-        ];
+        let talking = threads.spawn(|| day.talk(&so_far));
+        // A tunnel that is not open yet is opened as often as `retry` says, and no longer.
+        so_far.await_line();
+        let working = day.work(threads, &so_far);
         for hop in &mut hops {
-            sleep(GONE);
+            await_transfer(&day.home);
             dies(hop);
+            so_far.await_line();
         }
-        running.into_iter().for_each(|one| one.join().unwrap());
+        so_far.end();
+        working.into_iter().for_each(|one| one.join().unwrap());
+        talking.join().unwrap();
     });
 
-    // What opens connections of its own can outlive the last node, too; a session cannot, which is a connection of that node.
+    let so_far = SoFar::default();
     let mut end = std::mem::replace(&mut day.end, hops.remove(0));
     scope(|threads| {
         let day = &day;
-        let folder = folders[1].path();
-        let running = [
-            threads.spawn(move || day.clone_repository(folder)),
-            threads.spawn(move || day.install(folder)),
-            threads.spawn(move || day.download(folder)),
-        ];
-        sleep(GONE);
+        let working = day.work(threads, &so_far);
+        await_transfer(&day.home);
         dies(&mut end);
+        so_far.end();
+        working.into_iter().for_each(|one| one.join().unwrap());
+    });
+    day.end = end;
+}
+
+#[test]
+fn what_tries_again_by_itself_outlives_the_laptop_s_own_proxy() {
+    let mut day = Day::start();
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let mut home = std::mem::replace(&mut day.home, day.hops.remove(0));
+    let web = home.url("web");
+    scope(|threads| {
+        let web = &web;
+        let day = &day;
+        let [first, second] = folders.each_ref().map(TempDir::path);
+        let running = [
+            threads.spawn(move || day.install(first, web, &["-o", "Acquire::Retries=20"])),
+            threads.spawn(move || day.download(second, web, TRIES)),
+        ];
+        await_transfer(&home);
+        dies(&mut home);
         running.into_iter().for_each(|one| one.join().unwrap());
     });
 }

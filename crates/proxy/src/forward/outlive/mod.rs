@@ -7,8 +7,11 @@
 //! Both ends are the same in what they do with bytes: [`sides`] reads and writes the side that the end serves, [`path`] the path. What
 //! they share, and what outlives an exchange, is in [`crate::outliving`].
 //!
-//! Not done yet: the *first* path of a tunnel is tried only as often as `retry.attempts` says; that a path goes nowhere is for the connection below
-//! to find, by its keep-alive, as no capsule asks whether the peer is there; and with custody on the route the bytes do not pass in custody.
+//! A path may be one in custody ([`super::custody`]): then it survives outages by itself, and another is only needed where a node in between was
+//! started again.
+//!
+//! Not done yet: the *first* path of a tunnel is tried only as often as `retry.attempts` says; and that a path goes nowhere is for the connection
+//! below to find, by its keep-alive, as no capsule asks whether the peer is there.
 
 pub(super) mod far;
 pub(super) mod near;

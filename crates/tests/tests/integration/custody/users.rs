@@ -1,19 +1,10 @@
 //! Whose the requests of a neighbour in custody are.
 
 use std::net::SocketAddr;
-use std::path::Path;
 
-use hermes_tests::{Node, curl, free, origins, program};
+use hermes_tests::{Node, curl, free, origins};
 
-fn key(folder: &Path) -> String {
-    let mut command = program::command();
-    let said = command
-        .arg("custody-key")
-        .arg(folder.join("key"))
-        .output()
-        .unwrap();
-    String::from_utf8(said.stdout).unwrap().trim().to_owned()
-}
+use super::row::key;
 
 /// A node for clients, with two listeners, and one for their targets that knows it as `home`, with these lines.
 fn nodes(peers: &str, origin: SocketAddr) -> (Node, Node) {

@@ -1,0 +1,172 @@
+//! One download over a network of its own.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::bound::{self, Order, SLOT};
+use super::network::NodeRow;
+use super::results::TimedDownload;
+use super::{Carriage, Downloader, LINKS, MEGABYTE, Protection, RATE, server};
+
+/// Slots after the beginning of the links in which downloads begin: the nodes have started by then. Seeds differ in the last ones.
+const FIRST_SLOT: u64 = 6;
+
+/// Up to which share of a slot a download may begin: a client that takes some milliseconds to start would miss the slot.
+const LATEST: f64 = 0.7;
+
+/// Networks that are laid for a download whose nodes are not ready in time.
+const TRIES: usize = 5;
+
+/// What is downloaded, how, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PlannedDownload {
+    /// In which order links are up.
+    pub order: Order,
+    /// What a random order and the moment are drawn from.
+    pub seed: u64,
+    /// Bytes of content.
+    pub bytes: usize,
+    /// Who can read it.
+    pub protection: Protection,
+    /// What downloads.
+    pub client: Downloader,
+    /// How it passes.
+    pub way: Carriage,
+}
+
+impl fmt::Display for PlannedDownload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            order,
+            seed,
+            bytes,
+            protection,
+            client,
+            way,
+        } = self;
+        let megabytes = bytes / MEGABYTE;
+        write!(
+            f,
+            "{order} {seed}: {megabytes} MB, {protection}, {client}, {way}"
+        )
+    }
+}
+
+impl PlannedDownload {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// The network cannot be laid, or what came in custody is wrong.
+    pub(super) fn measure(self, hermes: &Path, limit: Duration) -> Result<TimedDownload> {
+        let turns = self.order.turns(LINKS, self.seed);
+        let moment = self.moment();
+        for _ in 0..TRIES {
+            let folder = tempfile::Builder::new().prefix("hermes-lab").tempdir()?;
+            let is_impatient = self.way == Carriage::Impatient;
+            let row = NodeRow::lay(hermes, folder.path(), &turns, self.seed, is_impatient)
+                .with_context(|| self.to_string())?;
+            let Some(left) = moment.checked_sub(row.start.elapsed()) else {
+                continue;
+            };
+            std::thread::sleep(left);
+
+            let begin = row.start.elapsed();
+            let taken = self.run(&row, limit)?;
+            let round_trips = self.protection.round_trips();
+            let bound = bound::bound((&turns, LINKS, RATE), self.bytes, round_trips, begin);
+            return Ok(TimedDownload {
+                download: self,
+                begin: begin.as_secs_f64(),
+                seconds: taken.map(|taken| taken.as_secs_f64()),
+                bound: bound.as_secs_f64(),
+            });
+        }
+        bail!("{self}: the nodes were never ready within {moment:?}")
+    }
+
+    /// When it begins, after the links did: the same for all that are compared.
+    fn moment(self) -> Duration {
+        let mut random = fastrand::Rng::with_seed(self.seed);
+        let slot = FIRST_SLOT + random.u64(..LINKS as u64);
+        SLOT.mul_f64(slot as f64 + random.f64() * LATEST)
+    }
+
+    /// How long it takes, if it is whole.
+    fn run(self, row: &NodeRow, limit: Duration) -> Result<Option<Duration>> {
+        let file = row.folder.join("download");
+        let words = self.words(row, &file)?;
+        let limit = limit.as_secs_f64().to_string();
+        let begun = Instant::now();
+        let mut command = row.client()?.command("timeout");
+        let output = command.arg(limit).args(&words).output();
+        let output = output.with_context(|| words[0].clone())?;
+        let taken = begun.elapsed();
+
+        // A client that fails has its reasons on standard error; what counts is what has arrived.
+        if !output.status.success() || !file.exists() {
+            return Ok(None);
+        }
+        let whole = fs::read(&file)? == server::content(self.bytes);
+        ensure!(
+            whole || !self.way.is_custody(),
+            "the download in custody ended well and has wrong bytes"
+        );
+        Ok(whole.then_some(taken))
+    }
+
+    /// What is run.
+    fn words(self, row: &NodeRow, file: &Path) -> Result<Vec<String>> {
+        let text = |path: &Path| path.to_str().map(str::to_owned).context("a name in UTF-8");
+        let scheme = match self.protection {
+            Protection::Hop => "http",
+            Protection::EndToEnd => "https",
+        };
+        let mut words: Vec<String> = match self.client {
+            Downloader::Curl => ["curl", "-sS", "--cacert"].map(str::to_owned).to_vec(),
+            Downloader::Wget => [
+                "wget",
+                "-nv",
+                "--tries=10",
+                "--waitretry=20",
+                "--timeout=60",
+                "--continue",
+                "--retry-connrefused",
+                "--ca-certificate",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+        };
+        words.push(text(&row.authority())?);
+        words.push(match self.client {
+            Downloader::Curl => "-o".to_owned(),
+            Downloader::Wget => "-O".to_owned(),
+        });
+        words.push(text(file)?);
+        words.extend(self.direction(row, scheme));
+
+        let origin = row.origin(self.way, self.protection);
+        words.push(format!("{scheme}://{origin}/{}", self.bytes));
+        Ok(words)
+    }
+
+    /// How the client is told where to go.
+    fn direction(self, row: &NodeRow, scheme: &str) -> Vec<String> {
+        match (self.client, row.proxy(self.way)) {
+            (Downloader::Curl, Some(proxy)) => vec!["-x".to_owned(), proxy],
+            (Downloader::Wget, Some(proxy)) => {
+                let proxy = format!("{scheme}_proxy={proxy}");
+                ["-e", "use_proxy=yes", "-e", &proxy]
+                    .map(str::to_owned)
+                    .to_vec()
+            }
+            // The origin is named by its address, which its certificate does not have.
+            (Downloader::Curl, None) => vec!["-k".to_owned()],
+            (Downloader::Wget, None) => vec!["--no-check-certificate".to_owned()],
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Requests and tunnels in custody, between processes.
+
+mod address;
+mod file;
+mod once;
+mod progress;
+mod restarts;
+mod row;
+mod sessions;
+mod users;
