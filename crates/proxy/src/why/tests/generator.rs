@@ -258,15 +258,22 @@ pub(super) fn configuration(rng: &mut Rng, folder: &TempDir, far: SocketAddr) ->
     }
 
     text.push_str("routes:\n");
-    for number in 0..rng.usize(1..7) {
+    let routes = rng.usize(1..7);
+    // Half of the configurations have a route for everything.
+    let last = if rng.bool() { routes - 1 } else { routes };
+    for number in 0..routes {
         let action = match rng.u8(..6) {
             0 => "to: far".to_owned(),
             1 => "to: gone".to_owned(),
             2 => "redirect: { location: \"http://elsewhere/\" }".to_owned(),
-            3 => "terminate: true".to_owned(),
+            3 | 4 => "terminate: true".to_owned(),
             _ => format!("respond: {{ status: {} }}", 410 + number),
         };
-        let conditions = conditions(rng);
+        let conditions = if number == last {
+            String::new()
+        } else {
+            conditions(rng)
+        };
         writeln!(
             text,
             "  - {{ name: r{number}, match: {{ {conditions} }}, {action} }}"
