@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use crate::env::Env;
 use crate::include::IncludeReader;
@@ -43,6 +43,9 @@ pub struct Case {
     /// The groups that this user's token claims, for `claim-group:NAME`. Default: none.
     #[serde(default)]
     pub claim_groups: Vec<String>,
+    /// What else this token claims, for policies in Rego; the claim of the groups may be among it instead. Default: nothing.
+    #[serde(default)]
+    pub claims: Map<String, Json>,
     /// The address it comes from. Default: 127.0.0.1, of a device its own; a packet needs one.
     #[serde(default)]
     pub source: Option<String>,

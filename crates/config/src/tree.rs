@@ -1,5 +1,7 @@
 //! A document as it is written: values with their places.
 
+use serde_json::Value as Json;
+
 use crate::Place;
 
 /// A value and where it is written.
@@ -54,6 +56,22 @@ impl Node {
         match &self.value {
             Value::Map(entries) => entries.iter().find(|entry| entry.key == key),
             _ => None,
+        }
+    }
+
+    /// The value as it is, where a schema takes any.
+    pub(crate) fn json(&self) -> Json {
+        match &self.value {
+            Value::Null | Value::Unread => Json::Null,
+            Value::Bool(switch) => Json::from(*switch),
+            Value::Int(number) => Json::from(*number),
+            Value::Float(number) => Json::from(*number),
+            Value::Text(text) => Json::from(text.as_str()),
+            Value::List(nodes) => nodes.iter().map(Self::json).collect(),
+            Value::Map(entries) => {
+                let entry = |entry: &Entry| (entry.key.clone(), entry.node.json());
+                Json::Object(entries.iter().map(entry).collect())
+            }
         }
     }
 

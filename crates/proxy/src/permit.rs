@@ -10,7 +10,7 @@ use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::judge::Phase;
 use hermes_rules::policy::{Decision, Denial};
 
-use crate::decision_log::{Author, Came, Decided, DecisionDraft, Witness};
+use crate::decision_log::{Author, Came, Decided, DecisionDraft, Ruling, Witness};
 use crate::entry::Entry;
 use crate::filter::{self, KnownUser};
 use crate::refusal::Refusal;
@@ -106,7 +106,7 @@ impl Entry<'_> {
             return refusal;
         };
         let came = Came {
-            status: Some(denial.status),
+            ruling: Ruling::Refused(denial.status),
             reason: Some(denial.reason.clone()),
             ..Came::default()
         };

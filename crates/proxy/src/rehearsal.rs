@@ -15,12 +15,12 @@ use hermes_net::{LocalAddresses, PeerAddress, Resolver, StreamInfo};
 use hermes_observe::{AccessSink, Telemetry};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
+use hermes_rules::Facts;
 use hermes_rules::fields::USER;
 use hermes_rules::judge::Authenticated;
-use hermes_rules::{ClaimedGroups, Facts};
 use hermes_upstream::{Client, Directory, Upstream};
 use http::{HeaderValue, StatusCode};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
 use crate::entry::Entry;
@@ -33,6 +33,7 @@ use crate::snapshot::{ListenerRules, Snapshot};
 use crate::target::Target;
 use crate::why::packet::{JudgedSupposed, SupposedPacket};
 use crate::why::question::{self, SupposedRequest, own_address};
+use crate::why::supposed_claims::{SaidOfUser, SupposedClaims};
 
 /// The port that the supposed connection comes from.
 const CLIENT_PORT: u16 = 50_000;
@@ -48,10 +49,22 @@ pub struct Supposed {
     pub user: Option<String>,
     /// The groups that this user's token claims.
     pub claim_groups: Vec<String>,
+    /// What else it claims.
+    pub claims: Map<String, Value>,
     /// Where it comes from; this machine or the device of the listener if nothing is said.
     pub source: Option<IpAddr>,
     /// Its fields.
     pub fields: Fields,
+}
+
+impl Supposed {
+    fn said_of_user(&self) -> SaidOfUser<'_> {
+        SaidOfUser {
+            user: self.user.as_deref(),
+            groups: &self.claim_groups,
+            claims: &self.claims,
+        }
+    }
 }
 
 /// What would be decided.
@@ -126,14 +139,15 @@ impl Rehearsal {
             source: &source,
         };
 
-        let claimed = Value::from(supposed.claim_groups.clone());
+        let claims = SupposedClaims::new(Some(config), supposed.said_of_user())?;
         let mut going = Going {
             entry,
             head,
             user: None,
+            claims: &claims,
             claimed: Authenticated {
                 user: supposed.user.as_deref(),
-                claimed: ClaimedGroups(Some(&claimed)),
+                claimed: claims.groups(),
                 ..Authenticated::default()
             },
             said: Vec::new(),
@@ -157,10 +171,14 @@ impl Rehearsal {
         let Some(packet) = SupposedPacket::parse(&words, supposed.source)? else {
             return Ok(None);
         };
-        let claimed = Value::from(supposed.claim_groups.clone());
+        let claims = SupposedClaims::of_packet(
+            &self.snapshot.document,
+            supposed.listener.as_deref(),
+            supposed.said_of_user(),
+        )?;
         let whose = Authenticated {
             user: supposed.user.as_deref(),
-            claimed: ClaimedGroups(Some(&claimed)),
+            claimed: claims.groups(),
             ..Authenticated::default()
         };
         packet.judge(&self.snapshot.rules, whose).map(Some)
@@ -235,7 +253,7 @@ impl Rehearsal {
             source: going.entry.source,
             listener: &going.entry.listener.name,
             credentials: &Fields::new(),
-            claims: None,
+            claims: going.claims.all(),
             groups: self.snapshot.rules.names.groups_of(user),
         };
         let Verdict {
@@ -268,6 +286,7 @@ struct Going<'a> {
     entry: Entry<'a>,
     head: RequestHead,
     user: Option<String>,
+    claims: &'a SupposedClaims,
     claimed: Authenticated<'a>,
     said: Vec<String>,
 }

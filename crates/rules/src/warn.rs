@@ -16,6 +16,7 @@ pub fn warn(document: &Document) -> Vec<Finding> {
         .chain(unused_names(document))
         .chain(one_sided(document))
         .chain(tcp_in_tcp(document))
+        .chain(one_sided_packets(document))
         .collect()
 }
 
@@ -110,6 +111,11 @@ fn one_sided(document: &Document) -> Option<Finding> {
     let is_any = |rule: &PolicyRule| rule.matches == Match::default() && rule.hours.is_none();
     let denies = policy.rules.iter().any(|rule| rule.denial().is_some());
 
+    // It is about packets alone.
+    if policy.packets.is_some() && policy.rules.is_empty() && policy.default == PolicyDefault::Allow
+    {
+        return None;
+    }
     let (reason, remedy) = match policy.default {
         PolicyDefault::Deny if !policy.rules.iter().any(|rule| allows(&rule)) => (
             "the policy permits nothing",
@@ -127,6 +133,25 @@ fn one_sided(document: &Document) -> Option<Finding> {
     };
 
     Some(finding("policy".to_owned(), reason, remedy))
+}
+
+/// Rules on packets that decide the same about everything.
+fn one_sided_packets(document: &Document) -> Option<Finding> {
+    let packets = document.policy.as_ref()?.packets.as_ref()?;
+    let allows = packets.rules.iter().any(|rule| rule.allow == Some(true));
+    let denies = packets.rules.iter().any(|rule| rule.deny == Some(true));
+    let (reason, remedy) = match packets.default {
+        PolicyDefault::Deny if !allows => (
+            "the rules on packets permit nothing",
+            "add a rule with `allow: true`, or write `default: allow`",
+        ),
+        PolicyDefault::Allow if !denies => (
+            "the rules on packets permit everything",
+            "add a rule with `deny: true`, or write `default: deny`",
+        ),
+        _ => return None,
+    };
+    Some(finding("policy.packets".to_owned(), reason, remedy))
 }
 
 fn finding(path: String, reason: &str, remedy: &str) -> Finding {
@@ -180,7 +205,7 @@ mod tests {
         let document: Document = serde_json::from_value(document).unwrap();
         let mut found = warn(&document).into_iter();
         let said = found.next().map(|finding| {
-            assert_eq!(finding.path, "policy");
+            assert!(["policy", "policy.packets"].contains(&&*finding.path));
             finding.reason
         });
         assert!(found.next().is_none(), "one policy is warned of once");
@@ -212,6 +237,18 @@ mod tests {
             (json!({ "rules": [by_day] }), None),
             (json!({ "rules": [denies, { "allow": true }] }), None),
             (json!({ "default": "allow", "rules": [denies] }), None),
+            (
+                json!({ "default": "allow", "packets": { "rules": [] } }),
+                Some("the rules on packets permit nothing"),
+            ),
+            (
+                json!({ "default": "allow", "packets": { "default": "allow", "rules": [{ "allow": true }] } }),
+                Some("the rules on packets permit everything"),
+            ),
+            (
+                json!({ "default": "allow", "packets": { "rules": [{ "allow": true }] } }),
+                None,
+            ),
         ] {
             assert_eq!(of_policy(policy.clone()).as_deref(), said, "{policy}");
         }

@@ -10,6 +10,8 @@ mod clients;
 mod connect_ip_go;
 #[path = "namespaces/demo.rs"]
 mod demo;
+#[path = "namespaces/denied_flows.rs"]
+mod denied_flows;
 #[path = "namespaces/faults/mod.rs"]
 mod faults;
 #[path = "namespaces/flows.rs"]
@@ -50,6 +52,8 @@ mod super_packets;
 mod traffic;
 #[path = "namespaces/tun.rs"]
 mod tun;
+#[path = "namespaces/why.rs"]
+mod why;
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};

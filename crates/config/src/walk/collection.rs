@@ -26,6 +26,8 @@ impl<'s> Walk<'s> {
                     place: entry.shown(),
                 };
                 json.insert(entry.key.clone(), self.value(schema, inner));
+            } else if others == Some(&Json::Bool(true)) {
+                json.insert(entry.key.clone(), entry.node.json());
             } else if others == Some(&Json::Bool(false)) {
                 meant.extend(self.unknown(properties, entry, &path));
                 unknown.push(&entry.node.value);

@@ -141,6 +141,7 @@ async fn try_case(rehearsal: &Rehearsal, case: &Case) -> Result<(), String> {
         listener: case.listener.clone(),
         user: case.user.clone(),
         claim_groups: case.claim_groups.clone(),
+        claims: case.claims.clone(),
         source,
         fields: fields(case)?,
     };

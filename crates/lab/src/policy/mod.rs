@@ -3,6 +3,7 @@
 //! Every system is one proxy between the client and the origin. Each was started twice or more: without a decision, which is
 //! what its others are compared with, and with rules or a policy that allow what the client does.
 
+mod build;
 mod decider;
 mod envoy;
 mod hermes;
@@ -25,6 +26,7 @@ use crate::progress::Progress;
 use crate::report::Run;
 use crate::traffic::Client;
 
+use build::MeasuredBuild;
 pub use decider::Decider;
 use decider::RunningDecider;
 use report::Decisions;
@@ -62,10 +64,12 @@ pub struct PolicyArguments {
 pub fn run(arguments: &PolicyArguments) -> Result<()> {
     let begin = Instant::now();
     let programs = Programs::provide_for_policy(arguments.hermes.as_deref())?;
+    let build = MeasuredBuild::of(&programs.hermes)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let mut decisions = runtime.block_on(measure_all(arguments, programs))?;
+    decisions.build = Some(build);
     decisions.run = Some(Run {
         command: crate::options::spoken(std::env::args().skip(1)),
         seed: arguments.seed,

@@ -6,6 +6,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use serde::{Deserialize, Serialize};
 
+use super::build::MeasuredBuild;
 use super::decider::Decider;
 use super::measure::DecisionCost;
 use super::rules::MANY;
@@ -19,6 +20,9 @@ const NATIVE_SHARE: f64 = 0.03;
 
 /// What a policy in Rego may add to an exchange, in microseconds.
 const REGO_MOST: f64 = 50.0;
+
+/// Where the instructions of a decision are, beside this page.
+const PROFILES: &str = "profiles.md#a-decision";
 
 /// The share of what Envoy with OPA adds that both may add.
 const OF_ENVOY_OPA: f64 = 0.1;
@@ -39,6 +43,9 @@ const FIGURES: [(&str, PartOfCost); 4] = [
 pub struct Decisions {
     /// How.
     pub run: Option<Run>,
+    /// With which build of Hermes; `None`: that was not noted.
+    #[serde(default)]
+    pub build: Option<MeasuredBuild>,
     /// What each system gave, once for each round.
     systems: Vec<(Decider, Vec<DecisionCost>)>,
 }
@@ -95,9 +102,17 @@ impl Decisions {
         }
 
         let goals = self.goals().join("\n");
+        let build = self.described_build();
         format!(
-            "Microseconds an exchange: median (what the decision adds: median, least to most)\n\n{table}\n\n{goals}"
+            "Microseconds an exchange: median (what the decision adds: median, least to most)\n\n{table}\n\n{goals}\n\n{build}"
         )
+    }
+
+    /// The build of Hermes that these figures are of.
+    fn described_build(&self) -> String {
+        let build = self.build.as_ref().map(MeasuredBuild::describe);
+        let build = build.unwrap_or_else(|| "a build that was not noted".to_owned());
+        format!("Hermes: {build}")
     }
 
     /// The same as a page.
@@ -121,6 +136,10 @@ impl Decisions {
         for goal in self.goals() {
             page += &format!("- {goal}\n");
         }
+        page += &format!(
+            "\n{}. The [instructions of a decision]({PROFILES}), which other programs on the machine do not change, are counted apart.\n",
+            self.described_build()
+        );
         if let Some(run) = &self.run {
             // Writing to a string cannot fail.
             let _ = write!(
@@ -248,6 +267,8 @@ mod tests {
             text.contains("share: 0.040, wanted at most 0.03: missed"),
             "{text}"
         );
+        assert!(text.ends_with("Hermes: a build that was not noted"));
+        assert!(decisions.page().contains("(profiles.md#a-decision)"));
         assert!(
             !text.contains("Envoy with OPA"),
             "nothing was measured of it: {text}"

@@ -113,6 +113,11 @@ impl Telemetry {
         self.decisions.file.read().offer(line);
     }
 
+    /// Counts a decision for which there is no room before it is made a line.
+    pub fn forgo_decision(&self) {
+        self.decisions.fates.crowded_out.inc();
+    }
+
     /// Logs a decision to the service.
     pub fn post_decision(&self, line: DecisionLine) {
         if self.decisions.posted.try_send(line).is_err() {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use hermes_net::StreamInfo;
 use hermes_observe::Exchange;
 use hermes_proto::fields::Fields;
 use hermes_proto::refusal_id::RefusalId;
@@ -9,9 +10,9 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::{Author, mask};
-use crate::entry::Entry;
 use crate::filter;
 use crate::plug::{Decision, Outcome, Subject};
+use crate::snapshot::Snapshot;
 
 /// A decision of which is known what it is about, and not yet what came of it.
 pub(crate) struct DecisionDraft {
@@ -24,11 +25,31 @@ pub(crate) struct DecisionDraft {
     began: SystemTime,
 }
 
+/// Whether what was decided about may go on.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Ruling {
+    /// It may.
+    #[default]
+    Allowed,
+    /// It is answered with this status.
+    Refused(StatusCode),
+    /// It gets no answer of HTTP: a packet.
+    Dropped,
+}
+
+/// Where a decision is made, and about what.
+pub(super) struct Scene<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) source: &'a StreamInfo,
+    pub(super) exchange: &'a Exchange,
+    /// It was decided on before: an open tunnel.
+    pub(super) again: bool,
+}
+
 /// What came of a decision.
 #[derive(Default)]
 pub(crate) struct Came {
-    /// The status with which it is denied; `None`: it is allowed.
-    pub(crate) status: Option<StatusCode>,
+    pub(crate) ruling: Ruling,
     /// Why, in words.
     pub(crate) reason: Option<String>,
     /// Fields that the exchange gets, or the answer to it.
@@ -68,7 +89,7 @@ impl Came {
                 ..came
             },
             Decision::Deny(denial) => Self {
-                status: Some(denial.status),
+                ruling: Ruling::Refused(denial.status),
                 fields: denial.fields.clone(),
                 ..came
             },
@@ -76,13 +97,13 @@ impl Came {
     }
 
     pub(super) fn denies(&self) -> bool {
-        self.status.is_some()
+        self.ruling != Ruling::Allowed
     }
 
     /// What was decided, in the form in which a policy in Rego answers.
     fn result(&self, erased: &mut Vec<String>) -> Value {
         let mut result = json!({ "allow": !self.denies() });
-        if let Some(status) = self.status {
+        if let Ruling::Refused(status) = self.ruling {
             result["status"] = status.as_u16().into();
         }
         if let Some(reason) = &self.reason {
@@ -120,23 +141,28 @@ impl DecisionDraft {
         let mut erased = Vec::new();
         let fields = &subject.head.fields;
         let shown = mask::without_secrets(fields, "/input/fields", &mut erased);
+        Self::of(filter::known(subject, &shown), erased, author)
+    }
+
+    /// About this; `erased` points to what was left out of it.
+    pub(super) fn of(input: Value, erased: Vec<String>, author: Author) -> Self {
         Self {
             id: RefusalId::from_random(fastrand::u64(..)),
             author,
-            input: filter::known(subject, &shown),
+            input,
             erased,
             began: SystemTime::now(),
         }
     }
 
-    /// What is told of it. `again`: it is about an open tunnel.
-    pub(super) fn event(
-        self,
-        entry: &Entry<'_>,
-        exchange: &Exchange,
-        came: Came,
-        again: bool,
-    ) -> Map<String, Value> {
+    /// What is told of it.
+    pub(super) fn event(self, scene: &Scene<'_>, came: Came) -> Map<String, Value> {
+        let Scene {
+            snapshot,
+            source,
+            exchange,
+            again,
+        } = *scene;
         let mut erased = self.erased;
         let own = json!({
             "exchange": exchange.id().to_string(),
@@ -147,7 +173,7 @@ impl DecisionDraft {
         });
 
         let mut event = Map::new();
-        let labels = json!({ "id": &*entry.snapshot.node, "version": env!("CARGO_PKG_VERSION") });
+        let labels = json!({ "id": &*snapshot.node, "version": env!("CARGO_PKG_VERSION") });
         event.insert("labels".to_owned(), labels);
         event.insert("decision_id".to_owned(), self.id.as_str().into());
         if let Some(span) = exchange.span() {
@@ -156,8 +182,8 @@ impl DecisionDraft {
             event.insert("span_id".to_owned(), context.parent.to_string().into());
         }
 
-        let revision = entry.snapshot.revision.to_string();
-        let source = entry.source.peer.to_string();
+        let revision = snapshot.revision.to_string();
+        let source = source.peer.to_string();
         let began = humantime::format_rfc3339_micros(self.began).to_string();
         event.insert("revision".to_owned(), revision.into());
         event.insert("path".to_owned(), self.author.decision.into());

@@ -1,8 +1,10 @@
 //! The log of decisions: what is told of each, in the form of Open Policy Agent's.
 //!
 //! A [`Witness`] stands beside an exchange while it is decided on. It begins a draft before the fields change, because that is what
-//! was decided about, and ends it with what came of it. Where no log is configured, nothing is made or copied.
+//! was decided about, and ends it with what came of it. A [`DeniedFlow`] is what rules on packets deny. Where no log is configured,
+//! nothing is made or copied.
 
+mod denied_flow;
 mod draft;
 mod mask;
 #[cfg(test)]
@@ -23,7 +25,9 @@ use crate::plug::Subject;
 use crate::snapshot::Snapshot;
 use crate::target::Target;
 use crate::worker::Worker;
-pub(crate) use draft::{Came, DecisionDraft};
+pub(crate) use denied_flow::DeniedFlow;
+use draft::Scene;
+pub(crate) use draft::{Came, DecisionDraft, Ruling};
 
 /// What a document says of its log of decisions.
 pub(crate) struct DecisionLog {
@@ -173,11 +177,16 @@ impl<'a> Witness<'a> {
             return id;
         };
         let denies = came.denies();
-        let event = draft.event(entry, self.exchange, came, self.held.is_some());
-        let line = mask::line(event, &log.mask);
+        let scene = Scene {
+            snapshot: entry.snapshot,
+            source: entry.source,
+            exchange: self.exchange,
+            again: self.held.is_some(),
+        };
+        let line = mask::line(draft.event(&scene, came), &log.mask);
 
         match &mut self.held {
-            None => self.tell(log, line),
+            None => tell(self.worker, log, line),
             Some(held) => {
                 held.lines.push(line);
                 held.denial = denies.then_some(id).or(held.denial);
@@ -194,16 +203,16 @@ impl<'a> Witness<'a> {
         let held = self.held.take().unwrap_or_default();
         self.exchange.denied(held.denial);
         for line in held.lines {
-            self.tell(log, line);
+            tell(self.worker, log, line);
         }
     }
+}
 
-    fn tell(&self, log: &DecisionLog, line: DecisionLine) {
-        let telemetry = &self.worker.shared.telemetry;
-        if log.service.is_some() {
-            telemetry.post_decision(line);
-        } else {
-            telemetry.write_decision(line);
-        }
+fn tell(worker: &Worker, log: &DecisionLog, line: DecisionLine) {
+    let telemetry = &worker.shared.telemetry;
+    if log.service.is_some() {
+        telemetry.post_decision(line);
+    } else {
+        telemetry.write_decision(line);
     }
 }

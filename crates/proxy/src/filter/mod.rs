@@ -29,7 +29,7 @@ use http::StatusCode;
 use crate::plug::{Decision, Disobeyed, Filter, Outcome, Plugs, Subject, Verdict};
 use crate::snapshot::ListenerRules;
 use crate::target::Target;
-pub(crate) use question::{joined, known};
+pub(crate) use question::{described_certificate, joined, known};
 pub(crate) use rego::read_policies;
 pub(crate) use stage::{Denied, Stage};
 use timed::Timed;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use hermes_config::model::{AuthorizeBody, FieldPattern};
 use hermes_http::RequestHead;
 use hermes_identity::is_sent;
+use hermes_net::CertificateNames;
 use hermes_proto::fields::Fields;
 use hermes_proto::fields::names::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use hermes_proto::upgrade::Protocol;
@@ -305,15 +306,7 @@ pub(super) fn described(subject: &Subject<'_>, shown: &Fields) -> Value {
 /// The same, and what stays in this program.
 pub(crate) fn known(subject: &Subject<'_>, shown: &Fields) -> Value {
     let mut known = described(subject, shown);
-    let certificate = subject.certificate().map(|names| {
-        json!({
-            "uris": names.uris,
-            "emails": names.emails,
-            "dns": names.dns,
-            "common_name": names.common_name,
-            "sha256": names.sha256,
-        })
-    });
+    let certificate = subject.certificate().map(described_certificate);
     let destination = subject
         .destination()
         .map(|address| json!({ "address": address.ip().to_string(), "port": address.port() }));
@@ -323,6 +316,17 @@ pub(crate) fn known(subject: &Subject<'_>, shown: &Fields) -> Value {
     known["claims"] = json!(subject.claims);
     known["groups"] = json!(subject.groups);
     known
+}
+
+/// The names in a verified certificate.
+pub(crate) fn described_certificate(names: &CertificateNames) -> Value {
+    json!({
+        "uris": names.uris,
+        "emails": names.emails,
+        "dns": names.dns,
+        "common_name": names.common_name,
+        "sha256": names.sha256,
+    })
 }
 
 /// Names with their lines, joined with commas.

@@ -20,6 +20,7 @@ mod cause;
 mod custody;
 mod datagram_path;
 mod datagrams;
+mod denied_flows;
 pub(crate) mod departure;
 mod descriptor_share;
 mod directions;

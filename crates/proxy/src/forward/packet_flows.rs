@@ -59,7 +59,7 @@ impl FlowWatcher for ToldFlows {
             source,
             target,
             protocol: IpProtocol(flow.flow.protocol).to_string(),
-            opened_by: word(flow.mark.opened_by),
+            opened_by: flow.mark.opened_by.word(),
             rule: flow.mark.rule.clone(),
             is_allowed: flow.mark.is_allowed,
             age: now.saturating_duration_since(flow.first),
@@ -69,14 +69,6 @@ impl FlowWatcher for ToldFlows {
             one_in: self.one_in,
             reason: flow.end.word(),
         });
-    }
-}
-
-/// A side of a tunnel, in a word.
-pub(super) fn word(side: OpenedBy) -> &'static str {
-    match side {
-        OpenedBy::Client => "client",
-        OpenedBy::Target => "target",
     }
 }
 

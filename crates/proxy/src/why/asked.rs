@@ -135,7 +135,11 @@ impl FilterClient {
             return Ok(format!("{} cannot be asked: no resolver", checkpoint.name));
         };
 
-        let Filtering { request, arrived } = filtering;
+        let Filtering {
+            request,
+            arrived,
+            claims,
+        } = filtering;
         let head = RequestHead {
             fields: permitted.fields.clone(),
             ..request.head.clone()
@@ -149,7 +153,7 @@ impl FilterClient {
             source: &self.source,
             listener: arrived.entrance.name,
             credentials: &nothing,
-            claims: None,
+            claims: claims.all(),
             groups: snapshot.rules.names.groups_of(permitted.user.as_deref()),
         };
 

@@ -11,14 +11,15 @@ use hermes_rules::judge::{
     Arrived, Authenticated, Entrance, Judged, Permitted, Phase, Step, Unrouted, listener_user,
 };
 use hermes_rules::route::{Route, hops_of};
-use hermes_rules::{ClaimedGroups, Denied, Rules};
+use hermes_rules::{Denied, Rules};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::account::{Account, Stated};
 use super::packet::{JudgedSupposed, SupposedPacket};
 use super::question::{self, SupposedRequest};
+use super::supposed_claims::{SaidOfUser, SupposedClaims};
 use crate::target::Target;
 
 /// Where the supposed connection comes from, but for its address.
@@ -40,6 +41,9 @@ pub struct SupposedExchange {
     /// Groups that this user's token claims.
     #[serde(default)]
     pub claim_groups: Vec<String>,
+    /// What else it claims.
+    #[serde(default)]
+    pub claims: Map<String, Value>,
     /// Peer that hands it over, by its name in `peers`.
     #[serde(default)]
     pub peer: Option<String>,
@@ -54,6 +58,16 @@ pub struct SupposedExchange {
     pub ask: bool,
 }
 
+impl SupposedExchange {
+    fn said_of_user(&self) -> SaidOfUser<'_> {
+        SaidOfUser {
+            user: self.user.as_deref(),
+            groups: &self.claim_groups,
+            claims: &self.claims,
+        }
+    }
+}
+
 /// What filters are asked about.
 #[derive(Clone, Copy)]
 pub struct Filtering<'a> {
@@ -61,6 +75,8 @@ pub struct Filtering<'a> {
     pub request: &'a SupposedRequest,
     /// How it arrived.
     pub arrived: &'a Arrived<'a>,
+    /// What the token of its user claims.
+    pub claims: &'a SupposedClaims,
 }
 
 /// What filters make of an exchange that the policy permitted.
@@ -111,7 +127,7 @@ impl<H> Forecaster<'_, H> {
         let address = source.unwrap_or_else(|| question::own_address(config));
         let mut fields = question.head.fields.clone();
         fields.extend(&question::fields(&supposed.fields)?);
-        let claimed = Value::from(supposed.claim_groups.clone());
+        let claims = SupposedClaims::new(Some(config), supposed.said_of_user())?;
         let head = &question.head;
         let arrived = Arrived {
             entrance: Entrance {
@@ -120,7 +136,7 @@ impl<H> Forecaster<'_, H> {
                 user: user.as_deref(),
             },
             source: question::source(&self.rules.peers, peer, config, address)?,
-            authenticated: authenticated(supposed, &claimed),
+            authenticated: authenticated(supposed, &claims),
             kind: question.kind(),
             target: question.target.as_rules(),
             target_host: question.target.host(),
@@ -135,6 +151,7 @@ impl<H> Forecaster<'_, H> {
         let filtering = Filtering {
             request: &question,
             arrived: &arrived,
+            claims: &claims,
         };
         Ok(self.account(filtering, fields, filter))
     }
@@ -173,9 +190,13 @@ impl<H> Forecaster<'_, H> {
         packet: &SupposedPacket,
         supposed: &SupposedExchange,
     ) -> Result<Account, String> {
-        let claimed = Value::from(supposed.claim_groups.clone());
+        let claims = SupposedClaims::of_packet(
+            self.document,
+            supposed.listener.as_deref(),
+            supposed.said_of_user(),
+        )?;
         let JudgedSupposed { steps, outcome } =
-            packet.judge(self.rules, authenticated(supposed, &claimed))?;
+            packet.judge(self.rules, authenticated(supposed, &claims))?;
 
         let user = supposed.user.as_deref();
         let user = user.map(|name| self.rules.aliases.user_of(name).to_owned());
@@ -287,10 +308,13 @@ impl<H> Forecaster<'_, H> {
 }
 
 /// Whom authentication is supposed to have found.
-fn authenticated<'a>(supposed: &'a SupposedExchange, claimed: &'a Value) -> Authenticated<'a> {
+fn authenticated<'a>(
+    supposed: &'a SupposedExchange,
+    claims: &'a SupposedClaims,
+) -> Authenticated<'a> {
     Authenticated {
         user: supposed.user.as_deref(),
-        claimed: ClaimedGroups(Some(claimed)),
+        claimed: claims.groups(),
         by_certificate: false,
     }
 }

@@ -5,6 +5,7 @@
 //! - `recount`: the steps of a refusal, when someone asks for them.
 //! - `forecast`: what would become of an exchange, of a file as of a running node; `asked` adds what only a running node knows.
 //! - `packet`: a packet of a tunnel that is only supposed, and what the rules on packets say of it.
+//! - `supposed_claims`: what the token of a supposed user claims.
 //! - `account`: the answer, the same for all.
 
 pub mod account;
@@ -16,6 +17,7 @@ pub mod packet;
 pub mod question;
 mod recount;
 pub(crate) mod remembered;
+pub mod supposed_claims;
 #[cfg(test)]
 mod tests;
 mod written;

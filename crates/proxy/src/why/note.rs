@@ -151,11 +151,13 @@ pub(crate) fn handshake(
     id
 }
 
-/// Remembers that the rules of a snapshot denied a packet of a tunnel, at this place and in these words.
+/// Remembers that the rules of a snapshot denied a packet of a tunnel, at this place and in these words, under the name that it has
+/// already, if it has one.
 pub(crate) fn denied_packet(
     routed: &Routed,
     snapshot: &Snapshot,
     (place, said): (String, String),
+    named: Option<RefusalId>,
 ) -> RefusalId {
     let circumstances = Circumstances {
         snapshot,
@@ -168,7 +170,7 @@ pub(crate) fn denied_packet(
         status: None,
     };
 
-    let id = new_id();
+    let id = named.unwrap_or_else(new_id);
     let refusals = &routed.worker.shared.refusals;
     refusals.remember(id, &circumstances, cause);
     id

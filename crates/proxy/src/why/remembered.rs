@@ -27,7 +27,7 @@ const REMEMBERED: usize = 512;
 
 /// Packets that rules denied and that are remembered, over all tunnels.
 #[doc(alias = "bound")]
-const PACKETS: usize = 256;
+const PACKETS: usize = 1024;
 
 /// Bytes of the fields that are kept of a refused request, names included: what rules look at is shorter. The lines behind that
 /// are forgotten.

@@ -6,7 +6,7 @@ use hermes_proto::ip::Packet;
 use super::steps::{Phase, Step, Steps};
 use super::{Authenticated, Rules};
 use crate::Whom;
-use crate::packets::{OpenedBy, PacketRule};
+use crate::packets::{NONE_ALLOWS, OpenedBy, PacketRule};
 
 /// Where rules on packets are written.
 const RULES: &str = "policy.packets.rules";
@@ -49,7 +49,7 @@ impl<H> Rules<H> {
                 }
                 None => {
                     take(place, format!("{}: yes; {}", rule.name, effect(rule)));
-                    last = Some(decided(rule));
+                    last = Some(rule.says());
                 }
             }
         }
@@ -57,12 +57,12 @@ impl<H> Rules<H> {
         if let Some(rule) = judged.answers {
             let said = format!("{}: yes, as an answer; allowed", rule.name);
             take(element(RULES, rule.place), said);
-            last = Some(decided(rule));
+            last = Some(rule.says());
         }
         let last = last.unwrap_or_else(|| {
             let said = match judged.is_allowed {
                 true => "no rule on packets decides: allowed",
-                false => "no rule on packets allows it",
+                false => NONE_ALLOWS,
             };
             take("policy.packets.default".to_owned(), said.to_owned());
             said.to_owned()
@@ -79,12 +79,5 @@ fn effect(rule: &PacketRule) -> &'static str {
     match rule.allow {
         true => "allowed",
         false => "denied",
-    }
-}
-
-fn decided(rule: &PacketRule) -> String {
-    match rule.allow {
-        true => format!("rule {} on packets allows it", rule.name),
-        false => format!("rule {} on packets denies it", rule.name),
     }
 }

@@ -6,9 +6,9 @@ use hermes_config::model::{Document, PacketRule};
 use hermes_config::{child, element};
 
 use super::report::{Check, Report};
-use crate::packets::{MAX_PACKET_RULES, has_ports};
+use crate::packets::{MAX_PACKET_RULES, has_ports, shadowed_packet_rules};
 
-pub(super) const CHECKS: &[Check] = &[effects, names, ports, many];
+pub(super) const CHECKS: &[Check] = &[effects, names, ports, many, shadowed];
 
 const RULES: &str = "policy.packets.rules";
 
@@ -82,5 +82,23 @@ fn many(document: &Document, report: &mut Report) {
         let reason =
             format!("{count} rules are more than the {MAX_PACKET_RULES} that there may be");
         report.add(RULES.to_owned(), reason, "join prefixes and ports in lists");
+    }
+}
+
+fn shadowed(document: &Document, report: &mut Report) {
+    let rules = packet_rules(document);
+    for shadow in shadowed_packet_rules(rules) {
+        let by = element(RULES, shadow.by);
+        let named = match &rules[shadow.by].name {
+            Some(name) => format!("{by} ({name})"),
+            None => by.clone(),
+        };
+
+        let reason = format!("the rule can never match: {named} decides everything that it would");
+        report.add(
+            element(RULES, shadow.dead),
+            reason,
+            format!("move it before {by}, or remove it"),
+        );
     }
 }

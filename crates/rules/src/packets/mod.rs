@@ -9,6 +9,7 @@
 mod explain;
 mod index;
 mod rule;
+mod shadow;
 
 use hermes_config::model::{Document, PolicyDefault};
 use hermes_proto::ip::Packet;
@@ -17,7 +18,8 @@ use crate::Whom;
 pub use explain::{ComparedRule, JudgedPacket, UnmetKey};
 use index::TargetIndex;
 use rule::Asked;
-pub use rule::{OpenedBy, PacketRule, PortRange, has_ports, prefix_of};
+pub use rule::{NONE_ALLOWS, OpenedBy, PacketRule, PortRange, has_ports, prefix_of};
+pub use shadow::shadowed_packet_rules;
 
 /// Rules on packets of one document, which a person has to be able to read.
 #[doc(alias = "bound")]

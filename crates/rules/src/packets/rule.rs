@@ -21,6 +21,15 @@ pub enum OpenedBy {
 }
 
 impl OpenedBy {
+    /// It, in a word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Target => "target",
+        }
+    }
+
     /// The side opposite.
     #[must_use]
     pub fn other(self) -> Self {
@@ -74,7 +83,19 @@ pub(super) struct Asked {
     pub(super) port: Option<u16>,
 }
 
+/// What is said of a packet that the default denies.
+pub const NONE_ALLOWS: &str = "no rule on packets allows it";
+
 impl PacketRule {
+    /// What it says of a packet about which it decides, in words.
+    #[must_use]
+    pub fn says(&self) -> String {
+        match self.allow {
+            true => format!("rule {} on packets allows it", self.name),
+            false => format!("rule {} on packets denies it", self.name),
+        }
+    }
+
     /// A rule of a document, which stands at this place.
     pub(super) fn of(place: usize, rule: &model::PacketRule) -> Self {
         let name = match &rule.name {

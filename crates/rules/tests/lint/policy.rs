@@ -180,6 +180,21 @@ fn each_rule_on_packets_does_one_thing_that_can_be() {
 }
 
 #[test]
+fn rules_on_packets_that_can_never_match() {
+    finds(
+        json!({ "policy": { "default": "allow", "packets": { "rules": [
+            { "name": "net", "to": "10.0.0.0/8", "protocol": "tcp", "allow": true },
+            { "to": "10.1.2.0/24", "protocol": "tcp", "port": 22, "deny": true },
+            { "to": "10.1.2.0/24", "protocol": "udp", "port": 22, "deny": true },
+        ] } } }),
+        &[
+            "policy.packets.rules[1]: the rule can never match: policy.packets.rules[0] (net) decides everything that it would; move it \
+             before policy.packets.rules[0], or remove it",
+        ],
+    );
+}
+
+#[test]
 fn bounds_of_users_name_groups_that_there_are() {
     finds(
         json!({

@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use hermes_proto::refusal_id::RefusalId;
+use hermes_proxy::why::supposed_claims::parse_claim;
 use hermes_proxy::why::{Account, SupposedExchange};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::admin::Which;
 use crate::failure::Failure;
@@ -38,6 +39,9 @@ pub struct Why {
     /// Group that this user's token claims.
     #[arg(long = "claim-group", value_name = "NAME", requires = "user")]
     claim_groups: Vec<String>,
+    /// What else this token claims, for policies in Rego: the value is JSON, or a text where it is none.
+    #[arg(long = "claim", value_name = "NAME=VALUE", value_parser = parse_claim)]
+    claims: Vec<(String, Value)>,
     /// Peer that hands it over, by its name in `peers`.
     #[arg(long)]
     peer: Option<String>,
@@ -83,6 +87,7 @@ impl Why {
             listener: self.listener.clone(),
             user: self.user.clone(),
             claim_groups: self.claim_groups.clone(),
+            claims: self.claims.iter().cloned().collect(),
             peer: self.peer.clone(),
             source: self.source,
             fields: self.fields.clone(),

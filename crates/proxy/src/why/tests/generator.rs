@@ -9,7 +9,7 @@ use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use fastrand::Rng;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use super::super::SupposedExchange;
@@ -43,8 +43,11 @@ const OF_HTTP: [&str; 4] = ["web", "side", "open", "token"];
 /// Whose tokens there are; the second is another name of the first.
 const TOKENS: [&str; 4] = ["alice", "al", "bob", "eve"];
 
-/// A policy in Rego that decides by path, kind, listener and group.
-const REGO: [&str; 3] = [
+/// The tenants that tokens claim.
+const TENANTS: [&str; 3] = ["blue", "red", "none"];
+
+/// Policies in Rego that decide by path, kind, listener, group and claims.
+const REGO: [&str; 4] = [
     r#"package overlay
 import rego.v1
 decision := {"allow": false, "status": 451, "reason": "no films"} if startswith(input.path, "/films")
@@ -60,6 +63,15 @@ decision if input.kind == "http"
     r#"package overlay
 import rego.v1
 decision := {"allow": input.kind != "connect-udp", "fields": {"level": input.listener}}
+"#,
+    r#"package overlay
+import rego.v1
+default decision := {"allow": true}
+decision := {"allow": false, "reason": "not for red"} if { input.claims.tenant == "red"; input.claims.sub != "eve" }
+decision := {"allow": true, "fields": {"level": input.claims.tenant}} if {
+    input.claims.tenant == "blue"
+    "ops" in input.claims.groups
+}
 "#,
 ];
 
@@ -86,11 +98,12 @@ impl Issuer {
         json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "x": public }] }).to_string()
     }
 
-    /// A token of this user, who is in these groups.
-    fn token(&self, user: &str, groups: &[String]) -> String {
+    /// A token of this user, who is in these groups and is this tenant's.
+    fn token(&self, user: &str, groups: &[String], tenant: &str) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let claims = json!({
-            "iss": "https://issuer.test", "aud": "overlay", "sub": user, "groups": groups, "exp": now.as_secs() + 3600,
+            "iss": "https://issuer.test", "aud": "overlay", "sub": user, "groups": groups, "tenant": tenant,
+            "exp": now.as_secs() + 3600,
         });
         let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let signed = format!("{}.{}", part(json!({ "alg": "EdDSA" })), part(claims));
@@ -245,15 +258,22 @@ pub(super) fn configuration(rng: &mut Rng, folder: &TempDir, far: SocketAddr) ->
     }
 
     text.push_str("routes:\n");
-    for number in 0..rng.usize(1..7) {
+    let routes = rng.usize(1..7);
+    // Half of the configurations have a route for everything.
+    let last = if rng.bool() { routes - 1 } else { routes };
+    for number in 0..routes {
         let action = match rng.u8(..6) {
             0 => "to: far".to_owned(),
             1 => "to: gone".to_owned(),
             2 => "redirect: { location: \"http://elsewhere/\" }".to_owned(),
-            3 => "terminate: true".to_owned(),
+            3 | 4 => "terminate: true".to_owned(),
             _ => format!("respond: {{ status: {} }}", 410 + number),
         };
-        let conditions = conditions(rng);
+        let conditions = if number == last {
+            String::new()
+        } else {
+            conditions(rng)
+        };
         writeln!(
             text,
             "  - {{ name: r{number}, match: {{ {conditions} }}, {action} }}"
@@ -271,6 +291,7 @@ pub(super) fn exchange(rng: &mut Rng, issuer: &Issuer) -> (SupposedExchange, Sen
         listener: None,
         user: None,
         claim_groups: Vec::new(),
+        claims: Map::new(),
         peer: None,
         source: Some(Ipv4Addr::LOCALHOST.into()),
         fields: Vec::new(),
@@ -313,7 +334,9 @@ fn request(rng: &mut Rng, issuer: &Issuer, asked: SupposedExchange) -> (Supposed
         if rng.bool() {
             supposed.claim_groups.push("ops".to_owned());
         }
-        let token = issuer.token(user, &supposed.claim_groups);
+        let tenant = one(rng, &TENANTS);
+        supposed.claims.insert("tenant".to_owned(), tenant.into());
+        let token = issuer.token(user, &supposed.claim_groups, tenant);
         write!(lines, "Proxy-Authorization: Bearer {token}\r\n").unwrap();
         supposed.user = Some(user.to_owned());
     }

@@ -7,6 +7,8 @@ use hermes_tests::program;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::tokens::Issuer;
+
 fn folder(files: &[(&str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -114,4 +116,114 @@ fn files_that_are_wrong_are_named_with_lines() {
     let (code, _, said) = test(&folder, &["missing.rego"]);
     assert_eq!(code, 2);
     assert!(said.contains("missing.rego"), "{said}");
+}
+
+/// Tokens, devices and packets.
+const GATE: &str = r#"
+version: 1
+fields: [user, tenant, role]
+users: { alice: ["auth0|7"] }
+listeners:
+  web:
+    http: 127.0.0.1:0
+    auth: { bearer: { jwks_file: keys, issuer: https://issuer.test, audience: hermes, groups_claim: roles } }
+  vpn:
+    user: bob
+    tun:
+      name: hermes9
+      addresses: [10.7.0.9/24]
+      tunnels:
+        lab:  { prefixes: 10.1.0.0/16, set: { tenant: lab } }
+        home: { prefixes: 10.2.0.0/16, user: carol }
+  far: { user: bob, tun: { name: hermes8, addresses: [10.8.0.9/24] } }
+policy:
+  rules:
+    - { name: devices, match: { kind: connect-ip, user: bob, source: 10.7.0.0/16 }, allow: true }
+    - { name: chat, match: { kind: upgrade, path: /chat }, allow: true }
+    - { name: ops, match: { user: claim-group:ops }, set: { role: ops }, allow: true }
+    - { name: tokens, match: { listener: web, kind: http }, allow: true }
+  packets:
+    rules:
+      - { name: ssh, user: claim-group:ops, to: 10.1.0.0/16, protocol: tcp, port: 22, allow: true }
+      - { name: no-gre, protocol: gre, deny: true }
+authorize:
+  - { name: tenants, timeout: 60s, match: { kind: http }, allow_fields: [tenant], rego: { files: policy.rego, query: data.a.b } }
+routes:
+  - { name: packets, match: { kind: connect-ip }, respond: { status: 410 } }
+  - { name: others, respond: { status: 404 } }
+"#;
+
+const TENANTS: &str = r#"package a
+import rego.v1
+default b := {"allow": false, "status": 402, "reason": "no tenant"}
+b := {"allow": true, "fields": {"tenant": input.claims.tenant}} if input.claims.tenant in ["blue", "green"]
+b := {"allow": true} if input.claims.org.owner == input.claims.sub
+"#;
+
+const OF_ALL_KINDS: &str = r#"config: node.yaml
+cases:
+  - { name: tenant, ask: GET http://a/, user: "auth0|7", claims: { tenant: blue }, expect: { allow: true, user: alice, fields: { tenant: blue, role: "" } } }
+  - { name: another, ask: GET http://a/, user: "auth0|7", claims: { tenant: red }, expect: { allow: false, status: 402, reason: no tenant } }
+  - { name: no token, ask: GET http://a/, user: "auth0|7", expect: { allow: false, status: 402 } }
+  - { name: owner, ask: GET http://a/, user: eve, claims: { org: { owner: eve } }, expect: { allow: true, user: eve } }
+  - { name: groups, ask: GET http://a/, user: bob, claims: { tenant: green, roles: [ops] }, expect: { allow: true, fields: { role: ops, tenant: green } } }
+  - { name: also, ask: GET http://a/, user: bob, claims: { tenant: green }, claim_groups: [ops], expect: { allow: true, fields: { role: ops } } }
+  - { name: twice, ask: GET http://a/, user: bob, claims: { roles: [ops] }, claim_groups: [ops], expect: { allow: true } }
+  - { name: lab, listener: vpn/lab, expect: { allow: true, route: packets, user: bob, fields: { tenant: lab } } }
+  - { name: home, listener: vpn/home, expect: { allow: false, status: 403, reason: no rule } }
+  - { name: which, listener: vpn, expect: { allow: true } }
+  - { name: far, listener: far, expect: { allow: false, status: 403 } }
+  - { name: asked, ask: CONNECT-IP 10.1.0.0/16, user: bob, source: 10.7.0.3, expect: { allow: true, route: packets } }
+  - { name: chat, ask: UPGRADE websocket http://a/chat, user: bob, expect: { allow: true, route: others } }
+  - { name: ssh, ask: "PACKET tcp 10.1.2.3:22", source: 10.7.0.9, user: bob, claim_groups: [ops], expect: { allow: true, reason: rule ssh } }
+  - { name: roles, ask: "PACKET tcp 10.1.2.3:22", source: 10.7.0.9, user: bob, listener: web, claims: { roles: ops }, expect: { allow: true } }
+  - { name: others, ask: "PACKET tcp 10.1.2.3:22", source: 10.7.0.9, user: bob, claims: { roles: ops }, expect: { allow: false, reason: no rule } }
+  - { name: gre, ask: PACKET gre 10.1.2.3, source: 10.7.0.9, expect: { allow: false, reason: no-gre } }
+  - { name: wrong, ask: PACKET gre 10.1.2.3, source: 10.7.0.9, expect: { allow: true } }
+  - { name: routed, ask: PACKET gre 10.1.2.3, source: 10.7.0.9, expect: { allow: false, route: packets } }
+  - { name: from nowhere, ask: PACKET gre 10.1.2.3, expect: { allow: false } }
+"#;
+
+#[test]
+fn tokens_devices_and_packets_are_cases_as_requests_are() {
+    let folder = folder(&[
+        ("node.yaml", GATE),
+        ("policy.rego", TENANTS),
+        ("keys", &Issuer::eddsa().key_set()),
+        ("cases.yaml", OF_ALL_KINDS),
+    ]);
+    let (code, said, wrong) = test(&folder, &["cases.yaml", "--json"]);
+    assert_eq!(code, 1, "{said}{wrong}");
+    let said: Value = serde_json::from_str(&said).unwrap();
+    let tests = said.as_array().unwrap();
+    let failed: Vec<_> = tests
+        .iter()
+        .filter(|test| !test["failed"].is_null())
+        .map(|test| {
+            (
+                test["name"].as_str().unwrap(),
+                test["failed"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        failed,
+        [
+            (
+                "twice",
+                "the groups are the claim roles: say either of them"
+            ),
+            (
+                "which",
+                "the device of vpn has several tunnels; say which: vpn/lab, vpn/home"
+            ),
+            ("wrong", "rule no-gre on packets denies it"),
+            (
+                "routed",
+                "of a packet, `expect` has `allow` and `reason` only"
+            ),
+            ("from nowhere", "say which address the packet comes from"),
+        ]
+    );
+    assert_eq!(tests.len(), 20);
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hermes_tests::origins::tcp_echo;
 use hermes_tests::raw::{End, Raw};
-use hermes_tests::{Node, Pki, curl};
+use hermes_tests::{Node, Pki, curl, program};
 use serde_json::{Value, json};
 
 use crate::tokens::Issuer;
@@ -163,6 +164,74 @@ fn rules_know_the_groups_that_a_token_claims() {
     let token = shown("alice", "roles", json!(["staff"]));
     let got = curl(&["-x", &node.url("web"), "-H", &token, "http://a/"]);
     assert_eq!((got.status, got.text().as_str()), (200, "staff"));
+}
+
+/// Decides by what the token claims.
+const TENANTS: &str = r#"
+package a
+import rego.v1
+default b := {"allow": false, "reason": "no tenant"}
+b := {"allow": true, "fields": {"tenant": input.claims.tenant}} if input.claims.tenant in ["blue", "green"]
+b := {"allow": true} if { "ops" in input.claims.roles; input.claims.sub == input.user }
+"#;
+
+#[test]
+fn a_supposed_user_with_claims_is_judged_as_the_real_one() {
+    let issuer = Issuer::eddsa();
+    let yaml = r#"
+        fields: [user, tenant]
+        listeners:
+          web:
+            http: 127.0.0.1:0
+            auth: { bearer: { jwks_file: keys, issuer: https://issuer.test, audience: hermes, groups_claim: roles } }
+        authorize: [{ name: a, timeout: 60s, allow_fields: [tenant], rego: { files: policy.rego, query: data.a.b } }]
+        routes:
+          - { name: blues, match: { fields: { tenant: blue } }, respond: { status: 200 } }
+          - { name: ops, match: { user: claim-group:ops }, respond: { status: 204 } }
+          - { name: others, respond: { status: 404 } }
+    "#;
+    let node = start(TENANTS, yaml, &[("keys", &issuer.key_set())]);
+    let cases: [(&[&str], Value); 6] = [
+        (&["--claim", "tenant=blue"], json!({ "tenant": "blue" })),
+        (&["--claim", "tenant=green"], json!({ "tenant": "green" })),
+        (&["--claim", "tenant=red"], json!({ "tenant": "red" })),
+        (
+            &["--claim", "tenant=[\"blue\"]"],
+            json!({ "tenant": ["blue"] }),
+        ),
+        (&["--claim-group", "ops"], json!({ "roles": ["ops"] })),
+        (&["--claim", "roles=[\"dev\"]"], json!({ "roles": ["dev"] })),
+    ];
+
+    let mut routes = Vec::new();
+    for (arguments, claimed) in cases {
+        let mut claims = issuer.claims("alice");
+        for (name, value) in claimed.as_object().unwrap() {
+            claims[name] = value.clone();
+        }
+        let token = format!("proxy-authorization: Bearer {}", issuer.token(&claims));
+        let got = curl(&["-x", &node.url("web"), "-H", &token, "http://a/"]);
+
+        let output = Command::new(program::path())
+            .args([
+                "why",
+                "GET",
+                "http://a/",
+                "--ask",
+                "--json",
+                "--user",
+                "alice",
+            ])
+            .args(arguments)
+            .arg("--admin")
+            .arg(node.socket())
+            .output()
+            .unwrap();
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(said["status"], got.status, "{arguments:?}: {said:#}");
+        routes.push(said["route"].as_str().unwrap_or("none").to_owned());
+    }
+    assert_eq!(routes, ["blues", "others", "none", "none", "ops", "none"]);
 }
 
 /// One user of whom a token, a password and another proxy's field have different names.
