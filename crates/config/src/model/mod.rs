@@ -64,12 +64,12 @@ pub use route::{
 pub use scalar::{
     ByteSize, DecisionPointer, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch,
     HostPort, Hours, HttpUrl, IpProtocol, ListenAddress, OneOrMany, PathMatch, Percent, PortMatch,
-    Rate, StatusMatch, TargetMatch, Template, TemplatePart, TextMatch, UpgradeName, UserMatch,
-    UserPattern, Variable,
+    Rate, StatusMatch, SystemUsers, TargetMatch, Template, TemplatePart, TextMatch, UpgradeName,
+    UserMatch, UserPattern, Variable,
 };
 pub use sticky::Hash;
 pub use templates::{Templates, UpstreamTemplates};
 pub use trace::{Continue, Metrics, Trace, TraceUser};
-pub use tun::{OtherTunAddress, SplitTunnel, TerminateTun, Tun, TunDetails};
+pub use tun::{OtherTunAddress, SplitTunnel, TerminateTun, Tun, TunDetails, TunSenders};
 pub use tunnel::{Tunnel, TunnelAnswer, TunnelDetails, TunnelWord};
 pub use upstream::{Balance, ClientTls, Endpoint, HttpVersion, TlsChoice, Upstream};

@@ -20,6 +20,7 @@ use crate::quic::steering::Instruction;
 
 mod activation;
 mod addresses;
+mod cgroup_mark;
 mod link;
 mod link_changes;
 mod masquerade;

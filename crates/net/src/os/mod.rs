@@ -2,6 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
+use crate::tun::SenderCondition;
+
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
@@ -55,6 +57,13 @@ pub struct ForwardedFamilies {
     pub v6: bool,
 }
 
+/// Members of a control group whose sockets are marked when they are opened, until this is dropped.
+#[derive(Debug)]
+pub struct CgroupMark {
+    /// It keeps the program where it runs.
+    _link: OwnedFd,
+}
+
 /// An interface of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
@@ -67,12 +76,12 @@ pub struct Link {
 pub enum RouteRule {
     /// The main table, for routes longer than this.
     MainAbove(u8),
-    /// This table, for what has not this mark, in the bits of this mask.
-    Unmarked {
+    /// This table, for what a socket sends of which this is true.
+    Of {
         /// The table.
         table: u32,
-        /// The mark, and its bits.
-        mark: (u32, u32),
+        /// What is to be true.
+        condition: SenderCondition,
     },
 }
 
