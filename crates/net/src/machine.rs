@@ -44,6 +44,8 @@ pub enum Feature {
     Masquerade,
     /// To mark what sockets send, for rules of routing.
     Mark,
+    /// To mark what programs of a control group open.
+    Cgroups,
     /// To take connections to addresses of others, as TPROXY hands them over.
     Tproxy,
     /// UDP, and room for as much of it as a burst has.
@@ -60,13 +62,14 @@ pub enum Feature {
 
 impl Feature {
     /// All, in the order in which people read about them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Tun,
         Self::TunOffload,
         Self::Netlink,
         Self::NetlinkChange,
         Self::Masquerade,
         Self::Mark,
+        Self::Cgroups,
         Self::Tproxy,
         Self::Udp,
         Self::Http3,
@@ -87,6 +90,7 @@ impl Feature {
             Self::NetlinkChange => netlink_change(),
             Self::Masquerade => masquerade(),
             Self::Mark => mark(),
+            Self::Cgroups => cgroups(),
             Self::Tproxy => tproxy(),
             Self::Udp => udp(),
             Self::Http3 => http3(),
@@ -191,6 +195,11 @@ fn mark() -> Result<String, Missing> {
     let socket = at("a UDP socket", unbound())?;
     at("SO_MARK", os::mark(&socket, MARK))?;
     Ok("SO_MARK".to_owned())
+}
+
+fn cgroups() -> Result<String, Missing> {
+    at("a program of control groups", os::CgroupMark::check())?;
+    Ok("a mark for what is opened in a control group".to_owned())
 }
 
 fn tproxy() -> Result<String, Missing> {

@@ -40,6 +40,8 @@ mod packets;
 mod rehoming;
 #[path = "namespaces/scenario.rs"]
 mod scenario;
+#[path = "namespaces/senders.rs"]
+mod senders;
 #[path = "namespaces/slices.rs"]
 mod slices;
 #[path = "namespaces/split.rs"]

@@ -64,15 +64,15 @@ pub use route::{
 pub use scalar::{
     ByteSize, DecisionPointer, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch,
     HostPort, Hours, HttpUrl, IpProtocol, ListenAddress, OneOrMany, PathMatch, Percent, PortMatch,
-    Rate, StatusMatch, TargetMatch, Template, TemplatePart, TextMatch, UpgradeName, UserMatch,
-    UserPattern, Variable,
+    Rate, StatusMatch, SystemUsers, TargetMatch, Template, TemplatePart, TextMatch, UpgradeName,
+    UserMatch, UserPattern, Variable,
 };
 pub use sticky::Hash;
 pub use templates::{Templates, UpstreamTemplates};
 pub use trace::{Continue, Metrics, Trace, TraceUser};
 pub use tun::{
     InterceptedEcho, OtherTunAddress, PacketTermination, SplitTunnel, TerminateIntercept,
-    TerminateTun, Tun, TunDetails,
+    TerminateTun, Tun, TunDetails, TunSenders,
 };
 pub use tunnel::{Tunnel, TunnelAnswer, TunnelDetails, TunnelWord};
 pub use upstream::{

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::scalar::{FilePath, OneOrMany, Prefix, Template};
+use super::scalar::{FilePath, OneOrMany, Prefix, SystemUsers, Template};
 
 /// The device whose packets a listener takes.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -39,6 +39,12 @@ pub struct TunDetails {
     #[serde(default)]
     #[schemars(with = "Vec<Prefix>")]
     pub exclude: Vec<IpNet>,
+    /// Whose packets it takes, of this machine's own. Default: everyone's.
+    #[serde(default)]
+    pub only: Option<TunSenders>,
+    /// Whose packets pass by it. Default: no one's.
+    #[serde(default)]
+    pub except: Option<TunSenders>,
     /// What happens where the tunnel assigns another address than the device has, and not that which it asks for. Default: `refuse`
     /// with `addresses`, else `adopt`.
     #[serde(default)]
@@ -54,6 +60,19 @@ pub struct TunDetails {
     /// Its tunnels, by name: each takes the packets for its own prefixes, and is an exchange of its own. Default: one, which takes all.
     #[serde(default)]
     pub tunnels: IndexMap<String, SplitTunnel>,
+}
+
+/// Who sends packets on this machine. What the kernel answers by itself counts as sent by user 0.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TunSenders {
+    /// Users of this machine, each by name, by number, or from one number to another, such as `1000-1999`.
+    #[serde(default)]
+    pub users: OneOrMany<SystemUsers>,
+    /// Folders of control groups (cgroup v2); those within them belong to them. What their members opened before the device was there
+    /// keeps its way. A group of `except` passes by all devices of this node.
+    #[serde(default)]
+    pub cgroups: OneOrMany<FilePath>,
 }
 
 /// One of several tunnels of a device.

@@ -22,6 +22,7 @@ use crate::quic::steering::Instruction;
 mod activation;
 mod addresses;
 mod arrivals;
+mod cgroup_mark;
 mod link;
 mod link_changes;
 mod masquerade;

@@ -2,6 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
+use crate::tun::SenderCondition;
+
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
@@ -11,8 +13,8 @@ pub use linux::{
     forbid_fragments, forwarded_families, is_transparent, local_addresses, mark, mark_open,
     masquerades, new_network, note_arrivals, open_tun, passed_kind, passed_sockets, path_mtu,
     peer_uid, prepare_datagrams, process_stats, raise_open_files, receive_merged, receive_timed,
-    remove_exception, report_errors, send_cut, set_congestion, take_foreign_addresses, take_queued_error,
-    tun_cuts_udp, use_small_pages,
+    remove_exception, report_errors, send_cut, set_congestion, take_foreign_addresses,
+    take_queued_error, tun_cuts_udp, use_small_pages,
 };
 
 #[cfg(not(target_os = "linux"))]
@@ -24,8 +26,8 @@ pub use other::{
     forbid_fragments, forwarded_families, is_transparent, local_addresses, mark, mark_open,
     masquerades, new_network, note_arrivals, open_tun, passed_kind, passed_sockets, path_mtu,
     peer_uid, prepare_datagrams, process_stats, raise_open_files, receive_merged, receive_timed,
-    remove_exception, report_errors, send_cut, set_congestion, take_foreign_addresses, take_queued_error,
-    tun_cuts_udp, use_small_pages,
+    remove_exception, report_errors, send_cut, set_congestion, take_foreign_addresses,
+    take_queued_error, tun_cuts_udp, use_small_pages,
 };
 
 /// What this process uses now.
@@ -55,6 +57,13 @@ pub struct ForwardedFamilies {
     pub v6: bool,
 }
 
+/// Members of a control group whose sockets are marked when they are opened, until this is dropped.
+#[derive(Debug)]
+pub struct CgroupMark {
+    /// It keeps the program where it runs.
+    _link: OwnedFd,
+}
+
 /// An interface of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
@@ -67,12 +76,12 @@ pub struct Link {
 pub enum RouteRule {
     /// The main table, for routes longer than this.
     MainAbove(u8),
-    /// This table, for what has not this mark, in the bits of this mask.
-    Unmarked {
+    /// This table, for what a socket sends of which this is true.
+    Of {
         /// The table.
         table: u32,
-        /// The mark, and its bits.
-        mark: (u32, u32),
+        /// What is to be true.
+        condition: SenderCondition,
     },
 }
 

@@ -11,6 +11,7 @@ use super::{ForwardedFamilies, ProcessStats};
 use crate::activation::{ActivationError, PassedKind, PassedSocket};
 use crate::quic::steering::Instruction;
 
+mod cgroup_mark;
 mod link;
 mod masquerade;
 mod pipe;

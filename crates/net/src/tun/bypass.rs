@@ -1,10 +1,11 @@
-//! What passes by a device although its routes lead there: what this process opens itself, and what is excepted.
+//! What passes by a device although its routes lead there: what this process opens itself, what is excepted, and what is not sent by
+//! those whose packets it takes.
 //!
-//! The routes of the device are in tables of its own, one for each length of prefix. Two rules of routing for each, the longest first,
+//! The routes of the device are in tables of its own, one for each length of prefix. Rules of routing for each, the longest first,
 //! have the longest prefix decide, as it does within one table:
 //!
 //! 1. routes of the main table that are longer than this;
-//! 2. the device's of this length, for what has not the mark of this process.
+//! 2. the device's of this length, for what has not the mark of this process, or for each kind of senders whose packets it takes.
 //!
 //! What a process left behind that was killed leads nowhere, and goes when a device of the same name is opened.
 
@@ -14,6 +15,8 @@ use std::io;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 
+use super::Past;
+use super::senders::Selection;
 use crate::os::{self, FoundRule, Link, PlacedRule, RouteRule};
 use crate::own_mark;
 
@@ -27,11 +30,13 @@ const FIRST: u32 = 5000;
 const LONGEST: u8 = 128;
 
 /// The routes of a device whose process passes by it.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Bypass {
     /// The number of its tables, but for the last byte.
     tables: u32,
     excepted: Vec<IpNet>,
+    /// Whose packets the device takes.
+    senders: Selection,
     /// Those whose rules are there.
     led: Vec<(bool, u8)>,
     /// Its number among those of this process.
@@ -45,8 +50,8 @@ impl Bypass {
     /// Of the device of this name. What one of that name left behind is removed.
     ///
     /// # Errors
-    /// Netlink, or changing rules of routing, is not allowed.
-    pub(super) fn new(name: &str, excepted: &[IpNet]) -> io::Result<Self> {
+    /// Netlink, or changing rules of routing, is not allowed; or those of [`Selection::new`].
+    pub(super) fn new(name: &str, past: &Past) -> io::Result<Self> {
         let tables = TABLES | (u32::from(hash(name)) << 8);
         let number = {
             let mut latest = LATEST.lock();
@@ -56,7 +61,8 @@ impl Bypass {
         };
         let bypass = Self {
             tables,
-            excepted: excepted.to_vec(),
+            excepted: past.nets.clone(),
+            senders: Selection::new(&past.only, &past.except, hash(name))?,
             led: Vec::new(),
             number,
         };
@@ -97,23 +103,24 @@ impl Bypass {
     }
 
     /// The rules for a length.
-    fn rules(&self, is_ipv4: bool, length: u8) -> [PlacedRule; 2] {
+    fn rules(&self, is_ipv4: bool, length: u8) -> Vec<PlacedRule> {
         let priority = FIRST + 2 * u32::from(LONGEST - length);
         let main = PlacedRule {
             is_ipv4,
             priority,
             rule: RouteRule::MainAbove(length),
         };
-        let unmarked = RouteRule::Unmarked {
-            table: self.table(length),
-            mark: own_mark::MARK,
-        };
-        let own = PlacedRule {
+        let table = self.table(length);
+        let conditions = self.senders.conditions().iter();
+        let own = conditions.map(|condition| PlacedRule {
             is_ipv4,
             priority: priority + 1,
-            rule: unmarked,
-        };
-        [main, own]
+            rule: RouteRule::Of {
+                table,
+                condition: *condition,
+            },
+        });
+        std::iter::once(main).chain(own).collect()
     }
 
     fn table(&self, length: u8) -> u32 {
@@ -172,20 +179,26 @@ fn hash(name: &str) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tun::Senders;
+
+    fn everyone() -> Selection {
+        Selection::new(&Senders::default(), &Senders::default(), 0).unwrap()
+    }
 
     #[test]
     fn the_longest_prefix_comes_first_and_the_main_table_before_its_equals() {
         let bypass = Bypass {
             tables: TABLES,
             excepted: Vec::new(),
+            senders: everyone(),
             led: Vec::new(),
             number: 0,
         };
-        let [main, own] = bypass.rules(true, 24);
-        let [_, longer] = bypass.rules(true, 25);
+        let [main, own] = bypass.rules(true, 24).try_into().unwrap();
+        let [_, longer]: [_; 2] = bypass.rules(true, 25).try_into().unwrap();
         assert_eq!(main.rule, RouteRule::MainAbove(24));
         assert!(longer.priority < main.priority && main.priority < own.priority);
-        let [_, shortest] = bypass.rules(true, 0);
+        let [_, shortest]: [_; 2] = bypass.rules(true, 0).try_into().unwrap();
         assert!(shortest.priority < 32_766, "before the main table");
     }
 

@@ -8,6 +8,7 @@
 
 mod bypass;
 mod queue;
+mod senders;
 
 use std::io;
 
@@ -18,6 +19,7 @@ use crate::os::{Link, Masquerade, open_tun};
 use bypass::Bypass;
 
 pub use queue::{HEADER_BYTES, TunPort, TunQueue};
+pub use senders::{SenderCondition, Senders, SystemUsers};
 
 /// Queues of a device: the kernel allows as many (`MAX_TAP_QUEUES`).
 #[doc(alias = "bound")]
@@ -37,9 +39,20 @@ pub struct TunSettings {
     /// What is led to it.
     pub routes: Vec<IpNet>,
     /// What passes by it nevertheless, and with it all that this process opens itself; `None`: nothing does.
-    pub past: Option<Vec<IpNet>>,
+    pub past: Option<Past>,
     /// Whether what comes from it leaves this machine with the addresses of the machine.
     pub masquerade: bool,
+}
+
+/// What passes by a device although its routes lead there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Past {
+    /// What is sent to these.
+    pub nets: Vec<IpNet>,
+    /// What others than these send, unless there are none.
+    pub only: Senders,
+    /// What these send. Members of their control groups pass by the other devices of this process, too.
+    pub except: Senders,
 }
 
 /// Why there is no device, or it is not as it should be, and what helps.
@@ -89,9 +102,10 @@ impl TunDevice {
         };
         let link = Link::named(&name).map_err(|error| failed("finding it", error))?;
         let bypass = settings.past.as_ref().map(|past| Bypass::new(&name, past));
-        let bypass = bypass
-            .transpose()
-            .map_err(|error| failed("leading our own connections past it", error))?;
+        let bypass = bypass.transpose().map_err(|error| TunError {
+            help: not_led(&error),
+            ..failed("choosing what is led to it", error)
+        })?;
         // Before it is up, so that no packet leaves with another address.
         let masquerade = settings.masquerade.then(|| Masquerade::of(&name));
         let masquerade = masquerade.transpose().map_err(|error| TunError {
@@ -204,6 +218,20 @@ impl TunDevice {
             help: None,
             source,
         }
+    }
+}
+
+/// What helps where packets cannot be chosen by who sends them.
+fn not_led(error: &io::Error) -> Option<&'static str> {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            Some("it takes CAP_NET_ADMIN, and CAP_BPF where control groups are named")
+        }
+        io::ErrorKind::NotFound => Some("name users and control groups of this machine"),
+        io::ErrorKind::InvalidInput => {
+            Some("name folders of cgroup v2, as /sys/fs/cgroup/user.slice")
+        }
+        _ => None,
     }
 }
 

@@ -1,9 +1,10 @@
 //! What a listener asks for.
 
 use hermes_config::model::{
-    Attach, Document, HttpVersion, ListenAddress, Listener, OtherTunAddress, Tun,
+    Attach, Document, HttpVersion, ListenAddress, Listener, OtherTunAddress, SystemUsers, Tun,
+    TunDetails, TunSenders,
 };
-use hermes_net::tun::TunSettings;
+use hermes_net::tun::{Past, Senders, TunSettings};
 use hermes_packet::tun::OtherAssigned;
 use hermes_rules::versions;
 
@@ -34,8 +35,33 @@ fn device(tun: &Tun) -> TunSettings {
             .into(),
         addresses: details.map_or_else(Vec::new, |details| details.addresses.clone()),
         routes: details.map_or_else(Vec::new, |details| details.routes.clone()),
-        past: Some(details.map_or_else(Vec::new, |details| details.exclude.clone())),
+        past: Some(details.map_or_else(Past::default, past)),
         masquerade: false,
+    }
+}
+
+/// What passes by it.
+fn past(details: &TunDetails) -> Past {
+    let senders = |senders: &Option<TunSenders>| senders.as_ref().map(in_kernel);
+    Past {
+        nets: details.exclude.clone(),
+        only: senders(&details.only).unwrap_or_default(),
+        except: senders(&details.except).unwrap_or_default(),
+    }
+}
+
+fn in_kernel(senders: &TunSenders) -> Senders {
+    let users = senders.users.iter().map(|users| match users {
+        SystemUsers::Name(name) => hermes_net::tun::SystemUsers::Name(name.clone()),
+        SystemUsers::Numbers(first, last) => hermes_net::tun::SystemUsers::Numbers(*first, *last),
+    });
+    Senders {
+        users: users.collect(),
+        cgroups: senders
+            .cgroups
+            .iter()
+            .map(|group| group.0.clone())
+            .collect(),
     }
 }
 

@@ -49,6 +49,8 @@ mod tests {
             addresses: Vec::new(),
             routes: Vec::new(),
             exclude: Vec::new(),
+            only: None,
+            except: None,
             mtu: None,
             super_packets: false,
             tunnels: tunnels.into_iter().collect(),

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use hermes_config::child;
-use hermes_config::model::{Document, ExchangeKind, OtherTunAddress, PacketTermination, Terminate};
+use hermes_config::model::{
+    Document, ExchangeKind, OtherTunAddress, PacketTermination, Terminate, Tun, TunSenders,
+};
 use ipnet::IpNet;
 
 use super::report::{Check, Report};
@@ -16,8 +18,12 @@ const LONGEST_NAME: usize = 15;
 const SMALLEST_V4: u8 = 29;
 const SMALLEST_V6: u8 = 125;
 
+/// Users and control groups that one device names in one place: each is a rule of routing for each length of prefix, or a program.
+#[doc(alias = "bound")]
+const MAX_SENDERS: usize = 64;
+
 pub(super) const CHECKS: &[Check] = &[
-    names, shared, intercepts, addresses, target, kind, pool, routes,
+    names, shared, senders, intercepts, addresses, target, kind, pool, routes,
 ];
 
 /// Every device that the document names, with its place.
@@ -66,6 +72,38 @@ fn names(document: &Document, report: &mut Report) {
                 format!("`{name}` is no name of an interface"),
                 "write up to 15 letters and digits, such as hermes0",
             );
+        }
+    }
+}
+
+/// Every list of senders of a listener's device, with its place.
+fn each_senders(document: &Document) -> impl Iterator<Item = (String, &TunSenders)> {
+    let listeners = document.listeners.iter();
+    listeners.flat_map(|(name, listener)| {
+        let details = listener.tun.as_ref().and_then(Tun::details);
+        let lists = details.map_or([None, None], |details| {
+            [
+                ("only", details.only.as_ref()),
+                ("except", details.except.as_ref()),
+            ]
+            .map(|(key, senders)| senders.map(|senders| (key, senders)))
+        });
+        let path = format!("{}.tun", child("listeners", name));
+        let lists = lists.into_iter().flatten();
+        lists.map(move |(key, senders)| (format!("{path}.{key}"), senders))
+    })
+}
+
+fn senders(document: &Document, report: &mut Report) {
+    for (path, senders) in each_senders(document) {
+        match senders.users.len() + senders.cgroups.len() {
+            0 => report.add(path, "it names no one", "name `users` or `cgroups`, or remove it"),
+            1..=MAX_SENDERS => {}
+            many => report.add(
+                path,
+                format!("a device names up to {MAX_SENDERS} users and control groups here, and these are {many}"),
+                "write ranges of users, or a control group that has the others in it",
+            ),
         }
     }
 }

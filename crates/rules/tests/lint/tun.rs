@@ -34,6 +34,27 @@ fn devices_that_hold() {
 }
 
 #[test]
+fn who_sends_is_named_and_not_by_hundreds() {
+    let only = |senders: Value| listener(json!({ "tun": { "name": "hermes0", "only": senders } }));
+    let group = "/sys/fs/cgroup/vpn.slice";
+    finds(
+        only(json!({ "users": ["alice", 1000, "2000-2999"], "cgroups": group })),
+        &[],
+    );
+    finds(
+        only(json!({})),
+        &["listeners.vpn.tun.only: it names no one; name `users` or `cgroups`, or remove it"],
+    );
+    let many: Vec<u32> = (1000..1065).collect();
+    finds(
+        only(json!({ "users": many })),
+        &[
+            "listeners.vpn.tun.only: a device names up to 64 users and control groups here, and these are 65; write ranges of users, or a control group that has the others in it",
+        ],
+    );
+}
+
+#[test]
 fn a_device_with_addresses_adopts_no_others() {
     let device = |addresses: Value, other: &str| {
         listener(

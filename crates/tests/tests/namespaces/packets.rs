@@ -59,7 +59,7 @@ pub(super) fn edge(listener: &str) -> String {
 const ROUTES: &str = "routes: [10.7.0.0/24, 10.0.2.0/24, \"fd07::/64\"]";
 
 /// Alice's machine: a device, and the next proxy over this version.
-fn alice(device: &str, upstream: &str) -> String {
+pub(super) fn alice(device: &str, upstream: &str) -> String {
     format!(
         "
         identity: {{ user: alice }}

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use super::{
     ByteSize, DecisionPointer, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch,
     HostPort, Hours, HttpUrl, IpProtocol, ListenAddress, PathMatch, Percent, PortMatch, Prefix,
-    Rate, ScalarError, StatusMatch, TargetMatch, Template, TextMatch, UpgradeName, UserMatch,
-    UserPattern,
+    Rate, ScalarError, StatusMatch, SystemUsers, TargetMatch, Template, TextMatch, UpgradeName,
+    UserMatch, UserPattern,
 };
 
 /// The `format` of a path, which the loader makes absolute.
@@ -17,7 +17,7 @@ pub(crate) const END: &str = "hermes-end";
 
 type Check = fn(&str) -> Result<(), ScalarError>;
 
-const FORMATS: [(&str, Check); 25] = [
+const FORMATS: [(&str, Check); 26] = [
     ("hermes-duration", parses::<Duration>),
     ("hermes-byte-size", parses::<ByteSize>),
     ("hermes-rate", parses::<Rate>),
@@ -36,6 +36,7 @@ const FORMATS: [(&str, Check); 25] = [
     ("hermes-path-match", parses::<PathMatch>),
     ("hermes-port-match", parses::<PortMatch>),
     ("hermes-ip-protocol", parses::<IpProtocol>),
+    ("hermes-system-users", parses::<SystemUsers>),
     ("hermes-template", parses::<Template>),
     ("hermes-status-match", parses::<StatusMatch>),
     ("hermes-percent", parses::<Percent>),

@@ -20,6 +20,7 @@ mod quantity;
 mod range;
 mod rate;
 mod status;
+mod system_users;
 mod template;
 mod upgrade;
 
@@ -37,6 +38,7 @@ pub use port::PortMatch;
 pub use quantity::{ByteSize, Duration};
 pub use rate::Rate;
 pub use status::StatusMatch;
+pub use system_users::SystemUsers;
 pub use template::{Template, TemplatePart, Variable};
 pub use upgrade::UpgradeName;
 
@@ -142,8 +144,8 @@ mod tests {
 
     use super::{
         ByteSize, DecisionPointer, Duration, EndpointAddress, FieldPattern, HostMatch, HostPort,
-        Hours, HttpUrl, ListenAddress, PathMatch, Percent, PortMatch, StatusMatch, TargetMatch,
-        Template, TextMatch, UpgradeName, UserMatch, UserPattern,
+        Hours, HttpUrl, ListenAddress, PathMatch, Percent, PortMatch, StatusMatch, SystemUsers,
+        TargetMatch, Template, TextMatch, UpgradeName, UserMatch, UserPattern,
     };
 
     /// What parses is printed in a form that parses to the same.
@@ -189,6 +191,7 @@ mod tests {
             round_trips::<TargetMatch>(&text);
             round_trips::<PathMatch>(&text);
             round_trips::<PortMatch>(&text);
+            round_trips::<SystemUsers>(&text);
             round_trips::<Percent>(&text);
             round_trips::<HttpUrl>(&text);
             round_trips::<Template>(&text);

@@ -92,6 +92,13 @@ pub fn lines(feature: Feature, missing: &Missing, situation: &Situation) -> Vec<
         (Feature::NetlinkChange, io::ErrorKind::PermissionDenied) => {
             situation.capability("CAP_NET_ADMIN")
         }
+        (Feature::Cgroups, io::ErrorKind::PermissionDenied) => {
+            situation.capability("CAP_BPF,CAP_NET_ADMIN")
+        }
+        (Feature::Cgroups, _) => vec![
+            "a kernel with CONFIG_CGROUP_BPF".to_owned(),
+            "or name `users` in place of `cgroups`".to_owned(),
+        ],
         (Feature::Mark | Feature::Tproxy, io::ErrorKind::PermissionDenied) => {
             situation.capability("CAP_NET_ADMIN,CAP_NET_RAW")
         }

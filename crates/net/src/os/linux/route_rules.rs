@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use super::super::{FoundRule, Link, PlacedRule, RouteRule};
 use super::link::{AF_INET, AF_INET6, RTM_DELROUTE, RTM_NEWROUTE, octets};
 use super::netlink::{Change, Dump, attributes, number};
+use crate::tun::SenderCondition;
 
 /// Types of messages (`linux/rtnetlink.h`).
 const RTM_GETROUTE: u16 = 26;
@@ -23,6 +24,7 @@ const FRA_FWMARK: u16 = 10;
 const FRA_SUPPRESS_PREFIXLEN: u16 = 14;
 const FRA_TABLE: u16 = 15;
 const FRA_FWMASK: u16 = 16;
+const FRA_UID_RANGE: u16 = 20;
 
 /// Where a rule leads to a table; and that it holds where its conditions do not.
 const FR_ACT_TO_TBL: u8 = 1;
@@ -58,7 +60,7 @@ impl PlacedRule {
     }
 
     fn change(self, kind: u16) -> io::Result<()> {
-        let number = u32::to_ne_bytes;
+        let number = |number: u32| number.to_ne_bytes().to_vec();
         let (flags, attributes) = match self.rule {
             RouteRule::MainAbove(length) => (
                 0,
@@ -67,16 +69,36 @@ impl PlacedRule {
                     (FRA_SUPPRESS_PREFIXLEN, number(length.into())),
                 ],
             ),
-            RouteRule::Unmarked { table, mark } => (
-                FIB_RULE_INVERT,
-                vec![
-                    (FRA_TABLE, number(table)),
-                    (FRA_FWMARK, number(mark.0)),
-                    (FRA_FWMASK, number(mark.1)),
-                ],
-            ),
+            RouteRule::Of { table, condition } => {
+                let mut attributes = vec![(FRA_TABLE, number(table))];
+                attributes.extend(meets(condition));
+                (invert(condition), attributes)
+            }
         };
         change_rule(kind, (self.is_ipv4, self.priority), flags, &attributes)
+    }
+}
+
+/// What says of which sockets a rule is.
+fn meets(condition: SenderCondition) -> Vec<(u16, Vec<u8>)> {
+    let (mark, bits) = condition.mark();
+    let mut attributes = vec![
+        (FRA_FWMARK, mark.to_ne_bytes().to_vec()),
+        (FRA_FWMASK, bits.to_ne_bytes().to_vec()),
+    ];
+    // `struct fib_rule_uid_range`.
+    if let Some((first, last)) = condition.users() {
+        let range = [first.to_ne_bytes(), last.to_ne_bytes()].concat();
+        attributes.push((FRA_UID_RANGE, range));
+    }
+    attributes
+}
+
+/// A rule that asks for a mark not to be there is one that asks for it, turned around.
+fn invert(condition: SenderCondition) -> u32 {
+    match condition {
+        SenderCondition::NotOwn => FIB_RULE_INVERT,
+        SenderCondition::OfUsers(..) | SenderCondition::OfCgroup(..) => 0,
     }
 }
 
@@ -117,7 +139,7 @@ impl FoundRule {
     /// # Errors
     /// It is gone, or changing rules is not allowed.
     pub fn remove(self) -> io::Result<()> {
-        let attributes = [(FRA_TABLE, self.table.to_ne_bytes())];
+        let attributes = [(FRA_TABLE, self.table.to_ne_bytes().to_vec())];
         change_rule(RTM_DELRULE, (self.is_ipv4, self.priority), 0, &attributes)
     }
 }
@@ -126,7 +148,7 @@ fn change_rule(
     kind: u16,
     (is_ipv4, priority): (bool, u32),
     flags: u32,
-    attributes: &[(u16, [u8; 4])],
+    attributes: &[(u16, Vec<u8>)],
 ) -> io::Result<()> {
     let family = if is_ipv4 { AF_INET } else { AF_INET6 };
     let mut structure = [0; STRUCTURE];
@@ -134,7 +156,7 @@ fn change_rule(
     structure[7] = FR_ACT_TO_TBL;
     structure[8..].copy_from_slice(&flags.to_ne_bytes());
 
-    let priority = (FRA_PRIORITY, priority.to_ne_bytes());
+    let priority = (FRA_PRIORITY, priority.to_ne_bytes().to_vec());
     let attributes: Vec<(u16, &[u8])> = [&priority]
         .into_iter()
         .chain(attributes)

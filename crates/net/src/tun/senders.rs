@@ -1,0 +1,246 @@
+//! Whose packets a device takes: those of some users and control groups of this machine, or of all but some.
+//!
+//! Rules of routing know the user of a socket. They do not know its control group, so a program in the kernel marks what is opened in
+//! it, before it is connected: the way and with it the address from which it comes are chosen by then. What is open already when the
+//! device is made keeps its way.
+
+use std::io;
+use std::path::PathBuf;
+
+use nix::unistd::User;
+
+use crate::os::CgroupMark;
+use crate::own_mark;
+
+/// Users and control groups of this machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Senders {
+    /// Users.
+    pub users: Vec<SystemUsers>,
+    /// Folders of control groups (cgroup v2); those within them belong to them.
+    pub cgroups: Vec<PathBuf>,
+}
+
+/// Users of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SystemUsers {
+    /// The one of this name.
+    Name(String),
+    /// From one number to another.
+    Numbers(u32, u32),
+}
+
+/// The last number of a user: the one behind it stands for none.
+const LAST_USER: u32 = u32::MAX - 1;
+
+/// What the marks of the members of control groups have in common, and the bits of marks that such a mark has. The rest is that of a
+/// device; our [own mark](own_mark::MARK) has the same bits but for one.
+const CGROUP_MARK: (u32, u32) = (0x4900_0000, 0xff00_ffff);
+
+/// A condition under which a packet is led to a device, by its socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SenderCondition {
+    /// It has not the mark of this process.
+    NotOwn,
+    /// Its user is one of these, from one number to another, and it has neither our mark nor that of a control group.
+    OfUsers(u32, u32),
+    /// It has the mark of a control group, and the user is one of these.
+    OfCgroup(u32, (u32, u32)),
+}
+
+/// Whose packets a device takes, as the kernel is told.
+#[derive(Debug)]
+pub(super) struct Selection {
+    conditions: Vec<SenderCondition>,
+    /// Sockets are marked for as long as these are.
+    _marks: Vec<CgroupMark>,
+}
+
+impl Senders {
+    /// Whether these are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.users.is_empty() && self.cgroups.is_empty()
+    }
+
+    fn ranges(&self) -> io::Result<Vec<(u32, u32)>> {
+        self.users.iter().map(SystemUsers::range).collect()
+    }
+
+    fn mark(&self, mark: u32) -> io::Result<Vec<CgroupMark>> {
+        let named = |group: &PathBuf, error: io::Error| {
+            io::Error::new(error.kind(), format!("{}: {error}", group.display()))
+        };
+        let marks = self.cgroups.iter();
+        marks
+            .map(|group| CgroupMark::new(group, mark).map_err(|error| named(group, error)))
+            .collect()
+    }
+}
+
+impl SystemUsers {
+    fn range(&self) -> io::Result<(u32, u32)> {
+        match self {
+            Self::Numbers(first, last) => Ok((*first, (*last).min(LAST_USER))),
+            Self::Name(name) => {
+                let unknown = || {
+                    let reason = format!("this machine has no user `{name}`");
+                    io::Error::new(io::ErrorKind::NotFound, reason)
+                };
+                let number = User::from_name(name)?.ok_or_else(unknown)?.uid.as_raw();
+                Ok((number, number))
+            }
+        }
+    }
+}
+
+impl Selection {
+    /// Those of `only`, or all where that is empty, without those of `except`. `device` is a number that tells devices apart.
+    ///
+    /// # Errors
+    /// There is no such user or control group, or marking what is opened in one is not allowed.
+    pub(super) fn new(only: &Senders, except: &Senders, device: u16) -> io::Result<Self> {
+        let of_device = CGROUP_MARK.0 | u32::from(device);
+        let mut marks = only.mark(of_device)?;
+        marks.extend(except.mark(own_mark::MARK.0)?);
+
+        Ok(Self {
+            conditions: conditions(only, &except.ranges()?, of_device)?,
+            _marks: marks,
+        })
+    }
+
+    /// Any of them leads a packet to the device.
+    pub(super) fn conditions(&self) -> &[SenderCondition] {
+        &self.conditions
+    }
+}
+
+impl SenderCondition {
+    /// The mark that it asks for, and the bits of marks that it looks at.
+    pub(crate) const fn mark(self) -> (u32, u32) {
+        match self {
+            Self::NotOwn => own_mark::MARK,
+            Self::OfUsers(..) => (0, own_mark::MARK.1),
+            Self::OfCgroup(mark, _) => (mark, CGROUP_MARK.1),
+        }
+    }
+
+    /// The users that it asks for, from one number to another; none: it is content with all.
+    pub(crate) const fn users(self) -> Option<(u32, u32)> {
+        match self {
+            Self::NotOwn => None,
+            Self::OfUsers(first, last) | Self::OfCgroup(_, (first, last)) => Some((first, last)),
+        }
+    }
+}
+
+fn conditions(
+    only: &Senders,
+    except: &[(u32, u32)],
+    mark: u32,
+) -> io::Result<Vec<SenderCondition>> {
+    if only.is_empty() && except.is_empty() {
+        return Ok(vec![SenderCondition::NotOwn]);
+    }
+
+    let everyone = [(0, LAST_USER)];
+    let only_users = only.ranges()?;
+    let users = match only.is_empty() {
+        true => without(&everyone, except),
+        false => without(&only_users, except),
+    };
+    let mut conditions: Vec<_> = users
+        .into_iter()
+        .map(|(first, last)| SenderCondition::OfUsers(first, last))
+        .collect();
+    if !only.cgroups.is_empty() {
+        let others = without(&everyone, except);
+        let of_groups = others.into_iter();
+        conditions.extend(of_groups.map(|users| SenderCondition::OfCgroup(mark, users)));
+    }
+    Ok(conditions)
+}
+
+/// What is left of ranges without others.
+fn without(ranges: &[(u32, u32)], others: &[(u32, u32)]) -> Vec<(u32, u32)> {
+    let mut left = ranges.to_vec();
+    for (first, last) in others {
+        let cut = |(low, high): (u32, u32)| {
+            let below = (low < *first).then(|| (low, high.min(first.saturating_sub(1))));
+            let above = (high > *last).then(|| (low.max(last.saturating_add(1)), high));
+            [below, above].into_iter().flatten()
+        };
+        left = left.into_iter().flat_map(cut).collect();
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(ranges: &[(u32, u32)]) -> Senders {
+        let range = |(first, last): &(u32, u32)| SystemUsers::Numbers(*first, *last);
+        Senders {
+            users: ranges.iter().map(range).collect(),
+            cgroups: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_a_range_lies_beside_what_was_taken() {
+        assert_eq!(without(&[(0, 9)], &[(3, 5)]), [(0, 2), (6, 9)]);
+        assert_eq!(without(&[(0, 9)], &[(0, 0), (9, 9)]), [(1, 8)]);
+        assert_eq!(without(&[(0, 9)], &[(10, 20)]), [(0, 9)]);
+        assert_eq!(without(&[(3, 4), (8, 8)], &[(4, 8)]), [(3, 3)]);
+        assert_eq!(without(&[(5, 5)], &[(0, LAST_USER)]), []);
+    }
+
+    #[test]
+    fn a_device_without_senders_takes_what_has_not_our_mark() {
+        let all = conditions(&Senders::default(), &[], 0).unwrap();
+        assert_eq!(all, [SenderCondition::NotOwn]);
+    }
+
+    #[test]
+    fn users_that_are_excepted_are_none_of_those_that_are_taken() {
+        let some = conditions(&numbers(&[(1000, 1999)]), &[(1500, 1500)], 0).unwrap();
+        let expected = [(1000, 1499), (1501, 1999)];
+        assert_eq!(
+            some,
+            expected.map(|(first, last)| SenderCondition::OfUsers(first, last))
+        );
+    }
+
+    #[test]
+    fn a_control_group_is_taken_without_users_beside_it() {
+        let only = Senders {
+            users: Vec::new(),
+            cgroups: vec![PathBuf::from("/sys/fs/cgroup/vpn")],
+        };
+        let taken = conditions(&only, &[(0, 0)], 0x4900_0001).unwrap();
+        assert_eq!(
+            taken,
+            [SenderCondition::OfCgroup(0x4900_0001, (1, LAST_USER))]
+        );
+    }
+
+    #[test]
+    fn no_mark_of_a_control_group_is_taken_for_ours() {
+        let (own, bits) = own_mark::MARK;
+        let theirs = CGROUP_MARK.0 | u32::from(u16::MAX);
+        assert_ne!(theirs & bits, own);
+    }
+
+    #[test]
+    fn a_user_whom_the_machine_does_not_know_is_named() {
+        let unknown = SystemUsers::Name("no-such-user-here".to_owned());
+        let error = unknown.range().unwrap_err();
+        assert!(error.to_string().contains("no-such-user-here"), "{error}");
+        assert_eq!(
+            SystemUsers::Name("root".to_owned()).range().unwrap(),
+            (0, 0)
+        );
+    }
+}
