@@ -595,10 +595,6 @@ impl TunEnd {
         self.session.lock().mtu().bytes()
     }
 
-    pub(super) async fn room(&self) {
-        self.inbox.room().await;
-    }
-
     /// Whether the policy lets a packet pass, which counts for its flow.
     pub(super) fn passes(&self, packet: ArrivedPacket<'_>, now: Instant) -> bool {
         let mut gate = self.gate.lock();
