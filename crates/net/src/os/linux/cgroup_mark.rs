@@ -44,7 +44,7 @@ struct Attach {
 
 /// An instruction (RFC 9669, section 3): operation, registers, offset, number.
 #[repr(C)]
-struct Instruction(u8, u8, i16, i32);
+struct BpfInstruction(u8, u8, i16, i32);
 
 impl CgroupMark {
     /// Marks what is opened from now on in this group, and in those within it, where it has no mark yet.
@@ -78,17 +78,17 @@ impl CgroupMark {
 fn load(number: u32) -> io::Result<OwnedFd> {
     let instructions = [
         // r2 = mark
-        Instruction(0x61, 0x12, MARK_AT, 0),
+        BpfInstruction(0x61, 0x12, MARK_AT, 0),
         // if r2 != 0 skip two
-        Instruction(0x55, 0x02, 2, 0),
+        BpfInstruction(0x55, 0x02, 2, 0),
         // r2 = number
-        Instruction(0xb7, 0x02, 0, number.cast_signed()),
+        BpfInstruction(0xb7, 0x02, 0, number.cast_signed()),
         // mark = r2
-        Instruction(0x63, 0x21, MARK_AT, 0),
+        BpfInstruction(0x63, 0x21, MARK_AT, 0),
         // r0 = 1: it may be opened
-        Instruction(0xb7, 0x00, 0, 1),
+        BpfInstruction(0xb7, 0x00, 0, 1),
         // return r0
-        Instruction(0x95, 0x00, 0, 0),
+        BpfInstruction(0x95, 0x00, 0, 0),
     ];
     let licence = c"Apache-2.0";
     let load = Load {
