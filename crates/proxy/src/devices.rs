@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use hermes_config::model::{self, Document, InterceptedEcho, PacketTermination, Terminate};
 use hermes_net::Watch;
 use hermes_net::os::forwarded_families;
-use hermes_net::tun::TunSettings;
+use hermes_net::tun::{MAX_QUEUES, TunSettings};
 use hermes_observe::MovedPath;
 use hermes_packet::Bounds;
 use hermes_packet::tun::{DeviceView, StackDeviceSettings, TunHub, TunProxy, TunService};
@@ -54,6 +54,10 @@ pub struct Devices {
     of_listeners: Mutex<HashMap<Arc<str>, ListenerDevice>>,
     /// Whether a worker keeps them.
     is_kept: AtomicBool,
+    /// How many workers read them.
+    workers: AtomicUsize,
+    /// Counts those that were opened, to wait for the next.
+    opened: tokio::sync::watch::Sender<u64>,
 }
 
 /// A device that a route names.
@@ -163,6 +167,34 @@ impl ListenerDevice {
 }
 
 impl Devices {
+    /// So many workers read them.
+    pub(crate) fn set_workers(&self, count: usize) {
+        self.workers.store(count, Ordering::Relaxed);
+    }
+
+    /// How many workers read them.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Changes whenever one was opened.
+    pub(crate) fn opened(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.opened.subscribe()
+    }
+
+    /// All that are open.
+    pub(crate) fn hubs(&self) -> Vec<Arc<TunHub>> {
+        let mut hubs: Vec<_> = self
+            .of_listeners
+            .lock()
+            .values()
+            .map(|device| device.hub.clone())
+            .collect();
+        let by_name = self.by_name.lock();
+        hubs.extend(by_name.values().filter_map(|kept| kept.hub.clone().ok()));
+        hubs
+    }
+
     /// A listener has this device from now on.
     pub(crate) fn listens(&self, listener: &Arc<str>, hub: &Arc<TunHub>) {
         let device = ListenerDevice {
@@ -171,6 +203,7 @@ impl Devices {
             split: BTreeMap::new(),
         };
         self.of_listeners.lock().insert(listener.clone(), device);
+        self.opened.send_modify(|count| *count += 1);
     }
 
     /// The device of a listener has a tunnel, which is one of several if it has a name; or has it no more, and why.
@@ -272,6 +305,8 @@ impl Devices {
             hub,
         };
         devices.insert(name.into_owned(), kept);
+        drop(devices);
+        self.opened.send_modify(|count| *count += 1);
         is_news
     }
 }
@@ -353,7 +388,7 @@ pub(crate) fn described(end: PacketTermination<'_>) -> String {
 
 fn open(worker: &Arc<Worker>, end: &WantedEnd<'_>, watch: &Watch) {
     let packets = end.packets;
-    let hub = make(packets);
+    let hub = make(packets, worker.shared.devices.workers());
     let said = hub.as_ref().map(|_| ()).map_err(Clone::clone);
     if let Ok(hub) = &hub {
         if let Some(file) = packets.leases_file() {
@@ -363,7 +398,7 @@ fn open(worker: &Arc<Worker>, end: &WantedEnd<'_>, watch: &Watch) {
         }
         let hub = hub.clone();
         let own = watch.clone();
-        watch.spawn(async move { read(&hub, &own).await });
+        watch.spawn(async move { mind(&hub, &own).await });
     }
 
     let is_news = worker.shared.devices.enter(end, hub);
@@ -397,14 +432,9 @@ fn warn_of_no_forwarding(end: &model::TerminateTun) {
     }
 }
 
-/// Reads a device until it is gone or left; on a node that drains, until its tunnels have ended.
-pub(crate) async fn read(hub: &TunHub, watch: &Watch) {
+/// Closes a device when it is gone or left; on a node that drains, until its tunnels have ended.
+pub(crate) async fn mind(hub: &TunHub, watch: &Watch) {
     tokio::select! {
-        failed = hub.read() => {
-            if let Err(error) = failed {
-                tracing::error!(device = hub.name(), %error, "the device is gone");
-            }
-        }
         () = deleted(hub) => tracing::error!(device = hub.name(), "the device was deleted"),
         () = hub.closed() => {}
         () = watch.forced() => {}
@@ -462,7 +492,7 @@ async fn keep_leases(hub: &TunHub, file: PathBuf) {
     }
 }
 
-fn make(end: PacketTermination<'_>) -> Result<Arc<TunHub>, String> {
+fn make(end: PacketTermination<'_>, workers: usize) -> Result<Arc<TunHub>, String> {
     let pool: Vec<IpPrefix> = end.pool().iter().filter_map(prefix_of).collect();
     let routes: Vec<IpPrefix> = end.routes().iter().filter_map(prefix_of).collect();
     let service = TunProxy::new(&pool, &routes).map_err(|error| error.to_string())?;
@@ -495,9 +525,10 @@ fn make(end: PacketTermination<'_>) -> Result<Arc<TunHub>, String> {
             let settings = TunSettings {
                 addresses: pool.iter().filter_map(own).collect(),
                 masquerade: end.nat,
+                queues: end.queues.map_or(MAX_QUEUES, usize::from),
                 ..settings
             };
-            TunHub::open(settings, service)
+            TunHub::open(settings, service, workers)
         }
         PacketTermination::Intercept(end) => {
             let stack = StackSettings {

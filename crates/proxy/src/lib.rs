@@ -42,6 +42,7 @@ mod buffered;
 pub mod change;
 mod compress;
 mod decision_log;
+mod device_queues;
 mod devices;
 mod door;
 mod entrance;

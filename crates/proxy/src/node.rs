@@ -476,6 +476,7 @@ impl DataPlane {
         let shared = shared(telemetry, snapshot, drain.watch(), local);
         let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);
         let upkeep = Upkeep::new(&shared, resolver.clone(), drain.watch());
+        shared.devices.set_workers(count);
         let (workers, doors) = start_workers(count, &shared, resolver, &drain)
             .map_err(|error| one("workers", &error))?;
 

@@ -36,6 +36,8 @@ mod netcheck;
 mod own_traffic;
 #[path = "namespaces/packets.rs"]
 mod packets;
+#[path = "namespaces/queues.rs"]
+mod queues;
 #[path = "namespaces/rehoming.rs"]
 mod rehoming;
 #[path = "namespaces/scenario.rs"]

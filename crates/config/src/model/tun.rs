@@ -53,6 +53,10 @@ pub struct TunDetails {
     #[serde(default)]
     #[schemars(range(min = 1280, max = 65535))]
     pub mtu: Option<u16>,
+    /// How many queues the device has, each read by a worker; no more than there are. Default: as many as workers.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 256))]
+    pub queues: Option<u16>,
     /// `true`: what is to be cut into packets of TCP or UDP goes whole (super-packets) to an end that takes that, through the tunnel's
     /// stream, and so does all of TCP. Default: each packet by itself.
     #[serde(default)]
@@ -153,6 +157,10 @@ pub struct TerminateTun {
     #[serde(default)]
     #[schemars(range(min = 1280, max = 65535))]
     pub mtu: Option<u16>,
+    /// How many queues the device has, each read by a worker; no more than there are. Default: as many as workers.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 256))]
+    pub queues: Option<u16>,
     /// `true`: packets of tunnels leave this machine with its own addresses (masquerade), and answers come back, so that no one needs a
     /// route to `pool`. Default: they keep theirs.
     #[serde(default)]

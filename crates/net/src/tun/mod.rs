@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use crate::os::{Link, Masquerade, open_tun};
 use bypass::Bypass;
 
-pub use queue::{HEADER_BYTES, TunPort, TunQueue};
+pub use queue::{HEADER_BYTES, TunPort, TunQueue, TunWriter};
 pub use senders::{SenderCondition, Senders, SystemUsers};
 
 /// Queues of a device: the kernel allows as many (`MAX_TAP_QUEUES`).

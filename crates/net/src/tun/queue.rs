@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use rustix::io::{read, writev};
@@ -13,18 +14,33 @@ pub const HEADER_BYTES: usize = 10;
 /// A queue that no runtime knows yet.
 #[derive(Debug)]
 pub struct TunQueue {
-    descriptor: OwnedFd,
+    descriptor: Arc<OwnedFd>,
+}
+
+/// Writes into a queue, whoever reads it.
+#[derive(Debug, Clone)]
+pub struct TunWriter {
+    descriptor: Arc<OwnedFd>,
 }
 
 /// A queue of the runtime of a worker.
 #[derive(Debug)]
 pub struct TunPort {
-    queue: AsyncFd<OwnedFd>,
+    queue: AsyncFd<Arc<OwnedFd>>,
 }
 
 impl TunQueue {
     pub(super) fn new(descriptor: OwnedFd) -> Self {
-        Self { descriptor }
+        Self {
+            descriptor: Arc::new(descriptor),
+        }
+    }
+
+    /// Writes into it.
+    pub fn writer(&self) -> TunWriter {
+        TunWriter {
+            descriptor: self.descriptor.clone(),
+        }
     }
 
     /// Gives it to the runtime that this is called in.
@@ -32,7 +48,7 @@ impl TunQueue {
     /// # Errors
     /// The runtime takes no more descriptors.
     pub fn register(self) -> io::Result<TunPort> {
-        // SAFETY: an `OwnedFd` is open, and the same descriptor, for as long as it lives, and `AsyncFd` owns it.
+        // SAFETY: an `OwnedFd` is open, and the same descriptor, for as long as it lives, and `AsyncFd` keeps it.
         #[expect(unsafe_code, reason = "tokio trusts a descriptor's type no longer")]
         let registered = unsafe { AsyncFd::register(self.descriptor) };
         let queue = registered.map_err(|error| error.into_parts().1)?;
@@ -62,8 +78,22 @@ impl TunPort {
     /// # Errors
     /// `InvalidInput`: it is no packet, or not one that its header can be about; the next may be. Others: the device is gone, or down.
     pub fn write(&self, header: &[u8; HEADER_BYTES], packet: &[u8]) -> io::Result<()> {
-        let parts = [IoSlice::new(header), IoSlice::new(packet)];
-        writev(&self.queue, &parts)?;
-        Ok(())
+        write(self.queue.get_ref(), header, packet)
     }
+}
+
+impl TunWriter {
+    /// As [`TunPort::write`].
+    ///
+    /// # Errors
+    /// As [`TunPort::write`].
+    pub fn write(&self, header: &[u8; HEADER_BYTES], packet: &[u8]) -> io::Result<()> {
+        write(&self.descriptor, header, packet)
+    }
+}
+
+fn write(descriptor: &OwnedFd, header: &[u8; HEADER_BYTES], packet: &[u8]) -> io::Result<()> {
+    let parts = [IoSlice::new(header), IoSlice::new(packet)];
+    writev(descriptor, &parts)?;
+    Ok(())
 }

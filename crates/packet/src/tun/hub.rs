@@ -1,6 +1,7 @@
 //! A device, and the tunnels that it has.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::device_group::DeviceGroup;
+use super::device_queues::{ClaimedQueue, DeviceQueues};
 use super::end::TunEnd;
 use super::hub_device::{HubDevice, StackDeviceSettings};
 use super::service::TunService;
@@ -50,6 +52,8 @@ pub struct DeviceView {
     pub mtu: u32,
     /// How many tunnels it has.
     pub tunnels: usize,
+    /// How many packets came out of each of its queues.
+    pub queues: Vec<u64>,
     /// How many of them send super-packets.
     pub super_packets: usize,
     /// How many flows of their packets are open, where they are followed.
@@ -73,12 +77,16 @@ struct Table {
 }
 
 impl TunHub {
-    /// Opens the device for this service. To be called within the runtime of the worker that [reads](Self::read) it.
+    /// Opens the device for this service. Each of its queues is [read](Self::read) by one of so many workers, which [claims](Self::claim) it.
     ///
     /// # Errors
     /// The device cannot be made, in words.
-    pub fn open(settings: TunSettings, service: TunService) -> Result<Arc<Self>, String> {
-        let device = HubDevice::kernel(&settings)?;
+    pub fn open(
+        settings: TunSettings,
+        service: TunService,
+        workers: usize,
+    ) -> Result<Arc<Self>, String> {
+        let device = HubDevice::kernel(&settings, workers)?;
         Ok(Self::with(device, settings, service))
     }
 
@@ -164,6 +172,10 @@ impl TunHub {
             addresses: addresses.iter().map(ToString::to_string).collect(),
             mtu,
             tunnels: ends.len(),
+            queues: self
+                .device
+                .queues()
+                .map_or_else(Vec::new, DeviceQueues::packets),
             super_packets: ends
                 .iter()
                 .filter(|end| end.inbox.super_packets.is_agreed())
@@ -237,6 +249,17 @@ impl TunHub {
         }
     }
 
+    /// A queue that no one reads yet, for the worker that this is called in.
+    ///
+    /// # Errors
+    /// Its runtime takes no more descriptors.
+    pub fn claim(&self) -> io::Result<Option<ClaimedQueue>> {
+        match self.device.queues() {
+            Some(queues) => queues.claim(),
+            None => Ok(None),
+        }
+    }
+
     pub(super) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
@@ -299,20 +322,20 @@ impl TunHub {
         }
     }
 
-    /// Reads the device, and gives each packet to the tunnel that has its destination. Ends when the device fails.
+    /// Reads a queue of the device, and gives each packet to the tunnel that has its destination. Ends when the device fails.
     ///
     /// # Errors
     /// The device is gone.
-    pub async fn read(&self) -> io::Result<()> {
+    pub async fn read(&self, queue: &ClaimedQueue) -> io::Result<()> {
         let mut room = vec![0; HEADER_BYTES + MAX_IP_PACKET];
         let mut segment = Vec::new();
         loop {
-            let length = self.device.read(&mut room).await?;
+            let length = poll_fn(|cx| queue.port.poll_read(cx, &mut room)).await?;
             let Some((header, packet)) = room[..length].split_first_chunk_mut::<HEADER_BYTES>()
             else {
                 continue;
             };
-            let crowded = self.dispatch(header, packet, &mut segment);
+            let crowded = self.dispatch(queue.number, header, packet, &mut segment);
             if let Some(end) = crowded {
                 end.inbox.room().await;
             }
@@ -353,6 +376,7 @@ impl TunHub {
     /// Gives a packet to its tunnel; returns that where the device had better wait for it.
     fn dispatch(
         &self,
+        queue: usize,
         header: &[u8; HEADER_BYTES],
         packet: &mut [u8],
         segment: &mut Vec<u8>,
@@ -361,6 +385,9 @@ impl TunHub {
         let checked = header.check_device(packet).ok()?;
         let longest = checked.longest();
         let header = checked.header();
+        if let Some(queues) = self.device.queues() {
+            queues.note(queue, checked.packet());
+        }
 
         let Some(end) = self.end_of(checked.packet()) else {
             self.say_unreachable(checked.packet());

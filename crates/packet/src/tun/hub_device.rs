@@ -1,15 +1,14 @@
 //! What is behind the tunnels of a hub: a TUN device of the kernel, or a stack in user space, which needs no right to make one.
 
-use std::future::{pending, poll_fn};
-use std::io;
 use std::sync::Arc;
 
 use hermes_ip::offload::OffloadHeader;
-use hermes_net::tun::{TunDevice, TunPort, TunSettings};
+use hermes_net::tun::{TunDevice, TunSettings};
 use hermes_stack::StackSettings;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 
+use super::device_queues::DeviceQueues;
 use super::flow_stack::FlowStack;
 use crate::Bounds;
 
@@ -22,11 +21,11 @@ pub(super) enum HubDevice {
     Stack(StackDevice),
 }
 
-/// A device of the kernel, with its one queue.
+/// A device of the kernel.
 #[derive(Debug)]
 pub(super) struct KernelDevice {
     device: TunDevice,
-    port: Arc<TunPort>,
+    queues: Arc<DeviceQueues>,
 }
 
 /// A stack for each tunnel of a proxy.
@@ -51,20 +50,22 @@ pub struct StackDeviceSettings {
 #[derive(Debug, Clone)]
 pub(super) enum Outlet {
     /// To the kernel.
-    Kernel(Arc<TunPort>),
+    Kernel(Arc<DeviceQueues>),
     /// To a stack.
     Stack(Arc<FlowStack>),
 }
 
 impl HubDevice {
-    /// A device of the kernel. To be called within the runtime of the worker that reads it.
-    pub(super) fn kernel(settings: &TunSettings) -> Result<Self, String> {
-        let (device, mut queues) = TunDevice::open(settings).map_err(|error| error.to_string())?;
-        let queue = queues.pop().ok_or("the device has no queue")?;
-        let port = queue.register().map_err(|error| error.to_string())?;
+    /// A device of the kernel, of whose queues each is read by one of so many workers.
+    pub(super) fn kernel(settings: &TunSettings, workers: usize) -> Result<Self, String> {
+        let settings = TunSettings {
+            queues: settings.queues.min(workers),
+            ..settings.clone()
+        };
+        let (device, queues) = TunDevice::open(&settings).map_err(|error| error.to_string())?;
         Ok(Self::Kernel(KernelDevice {
             device,
-            port: Arc::new(port),
+            queues: Arc::new(DeviceQueues::new(queues)),
         }))
     }
 
@@ -137,11 +138,11 @@ impl HubDevice {
         }
     }
 
-    /// Reads a packet that the kernel sent; a stack gives its packets to those who ask for them.
-    pub(super) async fn read(&self, room: &mut [u8]) -> io::Result<usize> {
+    /// The queues of a device of the kernel; a stack gives its packets to those who ask for them.
+    pub(super) fn queues(&self) -> Option<&DeviceQueues> {
         match self {
-            Self::Kernel(kernel) => poll_fn(|cx| kernel.port.poll_read(cx, room)).await,
-            Self::Stack(_) => pending().await,
+            Self::Kernel(kernel) => Some(&kernel.queues),
+            Self::Stack(_) => None,
         }
     }
 
@@ -149,14 +150,16 @@ impl HubDevice {
     pub(super) fn answer(&self, packet: &[u8]) {
         if let Self::Kernel(kernel) = self {
             // A device that is gone is noticed where it is read.
-            let _ = kernel.port.write(&OffloadHeader::DONE.to_device(), packet);
+            let _ = kernel
+                .queues
+                .write(&OffloadHeader::DONE.to_device(), packet);
         }
     }
 
     /// Where the packets of a new tunnel go.
     pub(super) fn outlet(&self) -> Outlet {
         match self {
-            Self::Kernel(kernel) => Outlet::Kernel(kernel.port.clone()),
+            Self::Kernel(kernel) => Outlet::Kernel(kernel.queues.clone()),
             Self::Stack(stack) => {
                 let StackDeviceSettings { stack, datagrams } = stack.settings;
                 Outlet::Stack(FlowStack::new(stack, datagrams))
@@ -177,9 +180,9 @@ impl Outlet {
     /// Tells who sent a packet into a tunnel something about it.
     pub(super) fn answer(&self, packet: &[u8]) {
         match self {
-            Self::Kernel(port) => {
+            Self::Kernel(queues) => {
                 // A device that is gone is noticed where it is read.
-                let _ = port.write(&OffloadHeader::DONE.to_device(), packet);
+                let _ = queues.write(&OffloadHeader::DONE.to_device(), packet);
             }
             Self::Stack(stack) => stack.handle_packet(packet),
         }

@@ -1,7 +1,7 @@
 //! TUN devices at the ends of CONNECT-IP (RFC 9484): what the kernel sends goes into the tunnel that has its destination, and what comes
 //! out of a tunnel goes to the kernel, after its [filter](hermes_ip::PacketFilter).
 //!
-//! - [`TunHub`]: a device, the tunnels that it has, and where each destination is. One task reads its queue. The device of a client has
+//! - [`TunHub`]: a device, the tunnels that it has, and where each destination is. One task reads each queue. The device of a client has
 //!   one tunnel, or several that split its packets by destination ([`SplitPrefixes`]).
 //! - [`TunTunnel`]: one tunnel's share of it, a [`Device`](super::Device); gone when it is dropped.
 //! - [`carry`]: carries a tunnel to its end.
@@ -10,10 +10,12 @@
 //! so that the kernel takes many at once. Between two ends that [agreed](hermes_ip::offload::agreement), they stay whole, and take the
 //! stream: `super_packets.rs`.
 //!
-//! Not built yet: several queues. The device of a listener reaches its exchange through a pipe, which costs a turn of a task.
+//! Each worker reads a queue of each device, and a flow stays in one: `device_queues.rs`. The device of a listener reaches its exchange through a
+//! pipe, which costs a turn of a task.
 
 mod carry;
 mod device_group;
+mod device_queues;
 mod device_writer;
 mod end;
 mod flow_ledger;
@@ -36,6 +38,7 @@ mod udp_flow;
 mod wanted_addresses;
 
 pub use carry::{carry, take};
+pub use device_queues::ClaimedQueue;
 pub use end::TunTunnel;
 pub use flow_ledger::{FlowLedger, FlowMark, FlowWatcher};
 pub use flow_stack::{AskedFlow, FlowCarrier, FlowStack};

@@ -138,11 +138,11 @@ impl TunTunnel {
 
 /// Writes a super-packet into a device. Before Linux 6.2, UDP must be cut for it.
 fn write(outlet: &Outlet, header: OffloadHeader, packet: &[u8]) -> io::Result<()> {
-    let Outlet::Kernel(port) = outlet else {
+    let Outlet::Kernel(queues) = outlet else {
         // Where a stack ends packets, none is agreed on.
         return Err(io::ErrorKind::Unsupported.into());
     };
-    let written = port.write(&header.to_device(), packet);
+    let written = queues.write(&header.to_device(), packet);
     let refused = |error: &io::Error| error.kind() == io::ErrorKind::InvalidInput;
     if header.kind != OffloadKind::Udp || !written.as_ref().is_err_and(refused) {
         return written;
@@ -153,7 +153,7 @@ fn write(outlet: &Outlet, header: OffloadHeader, packet: &[u8]) -> io::Result<()
     };
     let mut all = Ok(());
     segment(&checked, &mut Vec::new(), |segment| {
-        let written = port.write(&OffloadHeader::DONE.to_device(), segment);
+        let written = queues.write(&OffloadHeader::DONE.to_device(), segment);
         if written.is_err() {
             all = written;
         }

@@ -38,10 +38,10 @@ impl TunTunnel {
         let mut failed = 0;
         let mut gone = None;
         let mut output = |header: OffloadHeader, packet: &[u8]| {
-            let Outlet::Kernel(port) = &end.outlet else {
+            let Outlet::Kernel(queues) = &end.outlet else {
                 return;
             };
-            match port.write(&header.to_device(), packet) {
+            match queues.write(&header.to_device(), packet) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => failed += 1,
                 Err(error) => gone = Some(error),

@@ -32,11 +32,11 @@ use std::time::Duration;
 use hermes_net::{Listener, Watch};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::devices;
 use crate::door::DoorId;
 use crate::entrance::Entrance;
 use crate::snapshot::ListenerRules;
 use crate::worker::Worker;
+use crate::{device_queues, devices};
 pub use joins::{JoinView, Joins};
 pub use passed::PassedSockets;
 pub use sessions::{Joined, SessionPermit, Sessions};
@@ -95,6 +95,7 @@ impl Socket {
 pub async fn run(worker: Arc<Worker>, mut doors: UnboundedReceiver<Door>, watch: Watch) {
     let mut draining = false;
     watch.spawn(devices::keep(worker.clone(), watch.clone()));
+    watch.spawn(device_queues::read(worker.clone(), watch.clone()));
     loop {
         tokio::select! {
             door = doors.recv() => match door {

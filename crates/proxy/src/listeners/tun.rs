@@ -37,7 +37,7 @@ use tokio::time::Instant;
 
 use super::split;
 use crate::arrival::Arrival;
-use crate::devices::read;
+use crate::devices::mind;
 use crate::entrance::Entrance;
 use crate::pipeline;
 
@@ -82,8 +82,8 @@ pub(super) async fn serve(
     let devices = &entrance.worker.shared.clone().devices;
     devices.listens(&listener, &hub);
     let own = watch.clone();
-    let reading = hub.clone();
-    watch.spawn(async move { read(&reading, &own).await });
+    let minded = hub.clone();
+    watch.spawn(async move { mind(&minded, &own).await });
 
     let is_split = hub.is_split();
     match is_split {
@@ -143,7 +143,8 @@ fn open(entrance: &Entrance, tun: ListenerTun) -> Result<Arc<TunHub>, String> {
         true => client.sharing(tun.other),
         false => client,
     };
-    TunHub::open(tun.settings, TunService::Client(client))
+    let workers = entrance.worker.shared.devices.workers();
+    TunHub::open(tun.settings, TunService::Client(client), workers)
 }
 
 /// One tunnel, from its request to its end; why it ended.

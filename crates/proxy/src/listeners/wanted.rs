@@ -4,7 +4,7 @@ use hermes_config::model::{
     Attach, Document, HttpVersion, ListenAddress, Listener, OtherTunAddress, SystemUsers, Tun,
     TunDetails, TunSenders,
 };
-use hermes_net::tun::{Past, Senders, TunSettings};
+use hermes_net::tun::{MAX_QUEUES, Past, Senders, TunSettings};
 use hermes_packet::tun::OtherAssigned;
 use hermes_rules::versions;
 
@@ -28,7 +28,9 @@ fn device(tun: &Tun) -> TunSettings {
     let details = tun.details();
     TunSettings {
         name: tun.name().to_owned(),
-        queues: 1,
+        queues: details
+            .and_then(|details| details.queues)
+            .map_or(MAX_QUEUES, usize::from),
         mtu: details
             .and_then(|details| details.mtu)
             .unwrap_or(MTU)

@@ -52,6 +52,7 @@ mod tests {
             only: None,
             except: None,
             mtu: None,
+            queues: None,
             super_packets: false,
             tunnels: tunnels.into_iter().collect(),
         };
