@@ -17,7 +17,7 @@ pub struct TunQueue {
     descriptor: Arc<OwnedFd>,
 }
 
-/// Writes into a queue, whoever reads it.
+/// Writes into a queue that another task may read.
 #[derive(Debug, Clone)]
 pub struct TunWriter {
     descriptor: Arc<OwnedFd>,
