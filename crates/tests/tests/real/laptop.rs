@@ -1,8 +1,7 @@
 //! A laptop's day: `git clone`, `apt-get`, a download and an ssh session, while the proxies that they go through die and come back.
 //!
 //! What can be expected depends on which one dies. One in the middle: all of them go on. The last one: what is a request goes on, and a
-//! session does not, because its connection to the target is that process's. The laptop's own: whatever tries again by itself goes on, as
-//! `apt-get` does, and curl with `-C -`; to the others their proxy has gone.
+//! session does not, because its connection to the target is that process's. The laptop's own is not tried here: to its clients their proxy has gone.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -31,9 +30,6 @@ const BETWEEN: Duration = Duration::from_millis(50);
 
 /// How long a proxy is gone.
 const GONE: Duration = Duration::from_millis(500);
-
-/// How often a transfer is tried at most whose own proxy dies: until that is back, which takes as long as the machine is busy.
-const TRIES: usize = 1000;
 
 /// A server of ssh that lets in whom the test has made a key for. Dropping it ends it.
 struct Sshd {
@@ -179,31 +175,24 @@ impl Day {
         assert!(fs::read(to.join("file")).unwrap() == self.content, "git");
     }
 
-    fn install(&self, folder: &Path, proxy: &str, options: &[&str]) {
+    fn install(&self, folder: &Path) {
         let list = folder.join("etc/apt/sources.list");
         fs::create_dir_all(list.parent().unwrap()).unwrap();
         let line = format!("deb [trusted=yes] {} ./\n", self.url("deb"));
         fs::write(list, line).unwrap();
-        apt(folder, proxy, &[options, &["update"]].concat());
+        let proxy = self.home.url("web");
+        apt(folder, &proxy, &["update"]);
         let install = ["install", "--yes", "--download-only", "greeting"];
-        apt(folder, proxy, &[options, &install].concat());
+        apt(folder, &proxy, &install);
         assert!(folder.join("cache/archives/greeting_1.0_all.deb").exists());
     }
 
-    /// Downloads, in as many tries as there may be, each of which goes on where the last one ended.
-    fn download(&self, folder: &Path, proxy: &str, tries: usize) {
+    fn download(&self, folder: &Path) {
         let file = folder.join("download");
+        let proxy = self.home.url("web");
         let url = self.url("file");
-        let words = ["-sf", "-C", "-", "-x", proxy, "-o", file.to_str().unwrap()];
-        let is_done = (0..tries).any(|_| {
-            let curl = Command::new("curl").args(words).arg(&url).status();
-            let is_done = curl.unwrap().success();
-            if !is_done {
-                sleep(BETWEEN);
-            }
-            is_done
-        });
-        assert!(is_done, "curl");
+        let words = ["-sSf", "-x", &proxy, "-o", file.to_str().unwrap(), &url];
+        run("curl", &words);
         assert!(fs::read(file).unwrap() == self.content, "curl");
     }
 
@@ -243,8 +232,8 @@ impl Day {
         };
         vec![
             again(Self::clone_repository),
-            again(|day, folder| day.install(folder, &day.home.url("web"), &[])),
-            again(|day, folder| day.download(folder, &day.home.url("web"), 1)),
+            again(Self::install),
+            again(Self::download),
         ]
     }
 }
@@ -347,24 +336,4 @@ fn what_a_laptop_does_goes_on_while_each_proxy_dies_once() {
         working.into_iter().for_each(|one| one.join().unwrap());
     });
     day.end = end;
-}
-
-#[test]
-fn what_tries_again_by_itself_outlives_the_laptop_s_own_proxy() {
-    let mut day = Day::start();
-    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
-    let mut home = std::mem::replace(&mut day.home, day.hops.remove(0));
-    let web = home.url("web");
-    scope(|threads| {
-        let web = &web;
-        let day = &day;
-        let [first, second] = folders.each_ref().map(TempDir::path);
-        let running = [
-            threads.spawn(move || day.install(first, web, &["-o", "Acquire::Retries=20"])),
-            threads.spawn(move || day.download(second, web, TRIES)),
-        ];
-        await_transfer(&home);
-        dies(&mut home);
-        running.into_iter().for_each(|one| one.join().unwrap());
-    });
 }
