@@ -41,7 +41,7 @@ const TOGETHER: Duration = Duration::from_millis(100);
 
 /// What is kept of the datagrams of one flow, until it is known what its listener or route says.
 #[doc(alias = "bound")]
-const DATAGRAMS: Bounds = Bounds {
+pub(crate) const DATAGRAMS: Bounds = Bounds {
     bytes: 16 * 1024,
     age: Duration::from_secs(5),
 };
@@ -265,6 +265,16 @@ impl Devices {
         seen
     }
 
+    /// What makes packets of what is opened here, of the listener of this name.
+    ///
+    /// # Errors
+    /// Why there is nothing.
+    pub(crate) fn of_listener(&self, name: &str) -> Result<Arc<TunHub>, String> {
+        let devices = self.of_listeners.lock();
+        let found = devices.get(name).map(|device| device.hub.clone());
+        found.ok_or_else(|| format!("listener {name} has no stack yet"))
+    }
+
     /// What ends the packets of a route.
     ///
     /// # Errors
@@ -437,6 +447,7 @@ pub(crate) async fn mind(hub: &TunHub, watch: &Watch) {
     tokio::select! {
         () = deleted(hub) => tracing::error!(device = hub.name(), "the device was deleted"),
         () = hub.closed() => {}
+        never = hub.keep_time() => match never {},
         () = watch.forced() => {}
         () = async {
             watch.graceful().await;
@@ -540,7 +551,7 @@ fn make(end: PacketTermination<'_>, workers: usize) -> Result<Arc<TunHub>, Strin
                 stack,
                 datagrams: DATAGRAMS,
             };
-            Ok(TunHub::intercepting(settings, service, stack))
+            Ok(TunHub::in_user_space(settings, service, stack))
         }
     }
 }

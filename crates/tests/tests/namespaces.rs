@@ -56,6 +56,8 @@ mod super_packets;
 mod traffic;
 #[path = "namespaces/tun.rs"]
 mod tun;
+#[path = "namespaces/user_space.rs"]
+mod user_space;
 #[path = "namespaces/why.rs"]
 mod why;
 

@@ -72,7 +72,7 @@ pub use templates::{Templates, UpstreamTemplates};
 pub use trace::{Continue, Metrics, Trace, TraceUser};
 pub use tun::{
     InterceptedEcho, OtherTunAddress, PacketTermination, SplitTunnel, TerminateIntercept,
-    TerminateTun, Tun, TunDetails, TunSenders,
+    TerminateIp, TerminateTun, Tun, TunDetails, TunSenders,
 };
 pub use tunnel::{Tunnel, TunnelAnswer, TunnelDetails, TunnelWord};
 pub use upstream::{

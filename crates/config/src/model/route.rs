@@ -13,7 +13,7 @@ use super::scalar::{
     ByteSize, Duration, FieldPattern, HostPort, OneOrMany, PathMatch, PortMatch, Prefix,
     TargetMatch, Template, TextMatch, UpgradeName, UserMatch,
 };
-use super::tun::{PacketTermination, TerminateIntercept, TerminateTun};
+use super::tun::{PacketTermination, TerminateIntercept, TerminateIp, TerminateTun};
 use super::tunnel::Tunnel;
 use super::{Bind, Broadcast, Chain};
 
@@ -74,7 +74,7 @@ pub struct Route {
     #[serde(default)]
     pub to: Option<Hops>,
     /// End the overlay here: `true` dials the target, a name dials that upstream's endpoints, `host:port` or `unix:/path` dials
-    /// that address; a map with `tun` or `intercept` takes the packets of CONNECT-IP.
+    /// that address; a map with `tun` or `intercept` takes the packets of CONNECT-IP, and one with `ip` sends connections and datagrams as such.
     #[serde(default)]
     pub terminate: Option<Terminate>,
     /// Let nodes be attached here, to be reached through an upstream with `attached`: `true` under the name of the request's
@@ -333,6 +333,8 @@ pub enum Terminate {
     Tun(TerminateTun),
     /// CONNECT-IP: in this process, where packets become exchanges.
     Intercept(TerminateIntercept),
+    /// Connections and datagrams: in the tunnel of IP packets of a listener.
+    Ip(TerminateIp),
 }
 
 impl Terminate {
@@ -341,7 +343,15 @@ impl Terminate {
         match self {
             Self::Tun(end) => Some(PacketTermination::Tun(end)),
             Self::Intercept(end) => Some(PacketTermination::Intercept(end)),
-            Self::Target(_) | Self::Upstream(_) => None,
+            Self::Target(_) | Self::Upstream(_) | Self::Ip(_) => None,
+        }
+    }
+
+    /// The listener in whose tunnel of IP packets connections and datagrams end.
+    pub fn ip(&self) -> Option<&str> {
+        match self {
+            Self::Ip(end) => Some(&end.ip),
+            _ => None,
         }
     }
 }

@@ -20,7 +20,7 @@ pub enum Tun {
     /// Its name.
     Name(String),
     /// With details.
-    Details(TunDetails),
+    Details(Box<TunDetails>),
 }
 
 /// What the device of a listener is to be.
@@ -53,6 +53,10 @@ pub struct TunDetails {
     /// with `addresses`, else `adopt`.
     #[serde(default)]
     pub other_address: Option<OtherTunAddress>,
+    /// `true`: there is no device, and no right to make one is needed. The packets of its tunnel are those of connections and datagrams on
+    /// routes with `terminate: { ip: LISTENER }`. Default: false.
+    #[serde(default)]
+    pub stack: bool,
     /// Its MTU, in bytes. Default: 1500.
     #[serde(default)]
     #[schemars(range(min = 1280, max = 65535))]
@@ -124,13 +128,18 @@ impl Tun {
     pub fn details(&self) -> Option<&TunDetails> {
         match self {
             Self::Name(_) => None,
-            Self::Details(details) => Some(details),
+            Self::Details(details) => Some(&**details),
         }
     }
 
     /// Whether its tunnels offer super-packets.
     pub fn super_packets(&self) -> bool {
         self.details().is_some_and(|details| details.super_packets)
+    }
+
+    /// Whether there is no device, but what routes send there.
+    pub fn is_stack(&self) -> bool {
+        self.details().is_some_and(|details| details.stack)
     }
 
     /// Its tunnels, by name; none: there is one, which takes all packets.
@@ -205,6 +214,17 @@ pub struct TerminateIntercept {
     /// Where it is written who has which address, so that each finds it again after a restart. Default: nowhere.
     #[serde(default)]
     pub leases_file: Option<FilePath>,
+}
+
+/// The tunnel of IP packets into which connections and datagrams of a route go.
+///
+/// It is named by its listener: what enters the overlay does so by a listener, which says whose it is and with which fields, and a route
+/// leads it on like that of a device. An upstream would need a second way to say all that.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TerminateIp {
+    /// The listener, which has `tun: { stack: true, .. }`.
+    pub ip: String,
 }
 
 /// What becomes of echo requests of ICMP, which are no exchanges.

@@ -86,11 +86,18 @@ fn rows(value: &Value, width: Option<usize>) -> Option<String> {
     ))
 }
 
-/// Lists of objects within a list of objects, which have a table of their own: of the `upstreams`, the `endpoints`. What
-/// is not known of any of them has no column.
+/// Lists of objects within a list of objects, which have tables of their own: of the `upstreams`, the `endpoints`.
 fn inner(outer: &str, value: &Value, width: Option<usize>) -> Option<String> {
     let items = value.as_array()?;
-    let name = *lists(items).first()?;
+    let names = lists(items);
+    let tables = names
+        .iter()
+        .map(|name| inner_table(outer, items, name, width));
+    Some(tables.collect())
+}
+
+/// One of these. What is not known of any of them has no column.
+fn inner_table(outer: &str, items: &[Value], name: &str, width: Option<usize>) -> String {
     let lists = items
         .iter()
         .filter_map(|item| Some((&item["name"], item[name].as_array()?)));
@@ -108,11 +115,11 @@ fn inner(outer: &str, value: &Value, width: Option<usize>) -> Option<String> {
     };
 
     let rows: Vec<Vec<String>> = all.into_iter().map(row).collect();
-    Some(format!(
+    format!(
         "\n{}\n{}\n",
         words(name),
         table::fitted(&header.collect::<Vec<_>>(), &rows, width)
-    ))
+    )
 }
 
 /// The keys of these objects in the order of their first appearance, without those to leave out.
@@ -132,10 +139,13 @@ fn columns<'a>(
 /// The keys under which any of the objects has a list of objects; the list of another may be empty.
 fn lists(items: &[Value]) -> Vec<&str> {
     let fields = items.iter().filter_map(Value::as_object).flatten();
-    fields
-        .filter(|(_, value)| is_list(value))
-        .map(|(name, _)| name.as_str())
-        .collect()
+    let mut names = Vec::new();
+    for (name, _) in fields.filter(|(_, value)| is_list(value)) {
+        if !names.contains(&name.as_str()) {
+            names.push(name.as_str());
+        }
+    }
+    names
 }
 
 /// A list of objects.

@@ -21,7 +21,7 @@ use super::device_group::DeviceGroup;
 use super::device_writer::{FromClient, Writer};
 use super::flow_stack::FlowStack;
 use super::gate::{ArrivedPacket, PacketGate};
-use super::hub::TunHub;
+use super::hub::{ClientTunnel, TunHub};
 use super::hub_device::Outlet;
 use super::inbox::Inbox;
 use super::service::{TunClient, TunService};
@@ -593,6 +593,23 @@ impl TunEnd {
     /// The longest packets that its path carries, in bytes.
     pub(super) fn carries(&self) -> usize {
         self.session.lock().mtu().bytes()
+    }
+
+    /// What is to be seen of it, where it is a client's.
+    pub(super) fn client(&self) -> ClientTunnel {
+        let lease = self.lease.lock().clone();
+        let addresses = lease.iter().flat_map(|lease| [lease.v4, lease.v6]);
+        let flows = self.outlet.stack().map(|stack| stack.flows());
+        ClientTunnel {
+            user: self.owner.owner.identity.clone(),
+            addresses: addresses
+                .flatten()
+                .map(|prefix| prefix.address().to_string())
+                .collect(),
+            carries: self.carries(),
+            connections: flows.map(|[tcp, _]| tcp),
+            sessions: flows.map(|[_, udp]| udp),
+        }
     }
 
     /// Whether the policy lets a packet pass, which counts for its flow.

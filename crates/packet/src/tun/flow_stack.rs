@@ -3,14 +3,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
 use bytes::Bytes;
 use hermes_proto::ip::{Fragment, Packet, TCP, UDP};
-use hermes_stack::{Checksums, FlowId, Stack, StackEvent, StackSettings};
+use hermes_stack::{Checksums, FlowId, OpenError, Stack, StackEvent, StackSettings};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
@@ -227,6 +227,46 @@ impl FlowStack {
         drop(asked);
     }
 
+    /// Opens a connection from an address that a tunnel has assigned.
+    pub(super) fn open_tcp(
+        self: &Arc<Self>,
+        from: IpAddr,
+        target: SocketAddr,
+    ) -> Result<TcpFlow, OpenError> {
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return Err(OpenError::Full);
+        }
+        let flow = state
+            .stack
+            .open_tcp(from, target, random(), Instant::now())?;
+        let progress = Arc::<FlowProgress>::default();
+        state.connections.insert(flow, progress.clone());
+        let effects = self.settle(&mut state);
+        drop(state);
+        effects.apply();
+        Ok(TcpFlow::new(self.clone(), flow, progress))
+    }
+
+    /// Opens a pair of ports from an address that a tunnel has assigned. What the session has is what the target sent.
+    pub(super) fn open_udp(
+        self: &Arc<Self>,
+        from: IpAddr,
+        target: SocketAddr,
+        bounds: Bounds,
+    ) -> Result<Arc<Session>, OpenError> {
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return Err(OpenError::Full);
+        }
+        let flow = state
+            .stack
+            .open_udp(from, target, random(), Instant::now())?;
+        let session = Arc::new(Session::of_flow(UdpFlow::new(self.clone(), flow), bounds));
+        state.sessions.insert(flow, Arc::downgrade(&session));
+        Ok(session)
+    }
+
     /// No one waits for a flow any more.
     pub(super) fn release(self: &Arc<Self>, flow: FlowId) {
         {
@@ -319,6 +359,11 @@ impl FlowStack {
         });
         self.asked.notify_one();
     }
+}
+
+/// A number that peers do not know. Without random numbers, they could at worst guess those of segments.
+pub(super) fn random() -> u64 {
+    getrandom::u64().unwrap_or_default()
 }
 
 impl FlowState {

@@ -1,6 +1,7 @@
 //! A device, and the tunnels that it has.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
@@ -25,6 +26,10 @@ use super::hub_device::{HubDevice, StackDeviceSettings};
 use super::service::TunService;
 use super::split_table::{SplitPrefixes, SplitTable};
 use super::translations::TranslatedAddress;
+
+/// Tunnels of one device that are shown.
+#[doc(alias = "bound")]
+const SHOWN: usize = 1000;
 
 /// A device, what it is for, and where each destination is.
 #[derive(Debug)]
@@ -64,6 +69,24 @@ pub struct DeviceView {
     pub masquerades: bool,
     /// Its addresses that are others in a tunnel.
     pub translated: Vec<TranslatedAddress>,
+    /// The tunnels of clients that end there; of very many, some.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<ClientTunnel>,
+}
+
+/// What is to be seen of a client's tunnel.
+#[derive(Debug, Clone, Serialize)]
+pub struct ClientTunnel {
+    /// Whose it is: the user, or where it comes from.
+    pub user: String,
+    /// The addresses that it has.
+    pub addresses: Vec<String>,
+    /// The longest packets that its path carries, in bytes, by what is known of that.
+    pub carries: usize,
+    /// Connections that are open where its packets end in this process.
+    pub connections: Option<usize>,
+    /// Pairs of UDP ports there.
+    pub sessions: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -90,8 +113,9 @@ impl TunHub {
         Ok(Self::with(device, settings, service))
     }
 
-    /// No device, but a stack for each tunnel, which ends its packets in user space. Of `settings`, the name and the MTU count.
-    pub fn intercepting(
+    /// No device, but a stack for each tunnel, which ends its packets in user space; or one, which [sends](TunHub::open_tcp) those of what is
+    /// opened here. Of `settings`, the name and the MTU count.
+    pub fn in_user_space(
         settings: TunSettings,
         service: TunService,
         stack: StackDeviceSettings,
@@ -144,6 +168,7 @@ impl TunHub {
     /// Ends its tunnels, and takes no more. The device goes with the last of them.
     pub fn close(&self) {
         self.closed.cancel();
+        self.device.close();
     }
 
     /// Whether it takes no more tunnels.
@@ -184,7 +209,19 @@ impl TunHub {
             carries: carries.map(|carries| carries.min(mtu as usize)),
             masquerades: self.settings.masquerade,
             translated: ends.iter().flat_map(|end| end.translated()).collect(),
+            clients: self.clients(&ends),
         }
+    }
+
+    /// The tunnels of clients, by whose they are.
+    fn clients(&self, ends: &[Arc<TunEnd>]) -> Vec<ClientTunnel> {
+        if matches!(self.service, TunService::Client(_)) {
+            return Vec::new();
+        }
+        let mut clients: Vec<ClientTunnel> =
+            ends.iter().take(SHOWN).map(|end| end.client()).collect();
+        clients.sort_by(|one, other| one.user.cmp(&other.user));
+        clients
     }
 
     /// Splits the packets of a client's device between these tunnels from now on, and has the kernel lead them here. What is not changed is
@@ -258,6 +295,11 @@ impl TunHub {
             Some(queues) => queues.claim(),
             None => Ok(None),
         }
+    }
+
+    /// Does what is due in the stack of a listener, for as long as it is awaited.
+    pub async fn keep_time(&self) -> Infallible {
+        self.device.keep_time().await
     }
 
     pub(super) fn number(&self) -> u64 {

@@ -1,5 +1,9 @@
 //! What is behind the tunnels of a hub: a TUN device of the kernel, or a stack in user space, which needs no right to make one.
 
+use std::convert::Infallible;
+use std::future::pending;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 
 use hermes_ip::offload::OffloadHeader;
@@ -7,6 +11,7 @@ use hermes_net::tun::{TunDevice, TunSettings};
 use hermes_stack::StackSettings;
 use ipnet::IpNet;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::device_queues::DeviceQueues;
 use super::flow_stack::FlowStack;
@@ -28,11 +33,15 @@ pub(super) struct KernelDevice {
     queues: Arc<DeviceQueues>,
 }
 
-/// A stack for each tunnel of a proxy.
+/// A stack for each tunnel of a proxy, or one for the tunnels that a listener has one after the other.
 #[derive(Debug)]
 pub(super) struct StackDevice {
     name: String,
     settings: StackDeviceSettings,
+    /// That of a listener.
+    own: Option<Arc<FlowStack>>,
+    /// Addresses were assigned.
+    assigned: Notify,
     /// The addresses that tunnels have assigned.
     addresses: Mutex<Vec<IpNet>>,
 }
@@ -69,11 +78,15 @@ impl HubDevice {
         }))
     }
 
-    /// No device, but stacks.
+    /// No device, but a stack for each tunnel, or one for all.
     pub(super) fn stack(name: &str, settings: StackDeviceSettings) -> Self {
+        let StackDeviceSettings { stack, datagrams } = settings;
+        let own = (!stack.intercepts).then(|| FlowStack::new(stack, datagrams));
         Self::Stack(StackDevice {
             name: name.to_owned(),
             settings,
+            own,
+            assigned: Notify::new(),
             addresses: Mutex::default(),
         })
     }
@@ -111,6 +124,7 @@ impl HubDevice {
             }
             Self::Stack(stack) => {
                 *stack.addresses.lock() = addresses.to_vec();
+                stack.assigned.notify_waiters();
                 Ok(())
             }
         }
@@ -146,6 +160,29 @@ impl HubDevice {
         }
     }
 
+    /// Does what is due in the stack of a listener, for as long as it is awaited.
+    pub(super) async fn keep_time(&self) -> Infallible {
+        match self.own_stack().and_then(StackDevice::own) {
+            Some(own) => own.keep_time().await,
+            None => pending().await,
+        }
+    }
+
+    /// The stack of a listener.
+    pub(super) fn own_stack(&self) -> Option<&StackDevice> {
+        match self {
+            Self::Stack(stack) if stack.own.is_some() => Some(stack),
+            _ => None,
+        }
+    }
+
+    /// Ends what is open in the stack of a listener.
+    pub(super) fn close(&self) {
+        if let Self::Stack(StackDevice { own: Some(own), .. }) = self {
+            own.close();
+        }
+    }
+
     /// Tells the kernel something about a packet that it sent.
     pub(super) fn answer(&self, packet: &[u8]) {
         if let Self::Kernel(kernel) = self {
@@ -160,10 +197,34 @@ impl HubDevice {
     pub(super) fn outlet(&self) -> Outlet {
         match self {
             Self::Kernel(kernel) => Outlet::Kernel(kernel.queues.clone()),
-            Self::Stack(stack) => {
-                let StackDeviceSettings { stack, datagrams } = stack.settings;
-                Outlet::Stack(FlowStack::new(stack, datagrams))
+            Self::Stack(device) => {
+                let StackDeviceSettings { stack, datagrams } = device.settings;
+                let own = device.own.clone();
+                Outlet::Stack(own.unwrap_or_else(|| FlowStack::new(stack, datagrams)))
             }
+        }
+    }
+}
+
+impl StackDevice {
+    /// The stack of a listener.
+    pub(super) fn own(&self) -> Option<&Arc<FlowStack>> {
+        self.own.as_ref()
+    }
+
+    /// Waits for an address of the family of `target`.
+    pub(super) async fn address_for(&self, target: SocketAddr) -> IpAddr {
+        loop {
+            let assigned = self.assigned.notified();
+            let mut assigned = pin!(assigned);
+            // From here on, nothing is missed.
+            assigned.as_mut().enable();
+            let addresses = self.addresses.lock().clone();
+            let mut addresses = addresses.iter().map(IpNet::addr);
+            if let Some(own) = addresses.find(|own| own.is_ipv4() == target.is_ipv4()) {
+                return own;
+            }
+            assigned.await;
         }
     }
 }

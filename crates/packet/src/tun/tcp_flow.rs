@@ -8,7 +8,7 @@ use hermes_http::{Frame, Incoming, Outgoing, Reset};
 use hermes_stack::{FlowId, Received};
 use tokio::sync::Notify;
 
-use super::flow_stack::FlowStack;
+use super::flow_stack::{FlowStack, random};
 
 /// Bytes that are read at once.
 const PIECE: usize = 16 * 1024;
@@ -58,10 +58,21 @@ impl TcpFlow {
 
     /// Answers its client: the target is there.
     pub fn accept(&self) {
-        // Numbers that can be guessed would at worst let a client speak for itself.
-        let seed = getrandom::u64().unwrap_or_default();
         self.stack
-            .with(|stack, now| stack.accept(self.flow, seed, now));
+            .with(|stack, now| stack.accept(self.flow, random(), now));
+    }
+
+    /// Waits until its peer has answered; false where that refused it.
+    pub async fn opened(&self) -> bool {
+        loop {
+            if self.stack.with(|stack, _| stack.is_open(self.flow)) {
+                return true;
+            }
+            if self.is_broken() {
+                return false;
+            }
+            self.progress.watcher.notified().await;
+        }
     }
 
     /// Resolves when it is broken, or given up by its client.

@@ -4,6 +4,7 @@
 //! |---|---|---|---|---|---|
 //! | `to` | `message`, to the next proxy | `tunnel` | `tunnel` | `tunnel` | `tunnel` |
 //! | `terminate` | `message`, to the origin | `terminate`: a TCP connection | `terminate`: a UDP socket | `packets`: a TUN device, or a stack | `tunnel`, to the origin |
+//! | `terminate: { ip }` | | `terminate`, by `ip_path` | `terminate`, by `ip_path` | | |
 //! | `broadcast` | `broadcast`, if the request asks for it | | | | |
 //! | `attach` | | | | | `attach`, if it is asked for |
 //! | `respond`, `redirect` | `local` | `local` | `local` | `local` | `local` |
@@ -30,6 +31,7 @@ mod failed;
 mod form;
 pub(crate) mod handle;
 mod interrupted;
+mod ip_path;
 mod kept_request;
 mod left_paths;
 mod local;
@@ -67,6 +69,7 @@ use hermes_rules::route::Act;
 
 use crate::arrival::Arrival;
 use crate::next::{Next, pick};
+use crate::refusal::Refusal;
 use crate::routed::Routed;
 use broadcast::Offer;
 pub(crate) use carried::Carried;
@@ -108,29 +111,39 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<Carried
     ended.map(Carried::Over)
 }
 
-/// To the next hop. What follows has a place of its own on the heap: else each future around it would be as large as the largest
-/// of them, and be copied at each step on the way there.
-async fn onwards(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
+/// Whether the route takes what arrived.
+///
+/// # Errors
+/// Why it does not.
+fn check(routed: &Routed, arrival: &Arrival, next: &Next) -> Result<(), Refusal> {
     // Sessions are taken over where they end, and there alone.
     let ends_here = next.receiver() == Receiver::Origin && !routed.target.is_any();
     if matches!(routed.asked, Some(Asked::Only(_))) && !ends_here {
-        return Err(Failed {
-            unanswered: Unanswered::Arrival(arrival),
-            refusal: paths::no_room(),
-        });
+        return Err(paths::no_room());
     }
 
-    if let Err(refusal) = upgrades::check(&routed.route, arrival.head()) {
+    upgrades::check(&routed.route, arrival.head())?;
+    if arrival.kind() != Kind::ConnectIp && packets::end(routed).is_some() {
+        return Err(packets::only_packets());
+    }
+
+    let is_flow = matches!(
+        arrival.kind(),
+        Kind::Connect | Kind::ConnectTcp | Kind::ConnectUdp
+    );
+    if ip_path::listener(routed).is_some() && (!is_flow || routed.target.is_any()) {
+        return Err(ip_path::only_flows());
+    }
+    Ok(())
+}
+
+/// To the next hop. What follows has a place of its own on the heap: else each future around it would be as large as the largest
+/// of them, and be copied at each step on the way there.
+async fn onwards(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
+    if let Err(refusal) = check(routed, &arrival, next) {
         return Err(Failed {
             unanswered: Unanswered::Arrival(arrival),
             refusal,
-        });
-    }
-
-    if arrival.kind() != Kind::ConnectIp && packets::end(routed).is_some() {
-        return Err(Failed {
-            unanswered: Unanswered::Arrival(arrival),
-            refusal: packets::only_packets(),
         });
     }
 

@@ -20,7 +20,7 @@ use super::descriptor_share;
 use super::early::EarlyBytes;
 use super::resumption::Resumption;
 use super::retry::Tries;
-use super::{custody, form, reach, tunnel};
+use super::{custody, form, ip_path, reach, tunnel};
 use crate::next::Next;
 use crate::next::next_hop;
 use crate::plug::NewPath;
@@ -46,7 +46,7 @@ pub(crate) async fn open(
             let details = "the route leads to no proxy that the tunnel could move to";
             return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
         }
-        (_, Receiver::Origin) => return socket(routed, head, next, None).await,
+        (_, Receiver::Origin) => return end(routed, head, next, None).await,
     }
     let (mut departing, target) = depart(routed, head.clone(), next)?;
     departure::ask(routed, asked, &mut departing);
@@ -137,8 +137,27 @@ pub(super) async fn bytes(
     }
 }
 
+/// Opens a path of UDP where the overlay ends: a socket, that of the session which the client asks for, or ports in a tunnel of IP packets.
+pub(crate) async fn end(
+    routed: &Routed,
+    head: &RequestHead,
+    next: &Next,
+    asked: Option<Asked>,
+) -> Result<(Path, Opened), Refusal> {
+    if ip_path::listener(routed).is_none() {
+        return socket(routed, head, next, asked).await;
+    }
+    // Sessions have sockets.
+    if let Some(Asked::Only(_)) = asked {
+        return Err(no_room());
+    }
+    let (_, target) = depart(routed, head.clone(), next)?;
+    let path = ip_path::datagrams(&Tries::new(routed, next, head), &target).await?;
+    Ok((path, Opened::new(routed, head, next, None)))
+}
+
 /// Opens a UDP socket towards the target, or takes over the socket of the session that the client asks for.
-pub(crate) async fn socket(
+async fn socket(
     routed: &Routed,
     head: &RequestHead,
     next: &Next,

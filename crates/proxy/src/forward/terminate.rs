@@ -7,20 +7,22 @@ use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::{self, PROXY_STATUS};
 use hermes_proto::resumable::Request;
 use hermes_proto::{datagram_floor, datagram_limit};
-use hermes_upstream::Dialled;
+use hermes_upstream::Active;
 use http::HeaderValue;
 
 use super::bridges::Bridges;
 use super::carried::{ByteTunnel, Carried};
 use super::departure::depart;
+use super::ip_path::IpConnection;
 use super::outlive::far::{self, NewSession, NewTarget};
 use super::retry::Tries;
-use super::{Failed, Unanswered, form, paths, reach, udp_bind};
+use super::{Failed, Unanswered, form, ip_path, paths, reach, udp_bind};
 use crate::arrival::{Arrival, End};
 use crate::next::Next;
 use crate::reevaluate::{Opened, enter};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
+use crate::target::Target;
 
 /// Opens the TCP connection that a CONNECT (RFC 9110, 9.3.6) or connect-tcp asks for.
 pub(super) async fn tcp(
@@ -35,7 +37,7 @@ pub(super) async fn tcp(
     }
 
     let dialling = dial(routed, arrival.head(), next, asked.is_some());
-    let (dialled, session) = match dialling.await {
+    let (target, session) = match dialling.await {
         Ok(dialled) => dialled,
         Err(refusal) => {
             return Err(Failed {
@@ -48,8 +50,7 @@ pub(super) async fn tcp(
     routed
         .exchange
         .status(arrival.head().opening_status().as_u16());
-    let target = halves(dialled.stream);
-    let opened = Opened::new(routed, arrival.head(), next, dialled.address);
+    let opened = Opened::new(routed, arrival.head(), next, target.address);
     // Entered before the client hears of it: rules that change from here on reach the tunnel.
     let guard = enter(routed, opened, false);
     let kind = arrival.kind();
@@ -65,20 +66,14 @@ pub(super) async fn tcp(
         Ok(End::Stream(incoming, outgoing)) => {
             let client = form::bytes(kind, Kind::Connect, (incoming, outgoing));
             if let Some(session) = session {
-                let target = NewTarget {
-                    streams: target,
-                    endpoint: dialled.endpoint,
-                    address: dialled.address,
-                    active: dialled.active,
-                };
                 return Ok(session.tunnel(routed, target, client, guard));
             }
             Carried::of(
                 ByteTunnel {
                     client,
-                    target,
+                    target: target.streams,
                     guard,
-                    active: dialled.active,
+                    active: target.active,
                     learner: None,
                     progress: None,
                 },
@@ -98,14 +93,38 @@ async fn dial(
     head: &RequestHead,
     next: &Next,
     resumable: bool,
-) -> Result<(Dialled, Option<Box<NewSession>>), Refusal> {
+) -> Result<(NewTarget, Option<Box<NewSession>>), Refusal> {
     let departing = depart(routed, head.clone(), next);
     let tries = Tries::new(routed, next, head);
     let (_, target) = departing?;
-    let dialled = reach::dial(&tries, &target).await?;
+    let dialled = match ip_path::listener(routed) {
+        Some(_) => by_packets(&tries, &target).await?,
+        None => by_socket(&tries, &target).await?,
+    };
 
     let session = resumable.then(|| NewSession::grant(routed, next, target.to_string()));
     Ok((dialled, session.flatten().map(Box::new)))
+}
+
+async fn by_socket(tries: &Tries<'_>, target: &Target) -> Result<NewTarget, Refusal> {
+    let dialled = reach::dial(tries, target).await?;
+    Ok(NewTarget {
+        streams: halves(dialled.stream),
+        endpoint: dialled.endpoint,
+        address: dialled.address,
+        active: dialled.active,
+    })
+}
+
+async fn by_packets(tries: &Tries<'_>, target: &Target) -> Result<NewTarget, Refusal> {
+    let IpConnection { streams, endpoint } = ip_path::connection(tries, target).await?;
+    Ok(NewTarget {
+        streams,
+        endpoint,
+        // No address of this machine's networks, of which `egress` speaks.
+        address: None,
+        active: Active::default(),
+    })
 }
 
 /// Both directions of a connection.
@@ -136,7 +155,7 @@ pub(super) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
             .map(Carried::Over);
     }
 
-    let (path, opened) = match paths::socket(routed, arrival.head(), next, routed.asked).await {
+    let (path, opened) = match paths::end(routed, arrival.head(), next, routed.asked).await {
         Ok(opened) => opened,
         Err(refusal) => {
             return Err(Failed {

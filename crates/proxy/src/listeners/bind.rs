@@ -152,7 +152,7 @@ pub(super) fn bind(
             Ok((Bound::Upstream(upstream.clone(), name.clone()), sockets))
         }
         At::Device { tun, .. } => {
-            let device = Socket::Device(tun.clone());
+            let device = Socket::Device(Box::new(tun.clone()));
             Ok((Bound::Device(tun.settings.name.clone()), vec![device]))
         }
         At::Address(ListenAddress::Unix(path)) => {

@@ -81,7 +81,7 @@ pub enum Socket {
     /// No socket: this many attachments to an upstream, over which exchanges come.
     Attachments(usize),
     /// A TUN device, which one worker makes and reads.
-    Device(ListenerTun),
+    Device(Box<ListenerTun>),
 }
 
 impl Socket {
@@ -145,7 +145,7 @@ impl Door {
                     attach::serve(&entrance, count, &watch);
                     Ok(())
                 }
-                Socket::Device(tun) => Box::pin(tun::serve(entrance, tun, &watch)).await,
+                Socket::Device(tun) => Box::pin(tun::serve(entrance, *tun, &watch)).await,
             };
 
             if let Err(error) = served {

@@ -19,8 +19,8 @@ use hermes_net::tun::TunSettings;
 use hermes_net::{PeerAddress, StreamInfo, Watch};
 use hermes_observe::{AccessSink, Begin, Exchange, Telemetry};
 use hermes_packet::tun::{
-    DEVICE_FIELD, DevicePart, OtherAssigned, TunClient, TunHub, TunService, TunTunnel, TunnelOwner,
-    carry,
+    DEVICE_FIELD, DevicePart, OtherAssigned, StackDeviceSettings, TunClient, TunHub, TunService,
+    TunTunnel, TunnelOwner, carry,
 };
 use hermes_packet::{Side, Sink, Source};
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
@@ -30,6 +30,7 @@ use hermes_proto::fields::Fields;
 use hermes_proto::ip::IpPrefix;
 use hermes_proto::upgrade::Protocol;
 use hermes_rules::packets::prefix_of;
+use hermes_stack::StackSettings;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, HeaderValue, Method, StatusCode, Version};
 use tokio::sync::oneshot;
@@ -37,7 +38,7 @@ use tokio::time::Instant;
 
 use super::split;
 use crate::arrival::Arrival;
-use crate::devices::mind;
+use crate::devices::{DATAGRAMS, mind};
 use crate::entrance::Entrance;
 use crate::pipeline;
 
@@ -68,6 +69,8 @@ pub struct ListenerTun {
     pub other: OtherAssigned,
     /// Whether its tunnels offer super-packets.
     pub super_packets: bool,
+    /// Whether there is no device, but what routes send there.
+    pub is_stack: bool,
 }
 
 /// Keeps a tunnel for the packets of a device until told to stop.
@@ -143,8 +146,21 @@ fn open(entrance: &Entrance, tun: ListenerTun) -> Result<Arc<TunHub>, String> {
         true => client.sharing(tun.other),
         false => client,
     };
-    let workers = entrance.worker.shared.devices.workers();
-    TunHub::open(tun.settings, TunService::Client(client), workers)
+    let service = TunService::Client(client);
+    if !tun.is_stack {
+        let workers = entrance.worker.shared.devices.workers();
+        return TunHub::open(tun.settings, service, workers);
+    }
+    let stack = StackSettings {
+        mtu: tun.settings.mtu as usize,
+        intercepts: false,
+        ..StackSettings::default()
+    };
+    let stack = StackDeviceSettings {
+        stack,
+        datagrams: DATAGRAMS,
+    };
+    Ok(TunHub::in_user_space(tun.settings, service, stack))
 }
 
 /// One tunnel, from its request to its end; why it ended.

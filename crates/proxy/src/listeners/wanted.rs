@@ -102,6 +102,7 @@ pub(super) fn wanted(
             settings: device(tun),
             other: other_assigned(tun),
             super_packets: tun.super_packets(),
+            is_stack: tun.is_stack(),
         },
         is_split: tun.tunnels().next().is_some(),
     });

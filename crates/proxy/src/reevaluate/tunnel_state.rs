@@ -53,6 +53,8 @@ pub(crate) struct Opened {
     route: Arc<str>,
     /// Where it is an attachment: under which name.
     attached: Option<String>,
+    /// By the tunnel of IP packets of this listener, if it leaves so.
+    by_ip: Option<String>,
 }
 
 impl Opened {
@@ -85,6 +87,7 @@ impl Opened {
             revision,
             route,
             attached: None,
+            by_ip: by_ip(&routed.route).map(str::to_owned),
         }
     }
 
@@ -107,8 +110,14 @@ impl Opened {
             revision,
             route,
             attached: Some(name),
+            by_ip: None,
         }
     }
+}
+
+/// The listener by whose tunnel of IP packets a route leaves.
+fn by_ip(route: &CompiledRoute) -> Option<&str> {
+    route.config.terminate.as_ref()?.ip()
 }
 
 /// The request of an open tunnel: that which arrived, where neither identity nor rules have changed it.
@@ -526,7 +535,8 @@ impl TunnelState {
 
         // What the table of routes does not look at.
         let binds = target.is_any() && opened.upstream.is_none();
-        if binds && route.config.bind.is_none()
+        if by_ip(route) != opened.by_ip.as_deref()
+            || binds && route.config.bind.is_none()
             || opened.attached.is_none() && !permits_upgrade(route, &asked)
         {
             return Verdict::Ended(Reason::OtherAction(route.name.to_string()));

@@ -51,13 +51,14 @@ mod tests {
             exclude: Vec::new(),
             only: None,
             except: None,
+            stack: false,
             mtu: None,
             queues: None,
             super_packets: false,
             tunnels: tunnels.into_iter().collect(),
         };
         let listener = Listener {
-            tun: Some(Tun::Details(details)),
+            tun: Some(Tun::Details(Box::new(details))),
             user: Some("bob".to_owned()),
             set: fields("any"),
             ..Listener::default()

@@ -70,6 +70,12 @@ pub fn describe_action(route: &Route) -> String {
         Some(Action::Terminate(Terminate::Intercept(_))) => {
             "the overlay ends here; each flow of its packets takes a route of its own".to_owned()
         }
+        Some(Action::Terminate(Terminate::Ip(end))) => {
+            format!(
+                "it becomes packets here, in the tunnel of listener {}",
+                end.ip
+            )
+        }
         Some(Action::Attach(_)) => "the client is attached here".to_owned(),
         Some(Action::Respond(respond)) => {
             format!("answered here with status {}", respond.status)

@@ -23,7 +23,7 @@ const SMALLEST_V6: u8 = 125;
 const MAX_SENDERS: usize = 64;
 
 pub(super) const CHECKS: &[Check] = &[
-    names, shared, senders, intercepts, addresses, target, kind, pool, routes,
+    names, shared, senders, intercepts, stacks, ip, addresses, target, kind, pool, routes,
 ];
 
 /// Every device that the document names, with its place.
@@ -48,6 +48,65 @@ fn each_end(document: &Document) -> impl Iterator<Item = (String, PacketTerminat
         let end = route.terminate.as_ref().and_then(Terminate::packets)?;
         Some((format!("routes[{index}].terminate"), end))
     })
+}
+
+/// What leads packets to a device leads none to a stack.
+fn stacks(document: &Document, report: &mut Report) {
+    for (name, listener) in &document.listeners {
+        let details = listener.tun.as_ref().and_then(|tun| tun.details());
+        let Some(details) = details.filter(|details| details.stack) else {
+            continue;
+        };
+        for (key, is_given) in [
+            ("routes", !details.routes.is_empty()),
+            ("exclude", !details.exclude.is_empty()),
+            ("only", details.only.is_some()),
+            ("except", details.except.is_some()),
+            ("queues", details.queues.is_some()),
+            ("super_packets", details.super_packets),
+            ("tunnels", !details.tunnels.is_empty()),
+        ] {
+            if is_given {
+                report.add(
+                    format!("{}.tun.{key}", child("listeners", name)),
+                    "a stack has the packets of routes with `terminate: { ip: .. }`, and no others",
+                    format!("remove `{key}`, or `stack: true`"),
+                );
+            }
+        }
+    }
+}
+
+/// Connections and datagrams that become packets: in whose tunnel.
+fn ip(document: &Document, report: &mut Report) {
+    for (index, route) in document.routes.iter().enumerate() {
+        let Some(name) = route.terminate.as_ref().and_then(Terminate::ip) else {
+            continue;
+        };
+        let path = format!("routes[{index}].terminate.ip");
+        let listener = document.listeners.get(name);
+        let is_stack = listener.is_some_and(|one| one.tun.as_ref().is_some_and(Tun::is_stack));
+        if !is_stack {
+            report.add(
+                path.clone(),
+                format!("`{name}` is no listener with a stack"),
+                format!("name one, such as `listeners: {{ {name}: {{ tun: {{ name: {name}, stack: true }} }} }}`"),
+            );
+        }
+
+        let takes = |kind: &ExchangeKind| {
+            use ExchangeKind::{Connect, ConnectTcp, ConnectUdp};
+            matches!(kind, Connect | ConnectTcp | ConnectUdp)
+        };
+        let kinds = route.matches.kind.iter().flatten();
+        if kinds.clone().count() == 0 || !kinds.into_iter().all(takes) {
+            report.add(
+                path,
+                "only connections and datagrams become packets",
+                "add `match: { kind: [connect, connect-tcp, connect-udp] }`, or one of them",
+            );
+        }
+    }
 }
 
 fn intercepts(document: &Document, report: &mut Report) {

@@ -101,7 +101,10 @@ impl<H> Route<H> {
             }
             // What takes its packets is known where they are taken.
             Some(Action::Terminate(
-                Terminate::Target(_) | Terminate::Tun(_) | Terminate::Intercept(_),
+                Terminate::Target(_)
+                | Terminate::Tun(_)
+                | Terminate::Intercept(_)
+                | Terminate::Ip(_),
             )) => Act::Origin(found(Hop::Target)?),
             Some(Action::Attach(names)) => Act::Attach(names.clone()),
             Some(Action::Respond(respond)) => Act::Respond(respond.clone()),

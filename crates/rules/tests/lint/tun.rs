@@ -119,6 +119,28 @@ fn what_ends_packets_in_user_space_is_checked_like_a_device() {
 }
 
 #[test]
+fn connections_become_packets_in_the_tunnel_of_a_listener_with_a_stack() {
+    finds(
+        json!({
+            "listeners": {
+                "vpn": { "tun": "hermes0" },
+                "office": { "tun": { "name": "office", "stack": true, "routes": ["10.9.0.0/16"] } },
+            },
+            "routes": [
+                { "match": { "kind": "connect" }, "terminate": { "ip": "vpn" } },
+                { "match": { "kind": "connect-udp" }, "terminate": { "ip": "office" } },
+                { "terminate": { "ip": "office" } },
+            ],
+        }),
+        &[
+            "listeners.office.tun.routes: a stack has the packets of routes with `terminate: { ip: .. }`, and no others; remove `routes`, or `stack: true`",
+            "routes[0].terminate.ip: `vpn` is no listener with a stack; name one, such as `listeners: { vpn: { tun: { name: vpn, stack: true } } }`",
+            "routes[2].terminate.ip: only connections and datagrams become packets; add `match: { kind: [connect, connect-tcp, connect-udp] }`, or one of them",
+        ],
+    );
+}
+
+#[test]
 fn a_device_has_a_name_of_its_own() {
     finds(
         listener(json!({ "tun": "a-name-too-long-for-it" })),

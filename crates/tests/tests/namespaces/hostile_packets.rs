@@ -21,7 +21,7 @@ const DEVICE: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
 const UDP: u8 = 17;
 
 /// A tunnel for any packets, of this user.
-fn tunnel(topology: &Topology, user: &str) -> UdpTunnel {
+pub(super) fn tunnel(topology: &Topology, user: &str) -> UdpTunnel {
     // The device is made after the listener: the first may come too early.
     eventually("a tunnel", || {
         within(topology, "alice", || {
@@ -34,7 +34,7 @@ fn tunnel(topology: &Topology, user: &str) -> UdpTunnel {
 }
 
 /// The addresses of IPv4 in the next assignment, with what they answer (RFC 9484, section 4.7.1).
-fn assigned(tunnel: &mut UdpTunnel) -> Vec<(u8, Ipv4Addr)> {
+pub(super) fn assigned(tunnel: &mut UdpTunnel) -> Vec<(u8, Ipv4Addr)> {
     let value = loop {
         let (kind, value) = tunnel.capsule();
         if kind == ADDRESS_ASSIGN {
@@ -70,7 +70,7 @@ fn asked(tunnel: &mut UdpTunnel, wish: Ipv4Addr) -> Ipv4Addr {
 }
 
 /// The checksum of a header (RFC 1071).
-fn checksum(header: &[u8]) -> u16 {
+pub(super) fn checksum(header: &[u8]) -> u16 {
     let words = header.chunks(2);
     let mut sum: u32 = words
         .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))

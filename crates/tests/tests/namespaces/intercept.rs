@@ -1,6 +1,6 @@
 //! Packets that end in user space, at a node without any right over the network: each connection and each pair of UDP ports is an exchange.
 
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -9,14 +9,15 @@ use hermes_tests::eventually::eventually;
 use hermes_tests::{Node, program};
 use serde_json::Value;
 
+use super::hostile_packets::{assigned, checksum, tunnel};
 use super::packets::{bulk, networks, own_address, start};
 use super::{Running, command, within};
 
 /// Where flows that are allowed go.
-const SERVER: &str = "10.0.2.2";
+pub(super) const SERVER: &str = "10.0.2.2";
 
 /// How long a client waits.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What ends packets in user space. `more` is said of that.
 pub(super) fn interceptor(more: &str) -> String {
@@ -66,7 +67,7 @@ fn nodes(topology: &Topology, more: &str) -> [Node; 2] {
 }
 
 /// A server of pages at the end of the network.
-fn web(topology: &Topology, folder: &std::path::Path) -> Running {
+pub(super) fn web(topology: &Topology, folder: &std::path::Path) -> Running {
     std::fs::write(folder.join("hello"), "hello from the other side").unwrap();
     let python = std::env::var("HERMES_PYTHON").unwrap();
     let server = command(topology, "server", &python)
@@ -79,7 +80,7 @@ fn web(topology: &Topology, folder: &std::path::Path) -> Running {
 }
 
 /// A server of names there.
-fn names(topology: &Topology) -> Running {
+pub(super) fn names(topology: &Topology) -> Running {
     let dnsmasq = std::env::var("HERMES_DNSMASQ")
         .expect("HERMES_DNSMASQ names dnsmasq: ./test system sets it");
     let server: Child = topology
@@ -104,14 +105,14 @@ fn names(topology: &Topology) -> Running {
 }
 
 /// Asks a server of names for the address of `video.example` (RFC 1035, section 4).
-fn ask(socket: &UdpSocket) -> Option<Vec<u8>> {
+pub(super) fn ask(socket: &UdpSocket, server: SocketAddr) -> Option<Vec<u8>> {
     let mut question = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in ["video", "example"] {
         question.push(u8::try_from(label.len()).unwrap());
         question.extend_from_slice(label.as_bytes());
     }
     question.extend_from_slice(&[0, 0, 1, 0, 1]);
-    socket.send_to(&question, (SERVER, 53)).unwrap();
+    socket.send_to(&question, server).unwrap();
     let mut room = [0; 512];
     let (length, _) = socket.recv_from(&mut room).ok()?;
     Some(room[..length].to_vec())
@@ -149,7 +150,8 @@ fn connections_and_datagrams_of_a_device_are_exchanges_of_its_user_at_a_node_wit
     // Datagrams.
     let asking = within(&topology, "alice", || UdpSocket::bind("0.0.0.0:0").unwrap());
     asking.set_read_timeout(Some(PATIENCE)).unwrap();
-    let answer = eventually("an answer", || ask(&asking));
+    let server = "10.0.2.2:53".parse().unwrap();
+    let answer = eventually("an answer", || ask(&asking, server));
     assert!(answer.ends_with(&[192, 0, 2, 7]), "{answer:?}");
     let record = edge.record(|record| is_of(record, "connect-udp", "10.0.2.2:53"));
     assert_eq!(record["user"], "alice", "{record:#}");
@@ -180,6 +182,14 @@ fn connections_and_datagrams_of_a_device_are_exchanges_of_its_user_at_a_node_wit
         "{device:#}"
     );
     assert_eq!(device["tunnels"], 1, "{device:#}");
+    let client = &device["clients"][0];
+    assert_eq!(client["user"], "alice", "{device:#}");
+    assert_eq!(
+        client["addresses"][0],
+        *own_address(&topology),
+        "{device:#}"
+    );
+    assert!(client["carries"].as_u64().unwrap() >= 1500, "{device:#}");
     drop(alice);
     let record = edge.record(|record| record["kind"] == "connect-ip");
     assert_eq!(record["user"], "alice", "{record:#}");
@@ -259,4 +269,87 @@ fn pings_are_refused_where_that_is_said_and_addresses_outlive_a_restart() {
     });
     assert_eq!(own_address(&topology), before);
     drop(alice);
+}
+
+/// A segment of TCP that opens a connection to port 5000 of the server; `changed` is a byte of it that is not as it should be.
+fn opening(source: Ipv4Addr, port: u16, changed: Option<usize>) -> Vec<u8> {
+    const TCP: u8 = 6;
+    const SYN: u8 = 2;
+    let server = Ipv4Addr::new(10, 0, 2, 2);
+    let mut segment = Vec::new();
+    segment.extend(port.to_be_bytes());
+    segment.extend(5000_u16.to_be_bytes());
+    segment.extend([0, 0, 0, 1, 0, 0, 0, 0, 0x50, SYN, 0xff, 0xff, 0, 0, 0, 0]);
+
+    let mut summed = Vec::new();
+    summed.extend(source.octets());
+    summed.extend(server.octets());
+    summed.extend([0, TCP, 0, 20]);
+    summed.extend(&segment);
+    segment[16..18].copy_from_slice(&checksum(&summed).to_be_bytes());
+
+    let mut packet = vec![0x45, 0, 0, 40, 0x12, 0x34, 0, 0, 64, TCP, 0, 0];
+    packet.extend(source.octets());
+    packet.extend(server.octets());
+    let sum = checksum(&packet);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet.extend(segment);
+    if let Some(at) = changed {
+        packet[at] ^= 0xff;
+    }
+    packet
+}
+
+#[test]
+fn a_flood_of_openings_and_of_what_is_malformed_ends_nothing_but_itself() {
+    let topology = networks();
+    let yaml = interceptor("").replace(
+        "user: alice }, terminate",
+        "user: [alice, mallory] }, terminate",
+    );
+    let edge = start_without_rights(&topology, "edge", &yaml);
+    let _alice = start(&topology, "alice", ALICE);
+    let mut flood = tunnel(&topology, "mallory");
+    let own = assigned(&mut flood)[0].1;
+    let listening = within(&topology, "server", || {
+        TcpListener::bind("10.0.2.2:5000").unwrap()
+    });
+
+    // No one answers what they are answered; some come from another's address, and in some a byte is wrong: of the packet's header, of the
+    // segment's, and of its checksum.
+    for port in 1..5_000 {
+        flood.send(opening(own, port, None));
+        flood.send(opening(Ipv4Addr::new(10, 7, 0, 99), port, None));
+        for at in [0, 2, 9, 32, 33, 36] {
+            flood.send(opening(own, port, Some(at)));
+        }
+    }
+    // Those that are connected and never confirm it count as well: there are no more than may be half open.
+    eventually("its flows are there", || {
+        let exchanges = edge.exchanges();
+        let flows = exchanges
+            .iter()
+            .filter(|one| one["user"] == "mallory" && one["kind"] == "connect");
+        let open = flows.count();
+        assert!(open <= 64, "{open}");
+        (open > 0).then_some(())
+    });
+    assert!(
+        edge.exchanges()
+            .iter()
+            .all(|one| one["source"] != "10.7.0.99")
+    );
+
+    // Another tunnel does not notice. The server's queue is emptied of what the flood opened there.
+    listening.set_nonblocking(true).unwrap();
+    while listening.accept().is_ok() {}
+    drop(listening);
+    bulk(&topology, "server", "10.0.2.2:5001");
+    flood.finish();
+    let record =
+        edge.record(|record| record["kind"] == "connect-ip" && record["user"] == "mallory");
+    assert!(
+        record["datagrams"]["dropped"].as_u64().unwrap() > 5_000,
+        "{record:#}"
+    );
 }

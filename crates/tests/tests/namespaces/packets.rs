@@ -84,6 +84,11 @@ fn reaches(topology: &Topology, from: &str, to: &str) {
 
 /// Sends bytes over a connection to an echo server in another namespace, and checks what comes back.
 pub(super) fn bulk(topology: &Topology, to: &'static str, at: &'static str) {
+    bulk_by(topology, to, at, at);
+}
+
+/// The same, where Alice reaches the server `at` by another address.
+pub(super) fn bulk_by(topology: &Topology, to: &'static str, at: &'static str, by: &'static str) {
     let listening = within(topology, to, || TcpListener::bind(at).unwrap());
     let served = thread::spawn(move || {
         let mut stream = listening.accept().unwrap().0;
@@ -93,7 +98,7 @@ pub(super) fn bulk(topology: &Topology, to: &'static str, at: &'static str) {
         all.len()
     });
 
-    let mut stream = within(topology, "alice", || TcpStream::connect(at).unwrap());
+    let mut stream = within(topology, "alice", || TcpStream::connect(by).unwrap());
     stream
         .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();

@@ -1,0 +1,75 @@
+//! Connections and datagrams that are opened here, from the addresses that the tunnel of a listener has.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_stack::OpenError;
+use tokio::time::timeout;
+
+use super::hub::TunHub;
+use super::hub_device::StackDevice;
+use super::tcp_flow::TcpFlow;
+use crate::{Bounds, Session};
+
+/// Why nothing was opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FlowError {
+    /// It is a device, or that is gone.
+    #[error("there is no stack to send it from")]
+    NoStack,
+    /// The tunnel is not there, or has assigned no address of this family.
+    #[error("the tunnel has assigned no address of the family of {0}")]
+    NoAddress(SocketAddr),
+    /// The stack does not take it.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The target refused it.
+    #[error("connection refused")]
+    Refused,
+    /// The target did not answer.
+    #[error("no answer")]
+    Timeout,
+}
+
+impl TunHub {
+    /// Opens a connection; waits for an address and for its target, each for `wait` at most.
+    ///
+    /// # Errors
+    /// [`FlowError`].
+    pub async fn open_tcp(&self, target: SocketAddr, wait: Duration) -> Result<TcpFlow, FlowError> {
+        let device = self.stack_device()?;
+        let stack = device.own().ok_or(FlowError::NoStack)?;
+        let from = timeout(wait, device.address_for(target)).await;
+        let from = from.map_err(|_| FlowError::NoAddress(target))?;
+        let flow = stack.open_tcp(from, target)?;
+        match timeout(wait, flow.opened()).await {
+            Ok(true) => Ok(flow),
+            Ok(false) => Err(FlowError::Refused),
+            Err(_) => Err(FlowError::Timeout),
+        }
+    }
+
+    /// Opens a pair of UDP ports; waits for an address for `wait` at most. What the session is sent goes to the target, and what it has
+    /// comes from there, of which it keeps as much as `bounds` say.
+    ///
+    /// # Errors
+    /// [`FlowError`].
+    pub async fn open_udp(
+        &self,
+        target: SocketAddr,
+        wait: Duration,
+        bounds: Bounds,
+    ) -> Result<Arc<Session>, FlowError> {
+        let device = self.stack_device()?;
+        let stack = device.own().ok_or(FlowError::NoStack)?;
+        let from = timeout(wait, device.address_for(target)).await;
+        let from = from.map_err(|_| FlowError::NoAddress(target))?;
+        Ok(stack.open_udp(from, target, bounds)?)
+    }
+
+    fn stack_device(&self) -> Result<&StackDevice, FlowError> {
+        let device = self.device.own_stack().filter(|_| !self.is_closed());
+        device.ok_or(FlowError::NoStack)
+    }
+}
