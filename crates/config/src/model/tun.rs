@@ -12,10 +12,6 @@ use super::scalar::{FilePath, OneOrMany, Prefix, SystemUsers, Template};
 /// The device whose packets a listener takes.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a document has few of them, and is read once"
-)]
 pub enum Tun {
     /// Its name.
     Name(String),

@@ -67,10 +67,6 @@ pub struct Door {
 const LAST_HANDSHAKE: Duration = Duration::from_secs(2);
 
 /// A socket and what becomes of what arrives there.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a worker has one for each listener"
-)]
 pub enum Socket {
     /// Connections: of HTTP, or of TCP, each of which becomes a CONNECT. The listener's rules say which, at every connection.
     Stream(Listener),
