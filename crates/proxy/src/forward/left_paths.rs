@@ -51,27 +51,49 @@ impl LeftPaths {
         }
     }
 
-    /// Goes on taking what comes on `old` for the client, whose tunnel has this `floor` of its limits.
-    pub(super) fn add(&mut self, old: Path, client: Sink, exchange: Arc<Exchange>, floor: usize) {
-        let over = self.over.clone();
-        self.tasks.spawn(linger(old, client, exchange, floor, over));
+    /// Goes on taking what comes on `path` for the client, whose tunnel has this `floor` of its limits.
+    pub(super) fn add(&mut self, path: Path, client: Sink, exchange: Arc<Exchange>, floor: usize) {
+        let left = LeftPath {
+            path,
+            client,
+            exchange,
+            floor,
+            over: self.over.clone(),
+        };
+        self.tasks
+            .spawn(left.pass_on(Passes::All, tokio::time::sleep(LINGER)));
     }
 
-    /// Goes on with the connections of TCP that are open at the end of `old`.
+    /// Goes on with the connections of TCP that are open at the end of `path`.
     pub(super) fn keep(
         &mut self,
-        old: Path,
+        path: Path,
         client: Sink,
         exchange: Arc<Exchange>,
         floor: usize,
         steering: Arc<Steering>,
     ) {
-        let over = self.over.clone();
-        if let Some(number) = steering.leave(&old.ends.sink) {
-            let kept = KeptPath { steering, number };
-            self.kept
-                .spawn(kept.carry(old, client, exchange, floor, over));
-        }
+        let Some(number) = steering.leave(&path.ends.sink) else {
+            return;
+        };
+        let left = LeftPath {
+            path,
+            client,
+            exchange,
+            floor,
+            over: self.over.clone(),
+        };
+        self.kept.spawn(async move {
+            let unused = unused(&steering, number);
+            left.pass_on(
+                Passes::Packets {
+                    steering: &steering,
+                    number,
+                },
+                unused,
+            )
+            .await;
+        });
     }
 
     /// Tells all of them to end. They do so in an orderly way: one that is dropped looks broken.
@@ -86,87 +108,69 @@ impl LeftPaths {
     }
 }
 
-/// A path that was left, and whose end keeps connections.
-struct KeptPath {
-    steering: Arc<Steering>,
-    number: u64,
+/// A path that was left, and who hears what still comes on it.
+struct LeftPath {
+    path: Path,
+    client: Sink,
+    exchange: Arc<Exchange>,
+    floor: usize,
+    over: CancellationToken,
 }
 
-impl KeptPath {
-    /// Passes on what comes on it, until nothing was sent there for long, or others have taken its place.
-    async fn carry(
-        self,
-        mut old: Path,
-        client: Sink,
-        exchange: Arc<Exchange>,
-        floor: usize,
-        over: CancellationToken,
-    ) {
+/// What is passed on of what comes.
+enum Passes<'a> {
+    /// Everything: answers.
+    All,
+    /// Packets, of connections that the path's end keeps; it is steered to by this number.
+    Packets { steering: &'a Steering, number: u64 },
+}
+
+impl LeftPath {
+    /// Passes on what comes until it is enough, or the tunnel or the path ends; then ends the path.
+    async fn pass_on(mut self, passes: Passes<'_>, enough: impl Future<Output = ()>) {
         let stop = Stop::default();
-        let limits = Limits::new(floor);
-        let direction = answers(&exchange, &stop, &limits);
+        let limits = Limits::new(self.floor);
+        let direction = PacketDirection {
+            exchange: &self.exchange,
+            from: Side::Target,
+            stop: &stop,
+            alone: false,
+            // Nothing is sent there that has limits, so what it says of them does not matter.
+            limits: &limits,
+            steering: None,
+        };
+
+        let source = &mut self.path.ends.source;
+        let answers = async {
+            match passes {
+                Passes::All => direction.run(source, &self.client).await,
+                Passes::Packets { .. } => direction.run_packets(source, &self.client).await,
+            }
+        };
         {
-            let mut answers = pin!(direction.run_packets(&mut old.ends.source, &client));
+            let mut answers = pin!(answers);
             tokio::select! {
                 _ = &mut answers => {}
-                () = over.cancelled() => {}
-                () = self.unused() => {
+                () = self.over.cancelled() => {}
+                () = enough => {
                     stop.set();
                     let _ = tokio::time::timeout(SWITCH_TIME, answers).await;
                 }
             }
         }
 
-        self.steering.forget(self.number);
-        old.ends.farewell().await;
-        drop(old.active);
-    }
-
-    /// Resolves when no connection uses it any more.
-    async fn unused(&self) {
-        let is_used = |idle: Duration| idle < PIN_SILENCE;
-        while self.steering.idle(self.number).is_some_and(is_used) {
-            tokio::time::sleep(LOOK).await;
+        if let Passes::Packets { steering, number } = passes {
+            steering.forget(number);
         }
+        self.path.ends.farewell().await;
+        drop(self.path.active);
     }
 }
 
-/// What still comes on a path that was left. Nothing is sent there that has limits, so what it says of them does not matter.
-fn answers<'a>(exchange: &'a Exchange, stop: &'a Stop, limits: &'a Limits) -> PacketDirection<'a> {
-    PacketDirection {
-        exchange,
-        from: Side::Target,
-        stop,
-        alone: false,
-        limits,
-        steering: None,
+/// Resolves when no connection uses the path of this number any more.
+async fn unused(steering: &Steering, number: u64) {
+    let is_used = |idle: Duration| idle < PIN_SILENCE;
+    while steering.idle(number).is_some_and(is_used) {
+        tokio::time::sleep(LOOK).await;
     }
-}
-
-/// Takes what still comes on a path that was left, then ends it.
-async fn linger(
-    mut old: Path,
-    client: Sink,
-    exchange: Arc<Exchange>,
-    floor: usize,
-    over: CancellationToken,
-) {
-    let stop = Stop::default();
-    let limits = Limits::new(floor);
-    let direction = answers(&exchange, &stop, &limits);
-
-    {
-        let mut answers = pin!(direction.run(&mut old.ends.source, &client));
-        tokio::select! {
-            _ = &mut answers => {}
-            () = over.cancelled() => {}
-            () = tokio::time::sleep(LINGER) => {
-                stop.set();
-                let _ = tokio::time::timeout(SWITCH_TIME, answers).await;
-            }
-        }
-    }
-
-    old.ends.farewell().await;
-    drop(old.active);
 }
