@@ -46,6 +46,8 @@ pub enum Feature {
     Mark,
     /// To mark what programs of a control group open.
     Cgroups,
+    /// To ask hosts for echoes of ICMP.
+    Echo,
     /// To take connections to addresses of others, as TPROXY hands them over.
     Tproxy,
     /// UDP, and room for as much of it as a burst has.
@@ -62,7 +64,7 @@ pub enum Feature {
 
 impl Feature {
     /// All, in the order in which people read about them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Tun,
         Self::TunOffload,
         Self::Netlink,
@@ -70,6 +72,7 @@ impl Feature {
         Self::Masquerade,
         Self::Mark,
         Self::Cgroups,
+        Self::Echo,
         Self::Tproxy,
         Self::Udp,
         Self::Http3,
@@ -91,6 +94,7 @@ impl Feature {
             Self::Masquerade => masquerade(),
             Self::Mark => mark(),
             Self::Cgroups => cgroups(),
+            Self::Echo => echo(),
             Self::Tproxy => tproxy(),
             Self::Udp => udp(),
             Self::Http3 => http3(),
@@ -200,6 +204,14 @@ fn mark() -> Result<String, Missing> {
 fn cgroups() -> Result<String, Missing> {
     at("a program of control groups", os::CgroupMark::check())?;
     Ok("a mark for what is opened in a control group".to_owned())
+}
+
+fn echo() -> Result<String, Missing> {
+    at("a socket of ICMP", os::echo_socket(Domain::IPV4))?;
+    match os::echo_socket(Domain::IPV6) {
+        Ok(_) => Ok("ICMP and ICMPv6".to_owned()),
+        Err(_) => Ok("ICMP; no ICMPv6".to_owned()),
+    }
 }
 
 fn tproxy() -> Result<String, Missing> {

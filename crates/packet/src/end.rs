@@ -119,7 +119,7 @@ impl PacketReader {
     /// The socket or device failed; an ICMP error is not a failure.
     pub async fn fill(&mut self) -> Result<(), UdpError> {
         match self {
-            Self::Session(session, queue) => session.take(queue).await,
+            Self::Session(session, queue) => session.take(queue).await?,
             Self::Socket(socket, received) => received.fill(socket).await?,
             Self::Device(reader) => reader.fill().await.map_err(UdpError::Io)?,
         }

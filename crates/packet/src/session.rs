@@ -1,5 +1,6 @@
 //! One UDP client of a `udp` listener.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,6 +11,7 @@ use hermes_net::clock;
 use hermes_net::{UdpError, UdpSocket};
 use hermes_observe::Exchange;
 use hermes_proto::datagram;
+use hermes_proto::ip::IcmpError;
 use hermes_rules::session::Class;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -74,6 +76,8 @@ pub struct Session {
     /// It began with what another left over.
     is_second: bool,
     evicted: CancellationToken,
+    /// What was said of its flow.
+    error: OnceLock<IcmpError>,
     exchange: OnceLock<Arc<Exchange>>,
 }
 
@@ -110,6 +114,7 @@ impl Session {
             retired: AtomicBool::new(false),
             is_second: false,
             evicted: CancellationToken::new(),
+            error: OnceLock::new(),
             exchange: OnceLock::new(),
         }
     }
@@ -179,19 +184,33 @@ impl Session {
     }
 
     /// Waits for datagrams and swaps them into `taken`, whose old content is forgotten.
-    pub async fn take(&self, taken: &mut Queue) {
+    ///
+    /// # Errors
+    /// Its flow leads nowhere (RFC 9298, section 3.1: what became unusable ends its tunnel).
+    pub async fn take(&self, taken: &mut Queue) -> Result<(), UdpError> {
         loop {
+            if let Some(error) = self.error.get() {
+                let error = io::Error::new(io::ErrorKind::HostUnreachable, error.to_string());
+                return Err(UdpError::Io(error));
+            }
             {
                 let mut queue = self.queue.lock();
                 self.lost.expired(queue.expire(Instant::now()));
                 if !queue.is_empty() {
                     taken.clear();
                     std::mem::swap(&mut *queue, taken);
-                    return;
+                    return Ok(());
                 }
             }
             self.ready.notified().await;
         }
+    }
+
+    /// Its flow leads nowhere.
+    pub(crate) fn fail(&self, error: IcmpError) {
+        // The first one counts.
+        let _ = self.error.set(error);
+        self.ready.notify_one();
     }
 
     /// Takes back what was taken and cannot leave now; it comes first again, and grows older.

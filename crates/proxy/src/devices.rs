@@ -16,7 +16,7 @@ use hermes_packet::Bounds;
 use hermes_packet::tun::{DeviceView, StackDeviceSettings, TunHub, TunProxy, TunService};
 use hermes_proto::ip::IpPrefix;
 use hermes_rules::packets::prefix_of;
-use hermes_stack::StackSettings;
+use hermes_stack::{EchoHandling, StackSettings};
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -503,6 +503,14 @@ async fn keep_leases(hub: &TunHub, file: PathBuf) {
     }
 }
 
+fn echo_handling(echo: InterceptedEcho) -> EchoHandling {
+    match echo {
+        InterceptedEcho::Answer => EchoHandling::Answer,
+        InterceptedEcho::Forward => EchoHandling::Ask,
+        InterceptedEcho::Refuse => EchoHandling::HandOn,
+    }
+}
+
 fn make(end: PacketTermination<'_>, workers: usize) -> Result<Arc<TunHub>, String> {
     let pool: Vec<IpPrefix> = end.pool().iter().filter_map(prefix_of).collect();
     let routes: Vec<IpPrefix> = end.routes().iter().filter_map(prefix_of).collect();
@@ -544,7 +552,7 @@ fn make(end: PacketTermination<'_>, workers: usize) -> Result<Arc<TunHub>, Strin
         PacketTermination::Intercept(end) => {
             let stack = StackSettings {
                 mtu: settings.mtu as usize,
-                answers_echo: end.echo != Some(InterceptedEcho::Refuse),
+                echo: echo_handling(end.echo.unwrap_or(InterceptedEcho::Answer)),
                 ..StackSettings::default()
             };
             let stack = StackDeviceSettings {

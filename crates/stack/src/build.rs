@@ -13,6 +13,7 @@ pub(crate) const IPV4: usize = 20;
 pub(crate) const IPV6: usize = 40;
 pub(crate) const UDP_HEADER: usize = 8;
 const TCP_HEADER: usize = 20;
+const ECHO_HEADER: usize = 8;
 
 /// Types of echo (RFC 792; RFC 4443, section 4).
 const ECHO_REQUEST: u8 = 8;
@@ -56,23 +57,27 @@ pub(crate) fn udp(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
     packet(addresses, UDP, &datagram)
 }
 
-/// The answer to an echo request; none to anything else.
-pub(crate) fn echo_reply(request: &Packet<'_>) -> Option<Vec<u8>> {
+/// What an echo carries behind its header.
+pub(crate) fn echo_content(message: &[u8]) -> Option<&[u8]> {
+    message.get(ECHO_HEADER..)
+}
+
+/// The answer to an echo request, with this content; none to anything else.
+pub(crate) fn echo_reply(request: &Packet<'_>, content: &[u8]) -> Option<Vec<u8>> {
     let message = request.payload();
     let reply = match (request.protocol(), *message.first()?) {
         (ICMP, ECHO_REQUEST) if request.is_ipv4() => ECHO_REPLY,
         (ICMPV6, ECHO_REQUEST_V6) if !request.is_ipv4() => ECHO_REPLY_V6,
         _ => return None,
     };
-    if message.len() < 8 {
-        return None;
-    }
 
     let addresses = Addresses {
         from: request.destination(),
         to: request.source(),
     };
-    let mut answer = message.to_vec();
+    // Its identifier and its number are those of the request.
+    let header: &[u8; ECHO_HEADER] = message.first_chunk()?;
+    let mut answer = [header, content].concat();
     answer[0] = reply;
     answer[2..4].fill(0);
     let sum = match request.is_ipv4() {

@@ -1,9 +1,11 @@
 //! What flows are called, and what is said about them.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
-use hermes_proto::ip::IpFlow;
+use hermes_proto::ip::{IcmpError, IpFlow};
+
+use crate::EchoId;
 
 /// A connection or a pair of UDP ports. It is never another's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,6 +69,22 @@ pub enum StackEvent {
     Gone {
         /// Which.
         flow: FlowId,
+    },
+    /// An error came about a flow: it leads nowhere, and is gone. What is said of a connection that is open is not believed.
+    Unreachable {
+        /// Which.
+        flow: FlowId,
+        /// Why.
+        error: IcmpError,
+    },
+    /// A client asks a host for an echo.
+    EchoAsked {
+        /// Its name from now on.
+        echo: EchoId,
+        /// The host.
+        target: IpAddr,
+        /// What is to come back.
+        content: Bytes,
     },
     /// A packet that is neither TCP nor UDP, nor answered here: it may go on as a packet.
     Other(Bytes),

@@ -15,16 +15,20 @@
 //! - [`StackEvent::TcpAsked`]: the client's first segment waits until [`Stack::accept`] or [`Stack::refuse`], so that a client is connected
 //!   only when its target is.
 //! - [`StackEvent::Progress`]: there is something for [`Stack::receive`], or room for [`Stack::send`].
+//! - [`StackEvent::EchoAsked`]: [`Stack::answer_echo`] or [`Stack::refuse_echo`], if an answer comes.
+//! - [`StackEvent::Unreachable`]: a router, or the host itself, says that a flow leads nowhere.
 //! - [`Stack::poll_timeout`] says when [`Stack::handle_timeout`] is due.
 //! - [`Stack::release`] when a flow is of no more use.
 //!
-//! Specifications: RFC 9293 (TCP, by smoltcp), RFC 768 (UDP), RFC 792 and RFC 4443 (echo), RFC 1122, section 3.2.1.3 (addresses that are
+//! Specifications: RFC 9293 (TCP, by smoltcp), RFC 768 (UDP), RFC 792 and RFC 4443 (echo, errors), RFC 5927 (which errors are believed), RFC 1122, section 3.2.1.3 (addresses that are
 //! never a source or a destination).
 //!
 //! Begin reading in [`Stack`].
 
 mod build;
 mod counts;
+mod echo;
+mod errors;
 mod flow;
 mod outgoing;
 mod stack;
@@ -35,6 +39,7 @@ mod udp;
 mod wire;
 
 pub use counts::StackCounts;
+pub use echo::{EchoHandling, EchoId};
 pub use flow::{FlowId, Received, StackEvent};
 pub use stack::{Checksums, OpenError, Stack, StackSettings};
 
@@ -49,6 +54,10 @@ pub const MAX_HALF_OPEN: usize = 64;
 /// Pairs of UDP ports at once.
 #[doc(alias = "bound")]
 pub const MAX_UDP: usize = 1024;
+
+/// Echo requests at once that wait for an answer from elsewhere.
+#[doc(alias = "bound")]
+pub const MAX_ECHOES: usize = 256;
 
 /// Packets that wait to be written. Above it connections wait, and datagrams are lost.
 #[doc(alias = "bound")]

@@ -5,10 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use bytes::Bytes;
-use hermes_proto::ip::{Fragment, ICMP, ICMPV6, IcmpLimiter, Packet, TCP, UDP};
+use hermes_proto::ip::{Fragment, ICMP, ICMPV6, IcmpError, IcmpLimiter, Packet, TCP, UDP};
 
 use crate::build::{self, IPV4, IPV6, UDP_HEADER};
 use crate::counts::StackCounts;
+use crate::echo::{EchoHandling, EchoId, EchoTable};
 use crate::flow::{Ends, FlowId, Received, StackEvent};
 use crate::outgoing::Outgoing;
 use crate::tcp::{ASKING, LONGEST_SYN, OpenTcp, TcpFlow, TcpPhase, TcpSettings};
@@ -31,8 +32,8 @@ pub struct StackSettings {
     pub buffer: usize,
     /// Whether clients may open flows to any address: interception. Otherwise flows are opened from here only.
     pub intercepts: bool,
-    /// Whether echo requests are answered here. Otherwise they are [handed on](StackEvent::Other).
-    pub answers_echo: bool,
+    /// What becomes of echo requests.
+    pub echo: EchoHandling,
 }
 
 impl Default for StackSettings {
@@ -41,7 +42,7 @@ impl Default for StackSettings {
             mtu: 1500,
             buffer: 64 << 10,
             intercepts: true,
-            answers_echo: true,
+            echo: EchoHandling::Answer,
         }
     }
 }
@@ -73,17 +74,24 @@ pub enum OpenError {
 pub struct Stack {
     settings: StackSettings,
     tcp_settings: TcpSettings,
-    tcp: HashMap<FlowId, TcpFlow>,
-    udp: HashMap<FlowId, UdpFlow>,
-    by_ends: HashMap<Ends, FlowId>,
+    pub(crate) tcp: HashMap<FlowId, TcpFlow>,
+    pub(crate) udp: HashMap<FlowId, UdpFlow>,
+    pub(crate) by_ends: HashMap<Ends, FlowId>,
     due: BTreeSet<(Instant, FlowId)>,
     outgoing: Outgoing,
-    events: VecDeque<StackEvent>,
-    limiter: IcmpLimiter,
+    pub(crate) events: VecDeque<StackEvent>,
+    icmp: Icmp,
     counts: StackCounts,
     numbers: Numbers,
     /// Connections that clients asked for and that are not open yet.
     half_open: usize,
+}
+
+/// What is told and asked by ICMP.
+#[derive(Debug, Default)]
+struct Icmp {
+    limiter: IcmpLimiter,
+    echoes: EchoTable,
 }
 
 /// Where counting goes on.
@@ -110,7 +118,7 @@ impl Stack {
             due: BTreeSet::new(),
             outgoing: Outgoing::default(),
             events: VecDeque::new(),
-            limiter: IcmpLimiter::default(),
+            icmp: Icmp::default(),
             counts: StackCounts::default(),
             numbers: Numbers {
                 flow: 0,
@@ -394,9 +402,7 @@ impl Stack {
 
     /// Lets a flow go. A connection that is not at its end is broken off.
     pub fn release(&mut self, flow: FlowId, now: Instant) {
-        if let Some(udp) = self.udp.remove(&flow) {
-            self.by_ends.remove(&udp.ends);
-            self.due.remove(&(udp.due, flow));
+        if self.remove_udp(flow) {
             return;
         }
 
@@ -413,6 +419,36 @@ impl Stack {
                 self.look(flow, None, now);
             }
         }
+    }
+
+    // --- echoes asked elsewhere --------------------------------------------------------------------------------------
+
+    /// Tells a client what `target` has answered to the echo with this number; not where that does not wait for it.
+    pub fn answer_echo(&mut self, number: u16, target: IpAddr, content: &[u8], now: Instant) {
+        let Some(request) = self.icmp.echoes.end(number, target, now) else {
+            self.counts.unknown += 1;
+            return;
+        };
+        if let Ok(request) = Packet::parse(&request) {
+            self.send_echo(&request, content);
+        }
+    }
+
+    /// Tells a client that its echo may not be asked for.
+    pub fn refuse_echo(&mut self, echo: EchoId, target: IpAddr, now: Instant) {
+        let Some(request) = self.icmp.echoes.end(echo.number(), target, now) else {
+            return;
+        };
+        if let Ok(request) = Packet::parse(&request)
+            && let Some(error) = IcmpError::Prohibited.about(&request, target)
+        {
+            self.counts.full += u64::from(!self.outgoing.push(error.to_vec()));
+        }
+    }
+
+    /// How many echoes are waited for.
+    pub fn echoes(&self) -> usize {
+        self.icmp.echoes.len()
     }
 
     // --- packets -----------------------------------------------------------------------------------------------------
@@ -494,26 +530,62 @@ impl Stack {
     }
 
     fn handle_other(&mut self, packet: &Packet<'_>, now: Instant) {
-        let echo = [ICMP, ICMPV6].contains(&packet.protocol()) && self.settings.answers_echo;
-        if echo && let Some(answer) = build::echo_reply(packet) {
-            // As many as errors: a flood of questions does not become one of answers.
-            if !self.limiter.allows(now) || !self.outgoing.push(answer) {
-                self.counts.full += 1;
-            }
+        if packet.is_icmp_error() {
+            self.handle_error(packet);
             return;
         }
-        if !self.has_event_room() {
+        let is_echo = [ICMP, ICMPV6].contains(&packet.protocol());
+        match self.settings.echo {
+            EchoHandling::Answer | EchoHandling::Ask if is_echo && packet.is_echo_request() => {
+                self.handle_echo(packet, now);
+            }
+            _ if !self.has_event_room() => self.counts.full += 1,
+            _ => {
+                let packet = Bytes::copy_from_slice(packet.bytes());
+                self.events.push_back(StackEvent::Other(packet));
+            }
+        }
+    }
+
+    fn handle_echo(&mut self, packet: &Packet<'_>, now: Instant) {
+        let Some(content) = build::echo_content(packet.payload()) else {
+            self.counts.malformed += 1;
+            return;
+        };
+        // As many as errors: a flood of questions does not become one of answers, or of questions elsewhere.
+        if !self.icmp.limiter.allows(now) || !self.has_event_room() {
             self.counts.full += 1;
             return;
         }
-        let packet = Bytes::copy_from_slice(packet.bytes());
-        self.events.push_back(StackEvent::Other(packet));
+        if self.settings.echo == EchoHandling::Answer {
+            self.send_echo(packet, content);
+            return;
+        }
+
+        let request = Bytes::copy_from_slice(packet.bytes());
+        let content = request.slice_ref(&request[request.len() - content.len()..]);
+        let target = packet.destination();
+        let (echo, lost) = self.icmp.echoes.begin(request, target, now);
+        self.counts.full += lost;
+        self.events.push_back(StackEvent::EchoAsked {
+            echo,
+            target,
+            content,
+        });
+    }
+
+    /// Answers an echo request.
+    fn send_echo(&mut self, request: &Packet<'_>, content: &[u8]) {
+        let answer = build::echo_reply(request, content);
+        let answer = answer.filter(|answer| answer.len() <= self.settings.mtu);
+        let sent = answer.is_some_and(|answer| self.outgoing.push(answer));
+        self.counts.full += u64::from(!sent);
     }
 
     /// Tells the sender of a segment that there is no connection, as often as errors may be told.
     fn reset(&mut self, segment: &Packet<'_>, now: Instant) {
         if let Some(answer) = build::reset(segment)
-            && self.limiter.allows(now)
+            && self.icmp.limiter.allows(now)
         {
             self.counts.full += u64::from(!self.outgoing.push(answer));
         }
@@ -554,7 +626,17 @@ impl Stack {
         flow
     }
 
-    fn remove_tcp(&mut self, flow: FlowId) -> Option<TcpFlow> {
+    /// Whether it was a pair of ports.
+    pub(crate) fn remove_udp(&mut self, flow: FlowId) -> bool {
+        let Some(udp) = self.udp.remove(&flow) else {
+            return false;
+        };
+        self.by_ends.remove(&udp.ends);
+        self.due.remove(&(udp.due, flow));
+        true
+    }
+
+    pub(crate) fn remove_tcp(&mut self, flow: FlowId) -> Option<TcpFlow> {
         self.set_due(flow, None);
         let tcp = self.tcp.remove(&flow)?;
         self.by_ends.remove(&tcp.ends);

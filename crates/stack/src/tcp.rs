@@ -32,6 +32,9 @@ pub(crate) const ASKING: Duration = Duration::from_secs(60);
 #[doc(alias = "bound")]
 pub(crate) const LONGEST_SYN: usize = 200;
 
+/// The least length of packets that a connection over IPv4 is told by errors, in bytes.
+const LEAST_V4: usize = 576;
+
 /// What every connection of a stack has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TcpSettings {
@@ -157,6 +160,33 @@ impl OpenTcp {
             self.interface = interface;
             self.settings.mtu = mtu;
         }
+    }
+
+    /// Its segments are to fit into packets of this length, if that is less than before: what a path carries, but no less than what IPv6
+    /// always does, or what every host takes of IPv4 (RFC 791).
+    pub(crate) fn lower_mtu(&mut self, mtu: usize) {
+        let least = match self.ends.here.is_ipv4() {
+            true => LEAST_V4,
+            false => hermes_proto::ip::MIN_MTU_V6,
+        };
+        let mtu = mtu.max(least);
+        if mtu < self.settings.mtu {
+            self.set_mtu(mtu);
+        }
+    }
+
+    /// Whether a segment with this number was sent a short while ago.
+    pub(crate) fn has_sent(&self, number: u32) -> bool {
+        let Some(next) = self.sent.next() else {
+            return false;
+        };
+        let window = u32::try_from(self.settings.buffer).unwrap_or(u32::MAX);
+        (1..=window).contains(&next.wrapping_sub(number))
+    }
+
+    /// Whether its peer has not answered yet.
+    pub(crate) fn is_opening(&mut self) -> bool {
+        is_opening(self.socket().state())
     }
 
     fn socket(&mut self) -> &mut Socket<'static> {

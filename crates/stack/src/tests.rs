@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hermes_proto::ip::Packet;
+use hermes_proto::ip::{IcmpError, Packet};
 use proptest::prelude::*;
 
 use super::*;
@@ -292,20 +292,34 @@ fn datagrams_keep_their_flows_and_are_forgotten_after_silence() {
     }
 }
 
-#[test]
-fn an_echo_is_answered_or_handed_on() {
-    let now = Instant::now();
-    let mut answers = Stack::new(StackSettings::default(), now);
-    // From 10.7.0.2 to 192.0.2.7, checksums as computed by hand of RFC 1071's rule.
+/// A request for an echo of "hello!!!" from 10.7.0.2 to 192.0.2.7, with this number.
+fn echo_request(number: u16) -> Vec<u8> {
+    let [high, low] = number.to_be_bytes();
+    // Checksums as computed by hand of RFC 1071's rule.
     let mut request = vec![
-        0x45, 0, 0, 36, 0, 0, 0x40, 0, 64, 1, 0, 0, 10, 7, 0, 2, 192, 0, 2, 7, 8, 0, 0, 0, 1, 2, 0,
-        9, b'h', b'e', b'l', b'l', b'o', b'!', b'!', b'!',
+        0x45, 0, 0, 36, 0, 0, 0x40, 0, 64, 1, 0, 0, 10, 7, 0, 2, 192, 0, 2, 7, 8, 0, 0, 0, 1, 2,
+        high, low, b'h', b'e', b'l', b'l', b'o', b'!', b'!', b'!',
     ];
     let sum = hermes_proto::ip::checksum::checksum(&request[..20]);
     request[10..12].copy_from_slice(&sum.to_be_bytes());
     let sum = hermes_proto::ip::checksum::checksum(&request[20..]);
     request[22..24].copy_from_slice(&sum.to_be_bytes());
+    request
+}
 
+fn stack(echo: EchoHandling) -> (Stack, Instant) {
+    let now = Instant::now();
+    let settings = StackSettings {
+        echo,
+        ..StackSettings::default()
+    };
+    (Stack::new(settings, now), now)
+}
+
+#[test]
+fn an_echo_is_answered_or_handed_on() {
+    let (mut answers, now) = stack(EchoHandling::Answer);
+    let request = echo_request(9);
     answers.handle_packet(&request, Checksums::Verify, now);
     let answer = answers.poll_transmit().unwrap();
     let packet = Packet::parse(&answer).unwrap();
@@ -317,15 +331,243 @@ fn an_echo_is_answered_or_handed_on() {
     assert_eq!(packet.payload()[0], 0);
     assert_eq!(packet.payload()[4..], request[24..]);
 
-    let settings = StackSettings {
-        answers_echo: false,
-        ..StackSettings::default()
-    };
-    let mut hands_on = Stack::new(settings, now);
+    let (mut hands_on, now) = stack(EchoHandling::HandOn);
     hands_on.handle_packet(&request, Checksums::Verify, now);
     let other = Some(StackEvent::Other(Bytes::from(request)));
     assert_eq!(hands_on.poll_event(), other);
     assert_eq!(hands_on.poll_transmit(), None);
+}
+
+/// The echo that a client asks for.
+fn asked(stack: &mut Stack, number: u16, now: Instant) -> EchoId {
+    stack.handle_packet(&echo_request(number), Checksums::Verify, now);
+    match stack.poll_event() {
+        Some(StackEvent::EchoAsked {
+            echo,
+            target,
+            content,
+        }) => {
+            assert_eq!((target, &*content), (ip("192.0.2.7"), &b"hello!!!"[..]));
+            echo
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_echo_that_is_asked_elsewhere_is_answered_once_by_its_host_in_time() {
+    let (mut stack, now) = stack(EchoHandling::Ask);
+    let host = ip("192.0.2.7");
+    let first = asked(&mut stack, 41, now);
+    let second = asked(&mut stack, 42, now);
+    assert_ne!(first.number(), second.number());
+    assert_eq!((stack.poll_transmit(), stack.echoes()), (None, 2));
+
+    stack.answer_echo(second.number(), ip("192.0.2.8"), b"hello!!!", now);
+    stack.answer_echo(77, host, b"hello!!!", now);
+    assert_eq!(stack.poll_transmit(), None, "no one was asked that");
+    for _ in 0..2 {
+        stack.answer_echo(second.number(), host, b"HELLO!!!", now);
+    }
+    let answer = stack.poll_transmit().unwrap();
+    let packet = Packet::parse(&answer).unwrap();
+    assert!(build::is_sound(&packet));
+    let ends = (packet.source(), packet.destination());
+    assert_eq!(ends, (host, ip("10.7.0.2")));
+    // Identifier and number are those of the request, whatever was asked elsewhere.
+    assert_eq!(packet.payload()[4..], *b"\x01\x02\x00\x2aHELLO!!!");
+    assert_eq!(stack.poll_transmit(), None, "once");
+
+    let late = now + Duration::from_secs(11);
+    stack.answer_echo(first.number(), host, b"hello!!!", late);
+    assert_eq!((stack.poll_transmit(), stack.echoes()), (None, 0));
+}
+
+#[test]
+fn an_echo_that_may_not_be_asked_for_is_said_to_be_prohibited() {
+    let (mut stack, now) = stack(EchoHandling::Ask);
+    let echo = asked(&mut stack, 1, now);
+    stack.refuse_echo(echo, ip("192.0.2.7"), now);
+    let error = stack.poll_transmit().unwrap();
+    let error = Packet::parse(&error).unwrap();
+    assert!(build::is_sound(&error));
+    assert_eq!(error.payload()[..2], [3, 13]);
+    assert_eq!((error.destination(), stack.echoes()), (ip("10.7.0.2"), 0));
+}
+
+#[test]
+fn echoes_that_wait_are_bounded_and_the_newest_are_kept() {
+    let (mut stack, began) = stack(EchoHandling::Ask);
+    let mut last = None;
+    for number in 0..1000_u16 {
+        // As often as they may be asked for.
+        let now = began + Duration::from_millis(10) * u32::from(number);
+        last = Some((asked(&mut stack, number, now), now));
+        assert!(stack.echoes() <= MAX_ECHOES);
+    }
+    let (newest, now) = last.unwrap();
+    assert_eq!(stack.counts().full, 1000 - MAX_ECHOES as u64);
+    stack.answer_echo(newest.number(), ip("192.0.2.7"), b"hello!!!", now);
+    assert!(stack.poll_transmit().is_some());
+
+    // A flood does not become one elsewhere.
+    for number in 0..1000 {
+        stack.handle_packet(&echo_request(number), Checksums::Verify, now);
+    }
+    let asked = std::iter::from_fn(|| stack.poll_event()).count();
+    assert!(asked <= 50, "{asked}");
+}
+
+/// What a router says about a packet.
+fn error_about(packet: &[u8], error: IcmpError, router: &str) -> Vec<u8> {
+    let packet = Packet::parse(packet).unwrap();
+    error.about(&packet, ip(router)).unwrap().to_vec()
+}
+
+#[test]
+fn an_error_about_its_datagrams_ends_a_pair_of_ports() {
+    for (from, target, router) in [
+        ("10.7.0.2", "192.0.2.7:53", "192.0.2.1"),
+        ("fd07::2", "[2001:db8::7]:53", "2001:db8::1"),
+    ] {
+        let mut pair = Pair::new(0, 0);
+        let target = address(target);
+        let flow = pair.near.open_udp(ip(from), target, 3, pair.now).unwrap();
+        assert!(pair.near.send_datagram(flow, b"?", pair.now));
+        let sent = pair.near.poll_transmit().unwrap();
+
+        let passing = error_about(&sent, IcmpError::HopLimitExceeded, router);
+        let other = build::udp(address("10.9.9.9:1"), address("10.9.9.8:1"), b"?");
+        let foreign = error_about(&other, IcmpError::PortUnreachable, "192.0.2.1");
+        for nothing in [passing, foreign] {
+            pair.near
+                .handle_packet(&nothing, Checksums::Verify, pair.now);
+            assert_eq!(pair.near.poll_event(), None);
+        }
+
+        let error = IcmpError::PortUnreachable;
+        let told = error_about(&sent, error, router);
+        pair.near.handle_packet(&told, Checksums::Verify, pair.now);
+        let unreachable = StackEvent::Unreachable { flow, error };
+        assert_eq!(pair.near.poll_event(), Some(unreachable));
+        let left = (pair.near.flows(), pair.near.poll_timeout());
+        assert_eq!(left, ([0, 0], None));
+    }
+}
+
+#[test]
+fn an_error_ends_a_connection_that_is_not_open_if_it_quotes_what_was_sent() {
+    let mut pair = Pair::new(0, 0);
+    let target = address("192.0.2.7:443");
+    let open = pair.near.open_tcp(ip("10.7.0.2"), target, 7, pair.now);
+    let flow = open.unwrap();
+    let sent = pair.near.poll_transmit().unwrap();
+
+    // Who guesses the ports does not know the number.
+    let mut guessed = sent.clone();
+    guessed[27] ^= 0x55;
+    let error = IcmpError::HostUnreachable;
+    let forged = error_about(&guessed, error, "192.0.2.1");
+    pair.near
+        .handle_packet(&forged, Checksums::Verify, pair.now);
+    assert_eq!((pair.near.poll_event(), pair.near.flows()), (None, [1, 0]));
+
+    let told = error_about(&sent, error, "192.0.2.1");
+    pair.near.handle_packet(&told, Checksums::Verify, pair.now);
+    let unreachable = StackEvent::Unreachable { flow, error };
+    assert_eq!(pair.near.poll_event(), Some(unreachable));
+    let left = (pair.near.flows(), pair.near.poll_timeout());
+    assert_eq!(left, ([0, 0], None));
+}
+
+/// Opens a connection; both ends of it.
+fn open(pair: &mut Pair) -> [FlowId; 2] {
+    let target = address("192.0.2.7:443");
+    let near = pair.near.open_tcp(ip("10.7.0.2"), target, 7, pair.now);
+    let near = near.unwrap();
+    loop {
+        pair.turn();
+        if let Some(StackEvent::TcpAsked { flow, .. }) = pair.far.poll_event() {
+            pair.far.accept(flow, 8, pair.now);
+            for _ in 0..5 {
+                pair.turn();
+            }
+            assert!(pair.near.is_open(near));
+            return [near, flow];
+        }
+    }
+}
+
+#[test]
+fn an_open_connection_ignores_errors_but_that_its_segments_are_too_long() {
+    let mut pair = Pair::new(0, 0);
+    let [near, far] = open(&mut pair);
+    while pair.near.poll_event().is_some() {}
+    assert_eq!(pair.near.send(near, &[7; 1200], pair.now), 1200);
+    let sent = pair.near.poll_transmit().unwrap();
+    assert!(sent.len() > 1200);
+
+    let told = error_about(&sent, IcmpError::HostUnreachable, "192.0.2.1");
+    pair.near.handle_packet(&told, Checksums::Verify, pair.now);
+    assert!(pair.near.is_open(near));
+
+    // The segment is lost, and comes again in pieces that fit.
+    let told = error_about(&sent, IcmpError::TooBig { mtu: 700 }, "192.0.2.1");
+    pair.near.handle_packet(&told, Checksums::Verify, pair.now);
+    let mut came = 0;
+    for _ in 0..TURNS {
+        let due = pair.near.poll_timeout().unwrap();
+        pair.now = pair.now.max(due);
+        pair.near.handle_timeout(pair.now);
+        while let Some(packet) = pair.near.poll_transmit() {
+            assert!(packet.len() <= 700, "{}", packet.len());
+            pair.far.handle_packet(&packet, Checksums::Verify, pair.now);
+        }
+        let mut room = [0; 2000];
+        if let Received::Bytes(length) = pair.far.receive(far, &mut room, pair.now) {
+            came += length;
+        }
+        while let Some(packet) = pair.far.poll_transmit() {
+            pair.near
+                .handle_packet(&packet, Checksums::Verify, pair.now);
+        }
+        if came == 1200 {
+            return;
+        }
+    }
+    panic!("{came} bytes came");
+}
+
+#[test]
+fn another_mtu_counts_for_open_connections_and_for_datagrams() {
+    let mut pair = Pair::new(0, 0);
+    let [near, _] = open(&mut pair);
+    let datagrams = pair
+        .near
+        .open_udp(ip("10.7.0.2"), address("192.0.2.7:53"), 3, pair.now);
+    let datagrams = datagrams.unwrap();
+    let longest = |pair: &mut Pair| {
+        pair.near.send(near, &[7; 4000], pair.now);
+        let mut longest = 0;
+        while let Some(packet) = pair.near.poll_transmit() {
+            longest = longest.max(packet.len());
+            pair.far.handle_packet(&packet, Checksums::Verify, pair.now);
+        }
+        pair.turn();
+        longest
+    };
+
+    assert_eq!(longest(&mut pair), 1400);
+    assert!(!pair.near.send_datagram(datagrams, &[0; 1373], pair.now));
+    pair.near.set_mtu(1300);
+    assert_eq!(longest(&mut pair), 1300);
+    assert!(!pair.near.send_datagram(datagrams, &[0; 1273], pair.now));
+    assert!(pair.near.send_datagram(datagrams, &[0; 1272], pair.now));
+    // Never less than what IPv6 needs.
+    pair.near.set_mtu(500);
+    assert_eq!(longest(&mut pair), 1280);
+    pair.near.set_mtu(1400);
+    assert_eq!(longest(&mut pair), 1400);
 }
 
 /// First segments of this many clients.

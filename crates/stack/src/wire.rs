@@ -95,6 +95,11 @@ pub(crate) struct HighestSent {
 }
 
 impl HighestSent {
+    /// The number of what is sent next, once something was.
+    pub(crate) fn next(&self) -> Option<u32> {
+        self.next
+    }
+
     /// Notes what a segment sends; gives one that sends nothing the right number.
     fn correct(&mut self, packet: &mut [u8]) {
         const NUMBER: usize = 4;

@@ -12,6 +12,8 @@ mod connect_ip_go;
 mod demo;
 #[path = "namespaces/denied_flows.rs"]
 mod denied_flows;
+#[path = "namespaces/echoes.rs"]
+mod echoes;
 #[path = "namespaces/faults/mod.rs"]
 mod faults;
 #[path = "namespaces/flows.rs"]

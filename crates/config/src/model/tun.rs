@@ -229,6 +229,9 @@ pub struct TerminateIp {
 pub enum InterceptedEcho {
     /// They are answered here, whatever address they are for: they say that the tunnel works, and nothing of the host.
     Answer,
+    /// The host is asked, by sockets that take no right but that of `net.ipv4.ping_group_range`, and its answer goes back. `egress` says
+    /// which hosts.
+    Forward,
     /// Their sender is told that they are prohibited.
     Refuse,
 }

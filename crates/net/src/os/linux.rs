@@ -41,7 +41,7 @@ pub use masquerade::masquerades;
 pub use network::{add_cable, enter_network, new_network};
 pub use open_sockets::mark_open;
 pub use pipe::Pipe;
-pub use probe::{attach_tls, mark, receive_merged, send_cut, take_foreign_addresses};
+pub use probe::{attach_tls, echo_socket, mark, receive_merged, send_cut, take_foreign_addresses};
 pub use route_rules::{add_exception, exceptions, remove_exception};
 pub use tun::{open_tun, tun_cuts_udp};
 

@@ -9,7 +9,7 @@ mod linux;
 #[cfg(target_os = "linux")]
 pub use linux::{
     AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, add_cable, add_exception, allow_dumps,
-    attach_reuseport_filter, attach_tls, datagram_socket, enter_network, exceptions,
+    attach_reuseport_filter, attach_tls, datagram_socket, echo_socket, enter_network, exceptions,
     forbid_fragments, forwarded_families, is_transparent, local_addresses, mark, mark_open,
     masquerades, new_network, note_arrivals, open_tun, passed_kind, passed_sockets, path_mtu,
     peer_uid, prepare_datagrams, process_stats, raise_open_files, receive_merged, receive_timed,
@@ -22,7 +22,7 @@ mod other;
 #[cfg(not(target_os = "linux"))]
 pub use other::{
     AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, add_cable, add_exception, allow_dumps,
-    attach_reuseport_filter, attach_tls, datagram_socket, enter_network, exceptions,
+    attach_reuseport_filter, attach_tls, datagram_socket, echo_socket, enter_network, exceptions,
     forbid_fragments, forwarded_families, is_transparent, local_addresses, mark, mark_open,
     masquerades, new_network, note_arrivals, open_tun, passed_kind, passed_sockets, path_mtu,
     peer_uid, prepare_datagrams, process_stats, raise_open_files, receive_merged, receive_timed,

@@ -116,6 +116,14 @@ pub fn datagram_socket(domain: Domain) -> io::Result<Socket> {
     Ok(socket)
 }
 
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn echo_socket(_domain: Domain) -> io::Result<Socket> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Whether [`prepare_datagrams`] does anything.
 pub const PREPARES_DATAGRAMS: bool = false;
 

@@ -9,8 +9,11 @@ use std::task::Waker;
 use std::time::Instant;
 
 use bytes::Bytes;
-use hermes_proto::ip::{Fragment, Packet, TCP, UDP};
-use hermes_stack::{Checksums, FlowId, OpenError, Stack, StackEvent, StackSettings};
+use hermes_proto::ip::{Fragment, IcmpError, Packet, TCP, UDP};
+use hermes_stack::{
+    Checksums, EchoHandling, EchoId, FlowId, MAX_ECHOES, OpenError, Stack, StackEvent,
+    StackSettings,
+};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
@@ -33,10 +36,12 @@ pub struct FlowStack {
     state: Mutex<FlowState>,
     /// Flows wait to be taken.
     asked: Notify,
+    /// Echoes wait to be taken.
+    echo_asked: Notify,
     /// Something is due earlier than before.
     due: Notify,
     bounds: Bounds,
-    answers_echo: bool,
+    echo: EchoHandling,
 }
 
 struct FlowState {
@@ -45,6 +50,8 @@ struct FlowState {
     sessions: HashMap<FlowId, Weak<Session>>,
     /// Flows that no one has taken yet. Bounded by the stack: they are in its tables.
     asked: VecDeque<AskedFlow>,
+    /// Echoes that no one has taken yet. Bounded as those that wait are.
+    echoes: VecDeque<AskedEcho>,
     /// The task that takes packets.
     taker: Option<Waker>,
     /// For when it is waited.
@@ -62,6 +69,17 @@ pub struct AskedFlow {
     pub carrier: FlowCarrier,
 }
 
+/// An echo that a client asks a host for.
+#[derive(Debug, Clone)]
+pub struct AskedEcho {
+    /// Its name in the stack.
+    pub echo: EchoId,
+    /// The host.
+    pub target: IpAddr,
+    /// What is to come back.
+    pub content: Bytes,
+}
+
 /// What carries a flow.
 pub enum FlowCarrier {
     /// A connection, which waits for an answer.
@@ -76,6 +94,7 @@ struct Effects {
     taker: Option<Waker>,
     datagrams: Vec<(Arc<Session>, Bytes)>,
     ended: Vec<Arc<Session>>,
+    failed: Vec<(Arc<Session>, IcmpError)>,
 }
 
 impl fmt::Debug for FlowStack {
@@ -96,6 +115,9 @@ impl Effects {
         for session in self.ended {
             session.evict();
         }
+        for (session, error) in self.failed {
+            session.fail(error);
+        }
     }
 }
 
@@ -108,14 +130,16 @@ impl FlowStack {
                 connections: HashMap::new(),
                 sessions: HashMap::new(),
                 asked: VecDeque::new(),
+                echoes: VecDeque::new(),
                 taker: None,
                 awaited: None,
                 is_closed: false,
             }),
             asked: Notify::new(),
+            echo_asked: Notify::new(),
             due: Notify::new(),
             bounds,
-            answers_echo: settings.answers_echo,
+            echo: settings.echo,
         })
     }
 
@@ -129,8 +153,7 @@ impl FlowStack {
         result
     }
 
-    /// Whether a packet has someone here: whole ones of TCP and UDP have, errors are read, and echo requests are answered where that is
-    /// asked for.
+    /// Whether a packet has someone here: whole ones of TCP and UDP have, errors are read, and echo requests are unless they are refused.
     pub(super) fn takes(&self, packet: &[u8]) -> bool {
         let Ok(packet) = Packet::parse(packet) else {
             return false;
@@ -140,7 +163,8 @@ impl FlowStack {
             return false;
         }
         let is_transport = [TCP, UDP].contains(&packet.protocol());
-        is_transport || packet.is_icmp_error() || (self.answers_echo && packet.is_echo_request())
+        let takes_echo = self.echo != EchoHandling::HandOn && packet.is_echo_request();
+        is_transport || packet.is_icmp_error() || takes_echo
     }
 
     /// Takes a packet that came out of a tunnel.
@@ -181,6 +205,32 @@ impl FlowStack {
                 None => self.asked.notified().await,
             }
         }
+    }
+
+    /// The next echo that a client asks for.
+    pub async fn next_echo(&self) -> AskedEcho {
+        loop {
+            let next = self.state.lock().echoes.pop_front();
+            match next {
+                Some(echo) => return echo,
+                None => self.echo_asked.notified().await,
+            }
+        }
+    }
+
+    /// Tells a client what `target` has answered to the echo with this number.
+    pub fn answer_echo(self: &Arc<Self>, number: u16, target: IpAddr, content: &[u8]) {
+        self.with(|stack, now| stack.answer_echo(number, target, content, now));
+    }
+
+    /// Tells a client that its echo may not be asked for.
+    pub fn refuse_echo(self: &Arc<Self>, asked: &AskedEcho) {
+        self.with(|stack, now| stack.refuse_echo(asked.echo, asked.target, now));
+    }
+
+    /// Whether echoes are asked elsewhere.
+    pub fn asks_echo(&self) -> bool {
+        self.echo == EchoHandling::Ask
     }
 
     /// Does what is due, for as long as it is awaited.
@@ -342,8 +392,32 @@ impl FlowStack {
                     .ended
                     .extend(session.and_then(|session| session.upgrade()));
             }
+            StackEvent::Unreachable { flow, error } => {
+                effects.failed.extend(state.fail(flow, error));
+            }
+            StackEvent::EchoAsked {
+                echo,
+                target,
+                content,
+            } => self.ask_echo(
+                state,
+                AskedEcho {
+                    echo,
+                    target,
+                    content,
+                },
+            ),
             StackEvent::TcpAsked { .. } | StackEvent::UdpAsked { .. } | StackEvent::Other(_) => {}
         }
+    }
+
+    fn ask_echo(&self, state: &mut FlowState, asked: AskedEcho) {
+        // One that was not taken before it was given up is not waited for any more.
+        if state.echoes.len() >= MAX_ECHOES {
+            state.echoes.pop_front();
+        }
+        state.echoes.push_back(asked);
+        self.echo_asked.notify_one();
     }
 
     fn ask(
@@ -367,6 +441,15 @@ pub(super) fn random() -> u64 {
 }
 
 impl FlowState {
+    /// A flow leads nowhere. Returns the session that has to be told, if it has one.
+    fn fail(&mut self, flow: FlowId, error: IcmpError) -> Option<(Arc<Session>, IcmpError)> {
+        if let Some(progress) = self.connections.remove(&flow) {
+            progress.fail(error);
+        }
+        let session = self.sessions.remove(&flow)?;
+        Some((session.upgrade()?, error))
+    }
+
     /// When something is due that can be done.
     fn due(&self) -> Option<Instant> {
         self.stack

@@ -4,33 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_stack::OpenError;
 use tokio::time::timeout;
 
+use super::flow_error::FlowError;
 use super::hub::TunHub;
 use super::hub_device::StackDevice;
 use super::tcp_flow::TcpFlow;
 use crate::{Bounds, Session};
-
-/// Why nothing was opened.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FlowError {
-    /// It is a device, or that is gone.
-    #[error("there is no stack to send it from")]
-    NoStack,
-    /// The tunnel is not there, or has assigned no address of this family.
-    #[error("the tunnel has assigned no address of the family of {0}")]
-    NoAddress(SocketAddr),
-    /// The stack does not take it.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// The target refused it.
-    #[error("connection refused")]
-    Refused,
-    /// The target did not answer.
-    #[error("no answer")]
-    Timeout,
-}
 
 impl TunHub {
     /// Opens a connection; waits for an address and for its target, each for `wait` at most.
@@ -43,11 +23,9 @@ impl TunHub {
         let from = timeout(wait, device.address_for(target)).await;
         let from = from.map_err(|_| FlowError::NoAddress(target))?;
         let flow = stack.open_tcp(from, target)?;
-        match timeout(wait, flow.opened()).await {
-            Ok(true) => Ok(flow),
-            Ok(false) => Err(FlowError::Refused),
-            Err(_) => Err(FlowError::Timeout),
-        }
+        let opened = timeout(wait, flow.opened()).await;
+        opened.map_err(|_| FlowError::Timeout)??;
+        Ok(flow)
     }
 
     /// Opens a pair of UDP ports; waits for an address for `wait` at most. What the session is sent goes to the target, and what it has

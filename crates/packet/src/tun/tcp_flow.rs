@@ -1,13 +1,15 @@
 //! A connection in a stack.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::{Buf, Bytes};
 use hermes_http::{Frame, Incoming, Outgoing, Reset};
+use hermes_proto::ip::IcmpError;
 use hermes_stack::{FlowId, Received};
 use tokio::sync::Notify;
 
+use super::flow_error::FlowError;
 use super::flow_stack::{FlowStack, random};
 
 /// Bytes that are read at once.
@@ -27,6 +29,8 @@ pub(super) struct FlowProgress {
     writer: Notify,
     watcher: Notify,
     is_over: AtomicBool,
+    /// What a router, or its target, has said of it.
+    error: OnceLock<IcmpError>,
 }
 
 /// A connection broke, or what it was carried for.
@@ -38,6 +42,13 @@ impl FlowProgress {
         self.reader.notify_one();
         self.writer.notify_one();
         self.watcher.notify_one();
+    }
+
+    /// It leads nowhere.
+    pub(super) fn fail(&self, error: IcmpError) {
+        // The first one counts.
+        let _ = self.error.set(error);
+        self.end();
     }
 
     /// There is nothing more to come.
@@ -62,14 +73,20 @@ impl TcpFlow {
             .with(|stack, now| stack.accept(self.flow, random(), now));
     }
 
-    /// Waits until its peer has answered; false where that refused it.
-    pub async fn opened(&self) -> bool {
+    /// Waits until its peer has answered.
+    ///
+    /// # Errors
+    /// It was refused, or does not get there.
+    pub async fn opened(&self) -> Result<(), FlowError> {
         loop {
             if self.stack.with(|stack, _| stack.is_open(self.flow)) {
-                return true;
+                return Ok(());
             }
             if self.is_broken() {
-                return false;
+                return Err(match self.progress.error.get() {
+                    Some(error) => FlowError::Unreachable(*error),
+                    None => FlowError::Refused,
+                });
             }
             self.progress.watcher.notified().await;
         }

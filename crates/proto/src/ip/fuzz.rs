@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use super::checksum::checksum;
 use super::{
-    DUMMY_ROUTER_V4, Fragment, IcmpError, MIN_MTU_V6, Packet, clamp_mss, decrement_hop_limit,
+    DUMMY_ROUTER_V4, Fragment, IcmpError, IcmpReport, MIN_MTU_V6, Packet, clamp_mss,
+    decrement_hop_limit,
 };
 
 /// Reads arbitrary bytes as a packet, as they are and with their lengths and the checksum of IPv4 mended: forwarding changes the hop
@@ -42,6 +43,9 @@ fn examine(data: &[u8]) {
             Packet::parse(&next).map(|packet| packet.flow()),
             Ok(packet.flow())
         );
+    }
+    if let Some(report) = IcmpReport::parse(&packet) {
+        assert!(packet.is_icmp_error() && report.transport.len() >= 8);
     }
     examine_error(&packet);
 }

@@ -1,5 +1,6 @@
 //! Errors for the sender of a packet that goes no further (RFC 792, RFC 1812, section 4.3; RFC 4443).
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -40,6 +41,20 @@ pub enum IcmpError {
     },
     /// It has been on its way for too many hops.
     HopLimitExceeded,
+}
+
+impl fmt::Display for IcmpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRoute => f.write_str("no route leads to the host"),
+            Self::HostUnreachable => f.write_str("the host is unreachable"),
+            Self::PortUnreachable => f.write_str("the port is unreachable"),
+            Self::Prohibited => f.write_str("a router on the way prohibits it"),
+            Self::SourceFailedPolicy => f.write_str("its source may not send there"),
+            Self::TooBig { mtu } => write!(f, "packets of more than {mtu} bytes do not go on"),
+            Self::HopLimitExceeded => f.write_str("the host is too many hops away"),
+        }
+    }
 }
 
 impl IcmpError {

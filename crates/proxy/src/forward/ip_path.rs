@@ -9,6 +9,7 @@ use hermes_http::{Incoming, Outgoing, pipe};
 use hermes_packet::PacketEnd;
 use hermes_packet::tun::{FlowError, TcpFlow, TunHub};
 use hermes_proto::authority::HostPort;
+use hermes_proto::ip::IcmpError;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_upstream::{Active, FailureKind};
 use http::StatusCode;
@@ -135,7 +136,13 @@ fn unreached(address: SocketAddr, error: &FlowError) -> Refusal {
         FlowError::NoStack => ProxyError::DestinationUnavailable,
         FlowError::NoAddress(_) => ProxyError::DestinationIpUnroutable,
         FlowError::Open(_) => ProxyError::ConnectionLimitReached,
-        FlowError::Refused => ProxyError::ConnectionRefused,
+        FlowError::Refused | FlowError::Unreachable(IcmpError::PortUnreachable) => {
+            ProxyError::ConnectionRefused
+        }
+        FlowError::Unreachable(IcmpError::Prohibited | IcmpError::SourceFailedPolicy) => {
+            ProxyError::DestinationIpProhibited
+        }
+        FlowError::Unreachable(_) => ProxyError::DestinationIpUnroutable,
         FlowError::Timeout => ProxyError::ConnectionTimeout,
     };
     Refusal::new(kind, error.to_string()).next_hop(&address.to_string())

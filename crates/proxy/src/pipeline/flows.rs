@@ -23,7 +23,7 @@ use hermes_proto::datagram_limit;
 use hermes_proto::fields::Fields;
 use tokio::sync::oneshot;
 
-use super::run;
+use super::{echoes, run};
 use crate::arrival::Arrival;
 use crate::entrance::Entrance;
 use crate::fixed_target::{connect, connect_udp};
@@ -60,6 +60,7 @@ pub(super) async fn beside(stack: &Arc<FlowStack>, carried: Carried, routed: &Ro
         reason = carried.carry(routed) => reason,
         reason = begin => reason,
         never = stack.keep_time() => match never {},
+        never = echoes::forward(stack, routed) => match never {},
     }
 }
 

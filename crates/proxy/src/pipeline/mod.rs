@@ -4,6 +4,7 @@
 //! accept -> identify -> tag -> policy -> authorize -> route -> forward
 //! ```
 
+mod echoes;
 mod entered;
 mod flows;
 mod identify;

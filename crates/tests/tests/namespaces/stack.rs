@@ -55,7 +55,7 @@ impl Echo {
                 assert!(self.stack.send_datagram(flow, &payload, now));
             }
             StackEvent::Progress { flow } => self.echo(flow, now),
-            StackEvent::UdpAsked { .. } | StackEvent::Gone { .. } | StackEvent::Other(_) => {}
+            _ => {}
         }
     }
 

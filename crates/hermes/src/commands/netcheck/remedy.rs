@@ -1,6 +1,7 @@
 //! What would mend what is missing: lines to run or to write, for this process and this reason.
 
 use std::fmt;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +11,9 @@ use hermes_proxy::trial::PathReport;
 /// Files that say that this is a container.
 const CONTAINER_FILES: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 
+/// The groups that may have sockets of ICMP, of this network namespace.
+const PING_GROUPS: &str = "/proc/sys/net/ipv4/ping_group_range";
+
 /// The smallest MTU on which IPv6 works (RFC 8200, section 5), and with it QUIC in QUIC for one hop less.
 const SMALL_MTU: usize = 1280;
 
@@ -18,6 +22,8 @@ const SMALL_MTU: usize = 1280;
 pub struct Situation {
     /// The number of the user.
     user: u32,
+    /// The number of its group.
+    group: u32,
     /// This program.
     program: PathBuf,
     /// Whether this is a container that says so.
@@ -30,6 +36,7 @@ impl Situation {
         let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("hermes"));
         Self {
             user: rustix::process::geteuid().as_raw(),
+            group: rustix::process::getegid().as_raw(),
             program,
             container: CONTAINER_FILES.iter().any(|file| Path::new(file).exists()),
         }
@@ -102,12 +109,17 @@ pub fn lines(feature: Feature, missing: &Missing, situation: &Situation) -> Vec<
         (Feature::Mark | Feature::Tproxy, io::ErrorKind::PermissionDenied) => {
             situation.capability("CAP_NET_ADMIN,CAP_NET_RAW")
         }
+        (Feature::Echo, io::ErrorKind::PermissionDenied) => echo(situation),
         (Feature::Netlink | Feature::NetlinkChange, _) => vec![
             "as a service: under [Service] RestrictAddressFamilies= must have AF_NETLINK; in a container: let seccomp allow socket(AF_NETLINK)".to_owned(),
         ],
         (Feature::Ktls, io::ErrorKind::NotFound) => module("tls", "CONFIG_TLS"),
         (Feature::Gso, _) => vec!["Linux 4.18 or newer".to_owned()],
         (Feature::Gro, _) => vec!["Linux 5.0 or newer".to_owned()],
+        (Feature::Echo, _) => vec![
+            "as a service: under [Service] RestrictAddressFamilies= must have AF_INET and AF_INET6".to_owned(),
+            "or `echo: answer`, which says nothing of the host".to_owned(),
+        ],
         (Feature::Udp | Feature::Http3, _) => vec![
             "ip link set lo up; as a service: under [Service] RestrictAddressFamilies= must have AF_INET".to_owned(),
         ],
@@ -117,6 +129,35 @@ pub fn lines(feature: Feature, missing: &Missing, situation: &Situation) -> Vec<
         (Feature::Mark | Feature::Tproxy, _) => {
             vec!["a seccomp profile or security module forbids the option".to_owned()]
         }
+    }
+}
+
+/// The groups that may have sockets of ICMP, those of this process among them.
+fn echo(situation: &Situation) -> Vec<String> {
+    let groups = fs::read_to_string(PING_GROUPS).unwrap_or_default();
+    let range = widened(&groups, situation.group);
+    let mut lines = vec![
+        format!("sysctl -w net.ipv4.ping_group_range=\"{range}\""),
+        format!(
+            "to stay: echo 'net.ipv4.ping_group_range = {range}' > /etc/sysctl.d/60-hermes.conf"
+        ),
+    ];
+    if situation.container {
+        lines.push(format!(
+            "in a container: docker run --sysctl net.ipv4.ping_group_range=\"{range}\" .."
+        ));
+    }
+    lines
+}
+
+/// A range of groups with one more; none has its last before its first.
+fn widened(range: &str, group: u32) -> String {
+    let mut ends = range.split_whitespace().map(str::parse::<u32>);
+    match (ends.next(), ends.next()) {
+        (Some(Ok(first)), Some(Ok(last))) if first <= last => {
+            format!("{} {}", first.min(group), last.max(group))
+        }
+        _ => format!("{group} {group}"),
     }
 }
 
@@ -232,6 +273,7 @@ mod tests {
     fn situation(user: u32, container: bool) -> Situation {
         Situation {
             user,
+            group: 1000,
             program: PathBuf::from("/usr/bin/hermes"),
             container,
         }
@@ -266,6 +308,14 @@ mod tests {
         let missing = refused(io::ErrorKind::PermissionDenied.into());
         let said = lines(Feature::NetlinkChange, &missing, &situation(0, true));
         assert_eq!(said, ["in a container: docker run --cap-add NET_ADMIN .."]);
+    }
+
+    #[test]
+    fn groups_that_may_ping_keep_that() {
+        assert_eq!(widened("1\t0\n", 1000), "1000 1000");
+        assert_eq!(widened("0\t0\n", 1000), "0 1000");
+        assert_eq!(widened("2000\t3000\n", 1000), "1000 3000");
+        assert_eq!(widened("", 7), "7 7");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{TcpStream, UdpSocket};
 
 use nix::sys::socket::{setsockopt, sockopt};
-use socket2::Socket;
+use socket2::{Domain, Protocol, Socket, Type};
 
 /// Lets the kernel cut what is sent at once into datagrams of this many bytes (`UDP_SEGMENT`, GSO).
 ///
@@ -36,6 +36,18 @@ pub fn take_foreign_addresses(socket: &Socket) -> io::Result<()> {
 /// `PermissionDenied`: it takes `CAP_NET_ADMIN`, or `CAP_NET_RAW` since Linux 5.17.
 pub fn mark(socket: &Socket, number: u32) -> io::Result<()> {
     socket.set_mark(number)
+}
+
+/// A socket that asks for echoes of ICMP, and is handed the answers (`icmp(7)`, `net.ipv4.ping_group_range`).
+///
+/// # Errors
+/// `PermissionDenied`: the group of the process may have none.
+pub fn echo_socket(domain: Domain) -> io::Result<Socket> {
+    let protocol = match domain {
+        Domain::IPV6 => Protocol::ICMPV6,
+        _ => Protocol::ICMPV4,
+    };
+    Socket::new(domain, Type::DGRAM.nonblocking(), Some(protocol))
 }
 
 /// Leaves TLS records of an open connection to the kernel (`TCP_ULP`), whose keys it is not given yet: of no more use for anything else.

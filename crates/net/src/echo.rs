@@ -1,0 +1,95 @@
+//! Echoes of ICMP without any right (`SOCK_DGRAM`, `IPPROTO_ICMP`): the kernel writes the identifier, and hands over answers to it alone.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use socket2::{Domain, SockRef};
+use tokio::net::UdpSocket;
+
+use crate::os;
+use crate::own_mark::marked;
+
+/// Bytes before the content of an echo (RFC 792; RFC 4443, section 4.1).
+const HEADER: usize = 8;
+
+/// The longest answer that is read, in bytes: as long as a packet can be.
+const LONGEST: usize = 65_535;
+
+/// Types of messages.
+const REQUEST_V4: u8 = 8;
+const REPLY_V4: u8 = 0;
+const REQUEST_V6: u8 = 128;
+const REPLY_V6: u8 = 129;
+
+/// A socket that asks hosts of one family for echoes.
+#[derive(Debug)]
+pub struct EchoSocket {
+    socket: UdpSocket,
+    is_ipv4: bool,
+    room: Vec<u8>,
+}
+
+/// What a host has answered.
+#[derive(Debug, PartialEq, Eq)]
+pub struct EchoReply<'a> {
+    /// The host.
+    pub from: IpAddr,
+    /// The sequence number of the request.
+    pub number: u16,
+    /// What it sent back.
+    pub content: &'a [u8],
+}
+
+impl EchoSocket {
+    /// A socket for IPv4, or for IPv6.
+    ///
+    /// # Errors
+    /// `PermissionDenied`: the group of the process is not within `net.ipv4.ping_group_range`, which counts for both families; or the
+    /// system has no such sockets.
+    pub fn open(is_ipv4: bool) -> io::Result<Self> {
+        let domain = if is_ipv4 { Domain::IPV4 } else { Domain::IPV6 };
+        let socket = marked(os::echo_socket(domain)?)?;
+        Ok(Self {
+            socket: UdpSocket::from_std(socket.into())?,
+            is_ipv4,
+            room: vec![0; LONGEST],
+        })
+    }
+
+    /// Asks a host for an echo of `content`.
+    ///
+    /// # Errors
+    /// There is no route, the host or a router has refused an echo of before, or the socket is full.
+    pub fn ask(&self, host: IpAddr, number: u16, content: &[u8]) -> io::Result<()> {
+        let kind = if self.is_ipv4 { REQUEST_V4 } else { REQUEST_V6 };
+        let mut message = Vec::with_capacity(HEADER + content.len());
+        // The kernel writes the checksum and the identifier.
+        message.extend_from_slice(&[kind, 0, 0, 0, 0, 0]);
+        message.extend_from_slice(&number.to_be_bytes());
+        message.extend_from_slice(content);
+        let to = SocketAddr::new(host, 0);
+        // At once: what finds no room is lost, as on any link.
+        SockRef::from(&self.socket)
+            .send_to(&message, &to.into())
+            .map(drop)
+    }
+
+    /// Waits for an answer. What is no answer is passed over.
+    ///
+    /// # Errors
+    /// The socket failed.
+    pub async fn answer(&mut self) -> io::Result<EchoReply<'_>> {
+        let (length, from) = loop {
+            let (length, from) = self.socket.recv_from(&mut self.room).await?;
+            let kind = if self.is_ipv4 { REPLY_V4 } else { REPLY_V6 };
+            if length >= HEADER && self.room[0] == kind {
+                break (length, from);
+            }
+        };
+        Ok(EchoReply {
+            from: from.ip(),
+            number: u16::from_be_bytes([self.room[6], self.room[7]]),
+            content: &self.room[HEADER..length],
+        })
+    }
+}

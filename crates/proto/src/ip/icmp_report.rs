@@ -1,0 +1,217 @@
+//! What an error says that came: about which packet, and what became of it (RFC 792; RFC 4443, section 3).
+
+use std::net::IpAddr;
+
+use super::{ICMP, IcmpError, IpFlow, Packet, TCP, UDP};
+
+/// Bytes of an error before what it quotes.
+const ICMP_HEADER: usize = 8;
+
+/// Bytes of a transport's header that every error quotes (RFC 792).
+const QUOTED: usize = 8;
+
+/// What an error says about a packet of TCP or UDP. Its quotation may be cut short, so it is read less strictly than a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IcmpReport<'a> {
+    /// What became of it.
+    pub error: IcmpError,
+    /// Whose it is, as its sender wrote it.
+    pub flow: IpFlow,
+    /// The first bytes of its transport's header, eight at least.
+    pub transport: &'a [u8],
+}
+
+impl<'a> IcmpReport<'a> {
+    /// Reads it; none for what is no error, one of a kind without a meaning here, or one about something else.
+    pub fn parse(packet: &Packet<'a>) -> Option<Self> {
+        let message = packet.payload();
+        let header: &[u8; ICMP_HEADER] = message.first_chunk()?;
+        let error = match packet.protocol() == ICMP {
+            true => error_v4(header)?,
+            false => error_v6(header)?,
+        };
+        if !packet.is_icmp_error() {
+            return None;
+        }
+
+        let quoted = &message[ICMP_HEADER..];
+        let quoted = match packet.is_ipv4() {
+            true => Quoted::v4(quoted)?,
+            false => Quoted::v6(quoted)?,
+        };
+        let transport = quoted.transport;
+        if transport.len() < QUOTED || ![TCP, UDP].contains(&quoted.protocol) {
+            return None;
+        }
+        let port = |at: usize| u16::from_be_bytes([transport[at], transport[at + 1]]);
+        Some(Self {
+            error,
+            flow: IpFlow {
+                source: quoted.source,
+                destination: quoted.destination,
+                protocol: quoted.protocol,
+                source_port: port(0),
+                destination_port: port(2),
+            },
+            transport,
+        })
+    }
+
+    /// The number of the segment that it is about; none where that is not of TCP.
+    pub fn tcp_sequence(&self) -> Option<u32> {
+        let number = self.transport[4..QUOTED].first_chunk().copied();
+        number
+            .filter(|_| self.flow.protocol == TCP)
+            .map(u32::from_be_bytes)
+    }
+}
+
+/// What is quoted, without options.
+struct Quoted<'a> {
+    source: IpAddr,
+    destination: IpAddr,
+    protocol: u8,
+    transport: &'a [u8],
+}
+
+impl<'a> Quoted<'a> {
+    fn v4(bytes: &'a [u8]) -> Option<Self> {
+        let header: &[u8; 20] = bytes.first_chunk()?;
+        let length = usize::from(header[0] & 0x0f) * 4;
+        let offset = u16::from_be_bytes([header[6], header[7]]) & 0x1fff;
+        if header[0] >> 4 != 4 || length < header.len() || offset != 0 {
+            return None;
+        }
+        let address = |at: usize| -> Option<[u8; 4]> { header[at..].first_chunk().copied() };
+        Some(Self {
+            source: address(12)?.into(),
+            destination: address(16)?.into(),
+            protocol: header[9],
+            transport: bytes.get(length..)?,
+        })
+    }
+
+    fn v6(bytes: &'a [u8]) -> Option<Self> {
+        let (header, transport) = bytes.split_first_chunk::<40>()?;
+        if header[0] >> 4 != 6 {
+            return None;
+        }
+        let address = |at: usize| -> Option<[u8; 16]> { header[at..].first_chunk().copied() };
+        Some(Self {
+            source: address(8)?.into(),
+            destination: address(24)?.into(),
+            protocol: header[6],
+            transport,
+        })
+    }
+}
+
+fn error_v4(header: &[u8; ICMP_HEADER]) -> Option<IcmpError> {
+    // RFC 1812, section 5.2.7.1, has the later codes.
+    match (header[0], header[1]) {
+        (3, 0 | 6 | 11) => Some(IcmpError::NoRoute),
+        (3, 1 | 5 | 7 | 8 | 12) => Some(IcmpError::HostUnreachable),
+        (3, 2 | 3) => Some(IcmpError::PortUnreachable),
+        (3, 4) => Some(IcmpError::TooBig {
+            mtu: u16::from_be_bytes([header[6], header[7]]),
+        }),
+        (3, 9 | 10 | 13 | 14 | 15) => Some(IcmpError::Prohibited),
+        (11, 0) => Some(IcmpError::HopLimitExceeded),
+        _ => None,
+    }
+}
+
+fn error_v6(header: &[u8; ICMP_HEADER]) -> Option<IcmpError> {
+    match (header[0], header[1]) {
+        (1, 0) => Some(IcmpError::NoRoute),
+        (1, 1 | 6) => Some(IcmpError::Prohibited),
+        (1, 2 | 3) => Some(IcmpError::HostUnreachable),
+        (1, 4) => Some(IcmpError::PortUnreachable),
+        (1, 5) => Some(IcmpError::SourceFailedPolicy),
+        (2, _) => {
+            let mtu = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+            Some(IcmpError::TooBig {
+                mtu: u16::try_from(mtu).unwrap_or(u16::MAX),
+            })
+        }
+        (3, 0) => Some(IcmpError::HopLimitExceeded),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ip::checksum::checksum;
+    use crate::ip::sample::{tcp, udp4, udp6};
+
+    const ROUTERS: [&str; 2] = ["192.0.2.254", "2001:db8::ff"];
+
+    #[test]
+    fn says_what_was_written() {
+        let errors = [
+            IcmpError::NoRoute,
+            IcmpError::HostUnreachable,
+            IcmpError::PortUnreachable,
+            IcmpError::Prohibited,
+            IcmpError::TooBig { mtu: 1400 },
+            IcmpError::HopLimitExceeded,
+        ];
+        let long = vec![7; 3000];
+        let samples = [
+            (udp4(b"?"), ROUTERS[0]),
+            (udp4(&long), ROUTERS[0]),
+            (tcp(true, 2, &[], b""), ROUTERS[0]),
+            (udp6(b"?"), ROUTERS[1]),
+            (udp6(&long), ROUTERS[1]),
+            (tcp(false, 2, &[], b""), ROUTERS[1]),
+        ];
+        for (sample, router) in samples {
+            let about = Packet::parse(&sample).unwrap();
+            for error in errors {
+                let written = error.about(&about, router.parse().unwrap()).unwrap();
+                let written = Packet::parse(&written).unwrap();
+                let report = IcmpReport::parse(&written).unwrap();
+                assert_eq!((report.error, report.flow), (error, about.flow()));
+                assert_eq!(report.tcp_sequence().is_some(), about.protocol() == TCP);
+            }
+        }
+    }
+
+    #[test]
+    fn a_quotation_that_is_cut_short_or_of_another_family_says_nothing() {
+        let sample = udp4(b"?");
+        let about = Packet::parse(&sample).unwrap();
+        let written = IcmpError::PortUnreachable.about(&about, ROUTERS[0].parse().unwrap());
+        let written = written.unwrap();
+        let quoted = 20 + ICMP_HEADER;
+        // All but what its payload was.
+        for length in 0..written.len() {
+            let mut cut = written[..length].to_vec();
+            if length >= 4 {
+                let said = u16::try_from(length).unwrap().to_be_bytes();
+                cut[2..4].copy_from_slice(&said);
+            }
+            if length >= 20 {
+                cut[10..12].fill(0);
+                let sum = checksum(&cut[..20]);
+                cut[10..12].copy_from_slice(&sum.to_be_bytes());
+            }
+            let report = Packet::parse(&cut).ok();
+            let report = report.and_then(|packet| IcmpReport::parse(&packet));
+            assert_eq!(report.is_some(), length >= quoted + 20 + QUOTED, "{length}");
+        }
+
+        for (at, value) in [
+            (quoted, 0x65),
+            (quoted, 0x43),
+            (quoted + 7, 1),
+            (quoted + 9, 47),
+        ] {
+            let mut changed = written.to_vec();
+            changed[at] = value;
+            let packet = Packet::parse(&changed).unwrap();
+            assert_eq!(IcmpReport::parse(&packet), None, "{at}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Echo requests in a tunnel whose packets end in this process: the host is asked by a socket of ICMP, which needs no right, and what it
+//! answers goes back. They are no exchanges, as nothing is opened; `policy.packets` and `egress` say who may be asked.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use hermes_net::{EchoReply, EchoSocket};
+use hermes_packet::tun::{AskedEcho, FlowStack};
+
+use crate::routed::Routed;
+
+/// The sockets of one tunnel.
+struct Echoes<'a> {
+    stack: &'a Arc<FlowStack>,
+    routed: &'a Routed,
+    v4: EchoFamily,
+    v6: EchoFamily,
+}
+
+/// The socket of one family.
+enum EchoFamily {
+    /// None was needed yet.
+    Unopened,
+    /// It is open.
+    Open(EchoSocket),
+    /// This machine gives none. It is not asked again.
+    Refused,
+}
+
+/// Forwards the echoes of a tunnel, for as long as it is awaited.
+pub(super) async fn forward(stack: &Arc<FlowStack>, routed: &Routed) -> Infallible {
+    if !stack.asks_echo() {
+        pending::<()>().await;
+    }
+    let mut echoes = Echoes {
+        stack,
+        routed,
+        v4: EchoFamily::Unopened,
+        v6: EchoFamily::Unopened,
+    };
+    loop {
+        tokio::select! {
+            asked = stack.next_echo() => echoes.ask(&asked),
+            answer = echoes.v4.answer() => answered(stack, answer),
+            answer = echoes.v6.answer() => answered(stack, answer),
+        }
+    }
+}
+
+impl Echoes<'_> {
+    fn ask(&mut self, asked: &AskedEcho) {
+        let AskedEcho {
+            echo,
+            target,
+            content,
+        } = asked;
+        let is_ipv4 = target.is_ipv4();
+        let family = if is_ipv4 { &mut self.v4 } else { &mut self.v6 };
+        let Some(socket) = may_ask(self.routed, *target).and_then(|()| family.open(is_ipv4)) else {
+            self.stack.refuse_echo(asked);
+            return;
+        };
+
+        let mut sent = socket.ask(*target, echo.number(), content);
+        if sent.is_err() {
+            // A socket tells first what became of an echo of before.
+            sent = socket.ask(*target, echo.number(), content);
+        }
+        if let Err(error) = sent {
+            tracing::debug!(%target, %error, "an echo was not sent");
+        }
+    }
+}
+
+impl EchoFamily {
+    fn open(&mut self, is_ipv4: bool) -> Option<&EchoSocket> {
+        if matches!(self, Self::Unopened) {
+            *self = match EchoSocket::open(is_ipv4) {
+                Ok(socket) => Self::Open(socket),
+                Err(error) => {
+                    tracing::error!(
+                        %error,
+                        "pings are refused: no socket of ICMP; `hermes netcheck --require echo` says what would mend that"
+                    );
+                    Self::Refused
+                }
+            };
+        }
+        match self {
+            Self::Open(socket) => Some(socket),
+            Self::Unopened | Self::Refused => None,
+        }
+    }
+
+    async fn answer(&mut self) -> io::Result<EchoReply<'_>> {
+        match self {
+            Self::Open(socket) => socket.answer().await,
+            Self::Unopened | Self::Refused => pending().await,
+        }
+    }
+}
+
+fn answered(stack: &Arc<FlowStack>, answer: io::Result<EchoReply<'_>>) {
+    match answer {
+        Ok(EchoReply {
+            from,
+            number,
+            content,
+        }) => stack.answer_echo(number, from, content),
+        // What is told is about one echo, whose client learns it by waiting.
+        Err(error) => tracing::debug!(%error, "an echo is not answered"),
+    }
+}
+
+/// Whether the rules in force let a client choose this host. An echo has no port.
+fn may_ask(routed: &Routed, host: IpAddr) -> Option<()> {
+    let snapshot = routed.worker.snapshot();
+    snapshot.may_choose(SocketAddr::new(host, 0)).ok()
+}
