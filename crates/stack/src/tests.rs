@@ -53,6 +53,14 @@ impl Pair {
         self.now < self.heals && (self.chance >> 33) % 100 < self.loss
     }
 
+    /// Moves packets until none waits.
+    fn settle(&mut self) {
+        self.turn();
+        while self.near.has_transmit() || self.far.has_transmit() {
+            self.turn();
+        }
+    }
+
     /// Moves all packets that wait, and then, if there were none, time to when something is due.
     fn turn(&mut self) {
         let mut moved = false;
@@ -462,6 +470,7 @@ fn an_error_ends_a_connection_that_is_not_open_if_it_quotes_what_was_sent() {
     let open = pair.near.open_tcp(ip("10.7.0.2"), target, 7, pair.now);
     let flow = open.unwrap();
     let sent = pair.near.poll_transmit().unwrap();
+    while pair.near.poll_event().is_some() {}
 
     // Who guesses the ports does not know the number.
     let mut guessed = sent.clone();
@@ -489,9 +498,7 @@ fn open(pair: &mut Pair) -> [FlowId; 2] {
         pair.turn();
         if let Some(StackEvent::TcpAsked { flow, .. }) = pair.far.poll_event() {
             pair.far.accept(flow, 8, pair.now);
-            for _ in 0..5 {
-                pair.turn();
-            }
+            pair.settle();
             assert!(pair.near.is_open(near));
             return [near, flow];
         }
@@ -553,7 +560,7 @@ fn another_mtu_counts_for_open_connections_and_for_datagrams() {
             longest = longest.max(packet.len());
             pair.far.handle_packet(&packet, Checksums::Verify, pair.now);
         }
-        pair.turn();
+        pair.settle();
         longest
     };
 
@@ -563,6 +570,7 @@ fn another_mtu_counts_for_open_connections_and_for_datagrams() {
     assert_eq!(longest(&mut pair), 1300);
     assert!(!pair.near.send_datagram(datagrams, &[0; 1273], pair.now));
     assert!(pair.near.send_datagram(datagrams, &[0; 1272], pair.now));
+    pair.settle();
     // Never less than what IPv6 needs.
     pair.near.set_mtu(500);
     assert_eq!(longest(&mut pair), 1280);
