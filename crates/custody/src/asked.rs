@@ -77,11 +77,22 @@ impl AllAsked {
         Some(again)
     }
 
-    /// The sender has answered to this question.
-    pub(crate) fn heard(&mut self, object: ObjectId, serial: u64) {
-        for asked in &mut self.asked {
-            asked.is_heard |= asked.object == object && asked.serial == serial;
+    /// The sender has answered to this question. How long that took, if it is the first answer.
+    pub(crate) fn heard(
+        &mut self,
+        object: ObjectId,
+        serial: u64,
+        now: Instant,
+    ) -> Option<Duration> {
+        let mut took = None;
+        let asked = self.asked.iter_mut();
+        for asked in asked.filter(|asked| asked.object == object && asked.serial == serial) {
+            if !asked.is_heard {
+                took = Some(now.saturating_duration_since(asked.sent));
+            }
+            asked.is_heard = true;
         }
+        took
     }
 
     /// Takes what came out. How long it took.
@@ -136,6 +147,20 @@ impl AllAsked {
         }
         self.asked.retain(|asked| asked.range.length > 0);
         self.count();
+    }
+
+    /// Takes the beginning of what was asked for first of an object, at most so many bytes.
+    pub(crate) fn take_first(&mut self, object: ObjectId, most: u64) -> Option<CustodyRange> {
+        let mut of_object = self.asked.iter_mut();
+        let first = of_object.find(|asked| asked.object == object)?;
+        let taken = CustodyRange {
+            length: first.range.length.min(most),
+            ..first.range
+        };
+        first.range = range(taken.end(), first.range.end());
+        self.asked.retain(|asked| asked.range.length > 0);
+        self.count();
+        Some(taken)
     }
 
     /// Takes those out that this is true of.

@@ -18,10 +18,13 @@ use crate::window::PIECE;
 /// Bytes of frames in a datagram.
 const ROOM: usize = MAX_CUSTODY_DATAGRAM - PACKET_HEADER - TAG;
 
-/// Room for any frame but DATA, and for the fields of DATA, in bytes.
+/// Room for any frame but DATA, in bytes.
 const FRAME: usize = 70;
 
-const _: () = assert!(ROOM >= FRAME + PIECE as usize);
+/// Room for the fields of DATA beside its bytes: a name, four numbers, a length and two bytes.
+const FIELDS: usize = 17 + 4 * 8 + 2 + 2;
+
+const _: () = assert!(ROOM >= FIELDS + PIECE as usize);
 
 /// REQs in one datagram: a loss of it should not stop everything.
 const ASKS: usize = 8;
@@ -423,11 +426,12 @@ impl Neighbour {
 
     fn fill_replies(&mut self, frames: &mut BytesMut) {
         while let Some(size) = self.sender.next_size() {
-            let left = ROOM.saturating_sub(frames.len() + FRAME);
-            // A piece that does not fit goes into the next datagram, whole.
-            if left < size && !frames.is_empty() {
+            let left = ROOM.saturating_sub(frames.len());
+            // What does not fit goes into the next datagram, whole.
+            if left < FRAME + size && !frames.is_empty() {
                 return;
             }
+            let left = left.saturating_sub(FIELDS);
             match self.sender.poll_reply(left) {
                 Some(frame) => frame.encode(frames),
                 None => return,

@@ -102,7 +102,7 @@ struct Inner {
     sources: Mutex<HashMap<ExchangeKey, Source>>,
     /// A socket is served.
     driven: AtomicBool,
-    /// Numbers users, so that no one can choose a name that shares another's.
+    /// Numbers users and neighbours, so that no one can choose a name that shares another's.
     owners: RandomState,
 }
 
@@ -382,7 +382,11 @@ impl Custody {
 
     /// Who has a share of what is held: a user of this neighbour, or of this node. Users of two neighbours are two, whatever they are called.
     fn owner(&self, neighbour: Option<NeighbourId>, user: Option<&str>) -> Owner {
-        Owner(self.0.owners.hash_one((neighbour, user)))
+        let owners = &self.0.owners;
+        Owner {
+            user: owners.hash_one((neighbour, user)),
+            neighbour: neighbour.map(|neighbour| owners.hash_one(neighbour)),
+        }
     }
 
     /// An exchange that a neighbour has asked for.

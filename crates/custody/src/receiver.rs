@@ -335,15 +335,18 @@ impl Receiver {
     }
 
     /// The link is alive, and the sender has no more than this.
-    pub fn handle_status(
-        &mut self,
-        object: ObjectId,
-        serial: u64,
-        extent: Extent,
-        now: Instant,
-    ) -> Taken {
+    pub fn handle_status(&mut self, status: StatusArrived, now: Instant) -> Taken {
+        let StatusArrived {
+            object,
+            serial,
+            extent,
+            waited,
+        } = status;
         self.answered(serial, now);
-        self.asked.heard(object, serial);
+        let took = self.asked.heard(object, serial, now);
+        if let Some(took) = took {
+            self.window.answered(took.saturating_sub(waited), now);
+        }
         let known = self.learn(object, extent, now);
         self.find_lost(now);
         let whole = self
@@ -608,8 +611,7 @@ impl Receiver {
             return true;
         }
         if first {
-            // It is asked for once more without the offer: that tells the sender that its custody is known here.
-            self.ask_again(object);
+            self.confirm(object);
         }
         let Some(want) = self.wants.get_mut(&object) else {
             return true;
@@ -672,13 +674,11 @@ impl Receiver {
         }
     }
 
-    /// What of an object is on its way is asked for again.
-    fn ask_again(&mut self, object: ObjectId) {
-        let asked = self.asked.take(|asked| asked.object == object);
-        if let Some(want) = self.wants.get_mut(&object) {
-            asked
-                .iter()
-                .for_each(|asked| want.again.insert(asked.range));
+    /// A piece is asked for once more, without the offer: that tells the sender that its custody is known here. The rest is on its way.
+    fn confirm(&mut self, object: ObjectId) {
+        let piece = self.asked.take_first(object, PIECE);
+        if let Some((want, piece)) = self.wants.get_mut(&object).zip(piece) {
+            want.again.insert(piece);
         }
     }
 
@@ -735,6 +735,19 @@ pub struct Arrived {
     /// The bytes.
     pub bytes: Bytes,
     /// How long they waited in this machine.
+    pub waited: Duration,
+}
+
+/// A word about an object of which nothing more is available.
+#[derive(Debug, Clone, Copy)]
+pub struct StatusArrived {
+    /// Which object.
+    pub object: ObjectId,
+    /// The REQ that it answers.
+    pub serial: u64,
+    /// How much the sender has.
+    pub extent: Extent,
+    /// How long it waited in this machine.
     pub waited: Duration,
 }
 

@@ -371,20 +371,25 @@ impl Sender {
 }
 
 impl Offer {
-    /// Waits for bytes; older interests in the same ones are replaced.
+    /// Waits for bytes, of which older interests do not wait any more.
     fn wait(&mut self, serial: u64, asked: CustodyRange) {
-        self.interests.retain_mut(|known| {
-            let start = known.range.offset.max(asked.offset);
-            let end = known.range.end().min(asked.end());
-            // What it waits for is asked for anew: the rest of it, if any, will be, too.
-            start >= end
-        });
-        if self.interests.len() < INTERESTS {
-            self.interests.push(Interest {
-                serial,
-                range: asked,
-            });
+        let mut rest = Vec::new();
+        for known in self.interests.drain(..) {
+            let CustodyRange { offset, .. } = known.range;
+            let end = known.range.end();
+            let before = (offset, end.min(asked.offset));
+            let behind = (offset.max(asked.end()), end);
+            let left = [before, behind].into_iter().filter(|(from, to)| from < to);
+            let left = left.map(|(from, to)| range(from, to));
+            rest.extend(left.map(|range| Interest { range, ..known }));
         }
+        rest.push(Interest {
+            serial,
+            range: asked,
+        });
+        // Where there are too many, the receiver asks again.
+        rest.truncate(INTERESTS);
+        self.interests = rest;
     }
 }
 
@@ -402,4 +407,44 @@ fn join(spool: &Spool, offset: u64, first: Bytes, most: usize) -> Bytes {
         joined.extend_from_slice(&next);
     }
     joined.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hermes_proto::custody::ObjectPart;
+
+    #[test]
+    fn bytes_that_are_asked_for_anew_before_they_are_here_are_sent_once() {
+        let object = ObjectId {
+            exchange: [7; 16],
+            part: ObjectPart::Response,
+        };
+        let mut sender = Sender::default();
+        sender.offer(object, Spool::default());
+        for (serial, asked) in [(1, range(0, 5000)), (2, range(1000, 2000))] {
+            sender.handle_req(&Asking {
+                object,
+                serial,
+                taken: 0,
+                limit: asked.length,
+                ranges: vec![asked],
+                waited: Duration::ZERO,
+            });
+        }
+        sender.write(object, vec![7; 6000].into());
+
+        let mut sent = Vec::new();
+        while let Some(frame) = sender.poll_reply(usize::MAX) {
+            if let CustodyFrame::Data { offset, bytes, .. } = frame {
+                sent.push((offset, offset + bytes.len() as u64));
+            }
+        }
+        sent.sort_unstable();
+        let ends: Vec<_> = sent.iter().map(|(_, end)| *end).collect();
+        let mut begins: Vec<_> = sent.iter().map(|(begin, _)| *begin).collect();
+        begins.push(5000);
+        assert_eq!(begins[0], 0);
+        assert_eq!(begins[1..], ends, "no gap and no byte twice");
+    }
 }

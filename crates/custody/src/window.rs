@@ -7,11 +7,14 @@
 use std::time::{Duration, Instant};
 
 /// The most that one answer carries, in bytes: a datagram less its header, its tag and the fields of DATA.
-pub const PIECE: u64 = 1350;
+pub const PIECE: u64 = 1370;
 
 /// The delay that our own traffic may cause: a queue that keeps a link of 10 Mbit/s busy takes 30 kB.
 #[doc(alias = "bound")]
 const TARGET: Duration = Duration::from_millis(25);
+
+/// The share of [`TARGET`] from which on the link has as much as it carries: more than the least window makes wait at 10 Mbit/s.
+const FILLED: f64 = 0.75;
 
 /// Bytes that may always be on their way: what a link of 10 Mbit/s carries while a busy machine does something else.
 #[doc(alias = "bound")]
@@ -19,7 +22,7 @@ const LEAST: u64 = 12 * PIECE;
 
 /// Bytes that may be on their way before anything is known.
 #[doc(alias = "bound")]
-const FIRST: u64 = 32 * PIECE;
+const FIRST: u64 = 24 * PIECE;
 
 /// Bytes that may be on their way at most: 300 Mbit/s over 100 ms.
 #[doc(alias = "bound")]
@@ -72,6 +75,12 @@ impl Window {
         self.smoothed.unwrap_or(Duration::from_millis(100))
     }
 
+    /// A question was answered after so long, without bytes: that is the path without the queue that we cause. The bytes that come first are
+    /// those that were waited for, and when the next ones come these are queued before them.
+    pub fn answered(&mut self, took: Duration, now: Instant) {
+        self.base.sample(took, now);
+    }
+
     /// Bytes came, so long after they were asked for, if they were at hand then.
     pub fn arrived(&mut self, bytes: u64, took: Option<Duration>, now: Instant) {
         let Some(took) = took else { return };
@@ -82,7 +91,7 @@ impl Window {
 
         let base = self.base.sample(took, now);
         let delay = took.saturating_sub(base).as_secs_f64() / TARGET.as_secs_f64();
-        if delay > 0.5 {
+        if delay > FILLED {
             self.starting = false;
         }
 

@@ -6,7 +6,6 @@
 mod log;
 mod terms;
 
-use std::collections::HashMap;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -17,7 +16,7 @@ use bytes::Bytes;
 use hermes_proto::custody::ObjectPart;
 use parking_lot::Mutex;
 
-use crate::owner::Owner;
+use crate::owner::{Holdings, Owner};
 pub use log::RECORD;
 use log::{Found, HEADER, Kind};
 pub use terms::{KeptName, KeptTerms};
@@ -45,7 +44,7 @@ struct Folder {
 #[derive(Debug, Default)]
 struct Usage {
     all: u64,
-    by_owner: HashMap<Owner, u64>,
+    holdings: Holdings,
     /// A failure was told, and not yet that it is over.
     has_failed: bool,
 }
@@ -125,23 +124,16 @@ impl Disk {
         }
     }
 
-    /// Counts bytes that are to be written. False if they are more than there may be, in all or of their owner: none has more than half
-    /// of what others leave.
+    /// Counts bytes that are to be written. False if they are more than there may be, in all or of their owner.
     fn take(&self, owner: Option<Owner>, bytes: u64) -> bool {
         let mut usage = self.0.usage.lock();
-        let own = owner.and_then(|owner| usage.by_owner.get(&owner).copied());
-        let own = own.unwrap_or_default();
-        let others = usage.all - own;
-        let share = match owner {
-            Some(_) => self.0.limit.saturating_sub(others) / 2,
-            None => u64::MAX,
-        };
-        if usage.all + bytes > self.0.limit || own + bytes > share {
+        let left = owner.map(|owner| usage.holdings.left(owner, usage.all, self.0.limit));
+        if usage.all + bytes > self.0.limit || left.is_some_and(|left| bytes > left) {
             return false;
         }
         usage.all += bytes;
         if let Some(owner) = owner {
-            *usage.by_owner.entry(owner).or_default() += bytes;
+            usage.holdings.add(owner, bytes);
         }
         true
     }
@@ -149,13 +141,8 @@ impl Disk {
     fn give_back(&self, owner: Option<Owner>, bytes: u64) {
         let mut usage = self.0.usage.lock();
         usage.all -= bytes;
-        if let Some(owner) = owner
-            && let Some(own) = usage.by_owner.get_mut(&owner)
-        {
-            *own -= bytes;
-            if *own == 0 {
-                usage.by_owner.remove(&owner);
-            }
+        if let Some(owner) = owner {
+            usage.holdings.remove(owner, bytes);
         }
     }
 
@@ -205,7 +192,7 @@ impl Log {
         // It is there already, and only what comes now is bounded by the share.
         let mut usage = self.disk.0.usage.lock();
         usage.all += self.end;
-        *usage.by_owner.entry(owner).or_default() += self.end;
+        usage.holdings.add(owner, self.end);
         self.owner = Some(owner);
     }
 

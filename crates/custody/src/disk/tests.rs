@@ -138,7 +138,10 @@ fn no_user_has_more_than_half_of_what_others_leave() {
     let disk = open(&folder, 100 * RECORD as u64);
     let fill = |exchange, owner| {
         let mut log = disk.begin(&terms(exchange)).unwrap();
-        log.belongs(Owner(owner));
+        log.belongs(Owner {
+            user: owner,
+            neighbour: None,
+        });
         let mut count = 0;
         while log
             .keep(ObjectPart::Response, count * RECORD as u64, &[7; RECORD])

@@ -8,7 +8,7 @@ use super::tunnels::Tunnelled;
 use super::{
     Came, EXCHANGES, Engine, Event, ExchangeKey, KeptExchange, NeighbourId, Side, object, spool,
 };
-use crate::receiver::{Arrived, Taken};
+use crate::receiver::{Arrived, StatusArrived, Taken};
 use crate::sender::Asking;
 
 impl Engine {
@@ -64,9 +64,13 @@ impl Engine {
                 serial,
                 extent,
             } => {
-                let taken = neighbour
-                    .receiver
-                    .handle_status(object, serial, extent, now);
+                let status = StatusArrived {
+                    object,
+                    serial,
+                    extent,
+                    waited,
+                };
+                let taken = neighbour.receiver.handle_status(status, now);
                 self.tell(id, object, taken);
             }
             CustodyFrame::Err { object, code } => self.handle_err(id, object, code, now),

@@ -217,17 +217,49 @@ fn an_exchange_that_no_one_answers_ends_when_its_time_is_over() {
     );
 }
 
+/// A user of the node itself.
+fn owner(user: u64) -> Owner {
+    Owner {
+        user,
+        neighbour: None,
+    }
+}
+
+#[test]
+fn no_neighbour_holds_all_in_the_names_of_many_users() {
+    let mut pair = Pair::new();
+    let slow = (HELD / AHEAD * 2) as u8;
+    for name in 1..=slow {
+        let key = pair.open(name, true);
+        let invented = Owner {
+            user: name.into(),
+            neighbour: Some(1),
+        };
+        pair.client.belongs(key, invented);
+        pair.settle();
+        pair.answer(&vec![name; AHEAD as usize]);
+    }
+    pair.run(Duration::from_secs(20), true, true);
+    let little = u64::from(slow) * GUARANTEED;
+    let most = HELD / 4 * 3 + little + AHEAD;
+    assert!(pair.client.held() <= most, "{}", pair.client.held());
+    assert!(
+        pair.client.held() > HELD / 2,
+        "no user is held to half of all"
+    );
+}
+
 #[test]
 fn no_user_holds_more_than_half_of_what_others_leave() {
     let mut pair = Pair::new();
     let slow = (HELD / AHEAD + 2) as u8;
     for name in 1..=slow {
         let key = pair.open(name, true);
-        pair.client.belongs(key, Owner(1));
+        pair.client.belongs(key, owner(1));
         pair.settle();
         // What the other side keeps for it has the same bound.
         let asked = *pair.asked.last().unwrap();
-        pair.server.belongs(asked, Owner(1));
+        pair.server.belongs(asked, owner(1));
         pair.answer(&vec![name; AHEAD as usize]);
     }
     pair.run(Duration::from_secs(20), true, true);
@@ -239,7 +271,7 @@ fn no_user_holds_more_than_half_of_what_others_leave() {
 
     // Another one has room for more than a little, also where no one reads.
     let key = pair.open(200, true);
-    pair.client.belongs(key, Owner(2));
+    pair.client.belongs(key, owner(2));
     let before = pair.client.held();
     pair.settle();
     pair.answer(&vec![7; AHEAD as usize]);

@@ -70,6 +70,8 @@ pub struct Chain {
     done: Option<Instant>,
     /// Requests that the server has answered.
     pub executed: usize,
+    /// The longest that a datagram has waited at a link, for those before it.
+    pub longest_queue: Duration,
 }
 
 fn address(node: usize) -> SocketAddr {
@@ -119,6 +121,7 @@ impl Chain {
             asked: Vec::new(),
             done: None,
             executed: 0,
+            longest_queue: Duration::ZERO,
         }
     }
 
@@ -267,6 +270,7 @@ impl Chain {
             .copied()
             .unwrap_or(self.now)
             .max(self.now);
+        self.longest_queue = self.longest_queue.max(begins - self.now);
         let waiting = (begins - self.now).as_secs_f64() * self.network.rate;
         if waiting as usize > self.network.queue || self.rng.f64() < self.network.loss {
             return;

@@ -76,6 +76,18 @@ fn in_permutations() {
     within_the_bound(|seed| Schedule::permutations(3, seed), 0..20);
 }
 
+/// What waits at a link when its turn ends is lost: it is to be little, in the first turn as in those after it.
+#[test]
+fn the_queue_at_a_link_is_short_from_the_first_bytes_on() {
+    const SHORT: Duration = Duration::from_millis(50);
+    for schedule in [Schedule::cyclic(3), Schedule::up(3)] {
+        let mut chain = Chain::new(&network(schedule), 7, SIZES[0]);
+        chain.transfer(Duration::ZERO).unwrap();
+        let longest = chain.longest_queue;
+        assert!(longest <= SHORT, "{longest:?}");
+    }
+}
+
 #[test]
 fn a_link_that_is_always_up_is_kept_busy_with_a_delay_and_with_losses() {
     for (delay, loss, allowed) in [

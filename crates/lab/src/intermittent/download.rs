@@ -3,9 +3,11 @@
 use std::fmt;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::bound::{self, Order, SLOT};
@@ -19,8 +21,31 @@ const FIRST_SLOT: u64 = 6;
 /// Up to which share of a slot a download may begin: a client that takes some milliseconds to start would miss the slot.
 const LATEST: f64 = 0.7;
 
+/// How long it takes to lay a network and start its nodes.
+const LAYING: Duration = Duration::from_secs(2);
+
 /// Networks that are laid for a download whose nodes are not ready in time.
 const TRIES: usize = 5;
+
+/// What downloads have in common that are made at once.
+pub(super) struct AtOnce {
+    /// When their links begin.
+    start: Instant,
+    /// One network is laid after the other: none has begun by then that this could disturb.
+    laying: Mutex<()>,
+}
+
+impl AtOnce {
+    /// So many, from now on.
+    pub(super) fn new(downloads: usize) -> Self {
+        // The first slots are enough for one.
+        let others = downloads.saturating_sub(1) as u32;
+        Self {
+            start: Instant::now() + LAYING * others,
+            laying: Mutex::new(()),
+        }
+    }
+}
 
 /// What is downloaded, how, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -62,31 +87,51 @@ impl PlannedDownload {
     ///
     /// # Errors
     /// The network cannot be laid, or what came in custody is wrong.
-    pub(super) fn measure(self, hermes: &Path, limit: Duration) -> Result<TimedDownload> {
-        let turns = self.order.turns(LINKS, self.seed);
+    pub(super) fn measure(
+        self,
+        hermes: &Path,
+        limit: Duration,
+        at_once: &AtOnce,
+    ) -> Result<TimedDownload> {
         let moment = self.moment();
+        let mut start = at_once.start;
         for _ in 0..TRIES {
             let folder = tempfile::Builder::new().prefix("hermes-lab").tempdir()?;
-            let is_impatient = self.way == Carriage::Impatient;
-            let row = NodeRow::lay(hermes, folder.path(), &turns, self.seed, is_impatient)
-                .with_context(|| self.to_string())?;
-            let Some(left) = moment.checked_sub(row.start.elapsed()) else {
+            let laying = at_once.laying.lock();
+            let row = NodeRow::lay(hermes, folder.path(), self, start);
+            drop(laying);
+            let row = row.with_context(|| self.to_string())?;
+            let Some(left) = (start + moment).checked_duration_since(Instant::now()) else {
+                start = Instant::now();
                 continue;
             };
             std::thread::sleep(left);
 
-            let begin = row.start.elapsed();
+            let begin = start.elapsed();
             let taken = self.run(&row, limit)?;
-            let round_trips = self.protection.round_trips();
-            let bound = bound::bound((&turns, LINKS, RATE), self.bytes, round_trips, begin);
             return Ok(TimedDownload {
                 download: self,
                 begin: begin.as_secs_f64(),
                 seconds: taken.map(|taken| taken.as_secs_f64()),
-                bound: bound.as_secs_f64(),
+                bound: self.bound(begin).as_secs_f64(),
             });
         }
         bail!("{self}: the nodes were never ready within {moment:?}")
+    }
+
+    /// Which link is up in each slot.
+    pub(super) fn turns(self) -> Arc<[usize]> {
+        self.order.turns(LINKS, self.seed)
+    }
+
+    /// How long the links are needed at least, from their beginning on.
+    pub(super) fn least(self) -> Duration {
+        self.moment() + self.bound(self.moment())
+    }
+
+    fn bound(self, begin: Duration) -> Duration {
+        let round_trips = self.protection.round_trips();
+        bound::bound((&self.turns(), LINKS, RATE), self.bytes, round_trips, begin)
     }
 
     /// When it begins, after the links did: the same for all that are compared.

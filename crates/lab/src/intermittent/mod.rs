@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::progress::Progress;
 use bound::Order;
-use download::PlannedDownload;
-use results::TimedDownloads;
+use download::{AtOnce, PlannedDownload};
+use results::{TimedDownload, TimedDownloads};
 
 /// Links in a row.
 const LINKS: usize = 3;
@@ -205,26 +205,15 @@ impl std::fmt::Display for Downloader {
 /// the bound and the margin.
 pub fn run(arguments: &IntermittentArguments) -> Result<()> {
     let mut downloads = downloads(arguments);
-    // The next one is taken from the end.
-    downloads.reverse();
-    let progress = Progress::new(downloads.len());
-    let shared = Shared {
-        waiting: Mutex::new(downloads),
-        progress: Mutex::new(progress),
-        results: Mutex::default(),
-    };
-    thread::scope(|threads| {
-        let workers = (0..arguments.parallel).map(|_| threads.spawn(|| shared.work(arguments)));
-        let workers: Vec<_> = workers.collect();
-        workers
-            .into_iter()
-            .try_for_each(|worker| match worker.join() {
-                Ok(worked) => worked,
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-    })?;
+    // Those that are made at once take about as long. Those that are compared stay next to each other.
+    downloads.sort_by_key(|one| one.least());
+    let progress = Mutex::new(Progress::new(downloads.len()));
+    let mut results = TimedDownloads::default();
+    for some in downloads.chunks(arguments.parallel.into()) {
+        let timed = measure_at_once(some, arguments, &progress)?;
+        results.downloads.extend(timed);
+    }
 
-    let mut results = shared.results.into_inner();
     results.downloads.sort_by_key(|one| one.download);
     if let Some(file) = &arguments.files.json {
         results.save(file)?;
@@ -286,24 +275,25 @@ fn each(
     all
 }
 
-/// What those who download share.
-struct Shared {
-    waiting: Mutex<Vec<PlannedDownload>>,
-    progress: Mutex<Progress>,
-    results: Mutex<TimedDownloads>,
-}
-
-impl Shared {
-    /// Makes one download after the other, until none is left.
-    fn work(&self, arguments: &IntermittentArguments) -> Result<()> {
-        loop {
-            let next = self.waiting.lock().pop();
-            let Some(download) = next else {
-                return Ok(());
-            };
-            self.progress.lock().step(&download.to_string());
-            let timed = download.measure(&arguments.hermes, arguments.limit)?;
-            self.results.lock().downloads.push(timed);
-        }
-    }
+/// Makes these downloads, each over a network of its own.
+fn measure_at_once(
+    downloads: &[PlannedDownload],
+    arguments: &IntermittentArguments,
+    progress: &Mutex<Progress>,
+) -> Result<Vec<TimedDownload>> {
+    let at_once = AtOnce::new(downloads.len());
+    let measure = |one: PlannedDownload| {
+        progress.lock().step(&one.to_string());
+        one.measure(&arguments.hermes, arguments.limit, &at_once)
+    };
+    thread::scope(|threads| {
+        let measured = downloads.iter();
+        let measured = measured.map(|one| threads.spawn(|| measure(*one)));
+        let measured: Vec<_> = measured.collect();
+        let measured = measured.into_iter().map(|one| match one.join() {
+            Ok(timed) => timed,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        measured.collect()
+    })
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::bound::SLOT;
+use super::download::PlannedDownload;
 use super::server;
 use super::{Carriage, LINKS, Protection, RATE};
 use crate::emulator::wire::{End, Wire};
@@ -42,8 +43,6 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// The network, as long as it lives.
 pub struct NodeRow {
-    /// When the links began.
-    pub start: Instant,
     /// Files of this network.
     pub folder: PathBuf,
     topology: Topology,
@@ -53,17 +52,19 @@ pub struct NodeRow {
 }
 
 impl NodeRow {
-    /// Lays the network and starts the nodes.
+    /// Lays the network, whose links begin at `start`, and starts the nodes.
     ///
     /// # Errors
     /// When the system does not allow it, or a node does not start.
     pub fn lay(
         hermes: &Path,
         folder: &Path,
-        turns: &Arc<[usize]>,
-        seed: u64,
-        is_impatient: bool,
+        download: PlannedDownload,
+        start: Instant,
     ) -> Result<Self> {
+        let turns = download.turns();
+        let seed = download.seed;
+        let is_impatient = download.way == Carriage::Impatient;
         let mut topology = Topology::new();
         for index in 0..=LINKS {
             topology.add(&name(index))?;
@@ -73,17 +74,16 @@ impl NodeRow {
         }
         let pki = Pki::create(folder)?;
 
-        let start = Instant::now();
         let mut wires = Vec::new();
         for link in 0..LINKS {
-            wires.push(lay_link(&topology, (link, turns), seed, start)?);
+            wires.push(lay_link(&topology, (link, &turns), seed, start)?);
         }
         lay_routes(&topology)?;
-        let origin = server::serve(topology.namespace(&name(LINKS))?, pki.server()?)?;
+        let last = topology.namespace(&name(LINKS))?;
+        let origin = server::serve(last, pki.server()?, download.bytes)?;
         let nodes = start_nodes(hermes, (folder, &pki), &topology)?;
 
         Ok(Self {
-            start,
             folder: folder.to_owned(),
             topology,
             _wires: wires,

@@ -1,11 +1,11 @@
 //! Checks of custody.
 
-use hermes_config::model::{Document, Hops, ListenAddress};
+use hermes_config::model::{Document, Hops, ListenAddress, Retry, Route};
 use hermes_config::{child, nearest};
 
 use super::report::{Check, Report, each_listener};
 
-pub(super) const CHECKS: &[Check] = &[routes, upstreams, ingress, neighbours];
+pub(super) const CHECKS: &[Check] = &[routes, upstreams, through, ingress, neighbours];
 
 /// The ingress that takes from neighbours.
 const INGRESS: &str = "custody";
@@ -41,6 +41,34 @@ fn upstreams(document: &Document, report: &mut Report) {
             let path = child(&child("upstreams", name), "retry.custody");
             known(document, &path, name, report);
         }
+    }
+}
+
+/// Tunnels in custody pass as they are: a transform would be left out without a word.
+fn through(document: &Document, report: &mut Report) {
+    for (index, route) in document.routes.iter().enumerate() {
+        if !route.through.is_empty() && is_in_custody(document, route) {
+            let path = format!("routes[{index}].through");
+            let reason = "tunnels in custody are not changed on their way";
+            report.add(path, reason, "remove it, or `custody`");
+        }
+    }
+}
+
+/// Whether a route, or else the upstream that it leads to, has requests taken into custody.
+fn is_in_custody(document: &Document, route: &Route) -> bool {
+    let says = |retry: Option<&Retry>| retry.and_then(|retry| retry.custody);
+    if let Some(said) = says(route.retry.as_ref()) {
+        return said;
+    }
+    let of_upstream = |name: &str| {
+        let upstream = document.upstreams.get(name);
+        upstream.and_then(|upstream| says(upstream.retry.as_ref())) == Some(true)
+    };
+    match &route.to {
+        Some(Hops::One(name)) => of_upstream(name),
+        Some(Hops::Split(hops)) => hops.keys().any(|name| of_upstream(name)),
+        Some(Hops::Chain(_)) | None => false,
     }
 }
 
