@@ -47,29 +47,45 @@ impl<V: Copy> FlowCache<V> {
 
     /// The verdict on a flow, or what `judge` says, which is remembered.
     pub fn verdict(&mut self, flow: &IpFlow, judge: impl FnOnce(&IpFlow) -> V) -> V {
-        if self.sets.is_empty() {
-            self.sets.resize_with(self.capacity, || [None, None]);
+        if let Some(known) = self.known(flow) {
+            return known;
         }
-        let at = hash(self.seed, flow) as usize & (self.capacity - 1);
+        let verdict = judge(flow);
+        self.remember(flow, verdict);
+        verdict
+    }
+
+    /// The verdict on a flow, if it is remembered.
+    pub fn known(&mut self, flow: &IpFlow) -> Option<V> {
         let generation = self.generation;
-        let set = &mut self.sets[at];
         let is_it = |entry: &Entry<V>| entry.generation == generation && entry.flow == *flow;
+        let set = self.set(flow);
 
         // The one asked about last stands first.
         if !set[0].as_ref().is_some_and(is_it) {
             set.swap(0, 1);
         }
-        if let Some(entry) = set[0].as_ref().filter(|entry| is_it(entry)) {
-            return entry.verdict;
-        }
+        let entry = set[0].as_ref().filter(|entry| is_it(entry));
+        entry.map(|entry| entry.verdict)
+    }
 
-        let verdict = judge(flow);
+    /// Remembers a verdict on a flow that is [not known](Self::known).
+    pub fn remember(&mut self, flow: &IpFlow, verdict: V) {
+        let generation = self.generation;
+        let set = self.set(flow);
         set[0] = Some(Entry {
             flow: *flow,
             generation,
             verdict,
         });
-        verdict
+    }
+
+    fn set(&mut self, flow: &IpFlow) -> &mut [Option<Entry<V>>; WAYS] {
+        if self.sets.is_empty() {
+            self.sets.resize_with(self.capacity, || [None, None]);
+        }
+        let at = hash(self.seed, flow) as usize & (self.capacity - 1);
+        &mut self.sets[at]
     }
 
     /// Forgets all verdicts: rules, addresses or routes have changed.

@@ -49,7 +49,7 @@ impl Entry<'_> {
         let Some(decision) = rules.decide(&facts, now, &mut ()) else {
             return Ok(None);
         };
-        if let Some(tally) = &self.snapshot.policy_tally {
+        if let Some(tally) = &self.snapshot.policing.tally {
             tally.decided(decision.rule.map(|rule| rule.index));
         }
 

@@ -31,7 +31,7 @@ use crate::plug::{Decision, Plugs, Subject, Verdict};
 use crate::refusal::Refusal;
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::target::Target;
-use crate::why::packet::{JudgedSupposed, SupposedPacket};
+use crate::why::packet::{JudgedSupposed, SupposedFlows, SupposedPacket};
 use crate::why::question::{self, SupposedRequest, own_address};
 use crate::why::supposed_claims::{SaidOfUser, SupposedClaims};
 
@@ -181,7 +181,13 @@ impl Rehearsal {
             claimed: claims.groups(),
             ..Authenticated::default()
         };
-        packet.judge(&self.snapshot.rules, whose).map(Some)
+        let flows = self.snapshot.policing.flows.as_deref();
+        let asked = flows.map(|policy| SupposedFlows {
+            policy,
+            claims: claims.all(),
+            listener: supposed.listener.as_deref().unwrap_or_default(),
+        });
+        packet.judge(&self.snapshot.rules, whose, asked).map(Some)
     }
 
     /// The listener of this name; the key of a tunnel of a device is its own.

@@ -25,7 +25,6 @@ use hermes_observe::{PolicyTally, Telemetry};
 use hermes_proto::fields::Fields;
 use hermes_proto::fields::names::{AUTHORIZATION, PROXY_AUTHORIZATION};
 use hermes_proto::via;
-use hermes_rego::Evaluator;
 use hermes_rules::policy::{Effect, Rule};
 use hermes_rules::route::{Unfit, hops_of};
 use hermes_rules::{Denied, EgressRules, Finding, Rules, Source, chains, ends, lint};
@@ -33,7 +32,7 @@ use hermes_upstream::{BuildError, Upstream};
 use http::{HeaderName, HeaderValue};
 
 use crate::door::DoorId;
-use crate::filter::{self, Checkpoint};
+use crate::filter::{self, Checkpoint, FlowRego};
 use crate::next::Next;
 use crate::plug::Plugs;
 pub use listener::{Counted, ListenerRules, UserBounds};
@@ -53,8 +52,8 @@ pub struct Snapshot {
     pub(crate) via: via::Node,
     /// What is decided by.
     pub(crate) rules: Rules<Arc<Next>>,
-    /// Counts what the policy decides, if there is one.
-    pub(crate) policy_tally: Option<PolicyTally>,
+    /// What stands beside the rules of the policy.
+    pub(crate) policing: Policing,
     /// What is asked before a route is chosen, in its order.
     pub(crate) filters: Vec<Checkpoint>,
     /// Which fields with credentials a filter is to see.
@@ -77,6 +76,23 @@ pub struct Snapshot {
     pub(crate) record: Record,
     /// `Proxy-Authorization` for the next proxy.
     pub token: Option<HeaderValue>,
+}
+
+/// What stands beside the rules of the policy.
+pub(crate) struct Policing {
+    /// Counts what the policy decides, if there is one.
+    pub(crate) tally: Option<PolicyTally>,
+    /// What is asked about the flows of tunnels of IP packets.
+    pub(crate) flows: Option<Arc<FlowRego>>,
+}
+
+impl Policing {
+    fn new(rules: &Rules<Arc<Next>>, flows: Option<Arc<FlowRego>>, telemetry: &Telemetry) -> Self {
+        Self {
+            tally: tally(rules, telemetry),
+            flows,
+        }
+    }
 }
 
 impl Snapshot {
@@ -131,11 +147,11 @@ impl Snapshot {
             revision: previous.map_or(1, |previous| previous.revision + 1),
             via: via::Node::new(&node),
             node,
-            filters: filter::assemble(document, &rules.names, policies, &upstreams, plugs),
-            policy_tally: tally(&rules, telemetry),
+            filters: filter::assemble(document, &rules.names, policies.filters, &upstreams, plugs),
+            policing: Policing::new(&rules, policies.flows, telemetry),
             rules,
             filtered_credentials: filtered_credentials(document),
-            tunnels_by_post: document.routes.iter().any(|route| route.tunnel.is_some()),
+            tunnels_by_post: tunnels_by_post(document),
             upstreams,
             listeners,
             doors: HashMap::new(),
@@ -301,12 +317,17 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Names of plugs that the program does not have. Returns the policies that filters are made of.
+/// Whether a route has tunnels that come or leave as POST.
+fn tunnels_by_post(document: &Document) -> bool {
+    document.routes.iter().any(|route| route.tunnel.is_some())
+}
+
+/// Names of plugs that the program does not have. Returns the policies in Rego.
 fn plugged(
     document: &Document,
     plugs: &Plugs,
     report: &mut impl FnMut(String, String, Option<String>),
-) -> Vec<Option<Arc<Evaluator>>> {
+) -> filter::Policies {
     for (name, config) in &document.listeners {
         let ingress = config.ingress.as_deref().filter(|_| config.udp.is_some());
         let found = ingress.and_then(|name| plugs.ingresses.find(name).ok());

@@ -141,6 +141,20 @@ impl Evaluator {
         }
     }
 
+    /// Whether no evaluation of it takes long, so that it can be [asked here](Self::ask_here).
+    pub fn is_brief(&self) -> bool {
+        self.shared.spot.is_some()
+    }
+
+    /// Asks a policy that is brief on this thread, within the bounds of that; `None` where it would take more, or is not brief.
+    pub fn ask_here(&self, input: Json) -> Option<Answer> {
+        let spot = self.shared.spot.as_ref()?;
+        match Spot::fits(&input) {
+            true => spot.ask(&undefined_if_null(input)),
+            false => None,
+        }
+    }
+
     /// Asks, and blocks this thread: for tools, never on a worker. An input that is null is undefined.
     ///
     /// # Errors

@@ -62,8 +62,13 @@ impl Spot {
 
     /// Whether a question is to be asked here.
     pub(crate) fn takes(&self, input: &Json) -> bool {
+        self.overruns.load(Ordering::Relaxed) < OVERRUNS && Self::fits(input)
+    }
+
+    /// Whether a question is small enough to be asked here.
+    pub(crate) fn fits(input: &Json) -> bool {
         let mut room = INPUT;
-        self.overruns.load(Ordering::Relaxed) < OVERRUNS && fits(input, &mut room)
+        fits(input, &mut room)
     }
 
     /// Asks; `None` if that takes more than it may here.

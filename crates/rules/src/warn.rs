@@ -145,7 +145,7 @@ fn one_sided_packets(document: &Document) -> Option<Finding> {
             "the rules on packets permit nothing",
             "add a rule with `allow: true`, or write `default: allow`",
         ),
-        PolicyDefault::Allow if !denies => (
+        PolicyDefault::Allow if !denies && packets.rego.is_none() => (
             "the rules on packets permit everything",
             "add a rule with `deny: true`, or write `default: deny`",
         ),
@@ -244,6 +244,10 @@ mod tests {
             (
                 json!({ "default": "allow", "packets": { "default": "allow", "rules": [{ "allow": true }] } }),
                 Some("the rules on packets permit everything"),
+            ),
+            (
+                json!({ "default": "allow", "packets": { "default": "allow", "rego": { "files": "a.rego", "query": "data.a.allow" } } }),
+                None,
             ),
             (
                 json!({ "default": "allow", "packets": { "rules": [{ "allow": true }] } }),

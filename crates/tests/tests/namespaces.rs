@@ -16,6 +16,8 @@ mod denied_flows;
 mod echoes;
 #[path = "namespaces/faults/mod.rs"]
 mod faults;
+#[path = "namespaces/flow_rego.rs"]
+mod flow_rego;
 #[path = "namespaces/flows.rs"]
 mod flows;
 #[path = "namespaces/full_disk.rs"]

@@ -51,7 +51,7 @@ pub use listener::{
 pub use memory::Memory;
 pub use node::{Access, Admin, Debug, Document, Log, NodeIdentity, Peer, default_provenance};
 pub use pac::{Pac, PacWord};
-pub use packet_policy::{FlowOpener, PacketPolicy, PacketRule};
+pub use packet_policy::{FlowOpener, PacketPolicy, PacketRego, PacketRule};
 pub use policy::{Policy, PolicyAnswer, PolicyDefault, PolicyDeny, PolicyRule};
 pub use proxy_protocol::{ProxyProtocol, ProxyProtocolVersion};
 pub use rego::{Rego, RegoInput};

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::PolicyDefault;
-use super::scalar::{IpProtocol, OneOrMany, PortMatch, Prefix, UserMatch};
+use super::scalar::{FilePath, IpProtocol, OneOrMany, PortMatch, Prefix, UserMatch};
 
 /// Rules that the packets of CONNECT-IP tunnels meet where the tunnel ends at a device, once for each flow.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -17,6 +17,19 @@ pub struct PacketPolicy {
     /// The first rule that matches decides.
     #[serde(default)]
     pub rules: Vec<PacketRule>,
+    /// A policy in Rego that is asked about each flow that the rules allow. Default: none.
+    #[serde(default)]
+    pub rego: Option<PacketRego>,
+}
+
+/// A policy in Rego about flows, evaluated where their packets are, so that only one may be asked that cannot take long.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PacketRego {
+    /// Files of rules, and of data where the name ends in `.json`.
+    pub files: OneOrMany<FilePath>,
+    /// The rule that decides: `data.overlay.allow`.
+    pub query: String,
 }
 
 /// One rule, about flows that one side opens; the answers to what it allows pass as well.

@@ -10,6 +10,10 @@ use hermes_proto::ip::{Fragment, Packet};
 use hermes_rules::packets::{OpenedBy, PacketDecision, PacketPolicy, PacketRule};
 
 use super::flow_ledger::{FlowLedger, FlowMark};
+use super::flow_policy::FlowPolicy;
+
+/// What a flow is marked with that the policy about flows denies.
+const POLICY: &str = "rego";
 
 /// Flows of one tunnel whose verdicts are remembered: some 300 KB, taken with the first.
 #[doc(alias = "bound")]
@@ -19,6 +23,8 @@ const FLOWS: usize = 4_096;
 #[derive(Debug, Default)]
 pub struct PacketGate {
     rules: Option<GateRules>,
+    /// What is asked about flows that rules allow.
+    policy: Option<FlowPolicy>,
     flows: Option<FlowLedger>,
 }
 
@@ -37,8 +43,19 @@ pub struct DeniedPacket<'a> {
     pub packet: Packet<'a>,
     /// Which side sent it.
     pub sender: OpenedBy,
-    /// The rule that denies it; `None`: the default.
-    pub rule: Option<&'a PacketRule>,
+    /// What denies it.
+    pub by: PacketDenier<'a>,
+}
+
+/// What denies a packet.
+#[derive(Debug, Clone, Copy)]
+pub enum PacketDenier<'a> {
+    /// A rule.
+    Rule(&'a PacketRule),
+    /// No rule allows it.
+    Default,
+    /// The policy about flows, for this reason.
+    Policy(&'a str),
 }
 
 /// A packet at a gate.
@@ -92,7 +109,7 @@ impl GateRules {
                 denied(&DeniedPacket {
                     packet: *packet,
                     sender,
-                    rule,
+                    by: rule.map_or(PacketDenier::Default, PacketDenier::Rule),
                 });
             }
             decision
@@ -110,7 +127,18 @@ impl GateRules {
 impl PacketGate {
     /// With rules, and with flows that are followed.
     pub fn new(rules: Option<GateRules>, flows: Option<FlowLedger>) -> Self {
-        Self { rules, flows }
+        Self {
+            rules,
+            policy: None,
+            flows,
+        }
+    }
+
+    /// The same, with a policy that is asked about flows which the rules allow.
+    #[must_use]
+    pub fn with_policy(mut self, policy: Option<FlowPolicy>) -> Self {
+        self.policy = policy;
+        self
     }
 
     /// How many flows are open of those that are followed.
@@ -142,19 +170,42 @@ impl PacketGate {
             .rules
             .as_mut()
             .map(|rules| rules.decide(&packet, sender));
-        let is_allowed = decided.is_none_or(|decided| decided.is_allowed);
+        let by_rules = decided.is_none_or(|decided| decided.is_allowed);
+        let is_allowed = by_rules && self.is_permitted(&packet, sender);
 
         if let Some(flows) = &mut self.flows {
             let rules = self.rules.as_ref();
-            let mark = || FlowMark {
-                opened_by: sender,
-                rule: rules
+            let rule = || match by_rules && !is_allowed {
+                true => Some(POLICY.into()),
+                false => rules
                     .zip(decided)
                     .map(|(rules, decided)| rules.policy.by(decided).into()),
+            };
+            let mark = || FlowMark {
+                opened_by: sender,
+                rule: rule(),
                 is_allowed,
             };
             flows.handle_packet(&packet, arrived.count, now, mark);
         }
         is_allowed
+    }
+
+    /// Whether the policy about flows lets a packet pass, too.
+    fn is_permitted(&mut self, packet: &Packet<'_>, sender: OpenedBy) -> bool {
+        let Some(policy) = &mut self.policy else {
+            return true;
+        };
+        let Err(reason) = policy.permits(packet, sender) else {
+            return true;
+        };
+        if let (Some(reason), Some(rules)) = (reason, &mut self.rules) {
+            (rules.denied)(&DeniedPacket {
+                packet: *packet,
+                sender,
+                by: PacketDenier::Policy(&reason),
+            });
+        }
+        false
     }
 }

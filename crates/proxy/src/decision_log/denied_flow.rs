@@ -1,23 +1,17 @@
 //! What is told of a flow of IP packets that the rules on packets deny.
 
-use std::net::{IpAddr, SocketAddr};
-
-use hermes_config::model::IpProtocol;
-use hermes_packet::tun::DeniedPacket;
+use hermes_packet::tun::{DeniedPacket, PacketDenier};
 use hermes_proto::ip::Fragment;
 use hermes_proto::refusal_id::RefusalId;
 use hermes_rules::judge::Phase;
-use hermes_rules::packets::{NONE_ALLOWS, PacketRule, has_ports};
-use serde_json::{Value, json};
+use hermes_rules::packets::{NONE_ALLOWS, has_ports};
+use serde_json::Value;
 
 use super::draft::{Came, DecisionDraft, Ruling, Scene};
 use super::{Author, mask, tell};
-use crate::filter;
+use crate::filter::{self, FlowTunnel};
 use crate::routed::Routed;
 use crate::snapshot::Snapshot;
-
-/// What the kind of an exchange is for requests.
-const KIND: &str = "packet";
 
 /// A flow in a tunnel that the rules of a snapshot deny.
 pub(crate) struct DeniedFlow<'a> {
@@ -33,8 +27,11 @@ impl DeniedFlow<'_> {
     /// Tells of it, if decisions are logged; returns what the decision is called.
     pub(crate) fn tell(&self) -> Option<RefusalId> {
         let log = self.snapshot.told.decisions.as_deref()?;
-        let rule = self.denied.rule;
-        let name = rule.map_or("default", |rule| &rule.name);
+        let (name, reason) = match self.denied.by {
+            PacketDenier::Rule(rule) => (&*rule.name, rule.says()),
+            PacketDenier::Default => ("default", NONE_ALLOWS.to_owned()),
+            PacketDenier::Policy(reason) => ("rego", reason.to_owned()),
+        };
         let author = Author {
             phase: Phase::Policy,
             decision: format!("policy/packets/{name}"),
@@ -45,7 +42,7 @@ impl DeniedFlow<'_> {
         let id = draft.id;
         let came = Came {
             ruling: Ruling::Dropped,
-            reason: Some(rule.map_or_else(|| NONE_ALLOWS.to_owned(), PacketRule::says)),
+            reason: Some(reason),
             ..Came::default()
         };
         let scene = Scene {
@@ -68,35 +65,16 @@ impl DeniedFlow<'_> {
         let packet = &self.denied.packet;
         let flow = packet.flow();
         let is_with_ports = has_ports(flow.protocol) && packet.fragment() != Fragment::Later;
-        let port = |port: u16| is_with_ports.then_some(port);
         let user = routed.user.as_deref();
-        let names = &snapshot.rules.names;
         let tls = routed.source.tls.as_ref();
-        let certificate = tls.and_then(|tls| tls.certificate.as_ref());
-
-        json!({
-            "kind": KIND,
-            "target": end(flow.destination, port(flow.destination_port)),
-            "host": flow.destination,
-            "port": port(flow.destination_port),
-            "protocol": IpProtocol(flow.protocol).to_string(),
-            "source": flow.source,
-            "source_port": port(flow.source_port),
-            "opened_by": self.denied.sender.word(),
-            "user": user,
-            "groups": names.groups_of(user),
-            "claims": routed.auth.proof.claims(),
-            "certificate": certificate.map(filter::described_certificate),
-            "listener": &*routed.listener.name,
-            "tunnel": routed.target.to_string(),
-        })
+        let tunnel = FlowTunnel {
+            user,
+            groups: &snapshot.rules.names.groups_of(user),
+            claims: routed.auth.proof.claims(),
+            certificate: tls.and_then(|tls| tls.certificate.as_ref()),
+            listener: &routed.listener.name,
+            target: &routed.target.to_string(),
+        };
+        filter::described_flow(&flow, is_with_ports, self.denied.sender, tunnel)
     }
-}
-
-/// An end of a flow.
-fn end(address: IpAddr, port: Option<u16>) -> String {
-    port.map_or_else(
-        || address.to_string(),
-        |port| SocketAddr::new(address, port).to_string(),
-    )
 }

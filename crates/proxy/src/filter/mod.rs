@@ -6,6 +6,7 @@
 mod answer;
 mod envoy;
 mod external;
+mod flow_rego;
 mod grpc;
 mod question;
 mod rego;
@@ -29,8 +30,10 @@ use http::StatusCode;
 use crate::plug::{Decision, Disobeyed, Filter, Outcome, Plugs, Subject, Verdict};
 use crate::snapshot::ListenerRules;
 use crate::target::Target;
-pub(crate) use question::{described_certificate, joined, known};
-pub(crate) use rego::read_policies;
+pub use flow_rego::FlowRego;
+pub(crate) use flow_rego::{FlowRuling, FlowTunnel, PLACE as FLOW_REGO, described_flow};
+pub(crate) use question::{joined, known};
+pub(crate) use rego::{Policies, read_policies};
 pub(crate) use stage::{Denied, Stage};
 use timed::Timed;
 

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hermes_config::model::{Authorize, Document, FieldPattern, Rego, RegoInput};
+use hermes_config::model::{
+    Authorize, Document, FieldPattern, FilePath, OneOrMany, Rego, RegoInput,
+};
 use hermes_config::{child, element};
 use hermes_proto::fields::Fields;
 use hermes_rego::{Budget, Evaluator, Failure, Policy};
@@ -15,6 +17,7 @@ use http::StatusCode;
 use super::answer::{self, Answer, Answered, Others, Owned};
 use super::envoy;
 use super::external::{CONCURRENCY, GRACE, TIMEOUT};
+use super::flow_rego::FlowRego;
 use super::question::known;
 use super::undecided::Undecided;
 use crate::plug::{Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
@@ -23,18 +26,29 @@ use crate::plug::{Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict}
 #[doc(alias = "bound")]
 const FILE: u64 = 1024 * 1024;
 
-/// The policies of a document, each where its entry is; those of which something is wrong are reported.
+/// The policies of a document.
+pub(crate) struct Policies {
+    /// Those of filters, each where its entry is.
+    pub(crate) filters: Vec<Option<Arc<Evaluator>>>,
+    /// That about flows.
+    pub(crate) flows: Option<Arc<FlowRego>>,
+}
+
+/// The policies of a document; those of which something is wrong are reported.
 pub(crate) fn read_policies(
     document: &Document,
     report: &mut impl FnMut(String, String, Option<String>),
-) -> Vec<Option<Arc<Evaluator>>> {
+) -> Policies {
     let entries = document.authorize.iter().enumerate();
     let read = entries.map(|(index, config)| {
         let rego = config.rego.as_ref()?;
         let path = child(&element("authorize", index), "rego");
         read(rego, config, &path, report).map(Arc::new)
     });
-    read.collect()
+    Policies {
+        filters: read.collect(),
+        flows: FlowRego::read(document, report),
+    }
 }
 
 fn read(
@@ -43,34 +57,43 @@ fn read(
     path: &str,
     report: &mut impl FnMut(String, String, Option<String>),
 ) -> Option<Evaluator> {
-    let files_path = child(path, "files");
-    let mut files = Vec::new();
-    for file in &rego.files {
-        match text(&file.0) {
-            Ok(text) => files.push((file.0.display().to_string(), text)),
-            Err(reason) => report(files_path.clone(), reason, None),
-        }
-    }
-    if files.len() < rego.files.iter().count() {
-        return None;
-    }
-
-    let policy = Policy::new(&files, &rego.query);
-    let policy = policy.map_err(|wrong| {
-        let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();
-        report(files_path.clone(), wrong.join("; "), None);
-    });
-
+    let policy = policy((&rego.files, &rego.query), path, report)?;
     let usual = Budget::default();
     let budget = Budget {
         steps: rego.steps.unwrap_or(usual.steps),
         memory: rego.memory.map_or(usual.memory, |memory| memory.0),
     };
     let waiting = config.concurrency.map_or(CONCURRENCY, usize::from);
-    let evaluator = Evaluator::new(policy.ok()?, budget, waiting);
+    let evaluator = Evaluator::new(policy, budget, waiting);
     evaluator
         .map_err(|wrong| report(child(path, "query"), wrong.to_string(), None))
         .ok()
+}
+
+/// The policy of these files, in which this rule decides.
+pub(super) fn policy(
+    (files, query): (&OneOrMany<FilePath>, &str),
+    path: &str,
+    report: &mut impl FnMut(String, String, Option<String>),
+) -> Option<Policy> {
+    let files_path = child(path, "files");
+    let mut texts = Vec::new();
+    for file in files {
+        match text(&file.0) {
+            Ok(text) => texts.push((file.0.display().to_string(), text)),
+            Err(reason) => report(files_path.clone(), reason, None),
+        }
+    }
+    if texts.len() < files.iter().count() {
+        return None;
+    }
+
+    let policy = Policy::new(&texts, query);
+    let policy = policy.map_err(|wrong| {
+        let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();
+        report(files_path, wrong.join("; "), None);
+    });
+    policy.ok()
 }
 
 fn text(path: &Path) -> Result<String, String> {

@@ -7,12 +7,13 @@ use hermes_config::element;
 use hermes_config::model::IpProtocol;
 use hermes_ip::FlowCache;
 use hermes_net::clock;
-use hermes_packet::tun::DeniedPacket;
+use hermes_packet::tun::{DeniedPacket, PacketDenier};
 use hermes_proto::h2::{Bucket, Budget, Verdict};
 use hermes_proto::ip::Fragment;
 use hermes_rules::packets::has_ports;
 
 use crate::decision_log::DeniedFlow;
+use crate::filter::FLOW_REGO;
 use crate::routed::Routed;
 use crate::snapshot::Snapshot;
 use crate::why::note;
@@ -87,9 +88,19 @@ impl DeniedFlows {
         let Self {
             routed, snapshot, ..
         } = self;
-        let place = match denied.rule {
-            Some(rule) => element("policy.packets.rules", rule.place),
-            None => "policy.packets.default".to_owned(),
+        let (place, name) = match denied.by {
+            PacketDenier::Rule(rule) => {
+                let place = element("policy.packets.rules", rule.place);
+                (place, rule.name.to_string())
+            }
+            PacketDenier::Default => (
+                "policy.packets.default".to_owned(),
+                "the default".to_owned(),
+            ),
+            PacketDenier::Policy(reason) => (
+                FLOW_REGO.to_owned(),
+                format!("the policy in Rego ({reason})"),
+            ),
         };
 
         let flow = DeniedFlow {
@@ -99,7 +110,6 @@ impl DeniedFlows {
             place: &place,
         };
         let named = is_logged.then(|| flow.tell()).flatten();
-        let name = denied.rule.map_or("the default", |rule| &rule.name);
         let said = format!("{name}: {}; denied", describe(denied));
         let refusal = note::denied_packet(routed, snapshot, (place, said.clone()), named);
 

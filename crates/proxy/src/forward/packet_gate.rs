@@ -2,14 +2,26 @@
 
 use std::sync::Arc;
 
-use hermes_packet::tun::{DeniedPacket, FlowLedger, GateRules, PacketGate, TunTunnel};
+use hermes_net::clock;
+use hermes_packet::tun::{
+    DeniedPacket, FlowAnswer, FlowLedger, FlowPolicy, GateRules, PacketGate, TunTunnel,
+};
+use hermes_proto::h2::{Bucket, Budget, Verdict};
 use hermes_rules::Whom;
 
 use super::denied_flows::DeniedFlows;
 use super::packet_flows;
-use crate::filter::KnownUser;
+use crate::filter::{FLOW_REGO, FlowRego, FlowRuling, FlowTunnel, KnownUser};
+use crate::plug::Outcome;
 use crate::routed::Routed;
 use crate::snapshot::Snapshot;
+
+/// Flows of one tunnel about which a policy in Rego is asked: a client that opens very many does not fill a worker with evaluations.
+#[doc(alias = "bound")]
+const EVALUATIONS: Budget = Budget {
+    burst: 512,
+    per_second: 512,
+};
 
 /// Has the packets of a tunnel meet the rules of a snapshot, those that are about its user.
 pub(super) fn set(tunnel: &TunTunnel, routed: &Routed, snapshot: &Arc<Snapshot>) {
@@ -18,7 +30,46 @@ pub(super) fn set(tunnel: &TunTunnel, routed: &Routed, snapshot: &Arc<Snapshot>)
     let rules = rules(routed, snapshot, seed);
     let flows = flows(routed, snapshot, seed);
     let is_asked = rules.is_some() || flows.is_some();
-    tunnel.set_gate(is_asked.then(|| PacketGate::new(rules, flows)));
+    let policy = snapshot.policing.flows.clone();
+    let policy = policy.map(|policy| flow_policy(routed, snapshot, policy, seed));
+    tunnel.set_gate(is_asked.then(|| PacketGate::new(rules, flows).with_policy(policy)));
+}
+
+/// Asks the policy in Rego about flows, and counts what it says.
+fn flow_policy(
+    routed: &Routed,
+    snapshot: &Arc<Snapshot>,
+    policy: Arc<FlowRego>,
+    seed: u64,
+) -> FlowPolicy {
+    let routed = routed.clone();
+    let snapshot = snapshot.clone();
+    let mut evaluations = Bucket::new(EVALUATIONS, clock::now().into_std());
+    FlowPolicy::new(seed, move |question| {
+        let telemetry = &routed.worker.shared.telemetry;
+        let began = clock::now().into_std();
+        if evaluations.take(began) != Verdict::Fine {
+            telemetry.filtered(FLOW_REGO, Outcome::FailedClosed.word(), None);
+            return FlowAnswer::NotAsked("too many flows at once".to_owned());
+        }
+
+        let user = routed.user.as_deref();
+        let tls = routed.source.tls.as_ref();
+        let tunnel = FlowTunnel {
+            user,
+            groups: &snapshot.rules.names.groups_of(user),
+            claims: routed.auth.proof.claims(),
+            certificate: tls.and_then(|tls| tls.certificate.as_ref()),
+            listener: &routed.listener.name,
+            target: &routed.target.to_string(),
+        };
+        let FlowRuling { outcome, reason } = policy.judge(question, tunnel);
+        telemetry.filtered(FLOW_REGO, outcome.word(), Some(began.elapsed()));
+        match outcome {
+            Outcome::Allowed => FlowAnswer::Allowed,
+            _ => FlowAnswer::Denied(reason),
+        }
+    })
 }
 
 /// Follows the flows of a tunnel, if the document says so.

@@ -39,6 +39,7 @@ impl Node {
             rules: &snapshot.rules,
             document: &snapshot.document,
             places: places.as_ref().ok(),
+            flows: snapshot.policing.flows.as_deref(),
             may_choose: &|address| snapshot.may_choose(address),
             endpoints: &|upstream| endpoints(&snapshot, upstream),
         };

@@ -17,9 +17,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::account::{Account, Stated};
-use super::packet::{JudgedSupposed, SupposedPacket};
+use super::packet::{JudgedSupposed, SupposedFlows, SupposedPacket};
 use super::question::{self, SupposedRequest};
 use super::supposed_claims::{SaidOfUser, SupposedClaims};
+use crate::filter::FlowRego;
 use crate::target::Target;
 
 /// Where the supposed connection comes from, but for its address.
@@ -93,6 +94,8 @@ pub struct Forecaster<'a, H> {
     pub document: &'a Document,
     /// Where the document is written.
     pub places: Option<&'a Places>,
+    /// What is asked about flows of packets.
+    pub flows: Option<&'a FlowRego>,
     /// Whether a request may choose an address.
     pub may_choose: &'a dyn Fn(SocketAddr) -> Result<(), Denied>,
     /// What is known of the endpoints of an upstream, a line each.
@@ -184,19 +187,39 @@ impl<H> Forecaster<'_, H> {
         account
     }
 
+    fn flows<'s>(
+        &'s self,
+        supposed: &'s SupposedExchange,
+        claims: &'s SupposedClaims,
+    ) -> Option<SupposedFlows<'s>> {
+        Some(SupposedFlows {
+            policy: self.flows?,
+            claims: claims.all(),
+            listener: supposed.listener.as_deref().unwrap_or_default(),
+        })
+    }
+
     /// What becomes of a packet.
     fn packet(
         &self,
         packet: &SupposedPacket,
         supposed: &SupposedExchange,
     ) -> Result<Account, String> {
+        let packets = self.document.policy.as_ref();
+        let packets = packets.and_then(|policy| policy.packets.as_ref());
+        if self.flows.is_none() && packets.is_some_and(|packets| packets.rego.is_some()) {
+            return Err("the files of policy.packets.rego cannot be read here".to_owned());
+        }
         let claims = SupposedClaims::of_packet(
             self.document,
             supposed.listener.as_deref(),
             supposed.said_of_user(),
         )?;
-        let JudgedSupposed { steps, outcome } =
-            packet.judge(self.rules, authenticated(supposed, &claims))?;
+        let JudgedSupposed { steps, outcome } = packet.judge(
+            self.rules,
+            authenticated(supposed, &claims),
+            self.flows(supposed, &claims),
+        )?;
 
         let user = supposed.user.as_deref();
         let user = user.map(|name| self.rules.aliases.user_of(name).to_owned());

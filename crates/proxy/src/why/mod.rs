@@ -22,6 +22,7 @@ pub mod supposed_claims;
 mod tests;
 mod written;
 
+pub use crate::filter::FlowRego;
 pub use account::{Account, Happened, Later, Stated};
 pub use forecast::{Filtered, Filtering, Forecaster, SupposedExchange};
 pub use packet::SupposedPacket;

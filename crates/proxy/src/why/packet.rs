@@ -3,13 +3,17 @@
 use std::net::{IpAddr, SocketAddr};
 
 use hermes_config::model::IpProtocol;
+use hermes_packet::tun::FlowQuestion;
 use hermes_proto::ip::checksum::checksum;
 use hermes_proto::ip::{ICMP, ICMPV6, Packet, TCP};
 use hermes_rules::Rules;
-use hermes_rules::judge::{Authenticated, Step};
+use hermes_rules::judge::{Authenticated, Phase, Step};
 use hermes_rules::packets::{OpenedBy, has_ports};
+use serde_json::{Map, Value};
 
 use super::forecast::CLIENT_PORT;
+use crate::filter::{FLOW_REGO, FlowRego, FlowRuling, FlowTunnel};
+use crate::plug::Outcome;
 
 /// A packet that the client of a tunnel sends.
 const FROM_CLIENT: &str = "PACKET";
@@ -22,6 +26,18 @@ const EXAMPLE: &str = "say which packet: PACKET tcp 10.0.2.1:443, PACKET icmp 10
 
 /// Bytes of a header of IPv4 without options, and of TCP without options.
 const HEADER: u8 = 20;
+
+/// What a supposed tunnel is for.
+const EVERYTHING: &str = "*";
+
+/// The policy about flows, and what else it is told of a supposed tunnel.
+#[derive(Clone, Copy)]
+pub(crate) struct SupposedFlows<'a> {
+    pub(crate) policy: &'a FlowRego,
+    /// What the token of its user claims.
+    pub(crate) claims: Option<&'a Map<String, Value>>,
+    pub(crate) listener: &'a str,
+}
 
 /// The first packet of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,19 +103,50 @@ impl SupposedPacket {
         }))
     }
 
-    /// Has the rules on packets judge it, as one of a tunnel of this user.
+    /// Has the rules on packets judge it, as one of a tunnel of this user, and then the policy about flows, if they allow it.
     ///
     /// # Errors
     /// It cannot be a packet.
-    pub fn judge<H>(
+    pub(crate) fn judge<H>(
         &self,
         rules: &Rules<H>,
         whose: Authenticated<'_>,
+        asked: Option<SupposedFlows<'_>>,
     ) -> Result<JudgedSupposed, String> {
         let bytes = self.bytes();
         let packet = Packet::parse(&bytes).map_err(|error| error.to_string())?;
         let mut steps = Vec::new();
-        let outcome = rules.judge_packet(whose, (&packet, self.sender), &mut steps);
+        let mut outcome = rules.judge_packet(whose, (&packet, self.sender), &mut steps);
+        if let (Ok(said), Some(asked)) = (&outcome, asked) {
+            let user = whose.user.map(|name| rules.aliases.user_of(name));
+            let question = FlowQuestion {
+                flow: packet.flow(),
+                opened_by: self.sender,
+            };
+            let tunnel = FlowTunnel {
+                user,
+                groups: &rules.names.groups_of(user),
+                claims: asked.claims,
+                certificate: None,
+                listener: asked.listener,
+                target: EVERYTHING,
+            };
+            let FlowRuling {
+                outcome: ruled,
+                reason,
+            } = asked.policy.judge(&question, tunnel);
+            let is_allowed = ruled == Outcome::Allowed;
+            let word = ruled.word();
+            steps.push(Step {
+                phase: Phase::Policy,
+                path: FLOW_REGO.to_owned(),
+                said: format!("{word}: {reason}"),
+            });
+            outcome = match is_allowed {
+                true => Ok(format!("{said}, and so does the policy in Rego")),
+                false => Err(format!("the policy in Rego does not allow it: {reason}")),
+            };
+        }
         Ok(JudgedSupposed { steps, outcome })
     }
 
@@ -194,7 +241,7 @@ mod tests {
             user,
             ..Authenticated::default()
         };
-        let judged = packet.unwrap().judge(&rules, whose)?;
+        let judged = packet.unwrap().judge(&rules, whose, None)?;
         let steps: Vec<_> = judged.steps.iter().map(|step| &*step.path).collect();
         let said = match judged.outcome {
             Ok(said) => said,

@@ -5,7 +5,7 @@ use std::path::Path;
 use hermes_config::model::Document;
 use hermes_config::{Loaded, Problem, Problems};
 use hermes_proxy::why::forecast::unasked;
-use hermes_proxy::why::{Account, Filtered, Forecaster, SupposedExchange};
+use hermes_proxy::why::{Account, Filtered, FlowRego, Forecaster, SupposedExchange};
 use hermes_rules::judge::{Arrived, Permitted, Step};
 use hermes_rules::route::Hop;
 use hermes_rules::{EgressRules, Matcher, Rules, chains, ends, lint};
@@ -39,10 +39,12 @@ pub fn account(
         .map_err(|unfit| Failure::invalid(unfit.to_string()))?;
 
     let egress = EgressRules::compile(&document.egress, &[]);
+    let flows = FlowRego::read(&document, &mut |_, _, _| {});
     let forecaster = Forecaster {
         rules: &rules,
         document: &document,
         places: Some(&places),
+        flows: flows.as_deref(),
         may_choose: &|address| egress.check(address, |ip| ip.is_loopback()),
         endpoints: &|upstream| endpoints(&document, upstream),
     };
