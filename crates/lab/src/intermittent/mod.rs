@@ -7,6 +7,7 @@
 pub mod bound;
 mod download;
 mod network;
+mod page;
 mod plot;
 mod results;
 mod server;
@@ -92,6 +93,9 @@ struct ResultFiles {
     /// Draw them into this file, as SVG.
     #[arg(long)]
     picture: Option<PathBuf>,
+    /// Write a page of them, with the picture's name if there is one.
+    #[arg(long)]
+    markdown: Option<PathBuf>,
 }
 
 /// How requests pass from node to node.
@@ -220,6 +224,10 @@ pub fn run(arguments: &IntermittentArguments) -> Result<()> {
     }
     if let Some(file) = &arguments.files.picture {
         plot::save(&results, file)?;
+    }
+    if let Some(file) = &arguments.files.markdown {
+        let picture = arguments.files.picture.as_deref();
+        page::save(&results, arguments.margin, picture, file)?;
     }
     results.show()?;
     results.verdict(arguments.margin)

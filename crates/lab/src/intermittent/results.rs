@@ -60,6 +60,11 @@ impl TimedDownloads {
     /// # Errors
     /// Standard output is closed.
     pub fn show(&self) -> Result<()> {
+        writeln!(std::io::stdout().lock(), "{}", self.table()).context("standard output")
+    }
+
+    /// A row for each case that was compared.
+    pub(super) fn table(&self) -> Table {
         let mut table = Table::new();
         table.load_style(ASCII_MARKDOWN);
         let mut header: Vec<String> = ["links", "MB", "TLS", "client", "bound s", "paper s"]
@@ -72,7 +77,7 @@ impl TimedDownloads {
         for (case, by_way) in self.cases() {
             table.add_row(row(case, &by_way, &ways));
         }
-        writeln!(std::io::stdout().lock(), "{table}").context("standard output")
+        table
     }
 
     /// Whether all downloads in custody were whole and took no longer than the bound and the margin.
@@ -151,7 +156,7 @@ fn row(
 
 impl TimedDownload {
     /// The time as a share of the bound.
-    fn share(&self) -> Option<f64> {
+    pub(super) fn share(&self) -> Option<f64> {
         self.seconds.map(|seconds| seconds / self.bound)
     }
 }
@@ -174,10 +179,10 @@ pub(super) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn download(way: Carriage, seconds: Option<f64>) -> TimedDownloads {
+    pub(crate) fn download(way: Carriage, seconds: Option<f64>) -> TimedDownloads {
         TimedDownloads {
             downloads: vec![TimedDownload {
                 download: PlannedDownload {

@@ -1,11 +1,13 @@
 //! A laptop's day: `git clone`, `apt-get`, a download and an ssh session, while the proxies that they go through die and come back.
 //!
 //! What can be expected depends on which one dies. One in the middle: all of them go on. The last one: what is a request goes on, and a
-//! session does not, because its connection to the target is that process's. The laptop's own is not tried here: to its clients their proxy has gone.
+//! session does not, because its connection to the target is that process's. So are the clients' connections that of the laptop's own proxy:
+//! it is not killed but succeeded. Another process takes new clients from the same sockets, and the first one ends when its own have gone.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +16,9 @@ use std::time::Duration;
 
 use hermes_tests::eventually::{eventually, eventually_true};
 use hermes_tests::nginx::Nginx;
-use hermes_tests::{Node, Pki, free};
+use hermes_tests::{Node, Pki, free, program};
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::apt::{apt, repository, run};
@@ -96,9 +100,44 @@ impl Drop for Sshd {
     }
 }
 
+/// The sockets of the laptop's proxy, as a service manager keeps them while its process is another.
+struct Sockets {
+    web: SocketAddr,
+    ssh: SocketAddr,
+    kept: [OwnedFd; 2],
+}
+
+impl Sockets {
+    fn open() -> Self {
+        let (web, ssh) = (free::tcp(), free::tcp());
+        let kept = [web, ssh].map(|address| {
+            let listener = TcpListener::bind(address).unwrap();
+            // Out of the way of the numbers by which they are passed.
+            let kept = fcntl_dupfd_cloexec(&listener, 100).unwrap();
+            fcntl_setfd(&kept, FdFlags::empty()).unwrap();
+            kept
+        });
+        Self { web, ssh, kept }
+    }
+
+    /// A command that passes them to our program (sd_listen_fds(3)).
+    fn passed(&self) -> Command {
+        let [web, ssh] = self.kept.each_ref().map(AsRawFd::as_raw_fd);
+        let script = format!("exec 3<&{web} 4<&{ssh}; export LISTEN_PID=$$; exec \"$0\" \"$@\"");
+        let mut command = Command::new("bash");
+        command
+            .args(["-c", &script])
+            .arg(program::path())
+            .env("LISTEN_FDS", "2")
+            .env("LISTEN_FDNAMES", "web:ssh");
+        command
+    }
+}
+
 /// The laptop's node, two on the way, and the last; sshd, and the files of an origin.
 struct Day {
-    home: Node,
+    sockets: Sockets,
+    home: String,
     hops: Vec<Node>,
     end: Node,
     sshd: Sshd,
@@ -117,6 +156,7 @@ impl Day {
             files(root, &content);
         });
         let sshd = Sshd::start();
+        let sockets = Sockets::open();
         let pki = Pki::new();
         let tls = format!(
             "{}, ca_file: {}",
@@ -143,23 +183,33 @@ impl Day {
             )
         };
         let home = format!(
-            "{common}listeners: {{ web: {{ http: \"{}\" }}, ssh: {{ tcp: \"{}\", target: \"{}\" }} }}\n\
+            "{common}drain: 2m\nlisteners: {{ web: {{ http: \"{}\" }}, ssh: {{ tcp: \"{}\", target: \"{}\" }} }}\n\
              routes: [ {{ match: {{ listener: ssh }}, to: next, tunnel: {{ resume: true }} }}, {{ to: next, retry: \
              {{ keep_for: 2m, per_try_timeout: 5s, on: [gateway-error, interrupted] }} }} ]\n{}",
-            free::tcp(),
-            free::tcp(),
+            sockets.web,
+            sockets.ssh,
             sshd.address,
             next(at[0])
         );
         Self {
             end: Node::start("end", &end),
             hops: vec![Node::start("one", &hop(0)), Node::start("two", &hop(1))],
-            home: Node::start("home", &home),
+            sockets,
+            home,
             sshd,
             origin,
             content,
             _pki: pki,
         }
+    }
+
+    /// The laptop's proxy, or its successor.
+    fn start_home(&self) -> Node {
+        Node::start_by(self.sockets.passed(), "home", &self.home)
+    }
+
+    fn proxy(&self) -> String {
+        format!("http://{}", self.sockets.web)
     }
 
     fn url(&self, path: &str) -> String {
@@ -168,7 +218,7 @@ impl Day {
 
     fn clone_repository(&self, folder: &Path) {
         let to = folder.join("clone");
-        let proxy = format!("http.proxy={}", self.home.url("web"));
+        let proxy = format!("http.proxy={}", self.proxy());
         let url = self.url("project.git");
         let words = ["-c", &proxy, "clone", "-q", &url, to.to_str().unwrap()];
         run("git", &words);
@@ -180,7 +230,7 @@ impl Day {
         fs::create_dir_all(list.parent().unwrap()).unwrap();
         let line = format!("deb [trusted=yes] {} ./\n", self.url("deb"));
         fs::write(list, line).unwrap();
-        let proxy = self.home.url("web");
+        let proxy = self.proxy();
         apt(folder, &proxy, &["update"]);
         let install = ["install", "--yes", "--download-only", "greeting"];
         apt(folder, &proxy, &install);
@@ -189,7 +239,7 @@ impl Day {
 
     fn download(&self, folder: &Path) {
         let file = folder.join("download");
-        let proxy = self.home.url("web");
+        let proxy = self.proxy();
         let url = self.url("file");
         let words = ["-sSf", "-x", &proxy, "-o", file.to_str().unwrap(), &url];
         run("curl", &words);
@@ -198,7 +248,7 @@ impl Day {
 
     /// A session in which each line comes back before the next is said, until the day is over.
     fn talk(&self, so_far: &SoFar) {
-        let mut session = self.sshd.session(self.home.address("ssh"));
+        let mut session = self.sshd.session(self.sockets.ssh);
         let mut says = session.stdin.take().unwrap();
         let mut hears = BufReader::new(session.stdout.take().unwrap()).lines();
         while !so_far.is_over() {
@@ -296,6 +346,12 @@ fn dies(node: &mut Node) {
     node.restart();
 }
 
+/// Whether the session is an exchange of this node.
+fn has_session(node: &Node) -> bool {
+    let exchanges = node.exchanges();
+    exchanges.iter().any(|one| one["listener"] == "ssh")
+}
+
 /// Waits until a transfer of this node is under way.
 fn await_transfer(node: &Node) {
     let is_transfer = |one: &serde_json::Value| {
@@ -305,8 +361,9 @@ fn await_transfer(node: &Node) {
 }
 
 #[test]
-fn what_a_laptop_does_goes_on_while_each_proxy_dies_once() {
+fn what_a_laptop_does_goes_on_while_each_proxy_is_restarted_once() {
     let mut day = Day::start();
+    let mut home = day.start_home();
     let mut hops = std::mem::take(&mut day.hops);
     let so_far = SoFar::default();
     scope(|threads| {
@@ -316,13 +373,24 @@ fn what_a_laptop_does_goes_on_while_each_proxy_dies_once() {
         so_far.await_line();
         let working = day.work(threads, &so_far);
         for hop in &mut hops {
-            await_transfer(&day.home);
+            await_transfer(&home);
             dies(hop);
             so_far.await_line();
         }
+
+        await_transfer(&home);
+        let mut first = std::mem::replace(&mut home, day.start_home());
+        first.signal(Signal::TERM);
+        so_far.await_line();
+        // New clients come to the successor only.
+        await_transfer(&home);
+        so_far.await_line();
+        assert!(has_session(&first) && !has_session(&home));
+
         so_far.end();
         working.into_iter().for_each(|one| one.join().unwrap());
         talking.join().unwrap();
+        assert!(first.wait().success());
     });
 
     let so_far = SoFar::default();
@@ -330,7 +398,7 @@ fn what_a_laptop_does_goes_on_while_each_proxy_dies_once() {
     scope(|threads| {
         let day = &day;
         let working = day.work(threads, &so_far);
-        await_transfer(&day.home);
+        await_transfer(&home);
         dies(&mut end);
         so_far.end();
         working.into_iter().for_each(|one| one.join().unwrap());
