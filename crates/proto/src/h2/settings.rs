@@ -28,7 +28,8 @@ mod id {
 /// What the peer says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerSettings {
-    /// Bytes of the dynamic table that our encoder may use.
+    /// Bytes of the dynamic table that our encoder may use: the least that was ever said, for a section has to tell of each time that
+    /// it got smaller, be it for a moment (RFC 7541, section 4.2).
     pub header_table: u32,
     /// Streams that we may have open at once.
     pub streams: u32,
@@ -67,7 +68,7 @@ impl PeerSettings {
         for [i0, i1, v0, v1, v2, v3] in settings {
             let value = u32::from_be_bytes([*v0, *v1, *v2, *v3]);
             match u16::from_be_bytes([*i0, *i1]) {
-                id::HEADER_TABLE_SIZE => self.header_table = value,
+                id::HEADER_TABLE_SIZE => self.header_table = self.header_table.min(value),
                 id::ENABLE_PUSH if value > 1 => {
                     return Err(ConnectionError::protocol("ENABLE_PUSH is neither 0 nor 1"));
                 }
@@ -192,6 +193,13 @@ mod tests {
                 connect_protocol: true
             }
         );
+    }
+
+    #[test]
+    fn a_table_that_was_small_for_a_moment_stays_small() {
+        let moment = [(id::HEADER_TABLE_SIZE, 0), (id::HEADER_TABLE_SIZE, 4096)];
+        assert_eq!(applied(&moment).unwrap().header_table, 0);
+        assert_eq!(applied(&moment[1..]).unwrap().header_table, 4096);
     }
 
     #[test]
