@@ -1,19 +1,29 @@
 //! An exchange that a client offers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hermes_net::{Stream, StreamInfo};
 use hermes_proto::fields::Fields;
+use hermes_proto::fields::names::EXPECT;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderValue, StatusCode};
+use tokio::time::timeout;
 
 use crate::answer_fields::{Adding, AnswerFields};
 use crate::error::{Reset, StreamError};
 use crate::head::{Kind, RequestHead, ResponseHead};
 use crate::held::HeldClient;
 use crate::pace::Pace;
-use crate::{Incoming, Outgoing, h1, h2, h3};
+use crate::{Frame, Incoming, Outgoing, h1, h2, h3};
+
+/// Content that nothing needs and that is taken in before its answer, in bytes.
+#[doc(alias = "bound")]
+const UNNEEDED: usize = 64 * 1024;
+
+/// How long it is waited for.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// An exchange that was offered and is not yet answered.
 #[derive(Debug)]
@@ -86,6 +96,27 @@ impl Offered {
         let ended = Responder::Connection(Outgoing::Ended);
         let responder = std::mem::replace(&mut self.responder, ended);
         self.responder = Responder::Adding(Box::new(Adding { decided, responder }));
+    }
+
+    /// Takes in the request's content, which nothing needs, if it is short and comes soon: an answer that overtakes its request hides
+    /// what is wrong with it, and leaves a connection of HTTP/1.1 that cannot go on. Who asked whether to send it is not asked for it.
+    pub async fn settle(&mut self) {
+        if self.head.kind() != Kind::Message || self.head.fields.contains_key(EXPECT) {
+            return;
+        }
+
+        let mut left = UNNEEDED;
+        let taken_in = async {
+            while let Some(Ok(Frame::Data(data))) = self.incoming.frame().await {
+                left = left.saturating_sub(data.len());
+                if left == 0 {
+                    return;
+                }
+            }
+        };
+
+        // What has not come by then is not waited for.
+        drop(timeout(PATIENCE, taken_in).await);
     }
 
     /// Answers with `head` and `content`, without looking at the rest of the request.

@@ -91,6 +91,13 @@ impl Arrival {
         }
     }
 
+    /// Takes in content that nothing needs; see [`Offered::settle`].
+    pub async fn settle(&mut self) {
+        if let Self::Offered(offered) = self {
+            offered.settle().await;
+        }
+    }
+
     /// Answers it here. A TCP client sees a reset; a UDP client sees nothing.
     ///
     /// # Errors

@@ -87,11 +87,12 @@ pub(crate) async fn redirect(
 
 async fn answer(
     routed: &Routed,
-    arrival: Arrival,
+    mut arrival: Arrival,
     mut head: ResponseHead,
     content: Bytes,
     reason: &str,
 ) -> String {
+    arrival.settle().await;
     alternative::advertise(routed, &mut head.fields);
     routed.exchange.status(head.status.as_u16());
     match arrival.refuse(head, content).await {
