@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::Http3Peer;
+use crate::HttpPeer;
 
 /// What the peer was.
 #[derive(Debug, Clone, Copy)]
@@ -19,11 +19,11 @@ pub enum Role {
 ///
 /// # Panics
 /// When it cannot be written.
-pub fn shown(peer: Http3Peer, role: Role, payload: &str) {
+pub fn shown(peer: HttpPeer, role: Role, payload: &str) {
     shown_of(peer.name(), || peer.version(), role, payload);
 }
 
-/// The same of a peer that is no [`Http3Peer`].
+/// The same of a peer that is no [`HttpPeer`].
 ///
 /// # Panics
 /// When it cannot be written.

@@ -7,7 +7,7 @@ mod cost;
 mod curl;
 mod envoy;
 mod grpc_authz;
-mod h2spec;
+mod http2;
 mod http3;
 mod neighbours;
 mod nginx;

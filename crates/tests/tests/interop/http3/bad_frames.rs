@@ -2,7 +2,7 @@
 //! connection or the stream with the code of its specification, and nothing else: other connections do not notice.
 
 use hermes_tests::shown::shown_of;
-use hermes_tests::{Http3Peer, Node, Pki, Role, origins};
+use hermes_tests::{HttpPeer, Node, Pki, Role, origins};
 use serde_json::{Value, json};
 
 use super::NAMES;
@@ -147,7 +147,7 @@ impl Bench {
             .into_iter()
             .chain(words.iter().map(String::as_str))
             .collect();
-        Http3Peer::Quiche.client(&self.pki.ca(), self.node.address("web"), &words)
+        HttpPeer::Quiche.client(&self.pki.ca(), self.node.address("web"), &words)
     }
 
     /// Sends these steps of each case, and compares what came of them.
@@ -487,7 +487,7 @@ fn capsules_are_held_to_their_rules() {
 fn showed() {
     shown_of(
         "quiche",
-        || Http3Peer::Quiche.version(),
+        || HttpPeer::Quiche.version(),
         Role::Client,
         "bad frames",
     );

@@ -1,7 +1,7 @@
 //! QUIC inside a tunnel of masque-go, whose QUIC datagrams carry its packets.
 
 use hermes_tests::capsules::UdpTunnel;
-use hermes_tests::{Http3Peer, Node, Pki, curl, origins};
+use hermes_tests::{HttpPeer, Node, Pki, curl, origins};
 
 use super::end;
 
@@ -9,10 +9,7 @@ use super::end;
 fn a_hop_is_reached_inside_a_tunnel_of_masque_go() {
     let template = "/masque{?target_host,target_port}";
     let (pki, udp, origin) = (Pki::new(), origins::udp_echo(origins::V4), origins::http());
-    let (outer, inner) = (
-        Http3Peer::MasqueGo.server_by(template, &pki, &[]),
-        end(&pki),
-    );
+    let (outer, inner) = (HttpPeer::MasqueGo.server_by(template, &pki, &[]), end(&pki));
     let tls = format!("http: 3, tls: {{ ca_file: {} }}", pki.ca().display());
     let yaml = format!(
         r#"

@@ -1,6 +1,6 @@
 //! Clients of a node. Each test writes down what it has shown, for the table in `docs/interop.md`.
 
-use hermes_tests::{Http3Peer, Pki, Role, origins, shown};
+use hermes_tests::{HttpPeer, Pki, Role, origins, shown};
 use serde_json::{Value, json};
 
 use super::{NAMES, end};
@@ -9,7 +9,7 @@ use super::{NAMES, end};
 macro_rules! clients {
     ($($name:ident: $peer:expr => $($payload:ident),+;)+) => {
         $(mod $name {
-            use hermes_tests::Http3Peer;
+            use hermes_tests::HttpPeer;
             $(#[test]
             fn $payload() {
                 super::$payload($peer);
@@ -19,24 +19,24 @@ macro_rules! clients {
 }
 
 clients! {
-    aioquic: Http3Peer::Aioquic => request, trailers, interim, connect, datagrams, capsules, websocket, early_data, migration;
-    h3: Http3Peer::H3 => request, trailers, interim, datagrams, capsules, early_get, migration, two_nodes;
-    masque_go: Http3Peer::MasqueGo => datagrams, two_nodes;
-    quic_go: Http3Peer::QuicGo => request, trailers, interim, connect, datagrams, capsules, websocket, early_get, two_nodes;
-    quiche: Http3Peer::Quiche => request, trailers, interim, connect, datagrams, capsules, websocket, two_nodes;
+    aioquic: HttpPeer::Aioquic => request, trailers, interim, connect, datagrams, capsules, websocket, early_data, migration;
+    h3: HttpPeer::H3 => request, trailers, interim, datagrams, capsules, early_get, migration, two_nodes;
+    masque_go: HttpPeer::MasqueGo => datagrams, two_nodes;
+    quic_go: HttpPeer::QuicGo => request, trailers, interim, connect, datagrams, capsules, websocket, early_get, two_nodes;
+    quiche: HttpPeer::Quiche => request, trailers, interim, connect, datagrams, capsules, websocket, two_nodes;
 }
 
 /// Lengths of datagrams, which fit packets of 1280.
 const LENGTHS: [usize; 4] = [0, 1, 1000, 1200];
 
 /// What a client got for an action at a node that ends everything.
-fn ask(peer: Http3Peer, action: &[&str]) -> Value {
+fn ask(peer: HttpPeer, action: &[&str]) -> Value {
     let pki = Pki::new();
     let node = end(&pki);
     peer.client(&pki.ca(), node.address("web"), action)
 }
 
-fn request(peer: Http3Peer) {
+fn request(peer: HttpPeer) {
     let origin = origins::http();
     let got = ask(
         peer,
@@ -50,7 +50,7 @@ fn request(peer: Http3Peer) {
     shown(peer, Role::Client, "request");
 }
 
-fn trailers(peer: Http3Peer) {
+fn trailers(peer: HttpPeer) {
     let origin = origins::http();
     let authority = origin.address().to_string();
     let got = ask(peer, &["get", &authority, "/trailers"]);
@@ -69,7 +69,7 @@ fn trailers(peer: Http3Peer) {
     shown(peer, Role::Client, "trailers");
 }
 
-fn interim(peer: Http3Peer) {
+fn interim(peer: HttpPeer) {
     let origin = origins::early_hints();
     origin.release();
     let got = ask(peer, &["get", &origin.address().to_string(), "/"]);
@@ -81,7 +81,7 @@ fn interim(peer: Http3Peer) {
     shown(peer, Role::Client, "1xx");
 }
 
-fn connect(peer: Http3Peer) {
+fn connect(peer: HttpPeer) {
     let tcp = origins::tcp_echo();
     let got = ask(peer, &["bytes", &tcp.address().to_string(), "300000"]);
     assert_eq!(got, json!({ "status": 200, "bytes": 300_000 }));
@@ -89,7 +89,7 @@ fn connect(peer: Http3Peer) {
 }
 
 /// Sends datagrams of all lengths, in these.
-fn udp(peer: Http3Peer, action: &str) {
+fn udp(peer: HttpPeer, action: &str) {
     let (pki, target) = (Pki::new(), origins::udp_echo(origins::V4));
     let node = end(&pki);
     let (target, lengths) = (
@@ -109,12 +109,12 @@ fn udp(peer: Http3Peer, action: &str) {
     );
 }
 
-fn datagrams(peer: Http3Peer) {
+fn datagrams(peer: HttpPeer) {
     udp(peer, "udp");
     shown(peer, Role::Client, "UDP, datagrams");
 }
 
-fn capsules(peer: Http3Peer) {
+fn capsules(peer: HttpPeer) {
     udp(peer, "capsules");
     shown(peer, Role::Client, "UDP, capsules");
 }
@@ -124,7 +124,7 @@ fn a_capsule_that_is_longer_than_udp_allows_ends_its_tunnel() {
     let (pki, target) = (Pki::new(), origins::udp_echo(origins::V4));
     let node = end(&pki);
     let action = ["capsules", &target.address().to_string(), "1", "65528"];
-    let got = Http3Peer::H3.client(&pki.ca(), node.address("web"), &action);
+    let got = HttpPeer::H3.client(&pki.ca(), node.address("web"), &action);
     assert_eq!(
         (&got["status"], &got["came"]),
         (&json!(200), &json!([1])),
@@ -139,7 +139,7 @@ fn a_capsule_that_is_longer_than_udp_allows_ends_its_tunnel() {
     assert_eq!(record["datagrams"]["client_to_target"], 1, "{record}");
 }
 
-fn websocket(peer: Http3Peer) {
+fn websocket(peer: HttpPeer) {
     let origin = origins::tcp_upgrades();
     let got = ask(peer, &["websocket", &origin.address().to_string(), "/chat"]);
     assert_eq!(got, json!({ "status": 200, "came": "frame" }));
@@ -147,7 +147,7 @@ fn websocket(peer: Http3Peer) {
 }
 
 /// Of a client that lets the handshake end when it will, so that the node need not know the request as early.
-fn early_get(peer: Http3Peer) {
+fn early_get(peer: HttpPeer) {
     let origin = origins::http();
     let got = ask(peer, &["early", "GET", &origin.address().to_string(), "/"]);
     assert_eq!(
@@ -159,7 +159,7 @@ fn early_get(peer: Http3Peer) {
 }
 
 /// Of a client that lets the handshake end only when it has the answer.
-fn early_data(peer: Http3Peer) {
+fn early_data(peer: HttpPeer) {
     let (pki, origin) = (Pki::new(), origins::http());
     let (node, authority) = (end(&pki), origin.address().to_string());
     let ask = |method| {
@@ -203,7 +203,7 @@ fn early_data(peer: Http3Peer) {
     shown(peer, Role::Client, "0-RTT");
 }
 
-fn migration(peer: Http3Peer) {
+fn migration(peer: HttpPeer) {
     let (pki, udp) = (Pki::new(), origins::udp_echo(origins::V4));
     let node = end(&pki);
     let got = peer.client(
@@ -219,7 +219,7 @@ fn migration(peer: Http3Peer) {
 }
 
 /// Datagrams through a node that passes them on to the one that ends them.
-fn two_nodes(peer: Http3Peer) {
+fn two_nodes(peer: HttpPeer) {
     let (pki, udp) = (Pki::new(), origins::udp_echo(origins::V4));
     let end = end(&pki);
     let yaml = format!(

@@ -1,7 +1,7 @@
 //! Clients that know a node as an origin: curl's library, and a browser that loads a page through two nodes.
 
 use hermes_tests::shown::shown_of;
-use hermes_tests::{Http3Peer, Node, Pki, Role, chromium, origins, shown};
+use hermes_tests::{HttpPeer, Node, Pki, Role, chromium, origins, shown};
 use serde_json::{Value, json};
 
 /// A gateway before an origin.
@@ -21,7 +21,7 @@ fn ask(node: &Node, pki: &Pki, action: &str, more: &[&str]) -> Value {
     let address = node.address("web");
     let authority = address.to_string();
     let words: Vec<&str> = [action, &authority].iter().chain(more).copied().collect();
-    Http3Peer::Curl.client(&pki.ca(), address, &words)
+    HttpPeer::Curl.client(&pki.ca(), address, &words)
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn curl_gets_and_posts_over_http3() {
         (&json!(3_000_000), &json!("3")),
         "{got}"
     );
-    shown(Http3Peer::Curl, Role::Client, "request");
+    shown(HttpPeer::Curl, Role::Client, "request");
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn curl_sees_an_interim_response_over_http3() {
         (&json!(200), &json!([103]), &json!("3")),
         "{got}"
     );
-    shown(Http3Peer::Curl, Role::Client, "1xx");
+    shown(HttpPeer::Curl, Role::Client, "1xx");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn curl_goes_over_to_http3_where_alt_svc_names_it() {
         (&json!(200), &json!(["2", "3"])),
         "{got}"
     );
-    shown(Http3Peer::Curl, Role::Client, "Alt-Svc");
+    shown(HttpPeer::Curl, Role::Client, "Alt-Svc");
 }
 
 /// Says how it came itself, and how each of two answers behind it did.

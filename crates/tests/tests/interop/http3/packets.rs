@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use hermes_tests::shown::shown;
-use hermes_tests::{Http3Peer, Node, Pki, Role};
+use hermes_tests::{HttpPeer, Node, Pki, Role};
 use serde_json::{Value, json};
 
 use super::NAMES;
@@ -40,13 +40,13 @@ fn node(pki: &Pki, name: &str, next: SocketAddr, http: u8) -> Node {
 }
 
 fn asks(pki: &Pki, node: &Node, action: &[&str]) -> Value {
-    Http3Peer::ConnectIpGo.client(&pki.ca(), node.address("web"), action)
+    HttpPeer::ConnectIpGo.client(&pki.ca(), node.address("web"), action)
 }
 
 #[test]
 fn connect_ip_go_passes_a_node_on_both_sides() {
     let pki = Pki::new();
-    let proxy = Http3Peer::ConnectIpGo.server(&pki, &[]);
+    let proxy = HttpPeer::ConnectIpGo.server(&pki, &[]);
     let node = node(&pki, "entry", proxy.address(), 3);
 
     assert_eq!(asks(&pki, &node, &["offered"]), offered());
@@ -60,14 +60,14 @@ fn connect_ip_go_passes_a_node_on_both_sides() {
 
     let record = node.record(|record| record["kind"] == "connect-ip");
     assert_eq!(record["status"], 200, "{record:#}");
-    shown(Http3Peer::ConnectIpGo, Role::Client, "packets");
-    shown(Http3Peer::ConnectIpGo, Role::Server, "packets");
+    shown(HttpPeer::ConnectIpGo, Role::Client, "packets");
+    shown(HttpPeer::ConnectIpGo, Role::Server, "packets");
 }
 
 #[test]
 fn connect_ip_go_passes_a_chain_of_every_version() {
     let pki = Pki::new();
-    let proxy = Http3Peer::ConnectIpGo.server(&pki, &[]);
+    let proxy = HttpPeer::ConnectIpGo.server(&pki, &[]);
     let last = node(&pki, "last", proxy.address(), 3);
     let third = node(&pki, "third", last.address("web"), 1);
     let second = node(&pki, "second", third.address("web"), 2);

@@ -3,7 +3,7 @@
 
 use hermes_tests::capsules::UdpTunnel;
 use hermes_tests::raw::Raw;
-use hermes_tests::{Http3Peer, Http3Server, Node, Pki, Role, curl, origins, shown};
+use hermes_tests::{HttpPeer, HttpServer, Node, Pki, Role, curl, origins, shown};
 use serde_json::{Value, json};
 
 use super::before;
@@ -12,7 +12,7 @@ use super::before;
 macro_rules! servers {
     ($($name:ident: $peer:expr => $($payload:ident),+;)+) => {
         $(mod $name {
-            use hermes_tests::Http3Peer;
+            use hermes_tests::HttpPeer;
             $(#[test]
             fn $payload() {
                 super::$payload($peer);
@@ -22,21 +22,21 @@ macro_rules! servers {
 }
 
 servers! {
-    aioquic: Http3Peer::Aioquic => request, trailers, interim, connect, datagrams, capsules, websocket;
-    h3: Http3Peer::H3 => request, trailers, interim, connect, datagrams, capsules;
-    masque_go: Http3Peer::MasqueGo => real_datagrams;
-    quic_go: Http3Peer::QuicGo => request, trailers, interim, connect, datagrams, capsules, websocket;
-    quiche: Http3Peer::Quiche => request, trailers, interim, connect, datagrams, capsules, websocket;
+    aioquic: HttpPeer::Aioquic => request, trailers, interim, connect, datagrams, capsules, websocket;
+    h3: HttpPeer::H3 => request, trailers, interim, connect, datagrams, capsules;
+    masque_go: HttpPeer::MasqueGo => real_datagrams;
+    quic_go: HttpPeer::QuicGo => request, trailers, interim, connect, datagrams, capsules, websocket;
+    quiche: HttpPeer::Quiche => request, trailers, interim, connect, datagrams, capsules, websocket;
 }
 
 /// A server, and the node before it.
 struct Pair {
     node: Node,
-    _server: Http3Server,
+    _server: HttpServer,
 }
 
 impl Pair {
-    fn new(peer: Http3Peer, words: &[&str]) -> Self {
+    fn new(peer: HttpPeer, words: &[&str]) -> Self {
         let pki = Pki::new();
         let server = peer.server(&pki, words);
         Self {
@@ -50,7 +50,7 @@ impl Pair {
     }
 }
 
-fn request(peer: Http3Peer) {
+fn request(peer: HttpPeer) {
     let pair = Pair::new(peer, &[]);
     let got = curl(&[
         "-x",
@@ -70,7 +70,7 @@ fn request(peer: Http3Peer) {
     shown(peer, Role::Server, "request");
 }
 
-fn trailers(peer: Http3Peer) {
+fn trailers(peer: HttpPeer) {
     let pair = Pair::new(peer, &[]);
     let mut raw = pair.connect();
     raw.send(
@@ -110,7 +110,7 @@ fn whole(raw: &mut Raw) -> String {
     }
 }
 
-fn interim(peer: Http3Peer) {
+fn interim(peer: HttpPeer) {
     let pair = Pair::new(peer, &[]);
     let got = curl(&["-x", &pair.node.url("web"), "http://VIDEO/hints"]);
     let statuses: Vec<u16> = got.heads.iter().map(|head| head.status()).collect();
@@ -121,7 +121,7 @@ fn interim(peer: Http3Peer) {
     shown(peer, Role::Server, "1xx");
 }
 
-fn connect(peer: Http3Peer) {
+fn connect(peer: HttpPeer) {
     let pair = Pair::new(peer, &[]);
     let mut raw = Raw::tunnel(pair.node.address("web"), "DB:5432", "").unwrap();
     let sent = vec![7; 300_000];
@@ -142,7 +142,7 @@ fn udp(node: &Node, host: &str, port: u16, lengths: &[usize]) {
     }
 }
 
-fn datagrams(peer: Http3Peer) {
+fn datagrams(peer: HttpPeer) {
     udp(
         &Pair::new(peer, &[]).node,
         "VOICE",
@@ -152,7 +152,7 @@ fn datagrams(peer: Http3Peer) {
     shown(peer, Role::Server, "UDP, datagrams");
 }
 
-fn capsules(peer: Http3Peer) {
+fn capsules(peer: HttpPeer) {
     udp(
         &Pair::new(peer, &["capsules"]).node,
         "VOICE",
@@ -163,7 +163,7 @@ fn capsules(peer: Http3Peer) {
 }
 
 /// Of a proxy that sends them on itself.
-fn real_datagrams(peer: Http3Peer) {
+fn real_datagrams(peer: HttpPeer) {
     let target = origins::udp_echo(origins::V4);
     udp(
         &Pair::new(peer, &[]).node,
@@ -174,7 +174,7 @@ fn real_datagrams(peer: Http3Peer) {
     shown(peer, Role::Server, "UDP, datagrams");
 }
 
-fn websocket(peer: Http3Peer) {
+fn websocket(peer: HttpPeer) {
     let pair = Pair::new(peer, &[]);
     let mut raw = pair.connect();
     raw.send(

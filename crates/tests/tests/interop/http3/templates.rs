@@ -1,7 +1,7 @@
 //! URI templates other than the default one, with masque-go as client and as server.
 
 use hermes_tests::capsules::UdpTunnel;
-use hermes_tests::{Http3Peer, Node, Pki, origins};
+use hermes_tests::{HttpPeer, Node, Pki, origins};
 use serde_json::json;
 
 /// Templates in every form that RFC 9298 allows.
@@ -25,7 +25,7 @@ fn masque_go_asks_hermes_by_a_template() {
         );
         let node = Node::start("end", &yaml);
         let action = ["udp", &udp.address().to_string(), "1", "1200"];
-        let got = Http3Peer::MasqueGo.client_by(template, &pki.ca(), node.address("web"), &action);
+        let got = HttpPeer::MasqueGo.client_by(template, &pki.ca(), node.address("web"), &action);
         assert_eq!(
             got,
             json!({ "status": 200, "came": [1, 1200] }),
@@ -38,7 +38,7 @@ fn masque_go_asks_hermes_by_a_template() {
 fn hermes_asks_masque_go_by_a_template() {
     let (pki, udp) = (Pki::new(), origins::udp_echo(origins::V4));
     for template in TEMPLATES {
-        let next = Http3Peer::MasqueGo.server_by(template, &pki, &[]);
+        let next = HttpPeer::MasqueGo.server_by(template, &pki, &[]);
         let yaml = format!(
             r#"
             listeners: {{ web: {{ http: 127.0.0.1:0 }} }}

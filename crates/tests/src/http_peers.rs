@@ -1,4 +1,4 @@
-//! Clients and servers over HTTP/3 whose QUIC, HTTP/3 and QPACK are not ours. `interop/README.md` says what they can do.
+//! Clients and servers over HTTP/2 and HTTP/3 whose protocols are not ours. `interop/README.md` says what they can do.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -11,13 +11,15 @@ use crate::Pki;
 
 /// A program of the folder `interop`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Http3Peer {
+pub enum HttpPeer {
     /// aioquic, in Python; `HERMES_PYTHON` has it.
     Aioquic,
     /// connect-ip-go: CONNECT-IP only.
     ConnectIpGo,
     /// h3 with h3-quinn, in Rust; its QUIC, quinn, is ours too.
     H3,
+    /// Go's net/http: HTTP/2 alone.
+    GoHttp2,
     /// curl's library with ngtcp2 and nghttp3: a client of gateways. `HERMES_PYTHON` has it.
     Curl,
     /// masque-go: CONNECT-UDP only.
@@ -28,13 +30,14 @@ pub enum Http3Peer {
     Quiche,
 }
 
-impl Http3Peer {
+impl HttpPeer {
     /// What it is called, e.g. `quic-go`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Aioquic => "aioquic",
             Self::ConnectIpGo => "connect-ip-go",
             Self::Curl => "curl",
+            Self::GoHttp2 => "go-http2",
             Self::H3 => "h3",
             Self::MasqueGo => "masque-go",
             Self::QuicGo => "quic-go",
@@ -94,7 +97,7 @@ impl Http3Peer {
     ///
     /// # Panics
     /// When it does not start.
-    pub fn server(self, pki: &Pki, words: &[&str]) -> Http3Server {
+    pub fn server(self, pki: &Pki, words: &[&str]) -> HttpServer {
         self.server_by("", pki, words)
     }
 
@@ -102,7 +105,7 @@ impl Http3Peer {
     ///
     /// # Panics
     /// As [`Self::server`].
-    pub fn server_by(self, template: &str, pki: &Pki, words: &[&str]) -> Http3Server {
+    pub fn server_by(self, template: &str, pki: &Pki, words: &[&str]) -> HttpServer {
         let issued = pki.issue(&["127.0.0.1"]);
         let mut command = self.command();
         command
@@ -121,7 +124,7 @@ impl Http3Peer {
             .unwrap();
         let port: u16 = said.trim().parse().expect("the server starts");
 
-        Http3Server {
+        HttpServer {
             process,
             address: SocketAddr::from(([127, 0, 0, 1], port)),
         }
@@ -149,19 +152,19 @@ impl Http3Peer {
 
 /// A running server that answers requests, and sends back the bytes and datagrams of tunnels. Dropping it ends the process.
 #[derive(Debug)]
-pub struct Http3Server {
+pub struct HttpServer {
     process: Child,
     address: SocketAddr,
 }
 
-impl Http3Server {
-    /// Where it listens, on UDP.
+impl HttpServer {
+    /// Where it listens: on UDP, or on TCP if it speaks HTTP/2.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-impl Drop for Http3Server {
+impl Drop for HttpServer {
     fn drop(&mut self) {
         // It may have ended already.
         drop(self.process.kill());

@@ -19,7 +19,7 @@ const EXCEPTIONS: [(&str, bool, &str); 1] = [(
 )];
 
 /// Runs h2spec; the numbers of the cases that failed, as `http2/3.5/2`.
-fn run(address: SocketAddr, tls: bool) -> BTreeSet<String> {
+fn run(address: SocketAddr, keys: &str) -> BTreeSet<String> {
     let program = std::env::var_os("HERMES_H2SPEC").unwrap_or_else(|| "h2spec".into());
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.xml");
@@ -32,12 +32,15 @@ fn run(address: SocketAddr, tls: bool) -> BTreeSet<String> {
         "-P",
         "/",
         "-o",
-        "2",
+        "5",
     ]);
-    command
-        .args(if tls { &["-t", "-k"][..] } else { &[] })
-        .arg("-j")
-        .arg(&report);
+    if keys.contains("tls:") {
+        command.args(["-t", "-k"]);
+    }
+    if keys == LINK {
+        command.args(["--max-header-length", LONG]);
+    }
+    command.arg("-j").arg(&report);
     let output = command.output().unwrap_or_else(|error| {
         panic!(
             "{}: {error}; run `./test install`, or set HERMES_H2SPEC",
@@ -91,35 +94,79 @@ fn expected(tls: bool) -> BTreeSet<String> {
         .collect()
 }
 
-/// A node whose origin answers when it has the whole request: an answer that overtakes the request's mistake would hide it.
-fn check(tls: &str, is_tls: bool) {
+/// Who answers what h2spec asks for.
+#[derive(Clone, Copy)]
+enum Answer {
+    /// An origin behind the node, when it has the whole request: an answer that overtakes the request's mistake would hide it.
+    Origin,
+    /// The node itself, which answers before the request has ended.
+    Local,
+}
+
+/// Runs h2spec against a gateway with these keys.
+fn check(answer: Answer, keys: &str) {
     let origin = origins::http();
+    let action = match answer {
+        Answer::Origin => "terminate: origin",
+        Answer::Local => "respond: { status: 200, body: answer }",
+    };
     let node = Node::start(
         "edge",
         &format!(
             r#"
-            listeners: {{ web: {{ http: 127.0.0.1:0, gateway: true {tls} }} }}
-            routes: [ {{ terminate: origin }} ]
+            listeners: {{ web: {{ http: 127.0.0.1:0, gateway: true {keys} }} }}
+            routes: [ {{ {action} }} ]
             upstreams: {{ origin: {{ endpoints: ["{}"] }} }}
             "#,
             origin.address()
         ),
     );
-    assert_eq!(run(node.address("web"), is_tls), expected(is_tls));
+    let expected = expected(keys.contains("tls:"));
+    assert_eq!(run(node.address("web"), keys), expected, "{keys}");
 }
+
+/// Keys of a listener under TLS.
+fn tls(pki: &Pki) -> String {
+    let issued = pki.issue(&["127.0.0.1"]);
+    format!(
+        ", tls: {{ cert_file: {}, key_file: {} }}",
+        issued.cert.display(),
+        issued.key.display()
+    )
+}
+
+/// Keys of a listener whose clients are proxies, so that their connections have the bounds of links.
+const LINK: &str = ", insecure_trust: [ 127.0.0.0/8 ]";
+
+/// Length of h2spec's long fields for links, on which five of the usual length fit into a frame.
+const LONG: &str = "40000";
 
 #[test]
 fn clear_http_2_is_as_rfc_9113_says() {
-    check("", false);
+    check(Answer::Origin, "");
 }
 
 #[test]
 fn http_2_under_tls_is_as_rfc_9113_says() {
-    let pki = Pki::new();
-    let issued = pki.issue(&["127.0.0.1"]);
-    let (cert, key) = (issued.cert.display(), issued.key.display());
-    check(
-        &format!(", tls: {{ cert_file: {cert}, key_file: {key} }}"),
-        true,
-    );
+    check(Answer::Origin, &tls(&Pki::new()));
+}
+
+#[test]
+fn a_link_is_as_rfc_9113_says() {
+    check(Answer::Origin, LINK);
+}
+
+#[test]
+fn what_the_node_answers_itself_is_as_rfc_9113_says() {
+    check(Answer::Local, "");
+}
+
+#[test]
+fn what_the_node_answers_itself_under_tls_is_as_rfc_9113_says() {
+    check(Answer::Local, &tls(&Pki::new()));
+}
+
+#[test]
+fn what_the_node_answers_itself_on_a_link_is_as_rfc_9113_says() {
+    check(Answer::Local, LINK);
 }
