@@ -60,6 +60,8 @@ mod super_packets;
 mod traffic;
 #[path = "namespaces/tun.rs"]
 mod tun;
+#[path = "namespaces/tunnel_mtu.rs"]
+mod tunnel_mtu;
 #[path = "namespaces/user_space.rs"]
 mod user_space;
 #[path = "namespaces/why.rs"]

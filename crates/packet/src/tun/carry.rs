@@ -36,6 +36,7 @@ pub async fn carry(
         .inbox
         .super_packets
         .set_datagrams(sink.quic().is_some());
+    tunnel.forget_ipv6();
     let end = PacketEnd::Device(tunnel.clone(), Bounds::NOTHING);
     let mut own = Source::end(&end);
     let own_sink = Sink::End(end);
@@ -94,6 +95,7 @@ async fn tell(
             _ = look.tick() => {
                 tunnel.set_mtu(outwards.limits.carries(peer));
                 tunnel.end_silent_flows();
+                tunnel.prove_ipv6();
             }
         }
     }

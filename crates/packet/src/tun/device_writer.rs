@@ -1,7 +1,7 @@
 //! What writing packets of a tunnel into a device, or into the tunnel of another client, needs, and what becomes of those that do not pass.
 
-use hermes_ip::Rejection;
 use hermes_ip::offload::Coalescer;
+use hermes_ip::{MtuProbe, Rejection};
 use hermes_proto::ip::IcmpLimiter;
 
 /// Packets of a batch that did not go into the device.
@@ -30,6 +30,8 @@ pub(super) struct Writer {
     /// A packet that is translated.
     pub(super) translated: Vec<u8>,
     pub(super) from_client: FromClient,
+    /// What finds out whether the tunnel carries IPv6.
+    pub(super) probe: Option<MtuProbe>,
 }
 
 /// A packet that goes into the tunnel of another client.

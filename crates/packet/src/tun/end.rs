@@ -410,8 +410,11 @@ impl TunTunnel {
         if session.mtu() == mtu {
             return;
         }
-        match session.set_mtu(mtu) {
+        let set = session.set_mtu(mtu);
+        drop(session);
+        match set {
             Ok(()) => {
+                self.forget_ipv6();
                 if let Some(stack) = self.end.outlet.stack() {
                     let configured = self.hub.settings().mtu as usize;
                     stack.set_mtu(bytes.min(configured));

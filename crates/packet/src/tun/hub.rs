@@ -23,6 +23,7 @@ use super::device_group::DeviceGroup;
 use super::device_queues::{ClaimedQueue, DeviceQueues};
 use super::end::TunEnd;
 use super::hub_device::{HubDevice, StackDeviceSettings};
+use super::ipv6_proof::Ipv6Proof;
 use super::service::TunService;
 use super::split_table::{SplitPrefixes, SplitTable};
 use super::translations::TranslatedAddress;
@@ -65,6 +66,8 @@ pub struct DeviceView {
     pub flows: usize,
     /// The longest packets that all of its tunnels carry, in bytes, by what is known of their paths; none without a tunnel.
     pub carries: Option<usize>,
+    /// Whether all tunnels of a listener's device carry the 1,280 bytes that IPv6 needs; none without an address of IPv6.
+    pub ipv6: Option<Ipv6Proof>,
     /// Whether what comes from it leaves this machine with the addresses of the machine.
     pub masquerades: bool,
     /// Its addresses that are others in a tunnel.
@@ -207,6 +210,7 @@ impl TunHub {
                 .count(),
             flows: ends.iter().map(|end| end.open_flows()).sum(),
             carries: carries.map(|carries| carries.min(mtu as usize)),
+            ipv6: ends.iter().filter_map(|end| end.ipv6_proof()).min(),
             masquerades: self.settings.masquerade,
             translated: ends.iter().flat_map(|end| end.translated()).collect(),
             clients: self.clients(&ends),

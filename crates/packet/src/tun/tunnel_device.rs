@@ -33,6 +33,7 @@ impl TunTunnel {
             limiter,
             translated,
             from_client,
+            probe,
         } = &mut *writer;
 
         let mut failed = 0;
@@ -50,6 +51,12 @@ impl TunTunnel {
 
         let mut unsent = Unsent::default();
         for packet in batch.iter() {
+            let is_proof = probe
+                .as_mut()
+                .is_some_and(|probe| probe.handle_packet(packet));
+            if is_proof {
+                continue;
+            }
             let verdict = self.judge(end.arrived(packet, 1), &filter, limiter, now);
             if matches!(verdict, Verdict::Pass)
                 && self.hand_over(OffloadHeader::DONE, packet, from_client)

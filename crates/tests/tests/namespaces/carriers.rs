@@ -162,7 +162,7 @@ fn bulk_again(topology: &Topology) {
 }
 
 /// Alice - near - far - end: each knows its neighbours only.
-fn row() -> Topology {
+pub(super) fn row() -> Topology {
     let mut topology = Topology::new();
     let names = ["alice", "near", "far", "end"];
     for name in names {
@@ -178,7 +178,7 @@ fn row() -> Topology {
 }
 
 /// Gives both devices of the cable between two networks this MTU.
-fn set_mtu(topology: &Topology, one: &str, other: &str, mtu: &str) {
+pub(super) fn set_mtu(topology: &Topology, one: &str, other: &str, mtu: &str) {
     for (namespace, device) in [(one, other), (other, one)] {
         let namespace = topology.namespace(namespace).unwrap();
         let set = ["ip", "link", "set", "dev", device, "mtu", mtu];
@@ -186,8 +186,8 @@ fn set_mtu(topology: &Topology, one: &str, other: &str, mtu: &str) {
     }
 }
 
-/// The nodes of such a row, in which every hop is HTTP/3.
-fn chain(topology: &Topology, pki: &Pki) -> [Node; 4] {
+/// The nodes of such a row, in which every hop is HTTP/3, and whose tunnels have addresses of this pool.
+pub(super) fn chain(topology: &Topology, pki: &Pki, pool: &str) -> [Node; 4] {
     let ca = pki.ca();
     let next = |number: u8| {
         let endpoint = format!("10.3.{number}.2:8443");
@@ -214,14 +214,14 @@ fn chain(topology: &Topology, pki: &Pki) -> [Node; 4] {
     let end = format!(
         "
         listeners: {{ {} }}
-        routes: [ {{ match: {{ kind: connect-ip }}, terminate: {{ tun: hermes1, pool: 10.7.0.0/24 }} }} ]
+        routes: [ {{ match: {{ kind: connect-ip }}, terminate: {{ tun: hermes1, pool: [{pool}] }} }} ]
         ",
         listener(2)
     );
     let alice = format!(
         "
         identity: {{ user: alice }}
-        listeners: {{ vpn: {{ tun: {{ name: hermes0, routes: [10.7.0.0/24] }} }} }}
+        listeners: {{ vpn: {{ tun: {{ name: hermes0, routes: [{pool}] }} }} }}
         routes: [ {{ match: {{ kind: connect-ip }}, to: next }} ]
         {}
         ",
@@ -236,7 +236,7 @@ fn chain(topology: &Topology, pki: &Pki) -> [Node; 4] {
 }
 
 /// The longest packets that the tunnel of this node's device carries.
-fn carried(node: &Node) -> u64 {
+pub(super) fn carried(node: &Node) -> u64 {
     let status = node.status();
     status["devices"][0]["carries"].as_u64().unwrap_or(0)
 }
@@ -246,7 +246,7 @@ fn the_mtu_is_that_of_the_narrowest_network_of_a_chain_and_senders_are_told_agai
 {
     let topology = row();
     let pki = Pki::new();
-    let [_end, _far, _near, alice] = chain(&topology, &pki);
+    let [_end, _far, _near, alice] = chain(&topology, &pki, "10.7.0.0/24");
     let network = topology.namespace("alice").unwrap();
     // Echoes of whole packets: what does not fit is told, not cut.
     let whole = |packet: u64| {
