@@ -65,16 +65,9 @@ impl DeniedFlow<'_> {
         let packet = &self.denied.packet;
         let flow = packet.flow();
         let is_with_ports = has_ports(flow.protocol) && packet.fragment() != Fragment::Later;
-        let user = routed.user.as_deref();
-        let tls = routed.source.tls.as_ref();
-        let tunnel = FlowTunnel {
-            user,
-            groups: &snapshot.rules.names.groups_of(user),
-            claims: routed.auth.proof.claims(),
-            certificate: tls.and_then(|tls| tls.certificate.as_ref()),
-            listener: &routed.listener.name,
-            target: &routed.target.to_string(),
-        };
+        let groups = snapshot.rules.names.groups_of(routed.user.as_deref());
+        let target = routed.target.to_string();
+        let tunnel = FlowTunnel::of(routed, &groups, &target);
         filter::described_flow(&flow, is_with_ports, self.denied.sender, tunnel)
     }
 }

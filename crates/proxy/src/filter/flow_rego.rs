@@ -18,6 +18,7 @@ use super::answer::{self, Others, Owned};
 use super::question::described_certificate;
 use super::rego;
 use crate::plug::{Decision, Outcome};
+use crate::routed::Routed;
 
 /// Where it is written.
 pub(crate) const PLACE: &str = "policy.packets.rego";
@@ -49,6 +50,21 @@ pub(crate) struct FlowTunnel<'a> {
     pub(crate) listener: &'a str,
     /// What the tunnel is for.
     pub(crate) target: &'a str,
+}
+
+impl<'a> FlowTunnel<'a> {
+    /// That of an exchange whose user is in these groups, and whose target is written so.
+    pub(crate) fn of(routed: &'a Routed, groups: &'a [&'a str], target: &'a str) -> Self {
+        let tls = routed.source.tls.as_ref();
+        Self {
+            user: routed.user.as_deref(),
+            groups,
+            claims: routed.auth.proof.claims(),
+            certificate: tls.and_then(|tls| tls.certificate.as_ref()),
+            listener: &routed.listener.name,
+            target,
+        }
+    }
 }
 
 impl FlowRego {

@@ -51,15 +51,19 @@ impl LeftPaths {
         }
     }
 
-    /// Goes on taking what comes on `path` for the client, whose tunnel has this `floor` of its limits.
-    pub(super) fn add(&mut self, path: Path, client: Sink, exchange: Arc<Exchange>, floor: usize) {
-        let left = LeftPath {
+    fn left(&self, path: Path, client: Sink, exchange: Arc<Exchange>, floor: usize) -> LeftPath {
+        LeftPath {
             path,
             client,
             exchange,
             floor,
             over: self.over.clone(),
-        };
+        }
+    }
+
+    /// Goes on taking what comes on `path` for the client, whose tunnel has this `floor` of its limits.
+    pub(super) fn add(&mut self, path: Path, client: Sink, exchange: Arc<Exchange>, floor: usize) {
+        let left = self.left(path, client, exchange, floor);
         self.tasks
             .spawn(left.pass_on(Passes::All, tokio::time::sleep(LINGER)));
     }
@@ -76,13 +80,7 @@ impl LeftPaths {
         let Some(number) = steering.leave(&path.ends.sink) else {
             return;
         };
-        let left = LeftPath {
-            path,
-            client,
-            exchange,
-            floor,
-            over: self.over.clone(),
-        };
+        let left = self.left(path, client, exchange, floor);
         self.kept.spawn(async move {
             let unused = unused(&steering, number);
             left.pass_on(

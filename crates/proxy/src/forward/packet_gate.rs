@@ -53,16 +53,9 @@ fn flow_policy(
             return FlowAnswer::NotAsked("too many flows at once".to_owned());
         }
 
-        let user = routed.user.as_deref();
-        let tls = routed.source.tls.as_ref();
-        let tunnel = FlowTunnel {
-            user,
-            groups: &snapshot.rules.names.groups_of(user),
-            claims: routed.auth.proof.claims(),
-            certificate: tls.and_then(|tls| tls.certificate.as_ref()),
-            listener: &routed.listener.name,
-            target: &routed.target.to_string(),
-        };
+        let groups = snapshot.rules.names.groups_of(routed.user.as_deref());
+        let target = routed.target.to_string();
+        let tunnel = FlowTunnel::of(&routed, &groups, &target);
         let FlowRuling { outcome, reason } = policy.judge(question, tunnel);
         telemetry.filtered(FLOW_REGO, outcome.word(), Some(began.elapsed()));
         match outcome {
