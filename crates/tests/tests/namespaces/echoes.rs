@@ -94,12 +94,10 @@ fn a_ping_is_answered_by_the_host_that_it_is_for() {
             ])
             .unwrap();
     }
-    let pings: Vec<String> = (0..4)
-        .map(|_| format!("ping -c 5 -i 0.05 -W 5 {SERVER}"))
-        .collect();
+    // Each by its ID: `wait -n` passes over one that ended while it was about another.
     let together = format!(
-        "{} & wait -n && wait -n && wait -n && wait -n",
-        pings.join(" & ")
+        "for _ in 1 2 3 4; do ping -c 5 -i 0.05 -W 5 {SERVER} & all+=($!); done; \
+         for one in ${{all[@]}}; do wait $one || exit 1; done"
     );
     alice.run(&["bash", "-c", &together]).unwrap();
 
