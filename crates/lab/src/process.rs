@@ -97,15 +97,12 @@ impl Process {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Processor time that it and its children have used, in steps of 10 ms.
+    /// Processor time that its threads and those of its children have used.
+    ///
+    /// Where the kernel does not count nanoseconds (`CONFIG_SCHED_INFO`), in steps of 10 ms.
     pub fn processor_time(&self) -> Duration {
-        let ticks: u64 = self
-            .tree()
-            .iter()
-            .filter_map(|pid| stat(*pid))
-            .map(|stat| stat[1] + stat[2])
-            .sum();
-        TICK * u32::try_from(ticks).unwrap_or(u32::MAX)
+        let used = |pid: &u32| threads_time(*pid).unwrap_or_else(|| ticks_time(*pid));
+        self.tree().iter().map(used).sum()
     }
 
     /// Bytes of memory that it and its children have resident; pages that they share with others count in part.
@@ -157,6 +154,28 @@ impl Drop for Process {
     }
 }
 
+/// Processor time of the threads of a process that live.
+fn threads_time(pid: u32) -> Option<Duration> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let mut nanoseconds = 0;
+    for thread in threads.flatten() {
+        // One that ended in the meantime.
+        let Ok(text) = fs::read_to_string(thread.path().join("schedstat")) else {
+            continue;
+        };
+        let used: u64 = text.split(' ').next()?.parse().ok()?;
+        nanoseconds += used;
+    }
+
+    (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))
+}
+
+/// Processor time of a process, in ticks.
+fn ticks_time(pid: u32) -> Duration {
+    let ticks = stat(pid).map_or(0, |stat| stat[1] + stat[2]);
+    TICK * u32::try_from(ticks).unwrap_or(u32::MAX)
+}
+
 /// Parent, user ticks and system ticks.
 fn stat(pid: u32) -> Option<[u64; 3]> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -184,6 +203,7 @@ mod tests {
     fn our_own_figures_can_be_read() {
         let own = std::process::id();
         assert!(stat(own).is_some());
+        assert!(threads_time(own).is_none_or(|time| time + TICK >= ticks_time(own)));
         assert!(memory_of(&format!("/proc/{own}/smaps_rollup"), "Pss:") > 100_000);
         assert!(memory_of(&format!("/proc/{own}/status"), "VmRSS:") > 100_000);
     }

@@ -25,26 +25,49 @@ const SHORT: Counts = Counts {
     kept: 500,
 };
 
-/// The median of new exchanges, and that of kept ones.
+/// The median of new exchanges and that of kept ones, and what they cost the proxies.
 pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
     let counts = if bench.short { SHORT } else { LONG };
-    let mut new = Vec::with_capacity(counts.new);
-    for _ in 0..WARM_UP + counts.new {
+    let mut measured = new(bench, counts.new).await?;
+    measured.append(&mut kept(bench, counts.kept).await?);
+    Ok(measured)
+}
+
+/// Each by a new client.
+async fn new(bench: &Bench<'_>, count: usize) -> Result<Measured> {
+    for _ in 0..WARM_UP {
+        bench.client.once(bench.entry).await?;
+    }
+
+    let before = bench.system.processor_time();
+    let mut times = Vec::with_capacity(count);
+    for _ in 0..count {
         let begin = Instant::now();
         bench.client.once(bench.entry).await?;
-        new.push(begin.elapsed().as_secs_f64() * 1e6);
+        times.push(begin.elapsed().as_secs_f64() * 1e6);
     }
 
+    let cost = bench.cost("new: proxies' time", before, count as u64);
+    let time = (Figure::less("new", "us"), median(&times));
+    Ok(std::iter::once(time).chain(cost).collect())
+}
+
+/// All by one client.
+async fn kept(bench: &Bench<'_>, count: usize) -> Result<Measured> {
     let mut session = bench.client.open(bench.entry).await?;
-    let mut kept = Vec::with_capacity(counts.kept);
-    for _ in 0..WARM_UP + counts.kept {
+    for _ in 0..WARM_UP {
+        session.exchange().await?;
+    }
+
+    let before = bench.system.processor_time();
+    let mut times = Vec::with_capacity(count);
+    for _ in 0..count {
         let begin = Instant::now();
         session.exchange().await?;
-        kept.push(begin.elapsed().as_secs_f64() * 1e6);
+        times.push(begin.elapsed().as_secs_f64() * 1e6);
     }
 
-    Ok(vec![
-        (Figure::less("new", "us"), median(&new[WARM_UP..])),
-        (Figure::less("kept", "us"), median(&kept[WARM_UP..])),
-    ])
+    let cost = bench.cost("kept: proxies' time", before, count as u64);
+    let time = (Figure::less("kept", "us"), median(&times));
+    Ok(std::iter::once(time).chain(cost).collect())
 }

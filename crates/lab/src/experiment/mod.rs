@@ -8,6 +8,8 @@ mod saturation;
 mod start;
 mod tunnels;
 
+use std::time::Duration;
+
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +43,7 @@ pub enum Experiment {
     Bulk,
     /// Rate of datagrams of which few are lost.
     Datagrams,
-    /// Memory of idle tunnels.
+    /// Memory of idle tunnels, and of idle connections.
     Tunnels,
     /// Time, memory and size of a proxy that has done nothing yet.
     Start,
@@ -120,6 +122,15 @@ pub struct Bench<'a> {
     pub short: bool,
 }
 
+impl Bench<'_> {
+    /// What each of so many exchanges cost the proxies since they had used `before`, in microseconds; none without proxies.
+    fn cost(&self, name: &str, before: Duration, exchanges: u64) -> Option<(Figure, f64)> {
+        let used = self.system.processor_time().saturating_sub(before);
+        let each = used.as_secs_f64() * 1e6 / exchanges.max(1) as f64;
+        (!self.system.processes.is_empty()).then(|| (Figure::less(name, "CPU us each"), each))
+    }
+}
+
 impl Experiment {
     /// All experiments, in the order of the report.
     pub const ALL: [Self; 7] = [
@@ -152,7 +163,7 @@ impl Experiment {
             Self::Saturation => &[Kind::Http, Kind::Connect, Kind::Tcp],
             Self::Bulk => &[Kind::Http, Kind::Tcp],
             Self::Datagrams => &[Kind::Udp],
-            Self::Tunnels => &[Kind::Tcp, Kind::Udp],
+            Self::Tunnels => &[Kind::Http, Kind::Tcp, Kind::Udp],
             Self::Start => &[Kind::Http],
         }
     }
@@ -160,7 +171,7 @@ impl Experiment {
     /// The links that a kind goes over, unless others are asked for.
     pub fn links(self, kind: Kind) -> &'static [Link] {
         match (self, kind) {
-            (Self::Start, _) | (Self::Bulk, Kind::Http) => &[Link::H1],
+            (Self::Start, _) | (Self::Bulk | Self::Tunnels, Kind::Http) => &[Link::H1],
             (Self::Bulk, _) => &Link::ALL,
             (Self::Datagrams, _) => &[Link::H2, Link::H3],
             (_, Kind::Http) => &[Link::H1, Link::H2],

@@ -14,10 +14,11 @@ const CLIENTS: usize = 64;
 const LONG: Duration = Duration::from_secs(2);
 const SHORT: Duration = Duration::from_millis(500);
 
-/// Exchanges a second, and how many failed. A client of HTTP keeps its connection; the others are new each time.
+/// Exchanges a second, what each cost the proxies, and how many failed. A client of HTTP keeps its connection; the others are new each time.
 pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
     let time = if bench.short { SHORT } else { LONG };
     let mut tasks = JoinSet::new();
+    let before = bench.system.processor_time();
     let begin = Instant::now();
 
     for _ in 0..CLIENTS {
@@ -30,18 +31,17 @@ pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
 
     let counts = tasks.join_all().await;
     let seconds = begin.elapsed().as_secs_f64();
-    let (done, failed) = counts
-        .iter()
-        .fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
+    let done: u32 = counts.iter().map(|count| count.0).sum();
+    let cost = bench.cost("proxies' time", before, done.into());
+    let failed: u32 = counts.iter().map(|count| count.1).sum();
     ensure!(done > 0, "no exchange was done, {failed} failed");
 
-    Ok(vec![
-        (
-            Figure::more("rate", "exchanges/s"),
-            f64::from(done) / seconds,
-        ),
-        (Figure::less("failures", "exchanges"), f64::from(failed)),
-    ])
+    let rate = (
+        Figure::more("rate", "exchanges/s"),
+        f64::from(done) / seconds,
+    );
+    let failures = (Figure::less("failures", "exchanges"), f64::from(failed));
+    Ok([rate].into_iter().chain(cost).chain([failures]).collect())
 }
 
 /// Exchanges of one client until `end`: done and failed.

@@ -48,7 +48,7 @@ fn configuration(listen: SocketAddr, to: SocketAddr) -> String {
     let host = listen.ip();
     let port = listen.port();
     format!(
-        "num-threads: {THREADS}\nmax-connections: 8192\nhttp1-request-timeout: 60\nlisten: {{ host: {host}, port: {port} }}\n\
+        "num-threads: {THREADS}\nmax-connections: 9500\nhttp1-request-timeout: 60\nlisten: {{ host: {host}, port: {port} }}\n\
          hosts:\n  default:\n    paths:\n      /:\n        proxy.reverse.url: \"http://{to}/\"\n        \
          proxy.preserve-host: ON\n        proxy.timeout.keepalive: 60000\n"
     )

@@ -44,7 +44,7 @@ pub fn start(around: &Surroundings, folder: &Path) -> Started {
 
 fn general() -> String {
     format!(
-        "global\n  nbthread {THREADS}\n  maxconn 8000\ndefaults\n  mode http\n  http-reuse always\n  \
+        "global\n  nbthread {THREADS}\n  maxconn 9500\ndefaults\n  mode http\n  http-reuse always\n  \
          timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n"
     )
 }

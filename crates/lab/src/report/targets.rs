@@ -53,7 +53,7 @@ const fn target(
     }
 }
 
-const TARGETS: [FigureTarget; 27] = [
+const TARGETS: [FigureTarget; 36] = [
     target(
         Experiment::Latency,
         HTTP,
@@ -73,6 +73,20 @@ const TARGETS: [FigureTarget; 27] = [
         HTTP,
         &Link::ALL,
         "kept",
+        Bound::Most(Name::Haproxy, 1.0),
+    ),
+    target(
+        Experiment::Latency,
+        HTTP,
+        &Link::ALL,
+        "kept: proxies' time",
+        Bound::Most(Name::Nginx, 1.0),
+    ),
+    target(
+        Experiment::Latency,
+        HTTP,
+        &Link::ALL,
+        "new: proxies' time",
         Bound::Most(Name::Haproxy, 1.0),
     ),
     target(
@@ -128,6 +142,13 @@ const TARGETS: [FigureTarget; 27] = [
         Experiment::Saturation,
         HTTP,
         &Link::ALL,
+        "proxies' time",
+        Bound::Below(36.0),
+    ),
+    target(
+        Experiment::Saturation,
+        HTTP,
+        &Link::ALL,
         "rate",
         Bound::Least(Name::Nginx, 1.0),
     ),
@@ -170,6 +191,13 @@ const TARGETS: [FigureTarget; 27] = [
         Experiment::Bulk,
         TCP,
         &[Link::H2],
+        "8 flows: rate",
+        Bound::Above(12.0),
+    ),
+    target(
+        Experiment::Bulk,
+        TCP,
+        &[Link::H2],
         "proxies' time",
         Bound::Below(0.7),
     ),
@@ -183,8 +211,22 @@ const TARGETS: [FigureTarget; 27] = [
     target(
         Experiment::Bulk,
         TCP,
+        &[Link::Tls],
+        "8 flows: rate",
+        Bound::Above(8.0),
+    ),
+    target(
+        Experiment::Bulk,
+        TCP,
         &[Link::H3],
         "rate",
+        Bound::Above(5.0),
+    ),
+    target(
+        Experiment::Bulk,
+        TCP,
+        &[Link::H3],
+        "8 flows: rate",
         Bound::Above(5.0),
     ),
     target(
@@ -204,8 +246,22 @@ const TARGETS: [FigureTarget; 27] = [
     target(
         Experiment::Datagrams,
         UDP,
+        &[Link::H2],
+        "8 flows: rate",
+        Bound::Above(150.0),
+    ),
+    target(
+        Experiment::Datagrams,
+        UDP,
         &[Link::H3],
         "rate",
+        Bound::Above(150.0),
+    ),
+    target(
+        Experiment::Datagrams,
+        UDP,
+        &[Link::H3],
+        "8 flows: rate",
         Bound::Above(150.0),
     ),
     target(
@@ -214,6 +270,13 @@ const TARGETS: [FigureTarget; 27] = [
         &Link::ALL,
         "proxies' time",
         Bound::Most(Name::Envoy, 0.7),
+    ),
+    target(
+        Experiment::Tunnels,
+        HTTP,
+        &Link::ALL,
+        "memory",
+        Bound::Below(1.2),
     ),
     target(
         Experiment::Tunnels,
@@ -326,10 +389,10 @@ fn found(results: &Results, case: Case, figure: &Figure, bound: Bound) -> Option
         return Some(ours);
     };
 
-    let base = if case.experiment == Experiment::Latency {
-        value(Name::Direct)?
-    } else {
-        0.0
+    // Without a proxy there is no time of proxies.
+    let base = match case.experiment {
+        Experiment::Latency if !figure.name.ends_with("proxies' time") => value(Name::Direct)?,
+        _ => 0.0,
     };
     let theirs = value(other)? - base;
     (theirs > 0.0).then(|| (ours - base) / theirs)
