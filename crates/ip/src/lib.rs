@@ -1,7 +1,7 @@
 //! The IP overlay without input or output: who has which address, what may pass a tunnel, and where it goes.
 //!
 //! What it is: the machine of one session of CONNECT-IP ([`IpSession`]), the check of each packet ([`PacketFilter`]), the table that
-//! gives every identity its address ([`AddressPool`]), the tables from destinations to tunnels ([`RoutingTable`], [`PrefixTable`]), the
+//! gives every identity its address ([`AddressPool`]), and that which gives names some ([`NameLeases`]), the tables from destinations to tunnels ([`RoutingTable`], [`PrefixTable`]), the
 //! memory of verdicts on flows ([`FlowCache`]), of what they moved ([`FlowTable`]), and of where connections go ([`TcpPins`]).
 //!
 //! What it is not: it opens no device, no socket and no file, reads no clock and draws no random number. Packets are not reassembled,
@@ -39,6 +39,7 @@ mod intervals;
 mod link_echo;
 mod mtu;
 mod mtu_probe;
+mod name_leases;
 mod packet_filter;
 mod pool;
 mod prefix_table;
@@ -57,6 +58,7 @@ pub use flow_table::{
 };
 pub use mtu::{InnerMtu, MtuError};
 pub use mtu_probe::{MtuProbe, PROBE_TRIES, ProbeState};
+pub use name_leases::{MAX_NAMES, NAME_KEPT, NameLeases, NamesFull};
 pub use packet_filter::{PacketFilter, RouterAddresses};
 pub use pool::{AddressPool, Lease, LeaseKey, LeaseTextError, MAX_LEASES, PoolError, PoolRange};
 pub use prefix_table::{MAX_PREFIXES, PrefixTable, PrefixTableError};

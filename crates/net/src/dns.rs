@@ -6,6 +6,8 @@
 //! DNS, as it was at start. Concurrent requests for the same name share one lookup; lookups take
 //! turns ([`Asker`]).
 
+mod name_servers;
+mod question;
 mod single_flight;
 mod sockets;
 mod turns;
@@ -23,10 +25,15 @@ use hickory_resolver::system_conf::read_system_conf;
 use hickory_resolver::{Hosts, lookup};
 use tokio::time::{sleep, timeout};
 
+pub use name_servers::NameServers;
+pub use question::{NoQuestion, Question, QuestionRefusal, fuzz_question};
 use single_flight::SingleFlights;
 use sockets::Sockets;
 pub use turns::Asker;
 use turns::{Full, Turns, Zone};
+
+/// The port of name servers (RFC 1035, section 4.2).
+const PORT: u16 = 53;
 
 /// Longest time of one lookup, waiting for its turn included.
 #[doc(alias = "bound")]
@@ -94,6 +101,14 @@ impl Resolver {
     /// # Errors
     /// When `/etc/resolv.conf` cannot be read or names no server. A missing `/etc/hosts` is empty.
     pub fn system() -> Result<Self, DnsError> {
+        Self::system_but_for(&[])
+    }
+
+    /// The same without the name servers at these addresses: this process itself, which would be asked in vain.
+    ///
+    /// # Errors
+    /// As of [`system`](Self::system), also where no other server is left.
+    pub fn system_but_for(own: &[IpAddr]) -> Result<Self, DnsError> {
         let broken = |error: NetError| DnsError {
             kind: DnsErrorKind::Failed,
             name: "/etc/resolv.conf".to_owned(),
@@ -105,6 +120,9 @@ impl Resolver {
         options.timeout = options.timeout.min(QUERY_TIMEOUT);
         let hosts = Hosts::from_system().unwrap_or_default();
 
+        let (_, _, mut servers) = config.into_parts();
+        servers.retain(|server| !own.contains(&server.ip));
+        let config = ResolverConfig::from_name_servers(servers);
         Self::build(config, options, hosts).map_err(broken)
     }
 

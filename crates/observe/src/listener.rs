@@ -31,6 +31,12 @@ struct SchemeLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NameLabels {
+    listener: Arc<str>,
+    answer: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct HandshakeLabels {
     listener: Arc<str>,
     reason: &'static str,
@@ -46,6 +52,7 @@ pub(super) struct ListenerFamilies {
     malformed: Family<ListenerLabel, Counter>,
     auth_failures: Family<SchemeLabels, Counter>,
     handshakes: Family<HandshakeLabels, Counter>,
+    names: Family<NameLabels, Counter>,
 }
 
 impl ListenerFamilies {
@@ -82,6 +89,8 @@ impl ListenerFamilies {
         );
         let help = "Handshakes of TLS and QUIC that came to nothing";
         registry.register("handshakes_refused", help, self.handshakes.clone());
+        let help = "Questions about names that came to a TUN device";
+        registry.register("names_asked", help, self.names.clone());
     }
 
     /// The handles of a listener.
@@ -108,6 +117,7 @@ impl ListenerFamilies {
             malformed: self.malformed.get_or_create_owned(&label()),
             auth_failures: self.auth_failures.clone(),
             handshakes: self.handshakes.clone(),
+            names: self.names.clone(),
             lines: Mutex::default(),
             oversize: Periodic::default(),
         }
@@ -126,6 +136,7 @@ pub struct ListenerTelemetry {
     malformed: Counter,
     auth_failures: Family<SchemeLabels, Counter>,
     handshakes: Family<HandshakeLabels, Counter>,
+    names: Family<NameLabels, Counter>,
     /// Of the log, about handshakes.
     lines: Mutex<Lines>,
     /// Datagrams that were too large for QUIC datagrams, as the log tells of them.
@@ -152,6 +163,15 @@ impl ListenerTelemetry {
             scheme,
         };
         self.auth_failures.get_or_create(&labels).inc();
+    }
+
+    /// Counts a question about a name, and what became of it.
+    pub fn name_asked(&self, answer: &'static str) {
+        let labels = NameLabels {
+            listener: self.name.clone(),
+            answer,
+        };
+        self.names.get_or_create(&labels).inc();
     }
 
     /// Counts a handshake that came to nothing for this reason. Where it is one to `tell` of, and not too many were told of lately:

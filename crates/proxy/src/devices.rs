@@ -13,7 +13,9 @@ use hermes_net::os::forwarded_families;
 use hermes_net::tun::{MAX_QUEUES, TunSettings};
 use hermes_observe::MovedPath;
 use hermes_packet::Bounds;
-use hermes_packet::tun::{DeviceView, StackDeviceSettings, TunHub, TunProxy, TunService};
+use hermes_packet::tun::{
+    DeviceView, NamedHostsView, StackDeviceSettings, TunHub, TunProxy, TunService,
+};
 use hermes_proto::ip::IpPrefix;
 use hermes_rules::packets::prefix_of;
 use hermes_stack::{EchoHandling, StackSettings};
@@ -111,6 +113,9 @@ pub(crate) struct SeenDevice {
     /// Its tunnels, where it has several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     split: Vec<SeenTunnel>,
+    /// The names behind some of the addresses that are led to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    names: Option<NamedHostsView>,
 }
 
 /// What is to be seen of one of several tunnels.
@@ -162,6 +167,7 @@ impl ListenerDevice {
             ended: self.tunnel.ended.clone(),
             moved: self.tunnel.moved.clone(),
             split: split.collect(),
+            names: self.hub.names().map(|names| names.view()),
         }
     }
 }
@@ -260,6 +266,7 @@ impl Devices {
             ended: None,
             moved: None,
             split: Vec::new(),
+            names: None,
         }));
         seen.sort_by(|one, other| one.device.name.cmp(&other.device.name));
         seen
@@ -442,7 +449,7 @@ fn warn_of_no_forwarding(end: &model::TerminateTun) {
     }
 }
 
-/// Closes a device when it is gone or left; on a node that drains, until its tunnels have ended.
+/// Closes a device when it is gone or left; on a node that drains, when its tunnels, and connections to its names, have ended.
 pub(crate) async fn mind(hub: &TunHub, watch: &Watch) {
     tokio::select! {
         () = deleted(hub) => tracing::error!(device = hub.name(), "the device was deleted"),
@@ -451,7 +458,7 @@ pub(crate) async fn mind(hub: &TunHub, watch: &Watch) {
         () = watch.forced() => {}
         () = async {
             watch.graceful().await;
-            while hub.tunnels() > 0 {
+            while hub.is_in_use() {
                 tokio::time::sleep(DRAIN_LOOK).await;
             }
         } => {}

@@ -1,19 +1,21 @@
 //! The running process: workers, sockets and administration, from start to drain. What changes it is in [`crate::change`].
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use hermes_config::model::Document;
+use hermes_config::model::{Document, Tun};
 use hermes_config::{Loaded, Lost, Places, Problem, Problems, child};
+use hermes_ip::NameLeases;
 use hermes_net::drain::Ended;
 use hermes_net::worker::{self, Workers};
 use hermes_net::{Drain, LocalAddresses, PassedSocket, Resolver, Watch};
 use hermes_observe::admin;
 use hermes_observe::{AccessSink, Telemetry};
 use hermes_rules::lint::holds;
+use hermes_rules::packets::prefix_of;
 use hermes_rules::{Finding, warn};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -474,7 +476,9 @@ impl DataPlane {
     ) -> Result<Self, Problems> {
         let drain = Drain::new();
         let shared = shared(telemetry, snapshot, drain.watch(), local);
-        let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);
+        let own = own_name_servers(&shared.snapshot.load().document);
+        let resolver = Resolver::system_but_for(&own).map_err(|error| one("", &error))?;
+        let resolver = Arc::new(resolver);
         let upkeep = Upkeep::new(&shared, resolver.clone(), drain.watch());
         shared.devices.set_workers(count);
         let (workers, doors) = start_workers(count, &shared, resolver, &drain)
@@ -488,6 +492,17 @@ impl DataPlane {
             doors,
         })
     }
+}
+
+/// Where this node itself answers about names.
+fn own_name_servers(document: &Document) -> Vec<IpAddr> {
+    let devices = document
+        .listeners
+        .values()
+        .filter_map(|one| one.tun.as_ref());
+    let pools = devices.filter_map(Tun::dns).flat_map(|dns| &dns.pool);
+    let prefixes = pools.filter_map(prefix_of);
+    prefixes.map(NameLeases::server_address).collect()
 }
 
 fn shared(

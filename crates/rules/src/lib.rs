@@ -36,6 +36,7 @@ pub mod judge;
 pub mod lint;
 pub mod log_filter;
 mod overlap;
+mod overlay_names;
 pub mod packets;
 pub mod policy;
 pub mod reevaluate;
@@ -56,6 +57,7 @@ pub use fields::{BadField, OverlayFields, Provenance, apply};
 pub use hermes_proto::fields::Fields;
 pub use judge::Rules;
 pub use lint::{Finding, lint};
+pub use overlay_names::OverlayNames;
 pub use reevaluate::{reevaluate, still_believed};
 pub use route::{
     ClaimedGroups, Explanation, Facts, Matcher, Names, Table, Target, normalise, rewrite_path,

@@ -42,6 +42,7 @@ pub use counts::StackCounts;
 pub use echo::{EchoHandling, EchoId};
 pub use flow::{FlowId, Received, StackEvent};
 pub use stack::{Checksums, OpenError, Stack, StackSettings};
+pub use udp::UdpDatagram;
 
 /// Connections at once, those that end included: with both buffers of each, up to 32 MiB.
 #[doc(alias = "bound")]

@@ -722,3 +722,25 @@ proptest! {
         prop_assert_eq!(stack.flows()[0], 0);
     }
 }
+
+#[test]
+fn a_datagram_by_itself_is_a_packet_and_comes_out_of_it() {
+    for [from, to] in [
+        ["10.7.0.2:5000", "10.9.0.1:53"],
+        ["[fd07::2]:5000", "[fd09::1]:53"],
+    ] {
+        let datagram = UdpDatagram {
+            from: from.parse().unwrap(),
+            to: to.parse().unwrap(),
+            payload: b"who is VIDEO?",
+        };
+        let mut packet = datagram.to_packet();
+        let parsed = Packet::parse(&packet).unwrap();
+        assert_eq!(UdpDatagram::parse(&parsed), Some(datagram));
+
+        let last = packet.len() - 1;
+        packet[last] ^= 1;
+        let damaged = Packet::parse(&packet).unwrap();
+        assert_eq!(UdpDatagram::parse(&damaged), None);
+    }
+}

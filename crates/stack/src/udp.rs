@@ -1,11 +1,11 @@
-//! Pairs of UDP ports.
+//! Pairs of UDP ports, and what they send.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use hermes_proto::ip::Packet;
+use hermes_proto::ip::{Fragment, Packet, UDP};
 
-use crate::build::UDP_HEADER;
+use crate::build::{self, IPV6, UDP_HEADER};
 use crate::flow::Ends;
 
 /// How long nothing may come or go before a pair is forgotten: what RFC 4787, section 4.3 recommends to translators.
@@ -25,13 +25,46 @@ impl UdpFlow {
     pub(crate) fn new(here: SocketAddr, there: SocketAddr, now: Instant) -> Self {
         Self {
             ends: Ends {
-                protocol: hermes_proto::ip::UDP,
+                protocol: UDP,
                 here,
                 there,
             },
             last: now,
             due: now + UDP_SILENCE,
         }
+    }
+}
+
+/// A datagram of UDP by itself, without a flow: a question, or its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UdpDatagram<'a> {
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// Who is to have it.
+    pub to: SocketAddr,
+    /// What it carries.
+    pub payload: &'a [u8],
+}
+
+impl<'a> UdpDatagram<'a> {
+    /// What a packet carries; none where it is not a whole and undamaged one of UDP without extension headers.
+    pub fn parse(packet: &Packet<'a>) -> Option<Self> {
+        let has_options = packet.header_length() > IPV6 && !packet.is_ipv4();
+        let is_whole = packet.fragment() == Fragment::Whole && !has_options;
+        if packet.protocol() != UDP || !is_whole || !build::is_sound(packet) {
+            return None;
+        }
+        let flow = packet.flow();
+        Some(Self {
+            from: SocketAddr::new(flow.source, flow.source_port),
+            to: SocketAddr::new(flow.destination, flow.destination_port),
+            payload: payload(packet)?,
+        })
+    }
+
+    /// The packet that carries it; both ends are of one family.
+    pub fn to_packet(&self) -> Vec<u8> {
+        build::udp(self.from, self.to, self.payload)
     }
 }
 

@@ -32,6 +32,8 @@ mod intermittent;
 mod local;
 #[path = "namespaces/mtu.rs"]
 mod mtu;
+#[path = "namespaces/named.rs"]
+mod named;
 #[path = "namespaces/nat.rs"]
 mod nat;
 #[path = "namespaces/netcheck.rs"]

@@ -27,6 +27,7 @@ mod resume;
 mod retry;
 mod route;
 pub mod scalar;
+mod split_dns;
 mod sticky;
 mod templates;
 mod trace;
@@ -63,10 +64,11 @@ pub use route::{
 };
 pub use scalar::{
     ByteSize, DecisionPointer, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch,
-    HostPort, Hours, HttpUrl, IpProtocol, ListenAddress, OneOrMany, PathMatch, Percent, PortMatch,
-    Rate, StatusMatch, SystemUsers, TargetMatch, Template, TemplatePart, TextMatch, UpgradeName,
-    UserMatch, UserPattern, Variable,
+    HostPort, Hours, HttpUrl, IpProtocol, ListenAddress, NameServerAddress, OneOrMany, PathMatch,
+    Percent, PortMatch, Rate, StatusMatch, SystemUsers, TargetMatch, Template, TemplatePart,
+    TextMatch, UpgradeName, UserMatch, UserPattern, Variable,
 };
+pub use split_dns::{NamedEcho, OtherNames, SplitDns};
 pub use sticky::Hash;
 pub use templates::{Templates, UpstreamTemplates};
 pub use trace::{Continue, Metrics, Trace, TraceUser};

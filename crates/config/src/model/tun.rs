@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::SplitDns;
 use super::scalar::{FilePath, OneOrMany, Prefix, SystemUsers, Template};
 
 /// The device whose packets a listener takes.
@@ -65,6 +66,9 @@ pub struct TunDetails {
     /// stream, and so does all of TCP. Default: each packet by itself.
     #[serde(default)]
     pub super_packets: bool,
+    /// Answers questions about names of the overlay, and takes what is sent to the addresses that these get. Default: nothing.
+    #[serde(default)]
+    pub dns: Option<SplitDns>,
     /// Its tunnels, by name: each takes the packets for its own prefixes, and is an exchange of its own. Default: one, which takes all.
     #[serde(default)]
     pub tunnels: IndexMap<String, SplitTunnel>,
@@ -136,6 +140,18 @@ impl Tun {
     /// Whether there is no device, but what routes send there.
     pub fn is_stack(&self) -> bool {
         self.details().is_some_and(|details| details.stack)
+    }
+
+    /// What it answers of names, if it does.
+    pub fn dns(&self) -> Option<&SplitDns> {
+        self.details()?.dns.as_ref()
+    }
+
+    /// Whether it keeps tunnels: what has names and leads nowhere else needs none.
+    pub fn keeps_tunnels(&self) -> bool {
+        self.details().is_none_or(|details| {
+            details.dns.is_none() || !details.routes.is_empty() || !details.tunnels.is_empty()
+        })
     }
 
     /// Its tunnels, by name; none: there is one, which takes all packets.

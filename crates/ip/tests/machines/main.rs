@@ -7,6 +7,7 @@
 
 mod device_addresses;
 mod flow_cache;
+mod name_leases;
 mod offload;
 mod packets;
 mod pool;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use hermes_ip::offload::OffloadHeader;
+use hermes_ip::offload::{Coalescer, OffloadHeader, segment};
 use hermes_ip::{NextHop, RouteConflict, RoutingTable};
 use hermes_net::tun::{HEADER_BYTES, TunSettings};
 use hermes_proto::datagram::MAX_IP_PACKET;
@@ -24,6 +24,7 @@ use super::device_queues::{ClaimedQueue, DeviceQueues};
 use super::end::TunEnd;
 use super::hub_device::{HubDevice, StackDeviceSettings};
 use super::ipv6_proof::Ipv6Proof;
+use super::named_hosts::{NameQuestion, NamedHosts};
 use super::service::TunService;
 use super::split_table::{SplitPrefixes, SplitTable};
 use super::translations::TranslatedAddress;
@@ -265,6 +266,43 @@ impl TunHub {
         matches!(&self.service, TunService::Client(client) if client.super_packets)
     }
 
+    /// The names behind some of the addresses that are led to it.
+    pub fn names(&self) -> Option<&Arc<NamedHosts>> {
+        match &self.service {
+            TunService::Client(client) => client.names.as_ref(),
+            TunService::Proxy(_) => None,
+        }
+    }
+
+    /// Whether something goes through it that is not to be cut off: a tunnel, or a connection to a name.
+    pub fn is_in_use(&self) -> bool {
+        let connections = self.names().map(|names| names.stack().flows()[0]);
+        self.tunnels() > 0 || connections.is_some_and(|connections| connections > 0)
+    }
+
+    /// Tells who asked for a name.
+    pub fn answer_name(&self, question: &NameQuestion, message: &[u8]) {
+        self.device.answer(&question.answer(message));
+    }
+
+    /// Gives the kernel what names send, for as long as it is awaited.
+    pub async fn carry_names(&self) -> Infallible {
+        let Some(names) = self.names() else {
+            return std::future::pending().await;
+        };
+        let mut coalescer = Coalescer::default();
+        loop {
+            let packets = names.transmits().await;
+            let mut output = |header: OffloadHeader, packet: &[u8]| {
+                self.device.write(header, packet);
+            };
+            for packet in &packets {
+                coalescer.push(packet, false, &mut output);
+            }
+            coalescer.flush(&mut output);
+        }
+    }
+
     /// Whether it is a client's device with several tunnels.
     pub fn is_split(&self) -> bool {
         matches!(&self.service, TunService::Client(client) if client.shared.is_some())
@@ -401,6 +439,11 @@ impl TunHub {
         }
     }
 
+    /// The names, if an address is one of theirs.
+    fn names_at(&self, address: IpAddr) -> Option<&Arc<NamedHosts>> {
+        self.names().filter(|names| names.covers(address))
+    }
+
     /// Tells the sender of a packet that no tunnel has its destination.
     fn say_unreachable(&self, packet: &Packet<'_>) {
         let routers = match &self.service {
@@ -425,21 +468,29 @@ impl TunHub {
         queue: usize,
         header: &[u8; HEADER_BYTES],
         packet: &mut [u8],
-        segment: &mut Vec<u8>,
+        room: &mut Vec<u8>,
     ) -> Option<Arc<TunEnd>> {
         let header = OffloadHeader::from_device(header)?;
         let checked = header.check_device(packet).ok()?;
         let longest = checked.longest();
-        let header = checked.header();
         if let Some(queues) = self.device.queues() {
             queues.note(queue, checked.packet());
         }
+        if let Some(names) = self.names_at(checked.packet().destination()) {
+            segment(&checked, room, |packet| {
+                if let Some(error) = names.take(packet) {
+                    self.device.answer(&error);
+                }
+            });
+            return None;
+        }
+        let header = checked.header();
 
         let Some(end) = self.end_of(checked.packet()) else {
             self.say_unreachable(checked.packet());
             return None;
         };
-        let is_crowded = end.take(header, packet, longest, segment);
+        let is_crowded = end.take(header, packet, longest, room);
         // Many tunnels do not wait for one of them: what it does not take is lost, as on any link.
         let waits = matches!(&self.service, TunService::Client(client) if client.shared.is_none());
         (is_crowded && waits).then_some(end)

@@ -185,11 +185,14 @@ impl HubDevice {
 
     /// Tells the kernel something about a packet that it sent.
     pub(super) fn answer(&self, packet: &[u8]) {
+        self.write(OffloadHeader::DONE, packet);
+    }
+
+    /// Gives the kernel a packet.
+    pub(super) fn write(&self, header: OffloadHeader, packet: &[u8]) {
         if let Self::Kernel(kernel) = self {
             // A device that is gone is noticed where it is read.
-            let _ = kernel
-                .queues
-                .write(&OffloadHeader::DONE.to_device(), packet);
+            let _ = kernel.queues.write(&header.to_device(), packet);
         }
     }
 

@@ -5,6 +5,7 @@
 //!   one tunnel, or several that split its packets by destination ([`SplitPrefixes`]).
 //! - [`TunTunnel`]: one tunnel's share of it, a [`Device`](super::Device); gone when it is dropped.
 //! - [`carry`]: carries a tunnel to its end.
+//! - [`NamedHosts`]: names of the overlay behind addresses of a client's device.
 //!
 //! Packets are cut, and their checksums completed, where they enter a tunnel; where they leave one, those of a flow are merged again,
 //! so that the kernel takes many at once. Between two ends that [agreed](hermes_ip::offload::agreement), they stay whole, and take the
@@ -28,6 +29,7 @@ mod hub_device;
 mod inbox;
 mod ipv6_proof;
 mod leases;
+mod named_hosts;
 mod opened_flows;
 mod service;
 mod shared_addresses;
@@ -52,6 +54,7 @@ pub use gate::{DeniedPacket, GateRules, PacketDenier, PacketGate};
 pub use hub::{ClientTunnel, DeviceView, TunHub};
 pub use hub_device::StackDeviceSettings;
 pub use ipv6_proof::Ipv6Proof;
+pub use named_hosts::{DNS_PORT, NameQuestion, NamedHosts, NamedHostsView};
 pub use service::{TunClient, TunProxy, TunService};
 pub use split_table::SplitPrefixes;
 pub use tcp_flow::TcpFlow;

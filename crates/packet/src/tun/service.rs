@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::device_group::DeviceGroups;
 use super::end::TunEnd;
+use super::named_hosts::NamedHosts;
 use super::shared_addresses::SharedAddresses;
 use super::tunnel_owner::TunnelOwner;
 use super::wanted_addresses::{OtherAssigned, WantedAddresses};
@@ -45,6 +46,8 @@ pub struct TunClient {
     pub routers: RouterAddresses,
     /// Whether it offers super-packets.
     pub(super) super_packets: bool,
+    /// The names behind some of the addresses that are led to it.
+    pub(super) names: Option<Arc<NamedHosts>>,
 }
 
 /// What tunnels get that end at a device.
@@ -92,7 +95,15 @@ impl TunClient {
             shared: None,
             routers,
             super_packets: false,
+            names: None,
         }
+    }
+
+    /// The same, with names behind some of the addresses that are led to it.
+    #[must_use]
+    pub fn names(mut self, names: Option<Arc<NamedHosts>>) -> Self {
+        self.names = names;
+        self
     }
 
     /// The same, which offers super-packets, or does not.

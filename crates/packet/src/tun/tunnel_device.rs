@@ -109,6 +109,10 @@ impl TunTunnel {
         let end = &*self.end;
         let packet = arrived.bytes;
         let verdict = match filter.check_from_peer(packet, limiter, now) {
+            Verdict::Pass if self.is_of_name(packet) => Verdict::Reject {
+                reason: Rejection::Source,
+                error: None,
+            },
             Verdict::Pass => self.check_next_hop(packet),
             verdict => verdict,
         };
@@ -124,6 +128,14 @@ impl TunTunnel {
             true => Verdict::Pass,
             false => filter.prohibit(packet, limiter, now),
         }
+    }
+
+    /// Whether a packet says that it is from one of the device's own names, or from its name server: no tunnel has these.
+    fn is_of_name(&self, packet: &[u8]) -> bool {
+        let Some(names) = self.hub.names() else {
+            return false;
+        };
+        Packet::parse(packet).is_ok_and(|parsed| names.covers(parsed.source()))
     }
 
     /// Has what the stack sends go into the tunnel, as far as that takes it.

@@ -10,6 +10,7 @@ mod clients;
 mod greetings;
 mod http;
 mod joins;
+mod named;
 mod parts;
 mod passed;
 mod proxy_header;

@@ -19,8 +19,8 @@ use hermes_net::tun::TunSettings;
 use hermes_net::{PeerAddress, StreamInfo, Watch};
 use hermes_observe::{AccessSink, Begin, Exchange, Telemetry};
 use hermes_packet::tun::{
-    DEVICE_FIELD, DevicePart, OtherAssigned, StackDeviceSettings, TunClient, TunHub, TunService,
-    TunTunnel, TunnelOwner, carry,
+    DEVICE_FIELD, DevicePart, NamedHosts, OtherAssigned, StackDeviceSettings, TunClient, TunHub,
+    TunService, TunTunnel, TunnelOwner, carry,
 };
 use hermes_packet::{Side, Sink, Source};
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
@@ -30,13 +30,13 @@ use hermes_proto::fields::Fields;
 use hermes_proto::ip::IpPrefix;
 use hermes_proto::upgrade::Protocol;
 use hermes_rules::packets::prefix_of;
-use hermes_stack::StackSettings;
+use hermes_stack::{EchoHandling, StackSettings};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, HeaderValue, Method, StatusCode, Version};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::split;
+use super::{named, split};
 use crate::arrival::Arrival;
 use crate::devices::{DATAGRAMS, mind};
 use crate::entrance::Entrance;
@@ -71,6 +71,19 @@ pub struct ListenerTun {
     pub super_packets: bool,
     /// Whether there is no device, but what routes send there.
     pub is_stack: bool,
+    /// The names behind some of the addresses that are led to it.
+    pub names: Option<ListenerNames>,
+}
+
+/// The names behind the device of a listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenerNames {
+    /// Of what each gets an address.
+    pub pool: Vec<IpPrefix>,
+    /// What becomes of their pings.
+    pub echo: EchoHandling,
+    /// Whether there are tunnels beside them.
+    pub has_tunnels: bool,
 }
 
 /// Keeps a tunnel for the packets of a device until told to stop.
@@ -80,6 +93,7 @@ pub(super) async fn serve(
     watch: &Watch,
 ) -> io::Result<()> {
     entrance.renew();
+    let has_tunnels = tun.names.as_ref().is_none_or(|names| names.has_tunnels);
     let hub = open(&entrance, tun).map_err(io::Error::other)?;
     let listener = entrance.rules.name.clone();
     let devices = &entrance.worker.shared.clone().devices;
@@ -88,10 +102,19 @@ pub(super) async fn serve(
     let minded = hub.clone();
     watch.spawn(async move { mind(&minded, &own).await });
 
-    let is_split = hub.is_split();
-    match is_split {
-        true => split::serve(&mut entrance, &hub, watch).await,
-        false => keep(&mut entrance, &hub, watch).await,
+    watch.spawn(named::serve(entrance.clone(), hub.clone(), watch.clone()));
+
+    match () {
+        () if !has_tunnels => tokio::select! {
+            () = hub.closed() => {}
+            () = watch.graceful() => {}
+        },
+        () if hub.is_split() => split::serve(&mut entrance, &hub, watch).await,
+        () => keep(&mut entrance, &hub, watch).await,
+    }
+    // Connections to names go on for a while where the node ends, and not where there is to be another device.
+    if hub.names().is_some() && entrance.worker.shared.drain.is_draining() {
+        hub.closed().await;
     }
     devices.leaves(&listener, &hub);
     hub.close();
@@ -141,7 +164,11 @@ fn open(entrance: &Entrance, tun: ListenerTun) -> Result<Arc<TunHub>, String> {
     let split = of_tunnels.flat_map(|tunnel| tunnel.prefixes.iter());
     routes.extend(split.filter_map(prefix_of));
 
-    let client = TunClient::new(addresses, tun.other, &routes).super_packets(tun.super_packets);
+    let names = tun.names.as_ref();
+    let names = names.map(|names| named_hosts(names, &tun.settings));
+    let client = TunClient::new(addresses, tun.other, &routes)
+        .super_packets(tun.super_packets)
+        .names(names.transpose()?);
     let client = match tunnels.is_some_and(|tunnels| !tunnels.is_empty()) {
         true => client.sharing(tun.other),
         false => client,
@@ -161,6 +188,17 @@ fn open(entrance: &Entrance, tun: ListenerTun) -> Result<Arc<TunHub>, String> {
         datagrams: DATAGRAMS,
     };
     Ok(TunHub::in_user_space(tun.settings, service, stack))
+}
+
+/// The names behind a device.
+fn named_hosts(names: &ListenerNames, device: &TunSettings) -> Result<Arc<NamedHosts>, String> {
+    let stack = StackSettings {
+        mtu: device.mtu as usize,
+        echo: names.echo,
+        ..StackSettings::default()
+    };
+    let hosts = NamedHosts::new(&names.pool, stack, DATAGRAMS);
+    hosts.map_err(|error| error.to_string())
 }
 
 /// One tunnel, from its request to its end; why it ended.

@@ -1,15 +1,19 @@
 //! What a listener asks for.
 
 use hermes_config::model::{
-    Attach, Document, HttpVersion, ListenAddress, Listener, OtherTunAddress, SystemUsers, Tun,
-    TunDetails, TunSenders,
+    Attach, Document, HttpVersion, ListenAddress, Listener, NamedEcho, OtherTunAddress, SplitDns,
+    SystemUsers, Tun, TunDetails, TunSenders,
 };
+use hermes_ip::NameLeases;
 use hermes_net::tun::{MAX_QUEUES, Past, Senders, TunSettings};
 use hermes_packet::tun::OtherAssigned;
+use hermes_rules::packets::prefix_of;
 use hermes_rules::versions;
+use hermes_stack::EchoHandling;
+use ipnet::IpNet;
 
 use super::bind::{At, Serves, Wanted};
-use super::tun::ListenerTun;
+use super::tun::{ListenerNames, ListenerTun};
 use crate::devices::MTU;
 
 /// Attachments that a listener keeps where the configuration says nothing: so that one worker, or one endpoint, may fail.
@@ -35,10 +39,44 @@ fn device(tun: &Tun) -> TunSettings {
             .and_then(|details| details.mtu)
             .unwrap_or(MTU)
             .into(),
-        addresses: details.map_or_else(Vec::new, |details| details.addresses.clone()),
-        routes: details.map_or_else(Vec::new, |details| details.routes.clone()),
+        addresses: addresses(tun),
+        routes: routes(tun),
         past: Some(details.map_or_else(Past::default, past)),
         masquerade: false,
+    }
+}
+
+/// Its addresses. Without a tunnel that could assign some, it has the first of each prefix of names, and answers come to these alone.
+fn addresses(tun: &Tun) -> Vec<IpNet> {
+    let details = tun.details();
+    let given = details.map_or_else(Vec::new, |details| details.addresses.clone());
+    if !given.is_empty() || tun.keeps_tunnels() {
+        return given;
+    }
+    let pool = tun.dns().into_iter().flat_map(|dns| &dns.pool);
+    let own = pool.filter_map(prefix_of).map(NameLeases::device_address);
+    own.map(IpNet::from).collect()
+}
+
+/// What is led to it: to its tunnels, and to its names.
+fn routes(tun: &Tun) -> Vec<IpNet> {
+    let routes = tun
+        .details()
+        .into_iter()
+        .flat_map(|details| &details.routes);
+    let names = tun.dns().into_iter().flat_map(|dns| &dns.pool);
+    routes.chain(names).copied().collect()
+}
+
+/// The names behind some of the addresses that are led to it.
+fn names(tun: &Tun, dns: &SplitDns) -> ListenerNames {
+    ListenerNames {
+        pool: dns.pool.iter().filter_map(prefix_of).collect(),
+        echo: match dns.echo {
+            None | Some(NamedEcho::Answer) => EchoHandling::Answer,
+            Some(NamedEcho::Refuse) => EchoHandling::HandOn,
+        },
+        has_tunnels: tun.keeps_tunnels(),
     }
 }
 
@@ -103,6 +141,7 @@ pub(super) fn wanted(
             other: other_assigned(tun),
             super_packets: tun.super_packets(),
             is_stack: tun.is_stack(),
+            names: tun.dns().map(|dns| names(tun, dns)),
         },
         is_split: tun.tunnels().next().is_some(),
     });

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use hermes_http::RequestHead;
+use hermes_http::{Kind, RequestHead};
 use hermes_net::StreamInfo;
 use hermes_net::clock;
 use hermes_observe::{Begin, Exchange};
@@ -246,7 +246,10 @@ fn refuse_early() -> Refusal {
 }
 
 fn described(listener: &ListenerRules, arrival: &Arrival) -> Begin {
+    // Of a device, what is no tunnel of packets is made of packets.
+    let is_flow = listener.config.tun.is_some() && arrival.head().kind() != Kind::ConnectIp;
     let protocol = match arrival {
+        _ if is_flow => "ip",
         Arrival::Session { .. } => "udp",
         Arrival::Offered(_) if listener.config.tcp.is_some() => "tcp",
         Arrival::Offered(offered) if offered.head.version == Version::HTTP_3 => "h3",

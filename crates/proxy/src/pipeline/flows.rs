@@ -15,7 +15,7 @@ use hermes_config::model::HostPort;
 use hermes_http::{
     HeldClient, Incoming, Offered, Outgoing, Replying, RequestHead, ResponseHead, StreamError, pipe,
 };
-use hermes_net::StreamInfo;
+use hermes_net::{StreamInfo, Watch};
 use hermes_packet::tun::{AskedFlow, DEVICE_FIELD, FlowCarrier, FlowStack, TcpFlow};
 use hermes_packet::{Asked, Session};
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
@@ -34,26 +34,38 @@ use crate::routed::Routed;
 #[doc(alias = "bound")]
 const DEAF_AFTER_REFUSAL: Duration = Duration::from_secs(1);
 
-/// Whose flows are begun, and how.
-struct Flows {
+/// Flows of packets that end in this process: by which entrance each comes in as an exchange, and with which fields.
+pub(crate) struct Flows {
     entrance: Entrance,
-    source: Arc<StreamInfo>,
-    /// The fields of the tunnel's request.
     fields: Fields,
+}
+
+/// A flow that is to become an exchange.
+pub(crate) struct BegunFlow {
+    /// What it is for.
+    pub(crate) target: HostPort,
+    /// Where it comes from.
+    pub(crate) source: Arc<StreamInfo>,
+    /// What carries it.
+    pub(crate) carrier: FlowCarrier,
 }
 
 /// Carries a tunnel to its end, and has its flows take their routes meanwhile. Those that were begun go on while the tunnel is there,
 /// on whatever path. Returns why it ended.
 pub(super) async fn beside(stack: &Arc<FlowStack>, carried: Carried, routed: &Routed) -> String {
-    let flows = Arc::new(Flows {
-        entrance: routed.entrance.for_flows(&routed.auth),
-        source: routed.source.clone(),
-        fields: fields(routed),
-    });
+    let entrance = routed.entrance.for_flows(&routed.auth);
+    let flows = Arc::new(Flows::new(entrance, fields(routed)));
     let begin = async {
         loop {
-            let asked = stack.next_flow().await;
-            flows.clone().begin(routed, asked);
+            let AskedFlow {
+                target, carrier, ..
+            } = stack.next_flow().await;
+            let flow = BegunFlow {
+                target: host_port(target),
+                source: routed.source.clone(),
+                carrier,
+            };
+            flows.clone().begin(&routed.worker.shared.drain, flow);
         }
     };
     tokio::select! {
@@ -76,17 +88,24 @@ fn fields(routed: &Routed) -> Fields {
 }
 
 impl Flows {
-    fn begin(self: Arc<Self>, routed: &Routed, asked: AskedFlow) {
-        let watch = routed.worker.shared.drain.clone();
+    /// Those that come in by this entrance.
+    pub(crate) fn new(entrance: Entrance, fields: Fields) -> Self {
+        Self { entrance, fields }
+    }
+
+    /// Begins one, in a task of its own.
+    pub(crate) fn begin(self: Arc<Self>, watch: &Watch, flow: BegunFlow) {
         let forced = watch.clone();
         watch.spawn(async move {
-            let AskedFlow {
-                target, carrier, ..
-            } = asked;
+            let BegunFlow {
+                target,
+                source,
+                carrier,
+            } = flow;
             let carried = async {
                 match carrier {
-                    FlowCarrier::Tcp(flow) => self.connection(target, flow).await,
-                    FlowCarrier::Udp(session) => self.datagrams(target, session).await,
+                    FlowCarrier::Tcp(flow) => self.connection(&target, source, flow).await,
+                    FlowCarrier::Udp(session) => self.datagrams(&target, source, session).await,
                 }
             };
             tokio::select! {
@@ -104,12 +123,12 @@ impl Flows {
     }
 
     /// A connection, from its first segment to its end.
-    async fn connection(&self, target: SocketAddr, flow: TcpFlow) {
+    async fn connection(&self, target: &HostPort, source: Arc<StreamInfo>, flow: TcpFlow) {
         let (accepted, answer) = oneshot::channel();
-        let mut head = connect(&host_port(target));
+        let mut head = connect(target);
         head.fields = self.fields.clone();
         let held = HeldFlow { flow, accepted };
-        let offered = Offered::held(head, self.source.clone(), Incoming::Empty, Box::new(held));
+        let offered = Offered::held(head, source, Incoming::Empty, Box::new(held));
 
         let entrance = self.entrance();
         let exchange = run(&entrance, Arrival::Offered(offered));
@@ -128,13 +147,13 @@ impl Flows {
     }
 
     /// A pair of ports, until it is silent for long enough.
-    async fn datagrams(&self, target: SocketAddr, session: Arc<Session>) {
+    async fn datagrams(&self, target: &HostPort, source: Arc<StreamInfo>, session: Arc<Session>) {
         let Some(head) = self.datagram_head(target) else {
             return;
         };
         let arrival = Arrival::Session {
             head: Box::new(head),
-            source: self.source.clone(),
+            source,
             session: session.clone(),
         };
         let entrance = self.entrance();
@@ -147,8 +166,8 @@ impl Flows {
         }
     }
 
-    fn datagram_head(&self, target: SocketAddr) -> Option<RequestHead> {
-        let mut head = connect_udp(&host_port(target))?;
+    fn datagram_head(&self, target: &HostPort) -> Option<RequestHead> {
+        let mut head = connect_udp(target)?;
         for (name, value) in self.fields.iter() {
             head.fields.append(name, value);
         }

@@ -31,6 +31,7 @@ use crate::target::Target;
 use crate::why::note;
 use crate::why::remembered::{Circumstances, Instead};
 use entered::Entered;
+pub(crate) use flows::{BegunFlow, Flows};
 use permits::Permits;
 
 /// How far an exchange has come that is refused.

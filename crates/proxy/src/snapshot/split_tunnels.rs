@@ -55,6 +55,7 @@ mod tests {
             mtu: None,
             queues: None,
             super_packets: false,
+            dns: None,
             tunnels: tunnels.into_iter().collect(),
         };
         let listener = Listener {

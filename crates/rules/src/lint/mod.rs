@@ -28,6 +28,7 @@ mod ports;
 mod report;
 mod retries;
 mod routes;
+mod split_dns;
 mod split_tunnels;
 mod templates;
 mod trace;
@@ -46,7 +47,7 @@ pub(crate) use users::each_user;
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Finding> {
-    let lists: [&[Check]; 29] = [
+    let lists: [&[Check]; 30] = [
         node::CHECKS,
         listeners::CHECKS,
         attach::CHECKS,
@@ -76,6 +77,7 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         trace::CHECKS,
         split_tunnels::CHECKS,
         tun::CHECKS,
+        split_dns::CHECKS,
     ];
 
     let mut report = Report::default();

@@ -15,8 +15,8 @@ use super::report::{Check, Report};
 const LONGEST_NAME: usize = 15;
 
 /// The shortest prefixes that have an address for a tunnel: beside those of the network and of all its hosts, and two of this node's.
-const SMALLEST_V4: u8 = 29;
-const SMALLEST_V6: u8 = 125;
+pub(super) const SMALLEST_V4: u8 = 29;
+pub(super) const SMALLEST_V6: u8 = 125;
 
 /// Users and control groups that one device names in one place: each is a rule of routing for each length of prefix, or a program.
 #[doc(alias = "bound")]
@@ -64,6 +64,7 @@ fn stacks(document: &Document, report: &mut Report) {
             ("except", details.except.is_some()),
             ("queues", details.queues.is_some()),
             ("super_packets", details.super_packets),
+            ("dns", details.dns.is_some()),
             ("tunnels", !details.tunnels.is_empty()),
         ] {
             if is_given {
@@ -219,7 +220,7 @@ fn addresses(document: &Document, report: &mut Report) {
     }
 }
 
-fn is_v4(net: &IpNet) -> bool {
+pub(super) fn is_v4(net: &IpNet) -> bool {
     matches!(net, IpNet::V4(_))
 }
 

@@ -25,6 +25,7 @@ mod policy;
 mod ports;
 mod retries;
 mod routes;
+mod split_dns;
 mod templates;
 mod trace;
 mod tun;

@@ -81,10 +81,15 @@ pub(super) fn web(topology: &Topology, folder: &std::path::Path) -> Running {
 
 /// A server of names there.
 pub(super) fn names(topology: &Topology) -> Running {
+    names_at(topology, "server", SERVER)
+}
+
+/// A server of names at this address of a namespace.
+pub(super) fn names_at(topology: &Topology, namespace: &str, address: &str) -> Running {
     let dnsmasq = std::env::var("HERMES_DNSMASQ")
         .expect("HERMES_DNSMASQ names dnsmasq: ./test system sets it");
     let server: Child = topology
-        .namespace("server")
+        .namespace(namespace)
         .unwrap()
         .command(dnsmasq)
         .args([
@@ -95,9 +100,9 @@ pub(super) fn names(topology: &Topology) -> Running {
             "--pid-file=",
             "--bind-interfaces",
             "--user=root",
-            "--listen-address=10.0.2.2",
             "--address=/video.example/192.0.2.7",
         ])
+        .arg(format!("--listen-address={address}"))
         .stdin(Stdio::null())
         .spawn()
         .unwrap();

@@ -4,9 +4,9 @@ use std::str::FromStr;
 
 use super::{
     ByteSize, DecisionPointer, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch,
-    HostPort, Hours, HttpUrl, IpProtocol, ListenAddress, PathMatch, Percent, PortMatch, Prefix,
-    Rate, ScalarError, StatusMatch, SystemUsers, TargetMatch, Template, TextMatch, UpgradeName,
-    UserMatch, UserPattern,
+    HostPort, Hours, HttpUrl, IpProtocol, ListenAddress, NameServerAddress, PathMatch, Percent,
+    PortMatch, Prefix, Rate, ScalarError, StatusMatch, SystemUsers, TargetMatch, Template,
+    TextMatch, UpgradeName, UserMatch, UserPattern,
 };
 
 /// The `format` of a path, which the loader makes absolute.
@@ -17,7 +17,7 @@ pub(crate) const END: &str = "hermes-end";
 
 type Check = fn(&str) -> Result<(), ScalarError>;
 
-const FORMATS: [(&str, Check); 26] = [
+const FORMATS: [(&str, Check); 27] = [
     ("hermes-duration", parses::<Duration>),
     ("hermes-byte-size", parses::<ByteSize>),
     ("hermes-rate", parses::<Rate>),
@@ -26,6 +26,7 @@ const FORMATS: [(&str, Check); 26] = [
     ("hermes-endpoint-address", parses::<EndpointAddress>),
     ("hermes-listen-address", parses::<ListenAddress>),
     ("hermes-prefix", parses::<Prefix>),
+    ("hermes-name-server", parses::<NameServerAddress>),
     ("hermes-field-pattern", parses::<FieldPattern>),
     ("hermes-user-pattern", parses::<UserPattern>),
     ("hermes-user-match", parses::<UserMatch>),

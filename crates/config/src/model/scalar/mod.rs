@@ -10,6 +10,7 @@ mod hours;
 mod http_url;
 mod ip_protocol;
 mod many;
+mod name_server;
 mod path;
 mod pattern;
 mod percent;
@@ -30,6 +31,7 @@ pub use hours::{Hours, WEEK, second_of_week};
 pub use http_url::HttpUrl;
 pub use ip_protocol::IpProtocol;
 pub use many::OneOrMany;
+pub use name_server::NameServerAddress;
 pub use path::PathMatch;
 pub use pattern::{FieldPattern, TextMatch, UserMatch, UserPattern};
 pub use percent::Percent;
@@ -144,8 +146,9 @@ mod tests {
 
     use super::{
         ByteSize, DecisionPointer, Duration, EndpointAddress, FieldPattern, HostMatch, HostPort,
-        Hours, HttpUrl, ListenAddress, PathMatch, Percent, PortMatch, StatusMatch, SystemUsers,
-        TargetMatch, Template, TextMatch, UpgradeName, UserMatch, UserPattern,
+        Hours, HttpUrl, ListenAddress, NameServerAddress, PathMatch, Percent, PortMatch,
+        StatusMatch, SystemUsers, TargetMatch, Template, TextMatch, UpgradeName, UserMatch,
+        UserPattern,
     };
 
     /// What parses is printed in a form that parses to the same.
@@ -182,6 +185,7 @@ mod tests {
             round_trips::<HostPort>(&text);
             round_trips::<EndpointAddress>(&text);
             round_trips::<ListenAddress>(&text);
+            round_trips::<NameServerAddress>(&text);
             round_trips::<FieldPattern>(&text);
             round_trips::<UserPattern>(&text);
             round_trips::<UserMatch>(&text);

@@ -1,0 +1,282 @@
+//! Names of the overlay behind the addresses that a listener's device gives them: what is sent there ends in a stack, and becomes flows to
+//! the name.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Instant;
+
+use bytes::Bytes;
+use hermes_ip::{NameLeases, NamesFull, PoolError};
+use hermes_net::clock::unix_seconds;
+use hermes_proto::ip::{IcmpError, IcmpLimiter, IpPrefix, Packet};
+use hermes_stack::{StackSettings, UdpDatagram};
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::sync::Notify;
+
+use super::flow_stack::FlowStack;
+use crate::Bounds;
+
+/// The port of DNS (RFC 1035, section 4.2).
+pub const DNS_PORT: u16 = 53;
+
+/// Questions that wait to be taken: more than the programs of one machine ask at once.
+#[doc(alias = "bound")]
+const MAX_QUESTIONS: usize = 256;
+
+/// The names of a listener's device.
+pub struct NamedHosts {
+    pool: Vec<IpPrefix>,
+    servers: Vec<IpAddr>,
+    leases: Mutex<NameLeases>,
+    stack: Arc<FlowStack>,
+    questions: Mutex<VecDeque<NameQuestion>>,
+    asked: Notify,
+    lost: AtomicU64,
+    limiter: Mutex<IcmpLimiter>,
+}
+
+/// A message to the name server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameQuestion {
+    client: SocketAddr,
+    server: SocketAddr,
+    /// What it says.
+    pub message: Bytes,
+}
+
+/// What is to be seen of the names of a device.
+#[derive(Debug, Clone, Serialize)]
+pub struct NamedHostsView {
+    /// Where the name server is asked.
+    pub servers: Vec<String>,
+    /// How many names have addresses.
+    pub names: usize,
+    /// Connections to them that are open.
+    pub connections: usize,
+    /// Pairs of UDP ports.
+    pub sessions: usize,
+    /// Questions that found no room.
+    pub lost_questions: u64,
+}
+
+impl fmt::Debug for NamedHosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NamedHosts")
+            .field("servers", &self.servers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl NamedHosts {
+    /// Gives names addresses of these prefixes. `datagrams` is what is kept of one pair of UDP ports, until a route says otherwise.
+    ///
+    /// # Errors
+    /// [`PoolError::Range`].
+    pub fn new(
+        pool: &[IpPrefix],
+        stack: StackSettings,
+        datagrams: Bounds,
+    ) -> Result<Arc<Self>, PoolError> {
+        let servers = pool.iter().copied().map(NameLeases::server_address);
+        Ok(Arc::new(Self {
+            pool: pool.to_vec(),
+            servers: servers.collect(),
+            leases: Mutex::new(NameLeases::new(pool)?),
+            stack: FlowStack::new(stack, datagrams),
+            questions: Mutex::default(),
+            asked: Notify::new(),
+            lost: AtomicU64::new(0),
+            limiter: Mutex::default(),
+        }))
+    }
+
+    /// Where the name server is asked: an address of each family that the pool has.
+    pub fn servers(&self) -> &[IpAddr] {
+        &self.servers
+    }
+
+    /// What ends packets to names.
+    pub fn stack(&self) -> &Arc<FlowStack> {
+        &self.stack
+    }
+
+    /// The addresses of a name, of each family that the pool has.
+    ///
+    /// # Errors
+    /// [`NamesFull`].
+    pub fn lease(&self, name: &str) -> Result<Vec<IpAddr>, NamesFull> {
+        self.leases.lock().lease(name, unix_seconds())
+    }
+
+    /// The name that has an address.
+    pub fn name(&self, address: IpAddr) -> Option<Arc<str>> {
+        self.leases.lock().peek(address).cloned()
+    }
+
+    /// Whether this is an address of the pool.
+    pub fn covers(&self, address: IpAddr) -> bool {
+        self.pool.iter().any(|prefix| prefix.contains(address))
+    }
+
+    /// The next question by UDP.
+    pub async fn next_question(&self) -> NameQuestion {
+        loop {
+            let next = self.questions.lock().pop_front();
+            match next {
+                Some(question) => return question,
+                None => self.asked.notified().await,
+            }
+        }
+    }
+
+    /// What is to be seen of it now.
+    pub fn view(&self) -> NamedHostsView {
+        let [connections, sessions] = self.stack.flows();
+        NamedHostsView {
+            servers: self.servers.iter().map(ToString::to_string).collect(),
+            names: self.leases.lock().len(),
+            connections,
+            sessions,
+            lost_questions: self.lost.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Takes a packet for an address of the pool; returns what its sender is to be told, if anything.
+    pub(super) fn take(&self, packet: &[u8]) -> Option<Bytes> {
+        let parsed = Packet::parse(packet).ok()?;
+        let destination = parsed.destination();
+        if self.servers.contains(&destination) {
+            if let Some(datagram) = UdpDatagram::parse(&parsed)
+                && datagram.to.port() == DNS_PORT
+            {
+                self.ask(datagram);
+                return None;
+            }
+        } else if self.use_name(destination).is_none() {
+            return self.error(IcmpError::HostUnreachable, &parsed);
+        }
+
+        if !self.stack.takes(packet) {
+            return self.error(IcmpError::Prohibited, &parsed);
+        }
+        self.stack.handle_packet(packet);
+        None
+    }
+
+    /// Waits for packets that are to go to the kernel.
+    pub(super) async fn transmits(&self) -> Vec<Vec<u8>> {
+        std::future::poll_fn(|cx| {
+            // Who has packets meanwhile wakes this task, or finds that there are some already.
+            self.stack.wake(cx.waker());
+            match self.stack.transmits() {
+                packets if packets.is_empty() => Poll::Pending,
+                packets => Poll::Ready(packets),
+            }
+        })
+        .await
+    }
+
+    fn use_name(&self, address: IpAddr) -> Option<Arc<str>> {
+        self.leases.lock().name(address, unix_seconds())
+    }
+
+    fn ask(&self, datagram: UdpDatagram<'_>) {
+        let mut questions = self.questions.lock();
+        if questions.len() >= MAX_QUESTIONS {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        questions.push_back(NameQuestion {
+            client: datagram.from,
+            server: datagram.to,
+            message: Bytes::copy_from_slice(datagram.payload),
+        });
+        drop(questions);
+        self.asked.notify_one();
+    }
+
+    /// What tells the sender of a packet that it goes no further, as often as that may be told: from the name server, which is a router
+    /// on the way to names.
+    fn error(&self, error: IcmpError, packet: &Packet<'_>) -> Option<Bytes> {
+        let mut servers = self.servers.iter();
+        let from = servers.find(|server| server.is_ipv4() == packet.is_ipv4())?;
+        let error = error.about(packet, *from)?;
+        self.limiter.lock().allows(Instant::now()).then_some(error)
+    }
+}
+
+impl NameQuestion {
+    /// The packet that takes an answer to who asked.
+    pub(super) fn answer(&self, message: &[u8]) -> Vec<u8> {
+        let datagram = UdpDatagram {
+            from: self.server,
+            to: self.client,
+            payload: message,
+        };
+        datagram.to_packet()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts() -> Arc<NamedHosts> {
+        let pool = ["100.64.0.0/24".parse().unwrap()];
+        NamedHosts::new(&pool, StackSettings::default(), Bounds::NOTHING).unwrap()
+    }
+
+    fn datagram(to: SocketAddr, payload: &[u8]) -> Vec<u8> {
+        let from = "10.7.0.2:5000".parse().unwrap();
+        UdpDatagram { from, to, payload }.to_packet()
+    }
+
+    #[tokio::test]
+    async fn questions_wait_within_their_bound_and_are_answered_to_who_asked() {
+        let hosts = hosts();
+        let server = SocketAddr::new(hosts.servers()[0], DNS_PORT);
+        for number in 0..MAX_QUESTIONS + 7 {
+            let packet = datagram(server, &number.to_be_bytes());
+            assert_eq!(hosts.take(&packet), None);
+        }
+        assert_eq!(hosts.view().lost_questions, 7);
+        let question = hosts.next_question().await;
+        assert_eq!(question.message[..], 0_usize.to_be_bytes());
+        let answer = question.answer(b"here");
+        let answer = Packet::parse(&answer).unwrap();
+        let answer = UdpDatagram::parse(&answer).unwrap();
+        assert_eq!((answer.from, answer.payload), (server, &b"here"[..]));
+        assert_eq!(answer.to, "10.7.0.2:5000".parse().unwrap());
+    }
+
+    #[tokio::test]
+    async fn packets_to_a_name_become_flows_and_to_no_name_an_error() {
+        let hosts = hosts();
+        let video = hosts.lease("video").unwrap()[0];
+        let packet = datagram(SocketAddr::new(video, 9), b"hello");
+        assert_eq!(hosts.take(&packet), None);
+        let flow = hosts.stack().next_flow().await;
+        assert_eq!(flow.target, SocketAddr::new(video, 9));
+        assert_eq!(hosts.name(video).as_deref(), Some("video"));
+
+        let other = SocketAddr::new("100.64.0.77".parse().unwrap(), 9);
+        let is_other = video != other.ip();
+        let error = hosts.take(&datagram(other, b"hello"));
+        assert_eq!(error.is_some(), is_other);
+        assert!(hosts.name(other.ip()).is_none() || !is_other);
+    }
+
+    #[test]
+    fn a_flood_of_packets_to_no_name_is_answered_as_often_as_errors_are() {
+        let hosts = hosts();
+        let none = SocketAddr::new("100.64.0.77".parse().unwrap(), 9);
+        let errors = (0..100_000).filter(|_| hosts.take(&datagram(none, b"x")).is_some());
+        assert!(errors.count() < 10_000);
+        assert_eq!(hosts.view().sessions, 0);
+    }
+}
