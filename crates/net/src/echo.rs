@@ -1,12 +1,14 @@
-//! Echoes of ICMP without any right (`SOCK_DGRAM`, `IPPROTO_ICMP`): the kernel writes the identifier, and hands over answers to it alone.
+//! Echoes of ICMP without any right (`SOCK_DGRAM`, `IPPROTO_ICMP`): the kernel writes the identifier, and hands over answers to it alone, and
+//! errors about what was sent with it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use socket2::{Domain, SockRef};
+use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-use crate::os;
+use crate::os::{self, EchoError};
 use crate::own_mark::marked;
 
 /// Bytes before the content of an echo (RFC 792; RFC 4443, section 4.1).
@@ -38,6 +40,15 @@ pub struct EchoReply<'a> {
     pub number: u16,
     /// What it sent back.
     pub content: &'a [u8],
+}
+
+/// What came of an echo.
+#[derive(Debug, PartialEq, Eq)]
+pub enum EchoAnswer<'a> {
+    /// The host has answered.
+    Reply(EchoReply<'a>),
+    /// It did not get there, as a router or the host says.
+    Lost(EchoError),
 }
 
 impl EchoSocket {
@@ -74,22 +85,51 @@ impl EchoSocket {
             .map(drop)
     }
 
-    /// Waits for an answer. What is no answer is passed over.
+    /// Waits for an answer, or an error. What is neither is passed over.
     ///
     /// # Errors
     /// The socket failed.
-    pub async fn answer(&mut self) -> io::Result<EchoReply<'_>> {
-        let (length, from) = loop {
-            let (length, from) = self.socket.recv_from(&mut self.room).await?;
-            let kind = if self.is_ipv4 { REPLY_V4 } else { REPLY_V6 };
-            if length >= HEADER && self.room[0] == kind {
-                break (length, from);
+    pub async fn answer(&mut self) -> io::Result<EchoAnswer<'_>> {
+        loop {
+            let ready = self.socket.ready(Interest::READABLE | Interest::ERROR);
+            let ready = ready.await?;
+            if ready.is_error()
+                && let Some(lost) = self.take_lost()?
+            {
+                return Ok(EchoAnswer::Lost(lost));
             }
-        };
-        Ok(EchoReply {
-            from: from.ip(),
-            number: u16::from_be_bytes([self.room[6], self.room[7]]),
-            content: &self.room[HEADER..length],
-        })
+            let Some((length, from)) = self.take()? else {
+                continue;
+            };
+            return Ok(EchoAnswer::Reply(EchoReply {
+                from,
+                number: u16::from_be_bytes([self.room[6], self.room[7]]),
+                content: &self.room[HEADER..length],
+            }));
+        }
+    }
+
+    /// An answer that came: its length, and who sent it.
+    fn take(&mut self) -> io::Result<Option<(usize, IpAddr)>> {
+        let kind = if self.is_ipv4 { REPLY_V4 } else { REPLY_V6 };
+        match self.socket.try_recv_from(&mut self.room) {
+            Ok((length, from)) => {
+                let is_reply = length >= HEADER && self.room[0] == kind;
+                Ok(is_reply.then(|| (length, from.ip())))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// An error that came.
+    fn take_lost(&self) -> io::Result<Option<EchoError>> {
+        let taken = self
+            .socket
+            .try_io(Interest::ERROR, || os::take_echo_error(&self.socket));
+        match taken {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            taken => taken,
+        }
     }
 }

@@ -51,7 +51,7 @@ pub use appended::AppendedFile;
 pub use connect::{ConnectError, ConnectErrorKind};
 pub use dns::{Asker, DnsError, DnsErrorKind, Lookup, Resolver};
 pub use drain::{Drain, Watch};
-pub use echo::{EchoReply, EchoSocket};
+pub use echo::{EchoAnswer, EchoReply, EchoSocket};
 pub use listen::{Acceptor, Listener};
 pub use local::LocalAddresses;
 pub use os::LinkChanges;

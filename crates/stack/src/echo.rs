@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use hermes_proto::ip::IcmpError;
 
 use crate::MAX_ECHOES;
 
@@ -21,6 +22,19 @@ pub enum EchoHandling {
     Ask,
     /// They are [handed on](crate::StackEvent::Other) as packets.
     HandOn,
+}
+
+/// An echo that was asked elsewhere, and did not get there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FailedEcho {
+    /// Its number on the wire.
+    pub number: u16,
+    /// The host that it was for.
+    pub target: IpAddr,
+    /// Why.
+    pub error: IcmpError,
+    /// Who says so: a router, or the host. Of the family of the target.
+    pub from: IpAddr,
 }
 
 /// An echo that is waited for.

@@ -15,7 +15,7 @@
 //! - [`StackEvent::TcpAsked`]: the client's first segment waits until [`Stack::accept`] or [`Stack::refuse`], so that a client is connected
 //!   only when its target is.
 //! - [`StackEvent::Progress`]: there is something for [`Stack::receive`], or room for [`Stack::send`].
-//! - [`StackEvent::EchoAsked`]: [`Stack::answer_echo`] or [`Stack::refuse_echo`], if an answer comes.
+//! - [`StackEvent::EchoAsked`]: [`Stack::answer_echo`], [`Stack::fail_echo`] or [`Stack::refuse_echo`], if an answer comes.
 //! - [`StackEvent::Unreachable`]: a router, or the host itself, says that a flow leads nowhere.
 //! - [`Stack::poll_timeout`] says when [`Stack::handle_timeout`] is due.
 //! - [`Stack::release`] when a flow is of no more use.
@@ -39,7 +39,7 @@ mod udp;
 mod wire;
 
 pub use counts::StackCounts;
-pub use echo::{EchoHandling, EchoId};
+pub use echo::{EchoHandling, EchoId, FailedEcho};
 pub use flow::{FlowId, Received, StackEvent};
 pub use stack::{Checksums, OpenError, Stack, StackSettings};
 pub use udp::UdpDatagram;

@@ -9,7 +9,7 @@ use hermes_proto::ip::{Fragment, ICMP, ICMPV6, IcmpError, IcmpLimiter, Packet, T
 
 use crate::build::{self, IPV4, IPV6, UDP_HEADER};
 use crate::counts::StackCounts;
-use crate::echo::{EchoHandling, EchoId, EchoTable};
+use crate::echo::{EchoHandling, EchoId, EchoTable, FailedEcho};
 use crate::flow::{Ends, FlowId, Received, StackEvent};
 use crate::outgoing::Outgoing;
 use crate::tcp::{ASKING, LONGEST_SYN, OpenTcp, TcpFlow, TcpPhase, TcpSettings};
@@ -436,11 +436,29 @@ impl Stack {
 
     /// Tells a client that its echo may not be asked for.
     pub fn refuse_echo(&mut self, echo: EchoId, target: IpAddr, now: Instant) {
-        let Some(request) = self.icmp.echoes.end(echo.number(), target, now) else {
+        let failed = FailedEcho {
+            number: echo.number(),
+            target,
+            error: IcmpError::Prohibited,
+            from: target,
+        };
+        self.fail_echo(failed, now);
+    }
+
+    /// Tells a client that its echo did not get there; not where that does not wait for it.
+    pub fn fail_echo(&mut self, failed: FailedEcho, now: Instant) {
+        let FailedEcho {
+            number,
+            target,
+            error,
+            from,
+        } = failed;
+        let Some(request) = self.icmp.echoes.end(number, target, now) else {
+            self.counts.unknown += 1;
             return;
         };
         if let Ok(request) = Packet::parse(&request)
-            && let Some(error) = IcmpError::Prohibited.about(&request, target)
+            && let Some(error) = error.about(&request, from)
         {
             self.counts.full += u64::from(!self.outgoing.push(error.to_vec()));
         }

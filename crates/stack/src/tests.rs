@@ -404,6 +404,32 @@ fn an_echo_that_may_not_be_asked_for_is_said_to_be_prohibited() {
 }
 
 #[test]
+fn what_became_of_an_echo_is_told_once_by_who_said_it() {
+    let (mut stack, now) = stack(EchoHandling::Ask);
+    let echo = asked(&mut stack, 1, now);
+    let failed = FailedEcho {
+        number: echo.number(),
+        target: ip("192.0.2.7"),
+        error: IcmpError::HostUnreachable,
+        from: ip("192.0.2.254"),
+    };
+    let of_another = FailedEcho {
+        target: ip("192.0.2.8"),
+        ..failed
+    };
+    stack.fail_echo(of_another, now);
+    assert_eq!(stack.poll_transmit(), None, "no one was asked that");
+    stack.fail_echo(failed, now);
+    stack.fail_echo(failed, now);
+    let error = stack.poll_transmit().unwrap();
+    let error = Packet::parse(&error).unwrap();
+    assert!(build::is_sound(&error));
+    assert_eq!(error.payload()[..2], [3, 1]);
+    assert_eq!(error.source(), ip("192.0.2.254"));
+    assert_eq!((stack.poll_transmit(), stack.echoes()), (None, 0));
+}
+
+#[test]
 fn echoes_that_wait_are_bounded_and_the_newest_are_kept() {
     let (mut stack, began) = stack(EchoHandling::Ask);
     let mut last = None;

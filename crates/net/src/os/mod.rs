@@ -1,5 +1,6 @@
 //! What only the operating system can tell or change.
 
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 use crate::tun::SenderCondition;
@@ -13,8 +14,8 @@ pub use linux::{
     forbid_fragments, forwarded_families, is_transparent, local_addresses, mark, mark_open,
     masquerades, new_network, note_arrivals, open_tun, passed_kind, passed_sockets, path_mtu,
     peer_uid, prepare_datagrams, process_stats, raise_open_files, receive_merged, receive_timed,
-    remove_exception, report_errors, send_cut, set_congestion, take_foreign_addresses,
-    take_queued_error, tun_cuts_udp, use_small_pages,
+    remove_exception, report_errors, send_cut, set_congestion, take_echo_error,
+    take_foreign_addresses, take_queued_error, tun_cuts_udp, use_small_pages,
 };
 
 #[cfg(not(target_os = "linux"))]
@@ -26,9 +27,24 @@ pub use other::{
     forbid_fragments, forwarded_families, is_transparent, local_addresses, mark, mark_open,
     masquerades, new_network, note_arrivals, open_tun, passed_kind, passed_sockets, path_mtu,
     peer_uid, prepare_datagrams, process_stats, raise_open_files, receive_merged, receive_timed,
-    remove_exception, report_errors, send_cut, set_congestion, take_foreign_addresses,
-    take_queued_error, tun_cuts_udp, use_small_pages,
+    remove_exception, report_errors, send_cut, set_congestion, take_echo_error,
+    take_foreign_addresses, take_queued_error, tun_cuts_udp, use_small_pages,
 };
+
+/// What a socket of ICMP was told about an echo that it asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EchoError {
+    /// The sequence number of the echo.
+    pub number: u16,
+    /// The host that it was for.
+    pub target: IpAddr,
+    /// Who says it: a router, or the host.
+    pub from: Option<IpAddr>,
+    /// The type and the code of the message.
+    pub kind_and_code: [u8; 2],
+    /// The number behind its checksum.
+    pub info: u32,
+}
 
 /// What this process uses now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpStream, UdpSocket, UnixStream};
 
-use super::{ForwardedFamilies, ProcessStats};
+use super::{EchoError, ForwardedFamilies, ProcessStats};
 use crate::activation::{ActivationError, PassedKind, PassedSocket};
 use crate::quic::steering::Instruction;
 
@@ -122,6 +122,14 @@ pub fn datagram_socket(domain: Domain) -> io::Result<Socket> {
 /// Always.
 pub fn echo_socket(_domain: Domain) -> io::Result<Socket> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+/// There is none.
+///
+/// # Errors
+/// Always.
+pub fn take_echo_error(_socket: &impl std::os::fd::AsFd) -> io::Result<Option<EchoError>> {
+    Err(io::ErrorKind::WouldBlock.into())
 }
 
 /// Whether [`prepare_datagrams`] does anything.

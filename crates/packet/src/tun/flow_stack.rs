@@ -11,7 +11,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use hermes_proto::ip::{Fragment, IcmpError, Packet, TCP, UDP};
 use hermes_stack::{
-    Checksums, EchoHandling, EchoId, FlowId, MAX_ECHOES, OpenError, Stack, StackEvent,
+    Checksums, EchoHandling, EchoId, FailedEcho, FlowId, MAX_ECHOES, OpenError, Stack, StackEvent,
     StackSettings,
 };
 use parking_lot::Mutex;
@@ -226,6 +226,11 @@ impl FlowStack {
     /// Tells a client that its echo may not be asked for.
     pub fn refuse_echo(self: &Arc<Self>, asked: &AskedEcho) {
         self.with(|stack, now| stack.refuse_echo(asked.echo, asked.target, now));
+    }
+
+    /// Tells a client that its echo did not get there.
+    pub fn fail_echo(self: &Arc<Self>, failed: FailedEcho) {
+        self.with(|stack, now| stack.fail_echo(failed, now));
     }
 
     /// Whether echoes are asked elsewhere.

@@ -26,10 +26,8 @@ impl<'a> IcmpReport<'a> {
     pub fn parse(packet: &Packet<'a>) -> Option<Self> {
         let message = packet.payload();
         let header: &[u8; ICMP_HEADER] = message.first_chunk()?;
-        let error = match packet.protocol() == ICMP {
-            true => error_v4(header)?,
-            false => error_v6(header)?,
-        };
+        let number = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+        let error = IcmpError::of_code(packet.protocol() == ICMP, [header[0], header[1]], number)?;
         if !packet.is_icmp_error() {
             return None;
         }
@@ -106,36 +104,41 @@ impl<'a> Quoted<'a> {
     }
 }
 
-fn error_v4(header: &[u8; ICMP_HEADER]) -> Option<IcmpError> {
-    // RFC 1812, section 5.2.7.1, has the later codes.
-    match (header[0], header[1]) {
-        (3, 0 | 6 | 11) => Some(IcmpError::NoRoute),
-        (3, 1 | 5 | 7 | 8 | 12) => Some(IcmpError::HostUnreachable),
-        (3, 2 | 3) => Some(IcmpError::PortUnreachable),
-        (3, 4) => Some(IcmpError::TooBig {
-            mtu: u16::from_be_bytes([header[6], header[7]]),
-        }),
-        (3, 9 | 10 | 13 | 14 | 15) => Some(IcmpError::Prohibited),
-        (11, 0) => Some(IcmpError::HopLimitExceeded),
-        _ => None,
-    }
-}
-
-fn error_v6(header: &[u8; ICMP_HEADER]) -> Option<IcmpError> {
-    match (header[0], header[1]) {
-        (1, 0) => Some(IcmpError::NoRoute),
-        (1, 1 | 6) => Some(IcmpError::Prohibited),
-        (1, 2 | 3) => Some(IcmpError::HostUnreachable),
-        (1, 4) => Some(IcmpError::PortUnreachable),
-        (1, 5) => Some(IcmpError::SourceFailedPolicy),
-        (2, _) => {
-            let mtu = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
-            Some(IcmpError::TooBig {
-                mtu: u16::try_from(mtu).unwrap_or(u16::MAX),
-            })
+impl IcmpError {
+    /// What a message says with this type and code, and with the number behind its checksum; none where that has no meaning here.
+    pub fn of_code(is_ipv4: bool, kind_and_code: [u8; 2], number: u32) -> Option<Self> {
+        match is_ipv4 {
+            true => Self::of_v4(kind_and_code, number),
+            false => Self::of_v6(kind_and_code, number),
         }
-        (3, 0) => Some(IcmpError::HopLimitExceeded),
-        _ => None,
+    }
+
+    fn of_v4(kind_and_code: [u8; 2], number: u32) -> Option<Self> {
+        // RFC 1812, section 5.2.7.1, has the later codes.
+        match kind_and_code {
+            [3, 0 | 6 | 11] => Some(Self::NoRoute),
+            [3, 1 | 5 | 7 | 8 | 12] => Some(Self::HostUnreachable),
+            [3, 2 | 3] => Some(Self::PortUnreachable),
+            [3, 4] => Some(Self::TooBig { mtu: number as u16 }),
+            [3, 9 | 10 | 13 | 14 | 15] => Some(Self::Prohibited),
+            [11, 0] => Some(Self::HopLimitExceeded),
+            _ => None,
+        }
+    }
+
+    fn of_v6(kind_and_code: [u8; 2], number: u32) -> Option<Self> {
+        match kind_and_code {
+            [1, 0] => Some(Self::NoRoute),
+            [1, 1 | 6] => Some(Self::Prohibited),
+            [1, 2 | 3] => Some(Self::HostUnreachable),
+            [1, 4] => Some(Self::PortUnreachable),
+            [1, 5] => Some(Self::SourceFailedPolicy),
+            [2, _] => Some(Self::TooBig {
+                mtu: u16::try_from(number).unwrap_or(u16::MAX),
+            }),
+            [3, 0] => Some(Self::HopLimitExceeded),
+            _ => None,
+        }
     }
 }
 

@@ -7,8 +7,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use hermes_net::{EchoReply, EchoSocket};
+use hermes_net::os::EchoError;
+use hermes_net::{EchoAnswer, EchoReply, EchoSocket};
 use hermes_packet::tun::{AskedEcho, FlowStack};
+use hermes_proto::ip::IcmpError;
+use hermes_stack::FailedEcho;
 
 use crate::routed::Routed;
 
@@ -69,9 +72,28 @@ impl Echoes<'_> {
             // A socket tells first what became of an echo of before.
             sent = socket.ask(*target, echo.number(), content);
         }
-        if let Err(error) = sent {
-            tracing::debug!(%target, %error, "an echo was not sent");
+        let Err(error) = sent else {
+            return;
+        };
+        tracing::debug!(%target, %error, "an echo was not sent");
+        if let Some(error) = said(error.kind()) {
+            self.stack.fail_echo(FailedEcho {
+                number: echo.number(),
+                target: *target,
+                error,
+                from: *target,
+            });
         }
+    }
+}
+
+/// What this machine says of a host to which it sends nothing; none where it might at another time.
+fn said(kind: io::ErrorKind) -> Option<IcmpError> {
+    match kind {
+        io::ErrorKind::NetworkUnreachable => Some(IcmpError::NoRoute),
+        io::ErrorKind::HostUnreachable => Some(IcmpError::HostUnreachable),
+        io::ErrorKind::PermissionDenied => Some(IcmpError::Prohibited),
+        _ => None,
     }
 }
 
@@ -95,7 +117,7 @@ impl EchoFamily {
         }
     }
 
-    async fn answer(&mut self) -> io::Result<EchoReply<'_>> {
+    async fn answer(&mut self) -> io::Result<EchoAnswer<'_>> {
         match self {
             Self::Open(socket) => socket.answer().await,
             Self::Unopened | Self::Refused => pending().await,
@@ -103,16 +125,32 @@ impl EchoFamily {
     }
 }
 
-fn answered(stack: &Arc<FlowStack>, answer: io::Result<EchoReply<'_>>) {
+fn answered(stack: &Arc<FlowStack>, answer: io::Result<EchoAnswer<'_>>) {
     match answer {
-        Ok(EchoReply {
+        Ok(EchoAnswer::Reply(EchoReply {
             from,
             number,
             content,
-        }) => stack.answer_echo(number, from, content),
-        // What is told is about one echo, whose client learns it by waiting.
+        })) => stack.answer_echo(number, from, content),
+        Ok(EchoAnswer::Lost(told)) => {
+            if let Some(failed) = failed(&told) {
+                stack.fail_echo(failed);
+            }
+        }
+        // The queue of errors says more of the same.
         Err(error) => tracing::debug!(%error, "an echo is not answered"),
     }
+}
+
+/// What is said of an echo, if that has a meaning here.
+fn failed(told: &EchoError) -> Option<FailedEcho> {
+    let is_ipv4 = told.target.is_ipv4();
+    Some(FailedEcho {
+        number: told.number,
+        target: told.target,
+        error: IcmpError::of_code(is_ipv4, told.kind_and_code, told.info)?,
+        from: told.from.unwrap_or(told.target),
+    })
 }
 
 /// Whether the rules in force let a client choose this host. An echo has no port.

@@ -119,6 +119,44 @@ fn a_ping_is_answered_by_the_host_that_it_is_for() {
 }
 
 #[test]
+fn what_is_said_of_a_ping_on_its_way_is_told_to_who_sent_it() {
+    let topology = with_ipv6();
+    allow_echoes(&topology);
+    // Behind the server is nothing, and it says so; to one more host the edge itself sends nothing.
+    for (name, route) in [
+        ("edge", "10.0.2.128/25 via 10.0.2.2"),
+        ("edge", "fd02::8000/113 via fd02::2"),
+        ("edge", "prohibit 10.0.2.77"),
+        ("server", "unreachable 10.0.2.128/25"),
+        ("server", "unreachable fd02::8000/113"),
+    ] {
+        let mut words = vec!["ip", "route", "add"];
+        words.extend(route.split(' '));
+        run(&topology, name, &words);
+    }
+    let _edge = start_without_rights(&topology, "edge", &forwarding());
+    let _alice = start(&topology, "alice", ALICE);
+    has_address(&topology);
+    let alice = topology.namespace("alice").unwrap();
+    alice.run(&["ping", "-c", "1", "-W", "5", SERVER]).unwrap();
+
+    for (host, from, what) in [
+        ("10.0.2.130", "10.0.2.2", "Destination Host Unreachable"),
+        ("fd02::8001", "fd02::2", "Destination unreachable"),
+        ("10.0.2.77", "10.0.2.77", "Packet filtered"),
+    ] {
+        let told = alice
+            .run(&["ping", "-c", "1", "-W", "5", host])
+            .unwrap_err();
+        let told = told.to_string();
+        assert!(told.contains(&format!("From {from} ")), "{told}");
+        assert!(told.contains(what), "{told}");
+        // The next one is answered as if nothing had been.
+        alice.run(&["ping", "-c", "1", "-W", "5", SERVER]).unwrap();
+    }
+}
+
+#[test]
 fn where_no_ping_can_be_sent_that_is_said_and_the_fix_works() {
     let topology = networks();
     let edge = start_without_rights(&topology, "edge", &interceptor(", echo: forward"));

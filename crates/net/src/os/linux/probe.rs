@@ -38,7 +38,8 @@ pub fn mark(socket: &Socket, number: u32) -> io::Result<()> {
     socket.set_mark(number)
 }
 
-/// A socket that asks for echoes of ICMP, and is handed the answers (`icmp(7)`, `net.ipv4.ping_group_range`).
+/// A socket that asks for echoes of ICMP, and is handed the answers (`icmp(7)`, `net.ipv4.ping_group_range`), and what routers and hosts say
+/// about them.
 ///
 /// # Errors
 /// `PermissionDenied`: the group of the process may have none.
@@ -47,7 +48,12 @@ pub fn echo_socket(domain: Domain) -> io::Result<Socket> {
         Domain::IPV6 => Protocol::ICMPV6,
         _ => Protocol::ICMPV4,
     };
-    Socket::new(domain, Type::DGRAM.nonblocking(), Some(protocol))
+    let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(protocol))?;
+    match domain {
+        Domain::IPV6 => setsockopt(&socket, sockopt::Ipv6RecvErr, &true)?,
+        _ => setsockopt(&socket, sockopt::Ipv4RecvErr, &true)?,
+    }
+    Ok(socket)
 }
 
 /// Leaves TLS records of an open connection to the kernel (`TCP_ULP`), whose keys it is not given yet: of no more use for anything else.
