@@ -1,51 +1,140 @@
-//! Tunnels of IP packets whose connections of TCP would run inside another one.
+//! Connections that would run inside another one: what is lost there is sent again by both, and both slow down for it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use hermes_config::child;
-use hermes_config::model::{Document, ExchangeKind, Hops, HttpVersion, Route};
+use hermes_config::model::{
+    Document, ExchangeKind, Hops, HostPort, HttpVersion, Listener, Match, Route, Tun,
+};
 
 use crate::lint::Finding;
 
-/// The upstreams to which the device of a `tun` listener leads over TCP, packet by packet: what is lost there is sent again twice, by the
-/// carrier and by the connections inside, which back off for each other.
-pub(crate) fn tcp_in_tcp(document: &Document) -> Vec<Finding> {
-    let devices = document
-        .listeners
-        .values()
-        .filter_map(|listener| listener.tun.as_ref());
-    if devices.clone().count() == 0 || devices.clone().all(|tun| tun.super_packets()) {
-        return Vec::new();
-    }
+/// Ports of UDP behind which is a protocol that sends again what is lost, or carries connections that do: those of HTTP/3, OpenVPN, IPsec and
+/// WireGuard. Of others, nothing is known: to most, such as DNS, it does not matter, and calls suffer from delay, whatever they are told.
+const SENDING_AGAIN: [(u16, &str); 4] = [
+    (443, "HTTP/3"),
+    (1194, "OpenVPN"),
+    (4500, "IPsec"),
+    (51_820, "WireGuard"),
+];
 
-    let routes = document.routes.iter().filter(|route| takes_packets(route));
-    let next: BTreeSet<&str> = routes.flat_map(first_hops).collect();
-    let is_tcp = |name: &&str| {
-        let upstream = document.upstreams.get(*name);
-        upstream.is_some_and(|upstream| {
-            let versions = upstream.http.as_deref().unwrap_or_default();
-            versions.first() != Some(&HttpVersion::H3)
-        })
-    };
-    next.into_iter()
-        .filter(is_tcp)
-        .map(|name| Finding {
-            path: format!("{}.http", child("upstreams", name)),
-            reason: "tunnels of a `tun` listener go there over TCP, packet by packet: what is lost is sent again by the carrier and by the \
-                     connections inside"
-                .to_owned(),
-            remedy: Some(
-                "set `http: 3`, or `super_packets: true` at the device and where its tunnels end"
-                    .to_owned(),
-            ),
-        })
-        .collect()
+/// What a listener sends that had better not be sent over TCP.
+struct Sender<'a> {
+    listener: &'a str,
+    kind: ExchangeKind,
+    target: Option<&'a HostPort>,
+    reason: String,
+    remedy: &'static str,
 }
 
-/// Whether a route may take tunnels of packets.
-fn takes_packets(route: &Route) -> bool {
-    let mut kinds = route.matches.kind.iter().flatten();
-    route.matches.kind.is_none() || kinds.any(|kind| *kind == ExchangeKind::ConnectIp)
+/// The upstreams to which a listener leads over TCP what sends again what is lost, each once. What a node forwards for others is not
+/// looked at: whether packets go whole there, their ends have agreed.
+pub(crate) fn tcp_in_tcp(document: &Document) -> Vec<Finding> {
+    let mut found = BTreeMap::new();
+    let listeners = document.listeners.iter();
+    for sender in listeners.filter_map(|(name, listener)| sender(name, listener)) {
+        for name in next_hops(document, &sender) {
+            if is_tcp(document, name) {
+                found.entry(name).or_insert_with(|| Finding {
+                    path: format!("{}.http", child("upstreams", name)),
+                    reason: sender.reason.clone(),
+                    remedy: Some(sender.remedy.to_owned()),
+                });
+            }
+        }
+    }
+    found.into_values().collect()
+}
+
+fn sender<'a>(name: &'a str, listener: &'a Listener) -> Option<Sender<'a>> {
+    match (&listener.tun, &listener.udp, &listener.target) {
+        (Some(tun), _, _) => of_packets(name, tun),
+        (None, Some(_), Some(target)) => of_datagrams(name, target),
+        _ => None,
+    }
+}
+
+/// Packets, which go one by one.
+fn of_packets<'a>(listener: &'a str, tun: &Tun) -> Option<Sender<'a>> {
+    if tun.super_packets() || !tun.keeps_tunnels() {
+        return None;
+    }
+    let remedy = match tun.is_stack() {
+        true => "set `http: 3`",
+        false => "set `http: 3`, or `super_packets: true` at the device and where its tunnels end",
+    };
+    Some(Sender {
+        listener,
+        kind: ExchangeKind::ConnectIp,
+        target: None,
+        reason: "tunnels of a `tun` listener go there over TCP, packet by packet: what is lost is sent again by the carrier and by the \
+                 connections inside"
+            .to_owned(),
+        remedy,
+    })
+}
+
+/// Datagrams of a protocol that is known by its port.
+fn of_datagrams<'a>(listener: &'a str, target: &'a HostPort) -> Option<Sender<'a>> {
+    let known = SENDING_AGAIN.iter().find(|(port, _)| *port == target.port);
+    let (port, protocol) = known?;
+    Some(Sender {
+        listener,
+        kind: ExchangeKind::ConnectUdp,
+        target: Some(target),
+        reason: format!(
+            "datagrams of `{listener}` for port {port} ({protocol}) go there over TCP: what is lost is sent again by the carrier and by what \
+             is inside"
+        ),
+        remedy: "set `http: 3`",
+    })
+}
+
+/// The upstreams to which what a listener sends may be led first.
+fn next_hops<'a>(document: &'a Document, sender: &Sender<'_>) -> Vec<&'a str> {
+    let mut hops = Vec::new();
+    for route in document
+        .routes
+        .iter()
+        .filter(|route| may_take(&route.matches, sender))
+    {
+        hops.extend(first_hops(route));
+        // What comes later is for others.
+        if takes_all(&route.matches) {
+            break;
+        }
+    }
+    hops
+}
+
+fn may_take(matches: &Match, sender: &Sender<'_>) -> bool {
+    let kinds = matches.kind.as_ref();
+    let listeners = matches.listener.as_ref();
+    let targets = matches.target.as_ref().zip(sender.target);
+    kinds.is_none_or(|kinds| kinds.contains(&sender.kind))
+        && listeners.is_none_or(|names| names.iter().any(|name| name == sender.listener))
+        && targets.is_none_or(|(conditions, target)| {
+            let mut conditions = conditions.iter();
+            conditions.any(|one| one.matches(&target.host, Some(target.port)))
+        })
+}
+
+/// Whether a route that may take an exchange does take it: it asks for nothing else.
+fn takes_all(matches: &Match) -> bool {
+    let others = Match {
+        kind: matches.kind.clone(),
+        listener: matches.listener.clone(),
+        ..Match::default()
+    };
+    others == *matches
+}
+
+fn is_tcp(document: &Document, name: &str) -> bool {
+    let upstream = document.upstreams.get(name);
+    upstream.is_some_and(|upstream| {
+        let versions = upstream.http.as_deref().unwrap_or_default();
+        versions.first() != Some(&HttpVersion::H3)
+    })
 }
 
 /// The upstreams to which a route leads first.
@@ -71,9 +160,13 @@ mod tests {
 
     /// The paths that are warned of, where a device leads to this upstream.
     fn warned(tun: Value, upstream: Value) -> Vec<String> {
+        paths(json!({ "vpn": { "tun": tun } }), upstream)
+    }
+
+    fn paths(listeners: Value, upstream: Value) -> Vec<String> {
         let document: Document = serde_json::from_value(json!({
             "version": 1,
-            "listeners": { "vpn": { "tun": tun } },
+            "listeners": listeners,
             "routes": [
                 { "match": { "kind": "connect-udp" }, "to": "other" },
                 { "match": { "kind": "connect-ip" }, "to": "edge" },
@@ -101,5 +194,26 @@ mod tests {
         assert!(warned(json!("hermes0"), over(json!(3))).is_empty());
         let whole = json!({ "name": "hermes0", "super_packets": true });
         assert!(warned(whole, over(json!(2))).is_empty());
+    }
+
+    #[test]
+    fn a_device_without_tunnels_sends_no_packets_and_a_stack_never_whole_ones() {
+        let over = json!({ "endpoints": ["a:1"], "http": 2 });
+        let names = json!({ "name": "hermes0", "dns": { "pool": "100.64.0.0/16" } });
+        assert!(warned(names, over.clone()).is_empty());
+        let stack = json!({ "name": "office", "stack": true });
+        assert_eq!(warned(stack, over), ["upstreams.edge.http"]);
+    }
+
+    #[test]
+    fn datagrams_of_a_protocol_that_sends_again_are_warned_of_where_their_route_leads_over_tcp() {
+        let edge = json!({ "endpoints": ["a:1"], "http": 2 });
+        let at = |target: &str| json!({ "udp": { "udp": "127.0.0.1:5000", "target": target } });
+        for target in ["vpn.example:51820", "WEB:443"] {
+            assert_eq!(paths(at(target), edge.clone()), ["upstreams.other.http"]);
+        }
+        for target in ["dns.example:53", "call.example:3478"] {
+            assert!(paths(at(target), edge.clone()).is_empty(), "{target}");
+        }
     }
 }
