@@ -1,0 +1,230 @@
+//! What the sender says: bytes, a word about what it has, or that it will not give an object.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hermes_proto::custody::{ErrCode, Extent, ObjectId};
+
+use super::{AHEAD, Receiver};
+use crate::ranges::range;
+use crate::window::PIECE;
+
+/// What bytes of an object are good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// Nothing new.
+    Nothing,
+    /// There is something to read, or the object has ended.
+    Readable,
+}
+
+/// Bytes of an object, as they came.
+#[derive(Debug, Clone)]
+pub struct Arrived {
+    /// Which object.
+    pub object: ObjectId,
+    /// The REQ that they answer.
+    pub serial: u64,
+    /// How much the sender has.
+    pub extent: Extent,
+    /// Whether they were at hand.
+    pub prompt: bool,
+    /// Where they begin.
+    pub offset: u64,
+    /// The bytes.
+    pub bytes: Bytes,
+    /// How long they waited in this machine.
+    pub waited: Duration,
+}
+
+/// A word about an object of which nothing more is available.
+#[derive(Debug, Clone, Copy)]
+pub struct StatusArrived {
+    /// Which object.
+    pub object: ObjectId,
+    /// The REQ that it answers.
+    pub serial: u64,
+    /// How much the sender has.
+    pub extent: Extent,
+    /// How long it waited in this machine.
+    pub waited: Duration,
+}
+
+impl Receiver {
+    /// Bytes of an object have come.
+    pub fn handle_data(&mut self, data: Arrived, now: Instant) -> Taken {
+        let Arrived {
+            object,
+            serial,
+            extent,
+            prompt,
+            offset,
+            bytes,
+            waited,
+        } = data;
+        self.answered(serial, now);
+        let length = bytes.len() as u64;
+        let took = self
+            .asked
+            .settle(object, serial, range(offset, offset + length), now);
+        // What it waited for here is no delay of the path.
+        let took = took.map(|took| took.saturating_sub(waited));
+        self.window.arrived(length, took.filter(|_| prompt), now);
+
+        let Some(want) = self.wants.get_mut(&object) else {
+            return Taken::Nothing;
+        };
+        if want.is_over() || offset + length > want.taken + AHEAD {
+            return Taken::Nothing;
+        }
+
+        let before = want.spool.available();
+        want.spool.insert(offset, bytes);
+        want.again.remove(range(offset, offset + length));
+        self.progress = now;
+        if !self.learn(object, extent, now) {
+            return Taken::Readable;
+        }
+
+        self.find_lost(now);
+        let Some(want) = self.wants.get(&object) else {
+            return Taken::Nothing;
+        };
+        if want.spool.is_whole() {
+            self.whole(object, now);
+            return Taken::Readable;
+        }
+        if want.spool.available() > before {
+            Taken::Readable
+        } else {
+            Taken::Nothing
+        }
+    }
+
+    /// The link is alive, and the sender has no more than this.
+    pub fn handle_status(&mut self, status: StatusArrived, now: Instant) -> Taken {
+        let StatusArrived {
+            object,
+            serial,
+            extent,
+            waited,
+        } = status;
+        self.answered(serial, now);
+        let took = self.asked.heard(object, serial, now);
+        if let Some(took) = took {
+            self.window.answered(took.saturating_sub(waited), now);
+        }
+        let known = self.learn(object, extent, now);
+        self.find_lost(now);
+        let whole = self
+            .wants
+            .get(&object)
+            .is_some_and(|want| want.spool.is_whole());
+        if whole {
+            self.whole(object, now);
+        }
+        if whole || !known {
+            Taken::Readable
+        } else {
+            Taken::Nothing
+        }
+    }
+
+    /// The sender will not give the object. Whether that changes anything.
+    pub fn handle_err(&mut self, object: ObjectId, code: ErrCode, now: Instant) -> bool {
+        self.heard = now;
+        self.resume();
+        self.letting.remove(&object);
+        let Some(want) = self.wants.get_mut(&object) else {
+            return false;
+        };
+        if want.is_over() {
+            return false;
+        }
+
+        want.broken = Some(code);
+        self.drop_asked(object);
+        true
+    }
+
+    /// An answer came: the neighbour is there.
+    fn answered(&mut self, serial: u64, now: Instant) {
+        self.heard = now;
+        // A serial that was never used proves nothing about others.
+        self.answered = self.answered.max(serial.min(self.serial));
+        self.is_checked = false;
+        self.resume();
+    }
+
+    /// What a sender says that it has. False if it contradicts itself: then the object is broken.
+    fn learn(&mut self, object: ObjectId, extent: Extent, now: Instant) -> bool {
+        let Some(want) = self.wants.get_mut(&object) else {
+            return true;
+        };
+        let first = !std::mem::replace(&mut want.acknowledged, true);
+        if want.is_over() {
+            return true;
+        }
+        if first {
+            self.confirm(object);
+        }
+        let Some(want) = self.wants.get_mut(&object) else {
+            return true;
+        };
+
+        let agrees = extent.total.is_none_or(|total| want.spool.set_total(total));
+        if !agrees {
+            want.broken = Some(ErrCode::Broken);
+            self.drop_asked(object);
+            return false;
+        }
+
+        let before = want.known.available;
+        want.known.total = want.known.total.or(extent.total);
+        want.known.available = before.max(extent.available);
+        let there = want.known.available;
+        let end = want.known.total;
+        self.asked.available(object, before..there, now);
+        if let Some(end) = end {
+            self.cut(object, end);
+        }
+        true
+    }
+
+    /// Nothing lies beyond the end of an object.
+    fn cut(&mut self, object: ObjectId, end: u64) {
+        self.asked.cut(object, end);
+        if let Some(want) = self.wants.get_mut(&object) {
+            want.again.remove(range(end, u64::MAX));
+            want.next = want.next.min(end);
+        }
+    }
+
+    /// What was asked for before what is answered now, long enough ago, was lost.
+    fn find_lost(&mut self, now: Instant) {
+        let round_trip = self.window.round_trip();
+        let late = round_trip + (round_trip / 4).max(Duration::from_millis(10));
+        let lost = self.asked.take(|asked| {
+            let want = self.wants.get(&asked.object);
+            asked.serial < self.answered
+                && now > asked.at + late
+                && want.is_some_and(|want| asked.range.offset < want.known.available)
+        });
+        for asked in &lost {
+            if let Some(want) = self.wants.get_mut(&asked.object) {
+                want.again.insert(asked.range);
+            }
+        }
+        if !lost.is_empty() {
+            self.window.lost(now);
+        }
+    }
+
+    /// A piece is asked for once more, without the offer: that tells the sender that its custody is known here. The rest is on its way.
+    fn confirm(&mut self, object: ObjectId) {
+        let piece = self.asked.take_first(object, PIECE);
+        if let Some((want, piece)) = self.wants.get_mut(&object).zip(piece) {
+            want.again.insert(piece);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What is asked for next: within the window while the neighbour answers, one small REQ after the other while it does not.
+
+use std::time::{Duration, Instant};
+
+use hermes_proto::custody::{CustodyFrame, CustodyRange, ObjectId};
+
+use super::{GUARANTEED, PROBE, Receiver, Want};
+use crate::asked::Asked;
+use crate::window::PIECE;
+
+/// How often a neighbour that is silent for minutes is asked at least.
+#[doc(alias = "bound")]
+pub(super) const SLOWEST_PROBE: Duration = Duration::from_millis(250);
+
+/// Bytes of one REQ: few enough that the answers flow evenly.
+const ASK: u64 = 4 * PIECE;
+
+impl Receiver {
+    /// What to ask for now; `room` is how many bytes may be held. With each REQ comes whether it is for an object that the
+    /// other side has not answered for.
+    pub fn poll_ask(&mut self, room: u64, now: Instant, jitter: f64) -> Option<CustodyFrame> {
+        if let Some(fin) = self.poll_fin(now) {
+            return Some(fin);
+        }
+
+        if !self.has_work() {
+            self.probe = None;
+            return None;
+        }
+
+        let silent = self.heard + self.silence(now);
+        match self.probe {
+            Some(at) if now < at => None,
+            Some(_) => self.probe(now, jitter),
+            None if now < silent => self.ask(room, now),
+            None if self.asked.is_all_heard() && !self.is_checked => self.check(now),
+            None => {
+                self.lose_all();
+                self.probe(now, jitter)
+            }
+        }
+    }
+
+    /// Asks again for what waits, of one object after the other. The sender knows of the others, and that is not changed by the silence of
+    /// one that has nothing to say.
+    fn check(&mut self, now: Instant) -> Option<CustodyFrame> {
+        self.is_checked = true;
+        self.heard = now;
+        self.serial += 1;
+        let again = self.asked.again(self.serial, now)?;
+        self.req(again.object, again.range)
+    }
+
+    /// One REQ, small unless nothing is known to be there.
+    fn probe(&mut self, now: Instant, jitter: f64) -> Option<CustodyFrame> {
+        // Questions are asked ever more slowly, from what was heard last, or from when there was hope.
+        let since = self
+            .hurried
+            .map_or(self.heard, |hurried| hurried.max(self.heard));
+        let silent = now.saturating_duration_since(since);
+        let slower = 1.0 + silent.as_secs_f64() / 60.0;
+        let pause = PROBE.mul_f64(slower).min(SLOWEST_PROBE);
+        self.probe = Some(now + pause.mul_f64(0.8 + 0.4 * jitter));
+
+        let window = self.window.bytes();
+        let object = self.next_object(|_, _| PIECE)?;
+        let want = self.wants.get(&object)?;
+        let nothing_there = want.known.available <= want.spool.available();
+        let most = if nothing_there { window } else { PIECE };
+        let asked = want.wanted(most)?;
+        self.serial += 1;
+        if nothing_there {
+            // It is the one that the answers will be for: those before were lost.
+            self.lose_all();
+            self.note(object, asked, now);
+        }
+
+        self.turn = Some(object);
+        self.req(object, asked)
+    }
+
+    /// One REQ within the window.
+    fn ask(&mut self, room: u64, now: Instant) -> Option<CustodyFrame> {
+        let share = self.share();
+        let object = self.next_object(|object, want| self.allowed(object, want, room, share))?;
+        let want = self.wants.get(&object)?;
+        let wanted = want.wanted(self.allowed(object, want, room, share))?;
+        // Bytes that are there come evenly in small runs; one REQ is enough for those that are not.
+        let there = wanted.offset < want.known.available;
+        let asked = CustodyRange {
+            length: if there {
+                wanted.length.min(ASK)
+            } else {
+                wanted.length
+            },
+            ..wanted
+        };
+        if self.asked.is_empty() {
+            self.heard = now;
+        }
+        self.serial += 1;
+        self.note(object, asked, now);
+        self.turn = Some(object);
+        self.req(object, asked)
+    }
+
+    /// Bytes of an object that one REQ may ask for now: whole pieces, and several at once, because what is asked for oddly is
+    /// sent oddly.
+    fn allowed(&self, object: ObjectId, want: &Want, room: u64, share: u64) -> u64 {
+        let Some(wanted) = want.wanted(u64::MAX) else {
+            return 0;
+        };
+        let there = wanted.offset < want.known.available;
+        let window = self.window.bytes();
+        let free = if there {
+            window.saturating_sub(self.asked.on_its_way())
+        } else {
+            let asked = self.asked.of(object);
+            let left = window.saturating_sub(self.asked.waiting());
+            // What was never asked for is not held up by others that have nothing to say, however much of them was asked for.
+            let left = if asked == 0 { left.max(PIECE) } else { left };
+            share.saturating_sub(asked).min(left)
+        };
+
+        let room = if want.is_crowded { 0 } else { room };
+        let free = if room < free {
+            free.min(room.max(self.guaranteed(object)))
+        } else {
+            free
+        };
+        let least = if there { ASK.min(window / 2) } else { PIECE };
+        if free < least.min(wanted.length) {
+            return 0;
+        }
+        free / PIECE * PIECE
+    }
+
+    /// Bytes of one object that may wait at the sender: else the first that has nothing to say would keep the others from being asked.
+    fn share(&self) -> u64 {
+        let wanting = self.wants.values().filter(|want| !want.is_over()).count();
+        (self.window.bytes() / wanting.max(1) as u64).max(PIECE)
+    }
+
+    /// Bytes of an object that may be asked for even if there is no room.
+    fn guaranteed(&self, object: ObjectId) -> u64 {
+        let want = self.wants.get(&object);
+        let held = want.map_or(0, |want| want.spool.held() as u64);
+        GUARANTEED.saturating_sub(held + self.asked.of(object))
+    }
+
+    fn req(&self, object: ObjectId, asked: CustodyRange) -> Option<CustodyFrame> {
+        let want = self.wants.get(&object)?;
+        Some(CustodyFrame::Req {
+            object,
+            serial: self.serial,
+            taken: want.spool.available(),
+            limit: asked.length,
+            ranges: vec![asked],
+        })
+    }
+
+    fn note(&mut self, object: ObjectId, asked: CustodyRange, now: Instant) {
+        let mut waits = false;
+        if let Some(want) = self.wants.get_mut(&object) {
+            want.ask(asked);
+            waits = asked.offset >= want.known.available;
+        }
+        self.asked.add(Asked {
+            object,
+            serial: self.serial,
+            range: asked,
+            at: now,
+            sent: now,
+            waits,
+            is_heard: false,
+        });
+    }
+
+    /// The object after the last one of which something is wanted, with so many bytes allowed for each.
+    fn next_object(&self, most: impl Fn(ObjectId, &Want) -> u64) -> Option<ObjectId> {
+        let after = self
+            .wants
+            .iter()
+            .filter(|(object, _)| Some(**object) > self.turn);
+        let before = self
+            .wants
+            .iter()
+            .filter(|(object, _)| Some(**object) <= self.turn);
+        let mut wanting = after
+            .chain(before)
+            .filter(|(object, want)| want.wanted(most(**object, want)).is_some());
+        wanting.next().map(|(object, _)| *object)
+    }
+}
