@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     check, completions, config, confirm, custody_key, diff, echo, env, exchanges, exec, log,
-    netcheck, policy, reload, rollback, run, status, top, why,
+    netcheck, policy, reload, rollback, run, status, top, why, wireguard_key,
 };
 use crate::demo;
 
@@ -72,6 +72,8 @@ pub enum Command {
     Exec(exec::Exec),
     /// Print the public key that neighbours in custody are to be told, and make the key if there is none.
     CustodyKey(custody_key::CustodyKey),
+    /// Print the public key that a peer of WireGuard is to be told, and make the private one if there is none.
+    WireguardKey(wireguard_key::WireguardKey),
     /// Print completions for a shell.
     Completions(completions::Completions),
 }

@@ -95,6 +95,7 @@ async fn dispatch(
         Command::Env(env) => commands::env::run(&env, output).await,
         Command::Exec(exec) => commands::exec::run(exec).await,
         Command::CustodyKey(key) => commands::custody_key::run(&key, output),
+        Command::WireguardKey(key) => commands::wireguard_key::run(&key, output),
         Command::Completions(completions) => commands::completions::run(&completions, output),
     }
 }

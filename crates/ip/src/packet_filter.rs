@@ -59,6 +59,12 @@ fn saying(reason: Rejection, error: IcmpError) -> Refused {
     }
 }
 
+fn too_big(length: usize, mtu: InnerMtu) -> Refused {
+    let error = IcmpError::TooBig { mtu: mtu.number() };
+    let mtu = mtu.bytes();
+    saying(Rejection::TooBig { length, mtu }, error)
+}
+
 impl PacketFilter {
     /// Judges a packet that came out of the tunnel. Its hop limit stays: who puts it into a tunnel takes a hop (RFC 9484, section 7).
     pub fn check_from_peer(
@@ -121,6 +127,24 @@ impl PacketFilter {
         }
     }
 
+    /// Judges the length of a packet that passed everything else, where what is behind this end carries no longer ones than this, in bytes.
+    pub fn check_onward(
+        &self,
+        packet: &[u8],
+        mtu: InnerMtu,
+        limiter: &mut IcmpLimiter,
+        now: Instant,
+    ) -> Verdict {
+        let length = packet.len();
+        if length <= mtu.bytes() {
+            return Verdict::Pass;
+        }
+        match Packet::parse(packet) {
+            Ok(packet) => self.refuse(&packet, too_big(length, mtu), limiter, now),
+            Err(error) => reject_unread(error.into()),
+        }
+    }
+
     fn judge_from_peer(&self, packet: &Packet<'_>) -> Result<(), Refused> {
         check_forwardable(packet)?;
 
@@ -172,15 +196,10 @@ impl PacketFilter {
 
     /// Packets of IPv4 that might be cut are not: their sender learns the length and cuts them itself.
     fn check_length(&self, length: usize) -> Result<(), Refused> {
-        let mtu = self.mtu.bytes();
-        if length <= mtu {
-            return Ok(());
+        match length <= self.mtu.bytes() {
+            true => Ok(()),
+            false => Err(too_big(length, self.mtu)),
         }
-
-        let too_big = IcmpError::TooBig {
-            mtu: self.mtu.number(),
-        };
-        Err(saying(Rejection::TooBig { length, mtu }, too_big))
     }
 
     /// Errors reach a client from any router (RFC 9484, section 8). A client itself has no routers but those that it says it routes.

@@ -294,6 +294,45 @@ impl UdpSocket {
         }
     }
 
+    /// Like [`Self::send_from`] without waiting, for those who send from outside of the socket's runtime: what finds no room in its buffer is
+    /// not sent, nor is what is behind it.
+    ///
+    /// # Errors
+    /// As for [`Self::send_segments`], at once; [`io::ErrorKind::WouldBlock`] where there is no room.
+    pub fn try_send_from(
+        &self,
+        local: Option<IpAddr>,
+        to: SocketAddr,
+        data: &[u8],
+        segment: usize,
+    ) -> Result<(), UdpError> {
+        let addresses = SendAddresses {
+            destination: self.in_our_family(to),
+            local,
+        };
+        let segment = segment.max(1);
+        let mut rest = data;
+        while !rest.is_empty() {
+            let length = self.gso_batch_bytes(to, segment).min(rest.len());
+            let (batch, later) = rest.split_at(length);
+            let segment_size = (batch.len() > segment).then_some(segment);
+            let transmit = addresses.transmit(batch, segment_size);
+            let sent = self.io.try_io(Interest::WRITABLE, || {
+                self.state.try_send(UdpSockRef::from(&self.io), &transmit)
+            });
+
+            match sent {
+                Ok(()) => rest = later,
+                // From now on they are sent one by one.
+                Err(error) if segment_size.is_some() && is_gso_refusal(&error) => {
+                    self.segments.store(1, Ordering::Relaxed);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
     /// How many bytes go into one send: whole segments, as many as GSO takes; one segment without GSO.
     fn gso_batch_bytes(&self, destination: SocketAddr, segment: usize) -> usize {
         let unlimited = self.remote.is_none() && canonical(destination).ip().is_loopback();
@@ -349,17 +388,7 @@ impl UdpSocket {
         contents: &[u8],
         segment_size: Option<usize>,
     ) -> Result<(), UdpError> {
-        let SendAddresses {
-            destination,
-            local: src_ip,
-        } = addresses;
-        let transmit = Transmit {
-            destination,
-            ecn: None,
-            contents,
-            segment_size,
-            src_ip,
-        };
+        let transmit = addresses.transmit(contents, segment_size);
 
         let send = || self.state.try_send(UdpSockRef::from(&self.io), &transmit);
         // Room in the socket's buffer is the rule, so the first try does not ask the runtime.
@@ -392,6 +421,18 @@ impl UdpSocket {
 struct SendAddresses {
     destination: SocketAddr,
     local: Option<IpAddr>,
+}
+
+impl SendAddresses {
+    fn transmit(self, contents: &[u8], segment_size: Option<usize>) -> Transmit<'_> {
+        Transmit {
+            destination: self.destination,
+            ecn: None,
+            contents,
+            segment_size,
+            src_ip: self.local,
+        }
+    }
 }
 
 /// How Linux says that an interface cannot segment.

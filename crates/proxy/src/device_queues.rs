@@ -1,9 +1,9 @@
-//! Reads the TUN devices: each worker has a queue of each.
+//! Reads the TUN devices: each worker has a queue of each. What leads to devices on other machines is read by one.
 
 use std::sync::{Arc, Weak};
 
 use hermes_net::Watch;
-use hermes_packet::tun::{ClaimedQueue, TunHub};
+use hermes_packet::tun::{ClaimedQueue, TunHub, WireguardPort, WireguardPorts};
 
 use crate::worker::Worker;
 
@@ -21,6 +21,7 @@ pub(crate) async fn read(worker: Arc<Worker>, watch: Watch) {
                 claim(hub, &watch);
             }
         }
+        claim_ports(devices.ports(), &watch);
         tokio::select! {
             changed = opened.changed() => if changed.is_err() { return },
             () = watch.graceful() => return,
@@ -39,6 +40,25 @@ fn claim(hub: Arc<TunHub>, watch: &Watch) {
             tracing::error!(device = hub.name(), %error, "a queue of the device cannot be read");
             hub.close();
         }
+    }
+}
+
+/// Takes the ports that no worker reads.
+fn claim_ports(ports: &WireguardPorts<TunHub>, watch: &Watch) {
+    loop {
+        match ports.claim() {
+            Ok(Some(port)) => {
+                watch.spawn(async move { read_port(&port).await });
+            }
+            Ok(None) => return,
+            Err(error) => tracing::error!(%error, "a port of WireGuard cannot be read"),
+        }
+    }
+}
+
+async fn read_port(port: &WireguardPort<TunHub>) {
+    if let Err(error) = port.read().await {
+        tracing::error!(address = %port.address(), %error, "the port of WireGuard failed");
     }
 }
 

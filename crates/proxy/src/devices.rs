@@ -14,7 +14,7 @@ use hermes_net::tun::{MAX_QUEUES, TunSettings};
 use hermes_observe::MovedPath;
 use hermes_packet::Bounds;
 use hermes_packet::tun::{
-    DeviceView, NamedHostsView, StackDeviceSettings, TunHub, TunProxy, TunService,
+    DeviceView, NamedHostsView, StackDeviceSettings, TunHub, TunProxy, TunService, WireguardPorts,
 };
 use hermes_proto::ip::IpPrefix;
 use hermes_rules::packets::prefix_of;
@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::change::replace;
+use crate::remote_device;
 use crate::worker::Worker;
 
 /// The MTU of devices for which none is configured: that of Ethernet, as servers behind them expect.
@@ -58,6 +59,8 @@ pub struct Devices {
     is_kept: AtomicBool,
     /// How many workers read them.
     workers: AtomicUsize,
+    /// Where those on other machines are led to.
+    ports: WireguardPorts<TunHub>,
     /// Counts those that were opened, to wait for the next.
     opened: tokio::sync::watch::Sender<u64>,
 }
@@ -186,6 +189,11 @@ impl Devices {
     /// Changes whenever one was opened.
     pub(crate) fn opened(&self) -> tokio::sync::watch::Receiver<u64> {
         self.opened.subscribe()
+    }
+
+    /// Where those on other machines are led to.
+    pub(crate) fn ports(&self) -> &WireguardPorts<TunHub> {
+        &self.ports
     }
 
     /// All that are open.
@@ -405,7 +413,7 @@ pub(crate) fn described(end: PacketTermination<'_>) -> String {
 
 fn open(worker: &Arc<Worker>, end: &WantedEnd<'_>, watch: &Watch) {
     let packets = end.packets;
-    let hub = make(packets, worker.shared.devices.workers());
+    let hub = make(packets, &worker.shared.devices);
     let said = hub.as_ref().map(|_| ()).map_err(Clone::clone);
     if let Ok(hub) = &hub {
         if let Some(file) = packets.leases_file() {
@@ -518,7 +526,7 @@ fn echo_handling(echo: InterceptedEcho) -> EchoHandling {
     }
 }
 
-fn make(end: PacketTermination<'_>, workers: usize) -> Result<Arc<TunHub>, String> {
+fn make(end: PacketTermination<'_>, devices: &Devices) -> Result<Arc<TunHub>, String> {
     let pool: Vec<IpPrefix> = end.pool().iter().filter_map(prefix_of).collect();
     let routes: Vec<IpPrefix> = end.routes().iter().filter_map(prefix_of).collect();
     let service = TunProxy::new(&pool, &routes).map_err(|error| error.to_string())?;
@@ -535,13 +543,20 @@ fn make(end: PacketTermination<'_>, workers: usize) -> Result<Arc<TunHub>, Strin
     let settings = TunSettings {
         name: end.name().into_owned(),
         queues: 1,
-        mtu: end.mtu().unwrap_or(MTU).into(),
+        mtu: end
+            .mtu()
+            .unwrap_or_else(|| remote_device::default_mtu(end, MTU))
+            .into(),
         addresses: Vec::new(),
         routes: Vec::new(),
         past: None,
         masquerade: false,
     };
     let service = TunService::Proxy(Box::new(service));
+    if let Some(wireguard) = end.wireguard() {
+        let remote = remote_device::settings(wireguard, &[], settings.mtu)?;
+        return TunHub::on_another_machine(settings, service, (&devices.ports, remote));
+    }
     match end {
         PacketTermination::Tun(end) => {
             let own = |prefix: &IpPrefix| {
@@ -554,7 +569,7 @@ fn make(end: PacketTermination<'_>, workers: usize) -> Result<Arc<TunHub>, Strin
                 queues: end.queues.map_or(MAX_QUEUES, usize::from),
                 ..settings
             };
-            TunHub::open(settings, service, workers)
+            TunHub::open(settings, service, devices.workers())
         }
         PacketTermination::Intercept(end) => {
             let stack = StackSettings {

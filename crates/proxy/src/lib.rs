@@ -67,6 +67,7 @@ pub mod plug;
 mod reevaluate;
 pub mod refusal;
 pub mod rehearsal;
+mod remote_device;
 mod routed;
 mod scarcity;
 pub mod snapshot;

@@ -35,6 +35,7 @@ use crate::door::DoorId;
 use crate::filter::{self, Checkpoint, FlowRego};
 use crate::next::Next;
 use crate::plug::Plugs;
+use crate::remote_device;
 pub use listener::{Counted, ListenerRules, UserBounds};
 use told::Told;
 
@@ -135,6 +136,7 @@ impl Snapshot {
         let listeners = building.all(&mut report);
         let told = Told::read(document, &mut report);
         let token = token(document, &mut report);
+        remote_device::check(document, &mut report);
         let policies = plugged(document, plugs, &mut report);
         // Routes name upstreams: without this, a broken upstream would be reported a second time
         // below.

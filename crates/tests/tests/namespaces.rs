@@ -68,6 +68,8 @@ mod tunnel_mtu;
 mod user_space;
 #[path = "namespaces/why.rs"]
 mod why;
+#[path = "namespaces/wireguard/mod.rs"]
+mod wireguard;
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};

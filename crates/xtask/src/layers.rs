@@ -16,25 +16,29 @@ const LAYERS: &[(&str, &str)] = &[
     ("rules", "proto config ip"),
     ("rego", ""),
     ("stack", "proto"),
+    ("wireguard", ""),
     ("net", "proto"),
     ("http", "proto net"),
     ("upstream", "proto config net http"),
     ("observe", "proto config rules net http upstream"),
     ("identity", "proto config rules net http"),
-    ("packet", "proto ip stack rules net http upstream observe"),
+    (
+        "packet",
+        "proto ip stack wireguard rules net http upstream observe",
+    ),
     (
         "proxy",
-        "proto config ip stack rules rego net http upstream observe identity packet",
+        "proto config ip stack wireguard rules rego net http upstream observe identity packet",
     ),
     ("custody", "proto config net http proxy"),
     (
         "hermes",
-        "proto config ip rules rego net http upstream observe identity packet proxy custody",
+        "proto config ip wireguard rules rego net http upstream observe identity packet proxy custody",
     ),
     ("lab", "proto config net"),
     (
         "tests",
-        "proto config ip stack rules rego net http upstream observe identity packet proxy custody hermes lab",
+        "proto config ip stack wireguard rules rego net http upstream observe identity packet proxy custody hermes lab",
     ),
     (
         "example-plugs",

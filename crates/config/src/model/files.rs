@@ -24,6 +24,10 @@ impl Document {
             .chain(&self.trace.tls)
             .chain(log)
             .flat_map(of_client);
+        let wireguard = self.wireguard().into_iter().flat_map(|(_, one)| {
+            let files: Vec<&FilePath> = one.secrets().map(|(_, file)| file).collect();
+            files
+        });
         let policies = self
             .authorize
             .iter()
@@ -34,7 +38,8 @@ impl Document {
             .chain(listeners)
             .chain(upstreams)
             .chain(servers)
-            .chain(policies);
+            .chain(policies)
+            .chain(wireguard);
 
         all.map(|file| file.0.as_path()).collect()
     }

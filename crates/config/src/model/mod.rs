@@ -34,6 +34,7 @@ mod trace;
 mod tun;
 mod tunnel;
 mod upstream;
+mod wireguard;
 
 pub use attach::{Attach, AttachAs, AttachDetails};
 pub use authorize::{Authorize, AuthorizeBody, AuthorizeCache, AuthorizeKind, Fail};
@@ -66,7 +67,7 @@ pub use scalar::{
     ByteSize, DecisionPointer, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch,
     HostPort, Hours, HttpUrl, IpProtocol, ListenAddress, NameServerAddress, OneOrMany, PathMatch,
     Percent, PortMatch, Rate, StatusMatch, SystemUsers, TargetMatch, Template, TemplatePart,
-    TextMatch, UpgradeName, UserMatch, UserPattern, Variable,
+    TextMatch, UpgradeName, UserMatch, UserPattern, Variable, WireguardKey,
 };
 pub use split_dns::{NamedEcho, OtherNames, SplitDns};
 pub use sticky::Hash;
@@ -80,3 +81,4 @@ pub use tunnel::{Tunnel, TunnelAnswer, TunnelDetails, TunnelWord};
 pub use upstream::{
     Balance, ClientTls, CongestionControl, Endpoint, HttpVersion, TlsChoice, Upstream,
 };
+pub use wireguard::{Wireguard, WireguardPeer};

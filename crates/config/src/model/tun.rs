@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SplitDns;
 use super::scalar::{FilePath, OneOrMany, Prefix, SystemUsers, Template};
+use super::wireguard::Wireguard;
 
 /// The device whose packets a listener takes.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -54,7 +55,10 @@ pub struct TunDetails {
     /// routes with `terminate: { ip: LISTENER }`. Default: false.
     #[serde(default)]
     pub stack: bool,
-    /// Its MTU, in bytes. Default: 1500.
+    /// The device is that of another machine, which WireGuard leads to: no right to make one is needed. Default: it is on this machine.
+    #[serde(default)]
+    pub wireguard: Option<Box<Wireguard>>,
+    /// Its MTU, in bytes. Default: 1500; with `wireguard` 1420.
     #[serde(default)]
     #[schemars(range(min = 1280, max = 65535))]
     pub mtu: Option<u16>,
@@ -132,6 +136,11 @@ impl Tun {
         }
     }
 
+    /// The machine that has it, if it is not this one.
+    pub fn wireguard(&self) -> Option<&Wireguard> {
+        self.details()?.wireguard.as_deref()
+    }
+
     /// Whether its tunnels offer super-packets.
     pub fn super_packets(&self) -> bool {
         self.details().is_some_and(|details| details.super_packets)
@@ -178,7 +187,10 @@ pub struct TerminateTun {
     #[serde(default)]
     #[schemars(with = "Vec<Prefix>")]
     pub routes: Vec<IpNet>,
-    /// The MTU of the device, in bytes. Default: 1500.
+    /// The device is that of another machine, which WireGuard leads to: no right to make one is needed. Default: it is on this machine.
+    #[serde(default)]
+    pub wireguard: Option<Box<Wireguard>>,
+    /// The MTU of the device, in bytes. Default: 1500; with `wireguard` 1420.
     #[serde(default)]
     #[schemars(range(min = 1280, max = 65535))]
     pub mtu: Option<u16>,
@@ -294,6 +306,14 @@ impl<'a> PacketTermination<'a> {
         match self {
             Self::Tun(end) => end.mtu,
             Self::Intercept(end) => end.mtu,
+        }
+    }
+
+    /// The machine that has its device, if it is not this one.
+    pub fn wireguard(self) -> Option<&'a Wireguard> {
+        match self {
+            Self::Tun(end) => end.wireguard.as_deref(),
+            Self::Intercept(_) => None,
         }
     }
 

@@ -20,6 +20,7 @@ pub mod schema;
 pub mod status;
 pub mod top;
 pub mod why;
+pub mod wireguard_key;
 
 use std::path::Path;
 

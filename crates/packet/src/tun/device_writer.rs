@@ -4,6 +4,8 @@ use hermes_ip::offload::Coalescer;
 use hermes_ip::{MtuProbe, Rejection};
 use hermes_proto::ip::IcmpLimiter;
 
+use super::sealed_run::SealedRun;
+
 /// Packets of a batch that did not go into the device.
 #[derive(Debug, Default)]
 pub(super) struct Unsent {
@@ -30,6 +32,8 @@ pub(super) struct Writer {
     /// A packet that is translated.
     pub(super) translated: Vec<u8>,
     pub(super) from_client: FromClient,
+    /// What goes to another machine.
+    pub(super) sealed: SealedRun,
     /// What finds out whether the tunnel carries IPv6.
     pub(super) probe: Option<MtuProbe>,
 }

@@ -403,6 +403,11 @@ impl TunTunnel {
 
     /// What the tunnel carries from now on, in bytes.
     pub(super) fn set_mtu(&self, bytes: usize) {
+        let bytes = match &self.end.outlet {
+            // Both directions of a connection end there: neither is to have longer segments.
+            Outlet::Remote(remote) => bytes.min(remote.mtu().bytes()),
+            _ => bytes,
+        };
         let Ok(mtu) = InnerMtu::new(bytes) else {
             return;
         };

@@ -25,9 +25,11 @@ use super::end::TunEnd;
 use super::hub_device::{HubDevice, StackDeviceSettings};
 use super::ipv6_proof::Ipv6Proof;
 use super::named_hosts::{NameQuestion, NamedHosts};
+use super::remote_device::{RemoteDevice, RemoteSettings, RemoteView};
 use super::service::TunService;
 use super::split_table::{SplitPrefixes, SplitTable};
 use super::translations::TranslatedAddress;
+use super::wireguard_ports::WireguardPorts;
 
 /// Tunnels of one device that are shown.
 #[doc(alias = "bound")]
@@ -73,6 +75,9 @@ pub struct DeviceView {
     pub masquerades: bool,
     /// Its addresses that are others in a tunnel.
     pub translated: Vec<TranslatedAddress>,
+    /// The other machine that has it, if this one has not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wireguard: Option<RemoteView>,
     /// The tunnels of clients that end there; of very many, some.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<ClientTunnel>,
@@ -126,6 +131,22 @@ impl TunHub {
     ) -> Arc<Self> {
         let device = HubDevice::stack(&settings.name, stack);
         Self::with(device, settings, service)
+    }
+
+    /// A device on another machine, which is led to through one of these ports. Of `settings`, the name, the addresses and the MTU count.
+    ///
+    /// # Errors
+    /// There is no such port, or the other machine has another device there, in words.
+    pub fn on_another_machine(
+        settings: TunSettings,
+        service: TunService,
+        (ports, remote): (&WireguardPorts<Self>, RemoteSettings),
+    ) -> Result<Arc<Self>, String> {
+        let known = (settings.name.as_str(), settings.addresses.as_slice());
+        let device = Arc::new(RemoteDevice::open(ports, known, remote)?);
+        let hub = Self::with(HubDevice::Remote(device.clone()), settings, service);
+        device.lead(&hub);
+        Ok(hub)
     }
 
     fn with(device: HubDevice, settings: TunSettings, service: TunService) -> Arc<Self> {
@@ -214,6 +235,7 @@ impl TunHub {
             ipv6: ends.iter().filter_map(|end| end.ipv6_proof()).min(),
             masquerades: self.settings.masquerade,
             translated: ends.iter().flat_map(|end| end.translated()).collect(),
+            wireguard: self.device.remote_view(),
             clients: self.clients(&ends),
         }
     }
@@ -419,11 +441,20 @@ impl TunHub {
             else {
                 continue;
             };
-            let crowded = self.dispatch(queue.number, header, packet, &mut segment);
+            let Some(header) = OffloadHeader::from_device(header) else {
+                continue;
+            };
+            let crowded = self.dispatch((queue.number, header), packet, &mut segment);
             if let Some(end) = crowded {
                 end.inbox.room().await;
             }
         }
+    }
+
+    /// Takes a packet of another machine's device, and gives it to the tunnel that has its destination.
+    pub(super) fn take_packet(&self, packet: &mut [u8], segment: &mut Vec<u8>) {
+        // What finds no room is lost: its port has the packets of others, too.
+        let _ = self.dispatch((0, OffloadHeader::DONE), packet, segment);
     }
 
     /// The tunnel for a packet.
@@ -465,12 +496,10 @@ impl TunHub {
     /// Gives a packet to its tunnel; returns that where the device had better wait for it.
     fn dispatch(
         &self,
-        queue: usize,
-        header: &[u8; HEADER_BYTES],
+        (queue, header): (usize, OffloadHeader),
         packet: &mut [u8],
         room: &mut Vec<u8>,
     ) -> Option<Arc<TunEnd>> {
-        let header = OffloadHeader::from_device(header)?;
         let checked = header.check_device(packet).ok()?;
         let longest = checked.longest();
         if let Some(queues) = self.device.queues() {

@@ -1,4 +1,5 @@
-//! What is behind the tunnels of a hub: a TUN device of the kernel, or a stack in user space, which needs no right to make one.
+//! What is behind the tunnels of a hub: a TUN device of the kernel, a stack in user space, which needs no right to make one, or a device on
+//! another machine.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -15,6 +16,8 @@ use tokio::sync::Notify;
 
 use super::device_queues::DeviceQueues;
 use super::flow_stack::FlowStack;
+use super::remote_device::{RemoteDevice, RemoteView};
+use super::sealed_run::SealedRun;
 use crate::Bounds;
 
 /// What is behind the tunnels of a hub.
@@ -24,6 +27,8 @@ pub(super) enum HubDevice {
     Kernel(KernelDevice),
     /// A stack.
     Stack(StackDevice),
+    /// A device on another machine.
+    Remote(Arc<RemoteDevice>),
 }
 
 /// A device of the kernel.
@@ -62,6 +67,8 @@ pub(super) enum Outlet {
     Kernel(Arc<DeviceQueues>),
     /// To a stack.
     Stack(Arc<FlowStack>),
+    /// To another machine.
+    Remote(Arc<RemoteDevice>),
 }
 
 impl HubDevice {
@@ -96,6 +103,7 @@ impl HubDevice {
         match self {
             Self::Kernel(kernel) => kernel.device.name(),
             Self::Stack(stack) => &stack.name,
+            Self::Remote(remote) => remote.name(),
         }
     }
 
@@ -103,7 +111,7 @@ impl HubDevice {
     pub(super) fn is_there(&self) -> bool {
         match self {
             Self::Kernel(kernel) => kernel.device.is_there(),
-            Self::Stack(_) => true,
+            Self::Stack(_) | Self::Remote(_) => true,
         }
     }
 
@@ -112,6 +120,7 @@ impl HubDevice {
         match self {
             Self::Kernel(kernel) => kernel.device.addresses().unwrap_or_default(),
             Self::Stack(stack) => stack.addresses.lock().clone(),
+            Self::Remote(remote) => remote.addresses(),
         }
     }
 
@@ -127,17 +136,18 @@ impl HubDevice {
                 stack.assigned.notify_waiters();
                 Ok(())
             }
+            Self::Remote(_) => Err("the other machine cannot be told its address".to_owned()),
         }
     }
 
-    /// Has the kernel lead a prefix here. A stack sends wherever it is asked to.
+    /// Has the kernel lead a prefix here. A stack sends wherever it is asked to, and another machine leads what it likes.
     pub(super) fn add_route(&self, net: IpNet) -> Result<(), String> {
         match self {
             Self::Kernel(kernel) => {
                 let added = kernel.device.add_route(net);
                 added.map_err(|error| error.to_string())
             }
-            Self::Stack(_) => Ok(()),
+            Self::Stack(_) | Self::Remote(_) => Ok(()),
         }
     }
 
@@ -148,7 +158,7 @@ impl HubDevice {
                 let removed = kernel.device.remove_route(net);
                 removed.map_err(|error| error.to_string())
             }
-            Self::Stack(_) => Ok(()),
+            Self::Stack(_) | Self::Remote(_) => Ok(()),
         }
     }
 
@@ -156,7 +166,7 @@ impl HubDevice {
     pub(super) fn queues(&self) -> Option<&DeviceQueues> {
         match self {
             Self::Kernel(kernel) => Some(&kernel.queues),
-            Self::Stack(_) => None,
+            Self::Stack(_) | Self::Remote(_) => None,
         }
     }
 
@@ -176,16 +186,30 @@ impl HubDevice {
         }
     }
 
-    /// Ends what is open in the stack of a listener.
+    /// Ends what is open in the stack of a listener, and forgets the other machine.
     pub(super) fn close(&self) {
-        if let Self::Stack(StackDevice { own: Some(own), .. }) = self {
-            own.close();
+        match self {
+            Self::Stack(StackDevice { own: Some(own), .. }) => own.close(),
+            Self::Remote(remote) => remote.close(),
+            Self::Kernel(_) | Self::Stack(_) => {}
         }
     }
 
-    /// Tells the kernel something about a packet that it sent.
+    /// Tells the kernel, or the other machine, something about a packet that it sent.
     pub(super) fn answer(&self, packet: &[u8]) {
-        self.write(OffloadHeader::DONE, packet);
+        match self {
+            Self::Kernel(_) => self.write(OffloadHeader::DONE, packet),
+            Self::Remote(remote) => remote.send_one(packet),
+            Self::Stack(_) => {}
+        }
+    }
+
+    /// What is to be seen of the other machine.
+    pub(super) fn remote_view(&self) -> Option<RemoteView> {
+        match self {
+            Self::Remote(remote) => remote.view(),
+            Self::Kernel(_) | Self::Stack(_) => None,
+        }
     }
 
     /// Gives the kernel a packet.
@@ -200,6 +224,7 @@ impl HubDevice {
     pub(super) fn outlet(&self) -> Outlet {
         match self {
             Self::Kernel(kernel) => Outlet::Kernel(kernel.queues.clone()),
+            Self::Remote(remote) => Outlet::Remote(remote.clone()),
             Self::Stack(device) => {
                 let StackDeviceSettings { stack, datagrams } = device.settings;
                 let own = device.own.clone();
@@ -236,8 +261,15 @@ impl Outlet {
     /// The stack, if it is one.
     pub(super) fn stack(&self) -> Option<&Arc<FlowStack>> {
         match self {
-            Self::Kernel(_) => None,
+            Self::Kernel(_) | Self::Remote(_) => None,
             Self::Stack(stack) => Some(stack),
+        }
+    }
+
+    /// Sends what is left of a run to another machine.
+    pub(super) fn flush(&self, run: &mut SealedRun) {
+        if let Self::Remote(remote) = self {
+            remote.flush(run);
         }
     }
 
@@ -249,6 +281,7 @@ impl Outlet {
                 let _ = queues.write(&OffloadHeader::DONE.to_device(), packet);
             }
             Self::Stack(stack) => stack.handle_packet(packet),
+            Self::Remote(remote) => remote.send_one(packet),
         }
     }
 }

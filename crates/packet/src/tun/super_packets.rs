@@ -106,15 +106,8 @@ impl TunTunnel {
             Verdict::Pass => {
                 let header = checked.header();
                 let translations = self.end.reader.lock().translations;
-                let written = match translations.is_empty() {
-                    true => write(&self.end.outlet, header, packet),
-                    false => {
-                        translated.clear();
-                        translated.extend_from_slice(packet);
-                        translations.arrive(translated, !header.needs_checksum);
-                        write(&self.end.outlet, header, translated)
-                    }
-                };
+                let packet = translations.arrived(packet, !header.needs_checksum, translated);
+                let written = write(&self.end.outlet, header, packet);
                 // A device that is gone is noticed where it is read.
                 unsent.failed += usize::from(written.is_err());
             }

@@ -62,6 +62,22 @@ impl Translations {
         }
     }
 
+    /// A packet as the device gets it, in `room` where it is translated.
+    pub(super) fn arrived<'a>(
+        &self,
+        packet: &'a [u8],
+        is_complete: bool,
+        room: &'a mut Vec<u8>,
+    ) -> &'a [u8] {
+        if self.is_empty() {
+            return packet;
+        }
+        room.clear();
+        room.extend_from_slice(packet);
+        self.arrive(room, is_complete);
+        room
+    }
+
     fn of_packet(&self, packet: &[u8]) -> Option<Translation> {
         match packet.first()? >> 4 {
             4 => self.v4,

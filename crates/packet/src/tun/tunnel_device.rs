@@ -33,6 +33,7 @@ impl TunTunnel {
             limiter,
             translated,
             from_client,
+            sealed,
             probe,
         } = &mut *writer;
 
@@ -51,10 +52,9 @@ impl TunTunnel {
 
         let mut unsent = Unsent::default();
         for packet in batch.iter() {
-            let is_proof = probe
-                .as_mut()
-                .is_some_and(|probe| probe.handle_packet(packet));
-            if is_proof {
+            if let Some(probe) = probe
+                && probe.handle_packet(packet)
+            {
                 continue;
             }
             let verdict = self.judge(end.arrived(packet, 1), &filter, limiter, now);
@@ -65,16 +65,11 @@ impl TunTunnel {
             }
             match verdict {
                 Verdict::Pass => {
-                    let mut packet = packet;
-                    if !translations.is_empty() {
-                        translated.clear();
-                        translated.extend_from_slice(packet);
-                        translations.arrive(translated, true);
-                        packet = translated;
-                    }
+                    let packet = translations.arrived(packet, true, translated);
                     match &end.outlet {
                         Outlet::Kernel(_) => coalescer.push(packet, false, &mut output),
                         Outlet::Stack(stack) => stack.handle_packet(packet),
+                        Outlet::Remote(remote) => remote.send(packet, sealed),
                     }
                 }
                 Verdict::Answer(answer) => end.inbox.push(&answer),
@@ -88,6 +83,7 @@ impl TunTunnel {
             }
         }
         coalescer.flush(&mut output);
+        end.outlet.flush(sealed);
 
         match gone {
             Some(error) => Err(error),
@@ -121,12 +117,16 @@ impl TunTunnel {
         }
 
         let is_taken = match &end.outlet {
-            Outlet::Kernel(_) => true,
+            Outlet::Kernel(_) | Outlet::Remote(_) => true,
             Outlet::Stack(stack) => stack.takes(packet),
         };
-        match is_taken && end.passes(arrived, now) {
-            true => Verdict::Pass,
-            false => filter.prohibit(packet, limiter, now),
+        match (is_taken && end.passes(arrived, now), &end.outlet) {
+            (false, _) => filter.prohibit(packet, limiter, now),
+            // The kernel says itself what is too long for its next link.
+            (true, Outlet::Remote(remote)) => {
+                filter.check_onward(packet, remote.mtu(), limiter, now)
+            }
+            (true, _) => Verdict::Pass,
         }
     }
 

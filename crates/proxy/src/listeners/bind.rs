@@ -59,6 +59,13 @@ pub(super) enum At {
     },
 }
 
+impl At {
+    /// Whether it is a device of this machine, into which the kernel might lead what this node opens.
+    pub(super) fn is_own_device(&self) -> bool {
+        matches!(self, Self::Device { tun, .. } if tun.wireguard.is_none())
+    }
+}
+
 impl Serves {
     fn carries(self) -> Carries {
         match self {

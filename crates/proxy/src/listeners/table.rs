@@ -110,7 +110,7 @@ impl ListenerTable {
                 wanted(document, listener).map(|wanted| (name.as_str().into(), wanted))
             })
             .collect();
-        let has_device = |(_, part): &(Arc<str>, Wanted)| part.serves == Serves::Packets;
+        let has_device = |(_, part): &(Arc<str>, Wanted)| part.at.is_own_device();
         // Before anything is bound: answers must not be led into the device.
         if wanted.iter().any(has_device)
             && let Err(error) = own_mark::begin()

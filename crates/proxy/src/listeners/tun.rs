@@ -9,6 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_config::model::{TunDetails, Wireguard};
 use hermes_http::{
     HeldClient, Incoming, Offered, Outgoing, Replying, RequestHead, ResponseHead, StreamError, pipe,
 };
@@ -41,6 +42,7 @@ use crate::arrival::Arrival;
 use crate::devices::{DATAGRAMS, mind};
 use crate::entrance::Entrance;
 use crate::pipeline;
+use crate::remote_device;
 
 /// Any packets (RFC 9484, section 3).
 const ANY: &str = "/.well-known/masque/ip/*/*/";
@@ -73,6 +75,8 @@ pub struct ListenerTun {
     pub is_stack: bool,
     /// The names behind some of the addresses that are led to it.
     pub names: Option<ListenerNames>,
+    /// The machine that has the device, if it is not this one.
+    pub wireguard: Option<Box<Wireguard>>,
 }
 
 /// The names behind the device of a listener.
@@ -94,7 +98,9 @@ pub(super) async fn serve(
 ) -> io::Result<()> {
     entrance.renew();
     let has_tunnels = tun.names.as_ref().is_none_or(|names| names.has_tunnels);
-    let hub = open(&entrance, tun).map_err(io::Error::other)?;
+    let Some(hub) = opened(&entrance, tun, watch).await? else {
+        return Ok(());
+    };
     let listener = entrance.rules.name.clone();
     let devices = &entrance.worker.shared.clone().devices;
     devices.listens(&listener, &hub);
@@ -148,6 +154,51 @@ pub(super) async fn keep(entrance: &mut Entrance, hub: &Arc<TunHub>, watch: &Wat
     }
 }
 
+/// Opens the device of a listener; none: the listener ends before.
+///
+/// # Errors
+/// There is no device. One on another machine is tried again: what it takes may be that of a listener which is about to end.
+async fn opened(
+    entrance: &Entrance,
+    tun: ListenerTun,
+    watch: &Watch,
+) -> io::Result<Option<Arc<TunHub>>> {
+    let mut pause = PAUSE;
+    let mut said = None;
+    loop {
+        let reason = match open(entrance, tun.clone()) {
+            Ok(hub) => return Ok(Some(hub)),
+            Err(reason) if tun.wireguard.is_none() => return Err(io::Error::other(reason)),
+            Err(reason) => reason,
+        };
+        // The first time it may be over at once.
+        if pause > PAUSE && said.as_ref() != Some(&reason) {
+            tracing::error!(device = tun.settings.name, "{reason}");
+            said = Some(reason);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST),
+            () = watch.graceful() => return Ok(None),
+        }
+    }
+}
+
+/// What is led to the device: errors about packets come from there.
+fn led(tun: &ListenerTun, details: Option<&TunDetails>) -> Vec<IpPrefix> {
+    let mut routes: Vec<IpPrefix> = tun.settings.routes.iter().filter_map(prefix_of).collect();
+    let tunnels = details.map(|details| &details.tunnels);
+    let tunnels = tunnels.into_iter().flat_map(|tunnels| tunnels.values());
+    let split = tunnels.flat_map(|tunnel| tunnel.prefixes.iter());
+    routes.extend(split.filter_map(prefix_of));
+    if tun.wireguard.is_some() {
+        // The other machine believes errors only from where it sends packets to, which is the network of its address as well.
+        let networks = tun.settings.addresses.iter().map(ipnet::IpNet::trunc);
+        let networks = networks.filter(|net| net.prefix_len() < net.max_prefix_len());
+        routes.extend(networks.filter_map(|net| prefix_of(&net)));
+    }
+    routes
+}
+
 fn open(entrance: &Entrance, tun: ListenerTun) -> Result<Arc<TunHub>, String> {
     let details = entrance
         .rules
@@ -159,10 +210,7 @@ fn open(entrance: &Entrance, tun: ListenerTun) -> Result<Arc<TunHub>, String> {
     let tunnels = details.map(|details| &details.tunnels);
     let host = |net: &ipnet::IpNet| IpPrefix::host(net.addr());
     let addresses = configured.iter().map(host).collect();
-    let mut routes: Vec<IpPrefix> = tun.settings.routes.iter().filter_map(prefix_of).collect();
-    let of_tunnels = tunnels.into_iter().flat_map(|tunnels| tunnels.values());
-    let split = of_tunnels.flat_map(|tunnel| tunnel.prefixes.iter());
-    routes.extend(split.filter_map(prefix_of));
+    let routes = led(&tun, details);
 
     let names = tun.names.as_ref();
     let names = names.map(|names| named_hosts(names, &tun.settings));
@@ -174,6 +222,12 @@ fn open(entrance: &Entrance, tun: ListenerTun) -> Result<Arc<TunHub>, String> {
         false => client,
     };
     let service = TunService::Client(client);
+    if let Some(wireguard) = &tun.wireguard {
+        let TunSettings { addresses, mtu, .. } = &tun.settings;
+        let remote = remote_device::settings(wireguard, addresses, *mtu)?;
+        let ports = entrance.worker.shared.devices.ports();
+        return TunHub::on_another_machine(tun.settings, service, (ports, remote));
+    }
     if !tun.is_stack {
         let workers = entrance.worker.shared.devices.workers();
         return TunHub::open(tun.settings, service, workers);

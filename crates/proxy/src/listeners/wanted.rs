@@ -15,6 +15,7 @@ use ipnet::IpNet;
 use super::bind::{At, Serves, Wanted};
 use super::tun::{ListenerNames, ListenerTun};
 use crate::devices::MTU;
+use crate::remote_device::REMOTE_MTU;
 
 /// Attachments that a listener keeps where the configuration says nothing: so that one worker, or one endpoint, may fail.
 const ATTACHMENTS: u8 = 2;
@@ -37,7 +38,11 @@ fn device(tun: &Tun) -> TunSettings {
             .map_or(MAX_QUEUES, usize::from),
         mtu: details
             .and_then(|details| details.mtu)
-            .unwrap_or(MTU)
+            .unwrap_or(if tun.wireguard().is_some() {
+                REMOTE_MTU
+            } else {
+                MTU
+            })
             .into(),
         addresses: addresses(tun),
         routes: routes(tun),
@@ -142,6 +147,7 @@ pub(super) fn wanted(
             super_packets: tun.super_packets(),
             is_stack: tun.is_stack(),
             names: tun.dns().map(|dns| names(tun, dns)),
+            wireguard: tun.wireguard().cloned().map(Box::new),
         },
         is_split: tun.tunnels().next().is_some(),
     });

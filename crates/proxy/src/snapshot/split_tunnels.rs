@@ -52,6 +52,7 @@ mod tests {
             only: None,
             except: None,
             stack: false,
+            wireguard: None,
             mtu: None,
             queues: None,
             super_packets: false,

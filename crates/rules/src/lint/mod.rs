@@ -35,6 +35,7 @@ mod trace;
 mod tun;
 mod upstreams;
 mod users;
+mod wireguard;
 
 use hermes_config::model::Document;
 
@@ -47,7 +48,7 @@ pub(crate) use users::each_user;
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Finding> {
-    let lists: [&[Check]; 30] = [
+    let lists: [&[Check]; 31] = [
         node::CHECKS,
         listeners::CHECKS,
         attach::CHECKS,
@@ -78,6 +79,7 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         split_tunnels::CHECKS,
         tun::CHECKS,
         split_dns::CHECKS,
+        wireguard::CHECKS,
     ];
 
     let mut report = Report::default();

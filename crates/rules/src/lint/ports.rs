@@ -95,6 +95,18 @@ fn claims(document: &Document) -> Vec<AddressClaim<'_>> {
         }
     }
 
+    let mut known = Vec::new();
+    for (path, wireguard) in document.wireguard() {
+        // Devices may share a port of WireGuard.
+        let listen = wireguard.listen.socket_address();
+        let listen = listen.filter(|address| !known.contains(address));
+        known.extend(listen);
+        claims.extend(listen.map(|address| AddressClaim {
+            path: format!("{path}.listen"),
+            place: Place::Udp(address),
+        }));
+    }
+
     let metrics = document
         .admin
         .metrics

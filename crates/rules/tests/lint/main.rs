@@ -30,6 +30,7 @@ mod templates;
 mod trace;
 mod tun;
 mod upstreams;
+mod wireguard;
 
 use hermes_config::model::Document;
 use hermes_rules::{Finding, lint};

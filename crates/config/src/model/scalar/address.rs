@@ -59,6 +59,14 @@ scalar!(
     "A host and a port: DB:5432, 10.0.0.1:80, [::1]:80."
 );
 
+impl HostPort {
+    /// The address and port; none where it has a name.
+    pub fn socket_address(&self) -> Option<SocketAddr> {
+        let address = self.host.parse().ok()?;
+        Some(SocketAddr::new(address, self.port))
+    }
+}
+
 impl FromStr for HostPort {
     type Err = ScalarError;
 

@@ -6,7 +6,7 @@ use super::{
     ByteSize, DecisionPointer, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch,
     HostPort, Hours, HttpUrl, IpProtocol, ListenAddress, NameServerAddress, PathMatch, Percent,
     PortMatch, Prefix, Rate, ScalarError, StatusMatch, SystemUsers, TargetMatch, Template,
-    TextMatch, UpgradeName, UserMatch, UserPattern,
+    TextMatch, UpgradeName, UserMatch, UserPattern, WireguardKey,
 };
 
 /// The `format` of a path, which the loader makes absolute.
@@ -17,7 +17,7 @@ pub(crate) const END: &str = "hermes-end";
 
 type Check = fn(&str) -> Result<(), ScalarError>;
 
-const FORMATS: [(&str, Check); 27] = [
+const FORMATS: [(&str, Check); 28] = [
     ("hermes-duration", parses::<Duration>),
     ("hermes-byte-size", parses::<ByteSize>),
     ("hermes-rate", parses::<Rate>),
@@ -46,6 +46,7 @@ const FORMATS: [(&str, Check); 27] = [
     // Which of both it is, and whether there is such an upstream, says the whole document.
     (END, |_| Ok(())),
     ("hermes-upgrade", parses::<UpgradeName>),
+    ("hermes-wireguard-key", parses::<WireguardKey>),
 ];
 
 /// Checks a text against a format; formats that are not ours accept everything.

@@ -24,6 +24,7 @@ mod status;
 mod system_users;
 mod template;
 mod upgrade;
+mod wireguard_key;
 
 pub use address::{EndpointAddress, FilePath, HostPort, ListenAddress};
 pub use host::{HostMatch, TargetMatch};
@@ -43,6 +44,7 @@ pub use status::StatusMatch;
 pub use system_users::SystemUsers;
 pub use template::{Template, TemplatePart, Variable};
 pub use upgrade::UpgradeName;
+pub use wireguard_key::WireguardKey;
 
 pub(crate) use address::UNIX;
 pub(crate) use format::{END, PATH, check};
@@ -148,7 +150,7 @@ mod tests {
         ByteSize, DecisionPointer, Duration, EndpointAddress, FieldPattern, HostMatch, HostPort,
         Hours, HttpUrl, ListenAddress, NameServerAddress, PathMatch, Percent, PortMatch,
         StatusMatch, SystemUsers, TargetMatch, Template, TextMatch, UpgradeName, UserMatch,
-        UserPattern,
+        UserPattern, WireguardKey,
     };
 
     /// What parses is printed in a form that parses to the same.
@@ -172,6 +174,7 @@ mod tests {
             "[0-9]{1,5}-[0-9]{1,5}",
             "((mon|tue|sun)(-fri|,sat)? )?[012][0-9]:[0-5]0-[012][0-9]:[0-5]0( [+-]0[0-9]:00)?",
             "(group|service):[a-z0-9]{1,4}",
+            "[A-Za-z0-9+/]{42}[AE]=",
             "/(input|result)/(fields/)?[a-zA-Z~01/]{0,6}",
             ".{0,8}",
         ]
@@ -202,6 +205,7 @@ mod tests {
             round_trips::<StatusMatch>(&text);
             round_trips::<DecisionPointer>(&text);
             round_trips::<UpgradeName>(&text);
+            round_trips::<WireguardKey>(&text);
         }
     }
 }

@@ -1,0 +1,63 @@
+//! Reads a port of WireGuard, and gives what comes to the devices of its peers.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use hermes_net::{RecvBatch, Run, UdpError};
+
+use super::hub::TunHub;
+use super::wireguard_ports::WireguardPort;
+
+/// How often to look whether something is due for a peer that has keys.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Room for what a datagram becomes.
+#[derive(Default)]
+struct Rooms {
+    packet: Vec<u8>,
+    segment: Vec<u8>,
+}
+
+impl WireguardPort<TunHub> {
+    /// Reads the port until it is closed.
+    ///
+    /// # Errors
+    /// The socket fails.
+    pub async fn read(&self) -> io::Result<()> {
+        let Some(socket) = self.socket() else {
+            return Ok(());
+        };
+        let mut batch = RecvBatch::new();
+        let mut rooms = Rooms::default();
+        let mut looked = Instant::now();
+        self.look();
+        loop {
+            let is_idle = self.is_idle();
+            tokio::select! {
+                received = socket.recv(&mut batch) => match received {
+                    Ok(_) => batch.runs().for_each(|run| self.take_run(&run, &mut rooms)),
+                    Err(UdpError::Io(error)) => return Err(error),
+                    // About what was sent: where a peer is not, nothing comes from it.
+                    Err(_) => {}
+                },
+                () = tokio::time::sleep(LOOK), if !is_idle => {}
+                () = self.woken() => {}
+                () = self.closed() => return Ok(()),
+            }
+            if is_idle || looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                self.look();
+            }
+        }
+    }
+
+    fn take_run(&self, run: &Run<'_>, rooms: &mut Rooms) {
+        for datagram in run.datagrams() {
+            let asked = run.local.map(|local| (local, run.source));
+            let hub = self.take(datagram, run.source, asked, &mut rooms.packet);
+            if let Some(hub) = hub {
+                hub.take_packet(&mut rooms.packet, &mut rooms.segment);
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! A device on another machine, which WireGuard leads to.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use hermes_ip::InnerMtu;
+use hermes_wireguard::{PeerId, PeerSettings, PrivateKey};
+use ipnet::IpNet;
+use serde::Serialize;
+
+use super::hub::TunHub;
+use super::sealed_run::SealedRun;
+use super::wireguard_ports::{WireguardPort, WireguardPorts};
+
+/// Where a device on another machine is.
+#[derive(Debug, Clone)]
+pub struct RemoteSettings {
+    /// The address and UDP port of this end.
+    pub listen: SocketAddr,
+    /// The key of this end.
+    pub key: PrivateKey,
+    /// The other machine.
+    pub peer: PeerSettings,
+}
+
+/// A device on another machine.
+#[derive(Debug)]
+pub(super) struct RemoteDevice {
+    name: String,
+    port: Arc<WireguardPort<TunHub>>,
+    peer: PeerId,
+    /// The longest packets.
+    mtu: InnerMtu,
+    /// Its addresses, which only the other machine can change.
+    addresses: Vec<IpNet>,
+}
+
+/// What is to be seen of the other machine.
+#[derive(Debug, Clone, Serialize)]
+pub struct RemoteView {
+    /// Where its messages come.
+    pub listen: SocketAddr,
+    /// The key of this end, which it must know.
+    pub public_key: String,
+    /// Its key.
+    pub peer: String,
+    /// Where it is, by what is known.
+    pub endpoint: Option<SocketAddr>,
+    /// When it last proved by a handshake who it is.
+    pub last_handshake: Option<String>,
+    /// Packets that came from it.
+    pub received_packets: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Packets that were sent to it.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// What did not count.
+    pub refused: RefusedView,
+}
+
+/// What did not count, of a peer and of all that came on its port.
+#[derive(Debug, Clone, Serialize)]
+pub struct RefusedView {
+    /// Messages of the peer: played again, forged, or under old keys.
+    pub messages: u64,
+    /// Packets of the peer with a source that is not its own.
+    pub sources: u64,
+    /// Packets to the peer that were lost because it does not answer, or is not known where it is.
+    pub lost: u64,
+    /// On the port: no messages of WireGuard, or under no session.
+    pub unknown: u64,
+    /// On the port: handshakes of strangers.
+    pub strangers: u64,
+    /// On the port: handshakes that were too many, and those that were told to prove their address first.
+    pub too_many: u64,
+}
+
+impl RemoteDevice {
+    /// Adds the other machine to its port.
+    ///
+    /// # Errors
+    /// There is no such port, or the machine is a peer of another device; in words.
+    pub(super) fn open(
+        ports: &WireguardPorts<TunHub>,
+        (name, addresses): (&str, &[IpNet]),
+        settings: RemoteSettings,
+    ) -> Result<Self, String> {
+        let RemoteSettings { listen, key, peer } = settings;
+        let mtu = InnerMtu::new(peer.mtu).map_err(|error| error.to_string())?;
+        let port = ports.open(listen, &key)?;
+        let peer = port.add_peer(peer)?;
+        Ok(Self {
+            name: name.to_owned(),
+            port,
+            peer,
+            mtu,
+            addresses: addresses.to_vec(),
+        })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn mtu(&self) -> InnerMtu {
+        self.mtu
+    }
+
+    pub(super) fn addresses(&self) -> Vec<IpNet> {
+        self.addresses.clone()
+    }
+
+    /// What the other machine sends goes to this hub.
+    pub(super) fn lead(&self, hub: &Arc<TunHub>) {
+        self.port.lead(self.peer, hub);
+    }
+
+    /// It sends nothing more.
+    pub(super) fn close(&self) {
+        self.port.remove_peer(self.peer);
+    }
+
+    /// Sends a packet with those of the run.
+    pub(super) fn send(&self, packet: &[u8], run: &mut SealedRun) {
+        self.port.send(self.peer, packet, run);
+    }
+
+    /// Sends what is left of a run.
+    pub(super) fn flush(&self, run: &mut SealedRun) {
+        if !run.is_empty() {
+            self.port.flush(run);
+            run.clear();
+        }
+    }
+
+    /// Sends one packet.
+    pub(super) fn send_one(&self, packet: &[u8]) {
+        let mut run = SealedRun::default();
+        self.send(packet, &mut run);
+        self.flush(&mut run);
+    }
+
+    /// What is to be seen; none once it is closed.
+    pub(super) fn view(&self) -> Option<RemoteView> {
+        let (peer, port) = self.port.view(self.peer)?;
+        let since = peer.last_handshake;
+        let at = since.and_then(|since| SystemTime::now().checked_sub(since));
+        let counters = peer.counters;
+        Some(RemoteView {
+            listen: self.port.address(),
+            public_key: self.port.public_key().to_string(),
+            peer: peer.public_key.to_string(),
+            endpoint: peer.endpoint,
+            last_handshake: at.map(|at| humantime::format_rfc3339_seconds(at).to_string()),
+            received_packets: counters.received_packets,
+            received_bytes: counters.received_bytes,
+            sent_packets: counters.sent_packets,
+            sent_bytes: counters.sent_bytes,
+            refused: RefusedView {
+                messages: counters.refused,
+                sources: counters.forged,
+                lost: counters.lost,
+                unknown: port.malformed + port.unknown_sessions,
+                strangers: port.bad_macs + port.strangers,
+                too_many: port.cookies + port.too_many,
+            },
+        })
+    }
+}
+
+impl Drop for RemoteDevice {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

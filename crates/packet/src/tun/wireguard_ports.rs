@@ -1,0 +1,290 @@
+//! Ports of WireGuard: a socket for the peers of several devices, and the [machine](hermes_wireguard::Interface) that knows them.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Instant, SystemTime};
+
+use hermes_net::listen::{self, Carries};
+use hermes_net::{UdpError, UdpSocket};
+use hermes_wireguard::{
+    Interface, PeerId, PeerSettings, PeerView, PrivateKey, PublicKey, RefusedDatagrams, WallClock,
+};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::sealed_run::SealedRun;
+
+/// The ports of a node, by address, which lead to devices of type `D`. Bounded by the document.
+#[derive(Debug)]
+pub struct WireguardPorts<D> {
+    open: Mutex<HashMap<SocketAddr, Weak<WireguardPort<D>>>>,
+}
+
+/// A port, which goes when it has no peer any more.
+#[derive(Debug)]
+pub struct WireguardPort<D> {
+    address: SocketAddr,
+    /// Until a worker reads it.
+    unread: Mutex<Option<std::net::UdpSocket>>,
+    /// That of the worker that reads it.
+    socket: OnceLock<UdpSocket>,
+    state: Mutex<PortState<D>>,
+    /// Something is due earlier than nothing was.
+    due: Notify,
+    /// The task that reads does not look whether anything is due.
+    is_idle: AtomicBool,
+    closed: CancellationToken,
+}
+
+#[derive(Debug)]
+struct PortState<D> {
+    interface: Interface,
+    devices: HashMap<PeerId, PeerDevice<D>>,
+}
+
+/// The device of a peer.
+#[derive(Debug)]
+struct PeerDevice<D> {
+    device: Weak<D>,
+    /// The address of this machine that the peer writes to.
+    local: Option<IpAddr>,
+}
+
+impl<D> Default for WireguardPorts<D> {
+    fn default() -> Self {
+        Self {
+            open: Mutex::default(),
+        }
+    }
+}
+
+impl<D> WireguardPorts<D> {
+    /// The port at an address, which is opened if there is none.
+    ///
+    /// # Errors
+    /// Why there is none, in words: it has another key, or is someone else's.
+    pub(super) fn open(
+        &self,
+        address: SocketAddr,
+        key: &PrivateKey,
+    ) -> Result<Arc<WireguardPort<D>>, String> {
+        let mut open = self.open.lock();
+        open.retain(|_, port| port.strong_count() > 0);
+        let known = open.get(&address).and_then(Weak::upgrade);
+        if let Some(port) = known.filter(|port| !port.closed.is_cancelled()) {
+            return match port.state.lock().interface.has_key(key) {
+                true => Ok(port.clone()),
+                false => Err(format!("WireGuard has another key on {address} still")),
+            };
+        }
+
+        let port = WireguardPort::open(address, key.clone())?;
+        let port = Arc::new(port);
+        open.insert(address, Arc::downgrade(&port));
+        Ok(port)
+    }
+
+    /// A port that no worker reads yet, for the worker that this is called in.
+    ///
+    /// # Errors
+    /// Its runtime takes no more descriptors.
+    pub fn claim(&self) -> io::Result<Option<Arc<WireguardPort<D>>>> {
+        let ports: Vec<Arc<WireguardPort<D>>> = self
+            .open
+            .lock()
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
+        for port in ports {
+            let Some(socket) = port.unread.lock().take() else {
+                continue;
+            };
+            // It is set once: the worker that has taken the socket is alone with it.
+            let _ = port.socket.set(UdpSocket::bound(socket)?);
+            return Ok(Some(port));
+        }
+        Ok(None)
+    }
+}
+
+impl<D> WireguardPort<D> {
+    fn open(address: SocketAddr, key: PrivateKey) -> Result<Self, String> {
+        let failed = |error: io::Error| format!("WireGuard on {address}: {error}");
+        // Ports are shared among sockets that ask for it, and not with other programs.
+        listen::check_free(address, Carries::Udp).map_err(failed)?;
+        let socket = listen::udp(address).map_err(failed)?;
+        let clock = WallClock::of_system(Instant::now(), SystemTime::now());
+        let interface = Interface::new(key, clock).map_err(|error| error.to_string())?;
+        tracing::info!(%address, public_key = %interface.public_key(), "WireGuard");
+        Ok(Self {
+            address,
+            unread: Mutex::new(Some(socket)),
+            socket: OnceLock::new(),
+            state: Mutex::new(PortState {
+                interface,
+                devices: HashMap::new(),
+            }),
+            due: Notify::new(),
+            is_idle: AtomicBool::new(true),
+            closed: CancellationToken::new(),
+        })
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// By which key peers know it.
+    pub(super) fn public_key(&self) -> PublicKey {
+        self.state.lock().interface.public_key()
+    }
+
+    /// Adds a peer, whose packets are lost until its device is [led](Self::lead) to.
+    pub(super) fn add_peer(&self, settings: PeerSettings) -> Result<PeerId, String> {
+        let mut state = self.state.lock();
+        if self.closed.is_cancelled() {
+            return Err(format!("WireGuard on {} is being closed", self.address));
+        }
+        let added = state.interface.add_peer(settings, Instant::now());
+        let peer = added.map_err(|error| error.to_string())?;
+        drop(state);
+        self.wake();
+        Ok(peer)
+    }
+
+    /// Leads the packets of a peer to its device.
+    pub(super) fn lead(&self, peer: PeerId, device: &Arc<D>) {
+        let device = PeerDevice {
+            device: Arc::downgrade(device),
+            local: None,
+        };
+        self.state.lock().devices.insert(peer, device);
+    }
+
+    /// Forgets a peer. With the last one, the port is closed.
+    pub(super) fn remove_peer(&self, peer: PeerId) {
+        let mut state = self.state.lock();
+        state.devices.remove(&peer);
+        state.interface.remove_peer(peer);
+        if state.interface.peers() == 0 {
+            self.closed.cancel();
+        }
+    }
+
+    /// What is to be seen of a peer, and what did not count on its port.
+    pub(super) fn view(&self, peer: PeerId) -> Option<(PeerView, RefusedDatagrams)> {
+        let state = self.state.lock();
+        let view = state.interface.view(peer, Instant::now())?;
+        Some((view, state.interface.refused()))
+    }
+
+    /// Seals a packet for a peer, behind those of the run that go the same way; others are sent first.
+    pub(super) fn send(&self, peer: PeerId, packet: &[u8], run: &mut SealedRun) {
+        let mut state = self.state.lock();
+        let begin = run.begin();
+        let to = state
+            .interface
+            .send(peer, packet, &mut run.bytes, Instant::now());
+        self.send_outgoing(&mut state, None);
+        let local = state.devices.get(&peer).and_then(|device| device.local);
+        drop(state);
+
+        if let Some(to) = to {
+            run.end(begin, (local, to), |run| self.flush(run));
+        }
+        self.wake();
+    }
+
+    /// Sends a run.
+    pub(super) fn flush(&self, run: &SealedRun) {
+        if let (Some(socket), Some((local, to))) = (self.socket.get(), run.to) {
+            let sent = socket.try_send_from(local, to, &run.bytes, run.segment);
+            note(sent, to);
+        }
+    }
+
+    /// The task that reads looks from now on whether anything is due.
+    fn wake(&self) {
+        if self.is_idle.swap(false, Ordering::Relaxed) {
+            self.due.notify_one();
+        }
+    }
+
+    /// Sends what the machine has to say; answers leave from the address that was asked.
+    fn send_outgoing(&self, state: &mut PortState<D>, asked: Option<(IpAddr, SocketAddr)>) {
+        // Before a worker reads it, what is to be sent waits.
+        let Some(socket) = self.socket.get() else {
+            return;
+        };
+        while let Some(outgoing) = state.interface.poll_outgoing() {
+            let local = asked.filter(|(_, from)| *from == outgoing.to);
+            let local = local.map(|(local, _)| local);
+            let payload = &outgoing.payload;
+            let sent = socket.try_send_from(local, outgoing.to, payload, payload.len());
+            note(sent, outgoing.to);
+        }
+    }
+
+    /// The socket, once a worker reads it.
+    pub(super) fn socket(&self) -> Option<&UdpSocket> {
+        self.socket.get()
+    }
+
+    /// Whether nothing will be due, as far as is known.
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_idle.load(Ordering::Relaxed)
+    }
+
+    /// Resolves when something will be due, where nothing was.
+    pub(super) async fn woken(&self) {
+        self.due.notified().await;
+    }
+
+    /// Resolves when it has no peer any more.
+    pub(super) async fn closed(&self) {
+        self.closed.cancelled().await;
+    }
+
+    /// Does what is due, and finds out whether anything will be.
+    pub(super) fn look(&self) {
+        let mut state = self.state.lock();
+        let now = Instant::now();
+        if state.interface.poll_timeout().is_some_and(|at| at <= now) {
+            state.interface.handle_timeout(now);
+        }
+        self.send_outgoing(&mut state, None);
+        let is_idle = state.interface.poll_timeout().is_none();
+        // Who sends meanwhile waits for the lock, or has told by now.
+        self.is_idle.store(is_idle, Ordering::Relaxed);
+    }
+
+    /// Takes a datagram; to whose device the packet goes that is in `packet` then.
+    pub(super) fn take(
+        &self,
+        datagram: &[u8],
+        from: SocketAddr,
+        asked: Option<(IpAddr, SocketAddr)>,
+        packet: &mut Vec<u8>,
+    ) -> Option<Arc<D>> {
+        let mut state = self.state.lock();
+        let peer = state
+            .interface
+            .handle_datagram(from, datagram, packet, Instant::now());
+        self.send_outgoing(&mut state, asked);
+        let device = state.devices.get_mut(&peer?)?;
+        device.local = asked.map(|(local, _)| local);
+        device.device.upgrade()
+    }
+}
+
+/// A datagram that finds no room, or no way, is lost, as on any link.
+fn note(sent: Result<(), UdpError>, to: SocketAddr) {
+    if let Err(error) = sent {
+        tracing::trace!(%to, %error, "a message of WireGuard was not sent");
+    }
+}

@@ -1,0 +1,299 @@
+//! What makes a handshake cheap to refuse (sections 5.3, 5.4.4 and 5.4.7): the first MAC proves that its sender knows whom he writes to, and
+//! under load the second proves that he gets what is sent to his address.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::rand::fill;
+use blake2::digest::consts::U16;
+use blake2::digest::{Digest, FixedOutput, KeyInit, Update};
+use blake2::{Blake2s256, Blake2sMac};
+
+use crate::key::{KEY, PublicKey};
+use crate::message::{COOKIE_REPLY, Cookie, MAC, Macs, SEALED_COOKIE, encode_cookie};
+use crate::xchacha;
+
+/// Handshakes of one second that need no cookie.
+#[doc(alias = "bound")]
+const FREE: u32 = 50;
+
+/// Handshakes that one group of addresses may begin in a second, of those with a cookie.
+#[doc(alias = "bound")]
+const EACH: u8 = 10;
+
+/// Handshakes of one second, of all with a cookie: each takes some 150 us of a processor.
+#[doc(alias = "bound")]
+const MOST: u32 = 500;
+
+/// Groups into which addresses fall by a hash that no one else knows.
+#[doc(alias = "bound")]
+const GROUPS: usize = 256;
+
+/// For how long a cookie counts, and a secret makes cookies (section 5.4.7).
+const COOKIE_LIFE: Duration = Duration::from_secs(120);
+
+/// How long what was counted counts.
+const SECOND: Duration = Duration::from_secs(1);
+
+const LABEL_MAC: &[u8] = b"mac1----";
+const LABEL_COOKIE: &[u8] = b"cookie--";
+
+/// Proves to its maker that what it covers comes from an address.
+pub(crate) type CookieValue = [u8; MAC];
+
+/// The MACs of what is sent to one key.
+#[derive(Debug, Clone)]
+pub(crate) struct MacKeys {
+    first: [u8; KEY],
+    cookie: [u8; KEY],
+}
+
+/// What becomes of a handshake.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// It is read.
+    Admitted,
+    /// Its sender does not know to whom he writes.
+    BadMac,
+    /// It is answered with this cookie reply.
+    Cookie(Vec<u8>),
+    /// There are too many.
+    TooMany,
+}
+
+/// Counts handshakes, and makes the cookies that they need under load.
+#[derive(Debug)]
+pub(crate) struct HandshakeGuard {
+    keys: MacKeys,
+    secret: [u8; KEY],
+    /// When the secret was made.
+    made: Instant,
+    /// When counting began.
+    since: Instant,
+    count: u32,
+    with_cookie: u32,
+    groups: Box<[u8; GROUPS]>,
+}
+
+impl MacKeys {
+    /// Those of what is sent to this key.
+    pub(crate) fn of(to: &PublicKey) -> Self {
+        Self {
+            first: hash(LABEL_MAC, &to.0),
+            cookie: hash(LABEL_COOKIE, &to.0),
+        }
+    }
+
+    /// Ends a message with its MACs; returns the first.
+    pub(crate) fn complete(
+        &self,
+        message: &mut Vec<u8>,
+        cookie: Option<&CookieValue>,
+    ) -> [u8; MAC] {
+        let first = mac(&self.first, &[message]);
+        message.extend_from_slice(&first);
+        let second = cookie.map_or([0; MAC], |cookie| mac(cookie, &[message]));
+        message.extend_from_slice(&second);
+        first
+    }
+
+    /// Opens a cookie that was sent instead of an answer to the message with this first MAC.
+    pub(crate) fn open_cookie(&self, reply: &Cookie<'_>, first: &[u8; MAC]) -> Option<CookieValue> {
+        let mut sealed = *reply.sealed;
+        let opened = xchacha::open(&self.cookie, reply.nonce, first, &mut sealed)?;
+        opened.try_into().ok()
+    }
+}
+
+impl HandshakeGuard {
+    /// For what is sent to this key. `None`: the system gives no random bytes.
+    pub(crate) fn new(own: &PublicKey, now: Instant) -> Option<Self> {
+        let mut secret = [0; KEY];
+        fill(&mut secret).ok()?;
+        Some(Self {
+            keys: MacKeys::of(own),
+            secret,
+            made: now,
+            since: now,
+            count: 0,
+            with_cookie: 0,
+            groups: Box::new([0; GROUPS]),
+        })
+    }
+
+    /// Decides about a handshake from this address, in which the sender's index is `sender`.
+    pub(crate) fn admit(
+        &mut self,
+        from: SocketAddr,
+        sender: u32,
+        macs: &Macs<'_>,
+        now: Instant,
+    ) -> Admission {
+        let expected = mac(&self.keys.first, &[macs.covered]);
+        if verify_slices_are_equal(&expected, macs.first).is_err() {
+            return Admission::BadMac;
+        }
+        self.keep_time(now);
+        self.count = self.count.saturating_add(1);
+        if self.count <= FREE {
+            return Admission::Admitted;
+        }
+
+        let cookie = self.cookie_of(from);
+        let expected = mac(&cookie, &[macs.covered_by_second]);
+        if verify_slices_are_equal(&expected, macs.second).is_err() {
+            let reply = self.reply(sender, &cookie, macs.first);
+            return reply.map_or(Admission::TooMany, Admission::Cookie);
+        }
+
+        let group = self.group_of(from.ip());
+        let begun = &mut self.groups[group];
+        if *begun >= EACH || self.with_cookie >= MOST {
+            return Admission::TooMany;
+        }
+        *begun += 1;
+        self.with_cookie += 1;
+        Admission::Admitted
+    }
+
+    fn keep_time(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.since) >= SECOND {
+            self.since = now;
+            self.count = 0;
+            self.with_cookie = 0;
+            self.groups.fill(0);
+        }
+        // Without random bytes, the old secret is better than none.
+        if now.saturating_duration_since(self.made) >= COOKIE_LIFE && fill(&mut self.secret).is_ok()
+        {
+            self.made = now;
+        }
+    }
+
+    fn cookie_of(&self, from: SocketAddr) -> CookieValue {
+        let port = from.port().to_be_bytes();
+        match from.ip() {
+            IpAddr::V4(address) => mac(&self.secret, &[&address.octets(), &port]),
+            IpAddr::V6(address) => mac(&self.secret, &[&address.octets(), &port]),
+        }
+    }
+
+    /// Who has a network of IPv6 has all of its addresses.
+    fn group_of(&self, from: IpAddr) -> usize {
+        let hashed = match from {
+            IpAddr::V4(address) => mac(&self.secret, &[&address.octets()]),
+            IpAddr::V6(address) => mac(&self.secret, &[&address.octets()[..8]]),
+        };
+        usize::from(hashed[0]) % GROUPS
+    }
+
+    fn reply(&self, receiver: u32, cookie: &CookieValue, first: &[u8; MAC]) -> Option<Vec<u8>> {
+        let mut nonce = [0; xchacha::NONCE];
+        fill(&mut nonce).ok()?;
+        let mut sealed = [0; SEALED_COOKIE];
+        let (text, tag) = sealed.split_at_mut(MAC);
+        text.copy_from_slice(cookie);
+        tag.copy_from_slice(&xchacha::seal(&self.keys.cookie, &nonce, first, text)?);
+
+        let reply = encode_cookie(&Cookie {
+            receiver,
+            nonce: &nonce,
+            sealed: &sealed,
+        });
+        debug_assert_eq!(reply.len(), COOKIE_REPLY);
+        Some(reply)
+    }
+}
+
+/// Whether a cookie that came then counts still.
+pub(crate) fn counts_still(came: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(came) < COOKIE_LIFE
+}
+
+fn hash(label: &[u8], key: &[u8; KEY]) -> [u8; KEY] {
+    let mut hasher = Blake2s256::new();
+    Digest::update(&mut hasher, label);
+    Digest::update(&mut hasher, key);
+    hasher.finalize().into()
+}
+
+/// Keyed BLAKE2s of 16 bytes.
+fn mac(key: &[u8], parts: &[&[u8]]) -> [u8; MAC] {
+    // Keys have 16 or 32 bytes, of which it takes any up to 32.
+    let Ok(mut hasher) = Blake2sMac::<U16>::new_from_slice(key) else {
+        return [0; MAC];
+    };
+    for part in parts {
+        Update::update(&mut hasher, part);
+    }
+    hasher.finalize_fixed().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::PrivateKey;
+    use crate::message::{FIRST, Message, encode_initiation};
+
+    fn from(last: u8) -> SocketAddr {
+        ([192, 0, 2, last], 1000).into()
+    }
+
+    fn admit(guard: &mut HandshakeGuard, message: &[u8], last: u8, now: Instant) -> Admission {
+        let Some(Message::Initiation(initiation)) = Message::decode(message) else {
+            panic!("no initiation");
+        };
+        guard.admit(from(last), initiation.sender, &initiation.macs, now)
+    }
+
+    fn initiation(keys: &MacKeys, cookie: Option<&CookieValue>) -> (Vec<u8>, [u8; MAC]) {
+        let mut message = encode_initiation(7, &[1; FIRST]);
+        let first = keys.complete(&mut message, cookie);
+        (message, first)
+    }
+
+    #[test]
+    fn under_load_only_those_are_read_who_get_what_is_sent_to_them() {
+        let own = PrivateKey::generate().unwrap().public().unwrap();
+        let now = Instant::now();
+        let mut guard = HandshakeGuard::new(&own, now).unwrap();
+        let keys = MacKeys::of(&own);
+        let (message, first) = initiation(&keys, None);
+        for _ in 0..FREE {
+            assert_eq!(admit(&mut guard, &message, 1, now), Admission::Admitted);
+        }
+
+        let Admission::Cookie(reply) = admit(&mut guard, &message, 1, now) else {
+            panic!("no cookie");
+        };
+        let Some(Message::Cookie(reply)) = Message::decode(&reply) else {
+            panic!("no reply");
+        };
+        assert_eq!(reply.receiver, 7);
+        assert!(keys.open_cookie(&reply, &[0; MAC]).is_none());
+        let cookie = keys.open_cookie(&reply, &first).unwrap();
+
+        let (message, _) = initiation(&keys, Some(&cookie));
+        assert_eq!(admit(&mut guard, &message, 1, now), Admission::Admitted);
+        // From elsewhere it proves nothing.
+        let other = admit(&mut guard, &message, 2, now);
+        assert!(matches!(other, Admission::Cookie(_)), "{other:?}");
+        for _ in 1..EACH {
+            assert_eq!(admit(&mut guard, &message, 1, now), Admission::Admitted);
+        }
+        assert_eq!(admit(&mut guard, &message, 1, now), Admission::TooMany);
+
+        let later = now + SECOND;
+        assert_eq!(admit(&mut guard, &message, 1, later), Admission::Admitted);
+    }
+
+    #[test]
+    fn what_is_for_another_key_is_not_read() {
+        let own = PrivateKey::generate().unwrap().public().unwrap();
+        let now = Instant::now();
+        let mut guard = HandshakeGuard::new(&own, now).unwrap();
+        let (message, _) = initiation(&MacKeys::of(&PublicKey([1; KEY])), None);
+        assert_eq!(admit(&mut guard, &message, 1, now), Admission::BadMac);
+    }
+}

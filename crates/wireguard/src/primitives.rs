@@ -1,0 +1,197 @@
+//! The primitives of the handshake for `snow`: X25519 and ChaCha20-Poly1305 of aws-lc-rs, and BLAKE2s.
+
+use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, X25519, agree};
+use aws_lc_rs::rand::fill;
+use blake2::Blake2s256;
+use blake2::digest::Digest;
+use snow::Error;
+use snow::params::{CipherChoice, DHChoice, HashChoice};
+use snow::resolvers::CryptoResolver;
+use snow::types::{Cipher, Dh, Hash, Random};
+
+use crate::key::KEY;
+use crate::message::TAG;
+
+/// The primitives.
+pub(crate) struct Primitives;
+
+impl CryptoResolver for Primitives {
+    fn resolve_rng(&self) -> Option<Box<dyn Random>> {
+        Some(Box::new(SystemRandom))
+    }
+
+    fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
+        match choice {
+            DHChoice::Curve25519 => Some(Box::new(X25519Pair::default())),
+            _ => None,
+        }
+    }
+
+    fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
+        match choice {
+            HashChoice::Blake2s => Some(Box::new(Blake2s::default())),
+            _ => None,
+        }
+    }
+
+    fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
+        match choice {
+            CipherChoice::ChaChaPoly => Some(Box::new(ChaChaPoly(None))),
+            _ => None,
+        }
+    }
+}
+
+struct SystemRandom;
+
+impl Random for SystemRandom {
+    fn try_fill_bytes(&mut self, destination: &mut [u8]) -> Result<(), Error> {
+        fill(destination).map_err(|_| Error::Rng)
+    }
+}
+
+#[derive(Default)]
+struct X25519Pair {
+    private: [u8; KEY],
+    public: [u8; KEY],
+}
+
+impl Dh for X25519Pair {
+    fn name(&self) -> &'static str {
+        "25519"
+    }
+
+    fn pub_len(&self) -> usize {
+        KEY
+    }
+
+    fn priv_len(&self) -> usize {
+        KEY
+    }
+
+    fn set(&mut self, private: &[u8]) {
+        self.private.copy_from_slice(private);
+        // Any 32 bytes are a key of X25519.
+        let pair = PrivateKey::from_private_key(&X25519, private).ok();
+        let public = pair.and_then(|pair| pair.compute_public_key().ok());
+        if let Some(public) = public {
+            self.public.copy_from_slice(public.as_ref());
+        }
+    }
+
+    fn generate(&mut self, random: &mut dyn Random) -> Result<(), Error> {
+        let mut private = [0; KEY];
+        random.try_fill_bytes(&mut private)?;
+        self.set(&private);
+        Ok(())
+    }
+
+    fn pubkey(&self) -> &[u8] {
+        &self.public
+    }
+
+    fn privkey(&self) -> &[u8] {
+        &self.private
+    }
+
+    fn dh(&self, public: &[u8], out: &mut [u8]) -> Result<(), Error> {
+        let private =
+            PrivateKey::from_private_key(&X25519, &self.private).map_err(|_| Error::Dh)?;
+        let public = UnparsedPublicKey::new(&X25519, &public[..KEY]);
+        agree(&private, public, Error::Dh, |secret| {
+            out[..KEY].copy_from_slice(secret);
+            Ok(())
+        })
+    }
+}
+
+#[derive(Default)]
+struct Blake2s(Blake2s256);
+
+impl Hash for Blake2s {
+    fn name(&self) -> &'static str {
+        "BLAKE2s"
+    }
+
+    fn block_len(&self) -> usize {
+        64
+    }
+
+    fn hash_len(&self) -> usize {
+        32
+    }
+
+    fn reset(&mut self) {
+        self.0 = Blake2s256::new();
+    }
+
+    fn input(&mut self, data: &[u8]) {
+        self.0.update(data);
+    }
+
+    fn result(&mut self, out: &mut [u8]) {
+        let done = self.0.clone().finalize();
+        out[..32].copy_from_slice(&done);
+    }
+}
+
+/// ChaCha20-Poly1305 with the nonce of Noise: four zero bytes, then the number in little-endian order.
+struct ChaChaPoly(Option<LessSafeKey>);
+
+impl ChaChaPoly {
+    fn nonce(number: u64) -> Nonce {
+        let mut nonce = [0; 12];
+        nonce[4..].copy_from_slice(&number.to_le_bytes());
+        Nonce::assume_unique_for_key(nonce)
+    }
+}
+
+impl Cipher for ChaChaPoly {
+    fn name(&self) -> &'static str {
+        "ChaChaPoly"
+    }
+
+    fn set(&mut self, key: &[u8; KEY]) {
+        self.0 = UnboundKey::new(&CHACHA20_POLY1305, key)
+            .ok()
+            .map(LessSafeKey::new);
+    }
+
+    fn encrypt(&self, number: u64, aad: &[u8], plain: &[u8], out: &mut [u8]) -> usize {
+        let (sealed, tag) = out.split_at_mut(plain.len());
+        sealed.copy_from_slice(plain);
+        let done = self.0.as_ref().and_then(|key| {
+            key.seal_in_place_separate_tag(Self::nonce(number), Aad::from(aad), sealed)
+                .ok()
+        });
+
+        match done {
+            Some(made) => tag[..TAG].copy_from_slice(made.as_ref()),
+            // Nothing of the plain text may leave when it could not be sealed.
+            None => out.fill(0),
+        }
+        plain.len() + TAG
+    }
+
+    fn decrypt(
+        &self,
+        number: u64,
+        aad: &[u8],
+        sealed: &[u8],
+        out: &mut [u8],
+    ) -> Result<usize, Error> {
+        let key = self.0.as_ref().ok_or(Error::Decrypt)?;
+        let length = sealed.len().checked_sub(TAG).ok_or(Error::Decrypt)?;
+        let (text, tag) = sealed.split_at(length);
+        key.open_separate_gather(
+            Self::nonce(number),
+            Aad::from(aad),
+            text,
+            tag,
+            &mut out[..length],
+        )
+        .map_err(|_| Error::Decrypt)?;
+        Ok(length)
+    }
+}
