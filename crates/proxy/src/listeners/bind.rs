@@ -53,7 +53,7 @@ pub(super) enum At {
     /// At a TUN device.
     Device {
         /// The device.
-        tun: ListenerTun,
+        tun: Box<ListenerTun>,
         /// Whether it has several tunnels.
         is_split: bool,
     },
@@ -159,7 +159,7 @@ pub(super) fn bind(
             Ok((Bound::Upstream(upstream.clone(), name.clone()), sockets))
         }
         At::Device { tun, .. } => {
-            let device = Socket::Device(Box::new(tun.clone()));
+            let device = Socket::Device(tun.clone());
             Ok((Bound::Device(tun.settings.name.clone()), vec![device]))
         }
         At::Address(ListenAddress::Unix(path)) => {

@@ -141,14 +141,14 @@ pub(super) fn wanted(
         connections: attach.connections().unwrap_or(ATTACHMENTS),
     });
     let device = listener.tun.as_ref().map(|tun| At::Device {
-        tun: ListenerTun {
+        tun: Box::new(ListenerTun {
             settings: device(tun),
             other: other_assigned(tun),
             super_packets: tun.super_packets(),
             is_stack: tun.is_stack(),
             names: tun.dns().map(|dns| names(tun, dns)),
             wireguard: tun.wireguard().cloned().map(Box::new),
-        },
+        }),
         is_split: tun.tunnels().next().is_some(),
     });
     let address = |address: Option<ListenAddress>| address.map(At::Address);
