@@ -38,10 +38,12 @@ fn devices_share_a_port_with_one_key() {
         BOB,
         &json!({ "allowed": "10.0.0.1/32", "keepalive": "25s" }),
     );
+    let mut of_alice = route(&server, &none);
+    of_alice["match"]["user"] = json!("alice");
     finds(
         json!({
             "listeners": { "phone": listener("phone", &wireguard(ALICE, &none), &none) },
-            "routes": [route(&server, &none), route(&server, &none)],
+            "routes": [of_alice, route(&server, &none)],
         }),
         &[],
     );
