@@ -8,7 +8,7 @@ use hermes_ip::NameLeases;
 use ipnet::IpNet;
 
 use super::report::{Check, Report, instead};
-use super::tun::{SMALLEST_V4, SMALLEST_V6, is_v4};
+use super::tun::{is_v4, pool_prefix};
 use crate::overlay_names::OverlayNames;
 use crate::packets::prefix_of;
 
@@ -51,19 +51,9 @@ fn pools(document: &Document, report: &mut Report) {
         }
         for (index, prefix) in one.dns.pool.iter().enumerate() {
             let path = one.pool(index);
+            pool_prefix(&path, prefix, "a name", report);
             let is_first = |other: &IpNet| is_v4(other) != is_v4(prefix);
-            let smallest = if is_v4(prefix) {
-                SMALLEST_V4
-            } else {
-                SMALLEST_V6
-            };
-            if *prefix != prefix.trunc() {
-                let remedy = format!("write {}", prefix.trunc());
-                report.add(path, format!("{prefix} has bits beyond its length"), remedy);
-            } else if prefix.prefix_len() > smallest {
-                let reason = format!("{prefix} has no address left for a name");
-                report.add(path, reason, format!("give a /{smallest} or a shorter one"));
-            } else if !one.dns.pool[..index].iter().all(is_first) {
+            if !one.dns.pool[..index].iter().all(is_first) {
                 let reason = "a name has one address of each family";
                 report.add(path, reason, "keep one prefix of each");
             }

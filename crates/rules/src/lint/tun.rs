@@ -15,8 +15,8 @@ use super::report::{Check, Report};
 const LONGEST_NAME: usize = 15;
 
 /// The shortest prefixes that have an address for a tunnel: beside those of the network and of all its hosts, and two of this node's.
-pub(super) const SMALLEST_V4: u8 = 29;
-pub(super) const SMALLEST_V6: u8 = 125;
+const SMALLEST_V4: u8 = 29;
+const SMALLEST_V6: u8 = 125;
 
 /// Users and control groups that one device names in one place: each is a rule of routing for each length of prefix, or a program.
 #[doc(alias = "bound")]
@@ -261,20 +261,23 @@ fn kind(document: &Document, report: &mut Report) {
 fn pool(document: &Document, report: &mut Report) {
     for (path, end) in each_end(document) {
         for (index, prefix) in end.pool().iter().enumerate() {
-            let path = format!("{path}.pool[{index}]");
-            let smallest = if is_v4(prefix) {
-                SMALLEST_V4
-            } else {
-                SMALLEST_V6
-            };
-            if *prefix != prefix.trunc() {
-                let remedy = format!("write {}", prefix.trunc());
-                report.add(path, format!("{prefix} has bits beyond its length"), remedy);
-            } else if prefix.prefix_len() > smallest {
-                let reason = format!("{prefix} has no address left for a tunnel");
-                report.add(path, reason, format!("give a /{smallest} or a shorter one"));
-            }
+            pool_prefix(&format!("{path}.pool[{index}]"), prefix, "a tunnel", report);
         }
+    }
+}
+
+/// Whether a prefix of a pool has addresses for others than its owner; `whom` says for whom.
+pub(super) fn pool_prefix(path: &str, prefix: &IpNet, whom: &str, report: &mut Report) {
+    let smallest = match is_v4(prefix) {
+        true => SMALLEST_V4,
+        false => SMALLEST_V6,
+    };
+    if *prefix != prefix.trunc() {
+        let remedy = format!("write {}", prefix.trunc());
+        report.add(path, format!("{prefix} has bits beyond its length"), remedy);
+    } else if prefix.prefix_len() > smallest {
+        let reason = format!("{prefix} has no address left for {whom}");
+        report.add(path, reason, format!("give a /{smallest} or a shorter one"));
     }
 }
 

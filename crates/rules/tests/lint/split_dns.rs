@@ -40,6 +40,7 @@ fn a_pool_has_room_for_names_and_one_prefix_of_each_family() {
         &[
             "listeners.vpn.tun.dns.pool[0]: 100.64.0.1/16 has bits beyond its length; write 100.64.0.0/16",
             "listeners.vpn.tun.dns.pool[1]: 100.65.0.0/30 has no address left for a name; give a /29 or a shorter one",
+            "listeners.vpn.tun.dns.pool[1]: a name has one address of each family; keep one prefix of each",
             "listeners.vpn.tun.dns.pool[3]: a name has one address of each family; keep one prefix of each",
         ],
     );
