@@ -110,13 +110,15 @@ pub(super) async fn serve(
 
     watch.spawn(named::serve(entrance.clone(), hub.clone(), watch.clone()));
 
-    match () {
-        () if !has_tunnels => tokio::select! {
+    if !has_tunnels {
+        tokio::select! {
             () = hub.closed() => {}
             () = watch.graceful() => {}
-        },
-        () if hub.is_split() => split::serve(&mut entrance, &hub, watch).await,
-        () => keep(&mut entrance, &hub, watch).await,
+        }
+    } else if hub.is_split() {
+        split::serve(&mut entrance, &hub, watch).await;
+    } else {
+        keep(&mut entrance, &hub, watch).await;
     }
     // Connections to names go on for a while where the node ends, and not where there is to be another device.
     if hub.names().is_some() && entrance.worker.shared.drain.is_draining() {
