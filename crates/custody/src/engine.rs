@@ -23,9 +23,10 @@ use tunnels::Tunnelled;
 
 use crate::disk::SharedLog;
 use crate::neighbour::{Neighbour, Terms, answer};
-use crate::noise::{NodeKey, PublicKey, respond};
+use crate::noise::respond;
 pub use crate::owner::Owner;
 use crate::spool::Spool;
+use hermes_noise::{PrivateKey, PublicKey};
 
 /// Exchanges that one neighbour may have open in each direction.
 #[doc(alias = "bound")]
@@ -145,7 +146,7 @@ pub struct Opening {
 
 /// The machine of a node. It knows no sockets; of clocks, only when what it keeps on disk is over.
 pub struct Engine {
-    key: NodeKey,
+    key: PrivateKey,
     neighbours: Vec<Neighbour>,
     keys: KnownKeys,
     exchanges: BTreeMap<ExchangeKey, KeptExchange>,
@@ -172,7 +173,7 @@ struct KnownKeys {
 
 impl Engine {
     /// Without neighbours; `seed` is what jitter is drawn from.
-    pub fn new(key: NodeKey, seed: u64, now: Instant) -> Self {
+    pub fn new(key: PrivateKey, seed: u64, now: Instant) -> Self {
         Self {
             key,
             neighbours: Vec::new(),

@@ -50,5 +50,5 @@ pub mod window;
 
 pub use disk::Disk;
 pub use engine::{Engine, Event, ExchangeKey, NeighbourId, Reading};
+pub use hermes_noise::{PrivateKey, PublicKey};
 pub use node::{Custody, NamedNeighbour, Settings};
-pub use noise::{NodeKey, PublicKey};

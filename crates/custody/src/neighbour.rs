@@ -10,10 +10,11 @@ use hermes_proto::custody::{
 };
 
 use crate::epoch::Epoch;
-use crate::noise::{Initiation, Keys, NodeKey, PublicKey, TAG, initiate};
+use crate::noise::{Initiation, Keys, initiate};
 use crate::receiver::{PROBE, Receiver};
 use crate::sender::Sender;
 use crate::window::PIECE;
+use hermes_noise::{PrivateKey, PublicKey, TAG};
 
 /// Bytes of frames in a datagram.
 const ROOM: usize = MAX_CUSTODY_DATAGRAM - PACKET_HEADER - TAG;
@@ -269,7 +270,7 @@ impl Neighbour {
     /// The next datagram for it, and where it goes.
     pub fn poll_transmit(
         &mut self,
-        own: &NodeKey,
+        own: &PrivateKey,
         draw: &mut dyn FnMut() -> u64,
         room: u64,
         now: Instant,
@@ -308,7 +309,7 @@ impl Neighbour {
 
     fn poll_handshake(
         &mut self,
-        own: &NodeKey,
+        own: &PrivateKey,
         draw: &mut dyn FnMut() -> u64,
         now: Instant,
     ) -> Option<Bytes> {

@@ -21,7 +21,7 @@ use crate::engine::{
     AskingProgress, Came, Engine, Event, ExchangeKey, NeighbourId, Opening, Owner, Reading,
 };
 use crate::hurry::Hurry;
-use crate::noise::{NodeKey, PublicKey};
+use hermes_noise::{PrivateKey, PublicKey};
 
 /// How long an exchange is kept without an end where nothing is configured.
 #[doc(alias("bound", "keep_for"))]
@@ -76,7 +76,7 @@ impl NamedNeighbour {
 #[derive(Debug)]
 pub struct Settings {
     /// The node's key.
-    pub key: NodeKey,
+    pub key: PrivateKey,
     /// How long an exchange is kept without an end.
     pub keep_for: Option<Duration>,
     /// Whom it knows.
@@ -622,7 +622,7 @@ mod tests {
 
     #[test]
     fn users_of_two_neighbours_are_two_whatever_they_are_called() {
-        let keys: Vec<_> = (0..3).map(|_| NodeKey::generate().unwrap()).collect();
+        let keys: Vec<_> = (0..3).map(|_| PrivateKey::generate().unwrap()).collect();
         let neighbours = keys[1..].iter().zip(["one", "other"]);
         let neighbours = neighbours.map(|(key, name)| NamedNeighbour {
             name: name.to_owned(),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hermes_config::{Loaded, parse};
-use hermes_custody::{Custody, NamedNeighbour, NodeKey, Settings};
+use hermes_custody::{Custody, NamedNeighbour, PrivateKey, Settings};
 use hermes_proxy::Proxy;
 use hermes_proxy::node::LogFilter;
 use hermes_proxy::plug::{CUSTODY, Plugs};
@@ -39,7 +39,7 @@ impl Row {
     /// One whose routes have this setting, too.
     async fn answering(origin: SocketAddr, lossy: bool, tunnel: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let keys: Vec<_> = (0..3).map(|_| NodeKey::generate().unwrap()).collect();
+        let keys: Vec<_> = (0..3).map(|_| PrivateKey::generate().unwrap()).collect();
         let mut nodes = Vec::new();
         let mut all = Vec::new();
         let mut next = None;

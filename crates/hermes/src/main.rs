@@ -14,6 +14,7 @@ mod commands;
 mod custody;
 mod demo;
 mod failure;
+mod key_file;
 mod logging;
 mod output;
 mod stop;

@@ -3,10 +3,10 @@
 use snow::params::NoiseParams;
 use snow::{Builder, Error, HandshakeState, StatelessTransportState};
 
-use crate::key::{PresharedKey, PrivateKey, PublicKey};
 use crate::message::{FIRST, SECOND, TAG};
-use crate::primitives::Primitives;
 use crate::timestamp::{TIMESTAMP, Timestamp};
+use hermes_noise::Primitives;
+use hermes_noise::{PresharedKey, PrivateKey, PublicKey};
 
 /// Section 5.4: both sides mix it in, so that no other use of the keys fits.
 const PARAMETERS: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
@@ -97,7 +97,7 @@ fn builder(own: &PrivateKey) -> Result<Builder<'_>, Error> {
     let parameters: NoiseParams = PARAMETERS.parse()?;
     Builder::with_resolver(parameters, Box::new(Primitives))
         .prologue(PROLOGUE)?
-        .local_private_key(&own.0)
+        .local_private_key(own.bytes())
 }
 
 #[cfg(test)]
@@ -114,9 +114,9 @@ mod tests {
     fn seals(one: Option<&PresharedKey>, two: Option<&PresharedKey>) -> Result<(), Error> {
         let (alice, bob) = pair();
         let timestamp = Timestamp([9; TIMESTAMP]);
-        let (mut begun, first) = begin(&alice, &bob.public().unwrap(), one, timestamp)?;
+        let (mut begun, first) = begin(&alice, &bob.public(), one, timestamp)?;
         let opened = Opened::read(&bob, &first)?;
-        assert_eq!(opened.peer, alice.public().unwrap());
+        assert_eq!(opened.peer, alice.public());
         assert_eq!(opened.timestamp, timestamp);
 
         let (second, theirs) = opened.answer(two)?;
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn an_initiation_is_for_one_key_only() {
         let (alice, bob) = pair();
-        let bobs = bob.public().unwrap();
+        let bobs = bob.public();
         let (_, first) = begin(&alice, &bobs, None, Timestamp::default()).unwrap();
         assert!(Opened::read(&alice, &first).is_err());
         for byte in 0..FIRST {

@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use crate::handshake::Opened;
 use crate::indices::PeerId;
-use crate::key::{NoKey, PrivateKey, PublicKey};
 use crate::macs::{Admission, HandshakeGuard};
 use crate::message::{Data, Initiation, Macs, Message, Response};
 use crate::own::{Outgoing, Own};
 use crate::peer::{Peer, PeerSettings, PeerView};
 use crate::timestamp::WallClock;
+use hermes_noise::{NoKey, PrivateKey, PublicKey};
 
 /// An interface.
 ///
@@ -58,7 +58,7 @@ impl Interface {
     /// # Errors
     /// The primitives refuse the key, or the system gives no random bytes.
     pub fn new(key: PrivateKey, clock: WallClock) -> Result<Self, NoKey> {
-        let public_key = key.public()?;
+        let public_key = key.public();
         let guard = HandshakeGuard::new(&public_key, clock.at).ok_or(NoKey)?;
         Ok(Self {
             own: Own::new(key, clock),

@@ -16,8 +16,7 @@
 //! | `timers` | the same, section 6 |
 //! | `xchacha` | draft-irtf-cfrg-xchacha-03, section 2 |
 //!
-//! The machine of the handshake is that of `snow`, and the primitives are those of aws-lc-rs, as everywhere else; BLAKE2s, which it has not, is
-//! that of `blake2`.
+//! The machine of the handshake is that of `snow`; keys and primitives are those of [`hermes_noise`].
 //!
 //! Begin reading in [`Interface`].
 
@@ -25,12 +24,10 @@ mod fuzz;
 mod handshake;
 mod indices;
 mod interface;
-mod key;
 mod macs;
 mod message;
 mod own;
 mod peer;
-mod primitives;
 mod replay;
 mod sessions;
 mod timers;
@@ -40,9 +37,9 @@ mod waiting;
 mod xchacha;
 
 pub use fuzz::fuzz_one;
+pub use hermes_noise::{NoKey, PresharedKey, PrivateKey, PublicKey};
 pub use indices::PeerId;
 pub use interface::{Interface, PeerTwice, RefusedDatagrams};
-pub use key::{NoKey, PresharedKey, PrivateKey, PublicKey};
 pub use message::OVERHEAD;
 pub use own::Outgoing;
 pub use peer::{PeerCounters, PeerSettings, PeerView};

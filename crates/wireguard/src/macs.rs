@@ -10,9 +10,9 @@ use blake2::digest::consts::U16;
 use blake2::digest::{Digest, FixedOutput, KeyInit, Update};
 use blake2::{Blake2s256, Blake2sMac};
 
-use crate::key::{KEY, PublicKey};
 use crate::message::{COOKIE_REPLY, Cookie, MAC, Macs, SEALED_COOKIE, encode_cookie};
 use crate::xchacha;
+use hermes_noise::{KEY, PublicKey};
 
 /// Handshakes of one second that need no cookie.
 #[doc(alias = "bound")]
@@ -233,8 +233,8 @@ fn mac(key: &[u8], parts: &[&[u8]]) -> [u8; MAC] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::PrivateKey;
     use crate::message::{FIRST, Message, encode_initiation};
+    use hermes_noise::PrivateKey;
 
     fn from(last: u8) -> SocketAddr {
         ([192, 0, 2, last], 1000).into()
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn under_load_only_those_are_read_who_get_what_is_sent_to_them() {
-        let own = PrivateKey::generate().unwrap().public().unwrap();
+        let own = PrivateKey::generate().unwrap().public();
         let now = Instant::now();
         let mut guard = HandshakeGuard::new(&own, now).unwrap();
         let keys = MacKeys::of(&own);
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn what_is_for_another_key_is_not_read() {
-        let own = PrivateKey::generate().unwrap().public().unwrap();
+        let own = PrivateKey::generate().unwrap().public();
         let now = Instant::now();
         let mut guard = HandshakeGuard::new(&own, now).unwrap();
         let (message, _) = initiation(&MacKeys::of(&PublicKey([1; KEY])), None);

@@ -1,10 +1,9 @@
 //! The four messages of WireGuard (section 5.4 of its paper), whose first byte says which one it is.
 
+pub(crate) use hermes_noise::TAG;
+
 /// Bytes around a packet: the header of its message and the tag.
 pub const OVERHEAD: usize = HEADER + TAG;
-
-/// The length of a tag, in bytes.
-pub(crate) const TAG: usize = 16;
 
 /// The length of a MAC, in bytes.
 pub(crate) const MAC: usize = 16;

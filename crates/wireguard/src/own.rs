@@ -7,8 +7,8 @@ use std::time::Duration;
 use aws_lc_rs::rand::fill;
 
 use crate::indices::Indices;
-use crate::key::PrivateKey;
 use crate::timestamp::WallClock;
+use hermes_noise::PrivateKey;
 
 /// Datagrams that wait to be sent: answers, keepalives, and the packets that waited for keys. More are lost.
 #[doc(alias = "bound")]

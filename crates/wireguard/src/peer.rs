@@ -7,7 +7,6 @@ use ipnet::IpNet;
 
 use crate::handshake::{self, Begun, Opened};
 use crate::indices::PeerId;
-use crate::key::{PresharedKey, PublicKey};
 use crate::macs::{CookieValue, MacKeys, counts_still};
 use crate::message::{Cookie, Data, Initiation, MAC, Response, encode_initiation, encode_response};
 use crate::own::Own;
@@ -16,6 +15,7 @@ use crate::timers::{Due, Timers};
 use crate::timestamp::Timestamp;
 use crate::transport::{NotOpened, Transport, TransportEnds};
 use crate::waiting::WaitingPackets;
+use hermes_noise::{PresharedKey, PublicKey};
 
 /// The shortest time between two handshakes of one peer that are answered.
 #[doc(alias = "bound")]

@@ -16,7 +16,8 @@ const LAYERS: &[(&str, &str)] = &[
     ("rules", "proto config ip"),
     ("rego", ""),
     ("stack", "proto"),
-    ("wireguard", ""),
+    ("noise", ""),
+    ("wireguard", "noise"),
     ("net", "proto"),
     ("http", "proto net"),
     ("upstream", "proto config net http"),
@@ -30,10 +31,10 @@ const LAYERS: &[(&str, &str)] = &[
         "proxy",
         "proto config ip stack wireguard rules rego net http upstream observe identity packet",
     ),
-    ("custody", "proto config net http proxy"),
+    ("custody", "proto config noise net http proxy"),
     (
         "hermes",
-        "proto config ip wireguard rules rego net http upstream observe identity packet proxy custody",
+        "proto config ip noise rules rego net http upstream observe identity packet proxy custody",
     ),
     ("lab", "proto config net"),
     (

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{Buf, BufMut, BytesMut};
 
-use crate::noise::PublicKey;
+use hermes_noise::PublicKey;
 
 /// The form of the files. Those of another form are not read.
 const VERSION: u8 = 1;

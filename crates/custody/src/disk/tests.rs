@@ -5,7 +5,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::*;
-use crate::noise::PublicKey;
+use hermes_noise::PublicKey;
 
 const LIMIT: u64 = 1 << 20;
 

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use fastrand::Rng;
 use hermes_custody::engine::{HELD, Owner};
 use hermes_custody::receiver::{AHEAD, GUARANTEED};
-use hermes_custody::{Event, NodeKey, Reading};
+use hermes_custody::{Event, PrivateKey, Reading};
 use hermes_proto::custody::ErrCode;
 
 use pair::{KEEP, Pair, client_at, engine, server_at};
@@ -125,7 +125,7 @@ fn a_stranger_gets_less_than_it_sends_and_leaves_nothing() {
 #[test]
 fn an_unknown_key_gets_no_further_than_a_cookie() {
     let mut pair = Pair::new();
-    let stranger = NodeKey::generate().unwrap();
+    let stranger = PrivateKey::generate().unwrap();
     let (client, next) = engine(&stranger, &pair.keys[1], Some(server_at()), pair.now);
     pair.client = client;
     pair.next = next;

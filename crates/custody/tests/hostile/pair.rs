@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hermes_custody::engine::Opening;
-use hermes_custody::{Engine, Event, ExchangeKey, NeighbourId, NodeKey, Reading};
+use hermes_custody::{Engine, Event, ExchangeKey, NeighbourId, PrivateKey, Reading};
 
 pub const KEEP: Duration = Duration::from_secs(60);
 
 /// A client and a server in one room, whose datagrams the test carries.
 pub struct Pair {
     pub now: Instant,
-    pub keys: [NodeKey; 2],
+    pub keys: [PrivateKey; 2],
     pub client: Engine,
     pub server: Engine,
     pub next: NeighbourId,
@@ -30,8 +30,8 @@ pub fn server_at() -> SocketAddr {
 }
 
 pub fn engine(
-    own: &NodeKey,
-    other: &NodeKey,
+    own: &PrivateKey,
+    other: &PrivateKey,
     at: Option<SocketAddr>,
     now: Instant,
 ) -> (Engine, NeighbourId) {
@@ -43,7 +43,10 @@ pub fn engine(
 impl Pair {
     pub fn new() -> Self {
         let now = Instant::now();
-        let keys = [NodeKey::generate().unwrap(), NodeKey::generate().unwrap()];
+        let keys = [
+            PrivateKey::generate().unwrap(),
+            PrivateKey::generate().unwrap(),
+        ];
         let (client, next) = engine(&keys[0], &keys[1], Some(server_at()), now);
         let (server, _) = engine(&keys[1], &keys[0], None, now);
         Self {

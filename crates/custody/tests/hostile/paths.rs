@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hermes_custody::{Engine, NodeKey};
+use hermes_custody::{Engine, PrivateKey};
 use hermes_proto::custody::CustodyPacket;
 
 use crate::pair::{Pair, client_at, server_at};
@@ -30,7 +30,7 @@ fn what_is_given_up_before_the_neighbour_was_heard_leaves_nothing_to_do() {
     pair.run(Duration::from_millis(50), false, false);
     let mut client = std::mem::replace(
         &mut pair.client,
-        Engine::new(NodeKey::generate().unwrap(), 1, now),
+        Engine::new(PrivateKey::generate().unwrap(), 1, now),
     );
     assert!(is_at_rest(&mut client, &pair));
 }
@@ -51,7 +51,7 @@ fn an_address_that_falls_silent_before_it_is_known_leaves_nothing_to_do() {
         pair.now += Duration::from_millis(100);
         let mut server = std::mem::replace(
             &mut pair.server,
-            Engine::new(NodeKey::generate().unwrap(), 1, pair.now),
+            Engine::new(PrivateKey::generate().unwrap(), 1, pair.now),
         );
         assert!(is_at_rest(&mut server, &pair));
         pair.server = server;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use fastrand::Rng;
 use hermes_custody::engine::Opening;
-use hermes_custody::{Engine, Event, ExchangeKey, NeighbourId, NodeKey, Reading};
+use hermes_custody::{Engine, Event, ExchangeKey, NeighbourId, PrivateKey, Reading};
 
 use crate::bound::Schedule;
 
@@ -88,7 +88,7 @@ impl Chain {
         let now = Instant::now();
         let mut rng = Rng::with_seed(seed);
         let keys: Vec<_> = (0..=network.links)
-            .map(|_| NodeKey::generate().unwrap())
+            .map(|_| PrivateKey::generate().unwrap())
             .collect();
         let node = |index: usize| {
             let mut engine = Engine::new(keys[index].clone(), seed * 31 + index as u64, now);

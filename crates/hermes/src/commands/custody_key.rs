@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::custody;
 use crate::failure::Failure;
+use crate::key_file;
 use crate::output::Output;
 
 /// Arguments of `hermes custody-key`.
@@ -20,8 +20,7 @@ pub struct CustodyKey {
 /// # Errors
 /// The key can neither be read nor made.
 pub fn run(command: &CustodyKey, output: Output) -> Result<(), Failure> {
-    let key = custody::key(&command.file)
-        .map_err(|error| Failure::failed(format!("{}: {error}", command.file.display())))?;
+    let key = key_file::read_or_make(&command.file).map_err(Failure::failed)?;
     output.line(key.public());
     Ok(())
 }

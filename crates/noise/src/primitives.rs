@@ -1,7 +1,10 @@
-//! The primitives of the handshake for `snow`: X25519 and ChaCha20-Poly1305 of aws-lc-rs, and BLAKE2s.
+//! The primitives for `snow`: X25519, two ciphers and SHA-256 of aws-lc-rs, and BLAKE2s.
 
-use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::aead::{
+    AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
+};
 use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, X25519, agree};
+use aws_lc_rs::digest::{self, SHA256};
 use aws_lc_rs::rand::fill;
 use blake2::Blake2s256;
 use blake2::digest::Digest;
@@ -11,10 +14,13 @@ use snow::resolvers::CryptoResolver;
 use snow::types::{Cipher, Dh, Hash, Random};
 
 use crate::key::KEY;
-use crate::message::TAG;
 
-/// The primitives.
-pub(crate) struct Primitives;
+/// The length of what a cipher adds, in bytes.
+pub const TAG: usize = 16;
+
+/// The primitives of `Noise_*_25519_{AESGCM,ChaChaPoly}_{SHA256,BLAKE2s}`.
+#[derive(Debug, Clone, Copy)]
+pub struct Primitives;
 
 impl CryptoResolver for Primitives {
     fn resolve_rng(&self) -> Option<Box<dyn Random>> {
@@ -31,13 +37,16 @@ impl CryptoResolver for Primitives {
     fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
         match choice {
             HashChoice::Blake2s => Some(Box::new(Blake2s::default())),
+            HashChoice::SHA256 => Some(Box::new(Sha256(digest::Context::new(&SHA256)))),
             _ => None,
         }
     }
 
     fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
         match choice {
-            CipherChoice::ChaChaPoly => Some(Box::new(ChaChaPoly(None))),
+            CipherChoice::ChaChaPoly => Some(Box::new(AeadCipher::new(CHACHA_POLY))),
+            CipherChoice::AESGCM => Some(Box::new(AeadCipher::new(AES_GCM))),
+            #[allow(unreachable_patterns)]
             _ => None,
         }
     }
@@ -136,24 +145,81 @@ impl Hash for Blake2s {
     }
 }
 
-/// ChaCha20-Poly1305 with the nonce of Noise: four zero bytes, then the number in little-endian order.
-struct ChaChaPoly(Option<LessSafeKey>);
+struct Sha256(digest::Context);
 
-impl ChaChaPoly {
-    fn nonce(number: u64) -> Nonce {
+impl Hash for Sha256 {
+    fn name(&self) -> &'static str {
+        "SHA256"
+    }
+
+    fn block_len(&self) -> usize {
+        64
+    }
+
+    fn hash_len(&self) -> usize {
+        32
+    }
+
+    fn reset(&mut self) {
+        self.0 = digest::Context::new(&SHA256);
+    }
+
+    fn input(&mut self, data: &[u8]) {
+        self.0.update(data);
+    }
+
+    fn result(&mut self, out: &mut [u8]) {
+        let done = self.0.clone().finish();
+        out[..32].copy_from_slice(done.as_ref());
+    }
+}
+
+/// What tells one cipher from another (section 12 of the specification).
+#[derive(Clone, Copy)]
+struct CipherKind {
+    name: &'static str,
+    algorithm: &'static Algorithm,
+    /// The bytes of a number in the nonce, behind four zeros.
+    bytes: fn(u64) -> [u8; 8],
+}
+
+const CHACHA_POLY: CipherKind = CipherKind {
+    name: "ChaChaPoly",
+    algorithm: &CHACHA20_POLY1305,
+    bytes: u64::to_le_bytes,
+};
+
+const AES_GCM: CipherKind = CipherKind {
+    name: "AESGCM",
+    algorithm: &AES_256_GCM,
+    bytes: u64::to_be_bytes,
+};
+
+/// A cipher, and its key once it has one.
+struct AeadCipher {
+    kind: CipherKind,
+    key: Option<LessSafeKey>,
+}
+
+impl AeadCipher {
+    fn new(kind: CipherKind) -> Self {
+        Self { kind, key: None }
+    }
+
+    fn nonce(&self, number: u64) -> Nonce {
         let mut nonce = [0; 12];
-        nonce[4..].copy_from_slice(&number.to_le_bytes());
+        nonce[4..].copy_from_slice(&(self.kind.bytes)(number));
         Nonce::assume_unique_for_key(nonce)
     }
 }
 
-impl Cipher for ChaChaPoly {
+impl Cipher for AeadCipher {
     fn name(&self) -> &'static str {
-        "ChaChaPoly"
+        self.kind.name
     }
 
     fn set(&mut self, key: &[u8; KEY]) {
-        self.0 = UnboundKey::new(&CHACHA20_POLY1305, key)
+        self.key = UnboundKey::new(self.kind.algorithm, key)
             .ok()
             .map(LessSafeKey::new);
     }
@@ -161,8 +227,8 @@ impl Cipher for ChaChaPoly {
     fn encrypt(&self, number: u64, aad: &[u8], plain: &[u8], out: &mut [u8]) -> usize {
         let (sealed, tag) = out.split_at_mut(plain.len());
         sealed.copy_from_slice(plain);
-        let done = self.0.as_ref().and_then(|key| {
-            key.seal_in_place_separate_tag(Self::nonce(number), Aad::from(aad), sealed)
+        let done = self.key.as_ref().and_then(|key| {
+            key.seal_in_place_separate_tag(self.nonce(number), Aad::from(aad), sealed)
                 .ok()
         });
 
@@ -181,11 +247,11 @@ impl Cipher for ChaChaPoly {
         sealed: &[u8],
         out: &mut [u8],
     ) -> Result<usize, Error> {
-        let key = self.0.as_ref().ok_or(Error::Decrypt)?;
+        let key = self.key.as_ref().ok_or(Error::Decrypt)?;
         let length = sealed.len().checked_sub(TAG).ok_or(Error::Decrypt)?;
         let (text, tag) = sealed.split_at(length);
         key.open_separate_gather(
-            Self::nonce(number),
+            self.nonce(number),
             Aad::from(aad),
             text,
             tag,

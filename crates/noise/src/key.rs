@@ -1,4 +1,4 @@
-//! Keys, as WireGuard writes them: 32 bytes in Base64.
+//! Keys of X25519, as they are written: 32 bytes in Base64.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,14 +9,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 /// The length of a key, in bytes.
-pub(crate) const KEY: usize = 32;
+pub const KEY: usize = 32;
 
 /// How many characters of a public key tell it from others in a log.
 const SHOWN: usize = 8;
 
-/// The private key of an interface.
+/// The private key of one end.
 #[derive(Clone, PartialEq, Eq)]
-pub struct PrivateKey(pub(crate) [u8; KEY]);
+pub struct PrivateKey {
+    bytes: [u8; KEY],
+    public: PublicKey,
+}
 
 /// What peers know of a private key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,11 +27,11 @@ pub struct PublicKey(pub [u8; KEY]);
 
 /// What two peers know beside their keys, and mix in.
 #[derive(Clone, PartialEq, Eq)]
-pub struct PresharedKey(pub(crate) [u8; KEY]);
+pub struct PresharedKey(pub [u8; KEY]);
 
 /// A text that is no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a key of WireGuard is 32 bytes in Base64, as `wg genkey` writes them")]
+#[error("a key is 32 bytes in Base64")]
 pub struct NoKey;
 
 impl PrivateKey {
@@ -42,22 +45,36 @@ impl PrivateKey {
         // As `wg genkey` does, so that the file holds the number that is used (RFC 7748, section 5).
         key[0] &= 0xf8;
         key[31] = (key[31] & 0x7f) | 0x40;
-        Ok(Self(key))
+        Self::of(key)
+    }
+
+    /// The one with these bytes: any are a key.
+    ///
+    /// # Errors
+    /// The primitives have no memory.
+    pub fn of(bytes: [u8; KEY]) -> Result<Self, NoKey> {
+        let key = AgreementKey::from_private_key(&X25519, &bytes).map_err(|_| NoKey)?;
+        let public = key.compute_public_key().map_err(|_| NoKey)?;
+        let public = public.as_ref().try_into().map_err(|_| NoKey)?;
+        Ok(Self {
+            bytes,
+            public: PublicKey(public),
+        })
+    }
+
+    /// Its bytes, which no one else may know.
+    pub fn bytes(&self) -> &[u8; KEY] {
+        &self.bytes
     }
 
     /// In Base64, for a file that no one else may read.
     pub fn to_text(&self) -> String {
-        BASE64.encode(self.0)
+        BASE64.encode(self.bytes)
     }
 
     /// What peers are told.
-    ///
-    /// # Errors
-    /// The primitives refuse the key.
-    pub fn public(&self) -> Result<PublicKey, NoKey> {
-        let key = AgreementKey::from_private_key(&X25519, &self.0).map_err(|_| NoKey)?;
-        let public = key.compute_public_key().map_err(|_| NoKey)?;
-        public.as_ref().try_into().map(PublicKey).map_err(|_| NoKey)
+    pub fn public(&self) -> PublicKey {
+        self.public
     }
 }
 
@@ -74,7 +91,7 @@ impl FromStr for PrivateKey {
     type Err = NoKey;
 
     fn from_str(text: &str) -> Result<Self, NoKey> {
-        decode(text).map(Self)
+        decode(text).and_then(Self::of)
     }
 }
 
@@ -132,7 +149,7 @@ mod tests {
         let alice: PrivateKey = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo="
             .parse()
             .unwrap();
-        let public = alice.public().unwrap();
+        let public = alice.public();
         assert_eq!(
             public.to_string(),
             "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="

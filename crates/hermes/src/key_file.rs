@@ -1,0 +1,51 @@
+//! Files of private keys: read, or made where there is none.
+
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use hermes_noise::PrivateKey;
+
+/// The file of a key may be read by its owner alone.
+const MODE: u32 = 0o600;
+
+/// The key in a file; without one, a new one that is written there.
+///
+/// # Errors
+/// The file cannot be read or made, or has no key; in words, with its name.
+pub fn read_or_make(file: &Path) -> Result<PrivateKey, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+    let mut options = std::fs::OpenOptions::new();
+    let created = options.write(true).create_new(true).mode(MODE).open(file);
+    let mut created = match created {
+        Ok(created) => created,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let text = hermes_config::secret(file)?;
+            return text.parse().map_err(|error| failed(&error));
+        }
+        Err(error) => return Err(failed(&error)),
+    };
+
+    let key = PrivateKey::generate().map_err(|error| failed(&error))?;
+    writeln!(created, "{}", key.to_text()).map_err(|error| failed(&error))?;
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_made_once_and_no_one_else_may_read_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("own.key");
+        let made = read_or_make(&file).unwrap();
+        assert_eq!(read_or_make(&file).unwrap(), made);
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, MODE);
+        std::fs::write(&file, "no key").unwrap();
+        assert!(read_or_make(&file).is_err());
+    }
+}
