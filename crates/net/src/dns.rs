@@ -107,7 +107,7 @@ impl Resolver {
     /// The same without the name servers at these addresses: this process itself, which would be asked in vain.
     ///
     /// # Errors
-    /// As of [`system`](Self::system), also where no other server is left.
+    /// As of [`system`](Self::system). Where no other server is left, every lookup that needs one fails.
     pub fn system_but_for(own: &[IpAddr]) -> Result<Self, DnsError> {
         let broken = |error: NetError| DnsError {
             kind: DnsErrorKind::Failed,
@@ -121,6 +121,9 @@ impl Resolver {
         let hosts = Hosts::from_system().unwrap_or_default();
 
         let (_, _, mut servers) = config.into_parts();
+        if servers.is_empty() {
+            return Err(broken(NetError::Message("no name server is listed")));
+        }
         servers.retain(|server| !own.contains(&server.ip));
         let config = ResolverConfig::from_name_servers(servers);
         Self::build(config, options, hosts).map_err(broken)
@@ -148,10 +151,6 @@ impl Resolver {
         hosts: Hosts,
     ) -> Result<Self, NetError> {
         let (_, _, servers) = config.into_parts();
-        if servers.is_empty() {
-            return Err(NetError::Message("no name server is listed"));
-        }
-
         let config = ResolverConfig::from_parts(None, Vec::new(), servers);
         // The hosts file is asked here, so that a name in it is never asked of a server for the other family.
         options.use_hosts_file = ResolveHosts::Never;

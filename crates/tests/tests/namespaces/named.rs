@@ -313,6 +313,16 @@ fn names_and_a_tunnel_share_a_device_and_names_change_with_the_rules() {
 }
 
 #[test]
+fn a_node_that_is_the_only_name_server_of_its_machine_knows_its_own_names() {
+    let machines = Machines::new();
+    let conf = machines.resolv_conf(&[SERVER]);
+    let _node = machines.start(&conf, &alice("", "pool: 100.64.0.0/24"));
+    let page = eventually("the page", || machines.curl(&conf, "http://VIDEO/hello"));
+    assert_eq!(page, "hello from VIDEO");
+    assert_eq!(asked(&machines.asking(), "video.example").0, 5, "refused");
+}
+
+#[test]
 fn hostile_questions_and_very_many_names_do_nothing_to_others() {
     let machines = Machines::new();
     let conf = machines.resolv_conf(&[SERVER, "10.0.1.2"]);
