@@ -17,8 +17,16 @@ pub const PROBE_TRIES: u8 = 5;
 #[doc(alias = "bound")]
 const PROBE_WAIT: Duration = Duration::from_secs(1);
 
-/// Bytes of data in a question: with the headers, 1,280.
-const DATA: usize = MIN_MTU_V6 - 40 - 8;
+/// How long a tunnel that is too narrow is left alone before it is asked again: a path may have lost all questions by bad luck.
+#[doc(alias = "bound")]
+const PROBE_AGAIN: Duration = Duration::from_secs(2);
+
+/// Bytes before the data of a question.
+const HEADERS: usize = 40 + 8;
+
+/// Bytes of a long question, which has what every link of IPv6 carries, and of a short one, which any link does.
+const LONG: usize = MIN_MTU_V6;
+const SHORT: usize = HEADERS + 8;
 
 /// What is known of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,11 +35,14 @@ pub enum ProbeState {
     Asking,
     /// It does.
     Proven,
-    /// No question came back: it carries no IPv6, and must be torn down where it had to.
-    Failed,
+    /// It does not: the other end answers short questions and no long one. It carries no IPv6.
+    TooNarrow,
+    /// The other end answers nothing.
+    Unanswered,
 }
 
-/// Asks the other end of a tunnel, with packets of 1,280 bytes.
+/// Asks the other end of a tunnel, with packets of 1,280 bytes, and with short ones, which tell an end that does not answer from a path
+/// that carries too little.
 #[derive(Debug, Clone)]
 pub struct MtuProbe {
     from: Ipv6Addr,
@@ -40,6 +51,10 @@ pub struct MtuProbe {
     asked: u8,
     next: Option<Instant>,
     state: ProbeState,
+    /// The short question that belongs to the long one that was asked last.
+    has_short: bool,
+    /// A short question was answered.
+    is_heard: bool,
 }
 
 impl MtuProbe {
@@ -51,6 +66,8 @@ impl MtuProbe {
             asked: 0,
             next: None,
             state: ProbeState::Asking,
+            has_short: false,
+            is_heard: false,
         }
     }
 
@@ -61,32 +78,54 @@ impl MtuProbe {
 
     /// The next question, if it is time for one.
     pub fn poll_packet(&mut self, now: Instant) -> Option<Bytes> {
-        if self.state != ProbeState::Asking || self.next.is_some_and(|next| now < next) {
+        if std::mem::take(&mut self.has_short) {
+            return Some(self.question(SHORT));
+        }
+        if !self.asks() || self.next.is_some_and(|next| now < next) {
             return None;
         }
+        if self.state == ProbeState::TooNarrow {
+            self.next = Some(now + PROBE_AGAIN);
+            return Some(self.question(LONG));
+        }
         if self.asked == PROBE_TRIES {
-            self.state = ProbeState::Failed;
-            self.next = None;
+            self.state = match self.is_heard {
+                true => ProbeState::TooNarrow,
+                false => ProbeState::Unanswered,
+            };
+            self.next = self.is_heard.then_some(now + PROBE_AGAIN);
             return None;
         }
 
         self.asked += 1;
         self.next = Some(now + PROBE_WAIT);
-        let mut rest = [0; 4 + DATA];
-        rest[..2].copy_from_slice(&self.identifier.to_be_bytes());
-        rest[3] = self.asked;
-        Some(link_echo::write(self.from, ALL_NODES, ECHO_REQUEST, &rest))
+        self.has_short = true;
+        Some(self.question(LONG))
     }
 
     /// When [`poll_packet`](Self::poll_packet) has to be called next; `None` once all is known.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.next.filter(|_| self.state == ProbeState::Asking)
+        self.next.filter(|_| self.asks())
+    }
+
+    fn asks(&self) -> bool {
+        matches!(self.state, ProbeState::Asking | ProbeState::TooNarrow)
+    }
+
+    /// A question of so many bytes.
+    fn question(&self, bytes: usize) -> Bytes {
+        let mut rest = [0; 4 + LONG - HEADERS];
+        rest[..2].copy_from_slice(&self.identifier.to_be_bytes());
+        rest[3] = self.asked;
+        let rest = &rest[..4 + bytes - HEADERS];
+        link_echo::write(self.from, ALL_NODES, ECHO_REQUEST, rest)
     }
 
     /// Takes a packet from the tunnel; true where it was an answer to us, and goes nowhere else.
     pub fn handle_packet(&mut self, packet: &[u8]) -> bool {
-        // Most packets are not as long.
-        if packet.len() != MIN_MTU_V6 {
+        // Most packets have another length.
+        let is_long = packet.len() == LONG;
+        if !is_long && packet.len() != SHORT {
             return false;
         }
         let Ok(packet) = Packet::parse(packet) else {
@@ -101,8 +140,11 @@ impl MtuProbe {
         }
 
         // A late answer proves it as well as one in time.
-        self.state = ProbeState::Proven;
-        self.next = None;
+        if is_long {
+            self.state = ProbeState::Proven;
+            self.next = None;
+        }
+        self.is_heard = true;
         true
     }
 }

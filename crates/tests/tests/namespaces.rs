@@ -28,6 +28,8 @@ mod hostile_packets;
 mod intercept;
 #[path = "namespaces/intermittent.rs"]
 mod intermittent;
+#[path = "namespaces/ipv6_room.rs"]
+mod ipv6_room;
 #[path = "namespaces/local.rs"]
 mod local;
 #[path = "namespaces/mtu.rs"]

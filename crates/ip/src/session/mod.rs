@@ -6,6 +6,7 @@ mod outbox;
 mod pace;
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -107,6 +108,8 @@ pub struct IpSession {
     /// What this end routes, and what the peer does.
     own_routes: RouteAdvertisement,
     peer_routes: Vec<IpRange>,
+    /// The tunnel was found to carry too little for IPv6, whatever it should.
+    refuses_ipv6: bool,
     requests: Requests,
     outbox: Outbox,
     pace: Pace,
@@ -142,6 +145,7 @@ impl IpSession {
             peer: Vec::new(),
             own_routes: RouteAdvertisement::default(),
             peer_routes: Vec::new(),
+            refuses_ipv6: false,
             requests: Requests::default(),
             outbox: Outbox::default(),
             pace: Pace::default(),
@@ -338,6 +342,29 @@ impl IpSession {
         Ok(())
     }
 
+    /// Has nothing of IPv6 pass to the peer, whose senders are told that there is no route, or has it pass again.
+    pub fn refuse_ipv6(&mut self, is_refused: bool) {
+        if self.refuses_ipv6 != is_refused {
+            self.refuses_ipv6 = is_refused;
+            self.renew_filter();
+        }
+    }
+
+    /// From where errors are written. A client whose routes name no router of IPv6 refuses by its own address: what is refused is so on
+    /// its machine.
+    fn routers(&self) -> RouterAddresses {
+        let mut own = self.own.iter().map(|prefix| prefix.address());
+        let own = own.find_map(|address| match address {
+            IpAddr::V6(address) => Some(address),
+            IpAddr::V4(_) => None,
+        });
+        let own = own.filter(|_| self.settings.role == IpRole::Client);
+        RouterAddresses {
+            v6: self.settings.routers.v6.or(own),
+            ..self.settings.routers
+        }
+    }
+
     /// Makes the filter anew from what both sides have.
     fn renew_filter(&mut self) {
         let whole = |prefix: IpPrefix| IpRange::of(prefix, ANY_PROTOCOL);
@@ -345,13 +372,14 @@ impl IpSession {
         ours.extend(self.own.iter().copied().map(whole));
         let mut theirs = self.peer_routes.clone();
         theirs.extend(self.peer.iter().map(|address| whole(address.prefix)));
+        theirs.retain(|range| range.is_ipv4() || !self.refuses_ipv6);
 
         self.filter = Arc::new(PacketFilter {
             role: self.settings.role,
             ours: AddressSet::of(ours),
             theirs: AddressSet::of(theirs),
             scope: self.settings.scope.clone(),
-            routers: self.settings.routers,
+            routers: self.routers(),
             mtu: self.settings.mtu,
         });
     }

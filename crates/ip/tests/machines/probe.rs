@@ -29,6 +29,7 @@ fn the_other_end_answers_before_anyone_has_an_address() {
         let mut probe = MtuProbe::new(asks, None, 7);
         let question = probe.poll_packet(now).unwrap();
         assert_eq!(question.len(), 1280);
+        assert!(probe.poll_packet(now).unwrap().len() < 100);
         assert_eq!(probe.poll_packet(now), None);
 
         let session = session(answers);
@@ -48,18 +49,51 @@ fn the_other_end_answers_before_anyone_has_an_address() {
     }
 }
 
-#[test]
-fn silence_is_an_answer_after_some_questions() {
+/// Asks as often as it may, over a tunnel that loses what is longer than this. Returns when it would ask again.
+fn asked_in_vain(probe: &mut MtuProbe, carries: usize) -> Option<Instant> {
+    let session = session(IpRole::Proxy);
     let mut now = Instant::now();
-    let mut probe = MtuProbe::new(IpRole::Client, Some("2001:db8::1".parse().unwrap()), 7);
     for _ in 0..PROBE_TRIES {
-        assert!(probe.poll_packet(now).is_some());
-        assert_eq!(probe.poll_packet(now), None);
+        while let Some(question) = probe.poll_packet(now) {
+            let filter = session.filter();
+            let verdict = filter.check_from_peer(&question, &mut IcmpLimiter::default(), now);
+            if let Verdict::Answer(answer) = verdict
+                && answer.len() <= carries
+            {
+                assert!(probe.handle_packet(&answer));
+            }
+        }
         now = probe.poll_timeout().unwrap();
     }
     assert_eq!(probe.state(), ProbeState::Asking);
     assert_eq!(probe.poll_packet(now), None);
-    assert_eq!(probe.state(), ProbeState::Failed);
+    probe.poll_timeout()
+}
+
+#[test]
+fn silence_says_nothing_of_what_is_carried() {
+    let mut probe = MtuProbe::new(IpRole::Client, Some("2001:db8::1".parse().unwrap()), 7);
+    assert_eq!(asked_in_vain(&mut probe, 0), None);
+    assert_eq!(probe.state(), ProbeState::Unanswered);
+}
+
+#[test]
+fn a_tunnel_that_answers_short_questions_alone_is_too_narrow_until_it_answers_a_long_one() {
+    let mut probe = MtuProbe::new(IpRole::Client, None, 7);
+    let again = asked_in_vain(&mut probe, 1279).unwrap();
+    assert_eq!(probe.state(), ProbeState::TooNarrow);
+
+    let question = probe.poll_packet(again).unwrap();
+    assert_eq!((question.len(), probe.poll_packet(again)), (1280, None));
+    let proxy = session(IpRole::Proxy);
+    let filter = proxy.filter();
+    let Verdict::Answer(answer) =
+        filter.check_from_peer(&question, &mut IcmpLimiter::default(), again)
+    else {
+        panic!("no answer")
+    };
+    assert!(probe.handle_packet(&answer));
+    assert_eq!(probe.state(), ProbeState::Proven);
     assert_eq!(probe.poll_timeout(), None);
 }
 

@@ -14,7 +14,9 @@ use super::service::TunService;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ipv6Proof {
-    /// Its other end has answered no packet of 1,280 bytes.
+    /// Its other end answers short packets, and none of 1,280 bytes: IPv6 is refused.
+    Refused,
+    /// Its other end answers no packets, short or long: one of others, which need not.
     Unproven,
     /// It is being asked.
     Asking,
@@ -40,17 +42,35 @@ impl TunTunnel {
         while let Some(question) = probe.poll_packet(Instant::now()) {
             self.end.inbox.push(&question);
         }
-        if before != probe.state() && probe.state() == ProbeState::Failed {
-            tracing::warn!(
-                device = self.hub.name(),
-                "no packet of 1280 bytes was answered: either the path carries less than IPv6 needs, or the other end answers no echoes"
-            );
+        let state = probe.state();
+        drop(writer);
+        self.refuse_ipv6(state == ProbeState::TooNarrow);
+        if before == state {
+            return;
+        }
+
+        let device = self.hub.name();
+        match state {
+            ProbeState::TooNarrow => tracing::error!(
+                device,
+                "IPv6 is refused: the other end answers short packets, and none of the 1280 bytes that every link of IPv6 carries"
+            ),
+            ProbeState::Unanswered => tracing::warn!(
+                device,
+                "the other end answers no echoes: whether the tunnel carries the 1280 bytes that IPv6 needs is unknown"
+            ),
+            ProbeState::Asking | ProbeState::Proven => {}
         }
     }
 
     /// What was known does not count for what comes: its path, or what that carries, is another one.
     pub(super) fn forget_ipv6(&self) {
         self.end.writer.lock().probe = None;
+        self.refuse_ipv6(false);
+    }
+
+    fn refuse_ipv6(&self, is_refused: bool) {
+        self.end.session.lock().refuse_ipv6(is_refused);
     }
 }
 
@@ -61,7 +81,8 @@ impl TunEnd {
         Some(match state {
             ProbeState::Asking => Ipv6Proof::Asking,
             ProbeState::Proven => Ipv6Proof::Proven,
-            ProbeState::Failed => Ipv6Proof::Unproven,
+            ProbeState::TooNarrow => Ipv6Proof::Refused,
+            ProbeState::Unanswered => Ipv6Proof::Unproven,
         })
     }
 

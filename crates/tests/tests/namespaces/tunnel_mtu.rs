@@ -6,7 +6,7 @@ use hermes_tests::eventually::{eventually, eventually_true, found};
 use super::carriers::{carried, chain, row, set_mtu};
 
 /// Waits for what takes a new search of each path, one after the other: longer than for anything else.
-fn searched(what: &str, look: impl Fn() -> bool) {
+pub(super) fn searched(what: &str, look: impl Fn() -> bool) {
     let found = (0..4).any(|_| found(|| look().then_some(())).is_some());
     assert!(found, "{what}: searched in vain");
 }
