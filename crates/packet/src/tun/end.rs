@@ -421,8 +421,7 @@ impl TunTunnel {
             Ok(()) => {
                 self.forget_ipv6();
                 if let Some(stack) = self.end.outlet.stack() {
-                    let configured = self.hub.settings().mtu as usize;
-                    stack.set_mtu(bytes.min(configured));
+                    stack.set_mtu(self.stack_mtu(bytes));
                 }
                 tracing::debug!(
                     device = self.hub.device.name(),
@@ -434,6 +433,16 @@ impl TunTunnel {
                 tracing::warn!(device = self.hub.device.name(), %error, "the tunnel stays as it was")
             }
         }
+    }
+
+    /// The longest packets that a stack is to send: what its tunnel carries, or the narrowest of several.
+    fn stack_mtu(&self, bytes: usize) -> usize {
+        let configured = self.hub.settings().mtu as usize;
+        let least = match self.hub.is_split() {
+            true => self.hub.carries(),
+            false => Some(bytes),
+        };
+        least.unwrap_or(bytes).min(configured)
     }
 
     /// The capsules that are to be sent, as soon as there are any.

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::fmt;
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -194,6 +195,19 @@ impl FlowStack {
             }
             packets
         })
+    }
+
+    /// Waits for packets that it sends, and takes some. One task at a time waits.
+    pub(super) async fn next_transmits(self: &Arc<Self>) -> Vec<Vec<u8>> {
+        poll_fn(|cx| {
+            // Who has packets meanwhile wakes this task, or finds that there are some already.
+            self.wake(cx.waker());
+            match self.transmits() {
+                packets if packets.is_empty() => Poll::Pending,
+                packets => Poll::Ready(packets),
+            }
+        })
+        .await
     }
 
     /// The next flow that a client wants.

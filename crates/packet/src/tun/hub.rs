@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::device_group::DeviceGroup;
 use super::device_queues::{ClaimedQueue, DeviceQueues};
 use super::end::TunEnd;
-use super::hub_device::{HubDevice, StackDeviceSettings};
+use super::hub_device::{HubDevice, StackDevice, StackDeviceSettings};
 use super::ipv6_proof::Ipv6Proof;
 use super::named_hosts::{NameQuestion, NamedHosts};
 use super::remote_device::{RemoteDevice, RemoteSettings, RemoteView};
@@ -123,13 +123,13 @@ impl TunHub {
     }
 
     /// No device, but a stack for each tunnel, which ends its packets in user space; or one, which [sends](TunHub::open_tcp) those of what is
-    /// opened here. Of `settings`, the name and the MTU count.
+    /// opened here. Of `settings`, the name, the addresses and the MTU count.
     pub fn in_user_space(
         settings: TunSettings,
         service: TunService,
         stack: StackDeviceSettings,
     ) -> Arc<Self> {
-        let device = HubDevice::stack(&settings.name, stack);
+        let device = HubDevice::stack((&settings.name, &settings.addresses), stack);
         Self::with(device, settings, service)
     }
 
@@ -211,10 +211,16 @@ impl TunHub {
         self.table.read().ends.len()
     }
 
+    /// The longest packets that all of its tunnels carry, in bytes; none without a tunnel.
+    pub(super) fn carries(&self) -> Option<usize> {
+        let table = self.table.read();
+        table.ends.values().map(|end| end.carries()).min()
+    }
+
     /// What is to be seen of it now.
     pub fn view(&self) -> DeviceView {
         let ends: Vec<Arc<TunEnd>> = self.table.read().ends.values().cloned().collect();
-        let carries = ends.iter().map(|end| end.carries()).min();
+        let carries = self.carries();
         let mtu = self.settings.mtu;
         let addresses = self.device.addresses();
         DeviceView {
@@ -314,7 +320,7 @@ impl TunHub {
         };
         let mut coalescer = Coalescer::default();
         loop {
-            let packets = names.transmits().await;
+            let packets = names.stack().next_transmits().await;
             let mut output = |header: OffloadHeader, packet: &[u8]| {
                 self.device.write(header, packet);
             };
@@ -361,9 +367,36 @@ impl TunHub {
         }
     }
 
-    /// Does what is due in the stack of a listener, for as long as it is awaited.
+    /// Does what is due in the stack of a listener, and spreads what that sends, for as long as it is awaited.
     pub async fn keep_time(&self) -> Infallible {
-        self.device.keep_time().await
+        tokio::select! {
+            never = self.device.keep_time() => never,
+            never = self.spread() => never,
+        }
+    }
+
+    /// Gives what the stack of a listener sends to those of its tunnels that have the destinations. One tunnel takes all by itself.
+    async fn spread(&self) -> Infallible {
+        let own = self.device.own_stack().and_then(StackDevice::own);
+        let Some(own) = own.filter(|_| self.is_split()) else {
+            return std::future::pending().await;
+        };
+        let mut room = Vec::new();
+        loop {
+            for mut packet in own.next_transmits().await {
+                let Ok(parsed) = Packet::parse(&packet) else {
+                    continue;
+                };
+                match self.end_of(&parsed) {
+                    Some(end) => {
+                        let longest = packet.len();
+                        // What a tunnel does not take is lost, as on any link: others do not wait for it.
+                        end.take(OffloadHeader::DONE, &mut packet, longest, &mut room);
+                    }
+                    None => self.say_unreachable(&parsed),
+                }
+            }
+        }
     }
 
     pub(super) fn number(&self) -> u64 {

@@ -47,7 +47,7 @@ pub(super) struct StackDevice {
     own: Option<Arc<FlowStack>>,
     /// Addresses were assigned.
     assigned: Notify,
-    /// The addresses that tunnels have assigned.
+    /// Those of the configuration, or what tunnels have assigned.
     addresses: Mutex<Vec<IpNet>>,
 }
 
@@ -85,8 +85,11 @@ impl HubDevice {
         }))
     }
 
-    /// No device, but a stack for each tunnel, or one for all.
-    pub(super) fn stack(name: &str, settings: StackDeviceSettings) -> Self {
+    /// No device, but a stack for each tunnel, or one for all, which has these addresses until a tunnel assigns others.
+    pub(super) fn stack(
+        (name, addresses): (&str, &[IpNet]),
+        settings: StackDeviceSettings,
+    ) -> Self {
         let StackDeviceSettings { stack, datagrams } = settings;
         let own = (!stack.intercepts).then(|| FlowStack::new(stack, datagrams));
         Self::Stack(StackDevice {
@@ -94,7 +97,7 @@ impl HubDevice {
             settings,
             own,
             assigned: Notify::new(),
-            addresses: Mutex::default(),
+            addresses: Mutex::new(addresses.to_vec()),
         })
     }
 
@@ -195,12 +198,16 @@ impl HubDevice {
         }
     }
 
-    /// Tells the kernel, or the other machine, something about a packet that it sent.
+    /// Tells the kernel, the other machine or the stack of a listener something about a packet that it sent.
     pub(super) fn answer(&self, packet: &[u8]) {
         match self {
             Self::Kernel(_) => self.write(OffloadHeader::DONE, packet),
             Self::Remote(remote) => remote.send_one(packet),
-            Self::Stack(_) => {}
+            Self::Stack(stack) => {
+                if let Some(own) = stack.own() {
+                    own.handle_packet(packet);
+                }
+            }
         }
     }
 

@@ -6,7 +6,6 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -166,19 +165,6 @@ impl NamedHosts {
         }
         self.stack.handle_packet(packet);
         None
-    }
-
-    /// Waits for packets that are to go to the kernel.
-    pub(super) async fn transmits(&self) -> Vec<Vec<u8>> {
-        std::future::poll_fn(|cx| {
-            // Who has packets meanwhile wakes this task, or finds that there are some already.
-            self.stack.wake(cx.waker());
-            match self.stack.transmits() {
-                packets if packets.is_empty() => Poll::Pending,
-                packets => Poll::Ready(packets),
-            }
-        })
-        .await
     }
 
     fn use_name(&self, address: IpAddr) -> Option<Arc<str>> {

@@ -223,7 +223,9 @@ impl Device for TunTunnel {
     }
 
     fn poll_fill(&self, cx: &mut Context<'_>, batch: &mut Batch) -> Poll<io::Result<()>> {
-        let Some(stack) = self.end.outlet.stack() else {
+        // What is for several tunnels is spread by the hub.
+        let stack = self.end.outlet.stack();
+        let Some(stack) = stack.filter(|_| !self.hub.is_split()) else {
             ready!(self.end.inbox.poll_take(cx, batch));
             return Poll::Ready(Ok(()));
         };

@@ -65,7 +65,6 @@ fn stacks(document: &Document, report: &mut Report) {
             ("queues", details.queues.is_some()),
             ("super_packets", details.super_packets),
             ("dns", details.dns.is_some()),
-            ("tunnels", !details.tunnels.is_empty()),
         ] {
             if is_given {
                 report.add(

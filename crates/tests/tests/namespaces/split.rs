@@ -1,12 +1,17 @@
 //! One device whose packets go into several tunnels, by their destinations.
 
+use std::io::Read;
+use std::net::TcpStream;
+
 use hermes_lab::topology::{Plug, Topology};
 use hermes_tests::Node;
 use hermes_tests::eventually::{eventually, eventually_true};
 use serde_json::Value;
 
-use super::packets::start;
+use super::intercept::start_without_rights;
+use super::packets::{bulk_by, start};
 use super::traffic::Pings;
+use super::within;
 
 /// Two ends, and three servers behind them; only the ends know the servers, one of which has an address out of the network of another.
 fn networks() -> Topology {
@@ -211,4 +216,61 @@ fn a_tunnel_that_gives_another_address_is_translated_where_it_may_be() {
     assert_eq!(translated[0]["device"], "10.7.0.77", "{device:#}");
     let tunnel = translated[0]["tunnel"].as_str().unwrap();
     assert!(tunnel.starts_with("10.6.0."), "{device:#}");
+}
+
+/// Alice's machine without rights: connections to both ends, and to no one.
+const STACK: &str = "
+    identity: { user: alice }
+    log: { access: { file: access.json } }
+    listeners:
+      office:
+        tun:
+          name: office
+          stack: true
+          addresses: [10.7.0.77/24]
+          tunnels:
+            library: { prefixes: 10.1.0.0/24, set: { destination: west } }
+            lab: { prefixes: 10.1.0.9/32, set: { destination: east } }
+      library: { tcp: 127.0.0.1:5001, target: 10.1.0.2:5000 }
+      lab: { tcp: 127.0.0.1:5002, target: 10.1.0.9:5000 }
+      nowhere: { tcp: 127.0.0.1:5003, target: 10.9.0.1:5000 }
+    routes:
+      - { match: { kind: connect-ip, fields: { destination: west } }, to: west }
+      - { match: { kind: connect-ip, fields: { destination: east } }, to: east }
+      - { match: { kind: connect }, terminate: { ip: office } }
+    upstreams:
+      west: { endpoints: [10.0.1.2:8443], http: 2 }
+      east: { endpoints: [10.0.2.2:8443], http: 2 }
+";
+
+#[test]
+fn a_stack_sends_its_packets_into_the_tunnel_of_the_longest_prefix() {
+    let topology = networks();
+    let [_west, east] = ends(&topology, "10.6.0.0/24, 10.7.0.0/24");
+    let node = start_without_rights(&topology, "alice", STACK);
+    let has = |name: &str| tunnel(&node, name).is_some_and(|one| !one["since"].is_null());
+    eventually_true("both tunnels are open", || has("library") && has("lab"));
+    bulk_by(&topology, "library", "10.1.0.2:5000", "127.0.0.1:5001");
+    bulk_by(&topology, "lab", "10.1.0.9:5000", "127.0.0.1:5002");
+
+    // What no tunnel has leads nowhere, and neither does what one has that is not open: not to that of a shorter prefix.
+    let refused = |port: u16| {
+        let mut client = within(&topology, "alice", || {
+            TcpStream::connect(("127.0.0.1", port)).unwrap()
+        });
+        let ended = client.read(&mut [0; 1]);
+        assert!(ended.is_err() || ended.is_ok_and(|length| length == 0));
+    };
+    refused(5003);
+    let record = node.record(|record| record["listener"] == "nowhere");
+    let reason = record["reason"].as_str().unwrap();
+    assert!(
+        reason.starts_with("destination_ip_unroutable"),
+        "{record:#}"
+    );
+
+    drop(east);
+    eventually_true("the tunnel to the lab has ended", || !has("lab"));
+    refused(5002);
+    bulk_by(&topology, "library", "10.1.0.2:5000", "127.0.0.1:5001");
 }
