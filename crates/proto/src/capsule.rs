@@ -9,6 +9,7 @@ mod sift;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::gathered::Gathered;
 use crate::varint;
 
 /// The field that says that a stream consists of capsules (RFC 9297, section 3.4).
@@ -18,11 +19,6 @@ pub use sift::{CapsuleSieve, Sifted};
 
 /// The longest header, in bytes: two variable-length integers.
 pub const MAX_HEADER: usize = 2 * varint::MAX_SIZE;
-
-/// Bytes set aside at first for a value that arrives in pieces: it grows as it arrives, so that a
-/// header alone does not cost memory.
-#[doc(alias = "bound")]
-const FIRST_ALLOCATION: usize = 4096;
 
 /// Types of capsules, from the registry "HTTP Capsule Types".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -130,7 +126,7 @@ enum CapsuleState {
     Value {
         kind: CapsuleType,
         length: usize,
-        bytes: BytesMut,
+        gathered: Gathered,
     },
     Discard {
         left: u64,
@@ -246,7 +242,7 @@ impl CapsuleDecoder {
             Ok(length) if length as u64 <= self.limit => CapsuleState::Value {
                 kind,
                 length,
-                bytes: BytesMut::new(),
+                gathered: Gathered::default(),
             },
             _ if matches!(kind, CapsuleType::Other(_)) => {
                 self.discarded += 1;
@@ -270,31 +266,13 @@ impl CapsuleDecoder {
         let CapsuleState::Value {
             kind,
             length,
-            bytes,
+            gathered,
         } = &mut self.state
         else {
             return None;
         };
 
-        let missing = *length - bytes.len();
-        if self.input.len() < missing {
-            if bytes.is_empty() && !self.input.is_empty() {
-                bytes.reserve((*length).min(FIRST_ALLOCATION));
-            }
-            bytes.extend_from_slice(&self.input);
-            self.input = Bytes::new();
-            return None;
-        }
-
-        let tail = self.input.split_to(missing);
-        let value = match bytes.is_empty() {
-            true => tail,
-            false => {
-                bytes.extend_from_slice(&tail);
-                bytes.split().freeze()
-            }
-        };
-
+        let value = gathered.take(*length, &mut self.input)?;
         let kind = *kind;
         self.state = AT_START;
         Some(Capsule { kind, value })
@@ -323,7 +301,7 @@ impl CapsuleDecoder {
     fn held(&self) -> usize {
         match &self.state {
             CapsuleState::Header { length, .. } => *length,
-            CapsuleState::Value { bytes, .. } => bytes.len(),
+            CapsuleState::Value { gathered, .. } => gathered.len(),
             CapsuleState::Discard { .. } | CapsuleState::Failed(_) => 0,
         }
     }

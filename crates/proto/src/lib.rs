@@ -91,6 +91,7 @@ pub mod via;
 pub mod websocket;
 
 mod field_rules;
+mod gathered;
 mod pseudo_fields;
 mod quoted;
 mod repeats;

@@ -136,21 +136,6 @@ fn an_end_inside_a_capsule_is_malformed() {
     }
 }
 
-#[test]
-fn an_announced_length_alone_costs_little_memory() {
-    let mut head = BytesMut::new();
-    encode_header(CapsuleType::Datagram, 1 << 30, &mut head);
-    head.extend_from_slice(b"x");
-    let mut decoder = CapsuleDecoder::new(1 << 30);
-    decoder.push(head.freeze());
-    assert_eq!(decoder.next(), Ok(None));
-    let CapsuleState::Value { bytes, .. } = &decoder.state else {
-        panic!("in a value")
-    };
-
-    assert!(bytes.capacity() <= 2 * FIRST_ALLOCATION);
-}
-
 proptest! {
     #[test]
     fn survives_a_round_trip_however_it_is_cut(

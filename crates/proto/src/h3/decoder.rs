@@ -1,9 +1,10 @@
 //! Finding frames in a stream that arrives in pieces.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::code::{Code, Fault};
 use super::frame::{Frame, FrameType, MAX_HEAD};
+use crate::gathered::Gathered;
 use crate::varint;
 
 /// The longest frame of a control stream, in bytes: a hundred settings, or any sensible priority, fit.
@@ -14,11 +15,6 @@ pub const CONTROL_FRAME: usize = 4096;
 /// next to nothing.
 #[doc(alias = "bound")]
 pub const IDLE_FRAMES: u32 = 1024;
-
-/// Bytes set aside at first for a frame that arrives in pieces: its length alone does not cost
-/// memory.
-#[doc(alias = "bound")]
-const FIRST_ALLOCATION: usize = 1024;
 
 /// What kind of stream is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +62,7 @@ enum FrameState {
     Held {
         kind: FrameType,
         length: usize,
-        bytes: BytesMut,
+        gathered: Gathered,
     },
     Skip {
         left: u64,
@@ -230,7 +226,7 @@ impl FrameDecoder {
                 Ok(length) if length <= self.limit => Ok(FrameState::Held {
                     kind,
                     length,
-                    bytes: BytesMut::new(),
+                    gathered: Gathered::default(),
                 }),
                 _ if kind == FrameType::Headers => Err(Fault::stream(
                     Code::ExcessiveLoad,
@@ -249,28 +245,13 @@ impl FrameDecoder {
         let FrameState::Held {
             kind,
             length,
-            bytes,
+            gathered,
         } = &mut self.state
         else {
             return Ok(None);
         };
-
-        let missing = *length - bytes.len();
-        if self.input.len() < missing {
-            if bytes.is_empty() && !self.input.is_empty() {
-                bytes.reserve((*length).min(FIRST_ALLOCATION));
-            }
-            bytes.extend_from_slice(&self.input);
-            self.input = Bytes::new();
+        let Some(payload) = gathered.take(*length, &mut self.input) else {
             return Ok(None);
-        }
-
-        let tail = self.input.split_to(missing);
-        let payload = if bytes.is_empty() {
-            tail
-        } else {
-            bytes.extend_from_slice(&tail);
-            bytes.split().freeze()
         };
 
         let kind = *kind;
@@ -372,8 +353,8 @@ fn decode_all(
             }
         }
 
-        if let FrameState::Held { bytes, .. } = &decoder.state {
-            assert!(bytes.len() <= decoder.limit);
+        if let FrameState::Held { gathered, .. } = &decoder.state {
+            assert!(gathered.len() <= decoder.limit);
         }
         assert!(decoder.input.is_empty());
     }

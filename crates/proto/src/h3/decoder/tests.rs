@@ -1,5 +1,6 @@
 //! Frames on the right and the wrong streams, whole and cut.
 
+use bytes::BytesMut;
 use proptest::prelude::*;
 
 use super::super::frame::{encode, encode_goaway, encode_priority_update};
