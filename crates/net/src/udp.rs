@@ -32,7 +32,7 @@ const IPV6_UDP_HEADERS: usize = 48;
 const INCOMING: Interest = Interest::READABLE.add(Interest::ERROR);
 
 /// A UDP socket on the runtime it was made on. Fragmentation is forbidden (RFC 9298 section 3.1: a proxy must
-/// not hide the path's MTU), and datagrams leave as Not-ECT (section 5).
+/// not hide the path's MTU) unless it is [allowed](Self::allow_fragments), and datagrams leave as Not-ECT (section 5).
 #[derive(Debug)]
 pub struct UdpSocket {
     io: tokio::net::UdpSocket,
@@ -132,6 +132,14 @@ impl UdpSocket {
             (Arc::new(state), segments),
             None,
         )
+    }
+
+    /// Lets datagrams that are longer than a path carries travel in pieces.
+    ///
+    /// # Errors
+    /// When the system does not know how.
+    pub fn allow_fragments(&self) -> io::Result<()> {
+        os::allow_fragments(&SockRef::from(&self.io), self.ipv6)
     }
 
     fn wrap(
@@ -312,8 +320,13 @@ impl UdpSocket {
         };
         let segment = segment.max(1);
         let mut rest = data;
+        let mut is_one_by_one = false;
         while !rest.is_empty() {
-            let length = self.gso_batch_bytes(to, segment).min(rest.len());
+            let length = match is_one_by_one {
+                true => segment,
+                false => self.gso_batch_bytes(to, segment),
+            };
+            let length = length.min(rest.len());
             let (batch, later) = rest.split_at(length);
             let segment_size = (batch.len() > segment).then_some(segment);
             let transmit = addresses.transmit(batch, segment_size);
@@ -326,6 +339,10 @@ impl UdpSocket {
                 // From now on they are sent one by one.
                 Err(error) if segment_size.is_some() && is_gso_refusal(&error) => {
                     self.segments.store(1, Ordering::Relaxed);
+                }
+                // What leaves in pieces is not cut by the kernel before.
+                Err(error) if segment_size.is_some() && is_errno(&error, Errno::MSGSIZE) => {
+                    is_one_by_one = true;
                 }
                 Err(error) => return Err(error.into()),
             }

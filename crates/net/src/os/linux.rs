@@ -146,6 +146,19 @@ pub fn forbid_fragments(socket: &Socket, ipv6: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// Lets datagrams that are longer than a path carries travel in pieces: of IPv4, routers cut them; of IPv6, this machine does.
+///
+/// # Errors
+/// When the system does not know one of the options.
+pub fn allow_fragments(socket: &Socket, ipv6: bool) -> io::Result<()> {
+    set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::DONT)?;
+    if ipv6 {
+        set_ipv6_mtu_discover(socket, Ipv6PathMtuDiscovery::WANT)?;
+        setsockopt(socket, sockopt::Ipv6DontFrag, &false)?;
+    }
+    Ok(())
+}
+
 /// Lets `program` choose which socket of the group of `socket` receives a packet (`SO_ATTACH_REUSEPORT_CBPF`). It returns the
 /// number of a socket in the order of binding; a number that no socket has leaves the choice to the kernel.
 ///

@@ -143,6 +143,14 @@ pub fn prepare_datagrams(_socket: &Socket, _ipv6: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// Does nothing: datagrams stay whole.
+///
+/// # Errors
+/// None.
+pub fn allow_fragments(_socket: &Socket, _ipv6: bool) -> io::Result<()> {
+    Ok(())
+}
+
 /// Not supported.
 ///
 /// # Errors

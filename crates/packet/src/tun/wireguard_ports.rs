@@ -103,8 +103,11 @@ impl<D> WireguardPorts<D> {
             let Some(socket) = port.unread.lock().take() else {
                 continue;
             };
+            let socket = UdpSocket::bound(socket)?;
+            // As stock ends do: no one tells this one what the path to a peer carries.
+            socket.allow_fragments()?;
             // It is set once: the worker that has taken the socket is alone with it.
-            let _ = port.socket.set(UdpSocket::bound(socket)?);
+            let _ = port.socket.set(socket);
             return Ok(Some(port));
         }
         Ok(None)

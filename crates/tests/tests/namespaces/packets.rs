@@ -99,9 +99,9 @@ pub(super) fn bulk_by(topology: &Topology, to: &'static str, at: &'static str, b
     });
 
     let mut stream = within(topology, "alice", || TcpStream::connect(by).unwrap());
-    stream
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .unwrap();
+    let patience = Some(Duration::from_secs(60));
+    stream.set_read_timeout(patience).unwrap();
+    stream.set_write_timeout(patience).unwrap();
     let sent: Vec<u8> = (0..4_000_000_u32).map(|at| (at % 251) as u8).collect();
     stream.write_all(&sent).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
