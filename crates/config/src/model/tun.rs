@@ -156,10 +156,13 @@ impl Tun {
         self.details()?.dns.as_ref()
     }
 
-    /// Whether it keeps tunnels: what has names and leads nowhere else needs none.
+    /// Whether it keeps tunnels: what has names and leads nowhere else needs none. Another machine leads here what it likes.
     pub fn keeps_tunnels(&self) -> bool {
         self.details().is_none_or(|details| {
-            details.dns.is_none() || !details.routes.is_empty() || !details.tunnels.is_empty()
+            details.dns.is_none()
+                || details.wireguard.is_some()
+                || !details.routes.is_empty()
+                || !details.tunnels.is_empty()
         })
     }
 

@@ -313,7 +313,7 @@ impl TunHub {
         self.device.answer(&question.answer(message));
     }
 
-    /// Gives the kernel what names send, for as long as it is awaited.
+    /// Gives the kernel, or the other machine, what names send, for as long as it is awaited.
     pub async fn carry_names(&self) -> Infallible {
         let Some(names) = self.names() else {
             return std::future::pending().await;
@@ -321,13 +321,7 @@ impl TunHub {
         let mut coalescer = Coalescer::default();
         loop {
             let packets = names.stack().next_transmits().await;
-            let mut output = |header: OffloadHeader, packet: &[u8]| {
-                self.device.write(header, packet);
-            };
-            for packet in &packets {
-                coalescer.push(packet, false, &mut output);
-            }
-            coalescer.flush(&mut output);
+            self.device.write_all(&packets, &mut coalescer);
         }
     }
 

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 
-use hermes_ip::offload::OffloadHeader;
+use hermes_ip::offload::{Coalescer, OffloadHeader};
 use hermes_net::tun::{TunDevice, TunSettings};
 use hermes_stack::StackSettings;
 use ipnet::IpNet;
@@ -220,11 +220,29 @@ impl HubDevice {
     }
 
     /// Gives the kernel a packet.
-    pub(super) fn write(&self, header: OffloadHeader, packet: &[u8]) {
+    fn write(&self, header: OffloadHeader, packet: &[u8]) {
         if let Self::Kernel(kernel) = self {
             // A device that is gone is noticed where it is read.
             let _ = kernel.queues.write(&header.to_device(), packet);
         }
+    }
+
+    /// Gives the kernel, or the other machine, packets, of which some may be joined on their way.
+    pub(super) fn write_all(&self, packets: &[Vec<u8>], coalescer: &mut Coalescer) {
+        if let Self::Remote(remote) = self {
+            let mut run = SealedRun::default();
+            for packet in packets {
+                remote.send(packet, &mut run);
+            }
+            remote.flush(&mut run);
+            return;
+        }
+
+        let mut output = |header: OffloadHeader, packet: &[u8]| self.write(header, packet);
+        for packet in packets {
+            coalescer.push(packet, false, &mut output);
+        }
+        coalescer.flush(&mut output);
     }
 
     /// Where the packets of a new tunnel go.

@@ -66,7 +66,6 @@ fn listeners(document: &Document, report: &mut Report) {
             ("only", details.only.is_some()),
             ("except", details.except.is_some()),
             ("stack", details.stack),
-            ("dns", details.dns.is_some()),
             ("queues", details.queues.is_some()),
             ("super_packets", details.super_packets),
         ] {

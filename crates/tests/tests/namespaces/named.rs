@@ -50,6 +50,28 @@ fn alice(device: &str, dns: &str) -> String {
     )
 }
 
+/// A server of the files of a folder.
+pub(super) fn page(topology: &Topology, namespace: &str, folder: &Path) -> Running {
+    let python = std::env::var("HERMES_PYTHON").unwrap();
+    let page = command(topology, namespace, &python)
+        .args(["-m", "http.server", "8000", "--bind", "127.0.0.1"])
+        .arg("--directory")
+        .arg(folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    Running(page.unwrap())
+}
+
+/// A program on Alice's machine, whose `/etc/resolv.conf` is this file.
+pub(super) fn resolving(topology: &Topology, resolv_conf: &Path, program: &str) -> Command {
+    let mut by = command(topology, "alice", "unshare");
+    let script = "mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"";
+    by.args(["--mount", "sh", "-c", script]);
+    by.arg(resolv_conf).arg(program);
+    by
+}
+
 /// Alice's machine and that at the end of the overlay, with a page, an echo of datagrams and a resolver.
 struct Machines {
     topology: Topology,
@@ -71,20 +93,7 @@ impl Machines {
 
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("hello"), "hello from VIDEO").unwrap();
-        let python = std::env::var("HERMES_PYTHON").unwrap();
-        let page = command(&topology, "edge", &python)
-            .args([
-                "-m",
-                "http.server",
-                "8000",
-                "--bind",
-                "127.0.0.1",
-                "--directory",
-            ])
-            .arg(folder.path())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
+        let page = page(&topology, "edge", folder.path());
         let echo = within(&topology, "edge", || {
             UdpSocket::bind("127.0.0.1:7007").unwrap()
         });
@@ -101,7 +110,7 @@ impl Machines {
         let edge = Node::start_by(edge, "edge", EDGE);
         Self {
             _edge: edge,
-            _servers: [Running(page.unwrap()), resolver],
+            _servers: [page, resolver],
             topology,
             folder,
         }
@@ -120,11 +129,7 @@ impl Machines {
 
     /// A program on Alice's machine, whose `/etc/resolv.conf` is this file.
     fn by(&self, resolv_conf: &Path, program: &str) -> Command {
-        let mut by = command(&self.topology, "alice", "unshare");
-        let script = "mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"";
-        by.args(["--mount", "sh", "-c", script]);
-        by.arg(resolv_conf).arg(program);
-        by
+        resolving(&self.topology, resolv_conf, program)
     }
 
     fn start(&self, resolv_conf: &Path, yaml: &str) -> Node {

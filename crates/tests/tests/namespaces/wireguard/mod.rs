@@ -2,6 +2,7 @@
 
 mod endpoint;
 mod hostile;
+mod names;
 mod reload;
 mod speaker;
 
@@ -15,6 +16,7 @@ use hermes_tests::{Node, program};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::carriers::set_mtu;
 use super::packets::{bulk, start};
 use super::traffic::{Flow, Pings, serve};
 use endpoint::{Endpoint, EndpointPeer, EndpointProgram};
@@ -119,10 +121,20 @@ impl Keys {
 
     /// Alice's WireGuard.
     fn alice(&self, topology: &Topology, program: EndpointProgram) -> Endpoint {
+        self.alice_to(topology, program, &["10.0.0.0/24", "10.9.0.0/24"])
+    }
+
+    /// The same, with what is led to her node.
+    fn alice_to(
+        &self,
+        topology: &Topology,
+        program: EndpointProgram,
+        allowed: &[&str],
+    ) -> Endpoint {
         let peer = EndpointPeer {
             public_key: &self.first.public,
             lines: "endpoint=10.0.1.2:51820\n".to_owned(),
-            allowed: &["10.0.0.0/24", "10.9.0.0/24"],
+            allowed,
         };
         let endpoint = Endpoint::start(topology, "alice", program);
         endpoint.configure(&self.alice.file, 51821, &peer);
@@ -244,5 +256,20 @@ fn packets_too_long_for_the_other_machine_are_answered_with_what_fits() {
         "ping", "-c", "1", "-W", "5", "-M", "do", "-s", "1272", "10.0.0.1",
     ];
     alice.run(&fits).unwrap();
+    bulk(&topology, "server", "10.0.0.1:5001");
+}
+
+#[test]
+fn messages_longer_than_the_path_carries_travel_in_pieces() {
+    let topology = networks();
+    set_mtu(&topology, "alice", "first", "1300");
+    set_mtu(&topology, "last", "server", "1300");
+    let keys = Keys::new();
+    // wireguard-go loses what it has the kernel cut for a narrow link.
+    let _server = keys.server(&topology, EndpointProgram::Boringtun);
+    let _last = start(&topology, "last", &keys.last_node(""));
+    let _first = start(&topology, "first", &keys.first_node("", ""));
+    let _alice = keys.alice(&topology, EndpointProgram::Boringtun);
+    eventually_true("an echo of the server", || echo(&topology));
     bulk(&topology, "server", "10.0.0.1:5001");
 }
