@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -40,6 +40,8 @@ pub(super) struct Row {
 pub(super) struct Echo {
     /// Where UDP came from.
     sockets: Arc<Mutex<BTreeSet<SocketAddr>>>,
+    /// How many datagrams came.
+    datagrams: Arc<AtomicU64>,
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -75,8 +77,9 @@ impl Row {
         Self::start(topology, None, http)
     }
 
-    /// Between the client and the first proxy is a link with these faults, in both directions.
-    pub(super) fn by_wire(profile: &Profile, seed: u64) -> Self {
+    /// Between the client and the first proxy is a link with these faults, in both directions. The client's node speaks these versions to
+    /// that proxy; further keys of its upstream may follow them.
+    pub(super) fn by_wire(profile: &Profile, seed: u64, http: &str) -> Self {
         let topology = networks();
         let end = |name, device, address| End {
             namespace: topology.namespace(name).unwrap(),
@@ -90,7 +93,7 @@ impl Row {
             seed,
         )
         .unwrap();
-        Self::start(topology, Some(wire), "3")
+        Self::start(topology, Some(wire), http)
     }
 
     fn start(topology: Topology, wire: Option<Wire>, http: &str) -> Self {
@@ -192,13 +195,16 @@ impl Echo {
         });
         udp.set_read_timeout(Some(LOOK)).unwrap();
         let (seen, ended) = (sockets.clone(), over.clone());
-        let datagrams = thread::spawn(move || {
+        let datagrams: Arc<AtomicU64> = Arc::default();
+        let came = datagrams.clone();
+        let answering = thread::spawn(move || {
             let mut room = [0; 2000];
             while !ended.load(Ordering::Relaxed) {
                 let Ok((length, from)) = udp.recv_from(&mut room) else {
                     continue;
                 };
                 seen.lock().unwrap().insert(from);
+                came.fetch_add(1, Ordering::Relaxed);
                 drop(udp.send_to(&room[..length], from));
             }
         });
@@ -222,14 +228,20 @@ impl Echo {
         drop(streams);
         Self {
             sockets,
+            datagrams,
             over,
-            threads: vec![datagrams],
+            threads: vec![answering],
         }
     }
 
     /// The sockets that UDP sessions end in, as a target sees them.
     pub(super) fn sockets(&self) -> BTreeSet<SocketAddr> {
         self.sockets.lock().unwrap().clone()
+    }
+
+    /// How many datagrams came so far.
+    pub(super) fn datagrams(&self) -> u64 {
+        self.datagrams.load(Ordering::Relaxed)
     }
 }
 
