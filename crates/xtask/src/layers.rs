@@ -36,7 +36,7 @@ const LAYERS: &[(&str, &str)] = &[
         "hermes",
         "proto config ip noise rules rego net http upstream observe identity packet proxy custody",
     ),
-    ("lab", "proto config net"),
+    ("lab", "proto config net noise"),
     (
         "tests",
         "proto config ip stack wireguard rules rego net http upstream observe identity packet proxy custody hermes lab",

@@ -2,11 +2,13 @@
 //! processor time, and the packets of a row of nodes share one cable anyway.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::Result;
 
-use super::network::{FAR_OUTER, IpNetwork};
+use super::network::{FAR_OUTER, IpNetwork, NEAR_INNER, inner};
+use super::wireguard::{self, EndKeys};
 use crate::pki::{PROXY, Pki};
 use crate::process::Process;
 
@@ -115,6 +117,39 @@ impl Chain {
              upstreams: {{ next: {{ endpoints: [\"{FAR_OUTER}:{next}\"], {version} }} }}\n"
         )
     }
+}
+
+/// Starts a node that WireGuard brings packets to: where its tunnel ends, too.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn behind_wireguard(
+    keys: &EndKeys,
+    network: &IpNetwork,
+    hermes: &Path,
+    folder: &Path,
+) -> Result<Process> {
+    let key = folder.join("wireguard.key");
+    fs::write(&key, keys.far.to_text())?;
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
+
+    let wireguard = format!(
+        "{{ listen: \"{FAR_OUTER}:{}\", private_key_file: {}, peer: {{ public_key: \"{}\" }} }}",
+        wireguard::PORT,
+        key.display(),
+        keys.near.public()
+    );
+    let near = inner(NEAR_INNER);
+    let document = format!(
+        "version: 1\nnode: far\nadmin: {{ socket: far.sock }}\nlog: {{ level: warn, access: off }}\n\
+         listeners: {{ near: {{ user: lab, tun: {{ name: near, addresses: [{near}], wireguard: {wireguard} }} }} }}\n\
+         routes: [ {{ match: {{ kind: connect-ip }}, \
+         terminate: {{ tun: {FAR_DEVICE}, pool: [{POOL}], routes: [{POOL}] }} }} ]\n"
+    );
+    let file = folder.join("far.yaml");
+    fs::write(&file, document)?;
+    let words = ["run".as_ref(), file.as_os_str()];
+    Process::start_in(Some(network.far()?), "far", folder, hermes, &words)
 }
 
 fn port(hop: u16) -> u16 {

@@ -95,12 +95,15 @@ pub fn run(arguments: &IpArguments) -> Result<()> {
 fn programs(arguments: &IpArguments) -> Result<Programs> {
     let systems = &arguments.systems;
     let mut wanted = Vec::new();
-    if systems.iter().any(|system| system.chain().is_some()) {
+    if systems.iter().any(|system| system.has_hermes()) {
         wanted.push(Name::Hermes);
     }
     let is_peer = |system: &IpSystem| {
-        use IpSystem::{Boringtun, ConnectIpGo, WireguardGo};
-        matches!(system, WireguardGo | Boringtun | ConnectIpGo)
+        use IpSystem::{Boringtun, ConnectIpGo, HermesWireguard, WireguardGo};
+        matches!(
+            system,
+            WireguardGo | Boringtun | HermesWireguard | ConnectIpGo
+        )
     };
     let peers = arguments.peers.as_ref();
     if peers.is_none() && systems.iter().any(is_peer) {
@@ -138,7 +141,7 @@ fn measure_all(arguments: &IpArguments) -> Result<IpResults> {
             let measure = || measure::all(system, &client, arguments.short);
             let measured = match measure() {
                 // What peers break off is measured once more, as it is no figure of theirs; what Hermes does has failed.
-                Err(_) if !system.system.name().starts_with("hermes") => measure(),
+                Err(_) if !system.system.has_hermes() => measure(),
                 measured => measured,
             };
             match measured {

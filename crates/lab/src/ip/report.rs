@@ -285,7 +285,7 @@ const INTRODUCTION: &str = "# What IP tunnels cost
 A client and a server in a network namespace each, with a cable between them, on one machine: everything shares its processors, so only figures of the
 same run are compared. `veth` is the cable itself. `copier` copies packets between two TUN devices as the kernel gives them, uncut and without encryption:
 what any tunnel in user space can at best do. `hermes-h2` and `hermes-h3` are two nodes under TLS, `hermes-h2-clear` is without it, and a number counts the nodes behind the first. They carry each packet by
-itself, and `hermes-super` super-packets. With `--rate` each cable is shaped to so many Mbit/s. The others are installed by `./test install`, as they come.
+itself, and `hermes-super` super-packets. `hermes-wireguard` is wireguard-go at the client and a node at the server, which ends both WireGuard and its own tunnel. With `--rate` each cable is shaped to so many Mbit/s. The others are installed by `./test install`, as they come.
 
 TCP is the content that arrives. UDP is the highest rate of which at most 1 % is lost, by payload; an empty cell means that even the lowest rate lost more.
 `ping`, `UDP trip` and `request` (a connection, a request and its answer) are medians. Processor time is that of the tunnel's programs, of TCP in both directions

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::hermes::{Carrier, Chain};
+use super::hermes::{self, Carrier, Chain};
 use super::network::{FAR_INNER, FAR_OUTER, IpNetwork, NEAR_INNER, inner};
-use super::wireguard::{self, WireguardProgram};
+use super::wireguard::{self, EndKeys, WireguardProgram};
 use crate::origin::{self, Addresses};
 use crate::peers::Programs;
 use crate::pki::{PROXY, Pki};
@@ -45,6 +45,8 @@ pub enum IpSystem {
     WireguardGo,
     /// WireGuard in user space, in Rust.
     Boringtun,
+    /// WireGuard in Go at the client, and a node that ends it at the server.
+    HermesWireguard,
     /// CONNECT-IP over HTTP/3, in Go.
     ConnectIpGo,
     /// Hermes over HTTP/2 without TLS.
@@ -101,11 +103,12 @@ pub enum IpSystem {
 
 impl IpSystem {
     /// All, in the order of the table.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Veth,
         Self::Copier,
         Self::WireguardGo,
         Self::Boringtun,
+        Self::HermesWireguard,
         Self::ConnectIpGo,
         Self::HermesH2Clear,
         Self::HermesH2,
@@ -131,6 +134,7 @@ impl IpSystem {
             Self::Copier => "copier",
             Self::WireguardGo => "wireguard-go",
             Self::Boringtun => "boringtun",
+            Self::HermesWireguard => "hermes-wireguard",
             Self::ConnectIpGo => "connect-ip-go",
             Self::HermesH2Clear => "hermes-h2-clear",
             Self::HermesH2 => "hermes-h2",
@@ -150,12 +154,20 @@ impl IpSystem {
         }
     }
 
-    /// The row of nodes that it is, if it is Hermes.
+    /// Whether Hermes is a part of it.
+    pub fn has_hermes(self) -> bool {
+        self == Self::HermesWireguard || self.chain().is_some()
+    }
+
+    /// The row of nodes that it is, if it is one.
     pub fn chain(self) -> Option<Chain> {
         let (carrier, hops) = match self {
-            Self::Veth | Self::Copier | Self::WireguardGo | Self::Boringtun | Self::ConnectIpGo => {
-                return None;
-            }
+            Self::Veth
+            | Self::Copier
+            | Self::WireguardGo
+            | Self::Boringtun
+            | Self::HermesWireguard
+            | Self::ConnectIpGo => return None,
             Self::HermesH2Clear => (Carrier::H2Clear, 1),
             Self::HermesH2 => (Carrier::H2, 1),
             Self::HermesH3 => (Carrier::H3, 1),
@@ -272,13 +284,13 @@ fn launch(
     }
     match system {
         IpSystem::Copier => copier(network, folder),
-        IpSystem::WireguardGo => {
-            let program = WireguardProgram {
-                program: &programs.wireguard_go,
-                arguments: &["--foreground"],
-                prefix: "wgo",
-            };
-            wireguard::start(&program, network, folder)
+        IpSystem::WireguardGo => wireguard::start(&wireguard_go(programs, "wgo"), network, folder),
+        IpSystem::HermesWireguard => {
+            let keys = EndKeys::generate()?;
+            let far = hermes::behind_wireguard(&keys, network, &programs.hermes, folder)?;
+            let program = wireguard_go(programs, "wgh");
+            let near = wireguard::start_near(&program, &keys, network, folder)?;
+            Ok(vec![far, near])
         }
         IpSystem::Boringtun => {
             let program = WireguardProgram {
@@ -291,6 +303,14 @@ fn launch(
         IpSystem::ConnectIpGo => connect_ip_go(network, &programs.connect_ip_go, folder),
         // The cable needs nothing; Hermes was started above.
         _ => Ok(Vec::new()),
+    }
+}
+
+fn wireguard_go<'a>(programs: &'a Programs, prefix: &'a str) -> WireguardProgram<'a> {
+    WireguardProgram {
+        program: &programs.wireguard_go,
+        arguments: &["--foreground"],
+        prefix,
     }
 }
 

@@ -1,4 +1,4 @@
-//! WireGuard in user space: two programs that are configured alike, over their control sockets.
+//! WireGuard in user space: two programs that are configured alike, over their control sockets, or one of them and a node.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use hermes_noise::{PrivateKey, PublicKey};
 
 use super::network::{FAR_INNER, FAR_OUTER, IpNetwork, NEAR_INNER, inner};
 use crate::process::Process;
 use crate::topology::Namespace;
 
 /// Where WireGuard listens, on the server's side.
-const PORT: u16 = 51820;
+pub const PORT: u16 = 51820;
 
 /// What WireGuard takes for its devices by default.
 const MTU: u32 = 1420;
@@ -23,17 +24,24 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 /// Pause between two looks.
 const STEP: Duration = Duration::from_millis(10);
 
-/// Two pairs of keys (X25519) that guard nothing, private and public.
-const KEYS: [[&str; 2]; 2] = [
-    [
-        "b8d05509aa20d494c6ed3828c998550d4a6fb9886a688c66a232e1fd11e32e58",
-        "a6bee843822450def0a54780af9368b9ba2c426b9188770a763f47837f4f1d08",
-    ],
-    [
-        "d0116b7102b8e38b9dccc109ee201ccb09b259b1cbf4d81b9cf473f2a5dc7a4f",
-        "c6bdb87d69b8360937af2b6c63e4d57613e8b969b47dbb4cb4148408293d6d60",
-    ],
-];
+/// The keys of both ends.
+pub struct EndKeys {
+    pub far: PrivateKey,
+    pub near: PrivateKey,
+}
+
+impl EndKeys {
+    /// New ones.
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    pub fn generate() -> Result<Self> {
+        Ok(Self {
+            far: PrivateKey::generate()?,
+            near: PrivateKey::generate()?,
+        })
+    }
+}
 
 /// One of the programs, and what it is told before the name of its device.
 pub struct WireguardProgram<'a> {
@@ -52,37 +60,54 @@ pub fn start(
     network: &IpNetwork,
     folder: &Path,
 ) -> Result<Vec<Process>> {
+    let keys = EndKeys::generate()?;
     let far = WireguardEnd {
         label: "far",
-        own: 0,
+        own: &keys.far,
+        other: keys.near.public(),
         lines: format!("listen_port={PORT}\n"),
         peer: String::new(),
         address: inner(FAR_INNER).to_string(),
     };
+    Ok(vec![
+        far.start(program, network.far()?, folder)?,
+        start_near(program, &keys, network, folder)?,
+    ])
+}
+
+/// Starts the client's end alone.
+///
+/// # Errors
+/// When it does not start, or does not take its configuration.
+pub fn start_near(
+    program: &WireguardProgram<'_>,
+    keys: &EndKeys,
+    network: &IpNetwork,
+    folder: &Path,
+) -> Result<Process> {
     let near = WireguardEnd {
         label: "near",
-        own: 1,
+        own: &keys.near,
+        other: keys.far.public(),
         lines: String::new(),
         peer: format!("endpoint={FAR_OUTER}:{PORT}\n"),
         address: inner(NEAR_INNER).to_string(),
     };
-    Ok(vec![
-        far.start(program, network.far()?, folder)?,
-        near.start(program, network.near()?, folder)?,
-    ])
+    near.start(program, network.near()?, folder)
 }
 
 /// One end, and what its configuration has of its own.
-struct WireguardEnd {
+struct WireguardEnd<'a> {
     label: &'static str,
-    /// Which of the keys are its own.
-    own: usize,
+    /// Its own key, and that by which it knows the other end.
+    own: &'a PrivateKey,
+    other: PublicKey,
     lines: String,
     peer: String,
     address: String,
 }
 
-impl WireguardEnd {
+impl WireguardEnd<'_> {
     fn start(
         &self,
         program: &WireguardProgram<'_>,
@@ -116,11 +141,12 @@ impl WireguardEnd {
     /// Tells it its keys and its peer (the cross-platform interface of WireGuard).
     fn configure(&self, device: &str, process: &mut Process) -> Result<()> {
         let mut control = connect(device, process)?;
-        let own = KEYS[self.own];
-        let other = KEYS[1 - self.own];
         let said = format!(
             "set=1\nprivate_key={}\n{}public_key={}\n{}allowed_ip=10.41.0.0/24\n\n",
-            own[0], self.lines, other[1], self.peer
+            hex(self.own.bytes()),
+            self.lines,
+            hex(&self.other.0),
+            self.peer
         );
         control.write_all(said.as_bytes())?;
 
@@ -129,6 +155,11 @@ impl WireguardEnd {
         ensure!(answer == "errno=0\n", "{device} answers {answer:?}");
         Ok(())
     }
+}
+
+/// A key as that interface has it.
+fn hex(key: &[u8]) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn connect(device: &str, process: &mut Process) -> Result<UnixStream> {
