@@ -58,6 +58,8 @@ fn accept(listener: TcpListener, serve: impl Fn(TcpStream) + Clone + Send + 'sta
         while let Ok((stream, _)) = listener.accept() {
             let _ = stream.set_read_timeout(Some(SILENCE));
             let _ = stream.set_write_timeout(Some(SILENCE));
+            // As servers do: what follows a ticket of TLS waits for no acknowledgement of it.
+            let _ = stream.set_nodelay(true);
             let serve = serve.clone();
             thread::spawn(move || serve(stream));
         }
@@ -118,10 +120,9 @@ fn answer(stream: impl Read + Write, content: &[u8]) -> Result<()> {
         };
         let length = rest.len();
         let stream = reader.get_mut();
-        write!(
-            stream,
-            "HTTP/1.1 {status}\r\nETag: \"{size}\"\r\nContent-Length: {length}\r\n\r\n"
-        )?;
+        let head =
+            format!("HTTP/1.1 {status}\r\nETag: \"{size}\"\r\nContent-Length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes())?;
         stream.write_all(rest)?;
         stream.flush()?;
     }
