@@ -2,12 +2,13 @@
 //! processor time, and the packets of a row of nodes share one cable anyway.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::Result;
 
-use super::network::{FAR_OUTER, IpNetwork, NEAR_INNER, inner};
+use super::network::{FAR_OUTER, IpNetwork, inner};
 use super::wireguard::{self, EndKeys};
 use crate::pki::{PROXY, Pki};
 use crate::process::Process;
@@ -18,6 +19,9 @@ const PORT: u16 = 8443;
 /// The devices at both ends.
 const NEAR_DEVICE: &str = "hermes0";
 const FAR_DEVICE: &str = "hermes1";
+
+/// The address of a client's WireGuard: the last node keeps the first of the pool for itself.
+pub const BEHIND_WIREGUARD: Ipv4Addr = Ipv4Addr::new(10, 41, 0, 9);
 
 /// The addresses inside; the last node has the first.
 const POOL: &str = "10.41.0.0/24";
@@ -139,7 +143,7 @@ pub fn behind_wireguard(
         key.display(),
         keys.near.public()
     );
-    let near = inner(NEAR_INNER);
+    let near = inner(BEHIND_WIREGUARD);
     let document = format!(
         "version: 1\nnode: far\nadmin: {{ socket: far.sock }}\nlog: {{ level: warn, access: off }}\n\
          listeners: {{ near: {{ user: lab, tun: {{ name: near, addresses: [{near}], wireguard: {wireguard} }} }} }}\n\

@@ -289,7 +289,12 @@ fn launch(
             let keys = EndKeys::generate()?;
             let far = hermes::behind_wireguard(&keys, network, &programs.hermes, folder)?;
             let program = wireguard_go(programs, "wgh");
-            let near = wireguard::start_near(&program, &keys, network, folder)?;
+            let near = wireguard::start_near(
+                &program,
+                &keys,
+                (network, hermes::BEHIND_WIREGUARD),
+                folder,
+            )?;
             Ok(vec![far, near])
         }
         IpSystem::Boringtun => {

@@ -1,6 +1,7 @@
 //! WireGuard in user space: two programs that are configured alike, over their control sockets, or one of them and a node.
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -71,18 +72,18 @@ pub fn start(
     };
     Ok(vec![
         far.start(program, network.far()?, folder)?,
-        start_near(program, &keys, network, folder)?,
+        start_near(program, &keys, (network, NEAR_INNER), folder)?,
     ])
 }
 
-/// Starts the client's end alone.
+/// Starts the client's end alone, with this address inside.
 ///
 /// # Errors
 /// When it does not start, or does not take its configuration.
 pub fn start_near(
     program: &WireguardProgram<'_>,
     keys: &EndKeys,
-    network: &IpNetwork,
+    (network, address): (&IpNetwork, Ipv4Addr),
     folder: &Path,
 ) -> Result<Process> {
     let near = WireguardEnd {
@@ -91,7 +92,7 @@ pub fn start_near(
         other: keys.far.public(),
         lines: String::new(),
         peer: format!("endpoint={FAR_OUTER}:{PORT}\n"),
-        address: inner(NEAR_INNER).to_string(),
+        address: inner(address).to_string(),
     };
     near.start(program, network.near()?, folder)
 }
