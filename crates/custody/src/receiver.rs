@@ -307,6 +307,22 @@ mod tests {
     }
 
     #[test]
+    fn a_silent_neighbour_is_asked_for_the_same_bytes_again_and_again() {
+        let mut now = Instant::now();
+        let mut receiver = Receiver::new(now);
+        receiver.want(RESPONSE, true, Spool::default(), now);
+        for _ in 0..20 {
+            while let Some(frame) = receiver.poll_ask(ROOM, now, 0.5) {
+                let CustodyFrame::Req { ranges, .. } = frame else {
+                    panic!("{frame:?}");
+                };
+                assert_eq!(ranges[0].offset, 0);
+            }
+            now = receiver.timeout(now).unwrap();
+        }
+    }
+
+    #[test]
     fn a_link_that_comes_up_ends_a_long_silence() {
         let began = Instant::now();
         let mut receiver = Receiver::new(began);

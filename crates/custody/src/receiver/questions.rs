@@ -34,10 +34,7 @@ impl Receiver {
             Some(_) => self.probe(now, jitter),
             None if now < silent => self.ask(room, now),
             None if self.asked.is_all_heard() && !self.is_checked => self.check(now),
-            None => {
-                self.lose_all();
-                self.probe(now, jitter)
-            }
+            None => self.probe(now, jitter),
         }
     }
 
@@ -62,16 +59,19 @@ impl Receiver {
         let pause = PROBE.mul_f64(slower).min(SLOWEST_PROBE);
         self.probe = Some(now + pause.mul_f64(0.8 + 0.4 * jitter));
 
-        let window = self.window.bytes();
+        // This is the one that the answers will be for. Those before were lost, and what they asked for is asked for again.
+        self.lose_all();
         let object = self.next_object(|_, _| PIECE)?;
         let want = self.wants.get(&object)?;
         let nothing_there = want.known.available <= want.spool.available();
-        let most = if nothing_there { window } else { PIECE };
+        let most = if nothing_there {
+            self.window.bytes()
+        } else {
+            PIECE
+        };
         let asked = want.wanted(most)?;
         self.serial += 1;
         if nothing_there {
-            // It is the one that the answers will be for: those before were lost.
-            self.lose_all();
             self.note(object, asked, now);
         }
 
