@@ -57,7 +57,7 @@ pub use local::LocalAddresses;
 pub use os::LinkChanges;
 pub use peer::{CertificateNames, PeerAddress, StreamInfo, TlsPeer};
 pub use splice::{SpliceError, Spliced, splice};
-pub use split::{ReadHalf, WriteHalf};
+pub use split::{ReadHalf, WriteHalf, leave_tls_to_kernel};
 pub use stream::{Stream, Transport};
 pub use timed::{TimedDatagram, TimedSocket};
 pub use udp::{UdpError, UdpSocket};

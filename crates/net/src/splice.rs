@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::io;
 
+use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -105,6 +106,10 @@ async fn pass(
             Ok(0) => return Ok(None),
             Ok(taken) => taken,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Some(came)),
+            // Under TLS of the kernel, a record that is no content comes next, which a read takes.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {
+                return Ok(Some(came));
+            }
             Err(error) => return Err(SpliceError::Read(error)),
         };
 

@@ -15,6 +15,7 @@ use tokio::net::{TcpStream, tcp, unix};
 
 use crate::peer::StreamInfo;
 use crate::stream::{Stream, Transport, serve_unread, write_to_transport};
+use crate::tls::{KernelReadHalf, KernelWriteHalf, leave_to_kernel};
 
 /// Bytes of a new client's first message that are looked at before the runtime hears of it: most
 /// protocols need less.
@@ -42,15 +43,21 @@ pub struct WriteHalf {
 
 enum ReadIo {
     Tcp(tcp::OwnedReadHalf),
+    /// TCP under TLS of the kernel.
+    Kernel(KernelReadHalf),
     Unix(unix::OwnedReadHalf),
     Shared(tokio::io::ReadHalf<Abortable>),
+    /// Only while the halves are handed to the kernel.
+    Gone,
 }
 
 enum WriteIo {
     Tcp(tcp::OwnedWriteHalf),
+    /// TCP under TLS of the kernel.
+    Kernel(KernelWriteHalf),
     Unix(unix::OwnedWriteHalf),
     Shared(tokio::io::WriteHalf<Abortable>),
-    /// Only while the half is being dropped.
+    /// Only while the half is being dropped, or handed to the kernel.
     Gone,
 }
 
@@ -139,6 +146,44 @@ pub(crate) fn rejoined(
     }
 }
 
+/// Has the kernel go on with the TLS of a connection whose halves these are, if it can and nothing is on its way: then they are for
+/// [`crate::splice()`]. Else they stay what they are.
+///
+/// # Errors
+/// It began to and could not: the connection is of no more use.
+pub fn leave_tls_to_kernel(read: &mut ReadHalf, write: &mut WriteHalf) -> io::Result<()> {
+    let is_whole = match (&read.io, &write.io) {
+        (ReadIo::Shared(from), WriteIo::Shared(to)) => from.is_pair_of(to),
+        _ => false,
+    };
+    if !is_whole {
+        return Ok(());
+    }
+
+    let from = mem::replace(&mut read.io, ReadIo::Gone);
+    let to = mem::replace(&mut write.io, WriteIo::Gone);
+    let (ReadIo::Shared(from), WriteIo::Shared(to)) = (from, to) else {
+        return Ok(());
+    };
+    let mut whole = from.unsplit(to);
+    let nothing = Transport::Other(Box::new(tokio::io::empty()));
+    match leave_to_kernel(mem::replace(&mut whole.transport, nothing)) {
+        Ok(left) => {
+            let (tcp, records) = left?;
+            let (from, to) = tcp.into_split();
+            read.io = ReadIo::Kernel(KernelReadHalf::new(from));
+            write.io = WriteIo::Kernel(KernelWriteHalf::new(to, records));
+        }
+        Err(transport) => {
+            whole.transport = transport;
+            let (from, to) = tokio::io::split(whole);
+            read.io = ReadIo::Shared(from);
+            write.io = WriteIo::Shared(to);
+        }
+    }
+    Ok(())
+}
+
 impl ReadHalf {
     /// What was learnt when the stream was accepted or connected.
     #[must_use]
@@ -152,11 +197,12 @@ impl ReadHalf {
         matches!(self.io, ReadIo::Tcp(_) | ReadIo::Unix(_))
     }
 
-    /// The socket, if it is plain TCP and nothing was read ahead, for [`crate::splice()`].
+    /// The socket, if it is plain TCP, or under TLS of the kernel, and nothing was read ahead, for [`crate::splice()`].
     #[must_use]
     pub fn tcp(&self) -> Option<&TcpStream> {
         match &self.io {
             ReadIo::Tcp(half) if self.unread.is_empty() => Some(half.as_ref()),
+            ReadIo::Kernel(half) if self.unread.is_empty() => Some(half.tcp()),
             _ => None,
         }
     }
@@ -181,10 +227,13 @@ impl ReadHalf {
     /// Makes the close that follows when both halves are gone a TCP reset; see [`Transport::set_abort`].
     pub fn set_abort(&self) {
         self.abort.store(true, Ordering::Relaxed);
-        if let ReadIo::Tcp(half) = &self.io {
-            // A socket that refuses the option is already gone.
-            drop(half.as_ref().set_zero_linger());
-        }
+        let tcp = match &self.io {
+            ReadIo::Tcp(half) => half.as_ref(),
+            ReadIo::Kernel(half) => half.tcp(),
+            ReadIo::Unix(_) | ReadIo::Shared(_) | ReadIo::Gone => return,
+        };
+        // A socket that refuses the option is already gone.
+        drop(tcp.set_zero_linger());
     }
 
     /// Gives this direction up and marks the connection to be reset.
@@ -212,29 +261,46 @@ impl WriteHalf {
     /// Resolves when the peer resets the connection, also while nothing is read or written. Only TCP without TLS tells;
     /// elsewhere it never resolves.
     pub async fn broken(&mut self) {
-        if let WriteIo::Tcp(half) = &self.io {
+        if let Some(tcp) = self.tcp() {
             // A runtime that is shutting down has no more to say either.
-            let _ = half.ready(Interest::ERROR).await;
+            let _ = tcp.ready(Interest::ERROR).await;
         } else {
             std::future::pending::<()>().await;
         }
     }
 
-    /// The socket, where it is plain TCP, for [`crate::splice()`].
+    /// The socket, where it is plain TCP, or under TLS of the kernel, for [`crate::splice()`].
     #[must_use]
     pub fn tcp(&self) -> Option<&TcpStream> {
         match &self.io {
             WriteIo::Tcp(half) => Some(half.as_ref()),
+            WriteIo::Kernel(half) => Some(half.tcp()),
             _ => None,
+        }
+    }
+
+    /// Bytes that may be written past this half, to its socket.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        match &self.io {
+            WriteIo::Kernel(half) => half.room(),
+            _ => u64::MAX,
+        }
+    }
+
+    /// So many were.
+    pub fn passed(&mut self, bytes: u64) {
+        if let WriteIo::Kernel(half) = &mut self.io {
+            half.passed(bytes);
         }
     }
 
     /// Makes the close that follows when both halves are gone a TCP reset; see [`Transport::set_abort`].
     pub fn set_abort(&self) {
         self.abort.store(true, Ordering::Relaxed);
-        if let WriteIo::Tcp(half) = &self.io {
+        if let Some(tcp) = self.tcp() {
             // A socket that refuses the option is already gone.
-            drop(half.as_ref().set_zero_linger());
+            drop(tcp.set_zero_linger());
         }
     }
 
@@ -249,6 +315,7 @@ impl Drop for WriteHalf {
     fn drop(&mut self) {
         match mem::replace(&mut self.io, WriteIo::Gone) {
             WriteIo::Tcp(half) => half.forget(),
+            WriteIo::Kernel(half) => half.forget(),
             WriteIo::Unix(half) => half.forget(),
             WriteIo::Shared(_) | WriteIo::Gone => {}
         }
@@ -270,8 +337,10 @@ impl AsyncRead for ReadHalf {
 
         match &mut self.io {
             ReadIo::Tcp(io) => Pin::new(io).poll_read(cx, buf),
+            ReadIo::Kernel(io) => io.poll_read(cx, buf),
             ReadIo::Unix(io) => Pin::new(io).poll_read(cx, buf),
             ReadIo::Shared(io) => Pin::new(io).poll_read(cx, buf),
+            ReadIo::Gone => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
 }
@@ -281,6 +350,7 @@ macro_rules! each {
     ($half:expr, $io:ident => $call:expr) => {
         match $half {
             WriteIo::Tcp($io) => $call,
+            WriteIo::Kernel($io) => $call,
             WriteIo::Unix($io) => $call,
             WriteIo::Shared($io) => $call,
             WriteIo::Gone => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
@@ -308,6 +378,7 @@ impl AsyncWrite for WriteHalf {
     fn is_write_vectored(&self) -> bool {
         match &self.io {
             WriteIo::Tcp(io) => io.is_write_vectored(),
+            WriteIo::Kernel(io) => io.is_write_vectored(),
             WriteIo::Unix(io) => io.is_write_vectored(),
             WriteIo::Shared(io) => io.is_write_vectored(),
             WriteIo::Gone => false,

@@ -14,6 +14,7 @@ use tokio_util::io::poll_read_buf;
 
 use crate::peer::{PeerAddress, StreamInfo, canonical};
 use crate::split::{ReadHalf, WriteHalf, halves, rejoined};
+use crate::tls::RecordCursor;
 
 /// Anything that reads and writes: a tunnel through another proxy, a pipe in a test.
 pub trait ReadWrite: AsyncRead + AsyncWrite {}
@@ -43,6 +44,8 @@ pub struct Stream {
     info: Arc<StreamInfo>,
     /// Reads more than it is asked for, for a reader that asks for little at a time.
     ahead: bool,
+    /// Where the records of TLS over it end, if that matters.
+    records: Option<Box<RecordCursor>>,
 }
 
 /// Bytes that are read at once for TLS, which asks for one record at most; the rest waits for its
@@ -69,6 +72,7 @@ impl Stream {
             unread: Bytes::new(),
             info: Arc::new(info),
             ahead: false,
+            records: None,
         }
     }
 
@@ -119,10 +123,17 @@ impl Stream {
         &self.info
     }
 
-    /// Reads ahead from now on.
-    pub(crate) fn ahead(mut self) -> Self {
+    /// Reads ahead from now on, for TLS over it, which is handed to the kernel later where `is_left`.
+    pub(crate) fn below_tls(mut self, is_left: bool) -> Self {
         self.ahead = true;
+        self.records = is_left.then(Box::default);
         self
+    }
+
+    /// Whether what was read of it ends between two records of TLS, and none of it waits here.
+    pub(crate) fn is_between_records(&self) -> bool {
+        let records = self.records.as_ref();
+        self.unread.is_empty() && records.is_some_and(|records| records.is_between())
     }
 
     /// Lets TLS have many records ready at once, for a connection that many share and that carries bulk.
@@ -162,6 +173,21 @@ impl Stream {
 
         AHEAD.set(room);
         read.map_ok(drop)
+    }
+
+    /// What was read ahead, or what comes next.
+    fn poll_read_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if serve_unread(&mut self.unread, buf) {
+            return Poll::Ready(Ok(()));
+        }
+        if self.ahead && buf.remaining() < AHEAD_BYTES {
+            return self.poll_read_ahead(cx, buf);
+        }
+        Pin::new(&mut self.transport).poll_read(cx, buf)
     }
 
     /// Puts other addresses in the description: those that a PROXY header gives.
@@ -242,6 +268,7 @@ impl Stream {
             unread,
             info,
             ahead: false,
+            records: None,
         }
     }
 }
@@ -304,13 +331,12 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if serve_unread(&mut self.unread, buf) {
-            return Poll::Ready(Ok(()));
+        let before = buf.filled().len();
+        let read = self.poll_read_next(cx, buf);
+        if let Some(records) = &mut self.records {
+            records.pass(&buf.filled()[before..]);
         }
-        if self.ahead && buf.remaining() < AHEAD_BYTES {
-            return self.poll_read_ahead(cx, buf);
-        }
-        Pin::new(&mut self.transport).poll_read(cx, buf)
+        read
     }
 }
 

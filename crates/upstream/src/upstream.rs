@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hermes_config::model::{self, EndpointAddress, HttpVersion, ProxyProtocolVersion};
 use hermes_http::Kind;
-use hermes_net::clock;
 use hermes_net::quic::Record;
+use hermes_net::{clock, tls};
 use hermes_proto::proxy_protocol::Version;
 use hermes_proto::uri_template::UriTemplate;
 use humantime::format_rfc3339_seconds;
@@ -281,10 +281,11 @@ impl Upstream {
         self.versions.contains(&HttpVersion::H1)
     }
 
-    /// What its tunnels moved, where those of bulk go on connections of their own: it is spoken to without TLS, over HTTP/2 and,
-    /// for bulk, over HTTP/1.1, whose tunnels the kernel carries.
+    /// What its tunnels moved, where those of bulk go on connections of their own: it is spoken to without TLS, or with such as the kernel
+    /// goes on with, over HTTP/2 and, for bulk, over HTTP/1.1, whose tunnels the kernel carries.
     pub fn bulk_goes_alone(&self) -> Option<&TunnelSizes> {
-        let both = self.security.is_none() && self.may_share() && self.speaks_h1();
+        let is_carried = self.security.is_none() || tls::kernel_carries();
+        let both = is_carried && self.may_share() && self.speaks_h1();
         both.then_some(&self.learnt.tunnel_sizes)
     }
 

@@ -213,8 +213,12 @@ impl NextResponse {
                 hermes_proto::websocket::strip(&mut response.fields);
             }
 
+            let mut read = read;
             if let Some(Outgoing::H1(outgoing)) = tunnel {
                 outgoing.become_tunnel();
+                if self.kind == Kind::Connect {
+                    outgoing.leave_tls_to_kernel(&mut read)?;
+                }
             }
             let ends = if self.kind == Kind::Upgrade {
                 Ends::Closed

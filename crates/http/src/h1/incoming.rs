@@ -9,7 +9,7 @@ use hermes_proto::h1::{BodyDecoder, BodyEvent, DecodeErrorKind, Framing, Message
 use tokio::net::TcpStream;
 
 use super::connection::{READ_ROOM, poll_step, take};
-use super::{ReadSide, WayBack};
+use super::{BodySender, ReadSide, WayBack};
 use crate::Frame;
 use crate::error::{Cause, StreamError};
 use crate::pace::Pace;
@@ -96,6 +96,17 @@ impl BodyReceiver {
     pub(crate) fn into_tunnel(mut self, ends: Ends) -> Option<Self> {
         self.way_back = None;
         self.read.take().map(|read| Self::tunnel(read, ends))
+    }
+
+    /// The kernel goes on with the TLS of a tunnel, whose other half this is, where it can.
+    pub(crate) fn leave_tls_to_kernel(
+        &mut self,
+        other: &mut BodySender,
+    ) -> Result<(), StreamError> {
+        match &mut self.read {
+            Some(read) => other.leave_tls_to_kernel(read),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn poll_frame(

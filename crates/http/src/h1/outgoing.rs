@@ -3,13 +3,13 @@
 use std::io;
 
 use bytes::{Buf, Bytes};
-use hermes_net::WriteHalf;
+use hermes_net::{WriteHalf, leave_tls_to_kernel};
 use hermes_proto::fields::Fields;
 use hermes_proto::h1::{BodyEncoder, Framing, is_forbidden_trailer};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use super::{WayBack, WriteSide};
+use super::{ReadSide, WayBack, WriteSide};
 use crate::error::{Cause, Reset, StreamError};
 use crate::pace::Pace;
 
@@ -64,6 +64,15 @@ impl BodySender {
         self.encoder = None;
         self.way_back = None;
         self.finished = false;
+    }
+
+    /// The kernel goes on with the TLS of a tunnel, whose other half this is, where it can and nothing waits to leave.
+    pub(crate) fn leave_tls_to_kernel(&mut self, read: &mut ReadSide) -> Result<(), StreamError> {
+        let write = self.write.as_mut();
+        if let Some(write) = write.filter(|write| !write.pieces.has_remaining()) {
+            leave_tls_to_kernel(&mut read.half, &mut write.half)?;
+        }
+        Ok(())
     }
 
     pub(crate) async fn data(&mut self, data: Bytes, end: bool) -> Result<(), StreamError> {
@@ -143,6 +152,7 @@ impl BodySender {
             Some(encoder) => encoder.unframed(),
         };
 
+        let most = most.min(write.half.room());
         Some((write.half.tcp().filter(|_| most > 0)?, most))
     }
 
@@ -150,6 +160,9 @@ impl BodySender {
     pub(crate) fn passed(&mut self, bytes: u64) {
         if let Some(encoder) = &mut self.encoder {
             encoder.passed(bytes);
+        }
+        if let Some(write) = &mut self.write {
+            write.half.passed(bytes);
         }
     }
 

@@ -533,12 +533,15 @@ impl ConnectionResponder {
             &mut self.write.pieces.head,
         )?;
 
-        let incoming = incoming.into_tunnel(ends).ok_or_else(not_a_tunnel)?;
-        let mut outgoing = Outgoing::H1(BodySender::tunnel(self.write));
+        let mut incoming = incoming.into_tunnel(ends).ok_or_else(not_a_tunnel)?;
+        let mut outgoing = BodySender::tunnel(self.write);
         // The head leaves now: the client may wait for it before it sends its first byte.
         outgoing.data(Bytes::new(), false).await?;
+        if status == StatusCode::OK {
+            incoming.leave_tls_to_kernel(&mut outgoing)?;
+        }
 
-        Ok((Incoming::H1(incoming), outgoing))
+        Ok((Incoming::H1(incoming), Outgoing::H1(outgoing)))
     }
 }
 

@@ -87,7 +87,7 @@ struct Seeds {
 /// Where results are left.
 #[derive(Debug, clap::Args)]
 struct ResultFiles {
-    /// Write the results to this file.
+    /// Write the results to this file. Downloads that it has of earlier runs stay, unless they were made again.
     #[arg(long)]
     json: Option<PathBuf>,
     /// Draw them into this file, as SVG.
@@ -218,6 +218,9 @@ pub fn run(arguments: &IntermittentArguments) -> Result<()> {
         results.downloads.extend(timed);
     }
 
+    if let Some(file) = &arguments.files.json {
+        results.keep_earlier(file)?;
+    }
     results.downloads.sort_by_key(|one| one.download);
     if let Some(file) = &arguments.files.json {
         results.save(file)?;

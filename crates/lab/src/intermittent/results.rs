@@ -46,6 +46,25 @@ pub(super) type Compared = (Order, usize, Protection, Downloader);
 pub(super) type ByWay<'a> = BTreeMap<Carriage, Vec<&'a TimedDownload>>;
 
 impl TimedDownloads {
+    /// Adds those that a file has, if there is one, and that are not among them.
+    ///
+    /// # Errors
+    /// The file has something else.
+    pub fn keep_earlier(&mut self, file: &Path) -> Result<()> {
+        if !file.exists() {
+            return Ok(());
+        }
+        let name = || file.display().to_string();
+        let text = std::fs::read_to_string(file).with_context(name)?;
+        let earlier: Self = serde_json::from_str(&text).with_context(name)?;
+
+        let made: BTreeSet<_> = self.downloads.iter().map(|one| one.download).collect();
+        let earlier = earlier.downloads.into_iter();
+        let kept = earlier.filter(|one| !made.contains(&one.download));
+        self.downloads.extend(kept);
+        Ok(())
+    }
+
     /// Writes them to a file.
     ///
     /// # Errors
@@ -214,6 +233,29 @@ pub(super) mod tests {
         );
         assert!(download(Carriage::Custody, None).verdict(0.05).is_err());
         assert!(download(Carriage::Tcp, None).verdict(0.05).is_ok());
+    }
+
+    #[test]
+    fn what_was_made_again_takes_the_place_of_what_was_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("results.json");
+        let mut before = download(Carriage::Custody, None);
+        before.keep_earlier(&file).unwrap();
+        before
+            .downloads
+            .extend(download(Carriage::Tcp, None).downloads);
+        before.save(&file).unwrap();
+
+        let mut again = download(Carriage::Custody, Some(10.4));
+        again.keep_earlier(&file).unwrap();
+        let ways = again
+            .downloads
+            .iter()
+            .map(|one| (one.download.way, one.seconds));
+        assert_eq!(
+            ways.collect::<Vec<_>>(),
+            [(Carriage::Custody, Some(10.4)), (Carriage::Tcp, None)]
+        );
     }
 
     #[test]

@@ -11,12 +11,12 @@ mod linux;
 pub use linux::{
     AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, add_cable, add_exception, allow_dumps,
     allow_fragments, attach_reuseport_filter, attach_tls, datagram_socket, echo_socket,
-    enter_network, exceptions, forbid_fragments, forwarded_families, is_transparent,
+    enter_network, exceptions, forbid_fragments, forwarded_families, give_tls_keys, is_transparent,
     local_addresses, mark, mark_open, masquerades, new_network, note_arrivals, open_tun,
     passed_kind, passed_sockets, path_mtu, peer_uid, prepare_datagrams, process_stats,
-    raise_open_files, receive_merged, receive_timed, remove_exception, report_errors, send_cut,
-    set_congestion, take_echo_error, take_foreign_addresses, take_queued_error, tun_cuts_udp,
-    use_small_pages,
+    raise_open_files, receive_merged, receive_timed, remove_exception, report_errors,
+    send_close_notify, send_cut, set_congestion, take_echo_error, take_foreign_addresses,
+    take_queued_error, take_tls_control, tun_cuts_udp, use_small_pages,
 };
 
 #[cfg(not(target_os = "linux"))]
@@ -25,12 +25,12 @@ mod other;
 pub use other::{
     AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, add_cable, add_exception, allow_dumps,
     allow_fragments, attach_reuseport_filter, attach_tls, datagram_socket, echo_socket,
-    enter_network, exceptions, forbid_fragments, forwarded_families, is_transparent,
+    enter_network, exceptions, forbid_fragments, forwarded_families, give_tls_keys, is_transparent,
     local_addresses, mark, mark_open, masquerades, new_network, note_arrivals, open_tun,
     passed_kind, passed_sockets, path_mtu, peer_uid, prepare_datagrams, process_stats,
-    raise_open_files, receive_merged, receive_timed, remove_exception, report_errors, send_cut,
-    set_congestion, take_echo_error, take_foreign_addresses, take_queued_error, tun_cuts_udp,
-    use_small_pages,
+    raise_open_files, receive_merged, receive_timed, remove_exception, report_errors,
+    send_close_notify, send_cut, set_congestion, take_echo_error, take_foreign_addresses,
+    take_queued_error, take_tls_control, tun_cuts_udp, use_small_pages,
 };
 
 /// What a socket of ICMP was told about an echo that it asked for.

@@ -227,7 +227,31 @@ pub fn mark_open(_number: u32) -> io::Result<()> {
 ///
 /// # Errors
 /// Always.
-pub fn attach_tls(_stream: &std::net::TcpStream) -> io::Result<()> {
+pub fn attach_tls<T>(_stream: &T) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn give_tls_keys<T>(_stream: &T, _secrets: &rustls::ExtractedSecrets) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn take_tls_control<T>(_stream: &T) -> io::Result<crate::tls::ControlRecord> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn send_close_notify<T>(_stream: &T) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

@@ -9,8 +9,8 @@ use rustls::{ClientConfig, RootCertStore};
 
 use super::accept_any::AcceptAnyServer;
 use super::files::{TlsFileError, own_certificates, private_key, refused_pair, revocations, roots};
-use super::provider;
 use super::sessions::{NotingVerifier, Verified};
+use super::{kernel_carries, provider};
 
 /// Servers with which TLS sessions are kept to be resumed.
 #[doc(alias = "bound")]
@@ -129,6 +129,7 @@ pub fn client(options: ClientOptions<'_>) -> Result<TlsClient, TlsFileError> {
         .map(|protocol| protocol.to_vec())
         .collect();
     config.resumption = sessions(verified.as_ref(), SERVERS);
+    config.enable_secret_extraction = kernel_carries();
     Ok(TlsClient {
         config: Arc::new(config),
         verified,

@@ -70,9 +70,10 @@ pub async fn accept(
     timeout: Duration,
 ) -> Result<Stream, TlsError> {
     let below = stream.info().clone();
+    let stream = stream.below_tls(config.enable_secret_extraction);
     let handshake = async {
         match TlsAcceptor::from(config)
-            .accept(stream.ahead())
+            .accept(stream)
             // The stream comes back with the error, for the farewell below.
             .into_fallible()
             .await
@@ -125,11 +126,9 @@ pub async fn connect(
         TlsError::new(TlsErrorKind::BadName, format!("{server_name:?}: {error}"))
     })?;
     let below = stream.info().clone();
-    let tls = within(
-        timeout,
-        TlsConnector::from(config.into()).connect(name, stream.ahead()),
-    )
-    .await?;
+    let config = config.into();
+    let stream = stream.below_tls(config.enable_secret_extraction);
+    let tls = within(timeout, TlsConnector::from(config).connect(name, stream)).await?;
     let peer = peer_of(tls.get_ref().1);
 
     Ok(wrap(&below, peer, Transport::TlsClient(Box::new(tls))))

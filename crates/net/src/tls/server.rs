@@ -10,7 +10,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientCertVerifierBuilder, WebPkiClientVerifier};
 
 use super::files::{TlsFileError, own_certificates, private_key, refused_pair, revocations, roots};
-use super::{provider, words};
+use super::{kernel_carries, provider, words};
 
 /// What an accepting configuration is made of.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +51,7 @@ pub fn server(options: TlsServerOptions<'_>) -> Result<Arc<ServerConfig>, TlsFil
         .iter()
         .map(|protocol| protocol.to_vec())
         .collect();
+    config.enable_secret_extraction = kernel_carries();
 
     Ok(Arc::new(config))
 }

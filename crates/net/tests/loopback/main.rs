@@ -3,6 +3,7 @@
 
 mod authority;
 mod connecting;
+mod kernel_tls;
 mod listening;
 mod quic;
 mod resolving;

@@ -1,7 +1,7 @@
 //! Socket options that a machine may refuse, each set on one socket.
 
 use std::io;
-use std::net::{TcpStream, UdpSocket};
+use std::net::UdpSocket;
 
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -54,12 +54,4 @@ pub fn echo_socket(domain: Domain) -> io::Result<Socket> {
         _ => setsockopt(&socket, sockopt::Ipv4RecvErr, &true)?,
     }
     Ok(socket)
-}
-
-/// Leaves TLS records of an open connection to the kernel (`TCP_ULP`), whose keys it is not given yet: of no more use for anything else.
-///
-/// # Errors
-/// `NotFound`: the kernel has no TLS, or its module is not loaded.
-pub fn attach_tls(stream: &TcpStream) -> io::Result<()> {
-    Ok(setsockopt(stream, sockopt::TcpUlp::default(), b"tls")?)
 }
