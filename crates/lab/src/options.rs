@@ -35,7 +35,7 @@ pub struct Options {
 }
 
 /// Options whose values are files: of no interest to a reader of the figures.
-const FILES: [&str; 4] = ["--json", "--svg", "--markdown", "--hermes"];
+const FILES: [&str; 5] = ["--json", "--svg", "--markdown", "--hermes", "--peers"];
 
 impl Options {
     /// How it was measured, since `begin`.
