@@ -31,8 +31,9 @@ const STEP: Duration = Duration::from_millis(20);
 /// Threads of every proxy that lets one choose.
 const THREADS: usize = 2;
 
-/// When a silent UDP session ends, so that those of one burst are gone before the descriptors are.
-const UDP_IDLE: &str = "10s";
+/// When a silent UDP session ends: after those of which the memory is measured have been silent for half a minute, and before those of
+/// bursts have all descriptors.
+const UDP_IDLE: &str = "60s";
 
 /// Which system.
 #[derive(
