@@ -8,123 +8,18 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::OnceLock;
 
-use rustls::{
-    AlertDescription, CipherSuite, ConnectionCommon, ConnectionTrafficSecrets, ExtractedSecrets,
-};
+use rustls::{CipherSuite, ConnectionCommon, ConnectionTrafficSecrets, ExtractedSecrets};
 use tokio::net::TcpStream;
 
 use crate::os;
 use crate::stream::{Stream, Transport};
 
-/// Records that one key of AES-GCM makes (RFC 8446, 5.5, allows 2^24.5).
+/// Records that one key of AES-GCM makes, as they are counted here: what is spliced may make two of each, and RFC 8446, 5.5, allows 2^24.5.
 #[doc(alias = "bound")]
-const RECORDS_OF_A_KEY: u64 = 1 << 24;
+const RECORDS_OF_A_KEY: u64 = 1 << 23;
 
 /// Bytes of a record's content (RFC 8446, 5.1).
 pub(crate) const RECORD: u64 = 16 * 1024;
-
-/// A record that is no content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ControlRecord {
-    /// Nothing follows.
-    CloseNotify,
-    /// Nothing that matters: a session ticket.
-    Ignored,
-    /// The peer broke off, with this alert.
-    Alert(u8),
-    /// The peer uses other keys from now on.
-    KeyUpdate,
-    /// Nothing that TLS 1.3 has at this place.
-    Unexpected,
-}
-
-impl ControlRecord {
-    /// Of a record with an alert (RFC 8446, 6).
-    #[must_use]
-    pub fn alert(content: &[u8]) -> Self {
-        match content {
-            [_, 0] => Self::CloseNotify,
-            [_, number] => Self::Alert(*number),
-            _ => Self::Unexpected,
-        }
-    }
-
-    /// Of a record with messages of a handshake (RFC 8446, 4): type, length of three bytes, content.
-    #[must_use]
-    pub fn handshake(mut messages: &[u8]) -> Self {
-        /// Numbers of the two that may follow a handshake.
-        const NEW_SESSION_TICKET: u8 = 4;
-        const KEY_UPDATE: u8 = 24;
-        while let [of, a, b, c, rest @ ..] = messages {
-            let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
-            match *of {
-                NEW_SESSION_TICKET => {}
-                KEY_UPDATE => return Self::KeyUpdate,
-                _ => return Self::Unexpected,
-            }
-            messages = rest.get(length..).unwrap_or_default();
-        }
-        Self::Ignored
-    }
-
-    /// Whether the direction has ended; if not, reading goes on.
-    ///
-    /// # Errors
-    /// The connection is of no more use.
-    pub(crate) fn is_end(self) -> io::Result<bool> {
-        match self {
-            Self::CloseNotify => Ok(true),
-            Self::Ignored => Ok(false),
-            Self::Alert(number) => {
-                let alert = AlertDescription::from(number);
-                Err(io::Error::other(rustls::Error::AlertReceived(alert)))
-            }
-            Self::KeyUpdate => Err(io::Error::other(
-                "the peer changes its TLS keys, which this kernel cannot",
-            )),
-            Self::Unexpected => Err(io::Error::other("a TLS record that has no place there")),
-        }
-    }
-}
-
-/// Where records of TLS begin and end in what was read of a connection.
-#[derive(Debug, Default)]
-pub(crate) struct RecordCursor {
-    header: [u8; HEADER],
-    /// Bytes of it that have come.
-    has: usize,
-    /// Bytes of the record that are still to come.
-    left: usize,
-}
-
-/// Bytes before a record: type, version, length (RFC 8446, 5.1).
-const HEADER: usize = 5;
-
-impl RecordCursor {
-    /// These come next.
-    pub(crate) fn pass(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let skipped = self.left.min(bytes.len());
-            self.left -= skipped;
-            bytes = &bytes[skipped..];
-
-            let taken = (HEADER - self.has).min(bytes.len());
-            self.header[self.has..self.has + taken].copy_from_slice(&bytes[..taken]);
-            self.has += taken;
-            bytes = &bytes[taken..];
-            if self.has == HEADER {
-                let [.., high, low] = self.header;
-                self.left = u16::from_be_bytes([high, low]).into();
-                self.has = 0;
-            }
-        }
-    }
-
-    /// Whether it stands between two records.
-    pub(crate) fn is_between(&self) -> bool {
-        self.has == 0 && self.left == 0
-    }
-}
 
 /// Whether this kernel can go on with TLS; it is asked once.
 #[must_use]
@@ -162,11 +57,11 @@ pub(crate) fn leave_to_kernel(
     let is_ready = match &mut transport {
         Transport::TlsServer(tls) => {
             let (stream, session) = tls.get_mut();
-            is_ready(stream, session)
+            is_ready(stream, session) && attach(stream)
         }
         Transport::TlsClient(tls) => {
             let (stream, session) = tls.get_mut();
-            is_ready(stream, session)
+            is_ready(stream, session) && attach(stream)
         }
         Transport::Tcp(_) | Transport::Unix(_) | Transport::Other(_) => false,
     };
@@ -200,7 +95,7 @@ fn give(
     Ok((tcp, RECORDS_OF_A_KEY.saturating_sub(secrets.tx.0)))
 }
 
-/// Whether the kernel knows the cipher, nothing waits to be read or written, and the socket has taken TLS.
+/// Whether the kernel knows the cipher, and nothing waits to be read or written.
 fn is_ready<Data>(stream: &Stream, session: &mut ConnectionCommon<Data>) -> bool {
     let is_known = session.negotiated_cipher_suite().is_some_and(|suite| {
         matches!(
@@ -212,63 +107,17 @@ fn is_ready<Data>(stream: &Stream, session: &mut ConnectionCommon<Data>) -> bool
         return false;
     }
 
-    let is_quiet = session.process_new_packets().is_ok_and(|state| {
+    session.process_new_packets().is_ok_and(|state| {
         state.plaintext_bytes_to_read() == 0
             && state.tls_bytes_to_write() == 0
             && !state.peer_has_closed()
-    });
-    match stream.transport() {
-        Transport::Tcp(tcp) => is_quiet && os::attach_tls(tcp).is_ok(),
-        _ => false,
-    }
+    })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn records_end_where_their_headers_say() {
-        let records = [
-            &[23, 3, 3, 0, 2, 7, 7][..],
-            &[22, 3, 3, 0, 0],
-            &[23, 3, 3, 1, 0],
-        ]
-        .concat();
-        let mut whole = RecordCursor::default();
-        whole.pass(&records[..12]);
-        assert!(whole.is_between());
-        whole.pass(&records[12..]);
-        assert!(!whole.is_between());
-        whole.pass(&[0; 256]);
-        assert!(whole.is_between());
-
-        let mut bytes = RecordCursor::default();
-        let mut between = Vec::new();
-        for (index, byte) in records.iter().enumerate() {
-            bytes.pass(&[*byte]);
-            between.extend(bytes.is_between().then_some(index + 1));
-        }
-        assert_eq!(between, [7, 12]);
-    }
-
-    #[test]
-    fn control_records_say_what_follows() {
-        assert_eq!(ControlRecord::alert(&[1, 0]), ControlRecord::CloseNotify);
-        assert_eq!(ControlRecord::alert(&[2, 20]), ControlRecord::Alert(20));
-        assert_eq!(ControlRecord::alert(&[]), ControlRecord::Unexpected);
-
-        let tickets = [4, 0, 0, 2, 7, 7, 4, 0, 0, 0];
-        assert_eq!(ControlRecord::handshake(&tickets), ControlRecord::Ignored);
-        let update = [&tickets[..], &[24, 0, 0, 1, 0]].concat();
-        assert_eq!(ControlRecord::handshake(&update), ControlRecord::KeyUpdate);
-        assert_eq!(
-            ControlRecord::handshake(&[1, 0, 0, 0]),
-            ControlRecord::Unexpected
-        );
-        assert_eq!(
-            ControlRecord::handshake(&[4, 255, 255, 255]),
-            ControlRecord::Ignored
-        );
+/// Prepares the socket; whether it is one that the kernel takes.
+fn attach(stream: &Stream) -> bool {
+    match stream.transport() {
+        Transport::Tcp(tcp) => os::attach_tls(tcp).is_ok(),
+        _ => false,
     }
 }

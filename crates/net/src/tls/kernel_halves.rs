@@ -106,7 +106,7 @@ impl KernelWriteHalf {
 
     fn used_up() -> io::Error {
         io::Error::other(
-            "a TLS key has made as many records as it may, and this kernel cannot change it",
+            "a TLS key has made as many records as it may, and is not changed where the kernel carries TLS",
         )
     }
 }
