@@ -12,7 +12,8 @@ use bytes::{Bytes, BytesMut};
 use hermes_proto::fields::Fields;
 use hermes_proto::h2::{
     Budget, Budgets, Connection, ConnectionOptions, Event, FRAME_HEAD, Failure, FieldSectionLimits,
-    FrameBatch, FrameHead, FrameKind, HeadParts, OpenError, PREFACE, Rank, Reason, Role,
+    FrameBatch, FrameHead, FrameKind, HeadParts, LONGEST_TURN, OpenError, PREFACE, Rank, Reason,
+    Role, SHORTEST_TURN,
 };
 use hermes_proto::h3::Priority;
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -786,6 +787,35 @@ fn a_small_stream_does_not_wait_for_a_large_one() {
         .collect();
     assert_eq!(order[..2], [small, large]);
     assert!(order.len() > 100);
+}
+
+#[test]
+fn turns_are_as_long_as_the_link_allows() {
+    let lengths = |turn: usize| {
+        let mut client = End::new(Role::Client);
+        let frame_size_and_window = [0, 5, 0, 1, 0, 0, 0, 4, 0x7f, 0xff, 0xff, 0xff];
+        client.takes(&frame(FrameKind::Settings, 0, 0, &frame_size_and_window));
+        client.takes(&frame(FrameKind::WindowUpdate, 0, 0, &[0x70, 0, 0, 0]));
+        let (uri, fields) = (uri(), Fields::new());
+        let head = request(&Method::POST, &uri, &fields);
+        client.machine.set_turn(turn);
+        let streams = [(); 2].map(|()| client.machine.open(&head, false).unwrap());
+        client.gives();
+        for stream in streams {
+            let content = Bytes::from(vec![1; 200_000]);
+            client.machine.send(stream, content, false).unwrap();
+        }
+
+        let frames = client.frames().into_iter();
+        let lengths = frames.map(|(_, stream, content)| (stream, content.len()));
+        lengths.take(3).collect::<Vec<_>>()
+    };
+
+    let shortest = [(1, SHORTEST_TURN), (3, SHORTEST_TURN), (1, SHORTEST_TURN)];
+    assert_eq!(lengths(0), shortest);
+    assert_eq!(lengths(40_000), [(1, 40_000), (3, 40_000), (1, 40_000)]);
+    let longest = [(1, LONGEST_TURN), (3, LONGEST_TURN), (1, LONGEST_TURN)];
+    assert_eq!(lengths(usize::MAX), longest);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use super::bandwidth::{Bandwidth, Finding};
 use super::over::Over;
 use super::piece::Piece;
 use super::shared::{Joint, News};
+use super::turn_length::TurnLength;
 use super::{STREAM_WINDOW, windows};
 
 /// Bytes that are read at once on a quiet connection.
@@ -47,6 +48,7 @@ pub(super) struct ConnectionDriver<S> {
     batch: FrameBatch<Piece>,
     /// Something was written since the last flush.
     is_unflushed: bool,
+    turn: TurnLength,
     news: VecDeque<News>,
     /// Of a link, whose windows grow with it.
     bandwidth: Option<Bandwidth>,
@@ -68,6 +70,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
             is_hungry: false,
             batch: FrameBatch::default(),
             is_unflushed: false,
+            turn: TurnLength::default(),
             news: VecDeque::new(),
             bandwidth: None,
         }
@@ -178,6 +181,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
             }
             self.is_unflushed = true;
             self.batch.advance(written);
+            if let Some(turn) = self.turn.wrote(written, || clock::now().into_std()) {
+                self.joint.core().machine.set_turn(turn);
+            }
         }
 
         if self.is_unflushed {

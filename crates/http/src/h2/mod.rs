@@ -18,6 +18,7 @@ mod piece;
 mod profile;
 pub(crate) mod server;
 mod shared;
+mod turn_length;
 mod windows;
 
 use hermes_net::memory::Account;

@@ -45,4 +45,4 @@ pub use outbound::{OpenError, SendError};
 pub use reason::{ConnectionError, Reason};
 pub use settings::PeerSettings;
 pub use streams::{ByNumber, NumberHasher};
-pub use turns::Rank;
+pub use turns::{LONGEST_TURN, Rank, SHORTEST_TURN};

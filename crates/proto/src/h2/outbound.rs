@@ -12,15 +12,14 @@ use super::reason::Reason;
 use super::settings::LARGEST_WINDOW;
 use super::stream::{Ending, Inbound, Stream};
 use super::turns::Rank;
+#[cfg(doc)]
+use super::turns::{LONGEST_TURN, SHORTEST_TURN};
 use crate::fields::Fields;
 use crate::h3::Role;
 
 /// Bytes that are taken together on their way to the socket: what other streams wait for at most.
 #[doc(alias = "bound")]
 const BATCH: usize = 128 * 1024;
-
-/// Bytes of a stream's turn while others wait.
-pub(super) const TURN: usize = 16 * 1024;
 
 /// Why a stream cannot be opened. Nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -333,6 +332,11 @@ impl<C: Content> Connection<C> {
         }
     }
 
+    /// How many bytes of one stream leave before those of another, from now on: [`SHORTEST_TURN`] to [`LONGEST_TURN`], at first the shortest.
+    pub fn set_turn(&mut self, bytes: usize) {
+        self.streams.turns.set_length(bytes);
+    }
+
     /// Whether [`Self::transmit`] would give something.
     pub fn has_output(&self) -> bool {
         !self.control.is_empty() || (!self.streams.turns.is_empty() && self.flow.send.room() > 0)
@@ -356,7 +360,7 @@ impl<C: Content> Connection<C> {
         let turn = if self.streams.turns.is_empty() {
             BATCH
         } else {
-            TURN
+            self.streams.turns.length()
         };
 
         let most = turn

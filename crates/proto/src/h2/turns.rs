@@ -7,8 +7,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::outbound::TURN;
 use crate::h3::Priority;
+
+/// Bytes of a stream's turn while others wait, where nothing is known of the link. A stream with no more than that has little.
+#[doc(alias = "bound")]
+pub const SHORTEST_TURN: usize = 16 * 1024;
+
+/// The same on a fast link.
+#[doc(alias = "bound")]
+pub const LONGEST_TURN: usize = 64 * 1024;
 
 /// Streams with little that go ahead in a row where others wait.
 #[doc(alias = "bound")]
@@ -54,8 +61,10 @@ impl Default for Rank {
 }
 
 /// The streams that have content to send and wait for their turn.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Turns {
+    /// Bytes of one turn.
+    length: usize,
     usual: Ring,
     /// The streams of another rank: at most as many as there are streams.
     ranked: BTreeMap<Rank, Ring>,
@@ -98,11 +107,30 @@ impl Ring {
     }
 }
 
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            length: SHORTEST_TURN,
+            usual: Ring::default(),
+            ranked: BTreeMap::new(),
+        }
+    }
+}
+
 impl Turns {
+    /// Bytes of one turn.
+    pub(super) fn length(&self) -> usize {
+        self.length
+    }
+
+    pub(super) fn set_length(&mut self, bytes: usize) {
+        self.length = bytes.clamp(SHORTEST_TURN, LONGEST_TURN);
+    }
+
     /// A stream begins to have content to send: so many bytes.
     pub(super) fn begin(&mut self, stream: u32, rank: Rank, bytes: usize) {
         let ring = self.ring(rank);
-        if bytes <= TURN {
+        if bytes <= SHORTEST_TURN {
             ring.sparse.push_back(stream);
         } else {
             ring.others.push_back(stream);
@@ -159,10 +187,10 @@ mod tests {
     #[test]
     fn a_little_goes_ahead_of_much_but_not_for_ever() {
         let mut turns = Turns::default();
-        turns.begin(1, Rank::default(), TURN + 1);
+        turns.begin(1, Rank::default(), SHORTEST_TURN + 1);
         turns.go_on(3, Rank::default());
         for stream in 0..20 {
-            turns.begin(101 + 2 * stream, Rank::default(), TURN);
+            turns.begin(101 + 2 * stream, Rank::default(), SHORTEST_TURN);
         }
 
         let order = order(&mut turns);
@@ -183,7 +211,7 @@ mod tests {
         turns.begin(1, Rank::default(), 1);
         turns.begin(3, Rank::shared(priority(7)), 1);
         turns.begin(5, Rank::before_later(priority(0), 5), 1);
-        turns.begin(7, Rank::before_later(priority(3), 7), TURN + 1);
+        turns.begin(7, Rank::before_later(priority(3), 7), SHORTEST_TURN + 1);
         turns.begin(9, Rank::before_later(priority(0), 9), 1);
         turns.begin(11, Rank::shared(priority(0)), 1);
         assert_eq!(order(&mut turns), [5, 9, 11, 7, 1, 3]);
