@@ -276,37 +276,23 @@ impl UdpSocket {
         let Some(destination) = to.or(self.remote) else {
             return Err(UdpError::Io(io::ErrorKind::NotConnected.into()));
         };
-        let segment = segment.filter(|&segment| segment > 0 && segment < data.len());
-        let addresses = SendAddresses {
-            destination: self.in_our_family(destination),
-            local,
-        };
 
-        let Some(segment) = segment else {
-            return self.send_one(addresses, data, None).await;
-        };
-        let mut rest = data;
-        let mut too_large = false;
-
-        while !rest.is_empty() {
-            let length = self.gso_batch_bytes(destination, segment).min(rest.len());
-            let (batch, later) = rest.split_at(length);
-            too_large |= self.send_gso_batch(addresses, batch, segment).await?;
-            rest = later;
+        let mut sending = Sending::new(self.addresses(local, destination), data, segment);
+        while !self.send_on(&mut sending)? {
+            self.waited
+                .call_once(|| enlarge_send_buffer(&SockRef::from(&self.io)));
+            // Rare: where every future around this one had room for it, a session would be half as large again.
+            Box::pin(self.io.writable()).await?;
         }
 
-        if too_large {
-            Err(UdpError::TooLarge)
-        } else {
-            Ok(())
-        }
+        sending.result()
     }
 
     /// Like [`Self::send_from`] without waiting, for those who send from outside of the socket's runtime: what finds no room in its buffer is
     /// not sent, nor is what is behind it.
     ///
     /// # Errors
-    /// As for [`Self::send_segments`], at once; [`io::ErrorKind::WouldBlock`] where there is no room.
+    /// As for [`Self::send_segments`]; [`io::ErrorKind::WouldBlock`] where there is no room.
     pub fn try_send_from(
         &self,
         local: Option<IpAddr>,
@@ -314,40 +300,57 @@ impl UdpSocket {
         data: &[u8],
         segment: usize,
     ) -> Result<(), UdpError> {
-        let addresses = SendAddresses {
-            destination: self.in_our_family(to),
-            local,
-        };
-        let segment = segment.max(1);
-        let mut rest = data;
-        let mut is_one_by_one = false;
-        while !rest.is_empty() {
-            let length = match is_one_by_one {
-                true => segment,
-                false => self.gso_batch_bytes(to, segment),
+        let mut sending = Sending::new(self.addresses(local, to), data, Some(segment));
+        if self.send_on(&mut sending)? {
+            sending.result()
+        } else {
+            Err(UdpError::Io(io::ErrorKind::WouldBlock.into()))
+        }
+    }
+
+    /// Sends as much as finds room in the socket's buffer: whether that is all.
+    fn send_on(&self, sending: &mut Sending<'_>) -> Result<bool, UdpError> {
+        loop {
+            let most = match sending.is_one_by_one {
+                true => sending.segment,
+                false => self.gso_batch_bytes(sending.addresses.destination, sending.segment),
             };
-            let length = length.min(rest.len());
-            let (batch, later) = rest.split_at(length);
-            let segment_size = (batch.len() > segment).then_some(segment);
-            let transmit = addresses.transmit(batch, segment_size);
+
+            let (batch, later) = sending.rest.split_at(most.min(sending.rest.len()));
+            let segment_size = (batch.len() > sending.segment).then_some(sending.segment);
+            let transmit = sending.addresses.transmit(batch, segment_size);
             let sent = self.io.try_io(Interest::WRITABLE, || {
                 self.state.try_send(UdpSockRef::from(&self.io), &transmit)
             });
 
             match sent {
-                Ok(()) => rest = later,
-                // From now on they are sent one by one.
+                Ok(()) => sending.rest = later,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if segment_size.is_some() && is_gso_refusal(&error) => {
                     self.segments.store(1, Ordering::Relaxed);
                 }
                 // What leaves in pieces is not cut by the kernel before.
                 Err(error) if segment_size.is_some() && is_errno(&error, Errno::MSGSIZE) => {
-                    is_one_by_one = true;
+                    sending.is_one_by_one = true;
+                }
+                Err(error) if is_errno(&error, Errno::MSGSIZE) => {
+                    sending.has_too_large = true;
+                    sending.rest = later;
                 }
                 Err(error) => return Err(error.into()),
             }
+
+            if sending.rest.is_empty() {
+                return Ok(true);
+            }
         }
-        Ok(())
+    }
+
+    fn addresses(&self, local: Option<IpAddr>, destination: SocketAddr) -> SendAddresses {
+        SendAddresses {
+            destination: self.in_our_family(destination),
+            local,
+        }
     }
 
     /// How many bytes go into one send: whole segments, as many as GSO takes; one segment without GSO.
@@ -363,63 +366,6 @@ impl UdpSocket {
         };
 
         segment * most
-    }
-
-    /// Sends one GSO batch, segment by segment if the system cannot do it in one call. True when some segment was
-    /// too large.
-    async fn send_gso_batch(
-        &self,
-        addresses: SendAddresses,
-        batch: &[u8],
-        segment: usize,
-    ) -> Result<bool, UdpError> {
-        let single = batch.len() <= segment;
-        match self
-            .send_one(addresses, batch, (!single).then_some(segment))
-            .await
-        {
-            Ok(()) => return Ok(false),
-            Err(UdpError::TooLarge) if single => return Ok(true),
-            Err(UdpError::TooLarge) => {}
-            Err(UdpError::Io(error)) if !single && is_gso_refusal(&error) => {
-                self.segments.store(1, Ordering::Relaxed)
-            }
-            Err(error) => return Err(error),
-        }
-
-        let mut too_large = false;
-        for datagram in batch.chunks(segment) {
-            match self.send_one(addresses, datagram, None).await {
-                Ok(()) => {}
-                Err(UdpError::TooLarge) => too_large = true,
-                Err(error) => return Err(error),
-            }
-        }
-
-        Ok(too_large)
-    }
-
-    async fn send_one(
-        &self,
-        addresses: SendAddresses,
-        contents: &[u8],
-        segment_size: Option<usize>,
-    ) -> Result<(), UdpError> {
-        let transmit = addresses.transmit(contents, segment_size);
-
-        let send = || self.state.try_send(UdpSockRef::from(&self.io), &transmit);
-        // Room in the socket's buffer is the rule, so the first try does not ask the runtime.
-        let sent = match self.io.try_io(Interest::WRITABLE, send) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.waited
-                    .call_once(|| enlarge_send_buffer(&SockRef::from(&self.io)));
-                // Rare: where every future around this one had room for it, a session would be half as large again.
-                Box::pin(self.io.async_io(Interest::WRITABLE, send)).await
-            }
-            done => done,
-        };
-
-        sent.map_err(UdpError::from)
     }
 
     /// The form of `destination` that the socket's family understands.
@@ -448,6 +394,42 @@ impl SendAddresses {
             contents,
             segment_size,
             src_ip: self.local,
+        }
+    }
+}
+
+/// Datagrams of which some may have been sent.
+struct Sending<'a> {
+    addresses: SendAddresses,
+    rest: &'a [u8],
+    /// Bytes of each, but the last; more than 0.
+    segment: usize,
+    /// The system does not cut them.
+    is_one_by_one: bool,
+    has_too_large: bool,
+}
+
+impl<'a> Sending<'a> {
+    /// Without a segment it is one datagram, which may be empty.
+    fn new(addresses: SendAddresses, data: &'a [u8], segment: Option<usize>) -> Self {
+        Self {
+            addresses,
+            rest: data,
+            segment: segment
+                .filter(|&segment| segment > 0)
+                .unwrap_or(data.len())
+                .max(1),
+            is_one_by_one: false,
+            has_too_large: false,
+        }
+    }
+
+    /// What became of them, once all were tried.
+    fn result(&self) -> Result<(), UdpError> {
+        if self.has_too_large {
+            Err(UdpError::TooLarge)
+        } else {
+            Ok(())
         }
     }
 }

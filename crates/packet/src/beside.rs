@@ -1,7 +1,7 @@
 //! QUIC datagrams beside a stream of capsules, and what of both waits because it cannot go on now.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::Pin;
 
 use bytes::Bytes;
 use hermes_http::h3::DatagramReceiver;
@@ -70,8 +70,11 @@ impl Beside {
     }
 
     /// Waits for `done`, and keeps what comes meanwhile.
-    pub(crate) async fn during<W: Future>(&mut self, done: W, exchange: &Exchange) -> W::Output {
-        let mut done = pin!(done);
+    pub(crate) async fn during<W: Future>(
+        &mut self,
+        mut done: Pin<&mut W>,
+        exchange: &Exchange,
+    ) -> W::Output {
         loop {
             tokio::select! {
                 biased;

@@ -59,32 +59,35 @@ impl PacketDirection<'_> {
         match (source, sink) {
             (Source::Stream(capsules), Sink::Stream(to)) => Box::pin(self.pass(capsules, to)).await,
             (source, sink) => {
-                let filling = Filling::new(source, sink, self.exchange);
-                self.carry(filling, sink).await
+                let mut filling = Filling::new(source, sink, self.exchange);
+                self.carry(&mut filling, sink).await
             }
         }
     }
 
     /// The loop between any two ends: what one is filled with is sent to the other.
     ///
-    /// What sends is not boxed: no batch allocates.
+    /// What sends is not boxed, as no batch allocates, but for what waits until there is room: a tunnel that waits for packets has room for all
+    /// of the former.
     pub(crate) async fn carry(
         &self,
-        mut filling: Filling<'_>,
+        filling: &mut Filling<'_>,
         sink: &Sink,
     ) -> Result<Left, Broken> {
         let mut batch = Batch::with(sink.layout());
         let is_quic = sink.quic().is_some();
+        let mut due = is_quic.then(|| Box::pin(self.limits.due(self.to())));
         loop {
             // The opposite direction reads the same stream, and hears when it breaks. Asking here as well would wake this one for each frame
             // that leaves, though not for each QUIC datagram.
             let filled = tokio::select! {
                 biased;
                 () = self.stop.seen(), if filling.is_between() => return Ok(Left::Stopped),
-                limit = self.limits.due(self.to()), if is_quic => {
+                limit = first(&mut due) => {
                     if let Sink::Stream(to) = sink {
                         Box::pin(self.tell(&to.stream, limit)).await?;
                     }
+                    due = Some(Box::pin(self.limits.due(self.to())));
                     continue;
                 }
                 filled = filling.fill(self, &mut batch) => filled?,
@@ -106,7 +109,7 @@ impl PacketDirection<'_> {
                 },
                 Sink::Stream(to) => match &to.quic {
                     Some(quic) => {
-                        self.send_quic(&mut filling, &batch, to, quic).await?;
+                        self.send_quic(filling, &batch, to, quic).await?;
                     }
                     None => {
                         let data = in_room(|room| {
@@ -114,7 +117,7 @@ impl PacketDirection<'_> {
                                 filling.encode(&batch, to.format, room, |_| true);
                             self.moved(packets, bytes);
                         });
-                        let write = self.write_on(&to.stream, data);
+                        let write = pin!(self.write_on(&to.stream, data));
                         filling.during(write, self.exchange).await?;
                     }
                 },
@@ -133,21 +136,35 @@ impl PacketDirection<'_> {
             return self.send(found, end).await;
         }
 
-        batch.clear();
-        for packet in reader.packets() {
-            let mut pushed = batch.push(packet);
-            if pushed == Err(PushError::Full) {
-                self.send(batch, end).await?;
-                batch.clear();
-                pushed = batch.push(packet);
-            }
-
-            if pushed.is_err() {
-                self.too_large(1, packet.len());
+        // As many at a time as the batch has room for.
+        let mut taken = 0;
+        loop {
+            let all = self.copy(reader.packets(), &mut taken, batch);
+            self.send(batch, end).await?;
+            if all {
+                return Ok(());
             }
         }
+    }
 
-        self.send(batch, end).await
+    /// Copies packets into an emptied batch, but for those that were `taken` before; whether all that are left found room.
+    fn copy<'p>(
+        &self,
+        packets: impl Iterator<Item = &'p [u8]>,
+        taken: &mut usize,
+        batch: &mut Batch,
+    ) -> bool {
+        batch.clear();
+        for packet in packets.skip(*taken) {
+            match batch.push(packet) {
+                Ok(()) => {}
+                Err(PushError::Full) if !batch.is_empty() => return false,
+                Err(_) => self.too_large(1, packet.len()),
+            }
+            *taken += 1;
+        }
+
+        true
     }
 
     async fn send(&self, batch: &Batch, end: &PacketEnd) -> Result<(), Broken> {
@@ -237,6 +254,14 @@ impl PacketDirection<'_> {
 
     pub(crate) fn write(&self, error: &StreamError) -> Broken {
         Broken::write(self.from.other(), error)
+    }
+}
+
+/// What this future says, if there is one.
+async fn first<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,7 +1,9 @@
 //! Ends of packets that this node has itself: the client of a `udp` listener, a socket towards the target, a device.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use hermes_net::{UdpError, UdpSocket};
 use hermes_observe::{DropReason, Exchange};
@@ -163,20 +165,48 @@ impl PacketReader {
 
     /// Waits for `write`, which sends what was found. A tunnel that takes nothing does not make what comes meanwhile older than its
     /// bounds; what had to go for that is counted.
-    pub async fn during<W: Future>(&mut self, write: W, exchange: &Exchange) -> W::Output {
-        let lost = |full, expired| {
-            exchange.dropped(DropReason::QueueFull, full);
-            exchange.dropped(DropReason::Expired, expired);
-        };
+    pub async fn during<W: Future>(
+        &mut self,
+        mut write: Pin<&mut W>,
+        exchange: &Exchange,
+    ) -> W::Output {
+        self.settle(exchange);
+        let tried = poll_fn(|cx| Poll::Ready(write.as_mut().poll(cx))).await;
+        if let Poll::Ready(written) = tried {
+            return written;
+        }
+
+        // Rare: each direction would have room for it.
+        Box::pin(self.waiting(write, exchange)).await
+    }
+
+    async fn waiting<W: Future>(&mut self, write: Pin<&mut W>, exchange: &Exchange) -> W::Output {
         match self {
-            Self::Session(..) => write.await,
-            Self::Socket(socket, received) => received.during(socket, write, lost).await,
-            Self::Device(reader) => {
-                reader.settle(exchange);
-                write.await
+            Self::Session(..) | Self::Device(_) => write.await,
+            Self::Socket(socket, received) => {
+                let lost = |full, expired| note_lost(exchange, full, expired);
+                received.during(socket, write, lost).await
             }
         }
     }
+
+    /// Accounts for what had to go for what was found.
+    fn settle(&mut self, exchange: &Exchange) {
+        match self {
+            Self::Session(..) => {}
+            Self::Socket(_, received) => {
+                let (full, expired) = received.take_lost();
+                note_lost(exchange, full, expired);
+            }
+            Self::Device(reader) => reader.settle(exchange),
+        }
+    }
+}
+
+/// Counts packets for which there was no room, and those that waited too long.
+fn note_lost(exchange: &Exchange, full: u64, expired: u64) {
+    exchange.dropped(DropReason::QueueFull, full);
+    exchange.dropped(DropReason::Expired, expired);
 }
 
 /// The packets of one kind of end or another.

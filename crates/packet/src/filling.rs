@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::pin::Pin;
 
 use bytes::{Bytes, BytesMut};
 use hermes_ip::offload::cut_super;
@@ -112,7 +113,11 @@ impl<'a> Filling<'a> {
     }
 
     /// Waits for `write`, which sends what was found; see [`PacketReader::during`].
-    pub(crate) async fn during<W: Future>(&mut self, write: W, exchange: &Exchange) -> W::Output {
+    pub(crate) async fn during<W: Future>(
+        &mut self,
+        write: Pin<&mut W>,
+        exchange: &Exchange,
+    ) -> W::Output {
         match self {
             Self::End(reader) => reader.during(write, exchange).await,
             Self::Capsules(_) => write.await,

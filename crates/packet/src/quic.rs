@@ -2,6 +2,7 @@
 //! carries (RFC 9297, 3.5). Where the client asked for it, those that QUIC is too small for go as capsules.
 
 use std::ops::Range;
+use std::pin::pin;
 
 use bytes::{Bytes, BytesMut};
 use hermes_http::h3::DatagramSender;
@@ -36,8 +37,9 @@ impl PacketDirection<'_> {
         // meanwhile.
         if quic.is_silent() {
             filling.keep();
-            let heard = self.heard(&to.stream, quic);
-            return filling.during(heard, self.exchange).await;
+            // Rare, as room for it would be in each tunnel.
+            let mut heard = Box::pin(self.heard(&to.stream, quic));
+            return filling.during(heard.as_mut(), self.exchange).await;
         }
 
         let by_stream = self.by_stream(to, quic);
@@ -71,7 +73,7 @@ impl PacketDirection<'_> {
             let (packets, bytes) = filling.encode(batch, to.format, &mut capsules, takes_stream);
             self.moved(packets, bytes);
             self.by_capsule(beside, to, quic);
-            let write = self.write_on(&to.stream, capsules.freeze());
+            let write = pin!(self.write_on(&to.stream, capsules.freeze()));
             filling.during(write, self.exchange).await?;
         }
 

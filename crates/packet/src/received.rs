@@ -4,10 +4,9 @@
 //! socket's buffer, and knows no age: so it is emptied from time to time, and the newest are kept within the bounds of a session.
 
 use std::cell::RefCell;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::pin;
-use std::task::Poll;
+use std::pin::Pin;
 
 use hermes_net::clock;
 use hermes_net::{RecvBatch, UdpError, UdpSocket};
@@ -139,21 +138,19 @@ impl Received {
         self.give_back();
     }
 
-    /// Waits for `write`, which sends what was found. If that takes long, the socket is emptied meanwhile, and `lost` is told of
-    /// datagrams for which there was no room, and of those that waited too long.
+    /// Datagrams for which there was no room since this was asked last, and those that waited too long.
+    pub(crate) fn take_lost(&mut self) -> (u64, u64) {
+        std::mem::take(&mut self.lost)
+    }
+
+    /// Waits for `write`, which sends what was found and has been tried. If that takes long, the socket is emptied meanwhile, and `lost` is
+    /// told of datagrams for which there was no room, and of those that waited too long.
     pub(crate) async fn during<W: Future>(
         &mut self,
         socket: &UdpSocket,
-        write: W,
+        mut write: Pin<&mut W>,
         mut lost: impl FnMut(u64, u64),
     ) -> W::Output {
-        let mut write = pin!(write);
-        let (full, expired) = std::mem::take(&mut self.lost);
-        lost(full, expired);
-
-        if let Poll::Ready(written) = poll_fn(|cx| Poll::Ready(write.as_mut().poll(cx))).await {
-            return written;
-        }
         let look = self.waiting.bounds().age / LOOKS;
         loop {
             tokio::select! {
@@ -161,7 +158,7 @@ impl Received {
                 written = &mut write => return written,
                 () = sleep(look) => self.empty(socket),
             }
-            let (full, expired) = std::mem::take(&mut self.lost);
+            let (full, expired) = self.take_lost();
             lost(full, expired);
         }
     }

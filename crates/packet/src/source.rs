@@ -1,6 +1,7 @@
 //! Where one direction of packets comes from.
 
 use std::future::Future;
+use std::pin::Pin;
 
 use hermes_http::Incoming;
 use hermes_observe::Exchange;
@@ -58,7 +59,7 @@ impl Source {
     }
 
     /// Waits for `done`. Datagrams that come meanwhile wait within their bounds; capsules do in their stream.
-    pub async fn during<W: Future>(&mut self, done: W, exchange: &Exchange) -> W::Output {
+    pub async fn during<W: Future>(&mut self, done: Pin<&mut W>, exchange: &Exchange) -> W::Output {
         match self {
             Self::Stream(capsules) => capsules.beside.during(done, exchange).await,
             Self::End(_) => done.await,

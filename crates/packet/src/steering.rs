@@ -173,8 +173,8 @@ impl PacketDirection<'_> {
     /// # Errors
     /// A side broke.
     pub async fn run_packets(&self, source: &mut Source, sink: &Sink) -> Result<Left, Broken> {
-        let filling = Filling::new(source, sink, self.exchange);
-        self.carry(filling, sink).await
+        let mut filling = Filling::new(source, sink, self.exchange);
+        self.carry(&mut filling, sink).await
     }
 
     /// Passes everything on as [`Self::pass`] does, and packets of connections to where they were opened.

@@ -1,5 +1,6 @@
 //! A tunnel of datagrams whose path broke: it is opened again towards the target, and waits to be opened from the client.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -68,7 +69,7 @@ impl Tunnel {
 
         self.path.ends.sink.reset(broken.reset);
         let kind = guard.state().head().kind();
-        let reopening = timeout(KEPT_FOR, reopen(guard.state().clone(), token));
+        let reopening = pin!(timeout(KEPT_FOR, reopen(guard.state().clone(), token)));
         let reopened = tokio::select! {
             reopened = self.client.source.during(reopening, &self.exchange) => reopened,
             reason = guard.ended() => return Err(Broken::policy(&reason)),
@@ -130,16 +131,22 @@ impl Tunnel {
         };
 
         let state = guard.state().clone();
-        let ended = tokio::select! {
-            claim = reader.during(entry.claimed(), &self.exchange) => return self.hand_over(claim),
-            () = sleep(KEPT_FOR) => broken,
-            // A client that comes for it is sent elsewhere.
-            () = state.stops() => broken.note("the node stops"),
-            reason = guard.ended() => Broken::policy(&reason),
-            () = self.exchange.evicted() => broken.note("others needed its room"),
+        let claim = {
+            let claimed = pin!(entry.claimed());
+            tokio::select! {
+                claim = reader.during(claimed, &self.exchange) => Ok(claim),
+                () = sleep(KEPT_FOR) => Err(broken),
+                // A client that comes for it is sent elsewhere.
+                () = state.stops() => Err(broken.note("the node stops")),
+                reason = guard.ended() => Err(Broken::policy(&reason)),
+                () = self.exchange.evicted() => Err(broken.note("others needed its room")),
+            }
         };
 
-        self.end(Err(ended)).await
+        match claim {
+            Ok(claim) => self.hand_over(claim),
+            Err(broken) => self.end(Err(broken)).await,
+        }
     }
 
     /// Gives the session to its claimant.
