@@ -13,6 +13,8 @@ use crate::topology::Namespace;
 
 /// How long a program may take to end by itself before it is killed.
 const END_TIME: Duration = Duration::from_secs(3);
+/// When it is told a second time: a node that is told once lets its exchanges end first.
+const END_TOLD_AGAIN: Duration = Duration::from_secs(1);
 /// Length of a tick in `/proc/PID/stat`: `USER_HZ` is 100 on every Linux.
 const TICK: Duration = Duration::from_millis(10);
 /// Fields of `/proc/PID/stat` after the program's name: parent, user ticks, system ticks.
@@ -142,9 +144,12 @@ impl Drop for Process {
         // It may have ended already.
         kill_process(Pid::from_child(&self.child), Signal::TERM).ok();
         let step = Duration::from_millis(10);
-        for _ in 0..END_TIME.as_millis() / step.as_millis() {
+        for count in 0..END_TIME.as_millis() / step.as_millis() {
             if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
                 return;
+            }
+            if count == END_TOLD_AGAIN.as_millis() / step.as_millis() {
+                kill_process(Pid::from_child(&self.child), Signal::TERM).ok();
             }
             std::thread::sleep(step);
         }

@@ -1,6 +1,6 @@
 //! House rules that a machine checks. `cargo xtask tidy` prints every violation and fails if there is one;
 //! `deny` holds the dependency tree to its rules; `matrix` writes what tests have shown of peers into the documentation, and
-//! `bounds` the bounds of the code.
+//! `bounds` the bounds of the code; `tuned` builds `hermes` by a profile of what nodes do.
 //!
 //! What it is not: a formatter or a linter. rustfmt and clippy look inside the code; this looks at the shape around it:
 //! who may depend on whom, how long things are, which words and names stay out, what every file says of itself.
@@ -22,6 +22,7 @@ mod report;
 mod rust;
 mod sizes;
 mod tree;
+mod tuned;
 mod words;
 
 use std::io::Write as _;
@@ -36,12 +37,13 @@ fn main() -> ExitCode {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy(),
         ["bounds"] => done(Tree::read().and_then(|tree| bounds::run(&tree))),
+        ["tuned"] => done(tuned::run()),
         ["deny"] => done(deny::check().map(|said| say(&said))),
         ["matrix", folder] => done(matrix::run(folder, false)),
         ["matrix", "--check", folder] => done(matrix::run(folder, true)),
         _ => {
             say(
-                "usage: cargo xtask tidy\n       cargo xtask bounds\n       cargo xtask deny\n       cargo xtask matrix [--check] FOLDER",
+                "usage: cargo xtask tidy\n       cargo xtask bounds\n       cargo xtask deny\n       cargo xtask matrix [--check] FOLDER\n       cargo xtask tuned",
             );
             ExitCode::from(2)
         }
