@@ -64,6 +64,11 @@ impl Steps {
         let folder = std::path::absolute(Path::new(&target).join("tuned"));
         let folder = folder.map_err(|error| format!("{}: {error}", target.display()))?;
 
+        // Said before the first build, not after it.
+        if said_by("id", &["-u"])?.trim() != "0" {
+            return Err("the lab lays networks of its own: run this as root".to_owned());
+        }
+
         let said = said_by("rustc", &["-vV"])?;
         let host = said.lines().find_map(|line| line.strip_prefix("host: "));
         let host = host.ok_or("rustc -vV names no host")?.to_owned();
@@ -99,8 +104,8 @@ impl Steps {
         self.build("hermes-counting", &flags, &[])
     }
 
-    /// What takes part in an exchange runs ten thousand times, where each byte of a checksum counts: hot is all but the last thousandth of what was
-    /// counted, not the last hundredth, or bulk would leave no room for exchanges.
+    /// What takes part in an exchange runs ten thousand times, where a checksum counts by the byte: with the usual hundredth left out, exchanges
+    /// are just at the bound of what is hot.
     ///
     /// The names of functions, by which counts are found again, are those of the first build, as the profile of cargo is the same. So
     /// the program as a whole is optimised by rustc's own flags.
