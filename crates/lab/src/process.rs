@@ -94,6 +94,30 @@ impl Process {
         Ok(())
     }
 
+    /// As it was named at its start.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Ends it, and waits until it has: after `limit` it is killed.
+    pub fn end(&mut self, limit: Duration) {
+        // It may have ended already.
+        kill_process(Pid::from_child(&self.child), Signal::TERM).ok();
+        let step = Duration::from_millis(10);
+        for count in 0..limit.as_millis() / step.as_millis() {
+            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
+                return;
+            }
+            if count == END_TOLD_AGAIN.as_millis() / step.as_millis() {
+                kill_process(Pid::from_child(&self.child), Signal::TERM).ok();
+            }
+            std::thread::sleep(step);
+        }
+
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+
     /// What it printed so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
@@ -141,21 +165,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already.
-        kill_process(Pid::from_child(&self.child), Signal::TERM).ok();
-        let step = Duration::from_millis(10);
-        for count in 0..END_TIME.as_millis() / step.as_millis() {
-            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
-                return;
-            }
-            if count == END_TOLD_AGAIN.as_millis() / step.as_millis() {
-                kill_process(Pid::from_child(&self.child), Signal::TERM).ok();
-            }
-            std::thread::sleep(step);
-        }
-
-        drop(self.child.kill());
-        drop(self.child.wait());
+        self.end(END_TIME);
     }
 }
 

@@ -3,6 +3,7 @@
 mod bulk;
 mod burst;
 mod datagrams;
+mod instructions;
 mod latency;
 mod saturation;
 mod start;
@@ -47,6 +48,8 @@ pub enum Experiment {
     Tunnels,
     /// Time, memory and size of a proxy that has done nothing yet.
     Start,
+    /// Instructions of each proxy for an exchange, counted by valgrind.
+    Instructions,
 }
 
 /// One experiment on one kind of exchange over one kind of link.
@@ -133,7 +136,7 @@ impl Bench<'_> {
 
 impl Experiment {
     /// All experiments, in the order of the report.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Latency,
         Self::Burst,
         Self::Saturation,
@@ -141,6 +144,7 @@ impl Experiment {
         Self::Datagrams,
         Self::Tunnels,
         Self::Start,
+        Self::Instructions,
     ];
 
     /// As tables and options say it.
@@ -153,6 +157,7 @@ impl Experiment {
             Self::Datagrams => "datagrams",
             Self::Tunnels => "tunnels",
             Self::Start => "start",
+            Self::Instructions => "instructions",
         }
     }
 
@@ -160,7 +165,7 @@ impl Experiment {
     pub fn kinds(self) -> &'static [Kind] {
         match self {
             Self::Latency | Self::Burst => &Kind::ALL,
-            Self::Saturation => &[Kind::Http, Kind::Connect, Kind::Tcp],
+            Self::Saturation | Self::Instructions => &[Kind::Http, Kind::Connect, Kind::Tcp],
             Self::Bulk => &[Kind::Http, Kind::Tcp],
             Self::Datagrams => &[Kind::Udp],
             Self::Tunnels => &[Kind::Http, Kind::Tcp, Kind::Udp],
@@ -184,6 +189,8 @@ impl Experiment {
         match self {
             Self::Tunnels => !matches!(system, Name::Direct | Name::Null),
             Self::Start => system != Name::Direct,
+            // valgrind is not made for programs in Go.
+            Self::Instructions => !matches!(system, Name::Direct | Name::Null | Name::Caddy),
             _ => true,
         }
     }
@@ -201,6 +208,7 @@ impl Experiment {
             Self::Datagrams => datagrams::run(bench).await,
             Self::Tunnels => tunnels::run(bench).await,
             Self::Start => start::run(bench).await,
+            Self::Instructions => instructions::run(bench).await,
         }
     }
 }

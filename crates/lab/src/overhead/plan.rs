@@ -32,7 +32,7 @@ impl FromStr for OverheadPart {
     }
 }
 
-/// The cases of the kinds and experiments in `only`; of all kinds, or all experiments, where it names none.
+/// The cases of the kinds and experiments in `only`; of all kinds, or all experiments that are timed, where it names none.
 pub fn cases(only: &[OverheadPart], links: &[Link]) -> Vec<Case> {
     let kinds = only.iter().filter_map(|part| match part {
         OverheadPart::Kind(kind) => Some(*kind),
@@ -43,8 +43,10 @@ pub fn cases(only: &[OverheadPart], links: &[Link]) -> Vec<Case> {
         OverheadPart::Kind(_) => None,
     });
     let (kinds, experiments): (Vec<_>, Vec<_>) = (kinds.collect(), experiments.collect());
-    let wanted =
-        |experiment: &Experiment| experiments.is_empty() || experiments.contains(experiment);
+    let wanted = |experiment: &Experiment| {
+        let timed = *experiment != Experiment::Instructions;
+        (experiments.is_empty() && timed) || experiments.contains(experiment)
+    };
     let mut cases = Vec::new();
 
     for experiment in Experiment::ALL.into_iter().filter(wanted) {

@@ -98,6 +98,7 @@ impl Name {
 }
 
 /// What systems are started with.
+#[derive(Clone)]
 pub struct Surroundings {
     /// Where the origin listens.
     pub origin: Addresses,

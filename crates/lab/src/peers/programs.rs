@@ -1,6 +1,8 @@
 //! The programs that are compared: Hermes is built, the others are installed by package name.
 
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -126,6 +128,24 @@ impl Programs {
         Ok(())
     }
 
+    /// The same, each started by a script in `folder` that has valgrind count its instructions; valgrind says them in its log.
+    ///
+    /// # Errors
+    /// When a script cannot be written.
+    pub fn counted(&self, folder: &Path) -> Result<Self> {
+        let mut counted = self.clone();
+        for program in [
+            &mut counted.hermes,
+            &mut counted.envoy,
+            &mut counted.nginx,
+            &mut counted.haproxy,
+            &mut counted.h2o,
+        ] {
+            *program = counting_script(folder, program)?;
+        }
+        Ok(counted)
+    }
+
     /// What `./test install` has built in this folder.
     pub fn built(&mut self, peers: &Path) {
         self.masque_go = peers.join("masque-go");
@@ -135,6 +155,23 @@ impl Programs {
         self.opa = peers.join("opa");
         self.opa_envoy = peers.join("opa-envoy");
     }
+}
+
+/// Writes the script of [`Programs::counted`] for a program, and names it.
+fn counting_script(folder: &Path, program: &Path) -> Result<PathBuf> {
+    // One that is not among the systems.
+    let Some(name) = program.file_name() else {
+        return Ok(PathBuf::new());
+    };
+
+    let script = folder.join(name).with_extension("counted");
+    let text = format!(
+        "#!/bin/sh\nexec valgrind --tool=cachegrind --cache-sim=no --cachegrind-out-file=/dev/null '{}' \"$@\"\n",
+        program.display()
+    );
+    fs::write(&script, text).with_context(|| script.display().to_string())?;
+    fs::set_permissions(&script, Permissions::from_mode(0o700))?;
+    Ok(script)
 }
 
 /// Builds the binary and finds out from cargo where it is.

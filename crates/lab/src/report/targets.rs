@@ -53,7 +53,7 @@ const fn target(
     }
 }
 
-const TARGETS: [FigureTarget; 36] = [
+const TARGETS: [FigureTarget; 40] = [
     target(
         Experiment::Latency,
         HTTP,
@@ -305,6 +305,34 @@ const TARGETS: [FigureTarget; 36] = [
         &Link::ALL,
         "start",
         Bound::Below(40.0),
+    ),
+    target(
+        Experiment::Instructions,
+        HTTP,
+        &[Link::H1],
+        "kept: dependent",
+        Bound::Below(22_000.0),
+    ),
+    target(
+        Experiment::Instructions,
+        HTTP,
+        &[Link::H1],
+        "kept: standalone",
+        Bound::Below(22_000.0),
+    ),
+    target(
+        Experiment::Instructions,
+        &[Kind::Connect],
+        &[Link::H2],
+        "new: dependent",
+        Bound::Below(63_000.0),
+    ),
+    target(
+        Experiment::Instructions,
+        &[Kind::Connect],
+        &[Link::H2],
+        "new: standalone",
+        Bound::Below(63_000.0),
     ),
 ];
 
