@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes, BytesMut};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_util::io::poll_read_buf;
@@ -44,6 +45,8 @@ pub struct Stream {
     info: Arc<StreamInfo>,
     /// Reads more than it is asked for, for a reader that asks for little at a time.
     ahead: bool,
+    /// See [`Self::batch_records`].
+    batches: bool,
     /// Where the records of TLS over it end, if that matters.
     records: Option<Box<RecordCursor>>,
 }
@@ -63,6 +66,12 @@ thread_local! {
     static AHEAD: RefCell<BytesMut> = RefCell::new(BytesMut::new());
 }
 
+impl AsMut<Self> for Stream {
+    fn as_mut(&mut self) -> &mut Self {
+        self
+    }
+}
+
 impl Stream {
     /// A stream over `transport`, described by `info`.
     #[must_use]
@@ -72,6 +81,7 @@ impl Stream {
             unread: Bytes::new(),
             info: Arc::new(info),
             ahead: false,
+            batches: false,
             records: None,
         }
     }
@@ -138,9 +148,29 @@ impl Stream {
 
     /// Lets TLS have many records ready at once, for a connection that many share and that carries bulk.
     pub fn batch_records(&mut self) {
+        self.batches = true;
+        self.limit_records(RECORDS);
+    }
+
+    /// Lets about this many bytes wait in the system, which takes megabytes otherwise, and twice as many in TLS with [`Self::batch_records`]: on a
+    /// slow link, what many share waits where it can still be chosen from. Nothing where there is no TCP, or where the system refuses.
+    pub fn limit_unsent(&mut self, bytes: u32) {
+        if self.batches {
+            self.limit_records(2 * bytes as usize);
+        }
         match &mut self.transport {
-            Transport::TlsServer(tls) => tls.get_mut().1.set_buffer_limit(Some(RECORDS)),
-            Transport::TlsClient(tls) => tls.get_mut().1.set_buffer_limit(Some(RECORDS)),
+            Transport::Tcp(tcp) => drop(SockRef::from(&*tcp).set_tcp_notsent_lowat(bytes)),
+            Transport::TlsServer(tls) => tls.get_mut().0.limit_unsent(bytes),
+            Transport::TlsClient(tls) => tls.get_mut().0.limit_unsent(bytes),
+            Transport::Unix(_) | Transport::Other(_) => {}
+        }
+    }
+
+    fn limit_records(&mut self, bytes: usize) {
+        let bytes = Some(bytes.min(RECORDS));
+        match &mut self.transport {
+            Transport::TlsServer(tls) => tls.get_mut().1.set_buffer_limit(bytes),
+            Transport::TlsClient(tls) => tls.get_mut().1.set_buffer_limit(bytes),
             Transport::Tcp(_) | Transport::Unix(_) | Transport::Other(_) => {}
         }
     }
@@ -268,6 +298,7 @@ impl Stream {
             unread,
             info,
             ahead: false,
+            batches: false,
             records: None,
         }
     }

@@ -41,6 +41,12 @@ pub(super) struct AlertedStream {
     alert: Alert,
 }
 
+impl AsMut<Stream> for AlertedStream {
+    fn as_mut(&mut self) -> &mut Stream {
+        &mut self.stream
+    }
+}
+
 impl AlertedStream {
     pub(super) fn new(stream: Stream) -> (Self, Alert) {
         let alert = Alert::default();

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
-use hermes_net::clock;
+use hermes_net::{Stream, clock};
 use hermes_proto::h2::FrameBatch;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
@@ -60,8 +60,10 @@ impl<S> Drop for ConnectionDriver<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
-    pub(super) fn new(stream: S, joint: &Arc<Joint>) -> Self {
+impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
+    pub(super) fn new(mut stream: S, joint: &Arc<Joint>) -> Self {
+        let longest = joint.core().machine.longest_batch();
+        stream.as_mut().limit_unsent(longest as u32);
         Self {
             stream,
             joint: joint.clone(),
@@ -163,6 +165,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
             if self.batch.is_empty() {
                 let mut core = self.joint.core();
                 core.machine.transmit(&mut self.batch);
+                if std::mem::take(&mut core.is_head_waiting) {
+                    self.joint.departed.notify_waiters();
+                }
                 self.joint.dispatch(&mut core, &mut self.news);
             }
 
@@ -172,9 +177,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
             let mut slices = [IoSlice::new(&[]); SLICES];
             let count = self.batch.slices(&mut slices);
             let stream = Pin::new(&mut self.stream);
-            let written = stream.poll_write_vectored(cx, &slices[..count]);
-            self.joint.wrote(written.is_pending());
-            let written = ready!(written)?;
+            let written = ready!(stream.poll_write_vectored(cx, &slices[..count]))?;
 
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
@@ -182,18 +185,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionDriver<S> {
             self.is_unflushed = true;
             self.batch.advance(written);
             if let Some(turn) = self.turn.wrote(written, || clock::now().into_std()) {
-                self.joint.core().machine.set_turn(turn);
+                self.set_turn(turn);
             }
         }
 
         if self.is_unflushed {
-            let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-            self.joint.wrote(flushed.is_pending());
-            ready!(flushed)?;
+            ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
             self.is_unflushed = false;
         }
 
         Poll::Ready(Ok(()))
+    }
+
+    /// Has the system hold back about as much as a batch of such turns: less would leave a fast link idle between two writes.
+    fn set_turn(&mut self, bytes: usize) {
+        let machine = &mut self.joint.core().machine;
+        let before = machine.longest_batch();
+        machine.set_turn(bytes);
+
+        let longest = machine.longest_batch();
+        if longest != before {
+            self.stream.as_mut().limit_unsent(longest as u32);
+        }
     }
 
     /// Reads once: how much, and how much there was room for.

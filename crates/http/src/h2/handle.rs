@@ -242,11 +242,11 @@ impl StreamHandle {
         Poll::Pending
     }
 
-    /// Waits until the peer takes what is written, which may be never, or is gone.
-    pub(super) async fn writable(&self) -> Result<(), StreamError> {
+    /// Waits until the peer takes the heads before this one, which may be never, or is gone.
+    pub(super) async fn has_room_for_head(&self) -> Result<(), StreamError> {
         tokio::select! {
             biased;
-            () = self.joint.writable() => Ok(()),
+            () = self.joint.has_room_for_head() => Ok(()),
             error = std::future::poll_fn(|cx| self.poll_broken(cx)) => Err(error),
         }
     }

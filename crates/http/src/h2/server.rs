@@ -256,9 +256,9 @@ pub struct StreamResponder {
 }
 
 impl StreamResponder {
-    /// Waits while the client takes nothing: the heads of a connection would else wait for it without bound.
+    /// Waits while the client takes no heads: those of a connection would else wait for it without bound.
     pub(crate) async fn interim(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
-        self.stream.writable().await?;
+        self.stream.has_room_for_head().await?;
         self.send(head, false)
     }
 
@@ -291,7 +291,7 @@ impl StreamResponder {
     ) -> Result<Outgoing, StreamError> {
         let end = length == Some(0);
         let mut pace = Pace::of_reader(self.min_rate);
-        pace.bound(self.stream.writable()).await??;
+        pace.bound(self.stream.has_room_for_head()).await??;
         self.send(&head, end)?;
         self.answered.set();
         let outgoing = if end {
@@ -386,10 +386,13 @@ mod tests {
             core.machine.send(stream, piece, true).unwrap();
         }
 
-        let mut batch = FrameBatch::default();
-        core.machine.transmit(&mut batch);
+        let mut bytes = Vec::new();
+        while core.machine.has_output() {
+            let mut batch = FrameBatch::default();
+            core.machine.transmit(&mut batch);
+            bytes.extend(batch.take());
+        }
         drop(core);
-        let bytes = batch.take();
         let mut rest = &bytes[..];
         let mut order = Vec::new();
         while let Some((head, after)) = rest.split_first_chunk::<FRAME_HEAD>() {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use hermes_net::clock;
@@ -46,6 +46,8 @@ pub(super) struct Core {
     /// The driver, where it waits.
     pub(super) driver: Option<Waker>,
     pub(super) over: Option<Over>,
+    /// A head waits for those before it to be written.
+    pub(super) is_head_waiting: bool,
     /// No one will open streams any more.
     pub(super) is_left: bool,
     /// All streams are those of one client, which says in which order they are sent. Those of a link are not: one user's must not wait
@@ -54,6 +56,11 @@ pub(super) struct Core {
     /// PRIORITY_UPDATEs whose requests have not come.
     early: VecDeque<(u32, Priority)>,
 }
+
+/// Bytes of heads and other frames, but DATA, that wait for a peer who takes nothing before the next head does. Below the backlog at which no
+/// more is read of it.
+#[doc(alias = "bound")]
+const HEADS: usize = 32 * 1024;
 
 /// PRIORITY_UPDATEs kept until their requests arrive: few come early, and they are only advice.
 #[doc(alias = "bound")]
@@ -115,6 +122,13 @@ impl Core {
         self.machine.rank(stream, rank);
     }
 
+    /// Whether another head may be sent now; if not, [`Joint::departed`] says when.
+    fn admits_head(&mut self) -> bool {
+        let is_full = self.machine.backlog() > HEADS && !self.is_over();
+        self.is_head_waiting |= is_full;
+        !is_full
+    }
+
     /// Whether the connection is over.
     pub(super) fn is_over(&self) -> bool {
         self.over.is_some()
@@ -140,9 +154,8 @@ pub(super) struct Joint {
     /// Answers to our PINGs.
     pub(super) pongs: AtomicU64,
     pub(super) answered: Notify,
-    /// Whether the peer has stopped taking what is written.
-    blocked: AtomicBool,
-    unblocked: Notify,
+    /// The heads that waited are on their way.
+    pub(super) departed: Notify,
     /// More streams can be opened, or none ever again.
     pub(super) openable: Notify,
 }
@@ -156,6 +169,7 @@ impl Joint {
                 inboxes: HashMap::default(),
                 driver: None,
                 over: None,
+                is_head_waiting: false,
                 is_left: false,
                 is_one_client: false,
                 early: VecDeque::new(),
@@ -164,8 +178,7 @@ impl Joint {
             heard: AtomicU64::new(0),
             pongs: AtomicU64::new(0),
             answered: Notify::new(),
-            blocked: AtomicBool::new(false),
-            unblocked: Notify::new(),
+            departed: Notify::new(),
             openable: Notify::new(),
         })
     }
@@ -191,24 +204,15 @@ impl Joint {
         self.heard.load(Ordering::Relaxed)
     }
 
-    /// Waits while the peer takes nothing. Heads pass no window, so one that is to be sent asks here first.
-    pub(super) async fn writable(&self) {
-        while self.blocked.load(Ordering::Relaxed) {
-            let unblocked = self.unblocked.notified();
-            if !self.blocked.load(Ordering::Relaxed) {
+    /// Waits while many heads wait before the peer takes them. Heads pass no window, so one that is to be sent asks here first. Content holds up
+    /// none: on a slow link, some always waits.
+    pub(super) async fn has_room_for_head(&self) {
+        loop {
+            let departed = self.departed.notified();
+            if self.core().admits_head() {
                 return;
             }
-            unblocked.await;
-        }
-    }
-
-    /// Whether the socket takes what is written.
-    pub(super) fn wrote(&self, blocked: bool) {
-        if self.blocked.load(Ordering::Relaxed) != blocked {
-            self.blocked.store(blocked, Ordering::Relaxed);
-            if !blocked {
-                self.unblocked.notify_waiters();
-            }
+            departed.await;
         }
     }
 
@@ -224,7 +228,7 @@ impl Joint {
         }
 
         drop(core);
-        self.wrote(false);
+        self.departed.notify_waiters();
         self.openable.notify_waiters();
         self.answered.notify_waiters();
     }

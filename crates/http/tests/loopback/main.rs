@@ -19,6 +19,7 @@ mod quic;
 mod raw;
 mod reuse;
 mod server;
+mod slow_link;
 mod tunnels;
 mod upgrades;
 

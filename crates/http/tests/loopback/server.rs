@@ -72,7 +72,7 @@ impl Server {
     }
 }
 
-async fn accept<H: Handler>(listener: TcpListener, drain: Drain, options: Options, handler: H) {
+pub async fn accept<H: Handler>(listener: TcpListener, drain: Drain, options: Options, handler: H) {
     loop {
         let (tcp, _) = listener.accept().await.unwrap();
         let (options, handler, watch) = (options.clone(), handler.clone(), drain.watch());

@@ -17,9 +17,9 @@ use super::turns::{LONGEST_TURN, SHORTEST_TURN};
 use crate::fields::Fields;
 use crate::h3::Role;
 
-/// Bytes that are taken together on their way to the socket: what other streams wait for at most.
+/// Turns that are taken together on their way to the socket: what a stream that begins to send waits for at most.
 #[doc(alias = "bound")]
-const BATCH: usize = 128 * 1024;
+const BATCH_TURNS: usize = 2;
 
 /// Why a stream cannot be opened. Nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -347,7 +347,7 @@ impl<C: Content> Connection<C> {
     pub fn transmit(&mut self, batch: &mut FrameBatch<C>) {
         batch.put(&self.control);
         self.control.clear();
-        while batch.len() < BATCH && self.flow.send.room() > 0 {
+        while batch.len() < self.longest_batch() && self.flow.send.room() > 0 {
             let Some(number) = self.streams.turns.next() else {
                 return;
             };
@@ -355,10 +355,15 @@ impl<C: Content> Connection<C> {
         }
     }
 
+    /// Bytes that [`Self::transmit`] adds to a batch at once.
+    pub fn longest_batch(&self) -> usize {
+        BATCH_TURNS * self.streams.turns.length()
+    }
+
     /// One DATA frame of a stream.
     fn take_turn(&mut self, number: u32, batch: &mut FrameBatch<C>) {
         let turn = if self.streams.turns.is_empty() {
-            BATCH
+            self.longest_batch()
         } else {
             self.streams.turns.length()
         };
