@@ -41,7 +41,7 @@ async fn consume(mut incoming: Incoming) -> usize {
 }
 
 /// Waits until the producer has got no further for many turns of the runtime.
-async fn stalled(sent: &AtomicUsize) -> usize {
+pub async fn stalled(sent: &AtomicUsize) -> usize {
     let (mut last, mut turns) = (0, 0);
     while turns < 2000 {
         tokio::task::yield_now().await;

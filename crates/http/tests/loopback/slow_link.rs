@@ -1,6 +1,8 @@
 //! Streams of HTTP/2 beside each other where the connection takes a little at a time: its socket is full at every moment.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use hermes_http::Offered;
@@ -11,6 +13,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::bounded;
 use crate::content::{hello, response};
+use crate::flow::stalled;
 use crate::server::{Answer, accept};
 
 /// Bytes that a system keeps for a socket in one direction.
@@ -18,6 +21,12 @@ const SOCKET: u32 = 16 * 1024;
 /// Of a download, what has come before a little is asked for beside it, and what may come before that.
 const BEFORE: usize = 1024 * 1024;
 const BESIDE: usize = 512 * 1024;
+
+/// Bytes of one piece of a download.
+const BLOCK: usize = 16 * 1024;
+/// Bytes of a download that wait before a client that reads nothing: those of its stream, a batch, and as many in the system, which takes
+/// ten times as many where nothing is said.
+const AHEAD: usize = 640 * 1024;
 
 /// The preface, SETTINGS with the widest window of a stream, and the widest one of all (RFC 9113, 3.4, 6.5 and 6.9).
 const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\
@@ -29,9 +38,26 @@ const MUCH: &[u8] = b"\x82\x86\x84\x41\x01a";
 const LITTLE: &[u8] = b"\x82\x86\x85\x41\x01a";
 
 #[tokio::test]
+async fn little_waits_in_the_system_for_a_client_that_stopped() {
+    bounded(async {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let mut client = client(None, &sent).await;
+        client.write_all(HELLO).await.unwrap();
+        client.write_all(&get(1, MUCH)).await.unwrap();
+        while sent.load(Ordering::Relaxed) == 0 {
+            tokio::task::yield_now().await;
+        }
+
+        let sent = stalled(&sent).await;
+        assert!(sent < AHEAD, "{sent} bytes are ahead of the next answer");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_answer_begins_beside_a_download_that_fills_the_connection() {
     bounded(async {
-        let mut client = client().await;
+        let mut client = client(Some(SOCKET), &Arc::default()).await;
         client.write_all(HELLO).await.unwrap();
         client.write_all(&get(1, MUCH)).await.unwrap();
         read(&mut client, |content, _| content >= BEFORE).await;
@@ -46,23 +72,29 @@ async fn an_answer_begins_beside_a_download_that_fills_the_connection() {
     .await;
 }
 
-/// A connection to a server that answers, whose systems keep little for both.
-async fn client() -> TcpStream {
+/// A connection to a server that answers, and counts what it sends of downloads. The client's system keeps little, the server's as much as it
+/// likes, or so many bytes.
+async fn client(kept: Option<u32>, sent: &Arc<AtomicUsize>) -> TcpStream {
     let listening = TcpSocket::new_v4().unwrap();
-    listening.set_send_buffer_size(SOCKET).unwrap();
+    if let Some(kept) = kept {
+        listening.set_send_buffer_size(kept).unwrap();
+    }
+
     let anywhere: SocketAddr = ([127, 0, 0, 1], 0).into();
     listening.bind(anywhere).unwrap();
     let listener = listening.listen(1).unwrap();
     let address = listener.local_addr().unwrap();
     let options = Options::default();
-    tokio::spawn(accept(listener, Drain::new(), options, Answer(answer)));
+    let sent = sent.clone();
+    let answer = Answer(move |offered| answer(offered, sent.clone()));
+    tokio::spawn(accept(listener, Drain::new(), options, answer));
 
     let client = TcpSocket::new_v4().unwrap();
     client.set_recv_buffer_size(SOCKET).unwrap();
     client.connect(address).await.unwrap()
 }
 
-async fn answer(offered: Offered) {
+async fn answer(offered: Offered, sent: Arc<AtomicUsize>) {
     if offered.head.path.as_ref().unwrap() == "/index.html" {
         return hello(offered).await;
     }
@@ -71,10 +103,12 @@ async fn answer(offered: Offered) {
     let mut much = responder.respond(response(200, None), None).await.unwrap();
     // Until the client is gone.
     while much
-        .data(Bytes::from_static(&[7; 64 * 1024]), false)
+        .data(Bytes::from_static(&[7; BLOCK]), false)
         .await
         .is_ok()
-    {}
+    {
+        sent.fetch_add(BLOCK, Ordering::Relaxed);
+    }
 }
 
 fn get(stream: u8, head: &[u8]) -> Vec<u8> {

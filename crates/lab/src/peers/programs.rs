@@ -139,7 +139,6 @@ impl Programs {
             &mut counted.envoy,
             &mut counted.nginx,
             &mut counted.haproxy,
-            &mut counted.h2o,
         ] {
             *program = counting_script(folder, program)?;
         }
