@@ -40,7 +40,7 @@ pub struct Node {
     name: String,
     folder: TempDir,
     process: Child,
-    /// Records that were there when this process began.
+    /// Bytes of records that were there when this process began.
     earlier: usize,
 }
 
@@ -142,7 +142,7 @@ impl Node {
     /// # Panics
     /// As [`Self::start`].
     pub fn restart(&mut self) {
-        self.earlier = self.written().len();
+        self.earlier = self.bytes_written();
         self.process = spawn(self.folder.path(), &[]);
         self.await_health();
     }
@@ -152,7 +152,7 @@ impl Node {
     /// # Panics
     /// As [`Self::start`].
     pub fn restart_with(&mut self, arguments: &[&str]) {
-        self.earlier = self.written().len();
+        self.earlier = self.bytes_written();
         self.process = spawn_with(program::command(), self.folder.path(), &[], arguments);
         self.await_health();
     }
@@ -162,7 +162,7 @@ impl Node {
     /// # Panics
     /// As [`Self::start`].
     pub fn restart_by(&mut self, command: Command) {
-        self.earlier = self.written().len();
+        self.earlier = self.bytes_written();
         self.process = spawn_by(command, self.folder.path(), &[]);
         self.await_health();
     }
@@ -261,12 +261,24 @@ impl Node {
 
     /// The records that stand in the file by now.
     fn written(&self) -> Vec<Value> {
+        self.written_after(0)
+    }
+
+    /// Those behind so many bytes.
+    fn written_after(&self, earlier: usize) -> Vec<Value> {
         let text = fs::read_to_string(self.folder().join("access.json")).unwrap_or_default();
+        let text = text.get(earlier..).unwrap_or_default();
         let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
         whole
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())
             .collect()
+    }
+
+    /// Asked of the system: after a soak there are hundreds of thousands of records.
+    fn bytes_written(&self) -> usize {
+        let file = fs::metadata(self.folder().join("access.json"));
+        file.map_or(0, |file| file.len() as usize)
     }
 
     fn records_to_a_file(&self) -> bool {
@@ -400,8 +412,7 @@ impl Drop for Node {
         let peak = peak::peak(self.pid()).filter(|_| peak::is_promised());
         if !std::thread::panicking() {
             // The process before it knew the others.
-            let records = self.written();
-            named::check(self, records.get(self.earlier..).unwrap_or_default());
+            named::check(self, &self.written_after(self.earlier));
         }
         // It may have ended already.
         drop(self.process.kill());
