@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use hermes_config::model;
 use hermes_net::Watch;
-use hermes_net::memory::{BUDGET, CONNECTION, Memory};
+use hermes_net::memory::{BUDGET, CONNECTION, Memory, Purpose};
 use serde_json::{Value, json};
 
 /// How often to check whether too much is held.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Connections that `hermes status` lists: those that hold most.
+/// Connections and owners that `hermes status` lists: those that hold most.
 #[doc(alias = "bound")]
 const HOLDERS: usize = 5;
 
@@ -55,11 +55,33 @@ pub(crate) async fn enforce(watch: Watch) {
 /// How much is held, and of how much.
 pub(crate) fn view() -> Value {
     let memory = Memory::node();
+    let purposes: serde_json::Map<String, Value> = Purpose::ALL
+        .into_iter()
+        .map(|purpose| {
+            (
+                purpose.name().to_owned(),
+                memory.charged_for(purpose).into(),
+            )
+        })
+        .collect();
+
     json!({
         "held_bytes": memory.held(),
         "total_bytes": memory.budget(),
         "connection_bytes": memory.connection(),
+        "charged_bytes": memory.charged(),
+        "charged_for": purposes,
+        "refused_charges": memory.refused_charges(),
+        "owners": owners(),
     })
+}
+
+/// The owners that are charged most.
+fn owners() -> Vec<Value> {
+    let owners = Memory::node().largest_owners(HOLDERS).into_iter();
+    owners
+        .map(|(owner, bytes)| json!({ "owner": owner.to_string(), "charged_bytes": bytes }))
+        .collect()
 }
 
 /// Which connections hold most.

@@ -10,6 +10,7 @@
 
 mod arrivals;
 mod carrier;
+mod owners;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -23,6 +24,8 @@ use tokio::sync::Notify;
 use crate::peer::StreamInfo;
 pub use arrivals::{Arrivals, Level};
 pub use carrier::{AccountedTransport, Flow, Pressure};
+use owners::Owners;
+pub use owners::{Charge, OWNER_FLOOR, Overdrawn, Owner, OwnerAccount, Purpose};
 
 /// Bytes that the process may hold for slow readers.
 #[doc(alias("bound", "memory.total"))]
@@ -63,6 +66,7 @@ pub struct Memory {
     budget: AtomicUsize,
     connection: AtomicUsize,
     accounts: Mutex<Vec<Weak<Account>>>,
+    owners: Owners,
 }
 
 /// That of this process.
@@ -91,6 +95,7 @@ impl Memory {
             budget: AtomicUsize::new(budget),
             connection: AtomicUsize::new(connection),
             accounts: Mutex::new(Vec::new()),
+            owners: Owners::new(),
         }
     }
 
@@ -141,7 +146,7 @@ impl Memory {
             .iter()
             .for_each(|account| account.measure(pressure));
         let moving: Vec<bool> = accounts.iter().map(|account| account.look()).collect();
-        let mut over = self.held().saturating_sub(self.budget());
+        let mut over = (self.held() + self.charged()).saturating_sub(self.budget());
         let mut still: Vec<Arc<Account>> = accounts
             .drain(..)
             .zip(moving)
@@ -175,12 +180,12 @@ impl Memory {
     }
 
     fn is_full(&self) -> bool {
-        self.held() > self.budget()
+        self.held() + self.charged() > self.budget()
     }
 
     /// What each connection has that holds something.
     fn fair(&self) -> usize {
-        self.budget() / self.holding.load(Ordering::Relaxed).max(1)
+        self.budget().saturating_sub(self.charged()) / self.holding.load(Ordering::Relaxed).max(1)
     }
 
     /// A connection holds this many steps now, and held this many before.

@@ -1,0 +1,410 @@
+//! Memory charged to its owner: a user, or the source of a stranger.
+//!
+//! The connection accounts beside this count contents that a slow reader leaves behind. Everything else that waits for somebody
+//! (decoded heads, kept contents, replay windows, buffers of a TCP stack, waiting datagrams, remembered refusals) is charged here. An
+//! owner may hold as much as is free: half of the whole if it is alone, a third each if there are two, and so on, so that there is
+//! always room for one more. Every owner has [`OWNER_FLOOR`] in any case: a crowd of greedy owners cannot refuse a modest one.
+//!
+//! All charges together take at most half of `memory.total`; contents have what charges leave of it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use super::Memory;
+use crate::peer::{PeerAddress, network};
+
+/// Bytes that an owner may be charged for however much others hold: a few heads and a small content.
+#[doc(alias = "bound")]
+pub const OWNER_FLOOR: usize = 64 << 10;
+
+/// Owners that are remembered before those without a charge are looked for: looking costs a little.
+#[doc(alias = "bound")]
+const REMEMBERED: usize = 1024;
+
+/// Who is charged.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Owner {
+    /// A user of the overlay, by canonical name.
+    User(Box<str>),
+    /// A stranger, by address; the network of 64 bits for IPv6.
+    Source(IpAddr),
+    /// Programs of this machine that come by a Unix socket and have no name.
+    Local,
+}
+
+impl Owner {
+    /// The user, or the source of `peer` where no one knows the user.
+    #[must_use]
+    pub fn of(user: Option<&str>, peer: &PeerAddress) -> Self {
+        match (user, peer.ip()) {
+            (Some(user), _) => Self::User(user.into()),
+            (None, Some(ip)) => Self::Source(network(ip)),
+            (None, None) => Self::Local,
+        }
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(name) => write!(f, "user {name}"),
+            Self::Source(ip) => write!(f, "source {ip}"),
+            Self::Local => f.write_str("local programs"),
+        }
+    }
+}
+
+/// The purpose of a charge, as `status` and metrics show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Purpose {
+    /// Decoded heads and trailers, of requests and answers.
+    Heads,
+    /// Contents kept to be sent again, and early bytes.
+    Replays,
+    /// Replay windows of tunnels that can be resumed, and detached sessions.
+    Sessions,
+    /// Contents and answers collected as a whole: broadcasts, filters, key sets.
+    Collected,
+    /// Datagrams that wait for a tunnel or a next hop.
+    Datagrams,
+    /// Connections and buffers of a TCP stack in user space.
+    Stack,
+    /// Refusals that are remembered for `hermes why`.
+    Refusals,
+}
+
+impl Purpose {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Heads,
+        Self::Replays,
+        Self::Sessions,
+        Self::Collected,
+        Self::Datagrams,
+        Self::Stack,
+        Self::Refusals,
+    ];
+
+    /// Its name in `status` and metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Heads => "heads",
+            Self::Replays => "replays",
+            Self::Sessions => "sessions",
+            Self::Collected => "collected",
+            Self::Datagrams => "datagrams",
+            Self::Stack => "stack",
+            Self::Refusals => "refusals",
+        }
+    }
+}
+
+/// A charge was refused: the owner holds as much as is free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{owned} of {charged} charged bytes are its owner's, and {free} are free")]
+pub struct Overdrawn {
+    /// Bytes that the owner holds.
+    pub owned: usize,
+    /// Bytes that all owners hold.
+    pub charged: usize,
+    /// Bytes that are free.
+    pub free: usize,
+}
+
+/// The charges of all owners.
+#[derive(Debug)]
+pub(super) struct Owners {
+    charged: AtomicUsize,
+    refused: AtomicUsize,
+    purposes: [AtomicUsize; Purpose::ALL.len()],
+    /// `None` until the first owner: a map cannot be made in a constant.
+    known: Mutex<Option<HashMap<Owner, Arc<AtomicUsize>>>>,
+}
+
+impl Owners {
+    pub(super) const fn new() -> Self {
+        Self {
+            charged: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
+            purposes: [const { AtomicUsize::new(0) }; Purpose::ALL.len()],
+            known: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn charged(&self) -> usize {
+        self.charged.load(Ordering::Relaxed)
+    }
+
+    fn count_of(&self, owner: Owner) -> Arc<AtomicUsize> {
+        let mut known = self.known.lock();
+        let counts = known.get_or_insert_default();
+        if let Some(count) = counts.get(&owner) {
+            return count.clone();
+        }
+
+        // Owners without a charge go when the room is full, not each time: most come back.
+        if counts.len() >= REMEMBERED && counts.len() == counts.capacity() {
+            counts.retain(|_, count| Arc::strong_count(count) > 1);
+        }
+
+        counts.entry(owner).or_default().clone()
+    }
+}
+
+impl Memory {
+    /// The account of an owner: looked up once for each connection or session, not for each charge.
+    pub fn owner(&'static self, owner: Owner) -> OwnerAccount {
+        OwnerAccount {
+            memory: self,
+            owned: self.owners.count_of(owner),
+        }
+    }
+
+    /// Bytes that are charged to owners.
+    pub fn charged(&self) -> usize {
+        self.owners.charged()
+    }
+
+    /// Charges that were refused since the start.
+    pub fn refused_charges(&self) -> usize {
+        self.owners.refused.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that are charged for a purpose.
+    pub fn charged_for(&self, purpose: Purpose) -> usize {
+        self.owners.purposes[purpose as usize].load(Ordering::Relaxed)
+    }
+
+    /// The owners that are charged most, this many at most, with their bytes.
+    pub fn largest_owners(&self, count: usize) -> Vec<(Owner, usize)> {
+        let known = self.owners.known.lock();
+        let mut owners: Vec<(Owner, usize)> = known
+            .iter()
+            .flatten()
+            .map(|(owner, owned)| (owner.clone(), owned.load(Ordering::Relaxed)))
+            .filter(|(_, owned)| *owned > 0)
+            .collect();
+        drop(known);
+
+        owners.sort_by_key(|(_, owned)| std::cmp::Reverse(*owned));
+        owners.truncate(count);
+        owners
+    }
+
+    /// Bytes that all owners together may be charged for.
+    fn chargeable(&self) -> usize {
+        self.budget() / 2
+    }
+}
+
+/// The account of one owner. Clones are the same account.
+#[derive(Debug, Clone)]
+pub struct OwnerAccount {
+    memory: &'static Memory,
+    owned: Arc<AtomicUsize>,
+}
+
+impl OwnerAccount {
+    /// Charges the owner until the charge is dropped.
+    ///
+    /// # Errors
+    /// The owner would hold more than is free, and more than [`OWNER_FLOOR`].
+    pub fn charge(&self, purpose: Purpose, bytes: usize) -> Result<Charge, Overdrawn> {
+        let mut charge = Charge {
+            account: self.clone(),
+            purpose,
+            bytes: 0,
+        };
+        charge.grow(bytes)?;
+
+        Ok(charge)
+    }
+
+    /// Bytes that the owner is charged for.
+    #[must_use]
+    pub fn owned(&self) -> usize {
+        self.owned.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that the owner may still be charged for.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        let owned = self.owned();
+        let free = self
+            .memory
+            .chargeable()
+            .saturating_sub(self.memory.charged());
+
+        // Half of what others leave: with what is taken now, no more than would then be free.
+        let fair = free.saturating_sub(owned) / 2;
+        fair.max(OWNER_FLOOR.saturating_sub(owned))
+    }
+}
+
+/// Bytes charged to an owner; given back when this is dropped.
+#[derive(Debug)]
+pub struct Charge {
+    account: OwnerAccount,
+    purpose: Purpose,
+    bytes: usize,
+}
+
+impl Charge {
+    /// Bytes of this charge.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Charges so many bytes more: all of them or none. Concurrent charges of one owner can exceed its room by one charge each.
+    ///
+    /// # Errors
+    /// As [`OwnerAccount::charge`].
+    pub fn grow(&mut self, bytes: usize) -> Result<(), Overdrawn> {
+        let account = &self.account;
+        if bytes > account.room() {
+            account
+                .memory
+                .owners
+                .refused
+                .fetch_add(1, Ordering::Relaxed);
+            let charged = account.memory.charged();
+            return Err(Overdrawn {
+                owned: account.owned(),
+                charged,
+                free: account.memory.chargeable().saturating_sub(charged),
+            });
+        }
+
+        for count in self.counts() {
+            count.fetch_add(bytes, Ordering::Relaxed);
+        }
+        self.bytes += bytes;
+
+        Ok(())
+    }
+
+    /// Gives so many bytes back, or all if there are fewer.
+    pub fn shrink(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        for count in self.counts() {
+            count.fetch_sub(bytes, Ordering::Relaxed);
+        }
+
+        self.bytes -= bytes;
+    }
+
+    fn counts(&self) -> [&AtomicUsize; 3] {
+        let owners = &self.account.memory.owners;
+        [
+            &self.account.owned,
+            &owners.charged,
+            &owners.purposes[self.purpose as usize],
+        ]
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.shrink(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::CONNECTION;
+
+    const MIB: usize = 1 << 20;
+
+    fn memory(total: usize) -> &'static Memory {
+        Box::leak(Box::new(Memory::new(total, CONNECTION)))
+    }
+
+    fn user(memory: &'static Memory, name: &str) -> OwnerAccount {
+        memory.owner(Owner::User(name.into()))
+    }
+
+    /// Charges piece by piece until no more is granted.
+    fn fill(account: &OwnerAccount) -> Vec<Charge> {
+        let piece = || account.charge(Purpose::Heads, 16 << 10);
+        std::iter::from_fn(|| piece().ok()).collect()
+    }
+
+    #[test]
+    fn an_owner_has_half_of_what_others_leave() {
+        let memory = memory(128 * MIB);
+        let greedy = user(memory, "greedy");
+        let first = fill(&greedy);
+        assert!(
+            greedy.owned().abs_diff(32 * MIB) < MIB,
+            "{}",
+            greedy.owned()
+        );
+
+        let second = user(memory, "second");
+        let held = fill(&second);
+        assert!(
+            second.owned().abs_diff(16 * MIB) < MIB,
+            "{}",
+            second.owned()
+        );
+        assert_eq!(memory.charged(), greedy.owned() + second.owned());
+        assert_eq!(memory.largest_owners(1)[0].0, Owner::User("greedy".into()));
+
+        drop((first, held));
+        assert_eq!((memory.charged(), greedy.owned()), (0, 0));
+        assert_eq!(memory.charged_for(Purpose::Heads), 0);
+    }
+
+    #[test]
+    fn a_crowd_of_greedy_owners_leaves_the_floor_to_each() {
+        let memory = memory(16 * MIB);
+        let names = (0..100).map(|n| format!("greedy{n}"));
+        let crowd: Vec<_> = names.map(|name| fill(&user(memory, &name))).collect();
+        let modest = user(memory, "modest");
+        assert!(modest.charge(Purpose::Replays, OWNER_FLOOR).is_ok());
+        assert!(memory.charged() <= 8 * MIB + 101 * OWNER_FLOOR);
+        assert!(memory.refused_charges() >= 100);
+        drop(crowd);
+    }
+
+    #[test]
+    fn a_refused_growth_changes_nothing() {
+        let memory = memory(MIB);
+        let account = user(memory, "alice");
+        let mut charge = account.charge(Purpose::Sessions, 1000).unwrap();
+        assert!(charge.grow(MIB).is_err());
+        assert_eq!((charge.bytes(), account.owned()), (1000, 1000));
+        charge.shrink(400);
+        assert_eq!((charge.bytes(), memory.charged()), (600, 600));
+    }
+
+    #[test]
+    fn one_account_for_all_addresses_of_a_network() {
+        let peer = |text: &str| PeerAddress::Ip(text.parse().unwrap());
+        let first = Owner::of(None, &peer("[2001:db8::1]:1"));
+        assert_eq!(first, Owner::of(None, &peer("[2001:db8::2]:2")));
+        assert_eq!(
+            Owner::of(Some("alice"), &peer("192.0.2.1:1")).to_string(),
+            "user alice"
+        );
+    }
+
+    #[test]
+    fn owners_without_a_charge_are_forgotten() {
+        let memory = memory(MIB);
+        for n in 0..10 * REMEMBERED {
+            drop(user(memory, &n.to_string()));
+        }
+        let known = memory.owners.known.lock().as_ref().unwrap().len();
+        assert!(known <= 4 * REMEMBERED, "{known}");
+    }
+}
