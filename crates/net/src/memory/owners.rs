@@ -1,6 +1,6 @@
 //! Memory charged to its owner: a user, or the source of a stranger.
 //!
-//! The connection accounts beside this count contents that a slow reader leaves behind. Everything else that waits for somebody
+//! The connection accounts beside this count contents that a slow reader leaves behind. Everything else that waits for someone
 //! (decoded heads, kept contents, replay windows, buffers of a TCP stack, waiting datagrams, remembered refusals) is charged here. An
 //! owner may hold as much as is free: half of the whole if it is alone, a third each if there are two, and so on, so that there is
 //! always room for one more. Every owner has [`OWNER_FLOOR`] in any case: a crowd of greedy owners cannot refuse a modest one.
