@@ -36,10 +36,11 @@ const LAYERS: &[(&str, &str)] = &[
         "hermes",
         "proto config ip noise rules rego net http upstream observe identity packet proxy custody",
     ),
-    ("lab", "proto config net noise"),
+    ("harness", ""),
+    ("lab", "proto config net noise harness"),
     (
         "tests",
-        "proto config ip stack wireguard rules rego net http upstream observe identity packet proxy custody hermes lab",
+        "proto config ip stack wireguard rules rego net http upstream observe identity packet proxy custody hermes harness lab",
     ),
     (
         "example-plugs",

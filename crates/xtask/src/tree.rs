@@ -41,6 +41,7 @@ impl File {
     /// Is this Rust code that ships, in contrast to code that only tests use?
     pub fn is_production(&self) -> bool {
         let test_only = self.path.starts_with("crates/tests/")
+            || self.path.starts_with("crates/harness/")
             || ["/tests/", "/benches/", "/examples/", "/fuzz/"]
                 .iter()
                 .any(|folder| self.path.contains(folder))

@@ -32,7 +32,7 @@ pub struct Case {
 /// # Panics
 /// When the folder is not what it should be.
 pub fn smuggling() -> Vec<Case> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/smuggling");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/corpus/smuggling");
     let verdicts = [
         ("refused", Verdict::Refused),
         ("cut", Verdict::Cut),

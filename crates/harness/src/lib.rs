@@ -1,0 +1,67 @@
+//! The harness of the integration tests: nodes as processes, origins, clients and certificates.
+//!
+//! What it is: what a test needs to start `hermes run` on a file of its own, put servers behind it
+//! and talk to it as a user would. What it is not: it links no crate of the product, so that a test
+//! sees only what an outsider sees; its capsule codec and its clients are independent.
+//!
+//! A test is plain blocking code. Servers live on one background runtime ([`runtime`]), nodes are processes that are
+//! ended by their own identifier when their [`Node`] is dropped, and waiting is done with [`eventually()`].
+//!
+//! Specifications: RFC 9112 (raw connections), RFC 9113 (`h2`), RFC 9297 and RFC 9298 (`capsules`).
+//!
+//! Begin reading in `node.rs`: a process of Hermes for one test.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a harness stops at the first surprise, as a test does"
+)]
+
+pub mod capsules;
+pub mod chromium;
+pub mod collector;
+pub mod corpus;
+pub mod crowd;
+pub mod curl;
+pub mod echo;
+pub mod envoy;
+pub mod eventually;
+pub mod frames;
+pub mod free;
+pub mod gate;
+pub mod h2c;
+pub mod h3c;
+pub mod h3flood;
+pub mod haproxy;
+pub mod head;
+pub mod http_peers;
+pub mod mortal;
+mod named;
+pub mod nginx;
+pub mod node;
+pub mod opa;
+pub mod origins;
+pub mod peak;
+pub mod peers;
+pub mod pki;
+pub mod program;
+pub mod raw;
+pub mod runtime;
+pub mod secured;
+pub mod shown;
+pub mod udp;
+
+pub use collector::Collector;
+pub use curl::curl;
+pub use echo::Echo;
+pub use envoy::Envoy;
+pub use eventually::eventually;
+pub use gate::Gate;
+pub use haproxy::Haproxy;
+pub use http_peers::{HttpPeer, HttpServer};
+pub use mortal::Mortal;
+pub use nginx::Nginx;
+pub use node::Node;
+pub use opa::{Opa, OpaEnvoy};
+pub use pki::Pki;
+pub use secured::Secured;
+pub use shown::{Role, shown};
