@@ -16,6 +16,7 @@
     reason = "a harness stops at the first surprise, as a test does"
 )]
 
+pub mod attacks;
 pub mod capsules;
 pub mod chromium;
 pub mod collector;

@@ -2,8 +2,18 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
-/// The `hermes` binary: `HERMES_BIN`, else the one beside the running test's folder.
+/// The binary of [`choose`].
+static CHOSEN: OnceLock<PathBuf> = OnceLock::new();
+
+/// Takes this binary from now on; the first choice of a process holds.
+pub fn choose(path: PathBuf) {
+    // A second choice changes nothing.
+    drop(CHOSEN.set(path));
+}
+
+/// The `hermes` binary: the chosen one, else `HERMES_BIN`, else the one beside the running test's folder.
 ///
 /// # Panics
 /// When there is none.
@@ -16,7 +26,8 @@ pub fn path() -> PathBuf {
             .join("hermes")
     };
 
-    let path = std::env::var_os("HERMES_BIN").map_or_else(built, PathBuf::from);
+    let named = || std::env::var_os("HERMES_BIN").map(PathBuf::from);
+    let path = CHOSEN.get().cloned().or_else(named).unwrap_or_else(built);
     assert!(
         path.is_file(),
         "there is no {}; build it with `cargo build -p hermes` or set HERMES_BIN",

@@ -20,6 +20,7 @@ pub mod experiment;
 pub mod faults;
 pub mod forwarder;
 pub mod hops;
+pub mod hostile;
 pub mod intermittent;
 pub mod ip;
 pub mod options;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use hermes_lab::{faults, forwarder, hops, intermittent, ip, origin, overhead, policy};
+use hermes_lab::{faults, forwarder, hops, hostile, intermittent, ip, origin, overhead, policy};
 
 /// Measures Hermes against other proxies on this machine.
 #[derive(Parser)]
@@ -25,6 +25,8 @@ enum Command {
     Ip(ip::IpArguments),
     /// What a decision costs: rules, Rego, OPA and Envoy's RBAC.
     Policy(policy::PolicyArguments),
+    /// What attacks cost a node with its defaults, and a bystander on it: memory, processor time, latency.
+    Hostile(hostile::HostileArguments),
     /// Run a program at one end of a link with faults: delay, jitter, loss, a rate, reordering, times when it is down.
     Link(faults::LinkArguments),
     /// The server at the far end; started by the others.
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Ip(arguments) => ip::run(&arguments),
         Command::Copier(arguments) => ip::copier::copy(&arguments),
         Command::Policy(arguments) => policy::run(&arguments),
+        Command::Hostile(arguments) => hostile::run(&arguments),
         Command::Link(arguments) => return faults::run(&arguments),
         Command::Origin(arguments) => origin::serve(&arguments),
         Command::Forwarder(arguments) => forwarder::serve(&arguments),

@@ -1,0 +1,125 @@
+//! Attacks on a running node: the tests assert what they cost, the lab measures it.
+//!
+//! An attack is bounded in time, memory and packets. Its [`Stage`] is a node with the defaults and the servers behind it; beside the
+//! attacker's listener `web` the node has one, [`CALM`], by which a bystander of another address is served.
+
+mod heads;
+mod interim;
+mod kept_contents;
+mod waiting_datagrams;
+
+use std::any::Any;
+use std::fmt;
+
+use crate::{Node, origins};
+
+/// The listener of the bystander. The name of its origin is [`BYSTANDER`].
+pub const CALM: &str = "calm";
+
+/// The authority that the bystander asks for.
+pub const BYSTANDER: &str = "bystander.test";
+
+/// Who attacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Party {
+    /// Anyone who reaches a listener.
+    Stranger,
+    /// A client that may use the node.
+    Client,
+    /// A user with valid credentials.
+    User,
+    /// A server behind the node.
+    Origin,
+    /// Another proxy.
+    Peer,
+}
+
+impl fmt::Display for Party {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stranger => "stranger",
+            Self::Client => "client",
+            Self::User => "user",
+            Self::Origin => "origin",
+            Self::Peer => "peer",
+        })
+    }
+}
+
+/// One attack.
+#[derive(Debug, Clone, Copy)]
+pub struct Attack {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Who attacks.
+    pub by: Party,
+    /// What the attacker does, in a line.
+    pub summary: &'static str,
+    /// Starts the node, and the servers that the attack needs.
+    pub prepare: fn() -> Stage,
+    /// Attacks. Connections stay open as long as the [`Effort`] is held.
+    pub run: fn(&Stage) -> Effort,
+}
+
+/// All attacks.
+pub const ALL: &[Attack] = &[
+    heads::INDEXED,
+    interim::INDEXED,
+    kept_contents::RETRY,
+    waiting_datagrams::FORGED,
+];
+
+/// A node under attack, with the servers behind it.
+pub struct Stage {
+    /// The node.
+    pub node: Node,
+    kept: Vec<Box<dyn Any + Send>>,
+}
+
+impl Stage {
+    /// Starts a node with these listeners and routes, given as the inside of their YAML collections, and with further lines at the top
+    /// level. The bystander's listener and route are added.
+    ///
+    /// # Panics
+    /// When the node does not start.
+    pub fn start(listeners: &str, routes: &str, further: &str) -> Self {
+        let origin = origins::http();
+        let yaml = format!(
+            "listeners: {{ {CALM}: {{ http: 127.0.0.1:0 }}, {listeners} }}\n\
+             routes: [ {{ match: {{ listener: {CALM} }}, terminate: \"{}\" }}, {routes} ]\n\
+             {further}\n",
+            origin.address()
+        );
+
+        Self {
+            node: Node::start("edge", &yaml),
+            kept: vec![Box::new(origin)],
+        }
+    }
+
+    /// Keeps a server for as long as the stage is there.
+    #[must_use]
+    pub fn keeping(mut self, server: impl Any + Send) -> Self {
+        self.kept.push(Box::new(server));
+        self
+    }
+}
+
+/// What an attacker has spent.
+#[derive(Default)]
+pub struct Effort {
+    /// Bytes that he has sent.
+    pub bytes: u64,
+    /// Requests, packets or handshakes among them.
+    pub attempts: u64,
+    /// Attempts that got past a rule; for attacks on rules.
+    pub passed: u64,
+    held: Vec<Box<dyn Any>>,
+}
+
+impl Effort {
+    /// Keeps a connection open until the effort is dropped.
+    pub fn hold(&mut self, connection: impl Any) {
+        self.held.push(Box::new(connection));
+    }
+}

@@ -1,0 +1,59 @@
+//! Datagrams of many sources that wait for a tunnel whose next hop is silent.
+
+use std::net::{Ipv4Addr, UdpSocket};
+
+use super::{Attack, Effort, Party, Stage};
+use crate::origins;
+
+/// Addresses of the attacker, each with a port.
+const SOURCES: u16 = 3_000;
+
+/// Datagrams of each.
+const DATAGRAMS: usize = 130;
+
+/// Bytes of each datagram.
+const BYTES: usize = 1_200;
+
+/// As a forger of source addresses does it.
+pub(super) const FORGED: Attack = Attack {
+    name: "waiting-datagrams",
+    by: Party::Stranger,
+    summary: "3,000 sources send 156 kB each to a `udp` listener whose next hop is silent",
+    prepare,
+    run,
+};
+
+fn prepare() -> Stage {
+    let silent = origins::tcp_silent();
+    let upstream = format!(
+        "upstreams: {{ next: {{ endpoints: [\"{}\"], http: 2 }} }}",
+        silent.address()
+    );
+    Stage::start(
+        "voice: { udp: 127.0.0.1:0, target: \"VOICE:5004\" }",
+        "{ to: next }",
+        &upstream,
+    )
+    .keeping(silent)
+}
+
+fn run(stage: &Stage) -> Effort {
+    let address = stage.node.address("voice");
+    let datagram = [b'x'; BYTES];
+    let mut effort = Effort::default();
+    for number in 0..SOURCES {
+        let [high, low] = number.to_be_bytes();
+        // A thousand descriptors may be all that there are.
+        let Ok(socket) = UdpSocket::bind((Ipv4Addr::new(127, 1, high, low), 0)) else {
+            break;
+        };
+        for _ in 0..DATAGRAMS {
+            if socket.send_to(&datagram, address).is_ok() {
+                effort.bytes += BYTES as u64;
+                effort.attempts += 1;
+            }
+        }
+    }
+
+    effort
+}

@@ -1,0 +1,117 @@
+//! `hermes-lab hostile`: what attacks cost a node with its defaults, and a bystander on it.
+//!
+//! The attacks are those of the step `hostile` of `./test`, which asserts what this measures.
+
+mod bystander;
+mod measure;
+mod report;
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use hermes_harness::attacks::{self, Attack};
+use hermes_harness::program;
+
+use crate::peers::{Name, Programs};
+use crate::progress::Progress;
+use crate::report::Run;
+
+use report::AttackCosts;
+
+/// Options of the command.
+#[derive(Debug, clap::Args)]
+pub struct HostileArguments {
+    /// Only these attacks; all by default.
+    #[arg(long, value_delimiter = ',')]
+    attacks: Vec<String>,
+    /// Times that each attack is run; every figure is the median.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeats: u32,
+    /// Write the results to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Write a page of documentation to this file.
+    #[arg(long)]
+    markdown: Option<PathBuf>,
+    /// Attack this build of Hermes instead of building one.
+    #[arg(long)]
+    hermes: Option<PathBuf>,
+    /// List the attacks.
+    #[arg(long)]
+    list: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When Hermes cannot be built, an attack is unknown, a promise is broken or the results cannot be written.
+pub fn run(arguments: &HostileArguments) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    if arguments.list {
+        for attack in attacks::ALL {
+            writeln!(
+                out,
+                "{:20} {:9} {}",
+                attack.name,
+                attack.by.to_string(),
+                attack.summary
+            )?;
+        }
+        return Ok(());
+    }
+
+    let chosen = chosen(&arguments.attacks)?;
+    let begin = Instant::now();
+    let programs = Programs::provide(&[Name::Hermes], arguments.hermes.as_deref())?;
+    program::choose(programs.hermes);
+    let mut outcomes = measure_all(&chosen, arguments.repeats)?;
+    outcomes.run = Some(Run {
+        command: crate::options::spoken(std::env::args().skip(1)),
+        seed: 0,
+        machine: crate::options::machine(),
+        seconds: begin.elapsed().as_secs_f64(),
+    });
+
+    if let Some(file) = &arguments.json {
+        let text = serde_json::to_string_pretty(&outcomes)?;
+        fs::write(file, text + "\n").with_context(|| file.display().to_string())?;
+    }
+    if let Some(file) = &arguments.markdown {
+        fs::write(file, outcomes.page()).with_context(|| file.display().to_string())?;
+    }
+
+    writeln!(out, "{}", outcomes.print()).context("standard output")?;
+    let broken = outcomes.broken();
+    ensure!(broken.is_empty(), "{}", broken.join("\n"));
+    Ok(())
+}
+
+fn chosen(names: &[String]) -> Result<Vec<&'static Attack>> {
+    let find = |name: &String| {
+        let known = attacks::ALL.iter().find(|attack| attack.name == name);
+        known.with_context(|| format!("there is no attack `{name}`; --list names them"))
+    };
+
+    if names.is_empty() {
+        return Ok(attacks::ALL.iter().collect());
+    }
+    names.iter().map(find).collect()
+}
+
+fn measure_all(chosen: &[&'static Attack], repeats: u32) -> Result<AttackCosts> {
+    let mut outcomes = AttackCosts::default();
+    let mut progress = Progress::new(chosen.len() * repeats as usize);
+    for round in 1..=repeats {
+        for attack in chosen {
+            progress.step(&format!("round {round}: {}", attack.name));
+            let outcome = measure::one(attack).with_context(|| attack.name)?;
+            outcomes.add(attack, outcome);
+        }
+    }
+
+    progress.end();
+    Ok(outcomes)
+}
