@@ -37,7 +37,8 @@ class Client(QuicConnectionProtocol):
             if isinstance(event, (StreamReset, ConnectionTerminated)):
                 return {"reset": event.error_code}
             if isinstance(event, HeadersReceived):
-                fields = {name.decode(): value.decode() for name, value in event.headers}
+                came = {name.decode(): value.decode() for name, value in event.headers}
+                fields = came if ":status" in came else {**fields, **came}
                 if tunnel and fields[":status"] == "200":
                     break
             elif isinstance(event, DataReceived):

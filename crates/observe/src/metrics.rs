@@ -417,7 +417,8 @@ fn status_class(status: Option<u16>) -> &'static str {
         Some(2) => "2xx",
         Some(3) => "3xx",
         Some(4) => "4xx",
-        Some(5) => "5xx",
-        _ => "none",
+        // RFC 9110, 15: what has no class of its own is an error of the server.
+        Some(_) => "5xx",
+        None => "none",
     }
 }

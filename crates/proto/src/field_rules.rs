@@ -54,3 +54,37 @@ pub(crate) fn content_length(fields: &Fields) -> Result<Option<u64>, NoLength> {
         _ => Err(NoLength),
     }
 }
+
+/// Makes one line of several lengths that are the same number, as a response may have them (RFC 9110, section 8.6); whether there is
+/// one line now.
+pub(crate) fn join_lengths(fields: &mut Fields) -> bool {
+    let mut members = fields
+        .values(CONTENT_LENGTH)
+        .flat_map(|line| line.as_bytes().split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii);
+    let Some(first) = members.next() else {
+        return false;
+    };
+
+    let is_number = !first.is_empty() && first.iter().all(u8::is_ascii_digit);
+    let is_same = is_number && members.all(|member| member == first);
+    let length = HeaderValue::from_bytes(first);
+    match length {
+        Ok(length) if is_same => {
+            fields.insert(CONTENT_LENGTH, length);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// As [`content_length`], for a response: the same number may be there several times.
+///
+/// # Errors
+/// As for [`content_length`].
+pub(crate) fn response_length(fields: &mut Fields) -> Result<Option<u64>, NoLength> {
+    match content_length(fields) {
+        Err(NoLength) if join_lengths(fields) => content_length(fields),
+        length => length,
+    }
+}

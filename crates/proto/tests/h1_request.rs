@@ -117,7 +117,7 @@ refuses! {
     refuses_chunked_with_a_parameter: b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked;a=b\r\n\r\n" => BadTransferEncoding 400;
     refuses_an_empty_transfer_encoding: b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n\r\n" => BadTransferEncoding 400;
     refuses_a_trailing_comma_after_chunked: b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked,\r\n\r\n" => BadTransferEncoding 400;
-    refuses_connect_with_a_length: b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n" => ConnectWithContent 400;
+    refuses_connect_with_a_length: b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n" => ConnectWithContent 400;
     refuses_connect_with_chunked: b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" => ConnectWithContent 400;
 
     refuses_a_connection_that_is_no_token_list: b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close keep-alive\r\n\r\n" => BadConnection 400;
@@ -357,4 +357,19 @@ fn a_target_that_fills_the_head_is_too_long() {
     };
     let whole = format!("{endless} HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(refusal(whole.as_bytes(), &wide), (Kind::TargetTooLong, 414));
+}
+
+#[test]
+fn a_length_of_zero_is_none_where_a_tunnel_begins() {
+    for text in [
+        "CONNECT a:80 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\n",
+    ] {
+        let mut buf = BytesMut::from(text);
+        let head = decode_request(&mut buf, &MessageLimits::default())
+            .unwrap()
+            .unwrap();
+        assert_eq!(head.framing, Framing::Empty, "{text}");
+        assert!(!head.fields.contains_key("content-length"), "{text}");
+    }
 }

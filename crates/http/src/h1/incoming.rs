@@ -58,7 +58,13 @@ impl BodyReceiver {
         };
 
         let done = length == Some(0);
-        let mode = Mode::Content(BodyDecoder::new(framing, limits));
+        let decoder = BodyDecoder::new(framing, limits);
+        let mode = Mode::Content(if way_back.is_server() {
+            decoder
+        } else {
+            decoder.of_response()
+        });
+
         Self {
             read: Some(read),
             mode,

@@ -41,13 +41,16 @@ pub(super) fn from_response(
     Ok(state.shared().tables.write(state.id(), write)?)
 }
 
-/// The length of a response's content, where it is known: 0 where there must be none (RFC 9110, 6.4.1).
-pub(super) fn response_length(method: &Method, head: &ResponseHead) -> Result<Option<u64>, Fault> {
-    let announced = h3::content_length(&head.fields)?;
+/// The length of a response's content, where it is known: 0 where there must be none, whatever is announced (RFC 9110, 6.4.1).
+pub(super) fn response_length(
+    method: &Method,
+    head: &mut ResponseHead,
+) -> Result<Option<u64>, Fault> {
     let none = *method == Method::HEAD
         || matches!(
             head.status,
             StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
         );
-    Ok(if none { Some(0) } else { announced })
+    let announced = h3::response_length(&mut head.fields);
+    if none { Ok(Some(0)) } else { announced }
 }

@@ -56,6 +56,8 @@ pub const AUTHORIZATION: KnownName = KnownName::new("authorization");
 pub const CACHE_CONTROL: KnownName = KnownName::new("cache-control");
 /// `connection`
 pub const CONNECTION: KnownName = KnownName::new("connection");
+/// `keep-alive`
+pub const KEEP_ALIVE: KnownName = KnownName::new("keep-alive");
 /// `content-encoding`
 pub const CONTENT_ENCODING: KnownName = KnownName::new("content-encoding");
 /// `content-length`

@@ -6,7 +6,7 @@ use super::chunk::decode_chunk_line;
 use super::error::{DecodeError, DecodeErrorKind as Kind};
 use super::framing::Framing;
 use super::limits::MessageLimits;
-use super::trailers::decode_trailers;
+use super::trailers::{TrailersOf, decode_trailers};
 use crate::fields::Fields;
 
 /// A piece of content, or its end.
@@ -25,6 +25,7 @@ pub enum BodyEvent {
 pub struct BodyDecoder {
     state: BodyDecodeState,
     limits: MessageLimits,
+    of: TrailersOf,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +56,16 @@ impl BodyDecoder {
         Self {
             state,
             limits: *limits,
+            of: TrailersOf::Request,
+        }
+    }
+
+    /// The same for a response, whose trailers are mended where those of a request are refused.
+    #[must_use]
+    pub fn of_response(self) -> Self {
+        Self {
+            of: TrailersOf::Response,
+            ..self
         }
     }
 
@@ -88,7 +99,7 @@ impl BodyDecoder {
                     Some(next) => self.state = next,
                 },
                 BodyDecodeState::Trailers => {
-                    let trailers = decode_trailers(buf, &self.limits)?;
+                    let trailers = decode_trailers(buf, &self.limits, self.of)?;
                     return Ok(trailers.map(|trailers| self.trailers(trailers)));
                 }
             }

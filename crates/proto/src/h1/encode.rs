@@ -86,9 +86,6 @@ pub fn encode_response(
     method: &Method,
     out: &mut BytesMut,
 ) -> Result<(), MessageEncodeError> {
-    if !(100..=599).contains(&status.as_u16()) {
-        return Err(MessageEncodeError::BadStatus);
-    }
     let announced = announced(status, fields, framing, method)?;
     let options = connection::options(fields).map_err(|_| MessageEncodeError::BadField)?;
     out.reserve(usual_size(fields));

@@ -96,7 +96,7 @@ pub enum DecodeErrorKind {
     #[error("the port is missing or not from 1 to 65535")]
     BadPort,
 
-    /// The status line is not version, space, status from 100 to 599, reason (RFC 9112 4).
+    /// The status line is not version, space, status from 100 to 999, reason (RFC 9112 4).
     #[error("the status line is malformed")]
     BadStatusLine,
 
@@ -156,12 +156,9 @@ pub enum DecodeErrorKind {
     /// The chunked coding is applied more than once (RFC 9112 6.1).
     #[error("the chunked coding is named more than once")]
     RepeatedChunked,
-    /// CONNECT with Content-Length or Transfer-Encoding (RFC 9110 9.3.6, RFC 9931).
-    #[error("CONNECT with Content-Length or Transfer-Encoding")]
+    /// CONNECT that announces content (RFC 9110 9.3.6, RFC 9931).
+    #[error("CONNECT announces content")]
     ConnectWithContent,
-    /// A 1xx or 204 response announces content (RFC 9110 8.6, RFC 9112 6.1).
-    #[error("a 1xx or 204 response announces content")]
-    ContentNotAllowed,
 
     /// Connection is not a list of tokens (RFC 9110 7.6.1).
     #[error("the Connection field is not a list of tokens")]
@@ -212,9 +209,6 @@ pub enum MessageEncodeError {
     /// Several Host values, or one that is no authority (RFC 9112 3.2).
     #[error("the Host field is not one `host` or `host:port`")]
     BadHost,
-    /// The status is not from 100 to 599 (RFC 9110 15).
-    #[error("the status is not from 100 to 599")]
-    BadStatus,
     /// The Content-Length or Connection to be kept is malformed (RFC 9110 7.6.1, 8.6).
     #[error("the Content-Length or Connection field is malformed")]
     BadField,

@@ -8,6 +8,10 @@ const HEAD_BYTES: usize = 64 * 1024;
 #[doc(alias("bound", "limits.fields"))]
 const FIELDS: usize = 128;
 
+/// Field lines of a response's head, and of its trailers, over all versions: sites with many cookies have hundreds.
+#[doc(alias("bound", "limits.fields"))]
+const RESPONSE_FIELDS: usize = 1024;
+
 /// Bytes of a chunk's extensions, which are not in use.
 #[doc(alias = "bound")]
 const CHUNK_EXTENSION_BYTES: usize = 256;
@@ -27,6 +31,16 @@ pub struct MessageLimits {
     pub chunk_extension_bytes: usize,
     /// Bytes of a trailer section with its empty line. Default 8192.
     pub trailer_bytes: usize,
+}
+
+impl MessageLimits {
+    /// What a response may have where nothing else is said: as a request, but for 1024 field lines.
+    pub fn of_responses() -> Self {
+        Self {
+            fields: RESPONSE_FIELDS,
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for MessageLimits {

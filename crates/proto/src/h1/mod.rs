@@ -2,7 +2,7 @@
 //!
 //! It takes bytes and gives messages, or takes messages and gives bytes. It holds no socket, no clock and no buffer of
 //! its own. It refuses whatever two implementations could read in two ways, and it never passes a line on as it came:
-//! each message is written anew from checked parts.
+//! each message is written anew from checked parts. Defects of responses that RFC 9110 and RFC 9112 say how to mend are mended.
 //!
 //! Every decoder gives the same result however its input is cut into pieces.
 //!
@@ -20,6 +20,7 @@ mod framing;
 mod fuzz;
 mod head;
 mod limits;
+mod repair;
 mod request;
 mod response;
 mod target;

@@ -11,7 +11,7 @@ use super::head::{HeadSection, cr_or, decode_fields, decode_version, find_sectio
 use super::limits::MessageLimits;
 use super::target::{RequestTarget, check_authority, decode_target};
 use crate::fields::Fields;
-use crate::fields::names::HOST;
+use crate::fields::names::{CONTENT_LENGTH, HOST};
 use crate::upgrade::Protocol;
 
 /// The head of a request, checked.
@@ -81,11 +81,13 @@ fn decode_head(head: &Bytes, lines: usize, limits: &MessageLimits) -> Result<Req
     let (method, target, version) = decode_line(head, line_end - 1)?;
     let mut fields = decode_fields(head, line_end + 1, lines, limits.fields)?;
     settle_host(&target, version, &mut fields)?;
-    let framing = request_framing(&method, version, &fields)?;
     let options = connection::options(&fields)?;
+    let upgrade = upgrade(version, options, &fields)?;
+    let opens_tunnel = method == Method::CONNECT || (method == Method::GET && upgrade.is_some());
+    let framing = request_framing(&method, version, opens_tunnel, &mut fields)?;
 
     Ok(RequestHead {
-        upgrade: upgrade(version, options, &fields)?,
+        upgrade,
         keep_alive: version == Version::HTTP_11 && !options.close && method != Method::CONNECT,
         method,
         target,
@@ -145,9 +147,20 @@ fn settle_host(target: &RequestTarget, version: Version, fields: &mut Fields) ->
     Ok(())
 }
 
-/// A request without a declared length has no content (RFC 9112 6.3); CONNECT must not declare one.
-fn request_framing(method: &Method, version: Version, fields: &Fields) -> Result<Framing, Kind> {
+/// A request without a declared length has no content (RFC 9112 6.3), and CONNECT has none.
+///
+/// Some clients (WinINet) say so with `Content-Length: 0` where a tunnel begins. It cannot be misread, and goes no further.
+fn request_framing(
+    method: &Method,
+    version: Version,
+    opens_tunnel: bool,
+    fields: &mut Fields,
+) -> Result<Framing, Kind> {
     match framing::declared(fields, version)? {
+        Some(Framing::Length(0)) if opens_tunnel => {
+            fields.remove(CONTENT_LENGTH);
+            Ok(Framing::Empty)
+        }
         Some(_) if *method == Method::CONNECT => Err(Kind::ConnectWithContent),
         framing => Ok(framing.unwrap_or(Framing::Empty)),
     }

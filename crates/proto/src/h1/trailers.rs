@@ -5,6 +5,7 @@ use bytes::BytesMut;
 use super::error::DecodeErrorKind as Kind;
 use super::head::{HeadSection, decode_fields, find_section};
 use super::limits::MessageLimits;
+use super::repair;
 use crate::fields::Fields;
 
 /// Whether a field must not be a trailer: one that frames, routes, authenticates, controls or describes the message
@@ -29,21 +30,46 @@ pub fn is_forbidden_trailer(name: &str) -> bool {
     )
 }
 
+/// Whose trailers they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TrailersOf {
+    /// A client's: refused where they could be read as fields of the head.
+    Request,
+    /// An origin's, mended: its content has passed, and all that could come of a refusal is a reset.
+    Response,
+}
+
 /// Takes a whole trailer section from the front of `buf`; `None` means that more bytes are needed.
 pub(super) fn decode_trailers(
     buf: &mut BytesMut,
     limits: &MessageLimits,
+    of: TrailersOf,
 ) -> Result<Option<Fields>, Kind> {
     match find_section(buf, 0, limits.trailer_bytes)? {
         HeadSection::Partial => Ok(None),
         HeadSection::TooLarge { .. } => Err(Kind::TrailersTooLarge),
         HeadSection::Complete { end, lines } => {
             let section = buf.split_to(end).freeze();
-            let trailers = decode_fields(&section, 0, lines, limits.fields)?;
-            if trailers.names().any(|name| is_forbidden_trailer(&name)) {
-                return Err(Kind::ForbiddenTrailer);
-            }
+            let trailers = match of {
+                TrailersOf::Request => of_request(&section, lines, limits)?,
+                TrailersOf::Response => of_response(&section, lines, limits)?,
+            };
             Ok(Some(trailers))
         }
     }
+}
+
+fn of_request(section: &[u8], lines: usize, limits: &MessageLimits) -> Result<Fields, Kind> {
+    let trailers = decode_fields(section, 0, lines, limits.fields)?;
+    if trailers.names().any(|name| is_forbidden_trailer(&name)) {
+        return Err(Kind::ForbiddenTrailer);
+    }
+    Ok(trailers)
+}
+
+/// RFC 9110 6.5.1: what must not be a trailer is discarded.
+fn of_response(section: &[u8], lines: usize, limits: &MessageLimits) -> Result<Fields, Kind> {
+    let mut trailers = repair::decode_fields(section, 0, lines, limits.fields)?;
+    trailers.retain(|name| !is_forbidden_trailer(&name));
+    Ok(trailers)
 }

@@ -14,7 +14,7 @@ use super::inbound::Taken;
 use super::reason::{ConnectionError, Reason};
 use super::stream::{Inbound, Stream};
 use super::streams::Absent;
-use crate::field_rules::content_length;
+use crate::field_rules::{content_length, response_length};
 use crate::h3::Role;
 
 /// What a frame of a field section costs beside its bytes: empty ones are not free (CVE-2024-27316).
@@ -187,7 +187,7 @@ impl<C: Content> Connection<C> {
     }
 
     fn response(&mut self, number: u32, lines: HeadLines, end: bool) -> Result<(), BadHead> {
-        let response = lines.response()?;
+        let mut response = lines.response()?;
         let Some(stream) = self.streams.get(number) else {
             return Ok(());
         };
@@ -208,9 +208,9 @@ impl<C: Content> Connection<C> {
                 );
 
             if !is_tunnel {
-                let expected = content_length(&response.fields).map_err(|_| NO_LENGTH)?;
+                let expected = response_length(&mut response.fields).map_err(|_| NO_LENGTH);
                 // RFC 9110, section 8.6: what is announced there, another response would have.
-                receiving.expected = if is_bare { Some(0) } else { expected };
+                receiving.expected = if is_bare { Some(0) } else { expected? };
             }
 
             if end && !self.finish_inbound(number) {

@@ -109,6 +109,15 @@ pub fn content_length(fields: &Fields) -> Result<Option<u64>, Fault> {
         .map_err(|_| Fault::message("content-length is not one number"))
 }
 
+/// As [`content_length`], of a response: the same number may stand there several times.
+///
+/// # Errors
+/// As for [`content_length`].
+pub fn response_length(fields: &mut Fields) -> Result<Option<u64>, Fault> {
+    field_rules::response_length(fields)
+        .map_err(|_| Fault::message("content-length is not one number"))
+}
+
 /// Reads trailers.
 ///
 /// # Errors

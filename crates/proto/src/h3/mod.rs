@@ -28,7 +28,8 @@ pub use code::{Code, Fault, Scope};
 pub use control::{Control, ControlEvent, Role, is_request};
 pub use decoder::{CONTROL_FRAME, FrameDecoder, IDLE_FRAMES, On, Piece};
 pub use fields::{
-    FieldEncodeError, Received, content_length, decode_trailers, encode_trailers, section_size,
+    FieldEncodeError, Received, content_length, decode_trailers, encode_trailers, response_length,
+    section_size,
 };
 pub use frame::{Frame, FrameType};
 pub use fuzz::fuzz_one;

@@ -8,7 +8,7 @@ use crate::fields::{Fields, LineName, PseudoName};
 use crate::head::ResponseHead;
 use crate::qpack::SectionEncoder;
 
-/// Reads the head of a response; its status is from 100 to 599, and never 101.
+/// Reads the head of a response; its status is from 100 to 999, and never 101.
 ///
 /// # Errors
 /// The section cannot be read, is too large, or the response is malformed.
@@ -50,7 +50,7 @@ pub fn encode_response(
     Ok(())
 }
 
-/// RFC 9110, section 15; RFC 9114, section 4.5: nothing switches protocols.
+/// RFC 9114, section 4.5: nothing switches protocols. Statuses from 600 mean nothing, and pass (RFC 9110, section 15).
 fn exists(status: StatusCode) -> bool {
-    (100..=599).contains(&status.as_u16()) && status != StatusCode::SWITCHING_PROTOCOLS
+    status != StatusCode::SWITCHING_PROTOCOLS
 }

@@ -5,6 +5,7 @@ use hermes_http::ResponseHead;
 use hermes_http::h1::client::Receiver;
 use hermes_proto::proxy_status::{self, Told};
 
+use super::verdict;
 use crate::next::Next;
 use crate::routed::Routed;
 use crate::why::note;
@@ -12,7 +13,7 @@ use crate::why::note;
 /// Why a later proxy refused an exchange, noted for its record; `None` where the response is an origin's, or none of failure. An origin
 /// may write what it likes: only the proxies of the route `to` are asked.
 pub(super) fn of(routed: &Routed, next: &Next, head: &ResponseHead) -> Option<Told> {
-    let failed = head.status.is_client_error() || head.status.is_server_error();
+    let failed = verdict::is_failure(head.status);
     if !failed || next.receiver() != Receiver::Proxy {
         return None;
     }

@@ -11,7 +11,7 @@ use super::pump::{Direction, pump, silence};
 use super::rest::Original;
 use super::retry::Tries;
 use super::retry::hedge::{Responded, attempt};
-use super::{Broken, Side};
+use super::{Broken, Side, verdict};
 use crate::target::Target;
 
 /// A response that is being delivered.
@@ -95,7 +95,7 @@ impl Interrupted<'_> {
             ..
         } = asked.map_err(|error| RestEnd::Again(lost(&error.reason())))?;
 
-        if head.status.is_server_error() {
+        if verdict::is_server_error(head.status) {
             return Err(RestEnd::Again(lost(&format!(
                 "the answer was {}",
                 head.status

@@ -468,6 +468,10 @@ pub(super) fn returning(routed: &Routed, mut head: ResponseHead) -> ResponseHead
     if hop::strip(&mut head.fields).is_err() {
         head.fields.remove(http::header::CONNECTION);
     }
+    // RFC 9110, 8.6: these announce no content.
+    if head.status.is_informational() || head.status == StatusCode::NO_CONTENT {
+        head.fields.remove(http::header::CONTENT_LENGTH);
+    }
     departure::keep_own_challenge(&mut head);
     routed.snapshot.via.append(&mut head.fields, head.version);
     alternative::advertise(routed, &mut head.fields);

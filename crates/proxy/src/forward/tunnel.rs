@@ -492,7 +492,7 @@ pub(super) fn refused((routed, next): (&Routed, &Next), head: &ResponseHead) -> 
     };
 
     // A status that is no error, such as 200 where 101 is needed, is an error here because no tunnel came of it: 502.
-    if head.status.is_client_error() || head.status.is_server_error() {
+    if verdict::is_failure(head.status) {
         refusal.status(head.status)
     } else {
         refusal

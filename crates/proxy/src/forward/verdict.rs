@@ -10,7 +10,7 @@ use crate::next::Next;
 /// The endpoint answered. A 5xx of an origin speaks against it; one that a proxy passes on speaks of someone else, whom the
 /// client chose.
 pub(crate) fn answered(active: &Active, next: &Next, status: StatusCode) {
-    if status.is_server_error() && next.receiver() == Receiver::Origin {
+    if is_server_error(status) && next.receiver() == Receiver::Origin {
         active.answered_badly(status.as_u16());
     } else {
         active.served();
@@ -25,4 +25,14 @@ pub(crate) fn broke(active: &Active, error: &StreamError) {
     ) {
         active.failed_because(&error.to_string());
     }
+}
+
+/// Whether it is an error of the server, as one above 599 is (RFC 9110, 15).
+pub(crate) fn is_server_error(status: StatusCode) -> bool {
+    status.as_u16() >= 500
+}
+
+/// Whether it is an error of the client or of the server.
+pub(crate) fn is_failure(status: StatusCode) -> bool {
+    status.is_client_error() || is_server_error(status)
 }

@@ -10,7 +10,8 @@ use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::{hop, path, transform};
 use hermes_rules::Source;
 use hermes_rules::judge::RemovedFields;
-use http::StatusCode;
+use http::header::CONTENT_LENGTH;
+use http::{Method, StatusCode};
 
 use super::entered::Entered;
 use crate::max_forwards;
@@ -63,6 +64,10 @@ pub(super) async fn identify(
     refuse_circles(&entered.snapshot, head)?;
     // RFC 9110, 7.6.1: what follows sees the fields of the exchange, none of the connection's.
     hop::strip(&mut head.fields).map_err(|error| bad_request(error.to_string()))?;
+    // RFC 9110, 9.3.6: a tunnel has no content whose length could be told.
+    if head.method == Method::CONNECT {
+        head.fields.remove(CONTENT_LENGTH);
+    }
 
     if !believes_transforms(entered, head) {
         head.fields.remove(transform::FIELD);

@@ -37,7 +37,7 @@ pub(crate) struct Responded {
 
 impl Responded {
     fn is_good(&self) -> bool {
-        !self.head.status.is_server_error()
+        !verdict::is_server_error(self.head.status)
     }
 }
 
