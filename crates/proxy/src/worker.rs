@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use hermes_net::{LocalAddresses, Resolver, Watch};
 use hermes_observe::Telemetry;
 use hermes_packet::Egress;
-use hermes_upstream::{Attached, Budget, Client, Directory, Upstream};
+use hermes_upstream::{AnswerLimits, Attached, Budget, Client, Directory, Upstream};
 use http::HeaderValue;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
@@ -70,6 +70,12 @@ impl Directory for Shared {
 
     fn upstreams(&self) -> Vec<Arc<Upstream>> {
         self.snapshot.load().upstreams.values().cloned().collect()
+    }
+
+    fn origin_answers(&self) -> AnswerLimits {
+        let snapshot = self.snapshot.load();
+        let limits = &snapshot.document.defaults.limits;
+        AnswerLimits::new(&limits.upstreams)
     }
 
     fn token(&self, _: &Upstream) -> Option<HeaderValue> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Outgoing, Pending, RequestHead, StreamError, h1};
 use hermes_net::StreamInfo;
+use hermes_proto::h1::MessageLimits;
 
 use crate::client::Inner;
 use crate::connect::{self, Attempt};
@@ -32,6 +33,8 @@ pub struct Checkout {
     active: Active,
     /// Where a connection of its own is kept afterwards; nowhere if absent.
     home: Option<(Arc<Pool>, Arc<Slot>)>,
+    /// What the response may have.
+    answers: MessageLimits,
 }
 
 /// An exchange that was opened.
@@ -71,6 +74,11 @@ impl Checkout {
             carrier,
             room,
             active,
+            answers: home
+                .as_ref()
+                .map_or_else(MessageLimits::of_responses, |(_, slot)| {
+                    slot.answers.message
+                }),
             home,
         }
     }
@@ -113,6 +121,7 @@ impl Checkout {
             room,
             active,
             home,
+            answers,
         } = self;
 
         let active = active.in_rooms(None, Some(room.clone()));
@@ -123,7 +132,7 @@ impl Checkout {
                     berth.for_exchange(pool, slot)
                 });
                 (
-                    h1::client::open(*connection, head, length, receiver, home)?,
+                    h1::client::open_within(*connection, (head, length), receiver, home, answers)?,
                     None,
                 )
             }

@@ -12,6 +12,7 @@ use http::HeaderValue;
 use rustls::ClientConfig;
 use tokio_util::task::TaskTracker;
 
+use crate::answers::AnswerLimits;
 use crate::checkout::{self, Checkout};
 use crate::endpoint_attempts::EndpointAttempts;
 use crate::failure::ConnectFailure;
@@ -29,6 +30,11 @@ pub trait Directory: Send + Sync {
     /// All upstreams, for what is kept open before an exchange asks for it. Default: none.
     fn upstreams(&self) -> Vec<Arc<Upstream>> {
         Vec::new()
+    }
+
+    /// What the answers of origins may have that requests choose. Default: what an upstream's may.
+    fn origin_answers(&self) -> AnswerLimits {
+        AnswerLimits::default()
     }
 
     /// The value of `Proxy-Authorization` for an upstream that tunnels for us; asked only where

@@ -18,6 +18,7 @@
 //! Begin reading in `client.rs`, then `pool`: how an exchange gets a connection.
 
 mod addresses;
+mod answers;
 mod attached;
 mod balance;
 mod budget;
@@ -64,6 +65,7 @@ mod upstream;
 mod via;
 mod zones;
 
+pub use answers::AnswerLimits;
 pub use attached::{
     ATTACHMENT_KEEPALIVE, Attached, AttachmentView, Carried, Count, Detached, Full, Joined,
     NotJoined, Place, Rest,

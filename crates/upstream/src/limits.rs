@@ -7,6 +7,7 @@ use hermes_config::model::UpstreamLimits;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
+use crate::answers::AnswerLimits;
 use crate::failure::{ConnectFailure, FailureKind};
 
 /// Exchanges that may wait for an upstream: more than a burst, less than what would fill memory.
@@ -24,6 +25,8 @@ pub(crate) struct Limits {
     pending: usize,
     waiting: AtomicUsize,
     refused: AtomicU64,
+    /// Of what its endpoints answer.
+    pub(crate) answers: AnswerLimits,
 }
 
 #[derive(Debug)]
@@ -75,6 +78,7 @@ impl Limits {
             pending: config.pending.map_or(PENDING, |count| count as usize),
             waiting: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
+            answers: AnswerLimits::new(config),
         }
     }
 

@@ -127,8 +127,13 @@ impl Inner {
             address.is_some_and(|address| (asking.allow)(address).is_ok())
         };
         let slot = match own {
-            None => self.pool.slot(origin.key(), None, origin.tls),
-            Some(own) => own.slot(origin.key(), || self.pool.own_slot(None, 0, false)),
+            None => self
+                .pool
+                .slot_of_origin(origin.key(), origin.tls, || self.directory.origin_answers()),
+            Some(own) => own.slot(origin.key(), || {
+                self.pool
+                    .own_slot_of_origin(self.directory.origin_answers())
+            }),
         };
 
         let own = own.is_some();

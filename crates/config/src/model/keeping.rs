@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::scalar::Duration;
+use super::scalar::{ByteSize, Duration};
 
-/// Bounds of an upstream, over all workers. Default: none.
+/// Bounds of an upstream, over all workers, and of what it answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpstreamLimits {
@@ -20,6 +20,17 @@ pub struct UpstreamLimits {
     /// Exchanges that may wait, for their time to connect, until there is room; the others are refused at once. Default: 1024.
     #[serde(default)]
     pub pending: Option<u32>,
+    /// Bytes of the head of one answer, and over HTTP/2 and HTTP/3 of its trailers. Default: 64KiB.
+    #[serde(default)]
+    pub head_bytes: Option<ByteSize>,
+    /// Field lines of the head of one answer, and of its trailers. Default: 1024.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub fields: Option<usize>,
+    /// How long a connection of HTTP/1.1 is kept between exchanges; shorter where the server says so by `Keep-Alive: timeout`.
+    /// Default: 60s.
+    #[serde(default)]
+    pub idle_time: Option<Duration>,
 }
 
 /// PING on HTTP/2 links, which finds out that a peer is gone although nothing says so.

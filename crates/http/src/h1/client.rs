@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use hermes_proto::fields::Fields;
-use hermes_proto::fields::names::{CONNECTION, TE, UPGRADE};
+use hermes_proto::fields::names::{CONNECTION, KEEP_ALIVE, TE, UPGRADE};
 use hermes_proto::h1::{self as codec, Framing, MessageLimits, RequestTarget};
 use hermes_proto::upgrade::Protocol;
 use hermes_proto::websocket::{Key, check_accept};
@@ -32,11 +33,26 @@ pub enum Receiver {
 /// # Errors
 /// The head cannot be written in HTTP/1.1; nothing was sent.
 pub fn open(
-    mut connection: Connection,
+    connection: Connection,
     head: &RequestHead,
     length: Option<u64>,
     receiver: Receiver,
     home: Option<Arc<dyn Home>>,
+) -> Result<(Outgoing, crate::Pending), StreamError> {
+    let limits = MessageLimits::of_responses();
+    open_within(connection, (head, length), receiver, home, limits)
+}
+
+/// As [`open`], for a response within these limits.
+///
+/// # Errors
+/// As for [`open`].
+pub fn open_within(
+    mut connection: Connection,
+    (head, length): (&RequestHead, Option<u64>),
+    receiver: Receiver,
+    home: Option<Arc<dyn Home>>,
+    limits: MessageLimits,
 ) -> Result<(Outgoing, crate::Pending), StreamError> {
     let framing = framing(head, length);
     let key = crate::websocket::key_for(head)?;
@@ -61,7 +77,7 @@ pub fn open(
         kind: head.kind(),
         protocol: head.protocol.clone(),
         accept: key.as_ref().map(crate::websocket::accept),
-        limits: MessageLimits::default(),
+        limits,
     };
 
     Ok((Outgoing::H1(outgoing), Awaited::H1(pending).into()))
@@ -199,7 +215,7 @@ impl NextResponse {
         if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS {
             return Ok(Event::Interim(response));
         }
-        let (read, way_back) = self
+        let (mut read, way_back) = self
             .read
             .take()
             .ok_or_else(|| StreamError::new(Cause::Incomplete))?;
@@ -213,7 +229,6 @@ impl NextResponse {
                 hermes_proto::websocket::strip(&mut response.fields);
             }
 
-            let mut read = read;
             if let Some(Outgoing::H1(outgoing)) = tunnel {
                 outgoing.become_tunnel();
                 if self.kind == Kind::Connect {
@@ -235,6 +250,7 @@ impl NextResponse {
         if !head.keep_alive || head.framing == Framing::UntilClose || self.kind != Kind::Message {
             way_back.spoil();
         }
+        read.kept_for = kept_for(&response.fields);
         let incoming = BodyReceiver::content(read, head.framing, &self.limits, way_back);
         Ok(Event::Final(response, Incoming::H1(incoming)))
     }
@@ -277,6 +293,18 @@ impl NextResponse {
             Kind::Message => Ok(false),
         }
     }
+}
+
+/// For how long the server keeps the connection between exchanges, where it says so (RFC 2068, 19.7.1.1).
+fn kept_for(fields: &Fields) -> Option<Duration> {
+    let said = fields.get(KEEP_ALIVE)?;
+    let mut parameters = said.as_bytes().split(|byte| matches!(byte, b',' | b';'));
+    let seconds = parameters.find_map(|parameter| {
+        let (name, value) = std::str::from_utf8(parameter).ok()?.split_once('=')?;
+        let is_timeout = name.trim().eq_ignore_ascii_case("timeout");
+        is_timeout.then(|| value.trim().trim_matches('"').parse::<u32>().ok())?
+    });
+    seconds.map(|seconds| Duration::from_secs(seconds.into()))
 }
 
 /// RFC 9110, 15.2.2: a 101 names what it switches to. What was not asked for would be bytes that no one meant.

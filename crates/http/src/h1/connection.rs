@@ -6,6 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hermes_net::{ReadHalf, Stream, StreamInfo, WriteHalf};
@@ -69,6 +70,8 @@ pub(crate) struct ReadSide {
     room: usize,
     /// Room for it at most: what the other side has room for.
     pub(crate) most: usize,
+    /// How long the server said that it keeps the connection.
+    pub(crate) kept_for: Option<Duration>,
 }
 
 impl fmt::Debug for ReadSide {
@@ -96,6 +99,7 @@ impl ReadSide {
             buffer,
             room: READ_ROOM,
             most: MOST_ROOM,
+            kept_for: None,
         }
     }
 
@@ -226,6 +230,11 @@ impl Connection {
     /// Who is at the other end.
     pub fn source(&self) -> &Arc<StreamInfo> {
         self.read.half.info()
+    }
+
+    /// How long the server keeps it between exchanges, where its last answer said so.
+    pub fn kept_for(&self) -> Option<Duration> {
+        self.read.kept_for
     }
 
     /// Whether it can be left to [`Self::into_stream`] while nothing is open on it.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hermes_net::memory::{Account, Arrivals};
 use hermes_net::{Stream, StreamInfo};
+use hermes_proto::h1::MessageLimits;
 use hermes_proto::h2::{ConnectionOptions, FieldSectionLimits, OpenError, Role};
 use http::Method;
 use tokio::sync::watch;
@@ -20,8 +21,7 @@ use super::profile::{Profile, remembered_streams};
 use super::shared::{Joint, News};
 use super::windows::{self, Windows};
 use super::{
-    FRAME_SIZE, HEADER_LIST, HEADER_TABLE, SEND_BUFFER, STREAM_WINDOW, StreamReceiver,
-    StreamSender, convert,
+    FRAME_SIZE, HEADER_TABLE, SEND_BUFFER, STREAM_WINDOW, StreamReceiver, StreamSender, convert,
 };
 use crate::error::{Cause, StreamError};
 use crate::pending::{Awaited, Event};
@@ -75,15 +75,15 @@ impl State {
 /// Streams for which the budgets of a link that we open are meant: those of a usual listener.
 const STREAMS: u32 = 1000;
 
-fn machine_options() -> ConnectionOptions {
+fn machine_options(answers: &MessageLimits) -> ConnectionOptions {
     ConnectionOptions {
         role: Role::Client,
         stream_window: STREAM_WINDOW,
         connection_window: windows::of_link(),
         frame_size: FRAME_SIZE,
         section: FieldSectionLimits {
-            bytes: HEADER_LIST as usize,
-            lines: FIELDS,
+            bytes: answers.head_bytes,
+            lines: answers.fields,
         },
         table: HEADER_TABLE,
         streams: 0,
@@ -93,9 +93,6 @@ fn machine_options() -> ConnectionOptions {
     }
 }
 
-/// Fields of a response's head: with [`HEADER_LIST`], more than fit.
-const FIELDS: usize = 4096;
-
 impl TcpLink {
     /// Begins HTTP/2 on a fresh stream. The connection's driver runs in `tasks`; with `keepalive` it ends the link when the
     /// peer falls silent.
@@ -103,15 +100,29 @@ impl TcpLink {
     /// # Errors
     /// The connection failed.
     pub async fn connect(
+        stream: Stream,
+        keepalive: Option<Keepalive>,
+        tasks: &TaskTracker,
+    ) -> Result<Self, StreamError> {
+        let answers = MessageLimits::of_responses();
+        Self::connect_within(stream, keepalive, tasks, &answers).await
+    }
+
+    /// As [`Self::connect`], for responses within these limits.
+    ///
+    /// # Errors
+    /// As for [`Self::connect`].
+    pub async fn connect_within(
         mut stream: Stream,
         keepalive: Option<Keepalive>,
         tasks: &TaskTracker,
+        answers: &MessageLimits,
     ) -> Result<Self, StreamError> {
         stream.batch_records();
         let source = stream.info().clone();
         let (stream, alert) = AlertedStream::new(stream);
         let arrivals = Arrivals::of(&Account::open(&source));
-        let joint = Joint::new(machine_options(), &arrivals);
+        let joint = Joint::new(machine_options(answers), &arrivals);
         let (settled_in, settled) = watch::channel(false);
 
         let state = Arc::new(State {

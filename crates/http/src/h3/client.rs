@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hermes_net::quic::{Connection, RecvStream, SendStream};
+use hermes_proto::h1::MessageLimits;
 use hermes_proto::h3::{
-    Code, Fault, Role, Section, Settings, Signal, decode_response, section_size,
+    Code, Fault, FieldSectionLimits, Role, Section, Settings, Signal, decode_response, section_size,
 };
 use hermes_proto::qpack::LINE_OVERHEAD;
 use http::{Method, StatusCode};
@@ -25,7 +26,7 @@ use super::reader::{Failure, Part, Reader};
 use super::sender::Sender;
 use super::shared::{Hold, Shared, StreamState};
 use super::tables::{HEADER_TABLE, Tables};
-use super::{RESPONSE_LIMITS, RequestStreamReceiver, RequestStreamSender, Watched};
+use super::{RequestStreamReceiver, RequestStreamSender, Watched};
 use crate::error::{Cause, StreamError};
 use crate::h2::Profile;
 use crate::pending::{Awaited, Event};
@@ -85,6 +86,18 @@ impl QuicLink {
     /// # Errors
     /// The connection has ended.
     pub fn connect(connection: Connection, tasks: &TaskTracker) -> Result<Self, StreamError> {
+        Self::connect_within(connection, tasks, &MessageLimits::of_responses())
+    }
+
+    /// As [`Self::connect`], for responses within these limits.
+    ///
+    /// # Errors
+    /// As for [`Self::connect`].
+    pub fn connect_within(
+        connection: Connection,
+        tasks: &TaskTracker,
+        answers: &MessageLimits,
+    ) -> Result<Self, StreamError> {
         if let Some(error) = connection.closed_reason() {
             return Err(StreamError::unprocessed(StreamError::from(error).cause));
         }
@@ -95,7 +108,10 @@ impl QuicLink {
         let shared = Shared::new(
             connection,
             Role::Client,
-            RESPONSE_LIMITS,
+            FieldSectionLimits {
+                bytes: answers.head_bytes,
+                lines: answers.fields,
+            },
             (order, HEADER_TABLE),
         );
 
@@ -403,7 +419,7 @@ pub struct RequestStreamResponse {
 
 impl RequestStreamResponse {
     pub(crate) async fn event(&mut self) -> Result<Event, StreamError> {
-        let (mut reader, head) = loop {
+        let (mut reader, mut head) = loop {
             let section = match self.section().await {
                 Err(error) => {
                     Box::pin(self.after_loss(error)).await?;
@@ -443,7 +459,7 @@ impl RequestStreamResponse {
             ));
         }
 
-        let length = convert::response_length(&self.method, &head)
+        let length = convert::response_length(&self.method, &mut head)
             .map_err(|fault| failed(&reader, fault))?;
         reader.sequence.begin_content(length);
 

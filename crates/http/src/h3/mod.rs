@@ -34,10 +34,3 @@ pub use watched::Watched;
 /// Bytes that are taken from a stream at once, and the largest piece that small ones are joined to: as a frame of HTTP/2.
 #[doc(alias = "bound")]
 pub(crate) const PIECE: usize = 16 * 1024;
-
-/// Bytes and lines of a response head, and of its trailers, as over HTTP/2 and HTTP/1.1.
-pub(crate) const RESPONSE_LIMITS: hermes_proto::h3::FieldSectionLimits =
-    hermes_proto::h3::FieldSectionLimits {
-        bytes: crate::h2::HEADER_LIST as usize,
-        lines: 128,
-    };

@@ -8,6 +8,7 @@
 mod abuse;
 mod abuse_links;
 mod admin;
+mod answer_limits;
 mod attach;
 mod authorize;
 mod bind;
@@ -34,6 +35,7 @@ mod limits;
 mod listeners;
 mod malformed;
 mod outlive;
+mod own_authority;
 mod pac;
 mod packets;
 mod policy;

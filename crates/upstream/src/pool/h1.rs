@@ -16,10 +16,6 @@ use crate::limits::Room;
 #[doc(alias = "bound")]
 const KEPT: usize = 64;
 
-/// How long a kept HTTP/1.1 connection waits for the next exchange: idle connections die unseen.
-#[doc(alias = "bound")]
-const IDLE_TIME: Duration = Duration::from_secs(60);
-
 /// Idle connections to one place, the newest last.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
@@ -66,12 +62,12 @@ impl Home for Berth {
 struct IdleConnection {
     connection: Connection,
     berth: Arc<Berth>,
-    since: Instant,
+    until: Instant,
 }
 
 impl IdleConnection {
     fn is_good(&mut self, now: Instant) -> bool {
-        now < self.since + IDLE_TIME && self.connection.is_usable()
+        now < self.until && self.connection.is_usable()
     }
 }
 
@@ -106,8 +102,13 @@ impl Idle {
         })
     }
 
-    /// Keeps a connection; false if it cannot serve another exchange.
-    pub(super) fn keep(&self, mut connection: Connection, berth: Arc<Berth>, now: Instant) -> bool {
+    /// Keeps a connection for this time; false if it cannot serve another exchange.
+    pub(super) fn keep(
+        &self,
+        mut connection: Connection,
+        berth: Arc<Berth>,
+        (now, time): (Instant, Duration),
+    ) -> bool {
         if !connection.is_usable() {
             return false;
         }
@@ -116,7 +117,7 @@ impl Idle {
         waiting.push(IdleConnection {
             connection,
             berth,
-            since: now,
+            until: now + time,
         });
 
         drop(waiting);

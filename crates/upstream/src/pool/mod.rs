@@ -35,6 +35,7 @@ use self::liveness_monitor::LivenessMonitor;
 use self::single_flight::{Boarded, SingleFlight};
 pub(crate) use self::taken::{Carrier, Dialer, Dialling, Fits, Taken};
 pub(crate) use self::uses::{Counted, Use};
+use crate::answers::AnswerLimits;
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::limits::Room;
 use crate::reached::{Reached, Transport};
@@ -88,6 +89,8 @@ pub(crate) struct Slot {
     owner: Option<Weak<Upstream>>,
     /// The number of the endpoint, where there is an owner.
     index: usize,
+    /// What its answers may have.
+    pub(crate) answers: AnswerLimits,
 }
 
 impl Pool {
@@ -114,12 +117,32 @@ impl Pool {
         self.exchanges.store(exchanges, Ordering::Relaxed);
     }
 
-    /// The slot of a place; `shares` says what is expected of a new one.
+    /// The slot of an endpoint; `shares` says what is expected of a new one.
     pub(crate) fn slot(
         self: &Arc<Self>,
         key: Key,
         owner: Option<&Arc<Upstream>>,
         shares: bool,
+    ) -> Arc<Slot> {
+        let answers = || owner.map_or_else(AnswerLimits::default, |owner| owner.limits.answers);
+        self.slot_within((key, owner), shares, answers)
+    }
+
+    /// The slot of an origin, whose answers have these bounds.
+    pub(crate) fn slot_of_origin(
+        self: &Arc<Self>,
+        key: Key,
+        shares: bool,
+        answers: impl FnOnce() -> AnswerLimits,
+    ) -> Arc<Slot> {
+        self.slot_within((key, None), shares, answers)
+    }
+
+    fn slot_within(
+        self: &Arc<Self>,
+        (key, owner): (Key, Option<&Arc<Upstream>>),
+        shares: bool,
+        answers: impl FnOnce() -> AnswerLimits,
     ) -> Arc<Slot> {
         let mut slots = self.slots.lock();
         if let Some(slot) = slots.get(&key) {
@@ -135,6 +158,7 @@ impl Pool {
         let exchanges = self.exchanges.load(Ordering::Relaxed);
         let slot = Arc::new(Slot {
             index,
+            answers: answers(),
             ..Slot::new(owner, shares, exchanges)
         });
         if !self.closed.is_cancelled() {
@@ -144,6 +168,15 @@ impl Pool {
         }
 
         slot
+    }
+
+    /// As [`Self::own_slot`], of an origin, whose answers have these bounds.
+    pub(crate) fn own_slot_of_origin(&self, answers: AnswerLimits) -> Arc<Slot> {
+        let exchanges = self.exchanges.load(Ordering::Relaxed);
+        Arc::new(Slot {
+            answers,
+            ..Slot::new(None, false, exchanges)
+        })
     }
 
     /// A slot that is no one else's; it has no place in the pool, and its connections close when it is dropped.
@@ -297,9 +330,12 @@ impl Pool {
                     room,
                 });
             }
-            Transport::H2(stream) => Link::H2(self.begin_h2(stream, keepalive, endpoint).await?),
+            Transport::H2(stream) => {
+                Link::H2(self.begin_h2((stream, slot), keepalive, endpoint).await?)
+            }
             Transport::H3(connection) => {
-                let link = h3::QuicLink::connect(connection, &self.tasks);
+                let link =
+                    h3::QuicLink::connect_within(connection, &self.tasks, &slot.answers.message);
                 Link::H3(link.map_err(|error| broken(endpoint, format!("HTTP/3: {error}")))?)
             }
         };
@@ -311,11 +347,12 @@ impl Pool {
     /// Begins HTTP/2 on a connection.
     async fn begin_h2(
         &self,
-        stream: Stream,
+        (stream, slot): (Stream, &Slot),
         keepalive: Option<Keepalive>,
         endpoint: String,
     ) -> Result<TcpLink, ConnectFailure> {
-        let link = match TcpLink::connect(stream, keepalive, &self.tasks).await {
+        let answers = &slot.answers.message;
+        let link = match TcpLink::connect_within(stream, keepalive, &self.tasks, answers).await {
             Ok(link) => link,
             Err(error) => return Err(broken(endpoint, format!("HTTP/2: {error}"))),
         };
@@ -382,11 +419,12 @@ impl Pool {
 
     /// Keeps a connection whose exchange is over, if it can serve another and there is room.
     pub(crate) fn keep(&self, slot: &Slot, connection: Connection, berth: Arc<Berth>) {
+        let time = slot.answers.kept_for(connection.kept_for());
         let has_room = self.kept.load(Ordering::Relaxed) < KEPT;
         if has_room
             && !self.closed.is_cancelled()
             && slot.is_wanted()
-            && slot.idle.keep(connection, berth, clock::now())
+            && slot.idle.keep(connection, berth, (clock::now(), time))
         {
             self.kept.fetch_add(1, Ordering::Relaxed);
         }
@@ -497,6 +535,7 @@ impl Slot {
             probing: AtomicBool::new(false),
             owner: owner.map(Arc::downgrade),
             index: 0,
+            answers: owner.map_or_else(AnswerLimits::default, |owner| owner.limits.answers),
         }
     }
 
