@@ -312,7 +312,7 @@ impl Going<'_> {
 }
 
 /// Nothing is reached.
-struct Nowhere;
+pub(crate) struct Nowhere;
 
 impl Directory for Nowhere {
     fn upstream(&self, _: &str) -> Option<Arc<Upstream>> {

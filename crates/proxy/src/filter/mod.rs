@@ -49,7 +49,7 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     /// `None` if what decides is missing, which was reported.
-    fn new(
+    pub(crate) fn new(
         config: &Authorize,
         names: &Arc<Names>,
         policy: Option<Arc<Evaluator>>,

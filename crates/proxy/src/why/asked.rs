@@ -6,9 +6,10 @@ use hermes_config::element;
 use hermes_http::RequestHead;
 use hermes_net::{PeerAddress, Resolver, StreamInfo};
 use hermes_proto::fields::Fields;
+use hermes_rules::Names;
 use hermes_rules::fields::USER;
 use hermes_rules::judge::{Arrived, Permitted, Phase, Step};
-use hermes_upstream::Client;
+use hermes_upstream::{Client, Directory};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
@@ -72,21 +73,18 @@ impl Node {
             if !checkpoint.applies(&facts) {
                 continue;
             }
-            if !supposed.ask {
+            // A policy of this process costs nothing.
+            if !supposed.ask && !checkpoint.is_rego {
                 steps.push(unasked(&snapshot.document, index, "; `--ask` asks it"));
                 continue;
             }
 
-            let asking = asking.get_or_insert_with(|| FilterClient::new(self, filtering.arrived));
-            let path = element("authorize", index);
-            match asking.ask((snapshot, checkpoint), (filtering, permitted)) {
-                Ok(said) => steps.push(step(path, said)),
-                Err((status, said)) => {
-                    steps.push(step(path, said.clone()));
-                    return Filtered {
-                        denied: Some((status, said)),
-                    };
-                }
+            let asking = asking
+                .get_or_insert_with(|| FilterClient::new(self.shared.clone(), filtering.arrived));
+            let names = &snapshot.rules.names;
+            let asked = asking.step((index, checkpoint, names), (filtering, permitted), steps);
+            if asked.denied.is_some() {
+                return asked;
             }
         }
 
@@ -103,17 +101,17 @@ fn step(path: String, said: String) -> Step {
 }
 
 /// What filters are asked with.
-struct FilterClient {
+pub(super) struct FilterClient {
     client: Option<Client>,
     source: StreamInfo,
 }
 
 impl FilterClient {
-    fn new(node: &Node, arrived: &Arrived<'_>) -> Self {
+    /// `upstreams` are where those are that a filter asks.
+    pub(super) fn new(upstreams: Arc<dyn Directory>, arrived: &Arrived<'_>) -> Self {
         let resolver = Resolver::system().ok().map(Arc::new);
-        let shared = node.shared.clone();
         Self {
-            client: resolver.map(|resolver| Client::new(resolver, TaskTracker::new(), shared)),
+            client: resolver.map(|resolver| Client::new(resolver, TaskTracker::new(), upstreams)),
             source: StreamInfo {
                 peer: match arrived.peer {
                     Some(address) => PeerAddress::Ip(address),
@@ -126,10 +124,32 @@ impl FilterClient {
         }
     }
 
+    /// Asks a filter at this index, and says what it said; that blocks.
+    pub(super) fn step(
+        &self,
+        (index, checkpoint, names): (usize, &Checkpoint, &Names),
+        (filtering, permitted): (Filtering<'_>, &mut Permitted),
+        steps: &mut Vec<Step>,
+    ) -> Filtered {
+        let path = element("authorize", index);
+        match self.ask((names, checkpoint), (filtering, permitted)) {
+            Ok(said) => {
+                steps.push(step(path, said));
+                Filtered { denied: None }
+            }
+            Err((status, said)) => {
+                steps.push(step(path, said.clone()));
+                Filtered {
+                    denied: Some((status, said)),
+                }
+            }
+        }
+    }
+
     /// What a filter says, which may change what is permitted; or with which status it denies that.
     fn ask(
         &self,
-        (snapshot, checkpoint): (&Snapshot, &Checkpoint),
+        (names, checkpoint): (&Names, &Checkpoint),
         (filtering, permitted): (Filtering<'_>, &mut Permitted),
     ) -> Result<String, (u16, String)> {
         let Some(client) = &self.client else {
@@ -155,7 +175,7 @@ impl FilterClient {
             listener: arrived.entrance.name,
             credentials: &nothing,
             claims: claims.all(),
-            groups: snapshot.rules.names.groups_of(permitted.user.as_deref()),
+            groups: names.groups_of(permitted.user.as_deref()),
         };
 
         let verdict = Handle::current().block_on(checkpoint.decide(&subject));

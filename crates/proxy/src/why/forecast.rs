@@ -8,11 +8,13 @@ use hermes_net::clock::unix_seconds;
 use hermes_proto::path;
 use hermes_proto::upgrade::Protocol;
 use hermes_rules::judge::{
-    Arrived, Authenticated, Entrance, Judged, Permitted, Phase, Step, Unrouted, listener_user,
+    Arrived, ArrivedPath, Authenticated, Entrance, Judged, Permitted, Phase, Step, Unrouted,
+    listener_user,
 };
 use hermes_rules::route::{Route, hops_of};
 use hermes_rules::{Denied, Rules};
 use http::StatusCode;
+use http::uri::PathAndQuery;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -145,7 +147,10 @@ impl<H> Forecaster<'_, H> {
             target_host: question.target.host(),
             authority: question.authority(),
             method: &head.method,
-            path: head.path(),
+            path: ArrivedPath {
+                path: head.path(),
+                query: head.path.as_ref().and_then(PathAndQuery::query),
+            },
             protocol: head.protocol.as_ref().map(Protocol::as_str),
             peer: Some(SocketAddr::new(address, CLIENT_PORT)),
             tls_peer: peer,
@@ -245,7 +250,7 @@ impl<H> Forecaster<'_, H> {
         let arrived = filtering.arrived;
         let bad_path =
             |error: &dyn std::fmt::Display| (StatusCode::BAD_REQUEST.as_u16(), error.to_string());
-        path::refuse_dots(arrived.path).map_err(|error| bad_path(&error))?;
+        path::refuse_dots(arrived.path.path).map_err(|error| bad_path(&error))?;
 
         let refused = |unrouted: Unrouted| (status_of(&unrouted), unrouted.to_string());
         let mut permitted = self

@@ -3,7 +3,8 @@
 //! - `note`: where refusals are noted. An exchange that is not refused pays nothing.
 //! - `remembered`: the last refusals, with what is needed to say later what was compared.
 //! - `recount`: the steps of a refusal, when someone asks for them.
-//! - `forecast`: what would become of an exchange, of a file as of a running node; `asked` adds what only a running node knows.
+//! - `forecast`: what would become of an exchange, of a file as of a running node; `asked` adds what only a running node knows,
+//!   `file_policies` what the policies in Rego of a file decide.
 //! - `packet`: a packet of a tunnel that is only supposed, and what the rules on packets say of it.
 //! - `supposed_claims`: what the token of a supposed user claims.
 //! - `account`: the answer, the same for all.
@@ -11,6 +12,7 @@
 pub mod account;
 mod answered;
 mod asked;
+mod file_policies;
 pub mod forecast;
 pub(crate) mod note;
 pub mod packet;
@@ -24,5 +26,6 @@ mod written;
 
 pub use crate::filter::FlowRego;
 pub use account::{Account, Happened, Later, Stated};
+pub use file_policies::FilePolicies;
 pub use forecast::{Filtered, Filtering, Forecaster, SupposedExchange};
 pub use packet::SupposedPacket;

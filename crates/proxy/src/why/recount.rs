@@ -8,9 +8,10 @@ use hermes_config::{child, element};
 use hermes_http::RequestHead;
 use hermes_proto::authority;
 use hermes_proto::fields::Fields;
-use hermes_rules::judge::{Arrived, Authenticated, Phase, Step};
+use hermes_rules::judge::{Arrived, ArrivedPath, Authenticated, Phase, Step};
 use hermes_rules::{ClaimedGroups, Facts};
 use http::Method;
+use http::uri::PathAndQuery;
 use serde_json::Value;
 
 use super::remembered::RememberedRefusal;
@@ -83,7 +84,10 @@ fn compared(
         target_host: target.host(),
         authority: facts.authority,
         method: &head.method,
-        path: facts.path,
+        path: ArrivedPath {
+            path: facts.path,
+            query: head.path.as_ref().and_then(PathAndQuery::query),
+        },
         protocol: facts.protocol,
         peer: source.peer.socket(),
         tls_peer: certificate.and_then(|names| names.primary()),

@@ -232,7 +232,7 @@ impl RememberedRefusal {
         let happened = Happened {
             refusal: self.id.to_string(),
             exchange: view.map(|view| view.id.clone()),
-            time: humantime::format_rfc3339_millis(self.time).to_string(),
+            time: humantime::format_rfc3339_micros(self.time).to_string(),
             source: self.source.peer.to_string(),
             upstream: view.and_then(|view| view.upstream.clone()),
             endpoint: view.and_then(|view| view.endpoint.clone()),

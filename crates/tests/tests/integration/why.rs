@@ -592,3 +592,119 @@ fn a_refusal_is_followed_to_nodes_that_run_elsewhere() {
     assert_eq!(nodes(&[&name, "--all"]), ["first"]);
     assert_eq!(nodes(&[&name, "--all", "--also", &far]), ["first", "last"]);
 }
+
+/// Each document of the README that has routes, and each short form of an end.
+#[test]
+fn a_file_with_ends_that_are_addresses_is_asked_as_the_node_runs_it() {
+    for end in [
+        "127.0.0.1:8000",
+        "\"[::1]:8000\"",
+        "app.internal:80",
+        "unix:/run/app.sock",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("node.yaml");
+        let text = format!(
+            "version: 1\nlisteners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ {{ name: app, terminate: {end} }} ]\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let file = file.to_str().unwrap();
+        let said = program::run(&["why", file, "GET", "http://VIDEO/one", "--json"]);
+        assert_eq!(said.code, 0, "{end}: {said:?}");
+        let account: Value = serde_json::from_str(&said.stdout).unwrap();
+        assert_eq!(account["route"], "app", "{end}: {account:#}");
+    }
+}
+
+const REGO: &str = "package overlay\nimport rego.v1\ndefault decision := {\"allow\": false, \"status\": 403, \"reason\": \"not you\"}\n\
+     decision := {\"allow\": true, \"fields\": {\"x-room\": \"blue\"}} if input.user == \"bob\"\n";
+
+/// What a policy in Rego decides in the process, it decides in the file, too; what it sets, routes see.
+#[test]
+fn a_policy_in_rego_decides_in_the_file_as_in_the_node() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("policy.rego"), REGO).unwrap();
+    let yaml = r#"
+        listeners: { web: { http: 127.0.0.1:0 }, bobs: { http: 127.0.0.1:0, user: bob } }
+        authorize: [ { name: overlay, timeout: 60s, allow_fields: [x-room], rego: { files: policy.rego, query: data.overlay.decision } } ]
+        routes:
+          - { name: blue, match: { fields: { x-room: blue } }, respond: { status: 204 } }
+          - { name: other, respond: { status: 200 } }
+        "#;
+    let node = Node::start_in(folder, "edge", yaml, &[]);
+    for (listener, status, code) in [("web", 403, 1), ("bobs", 204, 0)] {
+        let (said, left) = why(&node, &["GET", "http://VIDEO/", "--listener", listener]);
+        assert_eq!((&said["status"], left), (&status.into(), code), "{said:#}");
+        assert!(said.to_string().contains("overlay"), "{said:#}");
+        let mut raw = Raw::connect(node.address(listener));
+        raw.send("GET http://VIDEO/ HTTP/1.1\r\nHost: VIDEO\r\n\r\n");
+        assert_eq!(raw.head().status(), status as u16);
+
+        // The running node needs no leave to ask what costs nothing.
+        let socket = node.socket();
+        let words = [
+            "GET",
+            "http://VIDEO/",
+            "--listener",
+            listener,
+            "--admin",
+            socket.to_str().unwrap(),
+        ];
+        let (said, left) = ask(&[], &words);
+        assert_eq!((&said["status"], left), (&status.into(), code), "{said:#}");
+    }
+
+    std::fs::remove_file(node.folder().join("policy.rego")).unwrap();
+    let file = node.file();
+    let said = program::run(&["why", file.to_str().unwrap(), "GET", "http://VIDEO/"]);
+    assert!(
+        said.code == 2 && said.stderr.contains("policy.rego"),
+        "{said:?}"
+    );
+}
+
+/// Whatever the nodes are called and wherever the question begins: from the client to the node that refused.
+#[test]
+fn a_path_of_several_nodes_is_told_in_its_order() {
+    let start = |name: &str, next: Option<&Node>| {
+        let (route, upstreams) = match next {
+            None => (
+                "match: { target: here }, respond: { status: 200 }".to_owned(),
+                String::new(),
+            ),
+            Some(next) => (
+                "to: next".to_owned(),
+                format!(
+                    "upstreams: {{ next: {{ endpoints: [\"{}\"] }} }}",
+                    next.address("web")
+                ),
+            ),
+        };
+        Node::start(
+            name,
+            &format!(
+                "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ {{ {route} }} ]\n{upstreams}\n"
+            ),
+        )
+    };
+    let last = start("b", None);
+    let third = start("d", Some(&last));
+    let second = start("a", Some(&third));
+    let first = start("c", Some(&second));
+
+    let status = curl(&["-x", &first.url("web"), "http://nowhere/"]).field("proxy-status");
+    let name = name_of(&status.unwrap());
+    for nodes in [
+        [&last, &third, &second, &first],
+        [&second, &first, &last, &third],
+    ] {
+        let (said, code) = ask(&nodes, &[&name, "--all"]);
+        assert_eq!(code, 0, "{said}");
+        let path = said["path"].as_array().unwrap();
+        let told: Vec<_> = path
+            .iter()
+            .map(|account| account["node"].as_str().unwrap())
+            .collect();
+        assert_eq!(told, ["c", "a", "d", "b"], "{said:#}");
+    }
+}

@@ -4,16 +4,14 @@ use std::path::Path;
 
 use hermes_config::model::Document;
 use hermes_config::{Loaded, Problem, Problems};
-use hermes_proxy::why::forecast::unasked;
-use hermes_proxy::why::{Account, Filtered, FlowRego, Forecaster, SupposedExchange};
-use hermes_rules::judge::{Arrived, Permitted, Step};
+use hermes_proxy::why::{Account, FilePolicies, Filtered, Forecaster, SupposedExchange};
 use hermes_rules::route::Hop;
-use hermes_rules::{EgressRules, Matcher, Rules, chains, ends, lint};
+use hermes_rules::{EgressRules, Rules, chains, ends, lint};
 
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// What becomes of an exchange at a node with this file.
+/// What becomes of an exchange at a node with this file. That blocks, within a runtime: its policies in Rego decide.
 ///
 /// # Errors
 /// The file is not valid, or the question is none.
@@ -23,12 +21,8 @@ pub fn account(
     output: Output,
 ) -> Result<Account, Failure> {
     let Loaded {
-        mut document,
-        places,
-        ..
+        document, places, ..
     } = sound(super::super::load(file), output)?;
-    ends::expand(&mut document);
-    chains::expand(&mut document);
 
     let found = |hop: Hop<'_>| match hop {
         Hop::Proxy(name) | Hop::Origin(name) | Hop::Handler(name) => name.to_owned(),
@@ -39,37 +33,29 @@ pub fn account(
         .map_err(|unfit| Failure::invalid(unfit.to_string()))?;
 
     let egress = EgressRules::compile(&document.egress, &[]);
-    let flows = FlowRego::read(&document, &mut |_, _, _| {});
+    let policies = FilePolicies::read(&document, &rules);
     let forecaster = Forecaster {
         rules: &rules,
         document: &document,
         places: Some(&places),
-        flows: flows.as_deref(),
+        flows: policies.flows.as_deref(),
         may_choose: &|address| egress.check(address, |ip| ip.is_loopback()),
         endpoints: &|upstream| endpoints(&document, upstream),
     };
 
-    forecaster
-        .forecast(supposed, |filtering, permitted, steps| {
-            filters(&document, &rules, (filtering.arrived, permitted), steps);
+    let mut unreadable = None;
+    let account = forecaster.forecast(supposed, |filtering, permitted, steps| {
+        let filtered = policies.filter(&rules, (filtering, permitted), steps);
+        filtered.unwrap_or_else(|reason| {
+            unreadable = Some(reason);
             Filtered { denied: None }
         })
-        .map_err(Failure::invalid)
-}
+    });
 
-/// Which filters would be asked.
-fn filters<H>(
-    document: &Document,
-    rules: &Rules<H>,
-    (arrived, permitted): (&Arrived<'_>, &Permitted),
-    steps: &mut Vec<Step>,
-) {
-    let facts = arrived.facts(permitted.user.as_deref(), &permitted.fields, &rules.aliases);
-    for (index, filter) in document.authorize.iter().enumerate() {
-        let matcher = Matcher::compile(&filter.matches, rules.names.clone());
-        if matcher.matches(&facts) {
-            steps.push(unasked(document, index, "; only a running node can"));
-        }
+    match unreadable {
+        // Without this policy, what the rules say is not what the node does.
+        Some(reason) => Err(Failure::invalid(reason)),
+        None => account.map_err(Failure::invalid),
     }
 }
 
@@ -84,12 +70,14 @@ fn endpoints(document: &Document, upstream: &str) -> Vec<String> {
         .collect()
 }
 
-/// A file that lint finds sound; the files that it names need not be here.
+/// A file that lint finds sound, its short forms written out; the files that it names need not be here.
 fn sound(loaded: Result<Loaded, Problems>, output: Output) -> Result<Loaded, Failure> {
     let problems = match loaded {
-        Ok(loaded) => {
+        Ok(mut loaded) => {
+            ends::expand(&mut loaded.document);
             let findings = lint(&loaded.document);
             if findings.is_empty() {
+                chains::expand(&mut loaded.document);
                 return Ok(loaded);
             }
 

@@ -16,6 +16,7 @@ use hermes_proto::refusal_id::RefusalId;
 use hermes_proxy::why::supposed_claims::parse_claim;
 use hermes_proxy::why::{Account, SupposedExchange};
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 
 use crate::admin::Which;
 use crate::failure::Failure;
@@ -139,7 +140,15 @@ fn is_id(word: &str) -> bool {
 /// is refused or what was refused is not known.
 pub async fn run(why: &Why, output: Output) -> Result<(), Failure> {
     let accounts = match why.asked()? {
-        Wanted::File(file, words) => vec![file::account(&file, &why.supposed(words), output)?],
+        Wanted::File(file, words) => {
+            let supposed = why.supposed(words);
+            let account = spawn_blocking(move || file::account(&file, &supposed, output));
+            vec![
+                account
+                    .await
+                    .map_err(|error| Failure::failed(error.to_string()))??,
+            ]
+        }
         Wanted::Running(words) => {
             let socket = why.which.socket()?;
             vec![running::suppose(&socket, &why.supposed(words)).await?]

@@ -1,5 +1,6 @@
 //! What a running node says.
 
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
 use hermes_proto::refusal_id::RefusalId;
@@ -104,7 +105,8 @@ fn next(account: &Account, asked: &str) -> Option<String> {
     Some(id)
 }
 
-/// Those that handed it on come first; the one that says no later node refused it is the last.
+/// Those that handed it on come first, and the one that says no later node refused it is the last. Each of the others only names that one; an
+/// answer passes it before it passes those in front of it, so that the first on the path is the last by time.
 fn in_order(path: &mut [Account]) {
     let names: Vec<_> = path.iter().map(|account| account.node.clone()).collect();
     let is_last = |account: &Account| {
@@ -114,7 +116,13 @@ fn in_order(path: &mut [Account]) {
             .and_then(|happened| happened.refused_by.as_ref());
         !later.is_some_and(|Later { node, .. }| names.iter().flatten().any(|name| name == node))
     };
-    path.sort_by_key(is_last);
+    let time = |account: &Account| {
+        account
+            .happened
+            .as_ref()
+            .map(|happened| happened.time.clone())
+    };
+    path.sort_by_cached_key(|account| (is_last(account), Reverse(time(account))));
 }
 
 /// The sockets of the nodes that may know.
