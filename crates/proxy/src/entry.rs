@@ -14,6 +14,7 @@ use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::judge::{Phase, RemovedFields, place_of_source};
 use hermes_rules::{BadField, Source, Values};
+use http::uri::PathAndQuery;
 use http::{Method, StatusCode};
 
 use crate::forwarded::append_forwarded;
@@ -184,10 +185,11 @@ impl Entry<'_> {
         } = *self;
 
         // Copied, because the values are read while the fields of the same head change.
-        let path = head.path().to_owned();
+        let asked = head.path.clone();
         let method = head.method.clone();
         let values = Values {
-            path: &path,
+            path: asked.as_ref().map_or("", PathAndQuery::path),
+            query: asked.as_ref().and_then(PathAndQuery::query),
             method: method.as_str(),
             ..values(source, listener, user, target, &snapshot.node)
         };

@@ -64,6 +64,7 @@ pub(crate) fn values<'a>(
         target_port: target.port(),
         node,
         path: "",
+        query: None,
         method: "",
     }
 }

@@ -24,6 +24,8 @@ pub struct Values<'a> {
     pub node: &'a str,
     /// `path`: path without the query; empty for CONNECT.
     pub path: &'a str,
+    /// `query`: query without its `?`; `None` where there is none.
+    pub query: Option<&'a str>,
     /// `method`: method.
     pub method: &'a str,
 }
@@ -54,6 +56,11 @@ impl<'a> Values<'a> {
                 .into(),
             Variable::Node => self.node.into(),
             Variable::Path => self.path.into(),
+            Variable::Query => self
+                .query
+                .map(|query| format!("?{query}"))
+                .unwrap_or_default()
+                .into(),
             Variable::Method => self.method.into(),
         }
     }
@@ -99,6 +106,7 @@ mod tests {
             target_port: Some(443),
             node: "laptop",
             path: "/a",
+            query: Some("b=c"),
             method: "GET",
         }
     }
@@ -114,7 +122,7 @@ mod tests {
             ("{listener}/{node}", "web/laptop"),
             ("{user}<{tls.peer}>", "alice<>"),
             ("{target} {target.host} {target.port}", "[::1]:443 ::1 443"),
-            ("{method} {path}", "GET /a"),
+            ("{method} {path}{query}", "GET /a?b=c"),
             ("{{literal", "{literal"),
         ] {
             assert_eq!(rendered(template), text, "{template}");
@@ -126,11 +134,12 @@ mod tests {
         let stranger = Values {
             peer: None,
             user: None,
+            query: None,
             ..values()
         };
         assert_eq!(
             render(
-                &"[{peer.address}{peer.port}{user}]".parse().unwrap(),
+                &"[{peer.address}{peer.port}{user}{query}]".parse().unwrap(),
                 &stranger
             ),
             "[]"

@@ -8,7 +8,7 @@
 use hermes_config::model::{Document, ExchangeKind};
 use hermes_proto::fields::Fields;
 use hermes_rules::judge::{
-    Arrived, Authenticated, Entrance, Judged, Step, Unrouted, listener_user,
+    Arrived, ArrivedPath, Authenticated, Entrance, Judged, Step, Unrouted, listener_user,
 };
 use hermes_rules::{Rules, Source, Target};
 use http::{HeaderValue, Method};
@@ -48,7 +48,10 @@ fn judge(
         },
         authority: None,
         method: &Method::GET,
-        path: "/a",
+        path: ArrivedPath {
+            path: "/a",
+            query: None,
+        },
         protocol: None,
         peer: None,
         tls_peer: None,

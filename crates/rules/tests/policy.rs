@@ -169,6 +169,7 @@ fn fields_accumulate_until_a_rule_decides_and_are_seen_by_no_rule() {
         target_port: Some(80),
         node: "edge",
         path: "/",
+        query: None,
         method: "GET",
     };
     let set = |asked: Asked| {

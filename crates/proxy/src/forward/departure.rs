@@ -13,7 +13,7 @@ use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::uri_template::UriTemplate;
 use hermes_proto::{datagram_floor, datagram_limit};
 use hermes_rules::{Values, apply, rewrite_path};
-use http::uri::{Authority, Scheme};
+use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, Method, StatusCode};
 
 use super::form;
@@ -119,10 +119,11 @@ fn change_fields(
         return Ok(());
     }
 
-    let path = head.path().to_owned();
+    let asked = head.path.clone();
     let method = head.method.clone();
     let values = Values {
-        path: &path,
+        path: asked.as_ref().map_or("", PathAndQuery::path),
+        query: asked.as_ref().and_then(PathAndQuery::query),
         method: method.as_str(),
         ..routed.values(target)
     };

@@ -1,11 +1,12 @@
 //! Answers that a route gives here.
 
 use bytes::Bytes;
-use hermes_config::model::{Redirect, Respond};
+use hermes_config::model::{Redirect, Respond, Template, TemplatePart, Variable};
 use hermes_http::{Kind, ResponseHead};
 use hermes_proto::fields::names::LOCATION;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::{Values, render};
+use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::{Failed, Unanswered};
@@ -55,15 +56,16 @@ pub(crate) async fn redirect(
     arrival: Arrival,
     redirect: &Redirect,
 ) -> Result<String, Failed> {
-    let path = arrival.head().path().to_owned();
+    let asked = arrival.head().path.clone();
     let method = arrival.head().method.clone();
     let values = Values {
-        path: &path,
+        path: asked.as_ref().map_or("", PathAndQuery::path),
+        query: asked.as_ref().and_then(PathAndQuery::query),
         method: method.as_str(),
         ..routed.values(&routed.target)
     };
 
-    let location = render(&redirect.location, &values);
+    let location = location(&redirect.location, &values);
     let Ok(location) = HeaderValue::from_str(&location) else {
         let refusal = Refusal::new(
             ProxyError::ProxyConfigurationError,
@@ -83,6 +85,17 @@ pub(crate) async fn redirect(
     head.fields.insert(LOCATION, location);
 
     Ok(answer(routed, arrival, head, Bytes::new(), "redirected").await)
+}
+
+/// Where a template sends the client. A location that ends with the path of the request goes on with its query.
+fn location(template: &Template, values: &Values<'_>) -> String {
+    let mut location = render(template, values);
+    let ends_with_path = template.parts.last() == Some(&TemplatePart::Variable(Variable::Path));
+    if let (true, Some(query)) = (ends_with_path, values.query) {
+        location.push('?');
+        location.push_str(query);
+    }
+    location
 }
 
 async fn answer(

@@ -23,6 +23,7 @@ use hermes_upstream::{
     Upstream,
 };
 use http::StatusCode;
+use http::uri::PathAndQuery;
 
 use super::affinity::affinity;
 use super::binding;
@@ -262,6 +263,7 @@ fn attached_name(
 
     let values = Values {
         path: head.path(),
+        query: head.path.as_ref().and_then(PathAndQuery::query),
         method: head.wire_method().as_str(),
         ..routed.values(&target)
     };

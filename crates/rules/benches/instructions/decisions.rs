@@ -132,6 +132,7 @@ pub fn fields_change(rounds: usize) {
         target_port: Some(80),
         node: "entry",
         path: "/films/one",
+        query: None,
         method: "GET",
     };
     for _ in 0..rounds {

@@ -133,6 +133,7 @@ mod tests {
             target_port: Some(80),
             node: "n",
             path: "/",
+            query: None,
             method: "GET",
         }
     }

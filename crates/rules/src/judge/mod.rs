@@ -109,14 +109,23 @@ pub struct Arrived<'a> {
     pub authority: Option<(&'a str, Option<u16>)>,
     /// Method.
     pub method: &'a Method,
-    /// Path without the query; empty for CONNECT.
-    pub path: &'a str,
+    /// Path and query.
+    pub path: ArrivedPath<'a>,
     /// `:protocol` of an extended CONNECT, or the `Upgrade` token.
     pub protocol: Option<&'a str>,
     /// Where the connection came from; `None` for a Unix socket.
     pub peer: Option<SocketAddr>,
     /// Name in the client's certificate.
     pub tls_peer: Option<&'a str>,
+}
+
+/// The path of an exchange that arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArrivedPath<'a> {
+    /// Without the query; empty for CONNECT.
+    pub path: &'a str,
+    /// The query without its `?`.
+    pub query: Option<&'a str>,
 }
 
 impl<'a> Arrived<'a> {
@@ -131,7 +140,7 @@ impl<'a> Arrived<'a> {
             kind: self.kind,
             target: self.target,
             authority: self.authority,
-            path: self.path,
+            path: self.path.path,
             method: self.method,
             protocol: self.protocol,
             fields,
@@ -392,7 +401,8 @@ impl<H> Rules<H> {
             target_host: arrived.target_host,
             target_port: arrived.target.port(),
             node: &self.node,
-            path: arrived.path,
+            path: arrived.path.path,
+            query: arrived.path.query,
             method: arrived.method.as_str(),
         };
 

@@ -4,6 +4,7 @@ use hermes_tests::capsules::UdpTunnel;
 use hermes_tests::h2c::Client;
 use hermes_tests::raw::Raw;
 use hermes_tests::{Node, curl, origins};
+use http::Request;
 
 /// The body of the answer to a request through `web`, whose routes answer with their own names.
 fn route(node: &Node, arguments: &[&str]) -> String {
@@ -262,9 +263,52 @@ fn a_route_answers_and_redirects_by_itself() {
     let got = curl(&["-x", &node.url("web"), "http://video:8080/a/b?c"]);
     assert_eq!(
         (got.status, got.field("location").as_deref()),
-        (308, Some("https://video/a/b")),
+        (308, Some("https://video/a/b?c")),
         "{got:?}"
     );
+}
+
+/// Over each version and in each form of a request: the query goes along, and the port is that of the target.
+#[test]
+fn a_redirect_keeps_the_query_and_knows_the_port() {
+    for (location, expected) in [
+        (
+            "https://{target.host}:{target.port}{path}",
+            "https://video:8080/a/b?c=d&e",
+        ),
+        (
+            "https://{target}/new{path}{query}",
+            "https://video:8080/new/a/b?c=d&e",
+        ),
+        (
+            "https://login/?back={path}",
+            "https://login/?back=/a/b?c=d&e",
+        ),
+        ("https://login{query}", "https://login?c=d&e"),
+        ("https://login/", "https://login/"),
+    ] {
+        let node = Node::start(
+            "alice",
+            &format!(
+                r#"
+                listeners:
+                  web: {{ http: 127.0.0.1:0 }}
+                  site: {{ http: 127.0.0.1:0, gateway: true }}
+                routes: [ {{ redirect: {{ location: "{location}" }} }} ]
+                "#
+            ),
+        );
+        let mut raw = Raw::connect(node.address("site"));
+        raw.send("GET /a/b?c=d&e HTTP/1.1\r\nHost: video:8080\r\n\r\n");
+        assert_eq!(raw.head().field("location").as_deref(), Some(expected));
+        let request = Request::get("http://video:8080/a/b?c=d&e")
+            .body(())
+            .unwrap();
+        let answer = Client::connect(node.address("web"))
+            .send(request, b"")
+            .unwrap();
+        assert_eq!(answer.fields["location"], expected);
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub struct Template {
 scalar!(
     Template,
     "hermes-template",
-    "A text with variables in braces: {peer.address} {peer.port} {listener} {user} {tls.peer} {target} {target.host} {target.port} {node} {path} {method}. A brace is written {{."
+    "A text with variables in braces: {peer.address} {peer.port} {listener} {user} {tls.peer} {target} {target.host} {target.port} {node} {path} {query} {method}. A brace is written {{."
 );
 
 /// One part of a [`Template`].
@@ -112,13 +112,15 @@ pub enum Variable {
     Node,
     /// `path`: path of the request.
     Path,
+    /// `query`: query of the request with its `?`; nothing where it has none.
+    Query,
     /// `method`: method of the request.
     Method,
 }
 
 impl Variable {
     /// Every variable.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::PeerAddress,
         Self::PeerPort,
         Self::Listener,
@@ -129,6 +131,7 @@ impl Variable {
         Self::TargetPort,
         Self::Node,
         Self::Path,
+        Self::Query,
         Self::Method,
     ];
 
@@ -145,6 +148,7 @@ impl Variable {
             Self::TargetPort => "target.port",
             Self::Node => "node",
             Self::Path => "path",
+            Self::Query => "query",
             Self::Method => "method",
         }
     }
