@@ -38,6 +38,8 @@ pub struct Next {
     mover: Option<Arc<dyn Mover>>,
     /// What lets them outlive their path.
     resume: Option<ResumePolicy>,
+    /// The same for connections to names of the overlay, which do where nothing says otherwise.
+    resume_of_names: Option<ResumePolicy>,
     /// What takes requests into custody on the way there.
     custody: Option<Handled>,
     /// Whether their clients are answered before they are open.
@@ -148,6 +150,7 @@ impl Next {
         let retry = config.and_then(|config| config.retry.as_ref());
         let hedge = config.and_then(|config| config.hedge.as_ref());
 
+        let custody = custody_of(receiver, (retry, route.retry.as_ref()), plugs);
         Some(Self {
             timeouts: upstream.timeouts().overlaid(&route.timeouts),
             retry: Policy::of(retry, route.retry.as_ref()),
@@ -156,8 +159,10 @@ impl Next {
             mover: plugs.mover.clone().filter(|_| receiver == Receiver::Proxy),
             answers_early: answers_early(route),
             resume: ResumePolicy::of(route).filter(|_| receiver == Receiver::Proxy),
+            resume_of_names: ResumePolicy::of_names(route)
+                .filter(|_| receiver == Receiver::Proxy && custody.is_none()),
             store: store_of(route, plugs),
-            custody: custody_of(receiver, (retry, route.retry.as_ref()), plugs),
+            custody,
             to: To::Upstream { upstream, receiver },
         })
     }
@@ -173,6 +178,7 @@ impl Next {
             through: Through::compile(route, plugs),
             mover: None,
             resume: None,
+            resume_of_names: None,
             custody: None,
             answers_early: answers_early(route),
             store: store_of(route, plugs),
@@ -218,6 +224,11 @@ impl Next {
     /// What lets tunnels of bytes through it outlive their path.
     pub(crate) fn resume(&self) -> Option<ResumePolicy> {
         self.resume
+    }
+
+    /// The same for connections to names of the overlay.
+    pub(crate) fn resume_of_names(&self) -> Option<ResumePolicy> {
+        self.resume.or(self.resume_of_names)
     }
 
     /// Whether it is the origin that the request names.

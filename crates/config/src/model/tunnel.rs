@@ -39,7 +39,7 @@ pub struct TunnelDetails {
     #[serde(default)]
     pub post: Option<String>,
     /// `true`, or details: tunnels go on when the path to the node where they end breaks or changes, if that node knows how.
-    /// Default: false.
+    /// Default: false; true for connections to names of the overlay.
     #[serde(default)]
     pub resume: Option<Resume>,
     /// When the client is told that the tunnel is open. Default: opened.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_config::model::Route;
+use hermes_config::model::{Route, Tunnel, TunnelAnswer};
 
 use super::{KEEP_FOR, WINDOW};
 
@@ -15,7 +15,26 @@ pub(crate) struct ResumePolicy {
     pub(crate) keep_for: Duration,
 }
 
+impl Default for ResumePolicy {
+    fn default() -> Self {
+        Self {
+            window: WINDOW,
+            keep_for: KEEP_FOR,
+        }
+    }
+}
+
 impl ResumePolicy {
+    /// What holds for connections to names of the overlay where the route says nothing: programs behind them, such as ssh, have nothing
+    /// else that would bring them back. Their bytes pass through this process in any case, so that it costs a window.
+    pub(crate) fn of_names(route: &Route) -> Option<Self> {
+        let said = route.tunnel.as_ref().and_then(Tunnel::details);
+        let is_decided = said
+            .is_some_and(|said| said.resume.is_some() || said.answer == Some(TunnelAnswer::Early));
+        let is_changed = !route.through.is_empty();
+        (!is_decided && !is_changed).then(Self::default)
+    }
+
     /// What the route says; nothing if its tunnels end with their path.
     pub(crate) fn of(route: &Route) -> Option<Self> {
         let resume = route

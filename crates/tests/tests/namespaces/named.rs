@@ -1,7 +1,7 @@
 //! Names of the overlay for programs that know addresses only: a machine whose `/etc/resolv.conf` names its node.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -378,4 +378,74 @@ fn hostile_questions_and_very_many_names_do_nothing_to_others() {
     assert_eq!(page, "hello from VIDEO");
     let names = node.status()["devices"][0]["names"].clone();
     assert_eq!(names["names"], 12, "{names:#}");
+}
+
+/// The node in the middle, which is killed. It knows nothing of what outlives it.
+const MIDDLE: &str = "
+    listeners: { overlay: { http: 10.0.1.2:8444, public: true, insecure_trust: [10.0.1.0/24] } }
+    routes: [ { to: edge } ]
+    upstreams: { edge: { endpoints: [10.0.1.2:8445], http: 2 } }
+";
+
+/// Where the overlay ends behind it.
+const END: &str = "
+    listeners: { overlay: { http: 10.0.1.2:8445, public: true, insecure_trust: [10.0.1.0/24] } }
+    routes: [ { match: { target: VIDEO, kind: connect, user: alice }, terminate: shell } ]
+    upstreams: { shell: { endpoints: [127.0.0.1:22] } }
+";
+
+/// As ssh to a name: what is said before the node in the middle is killed and after that arrives, in order, without a word of the file
+/// about it; with `resume: false` the connection ends.
+#[test]
+fn a_connection_to_a_name_outlives_its_ingress() {
+    let machines = Machines::new();
+    let shell = within(&machines.topology, "edge", || {
+        TcpListener::bind("127.0.0.1:22").unwrap()
+    });
+    thread::spawn(move || {
+        while let Ok((stream, _)) = shell.accept() {
+            thread::spawn(move || std::io::copy(&mut &stream, &mut &stream));
+        }
+    });
+    let hermes = program::path();
+    let by = || command(&machines.topology, "edge", hermes.to_str().unwrap());
+    let _end = Node::start_by(by(), "end", END);
+
+    for (tunnel, survives) in [("", true), (", tunnel: { resume: false }", false)] {
+        let mut ingress = Node::start_by(by(), "middle", MIDDLE);
+        let conf = machines.resolv_conf(&[SERVER, "10.0.1.2"]);
+        let yaml = alice("", "pool: 100.64.0.0/24")
+            .replace("10.0.1.2:8443", "10.0.1.2:8444")
+            .replace("to: edge }", &format!("to: edge{tunnel} }}"));
+        let node = machines.start(&conf, &yaml);
+        eventually_true("the device is there", || {
+            machines
+                .run(&conf, &["getent", "ahostsv4", "VIDEO"])
+                .is_some()
+        });
+        let (_, address) = asked(&machines.asking(), "VIDEO");
+        let address = Ipv4Addr::from(<[u8; 4]>::try_from(address).unwrap());
+        let mut ssh = within(&machines.topology, "alice", || {
+            TcpStream::connect((address, 22)).unwrap()
+        });
+        ssh.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut room = [0; 6];
+        ssh.write_all(b"before").unwrap();
+        ssh.read_exact(&mut room).unwrap();
+        assert_eq!(&room, b"before");
+
+        ingress.kill();
+        ingress.restart_by(by());
+        drop(ssh.write_all(b"after!"));
+        let came = ssh.read_exact(&mut room);
+        assert_eq!(
+            came.is_ok() && &room == b"after!",
+            survives,
+            "{tunnel}: {came:?}"
+        );
+        drop(ssh);
+        let record =
+            node.record(|record| record["target"] == "video:22" && record["event"] == "end");
+        assert_eq!(record["resumed"].as_u64().is_some(), survives, "{record:#}");
+    }
 }

@@ -56,7 +56,11 @@ pub(in super::super) fn ask(
     next: &Next,
     head: &mut RequestHead,
 ) -> Option<Box<AskedSession>> {
-    let policy = next.resume()?;
+    let policy = if by_name(routed) {
+        next.resume_of_names()?
+    } else {
+        next.resume()?
+    };
     let is_bytes = matches!(head.kind(), Kind::Connect | Kind::ConnectTcp);
     if !is_bytes || head.fields.contains_key(FIELD) {
         return None;
@@ -66,6 +70,12 @@ pub(in super::super) fn ask(
     let share = outliving.window(routed.user.as_deref(), policy.window)?;
     Request::New.write(&mut head.fields);
     Some(Box::new(AskedSession { policy, share }))
+}
+
+/// Whether a program of this machine asked by a name of the overlay: nothing else enters as a connection at a device.
+fn by_name(routed: &Routed) -> bool {
+    let device = routed.listener.config.tun.as_ref();
+    device.is_some_and(|device| device.dns().is_some())
 }
 
 impl AskedSession {
