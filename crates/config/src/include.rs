@@ -120,7 +120,9 @@ impl<'a> IncludeReader<'a> {
             ));
         }
 
-        self.known.push(file.canonicalize().map_err(failed)?);
+        // A pipe, such as that of `<(..)` in a shell, has no name of its own.
+        let name = file.canonicalize();
+        self.known.push(name.unwrap_or_else(|_| file.to_owned()));
         self.files.push(std::path::absolute(file).map_err(failed)?);
         String::from_utf8(bytes).map_err(|error| {
             let line = error

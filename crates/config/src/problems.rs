@@ -1,9 +1,10 @@
 //! What is wrong with a document: everything, not the first thing alone.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::Place;
 use crate::model::scalar::ScalarError;
@@ -16,8 +17,10 @@ pub struct Problem {
     /// Path within the document, such as `routes[2].match.target`; empty for the document itself.
     pub path: String,
     /// What is wrong.
+    #[serde(serialize_with = "without_passwords")]
     pub reason: String,
     /// What would mend it, if that is known.
+    #[serde(serialize_with = "without_password")]
     pub remedy: Option<String>,
 }
 
@@ -58,11 +61,46 @@ impl fmt::Display for Problem {
             write!(out, "{}: ", self.path)?;
         }
 
-        out.write_str(&one_line(&self.reason))?;
-        self.remedy
-            .as_ref()
-            .map_or(Ok(()), |remedy| write!(out, "; {}", one_line(remedy)))
+        out.write_str(&one_line(&masked(&self.reason)))?;
+        self.remedy.as_ref().map_or(Ok(()), |remedy| {
+            write!(out, "; {}", one_line(&masked(remedy)))
+        })
     }
+}
+
+/// A text in which `user:password@` says no password. Values of the file are quoted in reasons and remedies, and what they say goes to
+/// terminals, logs and tickets.
+fn masked(text: &str) -> Cow<'_, str> {
+    if !text.contains('@') {
+        return Cow::Borrowed(text);
+    }
+
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('@') {
+        let is_edge = |letter: char| letter.is_whitespace() || "/`'\"([{,;".contains(letter);
+        let start = before.rfind(is_edge).map_or(0, |edge| edge + 1);
+        match before[start..].find(':') {
+            Some(colon) => {
+                shown.push_str(&before[..=start + colon]);
+                shown.push_str("***");
+            }
+            None => shown.push_str(before),
+        }
+        shown.push('@');
+        rest = after;
+    }
+
+    shown.push_str(rest);
+    Cow::Owned(shown)
+}
+
+fn without_passwords<S: Serializer>(text: &str, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&masked(text))
+}
+
+fn without_password<S: Serializer>(text: &Option<String>, to: S) -> Result<S::Ok, S::Error> {
+    text.as_deref().map(masked).serialize(to)
 }
 
 /// Values of the file are quoted in reasons: here they lose what would break the line, and their length.

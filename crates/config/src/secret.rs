@@ -26,6 +26,8 @@ pub fn secret(path: &Path) -> Result<String, String> {
     if text.len() as u64 > LONGEST {
         return Err(format!("{shown} is larger than {} MiB", LONGEST >> 20));
     }
+    // Editors of Windows begin a file with a byte order mark, which is no part of what stands in it.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let text = text.trim_end_matches(['\n', '\r']);
     if text.is_empty() {
         Err(format!("{shown} is empty"))
@@ -74,6 +76,9 @@ mod tests {
         let file = folder.path().join("token");
         write(&file, "abc\r\n").unwrap();
         set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(secret(&file).unwrap(), "abc");
+        // As editors of Windows write it.
+        write(&file, "\u{feff}abc\r\n").unwrap();
         assert_eq!(secret(&file).unwrap(), "abc");
     }
 

@@ -391,7 +391,7 @@ impl Node {
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
         let length = body.len();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\naccept: application/openmetrics-text, */*\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
         );
         stream.write_all(format!("{head}{body}").as_bytes()).ok()?;
         let mut answer = Vec::new();

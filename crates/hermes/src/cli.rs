@@ -19,7 +19,7 @@ Exit codes:
 
 /// Any traffic, carried as HTTP, end to end, under one control.
 #[derive(Debug, Parser)]
-#[command(name = "hermes", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+#[command(name = "hermes", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub struct Cli {
     /// Write JSON, for scripts.
     #[arg(long, global = true)]

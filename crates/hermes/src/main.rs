@@ -34,7 +34,10 @@ use output::Output;
 static ALLOCATOR: Metered<mimalloc::MiMalloc> = Metered(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misused(&error),
+    };
     let output = Output::new(cli.json);
     let outcome = passed(cli.command.as_ref()).and_then(|passed| {
         let runtime = runtime()?;
@@ -48,6 +51,21 @@ fn main() -> ExitCode {
             ExitCode::from(failure.code)
         }
     }
+}
+
+/// Says what is wrong with the command line, as an object where one was asked for; or shows the help that was asked for.
+fn misused(error: &clap::Error) -> ExitCode {
+    let wants_json = std::env::args_os().any(|argument| argument == "--json");
+    if !error.use_stderr() || !wants_json {
+        error.exit();
+    }
+
+    let said = error.to_string();
+    let reason = said.lines().next().unwrap_or_default();
+    let reason = reason.strip_prefix("error: ").unwrap_or(reason);
+    let failure = Failure::invalid(reason).remedy("hermes help says what can be written");
+    Output::new(true).failure(&failure);
+    ExitCode::from(failure.code)
 }
 
 /// The sockets that a service manager passed to a node. Before anything else opens descriptors or starts threads.

@@ -129,7 +129,11 @@ pub(crate) fn read_bounded(file: &Path, limit: u64, path: &str) -> Result<String
     if text.len() as u64 > limit {
         return Err(failed(format!("larger than {limit} bytes")));
     }
-    Ok(text)
+    // A byte order mark, with which editors of Windows begin a file, would belong to the first name.
+    match text.strip_prefix('\u{feff}') {
+        Some(rest) => Ok(rest.to_owned()),
+        None => Ok(text),
+    }
 }
 
 fn bad_line(file: &Path, line: usize, reason: &str, path: &str) -> BuildError {

@@ -74,7 +74,7 @@ impl Collector for ProcessCollector {
                 held,
             ),
             (
-                "hermes_descriptors_total",
+                "hermes_descriptors_max",
                 "Descriptors that these may hold",
                 descriptors(ceiling()),
             ),

@@ -1,10 +1,11 @@
 //! What an operator can ask about a configuration before it runs: whether its upstreams can be reached.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_config::model::{Action, Document, Terminate};
+use hermes_config::model::{Action, Authorize, Document, Terminate};
 use hermes_config::{Loaded, Problems};
 use hermes_net::Resolver;
 use hermes_observe::{AccessSink, Telemetry};
@@ -18,7 +19,7 @@ use crate::node::one;
 use crate::plug::Plugs;
 use crate::snapshot::{Draft, Snapshot};
 
-/// Tries every upstream of a document that has endpoints of its own, each way to each endpoint no longer than `time`; by name, in
+/// Tries every upstream of a document that has endpoints of its own, and every authorisation server, each way to each endpoint no longer than `time`; by name, in
 /// the order of the document.
 ///
 /// # Errors
@@ -45,11 +46,14 @@ pub async fn try_upstreams(
     let http = proxies(document);
     let mut tried = Vec::new();
 
-    for name in document.upstreams.keys() {
-        let Some(upstream) = upstreams.upstream(name) else {
+    let named = document.upstreams.keys().cloned();
+    let filters = document.authorize.iter();
+    let of_filters = filters.filter(|filter| filter.url.is_some());
+    for name in named.chain(of_filters.map(Authorize::asked)) {
+        let Some(upstream) = upstreams.upstream(&name) else {
             continue;
         };
-        let question = if http.contains(name.as_str()) {
+        let question = if http.contains(&*name) {
             Question::Http
         } else {
             Question::Bare
@@ -57,7 +61,7 @@ pub async fn try_upstreams(
 
         let trials = client.try_out(&upstream, question, time).await;
         if !trials.is_empty() {
-            tried.push((name.clone(), trials));
+            tried.push((name, trials));
         }
     }
 
@@ -66,7 +70,7 @@ pub async fn try_upstreams(
 }
 
 /// The upstreams that are known to speak HTTP.
-fn proxies(document: &Document) -> HashSet<&str> {
+fn proxies(document: &Document) -> HashSet<Cow<'_, str>> {
     let to = document
         .routes
         .iter()
@@ -82,7 +86,8 @@ fn proxies(document: &Document) -> HashSet<&str> {
     let asked = document
         .authorize
         .iter()
-        .filter_map(|authorize| authorize.upstream.as_deref());
+        .filter(|filter| filter.url.is_some() || filter.upstream.is_some())
+        .map(|filter| Cow::Owned(filter.asked()));
     let ends = document
         .routes
         .iter()
@@ -94,8 +99,9 @@ fn proxies(document: &Document) -> HashSet<&str> {
     let ends: HashSet<&str> = ends.collect();
     // What ends tunnels, too, is not asked: it may speak anything.
     to.chain(via)
+        .map(Cow::Borrowed)
         .chain(asked)
-        .filter(|name| !ends.contains(name))
+        .filter(|name| !ends.contains(&**name))
         .collect()
 }
 

@@ -151,6 +151,21 @@ pub struct ServerTls {
     pub early_data: bool,
 }
 
+impl Listener {
+    /// Whether it is for other nodes or for clients of an origin, rather than for programs that use a proxy: it is a gateway, believes what
+    /// neighbours say of users, or takes none without a certificate.
+    pub fn is_for_nodes(&self) -> bool {
+        let only_mtls = match &self.auth {
+            Some(Auth::Word(mode)) => *mode == AuthMode::Mtls,
+            Some(Auth::Methods(methods)) => {
+                methods.mtls && methods.basic.is_none() && methods.bearer.is_none()
+            }
+            None => false,
+        };
+        self.gateway || only_mtls || !self.insecure_trust.is_empty()
+    }
+}
+
 /// Who may use a listener: a word, or one or more methods to show who one is (any of them suffices).
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]

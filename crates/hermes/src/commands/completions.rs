@@ -2,6 +2,7 @@
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
+use serde_json::json;
 
 use crate::admin;
 use crate::cli::Cli;
@@ -22,17 +23,26 @@ pub struct Completions {
 /// Prints the script.
 pub fn run(completions: &Completions, output: Output) -> Result<(), Failure> {
     let Some(shell) = completions.shell else {
-        let names = admin::all();
-        names
+        let sockets = admin::all();
+        let names = sockets
             .iter()
-            .filter_map(|socket| socket.file_stem()?.to_str())
-            .for_each(|name| output.line(name));
+            .filter_map(|socket| socket.file_stem()?.to_str());
+        if output.json {
+            output.value(&names.collect::<Vec<_>>());
+        } else {
+            names.for_each(|name| output.line(name));
+        }
         return Ok(());
     };
 
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "hermes", &mut script);
-    output.raw(&with_nodes(shell, &String::from_utf8_lossy(&script)));
+    let script = with_nodes(shell, &String::from_utf8_lossy(&script));
+    if output.json {
+        output.value(&json!({ "shell": shell.to_string(), "script": script }));
+    } else {
+        output.raw(&script);
+    }
 
     Ok(())
 }

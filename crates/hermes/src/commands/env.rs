@@ -27,7 +27,7 @@ pub struct Source {
     /// The proxy itself, such as http://127.0.0.1:8080.
     #[arg(long, value_name = "URL", conflicts_with_all = ["file", "admin", "node"])]
     proxy: Option<String>,
-    /// A node's configuration, whose first `http` listener is used.
+    /// A node's configuration, whose first `http` listener for programs is used.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["admin", "node"])]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -91,14 +91,17 @@ fn quoted(value: &str) -> String {
 }
 
 fn in_file(document: &Document, file: &Path) -> Result<String, Failure> {
-    let url = document
+    let found = document
         .listeners
         .values()
-        .find_map(|listener| match &listener.http {
-            Some(ListenAddress::Ip(address)) => url(*address, listener.tls.is_some()),
+        .filter_map(|listener| match &listener.http {
+            Some(ListenAddress::Ip(address)) => {
+                let url = url(*address, listener.tls.is_some())?;
+                Some((listener.is_for_nodes(), url))
+            }
             _ => None,
         });
-    url.ok_or_else(|| {
+    for_programs(found).ok_or_else(|| {
         Failure::failed(format!(
             "{}: no `http` listener on an IP address and a fixed port",
             file.display()
@@ -108,16 +111,29 @@ fn in_file(document: &Document, file: &Path) -> Result<String, Failure> {
 
 fn in_status(status: &Value) -> Result<String, Failure> {
     let listeners = status["listeners"].as_array().into_iter().flatten();
-    let mut http = listeners.filter(|listener| listener["kind"] == "http");
-    let found = http.find_map(|listener| {
-        url(
+    let http = listeners.filter(|listener| listener["kind"] == "http");
+    let found = http.filter_map(|listener| {
+        let url = url(
             listener["address"].as_str()?.parse().ok()?,
             listener["tls"].as_bool().unwrap_or(false),
-        )
+        )?;
+        Some((listener["for_nodes"].as_bool().unwrap_or(false), url))
     });
 
     let none = || Failure::failed("the node has no `http` listener on an IP address");
-    found.ok_or_else(|| none().remedy("name a proxy with --proxy URL"))
+    for_programs(found).ok_or_else(|| none().remedy("name a proxy with --proxy URL"))
+}
+
+/// The first listener for programs, or else the first of all: each is its URL, and whether it is for nodes.
+fn for_programs(listeners: impl Iterator<Item = (bool, String)>) -> Option<String> {
+    let mut of_nodes = None;
+    for (is_for_nodes, url) in listeners {
+        if !is_for_nodes {
+            return Some(url);
+        }
+        of_nodes = of_nodes.or(Some(url));
+    }
+    of_nodes
 }
 
 /// The URL of a listener, as seen from this machine.
@@ -141,6 +157,7 @@ mod tests {
         let status = json!({"listeners": [
             {"name": "db", "kind": "tcp", "address": "127.0.0.1:5432"},
             {"name": "local", "kind": "http", "address": "unix:/run/a.sock"},
+            {"name": "overlay", "kind": "http", "address": "127.0.0.1:8443", "for_nodes": true},
             {"name": "web", "kind": "http", "address": "[::]:8080"},
         ]});
         assert_eq!(in_status(&status), Ok("http://[::1]:8080".to_owned()));

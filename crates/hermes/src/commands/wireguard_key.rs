@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use serde_json::json;
 
 use crate::failure::Failure;
 use crate::key_file;
@@ -21,6 +22,11 @@ pub struct WireguardKey {
 /// The key can neither be read nor made.
 pub fn run(command: &WireguardKey, output: Output) -> Result<(), Failure> {
     let key = key_file::read_or_make(&command.file).map_err(Failure::failed)?;
-    output.line(key.public());
+    let public = key.public();
+    if output.json {
+        output.value(&json!({ "public_key": public.to_string() }));
+    } else {
+        output.line(public);
+    }
     Ok(())
 }

@@ -6,6 +6,13 @@ use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 pub(super) const VERSION_1: &str =
     "X.509 version 1, which has no extensions and so no names that can be checked";
 
+/// What a certificate is that `openssl req -x509` makes unless told otherwise, and how it is made for a server or a client.
+const OF_AUTHORITY: &str = "it is the certificate of an authority (CA:TRUE), which proves no server or client: make it with \
+     `openssl req -x509 -addext basicConstraints=critical,CA:FALSE`, or have it issued by that authority";
+
+/// What a certificate of an issuer lacks that is no authority's.
+const NO_AUTHORITY: &str = "its issuer's certificate is none of an authority: make that with basicConstraints=critical,CA:TRUE";
+
 /// Why a handshake came to nothing, as a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fault {
@@ -149,16 +156,24 @@ pub(super) fn of_certificate(problem: &CertificateError) -> String {
         CertificateError::UnknownRevocationStatus => {
             "whether it was revoked is unknown: no list in crl_file is of its issuer".to_owned()
         }
-        // The type is webpki's, which is not ours to name.
-        CertificateError::Other(other)
-            if format!("{other:?}").contains("UnsupportedCertVersion") =>
-        {
-            format!("it is {VERSION_1}")
-        }
+        CertificateError::Other(other) => of_webpki(&format!("{other:?}")),
         known if Fault::of_certificate(known) != Fault::BadCertificate => {
             Fault::of_certificate(known).words().to_owned()
         }
         other => other.to_string(),
+    }
+}
+
+/// What webpki says is wrong with a certificate, in words. Its type is not ours to name.
+fn of_webpki(said: &str) -> String {
+    if said.contains("UnsupportedCertVersion") {
+        format!("it is {VERSION_1}")
+    } else if said.contains("CaUsedAsEndEntity") {
+        OF_AUTHORITY.to_owned()
+    } else if said.contains("EndEntityUsedAsCa") {
+        NO_AUTHORITY.to_owned()
+    } else {
+        format!("it cannot be used ({said})")
     }
 }
 

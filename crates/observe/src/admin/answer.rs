@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, HOST};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HOST};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::serve::Answer;
 use super::time::confirm_time;
-use super::{Control, host};
+use super::{Control, host, plain};
 use crate::Telemetry;
 
 /// Bytes of a request's content.
@@ -31,9 +31,13 @@ const CONTENT_TIME: Duration = Duration::from_secs(10);
 /// What stands before the name of a refusal.
 const WHY: &str = "/why/";
 
-/// What the text of the metrics is.
-const METRICS_TYPE: HeaderValue =
+/// What the text of the metrics is for those who ask for OpenMetrics.
+const OPENMETRICS_TYPE: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+
+/// What it is for others.
+const PLAIN_TYPE: HeaderValue =
+    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
 /// Answers on the Unix socket.
 pub(super) struct Admin {
@@ -65,7 +69,7 @@ impl Answer for Admin {
         match path.as_str() {
             "/status" => json_answer(StatusCode::OK, &self.control.status()),
             "/exchanges" => self.exchanges(),
-            "/metrics" => metrics(&self.telemetry),
+            "/metrics" => metrics(&self.telemetry, request.headers()),
             "/usage" => json_answer(StatusCode::OK, &json!(self.telemetry.usage())),
             "/config" => self.document().await,
             "/diff" => self.compare(request).await,
@@ -94,7 +98,9 @@ impl Answer for MetricsOnly {
             );
         }
         match request.uri().path() {
-            "/metrics" if is_allowed(request.method(), &Method::GET) => metrics(&self.telemetry),
+            "/metrics" if is_allowed(request.method(), &Method::GET) => {
+                metrics(&self.telemetry, request.headers())
+            }
             "/metrics" => not_allowed("/metrics", &Method::GET),
             path => not_found(path),
         }
@@ -259,8 +265,19 @@ fn is_allowed(method: &Method, allowed: &Method) -> bool {
     method == allowed || (method == Method::HEAD && allowed == Method::GET)
 }
 
-fn metrics(telemetry: &Telemetry) -> Response<Full<Bytes>> {
-    typed(StatusCode::OK, METRICS_TYPE, telemetry.metrics_text())
+/// The metrics in the format that the client asks for. Prometheus asks for OpenMetrics; its tools read the older one only.
+fn metrics(telemetry: &Telemetry, fields: &HeaderMap) -> Response<Full<Bytes>> {
+    let accepted = fields.get_all(ACCEPT).iter();
+    let is_open = accepted
+        .filter_map(|formats| formats.to_str().ok())
+        .any(|formats| formats.contains("application/openmetrics-text"));
+
+    let text = telemetry.metrics_text();
+    if is_open {
+        typed(StatusCode::OK, OPENMETRICS_TYPE, text)
+    } else {
+        typed(StatusCode::OK, PLAIN_TYPE, plain::text(&text))
+    }
 }
 
 fn not_found(path: &str) -> Response<Full<Bytes>> {

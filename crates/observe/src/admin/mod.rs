@@ -21,6 +21,7 @@
 mod answer;
 pub mod client;
 mod host;
+mod plain;
 mod serve;
 pub mod socket;
 mod time;

@@ -1,8 +1,10 @@
 //! Connections of the administrator, each for one request.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,13 +17,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use crate::LOG;
 
-/// Administrative connections at once: administrators are few, and further ones wait in the
-/// backlog.
+/// Administrative connections at once: administrators are few. A further one takes the place of the oldest that has asked for nothing
+/// yet; where all have, it waits.
 #[doc(alias = "bound")]
 const CONNECTIONS: usize = 64;
 
@@ -74,33 +76,93 @@ pub(super) trait Answer: Send + Sync + 'static {
     ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
 }
 
+/// A connection that may have to give way.
+#[derive(Default)]
+struct Waiting {
+    /// Its request has come.
+    has_asked: AtomicBool,
+    gives_way: Notify,
+}
+
+impl Waiting {
+    /// Resolves when another connection is to have its place. A request that has come meanwhile is answered.
+    async fn dismissed(&self) {
+        loop {
+            self.gives_way.notified().await;
+            if !self.has_asked.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    }
+}
+
+/// Places for connections, and who has one without having asked for anything.
+struct Places {
+    slots: Arc<Semaphore>,
+    waiting: VecDeque<Weak<Waiting>>,
+}
+
+impl Places {
+    fn new() -> Self {
+        Self {
+            slots: Arc::new(Semaphore::new(CONNECTIONS)),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// A place for a further connection.
+    async fn take(&mut self) -> (Option<OwnedSemaphorePermit>, Arc<Waiting>) {
+        if self.slots.available_permits() == 0 {
+            self.dismiss();
+        }
+
+        // The semaphore is never closed.
+        let slot = Arc::clone(&self.slots).acquire_owned().await.ok();
+        let waiting = Arc::new(Waiting::default());
+        self.waiting.retain(|other| other.strong_count() > 0);
+        self.waiting.push_back(Arc::downgrade(&waiting));
+        (slot, waiting)
+    }
+
+    /// Ends the oldest connection that has asked for nothing.
+    fn dismiss(&mut self) {
+        while let Some(oldest) = self.waiting.pop_front() {
+            let idle = oldest
+                .upgrade()
+                .filter(|oldest| !oldest.has_asked.load(Ordering::Relaxed));
+            if let Some(idle) = idle {
+                return idle.gives_way.notify_one();
+            }
+        }
+    }
+}
+
 /// Serves until `watch` drains. Connections are tasks of `watch`.
 pub(super) async fn serve<L: Accept, A: Answer>(listener: &L, answer: Arc<A>, watch: &Watch) {
-    let slots = Arc::new(Semaphore::new(CONNECTIONS));
-    let next = async || {
-        // The semaphore is never closed.
-        let slot = Arc::clone(&slots).acquire_owned().await.ok();
-        (slot, listener.next().await)
-    };
-
+    let mut places = Places::new();
     loop {
-        let (slot, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             () = watch.graceful() => return,
-            accepted = next() => accepted,
+            accepted = listener.next() => accepted,
         };
-        match accepted {
-            Ok(io) => {
-                let task = connection(io, Arc::clone(&answer), watch.clone());
-                watch.spawn(async move {
-                    task.await;
-                    drop(slot);
-                });
-            }
+        let io = match accepted {
+            Ok(io) => io,
             Err(error) => {
                 tracing::warn!(target: LOG, "the administrator's connection was not accepted: {error}");
                 sleep(PAUSE).await;
+                continue;
             }
-        }
+        };
+
+        let (slot, waiting) = tokio::select! {
+            () = watch.graceful() => return,
+            place = places.take() => place,
+        };
+        let task = connection(io, Arc::clone(&answer), waiting, watch.clone());
+        watch.spawn(async move {
+            task.await;
+            drop(slot);
+        });
     }
 }
 
@@ -108,9 +170,12 @@ pub(super) async fn serve<L: Accept, A: Answer>(listener: &L, answer: Arc<A>, wa
 async fn connection<A: Answer>(
     io: impl AsyncRead + AsyncWrite + Unpin,
     answer: Arc<A>,
+    waiting: Arc<Waiting>,
     watch: Watch,
 ) {
+    let asking = Arc::clone(&waiting);
     let service = service_fn(move |request| {
+        asking.has_asked.store(true, Ordering::Relaxed);
         let answer = Arc::clone(&answer);
         async move { Ok::<_, Infallible>(answer.answer(request).await) }
     });
@@ -126,6 +191,7 @@ async fn connection<A: Answer>(
 
     tokio::select! {
         () = watch.forced() => {}
+        () = waiting.dismissed() => {}
         // A client that left or broke the protocol is no concern of ours.
         _ = served => {}
     }

@@ -44,6 +44,9 @@ pub struct ListenerView {
     pub tls: bool,
     /// The HTTP versions that it speaks.
     pub http: Vec<u8>,
+    /// Whether it is for other nodes or for clients of an origin, rather than for programs that use a proxy.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub for_nodes: bool,
 }
 
 /// A listener that cannot be bound.
@@ -445,6 +448,7 @@ impl ListenerTable {
                     .into_iter()
                     .map(HttpVersion::number)
                     .collect(),
+                for_nodes: listener.is_for_nodes(),
             })
         };
         document.listeners.iter().filter_map(view).collect()

@@ -2,7 +2,7 @@
 
 use hermes_config::model::{
     Attach, AttachAs, Document, Hops, Listener, Match, Template, TemplatePart, Terminate,
-    TextMatch, Upstream,
+    TextMatch, TlsChoice, Upstream,
 };
 
 use super::report::{Check, Report, each_listener, each_upstream, instead};
@@ -209,7 +209,14 @@ fn upstream_keys(document: &Document, report: &mut Report) {
         let keys = [
             ("endpoints", !upstream.endpoints.is_empty()),
             ("http", upstream.http.is_some()),
-            ("tls", upstream.tls.is_some()),
+            // That there is none is how one is spared the default of the node.
+            (
+                "tls",
+                upstream
+                    .tls
+                    .as_ref()
+                    .is_some_and(|tls| *tls != TlsChoice::Switch(false)),
+            ),
             ("hash", upstream.hash.is_some()),
             ("health", upstream.health.is_some()),
             ("eject", upstream.eject.is_some()),

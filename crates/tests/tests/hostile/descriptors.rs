@@ -148,7 +148,7 @@ fn administration_goes_on_when_all_descriptors_are_taken() {
     assert_eq!(
         (
             gauge(&node, "process_max_fds"),
-            gauge(&node, "hermes_descriptors_total")
+            gauge(&node, "hermes_descriptors_max")
         ),
         (256.0, 192.0)
     );

@@ -7,13 +7,16 @@
     reason = "a test stops at the first surprise, in its helpers too"
 )]
 
+mod answers;
 mod certificates;
 mod client_fields;
 mod descriptors;
 mod early_data;
+mod empty_lengths;
 mod expiry;
 mod greetings;
 mod handshakes;
+mod idle_metrics;
 mod interim;
 mod links;
 mod local_addresses;

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::origins::Act;
-use hermes_tests::program::{Said, command, run};
+use hermes_tests::program::{Said, command, path, run};
 use hermes_tests::{Node, Pki, curl, origins};
 
 /// `hermes check` on a file with this text, which lies in `folder`.
@@ -790,4 +790,87 @@ fn upstreams_are_tried_when_asked() {
         (6, 11),
         "{json:#}"
     );
+}
+
+/// A password within an address is shown in no reason and in no remedy, for people and for scripts.
+#[test]
+fn check_shows_no_password() {
+    for endpoints in [
+        "\"http://alice:s3cret@10.0.0.1:80\"",
+        "\"https://alice:s3cret@proxy.example\"",
+        "\"alice:s3cret@10.0.0.1:80\"",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("node.yaml");
+        let text = format!(
+            "version: 1\nlisteners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ {{ to: \"alice:s3cret@x:80\" }} ]\nupstreams: {{ p: {{ endpoints: [{endpoints}] }} }}\n"
+        );
+        fs::write(&file, text).unwrap();
+        for arguments in [vec!["check"], vec!["check", "--json"]] {
+            let arguments = [arguments.as_slice(), &[file.to_str().unwrap()]].concat();
+            let said = run(&arguments);
+            assert_eq!(said.code, 2, "{said:?}");
+            let words = format!("{}{}", said.stdout, said.stderr);
+            assert!(!words.contains("s3cret"), "{words}");
+        }
+    }
+}
+
+/// `hermes check <(..)`.
+#[test]
+fn check_reads_a_pipe() {
+    let yaml = "version: 1\\nlisteners: { web: { http: 127.0.0.1:0 } }\\nroutes: [ { terminate: true } ]\\n";
+    let output = std::process::Command::new("bash")
+        .args(["-c", &format!("exec \"$0\" check <(printf '{yaml}')")])
+        .arg(path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("valid"), "{said}");
+}
+
+/// What is asked for with `--json` is JSON, wrong usage included.
+#[test]
+fn every_command_answers_in_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("node.yaml");
+    fs::write(&file, "version: 1\nlisteners: { nodes: { http: 127.0.0.1:8443, insecure_trust: [127.0.0.0/8] }, web: { http: 127.0.0.1:8080 } }\nroutes: [ { terminate: true } ]\n").unwrap();
+    let file = file.to_str().unwrap();
+    let key = folder.path().join("key");
+    let key = key.to_str().unwrap();
+    for arguments in [
+        &["check", file][..],
+        &["schema"],
+        &["custody-key", key],
+        &["wireguard-key", key],
+        &["completions", "bash"],
+        &["env", "--file", file],
+        &["why", file, "GET", "http://x/"],
+        &["bogus"],
+        &["check", "--bogus"],
+        &["status", "--admin", "/nowhere.sock"],
+    ] {
+        let said = run(&[arguments, &["--json"]].concat());
+        let json: Result<serde_json::Value, _> = serde_json::from_str(&said.stdout);
+        assert!(json.is_ok(), "{arguments:?}: {said:?}");
+    }
+
+    // A listener for nodes is none for programs.
+    let said = run(&["env", "--file", file]);
+    assert!(
+        said.stdout.contains("http_proxy=http://127.0.0.1:8080"),
+        "{said:?}"
+    );
+    // Each command has its help.
+    for command in ["run", "check", "why", "policy"] {
+        let said = run(&["help", command]);
+        assert!(
+            said.code == 0 && said.stdout.contains("Usage: hermes"),
+            "{said:?}"
+        );
+        assert!(
+            said.stdout.lines().all(|line| line.chars().count() <= 100),
+            "{said:?}"
+        );
+    }
 }

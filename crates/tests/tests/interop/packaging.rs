@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -213,6 +214,35 @@ fn exercise(node: &Node) {
     let client = Client::connect(node.address("voice"));
     client.send("hello");
     assert_eq!(client.receive(), b"hello");
+}
+
+/// As `curl -s http://NODE/metrics | promtool check metrics`, with a bit of everything that is counted.
+#[test]
+fn promtool_takes_the_metrics() {
+    let (echo, pki) = (Echo::start(), Pki::new());
+    let (node, metrics) = busy(&echo, &pki);
+    exercise(&node);
+    let got = curl(&[&format!("http://{metrics}/metrics")]);
+    assert!(
+        got.field("content-type").unwrap().starts_with("text/plain"),
+        "{got:?}"
+    );
+
+    let mut promtool = tool("HERMES_PROMTOOL", "promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    promtool
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(got.text().as_bytes())
+        .unwrap();
+    let said = promtool.wait_with_output().unwrap();
+    let words = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success() && words.is_empty(), "{words}");
 }
 
 /// Every expression of the dashboard, as Grafana sends it.

@@ -197,7 +197,9 @@ impl FromStr for EndpointAddress {
 
 /// A URL where an address is wanted.
 fn url(scheme: &str, rest: &str) -> ScalarError {
-    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    // Credentials have no place in an endpoint, and none in what is shown.
+    let host = authority.rsplit('@').next().unwrap_or_default();
     let (port, tls) = if matches!(scheme, "https" | "h3") {
         (443, ", and `tls: true` beside `endpoints`")
     } else {
