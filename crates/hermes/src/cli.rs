@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    check, completions, config, confirm, custody_key, diff, echo, env, exchanges, exec, log,
-    netcheck, policy, reload, rollback, run, status, top, why, wireguard_key,
+    cert, check, completions, config, confirm, custody_key, diff, echo, env, exchanges, exec, log,
+    netcheck, passwd, policy, reload, rollback, run, status, top, why, wireguard_key,
 };
 use crate::demo;
 
@@ -70,6 +70,10 @@ pub enum Command {
     Env(env::Env),
     /// Run a program that uses a node as its proxy.
     Exec(exec::Exec),
+    /// Make an authority and the certificates of nodes, and renew them.
+    Cert(cert::Cert),
+    /// Add a user to a file of passwords, change a password, or remove a user.
+    Passwd(passwd::Passwd),
     /// Print the public key that neighbours in custody are to be told, and make the key if there is none.
     CustodyKey(custody_key::CustodyKey),
     /// Print the public key that a peer of WireGuard is to be told, and make the private one if there is none.

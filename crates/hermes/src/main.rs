@@ -113,6 +113,8 @@ async fn dispatch(
         Command::Echo(echo) => commands::echo::run(echo, output).await,
         Command::Env(env) => commands::env::run(&env, output).await,
         Command::Exec(exec) => commands::exec::run(exec).await,
+        Command::Cert(cert) => commands::cert::run(&cert, output),
+        Command::Passwd(passwd) => commands::passwd::run(&passwd, output),
         Command::CustodyKey(key) => commands::custody_key::run(&key, output),
         Command::WireguardKey(key) => commands::wireguard_key::run(&key, output),
         Command::Completions(completions) => commands::completions::run(&completions, output),

@@ -18,8 +18,9 @@ use hermes_net::clock::unix_seconds;
 /// Seconds of a day.
 const DAY: u64 = 24 * 60 * 60;
 
-/// Days before the end of a certificate from which on it is spoken of: authorities issue for 90 and renew after 60.
-const SOON: u64 = 30;
+/// Seconds before the end of a certificate from which on it is warned of: authorities issue for 90 days and renew after 60. Of one that
+/// is issued for less, the last third.
+const SOON: u64 = 30 * DAY;
 
 /// What a file holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +96,21 @@ impl Held {
         Some(until.saturating_sub(i64::try_from(now).unwrap_or(i64::MAX)))
     }
 
+    /// Seconds before its end from which on it is warned of.
+    fn soon(&self) -> u64 {
+        let life = self
+            .span
+            .until
+            .unwrap_or(u64::MAX)
+            .saturating_sub(self.span.from);
+        SOON.min(life / 3)
+    }
+
+    /// Whether it is the same file as `other`, read for the same purpose: one warning is enough for both.
+    fn is_same(&self, other: &Self) -> bool {
+        self.file == other.file && self.role == other.role
+    }
+
     /// How it is at `now`, Unix time in seconds.
     pub fn state(&self, now: u64) -> Validity {
         if now < self.span.from {
@@ -103,7 +119,7 @@ impl Held {
         match self.left(now).map(u64::try_from) {
             Some(Err(_)) => Validity::Ended,
             // Lists last for days: only one that is late is worth a word.
-            Some(Ok(left)) if left < SOON * DAY && self.role != Role::List => {
+            Some(Ok(left)) if left < self.soon() && self.role != Role::List => {
                 Validity::EndsSoon(left / DAY)
             }
             Some(Ok(_)) | None => Validity::Valid,
@@ -233,6 +249,18 @@ fn of_client(
         .collect()
 }
 
+/// Of `held`, the first of each file.
+pub fn once(held: Vec<Held>) -> Vec<Held> {
+    let mut first: Vec<Held> = Vec::new();
+    for one in held {
+        if !first.iter().any(|known| known.is_same(&one)) {
+            first.push(one);
+        }
+    }
+
+    first
+}
+
 /// Warnings about a valid document: certificates that have expired, will soon, or are not valid
 /// yet.
 pub fn warnings(loaded: &Loaded) -> Vec<Problem> {
@@ -250,7 +278,7 @@ pub fn warnings(loaded: &Loaded) -> Vec<Problem> {
         })
     };
 
-    all(&loaded.document)
+    once(all(&loaded.document))
         .into_iter()
         .filter_map(warning)
         .collect()
@@ -304,6 +332,31 @@ mod tests {
         assert_eq!(
             own.warning(0).unwrap().0,
             "the certificate of CN=a is not valid before 1970-04-11"
+        );
+    }
+
+    #[test]
+    fn a_short_certificate_is_warned_of_in_its_last_third() {
+        let short = held(Role::Own, 0, Some(30 * DAY));
+        assert_eq!(short.state(0), Validity::Valid);
+        assert_eq!(short.state(19 * DAY), Validity::Valid);
+        assert_eq!(short.state(21 * DAY), Validity::EndsSoon(9));
+    }
+
+    #[test]
+    fn a_file_that_two_keys_name_is_warned_of_once() {
+        let one = held(Role::Own, 0, Some(5));
+        let other = Held {
+            path: "q".to_owned(),
+            ..one.clone()
+        };
+        let authority = Held {
+            role: Role::Authority,
+            ..one.clone()
+        };
+        assert_eq!(
+            once(vec![one.clone(), other, authority.clone()]),
+            [one, authority]
         );
     }
 

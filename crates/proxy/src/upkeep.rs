@@ -40,8 +40,10 @@ impl Upkeep {
             .telemetry
             .watch_upstreams(snapshot.upstreams.values().cloned().collect());
         let held = validity::all(&snapshot.document);
-        held.iter().for_each(|held| warn(held, unix_seconds()));
-        self.shared.telemetry.watch_certificates(held);
+        self.shared.telemetry.watch_certificates(held.clone());
+        for held in validity::once(held) {
+            warn(&held, unix_seconds());
+        }
     }
 }
 
@@ -58,7 +60,7 @@ async fn remind(shared: Arc<Shared>, watch: Watch) {
         }
 
         let now = unix_seconds();
-        let held = shared.telemetry.certificates();
+        let held = validity::once(shared.telemetry.certificates());
         told.retain(|path, _| held.iter().any(|held| held.path == *path));
 
         for held in held {

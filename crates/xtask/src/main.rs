@@ -18,6 +18,7 @@ mod links;
 mod matrix;
 mod names;
 mod pairs;
+mod promises;
 mod report;
 mod rust;
 mod sizes;
@@ -98,6 +99,7 @@ fn check(tree: &Tree) -> Vec<Violation> {
     violations.extend(errors::check(tree));
     violations.extend(pairs::check(tree));
     violations.extend(bounds::check(tree));
+    violations.extend(promises::check(tree));
     violations.sort();
 
     violations

@@ -1,5 +1,6 @@
 //! Subcommands, one file each.
 
+pub mod cert;
 pub mod check;
 pub mod completions;
 pub mod config;
@@ -12,6 +13,7 @@ pub mod exchanges;
 pub mod exec;
 pub mod log;
 pub mod netcheck;
+pub mod passwd;
 pub mod policy;
 pub mod reload;
 pub mod rollback;
