@@ -293,8 +293,9 @@ mod tests {
         );
 
         let mut pool = proxy.pool.lock();
-        let leases: Vec<_> = (0..5)
-            .map_while(|_| pool.acquire("alice", &[], 0).ok()?.v4)
+        let leases: Vec<_> = ["alice", "bob", "carol", "dave", "eve"]
+            .iter()
+            .map_while(|user| pool.acquire(user, &[], 0).ok()?.v4)
             .collect();
         assert_eq!(leases.len(), 4, "{leases:?}");
         assert!(

@@ -150,7 +150,7 @@ async fn new(
     })?;
 
     TunTunnel::open(&hub, owner, scope).map_err(|error| match error {
-        PoolError::Exhausted { .. } | PoolError::Full => {
+        PoolError::Exhausted { .. } | PoolError::Share { .. } | PoolError::Full => {
             Refusal::new(ProxyError::ConnectionLimitReached, error.to_string())
                 .status(StatusCode::SERVICE_UNAVAILABLE)
         }
