@@ -284,7 +284,7 @@ fn reject_unread(reason: Rejection) -> Verdict {
 }
 
 /// An error is about a packet that went the other way: from where the error goes, to an address of the side that it comes from (RFC 5508,
-/// section 4.2). Else whoever guesses addresses and ports ends, or slows down, the flows of others.
+/// section 4.2). Else a client that guesses addresses and ports ends, or slows down, the flows of others.
 fn check_quotation(packet: &Packet<'_>, sent_to: &AddressSet) -> Result<(), Refused> {
     if !packet.is_icmp_error() {
         return Ok(());

@@ -178,7 +178,7 @@ impl NameServer {
             return said;
         }
 
-        // Whoever has a name server of its own could lead a browser from its pages to names of the overlay.
+        // Anyone who has a name server could lead a browser from its pages to names of the overlay.
         self.count("rebound");
         let name = asked.name().unwrap_or_default();
         tracing::debug!(
