@@ -442,11 +442,8 @@ impl FlowStack {
                 client,
                 target,
             } if !state.is_closed => {
-                if let Some(account) = self.account.get() {
-                    let Ok(charge) = account.charge(Purpose::Stack, PORTS) else {
-                        return state.stack.release(flow, Instant::now());
-                    };
-                    state.charges.insert(flow, charge);
+                if !self.charge_ports(state, flow) {
+                    return state.stack.release(flow, Instant::now());
                 }
                 let own = UdpFlow::new(self.clone(), flow);
                 let session = Arc::new(Session::of_flow(own, self.bounds));
@@ -490,6 +487,17 @@ impl FlowStack {
             ),
             StackEvent::TcpAsked { .. } | StackEvent::UdpAsked { .. } | StackEvent::Other(_) => {}
         }
+    }
+
+    /// Charges a pair of ports to its owner; false where that has no room.
+    fn charge_ports(&self, state: &mut FlowState, flow: FlowId) -> bool {
+        let Some(account) = self.account.get() else {
+            return true;
+        };
+        let charge = account.charge(Purpose::Stack, PORTS).ok();
+        let is_charged = charge.is_some();
+        state.charges.extend(charge.map(|charge| (flow, charge)));
+        is_charged
     }
 
     fn ask_echo(&self, state: &mut FlowState, asked: AskedEcho) {
