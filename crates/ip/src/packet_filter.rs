@@ -286,7 +286,9 @@ fn reject_unread(reason: Rejection) -> Verdict {
 /// An error is about a packet that went the other way: from where the error goes, to an address of the side that it comes from (RFC 5508,
 /// section 4.2). Else a client that guesses addresses and ports ends, or slows down, the flows of others.
 fn check_quotation(packet: &Packet<'_>, sent_to: &AddressSet) -> Result<(), Refused> {
-    if !packet.is_icmp_error() {
+    // Most packets are something else, which costs one look.
+    let is_icmp = matches!(packet.protocol(), ICMP | ICMPV6);
+    if !is_icmp || !packet.is_icmp_error() {
         return Ok(());
     }
     let quoted = quoted_flow(packet);

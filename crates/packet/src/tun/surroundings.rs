@@ -217,3 +217,105 @@ fn addresses(packet: &[u8]) -> Option<[IpAddr; 2]> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::super::node_pools::NodePools;
+    use super::*;
+
+    const CLIENT: [u8; 4] = [10, 7, 0, 9];
+    const DEVICE: [u8; 4] = [10, 7, 0, 1];
+    const PUBLIC: [u8; 4] = [198, 51, 100, 7];
+    const OTHER_CLIENT: [u8; 4] = [10, 8, 0, 9];
+    const HOST: [u8; 4] = [10, 0, 2, 2];
+
+    /// A machine with a public address from revision 1 on, whose port 53 is open.
+    struct Machine(Arc<AtomicU64>);
+
+    impl OwnMachine for Machine {
+        fn revision(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+
+        fn has(&self, address: IpAddr) -> bool {
+            self.revision() > 0 && address == IpAddr::from(PUBLIC)
+        }
+
+        fn opens(&self, address: SocketAddr) -> bool {
+            address.port() == 53
+        }
+    }
+
+    fn packet([from, to]: [[u8; 4]; 2], protocol: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(20 + payload.len()).unwrap();
+        let mut packet = vec![0x45, 0, 0, length, 0, 0, 0, 0, 64, protocol, 0, 0];
+        packet.extend(from);
+        packet.extend(to);
+        let sum = hermes_proto::ip::checksum::checksum(&packet);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        packet.extend(payload);
+        packet
+    }
+
+    fn udp(ends: [[u8; 4]; 2], ports: [u16; 2]) -> Vec<u8> {
+        let [from, to] = ports.map(u16::to_be_bytes);
+        packet(ends, 17, &[&from[..], &to, &[0, 8, 0, 0]].concat())
+    }
+
+    fn passes(around: &mut Surroundings, pool: &PoolEntry, bytes: &[u8], sender: OpenedBy) -> bool {
+        let arrived = ArrivedPacket {
+            bytes,
+            count: 1,
+            sender,
+        };
+        around.passes(Some(pool), &arrived)
+    }
+
+    #[test]
+    fn the_machine_is_reached_by_answers_echoes_and_what_is_opened_alone() {
+        use OpenedBy::{Client, Target};
+        let pools = Arc::new(NodePools::default());
+        let pool = pools.enter(vec!["10.7.0.0/24".parse().unwrap()], false);
+        let _other = pools.enter(vec!["10.8.0.0/24".parse().unwrap()], false);
+        let revision = Arc::new(AtomicU64::new(0));
+        let machine = Box::new(Machine(revision.clone()));
+        let mut around = Surroundings::new(Some(vec![DEVICE.into()]), machine, 7);
+        let mut judge = |bytes: &[u8], sender| passes(&mut around, &pool, bytes, sender);
+
+        assert!(judge(&udp([CLIENT, HOST], [1, 2]), Client));
+        assert!(judge(&udp([HOST, CLIENT], [2, 1]), Target));
+        assert!(!judge(&udp([CLIENT, OTHER_CLIENT], [1, 2]), Client));
+        assert!(!judge(&udp([OTHER_CLIENT, CLIENT], [2, 1]), Target));
+
+        // An address that comes up is known with the next packet.
+        assert!(judge(&udp([CLIENT, PUBLIC], [1, 22]), Client));
+        revision.store(1, Ordering::Relaxed);
+        assert!(!judge(&udp([CLIENT, PUBLIC], [1, 22]), Client));
+        assert!(judge(&udp([CLIENT, PUBLIC], [1, 53]), Client));
+        assert!(!judge(&udp([CLIENT, DEVICE], [1, 22]), Client));
+
+        let echo = |to, kind| packet([CLIENT, to], 1, &[kind, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(judge(&echo(DEVICE, 8), Client));
+        assert!(!judge(&echo(PUBLIC, 8), Client));
+        assert!(!judge(&echo(DEVICE, 0), Client), "it asked for none");
+
+        // What the machine opens is answered, and errors about that arrive.
+        let opened = udp([PUBLIC, CLIENT], [40_000, 7]);
+        let error = |quoted: &[u8]| {
+            packet(
+                [CLIENT, PUBLIC],
+                1,
+                &[&[3, 3, 0, 0, 0, 0, 0, 0], quoted].concat(),
+            )
+        };
+        assert!(!judge(&udp([CLIENT, PUBLIC], [7, 40_000]), Client));
+        assert!(!judge(&error(&opened), Client));
+        assert!(judge(&opened, Target));
+        assert!(judge(&udp([CLIENT, PUBLIC], [7, 40_000]), Client));
+        assert!(judge(&error(&opened), Client));
+        assert!(!judge(&udp([CLIENT, PUBLIC], [8, 40_000]), Client));
+    }
+}
