@@ -58,7 +58,7 @@ pub use flow_table::{
 };
 pub use mtu::{InnerMtu, MtuError};
 pub use mtu_probe::{MtuProbe, PROBE_TRIES, ProbeState};
-pub use name_leases::{MAX_NAMES, NAME_KEPT, NameLeases, NamesFull};
+pub use name_leases::{MAX_NAMES, NAME_ASKED, NAME_KEPT, NameLeases, NamesFull};
 pub use packet_filter::{PacketFilter, RouterAddresses};
 pub use pool::{AddressPool, Lease, LeaseKey, LeaseTextError, MAX_LEASES, PoolError, PoolRange};
 pub use prefix_table::{MAX_PREFIXES, PrefixTable, PrefixTableError};

@@ -17,12 +17,19 @@ pub const MAX_NAMES: usize = 4096;
 #[doc(alias = "bound")]
 pub const NAME_KEPT: u64 = 60 * 60;
 
+/// How long a name keeps them that was only asked for, in seconds, where there is room for no other: a web page makes programs ask for any
+/// number of names. Answers may be kept for a minute.
+#[doc(alias = "bound")]
+pub const NAME_ASKED: u64 = 5 * 60;
+
 /// Addresses at the beginning of each prefix that are no name's: the device's, and that of the name server.
 const OWN: [u8; 2] = [1, 2];
 
 /// No address is free for one more name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("all addresses of the pool are those of names that were used within an hour")]
+#[error(
+    "all addresses of the pool are those of names that were used within an hour, or asked for within five minutes"
+)]
 pub struct NamesFull;
 
 /// The addresses of names. A name finds the same each time, also after a restart as long as no other name got them first.
@@ -31,8 +38,10 @@ pub struct NameLeases {
     pool: AddressPool,
     by_name: HashMap<Arc<str>, NameLease>,
     by_address: HashMap<IpAddr, Arc<str>>,
-    /// By when they were last used.
+    /// Those that packets were sent to, by when they were last used.
     by_use: BTreeSet<(u64, Arc<str>)>,
+    /// Those that were only asked for, by when that was last.
+    by_question: BTreeSet<(u64, Arc<str>)>,
 }
 
 #[derive(Debug)]
@@ -40,6 +49,8 @@ struct NameLease {
     lease: Lease,
     /// When it was last used, in seconds.
     used: u64,
+    /// Whether anything was sent to it.
+    is_visited: bool,
 }
 
 impl NameLeases {
@@ -59,6 +70,7 @@ impl NameLeases {
             by_name: HashMap::new(),
             by_address: HashMap::new(),
             by_use: BTreeSet::new(),
+            by_question: BTreeSet::new(),
         })
     }
 
@@ -83,7 +95,7 @@ impl NameLeases {
             .get_key_value(name)
             .map(|(name, _)| name.clone())
         {
-            self.use_again(&known, now);
+            self.use_again(&known, now, false);
             return Ok(self.addresses(&known));
         }
         if self.by_name.len() >= MAX_NAMES && !self.forget_oldest(now) {
@@ -101,16 +113,20 @@ impl NameLeases {
         for address in addresses_of(&lease) {
             self.by_address.insert(address, name.clone());
         }
-        self.by_use.insert((now, name.clone()));
-        self.by_name
-            .insert(name.clone(), NameLease { lease, used: now });
+        self.by_question.insert((now, name.clone()));
+        let known = NameLease {
+            lease,
+            used: now,
+            is_visited: false,
+        };
+        self.by_name.insert(name.clone(), known);
         Ok(self.addresses(&name))
     }
 
     /// The name that has this address, and uses it now.
     pub fn name(&mut self, address: IpAddr, now: u64) -> Option<Arc<str>> {
         let name = self.by_address.get(&address)?.clone();
-        self.use_again(&name, now);
+        self.use_again(&name, now, true);
         Some(name)
     }
 
@@ -134,29 +150,46 @@ impl NameLeases {
         known.map_or_else(Vec::new, |known| addresses_of(&known.lease).collect())
     }
 
-    fn use_again(&mut self, name: &Arc<str>, now: u64) {
+    fn use_again(&mut self, name: &Arc<str>, now: u64, is_visit: bool) {
         let Some(known) = self.by_name.get_mut(name) else {
             return;
         };
         // Most uses are within one second of each other.
-        if known.used >= now {
+        let is_first_visit = is_visit && !known.is_visited;
+        if known.used >= now && !is_first_visit {
             return;
         }
-        let before = std::mem::replace(&mut known.used, now);
-        self.by_use.remove(&(before, name.clone()));
-        self.by_use.insert((now, name.clone()));
+
+        let before = known.used;
+        let was_visited = known.is_visited;
+        known.used = before.max(now);
+        known.is_visited |= is_visit;
+        let entry = (known.used, name.clone());
+        let is_visited = known.is_visited;
+        self.uses(was_visited).remove(&(before, name.clone()));
+        self.uses(is_visited).insert(entry);
+    }
+
+    fn uses(&mut self, is_visited: bool) -> &mut BTreeSet<(u64, Arc<str>)> {
+        match is_visited {
+            true => &mut self.by_use,
+            false => &mut self.by_question,
+        }
     }
 
     /// Forgets the name that was not used for longest, if that was long enough ago.
     fn forget_oldest(&mut self, now: u64) -> bool {
-        let Some((used, name)) = self.by_use.first().cloned() else {
+        let is_over = |since: u64, kept: u64| now.saturating_sub(since) >= kept;
+        let asked = self.by_question.first();
+        let asked = asked.filter(|(since, _)| is_over(*since, NAME_ASKED));
+        let used = self.by_use.first();
+        let used = used.filter(|(since, _)| is_over(*since, NAME_KEPT));
+        let Some((since, name)) = asked.or(used).cloned() else {
             return false;
         };
-        if now.saturating_sub(used) < NAME_KEPT {
-            return false;
-        }
 
-        self.by_use.remove(&(used, name.clone()));
+        self.by_question.remove(&(since, name.clone()));
+        self.by_use.remove(&(since, name.clone()));
         if let Some(known) = self.by_name.remove(&name) {
             for address in addresses_of(&known.lease) {
                 self.by_address.remove(&address);

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use hermes_proto::ip::{
     DUMMY_ROUTER_V4, ICMP, ICMPV6, IcmpError, IcmpLimiter, Packet, TCP, UDP, clamp_mss,
-    decrement_hop_limit,
+    decrement_hop_limit, quoted_flow,
 };
 
 use crate::intervals::AddressSet;
@@ -155,6 +155,7 @@ impl PacketFilter {
         if !self.ours.allows(packet.destination(), protocol) {
             return Err(saying(Rejection::Destination, IcmpError::NoRoute));
         }
+        check_quotation(packet, &self.theirs)?;
 
         let is_meant = match self.role {
             IpRole::Client => self.scope.takes_from(packet.source(), protocol),
@@ -178,6 +179,7 @@ impl PacketFilter {
         if !self.theirs.allows(packet.destination(), protocol) {
             return Err(saying(Rejection::Destination, IcmpError::NoRoute));
         }
+        check_quotation(packet, &self.ours)?;
 
         let is_meant = match self.role {
             IpRole::Client => self.scope.takes_to(packet.destination(), protocol),
@@ -278,6 +280,24 @@ fn reject_unread(reason: Rejection) -> Verdict {
     Verdict::Reject {
         reason,
         error: None,
+    }
+}
+
+/// An error is about a packet that went the other way: from where the error goes, to an address of the side that it comes from (RFC 5508,
+/// section 4.2). Else a client that guesses addresses and ports ends, or slows down, the flows of others.
+fn check_quotation(packet: &Packet<'_>, sent_to: &AddressSet) -> Result<(), Refused> {
+    // Most packets are something else, which costs one look.
+    let is_icmp = matches!(packet.protocol(), ICMP | ICMPV6);
+    if !is_icmp || !packet.is_icmp_error() {
+        return Ok(());
+    }
+    let quoted = quoted_flow(packet);
+    let went_this_way = quoted.is_some_and(|quoted| {
+        quoted.source == packet.destination() && sent_to.allows(quoted.destination, quoted.protocol)
+    });
+    match went_this_way {
+        true => Ok(()),
+        false => Err(silently(Rejection::Quotation)),
     }
 }
 

@@ -49,6 +49,9 @@ pub enum Rejection {
     /// It goes to another client, which was not allowed.
     #[error("it goes from one client to another")]
     ClientToClient,
+    /// It is an error about a packet that cannot have gone the other way.
+    #[error("it is an error about a packet that was not sent this way")]
+    Quotation,
     /// A rule forbids it.
     #[error("a rule forbids it")]
     Policy,
@@ -75,6 +78,7 @@ impl Rejection {
             Self::Destination => "destination",
             Self::Scope => "scope",
             Self::ClientToClient => "client_to_client",
+            Self::Quotation => "quotation",
             Self::Policy => "policy",
             Self::TooBig { .. } => "too_big",
             Self::HopLimit => "hop_limit",

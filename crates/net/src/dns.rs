@@ -6,6 +6,7 @@
 //! DNS, as it was at start. Concurrent requests for the same name share one lookup; lookups take
 //! turns ([`Asker`]).
 
+mod foreign_answer;
 mod name_servers;
 mod question;
 mod single_flight;
@@ -25,6 +26,7 @@ use hickory_resolver::system_conf::read_system_conf;
 use hickory_resolver::{Hosts, lookup};
 use tokio::time::{sleep, timeout};
 
+pub use foreign_answer::ForeignAnswer;
 pub use name_servers::NameServers;
 pub use question::{NoQuestion, Question, QuestionRefusal, fuzz_question};
 use single_flight::SingleFlights;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -23,6 +24,8 @@ const SHORTEST: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone, Default)]
 pub struct LocalAddresses {
     known: Arc<RwLock<Known>>,
+    /// Grows with each change.
+    revision: Arc<AtomicU64>,
 }
 
 /// Prefixes, and which lengths occur among them: as many look-ups as there are lengths tell whether one holds an address.
@@ -45,6 +48,12 @@ impl LocalAddresses {
     #[must_use]
     pub fn contains(&self, ip: IpAddr) -> bool {
         ip.is_loopback() || ip.is_unspecified() || self.known.read().holds(ip)
+    }
+
+    /// Grows whenever they change.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
     }
 
     /// Keeps them current until `watch` drains. By netlink on Linux; elsewhere, and where that is forbidden, by a look every 5 s.
@@ -87,6 +96,7 @@ impl LocalAddresses {
         // A list that cannot be had is no reason to open what was closed.
         if !now.prefixes.is_empty() && *self.known.read() != now {
             *self.known.write() = now;
+            self.revision.fetch_add(1, Ordering::Release);
         }
     }
 }

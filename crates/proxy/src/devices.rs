@@ -14,7 +14,8 @@ use hermes_net::tun::{MAX_QUEUES, TunSettings};
 use hermes_observe::MovedPath;
 use hermes_packet::Bounds;
 use hermes_packet::tun::{
-    DeviceView, NamedHostsView, StackDeviceSettings, TunHub, TunProxy, TunService, WireguardPorts,
+    DeviceView, NamedHostsView, NodePools, StackDeviceSettings, TunHub, TunProxy, TunService,
+    WireguardPorts,
 };
 use hermes_proto::ip::IpPrefix;
 use hermes_rules::packets::prefix_of;
@@ -61,6 +62,8 @@ pub struct Devices {
     workers: AtomicUsize,
     /// Where those on other machines are led to.
     ports: WireguardPorts<TunHub>,
+    /// The pools of all of them.
+    pools: Arc<NodePools>,
     /// Counts those that were opened, to wait for the next.
     opened: tokio::sync::watch::Sender<u64>,
 }
@@ -194,6 +197,11 @@ impl Devices {
     /// Where those on other machines are led to.
     pub(crate) fn ports(&self) -> &WireguardPorts<TunHub> {
         &self.ports
+    }
+
+    /// The pools of all of them.
+    pub(crate) fn pools(&self) -> &Arc<NodePools> {
+        &self.pools
     }
 
     /// All that are open.
@@ -526,6 +534,22 @@ fn echo_handling(echo: InterceptedEcho) -> EchoHandling {
     }
 }
 
+/// What every kind of device has.
+fn general_settings(end: PacketTermination<'_>) -> TunSettings {
+    let mtu = end.mtu();
+    TunSettings {
+        name: end.name().into_owned(),
+        queues: 1,
+        mtu: mtu
+            .unwrap_or_else(|| remote_device::default_mtu(end, MTU))
+            .into(),
+        addresses: Vec::new(),
+        routes: Vec::new(),
+        past: None,
+        masquerade: false,
+    }
+}
+
 fn make(end: PacketTermination<'_>, devices: &Devices) -> Result<Arc<TunHub>, String> {
     let pool: Vec<IpPrefix> = end.pool().iter().filter_map(prefix_of).collect();
     let routes: Vec<IpPrefix> = end.routes().iter().filter_map(prefix_of).collect();
@@ -536,22 +560,12 @@ fn make(end: PacketTermination<'_>, devices: &Devices) -> Result<Arc<TunHub>, St
             .super_packets(end.super_packets),
         PacketTermination::Intercept(_) => service,
     };
+    let service = service.among(&devices.pools);
     if let Some(file) = end.leases_file() {
         restore(&service, &file.0)?;
     }
 
-    let settings = TunSettings {
-        name: end.name().into_owned(),
-        queues: 1,
-        mtu: end
-            .mtu()
-            .unwrap_or_else(|| remote_device::default_mtu(end, MTU))
-            .into(),
-        addresses: Vec::new(),
-        routes: Vec::new(),
-        past: None,
-        masquerade: false,
-    };
+    let settings = general_settings(end);
     let service = TunService::Proxy(Box::new(service));
     if let Some(wireguard) = end.wireguard() {
         let remote = remote_device::settings(wireguard, &[], settings.mtu)?;

@@ -52,7 +52,7 @@ pub mod versions;
 pub mod warn;
 mod whom;
 
-pub use egress::{Denied, EgressRules};
+pub use egress::{Denied, EgressRules, held_addresses};
 pub use fields::{BadField, OverlayFields, Provenance, apply};
 pub use hermes_proto::fields::Fields;
 pub use judge::Rules;

@@ -221,6 +221,11 @@ impl Stack {
         self.counts
     }
 
+    /// Whether there is such a flow, which ends only after it was [let go](Self::release).
+    pub fn has(&self, flow: FlowId) -> bool {
+        self.tcp.contains_key(&flow) || self.udp.contains_key(&flow)
+    }
+
     /// Connections and pairs of UDP ports that there are.
     pub fn flows(&self) -> [usize; 2] {
         [self.tcp.len(), self.udp.len()]
@@ -228,8 +233,9 @@ impl Stack {
 
     // --- flows that clients open -------------------------------------------------------------------------------------
 
-    /// Opens a connection that a client asked for. `seed` is random: it makes the numbers of its segments hard to guess.
-    pub fn accept(&mut self, flow: FlowId, seed: u64, now: Instant) {
+    /// Opens a connection that a client asked for, with two buffers of so many bytes: at least the MTU, at most what the settings say.
+    /// `seed` is random: it makes the numbers of its segments hard to guess.
+    pub fn accept(&mut self, flow: FlowId, buffer: usize, seed: u64, now: Instant) {
         let Some(tcp) = self.tcp.get_mut(&flow) else {
             return;
         };
@@ -238,7 +244,12 @@ impl Stack {
         };
 
         let first = first.clone();
-        match OpenTcp::listening(tcp.ends, self.tcp_settings, seed) {
+        let TcpSettings { mtu, .. } = self.tcp_settings;
+        let settings = TcpSettings {
+            buffer: buffer.clamp(mtu, self.tcp_settings.buffer),
+            ..self.tcp_settings
+        };
+        match OpenTcp::listening(tcp.ends, settings, seed) {
             Some(open) => {
                 tcp.phase = TcpPhase::Open(Box::new(open));
                 self.look(flow, Some(&first), now);

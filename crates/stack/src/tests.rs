@@ -168,7 +168,7 @@ fn talk(pair: &mut Pair, target: SocketAddr, says: [&[u8]; 2]) -> [Vec<u8>; 2] {
             } = event
             {
                 assert_eq!((client.ip(), asked), (from, target));
-                pair.far.accept(flow, 8, pair.now);
+                pair.far.accept(flow, 64 << 10, 8, pair.now);
                 far = Some(Talker::new(flow, says[1]));
             }
         }
@@ -246,7 +246,7 @@ fn a_question_that_no_one_answers_is_given_up() {
     pair.far.handle_timeout(pair.now + tcp::ASKING);
     assert_eq!(pair.far.poll_event(), Some(StackEvent::Gone { flow }));
     assert_eq!(pair.far.flows(), [0, 0]);
-    pair.far.accept(flow, 1, pair.now);
+    pair.far.accept(flow, 64 << 10, 1, pair.now);
     assert_eq!(pair.far.flows(), [0, 0], "too late");
 }
 
@@ -523,7 +523,7 @@ fn open(pair: &mut Pair) -> [FlowId; 2] {
     loop {
         pair.turn();
         if let Some(StackEvent::TcpAsked { flow, .. }) = pair.far.poll_event() {
-            pair.far.accept(flow, 8, pair.now);
+            pair.far.accept(flow, 64 << 10, 8, pair.now);
             pair.settle();
             assert!(pair.near.is_open(near));
             return [near, flow];
@@ -732,7 +732,7 @@ proptest! {
             segment[index] = before;
             while let Some(event) = stack.poll_event() {
                 if let StackEvent::TcpAsked { flow, .. } = event {
-                    stack.accept(flow, 1, now);
+                    stack.accept(flow, 64 << 10, 1, now);
                     open.push(flow);
                 }
             }

@@ -60,6 +60,8 @@ mod split;
 mod stack;
 #[path = "namespaces/super_packets.rs"]
 mod super_packets;
+#[path = "namespaces/surroundings.rs"]
+mod surroundings;
 #[path = "namespaces/traffic.rs"]
 mod traffic;
 #[path = "namespaces/tun.rs"]

@@ -1,6 +1,7 @@
 //! Which identity has which address: the same each time it comes, also after a restart.
 
 mod range;
+mod shares;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -10,6 +11,7 @@ use hermes_proto::connect_ip::{AssignedAddress, RequestedAddress};
 use hermes_proto::ip::IpPrefix;
 
 pub use range::PoolRange;
+use shares::Shares;
 pub use text::LeaseTextError;
 
 /// Leases of one pool: each costs some hundred bytes, and more identities than this need more than one node.
@@ -39,7 +41,7 @@ pub struct Lease {
 /// Why an identity has no address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
-    /// All addresses are in use, or kept for those who had them a while ago.
+    /// All addresses are in use.
     #[error(
         "no {family} address is free in the pool: {in_use} leases are in use, {kept} are kept for those who return"
     )]
@@ -51,8 +53,20 @@ pub enum PoolError {
         /// Other leases.
         kept: usize,
     },
+    /// It has its share: half of what others do not use.
+    #[error(
+        "{in_use} leases are in use by this user or source, half of what others leave in the pool: {others} of {all} are theirs"
+    )]
+    Share {
+        /// Leases that it uses.
+        in_use: usize,
+        /// Leases that others use.
+        others: usize,
+        /// Leases that there can be.
+        all: usize,
+    },
     /// The table is full.
-    #[error("the pool has {MAX_LEASES} leases, all of which are in use or kept")]
+    #[error("the pool has {MAX_LEASES} leases, all of which are in use")]
     Full,
     /// A prefix cannot be given out in parts of this length.
     #[error("{prefix} cannot be given out in prefixes of {each} bits")]
@@ -75,6 +89,7 @@ pub struct AddressPool {
     taken: HashSet<IpPrefix>,
     /// Leases that are not in use, by when they last were.
     idle: BTreeSet<(u64, LeaseKey)>,
+    shares: Shares,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +102,7 @@ struct Held {
 
 impl AddressPool {
     /// A pool of these ranges. A lease that is not in use is kept for `keep` seconds; then it may be given to another, if there is no
-    /// other address.
+    /// other address. Where all are kept, those of the identity that keeps most are given away sooner, the oldest first.
     pub fn new(ranges: Vec<PoolRange>, keep: u64) -> Self {
         let (v4, v6) = ranges.into_iter().partition(PoolRange::is_ipv4);
         Self {
@@ -97,11 +112,14 @@ impl AddressPool {
             leases: BTreeMap::new(),
             taken: HashSet::new(),
             idle: BTreeSet::new(),
+            shares: Shares::default(),
         }
     }
 
     /// The lease of one more tunnel of an identity: one that it had and does not use, or another. A wish is granted if it is free.
     /// `now` is in seconds since 1970.
+    ///
+    /// An identity may use half of what others do not, and one lease in any case. All sources of one IPv6 network of 64 bits count as one.
     ///
     /// # Errors
     /// [`PoolError`].
@@ -111,6 +129,7 @@ impl AddressPool {
         wishes: &[IpPrefix],
         now: u64,
     ) -> Result<Lease, PoolError> {
+        self.check_share(identity)?;
         let key = self.key(identity);
         let before = self.leases.get(&key).copied();
         if before.is_none() && self.leases.len() >= MAX_LEASES && !self.reclaim(now) {
@@ -140,6 +159,32 @@ impl AddressPool {
             },
         );
         Ok(Lease { key, v4, v6 })
+    }
+
+    fn check_share(&self, identity: &str) -> Result<(), PoolError> {
+        let [in_use, others] = self.shares.in_use(identity);
+        let all = self.capacity();
+        let share = all.saturating_sub(others).div_ceil(2).max(1);
+        match in_use < share {
+            true => Ok(()),
+            false => Err(PoolError::Share {
+                in_use,
+                others,
+                all,
+            }),
+        }
+    }
+
+    /// How many leases there can be: as many as there are addresses of the scarcer family.
+    fn capacity(&self) -> usize {
+        let families = [&self.v4, &self.v6].into_iter();
+        let families = families.filter(|ranges| !ranges.is_empty());
+        let parts = families.map(|ranges| {
+            let parts = ranges.iter().map(PoolRange::parts);
+            parts.fold(0, u64::saturating_add)
+        });
+        let least = parts.min().unwrap_or_default();
+        usize::try_from(least).map_or(MAX_LEASES, |least| least.min(MAX_LEASES))
     }
 
     /// Grants wishes to a lease that is in use, where they are free; returns what it has then.
@@ -172,6 +217,8 @@ impl AddressPool {
         {
             held.since = Some(now);
             self.idle.insert((now, key.clone()));
+            self.shares.remove(key, None);
+            self.shares.add(key, Some(now));
         }
     }
 
@@ -261,14 +308,15 @@ impl AddressPool {
         }
     }
 
-    /// Forgets the lease that was not used for longest, if that was long enough ago.
+    /// Forgets the lease that was not used for longest, if that was long enough ago; else one of the identity that keeps most.
     fn reclaim(&mut self, now: u64) -> bool {
-        let Some((since, key)) = self.idle.first().cloned() else {
+        let oldest = self.idle.first();
+        let expired = oldest.filter(|(since, _)| now.saturating_sub(*since) >= self.keep);
+        let expired = expired.map(|(_, key)| key.clone());
+        let Some(key) = expired.or_else(|| self.shares.spare()) else {
             return false;
         };
-        if now.saturating_sub(since) < self.keep {
-            return false;
-        }
+
         self.free(&key);
         true
     }
@@ -277,6 +325,7 @@ impl AddressPool {
         let Some(held) = self.leases.remove(key) else {
             return;
         };
+        self.shares.remove(key, held.since);
         if let Some(since) = held.since {
             self.idle.remove(&(since, key.clone()));
         }
@@ -289,6 +338,7 @@ impl AddressPool {
         for prefix in [held.v4, held.v6].into_iter().flatten() {
             self.take(prefix, true);
         }
+        self.shares.add(&key, held.since);
         if let Some(since) = held.since {
             self.idle.insert((since, key.clone()));
         }

@@ -56,6 +56,11 @@ impl PoolRange {
         self.prefix.is_ipv4()
     }
 
+    /// How many parts can be given out.
+    pub(super) fn parts(&self) -> u64 {
+        self.parts
+    }
+
     /// Whether this is one of its parts.
     pub(super) fn gives(&self, part: IpPrefix) -> bool {
         part.length() == self.each && self.prefix.covers(&part) && !self.is_reserved(part)

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use hermes_ip::{MAX_NAMES, NAME_KEPT, NameLeases, NamesFull};
+use hermes_ip::{MAX_NAMES, NAME_ASKED, NAME_KEPT, NameLeases, NamesFull};
 use hermes_proto::ip::IpPrefix;
 use proptest::prelude::{any, proptest};
 
@@ -49,6 +49,9 @@ fn only_names_that_were_not_used_for_long_make_room() {
         .map(|number| (number.to_string(), names.lease(&number.to_string(), 0)))
         .map(|(name, leased)| (name, leased.unwrap()[0]))
         .collect();
+    for address in addresses.values() {
+        names.name(*address, 0).unwrap();
+    }
 
     // A flow uses one of them; another is asked for again.
     assert_eq!(
@@ -64,12 +67,28 @@ fn only_names_that_were_not_used_for_long_make_room() {
 }
 
 #[test]
+fn names_that_were_only_asked_for_make_room_sooner() {
+    let mut names = leases(&["100.64.0.0/29"]);
+    let video = names.lease("video", 0).unwrap()[0];
+    names.name(video, 0).unwrap();
+    for number in 0..3 {
+        names.lease(&number.to_string(), 0).unwrap();
+    }
+    assert_eq!(names.lease("news", NAME_ASKED - 1), Err(NamesFull));
+    for number in 0..3 {
+        names.lease(&format!("later {number}"), NAME_ASKED).unwrap();
+    }
+    assert_eq!(names.lease("news", NAME_ASKED), Err(NamesFull));
+    assert_eq!(names.lease("video", NAME_ASKED).unwrap(), [video]);
+}
+
+#[test]
 fn there_are_never_more_names_than_the_bound() {
     let mut names = leases(&["fd64::/64"]);
     for number in 0..MAX_NAMES {
         names.lease(&number.to_string(), 0).unwrap();
     }
-    assert_eq!(names.lease("one more", NAME_KEPT - 1), Err(NamesFull));
+    assert_eq!(names.lease("one more", NAME_ASKED - 1), Err(NamesFull));
     assert_eq!(names.len(), MAX_NAMES);
     for number in 0..100 {
         names.lease(&format!("later {number}"), NAME_KEPT).unwrap();

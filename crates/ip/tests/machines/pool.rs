@@ -107,10 +107,9 @@ fn an_exhausted_pool_says_so() {
     // Nothing of it remains.
     assert_eq!(pool.counts(), (5, 0));
 
-    // What is kept is given away only when it was kept for long enough, the oldest first.
+    // What was kept for long enough is given away first, then what is left.
     pool.release(&leases[2].key, 50);
     pool.release(&leases[4].key, 20);
-    assert!(pool.acquire("late", &[], DAY).is_err());
     let lease = pool.acquire("late", &[], DAY + 20).unwrap();
     assert_eq!(lease.v4, leases[4].v4);
     assert_eq!(pool.acquire("user2", &[], DAY + 30).unwrap(), leases[2]);
@@ -122,6 +121,72 @@ fn an_exhausted_pool_says_so() {
             ..
         })
     ));
+}
+
+/// As many leases as this identity gets.
+fn all(pool: &mut AddressPool, identity: &str) -> Vec<Lease> {
+    std::iter::from_fn(|| pool.acquire(identity, &[], 0).ok()).collect()
+}
+
+#[test]
+fn an_identity_has_half_of_what_others_do_not_use() {
+    let mut pool = AddressPool::new(vec![range("10.9.0.0/24")], DAY);
+    let greedy = all(&mut pool, "greedy");
+    assert_eq!(greedy.len(), 127);
+    assert_eq!(
+        pool.acquire("greedy", &[], 0).unwrap_err(),
+        PoolError::Share {
+            in_use: 127,
+            others: 0,
+            all: 254
+        }
+    );
+    assert_eq!(all(&mut pool, "second").len(), 64);
+
+    // And each newcomer has one, as long as there is any.
+    let newcomers = (0..63).filter(|n| pool.acquire(&format!("user{n}"), &[], 0).is_ok());
+    assert_eq!(newcomers.count(), 63);
+    assert!(matches!(
+        pool.acquire("late", &[], 0),
+        Err(PoolError::Exhausted { .. })
+    ));
+}
+
+#[test]
+fn sources_of_one_network_share_and_each_finds_its_address_again() {
+    let mut pool = AddressPool::new(vec![range("10.9.0.0/28")], DAY);
+    let sources = (0..14).map(|n| pool.acquire(&format!("@2001:db8::{n:x}"), &[], 0));
+    let leases: Vec<_> = sources.filter_map(Result::ok).collect();
+    assert_eq!(leases.len(), 7);
+    pool.release(&leases[3].key, 1);
+    assert_eq!(pool.acquire("@2001:db8::3", &[], 2).unwrap(), leases[3]);
+
+    assert!(pool.acquire("@2001:db8:0:1::1", &[], 2).is_ok());
+    assert!(pool.acquire("@192.0.2.1", &[], 2).is_ok());
+}
+
+#[test]
+fn kept_leases_of_who_keeps_most_go_first_the_oldest_of_them() {
+    let mut pool = AddressPool::new(vec![range("10.9.0.0/28")], DAY);
+    let modest = pool.acquire("modest", &[], 0).unwrap();
+    pool.release(&modest.key, 0);
+    // By and by, it had all the others.
+    for round in 0..3 {
+        for (at, lease) in all(&mut pool, "greedy").iter().enumerate() {
+            pool.release(&lease.key, 10 * round + at as u64);
+        }
+    }
+    assert_eq!(pool.counts(), (0, 8));
+
+    let text = pool.to_text(100);
+    let mut pool = AddressPool::new(vec![range("10.9.0.0/28")], DAY);
+    assert_eq!(pool.restore(&text), Ok(0));
+    let newcomers: Vec<_> = (0..7)
+        .map(|n| pool.acquire(&format!("user{n}"), &[], 100).unwrap())
+        .collect();
+    assert_eq!(pool.counts(), (7, 7));
+    assert!(newcomers.iter().all(|lease| lease.v4 != modest.v4));
+    assert_eq!(pool.acquire("modest", &[], 100).unwrap(), modest);
 }
 
 #[test]

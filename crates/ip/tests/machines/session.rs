@@ -158,6 +158,11 @@ fn reason(verdict: &Verdict) -> Option<Rejection> {
     }
 }
 
+/// An error of this type about a packet.
+fn error_about(kind: u8, about: &[u8]) -> Vec<u8> {
+    [&[kind, 1, 0, 0, 0, 0, 0, 0], about].concat()
+}
+
 /// Type and code of the error.
 fn error(verdict: &Verdict) -> Option<[u8; 2]> {
     match verdict {
@@ -355,7 +360,14 @@ fn errors_reach_the_client_from_any_router() {
     tunnel.proxy.assign(vec![assigned(CLIENT)]).unwrap();
     tunnel.proxy.advertise(routes(&[HOST]));
     tunnel.deliver().unwrap();
-    let from_router = |kind| packet("203.0.113.1", CLIENT, 1, &[kind, 1, 0, 0, 0, 0, 0, 0]);
+    let from_router = |kind| {
+        packet(
+            "203.0.113.1",
+            CLIENT,
+            1,
+            &error_about(kind, &udp(CLIENT, HOST)),
+        )
+    };
     assert_eq!(tunnel.down(&mut from_router(3)), Verdict::Pass);
     assert_eq!(tunnel.down(&mut from_router(11)), Verdict::Pass);
     // A question is none.
@@ -363,6 +375,32 @@ fn errors_reach_the_client_from_any_router() {
         reason(&tunnel.down(&mut from_router(8))),
         Some(Rejection::Source)
     );
+}
+
+#[test]
+fn errors_pass_only_about_what_went_the_other_way() {
+    let mut tunnel = Tunnel::remote_access();
+    let other = "192.0.2.12";
+    let reasons = |tunnel: &mut Tunnel, about: &[u8]| {
+        let mut up = packet(CLIENT, HOST, 1, &error_about(3, about));
+        let mut down = packet(HOST, CLIENT, 1, &error_about(3, about));
+        [tunnel.up(&mut up), tunnel.down(&mut down)].map(|verdict| reason(&verdict))
+    };
+    let forged = Some(Rejection::Quotation);
+    assert_eq!(reasons(&mut tunnel, &udp(HOST, CLIENT)), [None, forged]);
+    assert_eq!(reasons(&mut tunnel, &udp(CLIENT, HOST)), [forged, None]);
+    for about in [
+        udp(HOST, other),
+        udp(other, CLIENT),
+        udp(other, HOST),
+        Vec::new(),
+    ] {
+        assert_eq!(reasons(&mut tunnel, &about), [forged, forged]);
+    }
+
+    // A client that does not keep to it itself gets no further.
+    let forged = packet(CLIENT, HOST, 1, &error_about(3, &udp(HOST, other)));
+    assert_eq!(reason(&tunnel.forged(&forged)), Some(Rejection::Quotation));
 }
 
 #[test]
@@ -779,7 +817,7 @@ fn any_address() -> impl Strategy<Value = &'static str> {
 proptest! {
     #[test]
     fn only_what_may_pass_does(
-        from in any_address(), to in any_address(), protocol in prop::sample::select(vec![1_u8, 6, 17, 132]),
+        from in any_address(), to in any_address(), quoted in any_address(), protocol in prop::sample::select(vec![1_u8, 6, 17, 132]),
         kind in prop::sample::select(vec![0_u8, 3, 8, 11]), hops in 0_u8..4,
     ) {
         let mut tunnel = Tunnel::with(|settings| {
@@ -794,15 +832,21 @@ proptest! {
 
         let is_theirs = |address: &str| address == CLIENT || address.starts_with("10.7.");
         let is_ours = |address: &str| address == HOST;
-        let mut payload = [0; 20];
-        payload[0] = kind;
+        let is_error = protocol == 1 && (kind == 3 || kind == 11);
+        let payload = match is_error {
+            true => error_about(kind, &udp(to, quoted)),
+            false => [&[kind][..], &[0; 19]].concat(),
+        };
         let mut up = with_hops(from, to, protocol, &payload, hops);
-        let passes = is_theirs(from) && is_ours(to) && hops > 1;
+        let is_forged = is_error && !is_theirs(quoted);
+        let passes = is_theirs(from) && is_ours(to) && hops > 1 && !is_forged;
         prop_assert_eq!(tunnel.up(&mut up).passes(), passes);
 
-        let is_error = protocol == 1 && (kind == 3 || kind == 11);
         let is_one_host = !from.starts_with("127.") && !from.starts_with("224.");
-        let may_send = is_ours(from) || (is_error && is_one_host);
+        let may_send = match is_error {
+            true => is_one_host && is_ours(quoted),
+            false => is_ours(from),
+        };
         let mut down = with_hops(from, to, protocol, &payload, hops);
         prop_assert_eq!(tunnel.down(&mut down).passes(), may_send && is_theirs(to) && hops > 1);
     }

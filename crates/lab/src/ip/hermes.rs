@@ -26,6 +26,9 @@ pub const BEHIND_WIREGUARD: Ipv4Addr = Ipv4Addr::new(10, 41, 0, 9);
 /// The addresses inside; the last node has the first.
 const POOL: &str = "10.41.0.0/24";
 
+/// The address of the far device, at which what is measured listens.
+const FAR_INNER: &str = "10.41.0.1/32";
+
 /// What nodes speak to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carrier {
@@ -105,7 +108,8 @@ impl Chain {
         if hop == self.hops {
             return format!(
                 "{general}{listeners}routes: [ {{ match: {{ kind: connect-ip }}, \
-                 terminate: {{ tun: {FAR_DEVICE}, super_packets: {super_packets}, pool: [{POOL}], routes: [{POOL}] }} }} ]\n"
+                 terminate: {{ tun: {FAR_DEVICE}, super_packets: {super_packets}, pool: [{POOL}], routes: [{POOL}] }} }} ]\n\
+                 egress: {{ allow: [{FAR_INNER}] }}\n"
             );
         }
         let next = port(hop + 1);
@@ -148,7 +152,8 @@ pub fn behind_wireguard(
         "version: 1\nnode: far\nadmin: {{ socket: far.sock }}\nlog: {{ level: warn, access: off }}\n\
          listeners: {{ near: {{ user: lab, tun: {{ name: near, addresses: [{near}], wireguard: {wireguard} }} }} }}\n\
          routes: [ {{ match: {{ kind: connect-ip }}, \
-         terminate: {{ tun: {FAR_DEVICE}, pool: [{POOL}], routes: [{POOL}] }} }} ]\n"
+         terminate: {{ tun: {FAR_DEVICE}, pool: [{POOL}], routes: [{POOL}] }} }} ]\n\
+         egress: {{ allow: [{FAR_INNER}] }}\n"
     );
     let file = folder.join("far.yaml");
     fs::write(&file, document)?;

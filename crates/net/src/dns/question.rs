@@ -149,7 +149,7 @@ impl Question {
 }
 
 /// A name as it is compared, if a host can have it (RFC 1123, section 2.1, and `_`, which services have).
-fn host(name: &Name) -> Option<String> {
+pub(super) fn host(name: &Name) -> Option<String> {
     let text = name.to_ascii().to_ascii_lowercase();
     let text = text.strip_suffix('.').unwrap_or(&text);
     let is_sound = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);

@@ -27,7 +27,9 @@ use super::inbox::Inbox;
 use super::service::{TunClient, TunService};
 use super::shared_addresses::AddressDecision;
 use super::super_queue::SuperPushed;
+use super::surroundings::{OwnMachine, Surroundings};
 use super::translations::{TranslatedAddress, Translations};
+use super::tunnel_gate::TunnelGate;
 use super::tunnel_owner::TunnelOwner;
 use super::wanted_addresses::Wanted;
 
@@ -55,8 +57,8 @@ pub(super) struct TunEnd {
     pub(super) writer: Mutex<Writer>,
     /// Who the hosts behind the device are, for rules.
     pub(super) device_side: OpenedBy,
-    /// The policy on its packets, where there is one.
-    gate: Mutex<Option<Box<PacketGate>>>,
+    /// The policy on its packets, where there is one, and what they never reach.
+    gate: Mutex<TunnelGate>,
     pub(super) reader: Mutex<Reader>,
 }
 
@@ -215,18 +217,37 @@ impl TunTunnel {
     pub fn set_gate(&self, gate: Option<PacketGate>) {
         let mut gate = gate.map(Box::new);
         let mut current = self.end.gate.lock();
-        if let (Some(gate), Some(before)) = (&mut gate, &mut *current) {
+        if let (Some(gate), Some(before)) = (&mut gate, &mut current.packets) {
             gate.go_on(before);
         }
-        let before = std::mem::replace(&mut *current, gate);
+        let before = std::mem::replace(&mut current.packets, gate);
         drop(current);
         // What it still has to tell need no packet wait for.
         drop(before);
     }
 
+    /// What is known of the machine that has its device, from now on: its packets reach that only where they may. `seed` is a number that
+    /// peers do not know.
+    pub fn set_machine(&self, machine: Box<dyn OwnMachine>, seed: u64) {
+        let device = match &self.end.outlet {
+            Outlet::Kernel(_) => {
+                let own = self.hub.settings().addresses.iter();
+                Some(own.map(IpNet::addr).collect())
+            }
+            Outlet::Stack(_) | Outlet::Remote(_) => None,
+        };
+        let around = Surroundings::new(device, machine, seed);
+        let mut around = Box::new(around);
+        let mut gate = self.end.gate.lock();
+        if let Some(before) = &mut gate.surroundings {
+            around.go_on(before);
+        }
+        gate.surroundings = Some(around);
+    }
+
     /// Ends the flows of its packets that are silent by now.
     pub(super) fn end_silent_flows(&self) {
-        if let Some(gate) = &mut *self.end.gate.lock() {
+        if let Some(gate) = &mut self.end.gate.lock().packets {
             gate.end_silent(Instant::now());
         }
     }
@@ -513,9 +534,10 @@ impl TunEnd {
         self.session.lock().filter().clone()
     }
 
-    /// Takes a packet that the device gave; says whether there should be a pause.
+    /// Takes a packet that the device of `hub` gave; says whether there should be a pause.
     pub(super) fn take(
         &self,
+        hub: &TunHub,
         header: OffloadHeader,
         packet: &mut [u8],
         longest: usize,
@@ -533,6 +555,7 @@ impl TunEnd {
         let verdict = match verdict {
             Verdict::Pass
                 if !self.passes(
+                    hub,
                     ArrivedPacket {
                         bytes: packet,
                         count: header.segments_of(packet.len()),
@@ -579,6 +602,7 @@ impl TunEnd {
     /// Takes a packet that came out of the tunnel of another client; `longest` is what it is cut into.
     pub(super) fn take_of_client(
         &self,
+        hub: &TunHub,
         header: OffloadHeader,
         packet: &[u8],
         longest: usize,
@@ -591,7 +615,7 @@ impl TunEnd {
         copy.clear();
         copy.extend_from_slice(packet);
         // A tunnel that is crowded loses it, as any link does.
-        self.take(header, copy, longest, segment);
+        self.take(hub, header, copy, longest, segment);
     }
 
     /// Tells a host behind the device something about a packet that it sent.
@@ -629,16 +653,16 @@ impl TunEnd {
         }
     }
 
-    /// Whether the policy lets a packet pass, which counts for its flow.
-    pub(super) fn passes(&self, packet: ArrivedPacket<'_>, now: Instant) -> bool {
-        let mut gate = self.gate.lock();
-        gate.as_mut().is_none_or(|gate| gate.passes(packet, now))
+    /// Whether a packet may go where it goes, and the policy lets it pass, which counts for its flow.
+    pub(super) fn passes(&self, hub: &TunHub, packet: ArrivedPacket<'_>, now: Instant) -> bool {
+        self.gate.lock().passes(hub.pool_entry(), packet, now)
     }
 
     /// How many flows of its packets are open, where they are followed.
     pub(super) fn open_flows(&self) -> usize {
         self.gate
             .lock()
+            .packets
             .as_ref()
             .map_or(0, |gate| gate.open_flows())
     }

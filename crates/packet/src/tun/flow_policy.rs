@@ -3,7 +3,7 @@
 use std::fmt;
 
 use hermes_ip::FlowCache;
-use hermes_proto::ip::{Fragment, IpFlow, Packet};
+use hermes_proto::ip::{Fragment, IpFlow, Packet, quoted_flow};
 use hermes_rules::packets::OpenedBy;
 
 /// Flows of one tunnel and one side whose verdicts are remembered: some 300 KB, taken with the first.
@@ -62,11 +62,15 @@ impl FlowPolicy {
         packet: &Packet<'_>,
         sender: OpenedBy,
     ) -> Result<(), Option<String>> {
-        // Nothing comes of a later fragment whose first one did not pass, and an error is about a packet that did.
-        if packet.is_icmp_error() || packet.fragment() == Fragment::Later {
+        // Nothing comes of a later fragment whose first one did not pass.
+        if packet.fragment() == Fragment::Later {
             return Ok(());
         }
-        let flow = packet.flow();
+        // An error passes where answers to the packet do that it tells of.
+        let flow = match packet.is_icmp_error() {
+            true => quoted_flow(packet).ok_or(None)?.reversed(),
+            false => packet.flow(),
+        };
         let answered = flow.reversed();
         let may_answer = !packet.opens_tcp();
 

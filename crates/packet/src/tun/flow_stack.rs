@@ -5,11 +5,12 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use bytes::Bytes;
+use hermes_net::memory::{Charge, OwnerAccount, Purpose};
 use hermes_proto::ip::{Fragment, IcmpError, Packet, TCP, UDP};
 use hermes_stack::{
     Checksums, EchoHandling, EchoId, FailedEcho, FlowId, MAX_ECHOES, OpenError, Stack, StackEvent,
@@ -30,6 +31,21 @@ const TOGETHER: usize = 64;
 /// Bytes of the header of IPv6 alone.
 const HEADER_V6: usize = 40;
 
+/// Bytes of a connection beside its buffers: its state, and a piece that was read.
+#[doc(alias = "bound")]
+const CONNECTION: usize = 36 << 10;
+
+/// Bytes of a pair of UDP ports and its session, without datagrams that wait.
+#[doc(alias = "bound")]
+const PORTS: usize = 2 << 10;
+
+/// Bytes of each of the two buffers of connections whose owner has little room, from more to less.
+#[doc(alias = "bound")]
+const SMALLER_BUFFERS: [usize; 2] = [16 << 10, 4 << 10];
+
+/// Connections of a size for which there must be room before one is opened: the last room is for small ones.
+const ROOM_FOR: usize = 8;
+
 /// A stack, and who waits for its flows.
 ///
 /// No task stands behind it: the caller of a method tells others what has happened by that. Only what is due needs [one](Self::keep_time).
@@ -43,12 +59,17 @@ pub struct FlowStack {
     due: Notify,
     bounds: Bounds,
     echo: EchoHandling,
+    buffer: usize,
+    /// Who is charged for flows that clients open.
+    account: OnceLock<OwnerAccount>,
 }
 
 struct FlowState {
     stack: Stack,
     connections: HashMap<FlowId, Arc<FlowProgress>>,
     sessions: HashMap<FlowId, Weak<Session>>,
+    /// For flows in the stack, also those that no one waits for any more.
+    charges: HashMap<FlowId, Charge>,
     /// Flows that no one has taken yet. Bounded by the stack: they are in its tables.
     asked: VecDeque<AskedFlow>,
     /// Echoes that no one has taken yet. Bounded as those that wait are.
@@ -130,6 +151,7 @@ impl FlowStack {
                 stack: Stack::new(settings, Instant::now()),
                 connections: HashMap::new(),
                 sessions: HashMap::new(),
+                charges: HashMap::new(),
                 asked: VecDeque::new(),
                 echoes: VecDeque::new(),
                 taker: None,
@@ -141,7 +163,35 @@ impl FlowStack {
             due: Notify::new(),
             bounds,
             echo: settings.echo,
+            buffer: settings.buffer,
+            account: OnceLock::new(),
         })
+    }
+
+    /// Flows that clients open from now on are charged to this account.
+    pub fn set_account(&self, account: OwnerAccount) {
+        // It is set once, before the first packet.
+        let _ = self.account.set(account);
+    }
+
+    /// Opens a connection that a client asked for, with buffers as large as its owner has room for, or refuses it.
+    pub(super) fn accept(self: &Arc<Self>, flow: FlowId) {
+        let granted = match self.account.get() {
+            None => Some((self.buffer, None)),
+            Some(account) => charge_connection(account, self.buffer)
+                .map(|(buffer, charge)| (buffer, Some(charge))),
+        };
+        let Some((buffer, charge)) = granted else {
+            return self.with(|stack, now| stack.refuse(flow, now));
+        };
+
+        let is_there = self.with(|stack, now| {
+            stack.accept(flow, buffer, random(), now);
+            stack.has(flow)
+        });
+        if let Some(charge) = charge.filter(|_| is_there) {
+            self.state.lock().charges.insert(flow, charge);
+        }
     }
 
     /// Has the stack do something, and tells those whom that concerns.
@@ -353,6 +403,12 @@ impl FlowStack {
             self.handle_event(state, event, &mut effects);
         }
 
+        let [tcp, udp] = state.stack.flows();
+        if state.charges.len() > tcp + udp {
+            let FlowState { stack, charges, .. } = state;
+            charges.retain(|flow, _| stack.has(*flow));
+        }
+
         if state.stack.has_transmit() {
             effects.taker = state.taker.take();
         }
@@ -386,6 +442,9 @@ impl FlowStack {
                 client,
                 target,
             } if !state.is_closed => {
+                if !self.charge_ports(state, flow) {
+                    return state.stack.release(flow, Instant::now());
+                }
                 let own = UdpFlow::new(self.clone(), flow);
                 let session = Arc::new(Session::of_flow(own, self.bounds));
                 state.sessions.insert(flow, Arc::downgrade(&session));
@@ -430,6 +489,17 @@ impl FlowStack {
         }
     }
 
+    /// Charges a pair of ports to its owner; false where that has no room.
+    fn charge_ports(&self, state: &mut FlowState, flow: FlowId) -> bool {
+        let Some(account) = self.account.get() else {
+            return true;
+        };
+        let charge = account.charge(Purpose::Stack, PORTS).ok();
+        let is_charged = charge.is_some();
+        state.charges.extend(charge.map(|charge| (flow, charge)));
+        is_charged
+    }
+
     fn ask_echo(&self, state: &mut FlowState, asked: AskedEcho) {
         // One that was not taken before it was given up is not waited for any more.
         if state.echoes.len() >= MAX_ECHOES {
@@ -452,6 +522,21 @@ impl FlowStack {
         });
         self.asked.notify_one();
     }
+}
+
+/// A charge for one more connection with buffers of up to so many bytes each, and how many these may have.
+fn charge_connection(account: &OwnerAccount, most: usize) -> Option<(usize, Charge)> {
+    let sizes = [most].into_iter().chain(SMALLER_BUFFERS);
+    let cost = |buffer: usize| CONNECTION + 2 * buffer;
+    let room = account.room();
+    let fits = |buffer: &usize| room >= ROOM_FOR * cost(*buffer);
+    let least = SMALLER_BUFFERS[SMALLER_BUFFERS.len() - 1];
+    let buffer = sizes
+        .filter(|buffer| *buffer <= most)
+        .find(fits)
+        .unwrap_or(least);
+    let charge = account.charge(Purpose::Stack, cost(buffer)).ok()?;
+    Some((buffer, charge))
 }
 
 /// A number that peers do not know. Without random numbers, they could at worst guess those of segments.

@@ -15,6 +15,9 @@ use super::flow_policy::FlowPolicy;
 /// What a flow is marked with that the policy about flows denies.
 const POLICY: &str = "rego";
 
+/// What a flow is marked with that would reach the machine of a device, or the clients of another device.
+const MACHINE: &str = "machine";
+
 /// Flows of one tunnel whose verdicts are remembered: some 300 KB, taken with the first.
 #[doc(alias = "bound")]
 const FLOWS: usize = 4_096;
@@ -160,8 +163,13 @@ impl PacketGate {
         }
     }
 
-    /// Whether a packet may pass. What cannot be read may not.
-    pub(super) fn passes(&mut self, arrived: ArrivedPacket<'_>, now: Instant) -> bool {
+    /// Whether a packet may pass, which no rule lets pass unless it `reaches` a destination outside. What cannot be read may not.
+    pub(super) fn passes(
+        &mut self,
+        arrived: ArrivedPacket<'_>,
+        reaches: bool,
+        now: Instant,
+    ) -> bool {
         let Ok(packet) = Packet::parse(arrived.bytes) else {
             return false;
         };
@@ -171,13 +179,14 @@ impl PacketGate {
             .as_mut()
             .map(|rules| rules.decide(&packet, sender));
         let by_rules = decided.is_none_or(|decided| decided.is_allowed);
-        let is_allowed = by_rules && self.is_permitted(&packet, sender);
+        let is_allowed = by_rules && reaches && self.is_permitted(&packet, sender);
 
         if let Some(flows) = &mut self.flows {
             let rules = self.rules.as_ref();
-            let rule = || match by_rules && !is_allowed {
-                true => Some(POLICY.into()),
-                false => rules
+            let rule = || match (by_rules && !is_allowed, reaches) {
+                (true, true) => Some(POLICY.into()),
+                (true, false) => Some(MACHINE.into()),
+                (false, _) => rules
                     .zip(decided)
                     .map(|(rules, decided)| rules.policy.by(decided).into()),
             };

@@ -25,6 +25,7 @@ use super::end::TunEnd;
 use super::hub_device::{HubDevice, StackDevice, StackDeviceSettings};
 use super::ipv6_proof::Ipv6Proof;
 use super::named_hosts::{NameQuestion, NamedHosts};
+use super::node_pools::PoolEntry;
 use super::remote_device::{RemoteDevice, RemoteSettings, RemoteView};
 use super::service::TunService;
 use super::split_table::{SplitPrefixes, SplitTable};
@@ -178,6 +179,14 @@ impl TunHub {
     /// What it is for.
     pub fn service(&self) -> &TunService {
         &self.service
+    }
+
+    /// The pool of its clients among those of the node.
+    pub(super) fn pool_entry(&self) -> Option<&PoolEntry> {
+        match &self.service {
+            TunService::Proxy(proxy) => proxy.pool_entry(),
+            TunService::Client(_) => None,
+        }
     }
 
     /// Its name.
@@ -385,7 +394,7 @@ impl TunHub {
                     Some(end) => {
                         let longest = packet.len();
                         // What a tunnel does not take is lost, as on any link: others do not wait for it.
-                        end.take(OffloadHeader::DONE, &mut packet, longest, &mut room);
+                        end.take(self, OffloadHeader::DONE, &mut packet, longest, &mut room);
                     }
                     None => self.say_unreachable(&parsed),
                 }
@@ -546,7 +555,7 @@ impl TunHub {
             self.say_unreachable(checked.packet());
             return None;
         };
-        let is_crowded = end.take(header, packet, longest, room);
+        let is_crowded = end.take(self, header, packet, longest, room);
         // Many tunnels do not wait for one of them: what it does not take is lost, as on any link.
         let waits = matches!(&self.service, TunService::Client(client) if client.shared.is_none());
         (is_crowded && waits).then_some(end)

@@ -11,6 +11,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use hermes_ip::{NameLeases, NamesFull, PoolError};
 use hermes_net::clock::unix_seconds;
+use hermes_net::memory::{Memory, Owner};
 use hermes_proto::ip::{IcmpError, IcmpLimiter, IpPrefix, Packet};
 use hermes_stack::{StackSettings, UdpDatagram};
 use parking_lot::Mutex;
@@ -18,6 +19,7 @@ use serde::Serialize;
 use tokio::sync::Notify;
 
 use super::flow_stack::FlowStack;
+use super::node_pools::{NodePools, PoolEntry};
 use crate::Bounds;
 
 /// The port of DNS (RFC 1035, section 4.2).
@@ -37,6 +39,8 @@ pub struct NamedHosts {
     asked: Notify,
     lost: AtomicU64,
     limiter: Mutex<IcmpLimiter>,
+    /// Its pool among those of the node: no client of a device is a program of this machine.
+    _entry: PoolEntry,
 }
 
 /// A message to the name server.
@@ -80,17 +84,21 @@ impl NamedHosts {
         pool: &[IpPrefix],
         stack: StackSettings,
         datagrams: Bounds,
+        pools: &Arc<NodePools>,
     ) -> Result<Arc<Self>, PoolError> {
         let servers = pool.iter().copied().map(NameLeases::server_address);
+        let stack = FlowStack::new(stack, datagrams);
+        stack.set_account(Memory::node().owner(Owner::Local));
         Ok(Arc::new(Self {
             pool: pool.to_vec(),
             servers: servers.collect(),
             leases: Mutex::new(NameLeases::new(pool)?),
-            stack: FlowStack::new(stack, datagrams),
+            stack,
             questions: Mutex::default(),
             asked: Notify::new(),
             lost: AtomicU64::new(0),
             limiter: Mutex::default(),
+            _entry: pools.enter(pool.to_vec(), false),
         }))
     }
 
@@ -214,7 +222,8 @@ mod tests {
 
     fn hosts() -> Arc<NamedHosts> {
         let pool = ["100.64.0.0/24".parse().unwrap()];
-        NamedHosts::new(&pool, StackSettings::default(), Bounds::NOTHING).unwrap()
+        let pools = Arc::default();
+        NamedHosts::new(&pool, StackSettings::default(), Bounds::NOTHING, &pools).unwrap()
     }
 
     fn datagram(to: SocketAddr, payload: &[u8]) -> Vec<u8> {

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use super::device_group::DeviceGroups;
 use super::end::TunEnd;
 use super::named_hosts::NamedHosts;
+use super::node_pools::{NodePools, PoolEntry};
 use super::shared_addresses::SharedAddresses;
 use super::tunnel_owner::TunnelOwner;
 use super::wanted_addresses::{OtherAssigned, WantedAddresses};
@@ -56,6 +57,9 @@ pub struct TunProxy {
     pool: Mutex<AddressPool>,
     pub(super) routes: RouteAdvertisement,
     pub(super) routers: RouterAddresses,
+    prefixes: Vec<IpPrefix>,
+    /// Its pool among those of the node.
+    entry: Option<PoolEntry>,
     /// Whether its clients may send to each other.
     pub(super) client_to_client: bool,
     /// Whether it takes super-packets from clients that offer them.
@@ -152,6 +156,8 @@ impl TunProxy {
 
         Ok(Self {
             pool: Mutex::new(AddressPool::new(ranges, KEPT)),
+            prefixes: pool.to_vec(),
+            entry: None,
             client_to_client: false,
             super_packets: false,
             changed: Notify::new(),
@@ -177,6 +183,18 @@ impl TunProxy {
     pub fn super_packets(mut self, is_taken: bool) -> Self {
         self.super_packets = is_taken;
         self
+    }
+
+    /// The same, on a node with these pools: no client of another device reaches its clients, unless those of both may send to each other.
+    #[must_use]
+    pub fn among(mut self, pools: &Arc<NodePools>) -> Self {
+        self.entry = Some(pools.enter(self.prefixes.clone(), self.client_to_client));
+        self
+    }
+
+    /// Its pool among those of the node.
+    pub(super) fn pool_entry(&self) -> Option<&PoolEntry> {
+        self.entry.as_ref()
     }
 
     /// Who has which address, as text that [`Self::restore`] reads.
@@ -293,8 +311,9 @@ mod tests {
         );
 
         let mut pool = proxy.pool.lock();
-        let leases: Vec<_> = (0..5)
-            .map_while(|_| pool.acquire("alice", &[], 0).ok()?.v4)
+        let leases: Vec<_> = ["alice", "bob", "carol", "dave", "eve"]
+            .iter()
+            .map_while(|user| pool.acquire(user, &[], 0).ok()?.v4)
             .collect();
         assert_eq!(leases.len(), 4, "{leases:?}");
         assert!(

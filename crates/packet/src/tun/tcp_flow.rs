@@ -10,7 +10,7 @@ use hermes_stack::{FlowId, Received};
 use tokio::sync::Notify;
 
 use super::flow_error::FlowError;
-use super::flow_stack::{FlowStack, random};
+use super::flow_stack::FlowStack;
 
 /// Bytes that are read at once.
 const PIECE: usize = 16 * 1024;
@@ -67,10 +67,9 @@ impl TcpFlow {
         }
     }
 
-    /// Answers its client: the target is there.
+    /// Answers its client: the target is there. The client is refused all the same if its owner has no memory left for a connection.
     pub fn accept(&self) {
-        self.stack
-            .with(|stack, now| stack.accept(self.flow, random(), now));
+        self.stack.accept(self.flow);
     }
 
     /// Waits until its peer has answered.

@@ -120,7 +120,7 @@ impl TunTunnel {
             Outlet::Kernel(_) | Outlet::Remote(_) => true,
             Outlet::Stack(stack) => stack.takes(packet),
         };
-        match (is_taken && end.passes(arrived, now), &end.outlet) {
+        match (is_taken && end.passes(&self.hub, arrived, now), &end.outlet) {
             (false, _) => filter.prohibit(packet, limiter, now),
             // The kernel says itself what is too long for its next link.
             (true, Outlet::Remote(remote)) => {
@@ -148,8 +148,13 @@ impl TunTunnel {
             }
             for mut packet in packets {
                 let longest = packet.len();
-                self.end
-                    .take(OffloadHeader::DONE, &mut packet, longest, &mut room);
+                self.end.take(
+                    &self.hub,
+                    OffloadHeader::DONE,
+                    &mut packet,
+                    longest,
+                    &mut room,
+                );
             }
         }
     }
@@ -168,7 +173,7 @@ impl TunTunnel {
             Ok(checked) => checked.longest(),
             Err(_) => packet.len(),
         };
-        neighbour.take_of_client(header, packet, longest, room);
+        neighbour.take_of_client(&self.hub, header, packet, longest, room);
         true
     }
 

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::packet::WITH_PORTS;
 use super::{ICMP, IcmpError, IpFlow, Packet, TCP, UDP};
 
 /// Bytes of an error before what it quotes.
@@ -64,6 +65,47 @@ impl<'a> IcmpReport<'a> {
     }
 }
 
+/// Extension headers of IPv6 that are looked behind in a quotation: as many as of a packet that passed.
+#[doc(alias = "bound")]
+const MAX_EXTENSIONS: usize = 8;
+
+/// Whose the packet is that an error tells of, of any protocol: none for what is no error, or quotes too little to say. Ports are 0 where
+/// the protocol has none.
+///
+/// A forged quotation is as easily written as a genuine one: that a packet of this flow could have been sent is the caller's to check
+/// (RFC 5508, section 4.2).
+pub fn quoted_flow(packet: &Packet<'_>) -> Option<IpFlow> {
+    if !packet.is_icmp_error() {
+        return None;
+    }
+    let quoted = packet.payload().get(ICMP_HEADER..)?;
+    let Quoted {
+        source,
+        destination,
+        protocol,
+        transport,
+    } = match packet.is_ipv4() {
+        true => Quoted::v4(quoted)?,
+        false => Quoted::v6(quoted)?.behind_extensions()?,
+    };
+
+    let has_ports = [TCP, UDP].contains(&protocol) || WITH_PORTS.contains(&protocol);
+    let [source_port, destination_port] = match has_ports {
+        true => {
+            let ports: &[u8; 4] = transport.first_chunk()?;
+            [[ports[0], ports[1]], [ports[2], ports[3]]].map(u16::from_be_bytes)
+        }
+        false => [0; 2],
+    };
+    Some(IpFlow {
+        source,
+        destination,
+        protocol,
+        source_port,
+        destination_port,
+    })
+}
+
 /// What is quoted, without options.
 struct Quoted<'a> {
     source: IpAddr,
@@ -101,6 +143,28 @@ impl<'a> Quoted<'a> {
             protocol: header[6],
             transport,
         })
+    }
+}
+
+impl Quoted<'_> {
+    /// The same without extension headers (RFC 8200, section 4); none for a later fragment, which says nothing of its flow.
+    fn behind_extensions(mut self) -> Option<Self> {
+        for _ in 0..MAX_EXTENSIONS {
+            let length = match self.protocol {
+                0 | 43 | 60 => 8 + usize::from(*self.transport.get(1)?) * 8,
+                44 => {
+                    let offset: &[u8; 2] = self.transport.get(2..)?.first_chunk()?;
+                    if u16::from_be_bytes(*offset) & 0xfff8 != 0 {
+                        return None;
+                    }
+                    8
+                }
+                _ => return Some(self),
+            };
+            self.protocol = *self.transport.first()?;
+            self.transport = self.transport.get(length..)?;
+        }
+        None
     }
 }
 
@@ -176,6 +240,7 @@ mod tests {
                 let written = Packet::parse(&written).unwrap();
                 let report = IcmpReport::parse(&written).unwrap();
                 assert_eq!((report.error, report.flow), (error, about.flow()));
+                assert_eq!(quoted_flow(&written), Some(about.flow()));
                 assert_eq!(report.tcp_sequence().is_some(), about.protocol() == TCP);
             }
         }

@@ -26,7 +26,7 @@ pub use fuzz::fuzz_one;
 pub use hop_limit::{HopLimitExceeded, decrement_hop_limit};
 pub use icmp::{DUMMY_ROUTER_V4, IcmpError};
 pub use icmp_limiter::{ICMP_BURST, ICMP_PER_SECOND, IcmpLimiter};
-pub use icmp_report::IcmpReport;
+pub use icmp_report::{IcmpReport, quoted_flow};
 pub use mss::clamp_mss;
 pub use packet::{Fragment, IpFlow, Packet, PacketError};
 pub use prefix::{IpPrefix, PrefixError};

@@ -12,7 +12,7 @@ pub(super) const V4_HEADER: usize = 20;
 pub(super) const V6_HEADER: usize = 40;
 
 /// Protocols that begin with two ports besides TCP and UDP: DCCP, SCTP and UDP-Lite.
-const WITH_PORTS: [u8; 3] = [33, 132, 136];
+pub(super) const WITH_PORTS: [u8; 3] = [33, 132, 136];
 
 /// Bytes of the transport's header that a first fragment must hold: the flags of TCP are among them (RFC 1858, section 3).
 const FIRST_FRAGMENT_TCP: usize = 16;
@@ -285,8 +285,10 @@ impl<'a> Packet<'a> {
         }
         let kind = self.payload().first();
         match self.protocol() {
-            ICMP if self.is_ipv4() => matches!(kind, Some(3 | 11 | 12)),
-            ICMPV6 if !self.is_ipv4() => matches!(kind, Some(1..=4)),
+            // Source quench and redirects are errors, too (RFC 1122, section 3.2.2).
+            ICMP if self.is_ipv4() => matches!(kind, Some(3..=5 | 11 | 12)),
+            // Those of kinds that are not known yet are handed on as well (RFC 4443, section 2.1).
+            ICMPV6 if !self.is_ipv4() => matches!(kind, Some(0..=127)),
             _ => false,
         }
     }

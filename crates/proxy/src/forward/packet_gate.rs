@@ -1,10 +1,11 @@
 //! The policy on packets, and their flows, for a tunnel that ends here.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use hermes_net::clock;
+use hermes_net::{LocalAddresses, clock};
 use hermes_packet::tun::{
-    DeniedPacket, FlowAnswer, FlowLedger, FlowPolicy, GateRules, PacketGate, TunTunnel,
+    DeniedPacket, FlowAnswer, FlowLedger, FlowPolicy, GateRules, OwnMachine, PacketGate, TunTunnel,
 };
 use hermes_proto::h2::{Bucket, Budget, Verdict};
 use hermes_rules::Whom;
@@ -23,6 +24,26 @@ const EVALUATIONS: Budget = Budget {
     per_second: 512,
 };
 
+/// This machine, and what clients may reach of it: what they may choose as targets of other exchanges.
+struct ThisMachine {
+    snapshot: Arc<Snapshot>,
+    local: LocalAddresses,
+}
+
+impl OwnMachine for ThisMachine {
+    fn revision(&self) -> u64 {
+        self.local.revision()
+    }
+
+    fn has(&self, address: IpAddr) -> bool {
+        self.local.contains(address)
+    }
+
+    fn opens(&self, address: SocketAddr) -> bool {
+        self.snapshot.may_choose(address).is_ok()
+    }
+}
+
 /// Has the packets of a tunnel meet the rules of a snapshot, those that are about its user.
 pub(super) fn set(tunnel: &TunTunnel, routed: &Routed, snapshot: &Arc<Snapshot>) {
     // Without random numbers, peers could at worst have flows judged again and again.
@@ -32,6 +53,11 @@ pub(super) fn set(tunnel: &TunTunnel, routed: &Routed, snapshot: &Arc<Snapshot>)
     let is_asked = rules.is_some() || flows.is_some();
     let policy = snapshot.policing.flows.clone();
     let policy = policy.map(|policy| flow_policy(routed, snapshot, policy, seed));
+    let machine = ThisMachine {
+        snapshot: snapshot.clone(),
+        local: routed.worker.shared.local.clone(),
+    };
+    tunnel.set_machine(Box::new(machine), seed);
     tunnel.set_gate(is_asked.then(|| PacketGate::new(rules, flows).with_policy(policy)));
 }
 

@@ -9,6 +9,7 @@ use hermes_http::{Kind, RequestHead};
 use hermes_ip::offload::agreement;
 use hermes_ip::{PacketScope, PoolError};
 use hermes_net::PeerAddress;
+use hermes_net::memory::{Memory, Owner};
 use hermes_packet::tun::{DEVICE_FIELD, DevicePart, TunTunnel, TunnelOwner, carry};
 use hermes_packet::{SessionEntry, Token};
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
@@ -149,8 +150,13 @@ async fn new(
             .status(StatusCode::SERVICE_UNAVAILABLE)
     })?;
 
-    TunTunnel::open(&hub, owner, scope).map_err(|error| match error {
-        PoolError::Exhausted { .. } | PoolError::Full => {
+    let opened = TunTunnel::open(&hub, owner, scope);
+    if let Ok(Some(stack)) = opened.as_ref().map(TunTunnel::stack) {
+        let owner = Owner::of(routed.user.as_deref(), &routed.source.peer);
+        stack.set_account(Memory::node().owner(owner));
+    }
+    opened.map_err(|error| match error {
+        PoolError::Exhausted { .. } | PoolError::Share { .. } | PoolError::Full => {
             Refusal::new(ProxyError::ConnectionLimitReached, error.to_string())
                 .status(StatusCode::SERVICE_UNAVAILABLE)
         }

@@ -1,20 +1,20 @@
 //! Names of the overlay for programs of this machine that know addresses only: questions by DNS are answered with addresses that lead to a
 //! listener's device, and what is sent there becomes exchanges for the name, as if a client had named it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hermes_config::model::{HostPort, OtherNames, SplitDns, Tun};
 use hermes_http::{Frame, Incoming, Outgoing, pipe};
-use hermes_net::dns::{NameServers, NoQuestion, Question, QuestionRefusal};
+use hermes_net::dns::{ForeignAnswer, NameServers, NoQuestion, Question, QuestionRefusal};
 use hermes_net::{PeerAddress, StreamInfo, Watch};
 use hermes_packet::tun::{
     AskedFlow, DNS_PORT, FlowCarrier, NameQuestion, NamedHosts, TcpFlow, TunHub,
 };
 use hermes_proto::fields::Fields;
-use hermes_rules::OverlayNames;
+use hermes_rules::{OverlayNames, held_addresses};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -156,8 +156,50 @@ impl NameServer {
             Some(others) => others.ask(&question.message).await,
             None => None,
         };
-        let answer = answer.unwrap_or_else(|| asked.refuse(QuestionRefusal::Failed));
+        let answer = self.forwarded_answer(&answers, answer, asked);
         self.hub.answer_name(&question, &answer);
+    }
+
+    /// What is answered to a question that others were asked.
+    fn forwarded_answer(
+        &self,
+        answers: &Answers,
+        said: Option<Vec<u8>>,
+        asked: Question,
+    ) -> Vec<u8> {
+        let Some(said) = said else {
+            return asked.refuse(QuestionRefusal::Failed);
+        };
+        let Some(led) = ForeignAnswer::decode(&said) else {
+            self.count("malformed");
+            return asked.refuse(QuestionRefusal::Failed);
+        };
+        if !self.rebinds(answers, &led) {
+            return said;
+        }
+
+        // Anyone who has a name server could lead a browser from its pages to names of the overlay.
+        self.count("rebound");
+        let name = asked.name().unwrap_or_default();
+        tracing::debug!(
+            device = self.hub.name(),
+            name,
+            "an answer of others leads to names of the overlay"
+        );
+        asked.refuse(QuestionRefusal::NoName)
+    }
+
+    /// Whether an answer of others leads to names of the overlay, of this listener or of another one.
+    fn rebinds(&self, answers: &Answers, said: &ForeignAnswer) -> bool {
+        let hubs = self.entrance.worker.shared.devices.hubs();
+        let is_ours = |address: IpAddr| {
+            let mut pools = hubs.iter().filter_map(|hub| hub.names());
+            self.names.covers(address) || pools.any(|names| names.covers(address))
+        };
+        let mut aliases = said.aliases.iter();
+        let mut addresses = said.addresses.iter();
+        aliases.any(|name| answers.names.contains(name))
+            || addresses.any(|one| is_ours(*one) || held_addresses(*one).any(is_ours))
     }
 
     /// Decides about a message.
@@ -300,7 +342,7 @@ impl NameServer {
                 let answers = self.answers();
                 let others = answers.others.as_ref()?;
                 let answer = others.ask_by_tcp(message).await;
-                Some(answer.unwrap_or_else(|| asked.refuse(QuestionRefusal::Failed)))
+                Some(self.forwarded_answer(&answers, answer, asked))
             }
         }
     }

@@ -20,8 +20,8 @@ use hermes_net::tun::TunSettings;
 use hermes_net::{PeerAddress, StreamInfo, Watch};
 use hermes_observe::{AccessSink, Begin, Exchange, Telemetry};
 use hermes_packet::tun::{
-    DEVICE_FIELD, DevicePart, NamedHosts, OtherAssigned, StackDeviceSettings, TunClient, TunHub,
-    TunService, TunTunnel, TunnelOwner, carry,
+    DEVICE_FIELD, DevicePart, NamedHosts, NodePools, OtherAssigned, StackDeviceSettings, TunClient,
+    TunHub, TunService, TunTunnel, TunnelOwner, carry,
 };
 use hermes_packet::{Side, Sink, Source};
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
@@ -215,7 +215,8 @@ fn open(entrance: &Entrance, tun: ListenerTun) -> Result<Arc<TunHub>, String> {
     let routes = led(&tun, details);
 
     let names = tun.names.as_ref();
-    let names = names.map(|names| named_hosts(names, &tun.settings));
+    let pools = entrance.worker.shared.devices.pools();
+    let names = names.map(|names| named_hosts(names, &tun.settings, pools));
     let client = TunClient::new(addresses, tun.other, &routes)
         .super_packets(tun.super_packets)
         .names(names.transpose()?);
@@ -247,13 +248,17 @@ fn open(entrance: &Entrance, tun: ListenerTun) -> Result<Arc<TunHub>, String> {
 }
 
 /// The names behind a device.
-fn named_hosts(names: &ListenerNames, device: &TunSettings) -> Result<Arc<NamedHosts>, String> {
+fn named_hosts(
+    names: &ListenerNames,
+    device: &TunSettings,
+    pools: &Arc<NodePools>,
+) -> Result<Arc<NamedHosts>, String> {
     let stack = StackSettings {
         mtu: device.mtu as usize,
         echo: names.echo,
         ..StackSettings::default()
     };
-    let hosts = NamedHosts::new(&names.pool, stack, DATAGRAMS);
+    let hosts = NamedHosts::new(&names.pool, stack, DATAGRAMS, pools);
     hosts.map_err(|error| error.to_string())
 }
 

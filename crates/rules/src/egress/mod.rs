@@ -20,6 +20,11 @@ use special::{SPECIAL, judged};
 /// Ports that are denied where the configuration names none: mail (RFC 5321), which strangers would send through us.
 const DENIED_PORTS: PortMatch = PortMatch { low: 25, high: 25 };
 
+/// The addresses that an address holds (IPv4 in IPv6, by any of its forms), or itself.
+pub fn held_addresses(address: IpAddr) -> impl Iterator<Item = IpAddr> {
+    judged(address).into_iter().flatten()
+}
+
 /// An address that a request may not choose, and the rule that says so.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{address} is denied: {rule}")]

@@ -1,7 +1,7 @@
 //! What the rules on packets think of one packet, for people.
 
 use hermes_config::model::IpProtocol;
-use hermes_proto::ip::{Fragment, Packet};
+use hermes_proto::ip::{Fragment, IpFlow, Packet, quoted_flow};
 
 use super::rule::Asked;
 use super::{OpenedBy, PacketRule, PacketRules};
@@ -49,11 +49,15 @@ impl PacketRules {
         let decisive = decision.rule.map(|rule| &policy.rules()[rule as usize]);
         let decisive = decisive.map(|rule| rule.place);
 
-        let asked = Asked::by_sender(packet, sender);
+        let quoted = quoted_flow(packet);
+        let asked = match quoted {
+            Some(quoted) => Asked::by_flow(&quoted.reversed(), sender),
+            None => Asked::by_sender(packet, sender),
+        };
         let mut compared = Vec::new();
         let mut own = None;
-        // An error tells its receiver of a packet of its own: no rule is asked.
-        let asked_about = match packet.is_icmp_error() {
+        // An error that does not say what it is about passes nowhere.
+        let asked_about = match packet.is_icmp_error() && quoted.is_none() {
             true => &[],
             false => self.rules.as_slice(),
         };
@@ -96,14 +100,22 @@ impl UnmetKey {
 impl Asked {
     /// The flow that a packet is of, if its sender opened it.
     pub(super) fn by_sender(packet: &Packet<'_>, sender: OpenedBy) -> Self {
-        let flow = packet.flow();
         let knows_ports = packet.fragment() != Fragment::Later;
+        let asked = Self::by_flow(&packet.flow(), sender);
+        Self {
+            port: asked.port.filter(|_| knows_ports),
+            ..asked
+        }
+    }
+
+    /// A flow, if this side opened it.
+    pub(super) fn by_flow(flow: &IpFlow, sender: OpenedBy) -> Self {
         Self {
             opened_by: sender,
             opener: flow.source,
             target: flow.destination,
             protocol: flow.protocol,
-            port: knows_ports.then_some(flow.destination_port),
+            port: Some(flow.destination_port),
         }
     }
 }

@@ -12,7 +12,7 @@ mod rule;
 mod shadow;
 
 use hermes_config::model::{Document, PolicyDefault};
-use hermes_proto::ip::Packet;
+use hermes_proto::ip::{Packet, quoted_flow};
 
 use crate::Whom;
 pub use explain::{ComparedRule, JudgedPacket, UnmetKey};
@@ -70,9 +70,15 @@ pub struct PacketPolicy {
 pub struct PacketDecision {
     /// Whether it may pass.
     pub is_allowed: bool,
-    /// The rule that decided, by its place among those of the user; `None`: the default, or that an error belongs to another flow.
+    /// The rule that decided, by its place among those of the user; `None`: the default.
     pub rule: Option<u32>,
 }
+
+/// An error that does not say what it is about.
+const DENIED: PacketDecision = PacketDecision {
+    is_allowed: false,
+    rule: None,
+};
 
 impl PacketPolicy {
     /// The rules that are about this user, or about anyone.
@@ -107,29 +113,36 @@ impl PacketPolicy {
     /// A later fragment has no ports: what a rule denies by port it denies without, and what a rule allows by port it does not allow
     /// without. Ask about it each time: the flow that it seems to be of is another.
     pub fn decide(&self, packet: &Packet<'_>, sender: OpenedBy) -> PacketDecision {
-        // It tells a side what became of its own packets (RFC 4443, section 2.4): without it, no path MTU is found.
+        // It tells a side what became of its own packets (RFC 4443, section 2.4), and passes where their answers would.
         if packet.is_icmp_error() {
-            return PacketDecision {
-                is_allowed: true,
-                rule: None,
+            return match quoted_flow(packet) {
+                Some(quoted) => {
+                    let asked = Asked::by_flow(&quoted.reversed(), sender);
+                    self.decide_flow(&asked, quoted.destination_port, false)
+                }
+                None => DENIED,
             };
         }
 
         let asked = Asked::by_sender(packet, sender);
-        let own = self.find(&asked);
+        self.decide_flow(&asked, packet.flow().source_port, packet.opens_tcp())
+    }
+
+    /// Decides about what one side sends, which may be an answer unless it `opens` a connection.
+    fn decide_flow(&self, asked: &Asked, source_port: u16, opens: bool) -> PacketDecision {
+        let own = self.find(asked);
         let decided = self.decision(own);
-        if decided.is_allowed || packet.opens_tcp() {
+        if decided.is_allowed || opens {
             return decided;
         }
 
         // It may be the answer to what the other side opened; that has to be allowed by a rule, or no rule would deny anything.
-        let flow = packet.flow();
         let other = self.find(&Asked {
-            opened_by: sender.other(),
-            opener: flow.destination,
-            target: flow.source,
-            port: asked.port.and(Some(flow.source_port)),
-            ..asked
+            opened_by: asked.opened_by.other(),
+            opener: asked.target,
+            target: asked.opener,
+            port: asked.port.and(Some(source_port)),
+            ..*asked
         });
         match other.map(|index| self.decision(Some(index))) {
             Some(answer) if answer.is_allowed => answer,

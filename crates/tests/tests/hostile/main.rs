@@ -17,6 +17,7 @@ mod expiry;
 mod greetings;
 mod handshakes;
 mod idle_metrics;
+mod intercepted;
 mod interim;
 mod links;
 mod local_addresses;

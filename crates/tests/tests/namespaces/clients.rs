@@ -38,6 +38,7 @@ pub(super) fn edge(end: &str, more: &str) -> String {
         routes:
           - match: {{ kind: connect-ip }}
             terminate: {{ tun: hermes1, pool: 10.7.0.0/24, {end} }}
+        egress: {{ allow: [10.7.0.1/32] }}
         {more}
         "
     )

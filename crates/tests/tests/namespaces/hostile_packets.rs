@@ -81,24 +81,34 @@ pub(super) fn checksum(header: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// A packet of IPv4. `fragment` is its field of flags and offset (RFC 791, section 3.1).
+/// A packet of IPv4 to the device. `fragment` is its field of flags and offset (RFC 791, section 3.1).
 fn packet(source: Ipv4Addr, fragment: u16, content: &[u8]) -> Vec<u8> {
+    packet_to([source, DEVICE], UDP, fragment, content)
+}
+
+/// A packet of IPv4 between these addresses.
+pub(super) fn packet_to(
+    [source, destination]: [Ipv4Addr; 2],
+    protocol: u8,
+    fragment: u16,
+    content: &[u8],
+) -> Vec<u8> {
     let length = u16::try_from(20 + content.len()).unwrap();
     let mut header = vec![0x45, 0];
     header.extend(length.to_be_bytes());
     header.extend([0x12, 0x34]);
     header.extend(fragment.to_be_bytes());
-    header.extend([64, UDP, 0, 0]);
+    header.extend([64, protocol, 0, 0]);
     header.extend(source.octets());
-    header.extend(DEVICE.octets());
+    header.extend(destination.octets());
     let sum = checksum(&header);
     header[10..12].copy_from_slice(&sum.to_be_bytes());
     header.extend(content);
     header
 }
 
-/// A datagram of UDP to port 6000, without a checksum (RFC 768).
-fn datagram(payload: &[u8]) -> Vec<u8> {
+/// A datagram of UDP from port 5000 to port 6000, without a checksum (RFC 768).
+pub(super) fn datagram(payload: &[u8]) -> Vec<u8> {
     let length = u16::try_from(8 + payload.len()).unwrap();
     let mut datagram = vec![0x13, 0x88, 0x17, 0x70];
     datagram.extend(length.to_be_bytes());
@@ -118,7 +128,7 @@ fn receiver(topology: &Topology) -> UdpSocket {
     socket
 }
 
-fn received(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
+pub(super) fn received(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
     let mut room = [0; 4096];
     let (length, from) = socket.recv_from(&mut room).unwrap();
     (room[..length].to_vec(), from)

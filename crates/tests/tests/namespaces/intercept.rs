@@ -101,6 +101,8 @@ pub(super) fn names_at(topology: &Topology, namespace: &str, address: &str) -> R
             "--bind-interfaces",
             "--user=root",
             "--address=/video.example/192.0.2.7",
+            "--address=/rebound.example/100.64.0.7",
+            "--address=/translated.example/64:ff9b::6440:7",
         ])
         .arg(format!("--listen-address={address}"))
         .stdin(Stdio::null())

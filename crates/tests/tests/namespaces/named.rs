@@ -157,6 +157,23 @@ impl Machines {
         self.run(resolv_conf, &[&curl, "-sf", "-m", "10", url])
     }
 
+    /// What the name server answers to a question that comes by TCP.
+    fn asked_by_tcp(&self, question: &[u8]) -> Vec<u8> {
+        let mut stream = within(&self.topology, "alice", || {
+            TcpStream::connect((SERVER, 53)).unwrap()
+        });
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let length = u16::try_from(question.len()).unwrap();
+        stream
+            .write_all(&[&length.to_be_bytes()[..], question].concat())
+            .unwrap();
+        let mut length = [0; 2];
+        stream.read_exact(&mut length).unwrap();
+        let mut answer = vec![0; u16::from_be_bytes(length).into()];
+        stream.read_exact(&mut answer).unwrap();
+        answer
+    }
+
     /// A socket of hers towards the name server.
     fn asking(&self) -> UdpSocket {
         within(&self.topology, "alice", || {
@@ -250,19 +267,7 @@ fn programs_reach_names_of_the_overlay_and_ask_the_machines_resolver_for_others(
         ("video.example", [192, 0, 2, 7]),
         ("echo.hermes", address.octets()),
     ] {
-        let mut stream = within(&machines.topology, "alice", || {
-            TcpStream::connect((SERVER, 53)).unwrap()
-        });
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let question = question(name);
-        let length = u16::try_from(question.len()).unwrap();
-        stream
-            .write_all(&[&length.to_be_bytes()[..], &question].concat())
-            .unwrap();
-        let mut length = [0; 2];
-        stream.read_exact(&mut length).unwrap();
-        let mut answer = vec![0; u16::from_be_bytes(length).into()];
-        stream.read_exact(&mut answer).unwrap();
+        let answer = machines.asked_by_tcp(&question(name));
         assert!(answer.ends_with(&ends), "{name}: {answer:?}");
     }
     assert_eq!(machines.run(&conf, &["getent", "hosts", "NOPE"]), None);
@@ -315,6 +320,33 @@ fn names_and_a_tunnel_share_a_device_and_names_change_with_the_rules() {
     assert_eq!(status, 200, "{said}");
     assert_eq!(asked(&asking, "AUDIO").0, 0);
     assert_eq!(node.status()["devices"][0]["since"], since);
+}
+
+#[test]
+fn no_answer_of_others_leads_to_names_of_the_overlay() {
+    let machines = Machines::new();
+    let conf = machines.resolv_conf(&[SERVER, "10.0.1.2"]);
+    let node = machines.start(&conf, &alice("", "pool: 100.64.0.0/24"));
+    let page = eventually("the page", || machines.curl(&conf, "http://VIDEO/hello"));
+    assert_eq!(page, "hello from VIDEO");
+
+    // 3: no such name.
+    let asking = machines.asking();
+    assert_eq!(asked(&asking, "rebound.example").0, 3);
+    for (name, kind) in [("rebound.example", 1), ("translated.example", 28)] {
+        let mut question = question(name);
+        let at = question.len() - 3;
+        question[at] = kind;
+        let answer = machines.asked_by_tcp(&question);
+        assert_eq!(answer[3] & 0x0f, 3, "{name}: {answer:?}");
+        assert_eq!(answer[6..12], [0; 6], "{name}: {answer:?}");
+    }
+
+    let (code, address) = asked(&asking, "video.example");
+    assert_eq!((code, address), (0, vec![192, 0, 2, 7]));
+    let metrics = node.ask("GET", "/metrics", "").1;
+    let line = "hermes_names_asked_total{listener=\"vpn\",answer=\"rebound\"} 3";
+    assert!(metrics.contains(line), "{metrics}");
 }
 
 #[test]

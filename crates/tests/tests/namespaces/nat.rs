@@ -49,6 +49,7 @@ fn edge(nat: bool) -> String {
         routes:
           - match: {{ kind: connect-ip }}
             terminate: {{ tun: hermes1, pool: [10.7.0.0/24, \"fd07::/64\"], nat: {nat} }}
+        egress: {{ allow: [10.7.0.1/32, \"fd07::1/128\"] }}
         "
     )
 }

@@ -52,6 +52,7 @@ pub(super) fn edge(listener: &str) -> String {
         routes:
           - match: {{ kind: connect-ip }}
             terminate: {{ tun: hermes1, pool: [10.7.0.0/24, \"fd07::/64\"], routes: [10.7.0.0/24, 10.0.2.0/24, \"fd07::/64\"] }}
+        egress: {{ allow: [10.7.0.1/32, \"fd07::1/128\"] }}
         "
     )
 }
@@ -468,25 +469,26 @@ fn a_device_that_is_taken_away_ends_its_tunnels_and_is_made_again() {
 fn a_pool_without_a_free_address_says_so() {
     let topology = networks();
     let small = "
-        listeners: { overlay: { http: 10.0.1.2:8443, public: true } }
+        listeners: { overlay: { http: 10.0.1.2:8443, public: true, insecure_trust: [10.0.1.0/24] } }
         routes: [ { match: { kind: connect-ip }, terminate: { tun: hermes1, pool: 10.7.0.0/29 } } ]
     ";
     let edge = start(&topology, "edge", small);
     let mut tunnels = Vec::new();
-    let open = || {
+    let open = |user: &str| {
+        let fields = format!("user: {user}\r\n");
         within(&topology, "alice", || {
             let edge = "10.0.1.2:8443".parse().unwrap();
             let path = "/.well-known/masque/ip/*/*/";
-            hermes_tests::capsules::UdpTunnel::h1_for(edge, "connect-ip", path, "")
+            hermes_tests::capsules::UdpTunnel::h1_for(edge, "connect-ip", path, &fields)
         })
     };
     // The device is made after the listener: the first may come too early.
-    tunnels.push(eventually("a tunnel", || open().ok()));
-    for _ in 0..3 {
-        tunnels.push(open().unwrap());
+    tunnels.push(eventually("a tunnel", || open("alice").ok()));
+    for user in ["bob", "carol", "dave"] {
+        tunnels.push(open(user).unwrap());
     }
 
-    assert_eq!(open().err().map(|head| head.status()), Some(503));
+    assert_eq!(open("eve").err().map(|head| head.status()), Some(503));
     let record = edge.record(|record| {
         record["reason"]
             .as_str()
@@ -496,7 +498,7 @@ fn a_pool_without_a_free_address_says_so() {
 
     // Those that end make room, and the same client gets the address that it had.
     tunnels.pop();
-    eventually("another tunnel", || open().ok());
+    eventually("another tunnel", || open("dave").ok());
 }
 
 /// A server of names in this namespace, where `/etc/resolv.conf` says that one is; it knows `server.example`.

@@ -99,6 +99,7 @@ fn server(topology: &Topology, name: &'static str, addresses: &[Ipv4Addr]) -> No
     let yaml = "
         listeners: { overlay: { http: 0.0.0.0:8443, public: true, insecure_trust: [10.1.0.0/16] } }
         routes: [ { match: { kind: connect-ip }, terminate: { tun: hermes1, pool: 10.9.0.0/24, routes: [10.0.0.0/16] } } ]
+        egress: { allow: [10.0.0.1/32, 10.0.1.1/32, 10.0.2.1/32] }
     ";
     start(topology, name, yaml)
 }

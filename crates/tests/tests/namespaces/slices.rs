@@ -74,6 +74,7 @@ fn ingress(number: u8, of_bob: &str) -> String {
 const AT_SERVER: &str = "
     listeners: { overlay: { http: 0.0.0.0:8443, public: true, insecure_trust: [10.1.0.0/16] } }
     routes: [ { match: { kind: connect-ip }, terminate: { tun: hermes1, pool: 10.0.0.0/24, routes: [10.0.0.0/24] } } ]
+    egress: { allow: [10.0.0.1/32] }
 ";
 
 /// Starts a server that says its name to anyone who connects, and then what it hears.

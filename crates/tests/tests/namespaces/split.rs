@@ -49,6 +49,7 @@ fn end(address: &str, pool: &str, routes: &str) -> String {
         routes:
           - match: {{ kind: connect-ip }}
             terminate: {{ tun: hermes1, pool: [{pool}], routes: [{routes}] }}
+        egress: {{ allow: [10.7.0.1/32, 10.8.0.1/32, 10.1.0.1/32, 10.1.0.9/32, 10.3.0.1/32] }}
         "
     )
 }

@@ -50,7 +50,7 @@ impl Echo {
             StackEvent::TcpAsked { flow, target, .. } if target.port() == CLOSED => {
                 self.stack.refuse(flow, now);
             }
-            StackEvent::TcpAsked { flow, .. } => self.stack.accept(flow, 7, now),
+            StackEvent::TcpAsked { flow, .. } => self.stack.accept(flow, 64 << 10, 7, now),
             StackEvent::Datagram { flow, payload } => {
                 assert!(self.stack.send_datagram(flow, &payload, now));
             }

@@ -125,6 +125,7 @@ fn forwarders_that_know_of_none_pass_them_on() {
             routes:
               - match: {{ kind: connect-ip }}
                 terminate: {{ tun: hermes1, super_packets: true, pool: 10.8.0.0/24 }}
+            egress: {{ allow: [10.8.0.1/32] }}
             ",
             tls(second, "10.0.2.2")
         );
@@ -219,6 +220,7 @@ fn a_tunnel_that_moves_sends_what_the_new_end_takes_and_its_connections_stay() {
             routes:
               - match: {{ kind: connect-ip }}
                 terminate: {{ tun: hermes1, super_packets: {takes}, pool: [10.7.0.0/24, \"fd07::/64\"] }}
+            egress: {{ allow: [10.7.0.1/32, \"fd07::1/128\"] }}
             "
         );
         let second = start(&topology, "server", &second);

@@ -29,6 +29,7 @@ const FRA_FWMASK: u16 = 16;
 
 /// Types of routes that deliver to this machine.
 const RTN_LOCAL: u8 = 2;
+const RTN_BROADCAST: u8 = 3;
 const RTN_ANYCAST: u8 = 4;
 
 /// A rule that looks a table up, and one that applies to what it does not match.
@@ -213,7 +214,7 @@ fn local_route(route: &[u8]) -> Option<LocalRoute> {
         _ => return None,
     };
 
-    if !matches!(head[7], RTN_LOCAL | RTN_ANYCAST) {
+    if !matches!(head[7], RTN_LOCAL | RTN_BROADCAST | RTN_ANYCAST) {
         return None;
     }
 
