@@ -14,6 +14,7 @@ mod early_data;
 mod expiry;
 mod greetings;
 mod handshakes;
+mod heads;
 mod interim;
 mod links;
 mod local_addresses;
