@@ -19,6 +19,7 @@ mod grpc_filter;
 mod handshakes;
 mod idle_metrics;
 mod intercepted;
+mod heads;
 mod interim;
 mod links;
 mod local_addresses;
