@@ -8,6 +8,7 @@
 )]
 
 mod certificates;
+mod charges;
 mod client_fields;
 mod descriptors;
 mod early_data;
@@ -31,6 +32,7 @@ mod standing;
 mod stopped_reader;
 mod streams;
 mod terminal;
+mod transforms;
 mod udp_sources;
 mod upgrades;
 mod uploads;
