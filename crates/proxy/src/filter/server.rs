@@ -337,12 +337,18 @@ impl Server {
             let reused = checkout.reused;
             let content = RequestBody::Whole(question.content.clone());
 
+            // Answers at once are few: no one is charged.
+            let limit = buffered::Limit {
+                bytes: ANSWER_BYTES,
+                account: None,
+            };
+
             let answered = buffered::message(
                 checkout,
                 &question.head,
                 content,
                 Receiver::Origin,
-                ANSWER_BYTES,
+                &limit,
             );
             match answered.await {
                 Ok(reply) => {

@@ -108,6 +108,7 @@ impl Undecided {
                 evidence: Evidence::Answered,
                 ..Self::unknown(reason)
             },
+            Failure::Overdrawn(_) => Self::client(reason),
             Failure::Store(_) => Self::unknown(reason),
         }
     }
