@@ -9,6 +9,7 @@
 
 mod certificates;
 mod client_fields;
+mod custody;
 mod descriptors;
 mod early_data;
 mod expiry;
