@@ -15,6 +15,7 @@ pub mod log;
 pub mod netcheck;
 pub mod passwd;
 pub mod policy;
+pub mod refusals;
 pub mod reload;
 pub mod rollback;
 pub mod run;

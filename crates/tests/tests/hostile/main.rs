@@ -11,6 +11,7 @@ mod answers;
 mod certificates;
 mod charges;
 mod client_fields;
+mod custody;
 mod descriptors;
 mod early_data;
 mod empty_lengths;
