@@ -7,6 +7,8 @@
     reason = "a test stops at the first surprise, in its helpers too"
 )]
 
+mod ambiguous_paths;
+mod canonical_hosts;
 mod certificates;
 mod client_fields;
 mod descriptors;
