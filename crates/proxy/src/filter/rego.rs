@@ -16,7 +16,9 @@ use hermes_config::{child, element};
 use hermes_net::Asker;
 use hermes_net::turns::{NoTurn, TurnBounds, Turns};
 use hermes_proto::fields::Fields;
-use hermes_rego::{Answer as RegoAnswer, Budget, Evaluator, Excess, Failure, Policy, threads};
+use hermes_rego::{
+    Answer as RegoAnswer, Budget, Evaluator, Excess, Failure, Policy, Wrong, threads,
+};
 use http::StatusCode;
 use serde_json::Value;
 use tokio::time::timeout_at;
@@ -98,12 +100,21 @@ pub(super) fn policy(
         return None;
     }
 
-    let policy = Policy::new(&texts, query);
-    let policy = policy.map_err(|wrong| {
+    let joined = |wrong: &[Wrong]| {
         let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();
-        report(files_path, wrong.join("; "), None);
-    });
-    policy.ok()
+        wrong.join("; ")
+    };
+    match Policy::new(&texts, query) {
+        Ok(policy) if policy.missing().is_empty() => Some(policy),
+        Ok(policy) => {
+            report(files_path, joined(policy.missing()), None);
+            None
+        }
+        Err(wrong) => {
+            report(files_path, joined(&wrong), None);
+            None
+        }
+    }
 }
 
 fn text(path: &Path) -> Result<String, String> {

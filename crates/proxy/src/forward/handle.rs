@@ -204,9 +204,9 @@ impl Behalf {
         let listener = &own.listener.name;
         let facts = filter::facts(head, &target, whose, &own.source, listener);
         let route = own.snapshot.rules.route(&facts, &mut ());
-        let route = route.cloned().ok_or_else(|| {
-            let details = format!("no route for {target}, which a handler asks for");
-            Refusal::new(ProxyError::DestinationNotFound, details).status(StatusCode::NOT_FOUND)
+        let route = route.cloned().map_err(|unmatched| {
+            let details = || format!("no route for {target}, which a handler asks for");
+            filter::unmatched(&unmatched, details)
         })?;
 
         let begun = own.worker.shared.telemetry.begin_at(
@@ -255,6 +255,7 @@ impl Behalf {
             target,
             whose: KnownUser::new(&own.auth, &own.listener, own.user.as_deref()),
             witness: Some(&mut witness),
+            at: None,
         };
         self.entry().permit(head, permitting).map(|_| ())
     }

@@ -6,7 +6,7 @@ use hermes_config::element;
 use hermes_http::RequestHead;
 use hermes_net::{PeerAddress, Resolver, StreamInfo};
 use hermes_proto::fields::Fields;
-use hermes_rules::Names;
+use hermes_rules::{Facts, Names};
 use hermes_rules::fields::USER;
 use hermes_rules::judge::{Arrived, Permitted, Phase, Step};
 use hermes_upstream::{Client, Directory};
@@ -16,7 +16,8 @@ use tokio_util::task::TaskTracker;
 
 use super::account::Account;
 use super::forecast::{Filtered, Filtering, Forecaster, SupposedExchange, unasked};
-use crate::filter::Checkpoint;
+use super::question::SupposedRequest;
+use crate::filter::{self, Checkpoint};
 use crate::node::Node;
 use crate::plug::{Decision, Subject};
 use crate::snapshot::Snapshot;
@@ -65,6 +66,20 @@ impl Node {
     ) -> Filtered {
         let mut asking = None;
         for (index, checkpoint) in snapshot.filters.iter().enumerate() {
+            if supposed.ask {
+                let asking =
+                    asking.get_or_insert_with(|| {
+                        FilterClient::new(self.shared.clone(), filtering.arrived)
+                    });
+                let denied = asking.ask_about_others((snapshot, checkpoint), filtering, permitted);
+                if let Err((status, said)) = denied {
+                    steps.push(step(element("authorize", index), said.clone()));
+                    return Filtered {
+                        denied: Some((status, said)),
+                    };
+                }
+            }
+
             let facts = filtering.arrived.facts(
                 permitted.user.as_deref(),
                 &permitted.fields,
@@ -146,6 +161,52 @@ impl FilterClient {
         }
     }
 
+    /// Asks about the other readings of the path, as the pipeline does.
+    fn ask_about_others(
+        &self,
+        (snapshot, checkpoint): (&Snapshot, &Checkpoint),
+        filtering: Filtering<'_>,
+        permitted: &Permitted,
+    ) -> Result<(), (u16, String)> {
+        let request = filtering.request;
+        let others = filter::other_readings(&snapshot.document, &request.head);
+        let others = others.map_err(|refusal| (refusal.code().as_u16(), refusal.reason()))?;
+        let aliases = &snapshot.rules.aliases;
+
+        for head in others {
+            let user = permitted.user.as_deref();
+            let facts = filtering.arrived.facts(user, &permitted.fields, aliases);
+            let path = head.path().to_owned();
+            if !checkpoint.applies(&Facts {
+                path: &path,
+                ..facts
+            }) {
+                continue;
+            }
+
+            let other = SupposedRequest {
+                head,
+                target: request.target.clone(),
+            };
+            let mut unchanged = Permitted {
+                user: permitted.user.clone(),
+                fields: permitted.fields.clone(),
+            };
+            let filtering = Filtering {
+                request: &other,
+                ..filtering
+            };
+            let asked = self.ask((&snapshot.rules.names, checkpoint), (filtering, &mut unchanged));
+            asked.map_err(|(status, said)| {
+                (
+                    status,
+                    format!("{said}, as some servers read the path: {path}"),
+                )
+            })?;
+        }
+        Ok(())
+    }
+
     /// What a filter says, which may change what is permitted; or with which status it denies that.
     fn ask(
         &self,
@@ -160,16 +221,18 @@ impl FilterClient {
             request,
             arrived,
             claims,
+            ..
         } = filtering;
         let head = RequestHead {
             fields: permitted.fields.clone(),
             ..request.head.clone()
         };
         let nothing = Fields::new();
+        let target = request.target.canonical();
         let subject = Subject {
             client,
             head: &head,
-            target: &request.target,
+            target: &target,
             user: permitted.user.as_deref(),
             source: &self.source,
             listener: arrived.entrance.name,

@@ -8,6 +8,8 @@
 )]
 
 mod answers;
+mod ambiguous_paths;
+mod canonical_hosts;
 mod certificates;
 mod charges;
 mod client_fields;
