@@ -104,16 +104,16 @@ fn step(path: String, said: String) -> Step {
 
 /// What filters are asked with.
 struct FilterClient {
-    client: Option<Client>,
+    client: Client,
     source: StreamInfo,
 }
 
 impl FilterClient {
     fn new(node: &Node, arrived: &Arrived<'_>) -> Self {
-        let resolver = Resolver::system().ok().map(Arc::new);
+        let resolver = Arc::new(Resolver::system());
         let shared = node.shared.clone();
         Self {
-            client: resolver.map(|resolver| Client::new(resolver, TaskTracker::new(), shared)),
+            client: Client::new(resolver, TaskTracker::new(), shared),
             source: StreamInfo {
                 peer: match arrived.peer {
                     Some(address) => PeerAddress::Ip(address),
@@ -132,10 +132,6 @@ impl FilterClient {
         (snapshot, checkpoint): (&Snapshot, &Checkpoint),
         (filtering, permitted): (Filtering<'_>, &mut Permitted),
     ) -> Result<String, (u16, String)> {
-        let Some(client) = &self.client else {
-            return Ok(format!("{} cannot be asked: no resolver", checkpoint.name));
-        };
-
         let Filtering {
             request,
             arrived,
@@ -147,7 +143,7 @@ impl FilterClient {
         };
         let nothing = Fields::new();
         let subject = Subject {
-            client,
+            client: &self.client,
             head: &head,
             target: &request.target,
             user: permitted.user.as_deref(),
@@ -187,9 +183,7 @@ impl FilterClient {
 
 impl Drop for FilterClient {
     fn drop(&mut self) {
-        if let Some(client) = &self.client {
-            client.close();
-        }
+        self.client.close();
     }
 }
 
