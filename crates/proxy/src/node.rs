@@ -361,12 +361,17 @@ impl Proxy {
     pub async fn drain(&mut self, deadline: Duration) -> Ended {
         let ended = self.drain.drain(deadline).await;
         // A reload that hangs, at a file of a machine that is gone, has it for ever; the doors end with the process then.
-        if let Some(mut changing) = self.node.changing.try_lock_for(CHANGE_END) {
+        let changing = self.node.changing.try_lock_for(CHANGE_END);
+        let is_hanging = changing.is_none();
+        if let Some(mut changing) = changing {
             changing.doors.clear();
         }
         if let Some(workers) = self.workers.take() {
             // A worker ends at once now; its thread is waited for so that the last records are written.
-            let _ = tokio::task::spawn_blocking(|| workers.join()).await;
+            let joined = tokio::task::spawn_blocking(|| workers.join());
+            if !is_hanging {
+                let _ = joined.await;
+            }
         }
 
         self.node.shared.telemetry.flush_access(ADMIN_END);
