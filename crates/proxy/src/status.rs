@@ -63,6 +63,7 @@ impl Control for Node {
             "missing_devices": self.shared.devices.missing(&snapshot.document),
             "custody": self.plugs.neighbours(),
             "exchanges": { "live": self.shared.telemetry.live_count() },
+            "dns": { "servers": self.resolver.servers() },
             "memory": memory_limits::view(),
             "holders": memory_limits::holders(),
             "draining": self.drain.watch().is_draining(),
