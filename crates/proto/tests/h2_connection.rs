@@ -44,7 +44,10 @@ fn options(role: Role) -> ConnectionOptions {
             control: BUDGET,
             updates: BUDGET,
             caused: 1000,
-            empty: 64,
+            empty: Budget {
+                burst: 64,
+                per_second: 1,
+            },
             last_stream: 1 << 30,
         },
     }

@@ -8,7 +8,7 @@
 //! | our resets (CVE-2025-8671)   | the same again; [`PUBLIC_CAUSED`] | the same again                |
 //! | idle WINDOW_UPDATE           | 1,000, 100 a second               | 10,000, 1,000 a second        |
 //! | CONTINUATION                 | four times a head's size          | the same                      |
-//! | empty DATA                   | [`EMPTY_DATA`]                    | the same                      |
+//! | empty DATA                   | [`EMPTY_DATA`], 4 a second        | the same                      |
 //!
 //! A link that we opened has the profile `link`, too: a server can flood as well as a client. What is counted over
 //! a connection's life never breaks one off: it is retired, with GOAWAY by a server, and by a client with a new link.
@@ -29,10 +29,15 @@ pub(crate) fn remembered_streams(streams: u32) -> usize {
     RESET_STREAMS * (streams as usize).max(1024)
 }
 
-/// Empty DATA frames in a connection's life before it is ended in an orderly way, with GOAWAY; after
+/// Empty DATA frames at once before a connection is ended in an orderly way, with GOAWAY; after
 /// twice as many it is broken off.
 #[doc(alias = "bound")]
 pub(crate) const EMPTY_DATA: u32 = 64;
+
+/// Empty DATA frames that may come each second, for as long as the connection lives: clients send some
+/// to say that they are still there.
+#[doc(alias = "bound")]
+pub(crate) const EMPTY_DATA_A_SECOND: u32 = 4;
 
 /// Resets that the errors of a stranger may cause in a connection's life. It is retired at half of
 /// them; they are far more than the budget of resets allows at once.
@@ -108,7 +113,10 @@ impl Profile {
             control: self.control,
             updates: self.updates,
             caused: self.caused,
-            empty: EMPTY_DATA,
+            empty: Budget {
+                burst: EMPTY_DATA,
+                per_second: EMPTY_DATA_A_SECOND,
+            },
             last_stream: LAST_STREAM,
         }
     }

@@ -41,16 +41,11 @@ const FAREWELL: Duration = Duration::from_secs(2);
 #[doc(alias = "bound")]
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// Probes that wait to be written: one is enough to be answered.
-#[doc(alias = "bound")]
-const PROBES: usize = 1;
-
 /// A connection to a proxy or an origin. Clones share it; it closes when the last clone and the last stream are gone.
 #[derive(Debug, Clone)]
 pub struct QuicLink {
     shared: Arc<Shared>,
     hold: Hold,
-    probes: mpsc::Sender<Bytes>,
     spare: Spare,
     /// Of this clone, and its clones.
     place: Option<Arc<Place>>,
@@ -116,13 +111,11 @@ impl QuicLink {
         );
 
         let (hold, gone) = Hold::new();
-        let (probes, later) = mpsc::channel(PROBES);
-        tasks.spawn(run(shared.clone(), gone, later));
+        tasks.spawn(run(shared.clone(), gone));
 
         Ok(Self {
             shared,
             hold,
-            probes,
             spare: Spare::default(),
             place: None,
         })
@@ -142,7 +135,6 @@ impl QuicLink {
     pub fn watched(&self) -> Watched {
         Watched {
             shared: self.shared.clone(),
-            probes: self.probes.clone(),
         }
     }
 
@@ -369,7 +361,7 @@ impl Again {
 }
 
 /// Drives a link until it ends or no one needs it.
-async fn run(shared: Arc<Shared>, gone: CancellationToken, later: mpsc::Receiver<Bytes>) {
+async fn run(shared: Arc<Shared>, gone: CancellationToken) {
     let settings = Settings {
         max_field_section: Some(shared.tables.limits.bytes as u64),
         datagrams: true,
@@ -378,6 +370,9 @@ async fn run(shared: Arc<Shared>, gone: CancellationToken, later: mpsc::Receiver
     };
 
     let budget = Profile::link(0).control;
+    // A client has nothing to say after SETTINGS.
+    let (_, later) = mpsc::channel(1);
+
     tokio::select! {
         () = drive(shared.clone(), settings, budget, later) => {}
         () = overdue(&shared) => {}

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use hermes_net::clock;
 use hermes_net::quic::{ReadError, RecvStream, SendStream, WriteError};
 use hermes_proto::h3::{
     Code, Control, ControlEvent, Fault, FrameDecoder, PeerStreams, Piece, Role, Settings,
@@ -18,10 +19,14 @@ use super::shared::Shared;
 use super::tables;
 use crate::h2::{Bucket, Budget, Verdict};
 
-/// Streams of unknown types that a peer may open in the life of a connection: each costs a stream,
-/// and none has a use.
+/// Streams of unknown types that a peer may open at once: each costs a stream, and none has a use.
 #[doc(alias = "bound")]
 const UNKNOWN_STREAMS: u32 = 256;
+
+/// Streams of unknown types that a peer may open each second, for as long as the connection lives: some are opened so that no one
+/// comes to rely on their absence (RFC 9114, 6.2.3).
+#[doc(alias = "bound")]
+const UNKNOWN_STREAMS_A_SECOND: u32 = 1;
 
 /// Bytes that are taken from such a stream at once.
 const READ: usize = 4096;
@@ -65,24 +70,30 @@ pub(super) async fn drive(
 /// What the peer's streams have in common.
 struct Peer {
     streams: PeerStreams,
-    unknown: u32,
+    unknown: Bucket,
     /// Frames of the control stream.
     frames: Bucket,
 }
 
 impl Peer {
     fn new(role: Role, control: Budget) -> Self {
+        let now = Instant::now().into_std();
+        let unknown = Budget {
+            burst: UNKNOWN_STREAMS,
+            per_second: UNKNOWN_STREAMS_A_SECOND,
+        };
+
         Self {
             streams: PeerStreams::new(role),
-            unknown: 0,
-            frames: Bucket::new(control, Instant::now().into_std()),
+            unknown: Bucket::new(unknown, now),
+            frames: Bucket::new(control, now),
         }
     }
 
     fn handle_open(&mut self, kind: StreamType) -> Result<bool, Fault> {
         let taken = self.streams.handle_open(kind)?;
-        self.unknown += u32::from(!taken);
-        if self.unknown > UNKNOWN_STREAMS {
+        let now = Instant::now().into_std();
+        if !taken && self.unknown.take(now) != Verdict::Fine {
             return Err(Fault::connection(
                 Code::ExcessiveLoad,
                 "too many streams of unknown types",
@@ -232,6 +243,10 @@ async fn control(shared: &Shared, peer: &Mutex<Peer>, source: &mut Source) -> Re
     let mut control = Control::new(shared.role);
     while let Some(bytes) = source.next().await {
         frames.push(bytes);
+        if frames.is_counting() {
+            frames.handle_time(clock::now().into_std());
+        }
+
         while let Some(piece) = frames.next()? {
             let Piece::Frame(frame) = piece else { continue };
             if peer.lock().frames.take(Instant::now().into_std()) != Verdict::Fine {

@@ -49,6 +49,11 @@ struct Requests {
 }
 
 impl Priorities {
+    /// How streams are put in order.
+    pub(super) fn order(&self) -> Order {
+        self.order
+    }
+
     pub(super) fn new(order: Order) -> Self {
         Self {
             order,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use hermes_net::clock;
 use hermes_net::quic::{ReadError, RecvStream};
 use hermes_proto::h3::{Code, Fault, Frame, FrameDecoder, Piece, Role, Section, Sequence};
 
@@ -117,7 +118,12 @@ impl Reader {
             match self.frames.next().map_err(Failure::Fault)? {
                 Some(piece) => return Poll::Ready(self.part(piece).map_err(Failure::Fault)),
                 None => match ready!(poll_read(&mut self.stream, cx)) {
-                    Ok(Some(bytes)) => self.frames.push(bytes),
+                    Ok(Some(bytes)) => {
+                        self.frames.push(bytes);
+                        if self.frames.is_counting() {
+                            self.frames.handle_time(clock::now().into_std());
+                        }
+                    }
                     Ok(None) => return Poll::Ready(self.finish().map_err(Failure::Fault)),
                     Err(error) => return Poll::Ready(Err(self.broken(error))),
                 },

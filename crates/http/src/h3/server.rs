@@ -34,9 +34,9 @@ use crate::pace::Pace;
 use crate::server::{Handler, Options};
 use crate::{Incoming, Offered, RequestHead, Responder};
 
-/// Frames that wait for the control stream: a probe and the two GOAWAYs of a connection.
+/// Frames that wait for the control stream: the two GOAWAYs of a connection.
 #[doc(alias = "bound")]
-const LATER: usize = 3;
+const LATER: usize = 2;
 
 /// How long a client has to learn that the connection is to end before its requests are refused:
 /// two round trips (RFC 9114, 5.2), within these bounds.
@@ -95,7 +95,6 @@ pub async fn serve<H: Handler>(
     };
 
     let (later, next) = mpsc::channel(LATER);
-    shared.probe_by(later.clone());
     let server = Server {
         context: Arc::new(Context {
             options: options.clone(),

@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use hermes_net::clock;
 use hermes_net::memory::Account;
-use hermes_net::quic::{Connection, RecvStream, Stopped};
+use hermes_net::quic::{Connection, ConnectionError, RecvStream, Stopped};
 use hermes_proto::h3::{Code, Fault, FieldSectionLimits, Role, Scope, Settings};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::sleep;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::datagrams::Registry;
@@ -24,8 +23,23 @@ use super::load;
 use super::priority::{Order, Priorities, Rank};
 use super::queue::Queue;
 use super::tables::Tables;
-use super::watched::NOTHING;
 use crate::error::{Cause, EVICTED, Processed, Reset, StreamError};
+
+/// One line of the log about links that end, of all links: an origin can end its own as often as it is asked.
+#[doc(alias = "bound")]
+const TELL: Duration = Duration::from_secs(1);
+
+/// Whether it is time for a line about a link that has ended.
+fn may_tell() -> bool {
+    static TOLD: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut told = TOLD.lock();
+    let now = clock::now();
+    let is_due = told.is_none_or(|told| now.saturating_duration_since(told) >= TELL);
+    if is_due {
+        *told = Some(now);
+    }
+    is_due
+}
 
 /// One connection.
 #[derive(Debug)]
@@ -47,8 +61,6 @@ pub(super) struct Shared {
     heard: Notify,
     /// Whether what was sent last is acknowledged.
     hearing: Mutex<Hearing>,
-    /// Carries probes of a server.
-    probes: OnceLock<mpsc::Sender<Bytes>>,
     /// Why it was given up, if it was.
     pub(super) given_up: OnceLock<&'static str>,
     pub(super) finishing: Finishing,
@@ -83,7 +95,6 @@ impl Shared {
             silent: AtomicBool::new(false),
             heard: Notify::new(),
             hearing: Mutex::new(Hearing::default()),
-            probes: OnceLock::new(),
             given_up: OnceLock::new(),
             finishing: Finishing::default(),
             datagrams,
@@ -94,7 +105,13 @@ impl Shared {
     /// Closes the connection for what the peer did.
     pub(super) fn fail(&self, fault: Fault) {
         let _ = self.fault.set(fault);
-        tracing::debug!(peer = %self.connection.info().peer, %fault, "HTTP/3 connection ended");
+        let peer = &self.connection.info().peer;
+        // Everything on a link ends, of many users.
+        if self.is_link() && may_tell() {
+            tracing::warn!(%peer, %fault, "a link over HTTP/3 is closed for an error of the peer");
+        } else {
+            tracing::debug!(%peer, %fault, "HTTP/3 connection ended");
+        }
         self.connection
             .close(fault.code.number(), fault.reason.as_bytes());
     }
@@ -107,9 +124,31 @@ impl Shared {
             .close(Code::ExcessiveLoad.number(), EVICTED.as_bytes());
     }
 
+    /// Whether it carries the exchanges of many.
+    fn is_link(&self) -> bool {
+        !self.priorities.order().in_turn
+    }
+
+    /// Says why the peer has closed a link, if for an error.
+    fn tell_close(&self) {
+        let Some(ConnectionError::Application { code, reason }) = self.connection.closed_reason()
+        else {
+            return;
+        };
+        let code = Code::from(code);
+        if self.is_link() && errors::reset(code) != Reset::Unneeded && may_tell() {
+            let peer = &self.connection.info().peer;
+            tracing::warn!(%peer, %code, reason, "the peer has closed a link over HTTP/3");
+        }
+    }
+
     /// Nothing more comes on this connection.
     pub(super) fn end(&self) {
-        self.ended.store(true, Ordering::Relaxed);
+        if self.ended.swap(true, Ordering::Relaxed) {
+            return;
+        }
+
+        self.tell_close();
         self.datagrams.close_all();
         // Those who wait for settings learn that none come.
         self.settings.send_modify(|_| {});
@@ -154,11 +193,6 @@ impl Shared {
         }
     }
 
-    /// Where a server's probes go: what the control stream is to carry.
-    pub(super) fn probe_by(&self, probes: mpsc::Sender<Bytes>) {
-        let _ = self.probes.set(probes);
-    }
-
     /// Resolves when the client has sent nothing for a while, although it was asked for a sign of life.
     pub(super) async fn deserted(&self) {
         loop {
@@ -168,14 +202,7 @@ impl Shared {
                 continue;
             }
 
-            if let Some(probes) = self
-                .probes
-                .get()
-                .filter(|probes| probes.capacity() == probes.max_capacity())
-            {
-                let _ = probes.try_send(Bytes::from_static(NOTHING));
-            }
-
+            self.connection.ping();
             sleep(GONE).await;
             if self.connection.received() == before {
                 return;

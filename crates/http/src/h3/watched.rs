@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use hermes_net::quic::PathStats;
 use hermes_proto::h3::Code;
-use tokio::sync::mpsc;
 
 use super::shared::Shared;
 
@@ -13,11 +11,7 @@ use super::shared::Shared;
 #[derive(Debug, Clone)]
 pub struct Watched {
     pub(super) shared: Arc<Shared>,
-    pub(super) probes: mpsc::Sender<Bytes>,
 }
-
-/// A frame that means nothing: its type, 0x21, is one of those reserved for that, its length 0 (RFC 9114, 7.2.8).
-pub(super) const NOTHING: &[u8] = &[0x21, 0];
 
 impl Watched {
     /// What tells whether the path still works.
@@ -40,11 +34,10 @@ impl Watched {
         self.shared.connection.refused(count).await;
     }
 
-    /// Sends something that the peer acknowledges and otherwise ignores. A PING would do, but quinn sends those by its own timer
-    /// only, which serves idle connections as well.
+    /// Sends something that the peer acknowledges and otherwise ignores. Frames of HTTP/3 that mean nothing (RFC 9114, 7.2.8) would
+    /// do for a while: peers count them, some over the life of a connection.
     pub fn probe(&self) {
-        // One that waits will do.
-        let _ = self.probes.try_send(Bytes::from_static(NOTHING));
+        self.shared.connection.ping();
     }
 
     /// Whether nothing comes back at the moment, as was said last.

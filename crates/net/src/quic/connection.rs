@@ -156,6 +156,11 @@ impl Connection {
         PathStats::of(&self.state.quinn.stats())
     }
 
+    /// Asks the peer for an acknowledgement. It costs a packet of either side, and is nothing that the peer's HTTP/3 sees or counts.
+    pub fn ping(&self) {
+        self.state.flows.ping(&self.state.quinn);
+    }
+
     /// Opens a stream of both directions. Waits while the peer allows no more. Dropping the future opens none.
     ///
     /// # Errors

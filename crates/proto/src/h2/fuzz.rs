@@ -95,7 +95,7 @@ fn options(role: Role) -> ConnectionOptions {
             control: PLENTY,
             updates: PLENTY,
             caused: 1000,
-            empty: 64,
+            empty: PLENTY,
             last_stream: 1 << 30,
         },
     }

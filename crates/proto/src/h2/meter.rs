@@ -35,16 +35,20 @@ impl Bucket {
 
     /// Takes one.
     pub fn take(&mut self, now: Instant) -> Verdict {
-        let since = now.saturating_duration_since(self.seen);
-        let regained = since.as_secs_f64() * f64::from(self.budget.per_second);
-        self.level = (self.level - regained).max(0.0) + 1.0;
-        self.seen = now;
-
-        if self.level <= f64::from(self.budget.burst) {
+        if self.fill(now) <= f64::from(self.budget.burst) {
             Verdict::Fine
         } else {
             Verdict::Calm
         }
+    }
+
+    /// Takes one: how much is taken now.
+    fn fill(&mut self, now: Instant) -> f64 {
+        let since = now.saturating_duration_since(self.seen);
+        let regained = since.as_secs_f64() * f64::from(self.budget.per_second);
+        self.level = (self.level - regained).max(0.0) + 1.0;
+        self.seen = now;
+        self.level
     }
 }
 
@@ -70,8 +74,8 @@ pub struct Budgets {
     pub updates: Budget,
     /// Resets that the peer's errors may cause in the connection's life; at half of them it is retired.
     pub caused: u32,
-    /// Empty DATA frames that end nothing, in the connection's life, before it is retired; after twice as many it ends.
-    pub empty: u32,
+    /// Empty DATA frames that end nothing: after so many it is retired, after twice as many it ends.
+    pub empty: Budget,
     /// The peer's stream at which it is told to open another connection.
     pub last_stream: u32,
 }
@@ -96,7 +100,7 @@ pub(super) struct Meter {
     updates: Bucket,
     /// WINDOW_UPDATE frames that what we sent has called for.
     called_for: u32,
-    empty: u32,
+    empty: Bucket,
     /// Resets that the peer has caused so far.
     caused_in_all: u32,
     verdict: Verdict,
@@ -112,7 +116,7 @@ impl Meter {
             control: Bucket::new(budgets.control, now),
             updates: Bucket::new(budgets.updates, now),
             called_for: 0,
-            empty: 0,
+            empty: Bucket::new(budgets.empty, now),
             caused_in_all: 0,
             verdict: Verdict::Fine,
             now,
@@ -154,11 +158,12 @@ impl Meter {
 
     /// A DATA frame that is empty and ends nothing.
     pub(super) fn empty(&mut self) {
-        self.empty = self.empty.saturating_add(1);
-        if self.empty >= self.budgets.empty {
+        let taken = self.empty.fill(self.now);
+        let most = f64::from(self.budgets.empty.burst);
+        if taken >= most {
             self.note(Verdict::Retire);
         }
-        if self.empty >= 2 * self.budgets.empty {
+        if taken >= 2.0 * most {
             self.note(Verdict::Calm);
         }
     }
@@ -227,7 +232,10 @@ mod tests {
             per_second: 100,
         },
         caused: 1_000,
-        empty: 64,
+        empty: Budget {
+            burst: 64,
+            per_second: 1,
+        },
         last_stream: 1 << 30,
     };
 
@@ -284,11 +292,30 @@ mod tests {
     }
 
     #[test]
-    fn budgets_of_a_whole_life_retire_a_connection() {
+    fn empty_frames_retire_a_connection_at_once_and_not_in_a_month() {
         let mut now = Instant::now();
         let mut meter = Meter::new(BUDGETS, now);
         assert_eq!(fine(&mut meter, Meter::empty), 63);
         assert_eq!(meter.verdict(), Verdict::Retire);
+        for _ in 0..64 {
+            meter.empty();
+        }
+        assert_eq!(meter.verdict(), Verdict::Calm);
+
+        let mut meter = Meter::new(BUDGETS, now);
+        for _ in 0..30 * 24 * 60 {
+            now += Duration::from_secs(60);
+            meter.set_now(now);
+            for _ in 0..50 {
+                meter.empty();
+            }
+        }
+        assert_eq!(meter.verdict(), Verdict::Fine);
+    }
+
+    #[test]
+    fn budgets_of_a_whole_life_retire_a_connection() {
+        let mut now = Instant::now();
         let mut meter = Meter::new(BUDGETS, now);
         for _ in 1..BUDGETS.caused / 2 {
             now += Duration::from_secs(1);

@@ -1,5 +1,7 @@
 //! Finding frames in a stream that arrives in pieces.
 
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
 
 use super::code::{Code, Fault};
@@ -11,10 +13,15 @@ use crate::varint;
 #[doc(alias = "bound")]
 pub const CONTROL_FRAME: usize = 4096;
 
-/// How far empty and unknown frames may outnumber the others on a stream: they cost their sender
+/// How far empty and unknown frames may outnumber the others on a stream at once: they cost their sender
 /// next to nothing.
 #[doc(alias = "bound")]
 pub const IDLE_FRAMES: u32 = 1024;
+
+/// The time after which one of them is forgotten: 20 a second may come for ever. Who asks for signs of life by such frames sends a
+/// few a second, for months.
+#[doc(alias = "bound")]
+pub const IDLE_TIME: Duration = Duration::from_millis(50);
 
 /// What kind of stream is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +55,8 @@ pub struct FrameDecoder {
     /// A control stream has had its first frame.
     begun: bool,
     idle: u32,
+    /// When the first of them was counted, or some were forgotten last.
+    idle_since: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -94,6 +103,7 @@ impl FrameDecoder {
             state: AT_START,
             begun: false,
             idle: 0,
+            idle_since: None,
         }
     }
 
@@ -104,6 +114,25 @@ impl FrameDecoder {
         } else {
             self.input = [&self.input[..], &chunk].concat().into();
         }
+    }
+
+    /// Whether empty and unknown frames are counted at the moment, so that it needs the time.
+    pub fn is_counting(&self) -> bool {
+        self.idle > 0
+    }
+
+    /// Forgets empty and unknown frames as time goes by.
+    pub fn handle_time(&mut self, now: Instant) {
+        let since = *self.idle_since.get_or_insert(now);
+        let elapsed = now.saturating_duration_since(since);
+        let times = u32::try_from(elapsed.as_millis() / IDLE_TIME.as_millis()).unwrap_or(u32::MAX);
+
+        self.idle = self.idle.saturating_sub(times);
+        self.idle_since = match self.idle {
+            0 => None,
+            // What is left of a period counts for the next.
+            _ => since.checked_add(IDLE_TIME.saturating_mul(times)),
+        };
     }
 
     /// The next piece, or `None` when more bytes are needed.

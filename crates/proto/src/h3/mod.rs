@@ -26,7 +26,7 @@ mod streams;
 pub use crate::qpack::FieldSectionLimits;
 pub use code::{Code, Fault, Scope};
 pub use control::{Control, ControlEvent, Role, is_request};
-pub use decoder::{CONTROL_FRAME, FrameDecoder, IDLE_FRAMES, On, Piece};
+pub use decoder::{CONTROL_FRAME, FrameDecoder, IDLE_FRAMES, IDLE_TIME, On, Piece};
 pub use fields::{
     FieldEncodeError, Received, content_length, decode_trailers, encode_trailers, response_length,
     section_size,

@@ -5,6 +5,7 @@ mod datagrams;
 mod early;
 mod goaway;
 mod priorities;
+mod probes;
 mod requests;
 mod streams;
 mod tables;

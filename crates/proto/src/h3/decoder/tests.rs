@@ -117,6 +117,50 @@ fn frames_that_carry_nothing_are_counted_against_those_that_do() {
     assert_eq!(fault(FrameDecoder::request(10), &paid), None);
 }
 
+/// A node of an earlier version asks a quiet link for a sign of life twice a second, by an unknown frame.
+#[test]
+fn a_month_of_frames_that_ask_for_a_sign_of_life_is_no_flood() {
+    const MONTH: u32 = 30 * 24 * 3600 * 2;
+    let mut now = Instant::now();
+    let mut decoder = FrameDecoder::control();
+    decoder.push(frame(4, &[]).into());
+    assert!(decoder.next().unwrap().is_some());
+    let probe = Bytes::from(frame(0x21, &[]));
+
+    for _ in 0..MONTH {
+        now += Duration::from_millis(500);
+        decoder.push(probe.clone());
+        if decoder.is_counting() {
+            decoder.handle_time(now);
+        }
+        assert_eq!(decoder.next(), Ok(None));
+    }
+}
+
+#[test]
+fn frames_that_carry_nothing_are_forgotten_at_a_rate_and_a_flood_is_not() {
+    let mut now = Instant::now();
+    let mut decoder = FrameDecoder::request(10);
+    let mut taken = 0;
+    let flood = Bytes::from(frame(0x21, &[]));
+
+    let fault = loop {
+        now += IDLE_TIME / 2;
+        decoder.push(flood.clone());
+        if decoder.is_counting() {
+            decoder.handle_time(now);
+        }
+        match decoder.next() {
+            Ok(_) => taken += 1,
+            Err(fault) => break fault,
+        }
+    };
+
+    assert_eq!(fault.code, Code::ExcessiveLoad);
+    let most = 2 * IDLE_FRAMES;
+    assert!((most - 2..=most + 2).contains(&taken), "{taken}");
+}
+
 #[test]
 fn what_is_too_long_is_refused_before_it_arrives() {
     let section = Fault::stream(Code::ExcessiveLoad, "a field section is too large");
