@@ -59,6 +59,8 @@ pub enum UdpError {
     Refused,
     /// There is no addresses to the destination.
     Unreachable,
+    /// This machine dropped it: a rule of its firewall, or a full queue. Others may pass.
+    Dropped,
     /// Anything else.
     Io(io::Error),
 }
@@ -251,7 +253,7 @@ impl UdpSocket {
     /// `None`. `to` may be left out on a connected socket.
     ///
     /// # Errors
-    /// [`UdpError::TooLarge`] after everything else was sent; any other error at once.
+    /// [`UdpError::TooLarge`] and [`UdpError::Dropped`] after everything else was sent; any other error at once.
     pub async fn send_segments(
         &self,
         to: Option<SocketAddr>,
@@ -337,6 +339,10 @@ impl UdpSocket {
                     sending.has_too_large = true;
                     sending.rest = later;
                 }
+                Err(error) if is_drop(&error) => {
+                    sending.has_dropped = true;
+                    sending.rest = later;
+                }
                 Err(error) => return Err(error.into()),
             }
 
@@ -407,6 +413,7 @@ struct Sending<'a> {
     /// The system does not cut them.
     is_one_by_one: bool,
     has_too_large: bool,
+    has_dropped: bool,
 }
 
 impl<'a> Sending<'a> {
@@ -421,6 +428,7 @@ impl<'a> Sending<'a> {
                 .max(1),
             is_one_by_one: false,
             has_too_large: false,
+            has_dropped: false,
         }
     }
 
@@ -428,10 +436,38 @@ impl<'a> Sending<'a> {
     fn result(&self) -> Result<(), UdpError> {
         if self.has_too_large {
             Err(UdpError::TooLarge)
+        } else if self.has_dropped {
+            Err(UdpError::Dropped)
         } else {
             Ok(())
         }
     }
+}
+
+/// How Linux says that it has dropped what was to be sent: a rule of the firewall or of the routes (EPERM, EACCES, EINVAL), no room at the
+/// interface (ENOBUFS, ENOMEM), an address that is ours no more (EADDRNOTAVAIL). The socket goes on.
+fn is_drop(error: &io::Error) -> bool {
+    let drops = [
+        Errno::PERM,
+        Errno::ACCESS,
+        Errno::INVAL,
+        Errno::NOBUFS,
+        Errno::NOMEM,
+        Errno::ADDRNOTAVAIL,
+    ];
+    drops.iter().any(|errno| is_errno(error, *errno))
+}
+
+/// What ICMP says in words other than "unreachable" (RFC 1122, 3.2.2; Linux' `icmp_err_convert`), of the same meaning.
+fn is_unreachable(error: &io::Error) -> bool {
+    let said = [
+        Errno::HOSTDOWN,
+        Errno::NONET,
+        Errno::NOPROTOOPT,
+        Errno::OPNOTSUPP,
+        Errno::PROTO,
+    ];
+    said.iter().any(|errno| is_errno(error, *errno))
 }
 
 /// How Linux says that an interface cannot segment.
@@ -452,6 +488,8 @@ impl From<io::Error> for UdpError {
                 Self::Unreachable
             }
             _ if is_errno(&error, Errno::MSGSIZE) => Self::TooLarge,
+            _ if is_unreachable(&error) => Self::Unreachable,
+            _ if is_drop(&error) => Self::Dropped,
             _ => Self::Io(error),
         }
     }
@@ -463,6 +501,7 @@ impl From<UdpError> for io::Error {
             UdpError::TooLarge => Errno::MSGSIZE.into(),
             UdpError::Refused => io::ErrorKind::ConnectionRefused.into(),
             UdpError::Unreachable => io::ErrorKind::NetworkUnreachable.into(),
+            UdpError::Dropped => io::ErrorKind::PermissionDenied.into(),
             UdpError::Io(error) => error,
         }
     }
@@ -474,6 +513,7 @@ impl fmt::Display for UdpError {
             Self::TooLarge => f.write_str("datagram larger than the path carries"),
             Self::Refused => f.write_str("nothing listens on the UDP port"),
             Self::Unreachable => f.write_str("no route to the destination"),
+            Self::Dropped => f.write_str("dropped by this machine: its firewall, or a full queue"),
             Self::Io(error) => error.fmt(f),
         }
     }

@@ -76,7 +76,7 @@ impl PacketEnd {
         }
     }
 
-    /// Sends UDP datagrams of `segment` bytes. A datagram too large for the path, or an ICMP error for an earlier one, concerns
+    /// Sends UDP datagrams of `segment` bytes. A datagram too large for the path, one that the local firewall drops, or an ICMP error for an earlier one, concerns
     /// datagrams only, never the tunnel: the answer then is the reason of the loss (RFC 9298, 5).
     ///
     /// # Errors
@@ -95,7 +95,9 @@ impl PacketEnd {
         match sent {
             Ok(()) => Ok(None),
             Err(UdpError::TooLarge) => Ok(Some(DropReason::TooLarge)),
-            Err(UdpError::Refused | UdpError::Unreachable) => Ok(Some(DropReason::SendFailed)),
+            Err(UdpError::Refused | UdpError::Unreachable | UdpError::Dropped) => {
+                Ok(Some(DropReason::SendFailed))
+            }
             Err(error) => Err(error),
         }
     }

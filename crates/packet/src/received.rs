@@ -88,7 +88,12 @@ impl Received {
             match socket.try_recv(batch) {
                 Ok(Some(_)) => break,
                 Ok(None) => self.give_back(),
-                Err(UdpError::Refused | UdpError::Unreachable | UdpError::TooLarge) => {}
+                Err(
+                    UdpError::Refused
+                    | UdpError::Unreachable
+                    | UdpError::TooLarge
+                    | UdpError::Dropped,
+                ) => {}
                 Err(error) => return Err(error),
             }
         }

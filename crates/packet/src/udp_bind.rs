@@ -89,7 +89,10 @@ impl<E: Egress> BindSockets<E> {
     ) -> Result<u64, UdpError> {
         match socket.try_recv(batch) {
             Ok(Some(_)) => {}
-            Ok(None) | Err(UdpError::Refused | UdpError::Unreachable | UdpError::TooLarge) => {
+            Ok(None)
+            | Err(
+                UdpError::Refused | UdpError::Unreachable | UdpError::TooLarge | UdpError::Dropped,
+            ) => {
                 return Ok(0);
             }
             Err(error) => return Err(error),

@@ -16,6 +16,8 @@ mod denied_flows;
 mod echoes;
 #[path = "namespaces/faults/mod.rs"]
 mod faults;
+#[path = "namespaces/firewall.rs"]
+mod firewall;
 #[path = "namespaces/flow_rego.rs"]
 mod flow_rego;
 #[path = "namespaces/flows.rs"]

@@ -204,3 +204,25 @@ async fn an_unconnected_socket_needs_a_destination() {
         Err(UdpError::Io(_))
     ));
 }
+
+/// As a firewall's EPERM: the kernel refuses a datagram to everyone, and one to no port.
+#[tokio::test]
+async fn what_this_machine_drops_is_lost_alone_and_the_socket_goes_on() {
+    let bound = |address: &str| UdpSocket::bound(listen::udp(address.parse().unwrap()).unwrap());
+    let socket = bound("0.0.0.0:0").unwrap();
+    let far = bound("127.0.0.1:0").unwrap();
+    let to = far.local_addr().unwrap();
+
+    for dropped in ["255.255.255.255:9", "127.0.0.1:0"] {
+        let dropped = Some(dropped.parse().unwrap());
+        let error = socket.send_segments(dropped, b"lost", None).await;
+        assert!(matches!(error, Err(UdpError::Dropped)), "{error:?}");
+        let error = socket.send_segments(dropped, &[7; 5000], Some(1000)).await;
+        assert!(matches!(error, Err(UdpError::Dropped)), "{error:?}");
+    }
+
+    socket.send_segments(Some(to), b"here", None).await.unwrap();
+    let mut batch = RecvBatch::new();
+    far.recv(&mut batch).await.unwrap();
+    assert_eq!(batch.datagrams().next().unwrap().1, b"here");
+}

@@ -76,7 +76,9 @@ pub(super) async fn serve(
         match received {
             Ok(_) => {}
             // An answer that did not reach its client; the socket goes on.
-            Err(UdpError::Refused | UdpError::Unreachable | UdpError::TooLarge) => continue,
+            Err(
+                UdpError::Refused | UdpError::Unreachable | UdpError::TooLarge | UdpError::Dropped,
+            ) => continue,
             Err(UdpError::Io(error)) => {
                 tracing::warn!(listener = %entrance.rules.name, %error, "cannot receive; trying again");
                 tokio::time::sleep(AFTER_ERROR).await;
