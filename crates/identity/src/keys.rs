@@ -47,7 +47,7 @@ impl KeySet {
     /// of kinds that are not known, are passed over (RFC 7517 section 5).
     ///
     /// # Errors
-    /// When the file is no key set, holds a symmetric key or a broken one, or none that is usable.
+    /// When the file is no key set, holds a symmetric key, or none that is usable.
     pub fn read(file: &Path, path: &str) -> Result<Self, Vec<BuildError>> {
         let error = |reason: String| BuildError {
             path: path.to_owned(),
@@ -64,26 +64,30 @@ impl KeySet {
             return Err(vec![error(format!("more than {KEY_LIMIT} keys"))]);
         }
         let mut keys = Vec::new();
-        let mut errors = Vec::new();
-
+        let mut refused = Vec::new();
         for (index, value) in document.keys.into_iter().enumerate() {
             match parse(value) {
                 Ok(key) => keys.extend(key),
-                Err(why) => errors.push(error(format!("keys[{index}]: {why}"))),
+                Err(Unusable::Ignored(why)) => refused.push(error(format!("keys[{index}]: {why}"))),
+                Err(Unusable::Mistake(why)) => {
+                    return Err(vec![error(format!("keys[{index}]: {why}"))]);
+                }
             }
         }
 
-        if errors.is_empty() && keys.is_empty() {
-            errors.push(error(
+        if !keys.is_empty() {
+            // RFC 7517, 5: an issuer may publish what this program does not understand, and goes on with the others.
+            for ignored in refused {
+                tracing::warn!("{path}: {}; this key is ignored", ignored.reason);
+            }
+            return Ok(Self(keys));
+        }
+        if refused.is_empty() {
+            refused.push(error(
                 "no key can verify a signature (RSA, P-256, P-384 or Ed25519)".to_owned(),
             ));
         }
-
-        if errors.is_empty() {
-            Ok(Self(keys))
-        } else {
-            Err(errors)
-        }
+        Err(refused)
     }
 
     /// The keys that a token with this header may be signed with.
@@ -99,8 +103,17 @@ impl KeySet {
     }
 }
 
+/// Why a key cannot be used.
+#[derive(Debug)]
+enum Unusable {
+    /// It is not understood, broken or too weak: tokens that it signed are refused, and no others.
+    Ignored(String),
+    /// The file is not what an issuer publishes.
+    Mistake(String),
+}
+
 /// A key; `None` if it is for something else.
-fn parse(value: serde_json::Value) -> Result<Option<Key>, String> {
+fn parse(value: serde_json::Value) -> Result<Option<Key>, Unusable> {
     let kind = value
         .get("kty")
         .and_then(serde_json::Value::as_str)
@@ -108,19 +121,20 @@ fn parse(value: serde_json::Value) -> Result<Option<Key>, String> {
         .to_owned();
     // Refused before it is parsed: a shared secret in this file is a mistake even if never used.
     if kind == "oct" {
-        return Err(
-            "a symmetric key: anyone who verifies with it can sign with it as well".to_owned(),
-        );
+        let reason = "a symmetric key: anyone who verifies with it can sign with it as well";
+        return Err(Unusable::Mistake(reason.to_owned()));
     }
 
-    let jwk: Jwk = serde_json::from_value(value).map_err(|why| why.to_string())?;
+    let jwk: Jwk =
+        serde_json::from_value(value).map_err(|why| Unusable::Ignored(why.to_string()))?;
     if !verifies(&jwk) {
         return Ok(None);
     }
 
     let mut algorithms: Vec<Algorithm> = match &jwk.algorithm {
         AlgorithmParameters::RSA(rsa) if rsa.n.len() < RSA_DIGITS => {
-            return Err("an RSA key of less than 2048 bits".to_owned());
+            let reason = "an RSA key of less than 2048 bits";
+            return Err(Unusable::Ignored(reason.to_owned()));
         }
         AlgorithmParameters::RSA(_) => AlgorithmFamily::Rsa.algorithms().to_vec(),
         AlgorithmParameters::EllipticCurve(ec) => match ec.curve {
@@ -133,7 +147,7 @@ fn parse(value: serde_json::Value) -> Result<Option<Key>, String> {
             vec![Algorithm::EdDSA]
         }
         _ if ["RSA", "EC", "OKP"].contains(&kind.as_str()) => {
-            return Err(format!("a broken {kind} key"));
+            return Err(Unusable::Ignored(format!("a broken {kind} key")));
         }
         _ => return Ok(None),
     };
@@ -142,8 +156,9 @@ fn parse(value: serde_json::Value) -> Result<Option<Key>, String> {
     if let Some(only) = jwk.common.key_algorithm {
         algorithms.retain(|algorithm| only == (*algorithm).into());
     }
-    let key = DecodingKey::from_jwk(&jwk).map_err(|why| why.to_string())?;
-    let print = serde_json::to_vec(&jwk.algorithm).map_err(|why| why.to_string())?;
+    let key = DecodingKey::from_jwk(&jwk).map_err(|why| Unusable::Ignored(why.to_string()))?;
+    let print = serde_json::to_vec(&jwk.algorithm);
+    let print = print.map_err(|why| Unusable::Ignored(why.to_string()))?;
     let print = digest(&SHA256, &print).as_ref().to_vec();
 
     Ok(Some(Key {

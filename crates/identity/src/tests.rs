@@ -764,6 +764,19 @@ fn every_bad_line_of_users_is_reported() {
 }
 
 #[test]
+fn a_bad_line_of_users_locks_out_no_one_else() {
+    let issuer = Issuer::new();
+    let good = bcrypt::hash("x", 4).unwrap();
+    let file = issuer.write("users", &format!("bob\nalice:{good}\ncarol:secret\n"));
+    let basic = Some(Basic { file, realm: None });
+    let methods = AuthMethods {
+        basic,
+        ..AuthMethods::default()
+    };
+    assert!(build(methods).asks());
+}
+
+#[test]
 fn unusable_files_are_reported_together() {
     let issuer = Issuer::new();
     let basic = |content: &str| Basic {
@@ -889,6 +902,26 @@ fn key_sets_hold_public_signature_keys_only() {
             Some("keys[0]: a broken EC key"),
         ),
         (vec![json!({ "kty": "future" })], Some(none)),
+        // RFC 7517, 5: what is not understood beside a good key is ignored.
+        (
+            vec![
+                json!({ "kty": "EC", "crv": "secp256k1", "x": "AA", "y": "AA" }),
+                json!({ "kty": "AKP", "alg": "ML-DSA-44", "pub": "AA" }),
+                json!({ "kty": "RSA", "e": "AQAB" }),
+                json!({ "kty": 7 }),
+                with(Algorithm::RS256, "n", "AQAB".into()),
+                with(Algorithm::ES256, "x", Value::Null),
+                issuer.jwk(Algorithm::ES256),
+            ],
+            None,
+        ),
+        (
+            vec![
+                json!({ "kty": "oct", "k": "c2VjcmV0" }),
+                issuer.jwk(Algorithm::ES256),
+            ],
+            Some("keys[0]: a symmetric key: anyone who verifies with it can sign with it as well"),
+        ),
         (
             vec![json!({ "kty": "future" }), issuer.jwk(Algorithm::ES256)],
             None,

@@ -33,11 +33,14 @@ impl Users {
     /// Reads `file`; `path` is its path in the configuration.
     ///
     /// # Errors
-    /// Each bad line, as `FILE:LINE: what is wrong with it`.
+    /// A user who stands there twice, for it is not known which password counts, and where no line is sound, each bad line, as
+    /// `FILE:LINE: what is wrong with it`. A bad line beside sound ones locks out its user only: it is passed over with a warning, so
+    /// that it does not keep the others' changes, such as a user who is gone, from being heeded.
     pub fn read(file: &Path, path: &str) -> Result<Self, Vec<BuildError>> {
         let text = read_bounded(file, FILE_LIMIT, path).map_err(|error| vec![error])?;
         let mut hashes = HashMap::new();
-        let mut errors = Vec::new();
+        let mut twice = Vec::new();
+        let mut bad = Vec::new();
 
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -45,17 +48,24 @@ impl Users {
                 continue;
             }
 
-            let added = parse_line(line).and_then(|(user, hash)| {
-                match hashes.insert(user.to_owned(), hash) {
-                    None => Ok(()),
-                    Some(_) => Err(format!("user {user} stands there twice")),
+            match parse_line(line) {
+                Ok((user, hash)) => {
+                    if hashes.insert(user.to_owned(), hash).is_some() {
+                        let reason = format!("user {user} stands there twice");
+                        twice.push(bad_line(file, index + 1, &reason, path));
+                    }
                 }
-            });
-
-            if let Err(reason) = added {
-                errors.push(bad_line(file, index + 1, &reason, path));
+                Err(reason) => bad.push(bad_line(file, index + 1, &reason, path)),
             }
         }
+
+        let errors = match (twice.is_empty(), hashes.is_empty()) {
+            (true, false) => {
+                warn(&bad);
+                Vec::new()
+            }
+            _ => [twice, bad].concat(),
+        };
 
         // Unknown users cost as much as the slowest known one, so that time does not tell them
         // apart.
@@ -149,6 +159,19 @@ fn empty(file: &Path, path: &str) -> BuildError {
         path: path.to_owned(),
         reason: format!("{} names no user", file.display()),
         remedy: Some("add one with `htpasswd -B FILE USER`".to_owned()),
+    }
+}
+
+/// Says which lines are passed over.
+fn warn(bad: &[BuildError]) {
+    for line in bad.iter().take(REPORT_LIMIT) {
+        tracing::warn!("{}: {}; the line is passed over", line.path, line.reason);
+    }
+    if bad.len() > REPORT_LIMIT {
+        tracing::warn!(
+            "{} more bad lines are passed over",
+            bad.len() - REPORT_LIMIT
+        );
     }
 }
 
