@@ -39,23 +39,32 @@ pub fn secret(path: &Path) -> Result<String, String> {
 /// Checks the open file, not its name, so that it cannot be exchanged in between.
 #[cfg(unix)]
 fn private(file: &File, path: &Path) -> Result<(), String> {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::MetadataExt;
 
-    const OTHERS: u32 = 0o077;
     let shown = path.display();
-    let mode = file
+    let metadata = file
         .metadata()
-        .map_err(|error| format!("cannot read {shown}: {error}"))?
-        .permissions()
-        .mode()
-        & 0o777;
+        .map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let mode = metadata.mode() & 0o777;
+    let (others, remedy) = bits_of_others(metadata.uid());
 
-    if mode & OTHERS == 0 {
+    if mode & others == 0 {
         return Ok(());
     }
     Err(format!(
-        "{shown} is a secret that others may use (mode {mode:04o}); run: chmod 600 '{shown}'"
+        "{shown} is a secret that others may use (mode {mode:04o}); run: chmod {remedy} '{shown}'"
     ))
+}
+
+/// The permission bits that a secret of this owner must not have, and the mode that mends it: nothing for a group where someone owns
+/// it who may change that; where root does, its group may read it, as Debian's `ssl-cert` and the volumes of Kubernetes have it.
+#[cfg(unix)]
+fn bits_of_others(owner: u32) -> (u32, &'static str) {
+    const ROOT: u32 = 0;
+    match owner {
+        ROOT => (0o037, "640"),
+        _ => (0o077, "600"),
+    }
 }
 
 #[cfg(not(unix))]
@@ -66,9 +75,9 @@ fn private(_: &File, _: &Path) -> Result<(), String> {
 #[cfg(all(test, unix))]
 mod tests {
     use std::fs::{Permissions, set_permissions, write};
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-    use super::secret;
+    use super::{bits_of_others, secret};
 
     #[test]
     fn a_private_file_is_read_without_its_line_end() {
@@ -88,14 +97,29 @@ mod tests {
         let file = folder.path().join("token");
         write(&file, "abc").unwrap();
 
-        for mode in [0o640, 0o604, 0o620] {
+        for mode in [0o660, 0o604, 0o620] {
             set_permissions(&file, Permissions::from_mode(mode)).unwrap();
             let error = secret(&file).unwrap_err();
             assert!(
-                error.contains("chmod 600") && !error.contains("abc"),
+                error.contains("chmod 6") && !error.contains("abc"),
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn only_where_root_owns_it_a_group_may_read_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        write(&file, "abc").unwrap();
+        let is_root = std::fs::metadata(&file).unwrap().uid() == 0;
+
+        for mode in [0o640, 0o440] {
+            set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(secret(&file).is_ok(), is_root, "{mode:o}");
+        }
+        assert_eq!(bits_of_others(0).0 & 0o640, 0);
+        assert_ne!(bits_of_others(1000).0 & 0o640, 0);
     }
 
     #[test]

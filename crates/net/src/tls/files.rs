@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustls::RootCertStore;
@@ -14,6 +14,12 @@ use super::words;
 
 /// Permission bits that let others than the owner use a file.
 const GROUP_AND_OTHER: u32 = 0o077;
+
+/// Those that a key of root must not have: its group may read it, as Debian's `ssl-cert` and the volumes of Kubernetes have it.
+const BEYOND_READING: u32 = 0o037;
+
+/// Whom systems give keys that a group may read.
+const ROOT: u32 = 0;
 
 /// What a PEM block begins with.
 const PEM: &[u8] = b"-----BEGIN ";
@@ -86,13 +92,18 @@ pub(super) fn own_certificates(file: &Path) -> Result<Vec<CertificateDer<'static
     }
 }
 
-/// The private key of a file that no one but its owner can read.
+/// The private key of a file that no one but its owner can read, or where root owns it, its group.
 pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsFileError> {
     let metadata = fs::metadata(file).map_err(|error| unreadable(file, &error))?;
-    let mode = metadata.permissions().mode() & 0o777;
-    if mode & GROUP_AND_OTHER != 0 {
+    let mode = metadata.mode() & 0o777;
+    let (others, remedy) = match metadata.uid() {
+        ROOT => (BEYOND_READING, "640"),
+        _ => (GROUP_AND_OTHER, "600"),
+    };
+    if mode & others != 0 {
         let reason = format!("private key that others can use (mode {mode:04o})");
-        return Err(TlsFileError::new(file, reason).remedy(format!("chmod 600 {}", file.display())));
+        let remedy = format!("chmod {remedy} {}", file.display());
+        return Err(TlsFileError::new(file, reason).remedy(remedy));
     }
 
     match PrivateKeyDer::from_pem_slice(&read(file)?) {
@@ -106,16 +117,20 @@ pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsFile
 /// The certificates of a file as authorities to trust.
 pub(super) fn roots(file: &Path) -> Result<RootCertStore, TlsFileError> {
     let mut roots = RootCertStore::empty();
+    let mut refused = None;
     for (index, certificate) in certificates(file)?.into_iter().enumerate() {
-        roots.add(certificate).map_err(|error| {
-            TlsFileError::new(
-                file,
-                format!("certificate {} cannot be trusted: {error}", index + 1),
-            )
-        })?;
+        // One less is trusted, and nothing else changes: bundles that others make hold some that no one can use.
+        if let Err(error) = roots.add(certificate) {
+            let reason = format!("certificate {} cannot be trusted: {error}", index + 1);
+            tracing::warn!(file = %file.display(), "{reason}; the others are");
+            refused.get_or_insert(reason);
+        }
     }
 
-    Ok(roots)
+    match refused {
+        Some(reason) if roots.is_empty() => Err(TlsFileError::new(file, reason)),
+        _ => Ok(roots),
+    }
 }
 
 /// The lists of revoked certificates of some files, each of which is DER or holds PEM blocks.

@@ -236,7 +236,7 @@ fn secrets_that_others_can_read_are_refused_with_the_remedy() {
     fs::write(folder.path().join("token"), "t").unwrap();
     fs::set_permissions(
         folder.path().join("token"),
-        fs::Permissions::from_mode(0o640),
+        fs::Permissions::from_mode(0o644),
     )
     .unwrap();
     let text = format!(
