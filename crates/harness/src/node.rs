@@ -299,9 +299,15 @@ impl Node {
             .sum()
     }
 
-    /// What it logged so far.
+    /// What it logged so far. A thread of its own writes that: it is waited for until nothing more comes.
     pub fn log(&self) -> String {
-        fs::read_to_string(self.folder().join("stderr")).unwrap_or_default()
+        let read = || fs::read_to_string(self.folder().join("stderr")).unwrap_or_default();
+        let mut length = None;
+        let whole = found(|| {
+            let text = read();
+            (length.replace(text.len()) == Some(text.len())).then_some(text)
+        });
+        whole.unwrap_or_else(read)
     }
 
     /// The most memory that it has had so far, in bytes.

@@ -1,10 +1,14 @@
-//! The log: lines on standard error or in a file, whose filter can be changed while the node runs.
+//! The log: lines on standard error or in a file, whose filter can be changed while the node runs. A thread of its own writes them:
+//! a terminal that is stopped, or a pipe that no one reads, stops nothing else.
 
+use std::backtrace::Backtrace;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_net::AppendedFile;
+use hermes_net::background::{Background, Sink};
 use hermes_proxy::node::LogFilter;
 use hermes_rules::log_filter;
 use parking_lot::Mutex;
@@ -23,26 +27,69 @@ pub const DEFAULT: &str = "info";
 pub struct Logging {
     handle: reload::Handle<EnvFilter, Registry>,
     current: Arc<Mutex<String>>,
-    file: Option<Lines>,
+    lines: Lines,
+    /// Standard error, where notes go also when the log has a file.
+    errors: Lines,
 }
 
-/// The file of the log, shared by its writers and by those that tell that it was moved. Each line comes in one piece.
+/// How long the last lines may take at the end of the process, or of a thread that panics.
+#[doc(alias = "bound")]
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// The near end of a thread that writes lines. Each comes in one piece.
 #[derive(Debug, Clone)]
-struct Lines(Arc<Mutex<AppendedFile>>);
+struct Lines(Background<Vec<u8>>);
 
 impl Write for Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let mut file = self.0.lock();
-        if file.is_due() {
-            file.follow();
-        }
-        // Files are read in terminals, too.
-        file.write_all(safe(&String::from_utf8_lossy(line)).as_bytes())?;
+        self.0.offer(line.to_vec(), line.len());
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.lock().flush()
+        Ok(())
+    }
+}
+
+/// Where lines end.
+enum LineSink {
+    Errors,
+    File(AppendedFile),
+}
+
+impl Sink for LineSink {
+    type Piece = Vec<u8>;
+
+    fn size(line: &Vec<u8>) -> usize {
+        line.len()
+    }
+
+    fn write(&mut self, line: Vec<u8>) -> io::Result<()> {
+        // Parts were chosen by others, and files are read in terminals, too.
+        let text = String::from_utf8_lossy(&line);
+        let text = safe(&text);
+        match self {
+            Self::Errors => io::stderr().write_all(text.as_bytes()),
+            Self::File(file) => {
+                if file.is_due() {
+                    file.follow();
+                }
+                file.write_all(text.as_bytes())
+            }
+        }
+    }
+
+    fn tell_lost(&mut self, lost: u64) -> io::Result<()> {
+        let text = format!(
+            "{lost} lines of the log were lost here: what takes them was too slow, or failed\n"
+        );
+        self.write(text.into_bytes())
+    }
+
+    fn follow(&mut self) {
+        if let Self::File(file) = self {
+            file.follow();
+        }
     }
 }
 
@@ -57,23 +104,59 @@ impl Logging {
             .map(AppendedFile::open)
             .transpose()
             .map_err(|error| format!("log.file: {error}"))?;
-        let file = opened.map(|file| Lines(Arc::new(Mutex::new(file))));
-        let colours = file.is_none() && io::IsTerminal::is_terminal(&io::stderr());
-        let writer = match file.clone() {
-            Some(lines) => BoxMakeWriter::new(move || lines.clone()),
-            None => BoxMakeWriter::new(|| SafeErrors),
-        };
+        let colours = opened.is_none() && io::IsTerminal::is_terminal(&io::stderr());
+        let threads = Self::threads(opened);
+        let (errors, lines) = threads.map_err(|error| format!("the log: {error}"))?;
 
-        let lines = fmt::layer().with_writer(writer).with_ansi(colours);
-        let registry = tracing_subscriber::registry().with(layer).with(lines);
+        let writer = lines.clone();
+        let writer = BoxMakeWriter::new(move || writer.clone());
+        let layers = fmt::layer().with_writer(writer).with_ansi(colours);
+        let registry = tracing_subscriber::registry().with(layer).with(layers);
         registry.try_init().map_err(|error| error.to_string())?;
+        tell_panics(lines.clone());
 
         Ok(Self {
             handle,
             current: Arc::new(Mutex::new(filter.to_owned())),
-            file,
+            lines,
+            errors,
         })
     }
+
+    /// Starts what writes to standard error, and to the file, if there is one.
+    fn threads(file: Option<AppendedFile>) -> io::Result<(Lines, Lines)> {
+        let errors = Lines(Background::start("hermes-errors", LineSink::Errors)?);
+        let lines = match file {
+            Some(file) => Lines(Background::start("hermes-log", LineSink::File(file))?),
+            None => errors.clone(),
+        };
+        Ok((errors, lines))
+    }
+
+    /// Says something on standard error, wherever the log goes.
+    pub fn note(&self, text: impl std::fmt::Display) {
+        // What writes it waits for no one, and so does this.
+        let _ = writeln!(self.errors.clone(), "{text}");
+    }
+
+    /// Waits a moment until what was logged so far is written.
+    pub fn flush(&self) {
+        // What takes it may stand still: it is lost then.
+        let _ = self.lines.0.flush(LAST_LINES) && self.errors.0.flush(LAST_LINES);
+    }
+}
+
+/// Panics are written as lines of the log are: the thread that panics may be a worker.
+fn tell_panics(lines: Lines) {
+    std::panic::set_hook(Box::new(move |panic| {
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("?");
+        let trace = Backtrace::capture();
+        let text = format!("thread '{name}' {panic}\n{trace}\n");
+        lines.0.offer(text.clone().into_bytes(), text.len());
+        // It may be the end of the process.
+        lines.0.flush(LAST_LINES);
+    }));
 }
 
 impl LogFilter for Logging {
@@ -90,9 +173,9 @@ impl LogFilter for Logging {
     }
 
     fn reopen(&self) {
-        if let Some(Lines(file)) = &self.file {
-            file.lock().follow();
-        }
+        self.lines.0.follow();
+        // After the answer everything is where it belongs.
+        self.flush();
     }
 }
 
@@ -121,20 +204,6 @@ fn without_frames(filter: &str) -> String {
         .chain(given)
         .collect::<Vec<_>>()
         .join(",")
-}
-
-/// Standard error, for lines of which a part was chosen by others. Each comes in one piece.
-struct SafeErrors;
-
-impl Write for SafeErrors {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        io::stderr().write_all(safe(&String::from_utf8_lossy(line)).as_bytes())?;
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
-    }
 }
 
 fn parse(filter: &str) -> Result<EnvFilter, String> {

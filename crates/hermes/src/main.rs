@@ -21,6 +21,7 @@ mod stop;
 mod table;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use hermes_net::PassedSocket;
@@ -33,22 +34,35 @@ use output::Output;
 #[global_allocator]
 static ALLOCATOR: Metered<mimalloc::MiMalloc> = Metered(mimalloc::MiMalloc);
 
+/// How long a node may take to say why it has ended.
+#[doc(alias = "bound")]
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return misused(&error),
     };
     let output = Output::new(cli.json);
+    let is_node = matches!(cli.command, Some(Command::Run(_)));
     let outcome = passed(cli.command.as_ref()).and_then(|passed| {
         let runtime = runtime()?;
-        runtime.block_on(dispatch(cli.command, output, passed))
+        let outcome = runtime.block_on(dispatch(cli.command, output, passed));
+        // Nothing waits for what may stand still on another thread, such as a reload.
+        runtime.shutdown_background();
+        outcome
     });
 
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            output.failure(&failure);
-            ExitCode::from(failure.code)
+            let code = ExitCode::from(failure.code);
+            if is_node {
+                last_words(output, failure);
+            } else {
+                output.failure(&failure);
+            }
+            code
         }
     }
 }
@@ -66,6 +80,17 @@ fn misused(error: &clap::Error) -> ExitCode {
     let failure = Failure::invalid(reason).remedy("hermes help says what can be written");
     Output::new(true).failure(&failure);
     ExitCode::from(failure.code)
+}
+
+/// Says why a node has ended. What takes its words may stand still, and must not keep it from ending.
+fn last_words(output: Output, failure: Failure) {
+    let (done, heard) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        output.failure(&failure);
+        drop(done);
+    });
+    // It resolves, too, when the thread is done.
+    let _ = heard.recv_timeout(LAST_WORDS);
 }
 
 /// The sockets that a service manager passed to a node. Before anything else opens descriptors or starts threads.

@@ -3,7 +3,7 @@
 //! A name is always looked up as it is written: search domains are never tried, so that a name
 //! cannot come to mean something else on another machine. `localhost` is the loopback (RFC 6761
 //! section 6.3) and IP literals are themselves; neither needs a lookup. `/etc/hosts` comes before
-//! DNS, as it was at start. Concurrent requests for the same name share one lookup; lookups take
+//! DNS; it and `/etc/resolv.conf` are followed as they change. Concurrent requests for the same name share one lookup; lookups take
 //! turns ([`Asker`]).
 
 mod foreign_answer;
@@ -11,6 +11,7 @@ mod name_servers;
 mod question;
 mod single_flight;
 mod sockets;
+mod system;
 mod turns;
 
 use std::fmt;
@@ -18,11 +19,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
+use hickory_resolver::config::NameServerConfig;
 use hickory_resolver::net::{DnsError as Semantic, NetError};
 use hickory_resolver::proto::op::{Query, ResponseCode};
 use hickory_resolver::proto::rr::{Name, RecordType};
-use hickory_resolver::system_conf::read_system_conf;
 use hickory_resolver::{Hosts, lookup};
 use tokio::time::{sleep, timeout};
 
@@ -30,7 +30,8 @@ pub use foreign_answer::ForeignAnswer;
 pub use name_servers::NameServers;
 pub use question::{NoQuestion, Question, QuestionRefusal, fuzz_question};
 use single_flight::SingleFlights;
-use sockets::Sockets;
+pub use system::SystemFiles;
+use system::{NameSources, Source};
 pub use turns::Asker;
 use turns::{Full, Turns, Zone};
 
@@ -49,13 +50,14 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 const OTHER_FAMILY_DELAY: Duration = Duration::from_millis(250);
 /// Lifetime of an answer that needs no DNS.
 const STATIC_TTL: Duration = Duration::from_secs(3600);
+/// Lifetime of an answer of the hosts file, which may change: to look again costs nothing.
+const HOSTS_TTL: Duration = Duration::from_secs(5);
 
 /// Resolves names. Cheap to clone; clones share cache, connections and bounds. Make one for each worker: its
 /// connections live on the runtime that first used them.
 #[derive(Clone)]
 pub struct Resolver {
-    dns: hickory_resolver::Resolver<Sockets>,
-    hosts: Arc<Hosts>,
+    source: Arc<Source>,
     turns: Turns,
     single_flights: SingleFlights,
 }
@@ -98,37 +100,23 @@ pub enum DnsErrorKind {
 }
 
 impl Resolver {
-    /// A resolver with the name servers of `/etc/resolv.conf` and the names of `/etc/hosts`.
-    ///
-    /// # Errors
-    /// When `/etc/resolv.conf` cannot be read or names no server. A missing `/etc/hosts` is empty.
-    pub fn system() -> Result<Self, DnsError> {
+    /// A resolver with the name servers of `/etc/resolv.conf` and the names of `/etc/hosts`, as they are at each time. Where none is
+    /// named, every lookup that needs one fails.
+    #[must_use]
+    pub fn system() -> Self {
         Self::system_but_for(&[])
     }
 
     /// The same without the name servers at these addresses: this process itself, which would be asked in vain.
-    ///
-    /// # Errors
-    /// As of [`system`](Self::system). Where no other server is left, every lookup that needs one fails.
-    pub fn system_but_for(own: &[IpAddr]) -> Result<Self, DnsError> {
-        let broken = |error: NetError| DnsError {
-            kind: DnsErrorKind::Failed,
-            name: "/etc/resolv.conf".to_owned(),
-            rcode: None,
-            detail: Some(error.to_string()),
-        };
+    #[must_use]
+    pub fn system_but_for(own: &[IpAddr]) -> Self {
+        Self::follow(SystemFiles::new(own))
+    }
 
-        let (config, mut options) = read_system_conf().map_err(broken)?;
-        options.timeout = options.timeout.min(QUERY_TIMEOUT);
-        let hosts = Hosts::from_system().unwrap_or_default();
-
-        let (_, _, mut servers) = config.into_parts();
-        if servers.is_empty() {
-            return Err(broken(NetError::Message("no name server is listed")));
-        }
-        servers.retain(|server| !own.contains(&server.ip));
-        let config = ResolverConfig::from_name_servers(servers);
-        Self::build(config, options, hosts).map_err(broken)
+    /// A resolver with the name servers and names of these files, as they are at each time.
+    #[must_use]
+    pub fn follow(files: SystemFiles) -> Self {
+        Self::of(Source::follow(files))
     }
 
     /// A resolver that asks one server and knows no hosts file.
@@ -141,31 +129,28 @@ impl Resolver {
             connection.port = server.port();
         }
 
-        let config = ResolverConfig::from_name_servers(vec![name_server]);
-        let options = ResolverOpts::default();
-        Self::build(config, options, Hosts::default())
-            .map_err(|error| classify(&server.to_string(), &error))
+        let source = Source::fixed(name_server);
+        let source = source.map_err(|error| classify(&server.to_string(), &error))?;
+        Ok(Self::of(source))
     }
 
-    fn build(
-        config: ResolverConfig,
-        mut options: ResolverOpts,
-        hosts: Hosts,
-    ) -> Result<Self, NetError> {
-        let (_, _, servers) = config.into_parts();
-        let config = ResolverConfig::from_parts(None, Vec::new(), servers);
-        // The hosts file is asked here, so that a name in it is never asked of a server for the other family.
-        options.use_hosts_file = ResolveHosts::Never;
-        let provider = Sockets::default();
-        let builder =
-            hickory_resolver::Resolver::builder_with_config(config, provider).with_options(options);
-
-        Ok(Self {
-            dns: builder.build()?,
-            hosts: Arc::new(hosts),
+    fn of(source: Source) -> Self {
+        Self {
+            source: Arc::new(source),
             turns: Turns::default(),
             single_flights: SingleFlights::default(),
-        })
+        }
+    }
+
+    /// The name servers that are asked now.
+    #[must_use]
+    pub fn servers(&self) -> Vec<IpAddr> {
+        system::addresses(&self.source.known().servers)
+    }
+
+    /// Forgets what DNS has said, and looks at the files of the machine at once. It may block.
+    pub fn forget(&self) {
+        self.source.forget();
     }
 
     /// The addresses of a host that a *request* of `asker` asked for. A name without a dot is refused.
@@ -196,11 +181,12 @@ impl Resolver {
 
     async fn resolve(&self, name: &str, asker: Option<Asker>) -> Result<Lookup, DnsError> {
         let fqdn = fully_qualified(name)?;
-        if let Some(lookup) = self.in_hosts(&fqdn) {
+        let current = self.source.current().await;
+        if let Some(lookup) = in_hosts(&current.hosts, &fqdn) {
             return Ok(lookup);
         }
 
-        match timeout(LOOKUP_LIMIT, self.in_turn(name, fqdn, asker)).await {
+        match timeout(LOOKUP_LIMIT, self.in_turn(&current, name, fqdn, asker)).await {
             Ok(done) => done,
             Err(_) => Err(DnsError::new(DnsErrorKind::Timeout, name)),
         }
@@ -209,12 +195,13 @@ impl Resolver {
     /// Joins a lookup of the name that is under way, or makes one when it is its asker's turn.
     async fn in_turn(
         &self,
+        current: &NameSources,
         name: &str,
         fqdn: Name,
         asker: Option<Asker>,
     ) -> Result<Lookup, DnsError> {
         let Some(asker) = asker else {
-            return self.both_families(name, fqdn).await;
+            return both_families(current, name, fqdn).await;
         };
         loop {
             if let Some(answer) = self.single_flights.join(&fqdn).await {
@@ -233,46 +220,48 @@ impl Resolver {
             let Some(single_flight) = self.single_flights.begin(&fqdn) else {
                 continue;
             };
-            let answer = self.both_families(name, fqdn.clone()).await;
+            let answer = both_families(current, name, fqdn.clone()).await;
             single_flight.answer(&answer);
             drop(turn);
             return answer;
         }
     }
+}
 
-    fn in_hosts(&self, fqdn: &Name) -> Option<Lookup> {
-        let find = |kind| {
-            self.hosts
-                .lookup_static_host(&Query::query(fqdn.clone(), kind))
-        };
+fn in_hosts(hosts: &Hosts, fqdn: &Name) -> Option<Lookup> {
+    let find = |kind| hosts.lookup_static_host(&Query::query(fqdn.clone(), kind));
+    let found = [find(RecordType::AAAA), find(RecordType::A)];
+    let addresses: Vec<IpAddr> = found.iter().flatten().flat_map(addresses_in).collect();
+    (!addresses.is_empty()).then_some(Lookup {
+        addresses,
+        ttl: HOSTS_TTL,
+    })
+}
 
-        let found = [find(RecordType::AAAA), find(RecordType::A)];
-        let addresses: Vec<IpAddr> = found.iter().flatten().flat_map(addresses_in).collect();
-        (!addresses.is_empty()).then_some(Lookup {
-            addresses,
-            ttl: STATIC_TTL,
-        })
-    }
+async fn both_families(current: &NameSources, name: &str, fqdn: Name) -> Result<Lookup, DnsError> {
+    let dns = current.dns.as_ref().map_err(|error| DnsError {
+        kind: DnsErrorKind::Failed,
+        name: name.to_owned(),
+        rcode: None,
+        detail: Some(error.to_string()),
+    })?;
+    let v6 = dns.lookup(fqdn.clone(), RecordType::AAAA);
+    let v4 = dns.lookup(fqdn, RecordType::A);
+    tokio::pin!(v6, v4);
 
-    async fn both_families(&self, name: &str, fqdn: Name) -> Result<Lookup, DnsError> {
-        let v6 = self.dns.lookup(fqdn.clone(), RecordType::AAAA);
-        let v4 = self.dns.lookup(fqdn, RecordType::A);
-        tokio::pin!(v6, v4);
+    // Each family's answer, and the other's if it came in time.
+    let (v6, v4) = tokio::select! {
+        first = &mut v6 => {
+            let other = wait_for_other(&first, v4).await;
+            (Some(first), other)
+        }
+        first = &mut v4 => {
+            let other = wait_for_other(&first, v6).await;
+            (other, Some(first))
+        }
+    };
 
-        // Each family's answer, and the other's if it came in time.
-        let (v6, v4) = tokio::select! {
-            first = &mut v6 => {
-                let other = wait_for_other(&first, v4).await;
-                (Some(first), other)
-            }
-            first = &mut v4 => {
-                let other = wait_for_other(&first, v6).await;
-                (other, Some(first))
-            }
-        };
-
-        merge(name, [v6, v4])
-    }
+    merge(name, [v6, v4])
 }
 
 type LookupResult = Result<lookup::Lookup, NetError>;

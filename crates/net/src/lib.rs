@@ -16,6 +16,7 @@
 
 pub mod activation;
 mod appended;
+pub mod background;
 pub mod clock;
 pub mod connect;
 pub mod descriptors;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use hermes_net::background::pieces_lost;
 use hermes_net::descriptors::ceiling;
 use hermes_net::memory::Memory;
 use hermes_net::os::process_stats;
@@ -67,6 +68,11 @@ impl Collector for ProcessCollector {
                 "hermes_memory_total_bytes",
                 "Contents that may be held",
                 bytes(Memory::node().budget()),
+            ),
+            (
+                "hermes_log_lines_lost",
+                "Lines of the log, of qlog and of TLS secrets that what takes them was too slow for",
+                descriptors(pieces_lost()),
             ),
             (
                 "hermes_descriptors_held",

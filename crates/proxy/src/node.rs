@@ -1,5 +1,6 @@
 //! The running process: workers, sockets and administration, from start to drain. What changes it is in [`crate::change`].
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,6 +50,10 @@ const DRAIN: Duration = Duration::from_secs(30);
 #[doc(alias = "bound")]
 const ADMIN_END: Duration = Duration::from_secs(1);
 
+/// How long a change that is under way may take when the process ends.
+#[doc(alias = "bound")]
+const CHANGE_END: Duration = Duration::from_secs(1);
+
 /// The filter of the log, which can be changed at run time.
 pub trait LogFilter: Send + Sync {
     /// The one in force.
@@ -71,6 +76,8 @@ pub struct Proxy {
     /// Administration ends after the data plane, so that an operator sees how that drains.
     admin: Drain,
     workers: Option<Workers>,
+    /// It has a socket of administration.
+    is_administered: bool,
 }
 
 /// What administration works on.
@@ -85,6 +92,8 @@ pub(crate) struct Node {
     pub(crate) changing: Mutex<Changing>,
     pub(crate) drain: Drain,
     pub(crate) upkeep: Upkeep,
+    /// What all look names up with.
+    pub(crate) resolver: Arc<Resolver>,
     /// When the document in force has to be confirmed.
     pub(crate) deadline: watch::Sender<Deadline>,
 }
@@ -205,42 +214,36 @@ impl Proxy {
             changing: Mutex::new(changing),
             drain: plane.drain.clone(),
             upkeep: plane.upkeep,
+            resolver: plane.resolver,
             deadline: watch::Sender::new(Deadline::None),
         };
 
-        let proxy = Self {
+        let mut proxy = Self {
             node: Arc::new(node),
             drain: plane.drain,
             admin,
             workers: Some(plane.workers),
+            is_administered: false,
         };
 
         proxy.serve_admin(passed_admin.as_ref())?;
         Ok(proxy)
     }
 
-    fn serve_admin(&self, passed: Option<&PassedSocket>) -> Result<(), Problems> {
+    fn serve_admin(&mut self, passed: Option<&PassedSocket>) -> Result<(), Problems> {
         let node = self.node.clone();
         let watch = self.admin.watch();
         let telemetry = node.shared.telemetry.clone();
-        let file = &node.admin_socket;
-        let socket = passed.map_or_else(|| admin::bind(file), |passed| admin::take(file, passed));
-
-        let socket = socket.map_err(|error| {
-            let remedy = "give each node a name of its own (`node:`), or set `admin.socket`";
-            let Problems(mut problems) = one("admin.socket", &error);
-            problems
-                .iter_mut()
-                .for_each(|problem| problem.remedy = Some(remedy.to_owned()));
-            Problems(problems)
-        })?;
-
-        watch.spawn(admin::serve_unix(
-            socket,
-            node,
-            telemetry.clone(),
-            watch.clone(),
-        ));
+        let socket = admin_listener(&node.admin_socket, passed)?;
+        self.is_administered = socket.is_some();
+        if let Some(socket) = socket {
+            watch.spawn(admin::serve_unix(
+                socket,
+                node,
+                telemetry.clone(),
+                watch.clone(),
+            ));
+        }
 
         watch.spawn(telemetry.clone().watch_long(watch.clone()));
         watch.spawn(scarcity::watch(self.node.shared.clone(), watch.clone()));
@@ -291,9 +294,9 @@ impl Proxy {
         self.node.changing.lock().table.views(&snapshot.document)
     }
 
-    /// The Unix socket of administration.
-    pub fn admin_socket(&self) -> &Path {
-        &self.node.admin_socket
+    /// The Unix socket of administration; none where its file system is read-only.
+    pub fn admin_socket(&self) -> Option<&Path> {
+        self.is_administered.then_some(&*self.node.admin_socket)
     }
 
     /// The node's name.
@@ -307,6 +310,14 @@ impl Proxy {
     /// What is wrong with it; then nothing has changed.
     pub fn reload(&self) -> Result<ReloadReport, NotReloaded> {
         self.node.reload(By::Surroundings)
+    }
+
+    /// The same as something to call on another thread: a file system that stands still blocks it.
+    pub fn reload_apart(
+        &self,
+    ) -> impl FnOnce() -> Result<ReloadReport, NotReloaded> + Send + use<> {
+        let node = self.node.clone();
+        move || node.reload(By::Surroundings)
     }
 
     /// Puts the document of the start under the condition that it is confirmed: within `time`, or within the time that was running
@@ -349,14 +360,23 @@ impl Proxy {
     /// Called again, with another deadline, it goes on from where it was.
     pub async fn drain(&mut self, deadline: Duration) -> Ended {
         let ended = self.drain.drain(deadline).await;
-        self.node.changing.lock().doors.clear();
+        // A reload that hangs, at a file of a machine that is gone, has it for ever; the doors end with the process then.
+        let changing = self.node.changing.try_lock_for(CHANGE_END);
+        let is_hanging = changing.is_none();
+        if let Some(mut changing) = changing {
+            changing.doors.clear();
+        }
         if let Some(workers) = self.workers.take() {
             // A worker ends at once now; its thread is waited for so that the last records are written.
-            let _ = tokio::task::spawn_blocking(|| workers.join()).await;
+            let joined = tokio::task::spawn_blocking(|| workers.join());
+            if !is_hanging {
+                let _ = joined.await;
+            }
         }
 
         self.node.shared.telemetry.flush_access(ADMIN_END);
         self.node.shared.telemetry.flush_decisions(ADMIN_END);
+        self.node.shared.snapshot.load().record.flush(ADMIN_END);
         self.admin.drain(ADMIN_END).await;
         ended
     }
@@ -463,6 +483,7 @@ struct DataPlane {
     shared: Arc<Shared>,
     drain: Drain,
     upkeep: Upkeep,
+    resolver: Arc<Resolver>,
     workers: Workers,
     doors: Doors,
 }
@@ -477,17 +498,17 @@ impl DataPlane {
         let drain = Drain::new();
         let shared = shared(telemetry, snapshot, drain.watch(), local);
         let own = own_name_servers(&shared.snapshot.load().document);
-        let resolver = Resolver::system_but_for(&own).map_err(|error| one("", &error))?;
-        let resolver = Arc::new(resolver);
+        let resolver = Arc::new(Resolver::system_but_for(&own));
         let upkeep = Upkeep::new(&shared, resolver.clone(), drain.watch());
         shared.devices.set_workers(count);
-        let (workers, doors) = start_workers(count, &shared, resolver, &drain)
+        let (workers, doors) = start_workers(count, &shared, resolver.clone(), &drain)
             .map_err(|error| one("workers", &error))?;
 
         Ok(Self {
             shared,
             drain,
             upkeep,
+            resolver,
             workers,
             doors,
         })
@@ -548,6 +569,32 @@ fn worker_count(document: &Document) -> usize {
     document.workers.map_or_else(processors, usize::from)
 }
 
+/// Opens the socket of administration. A container whose file system is read-only serves its traffic without one.
+fn admin_listener(
+    file: &Path,
+    passed: Option<&PassedSocket>,
+) -> Result<Option<admin::AdminSocket>, Problems> {
+    let socket = passed.map_or_else(|| admin::bind(file), |passed| admin::take(file, passed));
+    let error = match socket {
+        Ok(socket) => return Ok(Some(socket)),
+        Err(error) => error,
+    };
+    if error.kind() == io::ErrorKind::ReadOnlyFilesystem {
+        tracing::warn!(
+            %error,
+            "there is no socket of administration: set `admin.socket` to a path that can be written"
+        );
+        return Ok(None);
+    }
+
+    let remedy = "give each node a name of its own (`node:`), or set `admin.socket`";
+    let Problems(mut problems) = one("admin.socket", &error);
+    problems
+        .iter_mut()
+        .for_each(|problem| problem.remedy = Some(remedy.to_owned()));
+    Err(Problems(problems))
+}
+
 fn admin_socket(draft: &Draft) -> PathBuf {
     let configured = draft.document().admin.socket.as_ref();
     configured.map_or_else(
@@ -563,7 +610,7 @@ fn start_workers(
     shared: &Arc<Shared>,
     resolver: Arc<Resolver>,
     drain: &Drain,
-) -> std::io::Result<(Workers, Doors)> {
+) -> io::Result<(Workers, Doors)> {
     let (senders, receivers): (Doors, Vec<UnboundedReceiver<Door>>) =
         (0..count).map(|_| unbounded_channel()).unzip();
     let receivers = Arc::new(Mutex::new(receivers));

@@ -25,7 +25,6 @@ use tokio_util::task::TaskTracker;
 
 use crate::entry::Entry;
 use crate::filter::{self, Checkpoint, KnownUser};
-use crate::node::one;
 use crate::permit::Permitting;
 use crate::plug::{Decision, Plugs, Subject, Verdict};
 use crate::refusal::Refusal;
@@ -99,7 +98,7 @@ impl Rehearsal {
         let snapshot = draft.with_sockets(HashMap::new(), &[], &LocalAddresses::default());
 
         let snapshot = Arc::new(snapshot);
-        let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);
+        let resolver = Arc::new(Resolver::system());
         let directory = Arc::new(Nowhere);
         Ok(Self {
             snapshot,

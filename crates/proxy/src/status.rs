@@ -61,6 +61,7 @@ impl Control for Node {
             "attachments": self.shared.joins.views(),
             "devices": self.shared.devices.views(),
             "exchanges": { "live": self.shared.telemetry.live_count() },
+            "dns": { "servers": self.resolver.servers() },
             "memory": memory_limits::view(),
             "holders": memory_limits::holders(),
             "draining": self.drain.watch().is_draining(),

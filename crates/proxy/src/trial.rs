@@ -15,7 +15,6 @@ pub use hermes_upstream::{PathReport, QuicAnswer, measure_path};
 use http::HeaderValue;
 use tokio_util::task::TaskTracker;
 
-use crate::node::one;
 use crate::plug::Plugs;
 use crate::snapshot::{Draft, Snapshot};
 
@@ -39,7 +38,7 @@ pub async fn try_upstreams(
     let upstreams = Arc::new(TrialUpstreams(
         built.map_err(|problems| problems.in_order(&files))?,
     ));
-    let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);
+    let resolver = Arc::new(Resolver::system());
     let client = Client::new(resolver, TaskTracker::new(), upstreams.clone());
 
     let document = upstreams.0.document();

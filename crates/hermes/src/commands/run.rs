@@ -13,11 +13,15 @@ use hermes_proxy::listeners::table::ListenerView;
 use hermes_proxy::plug::Plugs;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::custody;
 use crate::failure::Failure;
 use crate::logging::{self, Logging};
-use crate::output::note;
+
+/// Reloads by signals at once: one reads the files, and one waits for it.
+#[doc(alias = "bound")]
+const RELOADS: usize = 2;
 
 /// Arguments of `hermes run`.
 #[derive(Debug, Args)]
@@ -43,28 +47,35 @@ pub struct Run {
 pub async fn run(run: Run, passed: Vec<PassedSocket>) -> Result<(), Failure> {
     let mut signals = Signals::new(run.until_eof)
         .map_err(|error| Failure::failed(format!("signals: {error}")))?;
-    let mut proxy = start(run.file, passed)?;
+    let (mut proxy, logging) = start(run.file, passed)?;
     proxy.watch_files(run.watch);
-    announce(&proxy);
+    announce(&proxy, &logging);
     proxy.await_confirmation(run.confirm);
 
+    let outcome = until_stopped(&mut proxy, &mut signals).await;
+    logging.flush();
+    outcome
+}
+
+async fn until_stopped(proxy: &mut Proxy, signals: &mut Signals) -> Result<(), Failure> {
+    let mut reloads = Reloads::default();
     loop {
         let asked = tokio::select! {
             asked = signals.next() => asked,
             () = proxy.unconfirmed() => {
-                stop(&mut proxy, &mut signals).await?;
+                stop(proxy, signals).await?;
                 return Err(not_confirmed());
             }
         };
         match asked {
-            Asked::Reload => reload(&proxy),
-            Asked::Stop => return stop(&mut proxy, &mut signals).await,
+            Asked::Reload => reloads.begin(proxy),
+            Asked::Stop => return stop(proxy, signals).await,
             Asked::StopNow => return ended(proxy.drain(Duration::ZERO).await),
         }
     }
 }
 
-fn start(file: PathBuf, passed: Vec<PassedSocket>) -> Result<Proxy, Failure> {
+fn start(file: PathBuf, passed: Vec<PassedSocket>) -> Result<(Proxy, Logging), Failure> {
     // Where it cannot be asked for, the process is larger, no worse.
     let _ = hermes_net::os::use_small_pages();
     // Before any secret is read, and until the file says otherwise.
@@ -108,8 +119,20 @@ fn start(file: PathBuf, passed: Vec<PassedSocket>) -> Result<Proxy, Failure> {
 
     let files = loaded.files.clone();
     let plugs = custody::plug(&loaded.document, Plugs::new())?;
-    let started = Proxy::start(loaded, file.clone(), Box::new(logging), passed, plugs);
-    started.map_err(|problems| not_started(problems.in_order(&files), &file))
+    let started = Proxy::start(
+        loaded,
+        file.clone(),
+        Box::new(logging.clone()),
+        passed,
+        plugs,
+    );
+    match started {
+        Ok(proxy) => Ok((proxy, logging)),
+        Err(problems) => {
+            logging.flush();
+            Err(not_started(problems.in_order(&files), &file))
+        }
+    }
 }
 
 /// If the file is valid but the port is in use, the node has failed; only an invalid file needs to
@@ -130,7 +153,7 @@ fn not_confirmed() -> Failure {
     Failure::failed(reason).remedy("say `hermes confirm` next time, or run without --confirm")
 }
 
-fn announce(proxy: &Proxy) {
+fn announce(proxy: &Proxy, logging: &Logging) {
     for ListenerView {
         name,
         kind,
@@ -138,19 +161,38 @@ fn announce(proxy: &Proxy) {
         ..
     } in proxy.listeners()
     {
-        note(format_args!("listening {name} {kind} {address}"));
+        logging.note(format_args!("listening {name} {kind} {address}"));
     }
-    note(format_args!(
-        "node {} is ready, admin at {}",
-        proxy.node(),
-        proxy.admin_socket().display()
+    let administration = match proxy.admin_socket() {
+        Some(socket) => format!("admin at {}", socket.display()),
+        None => "without administration".to_owned(),
+    };
+    logging.note(format_args!(
+        "node {} is ready, {administration}",
+        proxy.node()
     ));
 }
 
-fn reload(proxy: &Proxy) {
-    match proxy.reload() {
-        Ok(report) => tracing::info!("reloaded: {}", super::reload::summary(&report)),
-        Err(problems) => tracing::error!("not reloaded, the node goes on as it was:\n{problems}"),
+/// Reloads that are under way, on threads of their own: what reads files may stand still, and signals are heard all the same.
+#[derive(Default)]
+struct Reloads(Vec<JoinHandle<()>>);
+
+impl Reloads {
+    /// Begins one, unless another waits already that has yet to read the files.
+    fn begin(&mut self, proxy: &Proxy) {
+        self.0.retain(|reload| !reload.is_finished());
+        if self.0.len() >= RELOADS {
+            return tracing::warn!("a reload is under way, and the next one waits for it already");
+        }
+
+        let reload = proxy.reload_apart();
+        self.0
+            .push(tokio::task::spawn_blocking(move || match reload() {
+                Ok(report) => tracing::info!("reloaded: {}", super::reload::summary(&report)),
+                Err(problems) => {
+                    tracing::error!("not reloaded, the node goes on as it was:\n{problems}")
+                }
+            }));
     }
 }
 

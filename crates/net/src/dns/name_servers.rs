@@ -1,15 +1,17 @@
 //! Name servers that are asked what another program wants to know: its message goes as it is, and so does their answer.
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use hickory_resolver::system_conf::read_system_conf;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, UdpSocket};
 use tokio::time::timeout;
 
-use super::LOOKUP_LIMIT;
+use super::system::{Source, SystemFiles};
+use super::{LOOKUP_LIMIT, PORT};
 use crate::descriptors::claim;
 use crate::own_mark::marked;
 
@@ -24,46 +26,61 @@ const LONGEST: usize = u16::MAX as usize;
 const HEADER: usize = 12;
 
 /// Name servers, of which one after the other is asked until one answers.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone)]
 pub struct NameServers {
-    servers: Vec<SocketAddr>,
+    servers: Servers,
+}
+
+#[derive(Clone)]
+enum Servers {
+    Listed(Vec<SocketAddr>),
+    System(Arc<Source>),
 }
 
 impl NameServers {
     /// These.
     pub fn new(servers: Vec<SocketAddr>) -> Self {
-        Self { servers }
+        Self {
+            servers: Servers::Listed(servers),
+        }
     }
 
-    /// Those of `/etc/resolv.conf` but for these addresses.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub fn system(except: &[IpAddr]) -> io::Result<Self> {
-        let (config, _) = read_system_conf().map_err(io::Error::other)?;
-        let servers = config.name_servers().iter();
-        let servers = servers.filter(|server| !except.contains(&server.ip));
-        let port = |server: &hickory_resolver::config::NameServerConfig| {
-            let first = server.connections.first();
-            first.map_or(super::PORT, |connection| connection.port)
-        };
-        Ok(Self {
-            servers: servers
-                .map(|server| SocketAddr::new(server.ip, port(server)))
-                .collect(),
-        })
+    /// Those of `/etc/resolv.conf`, as it is at each time, but for these addresses.
+    pub fn system(except: &[IpAddr]) -> Self {
+        let source = Source::follow(SystemFiles::new(except));
+        Self {
+            servers: Servers::System(Arc::new(source)),
+        }
     }
 
-    /// Whether there is none.
+    /// Whether there is none at the moment.
     pub fn is_empty(&self) -> bool {
-        self.servers.is_empty()
+        match &self.servers {
+            Servers::Listed(servers) => servers.is_empty(),
+            Servers::System(source) => source.known().servers.is_empty(),
+        }
+    }
+
+    async fn servers(&self) -> Vec<SocketAddr> {
+        match &self.servers {
+            Servers::Listed(servers) => servers.clone(),
+            Servers::System(source) => {
+                let current = source.current().await;
+                let address = |server: &hickory_resolver::config::NameServerConfig| {
+                    let first = server.connections.first();
+                    let port = first.map_or(PORT, |connection| connection.port);
+                    SocketAddr::new(server.ip, port)
+                };
+                current.servers.iter().map(address).collect()
+            }
+        }
     }
 
     /// Asks by UDP; none where no one answers within some seconds.
     pub async fn ask(&self, message: &[u8]) -> Option<Vec<u8>> {
         let asked = async {
-            for server in &self.servers {
-                if let Ok(Ok(answer)) = timeout(TURN, ask_one(*server, message)).await {
+            for server in self.servers().await {
+                if let Ok(Ok(answer)) = timeout(TURN, ask_one(server, message)).await {
                     return Some(answer);
                 }
             }
@@ -75,14 +92,23 @@ impl NameServers {
     /// Asks by TCP, as a program does whose answer was too long for UDP; none where no one answers within some seconds.
     pub async fn ask_by_tcp(&self, message: &[u8]) -> Option<Vec<u8>> {
         let asked = async {
-            for server in &self.servers {
-                if let Ok(Ok(answer)) = timeout(TURN, ask_one_by_tcp(*server, message)).await {
+            for server in self.servers().await {
+                if let Ok(Ok(answer)) = timeout(TURN, ask_one_by_tcp(server, message)).await {
                     return Some(answer);
                 }
             }
             None
         };
         timeout(LOOKUP_LIMIT, asked).await.ok().flatten()
+    }
+}
+
+impl fmt::Debug for NameServers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.servers {
+            Servers::Listed(servers) => servers.fmt(f),
+            Servers::System(source) => source.known().servers.fmt(f),
+        }
     }
 }
 

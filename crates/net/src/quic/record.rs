@@ -4,14 +4,15 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use parking_lot::Mutex;
 use quinn::{QlogConfig, QlogStream};
 use rustls::KeyLog;
 
 use crate::appended::AppendedFile;
+use crate::background::{Background, Sink};
 
 /// Mode of the files: they tell who spoke to whom, or decrypt it.
 const FILE_MODE: u32 = 0o600;
@@ -34,22 +35,68 @@ pub struct Record {
 struct QlogFolder {
     path: PathBuf,
     files: AtomicUsize,
+    writer: Writer<QlogPiece>,
 }
 
 /// TLS secrets in the form that Wireshark reads (draft-ietf-tls-keylogfile).
 #[derive(Debug)]
 struct KeyFile {
     path: PathBuf,
-    opened: Mutex<Opened>,
+    writer: Writer<String>,
 }
 
-#[derive(Debug)]
+/// The thread that writes, from the first piece on; none where it does not start.
+type Writer<P> = OnceLock<Option<Background<P>>>;
+
+/// The file of secrets, as its thread has it.
+struct KeySink {
+    path: PathBuf,
+    opened: Opened,
+}
+
 enum Opened {
     /// There was nothing to write.
     NotYet,
     File(AppendedFile),
     /// It cannot be opened, which was said.
     Failed,
+}
+
+/// Bytes of qlog for one file.
+struct QlogPiece {
+    file: Arc<QlogFile>,
+    bytes: Vec<u8>,
+}
+
+/// The file of one connection. Its thread opens it.
+#[derive(Debug)]
+struct QlogFile {
+    path: PathBuf,
+    /// `None` where it cannot be opened, which was said.
+    opened: OnceLock<Option<File>>,
+}
+
+/// Writes the files of all connections.
+struct QlogSink;
+
+/// What the recorder of a connection writes to.
+struct QlogWriter {
+    file: Arc<QlogFile>,
+    writer: Background<QlogPiece>,
+}
+
+/// The near end of a thread that writes; it is started now if need be.
+fn started<'a, S: Sink>(
+    writer: &'a Writer<S::Piece>,
+    name: &str,
+    sink: impl FnOnce() -> S,
+) -> Option<&'a Background<S::Piece>> {
+    let start = || {
+        let started = Background::start(name, sink());
+        let failed = |error: &io::Error| tracing::warn!(name, %error, "a thread does not start");
+        started.inspect_err(failed).ok()
+    };
+    writer.get_or_init(start).as_ref()
 }
 
 impl Record {
@@ -60,10 +107,11 @@ impl Record {
         let qlog = qlog.map(|path| QlogFolder {
             path: path.to_owned(),
             files: AtomicUsize::new(0),
+            writer: OnceLock::new(),
         });
         let keys = keys.map(|path| KeyFile {
             path: path.to_owned(),
-            opened: Mutex::new(Opened::NotYet),
+            writer: OnceLock::new(),
         });
 
         Self {
@@ -74,13 +122,20 @@ impl Record {
 
     /// Looks whether the file of secrets was moved, and begins a new one then; one that could not be opened is tried again.
     pub fn reopen(&self) {
-        let Some(keys) = &self.keys else { return };
-        let mut opened = keys.opened.lock();
-        match &mut *opened {
-            Opened::NotYet => {}
-            Opened::File(file) => file.follow(),
-            Opened::Failed => *opened = Opened::NotYet,
+        let keys = self.keys.as_ref();
+        if let Some(Some(writer)) = keys.and_then(|keys| keys.writer.get()) {
+            writer.follow();
         }
+    }
+
+    /// Waits at most `limit` for each kind of file until what was recorded so far is written; false where it is not.
+    pub fn flush(&self, limit: Duration) -> bool {
+        let qlog = self.qlog.as_ref().and_then(|folder| folder.writer.get());
+        let keys = self.keys.as_ref().and_then(|keys| keys.writer.get());
+        let qlog = qlog.and_then(Option::as_ref);
+        let keys = keys.and_then(Option::as_ref);
+        qlog.is_none_or(|writer| writer.flush(limit))
+            && keys.is_none_or(|writer| writer.flush(limit))
     }
 
     /// True when connections get a qlog file.
@@ -104,65 +159,134 @@ impl Record {
         let path = folder
             .path
             .join(format!("{}-{number}-{role}.sqlog", std::process::id()));
-        match folder.file(&path) {
-            Ok(file) => {
-                let mut config = QlogConfig::default();
-                config
-                    .writer(Box::new(BufWriter::new(file)))
-                    .title(Some(format!("hermes {role}")));
-                config.into_stream()
-            }
-            Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "cannot write qlog");
-                None
-            }
-        }
+        let writer = started(&folder.writer, "hermes-qlog", || QlogSink)?.clone();
+        let file = Arc::new(QlogFile {
+            path,
+            opened: OnceLock::new(),
+        });
+        // So that a connection of which nothing is known yet has its file, too.
+        let begin = QlogPiece {
+            file: file.clone(),
+            bytes: Vec::new(),
+        };
+        writer.offer(begin, 0);
+
+        let mut config = QlogConfig::default();
+        config
+            .writer(Box::new(BufWriter::new(QlogWriter { file, writer })))
+            .title(Some(format!("hermes {role}")));
+        config.into_stream()
     }
 }
 
-impl QlogFolder {
-    fn file(&self, path: &Path) -> io::Result<File> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(FOLDER_MODE)
-            .create(&self.path)?;
+impl Write for QlogWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let piece = QlogPiece {
+            file: self.file.clone(),
+            bytes: bytes.to_vec(),
+        };
+        self.writer.offer(piece, bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Sink for QlogSink {
+    type Piece = QlogPiece;
+
+    fn size(piece: &QlogPiece) -> usize {
+        piece.bytes.len()
+    }
+
+    fn write(&mut self, piece: QlogPiece) -> io::Result<()> {
+        let opened = piece.file.opened.get_or_init(|| piece.file.open());
+        match opened.as_ref() {
+            Some(mut file) => file.write_all(&piece.bytes),
+            None => Ok(()),
+        }
+    }
+
+    fn tell_lost(&mut self, lost: u64) -> io::Result<()> {
+        tracing::warn!(lost, "parts of qlog were lost: the disk was too slow");
+        Ok(())
+    }
+}
+
+impl QlogFile {
+    fn open(&self) -> Option<File> {
+        let failed = |error: &io::Error| tracing::warn!(path = %self.path.display(), %error, "cannot write qlog");
+        self.try_open().inspect_err(failed).ok()
+    }
+
+    fn try_open(&self) -> io::Result<File> {
+        if let Some(folder) = self.path.parent() {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(FOLDER_MODE)
+                .create(folder)?;
+        }
         OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(FILE_MODE)
-            .open(path)
+            .open(&self.path)
     }
 }
 
-impl KeyFile {
-    fn write(&self, line: &str) -> io::Result<()> {
-        let mut opened = self.opened.lock();
-        if matches!(*opened, Opened::NotYet) {
-            *opened = match AppendedFile::open(&self.path) {
+impl Sink for KeySink {
+    type Piece = String;
+
+    fn size(line: &String) -> usize {
+        line.len()
+    }
+
+    fn write(&mut self, line: String) -> io::Result<()> {
+        if matches!(self.opened, Opened::NotYet) {
+            self.opened = match AppendedFile::open(&self.path) {
                 Ok(file) => Opened::File(file),
                 Err(error) => {
-                    *opened = Opened::Failed;
-                    return Err(error);
+                    tracing::warn!(%error, "cannot write TLS secrets");
+                    Opened::Failed
                 }
             };
         }
 
-        let Opened::File(file) = &mut *opened else {
+        let Opened::File(file) = &mut self.opened else {
             return Ok(());
         };
         if file.is_due() {
             file.follow();
         }
-
         file.write_all(line.as_bytes())
+    }
+
+    fn tell_lost(&mut self, lost: u64) -> io::Result<()> {
+        tracing::warn!(lost, "TLS secrets were not written");
+        Ok(())
+    }
+
+    fn follow(&mut self) {
+        match &mut self.opened {
+            Opened::NotYet => {}
+            Opened::File(file) => file.follow(),
+            Opened::Failed => self.opened = Opened::NotYet,
+        }
     }
 }
 
 impl KeyLog for KeyFile {
     fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
         let line = format!("{label} {} {}\n", Hex(client_random), Hex(secret));
-        if let Err(error) = self.write(&line) {
-            tracing::warn!(%error, "cannot write TLS secrets");
+        let sink = || KeySink {
+            path: self.path.clone(),
+            opened: Opened::NotYet,
+        };
+        if let Some(writer) = started(&self.writer, "hermes-secrets", sink) {
+            let bytes = line.len();
+            writer.offer(line, bytes);
         }
     }
 }
@@ -181,6 +305,10 @@ mod tests {
 
     use super::*;
 
+    fn written(record: &Record) {
+        assert!(record.flush(Duration::from_secs(60)));
+    }
+
     #[test]
     fn a_file_of_secrets_that_was_moved_is_begun_anew() {
         let folder = tempfile::tempdir().unwrap();
@@ -190,9 +318,11 @@ mod tests {
         assert!(!path.exists(), "nothing was written");
         let log = record.key_log().unwrap();
         log.log("A", &[1], &[2]);
+        written(&record);
         fs::rename(&path, &old).unwrap();
         record.reopen();
         log.log("B", &[3], &[4]);
+        written(&record);
         assert_eq!(fs::read_to_string(&old).unwrap(), "A 01 02\n");
         assert_eq!(fs::read_to_string(&path).unwrap(), "B 03 04\n");
     }
@@ -204,11 +334,14 @@ mod tests {
         let record = Record::new(None, Some(&path));
         let log = record.key_log().unwrap();
         log.log("A", &[1], &[2]);
+        written(&record);
         fs::create_dir(folder.path().join("inner")).unwrap();
         log.log("B", &[1], &[2]);
+        written(&record);
         assert!(!path.exists());
         record.reopen();
         log.log("C", &[1], &[2]);
+        written(&record);
         assert_eq!(fs::read_to_string(&path).unwrap(), "C 01 02\n");
     }
 }

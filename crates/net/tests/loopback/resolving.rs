@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use hermes_net::dns::SystemFiles;
 use hermes_net::{Asker, DnsErrorKind, Resolver};
 use tokio::net::UdpSocket;
 
@@ -268,4 +269,86 @@ async fn those_who_ask_for_the_same_name_share_one_lookup() {
         2,
         "once for each family"
     );
+}
+
+/// The files of a machine, in a folder.
+struct Machine {
+    folder: tempfile::TempDir,
+    resolver: Resolver,
+}
+
+impl Machine {
+    /// One whose files name nothing.
+    fn empty() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let resolver = Resolver::follow(SystemFiles {
+            resolv_conf: folder.path().join("resolv.conf"),
+            hosts: folder.path().join("hosts"),
+            except: vec!["192.0.2.99".parse().unwrap()],
+        });
+        Self { folder, resolver }
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        std::fs::write(self.folder.path().join(file), text).unwrap();
+    }
+
+    async fn address(&self, name: &str) -> Option<IpAddr> {
+        let found = self.resolver.lookup_endpoint(name).await.ok()?;
+        found.addresses.first().copied()
+    }
+}
+
+#[tokio::test]
+async fn files_that_the_machine_gets_later_count_from_then_on() {
+    let machine = Machine::empty();
+    let error = machine.resolver.lookup_endpoint("a.example.org").await;
+    let error = error.unwrap_err();
+    assert_eq!(error.kind, DnsErrorKind::Failed);
+    assert!(error.to_string().contains("resolv.conf"), "{error}");
+    assert!(machine.resolver.servers().is_empty());
+
+    let hosts = ["192.0.2.7 a.example.org\n", "192.0.2.8 a.example.org b\n"];
+    for (text, server) in hosts.into_iter().zip(["192.0.2.1", "192.0.2.53"]) {
+        machine.write("hosts", text);
+        machine.write(
+            "resolv.conf",
+            &format!("nameserver {server}\nnameserver 192.0.2.99\n"),
+        );
+        let (address, _) = text.split_once(' ').unwrap();
+        let address: IpAddr = address.parse().unwrap();
+        while machine.address("a.example.org").await != Some(address) {
+            tokio::task::yield_now().await;
+        }
+        let server: IpAddr = server.parse().unwrap();
+        assert_eq!(machine.resolver.servers(), [server]);
+    }
+
+    // Between two networks no server is named: those before are asked, and no lookup ends the node.
+    machine.write("resolv.conf", "# empty\n");
+    machine.write("hosts", "192.0.2.9 a.example.org\n");
+    machine.resolver.forget();
+    assert_eq!(
+        machine.address("a.example.org").await,
+        Some("192.0.2.9".parse().unwrap())
+    );
+    assert_eq!(
+        machine.resolver.servers(),
+        ["192.0.2.53".parse::<IpAddr>().unwrap()]
+    );
+}
+
+#[tokio::test]
+async fn what_dns_has_said_is_forgotten_when_asked() {
+    let server = server().await;
+    let resolver = Resolver::with_server(server.address).unwrap();
+    for _ in 0..3 {
+        let none = resolver.lookup_endpoint("missing.example").await;
+        assert_eq!(none.unwrap_err().kind, DnsErrorKind::NotFound);
+    }
+    let before = server.asked.load(Ordering::Relaxed);
+    resolver.forget();
+    let none = resolver.lookup_endpoint("missing.example").await;
+    assert_eq!(none.unwrap_err().kind, DnsErrorKind::NotFound);
+    assert!(server.asked.load(Ordering::Relaxed) > before);
 }

@@ -67,7 +67,7 @@ impl Answer for Admin {
         }
 
         match path.as_str() {
-            "/status" => json_answer(StatusCode::OK, &self.control.status()),
+            "/status" => self.status().await,
             "/exchanges" => self.exchanges(),
             "/metrics" => metrics(&self.telemetry, request.headers()),
             "/usage" => json_answer(StatusCode::OK, &json!(self.telemetry.usage())),
@@ -108,6 +108,13 @@ impl Answer for MetricsOnly {
 }
 
 impl Admin {
+    /// It may wait for a reload that is under way.
+    async fn status(&self) -> Response<Full<Bytes>> {
+        let control = Arc::clone(&self.control);
+        let status = tokio::task::spawn_blocking(move || Ok(control.status())).await;
+        judged(status, "the status")
+    }
+
     fn exchanges(&self) -> Response<Full<Bytes>> {
         let exchanges = self.telemetry.exchanges();
         json_answer(

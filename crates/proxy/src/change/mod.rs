@@ -101,6 +101,7 @@ impl Node {
         self.shared.telemetry.reopen_decisions();
         self.log.reopen();
         self.shared.snapshot.load().record.reopen();
+        self.resolver.forget();
         let reloaded = self.change(by);
         self.shared.telemetry.reload(if reloaded.is_ok() {
             "applied"

@@ -379,19 +379,7 @@ fn others(dns: &SplitDns, names: &NamedHosts) -> Option<NameServers> {
         return Some(NameServers::new(servers));
     }
 
-    match NameServers::system(names.servers()) {
-        Ok(servers) if servers.is_empty() => {
-            tracing::warn!(
-                "/etc/resolv.conf has no name server but this one: other names are refused; give `resolvers`"
-            );
-            None
-        }
-        Ok(servers) => Some(servers),
-        Err(error) => {
-            tracing::warn!(%error, "/etc/resolv.conf cannot be read: other names are refused; give `resolvers`");
-            None
-        }
-    }
+    Some(NameServers::system(names.servers()))
 }
 
 /// The next message of a connection; none at its end, where it breaks off or is silent for too long.

@@ -102,16 +102,16 @@ fn step(path: String, said: String) -> Step {
 
 /// What filters are asked with.
 pub(super) struct FilterClient {
-    client: Option<Client>,
+    client: Client,
     source: StreamInfo,
 }
 
 impl FilterClient {
     /// `upstreams` are where those are that a filter asks.
     pub(super) fn new(upstreams: Arc<dyn Directory>, arrived: &Arrived<'_>) -> Self {
-        let resolver = Resolver::system().ok().map(Arc::new);
+        let resolver = Arc::new(Resolver::system());
         Self {
-            client: resolver.map(|resolver| Client::new(resolver, TaskTracker::new(), upstreams)),
+            client: Client::new(resolver, TaskTracker::new(), upstreams),
             source: StreamInfo {
                 peer: match arrived.peer {
                     Some(address) => PeerAddress::Ip(address),
@@ -152,10 +152,6 @@ impl FilterClient {
         (names, checkpoint): (&Names, &Checkpoint),
         (filtering, permitted): (Filtering<'_>, &mut Permitted),
     ) -> Result<String, (u16, String)> {
-        let Some(client) = &self.client else {
-            return Ok(format!("{} cannot be asked: no resolver", checkpoint.name));
-        };
-
         let Filtering {
             request,
             arrived,
@@ -167,7 +163,7 @@ impl FilterClient {
         };
         let nothing = Fields::new();
         let subject = Subject {
-            client,
+            client: &self.client,
             head: &head,
             target: &request.target,
             user: permitted.user.as_deref(),
@@ -207,9 +203,7 @@ impl FilterClient {
 
 impl Drop for FilterClient {
     fn drop(&mut self) {
-        if let Some(client) = &self.client {
-            client.close();
-        }
+        self.client.close();
     }
 }
 

@@ -30,6 +30,7 @@ mod races;
 mod reflections;
 mod replay;
 mod secrets;
+mod slow_log;
 mod sources;
 mod standing;
 mod stopped_reader;

@@ -210,7 +210,7 @@ async fn try_path(server: HostPort) -> PathFinding {
 
 /// The address that is tried: the first of the name.
 async fn resolve(server: &HostPort) -> Result<SocketAddr, String> {
-    let resolver = Resolver::system().map_err(|error| error.to_string())?;
+    let resolver = Resolver::system();
     let found = resolver.lookup_endpoint(&server.host).await;
     let addresses = found.map_err(|error| error.to_string())?.addresses;
     let first = addresses.first().ok_or("no address")?;

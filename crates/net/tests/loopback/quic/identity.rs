@@ -216,12 +216,13 @@ async fn connections_are_written_down_only_when_asked_and_for_the_owner_alone() 
     let quiet = client.connect(address, NAME, &trust.client).await.unwrap();
     assert_eq!(ask(&quiet, "x").await.unwrap(), b"x");
     quiet.close(0, b"");
-    let config = ClientConfig::new(&tls, false, record).unwrap();
+    let config = ClientConfig::new(&tls, false, record.clone()).unwrap();
     let near = client.connect(address, NAME, &config).await.unwrap();
     assert_eq!(ask(&near, "y").await.unwrap(), b"y");
     near.close(0, b"");
     patiently(client.idle()).await;
 
+    assert!(record.flush(Duration::from_secs(30)));
     let mut names: Vec<String> = fs::read_dir(&qlog)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
