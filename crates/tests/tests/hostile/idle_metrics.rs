@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use hermes_tests::{Node, free};
 
-/// Connections that ask for nothing: with 64 places of 10 s each, those who wait behind them would wait for a minute and a half.
-const IDLE: usize = 600;
+/// Connections that ask for nothing: with 64 places of 10 s each, those who wait behind them would wait for 20 s.
+const IDLE: usize = 150;
 
 /// How long the bystander waits for each answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(15);
 
 fn node(metrics: SocketAddr) -> Node {
     Node::start(
