@@ -664,9 +664,17 @@ fn floods_end_the_connection_and_answers_do_not() {
         frame(FrameKind::PriorityUpdate, 0, 0, &[0, 0, 0, 3]),
         frame(FrameKind::Unknown(0x77), 0, 0, b""),
         frame(FrameKind::WindowUpdate, 0, 0, &[0, 0, 0, 1]),
+        // Answers to nothing.
+        frame(FrameKind::Settings, 1, 0, b""),
+        frame(FrameKind::Ping, 1, 0, &[0; 8]),
+        frame(FrameKind::Ping, 1, 0, b"presence"),
+        frame(FrameKind::Ping, 1, 0, b"farewell"),
+        frame(FrameKind::GoAway, 0, 0, &[0; 8]),
     ];
     for flood in floods {
         let mut server = End::greeted();
+        server.takes(&frame(FrameKind::Settings, 1, 0, b""));
+        server.takes(&frame(FrameKind::GoAway, 0, 0, &[0; 8]));
         server.takes(&flood.repeat(199));
         assert_eq!(server.reason(), None, "{flood:?}");
         server.takes(&flood.repeat(2));
@@ -677,8 +685,111 @@ fn floods_end_the_connection_and_answers_do_not() {
         );
     }
     let mut server = End::greeted();
-    server.takes(&frame(FrameKind::Ping, 1, 0, &[0; 8]).repeat(10_000));
+    for _ in 0..10_000 {
+        server.machine.ping();
+    }
+    server.takes(&frame(FrameKind::Ping, 1, 0, b"presence").repeat(10_000));
     assert_eq!(server.reason(), None);
+    assert_eq!(server.events().len(), 10_000);
+}
+
+#[test]
+fn what_comes_for_streams_that_are_over_or_come_too_late_is_counted() {
+    let trailers = frame(FrameKind::Headers, WHOLE, 1, b"");
+    let empty = frame(FrameKind::Data, 1, 1, b"");
+    for late in [trailers, empty] {
+        let mut server = End::greeted();
+        server.takes(&frame(FrameKind::Headers, END_HEADERS, 1, POST));
+        server.machine.reset(1, Reason::CANCEL);
+        server.takes(&late.repeat(200));
+        assert_eq!(server.reason(), None, "{late:?}");
+        server.takes(&late);
+        assert_eq!(server.reason(), Some(Reason::ENHANCE_YOUR_CALM), "{late:?}");
+    }
+
+    let mut server = End::greeted();
+    server.takes(&frame(FrameKind::Headers, WHOLE, 1, GET));
+    server.machine.shut_down();
+    server.takes(&frame(FrameKind::Ping, 1, 0, b"farewell"));
+    let mut stream = 3;
+    while server.reason().is_none() {
+        server.takes(&frame(FrameKind::Headers, WHOLE, stream, GET));
+        stream += 2;
+    }
+    assert_eq!(
+        (server.reason(), stream),
+        (Some(Reason::ENHANCE_YOUR_CALM), 405)
+    );
+}
+
+/// A server that gives its client no table, which has written an entry before it could know.
+fn without_table() -> End {
+    let mut server = End::greeted();
+    let options = ConnectionOptions {
+        table: 0,
+        ..options(Role::Server)
+    };
+    server.machine = Connection::new(options, server.now);
+    server.takes(&[&PREFACE[..], &frame(FrameKind::Settings, 0, 0, b"")].concat());
+    let entry = [GET, b"\x40\x01a\x7f\x81\x07", &[b'x'; 1024]].concat();
+    server.takes(&frame(FrameKind::Headers, WHOLE, 1, &entry));
+    server.events();
+    server
+}
+
+#[test]
+fn a_client_without_a_table_has_one_until_it_can_know_and_not_for_long() {
+    let mut server = without_table();
+    assert_eq!(
+        server.frames()[0].2[6..12],
+        [0, 1, 0, 0, 0, 0],
+        "HEADER_TABLE_SIZE is 0"
+    );
+    let again = [GET, b"\xbe"].concat();
+    server.takes(&frame(FrameKind::Headers, WHOLE, 3, &again));
+    assert!(matches!(server.events()[..], [Event::Request { .. }]));
+    server.takes(&frame(FrameKind::Settings, 1, 0, b""));
+    server.takes(&frame(FrameKind::Headers, WHOLE, 5, &again));
+    assert_eq!(server.reason(), Some(Reason::COMPRESSION_ERROR));
+
+    // One that never acknowledges has little of it.
+    let mut server = without_table();
+    let many = [GET, &[0xbe; 12]].concat();
+    let mut stream = 3;
+    while server.reason().is_none() {
+        server.takes(&frame(FrameKind::Headers, WHOLE, stream, &many));
+        server.events();
+        server.machine.reset(stream, Reason::CANCEL);
+        stream += 2;
+    }
+    assert_eq!(server.reason(), Some(Reason::SETTINGS_TIMEOUT));
+    assert!(stream < 250, "{stream}");
+}
+
+#[test]
+fn few_bytes_do_not_become_many_heads_at_once() {
+    let mut options = options(Role::Server);
+    options.streams = 1000;
+    options.section.bytes = 64 * 1024;
+    let mut server = End::greeted();
+    server.machine = Connection::new(options, server.now);
+    server.takes(&[&PREFACE[..], &frame(FrameKind::Settings, 0, 0, b"")].concat());
+
+    let entry = [GET, b"\x40\x01a\x7f\x81\x07", &[b'x'; 1024]].concat();
+    server.takes(&frame(FrameKind::Headers, WHOLE, 1, &entry));
+    server.events();
+    let many = [GET, &[0xbe; 50]].concat();
+    for n in 1..100 {
+        let head = frame(FrameKind::Headers, WHOLE, 2 * n + 1, &many);
+        server.input.extend_from_slice(&head);
+    }
+
+    let mut turns = Vec::new();
+    while !server.machine.handle(&mut server.input, server.now) {
+        turns.push(server.events().len());
+    }
+    assert!(turns.iter().all(|events| *events <= 5), "{turns:?}");
+    assert!(turns.len() >= 19, "{turns:?}");
 }
 
 #[test]

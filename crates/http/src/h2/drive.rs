@@ -251,7 +251,9 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
         self.joint.note_heard();
         let now = clock::now().into_std();
         let mut core = self.joint.core();
-        core.machine.handle(&mut self.input, now);
+        while !core.machine.handle(&mut self.input, now) {
+            self.joint.dispatch(&mut core, &mut self.news);
+        }
         self.joint.dispatch(&mut core, &mut self.news);
 
         if let Some(bandwidth) = &mut self.bandwidth {

@@ -7,6 +7,7 @@
 //! | SETTINGS, PING, PRIORITY ... | 200, 20 a second                  | 2,000, 200 a second           |
 //! | our resets (CVE-2025-8671)   | the same again; [`PUBLIC_CAUSED`] | the same again                |
 //! | idle WINDOW_UPDATE           | 1,000, 100 a second               | 10,000, 1,000 a second        |
+//! | table of HPACK               | none                              | [`HEADER_TABLE`](super::HEADER_TABLE) |
 //! | CONTINUATION                 | four times a head's size          | the same                      |
 //! | empty DATA                   | [`EMPTY_DATA`]                    | the same                      |
 //!
@@ -53,7 +54,7 @@ pub(crate) const LAST_STREAM: u32 = 1 << 30;
 pub(crate) struct Profile {
     /// RST_STREAM, and once more those that the peer's errors made us send. A client may always reset all its streams at once.
     pub(crate) resets: Budget,
-    /// SETTINGS, PING, PRIORITY and frames of unknown types: few clients send more than one of them for each round trip.
+    /// SETTINGS, PING, PRIORITY, frames of unknown types, answers to nothing and further GOAWAYs: few clients send more than one of them for each round trip.
     pub(crate) control: Budget,
     /// WINDOW_UPDATE that nothing we sent has called for: a peer may give room beforehand.
     pub(crate) updates: Budget,

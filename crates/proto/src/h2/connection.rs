@@ -9,7 +9,8 @@ use super::batch::Content;
 use super::event::{Event, Failure};
 use super::flow::{ReceiveWindow, SendWindow};
 use super::frame::{self, FrameKind, PREFACE};
-use super::hpack::{HpackDecoder, HpackEncoder};
+use super::hpack::{HpackDecoder, HpackEncoder, TABLE_SIZE};
+use super::inbound::Taken;
 use super::meter::{Budgets, Meter, Verdict};
 use super::reason::{ConnectionError, Reason};
 use super::settings::{FIRST_WINDOW, LARGEST_WINDOW, OwnSettings, PeerSettings};
@@ -21,7 +22,7 @@ use crate::qpack::FieldSectionLimits;
 pub(super) const FAREWELL_PING: [u8; 8] = *b"farewell";
 
 /// The PING that finds out whether the peer is there.
-const PROBE_PING: [u8; 8] = *b"presence";
+pub(super) const PROBE_PING: [u8; 8] = *b"presence";
 
 /// What a connection takes and gives.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +37,7 @@ pub struct ConnectionOptions {
     pub frame_size: u32,
     /// What a field section may hold.
     pub section: FieldSectionLimits,
-    /// Bytes of the peer's dynamic table that our field sections use: at most 4096; 0 for none.
+    /// Bytes of the dynamic tables of both sides that field sections use: at most 4096; 0 for none.
     pub table: usize,
     /// Streams that the peer may open at once.
     pub streams: u32,
@@ -95,6 +96,8 @@ pub(super) struct Own {
     pub(super) room: u32,
     /// SETTINGS that are not acknowledged.
     pub(super) unacknowledged: u32,
+    /// PINGs that are not answered.
+    pub(super) probes: u32,
 }
 
 /// How far the end of the connection has come.
@@ -104,8 +107,8 @@ pub(super) struct Farewell {
     pub(super) is_announced: bool,
     /// The last stream that the last GOAWAY of ours includes.
     pub(super) last: Option<u32>,
-    /// The peer sent GOAWAY.
-    pub(super) was_heard: bool,
+    /// The last stream that the last GOAWAY of the peer includes.
+    pub(super) heard: Option<u32>,
     /// The peer's first SETTINGS came.
     pub(super) is_settled: bool,
     /// The owner was told to retire.
@@ -135,6 +138,43 @@ pub struct Connection<C = Bytes> {
 pub(super) struct Compression {
     pub(super) decoder: HpackDecoder,
     pub(super) encoder: HpackEncoder,
+    /// Bytes that the peer's table has saved it, as long as it may use one because it does not know yet that it should not.
+    pub(super) unsettled: Option<usize>,
+    /// Bytes of decoded field sections since all events were polled.
+    pub(super) unpolled: usize,
+}
+
+/// Bytes that a peer's table may save it before it has acknowledged that it has none: heads of a first round trip with some kilobytes of
+/// cookies each. A peer that never acknowledges would keep the table else.
+#[doc(alias = "bound")]
+const UNSETTLED: usize = 1024 * 1024;
+
+impl Compression {
+    /// The peer knows how large its table may be.
+    pub(super) fn settle(&mut self, table: usize) {
+        self.decoder.allow(table);
+        self.unsettled = None;
+    }
+
+    /// A section of `encoded` bytes has become so many.
+    ///
+    /// # Errors
+    /// The peer should know by now that it has no table (RFC 9113, section 6.5.3).
+    pub(super) fn note_decoded(&mut self, encoded: usize, decoded: usize) -> Taken {
+        self.unpolled += decoded;
+        let Some(saved) = &mut self.unsettled else {
+            return Ok(());
+        };
+        *saved += decoded.saturating_sub(encoded);
+        if *saved <= UNSETTLED {
+            return Ok(());
+        }
+
+        Err(ConnectionError::new(
+            Reason::SETTINGS_TIMEOUT,
+            "the size of the dynamic table is not acknowledged",
+        ))
+    }
 }
 
 /// The windows of the connection.
@@ -156,6 +196,8 @@ impl<C: Content> Connection<C> {
             compression: Compression {
                 decoder: HpackDecoder::default(),
                 encoder: HpackEncoder::new(options.table),
+                unsettled: (options.table < TABLE_SIZE).then_some(0),
+                unpolled: 0,
             },
             peer: PeerSettings::default(),
             own: Own {
@@ -163,6 +205,7 @@ impl<C: Content> Connection<C> {
                 told: None,
                 room: FIRST_WINDOW,
                 unacknowledged: 1,
+                probes: 0,
             },
             streams: Streams::new(options.role, options.remembered),
             flow: Flow {
@@ -188,6 +231,7 @@ impl<C: Content> Connection<C> {
         }
 
         let settings = OwnSettings {
+            header_table: self.options.table.min(TABLE_SIZE) as u32,
             streams: is_server.then_some(self.options.streams),
             window: self.options.stream_window,
             frame_size: self.options.frame_size,
@@ -212,7 +256,11 @@ impl<C: Content> Connection<C> {
             self.farewell.is_retired = true;
             self.events.push_back(Event::Retire);
         }
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if event.is_none() {
+            self.compression.unpolled = 0;
+        }
+        event
     }
 
     /// What the peer says of itself.
@@ -240,17 +288,18 @@ impl<C: Content> Connection<C> {
 
     /// Whether either side has said goodbye, and nothing is left to be done.
     pub fn is_over(&self) -> bool {
-        let said = self.farewell.was_heard || self.farewell.last.is_some();
+        let said = self.farewell.heard.is_some() || self.farewell.last.is_some();
         said && !self.has_streams()
     }
 
     /// Whether new streams can be opened at all.
     pub fn is_closing(&self) -> bool {
-        self.farewell.was_heard || self.farewell.last.is_some() || self.failure().is_some()
+        self.farewell.heard.is_some() || self.farewell.last.is_some() || self.failure().is_some()
     }
 
     /// Asks the peer whether it is there; [`Event::Pong`] is its answer.
     pub fn ping(&mut self) {
+        self.own.probes = self.own.probes.saturating_add(1);
         frame::put(&mut self.control, FrameKind::Ping, 0, 0, &PROBE_PING);
     }
 
@@ -264,13 +313,16 @@ impl<C: Content> Connection<C> {
         frame::put(&mut self.control, FrameKind::Ping, 0, 0, &FAREWELL_PING);
     }
 
+    /// Whether the peer has yet to say that it knows of the end.
+    pub(super) fn awaits_farewell(&self) -> bool {
+        self.farewell.is_announced && self.farewell.last.is_none()
+    }
+
     /// The peer has read that: what it sent before is here.
     pub(super) fn close_door(&mut self) {
-        if self.farewell.is_announced && self.farewell.last.is_none() {
-            let last = self.streams.highest;
-            self.farewell.last = Some(last);
-            self.put_goaway(last, Reason::NO_ERROR);
-        }
+        let last = self.streams.highest;
+        self.farewell.last = Some(last);
+        self.put_goaway(last, Reason::NO_ERROR);
     }
 
     /// Says goodbye as a client that needs nothing more.

@@ -73,6 +73,11 @@ impl HeadLines {
         }
     }
 
+    /// Bytes that may still come.
+    pub fn room(&self) -> usize {
+        self.left.bytes
+    }
+
     /// One more line.
     pub fn push(&mut self, name: LineName<'_>, value: &[u8]) {
         if self.bad.is_none() {

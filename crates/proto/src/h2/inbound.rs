@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::{Buf, BytesMut};
 
 use super::batch::Content;
-use super::connection::{Arriving, Connection, Expecting, FAREWELL_PING};
+use super::connection::{Arriving, Connection, Expecting, FAREWELL_PING, PROBE_PING};
 use super::event::{Event, Failure};
 use super::frame::{self, ACK, END_STREAM, FRAME_HEAD, FrameHead, FrameKind, PADDED, PREFACE};
 use super::meter::Verdict;
@@ -15,17 +15,25 @@ use super::stream::Inbound;
 use super::streams::Absent;
 use crate::h3::{Role, Signal};
 
+/// Bytes of decoded field sections in events that were not polled, beyond which no more are decoded.
+#[doc(alias = "bound")]
+const UNPOLLED: usize = 256 * 1024;
+
 /// Connection errors end the connection; everything else is dealt with.
 pub(super) type Taken<T = ()> = Result<T, ConnectionError>;
 
 impl<C: Content> Connection<C> {
-    /// Takes bytes off the front of `input`: whole frames, and of DATA frames what is there. What stays is to be completed.
-    pub fn handle(&mut self, input: &mut BytesMut, now: Instant) {
+    /// Takes bytes off the front of `input`: whole frames, and of DATA frames what is there. What stays is to be completed; if this says
+    /// false, it is to be handled again once events were polled: few bytes can be many heads.
+    pub fn handle(&mut self, input: &mut BytesMut, now: Instant) -> bool {
         self.meter.set_now(now);
         loop {
+            if self.compression.unpolled >= UNPOLLED {
+                return false;
+            }
             match self.step(input) {
                 Ok(true) => {}
-                Ok(false) => return,
+                Ok(false) => return true,
                 Err(error) => self.fail(error),
             }
             if self.meter.verdict() == Verdict::Calm {
@@ -191,6 +199,10 @@ impl<C: Content> Connection<C> {
             self.release(head.stream, head.length - arriving.left);
             self.expecting = Expecting::Content(arriving);
         } else {
+            // It passes no window.
+            if head.length == 0 {
+                self.meter.reset();
+            }
             self.release_room(head.length);
             self.expecting = Expecting::Nothing(arriving.left + arriving.padding);
         }
@@ -335,7 +347,11 @@ impl<C: Content> Connection<C> {
             if !content.is_empty() {
                 return Err(ConnectionError::size("an acknowledgement with settings"));
             }
-            self.acknowledged();
+            // Only what was asked for is an answer.
+            match self.own.unacknowledged.checked_sub(1) {
+                Some(left) => self.acknowledged(left),
+                None => self.meter.control(),
+            }
             return Ok(());
         }
 
@@ -360,9 +376,10 @@ impl<C: Content> Connection<C> {
         Ok(())
     }
 
-    /// The peer knows of the window that it was told of.
-    fn acknowledged(&mut self) {
-        self.own.unacknowledged = self.own.unacknowledged.saturating_sub(1);
+    /// The peer has taken over SETTINGS of ours: the table that it was allowed, and the window that it was told of.
+    fn acknowledged(&mut self, left: u32) {
+        self.own.unacknowledged = left;
+        self.compression.settle(self.options.table);
         if self.own.unacknowledged == 0
             && let Some(window) = self.own.told.take()
         {
@@ -407,10 +424,13 @@ impl<C: Content> Connection<C> {
         if !head.has(ACK) {
             self.meter.control();
             frame::put(&mut self.control, FrameKind::Ping, ACK, 0, content);
-        } else if content == FAREWELL_PING {
+        } else if content == FAREWELL_PING && self.awaits_farewell() {
             self.close_door();
-        } else {
+        } else if content == PROBE_PING && self.own.probes > 0 {
+            self.own.probes -= 1;
             self.events.push_back(Event::Pong);
+        } else {
+            self.meter.control();
         }
 
         Ok(())
@@ -426,9 +446,13 @@ impl<C: Content> Connection<C> {
 
         let last = u32::from_be_bytes([l0 & 0x7f, *l1, *l2, *l3]);
         let reason = Reason::from(u32::from_be_bytes([*c0, *c1, *c2, *c3]));
-        self.farewell.was_heard = true;
+        // The first one is free, and each that includes fewer streams has to be looked at.
+        let before = self.farewell.heard.replace(last);
+        if before.is_some() {
+            self.meter.control();
+        }
 
-        if self.options.role == Role::Client {
+        if self.options.role == Role::Client && before.is_none_or(|before| last < before) {
             let above: Vec<u32> = self
                 .streams
                 .all()

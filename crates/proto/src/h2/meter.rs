@@ -62,9 +62,9 @@ pub enum Verdict {
 /// What a peer may cost.
 #[derive(Debug, Clone, Copy)]
 pub struct Budgets {
-    /// RST_STREAM, and once more those that the peer's errors made us send.
+    /// RST_STREAM and what comes for streams that are over, and once more those that the peer's errors made us send.
     pub resets: Budget,
-    /// SETTINGS, PING, PRIORITY and frames of unknown types.
+    /// SETTINGS, PING, PRIORITY, frames of unknown types, answers to nothing of ours, and GOAWAY after the first one.
     pub control: Budget,
     /// WINDOW_UPDATE that nothing we sent has called for.
     pub updates: Budget,
@@ -129,13 +129,13 @@ impl Meter {
         self.verdict
     }
 
-    /// A SETTINGS, PING, PRIORITY or unknown frame that answers nothing of ours.
+    /// A SETTINGS, PING, PRIORITY, GOAWAY or unknown frame that answers nothing of ours.
     pub(super) fn control(&mut self) {
         let verdict = self.control.take(self.now);
         self.note(verdict);
     }
 
-    /// A RST_STREAM frame.
+    /// A RST_STREAM frame, or one for a stream that is over or comes too late, which passes no window.
     pub(super) fn reset(&mut self) {
         let verdict = self.resets.take(self.now);
         self.note(verdict);

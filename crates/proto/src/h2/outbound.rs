@@ -158,6 +158,12 @@ impl<C: Content> Connection<C> {
         }
     }
 
+    /// There is no room for what a stream asks for, and nothing was begun: it may be tried again (RFC 9113, section 8.7).
+    pub fn refuse(&mut self, stream: u32) {
+        self.reset(stream, Reason::REFUSED_STREAM);
+        self.meter.resets(Reason::REFUSED_STREAM);
+    }
+
     /// No one has an interest in a stream any more. What is queued still leaves.
     pub fn abandon(&mut self, number: u32) {
         let is_server = self.options.role == Role::Server;

@@ -83,6 +83,9 @@ impl<C: Content> Connection<C> {
             )
         })?;
 
+        let decoded = self.options.section.bytes.saturating_sub(lines.room());
+        self.compression.note_decoded(block.bytes.len(), decoded)?;
+
         let number = block.stream;
         if block.dependency == Some(number) {
             self.note_opened(number)?;
@@ -101,7 +104,11 @@ impl<C: Content> Connection<C> {
                 }
             },
             None => match self.streams.absent(number) {
-                Absent::Late => None,
+                // One is on its way at most when a stream is reset.
+                Absent::Late => {
+                    self.meter.reset();
+                    None
+                }
                 Absent::Closed => {
                     let words = "HEADERS on a closed stream";
                     return Err(ConnectionError::new(Reason::STREAM_CLOSED, words));
@@ -136,6 +143,7 @@ impl<C: Content> Connection<C> {
         self.note_opened(number)?;
         // Behind the last GOAWAY, nothing is begun (RFC 9113, section 6.8).
         if self.farewell.last.is_some() {
+            self.meter.reset();
             self.streams.remember(number);
             return Ok(Ok(()));
         }

@@ -113,6 +113,8 @@ impl PeerSettings {
 /// What we say of ourselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OwnSettings {
+    /// Bytes that the peer's dynamic table may have.
+    pub(super) header_table: u32,
     pub(super) streams: Option<u32>,
     pub(super) window: u32,
     pub(super) frame_size: u32,
@@ -131,6 +133,9 @@ impl OwnSettings {
             put(&mut output, id::ENABLE_PUSH, 0);
         }
 
+        if self.header_table != PeerSettings::default().header_table {
+            put(&mut output, id::HEADER_TABLE_SIZE, self.header_table);
+        }
         if let Some(streams) = self.streams {
             put(&mut output, id::MAX_CONCURRENT_STREAMS, streams);
         }
@@ -174,6 +179,7 @@ mod tests {
     #[test]
     fn what_we_say_is_read_as_it_is_meant() {
         let own = OwnSettings {
+            header_table: 0,
             streams: Some(7),
             window: 9,
             frame_size: 20_000,
@@ -185,7 +191,7 @@ mod tests {
         assert_eq!(
             peer,
             PeerSettings {
-                header_table: 4096,
+                header_table: 0,
                 streams: 7,
                 window: 9,
                 frame_size: 20_000,

@@ -3,7 +3,7 @@
 use hermes_tests::capsules::UdpTunnel;
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::frames::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, HELLO, PING,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, GOAWAY, HEADERS, HELLO, PING,
     RST_STREAM, SETTINGS, WINDOW_UPDATE, farewell, field, frame, request,
 };
 use hermes_tests::h2c::Client;
@@ -99,15 +99,26 @@ fn a_head_without_end_is_answered_with_calm() {
 #[test]
 fn control_frames_without_end_are_answered_with_calm() {
     let node = node();
+    // Without a stream, the first GOAWAY would be the end.
+    let hang = origins::http();
+    let open = frame(
+        HEADERS,
+        END_HEADERS | END_STREAM,
+        1,
+        &request("GET", &hang.address().to_string(), "/hang"),
+    );
     let floods = [
         ("SETTINGS", frame(SETTINGS, 0, 0, b"")),
         ("PING", frame(PING, 0, 0, &[0; 8])),
         ("PRIORITY", frame(0x2, 0, 1, &[0, 0, 0, 0, 1])),
         ("an unknown type", frame(0x77, 0, 0, b"")),
+        ("an answer to no SETTINGS", frame(SETTINGS, 1, 0, b"")),
+        ("an answer to no PING", frame(PING, 1, 0, &[0; 8])),
+        ("GOAWAY", frame(GOAWAY, 0, 0, &[0; 8])),
     ];
     for (kind, one) in floods {
         assert_eq!(
-            flood(&node, &one.repeat(1_000)),
+            flood(&node, &[&open[..], &one.repeat(1_000)].concat()),
             Some(ENHANCE_YOUR_CALM),
             "{kind}"
         );

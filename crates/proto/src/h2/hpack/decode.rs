@@ -7,7 +7,7 @@ use crate::repeats::TableEntry;
 
 /// Bytes of the dynamic table: what every peer may count on, and as much as we give.
 #[doc(alias = "bound")]
-pub(super) const TABLE_SIZE: usize = 4096;
+pub(in crate::h2) const TABLE_SIZE: usize = 4096;
 
 /// Bytes for texts of Huffman codes that are kept from one section to the next.
 #[doc(alias = "bound")]
@@ -47,6 +47,8 @@ impl From<QpackError> for HpackError {
 #[derive(Debug)]
 pub struct HpackDecoder {
     table: HpackTable,
+    /// Bytes that the table may have.
+    allowed: usize,
     /// The texts of the Huffman codes of a line.
     texts: Vec<u8>,
 }
@@ -55,12 +57,19 @@ impl Default for HpackDecoder {
     fn default() -> Self {
         Self {
             table: HpackTable::new(TABLE_SIZE),
+            allowed: TABLE_SIZE,
             texts: Vec::new(),
         }
     }
 }
 
 impl HpackDecoder {
+    /// The peer knows that its table may have so many bytes: at most 4096. What is too much of it goes.
+    pub fn allow(&mut self, size: usize) {
+        self.allowed = size.min(TABLE_SIZE);
+        self.table.shrink(self.allowed);
+    }
+
     /// Reads a whole section and hands over its lines.
     ///
     /// # Errors
@@ -89,7 +98,7 @@ impl HpackDecoder {
                     let size = take_integer(5, &mut rest)?;
                     // RFC 7541, sections 4.2 and 6.3: at the beginning only, and no more than we allow.
                     let size = usize::try_from(size).map_err(|_| HpackError::TableSize)?;
-                    if begun || size > TABLE_SIZE {
+                    if begun || size > self.allowed {
                         return Err(HpackError::TableSize);
                     }
 
@@ -122,7 +131,7 @@ impl HpackDecoder {
         prefix: u8,
         rest: &mut &'s [u8],
     ) -> Result<(LineName<'l>, &'l [u8]), HpackError> {
-        let Self { table, texts } = self;
+        let Self { table, texts, .. } = self;
         texts.clear();
         let index = take_integer(prefix, rest)?;
         if index == 0 {

@@ -12,6 +12,7 @@ mod static_table;
 mod table;
 
 pub use crate::fields::{LineName, PseudoName};
+pub(super) use decode::TABLE_SIZE;
 pub use decode::{HpackDecoder, HpackError};
 pub use encode::HpackEncoder;
 pub(crate) use fuzz::fuzz_one;

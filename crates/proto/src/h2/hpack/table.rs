@@ -65,6 +65,11 @@ impl HpackTable {
         self.evict(most);
     }
 
+    /// It has at most so many bytes.
+    pub(super) fn shrink(&mut self, most: usize) {
+        self.resize(self.most.min(most));
+    }
+
     fn evict(&mut self, most: usize) {
         while self.size > most {
             let Some(entry) = self.entries.pop_back() else {
