@@ -22,12 +22,16 @@ use hermes_identity::is_sent;
 use hermes_net::quic::Record;
 use hermes_net::{LocalAddresses, StreamInfo};
 use hermes_observe::{PolicyTally, Telemetry};
+use hermes_packet::Side;
 use hermes_proto::fields::Fields;
 use hermes_proto::fields::names::{AUTHORIZATION, PROXY_AUTHORIZATION};
 use hermes_proto::via;
 use hermes_rules::policy::{Effect, Rule};
 use hermes_rules::route::{Unfit, hops_of};
-use hermes_rules::{Denied, EgressRules, Finding, Rules, Source, chains, ends, lint};
+use hermes_rules::{
+    Denied, EgressRules, Finding, Rules, Source, chains, ends, lint, strip_request_trailers,
+    strip_response_trailers,
+};
 use hermes_upstream::{BuildError, Upstream};
 use http::{HeaderName, HeaderValue};
 
@@ -167,10 +171,15 @@ impl Snapshot {
         }))
     }
 
-    /// Removes from trailers the fields that mean something in the overlay or say where a request came from. No trailer may.
-    pub(crate) fn strip_trailers(&self, trailers: &mut Fields) {
-        self.rules.overlay.strip(trailers, &[]);
-        self.rules.provenance.strip(trailers, &[]);
+    /// Leaves of trailers what may pass: they come when everything was decided.
+    pub(crate) fn strip_trailers(&self, trailers: &mut Fields, from: Side) {
+        match from {
+            Side::Client => strip_request_trailers(trailers),
+            Side::Target => {
+                let rules = &self.rules;
+                strip_response_trailers(trailers, &rules.overlay, &rules.provenance);
+            }
+        }
     }
 
     /// Whether a request may choose this address.

@@ -53,7 +53,9 @@ pub mod warn;
 mod whom;
 
 pub use egress::{Denied, EgressRules, held_addresses};
-pub use fields::{BadField, OverlayFields, Provenance, apply};
+pub use fields::{
+    BadField, OverlayFields, Provenance, apply, strip_request_trailers, strip_response_trailers,
+};
 pub use hermes_proto::fields::Fields;
 pub use judge::Rules;
 pub use lint::{Finding, lint};

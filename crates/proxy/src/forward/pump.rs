@@ -179,7 +179,7 @@ pub(super) async fn pump_by<S: Source, M: Seam>(
             Some(Err(error)) => return Err(Broken::read(from, &error)),
             Some(Ok(Frame::Trailers(mut trailers))) => {
                 if let Some(rules) = rules {
-                    rules.strip_trailers(&mut trailers);
+                    rules.strip_trailers(&mut trailers, from);
                 }
                 return finish(outgoing, Some(trailers), to).await;
             }

@@ -3,6 +3,7 @@
 mod change;
 mod overlay;
 mod provenance;
+mod trailers;
 
 use hermes_config::model::FieldPattern;
 use hermes_proto::fields::Fields;
@@ -11,6 +12,7 @@ pub(crate) use change::field_value;
 pub use change::{BadField, apply};
 pub use overlay::OverlayFields;
 pub use provenance::Provenance;
+pub use trailers::{strip_request_trailers, strip_response_trailers};
 
 /// Name of the field that says whose an exchange is.
 pub use hermes_proto::fields::names::USER;

@@ -1,6 +1,10 @@
 //! Fields by which an origin could be told that a request comes from someone else.
 
+use hermes_tests::frames::{
+    DATA, END_HEADERS, END_STREAM, HEADERS, HELLO, field, frame, parse, request,
+};
 use hermes_tests::origins;
+use hermes_tests::raw::Raw;
 
 use crate::versions::Versions;
 
@@ -113,20 +117,88 @@ fn a_peer_is_believed() {
     );
 }
 
+/// What else routes or decides, and what stands in no list.
+const LATE: [(&str, &str); 5] = [
+    ("forwarded", "for=203.0.113.9"),
+    ("via", "1.1 forged"),
+    ("user", "forged-user"),
+    ("x-http-method-override", "DELETE"),
+    ("x-role", "forged-role"),
+];
+
+/// What the codec of HTTP/1.1 takes in no trailer.
+const REFUSED: [(&str, &str); 4] = [
+    ("authorization", "Basic cm9vdDo="),
+    ("cookie", "session=forged"),
+    ("max-forwards", "forged-count"),
+    ("content-type", "forged/type"),
+];
+
+/// What an origin says of a request over HTTP/1.1 with these trailers and a checksum.
+fn trailed_h1(node: &Versions, lines: &[(&str, &str)]) -> String {
+    let lines: String = lines
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    let mut raw = Raw::connect(node.node.address("web"));
+    raw.send(format!(
+        "POST http://VIDEO/post HTTP/1.1\r\nHost: VIDEO\r\nTransfer-Encoding: chunked\r\n\r\n\
+         4\r\nbody\r\n0\r\n{lines}x-checksum-md5: 1\r\n\r\n",
+    ));
+    let (head, content) = raw.response();
+    assert_eq!(head.status(), 200);
+    String::from_utf8(content).unwrap()
+}
+
+/// The same over HTTP/2.
+fn trailed_h2(node: &Versions, lines: &[(&str, &str)]) -> String {
+    let mut trailers: Vec<u8> = lines
+        .iter()
+        .flat_map(|(name, value)| field(name.as_bytes(), value.as_bytes()))
+        .collect();
+    trailers.extend(field(b"x-checksum-md5", b"1"));
+    let mut raw = Raw::connect(node.node.address("web"));
+    raw.send(HELLO);
+    raw.send(frame(
+        HEADERS,
+        END_HEADERS,
+        1,
+        &request("POST", "VIDEO", "/post"),
+    ));
+    raw.send(frame(DATA, 0, 1, b"body"));
+    raw.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, &trailers));
+    let is_whole = |bytes: &[u8]| {
+        parse(bytes)
+            .iter()
+            .any(|frame| frame.0 == DATA && frame.1 & END_STREAM != 0)
+    };
+    let content = parse(&raw.until(is_whole))
+        .into_iter()
+        .filter(|frame| frame.0 == DATA)
+        .flat_map(|frame| frame.3);
+    String::from_utf8(content.collect()).unwrap()
+}
+
 /// What comes behind the content comes after everything was decided.
 #[test]
 fn no_trailer_says_so_either() {
     let origin = origins::http();
-    let node = node(", accepts: [x-real-ip]", "", &origin.address().to_string());
-    let mut raw = hermes_tests::raw::Raw::connect(node.node.address("web"));
-    raw.send(
-        "POST http://VIDEO/post HTTP/1.1\r\nHost: VIDEO\r\nTransfer-Encoding: chunked\r\n\r\n\
-         4\r\nbody\r\n0\r\nX-Real-IP: 203.0.113.9\r\nX-Sum: 1\r\n\r\n",
+    let node = node(
+        ", accepts: [x-real-ip, x-forwarded-for]",
+        "",
+        &origin.address().to_string(),
     );
-    let (head, content) = raw.response();
-    let said = String::from_utf8(content).unwrap();
-    assert!(
-        head.status() == 200 && said.contains("x-sum") && !said.contains("203.0.113.9"),
-        "{said}"
-    );
+    let mut lines = FORGED.to_vec();
+    lines.extend(LATE);
+    let over_h1 = trailed_h1(&node, &lines);
+    lines.extend(REFUSED);
+    for said in [over_h1, trailed_h2(&node, &lines)] {
+        assert!(said.contains("x-checksum-md5"), "{said}");
+        for (name, value) in &lines {
+            assert!(
+                !said.contains(name) && !said.contains(value),
+                "{name}: {said}"
+            );
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hermes_config::model::Broadcast;
 use hermes_http::{Cause, Frame, Incoming, StreamError};
 use hermes_net::peer::network;
+use hermes_packet::Side;
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
@@ -64,7 +65,7 @@ pub(super) async fn keep(
         .from_client(kept.content.length());
     if let Some(trailers) = &mut kept.trailers {
         // Those come after everything was decided.
-        routed.snapshot.strip_trailers(trailers);
+        routed.snapshot.strip_trailers(trailers, Side::Client);
     }
     Ok(kept)
 }
