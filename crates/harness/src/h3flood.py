@@ -82,6 +82,22 @@ async def reset(clients, address, authority, streams):
     say({"asked": asked, "code": await asyncio.wait_for(client.ended, PATIENCE)})
 
 
+async def heads(clients, address, authority, streams):
+    """Asks with large heads, for what does not come."""
+    pad = ("x-pad", "p" * 60_000)
+    for client in clients:
+        for _ in range(streams):
+            client.ask(
+                (":method", "GET"), (":scheme", "http"), (":authority", authority), (":path", "/"), pad, end=True
+            )  # fmt: skip
+            client.transmit()
+            await asyncio.sleep(0)
+        await asyncio.wait_for(client.ping(), PATIENCE)
+    say({"asked": len(clients) * streams})
+    # Goes on with what is still to be sent.
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
 async def datagrams(clients, address, authority, streams):
     """Sends datagrams into tunnels, and says when they are on their way."""
     (client,) = clients
@@ -105,7 +121,7 @@ async def main(ca, address, authority, how, connections, streams):
     async with asyncio.timeout(60):
         dialled = [connect(host, int(port), configuration=trust, create_protocol=Client) for _ in range(int(connections))]
         clients = [await client.__aenter__() for client in dialled]
-        await {"stop": stop, "reset": reset, "datagrams": datagrams}[how](clients, address, authority, int(streams))
+        await {"stop": stop, "reset": reset, "datagrams": datagrams, "heads": heads}[how](clients, address, authority, int(streams))
 
 
 asyncio.run(main(*sys.argv[1:]))

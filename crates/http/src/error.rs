@@ -67,6 +67,9 @@ impl From<Reason> for Reset {
     }
 }
 
+/// Why a stream ends whose fields cannot be kept.
+pub(crate) const NO_ROOM: &str = "its fields need more memory than its other end has left";
+
 /// Why a connection is ended that holds too much.
 pub(crate) const EVICTED: &str =
     "the connection was ended: the node holds more than memory.total, and the peer takes nothing";

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hermes_net::memory::ExchangeCharge;
 use hermes_net::{Stream, StreamInfo};
 use hermes_proto::fields::Fields;
 use hermes_proto::fields::names::EXPECT;
@@ -34,6 +35,8 @@ pub struct Offered {
     pub source: Arc<StreamInfo>,
     incoming: Incoming,
     responder: Responder,
+    /// What its head is charged for, where it came over HTTP.
+    charge: Option<ExchangeCharge>,
 }
 
 impl Offered {
@@ -49,7 +52,17 @@ impl Offered {
             source,
             incoming,
             responder,
+            charge: None,
         })
+    }
+
+    pub(crate) fn charge(&mut self, charge: ExchangeCharge) {
+        self.charge = Some(charge);
+    }
+
+    /// What its head is charged for, to be held as long as the exchange lasts.
+    pub fn take_charge(&mut self) -> Option<ExchangeCharge> {
+        self.charge.take()
     }
 
     /// A plain connection whose bytes become a tunnel; `head` is the CONNECT for it.

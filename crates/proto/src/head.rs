@@ -124,6 +124,13 @@ impl RequestHead {
         }
     }
 
+    /// Bytes of memory that it takes.
+    pub fn footprint(&self) -> usize {
+        let authority = self.authority.as_ref().map_or(0, |it| it.as_str().len());
+        let path = self.path.as_ref().map_or(0, |it| it.as_str().len());
+        self.fields.footprint() + authority + path
+    }
+
     /// The path without its query; empty for CONNECT.
     pub fn path(&self) -> &str {
         self.path.as_ref().map_or("", PathAndQuery::path)

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use hermes_net::clock;
+use hermes_net::memory::ConnectionCharges;
 use hermes_net::{Stream, StreamInfo, Watch};
 use hermes_proto::fields::Fields;
 use hermes_proto::fields::names::{
@@ -51,6 +52,7 @@ pub(crate) async fn serve<H: Handler>(
     let mut farewell = pin!(crate::server::farewell(watch));
     let mut timer = ReusableTimer::default();
     let mut rejoin = None;
+    let mut charges = None;
 
     loop {
         let next = tokio::select! {
@@ -71,7 +73,8 @@ pub(crate) async fn serve<H: Handler>(
 
         // A client that has asked for nothing yet needs none.
         let rejoin = rejoin.get_or_insert_with(Rejoin::of_server);
-        let offered = offer(
+        let charges = charges.get_or_insert_with(|| ConnectionCharges::of(&source.peer));
+        let mut offered = offer(
             connection,
             head,
             source.clone(),
@@ -80,6 +83,8 @@ pub(crate) async fn serve<H: Handler>(
             watch.clone(),
         );
 
+        // A connection has one at a time, whose bytes were all sent: its user has room for it, or not.
+        offered.charge(charges.arrive_anyway(offered.head.footprint()));
         handler.handle(offered).await;
         let back = rejoin.returned().await?;
         // RFC 9112, 9.6: closing at once could reset the connection before the client has read all.

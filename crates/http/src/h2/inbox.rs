@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 use std::task::Waker;
 
+use hermes_net::memory::ExchangeCharge;
 use hermes_proto::fields::Fields;
 use hermes_proto::h2::{Failure, Reason};
 use hermes_proto::head::ResponseHead;
 
 use super::packed::Packed;
+use crate::pending::Interim;
 use crate::priority::Signals;
 
 /// What has come on a stream and was not taken, and who waits for more.
@@ -16,6 +18,8 @@ pub(super) struct Inbox {
     /// How many hold the stream.
     pub(super) handles: u32,
     pub(super) heads: Heads,
+    /// What came in fields, until the stream is gone.
+    pub(super) charge: Option<ExchangeCharge>,
     pub(super) data: Packed,
     /// The peer's half has ended, with trailers or without.
     pub(super) end: Option<Option<Box<Fields>>>,
@@ -37,31 +41,34 @@ pub(super) struct Heads {
     /// The first one: most streams have no other.
     first: Option<(ResponseHead, bool)>,
     waiting: VecDeque<(ResponseHead, bool)>,
-    fields: usize,
+    interim: Interim,
 }
 
-/// Fields of the interim responses that wait, beyond which no more are kept: their reader refuses far fewer.
-const WAITING_FIELDS: usize = 4096;
-
-/// Interim responses that wait, beyond which no more are kept.
-const WAITING: usize = 64;
-
 impl Heads {
+    /// Counts a response that has come, before it is kept: its reader may be slower than its server.
+    ///
+    /// # Errors
+    /// There were too many interim ones before the final one.
+    pub(super) fn count(&mut self, response: &ResponseHead) -> Result<(), Failure> {
+        if !response.status.is_informational() || self.interim.count(response) {
+            return Ok(());
+        }
+        Err(Failure::Broken(
+            Reason::PROTOCOL_ERROR,
+            Interim::TOO_MANY.into(),
+        ))
+    }
+
     pub(super) fn push(&mut self, response: ResponseHead, end: bool) {
         if self.first.is_none() && self.waiting.is_empty() {
-            self.fields += response.fields.len();
             self.first = Some((response, end));
-        } else if self.waiting.len() < WAITING && self.fields < WAITING_FIELDS {
-            self.fields += response.fields.len();
+        } else {
             self.waiting.push_back((response, end));
         }
     }
 
     pub(super) fn pop(&mut self) -> Option<(ResponseHead, bool)> {
-        let first = self.first.take();
-        let (response, end) = first.or_else(|| self.waiting.pop_front())?;
-        self.fields -= response.fields.len();
-        Some((response, end))
+        self.first.take().or_else(|| self.waiting.pop_front())
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use hermes_proto::h2::{ConnectionError, Failure, Reason};
 
-use crate::error::{Cause, Reset, StreamError};
+use crate::error::{Cause, NO_ROOM, Reset, StreamError};
 
 /// Why a connection is over.
 #[derive(Debug)]
@@ -65,6 +65,7 @@ pub(super) fn failed(failure: &Failure) -> StreamError {
             StreamError::unprocessed(Cause::Reset(Reset::Refused))
         }
         Failure::Reset(reason) => StreamError::new(Cause::Reset((*reason).into())),
+        Failure::Broken(Reason::ENHANCE_YOUR_CALM, _) => StreamError::new(Cause::Memory(NO_ROOM)),
         Failure::Broken(reason, words) => StreamError::new(broken(*reason, words.to_string())),
         Failure::Unprocessed => StreamError::unprocessed(Cause::Closing),
     }

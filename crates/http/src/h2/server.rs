@@ -9,7 +9,6 @@ use hermes_net::memory::{Account, Arrivals, Memory};
 use hermes_net::{Stream, StreamInfo, Watch};
 use hermes_proto::fields::Fields;
 use hermes_proto::h2::{ConnectionOptions, FieldSectionLimits, Reason, Role, SendError};
-use hermes_proto::head::RequestHead;
 use hermes_proto::websocket::Key;
 use http::header::EXPECT;
 use http::{Method, StatusCode};
@@ -18,7 +17,7 @@ use super::drive::ConnectionDriver;
 use super::handle::StreamHandle;
 use super::keepalive::silence;
 use super::profile::{Profile, remembered_streams};
-use super::shared::{Joint, News};
+use super::shared::{ChargedRequest, Joint, News};
 use super::windows::{self, Windows};
 use super::{
     FRAME_SIZE, HEADER_TABLE, PUBLIC_FRAME_SIZE, PUBLIC_WINDOW, SEND_BUFFER, STREAM_WINDOW,
@@ -204,8 +203,9 @@ fn machine_options(options: &Options) -> ConnectionOptions {
 }
 
 impl<H: Handler> Offers<'_, H> {
-    fn offer(&self, stream: StreamHandle, head: RequestHead, end: bool, active: Active) {
+    fn offer(&self, stream: StreamHandle, request: ChargedRequest, end: bool, active: Active) {
         let options = self.options;
+        let ChargedRequest { head, charge } = request;
         let expects = head.fields.contains_key(EXPECT);
         let (pace, answered) = Pace::of_content(options.min_rate, expects);
         let mut incoming = StreamReceiver::new(stream.clone(), &head.fields, end);
@@ -225,7 +225,8 @@ impl<H: Handler> Offers<'_, H> {
         };
 
         let responder = Responder::H2(responder);
-        let offered = Offered::new(head, self.source.clone(), incoming, responder);
+        let mut offered = Offered::new(head, self.source.clone(), incoming, responder);
+        offered.charge(charge);
         let handler = self.handler.clone();
         self.watch.spawn(async move {
             let _active = active;

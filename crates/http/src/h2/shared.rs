@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use hermes_net::clock;
-use hermes_net::memory::Arrivals;
-use hermes_proto::h2::{ByNumber, Connection, ConnectionOptions, Event, Rank};
+use hermes_net::memory::{Arrivals, ConnectionCharges, ExchangeCharge};
+use hermes_proto::fields::Fields;
+use hermes_proto::h2::{ByNumber, Connection, ConnectionOptions, Event, Failure, Rank, Reason};
 use hermes_proto::h3::Priority;
 use hermes_proto::head::RequestHead;
 use http::StatusCode;
@@ -15,17 +16,17 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::handle::StreamHandle;
-use super::inbox::Inbox;
+use super::inbox::{Heads, Inbox};
 use super::over::{Over, failed};
 use super::piece::Piece;
-use crate::error::StreamError;
+use crate::error::{NO_ROOM, StreamError};
 use crate::priority::{self, Signals};
 
 /// What a driver is to deal with itself.
 #[derive(Debug)]
 pub(super) enum News {
     /// An exchange is offered.
-    Request(StreamHandle, RequestHead, bool),
+    Request(StreamHandle, ChargedRequest, bool),
     /// A request is to be refused with a status and the reason.
     Refuse(StreamHandle, StatusCode, std::borrow::Cow<'static, str>),
     /// The peer's SETTINGS have come.
@@ -36,6 +37,13 @@ pub(super) enum News {
     Retire,
     /// The window of each stream should be this many bytes.
     Grow(u32),
+}
+
+/// A request, and what it is charged for.
+#[derive(Debug)]
+pub(super) struct ChargedRequest {
+    pub(super) head: RequestHead,
+    pub(super) charge: ExchangeCharge,
 }
 
 /// The part that is changed.
@@ -129,6 +137,17 @@ impl Core {
         !is_full
     }
 
+    /// Ends a stream for what came on it.
+    fn give_up(&mut self, stream: u32, failure: Failure) {
+        self.machine.reset(stream, Reason::ENHANCE_YOUR_CALM);
+        if let Some(inbox) = self.inboxes.get_mut(&stream) {
+            inbox.heads = Heads::default();
+            inbox.end = None;
+            inbox.failure.get_or_insert(failure);
+            inbox.wake_all();
+        }
+    }
+
     /// Whether the connection is over.
     pub(super) fn is_over(&self) -> bool {
         self.over.is_some()
@@ -149,6 +168,8 @@ impl Core {
 pub(super) struct Joint {
     core: Mutex<Core>,
     pub(super) arrivals: Arc<Arrivals>,
+    /// What the heads that come are charged to.
+    charges: Arc<ConnectionCharges>,
     /// How often something came from the peer, whatever it was.
     heard: AtomicU64,
     /// Answers to our PINGs.
@@ -175,6 +196,7 @@ impl Joint {
                 early: VecDeque::new(),
             }),
             arrivals: arrivals.clone(),
+            charges: ConnectionCharges::of(arrivals.account().peer()),
             heard: AtomicU64::new(0),
             pongs: AtomicU64::new(0),
             answered: Notify::new(),
@@ -247,14 +269,9 @@ impl Joint {
                     request,
                     end,
                 } => {
-                    let handle = self.adopt(core, stream);
-                    core.requested(stream, &request);
-                    if end && let Some(inbox) = core.inboxes.get_mut(&stream) {
-                        inbox.end = Some(None);
-                    } else {
-                        self.arrivals.open(stream, 0);
+                    if let Some(news_of_it) = self.requested(core, stream, request, end) {
+                        news.push_back(news_of_it);
                     }
-                    news.push_back(News::Request(handle, request, end));
                 }
                 Event::Refuse {
                     stream,
@@ -281,6 +298,47 @@ impl Joint {
                 event => self.deliver(core, event),
             }
         }
+    }
+
+    /// Takes a request in, if there is room for it.
+    fn requested(
+        self: &Arc<Self>,
+        core: &mut Core,
+        stream: u32,
+        head: RequestHead,
+        end: bool,
+    ) -> Option<News> {
+        let Ok(charge) = self.charges.arrive(head.footprint()) else {
+            core.machine.refuse(stream);
+            return None;
+        };
+
+        let handle = self.adopt(core, stream);
+        core.requested(stream, &head);
+        if end && let Some(inbox) = core.inboxes.get_mut(&stream) {
+            inbox.end = Some(None);
+        } else {
+            self.arrivals.open(stream, 0);
+        }
+
+        let request = ChargedRequest { head, charge };
+        Some(News::Request(handle, request, end))
+    }
+
+    /// Charges fields that came on a stream and wait for its owners.
+    ///
+    /// # Errors
+    /// There is no room for them.
+    fn charge(&self, inbox: &mut Inbox, fields: &Fields) -> Result<(), Failure> {
+        let bytes = fields.footprint();
+        let charged = match &mut inbox.charge {
+            Some(charge) => charge.add(bytes),
+            none => self.charges.arrive(bytes).map(|charge| {
+                *none = Some(charge);
+            }),
+        };
+
+        charged.map_err(|_| Failure::Broken(Reason::ENHANCE_YOUR_CALM, NO_ROOM.into()))
     }
 
     /// Gives what came on a stream to its owners.
@@ -311,8 +369,14 @@ impl Joint {
                     }
                 }
 
-                inbox.heads.push(response, end);
-                Inbox::wake(&mut inbox.opener);
+                let taken = inbox.heads.count(&response);
+                match taken.and_then(|()| self.charge(inbox, &response.fields)) {
+                    Ok(()) => {
+                        inbox.heads.push(response, end);
+                        Inbox::wake(&mut inbox.opener);
+                    }
+                    Err(failure) => core.give_up(stream, failure),
+                }
             }
             Event::Data { data, .. } => {
                 self.arrivals.came(stream, data.len());
@@ -320,8 +384,17 @@ impl Joint {
                 Inbox::wake(&mut inbox.reader);
             }
             Event::End { trailers, .. } => {
-                inbox.end = Some(trailers);
-                Inbox::wake(&mut inbox.reader);
+                let charged = match &trailers {
+                    Some(fields) => self.charge(inbox, fields),
+                    None => Ok(()),
+                };
+                match charged {
+                    Ok(()) => {
+                        inbox.end = Some(trailers);
+                        Inbox::wake(&mut inbox.reader);
+                    }
+                    Err(failure) => core.give_up(stream, failure),
+                }
             }
             Event::Failed { failure, .. } => {
                 inbox.failure.get_or_insert(failure);

@@ -27,7 +27,7 @@ use super::sender::Sender;
 use super::shared::{Hold, Shared, StreamState};
 use super::tables::{HEADER_TABLE, Tables};
 use super::{RequestStreamReceiver, RequestStreamSender, Watched};
-use crate::error::{Cause, StreamError};
+use crate::error::{Cause, NO_ROOM, StreamError};
 use crate::h2::Profile;
 use crate::pending::{Awaited, Event};
 use crate::{Incoming, Kind, Outgoing, RequestHead};
@@ -451,12 +451,16 @@ impl RequestStreamResponse {
             return Ok(Event::Interim(head));
         }
 
+        let charges = &reader.state.shared().tables.charges;
+        let charge = charges.arrive(head.fields.footprint()).map_err(|_| {
+            reader.state.abandon(Code::ExcessiveLoad);
+            StreamError::new(Cause::Memory(NO_ROOM))
+        })?;
+
         if self.method == Method::CONNECT && head.status.is_success() {
             reader.sequence.begin_tunnel();
-            return Ok(Event::Tunnel(
-                head,
-                Incoming::H3(Box::new(RequestStreamReceiver::new(reader, None))),
-            ));
+            let incoming = RequestStreamReceiver::new(reader, None).charged(charge);
+            return Ok(Event::Tunnel(head, Incoming::H3(Box::new(incoming))));
         }
 
         let length = convert::response_length(&self.method, &mut head)
@@ -465,10 +469,8 @@ impl RequestStreamResponse {
 
         // Whether there is content at all is often here already.
         poll_fn(|cx| Poll::Ready(reader.poll_peek(cx).is_ready())).await;
-        Ok(Event::Final(
-            head,
-            Incoming::H3(Box::new(RequestStreamReceiver::new(reader, length))),
-        ))
+        let incoming = RequestStreamReceiver::new(reader, length).charged(charge);
+        Ok(Event::Final(head, Incoming::H3(Box::new(incoming))))
     }
 
     /// Sends the request again, if it was lost as early data.

@@ -3,13 +3,15 @@
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use hermes_proto::h3::decode_trailers;
+use hermes_net::memory::ExchangeCharge;
+use hermes_proto::fields::Fields;
+use hermes_proto::h3::{Code, decode_trailers};
 
 use super::PIECE;
 use super::datagrams::DatagramReceiver;
 use super::reader::{Failure, Part, Reader};
 use crate::Frame;
-use crate::error::StreamError;
+use crate::error::{Cause, NO_ROOM, StreamError};
 use crate::pace::Pace;
 
 /// The receiving half.
@@ -20,6 +22,8 @@ pub struct RequestStreamReceiver {
     done: bool,
     datagrams_taken: bool,
     pace: Pace,
+    /// What came in fields.
+    charge: Option<ExchangeCharge>,
 }
 
 impl RequestStreamReceiver {
@@ -31,7 +35,31 @@ impl RequestStreamReceiver {
             done: false,
             datagrams_taken: false,
             pace: Pace::default(),
+            charge: None,
         }
+    }
+
+    /// Of a response that is charged for its head.
+    pub(super) fn charged(mut self, charge: ExchangeCharge) -> Self {
+        self.charge = Some(charge);
+        self
+    }
+
+    /// Charges trailers, until no one reads the stream any more.
+    fn charge(&mut self, trailers: &Fields) -> Result<(), StreamError> {
+        let bytes = trailers.footprint();
+        let charged = match &mut self.charge {
+            Some(charge) => charge.add(bytes),
+            none => {
+                let charges = &self.reader.state.shared().tables.charges;
+                charges.arrive(bytes).map(|charge| *none = Some(charge))
+            }
+        };
+
+        charged.map_err(|_| {
+            self.reader.state.abandon(Code::ExcessiveLoad);
+            StreamError::new(Cause::Memory(NO_ROOM))
+        })
     }
 
     pub(crate) fn pace(&mut self, pace: Pace) {
@@ -102,11 +130,7 @@ impl RequestStreamReceiver {
         joined.map_or(first, BytesMut::freeze)
     }
 
-    fn trailers(
-        &mut self,
-        section: Bytes,
-        cx: &mut Context<'_>,
-    ) -> Result<hermes_proto::fields::Fields, StreamError> {
+    fn trailers(&mut self, section: Bytes, cx: &mut Context<'_>) -> Result<Fields, StreamError> {
         // Nothing but the end may follow, and no one asks for it any more.
         if let Poll::Ready(Err(failure)) = self.reader.poll_part(cx) {
             return Err(failure.into());
@@ -114,10 +138,13 @@ impl RequestStreamReceiver {
         let state = &self.reader.state;
         let tables = &state.shared().tables;
         let read = tables.read(state.id(), &section, decode_trailers);
-        read.map_err(|fault| {
+        let trailers = read.map_err(|fault| {
             state.fail(fault);
-            Failure::Fault(fault).into()
-        })
+            StreamError::from(Failure::Fault(fault))
+        })?;
+
+        self.charge(&trailers)?;
+        Ok(trailers)
     }
 
     pub(crate) fn is_end(&self) -> bool {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hermes_net::Watch;
+use hermes_net::memory::ExchangeCharge;
 use hermes_net::quic::{Connection, RecvStream, SendStream};
 use hermes_proto::h3::{
     BadRequest, Code, Fault, FieldSectionLimits, Role, Section, Settings, decode_request, frame,
@@ -244,6 +245,11 @@ impl<H: Handler> Context<H> {
             Err(_) => return state.abandon(Code::RequestIncomplete),
         };
 
+        // It may be tried again (RFC 9114, 4.1.1).
+        let Ok(charge) = shared.tables.charges.arrive(head.footprint()) else {
+            return state.abandon(Code::RequestRejected);
+        };
+
         shared
             .priorities
             .request(&state, crate::priority::signal(&head.fields));
@@ -252,13 +258,19 @@ impl<H: Handler> Context<H> {
             let _ = timeout(SETTINGS_TIME, shared.settled()).await;
         }
 
-        self.offer(head, reader, Sender::new(send, state.clone()))
+        let charged = (head, charge);
+        self.offer(charged, reader, Sender::new(send, state.clone()))
             .await;
         state.part().await;
         self.count(&state);
     }
 
-    async fn offer(&self, mut head: RequestHead, reader: Reader, sender: Sender) {
+    async fn offer(
+        &self,
+        (mut head, charge): (RequestHead, ExchangeCharge),
+        reader: Reader,
+        sender: Sender,
+    ) {
         let source = sender.state.shared().connection.info().clone();
         let early = reader.is_early();
         if early {
@@ -282,7 +294,8 @@ impl<H: Handler> Context<H> {
         let responder = RequestStreamResponder::new(sender, &head, self.options.min_rate, answered);
         let incoming = Incoming::H3(Box::new(incoming));
         let harmless = head.method.is_safe();
-        let offered = Offered::new(head, source, incoming, Responder::H3(responder));
+        let mut offered = Offered::new(head, source, incoming, Responder::H3(responder));
+        offered.charge(charge);
 
         if early && !harmless {
             return self.handler.too_early(offered).await;

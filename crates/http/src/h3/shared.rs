@@ -70,9 +70,9 @@ impl Shared {
         let account = load::account(&connection, datagrams.total(), !order.in_turn);
         Arc::new(Self {
             account,
+            tables: Tables::new(table, limits, &connection.info().peer),
             connection,
             role,
-            tables: Tables::new(table, limits),
             settings: watch::Sender::new(None),
             outlook: watch::Sender::new(Outlook {
                 first: u64::MAX,

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use hermes_net::PeerAddress;
+use hermes_net::memory::ConnectionCharges;
 use hermes_net::quic::{SendStream, WriteError};
 use hermes_proto::h3::{Code, Fault, FieldSectionLimits, Received, StreamType};
 use hermes_proto::qpack::{QpackDecoder, QpackEncoder, SectionEncoder};
@@ -24,6 +26,8 @@ pub(super) struct Tables {
     table: usize,
     /// Of every field section that comes.
     pub(super) limits: FieldSectionLimits,
+    /// What is charged for them.
+    pub(super) charges: Arc<ConnectionCharges>,
     decoder: Mutex<QpackDecoder>,
     encoder: Mutex<QpackEncoder>,
     /// There is something to send.
@@ -31,11 +35,12 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Tables of which ours takes so many bytes, for sections with these limits.
-    pub(super) fn new(table: usize, limits: FieldSectionLimits) -> Self {
+    /// Tables of which ours takes so many bytes, for sections with these limits that come from this peer.
+    pub(super) fn new(table: usize, limits: FieldSectionLimits, peer: &PeerAddress) -> Self {
         Self {
             table,
             limits,
+            charges: ConnectionCharges::of(peer),
             decoder: Mutex::new(QpackDecoder::new(table)),
             encoder: Mutex::default(),
             wake: Notify::new(),
@@ -45,7 +50,7 @@ impl Tables {
     /// None: what is written refers to nothing.
     pub(super) fn none() -> Self {
         let limits = FieldSectionLimits { bytes: 0, lines: 0 };
-        Self::new(0, limits)
+        Self::new(0, limits, &PeerAddress::Unix { uid: None })
     }
 
     /// What we announce of ours.

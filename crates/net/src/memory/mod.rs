@@ -10,6 +10,7 @@
 
 mod arrivals;
 mod carrier;
+mod exchanges;
 mod owners;
 
 use std::fmt;
@@ -21,9 +22,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::peer::StreamInfo;
+use crate::peer::{PeerAddress, StreamInfo};
 pub use arrivals::{Arrivals, Level};
 pub use carrier::{AccountedTransport, Flow, Pressure};
+pub use exchanges::{ConnectionCharges, ExchangeCharge, USUAL_HEAD};
 use owners::Owners;
 pub use owners::{Charge, OWNER_FLOOR, Overdrawn, Owner, OwnerAccount, Purpose};
 
@@ -280,6 +282,11 @@ impl Account {
     /// Bytes that it holds.
     pub fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
+    }
+
+    /// Who is at the other end.
+    pub fn peer(&self) -> &PeerAddress {
+        &self.info.peer
     }
 
     /// Resolves when the connection must be ended: it holds too much and makes no progress.

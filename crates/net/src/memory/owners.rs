@@ -263,6 +263,12 @@ impl Charge {
         self.bytes
     }
 
+    /// Bytes by which it may grow.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.account.room()
+    }
+
     /// Charges so many bytes more: all of them or none. Concurrent charges of one owner can exceed its room by one charge each.
     ///
     /// # Errors

@@ -123,6 +123,11 @@ impl Fields {
         self.lines.iter().map(size).sum()
     }
 
+    /// Bytes of memory that the lines take.
+    pub fn footprint(&self) -> usize {
+        self.text.len() + self.lines.len() * size_of::<Line>()
+    }
+
     /// The first value of this name.
     pub fn get(&self, name: impl AsFieldName) -> Option<FieldValue<'_>> {
         let at = self.find(&name)?;

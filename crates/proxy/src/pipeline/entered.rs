@@ -16,7 +16,7 @@ use hermes_rules::judge::Phase;
 use http::{StatusCode, Version};
 
 use super::identify::{Identified, identify};
-use super::permits::{Permits, admit_connection};
+use super::permits::{Permits, admit_connection, charge_head};
 use crate::arrival::Arrival;
 use crate::decision_log::Witness;
 use crate::entrance::Entrance;
@@ -96,6 +96,7 @@ impl Entered {
     ) -> Result<Admitted, Refusal> {
         let mut identified = identify(self, arrival.head_mut()).await?;
         admit_connection(self, &identified)?;
+        let charge = charge_head(arrival, &identified)?;
         if too_early {
             return Err(refuse_early());
         }
@@ -107,7 +108,7 @@ impl Entered {
             authorized.inspect_err(|_| self.remember_claims(&identified))?;
         }
 
-        let permits = Permits::take(self, &mut identified, arrival.head())?;
+        let permits = Permits::take(self, &mut identified, arrival.head(), charge)?;
         let route = self.route(arrival.head(), &identified);
         let route = route.inspect_err(|_| self.remember_claims(&identified))?;
         self.exchange.route(&route.name);

@@ -145,7 +145,7 @@ async fn begin(
 
     let decided = entered.decide(&mut arrival, too_early).await;
     let explained = entered.explained;
-    let (routed, received, permits) = match decided {
+    let (routed, received, mut permits) = match decided {
         Ok(admitted) => admitted.routed(entered),
         Err(refusal) => {
             let unanswered = Unanswered::Arrival(arrival);
@@ -175,6 +175,7 @@ async fn begin(
             routed.exchange.finish(&reason);
         }
         Ok(carried) => {
+            permits.opened(&routed.auth);
             return Some(Box::new(OpenTunnel {
                 routed,
                 carried,

@@ -1,14 +1,18 @@
-//! What one user may have open at a listener: connections, exchanges and sessions.
+//! What one user may have open at a listener: connections, exchanges and sessions; and the memory of heads.
 
 use hermes_http::{Kind, RequestHead};
-use hermes_identity::Proof;
+use hermes_identity::{AuthContext, Proof};
+use hermes_net::memory::ExchangeCharge;
 use hermes_packet::Asked;
+use hermes_proto::fields::Fields;
+use hermes_proto::fields::names::RETRY_AFTER;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::Whom;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 
 use super::entered::Entered;
 use super::identify::Identified;
+use crate::arrival::Arrival;
 use crate::filter::KnownUser;
 use crate::listeners::{Joined, Permit, SessionPermit};
 use crate::outliving::is_resumed;
@@ -29,6 +33,45 @@ const SESSIONS_PER_USER: &str = "limits.sessions_per_user";
 pub(super) struct Permits {
     _exchange: Option<Permit<String>>,
     _session: Option<SessionPermit>,
+    head: Option<ExchangeCharge>,
+}
+
+/// Bytes of the head that is kept to be judged again.
+fn kept(auth: &AuthContext) -> usize {
+    auth.arrived.as_ref().map_or(0, |head| head.footprint())
+}
+
+/// Seconds after which there may be room again.
+const AGAIN: HeaderValue = HeaderValue::from_static("1");
+
+/// Charges the user of an exchange, or its source where there is none, for its head, and for that of a tunnel as it arrived.
+///
+/// # Errors
+/// They have no memory left: it may be tried again.
+pub(super) fn charge_head(
+    arrival: &mut Arrival,
+    identified: &Identified,
+) -> Result<Option<ExchangeCharge>, Refusal> {
+    let Arrival::Offered(offered) = arrival else {
+        return Ok(None);
+    };
+    let Some(mut charge) = offered.take_charge() else {
+        return Ok(None);
+    };
+
+    let user = identified.user.as_deref();
+    charge
+        .settle(user, kept(&identified.auth))
+        .map_err(|overdrawn| {
+            let who = if user.is_some() { "user" } else { "source" };
+            let details =
+                format!("the {who} has no memory left for heads of requests: {overdrawn}");
+            Refusal::new(ProxyError::ConnectionLimitReached, details)
+                .status(StatusCode::SERVICE_UNAVAILABLE)
+                .fields(Fields::from_iter([(RETRY_AFTER, AGAIN)]))
+        })?;
+
+    Ok(Some(charge))
 }
 
 /// What there may be only so many of.
@@ -65,6 +108,13 @@ pub(super) fn admit_connection(entered: &Entered, identified: &Identified) -> Re
 }
 
 impl Permits {
+    /// The tunnel is open: of its head only what arrived is left.
+    pub(super) fn opened(&mut self, auth: &AuthContext) {
+        if let Some(charge) = &mut self.head {
+            charge.shrink_to(kept(auth));
+        }
+    }
+
     /// Takes what this exchange needs, where there are bounds.
     ///
     /// # Errors
@@ -73,9 +123,13 @@ impl Permits {
         entered: &Entered,
         identified: &mut Identified,
         head: &RequestHead,
+        charge: Option<ExchangeCharge>,
     ) -> Result<Self, Refusal> {
         let Some(user) = identified.user.clone() else {
-            return Ok(Self::default());
+            return Ok(Self {
+                head: charge,
+                ..Self::default()
+            });
         };
         let bounds = bounds(entered, identified);
         let sessions = match head.kind() {
@@ -86,6 +140,7 @@ impl Permits {
         Ok(Self {
             _exchange: exchange_of(entered, &user, head, bounds.exchanges)?,
             _session: session_of(entered, identified, &user, sessions)?,
+            head: charge,
         })
     }
 }

@@ -18,6 +18,7 @@ mod greetings;
 mod handshakes;
 mod idle_metrics;
 mod intercepted;
+mod heads;
 mod interim;
 mod links;
 mod local_addresses;
