@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use hermes_net::descriptors::ceiling;
-use hermes_net::memory::Memory;
+use hermes_net::memory::{Memory, Purpose};
 use hermes_net::os::process_stats;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use hermes_net::shares::Shares;
@@ -89,8 +90,42 @@ impl Collector for ProcessCollector {
             gauge.encode(metric)?;
         }
 
-        Ok(())
+        encode_charges(&mut encoder)
     }
+}
+
+/// Memory that is charged to owners, and refused charges, by purpose.
+fn encode_charges(encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+    let memory = Memory::node();
+    let kind = ConstGauge::new(0.0).metric_type();
+    let mut charged = encoder.encode_descriptor(
+        "hermes_memory_charged_bytes",
+        "Memory that is charged to users and sources",
+        None,
+        kind,
+    )?;
+    for purpose in Purpose::ALL {
+        let Some(value) = bytes(memory.charged_for(purpose)) else {
+            continue;
+        };
+        let labels = [("purpose", purpose.name())];
+        ConstGauge::new(value).encode(charged.encode_family(&labels)?)?;
+    }
+
+    let kind = ConstCounter::new(0_u64).metric_type();
+    let mut refused = encoder.encode_descriptor(
+        "hermes_memory_charges_refused",
+        "Charges that were refused because the user or source has its share",
+        None,
+        kind,
+    )?;
+    for purpose in Purpose::ALL {
+        let count = u64::try_from(memory.refused_for(purpose)).unwrap_or(u64::MAX);
+        let labels = [("purpose", purpose.name())];
+        ConstCounter::new(count).encode(refused.encode_family(&labels)?)?;
+    }
+
+    Ok(())
 }
 
 /// As a gauge, which is exact up to 2^53.

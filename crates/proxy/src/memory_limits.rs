@@ -10,9 +10,17 @@ use serde_json::{Value, json};
 /// How often to check whether too much is held.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// Looks, one a second, between two log lines about refused charges.
+#[doc(alias = "bound")]
+const QUIET: u32 = 30;
+
 /// Connections and owners that `hermes status` lists: those that hold most.
 #[doc(alias = "bound")]
 const HOLDERS: usize = 5;
+
+/// Bytes that an exchange may keep without a charge: less than it costs itself, so that most exchanges need no account.
+#[doc(alias = "bound")]
+pub(crate) const UNCHARGED: usize = 2048;
 
 /// Puts the bounds of a document in force.
 pub(crate) fn apply(memory: &model::Memory) {
@@ -33,6 +41,7 @@ pub(crate) async fn enforce(watch: Watch) {
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let end = watch.graceful();
     tokio::pin!(end);
+    let mut refusals = RefusalLines::default();
 
     loop {
         tokio::select! {
@@ -49,31 +58,56 @@ pub(crate) async fn enforce(watch: Watch) {
                 "connection ended: its peer takes nothing, and the node holds more than memory.total"
             );
         }
+        refusals.look(memory);
+    }
+}
+
+/// Says that charges were refused: at once, and then every [`QUIET`] looks as long as there are more.
+#[derive(Default)]
+struct RefusalLines {
+    /// Refusals that a line has told of.
+    told: usize,
+    /// Looks until the next line.
+    wait: u32,
+}
+
+impl RefusalLines {
+    fn look(&mut self, memory: &Memory) {
+        self.wait = self.wait.saturating_sub(1);
+        let refused = memory.refused_charges();
+        if self.wait > 0 || refused == self.told {
+            return;
+        }
+
+        if let Some(last) = memory.take_last_refusal() {
+            let times = refused - self.told;
+            tracing::warn!(times, last = %last, "charges were refused: raise memory.total if the owner may have more");
+        }
+        self.told = refused;
+        self.wait = QUIET;
     }
 }
 
 /// How much is held, and of how much.
 pub(crate) fn view() -> Value {
     let memory = Memory::node();
-    let purposes: serde_json::Map<String, Value> = Purpose::ALL
-        .into_iter()
-        .map(|purpose| {
-            (
-                purpose.name().to_owned(),
-                memory.charged_for(purpose).into(),
-            )
-        })
-        .collect();
-
     json!({
         "held_bytes": memory.held(),
         "total_bytes": memory.budget(),
         "connection_bytes": memory.connection(),
         "charged_bytes": memory.charged(),
-        "charged_for": purposes,
+        "charged_for": by_purpose(|purpose| memory.charged_for(purpose)),
         "refused_charges": memory.refused_charges(),
+        "refused_for": by_purpose(|purpose| memory.refused_for(purpose)),
         "owners": owners(),
     })
+}
+
+fn by_purpose(count: impl Fn(Purpose) -> usize) -> Value {
+    let counts = Purpose::ALL
+        .into_iter()
+        .map(|purpose| (purpose.name().to_owned(), count(purpose).into()));
+    Value::Object(counts.collect())
 }
 
 /// The owners that are charged most.

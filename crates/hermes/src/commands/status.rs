@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::admin::{self, Which};
 use crate::failure::Failure;
@@ -52,11 +52,46 @@ fn text(status: &Value, width: Option<usize>) -> String {
                 );
                 lines.push_str(&line("given up", &revision, width));
             }
+            None if name == "memory" => {
+                lines.push_str(&line(name, &memory_line(value), width));
+                tables.push_str(&memory_tables(value, width));
+            }
             None => lines.push_str(&line(&words(name), &shown(name, value), width)),
         }
     }
 
     lines + &tables
+}
+
+/// The sums.
+fn memory_line(memory: &Value) -> String {
+    let fields = memory.as_object().into_iter().flatten();
+    let sums = fields
+        .filter(|(_, value)| value.is_u64())
+        .map(|(name, value)| (name.clone(), value.clone()));
+    shown("memory", &Value::Object(sums.collect()))
+}
+
+/// What is charged by purpose, as far as anything is or was refused, and to whom.
+fn memory_tables(memory: &Value, width: Option<usize>) -> String {
+    let purposes = memory["charged_for"].as_object().into_iter().flatten();
+    let charges: Vec<Value> = purposes
+        .map(|(purpose, bytes)| {
+            let refused = &memory["refused_for"][purpose];
+            json!({ "purpose": purpose, "charged_bytes": bytes, "refused": refused })
+        })
+        .filter(|row| row["charged_bytes"] != 0 || row["refused"] != 0)
+        .collect();
+
+    let tables = [
+        ("charges", Value::Array(charges)),
+        ("owners", memory["owners"].clone()),
+    ];
+    let tables = tables.iter().filter_map(|(name, value)| {
+        let rows = rows(value, width)?;
+        Some(format!("\n{name}\n{rows}\n"))
+    });
+    tables.collect()
 }
 
 /// A name and a value, which goes on below itself where the line is too long.
@@ -187,7 +222,6 @@ fn shown(name: &str, value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn lists_of_objects_become_tables_after_the_lines() {
@@ -241,6 +275,22 @@ mod tests {
             text(&alone, None),
             "\nupstreams\n name   attached\n users  alice\n"
         );
+    }
+
+    #[test]
+    fn memory_is_shown_by_purpose_and_owner() {
+        let status = json!({ "memory": {
+            "held_bytes": 0,
+            "charged_bytes": 2048,
+            "charged_for": { "heads": 2048, "replays": 0, "stack": 0 },
+            "refused_charges": 7,
+            "refused_for": { "heads": 0, "replays": 7, "stack": 0 },
+            "owners": [{ "owner": "user alice", "charged_bytes": 2048 }],
+        }});
+        let expected = "memory            held 0 B, charged 2.0 KiB, refused charges 7\n\
+                        \ncharges\n purpose  charged  refused\n heads    2.0 KiB  0\n replays  0 B      7\n\
+                        \nowners\n owner       charged\n user alice  2.0 KiB\n";
+        assert_eq!(text(&status, None), expected);
     }
 
     #[test]

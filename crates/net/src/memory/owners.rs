@@ -1,11 +1,11 @@
 //! Memory charged to its owner: a user, or the source of a stranger.
 //!
 //! The connection accounts beside this count contents that a slow reader leaves behind. Everything else that waits for someone
-//! (decoded heads, kept contents, replay windows, buffers of a TCP stack, waiting datagrams, remembered refusals) is charged here. An
+//! (decoded heads, kept contents, replay windows, buffers of a TCP stack, waiting datagrams) is charged here. An
 //! owner may hold as much as is free: half of the whole if it is alone, a third each if there are two, and so on, so that there is
 //! always room for one more. Every owner has [`OWNER_FLOOR`] in any case: a crowd of greedy owners cannot refuse a modest one.
 //!
-//! All charges together take at most half of `memory.total`; contents have what charges leave of it.
+//! All charges together take at most half of `memory.total`, and floors up to a quarter more; contents have what charges leave of it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -33,6 +33,8 @@ pub enum Owner {
     User(Box<str>),
     /// A stranger, by address; the network of 64 bits for IPv6.
     Source(IpAddr),
+    /// Clients of a UDP listener, by its name: before a tunnel is open their addresses may be forged.
+    Listener(Box<str>),
     /// Programs of this machine that come by a Unix socket and have no name.
     Local,
 }
@@ -54,6 +56,7 @@ impl fmt::Display for Owner {
         match self {
             Self::User(name) => write!(f, "user {name}"),
             Self::Source(ip) => write!(f, "source {ip}"),
+            Self::Listener(name) => write!(f, "listener {name}"),
             Self::Local => f.write_str("local programs"),
         }
     }
@@ -75,8 +78,8 @@ pub enum Purpose {
     Datagrams,
     /// Connections and buffers of a TCP stack in user space.
     Stack,
-    /// Refusals that are remembered for `hermes why`.
-    Refusals,
+    /// Transforms of tunnels.
+    Transforms,
 }
 
 impl Purpose {
@@ -88,7 +91,7 @@ impl Purpose {
         Self::Collected,
         Self::Datagrams,
         Self::Stack,
-        Self::Refusals,
+        Self::Transforms,
     ];
 
     /// Its name in `status` and metrics.
@@ -101,15 +104,22 @@ impl Purpose {
             Self::Collected => "collected",
             Self::Datagrams => "datagrams",
             Self::Stack => "stack",
-            Self::Refusals => "refusals",
+            Self::Transforms => "transforms",
         }
     }
 }
 
 /// A charge was refused: the owner holds as much as is free.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{owned} of {charged} charged bytes are its owner's, and {free} are free")]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "memory for {}: {owner} holds {owned} of {charged} charged bytes, and {free} are free",
+    purpose.name()
+)]
 pub struct Overdrawn {
+    /// Who would have been charged.
+    pub owner: Owner,
+    /// The purpose of the refused charge.
+    pub purpose: Purpose,
     /// Bytes that the owner holds.
     pub owned: usize,
     /// Bytes that all owners hold.
@@ -122,18 +132,32 @@ pub struct Overdrawn {
 #[derive(Debug)]
 pub(super) struct Owners {
     charged: AtomicUsize,
-    refused: AtomicUsize,
-    purposes: [AtomicUsize; Purpose::ALL.len()],
+    purposes: [PurposeCounts; Purpose::ALL.len()],
+    last_refusal: Mutex<Option<Overdrawn>>,
     /// `None` until the first owner: a map cannot be made in a constant.
-    known: Mutex<Option<HashMap<Owner, Arc<AtomicUsize>>>>,
+    known: Mutex<Option<HashMap<Owner, Arc<OwnerCount>>>>,
+}
+
+/// What is charged for one purpose.
+#[derive(Debug)]
+struct PurposeCounts {
+    bytes: AtomicUsize,
+    refused: AtomicUsize,
+}
+
+/// What one owner is charged for.
+#[derive(Debug)]
+struct OwnerCount {
+    owner: Owner,
+    bytes: AtomicUsize,
 }
 
 impl Owners {
     pub(super) const fn new() -> Self {
         Self {
             charged: AtomicUsize::new(0),
-            refused: AtomicUsize::new(0),
-            purposes: [const { AtomicUsize::new(0) }; Purpose::ALL.len()],
+            purposes: [const { PurposeCounts::new() }; Purpose::ALL.len()],
+            last_refusal: Mutex::new(None),
             known: Mutex::new(None),
         }
     }
@@ -142,7 +166,7 @@ impl Owners {
         self.charged.load(Ordering::Relaxed)
     }
 
-    fn count_of(&self, owner: Owner) -> Arc<AtomicUsize> {
+    fn count_of(&self, owner: Owner) -> Arc<OwnerCount> {
         let mut known = self.known.lock();
         let counts = known.get_or_insert_default();
         if let Some(count) = counts.get(&owner) {
@@ -154,7 +178,21 @@ impl Owners {
             counts.retain(|_, count| Arc::strong_count(count) > 1);
         }
 
-        counts.entry(owner).or_default().clone()
+        let count = Arc::new(OwnerCount {
+            owner: owner.clone(),
+            bytes: AtomicUsize::new(0),
+        });
+        counts.insert(owner, count.clone());
+        count
+    }
+}
+
+impl PurposeCounts {
+    const fn new() -> Self {
+        Self {
+            bytes: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
+        }
     }
 }
 
@@ -163,7 +201,7 @@ impl Memory {
     pub fn owner(&'static self, owner: Owner) -> OwnerAccount {
         OwnerAccount {
             memory: self,
-            owned: self.owners.count_of(owner),
+            count: self.owners.count_of(owner),
         }
     }
 
@@ -174,12 +212,27 @@ impl Memory {
 
     /// Charges that were refused since the start.
     pub fn refused_charges(&self) -> usize {
-        self.owners.refused.load(Ordering::Relaxed)
+        let purposes = Purpose::ALL.into_iter();
+        purposes.map(|purpose| self.refused_for(purpose)).sum()
     }
 
     /// Bytes that are charged for a purpose.
     pub fn charged_for(&self, purpose: Purpose) -> usize {
-        self.owners.purposes[purpose as usize].load(Ordering::Relaxed)
+        self.owners.purposes[purpose as usize]
+            .bytes
+            .load(Ordering::Relaxed)
+    }
+
+    /// Charges for a purpose that were refused since the start.
+    pub fn refused_for(&self, purpose: Purpose) -> usize {
+        self.owners.purposes[purpose as usize]
+            .refused
+            .load(Ordering::Relaxed)
+    }
+
+    /// The last refused charge since this was called before.
+    pub fn take_last_refusal(&self) -> Option<Overdrawn> {
+        self.owners.last_refusal.lock().take()
     }
 
     /// The owners that are charged most, this many at most, with their bytes.
@@ -188,7 +241,7 @@ impl Memory {
         let mut owners: Vec<(Owner, usize)> = known
             .iter()
             .flatten()
-            .map(|(owner, owned)| (owner.clone(), owned.load(Ordering::Relaxed)))
+            .map(|(owner, count)| (owner.clone(), count.bytes.load(Ordering::Relaxed)))
             .filter(|(_, owned)| *owned > 0)
             .collect();
         drop(known);
@@ -202,26 +255,37 @@ impl Memory {
     fn chargeable(&self) -> usize {
         self.budget() / 2
     }
+
+    /// Bytes that floors may bring all charges to: an attacker of many addresses has many floors.
+    fn chargeable_with_floors(&self) -> usize {
+        self.budget() / 4 * 3
+    }
 }
 
 /// The account of one owner. Clones are the same account.
 #[derive(Debug, Clone)]
 pub struct OwnerAccount {
     memory: &'static Memory,
-    owned: Arc<AtomicUsize>,
+    count: Arc<OwnerCount>,
 }
 
 impl OwnerAccount {
+    /// A charge of nothing, that can grow.
+    #[must_use]
+    pub fn empty_charge(&self, purpose: Purpose) -> Charge {
+        Charge {
+            account: self.clone(),
+            purpose,
+            bytes: 0,
+        }
+    }
+
     /// Charges the owner until the charge is dropped.
     ///
     /// # Errors
     /// The owner would hold more than is free, and more than [`OWNER_FLOOR`].
     pub fn charge(&self, purpose: Purpose, bytes: usize) -> Result<Charge, Overdrawn> {
-        let mut charge = Charge {
-            account: self.clone(),
-            purpose,
-            bytes: 0,
-        };
+        let mut charge = self.empty_charge(purpose);
         charge.grow(bytes)?;
 
         Ok(charge)
@@ -230,21 +294,39 @@ impl OwnerAccount {
     /// Bytes that the owner is charged for.
     #[must_use]
     pub fn owned(&self) -> usize {
-        self.owned.load(Ordering::Relaxed)
+        self.count.bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes that the owner may still be charged for.
     #[must_use]
     pub fn room(&self) -> usize {
         let owned = self.owned();
-        let free = self
-            .memory
-            .chargeable()
-            .saturating_sub(self.memory.charged());
+        let charged = self.memory.charged();
+        let free = self.memory.chargeable().saturating_sub(charged);
 
         // Half of what others leave: with what is taken now, no more than would then be free.
         let fair = free.saturating_sub(owned) / 2;
-        fair.max(OWNER_FLOOR.saturating_sub(owned))
+        let floors_left = self.memory.chargeable_with_floors().saturating_sub(charged);
+        let floor = OWNER_FLOOR.saturating_sub(owned).min(floors_left);
+        fair.max(floor)
+    }
+
+    fn refuse(&self, purpose: Purpose) -> Overdrawn {
+        let owners = &self.memory.owners;
+        let charged = self.memory.charged();
+        let refused = Overdrawn {
+            owner: self.count.owner.clone(),
+            purpose,
+            owned: self.owned(),
+            charged,
+            free: self.memory.chargeable().saturating_sub(charged),
+        };
+
+        owners.purposes[purpose as usize]
+            .refused
+            .fetch_add(1, Ordering::Relaxed);
+        *owners.last_refusal.lock() = Some(refused.clone());
+        refused
     }
 }
 
@@ -257,6 +339,12 @@ pub struct Charge {
 }
 
 impl Charge {
+    /// The account that is charged.
+    #[must_use]
+    pub fn account(&self) -> &OwnerAccount {
+        &self.account
+    }
+
     /// Bytes of this charge.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -268,19 +356,8 @@ impl Charge {
     /// # Errors
     /// As [`OwnerAccount::charge`].
     pub fn grow(&mut self, bytes: usize) -> Result<(), Overdrawn> {
-        let account = &self.account;
-        if bytes > account.room() {
-            account
-                .memory
-                .owners
-                .refused
-                .fetch_add(1, Ordering::Relaxed);
-            let charged = account.memory.charged();
-            return Err(Overdrawn {
-                owned: account.owned(),
-                charged,
-                free: account.memory.chargeable().saturating_sub(charged),
-            });
+        if bytes > self.account.room() {
+            return Err(self.account.refuse(self.purpose));
         }
 
         for count in self.counts() {
@@ -289,6 +366,11 @@ impl Charge {
         self.bytes += bytes;
 
         Ok(())
+    }
+
+    /// As [`grow`](Self::grow), for a holder that goes on with less: a refusal is not counted. Whether there was room.
+    pub fn grow_if_free(&mut self, bytes: usize) -> bool {
+        bytes <= self.account.room() && self.grow(bytes).is_ok()
     }
 
     /// Gives so many bytes back, or all if there are fewer.
@@ -304,9 +386,9 @@ impl Charge {
     fn counts(&self) -> [&AtomicUsize; 3] {
         let owners = &self.account.memory.owners;
         [
-            &self.account.owned,
+            &self.account.count.bytes,
             &owners.charged,
-            &owners.purposes[self.purpose as usize],
+            &owners.purposes[self.purpose as usize].bytes,
         ]
     }
 }
@@ -374,6 +456,30 @@ mod tests {
         assert!(memory.charged() <= 8 * MIB + 101 * OWNER_FLOOR);
         assert!(memory.refused_charges() >= 100);
         drop(crowd);
+    }
+
+    #[test]
+    fn floors_of_ever_more_owners_end() {
+        let memory = memory(16 * MIB);
+        let names = (0..1000).map(|n| format!("source{n}"));
+        let crowd: Vec<_> = names.map(|name| fill(&user(memory, &name))).collect();
+        assert!(memory.charged() <= 12 * MIB, "{}", memory.charged());
+        drop(crowd);
+        assert_eq!(memory.charged(), 0);
+    }
+
+    #[test]
+    fn a_refused_charge_names_its_owner_and_purpose() {
+        let memory = memory(MIB);
+        let refused = user(memory, "alice")
+            .charge(Purpose::Replays, MIB)
+            .unwrap_err();
+        let words =
+            "memory for replays: user alice holds 0 of 0 charged bytes, and 524288 are free";
+        assert_eq!(refused.to_string(), words);
+        assert_eq!(memory.refused_for(Purpose::Replays), 1);
+        assert_eq!(memory.take_last_refusal(), Some(refused));
+        assert_eq!(memory.take_last_refusal(), None);
     }
 
     #[test]
