@@ -121,6 +121,8 @@ impl Exchange {
         }
 
         target.truncate(target.floor_char_boundary(TEXT_LIMIT));
+        // A long path that was cut off would cost its whole length for as long as the exchange lives.
+        target.shrink_to(TEXT_LIMIT);
         tracing::debug!(target: LOG, exchange = %self.live.id, ?target, "is for");
         self.live.facts.lock().target = target;
     }

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use hermes_config::{Places, child, element};
 use hermes_http::RequestHead;
-use hermes_net::StreamInfo;
+use hermes_net::{StreamInfo, TlsPeer};
 use hermes_observe::{Exchange, LaterRefusal, Learnt};
 use hermes_proto::fields::names::{AUTHORIZATION, PROXY_AUTHORIZATION};
 use hermes_proto::refusal_id::RefusalId;
@@ -34,21 +34,37 @@ const PACKETS: usize = 1024;
 #[doc(alias = "bound")]
 const FIELD_BYTES: usize = 4096;
 
+/// Bytes of method, authority and path together that are kept of a refused request; longer ones are not compared again.
+#[doc(alias = "bound")]
+const LINE_BYTES: usize = 4096;
+
 /// Bytes of the reason that are kept: a client chooses parts of it.
 #[doc(alias = "bound")]
 const REASON_BYTES: usize = 1024;
+
+/// Bytes that the refusals of one kind take together; the oldest are forgotten. 8 KiB for each is twice of what browsers send.
+#[doc(alias = "bound")]
+const RING_BYTES: usize = 4 << 20;
 
 /// The last refusals.
 #[derive(Default)]
 pub struct LastRefusals {
     /// Of exchanges whose user is known.
-    users: Mutex<VecDeque<Arc<RememberedRefusal>>>,
+    users: Mutex<Ring>,
     /// Of all others.
-    strangers: Mutex<VecDeque<Arc<RememberedRefusal>>>,
+    strangers: Mutex<Ring>,
     /// Of handshakes, which anyone can begin: a flood of them pushes out nothing else.
-    handshakes: Mutex<VecDeque<Arc<RememberedRefusal>>>,
+    handshakes: Mutex<Ring>,
     /// Of packets within tunnels that go on.
-    packets: Mutex<VecDeque<Arc<RememberedRefusal>>>,
+    packets: Mutex<Ring>,
+}
+
+/// Refusals of one kind, the oldest first.
+#[derive(Default)]
+struct Ring {
+    refusals: VecDeque<Arc<RememberedRefusal>>,
+    /// Bytes that they take.
+    bytes: usize,
 }
 
 /// One refusal, or the end of a tunnel that this node has brought about.
@@ -153,16 +169,17 @@ impl LastRefusals {
             .unwrap_or_else(|| circumstances.place(learnt.as_ref()));
         let mut said = cause.said;
         said.truncate(said.floor_char_boundary(REASON_BYTES));
+        said.shrink_to_fit();
 
         let remembered = Arc::new(RememberedRefusal {
             id,
             time: SystemTime::now(),
             revision: circumstances.snapshot.revision,
             listener: circumstances.listener.name.clone(),
-            source: circumstances.source.clone(),
+            source: without_chain(circumstances.source),
             instead: circumstances.instead,
             learnt,
-            head: circumstances.head.map(|head| Box::new(kept(head))),
+            head: circumstances.head.and_then(kept).map(Box::new),
             last: Step { phase, path, said },
             status: cause.status,
         });
@@ -173,16 +190,9 @@ impl LastRefusals {
             Instead::Request if is_user => (&self.users, REMEMBERED),
             Instead::Request => (&self.strangers, REMEMBERED),
         };
-        let mut ring = ring.lock();
-        let oldest = if ring.len() < most {
-            None
-        } else {
-            ring.pop_front()
-        };
-        ring.push_back(remembered);
-        drop(ring);
-        // What it holds is given back without the lock.
-        drop(oldest);
+        let forgotten = ring.lock().push(remembered, most);
+        // What they hold is given back without the lock.
+        drop(forgotten);
     }
 
     /// The last refusal of this name, or of the exchange with this identifier; of a tunnel that goes on, the last packet of it that was
@@ -197,13 +207,46 @@ impl LastRefusals {
         ];
         rings.into_iter().find_map(|ring| {
             let ring = ring.lock();
-            let mut newest = ring.iter().rev();
+            let mut newest = ring.refusals.iter().rev();
             newest.find(|known| known.is(id, asked)).cloned()
         })
     }
 }
 
+impl Ring {
+    /// Adds one, and returns those that had to go for it.
+    fn push(
+        &mut self,
+        refusal: Arc<RememberedRefusal>,
+        most: usize,
+    ) -> Vec<Arc<RememberedRefusal>> {
+        let mut forgotten = Vec::new();
+        self.bytes += refusal.size();
+        self.refusals.push_back(refusal);
+
+        while self.refusals.len() > most || self.bytes > RING_BYTES {
+            let Some(oldest) = self.refusals.pop_front() else {
+                break;
+            };
+            self.bytes -= oldest.size();
+            forgotten.push(oldest);
+        }
+        forgotten
+    }
+}
+
 impl RememberedRefusal {
+    /// Bytes that it takes, as far as others choose them.
+    fn size(&self) -> usize {
+        let head = self.head.as_ref().map_or(0, |head| {
+            line_bytes(head) + head.fields.size() + head.fields.len() * size_of::<[usize; 2]>()
+        });
+        let names = self.source.tls.as_ref().map_or(0, |tls| tls_bytes(tls));
+        let learnt = self.learnt.as_ref().map_or(0, learnt_bytes);
+
+        size_of::<Self>() + size_of::<RequestHead>() + head + names + learnt + self.last.said.len()
+    }
+
     fn is(&self, id: Option<RefusalId>, asked: &str) -> bool {
         let is_exchange = |learnt: &Learnt| learnt.view.id == asked;
         Some(self.id) == id || self.learnt.as_ref().is_some_and(is_exchange)
@@ -257,13 +300,19 @@ impl RememberedRefusal {
     }
 }
 
-/// What is kept of a request: neither credentials nor more than some fields.
-fn kept(head: &RequestHead) -> RequestHead {
+/// What is kept of a request: neither credentials nor more than some fields. Nothing of it is a part of a buffer that the whole head
+/// was read into. Nothing is kept where its line is too long.
+fn kept(head: &RequestHead) -> Option<RequestHead> {
+    if line_bytes(head) > LINE_BYTES {
+        return None;
+    }
+    let path = head.path.as_ref().map(|path| path.as_str().parse());
+    let authority = head.authority.as_ref().map(|name| name.as_str().parse());
     let mut kept = RequestHead {
         method: head.method.clone(),
         scheme: head.scheme.clone(),
-        authority: head.authority.clone(),
-        path: head.path.clone(),
+        authority: authority.transpose().ok()?,
+        path: path.transpose().ok()?,
         protocol: head.protocol.clone(),
         fields: Default::default(),
         version: head.version,
@@ -282,7 +331,62 @@ fn kept(head: &RequestHead) -> RequestHead {
         }
     }
 
-    kept
+    Some(kept)
+}
+
+fn line_bytes(head: &RequestHead) -> usize {
+    let authority = head
+        .authority
+        .as_ref()
+        .map_or(0, |name| name.as_str().len());
+    head.method.as_str().len() + authority + head.path().len()
+}
+
+/// Where it came from, without the certificates that were shown: only their names are compared.
+fn without_chain(source: &Arc<StreamInfo>) -> Arc<StreamInfo> {
+    match &source.tls {
+        Some(tls) if tls.chain.is_some() => {
+            let tls = TlsPeer {
+                chain: None,
+                ..(**tls).clone()
+            };
+            Arc::new(StreamInfo {
+                tls: Some(Box::new(tls)),
+                ..(**source).clone()
+            })
+        }
+        _ => source.clone(),
+    }
+}
+
+fn tls_bytes(tls: &TlsPeer) -> usize {
+    let server_name = tls.server_name.as_ref().map_or(0, String::len);
+    let certificate = tls.certificate.as_ref().map_or(0, |names| {
+        text_bytes(&names.uris) + text_bytes(&names.emails) + text_bytes(&names.dns)
+    });
+
+    size_of::<TlsPeer>() + server_name + certificate
+}
+
+/// Bytes of texts that are clipped each, but may be many.
+fn learnt_bytes(learnt: &Learnt) -> usize {
+    let lists = [
+        &learnt.filters,
+        &learnt.claimed,
+        &learnt.removed,
+        &learnt.tried,
+    ];
+    let lists: usize = lists.into_iter().map(|texts| text_bytes(texts)).sum();
+    let view = &learnt.view;
+
+    size_of::<Learnt>() + lists + view.target.len() + view.method.len()
+}
+
+fn text_bytes(texts: &[String]) -> usize {
+    texts
+        .iter()
+        .map(|text| size_of::<String>() + text.len())
+        .sum()
 }
 
 /// A later proxy's refusal, as an answer says it.
