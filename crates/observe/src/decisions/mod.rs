@@ -10,6 +10,8 @@ mod tests;
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hermes_net::AppendedFile;
@@ -30,9 +32,31 @@ use crate::writer::{Fates, Place, Writer, Written};
 #[doc(alias = "bound")]
 const QUEUE: usize = 4096;
 
+/// Bytes of decisions that wait, for the file and for the service each: a full queue of usual ones. Clients choose much of what stands in
+/// one.
+#[doc(alias = "bound")]
+const QUEUE_BYTES: usize = 8 << 20;
+
 /// One decision, as a line of JSON.
 #[derive(Debug, Clone)]
-pub struct DecisionLine(Box<[u8]>);
+pub struct DecisionLine {
+    json: Box<[u8]>,
+    /// Its bytes of the queue that it waits in.
+    _waits: Option<Arc<WaitingBytes>>,
+}
+
+/// Bytes of a line that waits; not any more when this is dropped.
+#[derive(Debug)]
+struct WaitingBytes {
+    all: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Drop for WaitingBytes {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
 
 impl DecisionLine {
     /// Of what is said of it.
@@ -40,12 +64,28 @@ impl DecisionLine {
         let mut line = Vec::with_capacity(1024);
         // Writing to memory does not fail, and keys are texts.
         let _ = write_json(&mut line, event);
-        Self(line.into())
+        Self {
+            json: line.into(),
+            _waits: None,
+        }
+    }
+
+    /// The same in a queue, whose lines have so many bytes; `None` if it has no room for it.
+    fn in_queue(mut self, all: &Arc<AtomicUsize>) -> Option<Self> {
+        let bytes = self.json.len();
+        let waits = WaitingBytes {
+            all: all.clone(),
+            bytes,
+        };
+        let before = all.fetch_add(bytes, Ordering::Relaxed);
+        self._waits = Some(Arc::new(waits));
+
+        (before + bytes <= QUEUE_BYTES).then_some(self)
     }
 
     /// Its JSON, without the end of the line.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        &self.json
     }
 }
 
@@ -55,7 +95,7 @@ impl Written for DecisionLine {
     const WHAT: &'static str = "logged decisions";
 
     fn write(&self, output: &mut impl io::Write) -> io::Result<()> {
-        output.write_all(&self.0)?;
+        output.write_all(&self.json)?;
         output.write_all(b"\n")
     }
 }
@@ -64,7 +104,9 @@ impl Written for DecisionLine {
 #[derive(Debug)]
 pub(super) struct Decisions {
     file: RwLock<Writer<DecisionLine>>,
+    file_bytes: Arc<AtomicUsize>,
     posted: Sender<DecisionLine>,
+    posted_bytes: Arc<AtomicUsize>,
     /// Taken by what sends them.
     far: Mutex<Option<Receiver<DecisionLine>>>,
     fates: Fates,
@@ -77,7 +119,9 @@ impl Decisions {
         let fates = counters.fates();
         Self {
             file: RwLock::new(Writer::start(None, fates.clone())),
+            file_bytes: Arc::default(),
             posted,
+            posted_bytes: Arc::default(),
             far: Mutex::new(Some(far)),
             fates,
         }
@@ -110,7 +154,10 @@ impl Telemetry {
 
     /// Logs a decision to the file, if there is one.
     pub fn write_decision(&self, line: DecisionLine) {
-        self.decisions.file.read().offer(line);
+        match line.in_queue(&self.decisions.file_bytes) {
+            Some(line) => self.decisions.file.read().offer(line),
+            None => self.forgo_decision(),
+        }
     }
 
     /// Counts a decision for which there is no room before it is made a line.
@@ -120,8 +167,10 @@ impl Telemetry {
 
     /// Logs a decision to the service.
     pub fn post_decision(&self, line: DecisionLine) {
-        if self.decisions.posted.try_send(line).is_err() {
-            self.decisions.fates.crowded_out.inc();
+        let line = line.in_queue(&self.decisions.posted_bytes);
+        let sent = line.is_some_and(|line| self.decisions.posted.try_send(line).is_ok());
+        if !sent {
+            self.forgo_decision();
         }
     }
 }

@@ -23,6 +23,24 @@ fn a_full_queue_costs_decisions_which_are_counted() {
 }
 
 #[test]
+fn a_queue_of_long_decisions_is_bounded_in_bytes() {
+    let telemetry = Telemetry::new("a", AccessSink::off());
+    let long = "x".repeat(16 * 1024);
+    for _ in 0..QUEUE {
+        telemetry.post_decision(DecisionLine::new(&long));
+    }
+    let queued = telemetry.decisions.posted_bytes.load(Ordering::Relaxed);
+    assert!(
+        (QUEUE_BYTES / 2..=QUEUE_BYTES).contains(&queued),
+        "{queued}"
+    );
+
+    drop(telemetry.decisions.far.lock().take());
+    telemetry.post_decision(DecisionLine::new(&1));
+    assert_eq!(telemetry.decisions.posted_bytes.load(Ordering::Relaxed), 0);
+}
+
+#[test]
 fn a_file_gets_a_line_for_each_decision_and_a_new_one_is_begun_where_it_was_moved() {
     let folder = tempfile::tempdir().unwrap();
     let limit = Duration::from_secs(20);
