@@ -8,7 +8,7 @@ use hermes_http::h3::DatagramReceiver;
 use hermes_observe::{DropReason, Exchange};
 use tokio::time::Instant;
 
-use super::{Bounds, Queue};
+use super::{Bounds, ChargedBounds, Queue};
 
 /// QUIC datagrams that one wake-up takes: what fills two runs of the kernel's segmentation.
 #[doc(alias = "bound")]
@@ -18,8 +18,8 @@ const MOST: usize = 128;
 pub(crate) struct Beside {
     receiver: Option<DatagramReceiver>,
     pub(crate) taken: Vec<Bytes>,
-    /// Bounds on what waits.
-    bounds: Bounds,
+    /// Bounds on what waits; nothing does without them.
+    bounds: Option<ChargedBounds>,
     /// What waits, where anything does.
     kept: Option<Box<Queue>>,
 }
@@ -29,14 +29,14 @@ impl Beside {
         Self {
             receiver,
             taken: Vec::new(),
-            bounds: Bounds::NOTHING,
+            bounds: None,
             kept: None,
         }
     }
 
     /// Lets so much wait.
-    pub(crate) fn set_bounds(&mut self, bounds: Bounds) {
-        self.bounds = bounds;
+    pub(crate) fn set_bounds(&mut self, bounds: ChargedBounds) {
+        self.bounds = Some(bounds);
     }
 
     /// Whether something waits.
@@ -46,10 +46,11 @@ impl Beside {
 
     /// Lets what was taken wait; returns how many datagrams had to go for it.
     pub(crate) fn keep(&mut self) -> u64 {
-        let bounds = self.bounds;
-        let kept = self
-            .kept
-            .get_or_insert_with(|| Box::new(Queue::new(bounds)));
+        let bounds = &self.bounds;
+        let kept = self.kept.get_or_insert_with(|| {
+            let nothing = || Queue::new(Bounds::NOTHING);
+            Box::new(bounds.as_ref().map_or_else(nothing, Queue::charged))
+        });
         let now = Instant::now();
 
         self.taken
@@ -117,14 +118,19 @@ impl Beside {
 mod tests {
     use std::time::Duration;
 
+    use hermes_net::memory::{Memory, Owner};
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn what_waits_comes_first_and_neither_too_old_nor_too_much() {
         let mut beside = Beside::new(None);
-        beside.set_bounds(Bounds {
-            bytes: 3,
-            age: Duration::from_secs(5),
+        beside.set_bounds(ChargedBounds {
+            bounds: Bounds {
+                bytes: 3,
+                age: Duration::from_secs(5),
+            },
+            account: Memory::node().owner(Owner::Local),
         });
         let keep = |beside: &mut Beside, text: &'static str| {
             beside.taken.push(Bytes::from_static(text.as_bytes()));

@@ -12,7 +12,7 @@ use hermes_proto::datagram::DatagramFormat;
 
 use super::device::{Device, DeviceReader};
 use super::received::Received;
-use super::{Bounds, Queue, Session};
+use super::{Bounds, ChargedBounds, Queue, Session};
 
 /// An end.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ pub enum PacketEnd {
     /// A client of a `udp` listener.
     Session(Arc<Session>),
     /// A socket connected to the target, and what is kept while its tunnel does not take it.
-    Socket(Arc<UdpSocket>, Bounds),
+    Socket(Arc<UdpSocket>, ChargedBounds),
     /// A device, and what is kept while its tunnel does not take it.
     Device(Arc<dyn Device>, Bounds),
 }
@@ -44,7 +44,7 @@ impl PacketEnd {
                 PacketReader::Session(session.clone(), session.empty_queue())
             }
             Self::Socket(socket, bounds) => {
-                PacketReader::Socket(socket.clone(), Received::new(*bounds))
+                PacketReader::Socket(socket.clone(), Received::new(bounds))
             }
             Self::Device(device, bounds) => {
                 PacketReader::Device(DeviceReader::new(device.clone(), *bounds))

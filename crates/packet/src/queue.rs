@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use hermes_net::memory::{Charge, OwnerAccount, Purpose};
 use tokio::time::Instant;
 
 /// Bounds on what waits.
@@ -22,9 +23,25 @@ impl Bounds {
     };
 }
 
+/// Bounds on what waits, and who is charged for it.
+#[derive(Debug, Clone)]
+pub struct ChargedBounds {
+    /// The bounds.
+    pub bounds: Bounds,
+    /// The account.
+    pub account: OwnerAccount,
+}
+
 /// Datagrams that may wait, whatever their size: empty ones cost no bytes.
 #[doc(alias = "bound")]
 const MAX_DATAGRAMS: usize = 16 * 1024;
+
+/// Bytes of memory that a queue may take without a charge: a few datagrams, less than its session takes itself.
+#[doc(alias = "bound")]
+const UNCHARGED: usize = 4096;
+
+/// Where a datagram lies in the buffer, its length, and when it came.
+type Waiting = (usize, usize, Instant);
 
 /// Datagrams in the order they came. The oldest go first when there is no more room: in real-time traffic the newest are worth
 /// most.
@@ -32,15 +49,16 @@ const MAX_DATAGRAMS: usize = 16 * 1024;
 pub struct Queue {
     bounds: Bounds,
     buffer: Vec<u8>,
-    /// Where each datagram lies in the buffer, and when it came.
-    waiting: VecDeque<(usize, usize, Instant)>,
+    waiting: VecDeque<Waiting>,
     bytes: usize,
     /// How many went before the first that waits: its number.
     first: u64,
+    /// The memory that it takes above [`UNCHARGED`], where someone is charged.
+    charge: Option<Charge>,
 }
 
 impl Queue {
-    /// An empty queue.
+    /// An empty queue that no one is charged for.
     pub fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
@@ -48,6 +66,26 @@ impl Queue {
             waiting: VecDeque::new(),
             bytes: 0,
             first: 0,
+            charge: None,
+        }
+    }
+
+    /// An empty queue whose memory is charged to an owner. Where he may have no more, the oldest datagrams go.
+    pub fn charged(charged: &ChargedBounds) -> Self {
+        let charge = charged.account.empty_charge(Purpose::Datagrams);
+        Self {
+            charge: Some(charge),
+            ..Self::new(charged.bounds)
+        }
+    }
+
+    /// An empty queue with the same bounds, charged to the same owner.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        let charge = self.charge.as_ref();
+        Self {
+            charge: charge.map(|charge| charge.account().empty_charge(Purpose::Datagrams)),
+            ..Self::new(self.bounds)
         }
     }
 
@@ -80,6 +118,13 @@ impl Queue {
         if self.buffer.len() + datagram.len() > 2 * self.bounds.bytes {
             self.compact();
         }
+        if !self.has_room(datagram.len()) && !self.grow(datagram.len()) {
+            dropped += self.drop_for(datagram.len());
+            if !self.has_room(datagram.len()) {
+                return dropped + 1;
+            }
+        }
+
         self.waiting
             .push_back((self.buffer.len(), datagram.len(), now));
         self.buffer.extend_from_slice(datagram);
@@ -112,6 +157,22 @@ impl Queue {
         dropped
     }
 
+    /// Gives back the memory of an empty queue, but for what is not charged.
+    pub fn release(&mut self) {
+        if self.is_empty() && self.retains() {
+            self.buffer = Vec::new();
+            self.waiting = VecDeque::new();
+            if let Some(charge) = &mut self.charge {
+                charge.shrink(charge.bytes());
+            }
+        }
+    }
+
+    /// Whether it takes memory that [`release`](Self::release) would give back.
+    pub fn retains(&self) -> bool {
+        memory(self.buffer.capacity(), self.waiting.capacity()) > UNCHARGED
+    }
+
     /// The number of the first that waits; those behind it follow.
     pub fn first(&self) -> u64 {
         self.first
@@ -142,15 +203,70 @@ impl Queue {
         };
         self.bytes -= length;
         self.first += 1;
+        if self.waiting.is_empty() {
+            self.buffer.clear();
+        }
         1
+    }
+
+    /// Whether a datagram of this length can be added without more memory.
+    fn has_room(&self, length: usize) -> bool {
+        self.buffer.capacity() - self.buffer.len() >= length
+            && self.waiting.len() < self.waiting.capacity()
+    }
+
+    /// Makes room for a datagram by compacting, or by more memory; whether the owner may have that.
+    fn grow(&mut self, length: usize) -> bool {
+        if self.gone() >= self.buffer.len() / 2 {
+            self.compact();
+        }
+
+        let needed = self.buffer.len() + length;
+        let mut bytes = self.buffer.capacity();
+        if needed > bytes {
+            bytes = needed.max((2 * bytes).min(2 * self.bounds.bytes));
+        }
+        let mut entries = self.waiting.capacity();
+        if self.waiting.len() == entries {
+            entries = (2 * entries).max(4);
+        }
+
+        if let Some(charge) = &mut self.charge {
+            let charged = memory(bytes, entries).saturating_sub(UNCHARGED);
+            if charge.grow(charged.saturating_sub(charge.bytes())).is_err() {
+                return false;
+            }
+        }
+        self.buffer.reserve_exact(bytes - self.buffer.len());
+        self.waiting.reserve_exact(entries - self.waiting.len());
+        true
+    }
+
+    /// Drops the oldest for a datagram of this length, a quarter at once: then all that is left is moved. Returns how many went.
+    fn drop_for(&mut self, length: usize) -> usize {
+        let capacity = self.buffer.capacity();
+        let wanted = length.max(capacity / 4);
+        let mut dropped = 0;
+        while !self.is_empty()
+            && (capacity - self.buffer.len() + self.gone() < wanted
+                || self.waiting.len() == self.waiting.capacity())
+        {
+            dropped += self.drop_oldest();
+        }
+
+        self.compact();
+        dropped
+    }
+
+    /// Bytes at the front of the buffer whose datagrams have gone.
+    fn gone(&self) -> usize {
+        let first = self.waiting.front();
+        first.map_or(self.buffer.len(), |(start, _, _)| *start)
     }
 
     /// Moves what waits to the front of the buffer.
     fn compact(&mut self) {
-        let start = self
-            .waiting
-            .front()
-            .map_or(self.buffer.len(), |(start, _, _)| *start);
+        let start = self.gone();
         self.buffer.drain(..start);
         for (at, _, _) in &mut self.waiting {
             *at -= start;
@@ -158,8 +274,15 @@ impl Queue {
     }
 }
 
+/// Memory of a buffer of so many bytes, and of so many entries.
+fn memory(bytes: usize, entries: usize) -> usize {
+    bytes + entries * size_of::<Waiting>()
+}
+
 #[cfg(test)]
 mod tests {
+    use hermes_net::memory::{Memory, OWNER_FLOOR, Owner};
+
     use super::*;
 
     fn queue(bytes: usize) -> Queue {
@@ -194,6 +317,58 @@ mod tests {
         let mut queue = queue(4);
         assert_eq!(queue.push(b"12345", Instant::now()), 1);
         assert!(queue.is_empty());
+    }
+
+    /// Of an owner that has its floor and no more.
+    fn poor() -> (&'static Memory, Queue) {
+        let memory: &'static Memory = Box::leak(Box::new(Memory::new(2 * OWNER_FLOOR, 0)));
+        let bounds = Bounds {
+            bytes: 1 << 20,
+            age: Duration::from_secs(5),
+        };
+        let account = memory.owner(Owner::Local);
+        (memory, Queue::charged(&ChargedBounds { bounds, account }))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_newest_wait_where_the_owner_may_have_no_more_memory() {
+        let (memory, mut queue) = poor();
+        let mut dropped = 0;
+        for number in 0..1000u32 {
+            dropped += queue.push(&number.to_be_bytes().repeat(250), Instant::now());
+            assert!(memory.charged() <= OWNER_FLOOR, "{}", memory.charged());
+        }
+
+        let numbers: Vec<_> = queue
+            .iter()
+            .map(|datagram| datagram[..4].to_vec())
+            .collect();
+        assert_eq!(numbers.len() + dropped, 1000);
+        assert!(numbers.len() >= 20, "{}", numbers.len());
+        assert!(numbers.is_sorted() && numbers.last().unwrap()[..] == 999u32.to_be_bytes());
+
+        queue.clear();
+        queue.release();
+        assert_eq!(memory.charged(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn empty_datagrams_cost_their_owner_too() {
+        let (memory, mut queue) = poor();
+        for _ in 0..MAX_DATAGRAMS {
+            queue.push(b"", Instant::now());
+        }
+        assert!(memory.charged() > OWNER_FLOOR / 2 && memory.charged() <= OWNER_FLOOR);
+        assert!(!queue.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn few_datagrams_are_not_charged() {
+        let (memory, mut queue) = poor();
+        for _ in 0..3 {
+            queue.push(&[7; 1000], Instant::now());
+        }
+        assert_eq!((memory.charged(), queue.iter().count()), (0, 3));
     }
 
     #[tokio::test(start_paused = true)]

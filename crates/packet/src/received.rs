@@ -13,7 +13,7 @@ use hermes_net::{RecvBatch, UdpError, UdpSocket};
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, sleep};
 
-use super::{Bounds, Queue};
+use super::{ChargedBounds, Queue};
 
 /// How often, in the time that a datagram may wait, a socket is emptied whose tunnel has stopped.
 const LOOKS: u32 = 4;
@@ -47,20 +47,15 @@ pub struct Received {
 
 impl Received {
     /// Nothing yet.
-    pub fn new(bounds: Bounds) -> Self {
-        let taken = Queue::new(bounds);
-        let waiting = Queue::new(bounds);
+    pub fn new(bounds: &ChargedBounds) -> Self {
+        let taken = Queue::charged(bounds);
+        let waiting = taken.another();
         Self {
             batch: None,
             taken,
             waiting,
             lost: (0, 0),
         }
-    }
-
-    /// What it keeps.
-    pub fn bounds(&self) -> Bounds {
-        self.waiting.bounds()
     }
 
     /// The same for a socket of another worker: what was taken was sent.
@@ -74,6 +69,7 @@ impl Received {
     pub(crate) async fn fill(&mut self, socket: &UdpSocket) -> Result<(), UdpError> {
         self.give_back();
         self.taken.clear();
+        self.taken.release();
         if !self.waiting.is_empty() {
             self.lost.1 += self.waiting.expire(Instant::now()) as u64;
             std::mem::swap(&mut self.taken, &mut self.waiting);

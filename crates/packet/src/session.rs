@@ -15,12 +15,12 @@ use hermes_proto::ip::IcmpError;
 use hermes_rules::session::Class;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::room::in_room;
 use super::tun::UdpFlow;
-use super::{Bounds, Queue};
+use super::{Bounds, ChargedBounds, Hold, Queue};
 
 /// Bytes of one client that may wait once its tunnel is open: two of the batches that its listener takes at once, so that a
 /// burst is not lost between one task and the next.
@@ -48,6 +48,10 @@ pub struct Early {
     end: u64,
 }
 
+/// Silence after which a session gives back the memory of a burst.
+#[doc(alias = "bound")]
+const QUIET: Duration = Duration::from_secs(1);
+
 /// Who has the answers of a session.
 enum SessionClient {
     /// An address behind a socket.
@@ -66,10 +70,14 @@ pub struct Session {
     client: SessionClient,
     began: Instant,
     queue: Mutex<Queue>,
+    hold: Option<Arc<Hold>>,
+    /// It is among those that may lose what waits.
+    held: AtomicBool,
     ready: Notify,
     lost: Lost,
     /// Counts what came and went, to tell silence.
     activity: AtomicU64,
+    is_open: AtomicBool,
     refused: AtomicBool,
     /// Takes nothing any more: what comes begins another.
     retired: AtomicBool,
@@ -82,34 +90,44 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session without datagrams.
+    /// A session without datagrams. What waits is charged to its listener.
     pub fn new(
         client: SocketAddr,
         local: Option<IpAddr>,
         socket: Arc<UdpSocket>,
-        bounds: Bounds,
+        (bounds, hold): (Bounds, &Arc<Hold>),
     ) -> Self {
         let client = SessionClient::Address {
             address: client,
             local,
             socket,
         };
-        Self::with(client, bounds)
+        let queue = Queue::charged(&ChargedBounds {
+            bounds,
+            account: hold.account().clone(),
+        });
+        Self {
+            hold: Some(hold.clone()),
+            ..Self::with(client, queue)
+        }
     }
 
     /// A session without datagrams, of a pair of ports in a stack.
     pub(crate) fn of_flow(flow: UdpFlow, bounds: Bounds) -> Self {
-        Self::with(SessionClient::Flow(flow), bounds)
+        Self::with(SessionClient::Flow(flow), Queue::new(bounds))
     }
 
-    fn with(client: SessionClient, bounds: Bounds) -> Self {
+    fn with(client: SessionClient, queue: Queue) -> Self {
         Self {
             client,
             began: Instant::now(),
-            queue: Mutex::new(Queue::new(bounds)),
+            queue: Mutex::new(queue),
+            hold: None,
+            held: AtomicBool::new(false),
             ready: Notify::new(),
             lost: Lost::default(),
             activity: AtomicU64::new(0),
+            is_open: AtomicBool::new(false),
             refused: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             is_second: false,
@@ -120,12 +138,13 @@ impl Session {
     }
 
     /// Takes datagrams from the client: they cost one lock and one wake-up together.
-    pub fn push<'a>(&self, mut datagrams: impl Iterator<Item = &'a [u8]>, now: Instant) {
+    pub fn push<'a>(self: &Arc<Self>, mut datagrams: impl Iterator<Item = &'a [u8]>, now: Instant) {
         self.activity.fetch_add(1, Ordering::Relaxed);
         if self.is_refused() {
             self.lost.full(datagrams.count());
             return;
         }
+        self.be_held();
 
         {
             let mut queue = self.queue.lock();
@@ -140,8 +159,41 @@ impl Session {
         self.ready.notify_one();
     }
 
+    /// Makes room for what comes, and enters it among those that lose theirs when there is none for others.
+    fn be_held(self: &Arc<Self>) {
+        let Some(hold) = &self.hold else { return };
+        let is_open = self.is_open.load(Ordering::Relaxed);
+        if !is_open && !self.held.swap(true, Ordering::Relaxed) {
+            hold.enter(self);
+        }
+        hold.make_room();
+    }
+
+    /// Whether it may lose what waits.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.load(Ordering::Relaxed) && !self.is_open.load(Ordering::Relaxed)
+    }
+
+    /// Loses what waits, if its tunnel is not open: there is no room for newer ones. A few datagrams cost nothing, and stay.
+    pub(crate) fn lose(&self) {
+        if self.is_held() {
+            self.held.store(false, Ordering::Relaxed);
+            let is_charged = self.queue.lock().retains();
+            if is_charged {
+                self.forget_all();
+            }
+        }
+    }
+
+    fn forget_all(&self) {
+        let mut queue = self.queue.lock();
+        self.lost.full(queue.clear());
+        queue.release();
+    }
+
     /// The tunnel is open: from now on what waits is bounded by `OPEN_BYTES`, if that is more.
     pub fn opened(&self) {
+        self.is_open.store(true, Ordering::Relaxed);
         let mut queue = self.queue.lock();
         let Bounds { bytes, age } = queue.bounds();
         queue.set_bounds(Bounds {
@@ -202,7 +254,23 @@ impl Session {
                     return Ok(());
                 }
             }
-            self.ready.notified().await;
+            self.wait(taken).await;
+        }
+    }
+
+    /// Waits for datagrams. Memory that a burst took is given back when it is quiet for a moment.
+    async fn wait(&self, taken: &mut Queue) {
+        taken.clear();
+        let retains = taken.retains() || self.queue.lock().retains();
+        if !retains {
+            return self.ready.notified().await;
+        }
+
+        // Boxed, as most sessions have seen no burst: the room for it would be in all.
+        let quiet = Box::pin(timeout(QUIET, self.ready.notified()));
+        if quiet.await.is_err() {
+            taken.release();
+            self.queue.lock().release();
         }
     }
 
@@ -231,7 +299,7 @@ impl Session {
 
     /// A queue for [`Session::take`].
     pub fn empty_queue(&self) -> Queue {
-        Queue::new(self.queue.lock().bounds())
+        self.queue.lock().another()
     }
 
     /// Sends datagrams of `segment` bytes to the client.
@@ -308,8 +376,8 @@ impl Session {
         self.lost.expired(queue.expire(Instant::now()));
         let is_left =
             self.is_retired() && !self.is_refused() && !self.is_second && !queue.is_empty();
-        let bounds = queue.bounds();
-        is_left.then(|| std::mem::replace(&mut *queue, Queue::new(bounds)))
+        let next = queue.another();
+        is_left.then(|| std::mem::replace(&mut *queue, next))
     }
 
     /// The same, of a client that has left something over.
@@ -327,7 +395,7 @@ impl Session {
     /// Ends it, because others need the room.
     pub fn evict(&self) {
         self.retired.store(true, Ordering::Relaxed);
-        self.lost.full(self.queue.lock().clear());
+        self.forget_all();
         if let Some(exchange) = self.exchange.get() {
             exchange.evict();
         }
@@ -349,7 +417,7 @@ impl Session {
     /// The tunnel was refused: what waits is of no use.
     pub fn refuse(&self) {
         self.refused.store(true, Ordering::Relaxed);
-        self.lost.full(self.queue.lock().clear());
+        self.forget_all();
     }
 
     /// Whether the tunnel was refused.
@@ -385,35 +453,63 @@ impl Lost {
 
 #[cfg(test)]
 mod tests {
+    use hermes_net::memory::{Memory, Owner};
+
     use super::*;
 
     async fn session() -> Session {
+        session_of(&Hold::new(Memory::node().owner(Owner::Local)), 1000)
+    }
+
+    fn session_of(hold: &Arc<Hold>, bytes: usize) -> Session {
         let socket = UdpSocket::bound(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
         let bounds = Bounds {
-            bytes: 1000,
+            bytes,
             age: Duration::from_secs(1),
         };
         Session::new(
             SocketAddr::from(([127, 0, 0, 1], 1)),
             None,
             Arc::new(socket),
-            bounds,
+            (bounds, hold),
         )
     }
 
-    fn push(session: &Session) {
+    #[tokio::test]
+    async fn where_a_listener_has_no_room_the_oldest_go_whose_tunnel_is_not_open() {
+        let memory: &'static Memory = Box::leak(Box::new(Memory::new(1 << 20, 0)));
+        let hold = Hold::new(memory.owner(Owner::Listener("voice".into())));
+        let sessions: Vec<_> = (0..20)
+            .map(|_| Arc::new(session_of(&hold, 1 << 20)))
+            .collect();
+        let waits = |number: usize| !sessions[number].queue.lock().is_empty();
+
+        sessions[0].opened();
+        push(&sessions[1]);
+        for session in &sessions {
+            session.push((0..20).map(|_| &[7; 1000][..]), Instant::now());
+            assert!(memory.charged() <= 1 << 18, "{}", memory.charged());
+        }
+        assert!(waits(0), "its tunnel is open");
+        assert!(!waits(2) && waits(19));
+
+        sessions.iter().for_each(|session| session.evict());
+        assert_eq!(memory.charged(), 0);
+    }
+
+    fn push(session: &Arc<Session>) {
         session.push(std::iter::once(&b"a"[..]), Instant::now());
     }
 
     #[tokio::test]
     async fn what_came_while_a_tunnel_was_ending_is_left_over_once() {
-        let first = session().await;
+        let first = Arc::new(session().await);
         push(&first);
         assert!(first.leftover().is_none(), "its tunnel is there");
         first.leave();
         assert_eq!(first.leftover().unwrap().iter().collect::<Vec<_>>(), [b"a"]);
         assert!(first.leftover().is_none());
-        let second = session().await.second();
+        let second = Arc::new(session().await.second());
         push(&second);
         second.leave();
         assert!(second.leftover().is_none(), "not for ever");
@@ -421,7 +517,8 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_left_over_of_what_was_refused_or_had_to_make_room() {
-        let (refused, evicted) = (session().await, session().await);
+        let refused = Arc::new(session().await);
+        let evicted = Arc::new(session().await);
         for session in [&refused, &evicted] {
             push(session);
         }

@@ -10,7 +10,7 @@ use hermes_proto::datagram::DatagramFormat;
 use super::beside::Beside;
 use super::end::PacketReader;
 use super::stream::{CapsuleStream, Reached};
-use super::{Bounds, PacketEnd};
+use super::{ChargedBounds, PacketEnd};
 
 /// Where packets come from.
 pub enum Source {
@@ -45,7 +45,7 @@ impl Source {
     }
 
     /// Lets so much of a stream's datagrams wait where they cannot go on. Other ends have their own bounds.
-    pub fn set_bounds(&mut self, bounds: Bounds) {
+    pub fn set_bounds(&mut self, bounds: ChargedBounds) {
         if let Self::Stream(capsules) = self {
             capsules.beside.set_bounds(bounds);
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use hermes_net::memory::Owner;
 use hermes_upstream::{Active, Shares};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -199,6 +200,13 @@ impl<H> Resumable<H> {
 }
 
 impl<H> SessionEntry<H> {
+    /// The same, whose waiting is counted to this owner: not every destination says which source it is of.
+    #[must_use]
+    pub fn owned_by(mut self, owner: &Owner) -> Self {
+        self.owner = owner.to_string();
+        self
+    }
+
     /// The token that stands for it.
     pub fn token(&self) -> Token {
         self.token
@@ -252,6 +260,8 @@ impl<H> Drop for Waiting<H> {
 
 #[cfg(test)]
 mod tests {
+    use hermes_net::memory::Memory;
+
     use super::*;
 
     fn bound(user: &str) -> Destination {
@@ -265,13 +275,17 @@ mod tests {
         }
     }
 
-    fn handed(bounds: crate::Bounds) -> Handed {
+    fn handed() -> Handed {
+        let bounds = crate::ChargedBounds {
+            bounds: crate::Bounds::NOTHING,
+            account: Memory::node().owner(Owner::Local),
+        };
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let remote = socket.local_addr().unwrap();
         Handed {
             socket,
             remote,
-            received: Received::new(bounds),
+            received: Received::new(&bounds),
             active: Active::default(),
             times: 1,
         }
@@ -283,11 +297,7 @@ mod tests {
         let token = Token::random().unwrap();
         let mut entry = resumable.enter(token, bound("alice"), 0);
         let carrier = tokio::spawn(async move {
-            let bounds = crate::Bounds {
-                bytes: 1,
-                age: Duration::ZERO,
-            };
-            assert!(entry.claimed().await.send(handed(bounds)).is_ok());
+            assert!(entry.claimed().await.send(handed()).is_ok());
             entry
         });
         assert!(
@@ -359,11 +369,7 @@ mod tests {
             "it was given up"
         );
         let carrier = tokio::spawn(async move {
-            let bounds = crate::Bounds {
-                bytes: 1,
-                age: Duration::ZERO,
-            };
-            assert!(entry.claimed().await.send(handed(bounds)).is_ok());
+            assert!(entry.claimed().await.send(handed()).is_ok());
         });
         tokio::task::yield_now().await;
         assert!(resumable.claim(&token, &bound("alice")).await.is_some());

@@ -18,17 +18,29 @@ pub const FIELD: HeaderName = HeaderName::from_static("hermes-transform");
 /// Names that are looked at in one field: no tunnel is changed in so many ways.
 const NAMES: usize = 8;
 
+/// A change is named twice. Undone twice, a few bytes become the square of what they could become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("Hermes-Transform names a transform twice")]
+pub struct NamedTwice;
+
 /// Takes the names out of the fields.
-pub fn take(fields: &mut Fields) -> Vec<String> {
+///
+/// # Errors
+/// A name stands there twice.
+pub fn take(fields: &mut Fields) -> Result<Vec<String>, NamedTwice> {
     let named = fields.take(FIELD);
     let text = named.as_ref().and_then(|named| named.to_str().ok());
-    let names = text.unwrap_or_default().split(',').map(str::trim);
+    let listed = text.unwrap_or_default().split(',').map(str::trim);
 
-    names
-        .filter(|name| !name.is_empty())
-        .take(NAMES)
-        .map(str::to_owned)
-        .collect()
+    let mut names: Vec<String> = Vec::new();
+    for name in listed.filter(|name| !name.is_empty()).take(NAMES) {
+        if names.iter().any(|known| known == name) {
+            return Err(NamedTwice);
+        }
+        names.push(name.to_owned());
+    }
+
+    Ok(names)
 }
 
 /// Writes names into the fields; none where there are none.
@@ -53,8 +65,8 @@ mod tests {
         let mut fields = Fields::new();
         write(["a", "b"].into_iter(), &mut fields);
         assert_eq!(fields.get(FIELD).unwrap(), "a, b");
-        assert_eq!(take(&mut fields), ["a", "b"]);
-        assert!(fields.is_empty() && take(&mut fields).is_empty());
+        assert_eq!(take(&mut fields).unwrap(), ["a", "b"]);
+        assert!(fields.is_empty() && take(&mut fields).unwrap().is_empty());
         write([].into_iter(), &mut fields);
         assert!(fields.is_empty());
     }
@@ -62,9 +74,19 @@ mod tests {
     #[test]
     fn hostile_lists_are_bounded() {
         let mut fields = Fields::new();
-        fields.insert(FIELD, ",a,,".repeat(100).parse::<HeaderValue>().unwrap());
-        assert_eq!(take(&mut fields), vec!["a"; NAMES]);
+        let letters = ('a'..='z').map(|letter| format!(",{letter},,"));
+        let listed: String = letters.collect();
+        fields.insert(FIELD, listed.parse::<HeaderValue>().unwrap());
+        assert_eq!(take(&mut fields).unwrap().len(), NAMES);
         fields.insert(FIELD, HeaderValue::from_bytes(b"\xff").unwrap());
-        assert!(take(&mut fields).is_empty());
+        assert!(take(&mut fields).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_name_stands_once() {
+        let mut fields = Fields::new();
+        fields.insert(FIELD, HeaderValue::from_static("a, b,a"));
+        assert_eq!(take(&mut fields), Err(NamedTwice));
+        assert!(fields.is_empty());
     }
 }

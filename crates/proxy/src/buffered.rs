@@ -8,6 +8,7 @@ use hermes_http::h1::client::Receiver;
 use hermes_http::{
     Event, Frame, Incoming, Outgoing, Processed, RequestHead, ResponseHead, StreamError,
 };
+use hermes_net::memory::{Charge, Overdrawn, OwnerAccount, Purpose};
 use hermes_proto::fields::Fields;
 use hermes_upstream::{Checkout, Opened};
 use http::StatusCode;
@@ -21,6 +22,8 @@ pub(crate) enum Failure {
     Stream(StreamError),
     /// The content is larger than this many bytes; where it is that of a response, with its status.
     TooLarge(usize, Option<StatusCode>),
+    /// Its user or source may have no more memory.
+    Overdrawn(Overdrawn),
     /// The server opened a tunnel that no one asked for.
     Tunnel,
     /// The request's content could not be read again.
@@ -40,6 +43,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Stream(error) => error.fmt(f),
             Self::TooLarge(limit, _) => write!(f, "the answer has more than {limit} bytes"),
+            Self::Overdrawn(overdrawn) => overdrawn.fmt(f),
             Self::Tunnel => f.write_str("the answer opens a tunnel"),
             Self::Store(error) => error.fmt(f),
         }
@@ -52,11 +56,19 @@ impl From<StreamError> for Failure {
     }
 }
 
+impl From<Overdrawn> for Failure {
+    fn from(overdrawn: Overdrawn) -> Self {
+        Self::Overdrawn(overdrawn)
+    }
+}
+
 /// The content of a message.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Content {
     pub(crate) data: Bytes,
     pub(crate) trailers: Option<Fields>,
+    /// What it is charged for, where someone is charged.
+    pub(crate) charge: Option<Charge>,
 }
 
 impl Content {
@@ -64,20 +76,12 @@ impl Content {
     pub(crate) fn of(data: Bytes) -> Self {
         Self {
             data,
-            trailers: None,
+            ..Self::default()
         }
     }
 
-    /// Its length, to be announced; `None` with trailers, which HTTP/1.1 has behind chunks only.
-    pub(crate) fn length(&self) -> Option<u64> {
-        self.trailers.is_none().then_some(self.data.len() as u64)
-    }
-
     /// Sends all of it.
-    ///
-    /// # Errors
-    /// As for [`Outgoing::data`].
-    pub(crate) async fn send(self, outgoing: &mut Outgoing) -> Result<(), StreamError> {
+    async fn send(self, outgoing: &mut Outgoing) -> Result<(), StreamError> {
         if self.trailers.is_none() && !self.data.is_empty() {
             return outgoing.data(self.data, true).await;
         }
@@ -161,7 +165,25 @@ impl Stored {
     }
 }
 
-/// Sends a message and reads its response, whose content has at most `limit` bytes. Interim responses are not kept.
+/// What a response may cost.
+#[derive(Clone)]
+pub(crate) struct Limit {
+    /// Bytes of its content.
+    pub(crate) bytes: usize,
+    /// Who is charged for its head and content; `None` where few responses are bounded by themselves.
+    pub(crate) account: Option<OwnerAccount>,
+}
+
+impl Limit {
+    /// Charges the head of a response.
+    fn head(&self, head: &ResponseHead) -> Result<Option<Charge>, Overdrawn> {
+        let account = self.account.as_ref();
+        let charge = |of: &OwnerAccount| of.charge(Purpose::Collected, head.fields.size());
+        account.map(charge).transpose()
+    }
+}
+
+/// Sends a message and reads its response within the limit. Interim responses are not kept.
 ///
 /// # Errors
 /// The exchange failed, or its response is too large. Dropping the future cancels the exchange.
@@ -170,7 +192,7 @@ pub(crate) async fn message(
     head: &RequestHead,
     content: RequestBody,
     receiver: Receiver,
-    limit: usize,
+    limit: &Limit,
 ) -> Result<(ResponseHead, Content), Failure> {
     let opened = checkout.open(head, content.length(), receiver).await?;
     let Opened {
@@ -205,7 +227,8 @@ pub(crate) async fn message(
             }
         }
     };
-    let read = read(&mut incoming, limit);
+    let charge = limit.head(&head)?;
+    let read = read(&mut incoming, limit.bytes, charge);
     tokio::pin!(read);
     loop {
         tokio::select! {
@@ -225,11 +248,15 @@ pub(crate) async fn message(
     }
 }
 
-/// Reads content to its end, at most `limit` bytes.
+/// Reads content to its end, at most `limit` bytes, and adds them to the charge.
 ///
 /// # Errors
-/// The stream failed, or there is more.
-pub(crate) async fn read(incoming: &mut Incoming, limit: usize) -> Result<Content, Failure> {
+/// The stream failed, there is more, or its owner may have no more memory.
+async fn read(
+    incoming: &mut Incoming,
+    limit: usize,
+    mut charge: Option<Charge>,
+) -> Result<Content, Failure> {
     if incoming
         .length()
         .is_some_and(|length| length > limit as u64)
@@ -249,10 +276,32 @@ pub(crate) async fn read(incoming: &mut Incoming, limit: usize) -> Result<Conten
         if content.len() + data.len() > limit {
             return Err(Failure::TooLarge(limit, None));
         }
+        make_room(&mut content, data.len(), charge.as_mut())?;
         content.extend_from_slice(&data);
     }
+
     Ok(Content {
         data: content.freeze(),
         trailers,
+        charge,
     })
+}
+
+/// Grows the buffer where it has no room for so many bytes more, and charges what it then takes.
+fn make_room(
+    content: &mut BytesMut,
+    bytes: usize,
+    charge: Option<&mut Charge>,
+) -> Result<(), Overdrawn> {
+    let (length, before) = (content.len(), content.capacity());
+    if before - length >= bytes {
+        return Ok(());
+    }
+
+    let wanted = (length + bytes).max(2 * before);
+    if let Some(charge) = charge {
+        charge.grow(wanted - before)?;
+    }
+    content.reserve(wanted - length);
+    Ok(())
 }

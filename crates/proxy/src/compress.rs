@@ -10,9 +10,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::plug::{Alter, Altering, Malformed, PIECE, Transform};
 
-/// Tunnels that are compressed at once; others stay plain. Each takes about 400 KB where both directions are used.
+/// Tunnels that are compressed at once; others stay plain.
 #[doc(alias = "bound")]
 const TUNNELS: usize = 256;
+
+/// Bytes of memory that one takes where both directions are used.
+#[doc(alias = "bound")]
+const TUNNEL_BYTES: usize = 400_000;
 
 /// Compresses tunnels to a peer that undoes it.
 pub(crate) struct Compress {
@@ -61,6 +65,10 @@ impl Transform for Compress {
             to_target,
             to_client,
         })
+    }
+
+    fn memory(&self) -> usize {
+        TUNNEL_BYTES
     }
 
     fn needs_peer(&self) -> bool {

@@ -1,116 +1,74 @@
-//! The store `memory`: contents in the memory of this process.
+//! The store `memory`: contents in the memory of this process, charged to their owners.
 
 use std::collections::HashMap;
 use std::future::ready;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use hermes_net::memory::{Charge, Memory, Overdrawn, Purpose};
 use parking_lot::Mutex;
 
 use crate::plug::{NewContent, Store, StoreError, StoreWriter, StoredContent, Storing};
-
-/// Bytes of all contents: as many as a thousand broadcasts of the usual size keep at once.
-#[doc(alias = "bound")]
-const ALL: usize = 4 * OF_ONE;
-
-/// Bytes of the contents of one owner: four can fill the store, one cannot. The lint of `request_bytes` says the same.
-#[doc(alias = "bound")]
-const OF_ONE: usize = 16 * 1024 * 1024 + EACH;
 
 /// What each content costs beside its bytes, so that there are not too many empty ones.
 #[doc(alias = "bound")]
 const EACH: usize = 512;
 
-/// Contents in memory. What is kept is bounded in all and for each owner.
-#[derive(Debug, Clone, Default)]
+/// Contents in memory.
+#[derive(Debug, Clone)]
 pub(crate) struct MemoryStore {
-    used: Arc<Mutex<Used>>,
+    memory: &'static Memory,
     named: Arc<Mutex<HashMap<String, Arc<InMemory>>>>,
 }
 
-/// Bytes that are kept, or came of contents that are not finished.
-#[derive(Debug, Default)]
-struct Used {
-    all: usize,
-    /// An owner stands here as long as something of his is kept.
-    owners: HashMap<String, usize>,
-}
-
-/// Room that a content takes; given back when this is dropped.
-#[derive(Debug)]
-struct Room {
-    used: Arc<Mutex<Used>>,
-    owner: String,
-    bytes: usize,
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self {
+            memory: Memory::node(),
+            named: Arc::default(),
+        }
+    }
 }
 
 /// A content that is kept.
 #[derive(Debug)]
 struct InMemory {
     data: Bytes,
-    _room: Room,
+    _charge: Charge,
 }
 
 /// A content that comes.
 struct Writer {
     key: Option<String>,
     data: BytesMut,
-    room: Room,
+    charge: Charge,
     named: Arc<Mutex<HashMap<String, Arc<InMemory>>>>,
 }
 
-impl Room {
-    /// Takes room for so many bytes more.
-    fn grow(&mut self, bytes: usize) -> Result<(), StoreError> {
-        let mut used = self.used.lock();
-        if ALL - used.all < bytes {
-            return Err(StoreError::Full(format!("all contents have {ALL} bytes")));
-        }
-
-        let own = used.owners.get(&self.owner).copied().unwrap_or_default();
-        if OF_ONE - own < bytes {
-            let reason = format!("the contents of {} have {OF_ONE} bytes", self.owner);
-            return Err(StoreError::Full(reason));
-        }
-
-        used.all += bytes;
-        used.owners.insert(self.owner.clone(), own + bytes);
-        self.bytes += bytes;
-        Ok(())
+impl From<Overdrawn> for StoreError {
+    fn from(overdrawn: Overdrawn) -> Self {
+        Self::Full(overdrawn.to_string())
     }
 }
 
-impl Drop for Room {
-    fn drop(&mut self) {
-        let mut used = self.used.lock();
-        used.all -= self.bytes;
-        if let Some(own) = used.owners.get_mut(&self.owner) {
-            *own -= self.bytes;
-            if *own == 0 {
-                used.owners.remove(&self.owner);
-            }
-        }
+impl MemoryStore {
+    fn begin(&self, content: NewContent) -> Result<Writer, Overdrawn> {
+        let account = self.memory.owner(content.owner);
+        Ok(Writer {
+            key: content.key,
+            data: BytesMut::new(),
+            charge: account.charge(Purpose::Collected, EACH)?,
+            named: self.named.clone(),
+        })
     }
 }
 
 impl Store for MemoryStore {
-    /// What was announced is not believed: room is taken for what comes.
+    /// What was announced is not believed: what comes is charged.
     fn create(&self, content: NewContent) -> Storing<'_, Box<dyn StoreWriter>> {
-        let mut room = Room {
-            used: self.used.clone(),
-            owner: content.owner,
-            bytes: 0,
-        };
-        let grown = room.grow(EACH);
-        let writer = Writer {
-            key: content.key,
-            data: BytesMut::new(),
-            room,
-            named: self.named.clone(),
-        };
-        Box::pin(ready(
-            grown.map(|()| Box::new(writer) as Box<dyn StoreWriter>),
-        ))
+        let writer = self.begin(content);
+        let writer = writer.map(|writer| Box::new(writer) as Box<dyn StoreWriter>);
+        Box::pin(ready(writer.map_err(StoreError::from)))
     }
 
     fn find(&self, key: &str) -> Storing<'_, Option<Arc<dyn StoredContent>>> {
@@ -127,25 +85,25 @@ impl Store for MemoryStore {
 
 impl StoreWriter for Writer {
     fn write(&mut self, piece: Bytes) -> Storing<'_, ()> {
-        let grown = self.room.grow(piece.len());
+        let grown = self.charge.grow(piece.len());
         if grown.is_ok() {
             // A copy: the piece may be a small part of a large buffer, which it would keep alive.
             self.data.extend_from_slice(&piece);
         }
-        Box::pin(ready(grown))
+        Box::pin(ready(grown.map_err(StoreError::from)))
     }
 
     fn finish(self: Box<Self>) -> Storing<'static, Arc<dyn StoredContent>> {
         let Self {
             key,
             data,
-            room,
+            charge,
             named,
         } = *self;
         let kept = Arc::new(InMemory {
             // No larger than what is charged: a buffer that grew is up to twice as large.
             data: Bytes::copy_from_slice(&data),
-            _room: room,
+            _charge: charge,
         });
         if let Some(key) = key {
             named.lock().insert(key, kept.clone());
@@ -170,10 +128,20 @@ impl StoredContent for InMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hermes_net::memory::{CONNECTION, Owner};
+
+    const MIB: usize = 1 << 20;
+
+    fn store() -> MemoryStore {
+        MemoryStore {
+            memory: Box::leak(Box::new(Memory::new(64 * MIB, CONNECTION))),
+            named: Arc::default(),
+        }
+    }
 
     fn of(owner: &str) -> NewContent {
         NewContent {
-            owner: owner.to_owned(),
+            owner: Owner::User(owner.into()),
             ..NewContent::default()
         }
     }
@@ -185,13 +153,13 @@ mod tests {
     }
 
     fn used(store: &MemoryStore) -> (usize, usize) {
-        let used = store.used.lock();
-        (used.all, used.owners.len())
+        let memory = store.memory;
+        (memory.charged(), memory.largest_owners(10).len())
     }
 
     #[tokio::test]
     async fn each_reads_what_was_written_at_its_own_pace() {
-        let store = MemoryStore::default();
+        let store = store();
         let mut writer = store.create(of("alice")).await.unwrap();
         for piece in ["one ", "two ", "three"] {
             writer.write(piece.into()).await.unwrap();
@@ -206,7 +174,7 @@ mod tests {
 
     #[tokio::test]
     async fn room_is_taken_for_what_comes_and_given_back() {
-        let store = MemoryStore::default();
+        let store = store();
         let announced = NewContent {
             length: Some(1 << 40),
             ..of("alice")
@@ -223,23 +191,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_owner_cannot_fill_it_and_all_can_no_further_than_its_bound() {
-        let store = MemoryStore::default();
-        let mut kept = Vec::new();
-        for owner in ["a", "b", "c", "d"] {
-            kept.push(keep(&store, of(owner), OF_ONE - EACH).await);
-            let refused = store.create(of(owner)).await.err().unwrap();
-            assert!(matches!(refused, StoreError::Full(_)), "{refused}");
-        }
+    async fn one_owner_cannot_fill_it() {
+        let store = store();
+        let kept = keep(&store, of("alice"), 15 * MIB).await;
+        let mut refused = store.create(of("alice")).await.unwrap();
+        let error = refused.write(vec![7; 2 * MIB].into()).await.unwrap_err();
+        assert!(matches!(error, StoreError::Full(_)), "{error}");
+        assert!(error.to_string().contains("user alice holds"), "{error}");
 
-        assert!(store.create(of("e")).await.is_err());
-        kept.pop();
-        assert!(store.create(of("e")).await.is_ok());
+        keep(&store, of("bob"), 5 * MIB).await;
+        drop((kept, refused));
+        assert_eq!(used(&store), (0, 0));
     }
 
     #[tokio::test]
     async fn what_has_a_key_stays_until_it_is_removed() {
-        let store = MemoryStore::default();
+        let store = store();
         let named = |owner: &str| NewContent {
             key: Some("k".to_owned()),
             ..of(owner)

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use hermes_identity::AuthContext;
 use hermes_net::StreamInfo;
+use hermes_net::memory::{Memory, Owner, OwnerAccount};
 use hermes_observe::Exchange;
-use hermes_packet::Asked;
+use hermes_packet::{Asked, ChargedBounds};
 use hermes_rules::Values;
 
 use crate::entrance::Entrance;
@@ -34,6 +35,27 @@ pub(crate) struct Routed {
 }
 
 impl Routed {
+    /// The memory account of its user, or of its source where no one knows the user.
+    pub(crate) fn account(&self) -> OwnerAccount {
+        Memory::node().owner(self.owner())
+    }
+
+    /// Who is charged for its memory.
+    pub(crate) fn owner(&self) -> Owner {
+        Owner::of(self.user.as_deref(), &self.source.peer)
+    }
+
+    /// Bounds on datagrams of its tunnel that wait, and who is charged for them.
+    pub(crate) fn datagram_bounds(&self) -> ChargedBounds {
+        let bounds = self
+            .listener
+            .datagram_bounds(self.route.config.datagrams.as_ref());
+        ChargedBounds {
+            bounds,
+            account: self.account(),
+        }
+    }
+
     /// What the variables of templates stand for; path and method are the caller's to fill in.
     pub(crate) fn values<'a>(&'a self, target: &'a Target) -> Values<'a> {
         values(

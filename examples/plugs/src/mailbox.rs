@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hermes_http::{Frame, Outgoing, ResponseHead, pipe};
-use hermes_net::peer::network;
+use hermes_net::memory::Owner;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proxy::plug::{
     Handler, HandlerRequest, Handling, NewContent, RequestContent, Response, Store, StoreError,
@@ -39,14 +39,7 @@ impl Mailbox {
             source,
             ..
         } = request;
-        let network = || {
-            source
-                .peer
-                .ip()
-                .map(network)
-                .map(|address| address.to_string())
-        };
-        let owner = user.or_else(network).unwrap_or_default();
+        let owner = Owner::of(user.as_deref(), &source.peer);
         let length = content.length();
         if length.is_some_and(|length| length > LETTER) {
             return Err(too_large());

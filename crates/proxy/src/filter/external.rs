@@ -17,7 +17,7 @@ use super::answer::{self, Answer, Answered, Others, Owned};
 use super::grpc;
 use super::question::{Form, Question};
 use super::undecided::{LARGE, Undecided, Whose};
-use crate::buffered::{self, RequestBody};
+use crate::buffered::{self, Limit, RequestBody};
 use crate::plug::{Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
 
 /// How long a decision may take: an exchange waits for it.
@@ -258,15 +258,15 @@ impl External {
             let reused = checkout.reused;
             let content = RequestBody::Whole(question.content.clone());
 
-            match buffered::message(
-                checkout,
-                &question.head,
-                content,
-                Receiver::Origin,
-                ANSWER_BYTES,
-            )
-            .await
-            {
+            // Answers at once are few: no one is charged.
+            let limit = Limit {
+                bytes: ANSWER_BYTES,
+                account: None,
+            };
+
+            let asked =
+                buffered::message(checkout, &question.head, content, Receiver::Origin, &limit);
+            match asked.await {
                 Ok((head, content)) => {
                     return match self.form {
                         Form::Opa { .. } => answer::opa(&head, &content.data, &self.owned),

@@ -356,8 +356,8 @@ mod tests {
         let mut trailers = Fields::new();
         trailers.append("grpc-status", HeaderValue::from_static(result));
         let content = Content {
-            data: data.into(),
             trailers: Some(trailers),
+            ..Content::of(data.into())
         };
         answer(&ResponseHead::new(StatusCode::OK), &content, &owned)
     }

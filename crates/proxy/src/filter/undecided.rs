@@ -91,6 +91,7 @@ impl Undecided {
             Failure::Stream(_) => Whose::Server,
             Failure::TooLarge(_, Some(StatusCode::OK)) if by_status => Whose::Server,
             Failure::TooLarge(_, Some(status)) if status.is_server_error() => of_status(*status),
+            Failure::Overdrawn(_) => Whose::Client,
             Failure::TooLarge(..) | Failure::Tunnel | Failure::Store(_) => Whose::Unknown,
         };
         Self {

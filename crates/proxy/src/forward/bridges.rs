@@ -4,24 +4,36 @@ use std::sync::atomic::AtomicU64;
 
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Incoming, Kind, RequestHead};
+use hermes_net::memory::{Charge, Purpose};
 use hermes_observe::Counters;
 use hermes_packet::{Broken, Side};
 use hermes_proto::fields::Fields;
+use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::transform;
+use http::StatusCode;
 
 use super::carried::ByteTunnel;
 use super::pump::{self, Direction, Source, pump};
 use super::transformed::TransformedSource;
 use crate::arrival::Arrival;
 use crate::next::Next;
-use crate::plug::Altering;
+use crate::plug::{Altering, Transform};
+use crate::refusal::Refusal;
+use crate::routed::Routed;
 
 /// What changes the bytes of one tunnel.
 pub(crate) struct Bridges {
     /// Undoes what the peer does that the tunnel comes from.
-    inwards: Vec<(String, Altering)>,
+    inwards: Vec<Inwards>,
     /// What the route asks for.
     outwards: Vec<Outwards>,
+}
+
+/// A transform of the peer.
+struct Inwards {
+    name: String,
+    altering: Altering,
+    _charge: Charge,
 }
 
 /// A transform that the route asks for.
@@ -29,30 +41,57 @@ struct Outwards {
     name: String,
     altering: Altering,
     needs_peer: bool,
+    _charge: Charge,
 }
 
 impl Bridges {
     /// Those of a tunnel of bytes that arrives, and takes this way; none where nothing changes its bytes. What a peer has asked for
-    /// is taken out of the fields.
-    pub(super) fn of(arrival: &mut Arrival, next: &Next) -> Option<Box<Self>> {
-        let asked = transform::take(&mut arrival.head_mut().fields);
+    /// is taken out of the fields. Where the memory of a transform is more than its user or source may have, the bytes stay as they are.
+    ///
+    /// # Errors
+    /// The peer names a transform twice.
+    pub(super) fn of(
+        routed: &Routed,
+        arrival: &mut Arrival,
+        next: &Next,
+    ) -> Result<Option<Box<Self>>, Refusal> {
+        let asked = transform::take(&mut arrival.head_mut().fields).map_err(|error| {
+            Refusal::new(ProxyError::HttpRequestError, error.to_string())
+                .status(StatusCode::BAD_REQUEST)
+        })?;
         let through = &next.through;
         if asked.is_empty() && through.own.is_empty() || !carries_bytes(arrival.kind()) {
-            return None;
+            return Ok(None);
         }
 
+        let account = routed.account();
+        let charge = |transform: &dyn Transform| {
+            account.charge(Purpose::Transforms, transform.memory()).ok()
+        };
         let undone = asked.into_iter().filter_map(|name| {
-            let altering = through.known.find(&name).ok()?.undo()?;
-            Some((name, altering))
+            let transform = through.known.find(&name).ok()?;
+            let _charge = charge(&**transform)?;
+            let altering = transform.undo()?;
+            Some(Inwards {
+                name,
+                altering,
+                _charge,
+            })
         });
+
         let is_proxy = next.receiver() == Receiver::Proxy;
         let own = through.own.iter().filter_map(|(name, transform)| {
             let needs_peer = transform.needs_peer();
-            let altering = transform.begin().filter(|_| is_proxy || !needs_peer)?;
+            if needs_peer && !is_proxy {
+                return None;
+            }
+            let _charge = charge(&**transform)?;
+            let altering = transform.begin()?;
             Some(Outwards {
                 name: name.clone(),
                 altering,
                 needs_peer,
+                _charge,
             })
         });
 
@@ -61,7 +100,7 @@ impl Bridges {
             outwards: own.collect(),
         };
 
-        (!bridges.is_idle()).then(|| Box::new(bridges))
+        Ok((!bridges.is_idle()).then(|| Box::new(bridges)))
     }
 
     fn is_idle(&self) -> bool {
@@ -84,7 +123,7 @@ impl Bridges {
 
     /// Says in the answer to a peer what is undone here.
     pub(super) fn confirm(&self, fields: &mut Fields) {
-        transform::write(self.inwards.iter().map(|(name, _)| name.as_str()), fields);
+        transform::write(self.inwards.iter().map(|own| own.name.as_str()), fields);
     }
 
     /// What both directions are read from. From the client, what its peer did is undone first, then what the route asks for is done,
@@ -96,9 +135,9 @@ impl Bridges {
     ) -> (DynSource<'a>, DynSource<'a>) {
         let mut client_stages = Vec::new();
         let mut target_stages = Vec::new();
-        for (name, altering) in &mut self.inwards {
-            client_stages.push((&**name, &mut altering.to_target));
-            target_stages.push((&**name, &mut altering.to_client));
+        for undone in &mut self.inwards {
+            client_stages.push((&*undone.name, &mut undone.altering.to_target));
+            target_stages.push((&*undone.name, &mut undone.altering.to_client));
         }
         for own in &mut self.outwards {
             client_stages.push((&*own.name, &mut own.altering.to_target));

@@ -96,7 +96,7 @@ async fn tunnel(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carrie
         return relay(routed, offered, head, (next, handled)).await;
     }
     // Nothing here would change the bytes back.
-    transform::take(&mut head.fields);
+    head.fields.remove(transform::FIELD);
     let session = near::ask(routed, next, &mut head);
     // Whether bytes have to be within capsules is not known before the answer.
     if session.is_none() && next.answers_early() && early_answer::may_be_given(&offered) {

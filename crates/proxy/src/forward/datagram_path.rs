@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hermes_http::{Incoming, Kind, Outgoing};
 use hermes_net::UdpSocket;
-use hermes_packet::{PacketEnd, PacketReader, Received, Session, Sink, Source};
+use hermes_packet::{ChargedBounds, PacketEnd, PacketReader, Received, Session, Sink, Source};
 use hermes_proto::datagram::DatagramFormat;
 use hermes_rules::session::Silence;
 use hermes_upstream::Active;
@@ -75,8 +75,12 @@ impl Ends {
     }
 
     /// Of a UDP socket that was taken over, with what came to it meanwhile.
-    pub(crate) fn resumed(socket: Arc<UdpSocket>, received: Received) -> Self {
-        let sink = Sink::End(PacketEnd::Socket(socket.clone(), received.bounds()));
+    pub(crate) fn resumed(
+        socket: Arc<UdpSocket>,
+        received: Received,
+        bounds: ChargedBounds,
+    ) -> Self {
+        let sink = Sink::End(PacketEnd::Socket(socket.clone(), bounds));
         Self {
             source: Source::End(PacketReader::Socket(socket, received)),
             sink,

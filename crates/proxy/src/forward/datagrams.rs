@@ -10,7 +10,7 @@ use bytes::BytesMut;
 use hermes_http::{Kind, Reset};
 use hermes_ip::offload::{SuperCapsule, agreement};
 use hermes_observe::Exchange;
-use hermes_packet::{Bounds, Limits, Steering, Stop};
+use hermes_packet::{ChargedBounds, Limits, Steering, Stop};
 use hermes_proto::datagram_limit;
 use hermes_rules::session::Silence;
 use tokio::time::timeout;
@@ -70,7 +70,7 @@ pub(super) struct Tunnel {
     pub(super) client: Ends,
     pub(super) path: Path,
     /// Bounds on datagrams that wait.
-    bounds: Bounds,
+    bounds: ChargedBounds,
     left: LeftPaths,
     /// Which packets still go along those that were left, where the tunnel is one of IP.
     steering: Option<Arc<Steering>>,
@@ -86,10 +86,8 @@ impl Tunnel {
         let (client, path, guard) = *ends;
         let head = guard.state().head();
         let mut client = Ends::of_client(head.kind(), client);
-        let bounds = routed
-            .listener
-            .datagram_bounds(routed.route.config.datagrams.as_ref());
-        client.source.set_bounds(bounds);
+        let bounds = routed.datagram_bounds();
+        client.source.set_bounds(bounds.clone());
         let mut limits = Limits::new(departure::floor(routed, &head));
         limits.lead(
             Side::Client,
@@ -121,7 +119,7 @@ impl Tunnel {
     async fn round(&mut self, guard: &mut TunnelGuard) -> RoundEnd {
         self.limits
             .lead(Side::Target, &self.path.ends.sink, self.path.listens);
-        self.path.ends.source.set_bounds(self.bounds);
+        self.path.ends.source.set_bounds(self.bounds.clone());
 
         let alone = self.left.is_empty();
         let stop = Stop::default();

@@ -8,10 +8,12 @@ use std::future::poll_fn;
 
 use bytes::Bytes;
 use hermes_http::{Frame, Incoming, Kind, Outgoing, RequestHead, StreamError};
+use hermes_net::memory::{Charge, Purpose};
 
 use super::post;
 use super::retry::Tries;
 use crate::arrival::Arrival;
+use crate::memory_limits::UNCHARGED;
 
 /// Bytes of a tunnel that leave before its answer, and are kept until it comes: the first messages
 /// of most protocols.
@@ -24,6 +26,8 @@ pub(super) struct EarlyBytes<'a> {
     incoming: Option<&'a mut Incoming>,
     /// What left with the attempt that is under way.
     sent: Bytes,
+    /// It, where that is more than [`UNCHARGED`].
+    charge: Option<Charge>,
     /// Nothing more is to be taken in this attempt.
     over: bool,
     /// The client is gone, and why.
@@ -86,10 +90,12 @@ impl<'a> EarlyBytes<'a> {
         }
     }
 
-    /// Sends a piece behind the request, and puts back what is too much.
+    /// Sends a piece behind the request, and puts back what is too much, or more than its user or source may have.
     pub(super) fn send(&mut self, tries: &Tries<'_>, mut data: Bytes, outgoing: &mut Outgoing) {
+        let most = data.len().min(MOST);
+        let kept = if self.charge(tries, most) { most } else { 0 };
+        let rest = data.split_off(kept);
         tries.sent_early(!data.is_empty());
-        let rest = data.split_off(data.len().min(MOST));
         if let Some(incoming) = self.incoming.as_mut().filter(|_| !rest.is_empty()) {
             incoming.unread(rest);
         }
@@ -99,6 +105,17 @@ impl<'a> EarlyBytes<'a> {
             // A stream that is gone says so where its answer is awaited.
             let _ = outgoing.early(data);
         }
+    }
+
+    /// Whether so many bytes may be kept.
+    fn charge(&mut self, tries: &Tries<'_>, bytes: usize) -> bool {
+        self.charge = None;
+        if bytes > UNCHARGED {
+            let charge = tries.routed.account().charge(Purpose::Replays, bytes);
+            self.charge = charge.ok();
+            return self.charge.is_some();
+        }
+        true
     }
 
     /// Bytes that left and were accepted with the tunnel.

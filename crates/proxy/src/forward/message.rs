@@ -62,9 +62,11 @@ pub(crate) async fn forward(
     let lost = AtomicBool::new(false);
     let counters = routed.exchange.counters();
 
+    let account = || routed.account();
     let mut content = Replay::new(
         content,
         tries.keep_bytes(),
+        &account,
         &lost,
         &counters.client_to_target,
     );
@@ -105,7 +107,15 @@ pub(crate) async fn forward(
                     () = responder.gone() => client_gone(),
                 }
             }
-            Err(stop) => tries.explain(refusal, stop),
+            Err(stop) => {
+                let refusal = tries.explain(refusal, stop);
+                match content.overdrawn() {
+                    Some(overdrawn) if stop == Stop::NotKept => {
+                        refusal.note(&overdrawn.to_string())
+                    }
+                    _ => refusal,
+                }
+            }
         };
 
         return Err(Failed {

@@ -125,9 +125,10 @@ async fn begin(routed: &Routed, next: &Next, owner: &TunnelOwner) -> Result<Begu
 
     let sessions = &routed.worker.shared.outliving.packets;
     let session = token.filter(|_| routed.asked.is_some());
+    let entry = session.map(|token| sessions.enter(token, whose, times));
     Ok(Begun {
         tunnel,
-        session: session.map(|token| sessions.enter(token, whose, times)),
+        session: entry.map(|entry| entry.owned_by(&routed.owner())),
     })
 }
 

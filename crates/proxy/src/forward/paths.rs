@@ -111,7 +111,7 @@ pub(super) async fn bytes(
 
     let (mut departing, target) = depart(routed, head.clone(), next)?;
     // Transforms begin with a tunnel's first byte: a path that takes over asks for none.
-    transform::take(&mut departing.fields);
+    departing.fields.remove(transform::FIELD);
     departing.fields.replace(&fields);
     let tries = Tries::new(routed, next, head);
     let opened = tunnel::open(&tries, &departing, &target, &mut EarlyBytes::default()).await?;
@@ -200,10 +200,10 @@ async fn socket(
     };
 
     let socket = connected(address).await?;
-    let bounds = routed
-        .listener
-        .datagram_bounds(routed.route.config.datagrams.as_ref());
-    let ends = Ends::end(PacketEnd::Socket(Arc::new(socket), bounds));
+    let ends = Ends::end(PacketEnd::Socket(
+        Arc::new(socket),
+        routed.datagram_bounds(),
+    ));
     let resumption = bound
         .zip(Token::random())
         .map_or(Resumption::Nothing, |(bound, token)| {
@@ -213,7 +213,8 @@ async fn socket(
                     .shared
                     .outliving
                     .datagrams
-                    .enter(token, bound, 0),
+                    .enter(token, bound, 0)
+                    .owned_by(&routed.owner()),
             )
         });
 
@@ -297,11 +298,12 @@ async fn take_over(
     tries.begin();
     tries.goes_to(&remote.to_string().into());
     routed.exchange.resumed(times);
-    let resumption = Resumption::Here(resumable.enter(*token, bound.clone(), times));
+    let entry = resumable.enter(*token, bound.clone(), times);
+    let resumption = Resumption::Here(entry.owned_by(&routed.owner()));
     let silence = reach::silence(&tries.next.timeouts);
 
     let path = Path {
-        ends: Ends::resumed(socket, received),
+        ends: Ends::resumed(socket, received, routed.datagram_bounds()),
         active,
         silence,
         resumption,

@@ -30,7 +30,15 @@ pub(super) async fn tcp(
     mut arrival: Arrival,
     next: &Next,
 ) -> Result<Carried, Failed> {
-    let bridges = Bridges::of(&mut arrival, next);
+    let bridges = match Bridges::of(routed, &mut arrival, next) {
+        Ok(bridges) => bridges,
+        Err(refusal) => {
+            return Err(Failed {
+                unanswered: Unanswered::Arrival(arrival),
+                refusal,
+            });
+        }
+    };
     let asked = far::asked(&mut arrival).filter(|_| bridges.is_none());
     if let Some(Request::Again(ticket)) = asked {
         return Box::pin(far::resume(routed, arrival, next, ticket)).await;

@@ -50,7 +50,15 @@ pub(super) async fn forward(
     mut arrival: Arrival,
     next: &Next,
 ) -> Result<Carried, Failed> {
-    let mut bridges = Bridges::of(&mut arrival, next);
+    let mut bridges = match Bridges::of(routed, &mut arrival, next) {
+        Ok(bridges) => bridges,
+        Err(refusal) => {
+            return Err(Failed {
+                unanswered: Unanswered::Arrival(arrival),
+                refusal,
+            });
+        }
+    };
     let asked = ask(routed, &mut arrival, next, &mut bridges).await;
     let AskedFor {
         opened,
@@ -395,7 +403,8 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted) -> Carrie
     } = accepted;
 
     let kind = arrival.kind();
-    let undone = transform::take(&mut head.fields);
+    // A peer that names a transform twice confirms none.
+    let undone = transform::take(&mut head.fields).unwrap_or_default();
     let bridges = bridges.and_then(|bridges| bridges.confirmed(&undone));
     let resumption = Resumption::beyond(&mut head.fields);
     let listens = datagram_limit::is_understood(&head.fields);

@@ -137,11 +137,12 @@ impl Live {
 mod tests {
     use std::time::Duration;
 
+    use hermes_net::memory::{Memory, Owner};
     use hermes_net::{PeerAddress, UdpSocket};
 
     use super::*;
     use hermes_observe::{AccessSink, Begin, Telemetry};
-    use hermes_packet::Bounds;
+    use hermes_packet::{Bounds, Hold};
 
     struct Listener {
         clients: Clients,
@@ -171,6 +172,8 @@ mod tests {
                 bytes: 1000,
                 age: Duration::from_secs(1),
             };
+            let hold = Hold::new(Memory::node().owner(Owner::Local));
+            let bounds = (bounds, &hold);
             let session = Arc::new(Session::new(client, None, self.socket.clone(), bounds));
             let source = PeerAddress::Ip(client);
             let begin = Begin {

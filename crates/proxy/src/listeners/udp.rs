@@ -6,10 +6,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_net::memory::{Memory, Owner};
 use hermes_net::wake_gated::wake_gated;
 use hermes_net::{PeerAddress, RecvBatch, StreamInfo, UdpError, UdpSocket, Watch};
 use hermes_observe::DropReason;
-use hermes_packet::{Queue, Session};
+use hermes_packet::{Hold, Queue, Session};
 use tokio::time::Instant;
 
 use super::clients::Clients;
@@ -41,8 +42,10 @@ pub(super) async fn serve(
 ) -> io::Result<()> {
     let socket = Arc::new(UdpSocket::bound(socket)?);
     let own = socket.local_addr().ok();
+    let owner = Owner::Listener(entrance.rules.name.as_ref().into());
     let share = Share {
         sessions: Clients::default(),
+        hold: Hold::new(Memory::node().owner(owner)),
         socket: socket.clone(),
         own,
         watch: watch.clone(),
@@ -116,6 +119,8 @@ async fn drained(sessions: &Clients) {
 #[derive(Clone)]
 struct Share {
     sessions: Clients,
+    /// What waits of their datagrams.
+    hold: Arc<Hold>,
     socket: Arc<UdpSocket>,
     /// Its own address.
     own: Option<SocketAddr>,
@@ -177,7 +182,7 @@ impl Share {
             client,
             local,
             self.socket.clone(),
-            rules.datagram_bounds(None),
+            (rules.datagram_bounds(None), &self.hold),
         );
         let session = Arc::new(if second { session.second() } else { session });
         self.sessions.enter(client, session.clone());

@@ -20,7 +20,6 @@ pub(crate) use policy::ResumePolicy;
 use secret::Secret;
 pub(crate) use secret::ticket;
 pub(crate) use windows::WindowShare;
-use windows::Windows;
 
 /// Bytes of a replay window, where the configuration says nothing.
 #[doc(alias("bound", "resume.window"))]
@@ -40,7 +39,6 @@ pub(crate) struct Outliving {
     pub(crate) packets: Arc<Resumable<DeviceTunnel>>,
     /// Nothing where the system has no random numbers: then no session is granted.
     secret: Option<Secret>,
-    windows: Arc<Windows>,
 }
 
 /// The far end of a tunnel of bytes, as it goes from one exchange to the next.
@@ -72,7 +70,6 @@ impl Default for Outliving {
             bytes: Arc::default(),
             packets: Arc::default(),
             secret: Secret::random(),
-            windows: Arc::default(),
         }
     }
 }
@@ -92,11 +89,6 @@ impl Outliving {
             Some(secret) => secret.check(ticket),
             None => Err("the node keeps no sessions"),
         }
-    }
-
-    /// The share of a new tunnel of this user in what replay windows may hold; none if the user has too much.
-    pub(crate) fn window(&self, user: Option<&str>, most: usize) -> Option<WindowShare> {
-        WindowShare::take(&self.windows, user.unwrap_or_default(), most)
     }
 }
 

@@ -1,78 +1,42 @@
-//! What all replay windows of the process may hold, and each user's share of it.
+//! What the replay window of a tunnel may hold: charged to the tunnel's user, or to its source.
 
-use std::sync::Arc;
-
+use hermes_net::memory::{Charge, Overdrawn, OwnerAccount, Purpose};
 use hermes_proto::resumable::LEAST_WINDOW;
-use hermes_upstream::Shares;
-use parking_lot::Mutex;
 
-/// Pieces of [`LEAST_WINDOW`] bytes that the replay windows of the process hold: 512 MiB. No user has more than half of what others
-/// leave, and a tunnel that finds none is an ordinary one.
-#[doc(alias = "bound")]
-const PIECES: usize = 8192;
-
-/// What is left for replay windows.
-pub(crate) struct Windows(Mutex<Shares>);
-
-impl Default for Windows {
-    fn default() -> Self {
-        Self(Mutex::new(Shares::new(PIECES)))
-    }
-}
-
-/// What the window of one tunnel may hold.
+/// What the window of one tunnel may hold. It grows by [`LEAST_WINDOW`] bytes.
 pub(crate) struct WindowShare {
-    windows: Arc<Windows>,
-    owner: String,
-    pieces: usize,
-    /// The most that it takes, in pieces.
+    charge: Charge,
+    /// The most that it takes, in bytes.
     most: usize,
 }
 
 impl WindowShare {
-    /// The share of a new tunnel, which takes up to `most` bytes; none if its owner has too many.
-    pub(crate) fn take(windows: &Arc<Windows>, owner: &str, most: usize) -> Option<Self> {
-        let taken = windows.0.lock().take(owner);
-        taken.then(|| Self {
-            windows: windows.clone(),
-            owner: owner.to_owned(),
-            pieces: 1,
-            most: most.div_ceil(LEAST_WINDOW).max(1),
-        })
+    /// The share of a new tunnel, which takes up to `most` bytes.
+    ///
+    /// # Errors
+    /// Its owner has no room for the least window: then the tunnel is an ordinary one.
+    pub(crate) fn take(account: &OwnerAccount, most: usize) -> Result<Self, Overdrawn> {
+        let charge = account.charge(Purpose::Sessions, LEAST_WINDOW)?;
+        Ok(Self { charge, most })
     }
 
     /// How many bytes that is.
     pub(crate) fn bytes(&self) -> usize {
-        self.pieces * LEAST_WINDOW
+        self.charge.bytes()
     }
 
     /// Takes more, if it may.
     pub(crate) fn grow(&mut self) {
-        if self.pieces < self.most && self.windows.0.lock().take(&self.owner) {
-            self.pieces += 1;
+        if self.bytes() < self.most {
+            self.charge.grow_if_free(LEAST_WINDOW);
         }
     }
 
     /// Gives back what a window that holds so many bytes does not need: it may need twice as much in a moment.
     pub(crate) fn shrink(&mut self, held: usize) {
-        let needed = (held * 2).div_ceil(LEAST_WINDOW).max(1);
-        if needed * 2 > self.pieces {
-            return;
-        }
-
-        let mut windows = self.windows.0.lock();
-        while self.pieces > needed {
-            windows.give(&self.owner);
-            self.pieces -= 1;
-        }
-    }
-}
-
-impl Drop for WindowShare {
-    fn drop(&mut self) {
-        let mut windows = self.windows.0.lock();
-        for _ in 0..self.pieces {
-            windows.give(&self.owner);
+        let needed = (held * 2).div_ceil(LEAST_WINDOW).max(1) * LEAST_WINDOW;
+        if needed * 2 <= self.bytes() {
+            self.charge.shrink(self.bytes() - needed);
         }
     }
 }
@@ -80,11 +44,17 @@ impl Drop for WindowShare {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hermes_net::memory::{BUDGET, CONNECTION, Memory, Owner};
+
+    fn account(name: &str) -> (&'static Memory, OwnerAccount) {
+        let memory: &'static Memory = Box::leak(Box::new(Memory::new(BUDGET, CONNECTION)));
+        (memory, memory.owner(Owner::User(name.into())))
+    }
 
     #[test]
     fn windows_grow_as_they_may_and_give_back() {
-        let windows: Arc<Windows> = Arc::default();
-        let mut share = WindowShare::take(&windows, "alice", 4 * LEAST_WINDOW).unwrap();
+        let (memory, alice) = account("alice");
+        let mut share = WindowShare::take(&alice, 4 * LEAST_WINDOW).unwrap();
         assert_eq!(share.bytes(), LEAST_WINDOW);
         (0..10).for_each(|_| share.grow());
         assert_eq!(share.bytes(), 4 * LEAST_WINDOW);
@@ -94,14 +64,16 @@ mod tests {
         share.shrink(0);
         assert_eq!(share.bytes(), LEAST_WINDOW);
         drop(share);
-        assert_eq!(windows.0.lock().taken(), 0);
+        assert_eq!(memory.charged(), 0);
     }
 
     #[test]
     fn one_user_leaves_room_for_others() {
-        let windows: Arc<Windows> = Arc::default();
-        let all: Vec<_> = std::iter::from_fn(|| WindowShare::take(&windows, "alice", 1)).collect();
-        assert!(all.len() < PIECES);
-        assert!(WindowShare::take(&windows, "bob", 1).is_some());
+        let (memory, alice) = account("alice");
+        let take = |of: &OwnerAccount| WindowShare::take(of, 1).ok();
+        let all: Vec<_> = std::iter::from_fn(|| take(&alice)).collect();
+        assert!(all.len() >= BUDGET / 4 / LEAST_WINDOW - 1, "{}", all.len());
+        let bob = memory.owner(Owner::User("bob".into()));
+        assert!(take(&bob).is_some());
     }
 }

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hermes_net::memory::Owner;
 
 /// Keeps contents of messages: those that an exchange needs more than once, and those that outlive it.
 ///
@@ -46,14 +47,25 @@ pub trait Store: Send + Sync {
 pub type Storing<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// A content that is to be kept.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct NewContent {
     /// By what it can be found; `None` if only who brings it will read it.
     pub key: Option<String>,
-    /// Who is charged: a user, or where there is none the address of a client.
-    pub owner: String,
+    /// Who is charged.
+    pub owner: Owner,
     /// Its length in bytes, where that was announced. It may be a lie.
     pub length: Option<u64>,
+}
+
+impl Default for NewContent {
+    /// A content of this machine's own programs.
+    fn default() -> Self {
+        Self {
+            key: None,
+            owner: Owner::Local,
+            length: None,
+        }
+    }
 }
 
 /// Takes a content. If it is dropped before it has [finished](Self::finish), nothing remains.

@@ -14,7 +14,8 @@ pub const PIECE: usize = 16 * 1024;
 ///   by the name under which both have it, and without that the bytes stay as they are.
 /// - **Time**: none is set; every call is a short computation.
 /// - **Errors**: what cannot be changed breaks the tunnel: both sides are reset, and the record says why.
-/// - **Charged**: what it holds is the tunnel's; it must bound it, and the tunnels that it has at once.
+/// - **Charged**: what it holds is the tunnel's; it must bound it, say it by [`memory`](Self::memory), and bound the tunnels that it has
+///   at once.
 /// - **Runs** on the worker of the tunnel, between two turns of the loop that moves the bytes: it must not block. The next piece is
 ///   read when what was made of the last one has left.
 pub trait Transform: Send + Sync {
@@ -25,6 +26,12 @@ pub trait Transform: Send + Sync {
     /// What undoes it, on a node to which a peer sends changed bytes; `None` if nothing does, or for want of room.
     fn undo(&self) -> Option<Altering> {
         None
+    }
+
+    /// Bytes of memory that it takes for one tunnel. They are charged to the tunnel's user or source; a tunnel whose owner has no room
+    /// for them stays as it is.
+    fn memory(&self) -> usize {
+        2 * PIECE
     }
 
     /// Whether the next proxy has to undo it.

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use super::super::departure::depart;
 use super::super::descriptor_share::ShareOwner;
 use super::COPIES;
-use crate::buffered::{self, Content, RequestBody, Stored};
+use crate::buffered::{self, Content, Failure, Limit, RequestBody, Stored};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 
@@ -68,6 +68,18 @@ impl NoReply {
         Self {
             status: StatusCode::BAD_GATEWAY,
             reason,
+        }
+    }
+
+    /// A copy that was sent.
+    fn of(failure: &Failure) -> Self {
+        let status = match failure {
+            Failure::Overdrawn(_) => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::BAD_GATEWAY,
+        };
+        Self {
+            status,
+            reason: failure.to_string(),
         }
     }
 
@@ -186,14 +198,15 @@ impl Copies {
         self,
         client: &Client,
         content: Stored,
-        limit: usize,
+        limit: &Limit,
     ) -> (JoinSet<Reply>, Share) {
         let mut out = JoinSet::new();
         for copy in self.copies {
             let client = client.clone();
             let content = content.clone();
             let owner = self.owner.clone();
-            out.spawn(async move { copy.send(&client, &owner, content, limit).await });
+            let limit = limit.clone();
+            out.spawn(async move { copy.send(&client, &owner, content, &limit).await });
         }
         (out, self.held)
     }
@@ -241,7 +254,7 @@ impl Copy {
         client: &Client,
         owner: &ShareOwner,
         content: Stored,
-        limit: usize,
+        limit: &Limit,
     ) -> Reply {
         let mut endpoint = Arc::<str>::from("");
         let mut again = AGAIN;
@@ -266,7 +279,7 @@ impl Copy {
             match buffered::message(checkout, &self.head, body, self.receiver, limit).await {
                 Ok(response) => break Ok(response),
                 Err(failure) if again > 0 && failure.may_repeat(stale) => again -= 1,
-                Err(failure) => break Err(NoReply::failed(failure.to_string())),
+                Err(failure) => break Err(NoReply::of(&failure)),
             }
         };
         let upstream = self.upstream.shared_name().clone();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hermes_config::model::Broadcast;
 use hermes_http::{Cause, Frame, Incoming, StreamError};
-use hermes_net::peer::network;
+use hermes_net::memory::Owner;
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
@@ -53,7 +53,7 @@ pub(super) async fn keep(
         return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
     };
 
-    let mut kept = timeout_at(until, read(store, owner(routed), content, limit))
+    let mut kept = timeout_at(until, read(store, routed.owner(), content, limit))
         .await
         .map_err(|_| too_slow("the request's content did not come in time"))?
         .map_err(refusal)?;
@@ -69,20 +69,9 @@ pub(super) async fn keep(
     Ok(kept)
 }
 
-/// Whose room in the store it takes.
-fn owner(routed: &Routed) -> String {
-    match &routed.user {
-        Some(user) => format!("user {user}"),
-        None => match routed.source.peer.ip() {
-            Some(address) => format!("source {}", network(address)),
-            None => "sources without an address".to_owned(),
-        },
-    }
-}
-
 async fn read(
     store: &Arc<dyn Store>,
-    owner: String,
+    owner: Owner,
     content: &mut Incoming,
     limit: u64,
 ) -> Result<Stored, Unkept> {

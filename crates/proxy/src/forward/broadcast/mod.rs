@@ -4,6 +4,7 @@
 //! and replies in memory, within bounds, because one stream cannot feed several; that is why only messages can be broadcast.
 
 mod copies;
+mod gathered;
 mod kept;
 mod parts;
 mod tally;
@@ -21,10 +22,11 @@ use tokio::time::Instant;
 
 use super::{Failed, Unanswered, departure};
 use crate::arrival::Arrival;
-use crate::buffered::Content;
+use crate::buffered::Limit;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use copies::{Copies, Reply};
+use gathered::GatheredContent;
 use kept::keep;
 use tally::{StopReason, Tally};
 
@@ -131,7 +133,7 @@ pub(super) async fn run(
         Ok(mut gathered) => {
             // RFC 9110, 9.3.2: no content, also where several replies were merged into one.
             if head.method == Method::HEAD {
-                gathered.content = Content::default();
+                gathered.content = GatheredContent::default();
             }
             Ok(answer(routed, gathered, responder).await)
         }
@@ -145,7 +147,7 @@ pub(super) async fn run(
 /// The replies, and how many of the copies succeeded.
 struct Gathered {
     head: ResponseHead,
-    content: Content,
+    content: GatheredContent,
     said: String,
 }
 
@@ -163,10 +165,14 @@ async fn gather(
     let unfit = copies.take_unfit();
     let mut tally = Tally::new(rule.reply, copies.len());
     let labels = copies.labels();
-    let limit = rule.reply_bytes.map_or(REPLY_BYTES, |size| {
+    let bytes = rule.reply_bytes.map_or(REPLY_BYTES, |size| {
         usize::try_from(size.0).unwrap_or(REPLY_BYTES)
     });
-    let (mut out, held) = copies.send(&routed.worker.client, kept, limit);
+    let limit = Limit {
+        bytes,
+        account: Some(routed.account()),
+    };
+    let (mut out, held) = copies.send(&routed.worker.client, kept, &limit);
 
     let mut replies: Vec<Reply> = Vec::new();
     let end = loop {
@@ -217,7 +223,7 @@ fn conclude(
             .filter(|(number, _)| !came.contains(number));
         replies.extend(late.map(|(number, label)| Reply::too_late(number, label)));
         replies.sort_by_key(|reply| reply.number);
-        return Ok(merged(routed, &replies, said));
+        return Ok(merged(routed, replies, said));
     }
     let wanted = |reply: &Reply| match (rule, end) {
         // None succeeded: what was said first is still an answer.
@@ -237,27 +243,28 @@ fn conclude(
     match reply.outcome {
         Ok((head, content)) => Ok(Gathered {
             head: returning(routed, head),
-            content,
+            content: content.into(),
             said,
         }),
         Err(_) => Err(unavailable(&said)),
     }
 }
 
-fn merged(routed: &Routed, replies: &[Reply], said: String) -> Gathered {
+fn merged(routed: &Routed, replies: Vec<Reply>, said: String) -> Gathered {
     if let Some(reply) = replies.first() {
         routed.exchange.upstream(&reply.upstream, &"(all)".into());
     }
-    let boundary = parts::boundary(replies, || fastrand::u64(..));
+    let boundary = parts::boundary(&replies, || fastrand::u64(..));
     let mut head = ResponseHead::new(StatusCode::OK);
     if let Ok(kind) = HeaderValue::try_from(format!("multipart/mixed; boundary={boundary}")) {
         head.fields.insert(CONTENT_TYPE, kind);
     }
     head.fields
         .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let pieces = parts::merge(&replies, &boundary);
     Gathered {
         head,
-        content: Content::of(parts::merge(replies, &boundary)),
+        content: GatheredContent::of_many(pieces, parts::charges(replies)),
         said,
     }
 }
@@ -278,7 +285,7 @@ async fn answer(routed: &Routed, gathered: Gathered, responder: Responder) -> St
     // A connection field that cannot be read names nothing that could be kept.
     let _ = hop::strip(&mut head.fields);
     routed.exchange.status(head.status.as_u16());
-    let length = content.data.len() as u64;
+    let length = content.bytes();
     let answered = async {
         let mut outgoing = responder.respond(head, content.length()).await?;
         content.send(&mut outgoing).await

@@ -6,7 +6,10 @@
 //! Trailers are left out: a part has no place for them (RFC 2045, 3), and they must not become header fields of it unless
 //! their definition allows that (RFC 9110, 6.5.1).
 
+use std::collections::VecDeque;
+
 use bytes::{BufMut, Bytes, BytesMut};
+use hermes_net::memory::Charge;
 use hermes_proto::fields::Fields;
 use hermes_proto::hop;
 use hermes_rules::fields::is_reserved;
@@ -39,28 +42,43 @@ pub(super) fn boundary(replies: &[Reply], mut random: impl FnMut() -> u64) -> St
     }
 }
 
-/// All replies, one part each.
-pub(super) fn merge(replies: &[Reply], boundary: &str) -> Bytes {
+/// All replies, one part each. Their contents are not copied.
+pub(super) fn merge(replies: &[Reply], boundary: &str) -> VecDeque<Bytes> {
+    let mut pieces = VecDeque::new();
     let mut out = BytesMut::new();
     for reply in replies {
         out.put_slice(format!("--{boundary}\r\nX-Hermes-Copy: {}\r\n", reply.label).as_bytes());
         match &reply.outcome {
-            Ok((head, content)) => part(&mut out, head.status, &head.fields, &content.data),
+            Ok((head, content)) => {
+                part(&mut out, head.status, &head.fields);
+                pieces.push_back(out.split().freeze());
+                pieces.push_back(content.data.clone());
+            }
             Err(NoReply { status, reason }) => {
                 let mut fields = Fields::new();
                 fields.insert(
                     "content-type",
                     http::HeaderValue::from_static("text/plain; charset=utf-8"),
                 );
-                part(&mut out, *status, &fields, format!("{reason}\n").as_bytes());
+                part(&mut out, *status, &fields);
+                out.put_slice(format!("{reason}\n").as_bytes());
             }
         }
+        out.put_slice(b"\r\n");
     }
+
     out.put_slice(format!("--{boundary}--\r\n").as_bytes());
-    out.freeze()
+    pieces.push_back(out.freeze());
+    pieces
 }
 
-fn part(out: &mut BytesMut, status: StatusCode, fields: &Fields, content: &[u8]) {
+/// What the replies are charged for.
+pub(super) fn charges(replies: Vec<Reply>) -> Vec<Charge> {
+    let contents = replies.into_iter().filter_map(|reply| reply.outcome.ok());
+    contents.filter_map(|(_, content)| content.charge).collect()
+}
+
+fn part(out: &mut BytesMut, status: StatusCode, fields: &Fields) {
     let mut fields = fields.clone();
     // A connection field that cannot be read names nothing that could be kept.
     let _ = hop::strip(&mut fields);
@@ -81,8 +99,6 @@ fn part(out: &mut BytesMut, status: StatusCode, fields: &Fields, content: &[u8])
         out.put_slice(b"content-type: application/octet-stream\r\n");
     }
     out.put_slice(b"content-transfer-encoding: binary\r\n\r\n");
-    out.put_slice(content);
-    out.put_slice(b"\r\n");
 }
 
 fn is_kept(name: &str) -> bool {
@@ -138,6 +154,7 @@ mod tests {
             content-transfer-encoding: binary\r\n\r\none\r\n\
             --B\r\nX-Hermes-Copy: shards/1\r\nX-Hermes-Status: 502\r\ncontent-type: text/plain; charset=utf-8\r\n\
             content-transfer-encoding: binary\r\n\r\nrefused\n\r\n--B--\r\n";
+        let merged: Vec<u8> = merged.into_iter().flatten().collect();
         assert_eq!(std::str::from_utf8(&merged).unwrap(), expected);
     }
 

@@ -69,7 +69,9 @@ impl NewSession {
     /// A session for a tunnel that is about to be accepted; none if its user has too many.
     pub(in super::super) fn grant(routed: &Routed, next: &Next, target: String) -> Option<Self> {
         let outliving = &routed.worker.shared.outliving;
-        let share = outliving.window(routed.user.as_deref(), WINDOW)?;
+        let share = WindowShare::take(&routed.account(), WINDOW)
+            .inspect_err(|refused| tracing::debug!(exchange = %routed.exchange.id(), %refused, "no session is granted"))
+            .ok()?;
         let grant = outliving.grant()?;
 
         Some(Self {
@@ -101,6 +103,7 @@ impl NewSession {
         let end = ResumableEnd::new(grant.session, grant.epoch);
         let sessions = &routed.worker.shared.outliving.bytes;
         let entry = sessions.enter(Token::of(grant.session), destination, 0);
+        let entry = entry.owned_by(&routed.owner());
 
         let handed = FarEnd {
             cell: Cell::new(end, share),
@@ -163,6 +166,7 @@ pub(in super::super) async fn resume(
     let sessions = &routed.worker.shared.outliving.bytes;
     let token = Token::of(ticket.session);
     let entry = sessions.enter_after(token, destination, handed.times, ticket.number);
+    let entry = entry.owned_by(&routed.owner());
     let opened = Opened::new(routed, arrival.head(), next, handed.address);
     let guard = enter(routed, opened, false);
 

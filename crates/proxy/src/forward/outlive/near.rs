@@ -66,8 +66,9 @@ pub(in super::super) fn ask(
         return None;
     }
 
-    let outliving = &routed.worker.shared.outliving;
-    let share = outliving.window(routed.user.as_deref(), policy.window)?;
+    let share = WindowShare::take(&routed.account(), policy.window)
+        .inspect_err(|refused| tracing::debug!(exchange = %routed.exchange.id(), %refused, "no session is asked for"))
+        .ok()?;
     Request::New.write(&mut head.fields);
     Some(Box::new(AskedSession { policy, share }))
 }

@@ -5,10 +5,12 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use hermes_http::{Frame, Incoming, StreamError};
+use hermes_net::memory::{Charge, Overdrawn, OwnerAccount, Purpose};
 use hermes_proto::fields::Fields;
 use tokio::net::TcpStream;
 
 use crate::forward::pump::Source;
+use crate::memory_limits::UNCHARGED;
 
 /// Bytes of a block that small pieces of kept content are copied into.
 #[doc(alias = "bound")]
@@ -26,6 +28,10 @@ pub(crate) struct Replay<'a> {
     incoming: Incoming,
     length: Option<u64>,
     kept: Kept,
+    /// The account that kept content is charged to, looked up where there is some.
+    account: &'a (dyn Fn() -> OwnerAccount + Sync),
+    /// Why no more is kept, where the account had no room.
+    overdrawn: Option<Box<Overdrawn>>,
     /// While it is sent again: the block that is sent next. What follows the last one comes from the client.
     again: Option<usize>,
     /// Set once something was passed on that was not kept, or once nothing need be kept.
@@ -43,10 +49,25 @@ struct Kept {
     trailers: Option<Fields>,
     /// Bytes of memory that blocks may still be given.
     room: usize,
+    /// Bytes of memory that blocks take.
+    taken: usize,
+    /// What is above [`UNCHARGED`].
+    charge: Option<Charge>,
 }
 
-/// More content came than may be kept.
-struct Full;
+/// Why content is not kept.
+enum Unkept {
+    /// More came than may be kept.
+    Full,
+    /// Its user or source may have no more memory.
+    Overdrawn(Box<Overdrawn>),
+}
+
+impl From<Overdrawn> for Unkept {
+    fn from(overdrawn: Overdrawn) -> Self {
+        Self::Overdrawn(Box::new(overdrawn))
+    }
+}
 
 impl Kept {
     fn new(room: u64) -> Self {
@@ -56,14 +77,16 @@ impl Kept {
             last: BytesMut::new(),
             trailers: None,
             room,
+            taken: 0,
+            charge: None,
         }
     }
 
-    fn push(&mut self, mut data: &[u8]) -> Result<(), Full> {
+    fn push(&mut self, mut data: &[u8], account: impl Fn() -> OwnerAccount) -> Result<(), Unkept> {
         while !data.is_empty() {
             let free = self.last.capacity() - self.last.len();
             if free == 0 {
-                self.begin_block(data.len())?;
+                self.begin_block(data.len(), &account)?;
                 continue;
             }
 
@@ -75,7 +98,11 @@ impl Kept {
     }
 
     /// Blocks double up to [`BLOCK`], and never take more memory than there is room for content.
-    fn begin_block(&mut self, wanted: usize) -> Result<(), Full> {
+    fn begin_block(
+        &mut self,
+        wanted: usize,
+        account: impl Fn() -> OwnerAccount,
+    ) -> Result<(), Unkept> {
         self.close();
         let grown = self
             .blocks
@@ -84,11 +111,26 @@ impl Kept {
         let size = grown.max(wanted).min(BLOCK).min(self.room);
 
         if size == 0 {
-            return Err(Full);
+            return Err(Unkept::Full);
         }
-        self.room -= size;
+        self.take(size, account)?;
         self.last = BytesMut::with_capacity(size);
 
+        Ok(())
+    }
+
+    /// Takes so much of the room, and charges it.
+    fn take(&mut self, size: usize, account: impl Fn() -> OwnerAccount) -> Result<(), Unkept> {
+        self.room = self.room.checked_sub(size).ok_or(Unkept::Full)?;
+        self.taken += size;
+        if self.taken <= UNCHARGED {
+            return Ok(());
+        }
+
+        match &mut self.charge {
+            Some(charge) => charge.grow(size)?,
+            None => self.charge = Some(account().charge(Purpose::Replays, self.taken)?),
+        }
         Ok(())
     }
 
@@ -100,21 +142,26 @@ impl Kept {
         }
     }
 
-    fn push_trailers(&mut self, trailers: &Fields) -> Result<(), Full> {
+    fn push_trailers(
+        &mut self,
+        trailers: &Fields,
+        account: impl Fn() -> OwnerAccount,
+    ) -> Result<(), Unkept> {
         let lines = trailers
             .iter()
             .map(|(name, value)| name.as_str().len() + value.len() + LINE_OVERHEAD);
-        self.room = self.room.checked_sub(lines.sum()).ok_or(Full)?;
+        self.take(lines.sum(), account)?;
         self.trailers = Some(trailers.clone());
         Ok(())
     }
 }
 
 impl<'a> Replay<'a> {
-    /// Keeps at most `room` bytes.
+    /// Keeps at most `room` bytes, and charges them to the account.
     pub(crate) fn new(
         incoming: Incoming,
         room: u64,
+        account: &'a (dyn Fn() -> OwnerAccount + Sync),
         lost: &'a AtomicBool,
         moved: &'a AtomicU64,
     ) -> Self {
@@ -123,6 +170,8 @@ impl<'a> Replay<'a> {
             incoming,
             length,
             kept: Kept::new(room),
+            account,
+            overdrawn: None,
             again: None,
             lost,
             moved,
@@ -140,6 +189,11 @@ impl<'a> Replay<'a> {
         self.length
     }
 
+    /// Why the content was not kept, where memory was short.
+    pub(crate) fn overdrawn(&self) -> Option<&Overdrawn> {
+        self.overdrawn.as_deref()
+    }
+
     /// Lets go of what was kept, all of which has been sent.
     fn forget(&mut self) {
         self.kept = Kept::new(0);
@@ -151,11 +205,15 @@ impl<'a> Replay<'a> {
             return self.forget();
         }
         let kept = match frame {
-            Frame::Data(data) => self.kept.push(data),
-            Frame::Trailers(trailers) => self.kept.push_trailers(trailers),
+            Frame::Data(data) => self.kept.push(data, self.account),
+            Frame::Trailers(trailers) => self.kept.push_trailers(trailers, self.account),
         };
 
-        if kept.is_err() {
+        // What cannot be kept goes on all the same: it is sent once.
+        if let Err(unkept) = kept {
+            if let Unkept::Overdrawn(overdrawn) = unkept {
+                self.overdrawn = Some(overdrawn);
+            }
             self.lost.store(true, Ordering::Relaxed);
             self.forget();
         }
@@ -226,7 +284,19 @@ impl Source for Replay<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hermes_net::memory::{Memory, OWNER_FLOOR, Owner};
     use std::future::poll_fn;
+
+    /// An owner that has its floor and no more.
+    fn poor() -> OwnerAccount {
+        static POOR: Memory = Memory::new(2 * OWNER_FLOOR, 0);
+        POOR.owner(Owner::Local)
+    }
+
+    fn rich() -> OwnerAccount {
+        static RICH: Memory = Memory::new(1 << 30, 0);
+        RICH.owner(Owner::Local)
+    }
 
     async fn all(replay: &mut Replay<'_>) -> Vec<u8> {
         let mut content = Vec::new();
@@ -242,7 +312,7 @@ mod tests {
     async fn what_was_kept_is_sent_again_and_counted_once() {
         let (lost, moved) = (AtomicBool::new(false), AtomicU64::new(0));
         let incoming = Incoming::Full(Some(Bytes::from_static(b"content")));
-        let mut replay = Replay::new(incoming, 7, &lost, &moved);
+        let mut replay = Replay::new(incoming, 7, &rich, &lost, &moved);
         assert_eq!(replay.length(), Some(7));
         for _ in 0..3 {
             assert!(!replay.is_end());
@@ -260,9 +330,22 @@ mod tests {
     async fn what_is_larger_than_the_bound_passes_and_is_not_kept() {
         let (lost, moved) = (AtomicBool::new(false), AtomicU64::new(0));
         let incoming = Incoming::Full(Some(Bytes::from_static(b"content")));
-        let mut replay = Replay::new(incoming, 6, &lost, &moved);
+        let mut replay = Replay::new(incoming, 6, &rich, &lost, &moved);
         assert_eq!(all(&mut replay).await, b"content");
         assert!(lost.load(Ordering::Relaxed) && replay.kept.blocks.is_empty());
+        assert_eq!(replay.overdrawn(), None);
+    }
+
+    #[tokio::test]
+    async fn content_passes_and_is_not_kept_where_its_owner_has_no_room() {
+        let (lost, moved) = (AtomicBool::new(false), AtomicU64::new(0));
+        let content = vec![7; 2 * OWNER_FLOOR];
+        let incoming = Incoming::Full(Some(Bytes::from(content.clone())));
+        let mut replay = Replay::new(incoming, 1 << 20, &poor, &lost, &moved);
+        assert_eq!(all(&mut replay).await, content);
+        assert!(lost.load(Ordering::Relaxed));
+        assert!(replay.overdrawn().is_some() && replay.kept.charge.is_none());
+        assert_eq!(poor().owned(), 0);
     }
 
     #[test]
@@ -270,11 +353,12 @@ mod tests {
         const ROOM: usize = 64 * 1024;
         let mut kept = Kept::new(ROOM as u64);
         for _ in 0..ROOM {
-            assert!(kept.push(b"x").is_ok());
+            assert!(kept.push(b"x", rich).is_ok());
         }
-        assert!(kept.push(b"x").is_err(), "the bound counts");
+        assert!(kept.push(b"x", rich).is_err(), "the bound counts");
         let memory = kept.blocks.iter().map(Bytes::len).sum::<usize>() + kept.last.capacity();
         assert_eq!((memory, kept.room), (ROOM, 0));
+        assert_eq!(kept.charge.as_ref().unwrap().bytes(), ROOM);
         assert!(kept.blocks.len() < 20, "{} blocks", kept.blocks.len());
     }
 
@@ -285,7 +369,7 @@ mod tests {
             http::header::ETAG,
             "x".repeat(64).parse::<http::HeaderValue>().unwrap(),
         )]);
-        assert!(kept.push_trailers(&trailers).is_ok());
-        assert!(kept.push_trailers(&trailers).is_err());
+        assert!(kept.push_trailers(&trailers, rich).is_ok());
+        assert!(kept.push_trailers(&trailers, rich).is_err());
     }
 }
