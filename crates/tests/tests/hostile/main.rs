@@ -9,6 +9,7 @@
 
 mod answers;
 mod certificates;
+mod charges;
 mod client_fields;
 mod descriptors;
 mod early_data;
@@ -34,6 +35,7 @@ mod standing;
 mod stopped_reader;
 mod streams;
 mod terminal;
+mod transforms;
 mod udp_sources;
 mod upgrades;
 mod uploads;

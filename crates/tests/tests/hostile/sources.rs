@@ -45,7 +45,7 @@ fn try_connect_from(source: &str, address: SocketAddr) -> Option<Raw> {
 }
 
 /// A connection from there that is not refused.
-fn connect_from(source: &str, address: SocketAddr) -> Raw {
+pub fn connect_from(source: &str, address: SocketAddr) -> Raw {
     try_connect_from(source, address).expect("the connection was reset")
 }
 
