@@ -3,6 +3,9 @@
 //! Checks are dear, and anyone can ask for one. Sources take turns, and within a source its users; of one user at one source the
 //! newest comes first, because a person who has just typed waits, and a flood does not. Sources that were wrong lately come last in
 //! three turns of four. A user at a source whose passwords were wrong rests before the next is checked, longer each time.
+//!
+//! The turns of `hermes_net` do not fit: nobody is known yet, so that a user is one at his source only; order depends on how checks have
+//! ended, and on time; and the newest of one user is first, where there the oldest is.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;

@@ -11,7 +11,7 @@ mod name_servers;
 mod question;
 mod single_flight;
 mod sockets;
-mod turns;
+mod zones;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -31,8 +31,9 @@ pub use name_servers::NameServers;
 pub use question::{NoQuestion, Question, QuestionRefusal, fuzz_question};
 use single_flight::SingleFlights;
 use sockets::Sockets;
-pub use turns::Asker;
-use turns::{Full, Turns, Zone};
+use zones::{Zone, lookups};
+
+use crate::turns::{Asker, NoTurn, Turns};
 
 /// The port of name servers (RFC 1035, section 4.2).
 const PORT: u16 = 53;
@@ -56,7 +57,7 @@ const STATIC_TTL: Duration = Duration::from_secs(3600);
 pub struct Resolver {
     dns: hickory_resolver::Resolver<Sockets>,
     hosts: Arc<Hosts>,
-    turns: Turns,
+    turns: Turns<Zone>,
     single_flights: SingleFlights,
 }
 
@@ -163,7 +164,7 @@ impl Resolver {
         Ok(Self {
             dns: builder.build()?,
             hosts: Arc::new(hosts),
-            turns: Turns::default(),
+            turns: lookups(),
             single_flights: SingleFlights::default(),
         })
     }
@@ -222,9 +223,9 @@ impl Resolver {
             }
             let turn = self
                 .turns
-                .take(asker, Zone::of(name))
+                .take(asker, Some(Zone::of(name)))
                 .await
-                .map_err(|Full| DnsError {
+                .map_err(|NoTurn| DnsError {
                     detail: Some("too many lookups wait for their turn".to_owned()),
                     ..DnsError::new(DnsErrorKind::Failed, name)
                 })?;

@@ -8,7 +8,6 @@ use std::time::Duration;
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Outgoing, Pending, RequestHead};
 use hermes_net::clock;
-use hermes_net::peer::network;
 use hermes_net::shares::Share;
 use hermes_net::{Asker, within};
 use hermes_proto::authority::HostPort;
@@ -409,11 +408,7 @@ fn asking<'a>(routed: &Routed, allow: hermes_upstream::Allow<'a>) -> Asking<'a> 
 
 /// Whose turn it is at DNS: that of the user, or of the source where there is none.
 pub(super) fn asker(routed: &Routed) -> Asker {
-    let source = routed.source.peer.ip().map(network);
-    match &routed.user {
-        Some(user) => Asker::of(("user", user)),
-        None => Asker::of(("source", source)),
-    }
+    Asker::user_or_source(routed.user.as_deref(), &routed.source.peer)
 }
 
 /// The egress rules, on the address that is about to be dialled.

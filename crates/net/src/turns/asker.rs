@@ -1,0 +1,47 @@
+//! Who takes turns.
+
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::OnceLock;
+
+use crate::peer::{PeerAddress, network};
+
+/// Who asks: opaque here, and the same for as long as the process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Asker(u64);
+
+impl Asker {
+    /// Whom this stands for.
+    #[must_use]
+    pub fn of(who: impl Hash) -> Self {
+        static SECRET: OnceLock<RandomState> = OnceLock::new();
+        Self(SECRET.get_or_init(RandomState::new).hash_one(who))
+    }
+
+    /// The user, or the source of `peer` where no one knows the user: an address, the network of 64 bits for IPv6.
+    #[must_use]
+    pub fn user_or_source(user: Option<&str>, peer: &PeerAddress) -> Self {
+        match user {
+            Some(user) => Self::of(("user", user)),
+            None => Self::of(("source", peer.ip().map(network))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_the_same_from_everywhere_and_a_stranger_is_an_address_or_a_network() {
+        let peer = |text: &str| PeerAddress::from(text.parse::<std::net::SocketAddr>().unwrap());
+        let (one, other) = (peer("192.0.2.1:1"), peer("192.0.2.2:1"));
+        let user = |user, peer| Asker::user_or_source(user, peer);
+
+        assert_eq!(user(Some("alice"), &one), user(Some("alice"), &other));
+        assert_ne!(user(Some("alice"), &one), user(Some("bob"), &one));
+        assert_ne!(user(None, &one), user(None, &other));
+        assert_eq!(user(None, &one), user(None, &peer("192.0.2.1:2")));
+        let (near, far) = (peer("[2001:db8::1]:1"), peer("[2001:db8::2:0:0:1]:1"));
+        assert_eq!(user(None, &near), user(None, &far));
+    }
+}
