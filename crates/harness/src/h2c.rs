@@ -136,6 +136,29 @@ impl Client {
         })
     }
 
+    /// Sends this many requests at once. Returns their statuses; 0 for those without an answer.
+    ///
+    /// # Panics
+    /// When the URI is none, or the connection has ended.
+    pub fn statuses(&self, uri: &str, requests: usize) -> Vec<u16> {
+        runtime::block_on(async {
+            let mut begun = Vec::new();
+            for _ in 0..requests {
+                let request = Request::get(uri).body(()).unwrap();
+                let sender = self.requests.clone().ready().await;
+                let (response, _) = sender.unwrap().send_request(request, true).unwrap();
+                begun.push(response);
+            }
+
+            let mut statuses = Vec::new();
+            for response in begun {
+                let status = response.await.map(|response| response.status().as_u16());
+                statuses.push(status.unwrap_or(0));
+            }
+            statuses
+        })
+    }
+
     /// Begins a request whose content is sent, or not, later.
     ///
     /// # Panics

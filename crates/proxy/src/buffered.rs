@@ -10,7 +10,6 @@ use hermes_http::{
 };
 use hermes_proto::fields::Fields;
 use hermes_upstream::{Checkout, Opened};
-use http::StatusCode;
 
 use crate::plug::{StoreError, StoredContent};
 
@@ -19,8 +18,8 @@ use crate::plug::{StoreError, StoredContent};
 pub(crate) enum Failure {
     /// The stream failed.
     Stream(StreamError),
-    /// The content is larger than this many bytes; where it is that of a response, with its status.
-    TooLarge(usize, Option<StatusCode>),
+    /// The content is larger than this many bytes.
+    TooLarge(usize),
     /// The server opened a tunnel that no one asked for.
     Tunnel,
     /// The request's content could not be read again.
@@ -39,7 +38,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stream(error) => error.fmt(f),
-            Self::TooLarge(limit, _) => write!(f, "the answer has more than {limit} bytes"),
+            Self::TooLarge(limit) => write!(f, "the answer has more than {limit} bytes"),
             Self::Tunnel => f.write_str("the answer opens a tunnel"),
             Self::Store(error) => error.fmt(f),
         }
@@ -211,11 +210,7 @@ pub(crate) async fn message(
         tokio::select! {
             biased;
             content = &mut read => {
-                return match content {
-                    Ok(content) => Ok((head, content)),
-                    Err(Failure::TooLarge(limit, _)) => Err(Failure::TooLarge(limit, Some(head.status))),
-                    Err(failure) => Err(failure),
-                };
+                return content.map(|content| (head, content));
             }
             done = &mut send, if !sent => {
                 done?;
@@ -234,7 +229,7 @@ pub(crate) async fn read(incoming: &mut Incoming, limit: usize) -> Result<Conten
         .length()
         .is_some_and(|length| length > limit as u64)
     {
-        return Err(Failure::TooLarge(limit, None));
+        return Err(Failure::TooLarge(limit));
     }
     let mut content = BytesMut::new();
     let mut trailers = None;
@@ -247,7 +242,7 @@ pub(crate) async fn read(incoming: &mut Incoming, limit: usize) -> Result<Conten
             }
         };
         if content.len() + data.len() > limit {
-            return Err(Failure::TooLarge(limit, None));
+            return Err(Failure::TooLarge(limit));
         }
         content.extend_from_slice(&data);
     }

@@ -42,6 +42,9 @@ const FIRST: Duration = Duration::from_secs(5);
 
 static LOST_SO_FAR: AtomicUsize = AtomicUsize::new(0);
 
+/// A question that is not answered on the thread that has it.
+pub struct ThreadQuestion(Value);
+
 /// A policy with the threads that answer for it. They end with it.
 pub struct Evaluator {
     shared: Arc<Shared>,
@@ -125,13 +128,30 @@ impl Evaluator {
     /// # Errors
     /// The policy cannot be asked, or cannot answer.
     pub async fn ask(&self, input: Json, time: Duration) -> Answer {
+        match self.ask_first(input) {
+            Ok(answer) => answer,
+            Err(question) => self.ask_on_thread(question, time).await,
+        }
+    }
+
+    /// Asks on this thread, if the policy and the input are brief.
+    ///
+    /// # Errors
+    /// It is a question for another thread, of which there are few.
+    pub fn ask_first(&self, input: Json) -> Result<Answer, ThreadQuestion> {
         let spot = self.shared.spot.as_ref();
         let spot = spot.filter(|spot| spot.takes(&input));
         let input = undefined_if_null(input);
-        if let Some(answer) = spot.and_then(|spot| spot.ask(&input)) {
-            return answer;
-        }
+        spot.and_then(|spot| spot.ask(&input))
+            .ok_or(ThreadQuestion(input))
+    }
 
+    /// Asks on another thread, and waits for the answer at most for `time`. A question that is dropped is not answered.
+    ///
+    /// # Errors
+    /// The policy cannot be asked, or cannot answer.
+    pub async fn ask_on_thread(&self, question: ThreadQuestion, time: Duration) -> Answer {
+        let ThreadQuestion(input) = question;
         let (answer, answered) = oneshot::channel();
         self.submit(input, time, Reply::Task(answer))?;
         match tokio::time::timeout(time, answered).await {
@@ -177,6 +197,10 @@ impl Evaluator {
             return Err(Failure::Stopped);
         }
         if state.jobs.len() >= self.shared.waiting {
+            // Those whose time is over keep no one out.
+            state.jobs.retain(|job| !job.answer.is_dropped());
+        }
+        if state.jobs.len() >= self.shared.waiting {
             return Err(Failure::Crowded);
         }
         state.jobs.push_back(job);
@@ -197,7 +221,9 @@ impl Drop for Evaluator {
     }
 }
 
-fn threads() -> usize {
+/// Threads that one policy is asked on, on this machine.
+#[must_use]
+pub fn threads() -> usize {
     thread::available_parallelism().map_or(1, |cores| cores.get().min(THREADS))
 }
 

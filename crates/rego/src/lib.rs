@@ -26,7 +26,7 @@ mod tests_of;
 mod times;
 
 pub use budget::{Budget, Excess};
-pub use evaluator::Evaluator;
+pub use evaluator::{Evaluator, ThreadQuestion, threads};
 pub use meter::Metered;
 pub use outcome::{Answer, Failure};
 pub use policy::{Policy, Wrong};

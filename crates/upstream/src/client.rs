@@ -108,6 +108,11 @@ impl Client {
         self.inner.pool.serve(exchanges);
     }
 
+    /// Runs a task on this worker, which waits for it when it ends.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.inner.tasks.spawn(task);
+    }
+
     /// Lets go of all kept connections and keeps none from now on; exchanges that are open go on. To be called when the
     /// worker begins to drain, because kept connections count among its tasks.
     pub fn close(&self) {

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -9,6 +10,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
+use tokio::sync::Mutex;
 
 use super::http::{Request, seen};
 use super::{ANY, Memory, Origin, serve};
@@ -31,6 +33,10 @@ pub struct Answer {
     pub fields: Vec<(&'static str, String)>,
     /// The content.
     pub content: String,
+    /// How long it takes the server to find it.
+    pub after: Duration,
+    /// Whether it finds one after the other, those for clients that are gone included.
+    pub in_a_row: bool,
 }
 
 impl Answer {
@@ -43,7 +49,7 @@ impl Answer {
         Self {
             status,
             fields,
-            content: String::new(),
+            ..Self::default()
         }
     }
 }
@@ -51,11 +57,14 @@ impl Answer {
 /// A server on IPv4 loopback that answers as `decide` says.
 pub fn deciding(decide: impl Fn(&Question) -> Answer + Send + Sync + 'static) -> Origin<Question> {
     let decide = Arc::new(decide);
+    let row = Arc::new(Mutex::new(()));
     serve(ANY, move |stream: TcpStream, memory: Memory<Question>| {
         let decide = decide.clone();
+        let row = row.clone();
         async move {
             let service = service_fn(move |request: http::Request<Incoming>| {
                 let (decide, memory) = (decide.clone(), memory.clone());
+                let row = row.clone();
                 async move {
                     let known = seen(&request);
                     let content = request
@@ -71,7 +80,9 @@ pub fn deciding(decide: impl Fn(&Question) -> Answer + Send + Sync + 'static) ->
                     };
 
                     memory.remember(question.clone());
-                    Ok::<_, Infallible>(respond(decide(&question)).await)
+                    let answer = decide(&question);
+                    found(&answer, row).await;
+                    Ok::<_, Infallible>(respond(answer).await)
                 }
             });
             // A client that breaks off has its answer, or does not want it.
@@ -82,6 +93,20 @@ pub fn deciding(decide: impl Fn(&Question) -> Answer + Send + Sync + 'static) ->
             );
         }
     })
+}
+
+/// Waits as long as it takes to find an answer.
+async fn found(answer: &Answer, row: Arc<Mutex<()>>) {
+    let (after, in_a_row) = (answer.after, answer.in_a_row);
+    if after.is_zero() {
+        return;
+    }
+    let finding = tokio::spawn(async move {
+        let turn = if in_a_row { Some(row.lock().await) } else { None };
+        tokio::time::sleep(after).await;
+        drop(turn);
+    });
+    drop(finding.await);
 }
 
 async fn respond(answer: Answer) -> http::Response<Full<Bytes>> {

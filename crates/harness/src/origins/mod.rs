@@ -2,6 +2,7 @@
 
 mod acting;
 mod answers;
+mod calls;
 mod deciding;
 mod http;
 mod scripted;
@@ -20,6 +21,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 pub use acting::{Act, acting, refusing};
+pub use calls::{Call, called, framed};
 pub use deciding::{Answer, Question, deciding};
 pub use http::{Request, http, http_on, https};
 pub use scripted::{early_hints, scripted, scripted_once};

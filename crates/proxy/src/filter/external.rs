@@ -1,23 +1,20 @@
 //! External authorisation: a server is asked over HTTP, through an upstream with its pool, TLS and balance.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hermes_config::model::{Authorize, AuthorizeKind, Fail, FieldPattern};
-use hermes_http::h1::client::Receiver;
 use hermes_identity::cache::Cache;
 use hermes_proto::fields::Fields;
-use hermes_upstream::{Client, Timeouts, Upstream};
+use hermes_upstream::Upstream;
 use http::StatusCode;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use super::answer::{self, Answer, Answered, Others, Owned};
 use super::grpc;
 use super::question::{Form, Question};
-use super::undecided::{LARGE, Undecided, Whose};
-use crate::buffered::{self, RequestBody};
+use super::server::{Limits, Reply, Server};
+use super::undecided::{Undecided, Whose};
 use crate::plug::{Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
 
 /// How long a decision may take: an exchange waits for it.
@@ -32,10 +29,6 @@ pub(super) const CONCURRENCY: usize = 256;
 #[doc(alias("bound", "authorize.cache.entries"))]
 const ENTRIES: usize = 10_000;
 
-/// Bytes of one answer's content: a decision is short, and a page to log in fits.
-#[doc(alias = "bound")]
-const ANSWER_BYTES: usize = 64 * 1024;
-
 /// Bytes of the fields and content of a remembered answer: ten thousand take some tens of MiB.
 #[doc(alias = "bound")]
 const REMEMBERED_BYTES: usize = 4 * 1024;
@@ -44,30 +37,16 @@ const REMEMBERED_BYTES: usize = 4 * 1024;
 #[doc(alias("bound", "authorize.grace"))]
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 
-/// Further attempts of a question whose connection died unseen: asking twice changes nothing.
-#[doc(alias = "bound")]
-const AGAIN: usize = 2;
-
 /// One authorisation server, and what it said lately.
 pub(super) struct External {
     name: String,
-    form: Form,
+    server: Arc<Server>,
     fail: Fail,
-    timeout: Duration,
     send: Vec<FieldPattern>,
     owned: Vec<FieldPattern>,
-    upstream: Arc<Upstream>,
-    asking: Asking,
     memory: Option<Memory>,
     recheck: Option<Duration>,
     grace: Duration,
-}
-
-/// The questions that are under way.
-struct Asking {
-    places: Semaphore,
-    /// Whether the last one found a server that works.
-    answered: AtomicBool,
 }
 
 /// Answers that count for a while. Times are milliseconds since `began`.
@@ -151,10 +130,11 @@ impl External {
             },
         };
 
-        let places = config
-            .concurrency
-            .map_or(CONCURRENCY, usize::from)
-            .min(Semaphore::MAX_PERMITS);
+        let limits = Limits {
+            concurrency: config.concurrency.map_or(CONCURRENCY, usize::from),
+            timeout: config.timeout.map_or(TIMEOUT, |timeout| timeout.0),
+        };
+        let opens = config.fail == Fail::Open;
         let memory = config.cache.as_ref().map(|cache| Memory {
             time: cache.time.0,
             began: Instant::now(),
@@ -163,16 +143,10 @@ impl External {
 
         Self {
             name: config.name.clone(),
-            form,
+            server: Arc::new(Server::new(form, &limits, opens, upstream)),
             fail: config.fail,
-            timeout: config.timeout.map_or(TIMEOUT, |timeout| timeout.0),
             send: config.send.clone(),
             owned: config.allow_fields.clone(),
-            upstream,
-            asking: Asking {
-                places: Semaphore::new(places),
-                answered: AtomicBool::new(true),
-            },
             memory,
             recheck: config.recheck.map(|recheck| recheck.0),
             grace: config.grace.map_or(GRACE, |grace| grace.0),
@@ -180,7 +154,7 @@ impl External {
     }
 
     async fn verdict(&self, subject: &Subject<'_>) -> Verdict {
-        let question = match Question::new(&self.form, &self.send, subject) {
+        let question = match Question::new(&self.server.form, &self.send, subject) {
             Ok(question) => question,
             Err(reason) => return self.failed(Undecided::client(reason), None),
         };
@@ -196,12 +170,11 @@ impl External {
         }
 
         let began = Instant::now();
-        let answered = self.ask_in_time(subject.client, &question).await;
+        let reply = self.server.ask_in_time(subject, &question).await;
         let took = Some(began.elapsed());
 
-        match answered {
+        match reply.and_then(|reply| self.read(reply)) {
             Ok(answered) => {
-                self.asking.answered.store(true, Ordering::Relaxed);
                 if let (Some(memory), Some(key)) = (&self.memory, key) {
                     memory.keep(key, &answered);
                 }
@@ -211,86 +184,24 @@ impl External {
         }
     }
 
-    /// Asks, and answers within the filter's time.
-    async fn ask_in_time(&self, client: &Client, question: &Question) -> Answered {
-        let until = tokio::time::Instant::now() + self.timeout;
-        let too_late = || format!("no answer within {} ms", self.timeout.as_millis());
-
-        // While a server answers, what waits for a place waits for other clients. One that does not answer takes the places.
-        let crowded = || match self.asking.answered.load(Ordering::Relaxed) {
-            true => Undecided::unknown(format!("{}: too many questions at once", too_late())),
-            false => Undecided::server(too_late()),
-        };
-
-        let place = tokio::time::timeout_at(until, self.asking.places.acquire()).await;
-        let _place = place
-            .map_err(|_| crowded())?
-            .map_err(|_| "no questions are asked any more")?;
-        let asked = tokio::time::timeout_at(until, self.ask(client, question)).await;
-
-        let answered = asked.unwrap_or_else(|_| {
-            let large = question.size() > LARGE;
-            Err(if large {
-                Undecided::unknown(too_late())
-            } else {
-                Undecided::server(too_late())
-            })
-        });
-
-        if matches!(&answered, Err(undecided) if undecided.whose == Whose::Server) {
-            self.asking.answered.store(false, Ordering::Relaxed);
-        }
-        answered
-    }
-
-    /// Asks, and once more where the connection died without an answer.
-    async fn ask(&self, client: &Client, question: &Question) -> Answered {
-        let timeouts = Timeouts {
-            connect: self.timeout,
-            ..*self.upstream.timeouts()
-        };
-
-        let mut again = AGAIN;
-        let by_status = matches!(self.form, Form::Http { .. });
-        loop {
-            let checkout = client.checkout(&self.upstream, &timeouts).await;
-            let checkout = checkout.map_err(|failure| Undecided::connect(&failure))?;
-            let reused = checkout.reused;
-            let content = RequestBody::Whole(question.content.clone());
-
-            match buffered::message(
-                checkout,
-                &question.head,
-                content,
-                Receiver::Origin,
-                ANSWER_BYTES,
-            )
-            .await
-            {
-                Ok((head, content)) => {
-                    return match self.form {
-                        Form::Opa { .. } => answer::opa(&head, &content.data, &self.owned),
-                        Form::Http { .. } => answer::http(head, content.data, &self.owned),
-                        Form::Grpc => {
-                            let owned = Owned {
-                                patterns: &self.owned,
-                                others: Others::Ignored,
-                            };
-                            grpc::answer(&head, &content, &owned)
-                        }
-                    };
-                }
-                Err(failure) if again > 0 && failure.may_repeat(reused) => again -= 1,
-                Err(failure) => {
-                    return Err(Undecided::broken(&failure, question.size(), by_status));
-                }
+    /// What an answer says.
+    fn read(&self, (head, content): Reply) -> Answered {
+        match self.server.form {
+            Form::Opa { .. } => answer::opa(&head, &content.data, &self.owned),
+            Form::Http { .. } => answer::http(head, content.data, &self.owned),
+            Form::Grpc => {
+                let owned = Owned {
+                    patterns: &self.owned,
+                    others: Others::Ignored,
+                };
+                grpc::answer(&head, &content, &owned)
             }
         }
     }
 
     /// No one decided.
     fn failed(&self, undecided: Undecided, took: Option<Duration>) -> Verdict {
-        let Undecided { reason, whose } = undecided;
+        let Undecided { reason, whose, .. } = undecided;
         tracing::debug!(filter = self.name, reason, ?whose, "no decision");
         let denied = |status| {
             Decision::Deny(Denial {
@@ -301,13 +212,13 @@ impl External {
         };
 
         let (decision, outcome) = match (whose, self.fail) {
-            (Whose::Server, Fail::Open) => {
+            (Whose::Away, Fail::Open) => {
                 // The server's fields are no one else's, also where it says nothing.
                 let open =
                     answer::changes(&self.owned, Fields::new(), Fields::new()).unwrap_or_default();
                 (Decision::Allow(open), Outcome::FailedOpen)
             }
-            (Whose::Server | Whose::Unknown, _) => (
+            (Whose::Away | Whose::Absent | Whose::Unknown, _) => (
                 denied(StatusCode::SERVICE_UNAVAILABLE),
                 Outcome::FailedClosed,
             ),

@@ -81,6 +81,11 @@ fn framed(message: &[u8]) -> Vec<u8> {
     framed
 }
 
+/// A question about nothing.
+pub(super) fn empty() -> Vec<u8> {
+    framed(&[])
+}
+
 /// Makes a head that of a call.
 pub(super) fn call(head: &mut RequestHead) {
     head.method = Method::POST;
@@ -93,7 +98,7 @@ pub(super) fn call(head: &mut RequestHead) {
     }
 }
 
-/// Reads an answer. What decides nothing is the server's doing, unless it says that the question was wrong or too large.
+/// Reads an answer. What decides nothing is refused: the question may be why.
 pub(super) fn answer(head: &ResponseHead, content: &Content, owned: &Owned<'_>) -> Answered {
     if head.status != StatusCode::OK {
         return Err(Undecided::status(head.status, "the server"));
@@ -104,7 +109,7 @@ pub(super) fn answer(head: &ResponseHead, content: &Content, owned: &Owned<'_>) 
     match result {
         Some(0) => {}
         Some(code) => return Err(failed(code)),
-        None => return Err(Undecided::server("the server's answer has no end")),
+        None => return Err(Undecided::unknown("the server's answer has no end")),
     }
 
     let message = unframed(&content.data).ok_or("the server's answer is no message of gRPC")?;
@@ -118,8 +123,7 @@ fn failed(code: u16) -> Undecided {
     match code {
         // INVALID_ARGUMENT, OUT_OF_RANGE.
         3 | 11 => Undecided::client(reason),
-        // UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE.
-        2 | 4 | 12 | 13 | 14 => Undecided::server(reason),
+        // UNKNOWN and INTERNAL too, which a question can bring about, and UNAVAILABLE, which a crowd of them can.
         _ => Undecided::unknown(reason),
     }
 }
@@ -477,10 +481,10 @@ mod tests {
     fn what_is_no_decision_says_whose_doing_it_is() {
         let whose = |answered: Answered| answered.unwrap_err().whose;
         assert_eq!(whose(read(Message::default(), "0")), Whose::Unknown);
-        assert_eq!(whose(read(Message::default(), "14")), Whose::Server);
+        assert_eq!(whose(read(Message::default(), "14")), Whose::Unknown);
         assert_eq!(whose(read(Message::default(), "3")), Whose::Client);
         assert_eq!(whose(read(Message::default(), "8")), Whose::Unknown);
-        assert_eq!(whose(read(Message::default(), "x")), Whose::Server);
+        assert_eq!(whose(read(Message::default(), "x")), Whose::Unknown);
         for bad in [
             &b""[..],
             b"\0\0\0\0\x01",

@@ -42,6 +42,9 @@ const OWN: [&str; 9] = [
     "x-hermes-listener",
 ];
 
+/// The host of a question about nothing (RFC 6761, 6.4).
+const NOBODY: &str = "hermes.invalid";
+
 /// How questions are put.
 pub(super) enum Form {
     /// Method and path of the exchange, the path behind a prefix.
@@ -113,23 +116,38 @@ impl Question {
             origin_form: false,
         };
 
-        if !head.fields.contains_key(USER_AGENT) {
-            head.fields
-                .append(USER_AGENT, HeaderValue::from_static("hermes"));
-        }
-        if let Form::Grpc = form {
-            grpc::call(&mut head);
-        } else if !content.is_empty() {
-            head.fields
-                .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            head.fields
-                .insert(ACCEPT, HeaderValue::from_static("application/json"));
-        }
-
+        describe(&mut head, form, &content);
         Ok(Self {
             head,
             content: Bytes::from(content),
         })
+    }
+
+    /// A question about nothing, which the node asks by itself: any answer shows that the server is there.
+    pub(super) fn own(form: &Form) -> Self {
+        let (method, path, content) = match form {
+            Form::Opa { path } => (Method::POST, path.as_str(), b"{\"input\":{}}".to_vec()),
+            Form::Grpc => (Method::POST, grpc::PATH, grpc::empty()),
+            Form::Http { prefix, .. } => (Method::GET, prefix.as_str(), Vec::new()),
+        };
+        let mut head = RequestHead {
+            method,
+            scheme: Some(Scheme::HTTP),
+            authority: Some(Authority::from_static(NOBODY)),
+            path: PathAndQuery::try_from(path).ok(),
+            protocol: None,
+            fields: Fields::new(),
+            version: Version::HTTP_11,
+            origin_form: false,
+        };
+        head.path
+            .get_or_insert_with(|| PathAndQuery::from_static("/"));
+
+        describe(&mut head, form, &content);
+        Self {
+            head,
+            content: Bytes::from(content),
+        }
     }
 
     /// Its bytes, roughly as they are sent over HTTP/1.1.
@@ -173,6 +191,21 @@ impl Question {
 
         add(&self.content);
         hash.finish().as_ref().to_vec()
+    }
+}
+
+/// Says who asks, and what the content is.
+fn describe(head: &mut RequestHead, form: &Form, content: &[u8]) {
+    if !head.fields.contains_key(USER_AGENT) {
+        head.fields
+            .append(USER_AGENT, HeaderValue::from_static("hermes"));
+    }
+    if let Form::Grpc = form {
+        grpc::call(head);
+    } else if !content.is_empty() {
+        let json = HeaderValue::from_static("application/json");
+        head.fields.insert(CONTENT_TYPE, json.clone());
+        head.fields.insert(ACCEPT, json);
     }
 }
 

@@ -1,4 +1,7 @@
 //! A policy in Rego that decides in this process.
+//!
+//! One that is brief answers at once. Any other is asked on few threads, for which users take turns, and strangers by source: one who asks
+//! for much leaves others their part.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,9 +13,13 @@ use hermes_config::model::{
     Authorize, Document, FieldPattern, FilePath, OneOrMany, Rego, RegoInput,
 };
 use hermes_config::{child, element};
+use hermes_net::Asker;
+use hermes_net::turns::{NoTurn, TurnBounds, Turns};
 use hermes_proto::fields::Fields;
-use hermes_rego::{Budget, Evaluator, Failure, Policy};
+use hermes_rego::{Answer as RegoAnswer, Budget, Evaluator, Excess, Failure, Policy, threads};
 use http::StatusCode;
+use serde_json::Value;
+use tokio::time::timeout_at;
 
 use super::answer::{self, Answer, Answered, Others, Owned};
 use super::envoy;
@@ -25,6 +32,11 @@ use crate::plug::{Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict}
 /// Bytes of a file of rules or of data.
 #[doc(alias = "bound")]
 const FILE: u64 = 1024 * 1024;
+
+/// Questions at once for each thread of a policy. One user has half of them: one that is evaluated, and one that follows at once; as many
+/// are there for another.
+#[doc(alias = "bound")]
+const OF_THREAD: usize = 4;
 
 /// The policies of a document.
 pub(crate) struct Policies {
@@ -43,7 +55,7 @@ pub(crate) fn read_policies(
     let read = entries.map(|(index, config)| {
         let rego = config.rego.as_ref()?;
         let path = child(&element("authorize", index), "rego");
-        read(rego, config, &path, report).map(Arc::new)
+        read(rego, &path, report).map(Arc::new)
     });
     Policies {
         filters: read.collect(),
@@ -53,7 +65,6 @@ pub(crate) fn read_policies(
 
 fn read(
     rego: &Rego,
-    config: &Authorize,
     path: &str,
     report: &mut impl FnMut(String, String, Option<String>),
 ) -> Option<Evaluator> {
@@ -63,8 +74,7 @@ fn read(
         steps: rego.steps.unwrap_or(usual.steps),
         memory: rego.memory.map_or(usual.memory, |memory| memory.0),
     };
-    let waiting = config.concurrency.map_or(CONCURRENCY, usize::from);
-    let evaluator = Evaluator::new(policy, budget, waiting);
+    let evaluator = Evaluator::new(policy, budget, OF_THREAD * threads());
     evaluator
         .map_err(|wrong| report(child(path, "query"), wrong.to_string(), None))
         .ok()
@@ -114,6 +124,7 @@ fn text(path: &Path) -> Result<String, String> {
 /// A policy where a document asks it.
 pub(super) struct RegoFilter {
     evaluator: Arc<Evaluator>,
+    turns: Turns,
     input: RegoInput,
     owned: Vec<FieldPattern>,
     timeout: Duration,
@@ -123,8 +134,17 @@ pub(super) struct RegoFilter {
 
 impl RegoFilter {
     pub(super) fn new(config: &Authorize, rego: &Rego, evaluator: Arc<Evaluator>) -> Self {
+        let waiting = config.concurrency.map_or(CONCURRENCY, usize::from);
+        let at_once = OF_THREAD * threads();
         Self {
             evaluator,
+            turns: Turns::new(TurnBounds {
+                at_once,
+                of_group: at_once,
+                spare: true,
+                waiting,
+                waiting_of_asker: waiting,
+            }),
             input: rego.input,
             owned: config.allow_fields.clone(),
             timeout: config.timeout.map_or(TIMEOUT, |timeout| timeout.0),
@@ -152,7 +172,7 @@ impl RegoFilter {
             RegoInput::Envoy => envoy::input(subject),
         };
 
-        let result = self.evaluator.ask(input, self.timeout).await;
+        let result = self.evaluate(input, subject).await;
         let result = result.map_err(|failure: Failure| Undecided::unknown(failure.to_string()))?;
         let owned = Owned {
             patterns: &self.owned,
@@ -162,6 +182,23 @@ impl RegoFilter {
             RegoInput::Hermes => answer::result(result.as_ref(), &owned),
             RegoInput::Envoy => envoy::result(result.as_ref(), &owned),
         }
+    }
+
+    /// The result for this input, in the turn of the subject's user.
+    async fn evaluate(&self, input: Value, subject: &Subject<'_>) -> RegoAnswer {
+        let until = tokio::time::Instant::now() + self.timeout;
+        let question = match self.evaluator.ask_first(input) {
+            Ok(answer) => return answer,
+            Err(question) => question,
+        };
+
+        let asker = Asker::user_or_source(subject.user, &subject.source.peer);
+        let turn = timeout_at(until, self.turns.take(asker, None)).await;
+        let _turn = turn
+            .map_err(|_| Failure::Excess(Excess::Time))?
+            .map_err(|NoTurn| Failure::Crowded)?;
+        let left = until.saturating_duration_since(tokio::time::Instant::now());
+        self.evaluator.ask_on_thread(question, left).await
     }
 
     fn decided(&self, answer: Answer) -> Verdict {

@@ -1,12 +1,14 @@
 //! A question that no one decided, and whose doing that may be.
 //!
-//! `fail: open` is for servers that are gone. What a client can bring about never opens: else a refused client would look for a
-//! request that cannot be asked about.
+//! `fail: open` is for servers that are [away](super::presence). What a client can bring about never opens: else a refused client would
+//! look for a request that cannot be asked about. An answer to its question, however bad, is no absence: a policy that contradicts
+//! itself about some input, or a server that it makes fail, would be a way past.
 
 use hermes_http::Cause;
 use hermes_upstream::{ConnectFailure, FailureKind};
 use http::StatusCode;
 
+use super::presence::Evidence;
 use crate::buffered::Failure;
 
 /// Bytes of a question above which its size may be why a server broke off: many take heads of 8
@@ -19,13 +21,17 @@ pub(super) const LARGE: usize = 4 * 1024;
 pub(super) struct Undecided {
     pub(super) reason: String,
     pub(super) whose: Whose,
+    /// What it shows of the server, where the node asked by itself.
+    pub(super) evidence: Evidence,
 }
 
 /// Whose doing it may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// The server's, or that of the way to it: `fail` says what becomes of the exchange.
-    Server,
+    /// The server's, which is away by what the node found by itself: `fail` says what becomes of the exchange.
+    Away,
+    /// Perhaps that of the server, which gave no answer: refused, unless it turns out to be away.
+    Absent,
     /// The client's, whose request cannot be asked about: 400.
     Client,
     /// Perhaps the client's: refused, whatever `fail` says.
@@ -33,33 +39,37 @@ pub(super) enum Whose {
 }
 
 impl Undecided {
-    pub(super) fn server(reason: impl Into<String>) -> Self {
+    pub(super) fn away(reason: impl Into<String>) -> Self {
+        Self::new(reason, Whose::Away)
+    }
+
+    pub(super) fn absent(reason: impl Into<String>) -> Self {
         Self {
-            reason: reason.into(),
-            whose: Whose::Server,
+            evidence: Evidence::Silent,
+            ..Self::new(reason, Whose::Absent)
         }
     }
 
     pub(super) fn client(reason: impl Into<String>) -> Self {
-        Self {
-            reason: reason.into(),
-            whose: Whose::Client,
-        }
+        Self::new(reason, Whose::Client)
     }
 
     pub(super) fn unknown(reason: impl Into<String>) -> Self {
+        Self::new(reason, Whose::Unknown)
+    }
+
+    fn new(reason: impl Into<String>, whose: Whose) -> Self {
         Self {
             reason: reason.into(),
-            whose: Whose::Unknown,
+            whose,
+            evidence: Evidence::Nothing,
         }
     }
 
     /// A status that decides nothing; `who` gave it.
     pub(super) fn status(status: StatusCode, who: &str) -> Self {
-        Self {
-            reason: format!("{who} answered {}", status.as_u16()),
-            whose: of_status(status),
-        }
+        let reason = format!("{who} answered {}", status.as_u16());
+        Self::new(reason, of_status(status))
     }
 
     /// No connection. What this machine has no room for, other clients may have taken.
@@ -70,32 +80,35 @@ impl Undecided {
             FailureKind::Ports,
             FailureKind::Local,
         ];
+        let reason = format!("{}: {}", failure.endpoint, failure.reason);
+        if own.contains(&failure.kind) {
+            return Self::unknown(reason);
+        }
 
-        let whose = if own.contains(&failure.kind) {
-            Whose::Unknown
-        } else {
-            Whose::Server
-        };
-
-        Self {
-            reason: format!("{}: {}", failure.endpoint, failure.reason),
-            whose,
+        let absent = Self::absent(reason);
+        match failure.kind {
+            FailureKind::Refused => Self {
+                evidence: Evidence::Refused,
+                ..absent
+            },
+            _ => absent,
         }
     }
 
-    /// No whole answer to a question of this many bytes. `by_status`: 200 alone would have allowed.
-    pub(super) fn broken(failure: &Failure, bytes: usize, by_status: bool) -> Self {
-        let whose = match failure {
-            Failure::Stream(error) if matches!(error.cause, Cause::Invalid(_)) => Whose::Client,
-            Failure::Stream(_) if bytes > LARGE => Whose::Unknown,
-            Failure::Stream(_) => Whose::Server,
-            Failure::TooLarge(_, Some(StatusCode::OK)) if by_status => Whose::Server,
-            Failure::TooLarge(_, Some(status)) if status.is_server_error() => of_status(*status),
-            Failure::TooLarge(..) | Failure::Tunnel | Failure::Store(_) => Whose::Unknown,
-        };
-        Self {
-            reason: failure.to_string(),
-            whose,
+    /// No whole answer to a question of this many bytes.
+    pub(super) fn broken(failure: &Failure, bytes: usize) -> Self {
+        let reason = failure.to_string();
+        match failure {
+            Failure::Stream(error) if matches!(error.cause, Cause::Invalid(_)) => {
+                Self::client(reason)
+            }
+            Failure::Stream(_) if bytes > LARGE => Self::unknown(reason),
+            Failure::Stream(_) => Self::absent(reason),
+            Failure::TooLarge(_) | Failure::Tunnel => Self {
+                evidence: Evidence::Answered,
+                ..Self::unknown(reason)
+            },
+            Failure::Store(_) => Self::unknown(reason),
         }
     }
 }
@@ -117,8 +130,7 @@ impl From<&str> for Undecided {
 fn of_status(status: StatusCode) -> Whose {
     match status.as_u16() {
         400 | 405 | 411 | 413 | 414 | 415 | 417 | 422 | 431 | 501 | 505 => Whose::Client,
-        500..=599 => Whose::Server,
-        // No outage, and no decision either.
+        // No absence, and no decision either.
         _ => Whose::Unknown,
     }
 }
@@ -130,22 +142,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_no_client_can_bring_about_is_the_server_s() {
+    fn no_answer_is_an_absence_and_none_is_away_by_itself() {
         let status = |code: u16| Undecided::status(StatusCode::from_u16(code).unwrap(), "it").whose;
-        assert_eq!([500, 502, 503, 504].map(status), [Whose::Server; 4]);
+        assert_eq!([500, 502, 503, 504].map(status), [Whose::Unknown; 4]);
         assert_eq!([400, 413, 414, 431, 501].map(status), [Whose::Client; 5]);
         assert_eq!([403, 404, 429, 302].map(status), [Whose::Unknown; 4]);
         let broken = |cause, bytes| {
-            Undecided::broken(&Failure::Stream(StreamError::new(cause)), bytes, true).whose
+            Undecided::broken(&Failure::Stream(StreamError::new(cause)), bytes).whose
         };
-        let too_large = |by_status| {
-            Undecided::broken(&Failure::TooLarge(1, Some(StatusCode::OK)), 1, by_status).whose
-        };
+        let large = Undecided::broken(&Failure::TooLarge(1), 1);
         assert_eq!(
-            [too_large(true), too_large(false)],
-            [Whose::Server, Whose::Unknown]
+            (large.whose, large.evidence),
+            (Whose::Unknown, Evidence::Answered)
         );
-        assert_eq!(broken(Cause::Incomplete, LARGE), Whose::Server);
+        assert_eq!(broken(Cause::Incomplete, LARGE), Whose::Absent);
         assert_eq!(broken(Cause::Incomplete, LARGE + 1), Whose::Unknown);
         assert_eq!(
             broken(Cause::Invalid("a name".to_owned()), 1),

@@ -1,5 +1,11 @@
 //! `fail: open` of a filter is for servers that are gone. Nothing that a client can write makes it open.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use hermes_tests::eventually::eventually_true;
 use hermes_tests::h2c::Client;
 use hermes_tests::origins::{Answer, Origin, Question, deciding};
 use hermes_tests::raw::Raw;
@@ -73,14 +79,14 @@ fn answers_that_speak_of_the_request_open_nothing() {
     });
     for keys in ["", "kind: opa, path: /v1/data/allow"] {
         let node = node(&server, keys);
-        assert_eq!(
-            asked(&node, "GET", ""),
-            200,
-            "a server that fails is what it is for"
-        );
         for status in [400, 413, 414, 431, 501, 505] {
             let got = asked(&node, "GET", &format!("x-status: {status}\r\n"));
             assert!((400..500).contains(&got), "{keys}: {status} became {got}");
+        }
+        // OPA says 500 of a policy that contradicts itself about this input.
+        for status in [500, 502, 503, 504, 429, 302] {
+            let got = asked(&node, "GET", &format!("x-status: {status}\r\n"));
+            assert_ne!(got, 200, "{keys}: {status}");
         }
     }
 }
@@ -136,4 +142,117 @@ fn a_request_that_is_too_large_to_be_asked_about_is_no_failure_of_the_server() {
     assert_ne!(asked(&node, "GET", &large_field(100 * 1024)), 200);
     let got = curl(&["-x", &node.url("web"), "-X", "BREW", "http://site/"]);
     assert_eq!(got.status, 403);
+}
+
+/// Denies everything, one after the other, 500 in a second.
+fn slow_denials() -> Origin<Question> {
+    deciding(|question| {
+        let is_opa = question.request.path == "/v1/data/allow";
+        let content = if is_opa { "{ \"result\": false }" } else { "" };
+        Answer {
+            content: content.to_owned(),
+            after: Duration::from_millis(2),
+            in_a_row: true,
+            ..Answer::new(if is_opa { 200 } else { 403 }, &[])
+        }
+    })
+}
+
+#[test]
+fn a_crowd_of_one_client_opens_nothing() {
+    let server = slow_denials();
+    for keys in ["", "kind: opa, path: /v1/data/allow", "concurrency: 32"] {
+        let node = node(&server, keys);
+        let clients: Vec<_> = (0..3)
+            .map(|_| Client::connect(node.address("web")))
+            .collect();
+        thread::scope(|scope| {
+            for client in &clients {
+                scope.spawn(|| {
+                    for _ in 0..3 {
+                        let statuses = client.statuses("http://site/admin", 300);
+                        let passed = statuses.iter().filter(|status| **status == 200).count();
+                        assert_eq!(passed, 0, "{keys}: of {}", statuses.len());
+                    }
+                });
+            }
+        });
+        eventually_true("the server decides again", || asked(&node, "GET", "") == 403);
+    }
+}
+
+#[test]
+fn questions_that_take_the_server_long_open_nothing() {
+    // It takes each longer than the filter's time, and one after the other.
+    let server = deciding(|question| Answer {
+        after: Duration::from_millis(if said(question, "x-heavy").is_some() { 400 } else { 1 }),
+        in_a_row: true,
+        ..Answer::new(403, &[])
+    });
+    let node = node(&server, "");
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..4 {
+                    assert_ne!(asked(&node, "GET", "x-heavy: 1\r\n"), 200);
+                }
+            });
+        }
+    });
+    eventually_true("the server decides again", || asked(&node, "GET", "") == 403);
+}
+
+#[test]
+fn a_tunnel_whose_right_was_withdrawn_ends_however_its_user_crowds_the_server() {
+    let withdrawn = Arc::new(AtomicBool::new(false));
+    let asked_about = withdrawn.clone();
+    let server = deciding(move |_| {
+        let status = if asked_about.load(Ordering::SeqCst) { 403 } else { 200 };
+        Answer {
+            after: Duration::from_millis(2),
+            in_a_row: true,
+            ..Answer::new(status, &[])
+        }
+    });
+    let echo = hermes_tests::origins::tcp_echo();
+    let yaml = format!(
+        "listeners: {{ web: {{ http: 127.0.0.1:0, user: alice }} }}\n\
+         authorize: [ {{ name: check, upstream: authority, fail: open, recheck: 1s, grace: 1s }} ]\n\
+         routes: [ {{ match: {{ method: CONNECT }}, terminate: true }}, {{ respond: {{ status: 200 }} }} ]\n\
+         egress: {{ allow: [127.0.0.0/8] }}\n\
+         upstreams: {{ authority: {{ endpoints: [\"{}\"] }} }}\n",
+        server.address()
+    );
+    let node = Node::start("sap", &yaml);
+    let mut tunnel = Raw::tunnel(node.address("web"), &echo.address().to_string(), "").unwrap();
+    tunnel.send("here");
+    assert_eq!(tunnel.exactly(4), b"here");
+
+    withdrawn.store(true, Ordering::SeqCst);
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let client = Client::connect(node.address("web"));
+            while !ended.load(Ordering::SeqCst) {
+                client.statuses("http://site/admin", 600);
+            }
+        });
+        drop(tunnel.rest());
+        ended.store(true, Ordering::SeqCst);
+    });
+}
+
+#[test]
+fn a_server_that_hangs_is_away_soon_and_there_again_with_its_first_answer() {
+    let status = Arc::new(AtomicU16::new(403));
+    let says = status.clone();
+    let server = deciding(move |_| Answer::new(says.load(Ordering::SeqCst), &[]));
+    let node = node(&server, "");
+    assert_eq!(asked(&node, "GET", ""), 403);
+
+    status.store(0, Ordering::SeqCst);
+    assert_eq!(asked(&node, "GET", ""), 503, "one question proves nothing");
+    eventually_true("it is away", || asked(&node, "GET", "") == 200);
+    status.store(403, Ordering::SeqCst);
+    eventually_true("it decides again", || asked(&node, "GET", "") == 403);
 }

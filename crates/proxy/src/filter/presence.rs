@@ -1,0 +1,255 @@
+//! Whether an authorisation server is away: a machine without clocks, tasks or locks.
+//!
+//! `fail: open` is for servers that are away, and no client may bring about that one looks so. A question without an answer proves
+//! nothing: its client may have crowded the server, or asked what it does not survive. It only raises a doubt. The verdict rests on
+//! questions that the node asks by itself, one at a time, with no client's question beside them; for as long as the server would need to
+//! work off those that it never answered. Any answer to anyone, however bad, ends the doubt.
+
+use std::time::{Duration, Instant};
+
+/// Own questions without an answer, one after the other, that a server is away after.
+#[doc(alias = "bound")]
+const SILENT: u32 = 3;
+
+/// Own questions in a row for which there was no connection because nothing listens.
+#[doc(alias = "bound")]
+const REFUSED: u32 = 2;
+
+/// Until the next own question where nothing listened.
+#[doc(alias = "bound")]
+const SOON: Duration = Duration::from_millis(20);
+
+/// Until the next own question otherwise.
+#[doc(alias = "bound")]
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Until the next own question to a server that is away: so soon it is asked again once it is back.
+#[doc(alias = "bound")]
+const AWAY_PAUSE: Duration = Duration::from_millis(250);
+
+/// What an own question showed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Evidence {
+    /// Some answer.
+    Answered,
+    /// Nothing listens there.
+    Refused,
+    /// No answer.
+    Silent,
+    /// Nothing: this node could not ask.
+    Nothing,
+}
+
+/// What becomes of questions of clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// They are asked.
+    Asked,
+    /// They wait until it is known whether the server is away.
+    HeldBack,
+    /// They are not asked: the server is away.
+    Away,
+}
+
+/// What is known of one server.
+#[derive(Debug, Default)]
+pub(super) struct Presence {
+    state: State,
+    /// Questions of clients that were sent and had no answer, since the last answer to anyone.
+    unanswered: u32,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Here,
+    Doubted(Doubt),
+    Away,
+}
+
+/// A doubt. Questions of clients are held back from the first own question that failed.
+#[derive(Debug, Default)]
+struct Doubt {
+    held_since: Option<Instant>,
+    refused: u32,
+    silent: u32,
+}
+
+impl Presence {
+    /// Whether nothing has to be told of an answer.
+    pub(super) fn is_untroubled(&self) -> bool {
+        self.unanswered == 0 && matches!(self.state, State::Here)
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        match &self.state {
+            State::Doubted(doubt) if doubt.held_since.is_some() => Standing::HeldBack,
+            State::Here | State::Doubted(_) => Standing::Asked,
+            State::Away => Standing::Away,
+        }
+    }
+
+    /// The server answered someone.
+    pub(super) fn answered(&mut self) {
+        *self = Self::default();
+    }
+
+    /// It left a question of a client without an answer. `is_doubtful`: although it had the time for it.
+    pub(super) fn missed(&mut self, is_doubtful: bool) {
+        self.unanswered = self.unanswered.saturating_add(1);
+        if is_doubtful && matches!(self.state, State::Here) {
+            self.state = State::Doubted(Doubt::default());
+        }
+    }
+
+    /// An own question has ended, beside which `others` of clients were at the server, and which had `timeout`. Returns when the next
+    /// follows, if one does.
+    pub(super) fn probed(
+        &mut self,
+        evidence: Evidence,
+        others: usize,
+        timeout: Duration,
+        now: Instant,
+    ) -> Option<Duration> {
+        match (evidence, &mut self.state) {
+            (_, State::Here) => None,
+            (Evidence::Answered, _) => {
+                self.answered();
+                None
+            }
+            (Evidence::Nothing, _) => Some(PAUSE),
+            (_, State::Away) => Some(AWAY_PAUSE),
+            (evidence, State::Doubted(doubt)) => {
+                let work = timeout.saturating_mul(self.unanswered);
+                let (is_away, pause) = doubt.failed(evidence, others, work, now);
+                if is_away {
+                    self.state = State::Away;
+                }
+                Some(pause)
+            }
+        }
+    }
+}
+
+impl Doubt {
+    /// An own question failed. `work`: how long the server may take for what it never answered. Says whether it is away.
+    fn failed(
+        &mut self,
+        evidence: Evidence,
+        others: usize,
+        work: Duration,
+        now: Instant,
+    ) -> (bool, Duration) {
+        let Some(since) = self.held_since.filter(|_| others == 0) else {
+            *self = Self {
+                held_since: Some(now),
+                ..Self::default()
+            };
+            return (false, SOON);
+        };
+
+        match evidence {
+            Evidence::Refused => {
+                self.refused += 1;
+                (self.refused >= REFUSED, SOON)
+            }
+            _ => {
+                self.refused = 0;
+                self.silent += 1;
+                let is_over = now.saturating_duration_since(since) >= work;
+                (self.silent >= SILENT && is_over, PAUSE)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_millis(200);
+
+    /// Own questions with this outcome and no one beside them, until the verdict; how many, and when.
+    fn until_away(presence: &mut Presence, evidence: Evidence, mut now: Instant) -> (u32, Instant) {
+        let mut asked = 0;
+        while presence.standing() != Standing::Away {
+            now += if evidence == Evidence::Silent { TIMEOUT } else { Duration::ZERO };
+            now += presence.probed(evidence, 0, TIMEOUT, now).unwrap();
+            asked += 1;
+            assert!(asked < 10_000);
+        }
+        (asked, now)
+    }
+
+    #[test]
+    fn what_clients_bring_about_is_a_doubt_at_the_most() {
+        let (mut presence, now) = (Presence::default(), Instant::now());
+        for _ in 0..10_000 {
+            presence.missed(true);
+        }
+        assert_eq!(presence.standing(), Standing::Asked);
+        // Nor do own questions say anything beside theirs.
+        for at in 0..10_000 {
+            let now = now + PAUSE * at;
+            assert!(presence.probed(Evidence::Silent, 1, TIMEOUT, now).is_some());
+            assert!(presence.probed(Evidence::Refused, 1, TIMEOUT, now).is_some());
+            assert!(presence.probed(Evidence::Nothing, 0, TIMEOUT, now).is_some());
+        }
+        assert_eq!(presence.standing(), Standing::HeldBack);
+        assert_eq!(presence.probed(Evidence::Answered, 1, TIMEOUT, now), None);
+        assert!(presence.is_untroubled());
+    }
+
+    #[test]
+    fn a_server_that_is_gone_is_away_at_once_and_a_silent_one_soon() {
+        let now = Instant::now();
+        let mut gone = Presence::default();
+        gone.missed(true);
+        let (asked, _) = until_away(&mut gone, Evidence::Refused, now);
+        assert_eq!(asked, 1 + REFUSED);
+
+        let mut silent = Presence::default();
+        silent.missed(true);
+        let (asked, at) = until_away(&mut silent, Evidence::Silent, now);
+        assert_eq!(asked, 1 + SILENT);
+        assert!(at - now < Duration::from_millis(1500));
+    }
+
+    #[test]
+    fn a_server_that_was_asked_much_has_the_time_to_work_it_off() {
+        let now = Instant::now();
+        let mut silent = Presence::default();
+        for _ in 0..100 {
+            silent.missed(true);
+        }
+        let (_, at) = until_away(&mut silent, Evidence::Silent, now);
+        assert!(at - now >= 100 * TIMEOUT);
+        // An answer before that, and nothing was.
+        let mut slow = Presence::default();
+        slow.missed(true);
+        assert!(slow.probed(Evidence::Silent, 0, TIMEOUT, now).is_some());
+        slow.answered();
+        assert_eq!(slow.standing(), Standing::Asked);
+        assert_eq!(slow.probed(Evidence::Silent, 0, TIMEOUT, now), None);
+    }
+
+    #[test]
+    fn a_server_that_is_back_is_asked_again() {
+        let now = Instant::now();
+        let mut presence = Presence::default();
+        presence.missed(true);
+        until_away(&mut presence, Evidence::Refused, now);
+        assert_eq!(presence.probed(Evidence::Silent, 0, TIMEOUT, now), Some(AWAY_PAUSE));
+        assert_eq!(presence.probed(Evidence::Answered, 0, TIMEOUT, now), None);
+        assert_eq!(presence.standing(), Standing::Asked);
+    }
+
+    #[test]
+    fn questions_without_the_time_for_an_answer_raise_no_doubt() {
+        let mut presence = Presence::default();
+        presence.missed(false);
+        assert_eq!(presence.probed(Evidence::Silent, 0, TIMEOUT, Instant::now()), None);
+        assert_eq!(presence.standing(), Standing::Asked);
+        assert!(!presence.is_untroubled());
+    }
+}
