@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use hermes_http::{Cause, RequestHead, Responder};
+use hermes_http::{AnswerFields, Cause, RequestHead, Responder};
 use hermes_http::{
     HeldClient, Incoming, Kind, Offered, Outgoing, Replying, Reset, ResponseHead, StreamError, pipe,
 };
@@ -20,7 +20,7 @@ use super::{Failed, Side, Unanswered, forward, message};
 use crate::arrival::Arrival;
 use crate::decision_log::Witness;
 use crate::entry::Entry;
-use crate::filter::{self, KnownUser};
+use crate::filter::{self, KnownUser, Stage};
 use crate::next::Handled;
 use crate::permit::Permitting;
 use crate::plug::{
@@ -174,8 +174,8 @@ struct Behalf {
 }
 
 impl Behalf {
-    /// The request on its route.
-    fn route(&self, head: &mut RequestHead) -> Result<Routed, Refusal> {
+    /// The request on its route, as one that arrived: policy and filters decide on it, too.
+    async fn route(&self, head: &mut RequestHead) -> Result<OpenedExchange, Refusal> {
         let own = &self.routed;
         if head.kind() != Kind::Message {
             let details = "a handler opens requests, no tunnels";
@@ -196,19 +196,10 @@ impl Behalf {
         };
 
         let target = Target::of(head, &forms, false)?;
-        let entry = Entry {
-            snapshot: &own.snapshot,
-            listener: &own.listener,
-            source: &own.source,
-        };
-        let whose = KnownUser::new(&own.auth, &own.listener, own.user.as_deref());
-        let mut witness = Witness::new(&own.worker, &own.exchange, &own.auth);
-        let permitting = Permitting {
-            target: &target,
-            whose,
-            witness: Some(&mut witness),
-        };
-        entry.permit(head, permitting)?;
+        self.permit(head, &target)?;
+        let authorized = self.authorize(head, &target).await?;
+        let Authorized { user, answer } = authorized;
+        let whose = KnownUser::new(&own.auth, &own.listener, user.as_deref());
 
         let listener = &own.listener.name;
         let facts = filter::facts(head, &target, whose, &own.source, listener);
@@ -230,30 +221,95 @@ impl Behalf {
 
         begun.method(head.wire_method());
         begun.target(target.with_path(head.path()));
-        if let Some(user) = &own.user {
+        if let Some(user) = &user {
             begun.user(user);
         }
 
         begun.route(&route.name);
-        Ok(Routed {
+        let routed = Routed {
             exchange: Arc::new(begun),
             target,
+            user,
             route,
             asked: None,
             handlers: own.handlers + 1,
             ..own.clone()
-        })
+        };
+        Ok(OpenedExchange { routed, answer })
     }
+
+    fn entry(&self) -> Entry<'_> {
+        let own = &self.routed;
+        Entry {
+            snapshot: &own.snapshot,
+            listener: &own.listener,
+            source: &own.source,
+        }
+    }
+
+    /// *Policy*: whether it may go on.
+    fn permit(&self, head: &mut RequestHead, target: &Target) -> Result<(), Refusal> {
+        let own = &self.routed;
+        let mut witness = Witness::new(&own.worker, &own.exchange, &own.auth);
+        let permitting = Permitting {
+            target,
+            whose: KnownUser::new(&own.auth, &own.listener, own.user.as_deref()),
+            witness: Some(&mut witness),
+        };
+        self.entry().permit(head, permitting).map(|_| ())
+    }
+
+    /// *Authorize*: the filters are asked, as about the exchange in whose name it is.
+    async fn authorize(
+        &self,
+        head: &mut RequestHead,
+        target: &Target,
+    ) -> Result<Authorized, Refusal> {
+        let own = &self.routed;
+        let mut user = own.user.clone();
+        if own.snapshot.filters.is_empty() {
+            let answer = Vec::new();
+            return Ok(Authorized { user, answer });
+        }
+
+        let stage = Stage {
+            worker: &own.worker,
+            entry: self.entry(),
+            exchange: &own.exchange,
+            target,
+            auth: &own.auth,
+        };
+        let mut witness = Witness::new(&own.worker, &own.exchange, &own.auth);
+        let granted = stage.authorize(head, &mut user, &mut witness).await;
+        let answer = granted.map_err(|denied| denied.refusal)?.answer;
+        Ok(Authorized { user, answer })
+    }
+}
+
+/// An exchange that a handler opened, on its route.
+struct OpenedExchange {
+    routed: Routed,
+    /// What filters add to its answer.
+    answer: Vec<AnswerFields>,
+}
+
+/// What filters said of it.
+struct Authorized {
+    user: Option<String>,
+    answer: Vec<AnswerFields>,
 }
 
 impl Opens for Behalf {
     fn open(&self, mut head: RequestHead, content: Incoming) -> OpeningAnswer<'_> {
         Box::pin(async move {
-            let routed = self.route(&mut head)?;
+            let opened = self.route(&mut head).await?;
+            let routed = opened.routed;
             let (told, answer) = oneshot::channel();
             let held = Box::new(Awaited { told });
             let offered = Offered::held(head, routed.source.clone(), content, held);
-            self.spawn(Box::pin(carry(routed, Arrival::Offered(offered))));
+            let mut arrival = Arrival::Offered(offered);
+            arrival.add_to_answer(opened.answer);
+            self.spawn(Box::pin(carry(routed, arrival)));
 
             answer.await.map_err(|_| {
                 Refusal::new(ProxyError::ProxyInternalError, "the exchange was cut off")

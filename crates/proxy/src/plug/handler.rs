@@ -123,7 +123,7 @@ impl RequestContent {
 }
 
 /// Opens exchanges on behalf of the one that a handler answers: with its user, and at its listener.
-/// They are routed by the same snapshot, have records of their own, and count against no bound of
+/// Policy and filters decide on them. They are routed by the same snapshot, have records of their own, and count against no bound of
 /// the listener; a handler that opens many must bound them itself.
 ///
 /// It may be kept, and may outlive the exchange; it keeps the exchange's data alive, its snapshot

@@ -1,6 +1,9 @@
 //! A handler that opens an exchange of its own and answers several clients with it.
 
+use std::collections::HashMap;
+
 use hermes_example_plugs::broker::Broker;
+use hermes_example_plugs::zones::Zones;
 use hermes_proxy::plug::Plugs;
 use http::uri::Authority;
 use tokio::io::AsyncReadExt;
@@ -114,5 +117,31 @@ async fn a_tunnel_does_not_reach_a_handler() {
     .await;
     let answer = hear(&mut client, "takes requests, no tunnels").await;
     assert!(answer.starts_with("HTTP/1.1 501 "), "{answer}");
+    node.end().await;
+}
+
+#[tokio::test]
+async fn filters_are_asked_about_exchanges_that_a_handler_opens() {
+    let origin = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = origin.local_addr().unwrap().port();
+    let yaml = format!(
+        "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\n\
+         authorize: [ {{ name: zones, filter: zones, match: {{ target: FEED }} }} ]\nroutes:\n  \
+         - {{ match: {{ target: CHANNELS }}, handle: relay }}\n  \
+         - {{ match: {{ target: FEED }}, terminate: \"127.0.0.1:{port}\" }}\n"
+    );
+    let broker = Broker::new(Authority::from_static("FEED"));
+    let plugs = Plugs::new()
+        .handler("relay", broker)
+        .filter("zones", Zones(HashMap::new()));
+    let node = Node::start("broker", &yaml, plugs);
+
+    let mut client = subscribe(&node).await;
+    let mut rest = Vec::new();
+    tokio::select! {
+        _ = origin.accept() => panic!("no filter was asked about the exchange of the handler"),
+        // The channel ends without a word.
+        _ = client.read_to_end(&mut rest) => assert!(!rest.starts_with(b"HTTP")),
+    }
     node.end().await;
 }
