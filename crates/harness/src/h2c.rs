@@ -136,17 +136,20 @@ impl Client {
         })
     }
 
-    /// Sends this many requests at once. Returns their statuses; 0 for those without an answer.
+    /// Sends this many requests at once, or fewer if the connection ends. Returns their statuses; 0 for those without an answer.
     ///
     /// # Panics
-    /// When the URI is none, or the connection has ended.
+    /// When the URI is none.
     pub fn statuses(&self, uri: &str, requests: usize) -> Vec<u16> {
         runtime::block_on(async {
             let mut begun = Vec::new();
             for _ in 0..requests {
                 let request = Request::get(uri).body(()).unwrap();
                 let sender = self.requests.clone().ready().await;
-                let (response, _) = sender.unwrap().send_request(request, true).unwrap();
+                let sent = sender.and_then(|mut sender| sender.send_request(request, true));
+                let Ok((response, _)) = sent else {
+                    break;
+                };
                 begun.push(response);
             }
 

@@ -4,7 +4,7 @@
 //! newest comes first, because a person who has just typed waits, and a flood does not. Sources that were wrong lately come last in
 //! three turns of four. A user at a source whose passwords were wrong rests before the next is checked, longer each time.
 //!
-//! The turns of `hermes_net` do not fit: nobody is known yet, so that a user is one at his source only; order depends on how checks have
+//! The turns of `hermes_net` do not fit: no one is known yet, so that a user is one at his source only; order depends on how checks have
 //! ended, and on time; and the newest of one user is first, where there the oldest is.
 
 use std::collections::{HashMap, HashSet, VecDeque};

@@ -102,7 +102,11 @@ async fn found(answer: &Answer, row: Arc<Mutex<()>>) {
         return;
     }
     let finding = tokio::spawn(async move {
-        let turn = if in_a_row { Some(row.lock().await) } else { None };
+        let turn = if in_a_row {
+            Some(row.lock().await)
+        } else {
+            None
+        };
         tokio::time::sleep(after).await;
         drop(turn);
     });

@@ -1,6 +1,6 @@
 //! Turns by user, and by source for strangers: at what is scarce and shared.
 //!
-//! Name servers, authorisation servers and the threads of a policy take few questions at once. Whoever asks for much must not keep
+//! Name servers, authorisation servers and the threads of a policy take few questions at once. One who asks for much must not keep
 //! another from asking: askers take turns, each has a part, and what waits is bounded. [`TurnTable`] decides; [`Turns`] is for tasks that
 //! wait.
 

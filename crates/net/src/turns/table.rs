@@ -265,7 +265,10 @@ impl<T: Waiter, G: Clone + Eq + Hash> TurnTable<T, G> {
         let line = self.askers.get_mut(&asker)?;
         let own = line.running;
         let mut queue = std::mem::take(&mut line.queue);
-        while queue.front().is_some_and(|(_, waiter)| !waiter.is_waiting()) {
+        while queue
+            .front()
+            .is_some_and(|(_, waiter)| !waiter.is_waiting())
+        {
             queue.pop_front();
         }
 
@@ -336,9 +339,8 @@ impl<T: Waiter, G: Clone + Eq + Hash> TurnTable<T, G> {
 
     /// Forgets an asker who has nothing, and does not stand in the order.
     fn forget(&mut self, asker: Asker) {
-        let is_idle = |line: &AskerLine<T, G>| {
-            line.running == 0 && line.waiting == 0 && !line.is_next
-        };
+        let is_idle =
+            |line: &AskerLine<T, G>| line.running == 0 && line.waiting == 0 && !line.is_next;
         if self.askers.get(&asker).is_some_and(is_idle) {
             self.askers.remove(&asker);
         }
@@ -469,7 +471,11 @@ mod tests {
                 waiter.1.set(false);
                 table.leave(alice);
                 let line = &table.askers[&alice];
-                assert!(line.queue.len() <= 2 * (11 - at) + 1, "{}", line.queue.len());
+                assert!(
+                    line.queue.len() <= 2 * (11 - at) + 1,
+                    "{}",
+                    line.queue.len()
+                );
             }
             for other in 0..10 {
                 let waiter = number(other);
@@ -478,7 +484,10 @@ mod tests {
                 table.leave(Asker::of(other));
             }
         }
-        assert!(table.askers.len() <= 2 && table.order.len() <= 1, "{table:?}");
+        assert!(
+            table.askers.len() <= 2 && table.order.len() <= 1,
+            "{table:?}"
+        );
         for _ in 0..taken {
             table.end(alice, None);
             assert!(table.grant().is_none());

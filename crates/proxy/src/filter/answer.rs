@@ -280,9 +280,10 @@ fn deny(result: &Map<String, Value>) -> Result<Decision, String> {
     }))
 }
 
-/// A denial never looks like success, and never opens a tunnel.
+/// A denial never looks like success, never opens a tunnel, and has a status that there is (RFC 9110, 15).
 pub(super) fn denying(status: StatusCode) -> StatusCode {
-    if status.is_informational() || status.is_success() {
+    let is_unknown = status.as_u16() >= 600;
+    if status.is_informational() || status.is_success() || is_unknown {
         StatusCode::FORBIDDEN
     } else {
         status

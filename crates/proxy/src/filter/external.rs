@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::answer::{self, Answer, Answered, Others, Owned};
 use super::grpc;
 use super::question::{Form, Question};
-use super::server::{Limits, Reply, Server};
+use super::server::{Limits, Server, ServerReply};
 use super::undecided::{Undecided, Whose};
 use crate::plug::{Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
 
@@ -185,7 +185,7 @@ impl External {
     }
 
     /// What an answer says.
-    fn read(&self, (head, content): Reply) -> Answered {
+    fn read(&self, (head, content): ServerReply) -> Answered {
         match self.server.form {
             Form::Opa { .. } => answer::opa(&head, &content.data, &self.owned),
             Form::Http { .. } => answer::http(head, content.data, &self.owned),

@@ -54,13 +54,13 @@ pub(super) enum Standing {
 /// What is known of one server.
 #[derive(Debug, Default)]
 pub(super) struct Presence {
-    state: State,
+    state: Whereabouts,
     /// Questions of clients that were sent and had no answer, since the last answer to anyone.
     unanswered: u32,
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum Whereabouts {
     #[default]
     Here,
     Doubted(Doubt),
@@ -78,14 +78,14 @@ struct Doubt {
 impl Presence {
     /// Whether nothing has to be told of an answer.
     pub(super) fn is_untroubled(&self) -> bool {
-        self.unanswered == 0 && matches!(self.state, State::Here)
+        self.unanswered == 0 && matches!(self.state, Whereabouts::Here)
     }
 
     pub(super) fn standing(&self) -> Standing {
         match &self.state {
-            State::Doubted(doubt) if doubt.held_since.is_some() => Standing::HeldBack,
-            State::Here | State::Doubted(_) => Standing::Asked,
-            State::Away => Standing::Away,
+            Whereabouts::Doubted(doubt) if doubt.held_since.is_some() => Standing::HeldBack,
+            Whereabouts::Here | Whereabouts::Doubted(_) => Standing::Asked,
+            Whereabouts::Away => Standing::Away,
         }
     }
 
@@ -97,8 +97,8 @@ impl Presence {
     /// It left a question of a client without an answer. `is_doubtful`: although it had the time for it.
     pub(super) fn missed(&mut self, is_doubtful: bool) {
         self.unanswered = self.unanswered.saturating_add(1);
-        if is_doubtful && matches!(self.state, State::Here) {
-            self.state = State::Doubted(Doubt::default());
+        if is_doubtful && matches!(self.state, Whereabouts::Here) {
+            self.state = Whereabouts::Doubted(Doubt::default());
         }
     }
 
@@ -112,18 +112,18 @@ impl Presence {
         now: Instant,
     ) -> Option<Duration> {
         match (evidence, &mut self.state) {
-            (_, State::Here) => None,
+            (_, Whereabouts::Here) => None,
             (Evidence::Answered, _) => {
                 self.answered();
                 None
             }
             (Evidence::Nothing, _) => Some(PAUSE),
-            (_, State::Away) => Some(AWAY_PAUSE),
-            (evidence, State::Doubted(doubt)) => {
+            (_, Whereabouts::Away) => Some(AWAY_PAUSE),
+            (evidence, Whereabouts::Doubted(doubt)) => {
                 let work = timeout.saturating_mul(self.unanswered);
                 let (is_away, pause) = doubt.failed(evidence, others, work, now);
                 if is_away {
-                    self.state = State::Away;
+                    self.state = Whereabouts::Away;
                 }
                 Some(pause)
             }
@@ -173,7 +173,11 @@ mod tests {
     fn until_away(presence: &mut Presence, evidence: Evidence, mut now: Instant) -> (u32, Instant) {
         let mut asked = 0;
         while presence.standing() != Standing::Away {
-            now += if evidence == Evidence::Silent { TIMEOUT } else { Duration::ZERO };
+            now += if evidence == Evidence::Silent {
+                TIMEOUT
+            } else {
+                Duration::ZERO
+            };
             now += presence.probed(evidence, 0, TIMEOUT, now).unwrap();
             asked += 1;
             assert!(asked < 10_000);
@@ -192,8 +196,16 @@ mod tests {
         for at in 0..10_000 {
             let now = now + PAUSE * at;
             assert!(presence.probed(Evidence::Silent, 1, TIMEOUT, now).is_some());
-            assert!(presence.probed(Evidence::Refused, 1, TIMEOUT, now).is_some());
-            assert!(presence.probed(Evidence::Nothing, 0, TIMEOUT, now).is_some());
+            assert!(
+                presence
+                    .probed(Evidence::Refused, 1, TIMEOUT, now)
+                    .is_some()
+            );
+            assert!(
+                presence
+                    .probed(Evidence::Nothing, 0, TIMEOUT, now)
+                    .is_some()
+            );
         }
         assert_eq!(presence.standing(), Standing::HeldBack);
         assert_eq!(presence.probed(Evidence::Answered, 1, TIMEOUT, now), None);
@@ -239,7 +251,10 @@ mod tests {
         let mut presence = Presence::default();
         presence.missed(true);
         until_away(&mut presence, Evidence::Refused, now);
-        assert_eq!(presence.probed(Evidence::Silent, 0, TIMEOUT, now), Some(AWAY_PAUSE));
+        assert_eq!(
+            presence.probed(Evidence::Silent, 0, TIMEOUT, now),
+            Some(AWAY_PAUSE)
+        );
         assert_eq!(presence.probed(Evidence::Answered, 0, TIMEOUT, now), None);
         assert_eq!(presence.standing(), Standing::Asked);
     }
@@ -248,7 +263,10 @@ mod tests {
     fn questions_without_the_time_for_an_answer_raise_no_doubt() {
         let mut presence = Presence::default();
         presence.missed(false);
-        assert_eq!(presence.probed(Evidence::Silent, 0, TIMEOUT, Instant::now()), None);
+        assert_eq!(
+            presence.probed(Evidence::Silent, 0, TIMEOUT, Instant::now()),
+            None
+        );
         assert_eq!(presence.standing(), Standing::Asked);
         assert!(!presence.is_untroubled());
     }

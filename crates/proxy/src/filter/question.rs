@@ -43,7 +43,7 @@ const OWN: [&str; 9] = [
 ];
 
 /// The host of a question about nothing (RFC 6761, 6.4).
-const NOBODY: &str = "hermes.invalid";
+const OWN_HOST: &str = "hermes.invalid";
 
 /// How questions are put.
 pub(super) enum Form {
@@ -133,7 +133,7 @@ impl Question {
         let mut head = RequestHead {
             method,
             scheme: Some(Scheme::HTTP),
-            authority: Some(Authority::from_static(NOBODY)),
+            authority: Some(Authority::from_static(OWN_HOST)),
             path: PathAndQuery::try_from(path).ok(),
             protocol: None,
             fields: Fields::new(),

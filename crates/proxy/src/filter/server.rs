@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use hermes_http::h1::client::Receiver;
 use hermes_http::ResponseHead;
+use hermes_http::h1::client::Receiver;
 use hermes_net::Asker;
 use hermes_net::memory::{Charge, Memory, Owner, Purpose};
 use hermes_net::turns::{NoTurn, Turn, TurnBounds, Turns};
@@ -45,7 +45,7 @@ const WAITING: usize = 16 * 1024;
 const PROBING: Duration = Duration::from_secs(2);
 
 /// The answer of a server.
-pub(super) type Reply = (ResponseHead, Content);
+pub(super) type ServerReply = (ResponseHead, Content);
 
 /// One authorisation server.
 pub(super) struct Server {
@@ -125,12 +125,12 @@ impl Server {
         self: &Arc<Self>,
         subject: &Subject<'_>,
         question: &Question,
-    ) -> Result<Reply, Undecided> {
+    ) -> Result<ServerReply, Undecided> {
         let until = tokio::time::Instant::now() + self.timeout;
         let _charge = charged(subject, question)?;
         let asker = Asker::user_or_source(subject.user, &subject.source.peer);
 
-        // Waiting is never the server's doing: whoever crowds it would open it.
+        // Waiting is never the server's doing: a client that crowds it would open it.
         let may_ask = timeout_at(until, self.turn(subject.client, asker)).await;
         let _turn = may_ask.map_err(|_| self.crowded())??;
         let at_server = AtServer::new(&self.asked);
@@ -151,11 +151,7 @@ impl Server {
     }
 
     /// A turn, and nothing that speaks against asking.
-    async fn turn(
-        self: &Arc<Self>,
-        client: &Client,
-        asker: Asker,
-    ) -> Result<Turn, Undecided> {
+    async fn turn(self: &Arc<Self>, client: &Client, asker: Asker) -> Result<Turn, Undecided> {
         loop {
             if self.standing(client).await == Standing::Away {
                 return Err(Undecided::away("the server is away"));
@@ -163,9 +159,10 @@ impl Server {
             let turn = self.turns.take(asker, None).await;
             let turn = turn.map_err(|NoTurn| self.crowded())?;
 
-            let held_back = self.presence.as_ref().is_some_and(|absence| {
-                absence.presence.borrow().standing() != Standing::Asked
-            });
+            let held_back = self
+                .presence
+                .as_ref()
+                .is_some_and(|absence| absence.presence.borrow().standing() != Standing::Asked);
             if !held_back {
                 return Ok(turn);
             }
@@ -227,7 +224,9 @@ impl Server {
         // A tenth of the time at most went by before it was asked.
         if had < self.timeout.mul_f32(0.9) {
             if let Some(absence) = &self.presence {
-                absence.presence.send_modify(|presence| presence.missed(false));
+                absence
+                    .presence
+                    .send_modify(|presence| presence.missed(false));
             }
             return Undecided::unknown(reason);
         }
@@ -260,7 +259,7 @@ impl Server {
         client: &Client,
         missing: Undecided,
         until: tokio::time::Instant,
-    ) -> Result<Reply, Undecided> {
+    ) -> Result<ServerReply, Undecided> {
         let Some(absence) = self
             .presence
             .as_ref()
@@ -269,7 +268,9 @@ impl Server {
             return Err(missing);
         };
 
-        absence.presence.send_modify(|presence| presence.missed(true));
+        absence
+            .presence
+            .send_modify(|presence| presence.missed(true));
         self.probe(client, absence);
         let mut known = absence.presence.subscribe();
         let away = known.wait_for(|presence| presence.standing() == Standing::Away);
@@ -323,7 +324,7 @@ impl Server {
     }
 
     /// Asks, and once more where the connection died without an answer.
-    async fn ask(&self, client: &Client, question: &Question) -> Result<Reply, Undecided> {
+    async fn ask(&self, client: &Client, question: &Question) -> Result<ServerReply, Undecided> {
         let timeouts = Timeouts {
             connect: self.timeout,
             ..*self.upstream.timeouts()

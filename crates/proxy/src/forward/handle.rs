@@ -198,7 +198,7 @@ impl Behalf {
         let target = Target::of(head, &forms, false)?;
         self.permit(head, &target)?;
         let authorized = self.authorize(head, &target).await?;
-        let Authorized { user, answer } = authorized;
+        let OpeningGrant { user, answer } = authorized;
         let whose = KnownUser::new(&own.auth, &own.listener, user.as_deref());
 
         let listener = &own.listener.name;
@@ -264,12 +264,12 @@ impl Behalf {
         &self,
         head: &mut RequestHead,
         target: &Target,
-    ) -> Result<Authorized, Refusal> {
+    ) -> Result<OpeningGrant, Refusal> {
         let own = &self.routed;
         let mut user = own.user.clone();
         if own.snapshot.filters.is_empty() {
             let answer = Vec::new();
-            return Ok(Authorized { user, answer });
+            return Ok(OpeningGrant { user, answer });
         }
 
         let stage = Stage {
@@ -282,7 +282,7 @@ impl Behalf {
         let mut witness = Witness::new(&own.worker, &own.exchange, &own.auth);
         let granted = stage.authorize(head, &mut user, &mut witness).await;
         let answer = granted.map_err(|denied| denied.refusal)?.answer;
-        Ok(Authorized { user, answer })
+        Ok(OpeningGrant { user, answer })
     }
 }
 
@@ -294,7 +294,7 @@ struct OpenedExchange {
 }
 
 /// What filters said of it.
-struct Authorized {
+struct OpeningGrant {
     user: Option<String>,
     answer: Vec<AnswerFields>,
 }

@@ -177,7 +177,9 @@ fn a_crowd_of_one_client_opens_nothing() {
                 });
             }
         });
-        eventually_true("the server decides again", || asked(&node, "GET", "") == 403);
+        eventually_true("the server decides again", || {
+            asked(&node, "GET", "") == 403
+        });
     }
 }
 
@@ -185,7 +187,11 @@ fn a_crowd_of_one_client_opens_nothing() {
 fn questions_that_take_the_server_long_open_nothing() {
     // It takes each longer than the filter's time, and one after the other.
     let server = deciding(|question| Answer {
-        after: Duration::from_millis(if said(question, "x-heavy").is_some() { 400 } else { 1 }),
+        after: Duration::from_millis(if said(question, "x-heavy").is_some() {
+            400
+        } else {
+            1
+        }),
         in_a_row: true,
         ..Answer::new(403, &[])
     });
@@ -199,7 +205,9 @@ fn questions_that_take_the_server_long_open_nothing() {
             });
         }
     });
-    eventually_true("the server decides again", || asked(&node, "GET", "") == 403);
+    eventually_true("the server decides again", || {
+        asked(&node, "GET", "") == 403
+    });
 }
 
 #[test]
@@ -207,7 +215,11 @@ fn a_tunnel_whose_right_was_withdrawn_ends_however_its_user_crowds_the_server() 
     let withdrawn = Arc::new(AtomicBool::new(false));
     let asked_about = withdrawn.clone();
     let server = deciding(move |_| {
-        let status = if asked_about.load(Ordering::SeqCst) { 403 } else { 200 };
+        let status = if asked_about.load(Ordering::SeqCst) {
+            403
+        } else {
+            200
+        };
         Answer {
             after: Duration::from_millis(2),
             in_a_row: true,
@@ -232,9 +244,8 @@ fn a_tunnel_whose_right_was_withdrawn_ends_however_its_user_crowds_the_server() 
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let client = Client::connect(node.address("web"));
             while !ended.load(Ordering::SeqCst) {
-                client.statuses("http://site/admin", 600);
+                Client::connect(node.address("web")).statuses("http://site/admin", 600);
             }
         });
         drop(tunnel.rest());

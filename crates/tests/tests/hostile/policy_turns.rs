@@ -21,9 +21,8 @@ fn others_are_served(node: &Node, flood: &str) {
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                let client = Client::connect(node.address("alice"));
                 while !ended.load(Ordering::SeqCst) {
-                    client.statuses(flood, 600);
+                    Client::connect(node.address("alice")).statuses(flood, 600);
                 }
             });
         }
