@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn a_user_is_the_same_from_everywhere_and_a_stranger_is_an_address_or_a_network() {
-        let peer = |text: &str| PeerAddress::from(text.parse::<std::net::SocketAddr>().unwrap());
+        let peer = |text: &str| PeerAddress::Ip(text.parse().unwrap());
         let (one, other) = (peer("192.0.2.1:1"), peer("192.0.2.2:1"));
         let user = |user, peer| Asker::user_or_source(user, peer);
 
