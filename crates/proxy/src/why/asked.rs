@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use hermes_config::element;
+use hermes_config::model::Document;
 use hermes_http::RequestHead;
 use hermes_net::{PeerAddress, Resolver, StreamInfo};
 use hermes_proto::fields::Fields;
 use hermes_rules::{Facts, Names};
 use hermes_rules::fields::USER;
 use hermes_rules::judge::{Arrived, Permitted, Phase, Step};
+use hermes_rules::{Facts, Names, Rules};
 use hermes_upstream::{Client, Directory};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
