@@ -10,6 +10,7 @@
 mod answers;
 mod certificates;
 mod client_fields;
+mod custody;
 mod descriptors;
 mod early_data;
 mod empty_lengths;
