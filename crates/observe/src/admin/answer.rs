@@ -69,6 +69,7 @@ impl Answer for Admin {
         match path.as_str() {
             "/status" => self.status().await,
             "/exchanges" => self.exchanges(),
+            "/refusals" => self.refusals().await,
             "/metrics" => metrics(&self.telemetry, request.headers()),
             "/refusals" => self.refusals().await,
             "/usage" => json_answer(StatusCode::OK, &json!(self.telemetry.usage())),
