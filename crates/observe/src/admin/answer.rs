@@ -71,7 +71,6 @@ impl Answer for Admin {
             "/exchanges" => self.exchanges(),
             "/refusals" => self.refusals().await,
             "/metrics" => metrics(&self.telemetry, request.headers()),
-            "/refusals" => self.refusals().await,
             "/usage" => json_answer(StatusCode::OK, &json!(self.telemetry.usage())),
             "/config" => self.document().await,
             "/diff" => self.compare(request).await,

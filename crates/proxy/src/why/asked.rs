@@ -7,7 +7,6 @@ use hermes_config::model::Document;
 use hermes_http::RequestHead;
 use hermes_net::{PeerAddress, Resolver, StreamInfo};
 use hermes_proto::fields::Fields;
-use hermes_rules::{Facts, Names};
 use hermes_rules::fields::USER;
 use hermes_rules::judge::{Arrived, Permitted, Phase, Step};
 use hermes_rules::{Facts, Names, Rules};
@@ -68,17 +67,16 @@ impl Node {
     ) -> Filtered {
         let mut asking = None;
         for (index, checkpoint) in snapshot.filters.iter().enumerate() {
-            if supposed.ask {
-                let asking =
-                    asking.get_or_insert_with(|| {
-                        FilterClient::new(self.shared.clone(), filtering.arrived)
-                    });
-                let denied = asking.ask_about_others((snapshot, checkpoint), filtering, permitted);
-                if let Err((status, said)) = denied {
-                    steps.push(step(element("authorize", index), said.clone()));
-                    return Filtered {
-                        denied: Some((status, said)),
-                    };
+            if supposed.ask || checkpoint.is_rego {
+                let asking = asking.get_or_insert_with(|| {
+                    FilterClient::new(self.shared.clone(), filtering.arrived)
+                });
+                let document: &Document = &snapshot.document;
+                let by = (document, &snapshot.rules);
+                let asked = (index, checkpoint);
+                let others = asking.ask_about_others(by, asked, (filtering, &*permitted), steps);
+                if others.denied.is_some() {
+                    return others;
                 }
             }
 
@@ -164,30 +162,35 @@ impl FilterClient {
     }
 
     /// Asks about the other readings of the path, as the pipeline does.
-    fn ask_about_others(
+    pub(super) fn ask_about_others<H>(
         &self,
-        (snapshot, checkpoint): (&Snapshot, &Checkpoint),
-        filtering: Filtering<'_>,
-        permitted: &Permitted,
-    ) -> Result<(), (u16, String)> {
+        (document, rules): (&Document, &Rules<H>),
+        (index, checkpoint): (usize, &Checkpoint),
+        (filtering, permitted): (Filtering<'_>, &Permitted),
+        steps: &mut Vec<Step>,
+    ) -> Filtered {
         let request = filtering.request;
-        let others = filter::other_readings(&snapshot.document, &request.head);
-        let others = others.map_err(|refusal| (refusal.code().as_u16(), refusal.reason()))?;
-        let aliases = &snapshot.rules.aliases;
+        let others = match filter::other_readings(document, &request.head) {
+            Ok(others) => others,
+            Err(refusal) => {
+                return Filtered {
+                    denied: Some((refusal.code().as_u16(), refusal.reason())),
+                };
+            }
+        };
 
         for head in others {
             let user = permitted.user.as_deref();
-            let facts = filtering.arrived.facts(user, &permitted.fields, aliases);
-            let path = head.path().to_owned();
-            if !checkpoint.applies(&Facts {
-                path: &path,
-                ..facts
-            }) {
+            let facts = filtering
+                .arrived
+                .facts(user, &permitted.fields, &rules.aliases);
+            let path = head.path();
+            if !checkpoint.applies(&Facts { path, ..facts }) {
                 continue;
             }
 
             let other = SupposedRequest {
-                head,
+                head: head.clone(),
                 target: request.target.clone(),
             };
             let mut unchanged = Permitted {
@@ -198,15 +201,13 @@ impl FilterClient {
                 request: &other,
                 ..filtering
             };
-            let asked = self.ask((&snapshot.rules.names, checkpoint), (filtering, &mut unchanged));
-            asked.map_err(|(status, said)| {
-                (
-                    status,
-                    format!("{said}, as some servers read the path: {path}"),
-                )
-            })?;
+            let asked = (index, checkpoint, &*rules.names);
+            let filtered = self.step(asked, (filtering, &mut unchanged), steps);
+            if filtered.denied.is_some() {
+                return filtered;
+            }
         }
-        Ok(())
+        Filtered { denied: None }
     }
 
     /// What a filter says, which may change what is permitted; or with which status it denies that.
