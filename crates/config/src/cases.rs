@@ -49,6 +49,9 @@ pub struct Case {
     /// The address it comes from. Default: 127.0.0.1, of a device its own; a packet needs one.
     #[serde(default)]
     pub source: Option<String>,
+    /// When it arrives, for rules with `hours` and for policies in Rego that ask for the time: `2026-11-27T18:30:00Z`, of UTC. Default: now.
+    #[serde(default)]
+    pub at: Option<String>,
     /// Its fields, as the client sends them.
     #[serde(default)]
     pub fields: IndexMap<String, String>,

@@ -173,6 +173,7 @@ mod tests {
             ("10.0.0.1:80", "10.0.0.1", Some(80)),
             ("[::1]:65535", "::1", Some(65535)),
             ("[2001:DB8::1]", "2001:db8::1", None),
+            ("[::ffff:10.0.0.1]:80", "10.0.0.1", Some(80)),
         ];
         for (text, host, port) in cases {
             assert_eq!(split(text), Ok((host.to_owned(), port)));
@@ -240,7 +241,7 @@ mod tests {
 
         #[test]
         fn survives_a_round_trip_of_addresses(address in any::<std::net::IpAddr>(), port in 1_u16..) {
-            let given = HostPort { host: address.to_string(), port };
+            let given = HostPort { host: address.to_canonical().to_string(), port };
             prop_assert_eq!(given.to_string().parse(), Ok(given));
         }
     }

@@ -4,7 +4,7 @@
 //! or a name of letters, digits, `-`, `_` and dots. One label is enough: overlay names such as `DB` have no dot.
 //! Names keep the case they were written in; they are compared without regard to it.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The longest name, in bytes, without its final dot (RFC 1035, section 2.3.4).
 pub const MAX_NAME: usize = 253;
@@ -37,7 +37,7 @@ pub enum HostError {
 
 /// Checks a host, given without brackets, and returns it in one spelling.
 ///
-/// Addresses come back in their canonical form. One final dot is removed from a name: `db.` and `db` are one host, and
+/// Addresses come back in their canonical form, an IPv4-mapped one as the IPv4 address that it reaches. One final dot is removed from a name: `db.` and `db` are one host, and
 /// a rule about the one must not be dodged by asking for the other. A name whose last label is a number is refused,
 /// because resolvers read `127.1` and `0x7f000001` as addresses.
 ///
@@ -65,8 +65,37 @@ fn parse_v6(text: &str) -> Result<String, HostError> {
         return Err(HostError::Zone);
     }
     match text.parse::<Ipv6Addr>() {
-        Ok(address) => Ok(address.to_string()),
+        Ok(address) => Ok(address.to_canonical().to_string()),
         Err(_) => Err(HostError::BadAddress),
+    }
+}
+
+/// The IPv4 addresses that an address stands for, besides itself: what is sent to it may reach them.
+///
+/// IPv4-mapped (RFC 4291, 2.5.5.2), IPv4-compatible (2.5.5.1), IPv4-translated (RFC 2765, 2.1), NAT64 (RFC 6052, 2.1) and 6to4
+/// (RFC 3056, 2) hold one IPv4 address; Teredo (RFC 4380, 4) holds its server's and, inverted, its client's.
+#[must_use]
+pub fn embedded(address: IpAddr) -> [Option<Ipv4Addr>; 2] {
+    let IpAddr::V6(v6) = address else {
+        return [None, None];
+    };
+    let inner = |high: u16, low: u16| {
+        let [a, b] = high.to_be_bytes();
+        let [c, d] = low.to_be_bytes();
+        Some(Ipv4Addr::new(a, b, c, d))
+    };
+
+    match v6.segments() {
+        // `::` and `::1` look like IPv4-compatible addresses, and are none.
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => [None, None],
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0x2002, high, low, ..] => [inner(high, low), None],
+        [0x2001, 0, server_high, server_low, _, _, high, low] => {
+            [inner(server_high, server_low), inner(!high, !low)]
+        }
+        _ => [None, None],
     }
 }
 
@@ -139,6 +168,30 @@ mod tests {
         assert_eq!(parse("0:0:0:0:0:0:0:1").as_deref(), Ok("::1"));
         assert_eq!(parse("2001:DB8::A").as_deref(), Ok("2001:db8::a"));
         assert_eq!(parse("192.0.2.1").as_deref(), Ok("192.0.2.1"));
+        for mapped in [
+            "::ffff:192.0.2.1",
+            "::FFFF:c000:201",
+            "0:0:0:0:0:ffff:192.0.2.1",
+        ] {
+            assert_eq!(parse(mapped).as_deref(), Ok("192.0.2.1"));
+        }
+    }
+
+    #[test]
+    fn knows_the_addresses_within_addresses() {
+        let first = |text: &str| embedded(text.parse().unwrap())[0].map(|inner| inner.to_string());
+        for outer in [
+            "64:ff9b::192.0.2.1",
+            "2002:c000:201::5",
+            "::ffff:0:192.0.2.1",
+            "::192.0.2.1",
+            "2001:0:c000:201::1",
+        ] {
+            assert_eq!(first(outer).as_deref(), Some("192.0.2.1"), "{outer}");
+        }
+        for plain in ["192.0.2.1", "::1", "::", "2001:db8::1"] {
+            assert_eq!(first(plain), None, "{plain}");
+        }
     }
 
     #[test]

@@ -103,7 +103,18 @@ impl IpTarget {
         if beyond(address, length) {
             return Err(TemplateError::Prefix);
         }
-        Ok(Self::Prefix { address, length })
+        Ok(Self::canonical(address, length))
+    }
+
+    /// A prefix in the one form in which it is compared: IPv4 where it was written as IPv4-mapped IPv6.
+    fn canonical(address: IpAddr, length: u8) -> Self {
+        match (address.to_canonical(), length.checked_sub(96)) {
+            (mapped @ IpAddr::V4(_), Some(length)) if address.is_ipv6() => Self::Prefix {
+                address: mapped,
+                length,
+            },
+            _ => Self::Prefix { address, length },
+        }
     }
 }
 
@@ -192,6 +203,10 @@ mod tests {
                 scope("2001:db8::/32", Some(58)),
             ),
             ("192.0.2.6/0/", scope("192.0.2.6/32", Some(0))),
+            (
+                "%3A%3Affff%3A192.0.2.0%2F120/*/",
+                scope("192.0.2.0/24", None),
+            ),
         ] {
             assert_eq!(parse(tail), Ok(expected.clone()), "{tail}");
             assert_eq!(IpScope::parse(&expected.path()), Ok(expected));

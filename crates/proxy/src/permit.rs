@@ -21,6 +21,8 @@ pub(crate) struct Permitting<'a, 'b> {
     pub(crate) target: &'a Target,
     pub(crate) whose: KnownUser<'a>,
     pub(crate) witness: Option<&'a mut Witness<'b>>,
+    /// When, in Unix time; `None`: now.
+    pub(crate) at: Option<u64>,
 }
 
 impl Entry<'_> {
@@ -42,9 +44,10 @@ impl Entry<'_> {
             target,
             whose,
             witness,
+            at,
         } = permitting;
         let user = whose.user;
-        let now = unix_seconds();
+        let now = at.unwrap_or_else(unix_seconds);
         let facts = filter::facts(head, target, whose, self.source, &self.listener.name);
         let Some(decision) = rules.decide(&facts, now, &mut ()) else {
             return Ok(None);

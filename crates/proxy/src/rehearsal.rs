@@ -19,14 +19,14 @@ use hermes_rules::Facts;
 use hermes_rules::fields::USER;
 use hermes_rules::judge::Authenticated;
 use hermes_upstream::{Client, Directory, Upstream};
-use http::{HeaderValue, StatusCode};
+use http::HeaderValue;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
 use crate::entry::Entry;
 use crate::filter::{self, Checkpoint, KnownUser};
 use crate::permit::Permitting;
-use crate::plug::{Decision, Plugs, Subject, Verdict};
+use crate::plug::{Changes, Decision, Plugs, Subject, Verdict};
 use crate::refusal::Refusal;
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::target::Target;
@@ -52,6 +52,8 @@ pub struct Supposed {
     pub claims: Map<String, Value>,
     /// Where it comes from; this machine or the device of the listener if nothing is said.
     pub source: Option<IpAddr>,
+    /// When it arrives, in Unix time; now if nothing is said.
+    pub at: Option<u64>,
     /// Its fields.
     pub fields: Fields,
 }
@@ -151,7 +153,7 @@ impl Rehearsal {
             },
             said: Vec::new(),
         };
-        let outcome = self.phases(&mut going, supposed.user.clone()).await;
+        let outcome = self.phases(&mut going, supposed).await;
         Ok(Rehearsed {
             user: going.user,
             fields: going.head.fields,
@@ -203,15 +205,11 @@ impl Rehearsal {
             .ok_or_else(|| format!("there is no listener `{key}`"))
     }
 
-    async fn phases(
-        &self,
-        going: &mut Going<'_>,
-        authenticated: Option<String>,
-    ) -> Result<String, Refusal> {
+    async fn phases(&self, going: &mut Going<'_>, supposed: &Supposed) -> Result<String, Refusal> {
         let entry = going.entry;
         let target = Target::of(&going.head, &entry.listener.forms(), false)?;
         let identity = Identity {
-            user: authenticated,
+            user: supposed.user.clone(),
             proof: Proof::Nothing,
             certificate: None,
             expires: None,
@@ -227,20 +225,41 @@ impl Rehearsal {
                     .claimed_of(going.user.as_deref(), &entry.listener.aliases),
             },
             witness: None,
+            at: supposed.at,
         };
         entry.permit(&mut going.head, permitting)?;
 
         for asked in self.snapshot.filters.iter().filter(|filter| filter.is_rego) {
+            self.ask_about_others(asked, going, &target).await?;
             if asked.applies(&going.facts(&target)) {
-                self.ask(asked, going, &target).await?;
+                let changes = self.ask(asked, going, &target).await?;
+                going.change(&changes);
             }
         }
 
         let route = self.snapshot.rules.route(&going.facts(&target), &mut ());
-        route.map(|route| route.name.to_string()).ok_or_else(|| {
-            Refusal::new(ProxyError::DestinationNotFound, "no route matches")
-                .status(StatusCode::NOT_FOUND)
-        })
+        route
+            .map(|route| route.name.to_string())
+            .map_err(|unmatched| filter::unmatched(&unmatched, || unmatched.to_string()))
+    }
+
+    /// Asks about the other readings of the path, as the pipeline does.
+    async fn ask_about_others(
+        &self,
+        asked: &Checkpoint,
+        going: &mut Going<'_>,
+        target: &Target,
+    ) -> Result<(), Refusal> {
+        for other in filter::other_readings(&self.snapshot.document, &going.head)? {
+            let written = std::mem::replace(&mut going.head, other);
+            let answer = match asked.applies(&going.facts(target)) {
+                true => self.ask(asked, going, target).await.map(drop),
+                false => Ok(()),
+            };
+            going.head = written;
+            answer?;
+        }
+        Ok(())
     }
 
     async fn ask(
@@ -248,12 +267,13 @@ impl Rehearsal {
         asked: &Checkpoint,
         going: &mut Going<'_>,
         target: &Target,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Changes, Refusal> {
         let user = going.user.as_deref();
+        let target = target.canonical();
         let subject = Subject {
             client: &self.client,
             head: &going.head,
-            target,
+            target: &target,
             user,
             source: going.entry.source,
             listener: &going.entry.listener.name,
@@ -271,14 +291,7 @@ impl Rehearsal {
         going.said.push(reason.clone());
 
         match decision {
-            Decision::Allow(changes) => {
-                changes.apply_to(&mut going.head);
-                let named = changes.set.get(USER).and_then(|named| named.to_str().ok());
-                if let Some(named) = named {
-                    going.user = Some(named.to_owned());
-                }
-                Ok(())
-            }
+            Decision::Allow(changes) => Ok(changes),
             Decision::Deny(denial) => {
                 Err(Refusal::new(ProxyError::HttpRequestDenied, reason).status(denial.status))
             }
@@ -297,6 +310,14 @@ struct Going<'a> {
 }
 
 impl Going<'_> {
+    fn change(&mut self, changes: &Changes) {
+        changes.apply_to(&mut self.head);
+        let named = changes.set.get(USER).and_then(|named| named.to_str().ok());
+        if let Some(named) = named {
+            self.user = Some(named.to_owned());
+        }
+    }
+
     fn facts<'a>(&'a self, target: &'a Target) -> Facts<'a> {
         let Entry {
             source, listener, ..

@@ -1,5 +1,6 @@
 //! What an exchange is for.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use hermes_http::{Kind, RequestHead};
@@ -115,6 +116,35 @@ impl Target {
         }
     }
 
+    /// The same in the one form in which policies, filters and their records compare it: names in lower case (RFC 4343). Addresses and final
+    /// dots are in one form from the beginning.
+    pub(crate) fn canonical(&self) -> Cow<'_, Self> {
+        let name = match self {
+            Self::Host(target) => &target.host,
+            Self::Ip(IpPackets {
+                scope:
+                    IpScope {
+                        target: IpTarget::Name(name),
+                        ..
+                    },
+                ..
+            }) => name,
+            Self::Any | Self::Ip(_) => return Cow::Borrowed(self),
+        };
+        if !name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return Cow::Borrowed(self);
+        }
+
+        let name = name.to_ascii_lowercase();
+        Cow::Owned(match self {
+            Self::Ip(packets) => Self::of_scope(IpScope {
+                target: IpTarget::Name(name),
+                protocol: packets.scope.protocol,
+            }),
+            Self::Host(_) | Self::Any => Self::host_port(name, self.port().unwrap_or_default()),
+        })
+    }
+
     /// The port, where it is for one.
     pub fn port(&self) -> Option<u16> {
         self.as_host().map(|host| host.port)
@@ -176,12 +206,15 @@ impl Target {
         let scope = IpScope::parse(path).map_err(|error| {
             Refusal::new(ProxyError::HttpRequestError, error.to_string()).status(error.status())
         })?;
+        Ok(Self::of_scope(scope))
+    }
+
+    fn of_scope(scope: IpScope) -> Self {
         let text = match scope.protocol {
             Some(protocol) => format!("{} protocol {protocol}", scope.target),
             None => scope.target.to_string(),
         };
-
-        Ok(Self::Ip(IpPackets { scope, text }))
+        Self::Ip(IpPackets { scope, text })
     }
 
     /// RFC 9298, 3: the target of CONNECT-UDP, and of connect-tcp, stands in the path or in the query.
@@ -304,4 +337,27 @@ fn required(authority: Option<&Authority>) -> Result<&str, Refusal> {
 
 fn bad_request(reason: &str) -> Refusal {
     Refusal::new(ProxyError::HttpRequestError, reason.to_owned()).status(StatusCode::BAD_REQUEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_compared_in_lower_case() {
+        let compared = |target: Target| target.canonical().to_string();
+        let host = |name: &str| Target::host_port(name.to_owned(), 80);
+        assert_eq!(
+            compared(host("Secret.EXAMPLE.org")),
+            "secret.example.org:80"
+        );
+        assert_eq!(compared(Target::Any), "*:0");
+
+        let packets = IpScope::parse("/.well-known/masque/ip/Secret.example/17/").unwrap();
+        assert_eq!(
+            compared(Target::of_scope(packets)),
+            "secret.example protocol 17"
+        );
+        assert!(matches!(host("a").canonical(), Cow::Borrowed(_)));
+    }
 }

@@ -37,6 +37,11 @@ pub(crate) fn add(engine: &mut Engine) {
     }
 }
 
+/// Whether one of ours has this name.
+pub(crate) fn is_there(name: &str) -> bool {
+    BUILTINS.iter().any(|(known, ..)| *known == name)
+}
+
 /// Header, payload and signature of a token (RFC 7519), of which nothing is checked here: what the node believes is in the input.
 fn jwt(operands: &[Value]) -> Option<Value> {
     let token = operands.first()?.as_string().ok()?;

@@ -6,7 +6,7 @@ use regorus::{Engine, Value};
 
 use crate::budget;
 use crate::outcome::{Answer, Failure, to_json};
-use crate::policy::wrong;
+use crate::wrong::wrong;
 
 const NO_RULE: &str = "there is no such rule";
 

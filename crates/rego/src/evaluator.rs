@@ -21,8 +21,9 @@ use crate::budget::{self, Budget, Excess};
 use crate::evaluation::{evaluate, is_always_so};
 use crate::input::undefined_if_null;
 use crate::outcome::{Answer, Failure};
-use crate::policy::{Policy, Wrong};
+use crate::policy::Policy;
 use crate::spot::Spot;
+use crate::wrong::Wrong;
 
 /// Threads that one policy is asked on.
 #[doc(alias = "bound")]

@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json};
 use regorus::Value;
 
 use crate::budget::Excess;
-use crate::policy::Wrong;
+use crate::wrong::Wrong;
 
 /// Values in a result, those within others included.
 #[doc(alias = "bound")]

@@ -1,11 +1,12 @@
 //! Files of Rego and data, read into a policy that can be asked.
 
-use std::fmt;
 use std::path::Path;
 
 use regorus::{Engine, PolicyLengthConfig, Value};
 
-use crate::{brief, budget, builtins};
+use crate::calls::{self, RulesFile};
+use crate::wrong::{Wrong, wrong};
+use crate::{brief, budget, builtins, clock_rule};
 
 /// Files that were read, and the rule that is asked for.
 #[derive(Clone)]
@@ -13,28 +14,7 @@ pub struct Policy {
     engine: Engine,
     rule: String,
     is_brief: bool,
-}
-
-/// What is wrong with a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wrong {
-    /// The file, by the name that it was given.
-    pub file: String,
-    /// Line and column, from 1, where they are known.
-    pub place: Option<(u32, u32)>,
-    /// What is wrong there.
-    pub reason: String,
-}
-
-impl fmt::Display for Wrong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.place {
-            Some((line, column)) => {
-                write!(f, "{}:{line}:{column}: {}", self.file, self.reason)
-            }
-            None => write!(f, "{}: {}", self.file, self.reason),
-        }
-    }
+    missing: Vec<Wrong>,
 }
 
 impl Policy {
@@ -55,6 +35,15 @@ impl Policy {
 
         let mut wrong = Vec::new();
         let mut is_brief = true;
+        let mut read_rules = Vec::new();
+        let has_clock_rule = files
+            .iter()
+            .any(|(_, text)| clock_rule::is_replaced_in(text));
+        if has_clock_rule {
+            let (name, text) = clock_rule::FILE;
+            wrong.extend(rules(&mut engine, name, text).err());
+        }
+
         for (name, text) in files {
             let is_data = Path::new(name)
                 .extension()
@@ -63,8 +52,14 @@ impl Policy {
                 is_brief &= brief::is_brief_data(text);
                 data(&mut engine, name, text)
             } else {
-                let read = rules(&mut engine, name, text);
-                read.map(|is_old| is_brief &= brief::are_brief_rules(name, text, is_old))
+                let read = match has_clock_rule {
+                    true => rules(&mut engine, name, &clock_rule::with_rule(text)),
+                    false => rules(&mut engine, name, text),
+                };
+                read.map(|is_old| {
+                    is_brief &= brief::are_brief_rules(name, text, is_old);
+                    read_rules.push(RulesFile { name, text, is_old });
+                })
             };
             wrong.extend(read.err());
         }
@@ -74,6 +69,7 @@ impl Policy {
                 engine,
                 rule: rule.to_owned(),
                 is_brief,
+                missing: calls::missing(&read_rules),
             })
         } else {
             Err(wrong)
@@ -83,6 +79,11 @@ impl Policy {
     /// The rule that is asked for.
     pub fn rule(&self) -> &str {
         &self.rule
+    }
+
+    /// The builtins that it calls and that are not there. Where a test replaces one, it can be asked all the same.
+    pub fn missing(&self) -> &[Wrong] {
+        &self.missing
     }
 
     /// Whether it may be asked on any thread.
@@ -134,26 +135,6 @@ fn rules(engine: &mut Engine, name: &str, text: &str) -> Result<bool, Wrong> {
         // The language that the file is of gets further; where neither does, the new one asks for `if`.
         Err(old) if old.place >= new.place => Err(old),
         Err(_) => Err(new),
-    }
-}
-
-/// Takes the place out of what the interpreter says: `--> file:line:column`, lines of the file, `error: reason`.
-pub(crate) fn wrong(name: &str, said: &str) -> Wrong {
-    let place = said.lines().find_map(|line| {
-        let (rest, column) = line.trim().strip_prefix("--> ")?.rsplit_once(':')?;
-        let (file, line) = rest.rsplit_once(':')?;
-        Some((file, line.parse().ok()?, column.parse().ok()?))
-    });
-    let reason = said
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("error: "))
-        .unwrap_or(said)
-        .trim();
-
-    Wrong {
-        file: place.map_or(name, |(file, ..)| file).to_owned(),
-        place: place.map(|(_, line, column)| (line, column)),
-        reason: reason.to_owned(),
     }
 }
 

@@ -6,7 +6,8 @@ use serde_json::Value as Json;
 
 use crate::budget::Budget;
 use crate::evaluator::Evaluator;
-use crate::policy::{Policy, Wrong};
+use crate::policy::Policy;
+use crate::wrong::Wrong;
 
 /// How long one test may take.
 #[doc(alias = "bound")]
@@ -88,6 +89,29 @@ mod tests {
 
     fn file(name: &str, text: &str) -> (String, String) {
         (name.to_owned(), text.to_owned())
+    }
+
+    #[test]
+    fn a_test_replaces_the_time() {
+        let files = [
+            file(
+                "a.rego",
+                "package a\nimport rego.v1\nallow if time.now_ns() > 1000\n",
+            ),
+            file(
+                "a_test.rego",
+                "package a_test\nimport rego.v1\nimport data.a\n\
+                 test_now if a.allow\n\
+                 test_early if not a.allow with time.now_ns as 5\n\
+                 test_late if a.allow with time.now_ns as 1001\n",
+            ),
+        ];
+        let tests = run_tests(&files, Budget::default()).unwrap();
+        let failed: Vec<_> = tests
+            .iter()
+            .filter_map(|test| test.failed.as_deref())
+            .collect();
+        assert!(tests.len() == 3 && failed.is_empty(), "{failed:?}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use hermes_config::model::HostPort;
 
 use crate::Source;
-use crate::route::{Act, Facts, Route, Table};
+use crate::route::{Act, Facts, Route, Table, Unmatched};
 
 /// Where a tunnel leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,8 +104,12 @@ pub fn reevaluate<H>(
     table: &Table<H>,
     same: impl Fn(&H) -> bool,
 ) -> Verdict<H> {
-    let Some(route) = table.decide(&tunnel.facts) else {
-        return Verdict::Ended(Reason::NoRoute);
+    let route = match table.find(&tunnel.facts) {
+        Ok(route) => route,
+        Err(Unmatched::NoRoute) => return Verdict::Ended(Reason::NoRoute),
+        Err(Unmatched::Ambiguous(path)) => {
+            return Verdict::Ended(Reason::Denied(path.to_string()));
+        }
     };
     let other = || Verdict::Ended(Reason::OtherAction(route.name.to_string()));
 

@@ -14,6 +14,7 @@ pub fn warn(document: &Document) -> Vec<Finding> {
     unused_upstreams(document)
         .chain(expose_to(document))
         .chain(unused_names(document))
+        .chain(users_that_are_groups(document))
         .chain(one_sided(document))
         .chain(tcp_in_tcp(document))
         .chain(one_sided_packets(document))
@@ -104,6 +105,24 @@ fn unused_names(document: &Document) -> impl Iterator<Item = Finding> {
     })
 }
 
+/// Users who are called as a group is, which is probably meant: `user: dba` where there is `group:dba` alone.
+fn users_that_are_groups(document: &Document) -> impl Iterator<Item = Finding> {
+    let mut members: HashSet<&str> = document.users.keys().map(String::as_str).collect();
+    let listed = document.groups.values().flatten();
+    members.extend(listed.filter_map(|pattern| pattern.exact()));
+
+    let mut found = Vec::new();
+    each_user(document, |path, pattern, _| {
+        let name = pattern.exact().unwrap_or_default();
+        if document.groups.contains_key(name) && !members.contains(name) {
+            let reason = format!("this means a user called {name}; there is a group of that name");
+            let remedy = format!("write group:{name} for its members");
+            found.push(finding(path, &reason, &remedy));
+        }
+    });
+    found.into_iter()
+}
+
 /// A policy that decides the same about everything.
 fn one_sided(document: &Document) -> Option<Finding> {
     let policy = document.policy.as_ref()?;
@@ -167,6 +186,25 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_user_who_is_called_as_a_group_is_told_of() {
+        let document: Document = serde_json::from_value(json!({
+            "version": 1,
+            "groups": { "dba": ["dave"], "ops": ["ops", "olga"], "staff": ["s*"] },
+            "routes": [
+                { "match": { "user": ["dba", "ops"] }, "respond": { "status": 200 } },
+                { "match": { "user": ["group:dba", "group:ops", "group:staff", "dave"] }, "respond": { "status": 200 } },
+            ],
+        }))
+        .unwrap();
+        let said: Vec<_> = warn(&document)
+            .into_iter()
+            .map(|finding| (finding.path, finding.remedy))
+            .collect();
+        let remedy = Some("write group:dba for its members".to_owned());
+        assert_eq!(said, [("routes[0].match.user[0]".to_owned(), remedy)]);
+    }
 
     #[test]
     fn what_does_nothing_is_found_and_nothing_else() {

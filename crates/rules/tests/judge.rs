@@ -10,6 +10,7 @@ use hermes_proto::fields::Fields;
 use hermes_rules::judge::{
     Arrived, ArrivedPath, Authenticated, Entrance, Judged, Step, Unrouted, listener_user,
 };
+use hermes_rules::route::Unmatched;
 use hermes_rules::{Rules, Source, Target};
 use http::{HeaderValue, Method};
 use serde_json::{Value, json};
@@ -152,7 +153,7 @@ fn without_a_route_every_route_says_why_not() {
         "routes": [{ "match": { "target": "DB" }, "to": "a" }],
     }));
     let (judged, steps) = judge(&document, Source::Client, Authenticated::default(), &[]);
-    assert_eq!(judged.unwrap_err(), Unrouted::NoRoute);
+    assert_eq!(judged.unwrap_err(), Unrouted::Unmatched(Unmatched::NoRoute));
     assert_eq!(
         steps[1..],
         ["route routes[0].match: routes[0]: no, target VIDEO:80 is not db"]

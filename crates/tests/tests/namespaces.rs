@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "namespaces/admin_socket.rs"]
+mod admin_socket;
 #[path = "namespaces/carriers.rs"]
 mod carriers;
 #[path = "namespaces/clients.rs"]

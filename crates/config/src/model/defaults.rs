@@ -24,6 +24,10 @@ pub struct Defaults {
     /// What this node needs to take requests into custody. It is read when the node starts.
     #[serde(default)]
     pub custody: Option<NodeCustody>,
+    /// Decide on paths as they are written alone, also where servers that drop `;` and what follows it, decode `%2F` and `%5C` or decode
+    /// twice would read them otherwise. Default: false; where the rules say otherwise about such a reading, the request is refused.
+    #[serde(default)]
+    pub insecure_paths: bool,
 }
 
 /// What a node needs to take requests into custody, and to give them to its neighbours.

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use hermes_config::{Case, Cases, Expect, Places, element, read_cases};
 use hermes_proxy::rehearsal::{Rehearsal, Rehearsed, Supposed};
-use hermes_rego::{Budget, RegoTest, run_tests};
+use hermes_proxy::why::question::parse_time;
+use hermes_rego::{Budget, RegoTest, run_tests, suppose_time};
 use hermes_rules::Fields;
 use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
@@ -119,6 +120,9 @@ async fn cases(file: &Path, output: Output) -> Result<Vec<Ran>, Failure> {
             failed,
         });
     }
+
+    // Tests in Rego have the time of the clock.
+    suppose_time(None);
     Ok(ran)
 }
 
@@ -143,8 +147,12 @@ async fn try_case(rehearsal: &Rehearsal, case: &Case) -> Result<(), String> {
         claim_groups: case.claim_groups.clone(),
         claims: case.claims.clone(),
         source,
+        at: case.at.as_deref().map(parse_time).transpose()?,
         fields: fields(case)?,
     };
+
+    // Cases are tried one after another.
+    suppose_time(supposed.at);
     if let Some(judged) = rehearsal.judge_packet(&supposed)? {
         return compare_packet(&case.expect, judged.outcome);
     }

@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use super::socket;
+use super::socket::{self, Servers};
 
 /// Time for one question and its answer; longer than the node takes to give up.
 #[doc(alias = "bound")]
@@ -46,6 +46,14 @@ pub enum AdminError {
     /// The socket belongs to someone else.
     #[error("{} may not be used by this user: run as the user of `hermes run`", .0.display())]
     Denied(PathBuf),
+    /// Someone else may serve there, who would be told what is only for the node.
+    #[error("{} is not believed: {reason}; run as the user of `hermes run`, or name another socket with --admin", .socket.display())]
+    Foreign {
+        /// The socket that was asked for.
+        socket: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// Connecting failed otherwise.
     #[error("cannot connect to {}: {error}", .socket.display())]
     Connect {
@@ -103,9 +111,7 @@ async fn ask(
     let request = request
         .body(Full::new(body))
         .map_err(|error| broken(&error))?;
-    let stream = UnixStream::connect(socket)
-        .await
-        .map_err(|error| connect_error(socket, error))?;
+    let stream = connect(socket).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| broken(&error))?;
@@ -131,6 +137,33 @@ async fn ask(
             // The connection may end before the answer is taken from it; its errors show in the exchange.
             _ = &mut connection, if open => open = false,
         }
+    }
+}
+
+/// Connects to a socket that only this user, root or the user of its folder can serve, and checks who does.
+async fn connect(socket: &Path) -> Result<UnixStream, AdminError> {
+    let foreign = |reason: String| AdminError::Foreign {
+        socket: socket.to_owned(),
+        reason,
+    };
+    let servers = match Servers::of(socket) {
+        Ok(servers) => servers,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(connect_error(socket, error));
+        }
+        Err(error) => return Err(foreign(error.to_string())),
+    };
+
+    let stream = UnixStream::connect(socket)
+        .await
+        .map_err(|error| connect_error(socket, error))?;
+    match stream.peer_cred() {
+        Ok(server) if servers.include(server.uid()) => Ok(stream),
+        Ok(server) => Err(foreign(format!(
+            "a process of user {} serves it",
+            server.uid()
+        ))),
+        Err(error) => Err(foreign(format!("it is unknown who serves it: {error}"))),
     }
 }
 

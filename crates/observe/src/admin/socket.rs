@@ -1,6 +1,6 @@
 //! Where the administrator's Unix socket lies.
 
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixListener;
@@ -102,20 +102,15 @@ fn named(socket: &Path, error: io::Error) -> io::Error {
 
 /// Makes the folder of `socket`, or checks the one that is there.
 fn prepare_folder(socket: &Path, user: u32) -> io::Result<()> {
-    let folder = match socket.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-
+    let folder = folder_of(socket);
     DirBuilder::new()
         .recursive(true)
         .mode(FOLDER_MODE)
         .create(folder)?;
     let found = std::fs::metadata(folder)?;
-    let owned = found.uid() == user || found.uid() == 0;
-    let open = found.mode() & 0o022 != 0 && found.mode() & STICKY == 0;
+    let link = std::fs::symlink_metadata(folder)?;
 
-    if !owned || open {
+    if !is_of(&found, user) || !is_of(&link, user) || is_open(&found) {
         let reason = format!(
             "other users can write in {}; choose another folder, or chmod 700 it",
             folder.display()
@@ -124,6 +119,81 @@ fn prepare_folder(socket: &Path, user: u32) -> io::Result<()> {
     }
 
     Ok(())
+}
+
+/// The folder that a socket lies in.
+fn folder_of(socket: &Path) -> &Path {
+    match socket.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Whether this user or root owns it.
+fn is_of(found: &Metadata, user: u32) -> bool {
+    found.uid() == user || found.uid() == 0
+}
+
+/// Whether other users can replace what is in it.
+fn is_open(folder: &Metadata) -> bool {
+    folder.mode() & 0o022 != 0 && folder.mode() & STICKY == 0
+}
+
+/// Who may serve a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Servers {
+    user: u32,
+    /// The user to whom root or this user gave the folder.
+    other: Option<u32>,
+}
+
+impl Servers {
+    /// Those of a socket on which this process calls: its own user, root, and the user of the folder, if no one else can have put that there.
+    ///
+    /// # Errors
+    /// Someone else can have put the socket there.
+    pub(super) fn of(socket: &Path) -> io::Result<Self> {
+        Self::as_seen_by(rustix::process::getuid().as_raw(), socket)
+    }
+
+    fn as_seen_by(user: u32, socket: &Path) -> io::Result<Self> {
+        let folder = std::path::absolute(folder_of(socket))?;
+        let mut places: Vec<_> = folder.ancestors().collect();
+        places.reverse();
+
+        let mut other = None;
+        let mut is_public = false;
+        for place in places {
+            let found = std::fs::symlink_metadata(place)?;
+            let is_trusted = is_of(&found, user);
+            if !is_trusted && (is_public || found.is_symlink()) {
+                return Err(foreign(place, found.uid()));
+            }
+
+            other = if is_trusted { other } else { Some(found.uid()) };
+            // The mode of a link says nothing.
+            is_public = !found.is_symlink() && found.mode() & 0o002 != 0;
+        }
+
+        let found = std::fs::metadata(&folder)?;
+        if is_open(&found) {
+            return Err(foreign(&folder, found.uid()));
+        }
+        Ok(Self { user, other })
+    }
+
+    /// Whether a process of this user may.
+    pub(super) fn include(self, uid: u32) -> bool {
+        uid == self.user || uid == 0 || Some(uid) == self.other
+    }
+}
+
+fn foreign(place: &Path, owner: u32) -> io::Error {
+    let reason = format!(
+        "user {owner} or others could have put a socket of their own into {}",
+        place.display()
+    );
+    io::Error::new(io::ErrorKind::PermissionDenied, reason)
 }
 
 /// Sockets in the folder of `near` and in this user's usual folders, for an error message.
@@ -193,6 +263,41 @@ mod tests {
                 .count(),
             1
         );
+    }
+
+    #[test]
+    fn a_socket_is_believed_only_where_no_one_else_could_have_put_it() {
+        let root = tempfile::tempdir().unwrap();
+        let own = rustix::process::getuid().as_raw();
+        let stranger = own + 1;
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        };
+        let folder = root.path().join("hermes");
+        std::fs::create_dir(&folder).unwrap();
+        let socket = folder.join("node.sock");
+
+        // In a place of all users, such as /tmp, the folder says whose it is.
+        mode(root.path(), 0o1777);
+        assert!(Servers::as_seen_by(own, &socket).is_ok());
+        if own != 0 {
+            assert!(Servers::as_seen_by(stranger, &socket).is_err());
+        }
+
+        mode(&folder, 0o777);
+        assert!(Servers::as_seen_by(own, &socket).is_err());
+        mode(&folder, 0o700);
+        let servers = Servers::of(&socket).unwrap();
+        assert!(servers.include(own) && servers.include(0));
+        assert!(!servers.include(stranger));
+
+        // What root gave to a service's user.
+        if own == 0 {
+            mode(root.path(), 0o755);
+            std::os::unix::fs::chown(&folder, Some(stranger), None).unwrap();
+            let servers = Servers::of(&socket).unwrap();
+            assert!(servers.include(stranger) && !servers.include(stranger + 1));
+        }
     }
 
     #[test]

@@ -156,10 +156,11 @@ impl<'a> Witness<'a> {
         }
 
         let user = asking.user;
+        let target = asking.target.canonical();
         let subject = Subject {
             client: &self.worker.client,
             head: asking.head,
-            target: asking.target,
+            target: &target,
             user,
             source: entry.source,
             listener: &entry.listener.name,

@@ -34,7 +34,6 @@ pub(super) fn input_with(subject: &Subject<'_>, fields: &Fields) -> Value {
         head,
         target,
         source,
-        listener,
         ..
     } = *subject;
     let path = path_of(head);
@@ -57,8 +56,9 @@ pub(super) fn input_with(subject: &Subject<'_>, fields: &Fields) -> Value {
     }
 
     let (plain, query) = path.split_once('?').unwrap_or((&path, ""));
-    let segments = plain.trim_start_matches('/').split('/');
-    let segments: Vec<_> = segments.map(|segment| decoded(segment, false)).collect();
+    // As the plugin takes it apart: what is an encoded slash separates segments, too.
+    let plain = decoded(plain, false);
+    let segments: Vec<_> = plain.trim_start_matches('/').split('/').collect();
 
     json!({
         "attributes": {
@@ -74,7 +74,7 @@ pub(super) fn input_with(subject: &Subject<'_>, fields: &Fields) -> Value {
                     "protocol": protocol(head.version),
                 }
             },
-            "contextExtensions": { "listener": listener },
+            "contextExtensions": context(subject),
             "metadataContext": { "filterMetadata": metadata(subject) },
         },
         "parsed_path": segments,
@@ -104,6 +104,20 @@ fn from(subject: &Subject<'_>) -> Value {
         from["principal"] = principal.into();
     }
     from
+}
+
+/// What is known of an exchange besides the request, where a server that is asked over gRPC finds it, too. A user whom no one knows is empty.
+pub(super) fn context(subject: &Subject<'_>) -> Map<String, Value> {
+    let known = [
+        ("kind", kind(subject.head).to_owned()),
+        ("target", subject.target.to_string()),
+        ("user", subject.user.unwrap_or_default().to_owned()),
+        ("listener", subject.listener.to_owned()),
+    ];
+    known
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value.into()))
+        .collect()
 }
 
 /// What is known of an exchange that Envoy's requests have no place for, and a token's claims where Envoy's own filter puts them

@@ -44,15 +44,8 @@ pub(super) fn question(subject: &Subject<'_>, shown: &Fields) -> Vec<u8> {
         .message(1, &peer(&attributes["source"]))
         .message(2, &peer(&attributes["destination"]))
         .message(4, &Message::default().message(2, &http));
-    let known = &attributes["metadataContext"]["filterMetadata"]["hermes"];
-    let known = [
-        ("kind", text(&known["kind"])),
-        ("target", text(&known["target"])),
-        ("user", text(&known["user"])),
-        ("listener", subject.listener.to_owned()),
-    ];
-    for (name, value) in known {
-        context = context.entry(10, name, &value);
+    for (name, value) in envoy::context(subject) {
+        context = context.entry(10, &name, &text(&value));
     }
 
     framed(&Message::default().message(1, &context).into_bytes())

@@ -11,7 +11,7 @@ use hermes_config::model::{
 };
 use hermes_config::{child, element};
 use hermes_proto::fields::Fields;
-use hermes_rego::{Budget, Evaluator, Failure, Policy};
+use hermes_rego::{Budget, Evaluator, Failure, Policy, Wrong};
 use http::StatusCode;
 
 use super::answer::{self, Answer, Answered, Others, Owned};
@@ -88,12 +88,21 @@ pub(super) fn policy(
         return None;
     }
 
-    let policy = Policy::new(&texts, query);
-    let policy = policy.map_err(|wrong| {
+    let joined = |wrong: &[Wrong]| {
         let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();
-        report(files_path, wrong.join("; "), None);
-    });
-    policy.ok()
+        wrong.join("; ")
+    };
+    match Policy::new(&texts, query) {
+        Ok(policy) if policy.missing().is_empty() => Some(policy),
+        Ok(policy) => {
+            report(files_path, joined(policy.missing()), None);
+            None
+        }
+        Err(wrong) => {
+            report(files_path, joined(&wrong), None);
+            None
+        }
+    }
 }
 
 fn text(path: &Path) -> Result<String, String> {

@@ -12,10 +12,10 @@ use hermes_rules::Facts;
 use hermes_rules::fields::USER;
 use hermes_rules::judge::Phase;
 
-use super::{Checkpoint, KnownUser, facts};
+use super::{Checkpoint, KnownUser, facts, other_readings};
 use crate::decision_log::{Author, Came, Decided, Witness};
 use crate::entry::Entry;
-use crate::plug::{Decision, Denial, Subject, Verdict};
+use crate::plug::{Changes, Decision, Denial, Subject, Verdict};
 use crate::refusal::Refusal;
 use crate::target::Target;
 use crate::worker::Worker;
@@ -49,11 +49,16 @@ pub(crate) struct Denied {
 impl Stage<'_> {
     /// Whether any filter is to be asked. Where none is, none is after another's changes.
     pub(crate) fn is_asked(&self, head: &RequestHead, user: Option<&str>) -> bool {
-        self.entry
-            .snapshot
-            .filters
-            .iter()
-            .any(|filter| filter.applies(&self.facts(head, user)))
+        let filters = &self.entry.snapshot.filters;
+        let applies = |head: &RequestHead| {
+            let facts = self.facts(head, user);
+            filters.iter().any(|filter| filter.applies(&facts))
+        };
+
+        // One that cannot be asked about is refused when it is asked.
+        let others = || other_readings(&self.entry.snapshot.document, head);
+        !filters.is_empty()
+            && (applies(head) || others().map_or(true, |others| others.iter().any(applies)))
     }
 
     /// Asks every filter that applies; the first denial ends it.
@@ -68,6 +73,20 @@ impl Stage<'_> {
     ) -> Result<FilterGrant, Denied> {
         let mut granted = FilterGrant::default();
         for filter in &self.entry.snapshot.filters {
+            let others = other_readings(&self.entry.snapshot.document, head);
+            let others = others.map_err(|refusal| Denied {
+                refusal,
+                grace: Duration::ZERO,
+            })?;
+            for other in others {
+                if filter.applies(&self.facts(&other, user.as_deref())) {
+                    let (_, lasts) = self
+                        .question(filter, &other, user.as_deref(), witness)
+                        .await?;
+                    granted.lasts = [granted.lasts, lasts].into_iter().flatten().min();
+                }
+            }
+
             if filter.applies(&self.facts(head, user.as_deref())) {
                 let also = self.ask(filter, head, user, witness).await?;
                 granted.lasts = [granted.lasts, also.lasts].into_iter().flatten().min();
@@ -129,6 +148,7 @@ impl Stage<'_> {
         Some(witness.end(&self.entry, *draft, came()))
     }
 
+    /// Asks a filter, and changes the request as it says.
     async fn ask(
         &self,
         asked: &Checkpoint,
@@ -136,6 +156,34 @@ impl Stage<'_> {
         user: &mut Option<String>,
         witness: &mut Witness<'_>,
     ) -> Result<FilterGrant, Denied> {
+        let (changes, lasts) = self.question(asked, head, user.as_deref(), witness).await?;
+        changes.apply_to(head);
+
+        // A filter may name the user; the field and the recorded identity have to agree.
+        if let Some(named) = changes
+            .set
+            .get(USER)
+            .and_then(|named| std::str::from_utf8(named.as_bytes()).ok())
+        {
+            self.exchange.user(named);
+            *user = Some(named.to_owned());
+        }
+
+        let mut answer = Vec::new();
+        if !changes.answer.is_empty() {
+            answer.push(*changes.answer);
+        }
+        Ok(FilterGrant { lasts, answer })
+    }
+
+    /// Asks a filter, which changes nothing by that: what it allows, and for how long.
+    async fn question(
+        &self,
+        asked: &Checkpoint,
+        head: &RequestHead,
+        user: Option<&str>,
+        witness: &mut Witness<'_>,
+    ) -> Result<(Changes, Option<Duration>), Denied> {
         let Self {
             worker,
             target,
@@ -149,16 +197,17 @@ impl Stage<'_> {
             ..
         } = *self;
 
+        let compared = target.canonical();
         let subject = Subject {
             client: &worker.client,
             head,
-            target,
-            user: user.as_deref(),
+            target: &compared,
+            user,
             source,
             listener: &listener.name,
             credentials: &auth.credentials,
             claims: auth.proof.claims(),
-            groups: snapshot.rules.names.groups_of(user.as_deref()),
+            groups: snapshot.rules.names.groups_of(user),
         };
 
         let Verdict {
@@ -175,11 +224,7 @@ impl Stage<'_> {
             .telemetry
             .filtered(&asked.name, outcome.word(), took);
         let came = || Came::of_filter(&decision, &reason, outcome, took);
-        let decided = Decided {
-            head,
-            target,
-            user: user.as_deref(),
-        };
+        let decided = Decided { head, target, user };
         let is_denial = matches!(decision, Decision::Deny(_));
         let told = self.tell(&asked.name, decided, is_denial, (witness, &came));
 
@@ -187,24 +232,7 @@ impl Stage<'_> {
         self.exchange.filtered(&reason);
 
         match decision {
-            Decision::Allow(changes) => {
-                changes.apply_to(head);
-                // A filter may name the user; the field and the recorded identity have to agree.
-                if let Some(named) = changes
-                    .set
-                    .get(USER)
-                    .and_then(|named| std::str::from_utf8(named.as_bytes()).ok())
-                {
-                    self.exchange.user(named);
-                    *user = Some(named.to_owned());
-                }
-
-                let mut answer = Vec::new();
-                if !changes.answer.is_empty() {
-                    answer.push(*changes.answer);
-                }
-                Ok(FilterGrant { lasts, answer })
-            }
+            Decision::Allow(changes) => Ok((changes, lasts)),
             Decision::Deny(denial) => {
                 let refusal = self.refusal(&asked.name, denial, reason);
                 let refusal = told.into_iter().fold(refusal, Refusal::named);

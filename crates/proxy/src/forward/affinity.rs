@@ -5,6 +5,7 @@ use hermes_proto::fields::names::COOKIE;
 use hermes_proto::fields::{FieldValue, Fields};
 use hermes_upstream::Affinity;
 use http::HeaderName;
+use http::header::HOST;
 
 use crate::next::Next;
 use crate::routed::Routed;
@@ -28,6 +29,13 @@ pub(crate) fn affinity(
         // A client counts as one, whether a dual-stack socket shows it as IPv4 or as mapped IPv6.
         let ip = routed.source.peer.ip()?.to_canonical();
         return Some(Affinity::of(ip.to_string().as_bytes()));
+    }
+
+    // It stands in the target, in one form; no exchange has the field itself.
+    let is_host = |field: &String| field.eq_ignore_ascii_case(HOST.as_str());
+    if hash.field.as_ref().is_some_and(is_host) {
+        let target = routed.target.canonical().to_string();
+        return Some(Affinity::of(target.as_bytes()));
     }
 
     let fields = &head?.fields;

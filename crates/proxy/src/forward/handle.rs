@@ -207,15 +207,16 @@ impl Behalf {
             target: &target,
             whose,
             witness: Some(&mut witness),
+            at: None,
         };
         entry.permit(head, permitting)?;
 
         let listener = &own.listener.name;
         let facts = filter::facts(head, &target, whose, &own.source, listener);
         let route = own.snapshot.rules.route(&facts, &mut ());
-        let route = route.cloned().ok_or_else(|| {
-            let details = format!("no route for {target}, which a handler asks for");
-            Refusal::new(ProxyError::DestinationNotFound, details).status(StatusCode::NOT_FOUND)
+        let route = route.cloned().map_err(|unmatched| {
+            let details = || format!("no route for {target}, which a handler asks for");
+            filter::unmatched(&unmatched, details)
         })?;
 
         let begun = own.worker.shared.telemetry.begin_at(

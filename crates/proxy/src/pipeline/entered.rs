@@ -12,7 +12,6 @@ use hermes_net::clock;
 use hermes_observe::{Begin, Exchange};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_rules::judge::Phase;
 use http::{StatusCode, Version};
 
 use super::identify::{Identified, identify};
@@ -172,6 +171,7 @@ impl Entered {
             target,
             whose: KnownUser::new(auth, &self.listener, user.as_deref()),
             witness: Some(&mut witness),
+            at: None,
         };
         let lasts = self.entry().permit(head, permitting)?;
         auth.authorized = lasts.map(|lasts| clock::now() + lasts);
@@ -200,11 +200,9 @@ impl Entered {
         let facts = filter::facts(head, target, whose, &self.source, listener);
         let route = self.snapshot.rules.route(&facts, &mut ());
 
-        route.cloned().ok_or_else(|| {
-            let details = format!("no route for {target} from listener {listener}");
-            Refusal::new(ProxyError::DestinationNotFound, details)
-                .status(StatusCode::NOT_FOUND)
-                .at(Phase::Route, "routes")
+        route.cloned().map_err(|unmatched| {
+            let details = || format!("no route for {target} from listener {listener}");
+            filter::unmatched(&unmatched, details)
         })
     }
 }

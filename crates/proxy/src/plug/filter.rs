@@ -41,9 +41,9 @@ pub type Deciding<'a> = Pin<Box<dyn Future<Output = Verdict> + Send + 'a>>;
 pub struct Subject<'a> {
     /// The client with which the exchange's worker reaches others.
     pub client: &'a Client,
-    /// The request, with the fields that are believed.
+    /// The request, with the fields that are believed. Its authority is as the client wrote it: compare `target`.
     pub head: &'a RequestHead,
-    /// What it is for.
+    /// What it is for, in the one form in which it is compared: a name in lower case, an IPv4 address as one.
     pub target: &'a Target,
     /// Whose it is.
     pub user: Option<&'a str>,

@@ -408,6 +408,7 @@ impl TunnelState {
             target,
             whose: KnownUser::new(auth, &listener, user.as_deref()),
             witness: Some(witness),
+            at: None,
         };
         let lasts = entry
             .permit(&mut head, permitting)

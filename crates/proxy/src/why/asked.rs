@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use hermes_config::element;
+use hermes_config::model::Document;
 use hermes_http::RequestHead;
 use hermes_net::{PeerAddress, Resolver, StreamInfo};
 use hermes_proto::fields::Fields;
-use hermes_rules::Names;
 use hermes_rules::fields::USER;
 use hermes_rules::judge::{Arrived, Permitted, Phase, Step};
+use hermes_rules::{Facts, Names, Rules};
 use hermes_upstream::{Client, Directory};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -16,7 +17,8 @@ use tokio_util::task::TaskTracker;
 
 use super::account::Account;
 use super::forecast::{Filtered, Filtering, Forecaster, SupposedExchange, unasked};
-use crate::filter::Checkpoint;
+use super::question::SupposedRequest;
+use crate::filter::{self, Checkpoint};
 use crate::node::Node;
 use crate::plug::{Decision, Subject};
 use crate::snapshot::Snapshot;
@@ -65,6 +67,19 @@ impl Node {
     ) -> Filtered {
         let mut asking = None;
         for (index, checkpoint) in snapshot.filters.iter().enumerate() {
+            if supposed.ask || checkpoint.is_rego {
+                let asking = asking.get_or_insert_with(|| {
+                    FilterClient::new(self.shared.clone(), filtering.arrived)
+                });
+                let document: &Document = &snapshot.document;
+                let by = (document, &snapshot.rules);
+                let asked = (index, checkpoint);
+                let others = asking.ask_about_others(by, asked, (filtering, &*permitted), steps);
+                if others.denied.is_some() {
+                    return others;
+                }
+            }
+
             let facts = filtering.arrived.facts(
                 permitted.user.as_deref(),
                 &permitted.fields,
@@ -146,6 +161,55 @@ impl FilterClient {
         }
     }
 
+    /// Asks about the other readings of the path, as the pipeline does.
+    pub(super) fn ask_about_others<H>(
+        &self,
+        (document, rules): (&Document, &Rules<H>),
+        (index, checkpoint): (usize, &Checkpoint),
+        (filtering, permitted): (Filtering<'_>, &Permitted),
+        steps: &mut Vec<Step>,
+    ) -> Filtered {
+        let request = filtering.request;
+        let others = match filter::other_readings(document, &request.head) {
+            Ok(others) => others,
+            Err(refusal) => {
+                return Filtered {
+                    denied: Some((refusal.code().as_u16(), refusal.reason())),
+                };
+            }
+        };
+
+        for head in others {
+            let user = permitted.user.as_deref();
+            let facts = filtering
+                .arrived
+                .facts(user, &permitted.fields, &rules.aliases);
+            let path = head.path();
+            if !checkpoint.applies(&Facts { path, ..facts }) {
+                continue;
+            }
+
+            let other = SupposedRequest {
+                head: head.clone(),
+                target: request.target.clone(),
+            };
+            let mut unchanged = Permitted {
+                user: permitted.user.clone(),
+                fields: permitted.fields.clone(),
+            };
+            let filtering = Filtering {
+                request: &other,
+                ..filtering
+            };
+            let asked = (index, checkpoint, &*rules.names);
+            let filtered = self.step(asked, (filtering, &mut unchanged), steps);
+            if filtered.denied.is_some() {
+                return filtered;
+            }
+        }
+        Filtered { denied: None }
+    }
+
     /// What a filter says, which may change what is permitted; or with which status it denies that.
     fn ask(
         &self,
@@ -156,16 +220,18 @@ impl FilterClient {
             request,
             arrived,
             claims,
+            ..
         } = filtering;
         let head = RequestHead {
             fields: permitted.fields.clone(),
             ..request.head.clone()
         };
         let nothing = Fields::new();
+        let target = request.target.canonical();
         let subject = Subject {
             client: &self.client,
             head: &head,
-            target: &request.target,
+            target: &target,
             user: permitted.user.as_deref(),
             source: &self.source,
             listener: arrived.entrance.name,

@@ -71,6 +71,17 @@ impl<'a> FilePolicies<'a> {
     ) -> Result<Filtered, String> {
         let mut asking = None;
         for (index, filter) in self.filters.iter().enumerate() {
+            if let Some(checkpoint) = &filter.checkpoint {
+                let asking = asking
+                    .get_or_insert_with(|| FilterClient::new(Arc::new(Nowhere), filtering.arrived));
+                let by = (self.document, rules);
+                let asked = (index, checkpoint);
+                let others = asking.ask_about_others(by, asked, (filtering, &*permitted), steps);
+                if others.denied.is_some() {
+                    return Ok(others);
+                }
+            }
+
             let facts = filtering.arrived.facts(
                 permitted.user.as_deref(),
                 &permitted.fields,

@@ -11,7 +11,7 @@ use hermes_rules::judge::{
     Arrived, ArrivedPath, Authenticated, Entrance, Judged, Permitted, Phase, Step, Unrouted,
     listener_user,
 };
-use hermes_rules::route::{Route, hops_of};
+use hermes_rules::route::{Route, Unmatched, hops_of};
 use hermes_rules::{Denied, Rules};
 use http::StatusCode;
 use http::uri::PathAndQuery;
@@ -53,6 +53,9 @@ pub struct SupposedExchange {
     /// Address of its client. Default: loopback, or that of the device of a `tun` listener; a packet needs one.
     #[serde(default)]
     pub source: Option<IpAddr>,
+    /// When it arrives, in Unix time. Default: now; filters are asked now in any case.
+    #[serde(default)]
+    pub at: Option<u64>,
     /// Its fields, each `name: value`.
     #[serde(default)]
     pub fields: Vec<String>,
@@ -80,6 +83,8 @@ pub struct Filtering<'a> {
     pub arrived: &'a Arrived<'a>,
     /// What the token of its user claims.
     pub claims: &'a SupposedClaims,
+    /// When it arrives, in Unix time.
+    pub at: u64,
 }
 
 /// What filters make of an exchange that the policy permitted.
@@ -160,6 +165,7 @@ impl<H> Forecaster<'_, H> {
             request: &question,
             arrived: &arrived,
             claims: &claims,
+            at: supposed.at.unwrap_or_else(unix_seconds),
         };
         Ok(self.account(filtering, fields, filter))
     }
@@ -255,7 +261,7 @@ impl<H> Forecaster<'_, H> {
         let refused = |unrouted: Unrouted| (status_of(&unrouted), unrouted.to_string());
         let mut permitted = self
             .rules
-            .permit(arrived, fields, unix_seconds(), steps)
+            .permit(arrived, fields, filtering.at, steps)
             .map_err(refused)?;
 
         let filtered = filter(filtering, &mut permitted, steps);
@@ -363,7 +369,8 @@ fn status_of(unrouted: &Unrouted) -> u16 {
         Unrouted::Refused(refusal) => refusal.status,
         Unrouted::BadField(_) => StatusCode::BAD_REQUEST.as_u16(),
         Unrouted::Denied(denial) => denial.status.as_u16(),
-        Unrouted::NoRoute => StatusCode::NOT_FOUND.as_u16(),
+        Unrouted::Unmatched(Unmatched::NoRoute) => StatusCode::NOT_FOUND.as_u16(),
+        Unrouted::Unmatched(Unmatched::Ambiguous(_)) => StatusCode::BAD_REQUEST.as_u16(),
     }
 }
 

@@ -205,6 +205,18 @@ fn extended(protocol: Option<Protocol>, path: String) -> Result<RequestHead, Str
     })
 }
 
+/// A moment as a person writes it, `2026-11-27T18:30:00Z`, in Unix time.
+///
+/// # Errors
+/// It is none, in words.
+pub fn parse_time(text: &str) -> Result<u64, String> {
+    let time = humantime::parse_rfc3339_weak(text).ok();
+    let since = time.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+    since
+        .map(|since| since.as_secs())
+        .ok_or_else(|| format!("`{text}` is no time, such as 2026-11-27T18:30:00Z, of UTC"))
+}
+
 /// A field line, `name: value`.
 fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let (name, value) = text

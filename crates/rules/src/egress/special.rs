@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use hermes_proto::host::embedded;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// A prefix that is denied by default, and what it is in words.
@@ -59,33 +60,10 @@ pub(super) const SPECIAL: [Special; 30] = [
     v6([0xff00, 0, 0], 0, 8, "multicast"),
 ];
 
-/// The addresses by which an address is judged: those that it holds, or itself.
-///
-/// IPv4-mapped (RFC 4291, 2.5.5.2), IPv4-compatible (2.5.5.1), IPv4-translated (RFC 2765, 2.1), NAT64 (RFC 6052, 2.1)
-/// and 6to4 (RFC 3056, 2) hold one IPv4 address; Teredo (RFC 4380, 4) holds its server's and, inverted, its client's.
+/// The addresses by which an address is judged: those that it [holds](embedded), or itself.
 pub(super) fn judged(address: IpAddr) -> [Option<IpAddr>; 2] {
-    let one = |address: IpAddr| [Some(address), None];
-    let IpAddr::V6(v6) = address else {
-        return one(address);
-    };
-
-    let inner = |high: u16, low: u16| {
-        let [a, b] = high.to_be_bytes();
-        let [c, d] = low.to_be_bytes();
-        IpAddr::V4(Ipv4Addr::new(a, b, c, d))
-    };
-
-    match v6.segments() {
-        // `::` and `::1` look like IPv4-compatible addresses, and are none.
-        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => one(address),
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
-        | [0, 0, 0, 0, 0xffff, 0, high, low]
-        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
-        | [0x2002, high, low, ..] => one(inner(high, low)),
-        [0x2001, 0, server_high, server_low, _, _, high, low] => [
-            Some(inner(server_high, server_low)),
-            Some(inner(!high, !low)),
-        ],
-        _ => one(address),
+    match embedded(address) {
+        [None, None] => [Some(address), None],
+        inner => inner.map(|inner| inner.map(IpAddr::V4)),
     }
 }

@@ -27,7 +27,7 @@ use crate::UserAliases;
 use crate::fields::{BadField, OverlayFields, Provenance, USER, apply, field_value};
 use crate::packets::PacketRules;
 use crate::policy::{CompiledPolicy, Decision, Denial};
-use crate::route::{ClaimedGroups, Facts, Hop, Names, Route, Table, Target, Unfit};
+use crate::route::{ClaimedGroups, Facts, Hop, Names, Route, Table, Target, Unfit, Unmatched};
 use crate::template::Values;
 use crate::trust::{Believing, Refusal, Source};
 pub use peers::Peers;
@@ -184,9 +184,9 @@ pub enum Unrouted {
     /// The policy denies it.
     #[error(transparent)]
     Denied(#[from] Denial),
-    /// No route matches.
-    #[error("no route matches")]
-    NoRoute,
+    /// No route matches, or which one does depends on who reads its path.
+    #[error(transparent)]
+    Unmatched(#[from] Unmatched),
 }
 
 impl<H> Rules<H> {
@@ -312,10 +312,17 @@ impl<H> Rules<H> {
         Ok(())
     }
 
-    /// *Route*: the first route that matches.
-    pub fn route(&self, facts: &Facts<'_>, steps: &mut impl Steps) -> Option<&Arc<Route<H>>> {
+    /// *Route*: the first route that matches, however the path is read.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn route(
+        &self,
+        facts: &Facts<'_>,
+        steps: &mut impl Steps,
+    ) -> Result<&Arc<Route<H>>, Unmatched> {
         routing::compared(&self.table, facts, steps);
-        self.table.decide(facts)
+        self.table.find(facts)
     }
 
     /// The steps about fields of an exchange that were not believed.
@@ -431,9 +438,9 @@ impl<H> Rules<H> {
     ) -> Result<Judged<H>, Unrouted> {
         let Permitted { user, fields } = permitted;
         let facts = arrived.facts(user.as_deref(), &fields, &self.aliases);
-        let route = self.route(&facts, steps).cloned();
+        let route = self.route(&facts, steps)?.clone();
         Ok(Judged {
-            route: route.ok_or(Unrouted::NoRoute)?,
+            route,
             user,
             fields,
         })

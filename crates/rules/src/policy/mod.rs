@@ -16,7 +16,7 @@ use indexmap::IndexMap;
 
 use crate::fields::{BadField, apply};
 use crate::route::index::Index;
-use crate::route::{Facts, Names};
+use crate::route::{AmbiguousPath, Facts, Names, readings};
 use crate::template::Values;
 pub use rule::{Effect, Rule, Unmet};
 use timetable::Timetable;
@@ -28,6 +28,8 @@ pub struct CompiledPolicy {
     index: Index,
     default: PolicyDefault,
     timetable: Timetable,
+    /// Whether a path that servers read differently can be decided on differently.
+    reads_paths: bool,
 }
 
 /// What was decided about an exchange.
@@ -68,12 +70,34 @@ impl CompiledPolicy {
             index: Index::new(policy.rules.iter().map(|rule| &rule.matches)),
             timetable: Timetable::new(rules.iter().flat_map(Rule::hours)),
             default: policy.default,
+            reads_paths: !document.defaults.insecure_paths
+                && policy.rules.iter().any(|rule| rule.matches.path.is_some()),
             rules,
         })
     }
 
-    /// Decides about an exchange at `now`, in Unix time. Allocates only where fields are to be set, or it is denied.
+    /// Decides about an exchange at `now`, in Unix time. One whose path servers read differently is denied where it matters which one does.
+    /// Allocates only where fields are to be set, it is denied, or its path is such a one.
     pub fn decide<'a>(&'a self, names: &Names, facts: &Facts<'_>, now: u64) -> Decision<'a> {
+        let decision = self.decide_as_written(names, facts, now);
+        if !self.reads_paths || decision.denied.is_some() {
+            return decision;
+        }
+
+        let mut readings = readings(facts.kind, facts.path).into_iter();
+        let other = readings.find(|path| {
+            let read = self.decide_as_written(names, &Facts { path, ..*facts }, now);
+            !decision.is_same(&read)
+        });
+        let denied = other.map(|reading| Denial {
+            status: StatusCode::BAD_REQUEST,
+            reason: AmbiguousPath::new(facts.path, &reading, "the policy says otherwise")
+                .to_string(),
+        });
+        Decision { denied, ..decision }
+    }
+
+    fn decide_as_written<'a>(&'a self, names: &Names, facts: &Facts<'_>, now: u64) -> Decision<'a> {
         let view = names.view(facts);
         let matching = self
             .index
@@ -145,6 +169,16 @@ impl CompiledPolicy {
 }
 
 impl<'a> Decision<'a> {
+    /// Whether the same rules decided and set fields.
+    fn is_same(&self, other: &Self) -> bool {
+        let decisive = |decision: &Self| decision.rule.map(|rule| rule.index);
+        let setting = |decision: &Self| {
+            let sets = decision.sets.iter();
+            sets.map(|rule| rule.index).collect::<Vec<_>>()
+        };
+        decisive(self) == decisive(other) && setting(self) == setting(other)
+    }
+
     /// The rules that set fields, in their order; those of an exchange that is denied set nothing.
     pub fn sets(&self) -> &[&'a Rule] {
         match self.denied {

@@ -4,12 +4,14 @@ use std::fmt;
 use std::net::IpAddr;
 
 use hermes_config::model::{HostMatch, TargetMatch};
+use hermes_proto::host::embedded;
 use ipnet::IpNet;
 
 use super::condition::canonical_net;
 
-/// A host as compared: without brackets and without the last dot of a name; an address is compared as an address,
-/// so that two spellings of one IPv6 address are one host.
+/// A host as compared: without brackets and without the last dot of a name. An address is compared as an address, so that two
+/// spellings of one are one host: IPv4-mapped ones are IPv4 addresses, and one that holds an IPv4 address, as those of NAT64 and
+/// 6to4 do, is met by conditions on either.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Host<'a> {
     pub(super) name: &'a str,
@@ -23,9 +25,41 @@ impl<'a> Host<'a> {
         let name = bare(written);
         Self {
             name,
-            address: name.parse().ok(),
+            address: name
+                .parse()
+                .ok()
+                .map(|address: IpAddr| address.to_canonical()),
             net: None,
         }
+    }
+
+    /// The addresses as which it is compared.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.address.into_iter().chain(self.held())
+    }
+
+    /// The IPv4 addresses that its address holds; most hold none.
+    fn held(&self) -> impl Iterator<Item = IpAddr> {
+        let held = match self.address {
+            Some(address @ IpAddr::V6(_)) => embedded(address),
+            Some(IpAddr::V4(_)) | None => [None, None],
+        };
+        held.into_iter().flatten().map(IpAddr::V4)
+    }
+
+    /// Whether a regular expression matches what it is called.
+    fn is_called(&self, condition: &HostMatch) -> bool {
+        match self.address {
+            // In one spelling, however it was written.
+            Some(IpAddr::V6(_)) => self.is_called_by_address(condition),
+            Some(IpAddr::V4(_)) if self.name.contains(':') => self.is_called_by_address(condition),
+            _ => condition.matches(self.name),
+        }
+    }
+
+    fn is_called_by_address(&self, condition: &HostMatch) -> bool {
+        self.addresses()
+            .any(|address| condition.matches(&address.to_string()))
     }
 
     /// All addresses that begin so; a single one is a host.
@@ -85,15 +119,16 @@ impl HostTest {
 
     pub(crate) fn matches(&self, host: &Host<'_>) -> bool {
         match self {
-            Self::Address(address) => host.address == Some(*address),
+            Self::Address(address) => {
+                host.address == Some(*address) || host.held().any(|held| held == *address)
+            }
             Self::Name(name) => host.name.eq_ignore_ascii_case(name),
             Self::Suffix(suffix) => ends_with(host.name, suffix),
-            Self::Net(net) => match (host.net, host.address) {
-                (Some(within), _) => net.contains(&within),
-                (None, Some(address)) => net.contains(&address.to_canonical()),
-                (None, None) => false,
-            },
-            Self::Regex(condition) => condition.matches(host.name),
+            Self::Net(net) => {
+                let is_within = host.net.is_some_and(|within| net.contains(&within));
+                is_within || host.addresses().any(|address| net.contains(&address))
+            }
+            Self::Regex(condition) => host.is_called(condition),
             Self::Service(_) => false,
         }
     }
@@ -110,7 +145,7 @@ impl HostTest {
                 !regex.as_str().contains("(?") && regex.is_match(name)
             }
             (Self::Suffix(longer), Self::Suffix(suffix)) => ends_with_or_is(longer, suffix),
-            (Self::Address(one), Self::Net(two)) => two.contains(&one.to_canonical()),
+            (Self::Address(one), Self::Net(two)) => two.contains(one),
             (Self::Net(one), Self::Net(two)) => two.contains(one),
             (Self::Regex(one), Self::Regex(two)) => one == two,
             (Self::Service(one), Self::Service(two)) => one == two,
@@ -191,6 +226,30 @@ mod tests {
             assert!(matches("[::1]:80", host, Some(80)), "{host}");
         }
         assert!(!matches("[::1]:80", "::2", Some(80)));
+    }
+
+    #[test]
+    fn an_ipv4_address_is_met_in_every_form_of_it() {
+        for host in [
+            "192.0.2.5",
+            "[::ffff:192.0.2.5]",
+            "::ffff:c000:205",
+            "[0:0:0:0:0:FFFF:192.0.2.5]",
+            "64:ff9b::192.0.2.5",
+            "2002:c000:205::9",
+        ] {
+            for condition in [
+                "192.0.2.5",
+                "192.0.2.5:80",
+                "192.0.2.0/24",
+                "[::ffff:192.0.2.5]:80",
+                "~^192[.]0[.]2[.]5$",
+            ] {
+                assert!(matches(condition, host, Some(80)), "{condition}: {host}");
+            }
+            assert!(!matches("192.0.2.6", host, Some(80)), "{host}");
+        }
+        assert!(matches("64:ff9b::/96", "64:ff9b::192.0.2.5", None));
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub(crate) mod index;
 mod matcher;
 mod names;
 mod path;
+mod readings;
 mod split;
 mod table;
 
@@ -24,5 +25,6 @@ pub use matcher::Matcher;
 pub use names::{Names, expand_users};
 pub(crate) use path::normalise_written;
 pub use path::{normalise, rewrite_path};
+pub use readings::{AmbiguousPath, readings};
 pub use split::{Split, hops_of};
-pub use table::Table;
+pub use table::{Table, Unmatched};

@@ -3,7 +3,8 @@
 //! Paths are forwarded as `hermes_proto::path` made them. Only for matching they are brought into one form (RFC 3986,
 //! section 6.2.2): a percent-encoding of an unreserved character is decoded, every other one is written in capitals, and
 //! several slashes in a row are one, as most origins take them. An encoded slash stays encoded: it is data within a
-//! segment, so `/admin/*` does not match `/admin%2Fx`. Nothing is decoded twice, and case stays.
+//! segment, so `/admin/*` does not match `/admin%2Fx`. Nothing is decoded twice, and case stays. What servers could read otherwise is
+//! looked after in `readings.rs`.
 
 use std::borrow::Cow;
 
@@ -109,6 +110,11 @@ pub fn rewrite_path(
     refuse_dots(rewritten.path())?;
 
     Ok(Some(rewritten))
+}
+
+/// Whether a path, without its query, has the prefix that is replaced.
+pub(super) fn is_rewritten(path: &str, change: &PathRewrite) -> bool {
+    after_prefix(path, &normalise_written(&change.prefix)).is_some()
 }
 
 /// What follows `prefix`, which is in the compared form, if a segment ends there.

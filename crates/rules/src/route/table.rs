@@ -9,6 +9,8 @@ use super::condition::Condition;
 use super::facts::View;
 use super::index::Index;
 use super::names::expand_users;
+use super::path::is_rewritten;
+use super::readings::{AmbiguousPath, readings};
 use super::{Explanation, Facts, Names};
 
 /// A document's routes, compiled. Their order is their meaning; an index finds those that are worth asking.
@@ -17,6 +19,19 @@ pub struct Table<H> {
     routes: Vec<Conditional<H>>,
     index: Index,
     names: Arc<Names>,
+    /// Whether a path that servers read differently can be decided on differently.
+    reads_paths: bool,
+}
+
+/// Why an exchange takes no route.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unmatched {
+    /// None matches.
+    #[error("no route matches")]
+    NoRoute,
+    /// Which one matches depends on who reads its path.
+    #[error(transparent)]
+    Ambiguous(#[from] AmbiguousPath),
 }
 
 /// A route, and what must hold for it.
@@ -71,10 +86,46 @@ impl<H> Table<H> {
             routes: routes.collect::<Result<_, _>>()?,
             index: Index::new(document.routes.iter().map(|route| &route.matches)),
             names,
+            reads_paths: !document.defaults.insecure_paths
+                && document.routes.iter().any(reads_path),
         })
     }
 
-    /// The route that an exchange takes; `None` if no route matches.
+    /// The route that an exchange takes, however its path is read.
+    ///
+    /// # Errors
+    /// No route matches, or servers that read the path differently would be reached by different ones.
+    pub fn find(&self, facts: &Facts<'_>) -> Result<&Arc<Route<H>>, Unmatched> {
+        let route = self.decide(facts).ok_or(Unmatched::NoRoute)?;
+        if self.reads_paths {
+            self.agree(facts, route)?;
+        }
+        Ok(route)
+    }
+
+    /// # Errors
+    /// Some reading of the path takes another route, or is rewritten otherwise.
+    fn agree(&self, facts: &Facts<'_>, route: &Arc<Route<H>>) -> Result<(), AmbiguousPath> {
+        let rewrite = route.config.rewrite.as_ref();
+        let change = rewrite.and_then(|rewrite| rewrite.path.as_ref());
+        let is_rewritten = |path: &str| change.is_some_and(|change| is_rewritten(path, change));
+
+        for reading in readings(facts.kind, facts.path) {
+            let path = reading.as_str();
+            let other = self.decide(&Facts { path, ..*facts });
+            let differs = if !other.is_some_and(|other| Arc::ptr_eq(other, route)) {
+                "the routes say otherwise"
+            } else if is_rewritten(path) != is_rewritten(facts.path) {
+                "the route's rewrite does otherwise"
+            } else {
+                continue;
+            };
+            return Err(AmbiguousPath::new(facts.path, path, differs));
+        }
+        Ok(())
+    }
+
+    /// The first route that matches the path as it is written; `None` if none does.
     ///
     /// Does not allocate, except for names of the document, a path with needless percent-encodings, or a host longer than a name can be.
     pub fn decide(&self, facts: &Facts<'_>) -> Option<&Arc<Route<H>>> {
@@ -126,4 +177,10 @@ impl<H> Table<H> {
     pub fn routes(&self) -> impl ExactSizeIterator<Item = &Arc<Route<H>>> {
         self.routes.iter().map(|route| &route.route)
     }
+}
+
+/// Whether what a route does depends on the path.
+fn reads_path(route: &model::Route) -> bool {
+    let rewrite = route.rewrite.as_ref();
+    route.matches.path.is_some() || rewrite.is_some_and(|rewrite| rewrite.path.is_some())
 }

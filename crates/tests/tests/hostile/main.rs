@@ -7,7 +7,9 @@
     reason = "a test stops at the first surprise, in its helpers too"
 )]
 
+mod ambiguous_paths;
 mod answers;
+mod canonical_hosts;
 mod certificates;
 mod client_fields;
 mod descriptors;

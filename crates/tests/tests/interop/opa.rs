@@ -13,7 +13,7 @@ default allow := false
 
 allow if {
     input.kind == "connect"
-    input.target == "DB:5432"
+    input.target == "db:5432"
 }
 
 default decision := {"allow": false, "status": 401, "reason": "no one knows you", "body": "no role\n"}

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use hermes_proto::refusal_id::RefusalId;
+use hermes_proxy::why::question::parse_time;
 use hermes_proxy::why::supposed_claims::parse_claim;
 use hermes_proxy::why::{Account, SupposedExchange};
 use serde_json::{Value, json};
@@ -46,9 +47,8 @@ pub struct Why {
     /// Peer that hands it over, by its name in `peers`.
     #[arg(long)]
     peer: Option<String>,
-    /// Address of its client, or where a packet comes from. Default: 127.0.0.1, of a `tun` listener that of its device.
-    #[arg(long, value_name = "ADDRESS")]
-    source: Option<IpAddr>,
+    #[command(flatten)]
+    origin: Origin,
     /// A field of it, `name: value`.
     #[arg(short = 'H', long = "field", value_name = "NAME: VALUE")]
     fields: Vec<String>,
@@ -63,6 +63,17 @@ pub struct Why {
     also: Vec<PathBuf>,
     #[command(flatten)]
     which: Which,
+}
+
+/// Where an exchange comes from, and when.
+#[derive(Debug, Args)]
+struct Origin {
+    /// Address of its client, or where a packet comes from. Default: 127.0.0.1, of a `tun` listener that of its device.
+    #[arg(long, value_name = "ADDRESS")]
+    source: Option<IpAddr>,
+    /// When it arrives, for rules with `hours`: 2026-11-27T18:30:00Z, of UTC. Default: now.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    at: Option<u64>,
 }
 
 /// What is asked.
@@ -90,7 +101,8 @@ impl Why {
             claim_groups: self.claim_groups.clone(),
             claims: self.claims.iter().cloned().collect(),
             peer: self.peer.clone(),
-            source: self.source,
+            source: self.origin.source,
+            at: self.origin.at,
             fields: self.fields.clone(),
             ask: self.ask,
         }

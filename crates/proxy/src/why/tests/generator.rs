@@ -294,6 +294,7 @@ pub(super) fn exchange(rng: &mut Rng, issuer: &Issuer) -> (SupposedExchange, Sen
         claims: Map::new(),
         peer: None,
         source: Some(Ipv4Addr::LOCALHOST.into()),
+        at: None,
         fields: Vec::new(),
         ask: true,
     };

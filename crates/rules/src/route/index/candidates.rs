@@ -173,11 +173,17 @@ impl<'a> Candidates<'a> {
         }
     }
 
+    /// A host that is this address.
+    fn address(&mut self, side: Side, address: IpAddr) {
+        self.text(Kind::Address(side), octets(address).as_slice());
+        self.nets(side, address, u8::MAX);
+    }
+
     fn host(&mut self, side: Side, host: &Host<'_>) {
-        if let Some(address) = host.address {
-            self.text(Kind::Address(side), octets(address).as_slice());
-            self.nets(side, address.to_canonical(), u8::MAX);
-        } else if let Some(net) = host.net {
+        for address in host.addresses() {
+            self.address(side, address);
+        }
+        if let (None, Some(net)) = (host.address, host.net) {
             self.nets(side, net.network(), net.prefix_len());
         }
 
@@ -221,10 +227,7 @@ impl<'a> Candidates<'a> {
 
     fn wider_host(&mut self, side: Side, test: &HostTest) {
         match test {
-            HostTest::Address(address) => {
-                self.text(Kind::Address(side), octets(*address).as_slice());
-                self.nets(side, address.to_canonical(), u8::MAX);
-            }
+            HostTest::Address(address) => self.address(side, *address),
             HostTest::Net(net) => self.nets(side, net.network(), net.prefix_len()),
             HostTest::Name(name) => {
                 self.text(Kind::Name(side), name.as_bytes());

@@ -89,7 +89,7 @@ fn a_reload_asks_about_open_tunnels_and_a_denial_ends_them_with_its_reason() {
     let first = &server.seen()[0].request;
     assert_eq!(
         (first.host().as_deref(), first.path.as_str()),
-        (Some("DB:1"), "/"),
+        (Some("db:1"), "/"),
         "the question is the same each time"
     );
 }

@@ -227,3 +227,80 @@ fn tokens_devices_and_packets_are_cases_as_requests_are() {
     );
     assert_eq!(tests.len(), 20);
 }
+
+/// A policy by hours, and one in Rego that asks for the time.
+const TIMED: &str = r#"
+version: 1
+listeners: { web: { http: 127.0.0.1:0, user: alice } }
+policy:
+  rules: [ { match: { path: /work }, hours: "mon-fri 08:00-18:00", allow: true }, { match: { path: /moon }, allow: true } ]
+authorize:
+  - { name: moon, match: { path: /moon }, timeout: 60s, rego: { files: moon.rego, query: data.moon.allow, input: envoy } }
+routes: [ { respond: { status: 200 } } ]
+"#;
+
+const MOON: &str = r#"
+package moon
+import rego.v1
+allow if {
+    time.clock(time.now_ns())[0] < 6
+    input.attributes.contextExtensions.user == "alice"
+    input.attributes.contextExtensions.kind == "http"
+}
+"#;
+
+#[test]
+fn a_case_and_a_question_suppose_a_time() {
+    let cases = r#"
+config: node.yaml
+cases:
+  - { name: friday noon, ask: "GET http://a/work", at: "2026-11-27T12:00:00Z", expect: { allow: true } }
+  - { name: friday night, ask: "GET http://a/work", at: "2026-11-27T22:00:00Z", expect: { allow: false } }
+  - { name: sunday, ask: "GET http://a/work", at: "2026-11-29T12:00:00Z", expect: { allow: false } }
+  - { name: night, ask: "GET http://a/moon", at: "2026-11-29T05:59:59Z", expect: { allow: true } }
+  - { name: morning, ask: "GET http://a/moon", at: "2026-11-29T06:00:00Z", expect: { allow: false } }
+"#;
+    let folder = folder(&[
+        ("node.yaml", TIMED),
+        ("moon.rego", MOON),
+        ("cases.yaml", cases),
+    ]);
+    let (code, said, errors) = test(&folder, &["cases.yaml"]);
+    assert_eq!(code, 0, "{said}{errors}");
+
+    let file = folder.path().join("node.yaml");
+    let why = |at: &str| {
+        let file = file.to_str().unwrap();
+        program::run(&["why", file, "GET", "http://a/work", "--at", at]).code
+    };
+    assert_eq!(why("2026-11-27T12:00:00Z"), 0);
+    assert_eq!(why("2026-11-27T22:00:00Z"), 1);
+    assert_eq!(why("noon"), 2);
+}
+
+#[test]
+fn a_builtin_that_is_missing_is_told_of_before_any_exchange_needs_it() {
+    let policy = "package moon\nimport rego.v1\nallow if {\n    [valid, _, _] := io.jwt.decode_verify(input.token, {\"secret\": \"a\"})\n    valid\n}\n";
+    let folder = folder(&[("node.yaml", TIMED), ("moon.rego", policy)]);
+    let file = folder.path().join("node.yaml");
+    let said = program::run(&["check", file.to_str().unwrap()]);
+    let text = format!("{}{}", said.stdout, said.stderr);
+    assert_eq!(said.code, 2, "{text}");
+    for part in ["moon.rego:4:", "io.jwt.decode_verify", "input.claims"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_user_who_is_called_as_a_group_is_warned_of() {
+    let node = "version: 1\ngroups: { dba: [dave] }\nlisteners: { web: { http: 127.0.0.1:0, user: dave } }\n\
+                routes: [ { match: { user: dba }, respond: { status: 200 } }, { match: { user: group:dba }, respond: { status: 201 } } ]\n";
+    let folder = folder(&[("node.yaml", node)]);
+    let file = folder.path().join("node.yaml");
+    let said = program::run(&["check", file.to_str().unwrap()]);
+    let text = format!("{}{}", said.stdout, said.stderr);
+    assert!(
+        said.code == 0 && text.contains("write group:dba"),
+        "{said:?}"
+    );
+}

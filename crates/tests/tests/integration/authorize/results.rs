@@ -18,7 +18,7 @@ allow := {
     "query_parameters_to_set": {"tenant": "blue&admin=1"},
     "query_parameters_to_remove": ["admin"],
 } if startswith(input.attributes.request.http.path, "/query")
-allow := {"allowed": true, "query_parameters_to_set": {"a": "1"}} if input.attributes.request.http.host == "ECHO:2"
+allow := {"allowed": true, "query_parameters_to_set": {"a": "1"}} if input.attributes.request.http.host == "echo:2"
 "#;
 
 /// A node that asks this policy about everything, before an origin and an echo.
