@@ -188,7 +188,9 @@ impl Interface {
 
     /// Whether a message of a handshake is read.
     fn admits(&mut self, (from, sender): (SocketAddr, u32), macs: &Macs<'_>, now: Instant) -> bool {
-        match self.guard.admit(from, sender, macs, now) {
+        let peers = self.peers.values();
+        let is_peer = || peers.into_iter().any(|peer| peer.is_at(from.ip()));
+        match self.guard.admit((from, sender), macs, is_peer, now) {
             Admission::Admitted => return true,
             Admission::BadMac => self.refused.bad_macs += 1,
             Admission::TooMany => self.refused.too_many += 1,

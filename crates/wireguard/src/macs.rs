@@ -12,23 +12,11 @@ use blake2::{Blake2s256, Blake2sMac};
 
 use crate::message::{COOKIE_REPLY, Cookie, MAC, Macs, SEALED_COOKIE, encode_cookie};
 use crate::xchacha;
-use hermes_noise::{KEY, PublicKey};
+use hermes_noise::{HandshakeBudget, KEY, PublicKey};
 
 /// Handshakes of one second that need no cookie.
 #[doc(alias = "bound")]
 const FREE: u32 = 50;
-
-/// Handshakes that one group of addresses may begin in a second, of those with a cookie.
-#[doc(alias = "bound")]
-const EACH: u8 = 10;
-
-/// Handshakes of one second, of all with a cookie: each takes some 150 us of a processor.
-#[doc(alias = "bound")]
-const MOST: u32 = 500;
-
-/// Groups into which addresses fall by a hash that no one else knows.
-#[doc(alias = "bound")]
-const GROUPS: usize = 256;
 
 /// For how long a cookie counts, and a secret makes cookies (section 5.4.7).
 const COOKIE_LIFE: Duration = Duration::from_secs(120);
@@ -72,8 +60,8 @@ pub(crate) struct HandshakeGuard {
     /// When counting began.
     since: Instant,
     count: u32,
-    with_cookie: u32,
-    groups: Box<[u8; GROUPS]>,
+    /// Of those with a cookie.
+    budget: HandshakeBudget,
 }
 
 impl MacKeys {
@@ -117,17 +105,16 @@ impl HandshakeGuard {
             made: now,
             since: now,
             count: 0,
-            with_cookie: 0,
-            groups: Box::new([0; GROUPS]),
+            budget: HandshakeBudget::new(now),
         })
     }
 
-    /// Decides about a handshake from this address, in which the sender's index is `sender`.
+    /// Decides about a handshake from this address, in which the sender's index is `sender`; `is_peer` says whether a peer is there.
     pub(crate) fn admit(
         &mut self,
-        from: SocketAddr,
-        sender: u32,
+        (from, sender): (SocketAddr, u32),
         macs: &Macs<'_>,
+        is_peer: impl FnOnce() -> bool,
         now: Instant,
     ) -> Admission {
         let expected = mac(&self.keys.first, &[macs.covered]);
@@ -147,22 +134,16 @@ impl HandshakeGuard {
             return reply.map_or(Admission::TooMany, Admission::Cookie);
         }
 
-        let group = self.group_of(from.ip());
-        let begun = &mut self.groups[group];
-        if *begun >= EACH || self.with_cookie >= MOST {
-            return Admission::TooMany;
+        match self.budget.admits(from.ip(), is_peer(), now) {
+            true => Admission::Admitted,
+            false => Admission::TooMany,
         }
-        *begun += 1;
-        self.with_cookie += 1;
-        Admission::Admitted
     }
 
     fn keep_time(&mut self, now: Instant) {
         if now.saturating_duration_since(self.since) >= SECOND {
             self.since = now;
             self.count = 0;
-            self.with_cookie = 0;
-            self.groups.fill(0);
         }
         // Without random bytes, the old secret is better than none.
         if now.saturating_duration_since(self.made) >= COOKIE_LIFE && fill(&mut self.secret).is_ok()
@@ -177,15 +158,6 @@ impl HandshakeGuard {
             IpAddr::V4(address) => mac(&self.secret, &[&address.octets(), &port]),
             IpAddr::V6(address) => mac(&self.secret, &[&address.octets(), &port]),
         }
-    }
-
-    /// Who has a network of IPv6 has all of its addresses.
-    fn group_of(&self, from: IpAddr) -> usize {
-        let hashed = match from {
-            IpAddr::V4(address) => mac(&self.secret, &[&address.octets()]),
-            IpAddr::V6(address) => mac(&self.secret, &[&address.octets()[..8]]),
-        };
-        usize::from(hashed[0]) % GROUPS
     }
 
     fn reply(&self, receiver: u32, cookie: &CookieValue, first: &[u8; MAC]) -> Option<Vec<u8>> {
@@ -244,7 +216,8 @@ mod tests {
         let Some(Message::Initiation(initiation)) = Message::decode(message) else {
             panic!("no initiation");
         };
-        guard.admit(from(last), initiation.sender, &initiation.macs, now)
+        let came = (from(last), initiation.sender);
+        guard.admit(came, &initiation.macs, || last > 100, now)
     }
 
     fn initiation(keys: &MacKeys, cookie: Option<&CookieValue>) -> (Vec<u8>, [u8; MAC]) {
@@ -279,10 +252,10 @@ mod tests {
         // From elsewhere it proves nothing.
         let other = admit(&mut guard, &message, 2, now);
         assert!(matches!(other, Admission::Cookie(_)), "{other:?}");
-        for _ in 1..EACH {
-            assert_eq!(admit(&mut guard, &message, 1, now), Admission::Admitted);
-        }
-        assert_eq!(admit(&mut guard, &message, 1, now), Admission::TooMany);
+        let again = (0..100).map(|_| admit(&mut guard, &message, 1, now));
+        let again: Vec<_> = again.collect();
+        assert_eq!(again[0], Admission::Admitted);
+        assert_eq!(again[99], Admission::TooMany);
 
         let later = now + SECOND;
         assert_eq!(admit(&mut guard, &message, 1, later), Admission::Admitted);

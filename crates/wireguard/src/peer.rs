@@ -129,6 +129,12 @@ impl Peer {
         &self.settings.public_key
     }
 
+    /// Whether it was heard last at this address, or is expected there.
+    pub(crate) fn is_at(&self, address: IpAddr) -> bool {
+        let known = self.endpoint.map(|known| known.ip().to_canonical());
+        known == Some(address.to_canonical())
+    }
+
     pub(crate) fn view(&self, now: Instant) -> PeerView {
         let agreed = self.handshakes.agreed;
         PeerView {

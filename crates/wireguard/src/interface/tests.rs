@@ -344,6 +344,83 @@ fn a_flood_of_handshakes_leaves_sessions_alone_and_peers_get_through_by_a_cookie
 }
 
 #[test]
+fn handshakes_of_many_addresses_leave_a_known_peer_its_own() {
+    let mut pair = Pair::new(None);
+    pair.agree();
+    let keys = crate::macs::MacKeys::of(&pair.bob.interface.public_key());
+    let message = |index: u32, cookie| {
+        let mut message = crate::message::encode_initiation(index, &[index as u8; 108]);
+        let first = keys.complete(&mut message, cookie);
+        (message, first)
+    };
+    // Everyone has a cookie, the known peer as well.
+    for index in 0..50 {
+        pair.bob
+            .take(address(99), &message(index, None).0, pair.now);
+    }
+    pair.bob.outgoing();
+    let mut told = |last| {
+        let (asking, first) = message(0, None);
+        pair.bob.take(address(last), &asking, pair.now);
+        let reply = pair.bob.outgoing().pop().unwrap();
+        let Some(Message::Cookie(reply)) = Message::decode(&reply) else {
+            panic!("no cookie");
+        };
+        keys.open_cookie(&reply, &first).unwrap()
+    };
+    let cookies: Vec<_> = (100..160).map(&mut told).collect();
+    let known = told(1);
+
+    for second in 1..=10_u32 {
+        pair.now += Duration::from_secs(1);
+        for attempt in 0..3_000_u32 {
+            let who = (attempt % 60) as usize;
+            let (flood, _) = message(attempt, Some(&cookies[who]));
+            pair.bob.take(address(100 + who as u8), &flood, pair.now);
+        }
+        // It is read, to its end: it is none of the peer's.
+        let before = pair.bob.interface.refused().strangers;
+        let (asking, _) = message(second, Some(&known));
+        pair.bob.take(address(1), &asking, pair.now);
+        assert_eq!(pair.bob.interface.refused().strangers, before + 1);
+        pair.bob.outgoing();
+    }
+    let refused = pair.bob.interface.refused();
+    assert!(refused.too_many > 25_000, "{refused:?}");
+}
+
+#[test]
+fn after_days_of_keepalives_and_renewed_keys_nothing_has_grown() {
+    let mut pair = Pair::new(Some(Duration::from_secs(25)));
+    pair.agree();
+    let end = pair.now + Duration::from_secs(10 * 86_400);
+    let mut talk = pair.now;
+    let mut said = 0;
+    while pair.now < end {
+        let due = [&pair.alice, &pair.bob].map(|end| end.interface.poll_timeout());
+        let due = due.into_iter().flatten().min().unwrap_or(end);
+        pair.now = due
+            .max(pair.now + Duration::from_millis(1))
+            .min(talk + Duration::from_secs(600));
+        pair.alice.interface.handle_timeout(pair.now);
+        pair.bob.interface.handle_timeout(pair.now);
+        pair.carry();
+        if pair.now >= talk + Duration::from_secs(600) {
+            talk = pair.now;
+            said += 1;
+            let datagram = pair.alice_sends(20).expect("there are always keys");
+            pair.bob.take(address(1), &datagram, pair.now);
+            pair.carry();
+        }
+        assert!(pair.alice.interface.indices() <= 4);
+        assert!(pair.bob.interface.indices() <= 4);
+    }
+    assert_eq!(pair.bob.came.len(), said);
+    assert_eq!(pair.bob.view(pair.now).counters.refused, 0);
+    assert_eq!(pair.alice.view(pair.now).counters.lost, 0);
+}
+
+#[test]
 fn a_peer_that_is_removed_is_a_stranger() {
     let mut pair = Pair::new(None);
     pair.agree();
