@@ -1,12 +1,20 @@
 //! What was asked for and has not come.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use hermes_proto::custody::{CustodyRange, ObjectId};
 
 use crate::ranges::range;
+
+/// Parts into which what was asked for may fall: a window of single datagrams of which every other one was lost.
+#[doc(alias = "bound")]
+const PARTS: usize = 4096;
+
+/// How often it is looked which questions were lost.
+#[doc(alias = "bound")]
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Bytes that were asked for at once.
 #[derive(Debug, Clone, Copy)]
@@ -23,15 +31,28 @@ pub(crate) struct Asked {
     pub(crate) is_heard: bool,
 }
 
-/// All that was asked for, in its order.
+/// All that was asked for, by object and offset: no byte is asked for twice at a time. The sums run along.
 #[derive(Debug, Default)]
 pub(crate) struct AllAsked {
-    asked: VecDeque<Asked>,
+    asked: BTreeMap<(ObjectId, u64), Asked>,
+    objects: HashMap<ObjectId, u64>,
     on_its_way: u64,
     waiting: u64,
+    /// When it was looked last which questions were lost.
+    looked: Option<Instant>,
 }
 
 impl AllAsked {
+    /// Whether it is time to look which questions were lost: not with each datagram, which would be a look at all of them.
+    pub(crate) fn is_to_be_looked_through(&mut self, now: Instant) -> bool {
+        let is_early = |looked: Instant| now.saturating_duration_since(looked) < LOOK;
+        if self.looked.is_some_and(is_early) {
+            return false;
+        }
+        self.looked = Some(now);
+        true
+    }
+
     /// Bytes that the sender has, or that it may have.
     pub(crate) fn on_its_way(&self) -> u64 {
         self.on_its_way
@@ -44,8 +65,7 @@ impl AllAsked {
 
     /// Bytes of an object.
     pub(crate) fn of(&self, object: ObjectId) -> u64 {
-        let asked = self.asked.iter().filter(|asked| asked.object == object);
-        asked.map(|asked| asked.range.length).sum()
+        self.objects.get(&object).copied().unwrap_or_default()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -54,26 +74,30 @@ impl AllAsked {
 
     /// Whether the sender knows all of it, and has none.
     pub(crate) fn is_all_heard(&self) -> bool {
-        let mut asked = self.asked.iter();
+        let mut asked = self.asked.values();
         !self.asked.is_empty() && asked.all(|asked| asked.waits && asked.is_heard)
     }
 
     pub(crate) fn add(&mut self, asked: Asked) {
-        self.asked.push_back(asked);
-        self.count();
+        *self.objects.entry(asked.object).or_default() += asked.range.length;
+        *self.sum(asked.waits) += asked.range.length;
+        let before = self.asked.insert((asked.object, asked.range.offset), asked);
+        if let Some(before) = before {
+            self.uncount(&before);
+        }
     }
 
     /// The one that was asked for first, which is asked for once more.
     pub(crate) fn again(&mut self, serial: u64, now: Instant) -> Option<Asked> {
-        let first = self.asked.pop_front()?;
+        let first = self.asked.values().min_by_key(|asked| asked.sent)?;
         let again = Asked {
             serial,
             at: now,
             sent: now,
             is_heard: false,
-            ..first
+            ..*first
         };
-        self.asked.push_back(again);
+        self.add(again);
         Some(again)
     }
 
@@ -85,8 +109,8 @@ impl AllAsked {
         now: Instant,
     ) -> Option<Duration> {
         let mut took = None;
-        let asked = self.asked.iter_mut();
-        for asked in asked.filter(|asked| asked.object == object && asked.serial == serial) {
+        let asked = self.asked.range_mut((object, 0)..=(object, u64::MAX));
+        for (_, asked) in asked.filter(|(_, asked)| asked.serial == serial) {
             if !asked.is_heard {
                 took = Some(now.saturating_duration_since(asked.sent));
             }
@@ -95,7 +119,17 @@ impl AllAsked {
         took
     }
 
-    /// Takes what came out. How long it took.
+    /// How many of these bytes were asked for.
+    pub(crate) fn overlap(&self, object: ObjectId, came: CustodyRange) -> u64 {
+        let parts = self.overlapping(object, came);
+        let lengths = parts.map(|asked| {
+            let start = asked.range.offset.max(came.offset);
+            asked.range.end().min(came.end()) - start
+        });
+        lengths.sum()
+    }
+
+    /// Takes what came out. How long the answer took to the question that it names.
     pub(crate) fn settle(
         &mut self,
         object: ObjectId,
@@ -104,84 +138,214 @@ impl AllAsked {
         now: Instant,
     ) -> Option<Duration> {
         let mut took = None;
-        let mut index = 0;
-        while let Some(asked) = self.asked.get(index).copied() {
+        let parts: Vec<_> = self.overlapping(object, came).copied().collect();
+        for asked in parts {
             let start = asked.range.offset.max(came.offset);
             let end = asked.range.end().min(came.end());
-            if asked.object != object || start >= end {
-                index += 1;
+            let rest = [(asked.range.offset, start), (end, asked.range.end())];
+            let is_split = rest.iter().all(|(from, to)| from < to);
+            // Who answers with crumbs out of the middle is not followed: it is asked for all of it again.
+            if is_split && self.asked.len() >= PARTS {
                 continue;
             }
 
             if asked.serial == serial {
                 took = Some(now.saturating_duration_since(asked.sent));
             }
-            self.asked.remove(index);
+            self.remove((object, asked.range.offset));
             // What lies on both sides of it is still to come.
-            let rest = [(end, asked.range.end()), (asked.range.offset, start)];
             for (from, to) in rest.into_iter().filter(|(from, to)| from < to) {
                 let range = range(from, to);
-                self.asked.insert(index, Asked { range, ..asked });
+                self.add(Asked { range, ..asked });
             }
         }
-        self.count();
         took
     }
 
     /// The sender has these bytes of an object now.
     pub(crate) fn available(&mut self, object: ObjectId, new: Range<u64>, now: Instant) {
-        for asked in self.asked.iter_mut().filter(|asked| asked.object == object) {
-            if new.contains(&asked.range.offset) {
-                asked.at = now;
-                asked.waits = false;
+        if new.is_empty() {
+            return;
+        }
+        let mut there = 0;
+        for (_, asked) in self.asked.range_mut((object, new.start)..(object, new.end)) {
+            asked.at = now;
+            if std::mem::take(&mut asked.waits) {
+                there += asked.range.length;
             }
         }
-        self.count();
+        self.waiting -= there;
+        self.on_its_way += there;
     }
 
     /// Nothing lies beyond the end of an object.
     pub(crate) fn cut(&mut self, object: ObjectId, end: u64) {
-        for asked in self.asked.iter_mut().filter(|asked| asked.object == object) {
-            let range = &mut asked.range;
-            range.length -= range.end().saturating_sub(end).min(range.length);
+        let behind = self.asked.range((object, end)..=(object, u64::MAX));
+        let behind: Vec<_> = behind.map(|(key, _)| *key).collect();
+        for key in behind {
+            self.remove(key);
         }
-        self.asked.retain(|asked| asked.range.length > 0);
-        self.count();
+
+        let before = self.asked.range((object, 0)..(object, end)).next_back();
+        let across = before.map(|(_, asked)| *asked);
+        if let Some(asked) = across.filter(|asked| asked.range.end() > end) {
+            let range = range(asked.range.offset, end);
+            self.add(Asked { range, ..asked });
+        }
     }
 
-    /// Takes the beginning of what was asked for first of an object, at most so many bytes.
+    /// Takes the beginning of what was asked for of an object, at most so many bytes.
     pub(crate) fn take_first(&mut self, object: ObjectId, most: u64) -> Option<CustodyRange> {
-        let mut of_object = self.asked.iter_mut();
-        let first = of_object.find(|asked| asked.object == object)?;
+        let mut of_object = self.asked.range((object, 0)..=(object, u64::MAX));
+        let (_, first) = of_object.next()?;
+        let first = *first;
         let taken = CustodyRange {
             length: first.range.length.min(most),
             ..first.range
         };
-        first.range = range(taken.end(), first.range.end());
-        self.asked.retain(|asked| asked.range.length > 0);
-        self.count();
+        self.remove((object, first.range.offset));
+        if taken.end() < first.range.end() {
+            let range = range(taken.end(), first.range.end());
+            self.add(Asked { range, ..first });
+        }
         Some(taken)
+    }
+
+    /// Takes those of one object out.
+    pub(crate) fn drop_object(&mut self, object: ObjectId) {
+        self.cut(object, 0);
     }
 
     /// Takes those out that this is true of.
     pub(crate) fn take(&mut self, is_taken: impl Fn(&Asked) -> bool) -> Vec<Asked> {
-        let taken = self.asked.iter().filter(|asked| is_taken(asked)).copied();
+        let taken = self.asked.values().filter(|asked| is_taken(asked)).copied();
         let taken: Vec<_> = taken.collect();
-        if !taken.is_empty() {
-            self.asked.retain(|asked| !is_taken(asked));
-            self.count();
+        for asked in &taken {
+            self.remove((asked.object, asked.range.offset));
         }
         taken
     }
 
-    fn count(&mut self) {
-        (self.on_its_way, self.waiting) = (0, 0);
-        for asked in &self.asked {
-            let sum = match asked.waits {
-                true => &mut self.waiting,
-                false => &mut self.on_its_way,
-            };
-            *sum += asked.range.length;
+    fn overlapping(
+        &self,
+        object: ObjectId,
+        came: CustodyRange,
+    ) -> impl Iterator<Item = &Asked> + '_ {
+        let before = self.asked.range((object, 0)..(object, came.offset));
+        let across = before.map(|(_, asked)| asked).next_back();
+        let across = across.filter(move |asked| asked.range.end() > came.offset);
+        let within = self
+            .asked
+            .range((object, came.offset)..(object, came.end()));
+        across.into_iter().chain(within.map(|(_, asked)| asked))
+    }
+
+    fn remove(&mut self, key: (ObjectId, u64)) {
+        if let Some(asked) = self.asked.remove(&key) {
+            self.uncount(&asked);
         }
+    }
+
+    fn uncount(&mut self, asked: &Asked) {
+        let length = asked.range.length;
+        *self.sum(asked.waits) -= length;
+        if let Some(known) = self.objects.get_mut(&asked.object) {
+            *known -= length;
+            if *known == 0 {
+                self.objects.remove(&asked.object);
+            }
+        }
+    }
+
+    fn sum(&mut self, waits: bool) -> &mut u64 {
+        match waits {
+            true => &mut self.waiting,
+            false => &mut self.on_its_way,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_proto::custody::ObjectPart;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn object(number: u8) -> ObjectId {
+        ObjectId {
+            exchange: [number; 16],
+            part: ObjectPart::Response,
+        }
+    }
+
+    /// What the sums are to be.
+    fn sums(asked: &AllAsked) -> (u64, u64) {
+        let of = |waits| {
+            let counted = asked.asked.values().filter(|asked| asked.waits == waits);
+            counted.map(|asked| asked.range.length).sum()
+        };
+        (of(false), of(true))
+    }
+
+    proptest! {
+        #[test]
+        fn sums_are_those_of_what_is_still_asked_for(
+            steps in proptest::collection::vec((0..5_u8, 0..3_u8, 0..60_u64, 1..30_u64), 0..60),
+        ) {
+            let now = Instant::now();
+            let mut all = AllAsked::default();
+            for (serial, (step, number, offset, length)) in steps.into_iter().enumerate() {
+                let object = object(number);
+                let range = range(offset, offset + length);
+                match step {
+                    0 if all.overlap(object, range) == 0 => all.add(Asked {
+                        object,
+                        serial: serial as u64,
+                        range,
+                        at: now,
+                        sent: now,
+                        waits: length % 2 == 0,
+                        is_heard: false,
+                    }),
+                    1 => {
+                        all.settle(object, 0, range, now);
+                        prop_assert_eq!(all.overlap(object, range), 0);
+                    }
+                    2 => all.available(object, range.offset..range.end(), now),
+                    3 => {
+                        all.cut(object, offset);
+                        let behind = CustodyRange { offset, length: u64::from(u32::MAX) };
+                        prop_assert_eq!(all.overlap(object, behind), 0);
+                    }
+                    4 => drop(all.take_first(object, length)),
+                    _ => {}
+                }
+                prop_assert_eq!((all.on_its_way(), all.waiting()), sums(&all));
+                let objects: u64 = (0..3).map(|number| all.of(self::object(number))).sum();
+                prop_assert_eq!(objects, all.on_its_way() + all.waiting());
+            }
+        }
+    }
+
+    #[test]
+    fn crumbs_out_of_the_middle_are_not_followed_without_end() {
+        let now = Instant::now();
+        let mut all = AllAsked::default();
+        all.add(Asked {
+            object: object(1),
+            serial: 1,
+            range: range(0, 1 << 20),
+            at: now,
+            sent: now,
+            waits: false,
+            is_heard: false,
+        });
+        for crumb in 0..100_000 {
+            all.settle(object(1), 1, range(2 * crumb + 1, 2 * crumb + 2), now);
+        }
+        assert!(all.asked.len() <= PARTS);
+        all.settle(object(1), 1, range(0, 1 << 20), now);
+        assert!(all.is_empty());
     }
 }

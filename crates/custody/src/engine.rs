@@ -1,13 +1,18 @@
 //! All neighbours of a node: datagrams and time go in, datagrams and events come out.
 
 mod ended;
+mod epochs;
 mod frames;
+mod handshakes;
 mod resume;
 mod share;
+mod signs;
 mod strangers;
 mod tunnels;
+mod waiting;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::RandomState;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -17,24 +22,28 @@ use hermes_proto::custody::{
 };
 
 use ended::Ended;
+use epochs::KnownEpochs;
 use resume::Keeping;
-use strangers::Strangers;
+pub use strangers::RefusedDatagrams;
+use strangers::{Strangers, Unknown};
 use tunnels::Tunnelled;
+use waiting::{Deadlines, WaitingWriters};
 
 use crate::disk::SharedLog;
-use crate::neighbour::{Neighbour, Terms, answer};
-use crate::noise::respond;
+use crate::neighbour::{Neighbour, OwnKey, Terms};
+use crate::noise::may_be_hello;
+use crate::owner::HeldBytes;
 pub use crate::owner::Owner;
+pub use crate::room::HELD;
+use crate::room::Room;
+pub use crate::signs::NeighbourSigns;
 use crate::spool::Spool;
+use crate::stamps::Stamps;
 use hermes_noise::{PrivateKey, PublicKey};
 
 /// Exchanges that one neighbour may have open in each direction.
 #[doc(alias = "bound")]
 const EXCHANGES: usize = 1024;
-
-/// Bytes of all objects that are held for readers, and as many for neighbours.
-#[doc(alias = "bound")]
-pub const HELD: u64 = 64 * 1024 * 1024;
 
 /// Which neighbour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -109,17 +118,12 @@ enum Side {
     Unconfirmed,
 }
 
-impl Side {
-    /// Whether the neighbour asks.
-    fn answers(self) -> bool {
-        matches!(self, Self::Answering | Self::Unconfirmed)
-    }
-}
-
 #[derive(Debug)]
 struct KeptExchange {
     side: Side,
     until: Instant,
+    /// When it is looked whether its time is over: not behind `until`.
+    due: Instant,
     /// For how long it is kept.
     keep: Duration,
     tunnelled: Tunnelled,
@@ -146,21 +150,45 @@ pub struct Opening {
 
 /// The machine of a node. It knows no sockets; of clocks, only when what it keeps on disk is over.
 pub struct Engine {
-    key: PrivateKey,
+    identity: Identity,
     neighbours: Vec<Neighbour>,
     keys: KnownKeys,
     exchanges: BTreeMap<ExchangeKey, KeptExchange>,
+    deadlines: Deadlines,
     over: Ended,
     keeping: Keeping,
     strangers: Strangers,
     events: VecDeque<Event>,
-    /// Exchanges whose writers wait for room.
-    writers: BTreeSet<ExchangeKey>,
-    /// The neighbour that was served last.
-    turn: usize,
-    /// Some owner holds as much as one may.
-    has_crowded: bool,
+    writers: WaitingWriters,
+    held: Held,
+    turns: Turns,
+}
+
+/// What handshakes of this node are made with.
+struct Identity {
+    key: PrivateKey,
+    stamps: Stamps,
     random: u64,
+}
+
+/// Bytes of all objects.
+#[derive(Debug, Default)]
+struct Held {
+    /// Held for readers.
+    read: HeldBytes,
+    /// Kept for neighbours.
+    kept: HeldBytes,
+    /// Numbers users and neighbours, so that no one can choose a name that shares another's.
+    owners: RandomState,
+}
+
+/// Whose turn it is to be sent something.
+#[derive(Debug, Default)]
+struct Turns {
+    /// The neighbour that was served last.
+    neighbour: usize,
+    /// A stranger was served last.
+    is_strangers: bool,
 }
 
 /// Whose keys are known.
@@ -169,24 +197,30 @@ struct KnownKeys {
     known: HashMap<PublicKey, NeighbourId>,
     /// Those of neighbours that are known no more, whose numbers are not given to others.
     removed: HashMap<PublicKey, NeighbourId>,
+    /// What this node calls the keys that it shares with each.
+    epochs: KnownEpochs,
 }
 
 impl Engine {
     /// Without neighbours; `seed` is what jitter is drawn from.
     pub fn new(key: PrivateKey, seed: u64, now: Instant) -> Self {
         Self {
-            key,
+            identity: Identity {
+                key,
+                stamps: Stamps::new(now),
+                random: seed | 1,
+            },
             neighbours: Vec::new(),
             keys: KnownKeys::default(),
             exchanges: BTreeMap::new(),
+            deadlines: Deadlines::default(),
             over: Ended::default(),
             keeping: Keeping::default(),
             strangers: Strangers::new(now),
             events: VecDeque::new(),
-            writers: BTreeSet::new(),
-            turn: 0,
-            has_crowded: false,
-            random: seed | 1,
+            writers: WaitingWriters::default(),
+            held: Held::default(),
+            turns: Turns::default(),
         }
     }
 
@@ -252,25 +286,27 @@ impl Engine {
             repeatable,
             parent,
         } = opening;
-        let open = self.count(key.neighbour, |side| !side.answers());
+        let open = *self.neighbours[key.neighbour.0].count(false);
         if open >= EXCHANGES || self.exchanges.contains_key(&key) {
             return false;
         }
         let log = parent.and_then(|parent| self.begin_log(key, Some(parent), !repeatable, keep));
+        let request = object(key, ObjectPart::Request);
+        let written = spool(&log, request).counted(&self.held.kept, None);
+        let response = object(key, ObjectPart::Response);
+        let wanted = spool(&log, response).counted(&self.held.read, None);
         let neighbour = &mut self.neighbours[key.neighbour.0];
         let terms = Terms {
             keep: u32::try_from(keep.as_secs()).unwrap_or(u32::MAX),
             once: !repeatable,
         };
         neighbour.terms.insert(key.exchange, terms);
-        let request = object(key, ObjectPart::Request);
-        neighbour.sender.offer(request, spool(&log, request));
-        let response = object(key, ObjectPart::Response);
-        let wanted = spool(&log, response);
+        neighbour.sender.offer(request, written);
         neighbour.receiver.want(response, false, wanted, now);
         let exchange = KeptExchange {
             side: Side::Asking { repeatable },
             until: now + keep,
+            due: now,
             keep,
             tunnelled: Tunnelled::No,
             owner: None,
@@ -278,32 +314,29 @@ impl Engine {
             is_resumed: false,
             once: !repeatable,
         };
-        self.exchanges.insert(key, exchange);
+        self.add_exchange(key, exchange);
         true
     }
 
     /// Bytes that are held for readers, and those that were asked for.
     pub fn held(&self) -> u64 {
         let neighbours = self.neighbours.iter();
-        neighbours.map(|known| known.receiver.held()).sum()
+        let asked: u64 = neighbours.map(|known| known.receiver.asked()).sum();
+        self.held.read.all() + asked
     }
 
     /// Bytes that may be written now; an event says when it was 0 and is more.
     pub fn room(&mut self, key: ExchangeKey) -> usize {
-        let held: usize = self
-            .neighbours
-            .iter()
-            .map(|known| known.sender.held())
-            .sum();
-        let free = (HELD as usize).saturating_sub(held);
+        let held = self.held.kept.all();
+        let room = Room::of(held);
         let Some(written) = self.written(key) else {
             return 0;
         };
-        let free = free.min(self.share(key, held));
+        let free = room.free.min(self.share(key, held));
         let sender = &self.neighbours[key.neighbour.0].sender;
-        let room = sender.room(written, free);
+        let room = sender.room(written, Room { free, ..room });
         if room == 0 {
-            self.writers.insert(key);
+            self.writers.add(key);
         }
         room
     }
@@ -332,6 +365,7 @@ impl Engine {
             self.neighbours[key.neighbour.0]
                 .sender
                 .break_off(written, code);
+            self.writers.has_room();
         }
     }
 
@@ -377,7 +411,6 @@ impl Engine {
             return;
         }
         self.end(key, now);
-        self.wake_writers();
     }
 
     /// A datagram has come, just now.
@@ -394,6 +427,7 @@ impl Engine {
     pub fn handle_late_datagram(&mut self, datagram: &Bytes, came: Came) {
         let Came { from, now, .. } = came;
         let Ok(packet) = CustodyPacket::decode(datagram) else {
+            self.strangers.refused().malformed += 1;
             return;
         };
         match packet {
@@ -402,10 +436,11 @@ impl Engine {
                 cookie,
                 message,
             } => {
-                if self.strangers.is_good(from, &cookie, now) {
+                if !self.strangers.is_good(from, &cookie, now) {
+                    let length = datagram.len();
+                    self.strangers.retry(Unknown { epoch, length }, from, now);
+                } else if may_be_hello(&message) {
                     self.handle_hello(epoch, &message, from, now);
-                } else {
-                    self.strangers.retry(epoch, from, now);
                 }
             }
             CustodyPacket::Retry { epoch, cookie } => {
@@ -420,7 +455,9 @@ impl Engine {
                 own,
                 message,
             } => {
-                if let Some(id) = self.of_epoch(epoch) {
+                if let Some(id) = self.of_epoch(epoch)
+                    && self.admits(from, now)
+                {
                     self.neighbours[id.0].handle_answer(epoch, own, &message, now);
                 }
             }
@@ -430,27 +467,21 @@ impl Engine {
                 sealed,
             } => match self.of_epoch(epoch) {
                 Some(id) => self.handle_sealed(id, (epoch, number, &sealed), came),
-                None => self.strangers.retry(epoch, from, now),
+                None => {
+                    let length = datagram.len();
+                    self.strangers.retry(Unknown { epoch, length }, from, now);
+                }
             },
         }
     }
 
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let late = self
-            .exchanges
-            .iter()
-            .filter(|(_, known)| known.until <= now);
-        let late: Vec<_> = late.map(|(key, _)| *key).collect();
-        if late.is_empty() {
-            return;
-        }
-        for key in late {
+        for key in self.late(now) {
             self.events.push_back(Event::Readable(key));
             self.events.push_back(Event::Over(key));
             self.end(key, now);
         }
-        self.wake_writers();
     }
 
     /// Neighbours that were out of reach may be in reach now: those from which something is wanted are asked at once.
@@ -462,35 +493,55 @@ impl Engine {
 
     /// The next datagram to send.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<(SocketAddr, Bytes)> {
-        if let Some(due) = self.strangers.poll_transmit() {
+        if let Some(due) = self.strangers.poll_answer() {
             return Some(due);
         }
 
-        let held = self.held();
-        self.share_room(held);
-        let room = HELD.saturating_sub(held);
+        // By turns: neither can those who are not known stop the neighbours, nor the other way round.
+        self.turns.is_strangers = !self.turns.is_strangers;
+        if self.turns.is_strangers
+            && let Some(due) = self.strangers.poll_retry()
+        {
+            return Some(due);
+        }
+        self.poll_neighbours(now)
+            .or_else(|| self.strangers.poll_retry())
+    }
+
+    /// The next datagram for a neighbour.
+    fn poll_neighbours(&mut self, now: Instant) -> Option<(SocketAddr, Bytes)> {
+        let room = Room::of(self.held());
         let count = self.neighbours.len();
-        let mut random = self.random;
+        let Identity {
+            key,
+            stamps,
+            random,
+        } = &mut self.identity;
         let mut draw = || {
             // xorshift64*, for jitter and names of epochs; nothing secret is drawn from it.
-            random ^= random >> 12;
-            random ^= random << 25;
-            random ^= random >> 27;
+            *random ^= *random >> 12;
+            *random ^= *random << 25;
+            *random ^= *random >> 27;
             random.wrapping_mul(0x2545_f491_4f6c_dd1d)
         };
 
-        let mut due = None;
         for step in 1..=count {
-            let index = (self.turn + step) % count;
+            let index = (self.turns.neighbour + step) % count;
             let neighbour = &mut self.neighbours[index];
-            due = neighbour.poll_transmit(&self.key, &mut draw, room, now);
+            let own = OwnKey {
+                key,
+                stamps: &mut *stamps,
+            };
+            let due = neighbour.poll_transmit(own, &mut draw, room, now);
             if due.is_some() {
-                self.turn = index;
-                break;
+                self.turns.neighbour = index;
+                if let Some(epoch) = neighbour.hello_epoch() {
+                    self.note_epoch(epoch, NeighbourId(index));
+                }
+                return due;
             }
         }
-        self.random = random;
-        due
+        None
     }
 
     /// When there is something to do at the latest.
@@ -499,34 +550,15 @@ impl Engine {
             .neighbours
             .iter()
             .filter_map(|known| known.timeout(now));
-        let ends = self.exchanges.values().map(|known| known.until);
-        asks.chain(ends).min()
+        asks.chain(self.deadlines.first()).min()
     }
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front().or_else(|| self.poll_resumed())
-    }
-
-    fn handle_hello(&mut self, epoch: u32, message: &Bytes, from: SocketAddr, now: Instant) {
-        let Ok((public, reply, keys)) = respond(&self.key, message) else {
-            return;
-        };
-        let Some(id) = self.keys.known.get(&public).copied() else {
-            return;
-        };
-        let mut own = [0; 4];
-        if aws_lc_rs::rand::fill(&mut own).is_err() {
-            return;
+        if self.events.is_empty() {
+            self.wake_writers();
         }
-        let made = answer(u32::from_be_bytes(own), epoch, (reply, keys), now);
-        self.neighbours[id.0].handle_hello(message, from, made);
-    }
-
-    fn of_epoch(&self, epoch: u32) -> Option<NeighbourId> {
-        let mut known = self.neighbours.iter();
-        let known = known.position(|known| known.epochs().any(|own| own == epoch));
-        known.map(NeighbourId)
+        self.events.pop_front().or_else(|| self.poll_resumed())
     }
 
     fn handle_sealed(&mut self, id: NeighbourId, packet: (u32, u64, &Bytes), came: Came) {
@@ -544,12 +576,11 @@ impl Engine {
             }
             self.handle_frame(id, frame, came);
         }
-        self.wake_writers();
     }
 
     /// What an exchange left is let go.
     fn end(&mut self, key: ExchangeKey, now: Instant) {
-        let Some(exchange) = self.exchanges.remove(&key) else {
+        let Some(exchange) = self.take_exchange(key) else {
             return;
         };
         if let Some(log) = exchange.log.filter(|_| !self.keeping.is_frozen) {
@@ -558,8 +589,8 @@ impl Engine {
         if let Some(orphan) = self.keeping.orphans.remove(&key) {
             self.end(orphan, now);
         }
+        self.keeping.resumed.retain(|resumed| *resumed != key);
         let neighbour = &mut self.neighbours[key.neighbour.0];
-        self.writers.remove(&key);
         match exchange.side {
             Side::Asking { .. } => {
                 neighbour.terms.remove(&key.exchange);
@@ -574,24 +605,6 @@ impl Engine {
                 self.over.add(key);
             }
         }
-    }
-
-    fn wake_writers(&mut self) {
-        let waiting: Vec<_> = self.writers.iter().copied().collect();
-        for key in waiting {
-            self.writers.remove(&key);
-            if self.room(key) > 0 {
-                self.events.push_back(Event::Writable(key));
-            }
-        }
-    }
-
-    /// Exchanges with a neighbour, of this side.
-    fn count(&self, id: NeighbourId, is_counted: impl Fn(Side) -> bool) -> usize {
-        let known = self.exchanges.iter();
-        known
-            .filter(|(key, known)| key.neighbour == id && is_counted(known.side))
-            .count()
     }
 
     fn written(&self, key: ExchangeKey) -> Option<ObjectId> {

@@ -1,10 +1,12 @@
 //! The side of the client: requests go into custody, and their responses come out of it.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use hermes_config::model::Document;
 use hermes_http::{Kind, RequestHead, ResponseHead, pipe};
 use hermes_net::StreamInfo;
+use hermes_observe::NeighbourView;
 use hermes_proto::binary_http::{BinaryPiece, encode_request};
 use hermes_proto::custody::ErrCode;
 use hermes_proto::proxy_status::ProxyError;
@@ -21,6 +23,11 @@ use crate::resume::{Begun, Rest};
 impl Handler for Custody {
     fn handle(&self, request: HandlerRequest) -> Handling<'_> {
         Box::pin(self.ask(request))
+    }
+
+    fn neighbours(&self) -> Vec<NeighbourView> {
+        let views = self.views(Instant::now());
+        views.into_iter().map(|(_, view)| view).collect()
     }
 
     fn follow(&self, document: &Document) {

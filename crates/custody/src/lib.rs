@@ -44,8 +44,12 @@ mod progress;
 mod ranges;
 pub mod receiver;
 mod resume;
+pub mod room;
 pub mod sender;
+mod signs;
 pub mod spool;
+mod stamps;
+mod watch;
 pub mod window;
 
 pub use disk::Disk;

@@ -10,9 +10,12 @@ use hermes_proto::custody::{
 };
 
 use crate::epoch::Epoch;
-use crate::noise::{Initiation, Keys, initiate};
+use crate::noise::{Handshake, Initiation, Stamp, initiate};
 use crate::receiver::{PROBE, Receiver};
+use crate::room::Room;
 use crate::sender::Sender;
+use crate::signs::NeighbourSigns;
+use crate::stamps::Stamps;
 use crate::window::PIECE;
 use hermes_noise::{PrivateKey, PublicKey, TAG};
 
@@ -51,14 +54,66 @@ struct Hello {
     at: Instant,
 }
 
-/// The last HELLO that was answered.
+/// Addresses that a HELLO is remembered to have come from: one that is forgotten is asked to prove itself by a challenge.
+#[doc(alias = "bound")]
+const ADDRESSES: usize = 4;
+
+/// How long keys were silent before a RETRY ends them: the neighbour that has lost them answers nothing under them, and no one else can end
+/// keys that are in use.
+const SILENT: Duration = Duration::from_millis(200);
+
+/// A HELLO that was answered.
 struct Answered {
     hello: Bytes,
     answer: Bytes,
-    /// Where it came from last; a cookie has shown that someone receives there.
-    from: SocketAddr,
-    /// The answer is to be sent.
-    due: bool,
+    stamp: Stamp,
+    /// Where it came from, the latest last; a cookie has shown that someone receives there.
+    from: VecDeque<SocketAddr>,
+}
+
+/// Keys that a HELLO asked for, until something comes under them.
+#[derive(Default)]
+struct PendingEpoch {
+    epoch: Option<Epoch>,
+    answered: Option<Answered>,
+}
+
+/// What the neighbour has asked for.
+#[derive(Default)]
+struct PendingEpochs {
+    /// By its newest HELLO.
+    newest: PendingEpoch,
+    /// By a HELLO with an older stamp: someone has repeated it, or the neighbour's clock was set back. It takes no place from the newest.
+    doubtful: PendingEpoch,
+}
+
+/// What the neighbour wants to see, so that a HELLO of this node is read.
+#[derive(Default)]
+struct PeerCookie {
+    value: [u8; COOKIE],
+    /// When it wanted to see it.
+    at: Option<Instant>,
+}
+
+/// How many exchanges are open.
+#[derive(Default)]
+struct OpenExchanges {
+    /// Those that this node has begun.
+    asking: usize,
+    /// Those that the neighbour has begun.
+    answering: usize,
+}
+
+/// What an accepted HELLO leads to.
+pub struct AcceptedHello {
+    /// The HELLO's message.
+    pub hello: Bytes,
+    /// When it was made.
+    pub stamp: Stamp,
+    /// The keys.
+    pub epoch: Epoch,
+    /// The datagram that answers it.
+    pub answer: Bytes,
 }
 
 /// Where a neighbour is.
@@ -73,6 +128,14 @@ struct Path {
     /// When something came from there last.
     heard_at: Option<Instant>,
     challenge: Option<[u8; 8]>,
+}
+
+/// What handshakes of this node are made with.
+pub struct OwnKey<'a> {
+    /// Its key.
+    pub key: &'a PrivateKey,
+    /// When they are made.
+    pub stamps: &'a mut Stamps,
 }
 
 /// How an exchange is offered.
@@ -90,14 +153,14 @@ pub struct Neighbour {
     path: Option<Path>,
     /// The keys in use.
     current: Option<Epoch>,
-    /// Those that a HELLO asked for, until something comes under them.
-    next: Option<Epoch>,
+    /// Those that were asked for.
+    pending: PendingEpochs,
     /// Those before, for what is still on its way.
     previous: Option<Epoch>,
     hello: Option<Hello>,
-    cookie: [u8; COOKIE],
-    answered: Option<Answered>,
+    cookie: PeerCookie,
     control: VecDeque<CustodyFrame>,
+    open: OpenExchanges,
     /// What is offered to it.
     pub terms: HashMap<[u8; 16], Terms>,
     /// What is asked of it.
@@ -113,12 +176,12 @@ impl Neighbour {
             public,
             path: address.map(|address| Path::new(address, true)),
             current: None,
-            next: None,
+            pending: PendingEpochs::default(),
             previous: None,
             hello: None,
-            cookie: [0; COOKIE],
-            answered: None,
+            cookie: PeerCookie::default(),
             control: VecDeque::new(),
+            open: OpenExchanges::default(),
             terms: HashMap::new(),
             receiver: Receiver::new(now),
             sender: Sender::default(),
@@ -137,6 +200,35 @@ impl Neighbour {
         self.path.map(|path| path.address)
     }
 
+    /// How many exchanges it has begun, or else this node.
+    pub fn count(&mut self, answers: bool) -> &mut usize {
+        match answers {
+            true => &mut self.open.answering,
+            false => &mut self.open.asking,
+        }
+    }
+
+    /// How it is.
+    pub fn signs(&self, now: Instant) -> NeighbourSigns {
+        let since = |at: Instant| now.saturating_duration_since(at);
+        let unanswered = self.receiver.unanswered(now);
+        let cookie = self.cookie.at.filter(|_| self.hello.is_some());
+        NeighbourSigns {
+            address: self.address(),
+            heard: self.heard().map(since),
+            unanswered,
+            is_asked_to_prove: cookie.is_some(),
+            round_trip: self.receiver.window().measured(),
+            asking: self.open.asking,
+            answering: self.open.answering,
+        }
+    }
+
+    /// What this node will call the keys that it asks for.
+    pub fn hello_epoch(&self) -> Option<u32> {
+        self.hello.as_ref().map(|hello| hello.own)
+    }
+
     /// Says something when it can be said.
     pub fn tell(&mut self, frame: CustodyFrame) {
         if self.control.len() < CONTROL {
@@ -146,7 +238,12 @@ impl Neighbour {
 
     /// The epochs that this node expects packets under.
     pub fn epochs(&self) -> impl Iterator<Item = u32> + '_ {
-        let epochs = [&self.current, &self.next, &self.previous];
+        let epochs = [
+            &self.current,
+            &self.pending.newest.epoch,
+            &self.pending.doubtful.epoch,
+            &self.previous,
+        ];
         let hello = self.hello.as_ref().map(|hello| hello.own);
         epochs
             .into_iter()
@@ -155,42 +252,55 @@ impl Neighbour {
             .chain(hello)
     }
 
-    /// It asks for keys, as was checked. `made` are those that it gets, unless it was answered before. That it has left the address where
-    /// it was is not believed before it uses them: someone else may have repeated its words.
-    pub fn handle_hello(&mut self, hello: &Bytes, from: SocketAddr, made: (Epoch, Bytes)) {
+    /// The answer to a HELLO that was answered before.
+    pub fn answer_again(&mut self, hello: &Bytes, from: SocketAddr) -> Option<Bytes> {
+        let pending = [&mut self.pending.newest, &mut self.pending.doubtful];
+        let mut known = pending
+            .into_iter()
+            .filter_map(|pending| pending.answered.as_mut());
+        let known = known.find(|known| known.hello == *hello)?;
+        known.came_from(from);
+        Some(known.answer.clone())
+    }
+
+    /// It asks for keys, as was checked. That it has left the address where it was is not believed before it uses them: someone else may have
+    /// repeated its words.
+    pub fn handle_hello(&mut self, accepted: AcceptedHello, from: SocketAddr) {
         self.path.get_or_insert(Path::new(from, true));
-        match &mut self.answered {
-            Some(known) if known.hello == *hello => {
-                known.from = from;
-                known.due = true;
-            }
-            _ => {
-                let (epoch, answer) = made;
-                self.next = Some(epoch);
-                self.answered = Some(Answered {
-                    hello: hello.clone(),
-                    answer,
-                    from,
-                    due: true,
-                });
-            }
-        }
+        let latest = self.pending.newest.answered.as_ref();
+        let is_newest = latest.is_none_or(|latest| latest.stamp < accepted.stamp);
+        let AcceptedHello {
+            hello,
+            stamp,
+            epoch,
+            answer,
+        } = accepted;
+        let pending = match is_newest {
+            true => &mut self.pending.newest,
+            false => &mut self.pending.doubtful,
+        };
+        *pending = PendingEpoch {
+            epoch: Some(epoch),
+            answered: Some(Answered {
+                hello,
+                answer,
+                stamp,
+                from: VecDeque::from([from]),
+            }),
+        };
     }
 
     /// It wants to see a cookie; or it does not know the keys any more.
     pub fn handle_retry(&mut self, epoch: u32, cookie: [u8; COOKIE], now: Instant) {
         if let Some(hello) = &mut self.hello {
             // One for each that was sent, so that no one else can make us send more.
-            if hello.own == epoch && self.cookie != cookie {
-                self.cookie = cookie;
+            if hello.own == epoch && self.cookie.value != cookie {
+                self.cookie.value = cookie;
+                self.cookie.at = Some(now);
                 hello.at = now;
             }
-        } else if self
-            .current
-            .as_ref()
-            .is_some_and(|known| known.peer == epoch)
-        {
-            self.cookie = cookie;
+        } else if self.is_current(epoch) && self.is_silent(now) {
+            self.cookie.value = cookie;
             self.hello = None;
             self.previous = self.current.take();
         }
@@ -201,23 +311,34 @@ impl Neighbour {
         let Some(hello) = self.hello.as_mut().filter(|hello| hello.own == epoch) else {
             return false;
         };
-        let Some(initiation) = hello.initiation.take() else {
+        // Someone else's answer changes nothing: the neighbour's is still to come.
+        let is_answer = hello
+            .initiation
+            .as_mut()
+            .is_some_and(|initiation| initiation.read(message).is_ok());
+        if !is_answer {
+            return false;
+        }
+
+        self.cookie.at = None;
+        let initiation = self.hello.take().and_then(|hello| hello.initiation);
+        let Some(Ok(keys)) = initiation.map(Initiation::keys) else {
             return false;
         };
-        match initiation.end(message) {
-            Ok(keys) => {
-                self.previous = self.current.take();
-                self.current = Some(Epoch::new(epoch, peer, keys, now));
-                self.hello = None;
-                self.receiver.hurry(now);
-                true
-            }
-            // Someone else's answer spoils the handshake: a fresh one begins.
-            Err(_) => {
-                self.hello = None;
-                false
-            }
-        }
+        self.previous = self.current.take();
+        self.current = Some(Epoch::new(epoch, peer, keys, now));
+        self.receiver.hurry(now);
+        true
+    }
+
+    fn is_current(&self, epoch: u32) -> bool {
+        let current = self.current.as_ref();
+        current.is_some_and(|known| known.peer == epoch)
+    }
+
+    fn is_silent(&self, now: Instant) -> bool {
+        let heard = self.heard();
+        heard.is_none_or(|heard| now.saturating_duration_since(heard) >= SILENT)
     }
 
     /// When it was heard last, where it is now.
@@ -238,12 +359,21 @@ impl Neighbour {
     }
 
     fn unseal(&mut self, (epoch, number, sealed): (u32, u64, &Bytes)) -> Option<Bytes> {
-        if self.next.as_ref().is_some_and(|next| next.own == epoch) {
-            let plain = self.next.as_mut()?.open(number, sealed)?;
+        let is_newest = self.pending.newest.is_of(epoch);
+        if is_newest || self.pending.doubtful.is_of(epoch) {
+            let pending = match is_newest {
+                true => &mut self.pending.newest,
+                false => &mut self.pending.doubtful,
+            };
+            let plain = pending.epoch.as_mut()?.open(number, sealed)?;
             // Something came under the new keys: the neighbour has them.
             self.previous = self.current.take();
-            self.current = self.next.take();
+            self.current = pending.epoch.take();
             self.hello = None;
+            if !is_newest {
+                // Its clock was set back: from now on the older stamp is its newest.
+                self.pending.newest = std::mem::take(&mut self.pending.doubtful);
+            }
             return Some(plain);
         }
 
@@ -270,17 +400,11 @@ impl Neighbour {
     /// The next datagram for it, and where it goes.
     pub fn poll_transmit(
         &mut self,
-        own: &PrivateKey,
+        own: OwnKey<'_>,
         draw: &mut dyn FnMut() -> u64,
-        room: u64,
+        room: Room,
         now: Instant,
     ) -> Option<(SocketAddr, Bytes)> {
-        let due = self.answered.as_mut().filter(|answered| answered.due);
-        if let Some(answered) = due {
-            answered.due = false;
-            return Some((answered.from, answered.answer.clone()));
-        }
-
         let path = self.path?;
         if !path.may_say(MAX_CUSTODY_DATAGRAM) {
             return None;
@@ -309,7 +433,7 @@ impl Neighbour {
 
     fn poll_handshake(
         &mut self,
-        own: &PrivateKey,
+        own: OwnKey<'_>,
         draw: &mut dyn FnMut() -> u64,
         now: Instant,
     ) -> Option<Bytes> {
@@ -322,7 +446,8 @@ impl Neighbour {
             .as_ref()
             .is_none_or(|hello| now > hello.begun + HELLO_AGE);
         if stale {
-            let (initiation, message) = initiate(own, &self.public).ok()?;
+            let stamp = own.stamps.next(now);
+            let (initiation, message) = initiate(own.key, &self.public, stamp).ok()?;
             self.hello = Some(Hello {
                 own: draw() as u32,
                 initiation: Some(initiation),
@@ -336,7 +461,7 @@ impl Neighbour {
         hello.at = now + PROBE.mul_f64(0.8 + 0.4 * fraction(draw()));
         let packet = CustodyPacket::Hello {
             epoch: hello.own,
-            cookie: self.cookie,
+            cookie: self.cookie.value,
             message: hello.message.clone(),
         };
         Some(packet.encode())
@@ -354,7 +479,7 @@ impl Neighbour {
     fn poll_frames(
         &mut self,
         draw: &mut dyn FnMut() -> u64,
-        room: u64,
+        room: Room,
         now: Instant,
     ) -> Option<Bytes> {
         self.current.as_ref()?;
@@ -378,7 +503,7 @@ impl Neighbour {
         &mut self,
         frames: &mut BytesMut,
         draw: &mut dyn FnMut() -> u64,
-        room: u64,
+        room: Room,
         now: Instant,
     ) {
         for _ in 0..ASKS {
@@ -447,7 +572,8 @@ impl Neighbour {
             path.challenge = drawn();
             self.path = Some(path);
         }
-        let is_answered = self.answered.as_ref().map(|answered| answered.from) == Some(from);
+        let is_answered =
+            self.pending.newest.came_from(from) || self.pending.doubtful.came_from(from);
         let Some(path) = &mut self.path else { return };
         path.heard += bytes as u64;
         path.heard_at = Some(now);
@@ -482,15 +608,42 @@ impl Path {
     }
 }
 
-/// The keys that a HELLO asked for, and the answer.
-pub fn answer(own: u32, peer: u32, made: (Bytes, Keys), now: Instant) -> (Epoch, Bytes) {
-    let (message, keys) = made;
-    let packet = CustodyPacket::Answer {
-        epoch: peer,
-        own,
-        message,
-    };
-    (Epoch::new(own, peer, keys, now), packet.encode())
+impl PendingEpoch {
+    fn is_of(&self, epoch: u32) -> bool {
+        self.epoch.as_ref().is_some_and(|known| known.own == epoch)
+    }
+
+    fn came_from(&self, from: SocketAddr) -> bool {
+        let answered = self.answered.as_ref();
+        answered.is_some_and(|answered| answered.from.contains(&from))
+    }
+}
+
+impl Answered {
+    fn came_from(&mut self, from: SocketAddr) {
+        self.from.retain(|known| *known != from);
+        if self.from.len() >= ADDRESSES {
+            self.from.pop_front();
+        }
+        self.from.push_back(from);
+    }
+}
+
+impl AcceptedHello {
+    /// The keys that a HELLO asked for, which this node calls `own` and the neighbour `peer`, and the answer.
+    pub fn new((own, peer): (u32, u32), hello: Bytes, handshake: Handshake, now: Instant) -> Self {
+        let packet = CustodyPacket::Answer {
+            epoch: peer,
+            own,
+            message: handshake.answer,
+        };
+        Self {
+            hello,
+            stamp: handshake.stamp,
+            epoch: Epoch::new(own, peer, handshake.keys, now),
+            answer: packet.encode(),
+        }
+    }
 }
 
 /// A token that no one can guess, if there is one.

@@ -1,7 +1,6 @@
 //! A node's custody: its machine, its socket, and the tasks that wait for what comes.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,25 +10,31 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hermes_config::model::{CustodyNeighbour, ListenAddress, NodeCustody};
 use hermes_net::{StreamInfo, TimedSocket, Watch};
+use hermes_observe::NeighbourView;
 use hermes_proto::custody::{ErrCode, MAX_CUSTODY_DATAGRAM};
 use parking_lot::Mutex;
 use tokio::net::UdpSocket;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, watch as changes};
 
 use crate::disk::Disk;
 use crate::engine::{
-    AskingProgress, Came, Engine, Event, ExchangeKey, NeighbourId, Opening, Owner, Reading,
+    AskingProgress, Came, Engine, Event, ExchangeKey, NeighbourId, Opening, Reading,
 };
 use crate::hurry::Hurry;
+use crate::watch::{self, NeighbourLog, NotSent};
 use hermes_noise::{PrivateKey, PublicKey};
 
 /// How long an exchange is kept without an end where nothing is configured.
 #[doc(alias("bound", "keep_for"))]
 const KEEP_FOR: Duration = Duration::from_secs(3600);
 
-/// Datagrams that are taken before what they ask for is sent.
+/// Datagrams that are taken before what they ask for is sent, and that are sent before others on the worker have their turn.
 #[doc(alias = "bound")]
 const BATCH: usize = 64;
+
+/// How long datagrams are taken before what they ask for is sent, or sent before others on the worker have their turn.
+#[doc(alias = "bound")]
+const TURN: Duration = Duration::from_millis(1);
 
 /// Bytes that are read of an exchange at once.
 #[doc(alias = "bound")]
@@ -97,13 +102,13 @@ struct Inner {
     /// An exchange has ended.
     ended: Notify,
     /// Who waits for an exchange.
-    waiting: Mutex<HashMap<ExchangeKey, watch::Sender<()>>>,
+    waiting: Mutex<HashMap<ExchangeKey, changes::Sender<()>>>,
     /// Where requests of neighbours came from, by which what is begun for them is known.
     sources: Mutex<HashMap<ExchangeKey, Source>>,
     /// A socket is served.
     driven: AtomicBool,
-    /// Numbers users and neighbours, so that no one can choose a name that shares another's.
-    owners: RandomState,
+    /// What the system did not send last.
+    not_sent: Mutex<Option<NotSent>>,
 }
 
 /// Where a request of a neighbour came from.
@@ -143,7 +148,7 @@ impl Custody {
             waiting: Mutex::default(),
             sources: Mutex::default(),
             driven: AtomicBool::new(false),
-            owners: RandomState::new(),
+            not_sent: Mutex::default(),
         }))
     }
 
@@ -177,6 +182,36 @@ impl Custody {
         let mut known = settings.neighbours.iter();
         let (name, _) = known.find(|(_, known)| **known == id)?;
         Some(name.as_str().into())
+    }
+
+    /// What is to be seen of the neighbours, by name.
+    pub(crate) fn views(&self, now: Instant) -> Vec<(NeighbourId, NeighbourView)> {
+        let engine = self.0.engine.lock();
+        let settings = self.0.settings.lock();
+        let not_sent = self.0.not_sent.lock();
+        let views = settings.neighbours.iter().filter_map(|(name, id)| {
+            let signs = engine.signs(*id, now)?;
+            let (state, reason) = watch::state(&signs, not_sent.as_ref(), now);
+            let view = NeighbourView {
+                name: name.clone(),
+                address: signs.address.map(|address| address.to_string()),
+                state,
+                reason,
+                heard_seconds: signs.heard.map(|heard| heard.as_secs()),
+                round_trip_ms: signs.round_trip.map(milliseconds),
+                asking: signs.asking,
+                answering: signs.answering,
+            };
+            Some((*id, view))
+        });
+        let mut views: Vec<_> = views.collect();
+        views.sort_by(|one, two| one.1.name.cmp(&two.1.name));
+        views
+    }
+
+    /// Who has shown a key that is no neighbour's, since this was asked last.
+    pub(crate) fn take_unknown(&self) -> Option<(SocketAddr, PublicKey)> {
+        self.0.engine.lock().take_unknown()
     }
 
     /// Resolves when the listener is to end, and nothing goes on.
@@ -214,12 +249,20 @@ impl Custody {
         let mut unsent = None;
         let mut hurry = Hurry::new();
         let is_v6 = socket.local_addr()?.is_ipv6();
+        let mut log = NeighbourLog::new(Instant::now());
 
         loop {
             // What waits to be heard comes first: a node that was late itself takes no one for silent.
-            self.receive(&timed, &mut buffer);
-            self.send(socket, is_v6, &mut unsent);
+            let received = self.receive(&timed, &mut buffer);
+            let sent = self.send(socket, is_v6, &mut unsent);
             self.tell(&mut asked);
+            log.look(self, Instant::now());
+            if received == Batch::Cut || sent == Batch::Cut {
+                // There is more, from a sender that is as fast as it can be: the others on this worker have their turn first.
+                tokio::task::yield_now().await;
+                self.0.engine.lock().handle_timeout(Instant::now());
+                continue;
+            }
             let now = Instant::now();
             let due = self.0.engine.lock().poll_timeout(now);
             let due = due.unwrap_or(now + IDLE);
@@ -237,42 +280,65 @@ impl Custody {
     }
 
     /// Sends what is due. What the socket does not take is kept.
-    fn send(&self, socket: &UdpSocket, is_v6: bool, unsent: &mut Option<(SocketAddr, Bytes)>) {
-        loop {
+    fn send(
+        &self,
+        socket: &UdpSocket,
+        is_v6: bool,
+        unsent: &mut Option<(SocketAddr, Bytes)>,
+    ) -> Batch {
+        let until = Instant::now() + TURN;
+        for _ in 0..BATCH {
+            let now = Instant::now();
+            if now >= until {
+                return Batch::Cut;
+            }
             let next = unsent
                 .take()
-                .or_else(|| self.0.engine.lock().poll_transmit(Instant::now()));
-            let Some((to, datagram)) = next else { return };
+                .or_else(|| self.0.engine.lock().poll_transmit(now));
+            let Some((to, datagram)) = next else {
+                return Batch::All;
+            };
             match socket.try_send_to(&datagram, at_socket(to, is_v6)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     *unsent = Some((to, datagram));
-                    return;
+                    return Batch::All;
                 }
                 // A link that is down loses datagrams, one way or another.
-                Ok(_) | Err(_) => {}
+                Err(error) => {
+                    let error = error.to_string();
+                    *self.0.not_sent.lock() = Some(NotSent { to, error, at: now });
+                }
+                Ok(_) => {}
             }
         }
+        Batch::Cut
     }
 
-    fn receive(&self, socket: &TimedSocket, buffer: &mut [u8]) {
+    fn receive(&self, socket: &TimedSocket, buffer: &mut [u8]) -> Batch {
+        let until = Instant::now() + TURN;
         for _ in 0..BATCH {
             match socket.try_recv(buffer) {
                 Ok(came) if came.length < buffer.len() => {
                     let datagram = Bytes::copy_from_slice(&buffer[..came.length]);
+                    let now = Instant::now();
                     let came = Came {
                         from: canonical(came.from),
                         waited: came.waited,
-                        now: Instant::now(),
+                        now,
                     };
                     self.0.engine.lock().handle_late_datagram(&datagram, came);
+                    if now >= until {
+                        return Batch::Cut;
+                    }
                 }
                 // It is too long to be one of ours.
                 Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Batch::All,
                 // What was sent did not arrive; that is known soon enough.
                 Err(_) => {}
             }
         }
+        Batch::Cut
     }
 
     /// Wakes those who wait for what has happened.
@@ -286,7 +352,7 @@ impl Custody {
                 Event::Asked(key) => {
                     let from = engine.address(key.neighbour);
                     drop(engine);
-                    self.0.waiting.lock().insert(key, watch::Sender::new(()));
+                    self.0.waiting.lock().insert(key, changes::Sender::new(()));
                     if let Some(from) = from {
                         asked(key, from);
                     }
@@ -364,7 +430,7 @@ impl Custody {
     }
 
     fn asking(&self, key: ExchangeKey) -> Exchange {
-        self.0.waiting.lock().insert(key, watch::Sender::new(()));
+        self.0.waiting.lock().insert(key, changes::Sender::new(()));
         Exchange {
             custody: self.clone(),
             key,
@@ -378,15 +444,6 @@ impl Custody {
         let mut sources = sources.iter();
         let known = sources.find(|(_, known)| Arc::ptr_eq(&known.info, source));
         known.map(|(key, _)| *key)
-    }
-
-    /// Who has a share of what is held: a user of this neighbour, or of this node. Users of two neighbours are two, whatever they are called.
-    fn owner(&self, neighbour: Option<NeighbourId>, user: Option<&str>) -> Owner {
-        let owners = &self.0.owners;
-        Owner {
-            user: owners.hash_one((neighbour, user)),
-            neighbour: neighbour.map(|neighbour| owners.hash_one(neighbour)),
-        }
     }
 
     /// An exchange that a neighbour has asked for.
@@ -412,6 +469,11 @@ fn known(
     known.collect()
 }
 
+/// To hundredths.
+fn milliseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 100_000.0).round() / 100.0
+}
+
 /// An address as a socket of this family takes it: one of IPv6 takes IPv4 addresses mapped (RFC 4291, 2.5.5.2).
 fn at_socket(address: SocketAddr, is_v6: bool) -> SocketAddr {
     match address {
@@ -423,6 +485,15 @@ fn at_socket(address: SocketAddr, is_v6: bool) -> SocketAddr {
 /// The same address, whichever socket it came to.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// What was done of what there was to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Batch {
+    /// All of it.
+    All,
+    /// As much as may be done before others have their turn.
+    Cut,
 }
 
 /// Another socket may be served.
@@ -450,8 +521,9 @@ pub(crate) struct Over;
 impl Exchange {
     /// A neighbour has asked for it, and says that it is this user's. What a neighbour says counts among its own users only.
     pub(crate) fn belongs_to(&self, user: Option<&str>) {
-        let owner = self.custody.owner(Some(self.key.neighbour), user);
-        self.custody.0.engine.lock().belongs(self.key, owner);
+        let mut engine = self.custody.0.engine.lock();
+        let owner = engine.owner_of(Some(self.key.neighbour), user);
+        engine.belongs(self.key, owner);
     }
 
     /// It was begun for the request from there, and is of the same owner; or of this user, where a client of this node has asked.
@@ -460,7 +532,7 @@ impl Exchange {
         let mut engine = self.custody.0.engine.lock();
         let owner = match parent {
             Some(parent) => engine.owner(parent),
-            None => user.map(|user| self.custody.owner(None, Some(user))),
+            None => user.map(|user| engine.owner_of(None, Some(user))),
         };
         if let Some(owner) = owner {
             engine.belongs(self.key, owner);
@@ -527,9 +599,9 @@ impl Exchange {
     }
 
     /// Waits for what changes, from now on; `None` if the exchange is over.
-    pub(crate) fn changes(&self) -> Option<watch::Receiver<()>> {
+    pub(crate) fn changes(&self) -> Option<changes::Receiver<()>> {
         let waiting = self.custody.0.waiting.lock();
-        waiting.get(&self.key).map(watch::Sender::subscribe)
+        waiting.get(&self.key).map(changes::Sender::subscribe)
     }
 
     /// Resolves when the exchange is over.
@@ -638,14 +710,19 @@ mod tests {
 
         let one = custody.neighbour("one");
         let other = custody.neighbour("other");
-        let alice = custody.owner(one, Some("alice"));
-        assert_eq!(alice, custody.owner(one, Some("alice")));
+        let engine = custody.0.engine.lock();
+        let alice = engine.owner_of(one, Some("alice"));
+        assert_eq!(alice, engine.owner_of(one, Some("alice")));
         assert_ne!(
             alice,
-            custody.owner(other, Some("alice")),
+            engine.owner_of(other, Some("alice")),
             "who only claims to be alice"
         );
-        assert_ne!(alice, custody.owner(None, Some("alice")), "this node's own");
-        assert_ne!(alice, custody.owner(one, None));
+        assert_ne!(
+            alice,
+            engine.owner_of(None, Some("alice")),
+            "this node's own"
+        );
+        assert_ne!(alice, engine.owner_of(one, None));
     }
 }

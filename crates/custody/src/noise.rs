@@ -9,8 +9,14 @@ use hermes_noise::{Primitives, PrivateKey, PublicKey, TAG};
 use snow::params::NoiseParams;
 use snow::{Builder, Error, HandshakeState, StatelessTransportState};
 
-/// Room for a message of a handshake, in bytes: a key, a sealed key and two tags are 96.
+/// Room for a message of a handshake, in bytes: a key, a sealed key and two tags are 96, and a stamp is 8.
 const MESSAGE: usize = 128;
+
+/// Bytes of a first message without a stamp, as nodes of version 0.1 make it.
+const BARE: usize = 96;
+
+/// Bytes of a stamp.
+const STAMP: usize = 8;
 
 /// Both sides mix it in, so that no other use of the keys fits.
 const PROLOGUE: &[u8] = b"hermes custody 1";
@@ -18,16 +24,35 @@ const PROLOGUE: &[u8] = b"hermes custody 1";
 /// A handshake that waits for its answer.
 pub struct Initiation(HandshakeState);
 
+/// When a handshake was begun: what its maker begins later has a greater one. 0 in a HELLO without any.
+pub type Stamp = u64;
+
+/// What a HELLO leads to.
+pub struct Handshake {
+    /// Whose it is.
+    pub peer: PublicKey,
+    /// When it was begun.
+    pub stamp: Stamp,
+    /// The second message.
+    pub answer: Bytes,
+    /// What both sides have then.
+    pub keys: Keys,
+}
+
 /// Begins a handshake; the first message is to be said in a HELLO.
 ///
 /// # Errors
 /// The other side's key is no point of the curve.
-pub fn initiate(own: &PrivateKey, peer: &PublicKey) -> Result<(Initiation, Bytes), Error> {
+pub fn initiate(
+    own: &PrivateKey,
+    peer: &PublicKey,
+    stamp: Stamp,
+) -> Result<(Initiation, Bytes), Error> {
     let mut state = builder(own)?
         .remote_public_key(&peer.0)?
         .build_initiator()?;
     let mut message = [0; MESSAGE];
-    let length = state.write_message(&[], &mut message)?;
+    let length = state.write_message(&stamp.to_be_bytes(), &mut message)?;
     Ok((
         Initiation(state),
         Bytes::copy_from_slice(&message[..length]),
@@ -35,23 +60,37 @@ pub fn initiate(own: &PrivateKey, peer: &PublicKey) -> Result<(Initiation, Bytes
 }
 
 impl Initiation {
-    /// Ends a handshake with the second message.
+    /// Reads the second message. One that is not from the other side changes nothing.
     ///
     /// # Errors
-    /// The message is not from the other side.
-    pub fn end(mut self, answer: &[u8]) -> Result<Keys, Error> {
-        self.0.read_message(answer, &mut [0; MESSAGE])?;
+    /// It is not from the other side.
+    pub fn read(&mut self, answer: &[u8]) -> Result<(), Error> {
+        self.0.read_message(answer, &mut [0; MESSAGE]).map(drop)
+    }
+
+    /// The keys, once the second message was [read](Self::read).
+    ///
+    /// # Errors
+    /// It was not.
+    pub fn keys(self) -> Result<Keys, Error> {
         self.0.into_stateless_transport_mode().map(Keys)
     }
 }
 
-/// Answers a handshake: whose it is, the second message, and the keys.
+/// Whether this may be the first message of a handshake, by its length alone.
+pub fn may_be_hello(message: &[u8]) -> bool {
+    [BARE, BARE + STAMP].contains(&message.len())
+}
+
+/// Answers a handshake.
 ///
 /// # Errors
 /// The message is none for this node.
-pub fn respond(own: &PrivateKey, hello: &[u8]) -> Result<(PublicKey, Bytes, Keys), Error> {
+pub fn respond(own: &PrivateKey, hello: &[u8]) -> Result<Handshake, Error> {
     let mut state = builder(own)?.build_responder()?;
-    state.read_message(hello, &mut [0; MESSAGE])?;
+    let mut stamp = [0; MESSAGE];
+    let length = state.read_message(hello, &mut stamp)?;
+    let stamp = stamp[..length].first_chunk().copied();
     let peer = state
         .get_remote_static()
         .and_then(|key| key.try_into().ok())
@@ -60,8 +99,12 @@ pub fn respond(own: &PrivateKey, hello: &[u8]) -> Result<(PublicKey, Bytes, Keys
 
     let mut message = [0; MESSAGE];
     let length = state.write_message(&[], &mut message)?;
-    let keys = state.into_stateless_transport_mode().map(Keys)?;
-    Ok((peer, Bytes::copy_from_slice(&message[..length]), keys))
+    Ok(Handshake {
+        peer,
+        stamp: stamp.map_or(0, Stamp::from_be_bytes),
+        answer: Bytes::copy_from_slice(&message[..length]),
+        keys: state.into_stateless_transport_mode().map(Keys)?,
+    })
 }
 
 fn builder(own: &PrivateKey) -> Result<Builder<'_>, Error> {
@@ -105,9 +148,16 @@ mod tests {
     fn pair() -> (Keys, Keys, PublicKey, PrivateKey) {
         let one = PrivateKey::generate().unwrap();
         let two = PrivateKey::generate().unwrap();
-        let (begun, hello) = initiate(&one, &two.public()).unwrap();
-        let (seen, answer, theirs) = respond(&two, &hello).unwrap();
-        (begun.end(&answer).unwrap(), theirs, seen, one)
+        let (mut begun, hello) = initiate(&one, &two.public(), 7).unwrap();
+        assert!(may_be_hello(&hello));
+        let theirs = respond(&two, &hello).unwrap();
+        assert_eq!(theirs.stamp, 7);
+
+        let mut forged = theirs.answer.to_vec();
+        forged[40] ^= 1;
+        assert!(begun.read(&forged).is_err());
+        begun.read(&theirs.answer).unwrap();
+        (begun.keys().unwrap(), theirs.keys, theirs.peer, one)
     }
 
     #[test]
@@ -137,9 +187,9 @@ mod tests {
     fn a_hello_is_for_one_node_only() {
         let one = PrivateKey::generate().unwrap();
         let two = PrivateKey::generate().unwrap();
-        let (begun, hello) = initiate(&one, &two.public()).unwrap();
+        let (mut begun, hello) = initiate(&one, &two.public(), 7).unwrap();
         assert!(respond(&one, &hello).is_err());
-        assert!(begun.end(&hello).is_err());
+        assert!(begun.read(&hello).is_err());
         assert!(respond(&two, &hello[1..]).is_err());
     }
 }

@@ -1,6 +1,9 @@
 //! Users and neighbours, whose shares of what is held are bounded.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// Whose bytes are held: a user of one neighbour, or of this node, by numbers that this process gives them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,6 +19,105 @@ pub struct Owner {
 pub(crate) struct Holdings {
     users: HashMap<u64, u64>,
     neighbours: HashMap<u64, u64>,
+}
+
+/// Bytes of many objects: running sums, so that no datagram has to look at all of them. Its copies are the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct HeldBytes(Arc<Mutex<HeldSums>>);
+
+#[derive(Debug, Default)]
+struct HeldSums {
+    all: u64,
+    holdings: Holdings,
+}
+
+/// The bytes of one object, which are given back when it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct HeldAccount {
+    sums: Option<HeldBytes>,
+    owner: Option<Owner>,
+    bytes: u64,
+}
+
+impl HeldBytes {
+    /// An account of one more object.
+    pub(crate) fn account(&self, owner: Option<Owner>) -> HeldAccount {
+        HeldAccount {
+            sums: Some(self.clone()),
+            owner,
+            bytes: 0,
+        }
+    }
+
+    /// Bytes of all.
+    pub(crate) fn all(&self) -> u64 {
+        self.0.lock().all
+    }
+
+    /// Bytes that an owner may hold beside those that it has, where `held` of `limit` are held in all.
+    pub(crate) fn left(&self, owner: Owner, held: u64, limit: u64) -> u64 {
+        self.0.lock().holdings.left(owner, held, limit)
+    }
+}
+
+impl HeldAccount {
+    /// Bytes of the object.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// One of the same owner, without bytes.
+    pub(crate) fn fresh(&self) -> Self {
+        Self {
+            sums: self.sums.clone(),
+            owner: self.owner,
+            bytes: 0,
+        }
+    }
+
+    /// So many more.
+    pub(crate) fn grow(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        if let Some(sums) = &self.sums {
+            let mut sums = sums.0.lock();
+            sums.all += bytes;
+            if let Some(owner) = self.owner {
+                sums.holdings.add(owner, bytes);
+            }
+        }
+    }
+
+    /// So many less.
+    pub(crate) fn shrink(&mut self, bytes: u64) {
+        self.bytes -= bytes;
+        if let Some(sums) = &self.sums {
+            let mut sums = sums.0.lock();
+            sums.all -= bytes;
+            if let Some(owner) = self.owner {
+                sums.holdings.remove(owner, bytes);
+            }
+        }
+    }
+
+    /// Says whose it is.
+    pub(crate) fn belongs(&mut self, owner: Owner) {
+        let bytes = self.bytes;
+        self.shrink(bytes);
+        self.owner = Some(owner);
+        self.grow(bytes);
+    }
+
+    /// Whether its owner holds as much as one may, where `held` of `limit` are held in all.
+    pub(crate) fn is_crowded(&self, held: u64, limit: u64) -> bool {
+        let known = self.sums.as_ref().zip(self.owner);
+        known.is_some_and(|(sums, owner)| sums.left(owner, held, limit) == 0)
+    }
+}
+
+impl Drop for HeldAccount {
+    fn drop(&mut self) {
+        self.shrink(self.bytes);
+    }
 }
 
 /// A part of what others leave.
@@ -108,6 +210,24 @@ mod tests {
             neighbour: None,
         };
         assert_eq!(holdings.left(own, held, LIMIT), LIMIT / 8);
+    }
+
+    #[test]
+    fn objects_that_are_gone_are_in_no_sum() {
+        let sums = HeldBytes::default();
+        let mut one = sums.account(None);
+        one.grow(100);
+        one.belongs(owner(1, 1));
+        let mut other = one.fresh();
+        other.grow(50);
+        assert_eq!(sums.all(), 150);
+        assert_eq!(sums.left(owner(1, 1), 150, LIMIT), LIMIT / 2 - 150);
+        one.shrink(40);
+        drop(other);
+        assert_eq!(sums.all(), 60);
+        drop(one);
+        assert_eq!(sums.all(), 0);
+        assert_eq!(sums.left(owner(1, 1), 0, LIMIT), LIMIT / 2);
     }
 
     #[test]

@@ -11,15 +11,16 @@ mod want;
 
 pub use arrivals::{Arrived, StatusArrived, Taken};
 pub use want::Want;
+use want::Wants;
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hermes_proto::custody::{ErrCode, FinCode, ObjectId};
+use hermes_proto::custody::{CustodyRange, ErrCode, FinCode, ObjectId};
 
-use self::letting_go::Letting;
+use self::letting_go::Fins;
 use crate::asked::AllAsked;
+use crate::owner::Owner;
 use crate::spool::Spool;
 use crate::window::Window;
 
@@ -39,14 +40,12 @@ const PATIENT: Duration = Duration::from_secs(30);
 #[doc(alias = "bound")]
 pub const AHEAD: u64 = 8 * 1024 * 1024;
 
-/// Bytes of an object that may be held whatever others hold: those who read slowly cannot stop the rest.
-#[doc(alias = "bound")]
-pub const GUARANTEED: u64 = 64 * 1024;
+pub use crate::room::GUARANTEED;
 
 /// The asking side of a neighbour.
 #[derive(Debug)]
 pub struct Receiver {
-    wants: BTreeMap<ObjectId, Want>,
+    wants: Wants,
     /// The object that was served last: the next one's turn comes.
     turn: Option<ObjectId>,
     asked: AllAsked,
@@ -64,14 +63,14 @@ pub struct Receiver {
     probe: Option<Instant>,
     /// When there was hope last that the neighbour is in reach again.
     hurried: Option<Instant>,
-    letting: BTreeMap<ObjectId, Letting>,
+    fins: Fins,
 }
 
 impl Receiver {
     /// Without objects.
     pub fn new(now: Instant) -> Self {
         Self {
-            wants: BTreeMap::new(),
+            wants: Wants::default(),
             turn: None,
             asked: AllAsked::default(),
             is_checked: false,
@@ -82,7 +81,7 @@ impl Receiver {
             progress: now,
             probe: None,
             hurried: None,
-            letting: BTreeMap::new(),
+            fins: Fins::default(),
         }
     }
 
@@ -100,7 +99,7 @@ impl Receiver {
             spool,
             ..Want::default()
         };
-        self.wants.entry(object).or_insert(want);
+        self.wants.add(object, want);
         if is_whole {
             // The other side may not have heard it.
             self.whole(object, now);
@@ -109,33 +108,22 @@ impl Receiver {
 
     /// An object is let go by its reader, not as soon as it is whole.
     pub fn keep(&mut self, object: ObjectId) {
-        if let Some(want) = self.wants.get_mut(&object) {
-            want.is_kept = true;
-        }
+        self.wants.change(object, |want| want.is_kept = true);
     }
 
-    /// Whether the owner of an object has as much as one may: then no more than a little is asked for.
-    pub fn set_crowded(&mut self, object: ObjectId, is_crowded: bool) {
-        if let Some(want) = self.wants.get_mut(&object) {
-            want.is_crowded = is_crowded;
-        }
-    }
-
-    /// Bytes of an object that are held.
-    pub fn held_of(&self, object: ObjectId) -> u64 {
-        let want = self.wants.get(&object);
-        want.map_or(0, |want| want.spool.held() as u64)
+    /// Says whose an object is.
+    pub fn belongs(&mut self, object: ObjectId, owner: Owner) {
+        self.wants.change(object, |want| want.spool.belongs(owner));
     }
 
     /// An object that is wanted.
     pub fn get(&self, object: ObjectId) -> Option<&Want> {
-        self.wants.get(&object)
+        self.wants.get(object)
     }
 
-    /// Bytes of all objects that are held, and those that were asked for.
-    pub fn held(&self) -> u64 {
-        let held: usize = self.wants.values().map(|want| want.spool.held()).sum();
-        held as u64 + self.asked.on_its_way() + self.asked.waiting()
+    /// Bytes that were asked for: they are held as soon as they come.
+    pub fn asked(&self) -> u64 {
+        self.asked.on_its_way() + self.asked.waiting()
     }
 
     /// The window, for what is shown of a neighbour.
@@ -145,19 +133,19 @@ impl Receiver {
 
     /// The reader takes what comes next, at most so many bytes.
     pub fn read(&mut self, object: ObjectId, most: usize) -> Bytes {
-        let Some(want) = self.wants.get_mut(&object) else {
-            return Bytes::new();
-        };
-        let most = most.min((want.spool.available() - want.taken) as usize);
-        let bytes = want.spool.read(want.taken, most);
-        want.taken += bytes.len() as u64;
-        want.spool.release(want.taken);
-        bytes
+        let read = self.wants.change(object, |want| {
+            let most = most.min((want.spool.available() - want.taken) as usize);
+            let bytes = want.spool.read(want.taken, most);
+            want.taken += bytes.len() as u64;
+            want.spool.release(want.taken);
+            bytes
+        });
+        read.unwrap_or_default()
     }
 
     /// No one wants the object any more, whether all of it has come or not.
     pub fn forget(&mut self, object: ObjectId, now: Instant) {
-        let Some(want) = self.wants.remove(&object) else {
+        let Some(want) = self.wants.remove(object) else {
             return;
         };
         match want.broken {
@@ -170,21 +158,28 @@ impl Receiver {
 
     /// As [`forget`](Self::forget), where the other side knows it already.
     pub fn discard(&mut self, object: ObjectId) {
-        self.wants.remove(&object);
+        self.wants.remove(object);
         self.drop_asked(object);
     }
 
     /// The other side has forgotten the object, and is asked for it as at first.
     pub fn begin_again(&mut self, object: ObjectId, now: Instant) {
+        let before = self.wants.get(object).map(|want| want.spool.begun_again());
         self.discard(object);
         self.heard = now;
         self.resume();
-        self.want(object, false, Spool::default(), now);
+        self.want(object, false, before.unwrap_or_default(), now);
     }
 
     /// Whether something is to be asked for.
     pub fn has_work(&self) -> bool {
-        self.wants.values().any(|want| !want.is_over())
+        self.wants.open() > 0
+    }
+
+    /// How long nothing has come of what is asked for; `None` if nothing is.
+    pub fn unanswered(&self, now: Instant) -> Option<Duration> {
+        self.has_work()
+            .then(|| now.saturating_duration_since(self.heard))
     }
 
     /// When there is something to ask for at the latest, if nothing comes.
@@ -192,8 +187,7 @@ impl Receiver {
         let ask = self
             .has_work()
             .then(|| self.probe.unwrap_or_else(|| self.heard + self.silence(now)));
-        let fin = self.letting.values().map(|letting| letting.at).min();
-        ask.into_iter().chain(fin).min()
+        ask.into_iter().chain(self.fins.due).min()
     }
 
     /// The neighbour may be reached now: it is asked at once.
@@ -221,25 +215,32 @@ impl Receiver {
     /// Everything on its way was lost.
     fn lose_all(&mut self) {
         for asked in self.asked.take(|_| true) {
-            if let Some(want) = self.wants.get_mut(&asked.object) {
-                want.again.insert(asked.range);
-            }
+            self.ask_again(asked.object, asked.range);
         }
     }
 
+    fn ask_again(&mut self, object: ObjectId, lost: CustodyRange) {
+        self.wants.change(object, |want| want.again.insert(lost));
+    }
+
     fn drop_asked(&mut self, object: ObjectId) {
-        self.asked.take(|asked| asked.object == object);
+        self.asked.drop_object(object);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use hermes_proto::custody::{CustodyFrame, Extent, ObjectPart};
+    use hermes_proto::custody::CustodyFrame;
+    use hermes_proto::custody::{Extent, ObjectPart};
 
     use super::questions::SLOWEST_PROBE;
     use super::*;
+    use crate::room::Room;
 
-    const ROOM: u64 = 1 << 20;
+    const ROOM: Room = Room {
+        free: 1 << 20,
+        guaranteed: GUARANTEED,
+    };
 
     /// Asks whatever is due, and returns when the next question is.
     fn ask(receiver: &mut Receiver, now: Instant) -> Instant {
@@ -281,6 +282,7 @@ mod tests {
                     offset: range.offset,
                     bytes: vec![7; range.length as usize].into(),
                     waited: if is_known { waited } else { Duration::ZERO },
+                    room: ROOM,
                 };
                 receiver.handle_data(data, now);
             }

@@ -9,8 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use hermes_proto::custody::{CustodyFrame, CustodyRange, ErrCode, Extent, ObjectId};
 
+use crate::owner::Owner;
 use crate::ranges::range;
-use crate::receiver::GUARANTEED;
+use crate::room::Room;
 use crate::spool::Spool;
 use crate::window::PIECE;
 
@@ -21,6 +22,11 @@ const INTERESTS: usize = 64;
 /// Answers that wait to be sent to a neighbour.
 #[doc(alias = "bound")]
 const REPLIES: usize = 4096;
+
+/// Bytes of answers that wait to be sent to a neighbour: more than it may have on their way, of what is there and of what it waited for. A
+/// neighbour that asks for more asks again.
+#[doc(alias = "bound")]
+const DUE: u64 = 16 * 1024 * 1024;
 
 /// Bytes of one object that are kept before its writer has to wait.
 #[doc(alias = "bound")]
@@ -85,6 +91,8 @@ pub struct Asking {
 pub struct Sender {
     offers: BTreeMap<ObjectId, Offer>,
     replies: VecDeque<Reply>,
+    /// Bytes of them.
+    due: u64,
 }
 
 impl Sender {
@@ -124,31 +132,29 @@ impl Sender {
         offer.is_some_and(|offer| offer.spool.begin() == 0)
     }
 
-    /// Bytes of an object.
-    pub fn held_of(&self, object: ObjectId) -> usize {
-        self.offers
-            .get(&object)
-            .map_or(0, |offer| offer.spool.held())
-    }
-
-    /// Bytes of all objects.
-    pub fn held(&self) -> usize {
-        self.offers.values().map(|offer| offer.spool.held()).sum()
+    /// Says whose an object is.
+    pub fn belongs(&mut self, object: ObjectId, owner: Owner) {
+        if let Some(offer) = self.offers.get_mut(&object) {
+            offer.spool.belongs(owner);
+        }
     }
 
     /// Bytes that can be written to an object before its reader lets some go, where so many are free for all. A little can
     /// always be: those who read slowly cannot stop the rest.
-    pub fn room(&self, object: ObjectId, free: usize) -> usize {
+    pub fn room(&self, object: ObjectId, room: Room) -> usize {
         let held = self.offers.get(&object).map(|offer| offer.spool.held());
         held.map_or(0, |held| {
-            let guaranteed = (GUARANTEED as usize).saturating_sub(held);
-            KEPT.saturating_sub(held).min(free.max(guaranteed))
+            let guaranteed = room.guaranteed.saturating_sub(held as u64);
+            let free = room.free.max(guaranteed);
+            KEPT.saturating_sub(held)
+                .min(usize::try_from(free).unwrap_or(usize::MAX))
         })
     }
 
     /// Adds bytes, and sends them where they are waited for.
     pub fn write(&mut self, object: ObjectId, bytes: Bytes) {
-        let Some(offer) = self.offers.get_mut(&object) else {
+        let offer = self.offers.get_mut(&object);
+        let Some(offer) = offer.filter(|offer| offer.broken.is_none()) else {
             return;
         };
         offer.spool.append(bytes);
@@ -172,7 +178,7 @@ impl Sender {
     /// It will not be whole.
     pub fn break_off(&mut self, object: ObjectId, code: ErrCode) {
         if let Some(offer) = self.offers.get_mut(&object) {
-            offer.spool = Spool::default();
+            offer.spool = offer.spool.begun_again();
             offer.interests.clear();
             offer.broken = Some(code);
             self.reply(Reply::Err { object, code });
@@ -272,7 +278,9 @@ impl Sender {
     /// The next answer, if its bytes fit into `room`; 0 bytes are always fitting.
     pub fn poll_reply(&mut self, room: usize) -> Option<CustodyFrame> {
         loop {
-            let frame = match self.replies.pop_front()? {
+            let reply = self.replies.pop_front()?;
+            self.due -= reply.bytes();
+            let frame = match reply {
                 Reply::Data {
                     object,
                     serial,
@@ -318,10 +326,12 @@ impl Sender {
         let extent = spool.extent();
         let length = bytes.len() as u64;
         if length < due.length {
+            let rest = range(due.offset + length, due.end());
+            self.due += rest.length;
             self.replies.push_front(Reply::Data {
                 object,
                 serial,
-                range: range(due.offset + length, due.end()),
+                range: rest,
                 prompt,
             });
         }
@@ -364,8 +374,20 @@ impl Sender {
 
     /// Where there is no room, the receiver asks again.
     fn reply(&mut self, reply: Reply) {
-        if self.replies.len() < REPLIES {
+        let due = self.due + reply.bytes();
+        if self.replies.len() < REPLIES && due <= DUE {
+            self.due = due;
             self.replies.push_back(reply);
+        }
+    }
+}
+
+impl Reply {
+    /// Bytes of the object that it carries.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Data { range, .. } => range.length,
+            Self::Status { .. } | Self::Err { .. } => 0,
         }
     }
 }

@@ -7,10 +7,22 @@ use bytes::Bytes;
 use hermes_proto::custody::{Extent, ObjectPart};
 
 use crate::disk::{RECORD, SharedLog};
+use crate::owner::{HeldAccount, HeldBytes, Owner};
+
+/// Bytes below which a piece counts for more than they are, and is copied: a slice would keep the datagram or buffer that it came in.
+#[doc(alias = "bound")]
+const SMALL: usize = 1024;
+
+/// Bytes that a small piece counts beside its own: those of its entry and allocation, whether it is in memory or on disk.
+#[doc(alias = "bound")]
+const OVERHEAD: usize = 128;
+
+/// Bytes below which what this node writes is copied: a slice would keep all of the buffer of a connection.
+const COPIED: usize = 16 * 1024;
 
 /// The bytes of one object, in memory or in the file of their exchange. They come in any order, are read by offset, and are let go from
 /// the beginning on.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Spool {
     /// Pieces that do not overlap, by their offset.
     pieces: BTreeMap<u64, Piece>,
@@ -25,8 +37,8 @@ pub struct Spool {
     /// Where the first gap is.
     available: u64,
     total: Option<u64>,
-    /// Bytes of the pieces in memory.
-    held: usize,
+    /// Bytes of memory that the pieces take.
+    held: HeldAccount,
 }
 
 /// Bytes without a gap.
@@ -41,6 +53,14 @@ enum Piece {
 }
 
 impl Piece {
+    /// Bytes of memory that it takes.
+    fn cost(&self) -> u64 {
+        match self {
+            Self::Memory(bytes) => cost(bytes.len()),
+            Self::Disk { length, .. } => overhead(*length),
+        }
+    }
+
     fn len(&self) -> usize {
         match self {
             Self::Memory(bytes) => bytes.len(),
@@ -58,11 +78,37 @@ impl Spool {
         }
     }
 
+    /// Its bytes count there from now on.
+    pub(crate) fn counted(mut self, sums: &HeldBytes, owner: Option<Owner>) -> Self {
+        let bytes = self.held.bytes();
+        self.held = sums.account(owner);
+        self.held.grow(bytes);
+        self
+    }
+
+    /// An empty one in memory, which counts where this one does.
+    pub(crate) fn begun_again(&self) -> Self {
+        Self {
+            held: self.held.fresh(),
+            ..Self::default()
+        }
+    }
+
+    /// Says whose it is.
+    pub(crate) fn belongs(&mut self, owner: Owner) {
+        self.held.belongs(owner);
+    }
+
+    /// Whether its owner holds as much as one may, where `held` of `limit` are held in all.
+    pub(crate) fn is_crowded(&self, held: u64, limit: u64) -> bool {
+        self.held.is_crowded(held, limit)
+    }
+
     /// Finds bytes again that are in the file.
     pub(crate) fn recall(&mut self, offset: u64, at: u64, length: usize) {
         self.is_recalled = true;
         if self.covered_to(offset) == offset {
-            self.pieces.insert(offset, Piece::Disk { at, length });
+            self.add(offset, Piece::Disk { at, length });
         }
         self.available = self.covered_to(self.available);
     }
@@ -90,9 +136,9 @@ impl Spool {
         self.begin
     }
 
-    /// Bytes in memory; what is on disk does not count.
+    /// Bytes of memory that it takes; what is on disk takes none, but for small pieces.
     pub fn held(&self) -> usize {
-        self.held
+        self.held.bytes() as usize
     }
 
     /// Whether all has come.
@@ -121,8 +167,11 @@ impl Spool {
     }
 
     /// Appends to what is without gaps.
-    pub fn append(&mut self, bytes: Bytes) {
+    pub fn append(&mut self, mut bytes: Bytes) {
         let at = self.available;
+        if self.log.is_none() && (SMALL..COPIED).contains(&bytes.len()) {
+            bytes = Bytes::copy_from_slice(&bytes);
+        }
         self.insert(at, bytes);
     }
 
@@ -136,7 +185,8 @@ impl Spool {
         drop(bytes.split_to(skip as usize));
 
         while !bytes.is_empty() {
-            let covered = self.covered_to(at).min(at + bytes.len() as u64);
+            let end = at + bytes.len() as u64;
+            let covered = self.covered_within(at, end).min(end);
             if covered > at {
                 drop(bytes.split_to((covered - at) as usize));
                 at = covered;
@@ -165,12 +215,22 @@ impl Spool {
                 break;
             };
             drop(bytes.split_to(length));
-            self.pieces.insert(offset, Piece::Disk { at, length });
+            self.add(offset, Piece::Disk { at, length });
             offset += length as u64;
         }
-        if !bytes.is_empty() {
-            self.held += bytes.len();
-            self.pieces.insert(offset, Piece::Memory(bytes));
+        if bytes.is_empty() {
+            return;
+        }
+        if bytes.len() < SMALL {
+            bytes = Bytes::copy_from_slice(&bytes);
+        }
+        self.add(offset, Piece::Memory(bytes));
+    }
+
+    fn add(&mut self, offset: u64, piece: Piece) {
+        self.held.grow(piece.cost());
+        if let Some(before) = self.pieces.insert(offset, piece) {
+            self.held.shrink(before.cost());
         }
     }
 
@@ -212,11 +272,11 @@ impl Spool {
 
     /// Lets everything before `offset` go. How many bytes of memory that were.
     pub fn release(&mut self, offset: u64) -> usize {
-        let held = self.held;
+        let held = self.held();
         let offset = offset.min(self.available);
         if self.is_recalled {
             self.release_memory(offset);
-            return held - self.held;
+            return held - self.held();
         }
         while let Some(first) = self.pieces.first_entry() {
             let start = *first.key();
@@ -225,9 +285,8 @@ impl Spool {
                 break;
             }
             if start + length <= offset {
-                if let Piece::Memory(_) = first.remove() {
-                    self.held -= length as usize;
-                }
+                let cost = first.remove().cost();
+                self.held.shrink(cost);
                 continue;
             }
             let Piece::Memory(bytes) = first.get() else {
@@ -235,27 +294,27 @@ impl Spool {
             };
             // Copied, or a little of it would keep all of it in memory.
             let rest = Bytes::copy_from_slice(&bytes[(offset - start) as usize..]);
-            self.held -= (offset - start) as usize;
-            first.remove();
-            self.pieces.insert(offset, Piece::Memory(rest));
+            let cost = first.remove().cost();
+            self.held.shrink(cost);
+            self.add(offset, Piece::Memory(rest));
         }
 
         self.begin = self.begin.max(offset);
-        held - self.held
+        held.saturating_sub(self.held())
     }
 
     /// Lets go what is in memory before `offset`; what is on disk stays.
     fn release_memory(&mut self, offset: u64) {
         self.begin = self.begin.max(offset);
-        if self.held == 0 {
+        if self.held.bytes() == 0 {
             return;
         }
         let held = &mut self.held;
         self.pieces.retain(|start, piece| {
-            let length = piece.len();
-            let goes = matches!(piece, Piece::Memory(_)) && start + length as u64 <= offset;
+            let end = start + piece.len() as u64;
+            let goes = matches!(piece, Piece::Memory(_)) && end <= offset;
             if goes {
-                *held -= length;
+                held.shrink(piece.cost());
             }
             !goes
         });
@@ -263,15 +322,31 @@ impl Spool {
 
     /// Where the piece ends that holds this offset, or those that follow it without a gap.
     fn covered_to(&self, offset: u64) -> u64 {
+        self.covered_within(offset, u64::MAX)
+    }
+
+    /// As [`covered_to`](Self::covered_to), as far as it matters.
+    fn covered_within(&self, offset: u64, limit: u64) -> u64 {
         let mut end = offset;
-        loop {
+        while end < limit {
             let piece = self.pieces.range(..=end).next_back();
             match piece.map(|(start, piece)| start + piece.len() as u64) {
                 Some(to) if to > end => end = to,
                 _ => return end,
             }
         }
+        end
     }
+}
+
+/// Bytes of memory that so many take.
+pub(crate) fn cost(length: usize) -> u64 {
+    (length as u64).saturating_add(overhead(length))
+}
+
+fn overhead(length: usize) -> u64 {
+    let is_small = length < SMALL;
+    if is_small { OVERHEAD as u64 } else { 0 }
 }
 
 #[cfg(test)]
@@ -323,8 +398,8 @@ mod tests {
                     prop_assert_eq!(&read[..], &content()[at as usize..at as usize + read.len()]);
                     at += read.len() as u64;
                 }
-                let held: usize = spool.pieces.values().map(Piece::len).sum();
-                prop_assert_eq!(spool.held(), held);
+                let held: u64 = spool.pieces.values().map(Piece::cost).sum();
+                prop_assert_eq!(spool.held() as u64, held);
             }
         }
     }

@@ -75,6 +75,11 @@ impl Window {
         self.smoothed.unwrap_or(Duration::from_millis(100))
     }
 
+    /// What a round trip takes, once that was measured.
+    pub fn measured(&self) -> Option<Duration> {
+        self.smoothed
+    }
+
     /// A question was answered after so long, without bytes: that is the path without the queue that we cause. The bytes that come first are
     /// those that were waited for, and when the next ones come these are queued before them.
     pub fn answered(&mut self, took: Duration, now: Instant) {

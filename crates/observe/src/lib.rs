@@ -30,6 +30,7 @@ mod lines;
 mod listener;
 mod live;
 mod metrics;
+mod neighbours;
 mod otlp;
 mod periodic;
 mod policies;
@@ -62,6 +63,7 @@ pub use live::{
     Begin, ExchangeView, FlowCountsView, Id, LONG_AFTER, LaterRefusal, Learnt, MovedPath,
 };
 pub use metrics::DropReason;
+pub use neighbours::{NeighbourState, NeighbourView};
 pub use periodic::Periodic;
 pub use policies::PolicyTally;
 pub use post::Destination;

@@ -30,6 +30,7 @@ use super::process::ProcessCollector;
 use super::series::{self, Ending, Series};
 use super::upstreams::Upstreams;
 use super::usage::{Usage, UsageCollector};
+use crate::neighbours::Neighbours;
 
 /// Bounds of the duration histogram in seconds: from a local answer to a long download.
 const DURATIONS: [f64; 14] = [
@@ -129,8 +130,25 @@ pub(super) struct Metrics {
     attached: Gauge,
     decisions: DecisionFamilies,
     broadcasts: BroadcastFamilies,
+    pub(super) watched: Watched,
+}
+
+/// What is looked up whenever someone asks.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
     pub(super) upstreams: Upstreams,
     pub(super) certificates: Certificates,
+    pub(super) neighbours: Neighbours,
+}
+
+impl Watched {
+    fn register(registry: &mut Registry) -> Self {
+        let watched = Self::default();
+        registry.register_collector(Box::new(watched.upstreams.clone()));
+        registry.register_collector(Box::new(watched.certificates.clone()));
+        registry.register_collector(Box::new(watched.neighbours.clone()));
+        watched
+    }
 }
 
 /// Families about attempts that follow others.
@@ -157,10 +175,7 @@ impl Metrics {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(UsageCollector(Arc::clone(usage))));
         registry.register_collector(Box::new(ProcessCollector::new(shares)));
-        let upstreams = Upstreams::default();
-        registry.register_collector(Box::new(upstreams.clone()));
-        let certificates = Certificates::default();
-        registry.register_collector(Box::new(certificates.clone()));
+        let watched = Watched::register(&mut registry);
         let hermes = registry.sub_registry_with_prefix("hermes");
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         hermes.register("build", "What is running", build);
@@ -227,8 +242,7 @@ impl Metrics {
             attached,
             decisions,
             broadcasts,
-            upstreams,
-            certificates,
+            watched,
         }
     }
 

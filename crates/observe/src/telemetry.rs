@@ -205,17 +205,25 @@ impl Telemetry {
 
     /// Says in metrics how long these certificates count, and no others.
     pub fn watch_certificates(&self, held: Vec<Held>) {
-        self.metrics.certificates.replace(held);
+        self.metrics.watched.certificates.replace(held);
     }
 
     /// The certificates in force.
     pub fn certificates(&self) -> Vec<Held> {
-        self.metrics.certificates.all()
+        self.metrics.watched.certificates.all()
+    }
+
+    /// Says in metrics how neighbours in custody are, as found there.
+    pub fn watch_neighbours(
+        &self,
+        look: impl Fn() -> Vec<crate::NeighbourView> + Send + Sync + 'static,
+    ) {
+        self.metrics.watched.neighbours.look(Arc::new(look));
     }
 
     /// Says in metrics how these upstreams are, and of no others.
     pub fn watch_upstreams(&self, upstreams: Vec<Arc<hermes_upstream::Upstream>>) {
-        self.metrics.upstreams.replace(upstreams);
+        self.metrics.watched.upstreams.replace(upstreams);
     }
 
     /// Counts by user, route and upstream.

@@ -204,6 +204,11 @@ impl Proxy {
             &plane.shared,
             &plane.drain,
         );
+        let of_custody = plugs.clone();
+        plane
+            .shared
+            .telemetry
+            .watch_neighbours(move || of_custody.neighbours());
         let node = Node {
             shared: plane.shared,
             file,

@@ -31,7 +31,7 @@ const LAYERS: &[(&str, &str)] = &[
         "proxy",
         "proto config ip stack wireguard rules rego net http upstream observe identity packet",
     ),
-    ("custody", "proto config noise net http proxy"),
+    ("custody", "proto config noise net http observe proxy"),
     (
         "hermes",
         "proto config ip noise rules rego net http upstream observe identity packet proxy custody",

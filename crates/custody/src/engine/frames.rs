@@ -9,6 +9,7 @@ use super::{
     Came, EXCHANGES, Engine, Event, ExchangeKey, KeptExchange, NeighbourId, Side, object, spool,
 };
 use crate::receiver::{Arrived, StatusArrived, Taken};
+use crate::room::Room;
 use crate::sender::Asking;
 
 impl Engine {
@@ -20,6 +21,7 @@ impl Engine {
         {
             self.heard(id, object.exchange, now);
         }
+        let room = Room::of(self.held());
         let neighbour = &mut self.neighbours[id.0];
         match frame {
             CustodyFrame::Req {
@@ -37,7 +39,9 @@ impl Engine {
                     ranges,
                     waited,
                 };
-                neighbour.sender.handle_req(&asking);
+                if neighbour.sender.handle_req(&asking) {
+                    self.writers.has_room();
+                }
             }
             CustodyFrame::Data {
                 object,
@@ -55,6 +59,7 @@ impl Engine {
                     offset,
                     bytes,
                     waited,
+                    room,
                 };
                 let taken = neighbour.receiver.handle_data(data, now);
                 self.tell(id, object, taken);
@@ -101,17 +106,24 @@ impl Engine {
             return;
         }
         let response = object(key, ObjectPart::Response);
-        if self.count(id, Side::answers) >= EXCHANGES {
+        if *self.neighbours[id.0].count(true) >= EXCHANGES {
             let sender = &mut self.neighbours[id.0].sender;
             return sender.refuse(response, ErrCode::Refused);
         }
 
         let keep = Duration::from_secs(keep.into());
         let log = self.begin_log(key, None, once, keep);
-        let neighbour = &mut self.neighbours[id.0];
-        neighbour.sender.offer(response, spool(&log, response));
+        // Until it is known whose it is, it is the neighbour's own.
+        let own = self.owner_of(Some(id), None);
+        let owner = Some(own);
+        if let Some(log) = &log {
+            log.lock().belongs(own);
+        }
+        let written = spool(&log, response).counted(&self.held.kept, owner);
         let request = object(key, ObjectPart::Request);
-        let wanted = spool(&log, request);
+        let wanted = spool(&log, request).counted(&self.held.read, owner);
+        let neighbour = &mut self.neighbours[id.0];
+        neighbour.sender.offer(response, written);
         neighbour.receiver.want(request, true, wanted, now);
         let side = if once {
             Side::Unconfirmed
@@ -121,14 +133,15 @@ impl Engine {
         let exchange = KeptExchange {
             side,
             until: now + keep,
+            due: now,
             keep,
             tunnelled: Tunnelled::No,
-            owner: None,
+            owner,
             log,
             is_resumed: false,
             once,
         };
-        self.exchanges.insert(key, exchange);
+        self.add_exchange(key, exchange);
         if !once {
             self.events.push_back(Event::Asked(key));
         }
@@ -205,6 +218,7 @@ impl Engine {
             self.let_go_request(key, code, now);
         } else if code == FinCode::Cancelled {
             self.neighbours[id.0].sender.let_go(let_go);
+            self.writers.has_room();
         }
     }
 

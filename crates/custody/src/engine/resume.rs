@@ -19,7 +19,7 @@ use crate::spool::Spool;
 pub(super) struct Keeping {
     disk: Option<Disk>,
     /// Exchanges that were kept and are asked for again as soon as it is known where their neighbours are.
-    resumed: Vec<ExchangeKey>,
+    pub(super) resumed: Vec<ExchangeKey>,
     /// Exchanges that were kept and that no one goes on with yet, by those that they answer.
     pub(super) orphans: BTreeMap<ExchangeKey, ExchangeKey>,
     /// What ends from now on stays on disk.
@@ -193,9 +193,16 @@ impl Engine {
         if !is_acted_on {
             exchange.side = Side::Unconfirmed;
         }
-        self.exchanges.insert(key, exchange);
+        let owner = self.owner_of(Some(key.neighbour), None);
+        exchange.owner = Some(owner);
+        if let Some(log) = &exchange.log {
+            log.lock().belongs(owner);
+        }
+        self.add_exchange(key, exchange);
 
         let is_answered = response.is_whole();
+        let request = request.counted(&self.held.read, Some(owner));
+        let response = response.counted(&self.held.kept, Some(owner));
         let neighbour = &mut self.neighbours[key.neighbour.0];
         let written = object(key, ObjectPart::Response);
         neighbour.sender.offer(written, response);
@@ -222,7 +229,9 @@ impl Engine {
         } = resumed;
         let once = exchange.once;
         exchange.side = Side::Asking { repeatable: !once };
-        self.exchanges.insert(key, exchange);
+        self.add_exchange(key, exchange);
+        let request = request.counted(&self.held.kept, None);
+        let response = response.counted(&self.held.read, None);
 
         let neighbour = &mut self.neighbours[key.neighbour.0];
         let terms = Terms {
@@ -267,6 +276,7 @@ fn recall(key: ExchangeKey, kept: Kept, until: Instant) -> Resumed {
         exchange: KeptExchange {
             side: Side::Answering,
             until,
+            due: until,
             keep: Duration::ZERO,
             tunnelled: Tunnelled::No,
             owner: None,

@@ -1,20 +1,28 @@
 //! Shares of users and of neighbours in what is held.
 
-use super::{Engine, ExchangeKey, HELD};
-use crate::owner::{Holdings, Owner};
+use std::hash::BuildHasher;
 
-/// Below so many bytes in all, no one can have more than half of what others leave.
-const SHARED: u64 = HELD / 3;
+use hermes_proto::custody::ObjectPart;
+
+use super::{Engine, ExchangeKey, NeighbourId, object};
+use crate::owner::Owner;
+use crate::room::{HELD, SHARED};
 
 impl Engine {
     /// Whose an exchange is. No user holds more than half of what others leave, of what is held for readers and of what is held for
     /// neighbours, and no neighbour more than three quarters in the names of its users; a little of each exchange is held in any case.
     pub fn belongs(&mut self, key: ExchangeKey, owner: Owner) {
-        if let Some(exchange) = self.exchanges.get_mut(&key) {
-            exchange.owner = Some(owner);
-            if let Some(log) = &exchange.log {
-                log.lock().belongs(owner);
-            }
+        let Some(exchange) = self.exchanges.get_mut(&key) else {
+            return;
+        };
+        exchange.owner = Some(owner);
+        if let Some(log) = &exchange.log {
+            log.lock().belongs(owner);
+        }
+        let neighbour = &mut self.neighbours[key.neighbour.0];
+        for part in [ObjectPart::Request, ObjectPart::Response] {
+            neighbour.sender.belongs(object(key, part), owner);
+            neighbour.receiver.belongs(object(key, part), owner);
         }
     }
 
@@ -23,49 +31,21 @@ impl Engine {
         self.exchanges.get(&key)?.owner
     }
 
-    /// Finds out who holds as much as one may, where so many bytes are held for readers.
-    pub(super) fn share_room(&mut self, held: u64) {
-        if held > SHARED || self.has_crowded {
-            self.has_crowded = self.mark_crowded(held);
+    /// Who has a share of what is held: a user of this neighbour, or of this node. Users of two neighbours are two, whatever they are called;
+    /// what a neighbour asks for in no one's name is its own.
+    pub fn owner_of(&self, neighbour: Option<NeighbourId>, user: Option<&str>) -> Owner {
+        Owner {
+            user: self.held.owners.hash_one((neighbour, user)),
+            neighbour: neighbour.map(|neighbour| self.held.owners.hash_one(neighbour)),
         }
     }
 
     /// Bytes that the owner of an exchange may still give neighbours, where so many are held of all.
-    pub(super) fn share(&self, key: ExchangeKey, held: usize) -> usize {
+    pub(super) fn share(&self, key: ExchangeKey, held: u64) -> u64 {
         let owner = self.exchanges.get(&key).and_then(|known| known.owner);
-        let Some(owner) = owner.filter(|_| held as u64 > SHARED) else {
-            return usize::MAX;
-        };
-        let mut holdings = Holdings::default();
-        for (key, known) in &self.exchanges {
-            if let Some((owner, written)) = known.owner.zip(self.written(*key)) {
-                let sender = &self.neighbours[key.neighbour.0].sender;
-                holdings.add(owner, sender.held_of(written) as u64);
-            }
+        match owner.filter(|_| held > SHARED) {
+            Some(owner) => self.held.kept.left(owner, held, HELD),
+            None => u64::MAX,
         }
-        holdings.left(owner, held as u64, HELD) as usize
-    }
-
-    /// Finds those whose owners hold as much as they may, of so many bytes in all. Whether there are any.
-    fn mark_crowded(&mut self, held: u64) -> bool {
-        let mut holdings = Holdings::default();
-        let mut owned = Vec::new();
-        for (key, known) in &self.exchanges {
-            let Some((owner, object)) = known.owner.zip(self.read_object(*key)) else {
-                continue;
-            };
-            let receiver = &self.neighbours[key.neighbour.0].receiver;
-            holdings.add(owner, receiver.held_of(object));
-            owned.push((key.neighbour, object, owner));
-        }
-
-        let mut has_crowded = false;
-        for (neighbour, object, owner) in owned {
-            let is_crowded = holdings.left(owner, held, HELD) == 0;
-            has_crowded |= is_crowded;
-            let receiver = &mut self.neighbours[neighbour.0].receiver;
-            receiver.set_crowded(object, is_crowded);
-        }
-        has_crowded
     }
 }

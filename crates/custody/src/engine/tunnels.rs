@@ -82,6 +82,7 @@ impl Engine {
         let tunnelled = self.exchanges.get(&key).map(|known| known.tunnelled);
         if code == FinCode::Cancelled || tunnelled.is_some_and(|is| is != Tunnelled::No) {
             self.neighbours[key.neighbour.0].sender.let_go(request);
+            self.writers.has_room();
             // One that waits for room learns that there will be none.
             self.events.push_back(Event::Writable(key));
         }

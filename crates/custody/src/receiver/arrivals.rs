@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hermes_proto::custody::{ErrCode, Extent, ObjectId};
+use hermes_proto::custody::{CustodyRange, ErrCode, Extent, ObjectId};
 
-use super::{AHEAD, Receiver};
+use super::{AHEAD, Receiver, Want};
 use crate::ranges::range;
+use crate::room::Room;
+use crate::spool::cost;
 use crate::window::PIECE;
 
 /// What bytes of an object are good for.
@@ -35,6 +37,8 @@ pub struct Arrived {
     pub bytes: Bytes,
     /// How long they waited in this machine.
     pub waited: Duration,
+    /// Bytes that may be held beside those that were asked for.
+    pub room: Room,
 }
 
 /// A word about an object of which nothing more is available.
@@ -61,33 +65,39 @@ impl Receiver {
             offset,
             bytes,
             waited,
+            room,
         } = data;
         self.answered(serial, now);
         let length = bytes.len() as u64;
-        let took = self
-            .asked
-            .settle(object, serial, range(offset, offset + length), now);
+        let came = range(offset, offset + length);
+        if !self.has_room(object, came, room) {
+            return Taken::Nothing;
+        }
+
+        let took = self.asked.settle(object, serial, came, now);
         // What it waited for here is no delay of the path.
         let took = took.map(|took| took.saturating_sub(waited));
         self.window.arrived(length, took.filter(|_| prompt), now);
 
-        let Some(want) = self.wants.get_mut(&object) else {
+        let Some(want) = self.wants.get(object) else {
             return Taken::Nothing;
         };
-        if want.is_over() || offset + length > want.taken + AHEAD {
+        if want.is_over() || came.end() > want.taken + AHEAD {
             return Taken::Nothing;
         }
 
         let before = want.spool.available();
-        want.spool.insert(offset, bytes);
-        want.again.remove(range(offset, offset + length));
+        self.wants.change(object, |want| {
+            want.spool.insert(offset, bytes);
+            want.again.remove(came);
+        });
         self.progress = now;
         if !self.learn(object, extent, now) {
             return Taken::Readable;
         }
 
         self.find_lost(now);
-        let Some(want) = self.wants.get(&object) else {
+        let Some(want) = self.wants.get(object) else {
             return Taken::Nothing;
         };
         if want.spool.is_whole() {
@@ -118,7 +128,7 @@ impl Receiver {
         self.find_lost(now);
         let whole = self
             .wants
-            .get(&object)
+            .get(object)
             .is_some_and(|want| want.spool.is_whole());
         if whole {
             self.whole(object, now);
@@ -134,17 +144,27 @@ impl Receiver {
     pub fn handle_err(&mut self, object: ObjectId, code: ErrCode, now: Instant) -> bool {
         self.heard = now;
         self.resume();
-        self.letting.remove(&object);
-        let Some(want) = self.wants.get_mut(&object) else {
-            return false;
-        };
-        if want.is_over() {
+        self.fins.remove(object);
+        if self.get(object).is_none_or(Want::is_over) {
             return false;
         }
 
-        want.broken = Some(code);
+        self.wants.change(object, |want| want.broken = Some(code));
         self.drop_asked(object);
         true
+    }
+
+    /// Whether bytes are taken: those that were asked for are, and others where there is room. Crumbs count for more than they are, so that
+    /// they are taken where there is room for that only.
+    fn has_room(&self, object: ObjectId, came: CustodyRange, room: Room) -> bool {
+        let Some(want) = self.wants.get(object) else {
+            return true;
+        };
+        let asked = self.asked.overlap(object, came);
+        let more = cost(came.length as usize).saturating_sub(asked);
+        let held = want.spool.held() as u64;
+        let guaranteed = room.guaranteed.saturating_sub(held);
+        more <= guaranteed || more <= self.room_of(object, want, room)
     }
 
     /// An answer came: the neighbour is there.
@@ -158,33 +178,23 @@ impl Receiver {
 
     /// What a sender says that it has. False if it contradicts itself: then the object is broken.
     fn learn(&mut self, object: ObjectId, extent: Extent, now: Instant) -> bool {
-        let Some(want) = self.wants.get_mut(&object) else {
+        let acknowledged = self.wants.change(object, |want| {
+            let first = !std::mem::replace(&mut want.acknowledged, true);
+            (first, want.is_over())
+        });
+        let Some((first, false)) = acknowledged else {
             return true;
         };
-        let first = !std::mem::replace(&mut want.acknowledged, true);
-        if want.is_over() {
-            return true;
-        }
         if first {
             self.confirm(object);
         }
-        let Some(want) = self.wants.get_mut(&object) else {
-            return true;
-        };
 
-        let agrees = extent.total.is_none_or(|total| want.spool.set_total(total));
-        if !agrees {
-            want.broken = Some(ErrCode::Broken);
+        let learned = self.wants.change(object, |want| want.learn(extent));
+        let Some(Some((new, end))) = learned else {
             self.drop_asked(object);
             return false;
-        }
-
-        let before = want.known.available;
-        want.known.total = want.known.total.or(extent.total);
-        want.known.available = before.max(extent.available);
-        let there = want.known.available;
-        let end = want.known.total;
-        self.asked.available(object, before..there, now);
+        };
+        self.asked.available(object, new, now);
         if let Some(end) = end {
             self.cut(object, end);
         }
@@ -194,26 +204,27 @@ impl Receiver {
     /// Nothing lies beyond the end of an object.
     fn cut(&mut self, object: ObjectId, end: u64) {
         self.asked.cut(object, end);
-        if let Some(want) = self.wants.get_mut(&object) {
+        self.wants.change(object, |want| {
             want.again.remove(range(end, u64::MAX));
             want.next = want.next.min(end);
-        }
+        });
     }
 
     /// What was asked for before what is answered now, long enough ago, was lost.
     fn find_lost(&mut self, now: Instant) {
+        if !self.asked.is_to_be_looked_through(now) {
+            return;
+        }
         let round_trip = self.window.round_trip();
         let late = round_trip + (round_trip / 4).max(Duration::from_millis(10));
         let lost = self.asked.take(|asked| {
-            let want = self.wants.get(&asked.object);
+            let want = self.wants.get(asked.object);
             asked.serial < self.answered
                 && now > asked.at + late
                 && want.is_some_and(|want| asked.range.offset < want.known.available)
         });
         for asked in &lost {
-            if let Some(want) = self.wants.get_mut(&asked.object) {
-                want.again.insert(asked.range);
-            }
+            self.ask_again(asked.object, asked.range);
         }
         if !lost.is_empty() {
             self.window.lost(now);
@@ -223,8 +234,8 @@ impl Receiver {
     /// A piece is asked for once more, without the offer: that tells the sender that its custody is known here. The rest is on its way.
     fn confirm(&mut self, object: ObjectId) {
         let piece = self.asked.take_first(object, PIECE);
-        if let Some((want, piece)) = self.wants.get_mut(&object).zip(piece) {
-            want.again.insert(piece);
+        if let Some(piece) = piece {
+            self.ask_again(object, piece);
         }
     }
 }

@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use hermes_proto::custody::{CustodyFrame, CustodyRange, ObjectId};
 
-use super::{GUARANTEED, PROBE, Receiver, Want};
+use super::{PROBE, Receiver, Want};
 use crate::asked::Asked;
+use crate::room::{HELD, Room, SHARED};
 use crate::window::PIECE;
 
 /// How often a neighbour that is silent for minutes is asked at least.
@@ -18,7 +19,7 @@ const ASK: u64 = 4 * PIECE;
 impl Receiver {
     /// What to ask for now; `room` is how many bytes may be held. With each REQ comes whether it is for an object that the
     /// other side has not answered for.
-    pub fn poll_ask(&mut self, room: u64, now: Instant, jitter: f64) -> Option<CustodyFrame> {
+    pub fn poll_ask(&mut self, room: Room, now: Instant, jitter: f64) -> Option<CustodyFrame> {
         if let Some(fin) = self.poll_fin(now) {
             return Some(fin);
         }
@@ -62,7 +63,7 @@ impl Receiver {
         // This is the one that the answers will be for. Those before were lost, and what they asked for is asked for again.
         self.lose_all();
         let object = self.next_object(|_, _| PIECE)?;
-        let want = self.wants.get(&object)?;
+        let want = self.wants.get(object)?;
         let nothing_there = want.known.available <= want.spool.available();
         let most = if nothing_there {
             self.window.bytes()
@@ -80,10 +81,10 @@ impl Receiver {
     }
 
     /// One REQ within the window.
-    fn ask(&mut self, room: u64, now: Instant) -> Option<CustodyFrame> {
+    fn ask(&mut self, room: Room, now: Instant) -> Option<CustodyFrame> {
         let share = self.share();
         let object = self.next_object(|object, want| self.allowed(object, want, room, share))?;
-        let want = self.wants.get(&object)?;
+        let want = self.wants.get(object)?;
         let wanted = want.wanted(self.allowed(object, want, room, share))?;
         // Bytes that are there come evenly in small runs; one REQ is enough for those that are not.
         let there = wanted.offset < want.known.available;
@@ -106,7 +107,7 @@ impl Receiver {
 
     /// Bytes of an object that one REQ may ask for now: whole pieces, and several at once, because what is asked for oddly is
     /// sent oddly.
-    fn allowed(&self, object: ObjectId, want: &Want, room: u64, share: u64) -> u64 {
+    fn allowed(&self, object: ObjectId, want: &Want, room: Room, share: u64) -> u64 {
         let Some(wanted) = want.wanted(u64::MAX) else {
             return 0;
         };
@@ -122,34 +123,45 @@ impl Receiver {
             share.saturating_sub(asked).min(left)
         };
 
-        let room = if want.is_crowded { 0 } else { room };
-        let free = if room < free {
-            free.min(room.max(self.guaranteed(object)))
+        let least = if there { ASK.min(window / 2) } else { PIECE };
+        let least = least.min(wanted.length);
+        let left = self.room_of(object, want, room);
+        let free = if left < free {
+            free.min(left.max(self.guaranteed(object, room)))
         } else {
             free
         };
-        let least = if there { ASK.min(window / 2) } else { PIECE };
-        if free < least.min(wanted.length) {
+        if free < least {
             return 0;
         }
         free / PIECE * PIECE
     }
 
+    /// Bytes that may be held for an object, where so many may be for all: none where its owner has as much as one may.
+    pub(super) fn room_of(&self, object: ObjectId, want: &Want, room: Room) -> u64 {
+        let held = room.held();
+        let is_full = room.free <= self.guaranteed(object, room);
+        if is_full || held <= SHARED || !want.spool.is_crowded(held, HELD) {
+            return room.free;
+        }
+        0
+    }
+
     /// Bytes of one object that may wait at the sender: else the first that has nothing to say would keep the others from being asked.
     fn share(&self) -> u64 {
-        let wanting = self.wants.values().filter(|want| !want.is_over()).count();
-        (self.window.bytes() / wanting.max(1) as u64).max(PIECE)
+        let wanting = self.wants.open().max(1);
+        (self.window.bytes() / wanting as u64).max(PIECE)
     }
 
     /// Bytes of an object that may be asked for even if there is no room.
-    fn guaranteed(&self, object: ObjectId) -> u64 {
-        let want = self.wants.get(&object);
+    fn guaranteed(&self, object: ObjectId, room: Room) -> u64 {
+        let want = self.wants.get(object);
         let held = want.map_or(0, |want| want.spool.held() as u64);
-        GUARANTEED.saturating_sub(held + self.asked.of(object))
+        room.guaranteed.saturating_sub(held + self.asked.of(object))
     }
 
     fn req(&self, object: ObjectId, asked: CustodyRange) -> Option<CustodyFrame> {
-        let want = self.wants.get(&object)?;
+        let want = self.wants.get(object)?;
         Some(CustodyFrame::Req {
             object,
             serial: self.serial,
@@ -160,35 +172,25 @@ impl Receiver {
     }
 
     fn note(&mut self, object: ObjectId, asked: CustodyRange, now: Instant) {
-        let mut waits = false;
-        if let Some(want) = self.wants.get_mut(&object) {
+        let waits = self.wants.change(object, |want| {
             want.ask(asked);
-            waits = asked.offset >= want.known.available;
-        }
+            asked.offset >= want.known.available
+        });
         self.asked.add(Asked {
             object,
             serial: self.serial,
             range: asked,
             at: now,
             sent: now,
-            waits,
+            waits: waits.unwrap_or_default(),
             is_heard: false,
         });
     }
 
     /// The object after the last one of which something is wanted, with so many bytes allowed for each.
     fn next_object(&self, most: impl Fn(ObjectId, &Want) -> u64) -> Option<ObjectId> {
-        let after = self
-            .wants
-            .iter()
-            .filter(|(object, _)| Some(**object) > self.turn);
-        let before = self
-            .wants
-            .iter()
-            .filter(|(object, _)| Some(**object) <= self.turn);
-        let mut wanting = after
-            .chain(before)
-            .filter(|(object, want)| want.wanted(most(**object, want)).is_some());
-        wanting.next().map(|(object, _)| *object)
+        let mut all = self.wants.after(self.turn);
+        let wanting = all.find(|(object, want)| want.wanted(most(*object, want)).is_some());
+        wanting.map(|(object, _)| object)
     }
 }

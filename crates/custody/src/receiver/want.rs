@@ -1,6 +1,9 @@
 //! An object that is asked for: what there is of it, and what is still to be asked for.
 
-use hermes_proto::custody::{CustodyRange, ErrCode, Extent};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use hermes_proto::custody::{CustodyRange, ErrCode, Extent, ObjectId};
 
 use super::AHEAD;
 use crate::ranges::RangeSet;
@@ -22,8 +25,6 @@ pub struct Want {
     pub acknowledged: bool,
     /// It will not come.
     pub(super) broken: Option<ErrCode>,
-    /// Its owner has as much as one may.
-    pub(super) is_crowded: bool,
     /// It is let go by its reader, not as soon as it is whole.
     pub(super) is_kept: bool,
 }
@@ -72,8 +73,80 @@ impl Want {
         (length > 0).then_some(CustodyRange { offset, length })
     }
 
+    /// What the sender has, as it says: the bytes that it did not have before, and where the object ends. `None` if it contradicts itself:
+    /// then the object is broken.
+    pub(super) fn learn(&mut self, extent: Extent) -> Option<(Range<u64>, Option<u64>)> {
+        let agrees = extent.total.is_none_or(|total| self.spool.set_total(total));
+        if !agrees {
+            self.broken = Some(ErrCode::Broken);
+            return None;
+        }
+
+        let before = self.known.available;
+        self.known.total = self.known.total.or(extent.total);
+        self.known.available = before.max(extent.available);
+        Some((before..self.known.available, self.known.total))
+    }
+
     pub(super) fn ask(&mut self, asked: CustodyRange) {
         self.again.remove(asked);
         self.next = self.next.max(asked.end());
+    }
+}
+
+/// All objects that are wanted.
+#[derive(Debug, Default)]
+pub(super) struct Wants {
+    wants: BTreeMap<ObjectId, Want>,
+    /// How many of them are not over.
+    open: usize,
+}
+
+impl Wants {
+    /// Objects of which there is more to ask for.
+    pub(super) fn open(&self) -> usize {
+        self.open
+    }
+
+    pub(super) fn get(&self, object: ObjectId) -> Option<&Want> {
+        self.wants.get(&object)
+    }
+
+    /// Adds one, unless it is there.
+    pub(super) fn add(&mut self, object: ObjectId, want: Want) {
+        let is_open = !want.is_over();
+        self.wants.entry(object).or_insert_with(|| {
+            self.open += usize::from(is_open);
+            want
+        });
+    }
+
+    pub(super) fn remove(&mut self, object: ObjectId) -> Option<Want> {
+        let want = self.wants.remove(&object)?;
+        self.open -= usize::from(!want.is_over());
+        Some(want)
+    }
+
+    /// Changes one, if it is there.
+    pub(super) fn change<T>(
+        &mut self,
+        object: ObjectId,
+        change: impl FnOnce(&mut Want) -> T,
+    ) -> Option<T> {
+        let want = self.wants.get_mut(&object)?;
+        self.open -= usize::from(!want.is_over());
+        let changed = change(want);
+        self.open += usize::from(!want.is_over());
+        Some(changed)
+    }
+
+    /// All of them, from the one after this on.
+    pub(super) fn after(&self, turn: Option<ObjectId>) -> impl Iterator<Item = (ObjectId, &Want)> {
+        use std::ops::Bound::{Excluded, Included, Unbounded};
+        let from = turn.map_or(Unbounded, Excluded);
+        let to = turn.map(|turn| self.wants.range((Unbounded, Included(turn))));
+        let after = self.wants.range((from, Unbounded));
+        let all = after.chain(to.into_iter().flatten());
+        all.map(|(object, want)| (*object, want))
     }
 }

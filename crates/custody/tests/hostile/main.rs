@@ -6,6 +6,9 @@
 )]
 
 mod disk;
+mod handshakes;
+mod months;
+mod neighbour;
 mod pair;
 mod paths;
 mod tunnels;

@@ -76,7 +76,19 @@ impl Pair {
 
     /// Begins an exchange, of which nothing is written yet.
     pub fn begin(&mut self, name: u8, repeatable: bool) -> ExchangeKey {
-        let key = self.key(name);
+        self.begin_key(self.key(name), repeatable)
+    }
+
+    /// As [`begin`](Self::begin), under any name.
+    pub fn begin_named(&mut self, exchange: [u8; 16]) -> ExchangeKey {
+        let key = ExchangeKey {
+            neighbour: self.next,
+            exchange,
+        };
+        self.begin_key(key, true)
+    }
+
+    fn begin_key(&mut self, key: ExchangeKey, repeatable: bool) -> ExchangeKey {
         let opening = Opening {
             keep: KEEP,
             repeatable,
@@ -145,5 +157,13 @@ impl Pair {
     pub fn restart_server(&mut self) {
         let (server, _) = engine(&self.keys[1], &self.keys[0], None, self.now);
         self.server = server;
+    }
+
+    /// The client is another process, which knows where the server is, and nothing else.
+    pub fn restart_client(&mut self) {
+        let at = Some(server_at());
+        let (client, next) = engine(&self.keys[0], &self.keys[1], at, self.now);
+        self.client = client;
+        self.next = next;
     }
 }

@@ -17,6 +17,10 @@
 //! 0x14 SEALED   epoch u32 of who hears, packet number u64, then frames, sealed under the keys of that epoch
 //! ```
 //!
+//! The first message of a handshake carries a stamp of 8 bytes: when it was begun, in nanoseconds since the Unix epoch, told coarsely. Each is
+//! greater than those before, so that a HELLO that someone repeats takes nothing from the newest. One without a stamp has 0. A RETRY answers a
+//! HELLO without a good cookie and a SEALED of an epoch that is not known, unless that is shorter than the RETRY.
+//!
 //! A frame is a type and its fields. An object is the 16 bytes of its exchange and one byte, 0 for the request and 1 for the
 //! response. *Extent* is a byte, whose lowest bit says that the total is known, the total if so, and the bytes that are
 //! available from the beginning on without a gap.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hermes_config::model::Document;
 use hermes_http::{Frame, Incoming, RequestHead, ResponseHead, StreamError};
 use hermes_net::StreamInfo;
-use hermes_observe::Exchange;
+use hermes_observe::{Exchange, NeighbourView};
 use hermes_proto::proxy_status::ProxyError;
 
 use super::waits::Waits;
@@ -37,6 +37,11 @@ pub trait Handler: Send + Sync {
 
     /// A reload has put this document in force. For handlers that the document has settings for; it must not block.
     fn follow(&self, _document: &Document) {}
+
+    /// The neighbours in custody, as `hermes status` and the metrics show them. For the handler of that name; it must not block.
+    fn neighbours(&self) -> Vec<NeighbourView> {
+        Vec::new()
+    }
 }
 
 /// An answer on its way.

@@ -29,6 +29,8 @@ mod waits;
 
 use std::sync::Arc;
 
+use hermes_observe::NeighbourView;
+
 pub use filter::{Changes, Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
 pub(crate) use handler::Opens;
 pub use handler::{
@@ -103,6 +105,12 @@ impl Plugs {
     pub fn handler(mut self, name: &str, handler: impl Handler + 'static) -> Self {
         self.handlers.add(name, Arc::new(handler));
         self
+    }
+
+    /// The neighbours in custody.
+    pub(crate) fn neighbours(&self) -> Vec<NeighbourView> {
+        let custody = self.handlers.find(CUSTODY).ok();
+        custody.map_or_else(Vec::new, |custody| custody.neighbours())
     }
 
     /// With a transform.

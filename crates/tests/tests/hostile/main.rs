@@ -12,6 +12,7 @@ mod answers;
 mod canonical_hosts;
 mod certificates;
 mod client_fields;
+mod custody;
 mod descriptors;
 mod early_data;
 mod empty_lengths;

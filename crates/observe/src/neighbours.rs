@@ -1,0 +1,101 @@
+//! Neighbours in custody: what is shown of them, and the metrics.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use serde::Serialize;
+
+/// How a neighbour is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NeighbourState {
+    /// It was not heard yet, and nothing is wanted from it.
+    Unheard,
+    /// It answers, or did when something was wanted last.
+    Up,
+    /// It does not answer.
+    Silent,
+    /// Something answers where it is, and no keys can be agreed.
+    Refused,
+}
+
+/// What is to be seen of a neighbour in custody.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NeighbourView {
+    /// Its name.
+    pub name: String,
+    /// Where it is, if that is known.
+    pub address: Option<String>,
+    /// How it is.
+    pub state: NeighbourState,
+    /// Why it is not up.
+    pub reason: Option<String>,
+    /// Seconds since it was heard last.
+    pub heard_seconds: Option<u64>,
+    /// Milliseconds of a round trip to it, once that is known.
+    pub round_trip_ms: Option<f64>,
+    /// Exchanges that this node has begun with it.
+    pub asking: usize,
+    /// Exchanges that it has begun.
+    pub answering: usize,
+}
+
+type Look = dyn Fn() -> Vec<NeighbourView> + Send + Sync;
+
+/// Where neighbours are looked up.
+#[derive(Clone, Default)]
+pub(super) struct Neighbours(Arc<Mutex<Option<Arc<Look>>>>);
+
+impl Neighbours {
+    /// Says something of these from now on.
+    pub(super) fn look(&self, look: Arc<Look>) {
+        *self.0.lock() = Some(look);
+    }
+}
+
+impl fmt::Debug for Neighbours {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Neighbours")
+    }
+}
+
+impl Collector for Neighbours {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
+        let look = self.0.lock().clone();
+        let all = look.map_or_else(Vec::new, |look| look());
+        if all.is_empty() {
+            return Ok(());
+        }
+
+        let mut family = encoder.encode_descriptor(
+            "hermes_custody_neighbour_up",
+            "1 if a neighbour in custody answers, or has when something was wanted from it last",
+            None,
+            MetricType::Gauge,
+        )?;
+        for view in &all {
+            let is_up = view.state == NeighbourState::Up;
+            let labels = [("neighbour", view.name.as_str())];
+            ConstGauge::new(i64::from(is_up)).encode(family.encode_family(&labels)?)?;
+        }
+
+        let mut family = encoder.encode_descriptor(
+            "hermes_custody_exchanges",
+            "Exchanges in custody with a neighbour, by who has begun them",
+            None,
+            MetricType::Gauge,
+        )?;
+        for view in &all {
+            for (side, count) in [("this", view.asking), ("neighbour", view.answering)] {
+                let labels = [("neighbour", view.name.as_str()), ("begun_by", side)];
+                ConstGauge::new(count as u64).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
