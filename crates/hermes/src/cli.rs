@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     check, completions, config, confirm, custody_key, diff, echo, env, exchanges, exec, log,
-    netcheck, policy, reload, rollback, run, status, top, why, wireguard_key,
+    netcheck, policy, refusals, reload, rollback, run, status, top, why, wireguard_key,
 };
 use crate::demo;
 
@@ -44,6 +44,8 @@ pub enum Command {
     Status(status::Status),
     /// Show what one or several nodes are busy with, live.
     Top(top::Top),
+    /// List the refusals that a running node remembers: who, when, what for, and why.
+    Refusals(refusals::Refusals),
     /// Show the exchanges of a running node, live.
     Exchanges(exchanges::Exchanges),
     /// Show the configuration that is in force at a running node.

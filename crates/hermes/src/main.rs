@@ -115,9 +115,13 @@ async fn dispatch(
     output: Output,
     passed: Vec<PassedSocket>,
 ) -> Result<(), Failure> {
-    let Some(command) = command else {
-        return commands::welcome(output);
-    };
+    match command {
+        None => commands::welcome(output),
+        Some(command) => run(command, output, passed).await,
+    }
+}
+
+async fn run(command: Command, output: Output, passed: Vec<PassedSocket>) -> Result<(), Failure> {
     match command {
         Command::Run(run) => commands::run::run(run, passed).await,
         Command::Check(check) => commands::check::run(&check, output).await,
@@ -125,6 +129,7 @@ async fn dispatch(
         Command::Demo(demo) => demo::run(&demo, output).await,
         Command::Status(status) => commands::status::run(&status, output).await,
         Command::Top(top) => commands::top::run(&top, output).await,
+        Command::Refusals(refusals) => commands::refusals::run(&refusals, output).await,
         Command::Exchanges(exchanges) => commands::exchanges::run(&exchanges, output).await,
         Command::Config(config) => commands::config::run(&config, output).await,
         Command::Diff(diff) => commands::diff::run(&diff, output).await,

@@ -56,6 +56,8 @@ pub struct Devices {
     by_name: Mutex<HashMap<String, RouteDevice>>,
     /// Those of listeners, by the listener's name. Bounded by the document.
     of_listeners: Mutex<HashMap<Arc<str>, ListenerDevice>>,
+    /// Those that listeners could not open, by the listener's name. Bounded by the document.
+    missing: Mutex<BTreeMap<Arc<str>, MissingDevice>>,
     /// Whether a worker keeps them.
     is_kept: AtomicBool,
     /// How many workers read them.
@@ -122,6 +124,17 @@ pub(crate) struct SeenDevice {
     /// The names behind some of the addresses that are led to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     names: Option<NamedHostsView>,
+}
+
+/// A device that could not be opened.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct MissingDevice {
+    /// Its name.
+    device: String,
+    /// Its listener; none where routes end at it.
+    listener: Option<Arc<str>>,
+    /// Why it is not there.
+    reason: String,
 }
 
 /// What is to be seen of one of several tunnels.
@@ -224,6 +237,7 @@ impl Devices {
             tunnel: DeviceTunnelState::default(),
             split: BTreeMap::new(),
         };
+        self.missing.lock().remove(listener);
         self.of_listeners.lock().insert(listener.clone(), device);
         self.opened.send_modify(|count| *count += 1);
     }
@@ -286,6 +300,44 @@ impl Devices {
         }));
         seen.sort_by(|one, other| one.device.name.cmp(&other.device.name));
         seen
+    }
+
+    /// A listener has no device, and why.
+    pub(crate) fn lacks(&self, listener: &Arc<str>, device: &str, reason: &str) {
+        let missing = MissingDevice {
+            device: device.to_owned(),
+            listener: Some(listener.clone()),
+            reason: reason.to_owned(),
+        };
+        self.missing.lock().insert(listener.clone(), missing);
+    }
+
+    /// A listener wants no device any more.
+    pub(crate) fn wants_none(&self, listener: &Arc<str>) {
+        self.missing.lock().remove(listener);
+    }
+
+    /// The devices of a document that could not be opened.
+    pub(crate) fn missing(&self, document: &Document) -> Vec<MissingDevice> {
+        let of_listeners = self.missing.lock();
+        let wanted = of_listeners.iter().filter(|(name, _)| {
+            let listener = document.listeners.get(&***name);
+            listener.is_some_and(|listener| listener.tun.is_some())
+        });
+        let mut missing: Vec<_> = wanted.map(|(_, missing)| missing.clone()).collect();
+        drop(of_listeners);
+        let by_name = self.by_name.lock();
+        let of_routes = by_name.iter().filter_map(|(name, kept)| {
+            let reason = kept.hub.as_ref().err()?;
+            Some(MissingDevice {
+                device: name.clone(),
+                listener: None,
+                reason: reason.clone(),
+            })
+        });
+        missing.extend(of_routes);
+        missing.sort_by(|one, other| one.device.cmp(&other.device));
+        missing
     }
 
     /// What makes packets of what is opened here, of the listener of this name.

@@ -60,6 +60,8 @@ impl Control for Node {
             "attached": self.shared.attached.views(ATTACHED),
             "attachments": self.shared.joins.views(),
             "devices": self.shared.devices.views(),
+            "missing_devices": self.shared.devices.missing(&snapshot.document),
+            "custody": self.plugs.neighbours(),
             "exchanges": { "live": self.shared.telemetry.live_count() },
             "dns": { "servers": self.resolver.servers() },
             "memory": memory_limits::view(),
@@ -86,6 +88,10 @@ impl Control for Node {
 
     fn why(&self, id: &str) -> Option<Value> {
         Self::why(self, id)
+    }
+
+    fn refusals(&self) -> Value {
+        json!({ "refusals": self.shared.refusals.lines() })
     }
 
     fn suppose(&self, question: &str) -> Result<Value, Value> {
@@ -124,9 +130,11 @@ fn refused_answer(refused: &NotReloaded) -> Value {
 
 /// Without what is said only while there is something to say.
 fn without_absent(mut status: Value) -> Value {
-    const RARE: [&str; 2] = ["unconfirmed", "given_up"];
+    const RARE: [&str; 4] = ["unconfirmed", "given_up", "missing_devices", "custody"];
+    let is_said =
+        |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
     if let Value::Object(entries) = &mut status {
-        entries.retain(|key, value| !RARE.contains(&key.as_str()) || !value.is_null());
+        entries.retain(|key, value| !RARE.contains(&key.as_str()) || is_said(value));
     }
     status
 }

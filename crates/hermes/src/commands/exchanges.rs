@@ -110,6 +110,14 @@ fn text(answer: &Value, width: Option<usize>, most: Option<usize>) -> String {
     );
     let mut lines = table.lines;
 
+    // A view that is drawn again and again has no room for them.
+    for exchange in shown.iter().filter(|_| most.is_none()) {
+        if let (Some(target), Some(waits)) =
+            (exchange["target"].as_str(), exchange["waits"].as_str())
+        {
+            lines.push(format!("  {target} waits for {waits}"));
+        }
+    }
     if list.len() > shown.len() {
         lines.push(format!("  and {} more", list.len() - shown.len()));
     }

@@ -13,6 +13,7 @@ pub mod exec;
 pub mod log;
 pub mod netcheck;
 pub mod policy;
+pub mod refusals;
 pub mod reload;
 pub mod rollback;
 pub mod run;

@@ -69,6 +69,7 @@ impl Answer for Admin {
         match path.as_str() {
             "/status" => self.status().await,
             "/exchanges" => self.exchanges(),
+            "/refusals" => self.refusals().await,
             "/metrics" => metrics(&self.telemetry, request.headers()),
             "/usage" => json_answer(StatusCode::OK, &json!(self.telemetry.usage())),
             "/config" => self.document().await,
@@ -152,6 +153,18 @@ impl Admin {
                 json_answer(StatusCode::CONFLICT, &refused)
             }
             other => judged(other, what),
+        }
+    }
+
+    async fn refusals(&self) -> Response<Full<Bytes>> {
+        let control = Arc::clone(&self.control);
+        let listed = tokio::task::spawn_blocking(move || control.refusals()).await;
+        match listed {
+            Ok(refusals) => json_answer(StatusCode::OK, &refusals),
+            Err(_) => error(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "they could not be listed",
+            ),
         }
     }
 
@@ -257,7 +270,7 @@ async fn content(
 /// The method that a path is asked with; `None` if there is no such path.
 fn method_of(path: &str) -> Option<Method> {
     match path {
-        "/healthz" | "/status" | "/exchanges" | "/metrics" | "/usage" | "/config" => {
+        "/healthz" | "/status" | "/exchanges" | "/refusals" | "/metrics" | "/usage" | "/config" => {
             Some(Method::GET)
         }
         path if path.starts_with(WHY) => Some(Method::GET),

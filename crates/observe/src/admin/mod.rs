@@ -10,6 +10,7 @@
 //! | `GET /config` | the document in force, as text and as JSON |
 //! | `POST /diff` | body: a document; 200 and how it differs from the one in force, or 422 with what is wrong with it |
 //! | `POST /reload` | body: nothing, or the time to confirm it, such as `60s`; 200, or 422 with what is wrong with the configuration |
+//! | `GET /refusals` | the refusals that are remembered, the latest first: when, who, what for, and why |
 //! | `GET /why/ID` | why this refusal, or this exchange, was refused, step by step; 404 if it is not remembered |
 //! | `POST /why` | body: an exchange that is only supposed, as JSON; what would become of it, step by step |
 //! | `POST /confirm` | 200, or 409 when it is too late |
@@ -70,6 +71,11 @@ pub trait Control: Send + Sync + 'static {
     /// What was compared when this was refused: a refusal, by its name, or an exchange, by its identifier; may block. `None` if it
     /// is not remembered.
     fn why(&self, id: &str) -> Option<serde_json::Value>;
+
+    /// The refusals that are remembered, the latest first; may block.
+    fn refusals(&self) -> serde_json::Value {
+        serde_json::json!({ "refusals": [] })
+    }
 
     /// What would become of an exchange that is only supposed, in JSON; may block.
     ///

@@ -167,12 +167,17 @@ async fn opened(
 ) -> io::Result<Option<Arc<TunHub>>> {
     let mut pause = PAUSE;
     let mut said = None;
+    let devices = &entrance.worker.shared.devices;
+    let listener = &entrance.rules.name;
     loop {
         let reason = match open(entrance, tun.clone()) {
             Ok(hub) => return Ok(Some(hub)),
-            Err(reason) if tun.wireguard.is_none() => return Err(io::Error::other(reason)),
             Err(reason) => reason,
         };
+        devices.lacks(listener, &tun.settings.name, &reason);
+        if tun.wireguard.is_none() {
+            return Err(io::Error::other(reason));
+        }
         // The first time it may be over at once.
         if pause > PAUSE && said.as_ref() != Some(&reason) {
             tracing::error!(device = tun.settings.name, "{reason}");
@@ -180,7 +185,10 @@ async fn opened(
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST),
-            () = watch.graceful() => return Ok(None),
+            () = watch.graceful() => {
+                devices.wants_none(listener);
+                return Ok(None);
+            }
         }
     }
 }

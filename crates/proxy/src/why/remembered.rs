@@ -15,6 +15,7 @@ use hermes_proto::fields::names::{AUTHORIZATION, PROXY_AUTHORIZATION};
 use hermes_proto::refusal_id::RefusalId;
 use hermes_rules::judge::{Phase, Step};
 use parking_lot::Mutex;
+use serde::Serialize;
 
 use super::account::{Account, Happened, Later, Stated};
 use crate::refusal::Refusal;
@@ -203,7 +204,62 @@ impl LastRefusals {
     }
 }
 
+/// A refusal that is remembered, on one line.
+#[derive(Debug, Serialize)]
+pub(crate) struct RefusalLine {
+    time: String,
+    /// Its name, by which `hermes why` tells of it.
+    refusal: String,
+    source: String,
+    user: Option<String>,
+    listener: String,
+    /// What was asked for.
+    target: String,
+    status: Option<u16>,
+    reason: String,
+}
+
+impl LastRefusals {
+    /// All that are remembered, the latest first.
+    pub(crate) fn lines(&self) -> Vec<RefusalLine> {
+        let rings = [
+            &self.users,
+            &self.strangers,
+            &self.handshakes,
+            &self.packets,
+        ];
+        let mut all = Vec::new();
+        for ring in rings {
+            all.extend(ring.lock().iter().cloned());
+        }
+        all.sort_by_key(|known| std::cmp::Reverse(known.time));
+        all.iter().map(|known| known.line()).collect()
+    }
+}
+
 impl RememberedRefusal {
+    fn line(&self) -> RefusalLine {
+        let view = self.learnt.as_ref().map(|learnt| &learnt.view);
+        RefusalLine {
+            time: humantime::format_rfc3339_seconds(self.time).to_string(),
+            refusal: self.id.to_string(),
+            source: self.source.peer.to_string(),
+            user: view.and_then(|view| view.user.clone()),
+            listener: self.listener.to_string(),
+            target: self.question(),
+            status: self.status,
+            reason: self.last.said.clone(),
+        }
+    }
+
+    /// What was asked for.
+    fn question(&self) -> String {
+        let view = self.learnt.as_ref().map(|learnt| &learnt.view);
+        let question = view.map(|view| format!("{} {}", view.method, view.target));
+        let question = question.unwrap_or_else(|| self.instead.words().to_owned());
+        question.trim().to_owned()
+    }
+
     fn is(&self, id: Option<RefusalId>, asked: &str) -> bool {
         let is_exchange = |learnt: &Learnt| learnt.view.id == asked;
         Some(self.id) == id || self.learnt.as_ref().is_some_and(is_exchange)
@@ -217,11 +273,6 @@ impl RememberedRefusal {
         places: &Result<Places, String>,
     ) -> Account {
         let view = self.learnt.as_ref().map(|learnt| &learnt.view);
-        let question = match view {
-            Some(view) => format!("{} {}", view.method, view.target),
-            None => self.instead.words().to_owned(),
-        };
-
         let known = places.as_ref().ok();
         let stated = steps.into_iter().map(|step| Stated::new(step, known));
         let refused_by = self
@@ -242,7 +293,7 @@ impl RememberedRefusal {
         };
 
         Account {
-            question: question.trim().to_owned(),
+            question: self.question(),
             node: Some(snapshot.node.to_string()),
             listener: self.listener.to_string(),
             steps: stated.collect(),

@@ -7,4 +7,5 @@ mod progress;
 mod restarts;
 mod row;
 mod sessions;
+mod silence;
 mod users;
