@@ -264,8 +264,7 @@ impl Custody {
                 continue;
             }
             let now = Instant::now();
-            let due = self.0.engine.lock().poll_timeout(now);
-            let due = due.unwrap_or(now + IDLE);
+            let due = self.due(&log, now);
 
             tokio::select! {
                 ready = socket.readable() => ready?,
@@ -277,6 +276,14 @@ impl Custody {
                 () = hurry.due() => self.0.engine.lock().hurry(Instant::now()),
             }
         }
+    }
+
+    /// When there is something to do at the latest.
+    fn due(&self, log: &NeighbourLog, now: Instant) -> Instant {
+        let engine = self.0.engine.lock();
+        let look = log.due(engine.is_idle());
+        let due = engine.poll_timeout(now).into_iter().chain(look).min();
+        due.unwrap_or(now + IDLE)
     }
 
     /// Sends what is due. What the socket does not take is kept.

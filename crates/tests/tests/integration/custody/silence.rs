@@ -76,11 +76,6 @@ fn a_closed_port_is_told_and_so_is_its_end() {
     assert_eq!(raw.head().status(), 204);
     eventually_true("it is up", || shown(&near)["state"] == "up");
     eventually_true("the line", || near.log().contains("answers again"));
-    assert!(
-        shown(&near)["round_trip_ms"].is_number(),
-        "{}",
-        shown(&near)
-    );
     assert_eq!(shown(&far)["state"], "up");
 }
 
