@@ -50,6 +50,12 @@ impl NeighbourLog {
         }
     }
 
+    /// When to look at the latest, where exchanges are open or a silence was said.
+    pub(crate) fn due(&self, is_idle: bool) -> Option<Instant> {
+        let is_needed = !is_idle || !self.quiet.is_empty();
+        is_needed.then_some(self.next)
+    }
+
     /// Looks at neighbours, if it is time.
     pub(crate) fn look(&mut self, custody: &Custody, now: Instant) {
         if now < self.next {
@@ -57,9 +63,13 @@ impl NeighbourLog {
         }
         self.next = now + LOOK;
         self.say_unknown(custody, now);
-        for (id, view) in custody.views(now) {
-            self.say(id, &view);
+        let views = custody.views(now);
+        for (id, view) in &views {
+            self.say(*id, view);
         }
+        // Those that are known no more are waited for by no one.
+        self.quiet
+            .retain(|quiet, _| views.iter().any(|(id, _)| id == quiet));
     }
 
     fn say(&mut self, id: NeighbourId, view: &NeighbourView) {

@@ -77,7 +77,7 @@ impl Window {
 
     /// What a round trip takes, once that was measured.
     pub fn measured(&self) -> Option<Duration> {
-        self.smoothed
+        self.smoothed.or(self.base.now)
     }
 
     /// A question was answered after so long, without bytes: that is the path without the queue that we cause. The bytes that come first are

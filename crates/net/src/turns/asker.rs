@@ -33,14 +33,15 @@ mod tests {
 
     #[test]
     fn a_user_is_the_same_from_everywhere_and_a_stranger_is_an_address_or_a_network() {
-        let peer = |text: &str| PeerAddress::from(text.parse::<std::net::SocketAddr>().unwrap());
+        let peer = |text: &str| PeerAddress::Ip(text.parse().unwrap());
         let (one, other) = (peer("192.0.2.1:1"), peer("192.0.2.2:1"));
         let user = |user, peer| Asker::user_or_source(user, peer);
 
         assert_eq!(user(Some("alice"), &one), user(Some("alice"), &other));
         assert_ne!(user(Some("alice"), &one), user(Some("bob"), &one));
         assert_ne!(user(None, &one), user(None, &other));
-        assert_eq!(user(None, &one), user(None, &peer("192.0.2.1:2")));
+        let later = peer("192.0.2.1:2");
+        assert_eq!(user(None, &one), user(None, &later));
         let (near, far) = (peer("[2001:db8::1]:1"), peer("[2001:db8::2:0:0:1]:1"));
         assert_eq!(user(None, &near), user(None, &far));
     }

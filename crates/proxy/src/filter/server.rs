@@ -343,13 +343,8 @@ impl Server {
                 account: None,
             };
 
-            let answered = buffered::message(
-                checkout,
-                &question.head,
-                content,
-                Receiver::Origin,
-                &limit,
-            );
+            let answered =
+                buffered::message(checkout, &question.head, content, Receiver::Origin, &limit);
             match answered.await {
                 Ok(reply) => {
                     self.heard();

@@ -9,7 +9,6 @@
 
 mod ambiguous_paths;
 mod answers;
-mod ambiguous_paths;
 mod canonical_hosts;
 mod certificates;
 mod charges;
@@ -22,9 +21,9 @@ mod expiry;
 mod greetings;
 mod grpc_filter;
 mod handshakes;
+mod heads;
 mod idle_metrics;
 mod intercepted;
-mod heads;
 mod interim;
 mod links;
 mod local_addresses;

@@ -11,9 +11,23 @@ fn the_certificate_of_an_authority_is_named_with_what_mends_it() {
         let mut openssl = Command::new("openssl");
         openssl
             .current_dir(folder.path())
-            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"])
-            .args(["-nodes", "-keyout", "own.key", "-out", "own.pem", "-days", "30"])
-            .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]);
+            .args([
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:P-256",
+            ])
+            .args([
+                "-nodes", "-keyout", "own.key", "-out", "own.pem", "-days", "30",
+            ])
+            .args([
+                "-subj",
+                "/CN=localhost",
+                "-addext",
+                "subjectAltName=IP:127.0.0.1",
+            ]);
         if !extension.is_empty() {
             openssl.args(["-addext", extension]);
         }
@@ -42,11 +56,17 @@ fn the_certificate_of_an_authority_is_named_with_what_mends_it() {
                 ca_file.display()
             ),
         );
-        assert_eq!(curl(&["-x", &client.url("web"), "http://server/"]).status, status);
+        assert_eq!(
+            curl(&["-x", &client.url("web"), "http://server/"]).status,
+            status
+        );
         let record = client.record(|record| record["kind"] == "http");
         if status == 502 {
             let said = record.to_string();
-            assert!(said.contains("CA:FALSE") && !said.contains("CaUsedAsEndEntity"), "{record:#}");
+            assert!(
+                said.contains("CA:FALSE") && !said.contains("CaUsedAsEndEntity"),
+                "{record:#}"
+            );
         }
     }
 }
