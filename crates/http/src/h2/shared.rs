@@ -333,7 +333,7 @@ impl Joint {
         let bytes = fields.footprint();
         let charged = match &mut inbox.charge {
             Some(charge) => charge.add(bytes),
-            none => self.charges.arrive(bytes).map(|charge| {
+            none => self.charges.add(bytes).map(|charge| {
                 *none = Some(charge);
             }),
         };

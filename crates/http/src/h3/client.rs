@@ -447,7 +447,7 @@ impl RequestStreamResponse {
         }
 
         let charges = &reader.state.shared().tables.charges;
-        let charge = charges.arrive(head.fields.footprint()).map_err(|_| {
+        let charge = charges.add(head.fields.footprint()).map_err(|_| {
             reader.state.abandon(Code::ExcessiveLoad);
             StreamError::new(Cause::Memory(NO_ROOM))
         })?;

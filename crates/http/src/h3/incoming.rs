@@ -52,7 +52,7 @@ impl RequestStreamReceiver {
             Some(charge) => charge.add(bytes),
             none => {
                 let charges = &self.reader.state.shared().tables.charges;
-                charges.arrive(bytes).map(|charge| *none = Some(charge))
+                charges.add(bytes).map(|charge| *none = Some(charge))
             }
         };
 

@@ -12,9 +12,14 @@ use parking_lot::Mutex;
 use super::{Charge, Memory, Overdrawn, Owner, Purpose};
 use crate::peer::PeerAddress;
 
-/// Bytes of a connection, or of one user on it, that are not charged: a few usual heads, which cost less than their connection.
+/// Bytes of a connection, or of one user on it, that are not charged: one exchange with a usual head, so that a connection of HTTP/1.1
+/// touches no account.
 #[doc(alias = "bound")]
-const FREE: usize = 4 << 10;
+const FREE: usize = EXCHANGE + USUAL_HEAD;
+
+/// Bytes that an exchange is charged for beside its head, until it is over or its tunnel is open: its task, and what it opens on a link.
+#[doc(alias = "bound")]
+const EXCHANGE: usize = 8 << 10;
 
 /// Bytes by which charges grow and shrink.
 const STEP: usize = 16 << 10;
@@ -48,26 +53,35 @@ impl ConnectionCharges {
         })
     }
 
-    /// A head of so many bytes has come. One of [`USUAL_HEAD`] at most is always taken.
+    /// A head of so many bytes has come, with which an exchange begins. One of [`USUAL_HEAD`] at most is always taken.
     ///
     /// # Errors
     /// The source has no room for it.
     pub fn arrive(self: &Arc<Self>, bytes: usize) -> Result<ExchangeCharge, Overdrawn> {
-        let mut charge = ExchangeCharge {
-            connection: self.clone(),
-            owner: self.source.clone(),
-            bytes: 0,
-        };
-        charge.add(bytes)?;
-
-        Ok(charge)
+        let all = EXCHANGE + bytes;
+        self.source.take(all, bytes <= USUAL_HEAD)?;
+        Ok(self.charge(all))
     }
 
     /// As [`Self::arrive`], of a head of any size, which is refused when it is [settled](ExchangeCharge::settle) only.
     #[must_use]
     pub fn arrive_anyway(self: &Arc<Self>, bytes: usize) -> ExchangeCharge {
         // Taken in any case, and covered as far as there is room.
-        let _ = self.source.take(bytes, true);
+        let all = EXCHANGE + bytes;
+        let _ = self.source.take(all, true);
+        self.charge(all)
+    }
+
+    /// Fields of so many bytes have come for an exchange that is charged elsewhere: those of an answer, or trailers.
+    ///
+    /// # Errors
+    /// As [`Self::arrive`].
+    pub fn add(self: &Arc<Self>, bytes: usize) -> Result<ExchangeCharge, Overdrawn> {
+        self.source.take(bytes, bytes <= USUAL_HEAD)?;
+        Ok(self.charge(bytes))
+    }
+
+    fn charge(self: &Arc<Self>, bytes: usize) -> ExchangeCharge {
         ExchangeCharge {
             connection: self.clone(),
             owner: self.source.clone(),
@@ -264,11 +278,12 @@ mod tests {
     fn usual_heads_of_a_connection_are_in_no_account() {
         let memory = memory(1 << 20);
         let connection = connection(memory, "192.0.2.1");
-        let charges: Vec<_> = (0..4).map(|_| connection.arrive(1000).unwrap()).collect();
+        let mut first = connection.arrive(1000).unwrap();
+        assert!(first.settle(None, 0).is_ok());
         assert_eq!(memory.charged(), 0);
-        let fifth = connection.arrive(1000).unwrap();
+        let second = connection.arrive(1000).unwrap();
         assert_eq!(memory.charged(), STEP);
-        drop((charges, fifth));
+        drop((first, second));
         assert_eq!(memory.charged(), 0);
     }
 

@@ -149,6 +149,28 @@ fn heads_that_a_link_brings_cost_their_user() {
     node.idle();
 }
 
+#[test]
+fn exchanges_that_wait_behind_a_link_are_bounded_by_their_memory() {
+    let node = node("");
+    let ask = request("GET", "silent.example", "/");
+    let asked: Vec<u8> = (0..STREAMS)
+        .flat_map(|number| frame(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, &ask))
+        .collect();
+    let attackers: Vec<Raw> = (0..10)
+        .map(|_| {
+            let mut raw = Raw::connect(node.address("web"));
+            raw.send(HELLO);
+            raw.send_if_open(&asked);
+            raw
+        })
+        .collect();
+    node.record(|record| record["status"] == 503);
+    bystander(&node, "web", &[]);
+    let held = node.exchanges().len();
+    assert!((1000..5000).contains(&held), "{held}");
+    drop(attackers);
+}
+
 /// Frames of a head of any size.
 fn large(stream: u32, head: &[u8]) -> Vec<u8> {
     let pieces: Vec<&[u8]> = head.chunks(16_384).collect();
