@@ -299,7 +299,7 @@ async fn a_large_body_is_refused() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_bound_wait() {
+async fn connections_that_say_nothing_give_way_to_one_that_asks() {
     let running = run(Node::default());
     let mut idle = Vec::new();
     for _ in 0..64 {
@@ -310,18 +310,8 @@ async fn connections_beyond_the_bound_wait() {
         );
     }
 
-    // All places are taken by connections that say nothing: the question waits until one leaves.
-    let question = ask(&running.socket, Method::GET, "/healthz", "");
-    tokio::pin!(question);
-    for _ in 0..100 {
-        let polled =
-            std::future::poll_fn(|cx| std::task::Poll::Ready(question.as_mut().poll(cx))).await;
-        assert!(polled.is_pending());
-        tokio::task::yield_now().await;
-    }
-
-    idle.pop();
-    assert_eq!(question.await.0, StatusCode::OK);
+    let (status, _) = ask(&running.socket, Method::GET, "/healthz", "").await;
+    assert_eq!(status, StatusCode::OK);
 }
 
 #[tokio::test]

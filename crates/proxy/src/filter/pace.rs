@@ -14,6 +14,8 @@ const FEWEST: usize = 2;
 pub(super) struct Pace {
     most: usize,
     at_once: usize,
+    /// Below so many there is one more for each easy answer: as many as were left when there were last fewer.
+    known: usize,
     /// Answers since there was last one more.
     answers: usize,
     /// When there were last fewer.
@@ -26,6 +28,7 @@ impl Pace {
         Self {
             most,
             at_once: most,
+            known: most,
             answers: 0,
             slowed: None,
         }
@@ -35,10 +38,11 @@ impl Pace {
         self.at_once
     }
 
-    /// A question was answered. With ease, there is one more for each; else one more for each round of them.
+    /// A question was answered. There is one more for each round of answers; for each of them, where it came with ease and the server is
+    /// known to manage that many.
     pub(super) fn answered(&mut self, took: Duration, timeout: Duration) {
         self.answers += 1;
-        let is_easy = took < timeout / 4;
+        let is_easy = took < timeout / 4 && self.at_once < self.known;
         if is_easy || self.answers >= self.at_once {
             self.answers = 0;
             self.at_once = (self.at_once + 1).min(self.most);
@@ -51,6 +55,7 @@ impl Pace {
             self.slowed = Some(now);
             self.answers = 0;
             self.at_once = (self.at_once / 2).max(FEWEST.min(self.most));
+            self.known = self.at_once;
         }
     }
 }
