@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 /// The field in which routes see the zone; a document that uses it declares it under `fields`.
 const ZONE: HeaderName = HeaderName::from_static("zone");
 
-/// Which host is in which zone.
+/// Which host, in lower case as filters see them, is in which zone.
 pub struct Zones(pub HashMap<String, HeaderValue>);
 
 impl Filter for Zones {

@@ -94,6 +94,12 @@ impl Purpose {
         Self::Transforms,
     ];
 
+    /// Whether its holder goes on without the charge: a content that is not kept, a tunnel without a session, a datagram less. Without a
+    /// reserve these would take the room that the owner's next request needs.
+    fn is_optional(self) -> bool {
+        matches!(self, Self::Replays | Self::Sessions | Self::Datagrams)
+    }
+
     /// Its name in `status` and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -351,18 +357,12 @@ impl Charge {
         self.bytes
     }
 
-    /// Bytes by which it may grow.
-    #[must_use]
-    pub fn room(&self) -> usize {
-        self.account.room()
-    }
-
     /// Charges so many bytes more: all of them or none. Concurrent charges of one owner can exceed its room by one charge each.
     ///
     /// # Errors
     /// As [`OwnerAccount::charge`].
     pub fn grow(&mut self, bytes: usize) -> Result<(), Overdrawn> {
-        if bytes > self.account.room() {
+        if bytes > self.room() {
             return Err(self.account.refuse(self.purpose));
         }
 
@@ -376,7 +376,19 @@ impl Charge {
 
     /// As [`grow`](Self::grow), for a holder that goes on with less: a refusal is not counted. Whether there was room.
     pub fn grow_if_free(&mut self, bytes: usize) -> bool {
-        bytes <= self.account.room() && self.grow(bytes).is_ok()
+        bytes <= self.room() && self.grow(bytes).is_ok()
+    }
+
+    /// Bytes by which it may grow. An optional purpose leaves a quarter of the owner's share to the others.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        let room = self.account.room();
+        if !self.purpose.is_optional() {
+            return room;
+        }
+
+        let share = self.account.owned() + room;
+        room.saturating_sub(share / 4)
     }
 
     /// Gives so many bytes back, or all if there are fewer.
@@ -486,6 +498,17 @@ mod tests {
         assert_eq!(memory.refused_for(Purpose::Replays), 1);
         assert_eq!(memory.take_last_refusal(), Some(refused));
         assert_eq!(memory.take_last_refusal(), None);
+    }
+
+    #[test]
+    fn kept_contents_leave_room_for_the_next_request() {
+        let memory = memory(16 * MIB);
+        let account = user(memory, "alice");
+        let piece = || account.charge(Purpose::Replays, 16 << 10).ok();
+        let kept: Vec<Charge> = std::iter::from_fn(piece).collect();
+        assert!(account.owned() > 2 * MIB, "{}", account.owned());
+        assert!(account.charge(Purpose::Heads, MIB / 2).is_ok());
+        drop(kept);
     }
 
     #[test]

@@ -199,7 +199,7 @@ fn checked(pki: &Pki, own: &Issued, more: &str) -> (bool, String) {
 fn certificates_that_end_are_spoken_of_by_check_run_status_and_metrics() {
     let (pki, now) = (Pki::new(), SystemTime::now());
     let good = pki.issue_for(&["good.overlay"], now - DAY, now + 90 * DAY);
-    let soon = pki.issue_for(&["soon.overlay"], now - DAY, now + 10 * DAY + DAY / 2);
+    let soon = pki.issue_for(&["soon.overlay"], now - 80 * DAY, now + 10 * DAY + DAY / 2);
     let expired = pki.issue_for(&["late.overlay"], now - 2 * DAY, now - DAY);
     let early = pki.issue_for(&["early.overlay"], now + DAY, now + 60 * DAY);
     let cases = [

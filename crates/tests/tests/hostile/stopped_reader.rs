@@ -96,7 +96,7 @@ fn where_all_hold_too_much_those_that_stand_still_are_ended_and_others_go_on() {
         listeners: { web: { http: 127.0.0.1:0, limits: { min_rate: 0B } } }
         routes: [ { terminate: true } ]
         egress: { allow: [127.0.0.0/8] }
-        memory: { total: 1MiB, connection: 8MiB }
+        memory: { total: 8MiB, connection: 8MiB }
         "#,
     );
     let clients: Vec<Raw> = (0..3)
@@ -120,7 +120,7 @@ fn where_all_hold_too_much_those_that_stand_still_are_ended_and_others_go_on() {
     others_are_served(&node);
     assert!(
         node.metrics()
-            .contains("\nhermes_memory_total_bytes 1048576"),
+            .contains("\nhermes_memory_total_bytes 8388608"),
         "{}",
         node.metrics()
     );

@@ -43,7 +43,7 @@ async fn ask(node: &Node, host: &str, wanted: &str) -> String {
 
 #[tokio::test]
 async fn a_filter_changes_fields_and_denies() {
-    let blue = HashMap::from([("SKY".to_owned(), HeaderValue::from_static("blue"))]);
+    let blue = HashMap::from([("sky".to_owned(), HeaderValue::from_static("blue"))]);
     let node = node(Zones(blue), "");
     ask(&node, "SKY", "in the blue zone").await;
     let answer = ask(&node, "SEA", "no one knows the host").await;
