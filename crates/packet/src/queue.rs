@@ -40,6 +40,10 @@ const MAX_DATAGRAMS: usize = 16 * 1024;
 #[doc(alias = "bound")]
 const UNCHARGED: usize = 4096;
 
+/// Bytes of memory that an empty queue keeps, charged or not: a burst of fifty small datagrams needs no allocation each time.
+#[doc(alias = "bound")]
+const RETAINED: usize = 12 * 1024;
+
 /// Where a datagram lies in the buffer, its length, and when it came.
 type Waiting = (usize, usize, Instant);
 
@@ -157,7 +161,7 @@ impl Queue {
         dropped
     }
 
-    /// Gives back the memory of an empty queue, but for what is not charged.
+    /// Gives back the memory of an empty queue that has grown beyond [`RETAINED`].
     pub fn release(&mut self) {
         if self.is_empty() && self.retains() {
             self.buffer = Vec::new();
@@ -170,7 +174,7 @@ impl Queue {
 
     /// Whether it takes memory that [`release`](Self::release) would give back.
     pub fn retains(&self) -> bool {
-        memory(self.buffer.capacity(), self.waiting.capacity()) > UNCHARGED
+        memory(self.buffer.capacity(), self.waiting.capacity()) > RETAINED
     }
 
     /// The number of the first that waits; those behind it follow.

@@ -216,8 +216,19 @@ fn a_later_fragment_passes_only_where_no_port_matters() {
 #[test]
 fn errors_pass_and_questions_meet_the_rules() {
     let policy = web();
-    let unreachable = raw("203.0.113.1", CLIENT, 1, 0, &[3, 4, 0, 0, 0, 0, 5, 0]);
+    // An error is judged by the packet that it quotes: one of the client to port 443 of a host that the rule allows, or to port 80.
+    let about = |port: u8| {
+        let quoted = raw(CLIENT, HOST, TCP, 0, &[0x9c, 0x40, 0, port, 0, 0, 0, 0]);
+        let error = [&[3, 4, 0, 0, 0, 0, 5, 0], &quoted[..]].concat();
+        raw("203.0.113.1", CLIENT, 1, 0, &error)
+    };
+    let known = raw(CLIENT, HOST, TCP, 0, &[0x9c, 0x40, 1, 187, 0, 0, 0, 0]);
+    let unreachable = [&[3, 4, 0, 0, 0, 0, 5, 0], &known[..]].concat();
+    let unreachable = raw("203.0.113.1", CLIENT, 1, 0, &unreachable);
     assert!(allows(&policy, &unreachable, OpenedBy::Target));
+    assert!(!allows(&policy, &about(80), OpenedBy::Target));
+    let empty = raw("203.0.113.1", CLIENT, 1, 0, &[3, 4, 0, 0, 0, 0, 5, 0]);
+    assert!(!allows(&policy, &empty, OpenedBy::Target));
     let echo = raw(CLIENT, HOST, 1, 0, &[8, 0, 0, 0, 0, 1, 0, 1]);
     assert!(!allows(&policy, &echo, OpenedBy::Client));
     let mut ping = PacketRule::allow("ping");

@@ -173,7 +173,7 @@ fn uploads_in_custody_that_no_one_takes_cost_no_processor_and_stop_no_one() {
         let spent = hop.ticks() - before;
         before += spent;
         looked = Instant::now();
-        (spent < 40).then_some(())
+        (spent < 90).then_some(())
     });
     is_served(&hop.near, origin.address());
     is_served(&hop.far, origin.address());
