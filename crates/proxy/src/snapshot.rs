@@ -173,12 +173,10 @@ impl Snapshot {
 
     /// Leaves of trailers what may pass: they come when everything was decided.
     pub(crate) fn strip_trailers(&self, trailers: &mut Fields, from: Side) {
+        let rules = &self.rules;
         match from {
-            Side::Client => strip_request_trailers(trailers),
-            Side::Target => {
-                let rules = &self.rules;
-                strip_response_trailers(trailers, &rules.overlay, &rules.provenance);
-            }
+            Side::Client => strip_request_trailers(trailers, &rules.overlay, &rules.provenance),
+            Side::Target => strip_response_trailers(trailers, &rules.overlay, &rules.provenance),
         }
     }
 

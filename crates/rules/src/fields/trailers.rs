@@ -1,4 +1,4 @@
-//! Fields that come behind a content, when everything was decided: those of requests are on a list, or are left out.
+//! Fields that come behind a content, when everything was decided: what would have changed the decision is left out.
 
 use hermes_proto::fields::Fields;
 use hermes_proto::fields::names::FORWARDED;
@@ -6,38 +6,46 @@ use hermes_proto::h1::is_forbidden_trailer;
 
 use super::{OverlayFields, Provenance, is_reserved};
 
-/// Fields that may stand behind the content of a request: they say something about it that is not known before, and nothing about where
-/// the request goes or whose it is. RFC 9110, section 6.5.2, lets a proxy leave out all others.
-const ALLOWED: [&str; 10] = [
-    "content-digest",
-    "content-md5",
-    "digest",
-    "etag",
-    "repr-digest",
-    "server-timing",
-    "signature",
-    "signature-input",
-    "x-amz-trailer-signature",
-    "x-goog-hash",
+/// Fields of requests that servers act on, and that RFC 9110, section 6.5.1, therefore keeps out of trailers. Some servers merge trailers
+/// into the head.
+const OF_HEADS: [&str; 9] = [
+    "from",
+    "origin",
+    "referer",
+    "user-agent",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-requested-with",
+    "forwarded",
 ];
 
 /// How names of such fields begin.
-const ALLOWED_PREFIXES: [&str; 5] = [
-    "checksum-",
-    "grpc-",
-    "x-amz-checksum-",
-    "x-checksum-",
-    "x-content-",
+const OF_HEADS_PREFIXES: [&str; 6] = [
+    "accept",
+    "access-control-",
+    "proxy-",
+    "sec-",
+    "x-original-",
+    "x-rewrite-",
 ];
 
-/// Leaves of the trailers of a request what its target may read.
-pub fn strip_request_trailers(trailers: &mut Fields) {
+/// Leaves of the trailers of a request what its target may read: not the overlay's fields, nor those that say where it comes from or goes
+/// to, nor those that belong in a head. Underscores count as hyphens, as for servers that make variables of names.
+pub fn strip_request_trailers(
+    trailers: &mut Fields,
+    overlay: &OverlayFields,
+    provenance: &Provenance,
+) {
+    strip_response_trailers(trailers, overlay, provenance);
     trailers.retain(|name| {
-        let name: &str = &name;
-        ALLOWED.contains(&name)
-            || ALLOWED_PREFIXES
+        let name = name.replace('_', "-");
+        !OF_HEADS.contains(&name.as_str())
+            && !OF_HEADS_PREFIXES
                 .iter()
                 .any(|prefix| name.starts_with(prefix))
+            && !is_reserved(&name)
+            && !is_forbidden_trailer(&name)
     });
 }
 
@@ -75,15 +83,16 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_nothing_behind_its_content_but_of_its_content() {
-        let allowed = [
+    fn a_request_says_nothing_behind_its_content_that_belongs_in_its_head() {
+        let own = [
             "content-digest",
             "grpc-status",
             "x-amz-checksum-crc32",
+            "x-sum",
             "etag",
         ];
-        let mut trailers = fields(&allowed);
-        let others = [
+        let mut trailers = fields(&own);
+        trailers.extend(&fields(&[
             "forwarded",
             "via",
             "host",
@@ -96,15 +105,16 @@ mod tests {
             "user",
             "x-http-method-override",
             "transfer-encoding",
-            "x-role",
             "expect",
             "max-forwards",
             "range",
+            "accept-language",
             "sec-websocket-key",
-        ];
-        trailers.extend(&fields(&others));
-        strip_request_trailers(&mut trailers);
-        assert_eq!(names(&trailers), allowed);
+        ]));
+        let overlay = OverlayFields::new(&["user".parse().unwrap()]);
+        let provenance = Provenance::new(&default_provenance());
+        strip_request_trailers(&mut trailers, &overlay, &provenance);
+        assert_eq!(names(&trailers), own);
     }
 
     #[test]

@@ -272,7 +272,9 @@ upstreams: {{ own: {{ endpoints: ["{own}"] }} }}
         node.metrics()
             .contains("hermes_spans_total{outcome=\"failed\"} 0\n")
     );
-    assert!(node.log().contains("arrive again"), "{}", node.log());
+    eventually_true("the node says that they arrive again", || {
+        node.log().contains("arrive again")
+    });
 }
 
 #[test]
