@@ -3,7 +3,7 @@
 //! A test is named in backticks as `MODULE::FUNCTION`, or as a module alone where all of its tests are meant: `hostile::paths`.
 
 use crate::report::Violation;
-use crate::tree::{File, Tree};
+use crate::tree::Tree;
 
 /// The pages that promise something, with the test that shows it.
 const PAGES: [&str; 2] = ["SECURITY.md", "docs/surfaces.md"];
@@ -47,18 +47,25 @@ fn is_test(name: &str) -> bool {
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_:".contains(&byte))
 }
 
+/// Whether a file has the function, or is the module; the names before it are the file's own or those of its folders.
 fn exists(tree: &Tree, name: &str) -> bool {
-    let last = name.rsplit("::").next().unwrap_or(name);
+    let (modules, last) = name.rsplit_once("::").unwrap_or(("", name));
     let function = format!("fn {last}(");
-    let file = format!("/{last}.rs");
-    let folder = format!("/{last}/");
-    let rust = || tree.files.iter().filter(|file| file.rust.is_some());
+    let mut rust = tree.files.iter().filter(|file| file.rust.is_some());
 
-    rust().any(|one: &File| {
-        one.text.contains(&function)
-            || one.path.ends_with(&file)
-            || (one.path.contains("/tests/") && one.path.contains(&folder))
+    rust.any(|file| {
+        let places = places(&file.path);
+        let is_within = modules
+            .split("::")
+            .all(|module| module.is_empty() || places.contains(&module));
+        let is_module = file.path.contains("/tests/") && places.contains(&last);
+        is_within && (is_module || places.last() == Some(&last) || file.text.contains(&function))
     })
+}
+
+/// The names of a file's folders, and its own without the ending.
+fn places(path: &str) -> Vec<&str> {
+    path.trim_end_matches(".rs").split('/').collect()
 }
 
 #[cfg(test)]
@@ -71,5 +78,7 @@ mod tests {
         let found: Vec<_> = named(page).collect();
         assert_eq!(found, [(2, "hostile::paths"), (2, "a_claim")]);
         assert!(!is_test("upstream/src/attached") && !is_test("Retry-After"));
+        let path = places("crates/tests/tests/hostile/paths.rs");
+        assert!(path.ends_with(&["hostile", "paths"]), "{path:?}");
     }
 }
