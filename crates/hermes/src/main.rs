@@ -28,6 +28,11 @@ use hermes_net::PassedSocket;
 use hermes_rego::Metered;
 
 use cli::{Cli, Command};
+use commands::{
+    cert, check, completions, config, confirm, custody_key, diff, echo, env, exchanges, exec, log,
+    netcheck, passwd, policy, refusals, reload, rollback, run, schema, status, top, why,
+    wireguard_key,
+};
 use failure::Failure;
 use output::Output;
 
@@ -123,30 +128,30 @@ async fn dispatch(
 
 async fn run(command: Command, output: Output, passed: Vec<PassedSocket>) -> Result<(), Failure> {
     match command {
-        Command::Run(run) => commands::run::run(run, passed).await,
-        Command::Check(check) => commands::check::run(&check, output).await,
-        Command::Schema => commands::schema::run(output),
+        Command::Run(run) => run::run(run, passed).await,
+        Command::Check(check) => check::run(&check, output).await,
+        Command::Schema => schema::run(output),
         Command::Demo(demo) => demo::run(&demo, output).await,
-        Command::Status(status) => commands::status::run(&status, output).await,
-        Command::Top(top) => commands::top::run(&top, output).await,
-        Command::Refusals(refusals) => commands::refusals::run(&refusals, output).await,
-        Command::Exchanges(exchanges) => commands::exchanges::run(&exchanges, output).await,
-        Command::Config(config) => commands::config::run(&config, output).await,
-        Command::Diff(diff) => commands::diff::run(&diff, output).await,
-        Command::Policy(policy) => commands::policy::run(&policy, output).await,
-        Command::Why(why) => commands::why::run(&why, output).await,
-        Command::Reload(reload) => commands::reload::run(&reload, output).await,
-        Command::Confirm(confirm) => commands::confirm::run(&confirm, output).await,
-        Command::Rollback(rollback) => commands::rollback::run(&rollback, output).await,
-        Command::Netcheck(netcheck) => commands::netcheck::run(&netcheck, output).await,
-        Command::Log(log) => commands::log::run(&log, output).await,
-        Command::Echo(echo) => commands::echo::run(echo, output).await,
-        Command::Env(env) => commands::env::run(&env, output).await,
-        Command::Exec(exec) => commands::exec::run(exec).await,
-        Command::Cert(cert) => commands::cert::run(&cert, output),
-        Command::Passwd(passwd) => commands::passwd::run(&passwd, output),
-        Command::CustodyKey(key) => commands::custody_key::run(&key, output),
-        Command::WireguardKey(key) => commands::wireguard_key::run(&key, output),
-        Command::Completions(completions) => commands::completions::run(&completions, output),
+        Command::Status(status) => status::run(&status, output).await,
+        Command::Top(top) => top::run(&top, output).await,
+        Command::Refusals(refusals) => refusals::run(&refusals, output).await,
+        Command::Exchanges(exchanges) => exchanges::run(&exchanges, output).await,
+        Command::Config(config) => config::run(&config, output).await,
+        Command::Diff(diff) => diff::run(&diff, output).await,
+        Command::Policy(policy) => policy::run(&policy, output).await,
+        Command::Why(why) => why::run(&why, output).await,
+        Command::Reload(reload) => reload::run(&reload, output).await,
+        Command::Confirm(confirm) => confirm::run(&confirm, output).await,
+        Command::Rollback(rollback) => rollback::run(&rollback, output).await,
+        Command::Netcheck(netcheck) => netcheck::run(&netcheck, output).await,
+        Command::Log(log) => log::run(&log, output).await,
+        Command::Echo(echo) => echo::run(echo, output).await,
+        Command::Env(env) => env::run(&env, output).await,
+        Command::Exec(exec) => exec::run(exec).await,
+        Command::Cert(cert) => cert::run(&cert, output),
+        Command::Passwd(passwd) => passwd::run(&passwd, output),
+        Command::CustodyKey(key) => custody_key::run(&key, output),
+        Command::WireguardKey(key) => wireguard_key::run(&key, output),
+        Command::Completions(completions) => completions::run(&completions, output),
     }
 }

@@ -45,7 +45,7 @@ const UNCHARGED: usize = 4096;
 const RETAINED: usize = 12 * 1024;
 
 /// Where a datagram lies in the buffer, its length, and when it came.
-type Waiting = (usize, usize, Instant);
+type QueueEntry = (usize, usize, Instant);
 
 /// Datagrams in the order they came. The oldest go first when there is no more room: in real-time traffic the newest are worth
 /// most.
@@ -53,7 +53,7 @@ type Waiting = (usize, usize, Instant);
 pub struct Queue {
     bounds: Bounds,
     buffer: Vec<u8>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueueEntry>,
     bytes: usize,
     /// How many went before the first that waits: its number.
     first: u64,
@@ -280,7 +280,7 @@ impl Queue {
 
 /// Memory of a buffer of so many bytes, and of so many entries.
 fn memory(bytes: usize, entries: usize) -> usize {
-    bytes + entries * size_of::<Waiting>()
+    bytes + entries * size_of::<QueueEntry>()
 }
 
 #[cfg(test)]

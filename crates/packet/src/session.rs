@@ -65,22 +65,33 @@ enum SessionClient {
     Flow(UdpFlow),
 }
 
+/// The listener's share of memory for datagrams that wait, and whether the session is among those that may lose theirs.
+#[derive(Default)]
+struct PlaceInHold {
+    hold: Option<Arc<Hold>>,
+    is_held: AtomicBool,
+}
+
+/// How far a session is.
+#[derive(Default)]
+struct SessionPhase {
+    is_open: AtomicBool,
+    is_refused: AtomicBool,
+    /// Takes nothing any more: the next datagram begins another.
+    is_retired: AtomicBool,
+}
+
 /// A client address and what it sent that has not left yet. The listener fills it, the tunnel empties it.
 pub struct Session {
     client: SessionClient,
     began: Instant,
     queue: Mutex<Queue>,
-    hold: Option<Arc<Hold>>,
-    /// It is among those that may lose what waits.
-    held: AtomicBool,
+    place: PlaceInHold,
     ready: Notify,
     lost: Lost,
     /// Counts what came and went, to tell silence.
     activity: AtomicU64,
-    is_open: AtomicBool,
-    refused: AtomicBool,
-    /// Takes nothing any more: what comes begins another.
-    retired: AtomicBool,
+    phase: SessionPhase,
     /// It began with what another left over.
     is_second: bool,
     evicted: CancellationToken,
@@ -107,7 +118,10 @@ impl Session {
             account: hold.account().clone(),
         });
         Self {
-            hold: Some(hold.clone()),
+            place: PlaceInHold {
+                hold: Some(hold.clone()),
+                is_held: AtomicBool::new(false),
+            },
             ..Self::with(client, queue)
         }
     }
@@ -122,14 +136,11 @@ impl Session {
             client,
             began: Instant::now(),
             queue: Mutex::new(queue),
-            hold: None,
-            held: AtomicBool::new(false),
+            place: PlaceInHold::default(),
             ready: Notify::new(),
             lost: Lost::default(),
             activity: AtomicU64::new(0),
-            is_open: AtomicBool::new(false),
-            refused: AtomicBool::new(false),
-            retired: AtomicBool::new(false),
+            phase: SessionPhase::default(),
             is_second: false,
             evicted: CancellationToken::new(),
             error: OnceLock::new(),
@@ -161,9 +172,9 @@ impl Session {
 
     /// Makes room for what comes, and enters it among those that lose theirs when there is none for others.
     fn be_held(self: &Arc<Self>) {
-        let Some(hold) = &self.hold else { return };
-        let is_open = self.is_open.load(Ordering::Relaxed);
-        if !is_open && !self.held.swap(true, Ordering::Relaxed) {
+        let Some(hold) = &self.place.hold else { return };
+        let is_open = self.phase.is_open.load(Ordering::Relaxed);
+        if !is_open && !self.place.is_held.swap(true, Ordering::Relaxed) {
             hold.enter(self);
         }
         hold.make_room();
@@ -171,13 +182,13 @@ impl Session {
 
     /// Whether it may lose what waits.
     pub(crate) fn is_held(&self) -> bool {
-        self.held.load(Ordering::Relaxed) && !self.is_open.load(Ordering::Relaxed)
+        self.place.is_held.load(Ordering::Relaxed) && !self.phase.is_open.load(Ordering::Relaxed)
     }
 
     /// Loses what waits, if its tunnel is not open: there is no room for newer ones. A few datagrams cost nothing, and stay.
     pub(crate) fn lose(&self) {
         if self.is_held() {
-            self.held.store(false, Ordering::Relaxed);
+            self.place.is_held.store(false, Ordering::Relaxed);
             let is_charged = self.queue.lock().retains();
             if is_charged {
                 self.forget_all();
@@ -193,7 +204,7 @@ impl Session {
 
     /// The tunnel is open: from now on what waits is bounded by `OPEN_BYTES`, if that is more.
     pub fn opened(&self) {
-        self.is_open.store(true, Ordering::Relaxed);
+        self.phase.is_open.store(true, Ordering::Relaxed);
         let mut queue = self.queue.lock();
         let Bounds { bytes, age } = queue.bounds();
         queue.set_bounds(Bounds {
@@ -358,14 +369,14 @@ impl Session {
     pub fn retire(&self) -> bool {
         let is_empty = self.queue.lock().is_empty();
         if is_empty {
-            self.retired.store(true, Ordering::Relaxed);
+            self.phase.is_retired.store(true, Ordering::Relaxed);
         }
         is_empty
     }
 
     /// Takes nothing any more: its tunnel ends.
     pub fn leave(&self) {
-        self.retired.store(true, Ordering::Relaxed);
+        self.phase.is_retired.store(true, Ordering::Relaxed);
     }
 
     /// What the ended tunnel did not take from this session, for the client's next one. A session
@@ -389,12 +400,12 @@ impl Session {
 
     /// Whether it takes nothing any more.
     pub fn is_retired(&self) -> bool {
-        self.retired.load(Ordering::Relaxed)
+        self.phase.is_retired.load(Ordering::Relaxed)
     }
 
     /// Ends it, because others need the room.
     pub fn evict(&self) {
-        self.retired.store(true, Ordering::Relaxed);
+        self.phase.is_retired.store(true, Ordering::Relaxed);
         self.forget_all();
         if let Some(exchange) = self.exchange.get() {
             exchange.evict();
@@ -416,13 +427,13 @@ impl Session {
 
     /// The tunnel was refused: what waits is of no use.
     pub fn refuse(&self) {
-        self.refused.store(true, Ordering::Relaxed);
+        self.phase.is_refused.store(true, Ordering::Relaxed);
         self.forget_all();
     }
 
     /// Whether the tunnel was refused.
     pub fn is_refused(&self) -> bool {
-        self.refused.load(Ordering::Relaxed)
+        self.phase.is_refused.load(Ordering::Relaxed)
     }
 
     /// Datagrams that were dropped since this was last asked: those without room, and those that waited too long.

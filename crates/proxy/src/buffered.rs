@@ -288,7 +288,8 @@ fn make_room(
     bytes: usize,
     charge: Option<&mut Charge>,
 ) -> Result<(), Overdrawn> {
-    let (length, before) = (content.len(), content.capacity());
+    let length = content.len();
+    let before = content.capacity();
     if before - length >= bytes {
         return Ok(());
     }

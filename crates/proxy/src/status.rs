@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use crate::change::{By, Confirmed, NotReloaded, NotReturned};
 use crate::memory_limits;
 use crate::node::Node;
+use crate::snapshot::Snapshot;
+use hermes_upstream::HopStatus;
 
 /// Attached nodes that an answer lists.
 #[doc(alias = "bound")]
@@ -26,23 +28,6 @@ impl Control for Node {
             .filter_map(|name| Some(snapshot.upstreams.get(name)?.status()))
             .collect();
 
-        let via: HashSet<_> = snapshot
-            .document
-            .upstreams
-            .values()
-            .filter_map(|upstream| upstream.via.as_ref())
-            .collect();
-
-        // Part of a chain: upstreams that go via another one, and those that they go via.
-        let of_chain = snapshot
-            .document
-            .upstreams
-            .iter()
-            .filter(|(name, upstream)| upstream.via.is_some() || via.contains(name));
-        let hops: Vec<_> = of_chain
-            .filter_map(|(name, _)| Some(snapshot.upstreams.get(name)?.hops()))
-            .flatten()
-            .collect();
         let status = json!({
             "node": &*snapshot.node,
             "version": env!("CARGO_PKG_VERSION"),
@@ -55,7 +40,7 @@ impl Control for Node {
             "workers": changing.doors.len(),
             "listeners": changing.table.views(&snapshot.document),
             "upstreams": upstreams,
-            "hops": hops,
+            "hops": chained(&snapshot),
             "certificates": self.shared.telemetry.certificates().iter().map(|held| held.view(unix_seconds())).collect::<Vec<_>>(),
             "attached": self.shared.attached.views(ATTACHED),
             "attachments": self.shared.joins.views(),
@@ -137,4 +122,21 @@ fn without_absent(mut status: Value) -> Value {
         entries.retain(|key, value| !RARE.contains(&key.as_str()) || is_said(value));
     }
     status
+}
+
+/// The hops of chains: of upstreams that go via another one, and of those that they go via.
+fn chained(snapshot: &Snapshot) -> Vec<HopStatus> {
+    let upstreams = &snapshot.document.upstreams;
+    let via: HashSet<_> = upstreams
+        .values()
+        .filter_map(|upstream| upstream.via.as_ref())
+        .collect();
+
+    let of_chain = upstreams
+        .iter()
+        .filter(|(name, upstream)| upstream.via.is_some() || via.contains(name));
+    of_chain
+        .filter_map(|(name, _)| Some(snapshot.upstreams.get(name)?.hops()))
+        .flatten()
+        .collect()
 }

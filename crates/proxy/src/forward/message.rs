@@ -107,21 +107,22 @@ pub(crate) async fn forward(
                     () = responder.gone() => client_gone(),
                 }
             }
-            Err(stop) => {
-                let refusal = tries.explain(refusal, stop);
-                match content.overdrawn() {
-                    Some(overdrawn) if stop == Stop::NotKept => {
-                        refusal.note(&overdrawn.to_string())
-                    }
-                    _ => refusal,
-                }
-            }
+            Err(stop) => explained(&tries, &content, refusal, stop),
         };
 
         return Err(Failed {
             unanswered: Unanswered::Responder(responder),
             refusal,
         });
+    }
+}
+
+/// The last refusal, with the reason why there is no further attempt.
+fn explained(tries: &Tries<'_>, content: &Replay<'_>, refusal: Refusal, stop: Stop) -> Refusal {
+    let refusal = tries.explain(refusal, stop);
+    match content.overdrawn() {
+        Some(overdrawn) if stop == Stop::NotKept => refusal.note(&overdrawn.to_string()),
+        _ => refusal,
     }
 }
 

@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 
 use super::issued::Issued;
 use super::request::Request;
-use super::{Action, Outcome, day, write};
+use super::{Action, CertOutcome, day, write};
 
 /// Days that the authority counts: its certificate has to be on every node before it is changed.
 const DAYS: u32 = 3650;
@@ -20,7 +20,7 @@ const DAYS: u32 = 3650;
 const EARLY: u64 = 3600;
 
 /// An authority that can issue.
-pub(super) struct Authority {
+pub(super) struct CertAuthority {
     cert_file: PathBuf,
     key_file: PathBuf,
     action: Action,
@@ -28,7 +28,7 @@ pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
 }
 
-impl Authority {
+impl CertAuthority {
     /// The one in `folder`; a new one if there is none.
     ///
     /// # Errors
@@ -68,8 +68,8 @@ impl Authority {
     }
 
     /// As the command shows it.
-    pub(super) fn outcome(&self) -> Outcome {
-        Outcome {
+    pub(super) fn outcome(&self) -> CertOutcome {
+        CertOutcome {
             action: self.action,
             cert_file: self.cert_file.clone(),
             key_file: self.key_file.clone(),

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::output::Output;
 
-use authority::Authority;
+use authority::CertAuthority;
 use issued::Issued;
 use request::Request;
 
@@ -55,7 +55,7 @@ impl Action {
 
 /// A certificate as the command leaves it.
 #[derive(Debug, Serialize)]
-struct Outcome {
+struct CertOutcome {
     action: Action,
     cert_file: PathBuf,
     key_file: PathBuf,
@@ -88,7 +88,7 @@ pub fn run(command: &Cert, output: Output) -> Result<(), Failure> {
         .is_some_and(|first| first.action == Action::Made)
     {
         output.line(format_args!(
-            "Whoever has {} can issue certificates: keep it off the nodes.",
+            "The key {} can issue certificates: keep it off the nodes.",
             command.folder.join("ca.key").display()
         ));
     }
@@ -96,10 +96,10 @@ pub fn run(command: &Cert, output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-fn all(command: &Cert, now: u64) -> Result<Vec<Outcome>, String> {
+fn all(command: &Cert, now: u64) -> Result<Vec<CertOutcome>, String> {
     std::fs::create_dir_all(&command.folder)
         .map_err(|error| format!("{}: {error}", command.folder.display()))?;
-    let authority = Authority::open_or_make(&command.folder, now)?;
+    let authority = CertAuthority::open_or_make(&command.folder, now)?;
     let mut outcomes = vec![authority.outcome()];
     for request in &command.certificates {
         outcomes.push(one(request, command, &authority, now)?);
@@ -124,9 +124,9 @@ fn all(command: &Cert, now: u64) -> Result<Vec<Outcome>, String> {
 fn one(
     request: &Request,
     command: &Cert,
-    authority: &Authority,
+    authority: &CertAuthority,
     now: u64,
-) -> Result<Outcome, String> {
+) -> Result<CertOutcome, String> {
     let cert_file = command.folder.join(format!("{}.pem", request.file));
     let key_file = command.folder.join(format!("{}.key", request.file));
     let known = Issued::read(&cert_file)?;
@@ -146,7 +146,7 @@ fn one(
         ),
     };
 
-    Ok(Outcome {
+    Ok(CertOutcome {
         action,
         cert_file,
         key_file,
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    fn actions(outcomes: &[Outcome]) -> Vec<Action> {
+    fn actions(outcomes: &[CertOutcome]) -> Vec<Action> {
         outcomes.iter().map(|outcome| outcome.action).collect()
     }
 

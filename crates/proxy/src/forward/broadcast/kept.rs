@@ -18,20 +18,20 @@ use crate::refusal::Refusal;
 use crate::routed::Routed;
 
 /// Why a content is not kept.
-enum Unkept {
+enum NotStored {
     /// It has more than this many bytes.
     TooLarge(u64),
     Stream(StreamError),
     Store(StoreError),
 }
 
-impl From<StreamError> for Unkept {
+impl From<StreamError> for NotStored {
     fn from(error: StreamError) -> Self {
         Self::Stream(error)
     }
 }
 
-impl From<StoreError> for Unkept {
+impl From<StoreError> for NotStored {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
@@ -75,10 +75,10 @@ async fn read(
     owner: Owner,
     content: &mut Incoming,
     limit: u64,
-) -> Result<Stored, Unkept> {
+) -> Result<Stored, NotStored> {
     let length = content.length();
     if length.is_some_and(|length| length > limit) {
-        return Err(Unkept::TooLarge(limit));
+        return Err(NotStored::TooLarge(limit));
     }
 
     let new = NewContent {
@@ -96,7 +96,7 @@ async fn write(
     writer: &mut dyn StoreWriter,
     content: &mut Incoming,
     limit: u64,
-) -> Result<Option<Fields>, Unkept> {
+) -> Result<Option<Fields>, NotStored> {
     let mut trailers = None;
     let mut read = 0;
     while let Some(frame) = content.frame().await {
@@ -110,28 +110,28 @@ async fn write(
 
         read += data.len() as u64;
         if read > limit {
-            return Err(Unkept::TooLarge(limit));
+            return Err(NotStored::TooLarge(limit));
         }
         writer.write(data).await?;
     }
     Ok(trailers)
 }
 
-fn refusal(unkept: Unkept) -> Refusal {
+fn refusal(unkept: NotStored) -> Refusal {
     match unkept {
-        Unkept::TooLarge(limit) => {
+        NotStored::TooLarge(limit) => {
             let details = format!("the content of a broadcast may have {limit} bytes");
             Refusal::new(ProxyError::HttpRequestError, details)
                 .status(StatusCode::PAYLOAD_TOO_LARGE)
         }
-        Unkept::Stream(error) => {
+        NotStored::Stream(error) => {
             let status = match error.cause {
                 Cause::Slow => StatusCode::REQUEST_TIMEOUT,
                 _ => StatusCode::BAD_REQUEST,
             };
             Refusal::new(ProxyError::HttpRequestError, error.to_string()).status(status)
         }
-        Unkept::Store(error) => {
+        NotStored::Store(error) => {
             let kind = match error {
                 StoreError::Full(_) => ProxyError::ConnectionLimitReached,
                 StoreError::Failed(_) => ProxyError::ProxyInternalError,
