@@ -37,6 +37,7 @@ mod races;
 mod reflections;
 mod replay;
 mod secrets;
+mod slow_files;
 mod slow_log;
 mod sources;
 mod standing;
