@@ -42,7 +42,7 @@ fn silent() -> SocketAddr {
 }
 
 /// That someone else is served by `origin`, however much is said in the head.
-fn bystander(node: &Node, listener: &str, more: &[&str]) {
+pub fn bystander(node: &Node, listener: &str, more: &[&str]) {
     let origin = origins::http();
     let pad = format!("x-pad: {}", "y".repeat(20_000));
     let url = format!("http://{}/", origin.address());

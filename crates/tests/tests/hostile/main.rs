@@ -46,6 +46,7 @@ mod streams;
 mod terminal;
 mod transforms;
 mod udp_sources;
+mod unfinished;
 mod upgrades;
 mod uploads;
 mod versions;
