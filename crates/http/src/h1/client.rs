@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use hermes_net::memory::{ConnectionCharges, ExchangeCharge};
 use hermes_proto::fields::Fields;
 use hermes_proto::fields::names::{CONNECTION, KEEP_ALIVE, TE, UPGRADE};
 use hermes_proto::h1::{self as codec, Framing, MessageLimits, RequestTarget};
@@ -14,7 +15,7 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderValue, Method, StatusCode};
 
 use super::{BodyReceiver, BodySender, Connection, Ends, Home, ReadSide, Rejoin, WayBack};
-use crate::error::{Cause, Processed, StreamError};
+use crate::error::{Cause, NO_ROOM, Processed, StreamError};
 use crate::pending::{Awaited, Event};
 use crate::{Incoming, Kind, Outgoing, RequestHead, ResponseHead};
 
@@ -78,6 +79,7 @@ pub fn open_within(
         protocol: head.protocol.clone(),
         accept: key.as_ref().map(crate::websocket::accept),
         limits,
+        charge: None,
     };
 
     Ok((Outgoing::H1(outgoing), Awaited::H1(pending).into()))
@@ -198,6 +200,8 @@ pub struct NextResponse {
     /// The `Sec-WebSocket-Accept` that must come.
     accept: Option<HeaderValue>,
     limits: MessageLimits,
+    /// What the last head is charged for, or what has come of the next one.
+    charge: Option<ExchangeCharge>,
 }
 
 impl NextResponse {
@@ -252,6 +256,7 @@ impl NextResponse {
         }
         read.kept_for = kept_for(&response.fields);
         let incoming = BodyReceiver::content(read, head.framing, &self.limits, way_back);
+        let incoming = incoming.charged(self.charge.take());
         Ok(Event::Final(response, Incoming::H1(incoming)))
     }
 
@@ -264,7 +269,15 @@ impl NextResponse {
             .ok_or_else(|| StreamError::new(Cause::Incomplete))?;
 
         loop {
-            if let Some(head) = codec::decode_response(&mut read.buffer, &self.limits, &method)? {
+            let head = codec::decode_response(&mut read.buffer, &self.limits, &method)?;
+            let bytes = match &head {
+                Some(head) => head.fields.footprint(),
+                None => read.buffer.len(),
+            };
+            ConnectionCharges::hold_of(&read.half.info().peer, &mut self.charge, bytes)
+                .map_err(|_| StreamError::new(Cause::Memory(NO_ROOM)))?;
+
+            if let Some(head) = head {
                 return Ok(head);
             }
             if read.fill().await? == 0 {

@@ -5,6 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
 use hermes_net::ReadHalf;
+use hermes_net::memory::ExchangeCharge;
 use hermes_proto::h1::{BodyDecoder, BodyEvent, DecodeErrorKind, Framing, MessageLimits};
 use tokio::net::TcpStream;
 
@@ -25,6 +26,8 @@ pub struct BodyReceiver {
     done: bool,
     /// The last read filled the room that there was.
     full: bool,
+    /// What the head before it is charged for, until that has left.
+    charge: Option<ExchangeCharge>,
 }
 
 /// How the bytes of a tunnel may end under TLS.
@@ -73,7 +76,14 @@ impl BodyReceiver {
             pace: Pace::default(),
             done,
             full: false,
+            charge: None,
         }
+    }
+
+    /// Of a response whose head is charged for.
+    pub(crate) fn charged(mut self, charge: Option<ExchangeCharge>) -> Self {
+        self.charge = charge;
+        self
     }
 
     /// Holds the client to a rate.
@@ -95,6 +105,7 @@ impl BodyReceiver {
             pace: Pace::default(),
             done: false,
             full: false,
+            charge: None,
         }
     }
 
@@ -119,6 +130,10 @@ impl BodyReceiver {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame, StreamError>>> {
+        // No content is asked for before the head has left.
+        if self.charge.is_some() {
+            self.charge = None;
+        }
         let Some(read) = self.read.as_mut().filter(|_| !self.done) else {
             return Poll::Ready(None);
         };

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -135,12 +136,27 @@ async fn next_head(
     }
 
     let mut deadline = None;
+    let mut unfinished = None;
     loop {
         if let Some(head) = codec::decode_request(&mut connection.read.buffer, &options.head)? {
             if upgrade(&head) == Some(&Protocol::WebSocket) {
                 refuse_bad_key(&head.fields)?;
             }
             return Ok(Next::Head(head));
+        }
+
+        // What comes at once is read whole, and charged to its user.
+        let read = poll_fn(|cx| Poll::Ready(connection.read.poll_fill(cx))).await;
+        if let Poll::Ready(Ok(1..)) = read {
+            continue;
+        }
+
+        let unread = connection.read.buffer.len();
+        let peer = &connection.source().peer;
+        if ConnectionCharges::hold_of(peer, &mut unfinished, unread).is_err() {
+            // Nor is there any while its client may still read the answer.
+            connection.read.buffer = BytesMut::new();
+            return Err(Bad::NoRoom);
         }
 
         let deadline = *deadline.get_or_insert_with(|| clock::now() + options.head_time);
@@ -264,6 +280,8 @@ enum Bad {
     Greeting(Greeting),
     /// Its head took too long (RFC 9110, 15.5.9).
     Slow,
+    /// Its source has no memory left for a head that is large and not whole.
+    NoRoom,
 }
 
 impl Bad {
@@ -272,6 +290,7 @@ impl Bad {
             Self::Malformed(error) => error.status(),
             Self::Handshake(_) | Self::Greeting(_) => StatusCode::BAD_REQUEST,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
+            Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -281,6 +300,7 @@ impl Bad {
             Self::Handshake(error) => error.to_string(),
             Self::Greeting(greeting) => greeting.reason().to_owned(),
             Self::Slow => "the request head took too long".to_owned(),
+            Self::NoRoom => "the source has no memory left for heads of requests".to_owned(),
         }
     }
 }

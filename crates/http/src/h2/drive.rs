@@ -6,10 +6,11 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use hermes_net::{Stream, clock};
-use hermes_proto::h2::FrameBatch;
+use hermes_proto::h2::{FrameBatch, Reason};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::bandwidth::{Bandwidth, Finding};
@@ -17,6 +18,7 @@ use super::over::Over;
 use super::piece::Piece;
 use super::shared::{Joint, News};
 use super::turn_length::TurnLength;
+use super::unfinished::UnfinishedSection;
 use super::{STREAM_WINDOW, windows};
 
 /// Bytes that are read at once on a quiet connection.
@@ -52,6 +54,8 @@ pub(super) struct ConnectionDriver<S> {
     news: VecDeque<News>,
     /// Of a link, whose windows grow with it.
     bandwidth: Option<Bandwidth>,
+    /// Of a stranger, who may leave it as it is.
+    unfinished: Option<UnfinishedSection>,
 }
 
 impl<S> Drop for ConnectionDriver<S> {
@@ -75,7 +79,14 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
             turn: TurnLength::default(),
             news: VecDeque::new(),
             bandwidth: None,
+            unfinished: None,
         }
+    }
+
+    /// Holds the peer to what a field section may cost while it is not whole, and to the time that it may take.
+    pub(super) fn guarded(mut self, patience: Duration) -> Self {
+        self.unfinished = Some(UnfinishedSection::new(patience));
+        self
     }
 
     /// Finds out what comes within a round trip, and how large windows should be: [`News::Grow`].
@@ -146,6 +157,9 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
             Poll::Ready(is_end) => return Poll::Ready(Ok(is_end)),
             Poll::Pending => {}
         }
+        if self.is_section_late(cx) {
+            return Poll::Ready(Ok(false));
+        }
 
         // Where the socket is full, it is the socket that wakes.
         if self.batch.is_empty() {
@@ -158,6 +172,20 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
         }
 
         Poll::Pending
+    }
+
+    /// Whether a field section has taken too long; the connection has failed then.
+    fn is_section_late(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(unfinished) = &mut self.unfinished else {
+            return false;
+        };
+        let Poll::Ready(words) = unfinished.poll_late(cx) else {
+            return false;
+        };
+
+        let machine = &mut self.joint.core().machine;
+        machine.abort(Reason::ENHANCE_YOUR_CALM, words);
+        true
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -255,6 +283,9 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
             self.joint.dispatch(&mut core, &mut self.news);
         }
         self.joint.dispatch(&mut core, &mut self.news);
+        if let Some(unfinished) = &mut self.unfinished {
+            unfinished.note(&self.joint.charges, core.machine.unfinished());
+        }
 
         if let Some(bandwidth) = &mut self.bandwidth {
             let arrived = self.joint.arrivals.account().arrived();

@@ -19,6 +19,7 @@ mod profile;
 pub(crate) mod server;
 mod shared;
 mod turn_length;
+mod unfinished;
 mod windows;
 
 use hermes_net::memory::Account;

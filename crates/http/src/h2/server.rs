@@ -48,6 +48,8 @@ pub(crate) async fn serve<H: Handler>(
     joint.core().is_one_client = !options.link;
     if options.link {
         driver = driver.measuring();
+    } else {
+        driver = driver.guarded(options.head_time);
     }
     let settled = tokio::time::timeout(options.head_time, driver.next());
     let Ok(Some(first)) = settled.await else {

@@ -169,7 +169,7 @@ pub(super) struct Joint {
     core: Mutex<Core>,
     pub(super) arrivals: Arc<Arrivals>,
     /// What the heads that come are charged to.
-    charges: Arc<ConnectionCharges>,
+    pub(super) charges: Arc<ConnectionCharges>,
     /// How often something came from the peer, whatever it was.
     heard: AtomicU64,
     /// Answers to our PINGs.

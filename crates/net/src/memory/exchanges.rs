@@ -81,6 +81,41 @@ impl ConnectionCharges {
         Ok(self.charge(bytes))
     }
 
+    /// So many bytes in all have come of fields that are not whole yet, or that wait: what `held` is charged for from now on. Up to
+    /// [`USUAL_HEAD`] are always taken, however small the pieces are in which more come.
+    ///
+    /// # Errors
+    /// As [`Self::arrive`].
+    pub fn hold(
+        self: &Arc<Self>,
+        held: &mut Option<ExchangeCharge>,
+        bytes: usize,
+    ) -> Result<(), Overdrawn> {
+        match held {
+            Some(charge) => charge.resize(bytes),
+            None => {
+                *held = Some(self.add(bytes)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// As [`Self::hold`], for the other end of a connection that has one message at a time; a usual head touches nothing.
+    ///
+    /// # Errors
+    /// As [`Self::arrive`].
+    pub fn hold_of(
+        peer: &PeerAddress,
+        held: &mut Option<ExchangeCharge>,
+        bytes: usize,
+    ) -> Result<(), Overdrawn> {
+        match held {
+            Some(charge) => charge.resize(bytes),
+            None if bytes <= USUAL_HEAD => Ok(()),
+            None => Self::of(peer).hold(held, bytes),
+        }
+    }
+
     fn charge(self: &Arc<Self>, bytes: usize) -> ExchangeCharge {
         ExchangeCharge {
             connection: self.clone(),
@@ -143,6 +178,16 @@ impl ExchangeCharge {
             self.bytes += more;
         }
         self.owner.cover()
+    }
+
+    fn resize(&mut self, bytes: usize) -> Result<(), Overdrawn> {
+        if bytes > self.bytes {
+            self.owner.take(bytes - self.bytes, bytes <= USUAL_HEAD)?;
+            self.bytes = bytes;
+        } else {
+            self.shrink_to(bytes);
+        }
+        Ok(())
     }
 
     /// Only so many bytes are left of what it held.
@@ -323,6 +368,24 @@ mod tests {
         modest.shrink_to(20_000);
         assert_eq!(modest.bytes, 20_000);
         drop((greedy, modest));
+        assert_eq!(memory.charged(), 0);
+    }
+
+    #[test]
+    fn what_comes_in_small_pieces_is_refused_as_what_comes_at_once() {
+        let memory = memory(4 << 20);
+        let greedy = connection(memory, "192.0.2.1");
+        let filled = fill(&greedy, None);
+
+        let mut held = None;
+        let mut bytes = 0;
+        while bytes < HEAD && greedy.hold(&mut held, bytes + 1000).is_ok() {
+            bytes += 1000;
+        }
+        assert!(bytes < FREE + STEP, "{bytes}");
+        drop(filled);
+        assert!(greedy.hold(&mut held, HEAD).is_ok());
+        assert!(greedy.hold(&mut held, 0).is_ok());
         assert_eq!(memory.charged(), 0);
     }
 

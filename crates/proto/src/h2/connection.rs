@@ -278,6 +278,12 @@ impl<C: Content> Connection<C> {
         self.streams.len() > 0
     }
 
+    /// The stream of a field section of which more is to come, and the bytes of it that did.
+    pub fn unfinished(&self) -> Option<(u32, usize)> {
+        let block = self.block.as_ref()?;
+        Some((block.stream, block.bytes.len()))
+    }
+
     /// Why the connection has failed, if it has. What is still to be written says so to the peer.
     pub fn failure(&self) -> Option<ConnectionError> {
         match self.expecting {

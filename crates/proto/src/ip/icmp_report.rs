@@ -69,6 +69,9 @@ impl<'a> IcmpReport<'a> {
 #[doc(alias = "bound")]
 const MAX_EXTENSIONS: usize = 8;
 
+/// The routing header (RFC 8200, section 4.4).
+const ROUTING: u8 = 43;
+
 /// Whose the packet is that an error tells of, of any protocol: none for what is no error, or quotes too little to say. Ports are 0 where
 /// the protocol has none.
 ///
@@ -147,11 +150,13 @@ impl<'a> Quoted<'a> {
 }
 
 impl Quoted<'_> {
-    /// The same without extension headers (RFC 8200, section 4); none for a later fragment, which says nothing of its flow.
+    /// The same without extension headers (RFC 8200, section 4); none for a later fragment, which says nothing of its flow, and behind a
+    /// routing header: Linux finds the socket by the last segment (RFC 8754), not by the destination of the quoted header.
     fn behind_extensions(mut self) -> Option<Self> {
         for _ in 0..MAX_EXTENSIONS {
             let length = match self.protocol {
-                0 | 43 | 60 => 8 + usize::from(*self.transport.get(1)?) * 8,
+                ROUTING => return None,
+                0 | 60 => 8 + usize::from(*self.transport.get(1)?) * 8,
                 44 => {
                     let offset: &[u8; 2] = self.transport.get(2..)?.first_chunk()?;
                     if u16::from_be_bytes(*offset) & 0xfff8 != 0 {
@@ -281,5 +286,35 @@ mod tests {
             let packet = Packet::parse(&changed).unwrap();
             assert_eq!(IcmpReport::parse(&packet), None, "{at}");
         }
+    }
+
+    #[test]
+    fn a_quotation_with_a_routing_header_says_nothing_of_a_flow() {
+        let about = udp6(b"?");
+        let quoted_behind = |protocol: u8, extension: &[u8]| {
+            let mut quoted = about[..40].to_vec();
+            quoted[6] = protocol;
+            quoted.extend(extension);
+            quoted.extend(&about[40..]);
+            let length = u16::try_from(quoted.len() - 40).unwrap().to_be_bytes();
+            quoted[4..6].copy_from_slice(&length);
+
+            let about = Packet::parse(&about).unwrap();
+            let written = IcmpError::PortUnreachable.about(&about, ROUTERS[1].parse().unwrap());
+            let mut error = written.unwrap()[..48].to_vec();
+            error.extend(&quoted);
+            let length = u16::try_from(error.len() - 40).unwrap().to_be_bytes();
+            error[4..6].copy_from_slice(&length);
+            quoted_flow(&Packet::parse(&error).unwrap())
+        };
+
+        let options = [UDP, 0, 1, 4, 0, 0, 0, 0];
+        let flow = Packet::parse(&about).unwrap().flow();
+        assert_eq!(quoted_behind(60, &options), Some(flow));
+
+        // Of type 4, one segment before its end, whose last segment is someone else's (RFC 8754, section 2).
+        let mut segments = vec![UDP, 2, 4, 1, 0, 0, 0, 0];
+        segments.extend([0x20; 16]);
+        assert_eq!(quoted_behind(ROUTING, &segments), None);
     }
 }

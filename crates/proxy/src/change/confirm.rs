@@ -11,7 +11,7 @@ use hermes_net::Watch;
 
 use super::documents::{Documents, Probation, Revision, Unconfirmed};
 use super::state::LastConfirmed;
-use super::{NotReloaded, ReloadReport};
+use super::{Candidate, NotReloaded, ReloadReport};
 use crate::node::{Changing, Node};
 
 /// Pause before a failed return is tried again: a file or port that is gone may be back.
@@ -172,26 +172,37 @@ impl Node {
     /// # Errors
     /// When there is none, or it does not hold any more; then nothing has changed.
     pub(crate) fn roll_back(&self) -> Result<ReloadReport, NotReturned> {
-        let mut changing = self.changing.lock();
-        let documents = &changing.documents;
-        let back = match &documents.waiting {
-            Some(waiting) => waiting.back.clone(),
-            None => documents.before.clone(),
-        };
+        loop {
+            let back = earlier(&self.changing.lock().documents).ok_or(NotReturned::NoEarlier)?;
+            let candidate = self
+                .earlier_candidate(&back)
+                .map_err(NotReturned::Refused)?;
 
-        let back = back.ok_or(NotReturned::NoEarlier)?;
-        self.return_to(&mut changing, &back)
-            .map_err(NotReturned::Refused)
+            let mut changing = self.changing.lock();
+            // It may have been confirmed meanwhile, and then returns elsewhere.
+            let is_still =
+                earlier(&changing.documents).is_some_and(|now| now.number == back.number);
+            if is_still && self.follows(&candidate) {
+                return self
+                    .return_to(&mut changing, &back, candidate)
+                    .map_err(NotReturned::Refused);
+            }
+        }
+    }
+
+    fn earlier_candidate(&self, back: &Revision) -> Result<Candidate, NotReloaded> {
+        self.candidate(back.loaded()?)
     }
 
     fn return_to(
         &self,
         changing: &mut Changing,
         back: &Revision,
+        candidate: Candidate,
     ) -> Result<ReloadReport, NotReloaded> {
         let left = changing.documents.current.clone();
         let was_confirmed = changing.documents.waiting.is_none();
-        let report = self.put_in_force(changing, back.loaded()?)?;
+        let report = self.put_in_force(changing, candidate)?;
         let documents = &mut changing.documents;
 
         if documents.guarded && was_confirmed {
@@ -215,23 +226,40 @@ impl Node {
 
     /// The time may be over: then the node returns.
     fn expire(&self) {
-        let mut changing = self.changing.lock();
         let over = |waiting: &&Probation| waiting.until <= Instant::now();
-        let Some(waiting) = changing.documents.waiting.as_ref().filter(over) else {
-            return;
+        let back = {
+            let changing = self.changing.lock();
+            let Some(waiting) = changing.documents.waiting.as_ref().filter(over) else {
+                return;
+            };
+            tracing::warn!(
+                "revision {} was not confirmed within {} s",
+                changing.documents.current.number,
+                waiting.time.as_secs()
+            );
+            waiting.back.clone()
         };
-
-        let revision = changing.documents.current.number;
-        tracing::warn!(
-            "revision {revision} was not confirmed within {} s",
-            waiting.time.as_secs()
-        );
-        let Some(back) = waiting.back.clone() else {
+        let Some(back) = back else {
             self.deadline.send_replace(Deadline::Missed);
             return;
         };
 
-        if let Err(problems) = self.return_to(&mut changing, &back) {
+        let candidate = self.earlier_candidate(&back);
+        let mut changing = self.changing.lock();
+        if changing.documents.waiting.as_ref().filter(over).is_none() {
+            // It was confirmed, or replaced, at the last moment.
+            return;
+        }
+        let returned = match candidate {
+            Ok(candidate) if self.follows(&candidate) => {
+                self.return_to(&mut changing, &back, candidate).map(drop)
+            }
+            // Another document came meanwhile, under the same condition: its time is over as well, and the clock calls again.
+            Ok(_) => return,
+            Err(problems) => Err(problems),
+        };
+
+        if let Err(problems) = returned {
             tracing::error!(
                 "cannot go back to the document of revision {}, and tries again:\n{problems}",
                 back.number
@@ -244,6 +272,14 @@ impl Node {
 
             self.deadline.send_replace(Deadline::At(again));
         }
+    }
+}
+
+/// Where the node returns to from the document in force.
+fn earlier(documents: &Documents) -> Option<Revision> {
+    match &documents.waiting {
+        Some(waiting) => waiting.back.clone(),
+        None => documents.before.clone(),
     }
 }
 

@@ -26,7 +26,7 @@ use crate::listeners::table::{ListenerChanges, Prepared};
 use crate::memory_limits;
 use crate::node::{Changing, Node, check_rest_with, doubts, log_doubts, own_addresses, unbound};
 use crate::reevaluate::Reevaluated;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Draft, Snapshot};
 pub(crate) use confirm::{Confirmed, Deadline, NotReturned, keep_time};
 pub use documents::Unconfirmed;
 pub(crate) use documents::{Documents, Revision};
@@ -113,11 +113,16 @@ impl Node {
     }
 
     fn change(&self, by: By) -> Result<ReloadReport, NotReloaded> {
-        let mut changing = self.changing.lock();
-        let loaded = read(&self.file, &|name| std::env::var(name).ok()).map_err(|flawed| {
-            flawed.judged(|rest, lost| check_rest_with(rest, lost, &self.plugs))
-        })?;
-        self.enter(&mut changing, loaded, by)
+        loop {
+            let loaded = read(&self.file, &|name| std::env::var(name).ok()).map_err(|flawed| {
+                flawed.judged(|rest, lost| check_rest_with(rest, lost, &self.plugs))
+            })?;
+            let candidate = self.candidate(loaded)?;
+            let mut changing = self.changing.lock();
+            if self.follows(&candidate) {
+                return self.enter(&mut changing, candidate, by);
+            }
+        }
     }
 
     /// Puts a document in force, wherever it comes from.
@@ -130,25 +135,56 @@ impl Node {
             // What no file says is another document of this node, whose name may be that of its file.
             loaded.files.clone_from(&self.shared.snapshot.load().files);
         }
-        self.enter(&mut self.changing.lock(), loaded, By::Operator(None))
+        loop {
+            let candidate = self.candidate(loaded.clone())?;
+            let mut changing = self.changing.lock();
+            if self.follows(&candidate) {
+                return self.enter(&mut changing, candidate, By::Operator(None));
+            }
+        }
+    }
+
+    /// Builds all that a document says, and reads the files that it names. They may stand still, for ever: so nothing is locked here, and
+    /// another document can be put in force, or confirmed, meanwhile.
+    fn candidate(&self, loaded: Loaded) -> Result<Candidate, NotReloaded> {
+        let previous = self.shared.snapshot.load_full();
+        let revision = Revision::of(&loaded, previous.revision + 1);
+        let places = loaded.places.clone();
+        let files = loaded.files.clone();
+        let doubts = doubts(&loaded);
+        let draft = Snapshot::build(loaded, Some(&previous), &self.shared.telemetry, &self.plugs)
+            .map_err(|problems| problems.in_order(&files))?;
+
+        Ok(Candidate {
+            previous,
+            revision,
+            places,
+            doubts,
+            draft,
+        })
+    }
+
+    /// Whether a candidate still follows what is in force. To be asked with the lock that it is put in force under.
+    fn follows(&self, candidate: &Candidate) -> bool {
+        Arc::ptr_eq(&candidate.previous, &self.shared.snapshot.load_full())
     }
 
     fn enter(
         &self,
         changing: &mut Changing,
-        loaded: Loaded,
+        candidate: Candidate,
         by: By,
     ) -> Result<ReloadReport, NotReloaded> {
         let confirm = match by {
             By::Operator(confirm) => confirm,
             By::Surroundings => {
-                not_given_up(&changing.documents, &loaded)?;
+                not_given_up(&changing.documents, &candidate.revision)?;
                 None
             }
         };
 
         let previous = changing.documents.current.clone();
-        let report = self.put_in_force(changing, loaded)?;
+        let report = self.put_in_force(changing, candidate)?;
         let unconfirmed = self.set_condition(&mut changing.documents, &previous, confirm);
 
         Ok(ReloadReport {
@@ -160,15 +196,15 @@ impl Node {
     fn put_in_force(
         &self,
         changing: &mut Changing,
-        loaded: Loaded,
+        candidate: Candidate,
     ) -> Result<ReloadReport, NotReloaded> {
-        let kept = Revision::of(&loaded, self.shared.snapshot.load().revision + 1);
-        let places = loaded.places.clone();
-        let files = loaded.files.clone();
-        let doubts = doubts(&loaded);
-        let previous = self.shared.snapshot.load_full();
-        let draft = Snapshot::build(loaded, Some(&previous), &self.shared.telemetry, &self.plugs)
-            .map_err(|problems| problems.in_order(&files))?;
+        let Candidate {
+            previous,
+            revision: kept,
+            places,
+            doubts,
+            draft,
+        } = candidate;
         log_doubts(&doubts);
 
         let bound = changing
@@ -240,6 +276,15 @@ impl Node {
     }
 }
 
+/// A document with all that its files say, which could be put in force after `previous`.
+struct Candidate {
+    previous: Arc<Snapshot>,
+    revision: Revision,
+    places: Places,
+    doubts: Vec<Problem>,
+    draft: Draft,
+}
+
 /// What a document asks for, bound and not yet served.
 struct NewSockets {
     listeners: Prepared,
@@ -267,11 +312,11 @@ impl Changing {
 }
 
 /// A file that was given up is not put in force again because someone moved logs.
-fn not_given_up(documents: &Documents, loaded: &Loaded) -> Result<(), NotReloaded> {
+fn not_given_up(documents: &Documents, asked: &Revision) -> Result<(), NotReloaded> {
     let Some(given_up) = &documents.given_up else {
         return Ok(());
     };
-    if Revision::of(loaded, 0).text != given_up.text {
+    if asked.text != given_up.text {
         return Ok(());
     }
 

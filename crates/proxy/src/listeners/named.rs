@@ -3,13 +3,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use hermes_config::model::{HostPort, OtherNames, SplitDns, Tun};
 use hermes_http::{Frame, Incoming, Outgoing, pipe};
 use hermes_net::dns::{ForeignAnswer, NameServers, NoQuestion, Question, QuestionRefusal};
 use hermes_net::{PeerAddress, StreamInfo, Watch};
+use hermes_observe::Periodic;
 use hermes_packet::tun::{
     AskedFlow, DNS_PORT, FlowCarrier, NameQuestion, NamedHosts, TcpFlow, TunHub,
 };
@@ -49,6 +50,8 @@ struct NameServer {
     answers: Mutex<Arc<Answers>>,
     forwarded: Arc<Semaphore>,
     asking: Arc<Semaphore>,
+    /// Questions for names that got no address.
+    full: Periodic,
 }
 
 /// What is known of names, by one configuration.
@@ -110,6 +113,7 @@ impl NameServer {
             answers: Mutex::new(Arc::new(answers)),
             forwarded: Arc::new(Semaphore::new(MAX_FORWARDED)),
             asking: Arc::new(Semaphore::new(MAX_ASKING)),
+            full: Periodic::default(),
         }
     }
 
@@ -246,7 +250,15 @@ impl NameServer {
             }
             Err(full) => {
                 self.count("full");
-                tracing::debug!(device = self.hub.name(), name, %full, "a name gets no address");
+                // Programs ask again and again for what they do not get.
+                if let Some(questions) = self.full.count(1, Instant::now()) {
+                    tracing::warn!(
+                        device = self.hub.name(),
+                        name,
+                        questions,
+                        "a name gets no address: {full}; a larger `pool` has room for more names"
+                    );
+                }
                 question.refuse(QuestionRefusal::Failed)
             }
         }

@@ -2,29 +2,12 @@
 
 use std::fs;
 
+use hermes_tests::attacks::ambiguous_paths::HIDDEN;
 use hermes_tests::origins::{self, Answer, deciding};
 use hermes_tests::raw::Raw;
 use hermes_tests::{Node, program};
 
 use crate::versions::{Came, Versions};
-
-/// What some server reads as `/admin/secret`.
-const HIDDEN: [&str; 14] = [
-    "/admin;x/secret",
-    "/admin;/secret",
-    "/;x/admin/secret",
-    "/;/admin/secret",
-    "/admin%3Bx/secret",
-    "/admin%2Fsecret",
-    "/admin%2fsecret",
-    "/%2Fadmin/secret",
-    "/admin%5Csecret",
-    "/admin%5csecret;y",
-    "/;%2Fadmin/secret",
-    "/admin%252Fsecret",
-    "/%2561dmin/secret",
-    "/public/%252e%252e/admin/secret",
-];
 
 /// What no rule here says otherwise about, however it is read.
 const HARMLESS: [&str; 6] = [

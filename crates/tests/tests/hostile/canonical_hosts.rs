@@ -2,20 +2,12 @@
 
 use std::fs;
 
-use hermes_tests::h2c::Client;
+use hermes_tests::attacks::spelled_hosts::{SPELLINGS, asked, templates};
 use hermes_tests::origins::{self, Answer, deciding};
 use hermes_tests::raw::Raw;
 use hermes_tests::{Node, program};
 
 use crate::versions::Versions;
-
-/// Other ways to write 127.0.0.1, as hosts of URIs.
-const SPELLINGS: [&str; 4] = [
-    "[::ffff:127.0.0.1]",
-    "[::FFFF:7f00:1]",
-    "[0:0:0:0:0:ffff:127.0.0.1]",
-    "[64:ff9b::7f00:1]",
-];
 
 /// How rules say that 127.0.0.1 is denied.
 fn rules(port: u16) -> Vec<String> {
@@ -64,15 +56,6 @@ fn an_address_in_another_spelling_passes_no_rule_about_it() {
     assert_eq!(origin.connections(), 0);
 }
 
-/// Paths of tunnels by template.
-fn templates(host: &str, port: u16) -> [(&'static str, String); 2] {
-    let bare = host.trim_matches(['[', ']']).replace(':', "%3A");
-    [("connect-udp", "udp"), ("connect-tcp", "tcp")].map(|(protocol, kind)| {
-        let path = format!("/.well-known/masque/{kind}/{bare}/{port}/");
-        (protocol, path)
-    })
-}
-
 fn refused_over_http_3(node: &Versions, host: &str, port: u16) {
     let came = node.h3("GET", &format!("{host}:{port}"), "/", &[]);
     assert_eq!(came.status, 403, "{host}: {came:?}");
@@ -84,27 +67,8 @@ fn refused_over_http_3(node: &Versions, host: &str, port: u16) {
 
 /// Messages of both versions on TCP, and tunnels of three kinds.
 fn refused_in_all_forms(node: &Versions, host: &str, port: u16) {
-    let authority = format!("{host}:{port}");
-    for came in [
-        node.h1("GET", &authority, "/", &[]),
-        node.h2("GET", &authority, "/", &[]),
-    ] {
-        assert_eq!(came.status, 403, "{host}: {came:?}");
-    }
-
-    let web = node.node.address("web");
-    let refused = Raw::tunnel(web, &authority, "").map(drop).unwrap_err();
-    assert_eq!(refused.status(), 403, "CONNECT {host}");
-    let refused = Client::connect(web).tunnel(&authority, &[]).map(drop);
-    assert_eq!(refused.unwrap_err().status, 403, "CONNECT {host}, HTTP/2");
-
-    for (protocol, path) in templates(host, port) {
-        for came in [
-            node.h1_upgrade(protocol, "proxy", &path),
-            node.h2_upgrade(protocol, "proxy", &path),
-        ] {
-            assert_eq!(came.status, 403, "{protocol} {host}: {came:?}");
-        }
+    for (form, status) in asked(node.node.address("web"), host, port) {
+        assert_eq!(status, 403, "{host}: {form}");
     }
 }
 

@@ -1,13 +1,16 @@
 //! What waits for someone is charged to him: one owner takes his share of a node's memory, is told so, and others keep theirs.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use hermes_tests::attacks::broadcast_replies::{REPLY, broadcasts};
+use hermes_tests::attacks::refusals::refuse;
+use hermes_tests::attacks::replay_windows::{flooding, tunnels};
+use hermes_tests::attacks::waiting_datagrams::send_from;
+use std::net::Ipv4Addr;
 
 use bytes::Bytes;
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::h2c::Client;
 use hermes_tests::raw::Raw;
-use hermes_tests::{Node, curl, eventually, origins, runtime, udp};
-use tokio::io::AsyncWriteExt;
+use hermes_tests::{Node, curl, eventually, origins, udp};
 
 use crate::sources::connect_from;
 use crate::standing::{MIB, settled};
@@ -116,23 +119,6 @@ fn contents_kept_for_retries_take_the_share_of_their_source_and_pass_all_the_sam
     eventually_true("all is given back", || charged(&node, "replays") == 0);
 }
 
-/// A server that sends without end as soon as it is connected to.
-fn flooding() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    listener.set_nonblocking(true).unwrap();
-    runtime::handle().spawn(async move {
-        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-        while let Ok((mut stream, _)) = listener.accept().await {
-            tokio::spawn(async move { while stream.write_all(&[7; 64 * 1024]).await.is_ok() {} });
-        }
-    });
-    address
-}
-
-/// Tunnels that a stranger opens, each with a window of 4 MiB.
-const TUNNELS: usize = 90;
-
 #[test]
 fn replay_windows_of_a_stranger_take_its_share_and_others_get_sessions() {
     let node = Node::start(
@@ -145,9 +131,7 @@ fn replay_windows_of_a_stranger_take_its_share_and_others_get_sessions() {
     );
     let before = node.peak();
     let target = flooding().to_string();
-    let tunnels: Vec<Raw> = (0..TUNNELS)
-        .map(|_| Raw::tunnel(node.address("web"), &target, "Hermes-Resume: ?1\r\n").unwrap())
-        .collect();
+    let tunnels = tunnels(node.address("web"), &target);
     eventually_true("its windows are full", || {
         charged(&node, "sessions") > SHARE / 8 * 5
     });
@@ -166,8 +150,7 @@ fn replay_windows_of_a_stranger_take_its_share_and_others_get_sessions() {
     assert!(head.field("hermes-resume").is_some(), "{head:?}");
 }
 
-/// Bytes of each reply, and broadcasts to four servers whose replies no one reads.
-const REPLY: usize = 976 * 1024;
+/// Broadcasts to four servers whose replies no one reads.
 const BROADCASTS: usize = 40;
 
 #[test]
@@ -191,16 +174,7 @@ fn replies_of_broadcasts_take_the_share_of_their_user_and_others_get_theirs() {
         ),
     );
     let before = node.peak();
-    let ask = format!(
-        "GET http://SHARDS/bytes/{REPLY} HTTP/1.1\r\nHost: SHARDS\r\nX-Hermes-Broadcast: true\r\n\r\n"
-    );
-    let clients: Vec<Raw> = (0..BROADCASTS)
-        .map(|_| {
-            let mut raw = Raw::connect(node.address("web"));
-            raw.send(&ask);
-            raw
-        })
-        .collect();
+    let clients = broadcasts(node.address("web"), BROADCASTS);
     eventually_true("its share is used up", || refused(&node, "collected") > 0);
     let cost = settled(&node).saturating_sub(before);
     assert!(cost < COST, "{cost} bytes: {:#}", node.status());
@@ -247,13 +221,11 @@ fn datagrams_that_wait_for_tunnels_take_the_share_of_their_listener() {
         ),
     );
     let before = node.peak();
-    let datagram = [7; 8 * 1024];
     for source in 1..=SOURCES {
         for _ in 0..PORTS {
-            let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 1, source), 0)).unwrap();
-            for _ in 0..DATAGRAMS {
-                socket.send_to(&datagram, node.address("voice")).unwrap();
-            }
+            let source = Ipv4Addr::new(127, 0, 1, source);
+            let sent = send_from(source, node.address("voice"), DATAGRAMS, 8 * 1024);
+            assert_eq!(sent, DATAGRAMS as u64);
         }
     }
 
@@ -278,7 +250,6 @@ fn datagrams_that_wait_for_tunnels_take_the_share_of_their_listener() {
 
 /// Requests that are refused, with as many bytes of fields as a head may have.
 const REFUSALS: usize = 700;
-const FIELDS: usize = 60_000;
 
 #[test]
 fn refusals_that_are_remembered_do_not_keep_the_heads_that_were_refused() {
@@ -289,17 +260,7 @@ fn refusals_that_are_remembered_do_not_keep_the_heads_that_were_refused() {
         routes: [ { match: { target: ELSEWHERE }, respond: { status: 204 } } ]
         "#,
     );
-    let field = "x".repeat(FIELDS);
-    let refuse = |path: &str| {
-        let mut raw = Raw::connect(node.address("web"));
-        for number in 0..REFUSALS / 20 {
-            raw.send(format!(
-                "GET http://VIDEO/{path}{number} HTTP/1.1\r\nHost: VIDEO\r\nX: {field}\r\n\r\n"
-            ));
-            let (head, _) = raw.response();
-            assert_eq!(head.status(), 404);
-        }
-    };
+    let refuse = |path: &str| refuse(node.address("web"), path, REFUSALS / 20);
 
     // What one such exchange takes by itself is there before.
     refuse("");

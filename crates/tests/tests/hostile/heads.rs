@@ -1,12 +1,14 @@
 //! Heads that wait: few bytes become large ones by tables of HPACK, and many of them cost their user or source, no one else.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::thread;
 
+use hermes_tests::attacks::heads::repeating;
+use hermes_tests::attacks::interim::{interim, last, swelling};
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::frames::{
-    CONTINUATION, END_HEADERS, END_STREAM, HEADERS, HELLO, SETTINGS, field, frame, parse, request,
+    CONTINUATION, END_HEADERS, END_STREAM, HEADERS, HELLO, SETTINGS, field, frame, request,
 };
 use hermes_tests::raw::Raw;
 use hermes_tests::{Node, Pki, curl, h3flood, origins};
@@ -39,36 +41,8 @@ fn silent() -> SocketAddr {
     address
 }
 
-/// A field line that becomes the only entry of a table of 4096 bytes, and fills it.
-fn entry() -> Vec<u8> {
-    [b"\x40\x05x-pad\x7f\x9d\x1e".as_slice(), &[b'x'; 3996]].concat()
-}
-
-/// A connection that asks for 1000 heads of 60 KiB, each 15 times that entry, and acknowledges nothing.
-fn repeating(address: SocketAddr, origin: &str, user: &[u8]) -> Raw {
-    let mut raw = Raw::connect(address);
-    let asked = [request("GET", origin, "/"), user.to_vec()].concat();
-    let first = frame(
-        HEADERS,
-        END_HEADERS | END_STREAM,
-        1,
-        &[&asked[..], &entry()].concat(),
-    );
-    let more = (1..STREAMS).flat_map(|number| {
-        let head = [&asked[..], &[0xbe; 15]].concat();
-        frame(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, &head)
-    });
-    let bytes: Vec<u8> = [HELLO.to_vec(), first]
-        .concat()
-        .into_iter()
-        .chain(more)
-        .collect();
-    raw.send_if_open(bytes);
-    raw
-}
-
 /// That someone else is served by `origin`, however much is said in the head.
-fn bystander(node: &Node, listener: &str, more: &[&str]) {
+pub fn bystander(node: &Node, listener: &str, more: &[&str]) {
     let origin = origins::http();
     let pad = format!("x-pad: {}", "y".repeat(20_000));
     let url = format!("http://{}/", origin.address());
@@ -286,72 +260,6 @@ fn heads_of_http_3_take_no_more() {
     let held = node.exchanges().len();
     assert!((20..80).contains(&held), "{held}");
     drop(flood);
-}
-
-/// A server of HTTP/2 that answers each request with few bytes that become much: an entry, and then `each` for every stream.
-pub fn swelling(each: fn(u32, bool) -> Vec<u8>) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        while let Ok((stream, _)) = listener.accept() {
-            thread::spawn(move || swell(stream, each));
-        }
-    });
-    address
-}
-
-/// Waits until no more is asked for, and answers all at once.
-fn swell(mut stream: TcpStream, each: fn(u32, bool) -> Vec<u8>) {
-    drop(stream.write_all(&frame(SETTINGS, 0, 0, b"")));
-    stream
-        .set_read_timeout(Some(std::time::Duration::from_millis(300)))
-        .unwrap();
-    let (mut heard, mut piece) = (Vec::new(), vec![0; 64 * 1024]);
-    let mut answered = 0;
-    loop {
-        match stream.read(&mut piece) {
-            Ok(0) => return,
-            Ok(length) => {
-                heard.extend_from_slice(&piece[..length]);
-                continue;
-            }
-            Err(_) => {}
-        }
-
-        let frames = parse(heard.get(24..).unwrap_or_default());
-        let asked: Vec<u32> = frames
-            .iter()
-            .filter(|frame| frame.0 == HEADERS)
-            .map(|frame| frame.2)
-            .collect();
-        let mut bytes = Vec::new();
-        for stream in &asked[answered..] {
-            bytes.extend(each(*stream, answered == 0));
-            answered += 1;
-        }
-        if stream.write_all(&bytes).is_err() {
-            return;
-        }
-    }
-}
-
-/// A head with this status, and 15 times the entry, which the first one brings.
-fn swollen(stream: u32, status: &[u8], is_first: bool, flags: u8) -> Vec<u8> {
-    let entry = if is_first { entry() } else { Vec::new() };
-    let head = [field(b":status", status), entry, vec![0xbe; 14]].concat();
-    frame(HEADERS, END_HEADERS | flags, stream, &head)
-}
-
-/// 64 interim heads of 60 KiB.
-pub fn interim(stream: u32, is_first: bool) -> Vec<u8> {
-    let mut bytes = swollen(stream, b"103", is_first, 0);
-    bytes.extend(swollen(stream, b"103", false, 0).repeat(63));
-    bytes
-}
-
-/// A final head of 60 KiB, without its content.
-fn last(stream: u32, is_first: bool) -> Vec<u8> {
-    swollen(stream, b"200", is_first, 0)
 }
 
 /// A node before a server that swells, of which `streams` exchanges are asked that are not read.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use hermes_tests::attacks::crowded_filter::{crowd, slow_denials};
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::h2c::Client;
 use hermes_tests::origins::{Answer, Origin, Question, deciding};
@@ -144,39 +145,14 @@ fn a_request_that_is_too_large_to_be_asked_about_is_no_failure_of_the_server() {
     assert_eq!(got.status, 403);
 }
 
-/// Denies everything, one after the other, 500 in a second.
-fn slow_denials() -> Origin<Question> {
-    deciding(|question| {
-        let is_opa = question.request.path == "/v1/data/allow";
-        let content = if is_opa { "{ \"result\": false }" } else { "" };
-        Answer {
-            content: content.to_owned(),
-            after: Duration::from_millis(2),
-            in_a_row: true,
-            ..Answer::new(if is_opa { 200 } else { 403 }, &[])
-        }
-    })
-}
-
 #[test]
 fn a_crowd_of_one_client_opens_nothing() {
     let server = slow_denials();
     for keys in ["", "kind: opa, path: /v1/data/allow", "concurrency: 32"] {
         let node = node(&server, keys);
-        let clients: Vec<_> = (0..3)
-            .map(|_| Client::connect(node.address("web")))
-            .collect();
-        thread::scope(|scope| {
-            for client in &clients {
-                scope.spawn(|| {
-                    for _ in 0..3 {
-                        let statuses = client.statuses("http://site/admin", 300);
-                        let passed = statuses.iter().filter(|status| **status == 200).count();
-                        assert_eq!(passed, 0, "{keys}: of {}", statuses.len());
-                    }
-                });
-            }
-        });
+        let statuses = crowd(node.address("web"), "http://site/admin");
+        let passed = statuses.iter().filter(|status| **status == 200).count();
+        assert_eq!(passed, 0, "{keys}: of {}", statuses.len());
         eventually_true("the server decides again", || {
             asked(&node, "GET", "") == 403
         });

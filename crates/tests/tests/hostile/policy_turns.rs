@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use hermes_tests::h2c::Client;
+use hermes_tests::attacks::costly_policy::{POLICY, ask_until, costly_uri};
 use hermes_tests::origins::{Answer, deciding};
 use hermes_tests::{Node, curl};
 
@@ -21,9 +21,9 @@ fn others_are_served(node: &Node, flood: &str) {
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                while !ended.load(Ordering::SeqCst) {
-                    Client::connect(node.address("alice")).statuses(flood, 600);
-                }
+                ask_until(node.address("alice"), flood, || {
+                    ended.load(Ordering::SeqCst)
+                })
             });
         }
 
@@ -57,17 +57,13 @@ fn at_a_server_that_takes_its_time() {
 
 #[test]
 fn at_a_policy_whose_evaluation_takes_long() {
-    // Pairs of segments: quadratic in what the client writes, and within the steps.
-    let policy = "package overlay\nimport rego.v1\ndefault allow := false\n\
-        allow if {\n  parts := split(input.path, \"/\")\n  \
-        count([1 | some a in parts; some b in parts; a == b]) > 0\n}\n";
     let yaml = format!(
         "{LISTENERS}\
          authorize: [ {{ name: check, timeout: 10s, rego: {{ files: policy.rego, query: data.overlay.allow, steps: 1000000 }} }} ]\n\
          routes: [ {{ respond: {{ status: 200 }} }} ]\n"
     );
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("policy.rego"), policy).unwrap();
+    fs::write(folder.path().join("policy.rego"), POLICY).unwrap();
     let node = Node::start_in(folder, "sap", &yaml, &[]);
-    others_are_served(&node, &format!("http://site{}", "/x".repeat(100)));
+    others_are_served(&node, &costly_uri());
 }

@@ -12,6 +12,8 @@ use hermes_tests::{Node, Pki, curl, eventually, origins, runtime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 
+pub use hermes_tests::attacks::uploads::mute;
+
 pub const MIB: usize = 1024 * 1024;
 
 /// Content of each response, and of each upload: more than a stream's window and all buffers on the way take.
@@ -21,9 +23,6 @@ const UPLOAD: usize = 8 * MIB;
 /// What the kernel keeps for each connection of a [`generous`] server: thousands of them must not fill the memory that it has for TCP, or it
 /// delays everyone's.
 const SENT: u32 = 64 * 1024;
-
-/// What the kernel takes for a [`mute`] server.
-const RECEIVED: u32 = 4 * 1024;
 
 /// What a client takes on all streams together, in bytes: far above what a node may hold for it, but not for ever if it reads after all.
 const ROOM: u32 = 256 << 20;
@@ -50,24 +49,6 @@ pub fn generous() -> String {
                     }
                 }
             });
-        }
-    });
-    address.to_string()
-}
-
-/// A server that accepts and reads nothing, of which the kernel takes little.
-pub fn mute() -> String {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.set_recv_buffer_size(RECEIVED).unwrap();
-    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let listener = runtime::handle()
-        .block_on(async { socket.listen(1024) })
-        .unwrap();
-    let address = listener.local_addr().unwrap();
-    runtime::handle().spawn(async move {
-        let mut kept = Vec::new();
-        while let Ok((stream, _)) = listener.accept().await {
-            kept.push(stream);
         }
     });
     address.to_string()

@@ -1,5 +1,6 @@
 //! Transforms that a peer asks for: each once, so that its bytes become no more than one of them can make.
 
+use hermes_tests::attacks::transforms::tunnel;
 use hermes_tests::h2c::Client;
 use hermes_tests::raw::Raw;
 use hermes_tests::{Node, origins};
@@ -25,10 +26,7 @@ fn a_transform_that_is_named_twice_is_refused_in_every_version_and_form() {
     // Where a tunnel ends here, and where it goes on.
     for target in [target.as_str(), "VIDEO:1"] {
         for names in ["compress, compress", &often, "other, compress,other"] {
-            let fields = format!("Hermes-Transform: {names}\r\n");
-            let refused = Raw::tunnel(node.address("web"), target, &fields)
-                .err()
-                .unwrap();
+            let refused = tunnel(node.address("web"), target, names).err().unwrap();
             assert_eq!(refused.status(), 400, "{names} {refused:?}");
             let status = refused.field("proxy-status").unwrap();
             assert!(status.contains("names a transform twice"), "{status}");
@@ -41,12 +39,7 @@ fn a_transform_that_is_named_twice_is_refused_in_every_version_and_form() {
     assert_eq!(origin.connections(), 0);
 
     // One of each is undone, and what is not known here stays.
-    let accepted = Raw::tunnel(
-        node.address("web"),
-        &target,
-        "Hermes-Transform: compress, other\r\n",
-    );
-    assert!(accepted.is_ok());
+    assert!(tunnel(node.address("web"), &target, "compress, other").is_ok());
 }
 
 #[test]
@@ -61,10 +54,7 @@ fn coders_are_charged_to_who_asks_for_them() {
     };
     assert_eq!(charged(), 0);
     let tunnels: Vec<Raw> = (0..120)
-        .map(|_| {
-            let fields = "Hermes-Transform: compress\r\n";
-            Raw::tunnel(node.address("web"), &target, fields).unwrap()
-        })
+        .map(|_| tunnel(node.address("web"), &target, "compress").unwrap())
         .collect();
     let all = charged();
     assert!((20 << 20..=32 << 20).contains(&all), "{all}");

@@ -410,6 +410,8 @@ fn hostile_questions_and_very_many_names_do_nothing_to_others() {
     assert_eq!(page, "hello from VIDEO");
     let names = node.status()["devices"][0]["names"].clone();
     assert_eq!(names["names"], 12, "{names:#}");
+    let told = node.log().matches("a larger `pool`").count();
+    assert_eq!(told, 1, "{}", node.log());
 }
 
 /// The node in the middle, which is killed. It knows nothing of what outlives it.

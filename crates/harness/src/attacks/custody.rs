@@ -1,0 +1,121 @@
+//! A port of custody, flooded by a stranger.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::{Attack, CALM, Effort, Party, Stage};
+use crate::{Node, free, origins, program};
+
+/// For how long the lab floods.
+const TIME: Duration = Duration::from_secs(4);
+
+/// Bytes of each datagram: those of a HELLO.
+const JUNK: usize = 73;
+
+/// Datagrams that no neighbour has sent, as fast as one process sends.
+pub(super) const FLOOD: Attack = Attack {
+    name: "custody-flood",
+    by: Party::Stranger,
+    summary: "73 bytes of junk to a custody port, as fast as one process sends, for 4 s",
+    prepare,
+    run,
+};
+
+fn prepare() -> Stage {
+    let origin = origins::http();
+    let hop = Hop::start(
+        &format!("{CALM}: {{ http: 127.0.0.1:0 }},"),
+        &format!(
+            "{{ match: {{ listener: {CALM} }}, terminate: \"{}\" }},",
+            origin.address()
+        ),
+    );
+    Stage::of(hop.far).keeping(hop.near).keeping(origin)
+}
+
+fn run(stage: &Stage) -> Effort {
+    let begin = Instant::now();
+    let sent = flood(stage.node.address("hops"), || begin.elapsed() >= TIME);
+    Effort {
+        bytes: sent * JUNK as u64,
+        attempts: sent,
+        ..Effort::default()
+    }
+}
+
+/// Sends junk to a port until it is over; how many datagrams.
+///
+/// # Panics
+/// When there is no socket.
+pub fn flood(at: SocketAddr, is_over: impl Fn() -> bool) -> u64 {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let junk: [u8; JUNK] = std::array::from_fn(|at| if at == 0 { 0x14 } else { at as u8 });
+    let mut sent = 0;
+    while !is_over() {
+        for _ in 0..100 {
+            sent += u64::from(socket.send_to(&junk, at).is_ok());
+        }
+    }
+    sent
+}
+
+/// Makes a node's key in its folder; its public part.
+fn key(folder: &Path) -> String {
+    let said = program::command()
+        .arg("custody-key")
+        .arg(folder.join("key"))
+        .output()
+        .unwrap();
+    String::from_utf8(said.stdout).unwrap().trim().to_owned()
+}
+
+/// Two nodes, of which the first passes what it is asked for to the second in custody; the second has a listener of its own, too.
+pub struct Hop {
+    /// Whom clients ask.
+    pub near: Node,
+    /// The next.
+    pub far: Node,
+    /// The custody port of that.
+    pub at: SocketAddr,
+}
+
+impl Hop {
+    /// Starts both, each with these listeners and routes before its own, given as the inside of their YAML collections.
+    ///
+    /// # Panics
+    /// When they do not start.
+    pub fn start(listeners: &str, routes: &str) -> Self {
+        let folders: [TempDir; 2] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
+        let keys = folders.each_ref().map(|folder| key(folder.path()));
+        let at = free::udp();
+        let [first, second] = folders;
+        let far = format!(
+            r#"
+            workers: 1
+            defaults: {{ custody: {{ key_file: key, neighbours: {{ near: {{ key: "{}" }} }} }} }}
+            listeners: {{ {listeners} hops: {{ udp: "{at}", ingress: custody }}, web: {{ http: 127.0.0.1:0 }} }}
+            routes: [ {routes} {{ terminate: true }} ]
+            egress: {{ allow: [127.0.0.0/8] }}
+            "#,
+            keys[0]
+        );
+        let near = format!(
+            r#"
+            workers: 1
+            defaults: {{ custody: {{ key_file: key, neighbours: {{ far: {{ key: "{}", address: "{at}" }} }} }} }}
+            listeners: {{ {listeners} web: {{ http: 127.0.0.1:0 }} }}
+            routes: [ {routes} {{ to: far, retry: {{ custody: true }} }} ]
+            upstreams: {{ far: {{ endpoints: ["127.0.0.1:9"] }} }}
+            "#,
+            keys[1]
+        );
+        Self {
+            far: Node::start_in(second, "far", &far, &[]),
+            near: Node::start_in(first, "near", &near, &[]),
+            at,
+        }
+    }
+}

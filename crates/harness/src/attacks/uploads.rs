@@ -1,0 +1,110 @@
+//! Uploads in custody that no one takes.
+
+use std::io::Write;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::thread;
+
+use tokio::net::TcpSocket;
+
+use super::custody::Hop;
+use super::{Attack, CALM, Effort, Party, Stage};
+use crate::{origins, runtime};
+
+/// Uploads that no one takes.
+pub const UPLOADS: usize = 120;
+
+/// Bytes of each.
+const UPLOAD: usize = 2 * 1024 * 1024;
+
+/// What the kernel takes for a [`mute`] server.
+const RECEIVED: u32 = 4 * 1024;
+
+/// Objects that stand still in custody.
+pub(super) const STUCK: Attack = Attack {
+    name: "stuck-uploads",
+    by: Party::User,
+    summary: "120 uploads of 2 MiB in custody to an origin that reads nothing",
+    prepare,
+    run,
+};
+
+fn prepare() -> Stage {
+    let origin = origins::http();
+    let hop = Hop::start(
+        &format!("{CALM}: {{ http: 127.0.0.1:0 }},"),
+        &format!(
+            "{{ match: {{ listener: {CALM} }}, terminate: \"{}\" }},",
+            origin.address()
+        ),
+    );
+    Stage::of(hop.near).keeping(hop.far).keeping(origin)
+}
+
+fn run(stage: &Stage) -> Effort {
+    let mut effort = Effort {
+        bytes: (UPLOADS * UPLOAD) as u64,
+        attempts: UPLOADS as u64,
+        ..Effort::default()
+    };
+    effort.hold(Uploads(uploads(
+        stage.node.address("web"),
+        &mute(),
+        UPLOADS,
+    )));
+    effort
+}
+
+/// Uploads whose connections end when this is dropped, although a thread writes on each.
+struct Uploads(Vec<TcpStream>);
+
+impl Drop for Uploads {
+    fn drop(&mut self) {
+        for stream in &self.0 {
+            // It may have ended already.
+            drop(stream.shutdown(Shutdown::Both));
+        }
+    }
+}
+
+/// Begins uploads to this origin, each as far as it is taken; they end when their connection is shut down.
+///
+/// # Panics
+/// When the proxy takes no connection.
+pub fn uploads(proxy: SocketAddr, origin: &str, count: usize) -> Vec<TcpStream> {
+    let head = format!(
+        "POST http://{origin}/ HTTP/1.1\r\nHost: {origin}\r\nContent-Length: {UPLOAD}\r\n\r\n"
+    );
+    let begin = |_| {
+        let stream = TcpStream::connect(proxy).unwrap();
+        let mut writer = stream.try_clone().unwrap();
+        let head = head.clone();
+        thread::spawn(move || {
+            drop(writer.write_all(head.as_bytes()));
+            // It ends when the connection is shut down.
+            drop(writer.write_all(&vec![b'x'; UPLOAD]));
+        });
+        stream
+    };
+    (0..count).map(begin).collect()
+}
+
+/// A server that accepts and reads nothing, of which the kernel takes little.
+///
+/// # Panics
+/// When it has no port.
+pub fn mute() -> String {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(RECEIVED).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = runtime::handle()
+        .block_on(async { socket.listen(1024) })
+        .unwrap();
+    let address = listener.local_addr().unwrap();
+    runtime::handle().spawn(async move {
+        let mut kept = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            kept.push(stream);
+        }
+    });
+    address.to_string()
+}
