@@ -17,6 +17,9 @@ use crate::error::NO_ROOM;
 #[doc(alias = "bound")]
 const NO_ROOM_TIME: Duration = Duration::from_millis(200);
 
+/// So many times the bytes of one are taken by them and by what they were read into.
+const KEPT: usize = 2;
+
 /// The section that is under way, if there is one.
 #[derive(Debug)]
 pub(super) struct UnfinishedSection {
@@ -51,7 +54,7 @@ impl UnfinishedSection {
             return;
         };
 
-        let has_room = charges.hold(&mut self.charge, bytes).is_ok();
+        let has_room = charges.hold(&mut self.charge, KEPT * bytes).is_ok();
         let is_known = |late: &Deadline| late.stream == stream && late.has_room == has_room;
         if self.late.as_ref().is_some_and(is_known) {
             return;
