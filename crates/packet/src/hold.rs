@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-use hermes_net::memory::{OWNER_FLOOR, OwnerAccount};
+use hermes_net::memory::{OWNER_FLOOR, OwnerAccount, Purpose};
 use parking_lot::Mutex;
 
 use super::Session;
@@ -44,7 +44,7 @@ impl Hold {
     /// Makes room for what comes: those whose tunnel is not open lose what waits, the oldest first. In real-time traffic the newest is
     /// worth most, and addresses that are forged never open a tunnel.
     pub(crate) fn make_room(&self) {
-        while self.account.room() < ROOM {
+        while self.account.room_for(Purpose::Datagrams) < ROOM {
             let Some(oldest) = self.waiting.lock().pop_front() else {
                 return;
             };

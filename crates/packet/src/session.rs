@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hermes_net::clock;
 use hermes_net::{UdpError, UdpSocket};
-use hermes_observe::Exchange;
+use hermes_observe::{DropReason, Exchange};
 use hermes_proto::datagram;
 use hermes_proto::ip::IcmpError;
 use hermes_rules::session::Class;
@@ -198,8 +198,15 @@ impl Session {
 
     fn forget_all(&self) {
         let mut queue = self.queue.lock();
-        self.lost.full(queue.clear());
+        let count = queue.clear();
         queue.release();
+        drop(queue);
+
+        // Its tunnel may never open, and would tell of the loss only then.
+        match self.exchange.get() {
+            Some(exchange) => exchange.dropped(DropReason::QueueFull, count as u64),
+            None => self.lost.full(count),
+        }
     }
 
     /// The tunnel is open: from now on what waits is bounded by `OPEN_BYTES`, if that is more.

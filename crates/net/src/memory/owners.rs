@@ -317,6 +317,18 @@ impl OwnerAccount {
         fair.max(floor)
     }
 
+    /// The same for a purpose: an optional one leaves a quarter of the owner's share to the others.
+    #[must_use]
+    pub fn room_for(&self, purpose: Purpose) -> usize {
+        let room = self.room();
+        if !purpose.is_optional() {
+            return room;
+        }
+
+        let share = self.owned() + room;
+        room.saturating_sub(share / 4)
+    }
+
     fn refuse(&self, purpose: Purpose) -> Overdrawn {
         let owners = &self.memory.owners;
         let charged = self.memory.charged();
@@ -379,16 +391,10 @@ impl Charge {
         bytes <= self.room() && self.grow(bytes).is_ok()
     }
 
-    /// Bytes by which it may grow. An optional purpose leaves a quarter of the owner's share to the others.
+    /// Bytes by which it may grow.
     #[must_use]
     pub fn room(&self) -> usize {
-        let room = self.account.room();
-        if !self.purpose.is_optional() {
-            return room;
-        }
-
-        let share = self.account.owned() + room;
-        room.saturating_sub(share / 4)
+        self.account.room_for(self.purpose)
     }
 
     /// Gives so many bytes back, or all if there are fewer.
