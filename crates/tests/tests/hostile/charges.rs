@@ -197,7 +197,7 @@ fn replies_of_broadcasts_take_the_share_of_their_user_and_others_get_theirs() {
 }
 
 /// Forged addresses, and bytes that each sends, in datagrams of 8 KiB.
-const SOURCES: u8 = 200;
+const SOURCES: u8 = 60;
 const PORTS: usize = 8;
 const DATAGRAMS: usize = 19;
 

@@ -13,6 +13,9 @@ const COST: usize = 80 * MIB;
 /// Streams of one connection.
 const STREAMS: u32 = 1_000;
 
+/// Streams of each of several connections, of which some are refused for want of memory: no more than are remembered for `why`.
+const FEW_STREAMS: u32 = 200;
+
 /// That someone else gets what he asks for.
 fn others_are_served(node: &Node) {
     standing::others_are_served(node, &["-x", &node.url("web")]);
@@ -100,7 +103,7 @@ fn where_all_hold_too_much_those_that_stand_still_are_ended_and_others_go_on() {
         "#,
     );
     let clients: Vec<Raw> = (0..3)
-        .map(|_| stopped(node.address("web"), &authority, 0x7fff_ffff, STREAMS))
+        .map(|_| stopped(node.address("web"), &authority, 0x7fff_ffff, FEW_STREAMS))
         .collect();
     eventually("a warning", || {
         node.log().contains("memory.total").then_some(())
