@@ -16,7 +16,7 @@ use indexmap::IndexMap;
 
 use crate::fields::{BadField, apply};
 use crate::route::index::Index;
-use crate::route::{AmbiguousPath, Facts, Names, readings};
+use crate::route::{AmbiguousPath, Facts, Names, has_readings, readings};
 use crate::template::Values;
 pub use rule::{Effect, Rule, Unmet};
 use timetable::Timetable;
@@ -80,10 +80,22 @@ impl CompiledPolicy {
     /// Allocates only where fields are to be set, it is denied, or its path is such a one.
     pub fn decide<'a>(&'a self, names: &Names, facts: &Facts<'_>, now: u64) -> Decision<'a> {
         let decision = self.decide_as_written(names, facts, now);
-        if !self.reads_paths || decision.denied.is_some() {
+        if !self.reads_paths || decision.denied.is_some() || !has_readings(facts.kind, facts.path) {
             return decision;
         }
 
+        self.agreed(names, facts, now, decision)
+    }
+
+    /// The decision, denied where some reading of the path is decided on otherwise.
+    #[cold]
+    fn agreed<'a>(
+        &'a self,
+        names: &Names,
+        facts: &Facts<'_>,
+        now: u64,
+        decision: Decision<'a>,
+    ) -> Decision<'a> {
         let mut readings = readings(facts.kind, facts.path).into_iter();
         let other = readings.find(|path| {
             let read = self.decide_as_written(names, &Facts { path, ..*facts }, now);

@@ -33,18 +33,16 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// The addresses as which it is compared.
-    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.address.into_iter().chain(self.held())
-    }
-
-    /// The IPv4 addresses that its address holds; most hold none.
-    fn held(&self) -> impl Iterator<Item = IpAddr> {
-        let held = match self.address {
-            Some(address @ IpAddr::V6(_)) => embedded(address),
-            Some(IpAddr::V4(_)) | None => [None, None],
-        };
-        held.into_iter().flatten().map(IpAddr::V4)
+    /// Whether one of the addresses as which it is compared passes a test; most hosts are names, and have none.
+    pub(super) fn any_address(&self, mut test: impl FnMut(IpAddr) -> bool) -> bool {
+        match self.address {
+            None => false,
+            Some(address @ IpAddr::V4(_)) => test(address),
+            Some(address) => {
+                let held = embedded(address).into_iter().flatten();
+                test(address) || held.map(IpAddr::V4).any(test)
+            }
+        }
     }
 
     /// Whether a regular expression matches what it is called.
@@ -58,8 +56,7 @@ impl<'a> Host<'a> {
     }
 
     fn is_called_by_address(&self, condition: &HostMatch) -> bool {
-        self.addresses()
-            .any(|address| condition.matches(&address.to_string()))
+        self.any_address(|address| condition.matches(&address.to_string()))
     }
 
     /// All addresses that begin so; a single one is a host.
@@ -119,14 +116,12 @@ impl HostTest {
 
     pub(crate) fn matches(&self, host: &Host<'_>) -> bool {
         match self {
-            Self::Address(address) => {
-                host.address == Some(*address) || host.held().any(|held| held == *address)
-            }
+            Self::Address(wanted) => host.any_address(|address| address == *wanted),
             Self::Name(name) => host.name.eq_ignore_ascii_case(name),
             Self::Suffix(suffix) => ends_with(host.name, suffix),
             Self::Net(net) => {
                 let is_within = host.net.is_some_and(|within| net.contains(&within));
-                is_within || host.addresses().any(|address| net.contains(&address))
+                is_within || host.any_address(|address| net.contains(&address))
             }
             Self::Regex(condition) => host.is_called(condition),
             Self::Service(_) => false,

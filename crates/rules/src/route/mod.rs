@@ -25,6 +25,7 @@ pub use matcher::Matcher;
 pub use names::{Names, expand_users};
 pub(crate) use path::normalise_written;
 pub use path::{normalise, rewrite_path};
+pub(crate) use readings::has_readings;
 pub use readings::{AmbiguousPath, readings};
 pub use split::{Split, hops_of};
 pub use table::{Table, Unmatched};

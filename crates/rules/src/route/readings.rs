@@ -53,7 +53,7 @@ fn shown(path: &str) -> String {
 ///
 /// Only what is forwarded as a request has any: the path of a tunnel by template is read here alone.
 pub fn readings(kind: ExchangeKind, path: &str) -> Vec<String> {
-    if !matches!(kind, ExchangeKind::Http | ExchangeKind::Upgrade) || !is_ambiguous(path) {
+    if !has_readings(kind, path) {
         return Vec::new();
     }
 
@@ -68,20 +68,22 @@ pub fn readings(kind: ExchangeKind, path: &str) -> Vec<String> {
     found
 }
 
+/// Whether a path may have other readings; asked of every exchange.
+#[inline]
+pub(crate) fn has_readings(kind: ExchangeKind, path: &str) -> bool {
+    memchr::memchr2(b';', b'%', path.as_bytes()).is_some()
+        && matches!(kind, ExchangeKind::Http | ExchangeKind::Upgrade)
+        && is_ambiguous(path)
+}
+
 /// Whether a path has a byte that servers disagree about.
 fn is_ambiguous(path: &str) -> bool {
-    // Without a branch: most paths have neither.
-    let is_special = path
-        .bytes()
-        .fold(false, |found, byte| found | (byte == b';') | (byte == b'%'));
-
-    is_special
-        && Tokens(path.as_bytes()).any(|token| {
-            matches!(
-                token,
-                Token::Plain(b';') | Token::Encoded(b'/' | b'\\' | b';' | b'%')
-            )
-        })
+    Tokens(path.as_bytes()).any(|token| {
+        matches!(
+            token,
+            Token::Plain(b';') | Token::Encoded(b'/' | b'\\' | b';' | b'%')
+        )
+    })
 }
 
 /// When a server drops parameters.

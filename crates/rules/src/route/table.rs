@@ -10,7 +10,7 @@ use super::facts::View;
 use super::index::Index;
 use super::names::expand_users;
 use super::path::is_rewritten;
-use super::readings::{AmbiguousPath, readings};
+use super::readings::{AmbiguousPath, has_readings, readings};
 use super::{Explanation, Facts, Names};
 
 /// A document's routes, compiled. Their order is their meaning; an index finds those that are worth asking.
@@ -97,7 +97,7 @@ impl<H> Table<H> {
     /// No route matches, or servers that read the path differently would be reached by different ones.
     pub fn find(&self, facts: &Facts<'_>) -> Result<&Arc<Route<H>>, Unmatched> {
         let route = self.decide(facts).ok_or(Unmatched::NoRoute)?;
-        if self.reads_paths {
+        if self.reads_paths && has_readings(facts.kind, facts.path) {
             self.agree(facts, route)?;
         }
         Ok(route)
@@ -105,6 +105,7 @@ impl<H> Table<H> {
 
     /// # Errors
     /// Some reading of the path takes another route, or is rewritten otherwise.
+    #[cold]
     fn agree(&self, facts: &Facts<'_>, route: &Arc<Route<H>>) -> Result<(), AmbiguousPath> {
         let rewrite = route.config.rewrite.as_ref();
         let change = rewrite.and_then(|rewrite| rewrite.path.as_ref());

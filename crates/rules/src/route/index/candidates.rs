@@ -180,9 +180,10 @@ impl<'a> Candidates<'a> {
     }
 
     fn host(&mut self, side: Side, host: &Host<'_>) {
-        for address in host.addresses() {
+        host.any_address(|address| {
             self.address(side, address);
-        }
+            false
+        });
         if let (None, Some(net)) = (host.address, host.net) {
             self.nets(side, net.network(), net.prefix_len());
         }
