@@ -30,7 +30,10 @@ fn passing(sockets: &[String]) -> Command {
     let python = std::env::var_os("HERMES_PYTHON").expect("HERMES_PYTHON is set: ./test sets it");
     let mut command = Command::new(python);
     command
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/passed.py"))
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../harness/src/passed.py"
+        ))
         .arg(sockets.join(","))
         .arg(program::path());
     command
