@@ -325,8 +325,10 @@ impl OwnerAccount {
             return room;
         }
 
-        let share = self.owned() + room;
-        room.saturating_sub(share / 4)
+        let owned = self.owned();
+        let share = owned + room;
+        let floor = room.min(OWNER_FLOOR.saturating_sub(owned));
+        room.saturating_sub(share / 4).max(floor)
     }
 
     fn refuse(&self, purpose: Purpose) -> Overdrawn {
