@@ -35,6 +35,9 @@ const HEAD_TIME: Duration = Duration::from_secs(10);
 #[doc(alias = "bound")]
 const CONNECTION_TIME: Duration = Duration::from_secs(60);
 
+/// How long a connection that has to give way may still take to ask: of a crowd that comes at once, each has something to say.
+const GRACE: Duration = Duration::from_millis(200);
+
 /// Bytes of a request's head.
 #[doc(alias = "bound")]
 const HEAD_BYTES: usize = 16 * 1024;
@@ -89,6 +92,7 @@ impl Waiting {
     async fn dismissed(&self) {
         loop {
             self.gives_way.notified().await;
+            sleep(GRACE).await;
             if !self.has_asked.load(Ordering::Relaxed) {
                 return;
             }
