@@ -161,7 +161,7 @@ impl Queue {
         dropped
     }
 
-    /// Gives back the memory of an empty queue that has grown beyond [`RETAINED`].
+    /// Gives back the memory of an empty queue that has grown beyond 12 KiB.
     pub fn release(&mut self) {
         if self.is_empty() && self.retains() {
             self.buffer = Vec::new();
