@@ -87,7 +87,7 @@ impl Rule {
             name,
             effect,
             conditions: Condition::compile(&config.matches),
-            hours: config.hours.iter().flatten().copied().collect(),
+            hours: config.hours.iter().flatten().cloned().collect(),
             set: config.set.clone(),
         }
     }

@@ -2,24 +2,43 @@
 
 use hermes_config::model::scalar::{Hours, WEEK, second_of_week};
 
-/// The seconds of a week, in UTC, at which some rule begins or ceases to hold; in order.
+/// When some rule begins or ceases to hold.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Timetable(Vec<u32>);
+pub(super) struct Timetable {
+    /// The seconds of a week, in UTC, at which it does in each week; in order.
+    weekly: Vec<u32>,
+    /// Hours of time zones, whose clocks are changed.
+    zoned: Vec<Hours>,
+}
 
 impl Timetable {
     pub(super) fn new<'a>(hours: impl Iterator<Item = &'a Hours>) -> Self {
-        let mut changes: Vec<u32> = hours.flat_map(Hours::changes).collect();
-        changes.sort_unstable();
-        changes.dedup();
-        Self(changes)
+        let mut weekly: Vec<u32> = Vec::new();
+        let mut zoned: Vec<Hours> = Vec::new();
+        for hours in hours {
+            match hours.changes() {
+                Some(changes) => weekly.extend(changes),
+                None if zoned.contains(hours) => {}
+                None => zoned.push(hours.clone()),
+            }
+        }
+
+        weekly.sort_unstable();
+        weekly.dedup();
+        Self { weekly, zoned }
     }
 
     /// The next such moment after `now`, in Unix time; `None` where no rule has hours.
     pub(super) fn next(&self, now: u64) -> Option<u64> {
-        let first = self.0.first()?;
+        let zoned = self.zoned.iter().map(|hours| hours.next_change(now));
+        self.next_weekly(now).into_iter().chain(zoned).min()
+    }
+
+    fn next_weekly(&self, now: u64) -> Option<u64> {
+        let first = self.weekly.first()?;
         let second = second_of_week(now);
-        let later = self.0.partition_point(|change| *change <= second);
-        let left = match self.0.get(later) {
+        let later = self.weekly.partition_point(|change| *change <= second);
+        let left = match self.weekly.get(later) {
             Some(change) => change - second,
             None => first + WEEK - second,
         };
@@ -47,5 +66,16 @@ mod tests {
         assert_eq!(timetable.next(after(18)), Some(after(6 * 24 + 20)));
         assert_eq!(timetable.next(after(6 * 24 + 23)), Some(after(7 * 24 + 8)));
         assert_eq!(Timetable::default().next(0), None);
+    }
+
+    #[test]
+    fn hours_of_a_time_zone_change_beside_those_of_utc() {
+        let hours: [Hours; 2] =
+            ["08:00-18:00", "08:00-18:00 Europe/Oslo"].map(|text| text.parse().unwrap());
+        let timetable = Timetable::new(hours.iter());
+        // 1 July 2026, 0:00 UTC: it is 2:00 in Oslo.
+        let summer = 1_782_864_000;
+        assert_eq!(timetable.next(summer), Some(summer + 6 * 3600));
+        assert_eq!(timetable.next(summer + 6 * 3600), Some(summer + 8 * 3600));
     }
 }

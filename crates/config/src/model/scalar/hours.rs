@@ -3,6 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
 use super::{ScalarError, scalar};
 
 /// Seconds of a day.
@@ -20,11 +23,11 @@ const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 /// The furthest that clocks are set from UTC, in seconds.
 const FURTHEST: i32 = 18 * 3600;
 
-/// Hours of some days: `08:00-18:00`, `mon-fri 08:00-18:00`, `sat,sun 22:00-06:00 +02:00`.
+/// Hours of some days: `08:00-18:00`, `mon-fri 08:00-18:00`, `sat,sun 22:00-06:00 +02:00`, `08:00-18:00 Europe/Oslo`.
 ///
 /// They begin on the days that are named; where they end before they begin, they end on the day after. Times are those of UTC, or
-/// of a clock that differs from it by what stands at the end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// of the clock that stands at the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hours {
     /// Bit 0 is Monday.
     days: u8,
@@ -32,53 +35,106 @@ pub struct Hours {
     from: u32,
     /// Seconds of the day; up to and without them.
     to: u32,
-    /// What the clock shows beyond UTC, in seconds.
-    ahead: i32,
+    clock: LocalClock,
+}
+
+/// A clock that people look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum LocalClock {
+    /// It shows so many seconds more than UTC.
+    Ahead(i32),
+    /// That of a time zone, which was read from the system's database when the hours were parsed.
+    Zone(TimeZone),
 }
 
 scalar!(
     Hours,
     "hermes-hours",
-    "Hours, of some days if they are given, of UTC or a clock ahead of it: 08:00-18:00, mon-fri 08:00-18:00 +02:00."
+    "Hours, of some days if they are given, of UTC, a clock ahead of it or a time zone: 08:00-18:00, mon-fri 08:00-18:00 +02:00, 08:00-18:00 Europe/Oslo."
 );
 
 impl Hours {
     /// Whether this moment, in Unix time, is among them.
     pub fn contains(&self, unix: u64) -> bool {
-        let second = second_of_week(unix);
+        let second = self.clock.second_of_week(unix);
         self.spans().any(|(begin, length)| {
             let since = (second + WEEK - begin) % WEEK;
             since < length
         })
     }
 
-    /// The seconds of a week at which they begin or end, in UTC.
-    pub fn changes(&self) -> impl Iterator<Item = u32> {
+    /// The seconds of a week at which they begin or end, in UTC; `None` where these differ from week to week, because clocks are changed.
+    pub fn changes(&self) -> Option<impl Iterator<Item = u32>> {
+        let LocalClock::Ahead(ahead) = self.clock else {
+            return None;
+        };
+        let edges = self.edges();
+        Some(edges.map(move |edge| {
+            let utc = i64::from(edge) - i64::from(ahead);
+            u32::try_from(utc.rem_euclid(i64::from(WEEK))).unwrap_or_default()
+        }))
+    }
+
+    /// A moment after this one, in Unix time, before which they neither begin nor end: the next edge, or the next change of the clock.
+    pub fn next_change(&self, unix: u64) -> u64 {
+        let second = self.clock.second_of_week(unix);
+        let left = self
+            .edges()
+            .map(|edge| match (edge + WEEK - second) % WEEK {
+                0 => WEEK,
+                left => left,
+            });
+        let next = unix.saturating_add(u64::from(left.min().unwrap_or(WEEK)));
+
+        let changed = self.clock.next_change(unix);
+        changed.map_or(next, |changed| changed.min(next))
+    }
+
+    /// The seconds of a week at which they begin or end, by their own clock.
+    fn edges(&self) -> impl Iterator<Item = u32> {
         self.spans()
             .flat_map(|(begin, length)| [begin, (begin + length) % WEEK])
     }
 
-    /// When they begin, as seconds of a week in UTC, and how long they last.
+    /// When they begin, as seconds of a week by their own clock, and how long they last.
     fn spans(&self) -> impl Iterator<Item = (u32, u32)> {
-        let Self {
-            days,
-            from,
-            to,
-            ahead,
-        } = *self;
-
-        let length = if from < to {
-            to - from
+        let days = self.days;
+        let from = self.from;
+        let length = if from < self.to {
+            self.to - from
         } else {
-            to + DAY - from
+            self.to + DAY - from
         };
+
         let named = (0..7_u32).filter(move |day| days & (1 << day) != 0);
-        named.map(move |day| {
-            let local = i64::from(day * DAY + from) - i64::from(ahead);
-            let begin = local.rem_euclid(i64::from(WEEK));
-            (u32::try_from(begin).unwrap_or_default(), length)
-        })
+        named.map(move |day| (day * DAY + from, length))
     }
+}
+
+impl LocalClock {
+    /// What it shows, as a second of the week.
+    fn second_of_week(&self, unix: u64) -> u32 {
+        let ahead = match self {
+            Self::Ahead(ahead) => *ahead,
+            Self::Zone(zone) => zone.to_offset(timestamp(unix)).seconds(),
+        };
+        let local = i64::from(second_of_week(unix)) + i64::from(ahead);
+        u32::try_from(local.rem_euclid(i64::from(WEEK))).unwrap_or_default()
+    }
+
+    /// When it is put forward or back next.
+    fn next_change(&self, unix: u64) -> Option<u64> {
+        let Self::Zone(zone) = self else { return None };
+        let next = zone.following(timestamp(unix)).next()?;
+        u64::try_from(next.timestamp().as_second()).ok()
+    }
+}
+
+/// A moment as time zones know it, which end in the year 9999.
+fn timestamp(unix: u64) -> Timestamp {
+    let second = i64::try_from(unix).ok();
+    let known = second.and_then(|second| Timestamp::from_second(second).ok());
+    known.unwrap_or(Timestamp::MAX)
 }
 
 /// The second of its week, which begins on Monday, 0:00 UTC.
@@ -92,13 +148,18 @@ impl FromStr for Hours {
 
     fn from_str(text: &str) -> Result<Self, ScalarError> {
         let mut parts: Vec<&str> = text.split(' ').collect();
-        let ahead = match parts.last() {
+        let clock = match parts.last() {
             Some(last) if last.starts_with(['+', '-']) => {
                 let ahead = parse_ahead(last).ok_or_else(|| wrong(text))?;
                 parts.pop();
-                ahead
+                LocalClock::Ahead(ahead)
             }
-            _ => 0,
+            Some(last) if parts.len() > 1 && is_zone(last) => {
+                let zone = parse_zone(last)?;
+                parts.pop();
+                LocalClock::Zone(zone)
+            }
+            _ => LocalClock::Ahead(0),
         };
 
         let (days, span) = match parts.as_slice() {
@@ -121,14 +182,14 @@ impl FromStr for Hours {
             days,
             from,
             to,
-            ahead,
+            clock,
         })
     }
 }
 
 fn wrong(text: &str) -> ScalarError {
     ScalarError::new(format!("`{text}` are no hours"))
-        .remedy("write them like mon-fri 08:00-18:00, with +02:00 for a clock ahead of UTC")
+        .remedy("write them like mon-fri 08:00-18:00, with +02:00 for a clock ahead of UTC, or a time zone such as Europe/Oslo")
 }
 
 /// `HH:MM` or `HH:MM:SS`, up to 24:00, in seconds.
@@ -157,6 +218,21 @@ fn parse_ahead(text: &str) -> Option<i32> {
     };
     let time = i32::try_from(parse_time(digits)?).ok()?;
     (time <= FURTHEST).then_some(sign * time)
+}
+
+/// Whether a word is meant to name a time zone: it is no time of day.
+fn is_zone(word: &str) -> bool {
+    word.starts_with(|letter: char| letter.is_ascii_uppercase())
+}
+
+/// A time zone of the system's database, by its name there, such as `Europe/Oslo`.
+fn parse_zone(name: &str) -> Result<TimeZone, ScalarError> {
+    TimeZone::get(name).map_err(|_| {
+        let reason = format!("this machine knows no time zone `{name}`");
+        ScalarError::new(reason).remedy(
+            "write a name like Europe/Oslo; if /usr/share/zoneinfo is not there, install tzdata",
+        )
+    })
 }
 
 /// `mon`, `mon-fri`, `sat,sun`.
@@ -195,9 +271,11 @@ impl fmt::Display for Hours {
         }
 
         write!(out, "{}-{}", Clock(self.from), Clock(self.to))?;
-        match self.ahead {
-            0 => Ok(()),
-            ahead => {
+        match &self.clock {
+            LocalClock::Ahead(0) => Ok(()),
+            LocalClock::Zone(zone) => write!(out, " {}", zone.iana_name().unwrap_or("UTC")),
+            LocalClock::Ahead(ahead) => {
+                let ahead = *ahead;
                 let sign = if ahead < 0 { '-' } else { '+' };
                 write!(out, " {sign}{}", Clock(ahead.unsigned_abs()))
             }
@@ -266,11 +344,60 @@ mod tests {
     #[test]
     fn each_change_is_one() {
         let hours: Hours = "thu 22:00-06:00 +01:00".parse().unwrap();
-        let changes: Vec<u32> = hours.changes().collect();
+        let changes: Vec<u32> = hours.changes().unwrap().collect();
         assert_eq!(
             changes,
             [second_of_week(at(0, 21, 0)), second_of_week(at(1, 5, 0))]
         );
+    }
+
+    #[test]
+    fn a_time_zone_changes_its_clock() {
+        // Wednesday, 7 January and 1 July 2026, 0:00 UTC.
+        let winter = 1_767_744_000;
+        let summer = 1_782_864_000;
+        let hours = "wed 08:00-09:00 Europe/Oslo";
+        assert!(contains(hours, winter + 7 * 3600) && !contains(hours, winter + 8 * 3600));
+        assert!(contains(hours, summer + 6 * 3600) && !contains(hours, summer + 7 * 3600));
+
+        let hours: Hours = hours.parse().unwrap();
+        assert_eq!(hours.to_string(), "wed 08:00-09:00 Europe/Oslo");
+        assert!(hours.changes().is_none());
+        assert_eq!(hours.next_change(winter), winter + 7 * 3600);
+        assert_eq!(hours.next_change(winter + 7 * 3600), winter + 8 * 3600);
+    }
+
+    #[test]
+    fn nothing_changes_before_the_next_change() {
+        // Sunday, 29 March 2026, when clocks are put forward at 1:00 UTC, and 25 October, when they are put back.
+        for sunday in [1_774_742_400, 1_792_886_400_u64] {
+            let hours: Hours = "sun 02:30-03:30 Europe/Oslo".parse().unwrap();
+            let begin = sunday - 5 * 3600;
+            let mut next = begin;
+            let mut jumps = 0;
+            for now in begin..sunday + 5 * 3600 {
+                if now == next {
+                    next = hours.next_change(now);
+                    jumps += 1;
+                    assert!(next > now);
+                } else {
+                    assert_eq!(hours.contains(now), hours.contains(now - 1), "{now}");
+                }
+            }
+            assert!(jumps < 8, "{jumps}");
+        }
+    }
+
+    #[test]
+    fn a_zone_that_is_not_known_is_refused() {
+        for text in [
+            "08:00-18:00 Europe/Atlantis",
+            "08:00-18:00 X",
+            "08:00-18:00 Europe/../../etc/passwd",
+        ] {
+            let error = text.parse::<Hours>().unwrap_err();
+            assert!(error.to_string().contains("time zone"), "{error:?}");
+        }
     }
 
     #[test]
@@ -287,7 +414,6 @@ mod tests {
             "mo 08:00-18:00",
             "mon fri 08:00-18:00",
             "08:00-18:00 +19:00",
-            "08:00-18:00 CET",
             "mon- 08:00-18:00",
             "08:00:00:00-18:00",
         ] {
