@@ -343,7 +343,6 @@ impl PacketDirection<'_> {
             sieve.push(data.map_err(|error| self.read(&error))?);
             let others = self.heed_limits(&mut sieve, from)?;
             self.reached(from, Reached::passing(sieve.is_between()));
-            self.moved(0, others.len() as u64);
             self.pass_on(&mut held, stream, others, sieve.is_between())
                 .await?;
         }
@@ -390,7 +389,8 @@ impl PacketDirection<'_> {
         Ok(others.freeze())
     }
 
-    /// Writes a piece of capsules. Unless a capsule ends with it, the stream is held for the next piece: another direction may lead to
+    /// Writes a piece of capsules, and counts its bytes: super-packets are most of what an upload has, whatever they come out of and go
+    /// into. Unless a capsule ends with it, the stream is held for the next piece: another direction may lead to
     /// the same stream.
     pub(crate) async fn pass_on(
         &self,
@@ -400,6 +400,7 @@ impl PacketDirection<'_> {
         ends: bool,
     ) -> Result<(), Broken> {
         if !bytes.is_empty() {
+            self.moved(0, bytes.len() as u64);
             let mut outgoing = match held.take() {
                 Some(outgoing) => outgoing,
                 None => self.hold(stream).await?,

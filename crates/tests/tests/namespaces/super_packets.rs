@@ -139,12 +139,21 @@ fn forwarders_that_know_of_none_pass_them_on() {
             to(second)
         );
         let server = start(&topology, "server", &end);
-        let _edge = start(&topology, "edge", &between);
+        let between = start(&topology, "edge", &between);
         let yaml = alice("", &to(first)).replace("10.7.0.0/24, 10.0.2.0/24", "10.8.0.0/24");
         let alice = start(&topology, "alice", &yaml);
         agree(&alice, &server);
         bulk(&topology, "server", "10.8.0.1:5000");
         assert!(echo(&topology, "alice", "10.8.0.1"));
+
+        // Every node has counted all bytes, both ways.
+        for node in [&alice, &between, &server] {
+            let exchange = &node.exchanges()[0];
+            for direction in ["client_to_target", "target_to_client"] {
+                let bytes = exchange[direction].as_u64().unwrap();
+                assert!(bytes > 4_000_000, "{direction}: {exchange:#}");
+            }
+        }
     }
 }
 
