@@ -4,7 +4,7 @@ mod range;
 mod shares;
 mod text;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use hermes_proto::connect_ip::{AssignedAddress, RequestedAddress};
@@ -86,7 +86,8 @@ pub struct AddressPool {
     /// How long a lease is kept that is not in use, in seconds.
     keep: u64,
     leases: BTreeMap<LeaseKey, Held>,
-    taken: HashSet<IpPrefix>,
+    /// Prefixes that are given out or kept, by whose lease they belong to.
+    taken: HashMap<IpPrefix, LeaseKey>,
     /// Leases that are not in use, by when they last were.
     idle: BTreeSet<(u64, LeaseKey)>,
     shares: Shares,
@@ -110,7 +111,7 @@ impl AddressPool {
             v6,
             keep,
             leases: BTreeMap::new(),
-            taken: HashSet::new(),
+            taken: HashMap::new(),
             idle: BTreeSet::new(),
             shares: Shares::default(),
         }
@@ -187,17 +188,25 @@ impl AddressPool {
         usize::try_from(least).map_or(MAX_LEASES, |least| least.min(MAX_LEASES))
     }
 
-    /// Grants wishes to a lease that is in use, where they are free; returns what it has then.
+    /// Grants wishes to a lease that is in use, where they are free or kept for the same identity; returns what it has then. Of two
+    /// devices of one user the one that comes back first gets the first lease, which may be the other's: with its wish it takes its
+    /// own address, and what it had is kept in place of that.
     pub fn prefer(&mut self, lease: &Lease, wishes: &[IpPrefix]) -> Lease {
         let mut lease = lease.clone();
         self.free(&lease.key);
         for wish in wishes {
-            if self.is_free(*wish) {
-                let own = match wish.is_ipv4() {
-                    true => &mut lease.v4,
-                    false => &mut lease.v6,
-                };
-                *own = Some(*wish);
+            let kept = self.kept_for(&lease.key.identity, *wish);
+            if kept.is_none() && !self.is_free(*wish) {
+                continue;
+            }
+
+            let own = match wish.is_ipv4() {
+                true => &mut lease.v4,
+                false => &mut lease.v6,
+            };
+            let before = own.replace(*wish);
+            if let Some(kept) = kept {
+                self.put_in_place(&kept, *wish, before);
             }
         }
 
@@ -208,6 +217,56 @@ impl AddressPool {
         };
         self.hold(lease.key.clone(), held);
         lease
+    }
+
+    /// Exchanges the addresses of a family between two leases of one identity; returns both as they are then. `None`: they are not of one
+    /// identity, or not both in use.
+    pub fn exchange(&mut self, [one, other]: [&LeaseKey; 2], is_ipv4: bool) -> Option<[Lease; 2]> {
+        let mut first = *self.leases.get(one)?;
+        let mut second = *self.leases.get(other)?;
+        let are_in_use = first.since.is_none() && second.since.is_none();
+        if one.identity != other.identity || one == other || !are_in_use {
+            return None;
+        }
+
+        self.free(one);
+        self.free(other);
+        match is_ipv4 {
+            true => std::mem::swap(&mut first.v4, &mut second.v4),
+            false => std::mem::swap(&mut first.v6, &mut second.v6),
+        }
+        self.hold(one.clone(), first);
+        self.hold(other.clone(), second);
+
+        let lease = |key: &LeaseKey, held: Held| Lease {
+            key: key.clone(),
+            v4: held.v4,
+            v6: held.v6,
+        };
+        Some([lease(one, first), lease(other, second)])
+    }
+
+    /// The lease that keeps a prefix for this identity, without being in use.
+    fn kept_for(&self, identity: &str, prefix: IpPrefix) -> Option<LeaseKey> {
+        let key = self.taken.get(&prefix)?;
+        let held = self.leases.get(key)?;
+        let is_kept = held.since.is_some() && *key.identity == *identity;
+        let mut ranges = self.ranges(prefix.is_ipv4()).iter();
+        let is_given = ranges.any(|range| range.gives(prefix));
+        (is_kept && is_given).then(|| key.clone())
+    }
+
+    /// A lease that is kept has another prefix, or none, in place of this one.
+    fn put_in_place(&mut self, key: &LeaseKey, prefix: IpPrefix, other: Option<IpPrefix>) {
+        let Some(mut held) = self.leases.get(key).copied() else {
+            return;
+        };
+        self.free(key);
+        match prefix.is_ipv4() {
+            true => held.v4 = other,
+            false => held.v6 = other,
+        }
+        self.hold(key.clone(), held);
     }
 
     /// Gives a lease back. It is kept for its identity.
@@ -298,7 +357,7 @@ impl AddressPool {
     /// Whether a prefix may be given out, and is not.
     fn is_free(&self, prefix: IpPrefix) -> bool {
         let mut ranges = self.ranges(prefix.is_ipv4()).iter();
-        !self.taken.contains(&prefix) && ranges.any(|range| range.gives(prefix))
+        !self.taken.contains_key(&prefix) && ranges.any(|range| range.gives(prefix))
     }
 
     fn ranges(&self, is_ipv4: bool) -> &[PoolRange] {
@@ -330,13 +389,13 @@ impl AddressPool {
             self.idle.remove(&(since, key.clone()));
         }
         for prefix in [held.v4, held.v6].into_iter().flatten() {
-            self.take(prefix, false);
+            self.take(prefix, None);
         }
     }
 
     fn hold(&mut self, key: LeaseKey, held: Held) {
         for prefix in [held.v4, held.v6].into_iter().flatten() {
-            self.take(prefix, true);
+            self.take(prefix, Some(&key));
         }
         self.shares.add(&key, held.since);
         if let Some(since) = held.since {
@@ -345,10 +404,11 @@ impl AddressPool {
         self.leases.insert(key, held);
     }
 
-    fn take(&mut self, prefix: IpPrefix, is_taken: bool) {
-        let changed = match is_taken {
-            true => self.taken.insert(prefix),
-            false => self.taken.remove(&prefix),
+    /// A prefix belongs to this lease from now on, or to none.
+    fn take(&mut self, prefix: IpPrefix, by: Option<&LeaseKey>) {
+        let changed = match by {
+            Some(key) => self.taken.insert(prefix, key.clone()).is_none(),
+            None => self.taken.remove(&prefix).is_some(),
         };
         let ranges = match prefix.is_ipv4() {
             true => &mut self.v4,
@@ -357,7 +417,7 @@ impl AddressPool {
         if let Some(range) = ranges.iter_mut().find(|range| range.gives(prefix))
             && changed
         {
-            range.count(is_taken);
+            range.count(by.is_some());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A prefix that is given out in parts.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use hermes_proto::ip::IpPrefix;
@@ -74,7 +74,11 @@ impl PoolRange {
     }
 
     /// The first part that is not taken, from where the lease points to.
-    pub(super) fn find_free(&self, key: &LeaseKey, taken: &HashSet<IpPrefix>) -> Option<IpPrefix> {
+    pub(super) fn find_free(
+        &self,
+        key: &LeaseKey,
+        taken: &HashMap<IpPrefix, LeaseKey>,
+    ) -> Option<IpPrefix> {
         if self.given >= self.parts {
             return None;
         }
@@ -86,7 +90,7 @@ impl PoolRange {
         (0..most.min(slots))
             .map(|step| (start + step) % slots)
             .filter_map(|slot| self.part(slot))
-            .find(|part| !taken.contains(part) && !self.is_reserved(*part))
+            .find(|part| !taken.contains_key(part) && !self.is_reserved(*part))
     }
 
     fn is_reserved(&self, part: IpPrefix) -> bool {

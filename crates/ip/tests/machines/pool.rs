@@ -317,3 +317,38 @@ proptest! {
         prop_assert!(pool.acquire("alice", &[], 0).is_ok());
     }
 }
+
+#[test]
+fn who_comes_back_first_takes_its_own_address_and_not_the_other_s() {
+    let mut pool = small();
+    let phone = pool.acquire("alice", &[], 0).unwrap();
+    let laptop = pool.acquire("alice", &[], 0).unwrap();
+    let bob = pool.acquire("bob", &[], 0).unwrap();
+    for lease in [&phone, &laptop, &bob] {
+        pool.release(&lease.key, 5);
+    }
+
+    // The laptop is the first, gets what the phone had, and asks for its own.
+    let back = pool.acquire("alice", &[], 6).unwrap();
+    assert_eq!(back.v4, phone.v4);
+    let back = pool.prefer(&back, &addresses(&laptop));
+    assert_eq!(addresses(&back), addresses(&laptop));
+    let other = pool.acquire("alice", &[], 7).unwrap();
+    assert_eq!(addresses(&other), addresses(&phone));
+
+    // What is kept for someone else is not free.
+    let refused = pool.prefer(&other, &addresses(&bob));
+    assert_eq!(addresses(&refused), addresses(&phone));
+    let bob = pool.acquire("bob", &[], 8).unwrap();
+    assert_eq!(pool.counts(), (3, 0));
+
+    // Those that are in use change places within one identity only.
+    let exchanged = pool.exchange([&back.key, &other.key], true).unwrap();
+    assert_eq!(exchanged[0].v4, phone.v4);
+    assert_eq!(exchanged[1].v4, laptop.v4);
+    assert_eq!(exchanged[0].v6, laptop.v6);
+    assert_eq!(pool.exchange([&back.key, &bob.key], true), None);
+    assert_eq!(pool.exchange([&back.key, &back.key], true), None);
+    pool.release(&other.key, 9);
+    assert_eq!(pool.exchange([&back.key, &other.key], true), None);
+}

@@ -71,6 +71,12 @@ impl<E> DeviceGroup<E> {
         others.map(|member| member.end.clone()).collect()
     }
 
+    /// The tunnel that was opened first.
+    pub(super) fn first(&self) -> Option<Arc<E>> {
+        let members = self.members.lock();
+        members.first().map(|member| member.end.clone())
+    }
+
     /// A host was sent something through a tunnel.
     pub(super) fn note(&self, host: IpAddr, tunnel: u64) {
         let mut hosts = self.hosts.lock();

@@ -1,8 +1,9 @@
 //! One tunnel of a device.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use hermes_ip::offload::{OffloadHeader, segment};
@@ -32,6 +33,11 @@ use super::translations::{TranslatedAddress, Translations};
 use super::tunnel_gate::TunnelGate;
 use super::tunnel_owner::TunnelOwner;
 use super::wanted_addresses::Wanted;
+
+/// How long another tunnel of the same user may still have the addresses of a new one, if it asks for them: a device that comes back asks
+/// within a round trip.
+#[doc(alias = "bound")]
+const SETTLING: Duration = Duration::from_secs(10);
 
 /// A tunnel of a device. When this is dropped, the device has it no more.
 #[derive(Debug)]
@@ -67,6 +73,9 @@ pub(super) struct TunEnd {
 struct GroupedOwner {
     owner: TunnelOwner,
     group: OnceLock<Arc<DeviceGroup<TunEnd>>>,
+    opened: Instant,
+    /// It has what it asked for.
+    is_content: AtomicBool,
 }
 
 /// What packets of the device meet.
@@ -118,8 +127,7 @@ impl TunTunnel {
                 (settings, None)
             }
             TunService::Proxy(proxy) => {
-                hub.replace(proxy, owner);
-                let lease = proxy.acquire(owner)?;
+                let lease = hub.replace(proxy, owner)?;
                 let settings = SessionSettings {
                     role: IpRole::Proxy,
                     scope: scope.clone(),
@@ -137,6 +145,8 @@ impl TunTunnel {
             owner: GroupedOwner {
                 owner: owner.clone(),
                 group: OnceLock::new(),
+                opened: Instant::now(),
+                is_content: AtomicBool::new(false),
             },
             replaced: Notify::new(),
             outlet: hub.device.outlet(),
@@ -182,7 +192,7 @@ impl TunTunnel {
                     .lead(self.end.number, &[IpPrefix::ALL_V4, IpPrefix::ALL_V6]);
             }
             TunService::Proxy(proxy) => {
-                self.hub.assign(&self.end, &[]);
+                self.hub.assign(proxy, &self.end);
                 let routes = scope.narrow(&proxy.routes);
                 self.end.session.lock().advertise(routes);
             }
@@ -275,24 +285,18 @@ impl TunTunnel {
     /// # Errors
     /// The stream must be aborted; why.
     pub(super) fn receive_capsule(&self, kind: CapsuleType, value: &[u8]) -> Result<(), String> {
-        let handled = self
-            .end
-            .session
-            .lock()
-            .handle_capsule(kind, value, Instant::now());
+        let mut session = self.end.session.lock();
+        let waiting = session.unanswered().len();
+        let handled = session.handle_capsule(kind, value, Instant::now());
+        let is_answer = session.unanswered().len() < waiting;
+        drop(session);
         let Some(event) = handled.map_err(|error| error.to_string())? else {
             return Ok(());
         };
 
         match (event, &self.hub.service) {
             (SessionEvent::Requested(requests), TunService::Proxy(proxy)) => {
-                let wishes: Vec<IpPrefix> = requests
-                    .iter()
-                    .map(|request| request.prefix)
-                    .filter(|prefix| !prefix.address().is_unspecified())
-                    .collect();
-                self.hub.prefer(proxy, &self.end, &wishes);
-                self.hub.assign(&self.end, &requests);
+                self.hub.grant(proxy, &self.end, &requests);
             }
             // This end routes nothing and gives nothing out.
             (SessionEvent::Requested(_), TunService::Client(_)) => {
@@ -320,10 +324,11 @@ impl TunTunnel {
                     has_refused = true;
                 }
                 if let Some(shared) = &client.shared {
-                    let decided = shared.handle_assigned(self.end.number, &taken, has_refused);
+                    let decided =
+                        shared.handle_assigned(self.end.number, &taken, (is_answer, has_refused));
                     return self.share(decided);
                 }
-                self.handle_assigned(client, &taken, &assigned)?;
+                self.handle_assigned(client, (&taken, &assigned), is_answer)?;
             }
             (SessionEvent::Assigned { .. } | SessionEvent::Routed { .. }, _) => {}
         }
@@ -337,11 +342,11 @@ impl TunTunnel {
     fn handle_assigned(
         &self,
         client: &TunClient,
-        taken: &[IpPrefix],
-        assigned: &[IpPrefix],
+        (taken, assigned): (&[IpPrefix], &[IpPrefix]),
+        is_answer: bool,
     ) -> Result<(), String> {
         let mut wanted = client.wanted.lock();
-        match wanted.handle_assigned(taken, assigned) {
+        match wanted.handle_assigned((taken, assigned), is_answer) {
             Wanted::Request(addresses) => {
                 self.end.session.lock().request(&addresses);
                 self.end.changed.notify_one();
@@ -504,7 +509,7 @@ impl Drop for TunTunnel {
                 if let Some(stack) = self.end.outlet.stack() {
                     stack.close();
                 }
-                self.hub.give_back(proxy, &self.end);
+                self.hub.end(proxy, &self.end);
             }
         }
     }
@@ -528,6 +533,17 @@ impl TunEnd {
     pub(super) fn set_group(&self, group: Arc<DeviceGroup<TunEnd>>) {
         // It joins one, once.
         let _ = self.owner.group.set(group);
+    }
+
+    /// Its client has what it asked for, and keeps that.
+    pub(super) fn settle(&self) {
+        self.owner.is_content.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether its addresses are its own, beside wishes of others of its user.
+    pub(super) fn is_settled(&self) -> bool {
+        let is_content = self.owner.is_content.load(Ordering::Relaxed);
+        is_content || self.owner.opened.elapsed() >= SETTLING
     }
 
     pub(super) fn filter(&self) -> Arc<PacketFilter> {

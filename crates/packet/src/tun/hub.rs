@@ -430,6 +430,16 @@ impl TunHub {
         table.routes.replace(group.number, prefixes)
     }
 
+    /// The tunnel to which an address is led, or one of those that share it.
+    pub(super) fn end_with(&self, address: IpPrefix) -> Option<Arc<TunEnd>> {
+        let table = self.table.read();
+        let owner = table.routes.owner(address.address())?;
+        match table.groups.get(&owner) {
+            Some(group) => group.first(),
+            None => table.ends.get(&owner).cloned(),
+        }
+    }
+
     pub(super) fn leave_group(&self, group: &DeviceGroup<TunEnd>) {
         let mut table = self.table.write();
         table.routes.remove(group.number);

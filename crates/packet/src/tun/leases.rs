@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hermes_ip::Lease;
+use hermes_ip::{Lease, PoolError};
 use hermes_proto::connect_ip::RequestedAddress;
 use hermes_proto::ip::IpPrefix;
 
@@ -34,19 +34,18 @@ impl TunHub {
         *lease = Some(shared);
     }
 
+    /// Tells the client of a new tunnel what its lease is, and leads that here.
+    pub(super) fn assign(&self, proxy: &TunProxy, end: &Arc<TunEnd>) {
+        let _wishing = proxy.wishing.lock();
+        self.tell(end, &[]);
+    }
+
     /// Tells the client of a tunnel what its lease is, as the answer to its requests, and leads that here.
-    pub(super) fn assign(&self, end: &Arc<TunEnd>, requests: &[RequestedAddress]) {
+    fn tell(&self, end: &Arc<TunEnd>, requests: &[RequestedAddress]) {
         let Some(lease) = end.lease.lock().clone() else {
             return;
         };
-        let own: Vec<IpPrefix> = [lease.v4, lease.v6].into_iter().flatten().collect();
-        let conflicts = match end.group() {
-            Some(group) => self.lead_group(group, &own),
-            None => self.lead(end.number(), &own),
-        };
-        for conflict in conflicts {
-            tracing::warn!(device = self.name(), %conflict, "an address is not led to its tunnel");
-        }
+        self.lead_end(end, &addresses(&lease));
 
         let narrow = end.session.lock().assign(lease.answer(requests));
         if let Err(error) = narrow {
@@ -55,23 +54,89 @@ impl TunHub {
         end.changed.notify_one();
     }
 
-    /// Grants wishes to a tunnel, and to all that share its lease, where they are free.
-    pub(super) fn prefer(&self, proxy: &TunProxy, end: &Arc<TunEnd>, wishes: &[IpPrefix]) {
+    /// Leads these addresses to a tunnel, or to those that share its lease.
+    fn lead_end(&self, end: &TunEnd, addresses: &[IpPrefix]) {
+        let conflicts = match end.group() {
+            Some(group) => self.lead_group(group, addresses),
+            None => self.lead(end.number(), addresses),
+        };
+        for conflict in conflicts {
+            tracing::warn!(device = self.name(), %conflict, "an address is not led to its tunnel");
+        }
+    }
+
+    /// Grants wishes to a tunnel, and to all that share its lease, where they are free, kept for its identity, or of another tunnel of
+    /// that which has only just come; then answers.
+    pub(super) fn grant(&self, proxy: &TunProxy, end: &Arc<TunEnd>, requests: &[RequestedAddress]) {
+        let wishes = requests.iter().map(|request| request.prefix);
+        let wishes: Vec<IpPrefix> = wishes
+            .filter(|prefix| !prefix.address().is_unspecified())
+            .collect();
+        let _wishing = proxy.wishing.lock();
+        self.prefer(proxy, end, &wishes);
+        self.tell(end, requests);
+    }
+
+    fn prefer(&self, proxy: &TunProxy, end: &Arc<TunEnd>, wishes: &[IpPrefix]) {
+        for old in proxy.take_waiting_with(end.owner(), wishes) {
+            self.end_waiting(proxy, &old);
+        }
+        for wish in wishes {
+            self.exchange(proxy, end, *wish);
+        }
+
         let Some(before) = end.lease.lock().clone() else {
             return;
         };
         let lease = proxy.prefer(&before, wishes);
-        *end.lease.lock() = Some(lease.clone());
+        let has_wish = |wish: &IpPrefix| lease.v4 == Some(*wish) || lease.v6 == Some(*wish);
+        if wishes.iter().any(has_wish) {
+            end.settle();
+        }
+        self.set_lease(end, &lease);
+    }
+
+    /// Gives a tunnel the address that another of the same identity was given for want of a wish. Devices of one user that come to an
+    /// end at the same time get addresses in the order of their tunnels, and each may have had the other's where it was before.
+    fn exchange(&self, proxy: &TunProxy, end: &Arc<TunEnd>, wish: IpPrefix) {
+        let Some(other) = self.end_with(wish) else {
+            return;
+        };
+        if other.is_settled() || other.owner().identity != end.owner().identity {
+            return;
+        }
+        let leases = [end, &other].map(|end| end.lease.lock().clone());
+        let [Some(own), Some(others)] = &leases else {
+            return;
+        };
+        let Some([own, others]) = proxy.exchange([own, others], wish.is_ipv4()) else {
+            return;
+        };
+
+        // No route may have two owners meanwhile.
+        self.lead_end(&other, &[]);
+        self.lead_end(end, &addresses(&own));
+        self.set_lease(end, &own);
+        self.set_lease(&other, &others);
+        self.tell(&other, &[]);
+    }
+
+    /// A tunnel, and all that share its lease, have this one from now on; the others are told.
+    fn set_lease(&self, end: &Arc<TunEnd>, lease: &Lease) {
+        let before = match &mut *end.lease.lock() {
+            Some(own) => std::mem::replace(own, lease.clone()),
+            None => return,
+        };
         let Some(group) = end.group() else {
             return;
         };
-        group.set_lease(&lease);
-        if lease == before {
+        group.set_lease(lease);
+        if *lease == before {
             return;
         }
 
         for other in group.others(end.number()) {
-            self.change_lease(&other, &lease);
+            self.change_lease(&other, lease);
         }
     }
 
@@ -83,11 +148,18 @@ impl TunHub {
             }
             *own = Some(lease.clone());
         }
-        self.assign(end, &[]);
+        self.tell(end, &[]);
+    }
+
+    /// A tunnel has ended.
+    pub(super) fn end(&self, proxy: &TunProxy, end: &TunEnd) {
+        let _wishing = proxy.wishing.lock();
+        self.leave(end.number());
+        self.give_back(proxy, end);
     }
 
     /// Takes the lease of a tunnel back, if no other has it.
-    pub(super) fn give_back(&self, proxy: &TunProxy, end: &TunEnd) {
+    fn give_back(&self, proxy: &TunProxy, end: &TunEnd) {
         let Some(lease) = end.lease.lock().take() else {
             return;
         };
@@ -100,13 +172,37 @@ impl TunHub {
         proxy.release(&lease);
     }
 
-    /// Ends a tunnel of this client that has no path.
-    pub(super) fn replace(&self, proxy: &TunProxy, owner: &TunnelOwner) {
-        let Some(old) = proxy.take_waiting(owner) else {
-            return;
-        };
+    /// The lease of a new tunnel of this client, which takes the place of one that has no path.
+    ///
+    /// # Errors
+    /// [`PoolError`].
+    pub(super) fn replace(
+        &self,
+        proxy: &TunProxy,
+        owner: &TunnelOwner,
+    ) -> Result<Lease, PoolError> {
+        let _wishing = proxy.wishing.lock();
+        if let Some(old) = proxy.take_waiting(owner) {
+            self.end_waiting(proxy, &old);
+        }
+        let mut acquired = proxy.acquire(owner);
+        while acquired.is_err()
+            && let Some(old) = proxy.take_any_waiting(owner)
+        {
+            self.end_waiting(proxy, &old);
+            acquired = proxy.acquire(owner);
+        }
+
+        acquired
+    }
+
+    fn end_waiting(&self, proxy: &TunProxy, old: &TunEnd) {
         self.leave(old.number());
-        self.give_back(proxy, &old);
+        self.give_back(proxy, old);
         old.replaced.notify_one();
     }
+}
+
+fn addresses(lease: &Lease) -> Vec<IpPrefix> {
+    [lease.v4, lease.v6].into_iter().flatten().collect()
 }

@@ -34,6 +34,8 @@ mod node_pools;
 mod opened_flows;
 mod port_reader;
 mod remote_device;
+#[cfg(test)]
+mod returning_devices;
 mod sealed_run;
 mod service;
 mod shared_addresses;

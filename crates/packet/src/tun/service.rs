@@ -65,8 +65,10 @@ pub struct TunProxy {
     /// Whether it takes super-packets from clients that offer them.
     pub(super) super_packets: bool,
     changed: Notify,
-    /// Tunnels without a path, by whose they are: the last of each.
-    waiting: Mutex<HashMap<TunnelOwner, Arc<TunEnd>>>,
+    /// Tunnels without a path, by whose they are. Bounded by the tunnels that there are.
+    waiting: Mutex<HashMap<TunnelOwner, Vec<Arc<TunEnd>>>>,
+    /// Held while a lease is given, changed, told or given back: the wish of one tunnel may change the lease of another.
+    pub(super) wishing: Mutex<()>,
     /// Tunnels that have one address.
     pub(super) groups: DeviceGroups<TunEnd>,
 }
@@ -162,6 +164,7 @@ impl TunProxy {
             super_packets: false,
             changed: Notify::new(),
             waiting: Mutex::default(),
+            wishing: Mutex::default(),
             groups: DeviceGroups::default(),
             routes: RouteAdvertisement::of(told).unwrap_or_default(),
             routers: RouterAddresses {
@@ -232,6 +235,14 @@ impl TunProxy {
         lease
     }
 
+    /// Exchanges the addresses of a family between two leases; `None` where that cannot be.
+    pub(super) fn exchange(&self, leases: [&Lease; 2], is_ipv4: bool) -> Option<[Lease; 2]> {
+        let keys = leases.map(|lease| &lease.key);
+        let exchanged = self.pool.lock().exchange(keys, is_ipv4);
+        self.changed.notify_one();
+        exchanged
+    }
+
     pub(super) fn release(&self, lease: &Lease) {
         self.pool.lock().release(&lease.key, unix_seconds());
         self.changed.notify_one();
@@ -239,13 +250,50 @@ impl TunProxy {
 
     /// Lets a new tunnel of the same client take the place of this one, until what is returned is dropped.
     pub(super) fn wait<'a>(&'a self, end: &'a Arc<TunEnd>) -> WaitingTunnel<'a> {
-        self.waiting.lock().insert(end.owner().clone(), end.clone());
+        let mut waiting = self.waiting.lock();
+        let of_owner = waiting.entry(end.owner().clone()).or_default();
+        of_owner.push(end.clone());
+        drop(waiting);
         WaitingTunnel { proxy: self, end }
     }
 
-    /// A tunnel of this client whose place a new one may take.
+    /// The tunnel of this client whose place a new one takes. Of several it is not known which devices they are of, unless their client
+    /// says it: then a wish for an address [says which](Self::take_waiting_with).
     pub(super) fn take_waiting(&self, owner: &TunnelOwner) -> Option<Arc<TunEnd>> {
-        self.waiting.lock().remove(owner)
+        let mut waiting = self.waiting.lock();
+        let is_known = waiting.get(owner)?.len() == 1 || owner.part.is_some();
+        match is_known {
+            true => take_last(&mut waiting, owner),
+            false => None,
+        }
+    }
+
+    /// One of the tunnels of this client that wait, where the pool has nothing else for it.
+    pub(super) fn take_any_waiting(&self, owner: &TunnelOwner) -> Option<Arc<TunEnd>> {
+        take_last(&mut self.waiting.lock(), owner)
+    }
+
+    /// The tunnels of this client that wait and have one of these addresses.
+    pub(super) fn take_waiting_with(
+        &self,
+        owner: &TunnelOwner,
+        wishes: &[IpPrefix],
+    ) -> Vec<Arc<TunEnd>> {
+        let has_wish = |end: &mut Arc<TunEnd>| {
+            let lease = end.lease.lock();
+            let addresses = lease.iter().flat_map(|lease| [lease.v4, lease.v6]);
+            addresses.flatten().any(|address| wishes.contains(&address))
+        };
+
+        let mut waiting = self.waiting.lock();
+        let Some(of_owner) = waiting.get_mut(owner) else {
+            return Vec::new();
+        };
+        let taken = of_owner.extract_if(.., has_wish).collect();
+        if of_owner.is_empty() {
+            waiting.remove(owner);
+        }
+        taken
     }
 
     /// The address that the device has in a prefix of the pool.
@@ -257,12 +305,28 @@ impl TunProxy {
 impl Drop for WaitingTunnel<'_> {
     fn drop(&mut self) {
         let mut waiting = self.proxy.waiting.lock();
-        let is_own = |end: &Arc<TunEnd>| Arc::ptr_eq(end, self.end);
         let owner = self.end.owner();
-        if waiting.get(owner).is_some_and(is_own) {
+        let Some(of_owner) = waiting.get_mut(owner) else {
+            return;
+        };
+        of_owner.retain(|end| !Arc::ptr_eq(end, self.end));
+        if of_owner.is_empty() {
             waiting.remove(owner);
         }
     }
+}
+
+/// Takes the tunnel of an owner that began to wait last.
+fn take_last(
+    waiting: &mut HashMap<TunnelOwner, Vec<Arc<TunEnd>>>,
+    owner: &TunnelOwner,
+) -> Option<Arc<TunEnd>> {
+    let of_owner = waiting.get_mut(owner)?;
+    let last = of_owner.pop();
+    if of_owner.is_empty() {
+        waiting.remove(owner);
+    }
+    last
 }
 
 fn whole(prefix: IpPrefix) -> IpRange {

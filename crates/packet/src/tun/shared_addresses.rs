@@ -1,12 +1,12 @@
 //! The addresses of a device that several tunnels share: the first gives them, from the others the same are asked for.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use hermes_ip::{Adoption, DeviceAddresses, OtherAddress};
 use hermes_proto::ip::IpPrefix;
 use parking_lot::Mutex;
 
-use super::wanted_addresses::OtherAssigned;
+use super::wanted_addresses::{MOST_REQUESTS, OtherAssigned};
 
 /// The addresses that all tunnels of a device have.
 #[derive(Debug)]
@@ -20,8 +20,8 @@ struct SharedState {
     is_configured: bool,
     /// The tunnels that have them.
     holders: HashSet<u64>,
-    /// Those that were asked for them after they had assigned others.
-    asked: HashSet<u64>,
+    /// Those that were asked for them after they had assigned others, and how often.
+    asked: HashMap<u64, u8>,
 }
 
 /// What to do where one of the tunnels assigns addresses.
@@ -61,14 +61,15 @@ impl SharedAddresses {
         self.state.lock().held()
     }
 
-    /// Takes note of what a tunnel assigned, and of whether it refused a request.
+    /// Takes note of what a tunnel assigned, and of whether it answered a request, and refused it.
     pub(super) fn handle_assigned(
         &self,
         tunnel: u64,
         assigned: &[IpPrefix],
-        has_refused: bool,
+        (is_answer, has_refused): (bool, bool),
     ) -> AddressDecision {
-        self.state.lock().handle(tunnel, assigned, has_refused)
+        let mut state = self.state.lock();
+        state.handle(tunnel, assigned, (is_answer, has_refused))
     }
 
     /// A tunnel has ended. The device keeps its addresses for the next one.
@@ -88,7 +89,12 @@ impl SharedState {
             .collect()
     }
 
-    fn handle(&mut self, tunnel: u64, assigned: &[IpPrefix], has_refused: bool) -> AddressDecision {
+    fn handle(
+        &mut self,
+        tunnel: u64,
+        assigned: &[IpPrefix],
+        (is_answer, has_refused): (bool, bool),
+    ) -> AddressDecision {
         if assigned.is_empty() {
             return match has_refused {
                 true => self.refuse(tunnel, "no address"),
@@ -99,7 +105,10 @@ impl SharedState {
         let mut addresses = self.addresses.clone();
         let mut adoption = addresses.adopt(assigned);
         let is_other = !adoption.refused.is_empty() || !adoption.translations.is_empty();
-        if is_other && self.asked.insert(tunnel) {
+        let asked = self.asked.entry(tunnel).or_default();
+        let is_decided = is_answer && *asked > 0 || *asked >= MOST_REQUESTS;
+        if is_other && !is_decided {
+            *asked += 1;
             return AddressDecision::Request(self.held());
         }
 
@@ -156,26 +165,33 @@ mod tests {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 
+    /// The answer, where there was a request.
+    fn answered(
+        shared: &SharedAddresses,
+        tunnel: u64,
+        assigned: &[IpPrefix],
+        has_refused: bool,
+    ) -> AddressDecision {
+        shared.handle_assigned(tunnel, assigned, (true, has_refused))
+    }
+
     #[test]
     fn the_first_tunnel_gives_the_address_and_one_with_another_is_refused() {
         let [own, other] = [&["10.7.0.3/32"], &["10.9.0.3/32"]].map(|one| prefixes(one));
         let shared = SharedAddresses::new(&[], OtherAssigned::Refuse);
         assert!(shared.held().is_empty());
         assert_eq!(
-            shared.handle_assigned(1, &own, false),
+            answered(&shared, 1, &own, false),
             AddressDecision::Adopt(own.clone())
         );
         assert_eq!(shared.held(), own);
 
         let request = AddressDecision::Request(own.clone());
-        assert_eq!(shared.handle_assigned(2, &other, false), request);
-        assert_eq!(
-            shared.handle_assigned(2, &own, false),
-            AddressDecision::Agreed
-        );
+        assert_eq!(answered(&shared, 2, &other, false), request);
+        assert_eq!(answered(&shared, 2, &own, false), AddressDecision::Agreed);
 
-        assert_eq!(shared.handle_assigned(3, &other, false), request);
-        let AddressDecision::Refuse(reason) = shared.handle_assigned(3, &other, false) else {
+        assert_eq!(answered(&shared, 3, &other, false), request);
+        let AddressDecision::Refuse(reason) = answered(&shared, 3, &other, false) else {
             panic!("it shares no address");
         };
         assert!(
@@ -183,7 +199,7 @@ mod tests {
             "{reason}"
         );
         assert!(matches!(
-            shared.handle_assigned(3, &[], true),
+            answered(&shared, 3, &[], true),
             AddressDecision::Refuse(_)
         ));
     }
@@ -192,14 +208,14 @@ mod tests {
     fn a_device_changes_its_address_where_no_other_tunnel_has_it() {
         let [own, other] = [&["10.7.0.3/32"], &["10.9.0.3/32"]].map(|one| prefixes(one));
         let shared = SharedAddresses::new(&[], OtherAssigned::Refuse);
-        shared.handle_assigned(1, &own, false);
+        answered(&shared, 1, &own, false);
         shared.leave(1);
         assert_eq!(
-            shared.handle_assigned(2, &other, false),
+            answered(&shared, 2, &other, false),
             AddressDecision::Request(own)
         );
         assert_eq!(
-            shared.handle_assigned(2, &other, false),
+            answered(&shared, 2, &other, false),
             AddressDecision::Adopt(other)
         );
     }
@@ -210,16 +226,16 @@ mod tests {
         let both = prefixes(&["10.7.0.3/32", "fd07::3/128"]);
         let shared = SharedAddresses::new(&own, OtherAssigned::Refuse);
         assert_eq!(
-            shared.handle_assigned(1, &both, false),
+            answered(&shared, 1, &both, false),
             AddressDecision::Adopt(both.clone())
         );
         let other = prefixes(&["10.9.0.3/32"]);
         assert_eq!(
-            shared.handle_assigned(1, &other, false),
+            answered(&shared, 1, &other, false),
             AddressDecision::Request(both)
         );
         assert!(matches!(
-            shared.handle_assigned(1, &other, false),
+            answered(&shared, 1, &other, false),
             AddressDecision::Refuse(_)
         ));
     }
@@ -229,10 +245,7 @@ mod tests {
         let own = prefixes(&["10.7.0.3/32"]);
         let other = prefixes(&["10.9.0.3/32"]);
         let shared = SharedAddresses::new(&own, OtherAssigned::Translate);
-        assert_eq!(
-            shared.handle_assigned(1, &own, false),
-            AddressDecision::Agreed
-        );
+        assert_eq!(answered(&shared, 1, &own, false), AddressDecision::Agreed);
 
         let request = AddressDecision::Request(own.clone());
         let translated = AddressDecision::Translate(Adoption {
@@ -244,12 +257,9 @@ mod tests {
         });
         // Each time that it assigns another one it is asked again, once.
         for _ in 0..2 {
-            assert_eq!(shared.handle_assigned(2, &other, false), request);
-            assert_eq!(shared.handle_assigned(2, &other, false), translated);
+            assert_eq!(answered(&shared, 2, &other, false), request);
+            assert_eq!(answered(&shared, 2, &other, false), translated);
         }
-        assert_eq!(
-            shared.handle_assigned(2, &own, false),
-            AddressDecision::Agreed
-        );
+        assert_eq!(answered(&shared, 2, &own, false), AddressDecision::Agreed);
     }
 }

@@ -14,6 +14,11 @@ pub enum OtherAssigned {
     Refuse,
 }
 
+/// How often a device asks for its addresses before it takes others without an answer: a request may have been lost with a path, and an end
+/// of another make may leave it out.
+#[doc(alias = "bound")]
+pub(super) const MOST_REQUESTS: u8 = 4;
+
 /// The addresses that a device wants of its tunnel. It keeps those that it has where it can: connections are bound to them.
 #[derive(Debug)]
 pub(super) struct WantedAddresses {
@@ -21,8 +26,8 @@ pub(super) struct WantedAddresses {
     held: Vec<IpPrefix>,
     is_configured: bool,
     other: OtherAssigned,
-    /// They were asked for, and there is no answer yet.
-    asked: bool,
+    /// How often they were asked for since there was an answer.
+    asked: u8,
     /// What was assigned last, after that had been asked for.
     answered: Option<Vec<IpPrefix>>,
 }
@@ -44,14 +49,14 @@ impl WantedAddresses {
             held: configured.to_vec(),
             is_configured: !configured.is_empty(),
             other,
-            asked: false,
+            asked: 0,
             answered: None,
         }
     }
 
     /// A new tunnel: its addresses were asked for, or are to come.
     pub(super) fn begin(&mut self) {
-        self.asked = self.is_configured;
+        self.asked = u8::from(self.is_configured);
         self.answered = None;
     }
 
@@ -81,18 +86,24 @@ impl WantedAddresses {
         }
     }
 
-    /// Takes note of what a tunnel assigned, as it does unasked when it leads to another end than before: what may be used of it, and all
-    /// of it.
-    pub(super) fn handle_assigned(&mut self, taken: &[IpPrefix], assigned: &[IpPrefix]) -> Wanted {
+    /// Takes note of what a tunnel assigned, as it does unasked when it leads to another end than before, or when another device of its user
+    /// comes for its own address: what may be used of it, and all of it.
+    pub(super) fn handle_assigned(
+        &mut self,
+        (taken, assigned): (&[IpPrefix], &[IpPrefix]),
+        is_answer: bool,
+    ) -> Wanted {
         let is_lost = |held: &&IpPrefix| !taken.iter().any(|one| one.covers(held));
         let lost: Vec<IpPrefix> = self.held.iter().filter(is_lost).copied().collect();
         // It says again what it had answered.
         let is_known = self.answered.as_deref() == Some(assigned);
-        if !lost.is_empty() && !is_known && !std::mem::replace(&mut self.asked, true) {
+        let is_decided = is_answer && self.asked > 0 || self.asked >= MOST_REQUESTS;
+        if !lost.is_empty() && !is_known && !is_decided {
+            self.asked += 1;
             return Wanted::Request(lost);
         }
 
-        self.asked = false;
+        self.asked = 0;
         self.answered = Some(assigned.to_vec());
         let other = match self.other {
             OtherAssigned::Adopt => {
@@ -120,7 +131,13 @@ mod tests {
 
     impl WantedAddresses {
         fn assigned(&mut self, taken: &[IpPrefix]) -> Wanted {
-            self.handle_assigned(taken, taken)
+            self.assigned_of(taken, taken)
+        }
+
+        /// The answer, where there was a request.
+        fn assigned_of(&mut self, taken: &[IpPrefix], assigned: &[IpPrefix]) -> Wanted {
+            let is_answer = self.asked > 0;
+            self.handle_assigned((taken, assigned), is_answer)
         }
     }
 
@@ -143,6 +160,32 @@ mod tests {
     }
 
     #[test]
+    fn other_addresses_that_are_no_answer_are_not_taken() {
+        let [own, other, third] =
+            [&["10.7.0.3/32"], &["10.7.0.4/32"], &["10.7.0.5/32"]].map(|one| prefixes(one));
+        let mut wanted = WantedAddresses::new(&[], OtherAssigned::Adopt);
+        wanted.begin();
+        assert_eq!(wanted.assigned(&own), Wanted::Adopt);
+
+        // An end that it comes to gives it another, and yet another before it answers.
+        let request = Wanted::Request(own.clone());
+        for given in [&other, &third] {
+            assert_eq!(wanted.handle_assigned((given, given), false), request);
+        }
+        assert_eq!(wanted.handle_assigned((&own, &own), true), Wanted::Adopt);
+
+        // One that never answers is not asked for ever.
+        for given in [&other, &third, &other, &third] {
+            assert_eq!(wanted.handle_assigned((given, given), false), request);
+        }
+        assert_eq!(
+            wanted.handle_assigned((&other, &other), false),
+            Wanted::Adopt
+        );
+        assert_eq!(wanted.held(), other);
+    }
+
+    #[test]
     fn what_the_configuration_says_is_asked_of_each_end_once() {
         let [own, other, third] =
             [&["10.7.0.3/32"], &["10.9.0.3/32"], &["10.8.0.3/32"]].map(|one| prefixes(one));
@@ -150,13 +193,13 @@ mod tests {
         let kept = Wanted::Keep(Adoption::default());
         wanted.begin();
         // What is not accepted is not among what may be used.
-        assert_eq!(wanted.handle_assigned(&[], &other), kept);
-        assert_eq!(wanted.handle_assigned(&own, &own), kept);
+        assert_eq!(wanted.assigned_of(&[], &other), kept);
+        assert_eq!(wanted.assigned_of(&own, &own), kept);
         let request = Wanted::Request(own.clone());
-        assert_eq!(wanted.handle_assigned(&[], &other), request);
-        assert_eq!(wanted.handle_assigned(&[], &other), kept);
-        assert_eq!(wanted.handle_assigned(&[], &other), kept);
-        assert_eq!(wanted.handle_assigned(&[], &third), request);
+        assert_eq!(wanted.assigned_of(&[], &other), request);
+        assert_eq!(wanted.assigned_of(&[], &other), kept);
+        assert_eq!(wanted.assigned_of(&[], &other), kept);
+        assert_eq!(wanted.assigned_of(&[], &third), request);
     }
 
     #[test]
