@@ -298,9 +298,12 @@ impl Connection {
         self.state.counters.read(&self.state.quinn)
     }
 
-    /// Closes at once, with a code of HTTP/3 and words for the peer.
+    /// Closes at once, with a code of HTTP/3 and words for the peer, unless it has ended.
     pub fn close(&self, code: u64, reason: &[u8]) {
-        self.state.quinn.close(code_of(code), reason);
+        // quinn would put this in place of the reason for which the peer closed it.
+        if self.state.quinn.close_reason().is_none() {
+            self.state.quinn.close(code_of(code), reason);
+        }
     }
 
     /// As [`Self::close`], and lets the connection's driver, a task of this thread, send that: a process that ends just then would
