@@ -17,6 +17,9 @@ use authority::CertAuthority;
 use issued::Issued;
 use request::Request;
 
+/// How long certificates count, in days, unless it is said otherwise.
+const DAYS: u32 = 365;
+
 /// Arguments of `hermes cert`.
 #[derive(Debug, Args)]
 pub struct Cert {
@@ -27,7 +30,7 @@ pub struct Cert {
     #[arg(long, value_name = "FOLDER", default_value = "certs")]
     folder: PathBuf,
     /// How long new certificates count, in days.
-    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
+    #[arg(long, default_value_t = DAYS, value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
     /// Renew all certificates in the folder whose last third has begun. Keys and names stay.
     #[arg(long)]
@@ -94,6 +97,21 @@ pub fn run(command: &Cert, output: Output) -> Result<(), Failure> {
     }
 
     Ok(())
+}
+
+/// Makes an authority and these certificates in a folder, for as long as the command does unless it is told otherwise.
+///
+/// # Errors
+/// As [`run`], or a name is none.
+pub fn make(folder: &Path, certificates: &[String]) -> Result<(), String> {
+    let certificates = certificates.iter().map(|text| text.parse());
+    let command = Cert {
+        certificates: certificates.collect::<Result<_, _>>()?,
+        folder: folder.to_owned(),
+        days: DAYS,
+        renew: false,
+    };
+    all(&command, unix_seconds()).map(drop)
 }
 
 fn all(command: &Cert, now: u64) -> Result<Vec<CertOutcome>, String> {

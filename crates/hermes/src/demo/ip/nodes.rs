@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 
 use super::networks::{INGRESSES, Networks, SERVERS, USERS, number, to_ingress, to_server};
 use crate::admin;
+use crate::commands::cert;
 use crate::demo::children::{Children, Node};
 use crate::demo::files::save;
 use crate::demo::says::{Says, expect};
@@ -26,13 +27,17 @@ pub struct IpNodes {
 }
 
 impl IpNodes {
-    /// Writes the files of all nodes.
+    /// Writes the files of all nodes, with an authority of the demo's own and a certificate for each.
     pub fn write() -> Result<Self, String> {
         let folder = tempfile::Builder::new()
             .prefix("hermes-demo-")
             .tempdir()
             .says("a folder for the demo")?;
         let nodes = Self { folder };
+        let names = USERS.iter().chain(&INGRESSES).chain(&SERVERS);
+        let wanted: Vec<String> = names.map(|name| format!("{name}={name}.overlay")).collect();
+        cert::make(nodes.folder.path(), &wanted)?;
+
         for user in USERS {
             save(&nodes.file(user), &user_file(user, INGRESSES[0]))?;
         }
