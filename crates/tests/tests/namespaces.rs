@@ -28,6 +28,8 @@ mod flows;
 mod full_disk;
 #[path = "namespaces/hostile_packets.rs"]
 mod hostile_packets;
+#[path = "namespaces/identified.rs"]
+mod identified;
 #[path = "namespaces/intercept.rs"]
 mod intercept;
 #[path = "namespaces/intermittent.rs"]
@@ -42,6 +44,8 @@ mod mtu;
 mod named;
 #[path = "namespaces/nat.rs"]
 mod nat;
+#[path = "namespaces/nested.rs"]
+mod nested;
 #[path = "namespaces/netcheck.rs"]
 mod netcheck;
 #[path = "namespaces/own_traffic.rs"]
@@ -66,6 +70,9 @@ mod stack;
 mod super_packets;
 #[path = "namespaces/surroundings.rs"]
 mod surroundings;
+#[path = "integration/tokens/mod.rs"]
+#[allow(dead_code, reason = "other tests use the rest of it")]
+mod tokens;
 #[path = "namespaces/traffic.rs"]
 mod traffic;
 #[path = "namespaces/tun.rs"]

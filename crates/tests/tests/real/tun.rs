@@ -239,21 +239,38 @@ fn ssh_copies_there_and_back() {
 }
 
 /// What iperf3 measures in two seconds, with these options.
+///
+/// Its server serves one test at a time: it takes a connection that only looks whether it listens for a test as well, and while it makes its
+/// socket anew after each one, the next client is refused. So each test has a server of its own, and no one else connects to it.
 fn iperf3(overlay: &Overlay, options: &[&str]) -> Value {
-    let server = SERVER.to_string();
-    let ask = ["iperf3", "-c", &server, "-t", "2", "-J"];
-    let said = overlay.run("alice", &[&ask[..], options].concat());
-    serde_json::from_str(&said.unwrap()).unwrap()
+    let mut server = overlay.command("server", "iperf3");
+    server.args(["-s", "-1", "-p", &IPERF.to_string()]);
+    let quiet = server.stdin(Stdio::null()).stdout(Stdio::null());
+    let _server = Running(quiet.stderr(Stdio::null()).spawn().unwrap());
+    eventually("iperf3 listens", || {
+        let port = format!("sport = :{IPERF}");
+        let listening = overlay.run("server", &["ss", "-Hltn", &port])?;
+        (!listening.trim().is_empty()).then_some(())
+    });
+
+    let at = SERVER.to_string();
+    let ask = ["-c", &at, "-t", "2", "-J"];
+    let output = overlay
+        .command("alice", "iperf3")
+        .args([&ask[..], options].concat())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    // It reports its own errors as JSON.
+    assert!(output.status.success(), "{options:?}: {said}");
+    serde_json::from_str(&said).unwrap()
 }
 
 #[test]
 fn iperf3_measures_both_ways_and_udp() {
     for http in [2, 3] {
         let overlay = Overlay::start(http);
-        let mut server = overlay.command("server", "iperf3");
-        server.args(["-s", "-p", &IPERF.to_string()]);
-        let _server = overlay.serve(server, IPERF);
-
         for way in [&[][..], &["-R"], &["-P", "4"]] {
             let measured = iperf3(&overlay, way);
             let bytes = measured["end"]["sum_received"]["bytes"].as_u64().unwrap();
