@@ -35,6 +35,7 @@ pub mod h3flood;
 pub mod haproxy;
 pub mod head;
 pub mod http_peers;
+pub mod ip_packets;
 pub mod mortal;
 mod named;
 pub mod nginx;

@@ -37,7 +37,7 @@ const LAYERS: &[(&str, &str)] = &[
         "proto config ip noise rules rego net http upstream observe identity packet proxy custody",
     ),
     ("harness", ""),
-    ("lab", "proto config net noise harness"),
+    ("lab", "proto config net noise wireguard harness"),
     (
         "tests",
         "proto config ip stack wireguard rules rego net http upstream observe identity packet proxy custody hermes harness lab",

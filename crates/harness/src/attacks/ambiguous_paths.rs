@@ -1,6 +1,6 @@
 //! Paths that some server reads as one that rules deny.
 
-use super::{Attack, Effort, Party, Stage};
+use super::{Attack, Effort, Party, Place, Stage};
 use crate::h2c::Client;
 use crate::origins;
 use crate::raw::Raw;
@@ -27,6 +27,7 @@ pub const HIDDEN: [&str; 14] = [
 pub(super) const READ_OTHERWISE: Attack = Attack {
     name: "ambiguous-paths",
     by: Party::Client,
+    place: Place::Loopback,
     summary: "14 paths that some servers read as `/admin/secret`, which the policy denies",
     prepare,
     run,

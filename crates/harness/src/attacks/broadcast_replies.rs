@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{Attack, Effort, Party, Stage};
+use super::{Attack, Effort, Party, Place, Stage};
 use crate::origins;
 use crate::raw::Raw;
 
@@ -16,6 +16,7 @@ const BROADCASTS: usize = 150;
 pub(super) const UNREAD: Attack = Attack {
     name: "broadcast-replies",
     by: Party::User,
+    place: Place::Loopback,
     summary: "150 broadcasts to four servers, each with replies of 976 KiB that are not read",
     prepare,
     run,

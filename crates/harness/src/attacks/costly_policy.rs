@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::{Attack, Effort, Party, Stage};
+use super::{Attack, Effort, Party, Place, Stage};
 use crate::h2c::Client;
 
 /// Pairs of segments: quadratic in what the client writes.
@@ -29,6 +29,7 @@ const TIME: Duration = Duration::from_secs(4);
 pub(super) const QUADRATIC: Attack = Attack {
     name: "costly-policy",
     by: Party::User,
+    place: Place::Loopback,
     summary: "600 requests at once, for 4 s, each with 10,000 pairs of segments before a policy that looks at all",
     prepare,
     run,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
-use super::{Attack, Effort, Party, Stage};
+use super::{Attack, Effort, Party, Place, Stage};
 use crate::h2c::Client;
 use crate::origins::{Answer, Origin, Question, deciding};
 
@@ -21,6 +21,7 @@ const REQUESTS: usize = 300;
 pub(super) const CROWD: Attack = Attack {
     name: "crowded-filter",
     by: Party::Client,
+    place: Place::Loopback,
     summary: "3 connections of 300 requests at once, three times, before `fail: open` and a server that denies 500 a second",
     prepare,
     run,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::{Attack, CALM, Effort, Party, Stage};
+use super::{Attack, CALM, Effort, Party, Place, Stage};
 use crate::{Node, free, origins, program};
 
 /// For how long the lab floods.
@@ -19,12 +19,17 @@ const JUNK: usize = 73;
 pub(super) const FLOOD: Attack = Attack {
     name: "custody-flood",
     by: Party::Stranger,
+    place: Place::Loopback,
     summary: "73 bytes of junk to a custody port, as fast as one process sends, for 4 s",
-    prepare,
+    prepare: stage,
     run,
 };
 
-fn prepare() -> Stage {
+/// The second of two nodes, with its custody port `hops`.
+///
+/// # Panics
+/// When the nodes do not start.
+pub fn stage() -> Stage {
     let origin = origins::http();
     let hop = Hop::start(
         &format!("{CALM}: {{ http: 127.0.0.1:0 }},"),

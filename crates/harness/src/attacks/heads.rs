@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{Attack, Effort, Party, Stage};
+use super::{Attack, Effort, Party, Place, Stage};
 use crate::frames::{END_HEADERS, END_STREAM, HEADERS, HELLO, frame, request};
 use crate::origins;
 use crate::raw::Raw;
@@ -23,6 +23,7 @@ const REFERENCES: usize = 15;
 pub(super) const INDEXED: Attack = Attack {
     name: "indexed-heads",
     by: Party::Stranger,
+    place: Place::Loopback,
     summary: "6 connections of 1,000 requests, each 15 references to one field of 4 kB",
     prepare,
     run,

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use super::{Attack, Effort, Party, Stage};
+use super::{Attack, Effort, Party, Place, Stage};
 use crate::capsules::UdpTunnel;
 use crate::{Echo, eventually};
 
@@ -18,6 +18,7 @@ const TARGET: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 pub(super) const OPENINGS: Attack = Attack {
     name: "intercepted-openings",
     by: Party::User,
+    place: Place::Loopback,
     summary: "60 tunnels of one user with 64 segments each that open a connection in user space",
     prepare,
     run,

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
 use super::heads::entry;
-use super::{Attack, Effort, Party, Stage};
+use super::{Attack, Effort, Party, Place, Stage};
 use crate::frames::{
     END_HEADERS, END_STREAM, HEADERS, HELLO, SETTINGS, field, frame, parse, request,
 };
@@ -21,6 +21,7 @@ const INTERIM: usize = 64;
 pub(super) const INDEXED: Attack = Attack {
     name: "interim-heads",
     by: Party::Origin,
+    place: Place::Loopback,
     summary: "300 exchanges answered with 64 interim heads of 60 kB, each 30 bytes on the wire",
     prepare,
     run,

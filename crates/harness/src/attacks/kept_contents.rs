@@ -1,6 +1,6 @@
 //! Contents that are kept because they may have to be sent again.
 
-use super::{Attack, Effort, Party, Stage};
+use super::{Attack, Effort, Party, Place, Stage};
 use crate::frames::{DATA, END_HEADERS, END_STREAM, HEADERS, HELLO, frame, request};
 use crate::origins;
 use crate::raw::Raw;
@@ -21,6 +21,7 @@ const PIECE: usize = 16_000;
 pub(super) const RETRY: Attack = Attack {
     name: "kept-contents",
     by: Party::Client,
+    place: Place::Loopback,
     summary: "6,000 uploads of 60 kB on a route with `retry`, to an origin that never answers",
     prepare,
     run,

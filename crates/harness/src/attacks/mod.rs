@@ -3,17 +3,22 @@
 //! An attack is bounded in time, memory and packets. Its [`Stage`] is a node with the defaults and the servers behind it; beside the
 //! attacker's listener `web` the node has one, [`CALM`], by which a bystander of another address is served.
 
+mod address_pool;
 pub mod ambiguous_paths;
 pub mod broadcast_replies;
+mod control_frames;
 pub mod costly_policy;
 pub mod crowded_filter;
 pub mod custody;
+mod devices;
 pub mod heads;
 pub mod intercepted;
 pub mod interim;
 mod kept_contents;
+pub mod late_fields;
 pub mod refusals;
 pub mod replay_windows;
+mod slow_filter;
 pub mod spelled_hosts;
 pub mod transforms;
 pub mod uploads;
@@ -57,6 +62,15 @@ impl fmt::Display for Party {
     }
 }
 
+/// Where an attack can be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Anywhere.
+    Loopback,
+    /// In a network namespace of its own, as root: the node makes devices.
+    Devices,
+}
+
 /// One attack.
 #[derive(Debug, Clone, Copy)]
 pub struct Attack {
@@ -64,6 +78,8 @@ pub struct Attack {
     pub name: &'static str,
     /// Who attacks.
     pub by: Party,
+    /// Where it can be run.
+    pub place: Place,
     /// What the attacker does, in a line.
     pub summary: &'static str,
     /// Starts the node, and the servers that the attack needs.
@@ -76,6 +92,10 @@ pub struct Attack {
 pub const ALL: &[Attack] = &[
     crowded_filter::CROWD,
     spelled_hosts::MAPPED,
+    devices::OWN_SERVICES,
+    devices::TWO_DEVICES,
+    devices::FORGED_ERRORS,
+    address_pool::EMPTIED,
     heads::INDEXED,
     interim::INDEXED,
     intercepted::OPENINGS,
@@ -87,7 +107,10 @@ pub const ALL: &[Attack] = &[
     waiting_datagrams::FORGED,
     transforms::NESTED,
     costly_policy::QUADRATIC,
+    slow_filter::CROWDED,
     ambiguous_paths::READ_OTHERWISE,
+    control_frames::NEEDLESS,
+    late_fields::TRAILERS,
     refusals::LARGE,
 ];
 
@@ -158,6 +181,8 @@ pub struct Effort {
     pub attempts: u64,
     /// Attempts that got past a rule; for attacks on rules.
     pub passed: u64,
+    /// Requests of others that were refused, beside the bystander's; for attacks on what is shared.
+    pub refused_of_others: u64,
     held: Vec<Box<dyn Any>>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{Attack, Effort, Party, Stage};
+use super::{Attack, Effort, Party, Place, Stage};
 use crate::raw::Raw;
 
 /// Requests of the lab.
@@ -15,6 +15,7 @@ const FIELDS: usize = 60_000;
 pub(super) const LARGE: Attack = Attack {
     name: "large-refusals",
     by: Party::Client,
+    place: Place::Loopback,
     summary: "700 requests with 60 kB of fields each that are refused",
     prepare,
     run,

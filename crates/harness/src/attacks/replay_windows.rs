@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use tokio::io::AsyncWriteExt;
 
-use super::{Attack, Effort, Party, Stage};
+use super::{Attack, Effort, Party, Place, Stage};
 use crate::raw::Raw;
 use crate::runtime;
 
@@ -15,6 +15,7 @@ const TUNNELS: usize = 90;
 pub(super) const UNREAD: Attack = Attack {
     name: "replay-windows",
     by: Party::Stranger,
+    place: Place::Loopback,
     summary: "90 tunnels with `Hermes-Resume`, each with 4 MiB that its client does not read",
     prepare,
     run,

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{Attack, Effort, Party, Stage};
+use super::{Attack, Effort, Party, Place, Stage};
 use crate::h2c::Client;
 use crate::origins;
 use crate::raw::Raw;
@@ -19,6 +19,7 @@ pub const SPELLINGS: [&str; 4] = [
 pub(super) const MAPPED: Attack = Attack {
     name: "spelled-hosts",
     by: Party::Client,
+    place: Place::Loopback,
     summary: "messages and tunnels of 8 forms to four spellings of 127.0.0.1, which the policy denies",
     prepare,
     run,

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{Attack, Effort, Party, Stage};
+use super::{Attack, Effort, Party, Place, Stage};
 use crate::h2c::Client;
 use crate::head::Head;
 use crate::origins;
@@ -15,6 +15,7 @@ const TUNNELS: usize = 20;
 pub(super) const NESTED: Attack = Attack {
     name: "nested-transforms",
     by: Party::Peer,
+    place: Place::Loopback,
     summary: "20 tunnels over HTTP/1.1 and as many over HTTP/2 ask for `compress` eight times",
     prepare,
     run,

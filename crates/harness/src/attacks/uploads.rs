@@ -7,7 +7,7 @@ use std::thread;
 use tokio::net::TcpSocket;
 
 use super::custody::Hop;
-use super::{Attack, CALM, Effort, Party, Stage};
+use super::{Attack, CALM, Effort, Party, Place, Stage};
 use crate::{origins, runtime};
 
 /// Uploads that no one takes.
@@ -23,6 +23,7 @@ const RECEIVED: u32 = 4 * 1024;
 pub(super) const STUCK: Attack = Attack {
     name: "stuck-uploads",
     by: Party::User,
+    place: Place::Loopback,
     summary: "120 uploads of 2 MiB in custody to an origin that reads nothing",
     prepare,
     run,

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
-use super::{Attack, Effort, Party, Stage};
+use super::{Attack, Effort, Party, Place, Stage};
 use crate::origins;
 
 /// Addresses of the attacker, each with a port.
@@ -18,6 +18,7 @@ const BYTES: usize = 1_200;
 pub(super) const FORGED: Attack = Attack {
     name: "waiting-datagrams",
     by: Party::Stranger,
+    place: Place::Loopback,
     summary: "3,000 sources send 156 kB each to a `udp` listener whose next hop is silent",
     prepare,
     run,

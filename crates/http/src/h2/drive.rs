@@ -31,6 +31,9 @@ const READ_BULK: usize = 128 * 1024;
 /// Bytes that are read where room is to be made first.
 const FEW: usize = 256;
 
+/// Rounds in which heads are decoded before others have their turn on the worker, 256 KiB of them in each: few bytes can be many.
+const ROUNDS: usize = 8;
+
 /// Slices that are written at once.
 const SLICES: usize = 64;
 
@@ -47,6 +50,8 @@ pub(super) struct ConnectionDriver<S> {
     appetite: usize,
     /// The last read filled its room.
     is_hungry: bool,
+    /// Some of what was read is to be handled before more is read.
+    is_behind: bool,
     batch: FrameBatch<Piece>,
     /// Something was written since the last flush.
     is_unflushed: bool,
@@ -74,6 +79,7 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
             input: BytesMut::new(),
             appetite: READ,
             is_hungry: false,
+            is_behind: false,
             batch: FrameBatch::default(),
             is_unflushed: false,
             turn: TurnLength::default(),
@@ -154,6 +160,10 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
             return Poll::Pending;
         }
         match self.poll_read(cx)? {
+            Poll::Ready(_) if self.is_behind => {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             Poll::Ready(is_end) => return Poll::Ready(Ok(is_end)),
             Poll::Pending => {}
         }
@@ -259,13 +269,8 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
         Poll::Ready(Ok((read, room)))
     }
 
-    /// True at the end of the connection.
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        let (read, room) = ready!(self.poll_input(cx))?;
-        if read == 0 {
-            return Poll::Ready(Ok(true));
-        }
-
+    /// How much is read next, after so many bytes where there was room for so many.
+    fn note_read(&mut self, read: usize, room: usize) {
         // A read that fills its room has left something behind.
         self.is_hungry = read == room;
         self.appetite = if self.is_hungry {
@@ -275,14 +280,30 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
         } else {
             self.appetite
         };
+    }
 
-        self.joint.note_heard();
+    /// True at the end of the connection.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if !self.is_behind {
+            let (read, room) = ready!(self.poll_input(cx))?;
+            if read == 0 {
+                return Poll::Ready(Ok(true));
+            }
+
+            self.note_read(read, room);
+            self.joint.note_heard();
+        }
+
         let now = clock::now().into_std();
         let mut core = self.joint.core();
-        while !core.machine.handle(&mut self.input, now) {
+        self.is_behind = true;
+        for _ in 0..ROUNDS {
+            self.is_behind = !core.machine.handle(&mut self.input, now);
             self.joint.dispatch(&mut core, &mut self.news);
+            if !self.is_behind {
+                break;
+            }
         }
-        self.joint.dispatch(&mut core, &mut self.news);
         if let Some(unfinished) = &mut self.unfinished {
             unfinished.note(&self.joint.charges, core.machine.unfinished());
         }

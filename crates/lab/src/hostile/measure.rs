@@ -42,7 +42,7 @@ pub struct AttackCost {
     pub slow: f64,
     /// The middle after the recovery.
     pub after: f64,
-    /// Requests of the bystander that failed, at any time.
+    /// Requests of the bystander that failed, at any time, and of others that the attack was to keep out.
     pub failed: f64,
     /// Exchanges and charges that the node refused.
     pub refused: f64,
@@ -79,13 +79,14 @@ pub fn one(attack: &Attack) -> Result<AttackCost> {
         refused,
     };
 
+    let refused_of_others = effort.refused_of_others as f64;
     drop(effort);
     thread::sleep(RECOVERY);
     let after = watch(node, WATCHED);
     Ok(AttackCost {
         peak: node.peak() as f64 / f64::from(1 << 20),
         after: after.quantile(0.5),
-        failed: f64::from(calm.failed + noticed.failed + after.failed),
+        failed: f64::from(calm.failed + noticed.failed + after.failed) + refused_of_others,
         ..outcome
     })
 }

@@ -3,7 +3,10 @@
 //! The attacks are those of the step `hostile` of `./test`, which asserts what this measures.
 
 mod bystander;
+mod forged_handshakes;
+mod garbled_hellos;
 mod measure;
+mod place;
 mod report;
 
 use std::fs;
@@ -51,7 +54,7 @@ pub struct HostileArguments {
 pub fn run(arguments: &HostileArguments) -> Result<()> {
     let mut out = std::io::stdout().lock();
     if arguments.list {
-        for attack in attacks::ALL {
+        for attack in all() {
             writeln!(
                 out,
                 "{:20} {:9} {}",
@@ -63,10 +66,16 @@ pub fn run(arguments: &HostileArguments) -> Result<()> {
         return Ok(());
     }
 
-    let chosen = chosen(&arguments.attacks)?;
+    let mut chosen = chosen(&arguments.attacks)?;
     let begin = Instant::now();
     let programs = Programs::provide(&[Name::Hermes], arguments.hermes.as_deref())?;
     program::choose(programs.hermes);
+    let namespace = place::leave()?;
+    if namespace.is_none() {
+        for attack in place::without_devices(&mut chosen) {
+            writeln!(out, "not run, it needs root: {}", attack.name)?;
+        }
+    }
     let mut outcomes = measure_all(&chosen, arguments.repeats)?;
     outcomes.run = Some(Run {
         command: crate::options::spoken(std::env::args().skip(1)),
@@ -89,14 +98,21 @@ pub fn run(arguments: &HostileArguments) -> Result<()> {
     Ok(())
 }
 
+/// The attacks of the harness, and those that speak with the machines of our protocols.
+fn all() -> impl Iterator<Item = &'static Attack> {
+    attacks::ALL
+        .iter()
+        .chain([&garbled_hellos::GARBLED, &forged_handshakes::STRANGERS])
+}
+
 fn chosen(names: &[String]) -> Result<Vec<&'static Attack>> {
     let find = |name: &String| {
-        let known = attacks::ALL.iter().find(|attack| attack.name == name);
+        let known = all().find(|attack| attack.name == name);
         known.with_context(|| format!("there is no attack `{name}`; --list names them"))
     };
 
     if names.is_empty() {
-        return Ok(attacks::ALL.iter().collect());
+        return Ok(all().collect());
     }
     names.iter().map(find).collect()
 }

@@ -24,7 +24,7 @@ impl Namespace {
     ///
     /// # Errors
     /// When the system does not allow it.
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let mut holder = Command::new("unshare")
             .args(["--net", "--", "sh", "-c", HOLDER])
             .stdin(Stdio::piped())
@@ -98,7 +98,7 @@ impl Namespace {
     }
 
     /// Runs lines of `ip` in it.
-    pub(super) fn ip(&self, lines: &str) -> Result<()> {
+    pub(crate) fn ip(&self, lines: &str) -> Result<()> {
         let mut command = self.command("ip");
         finished(command.args(["-batch", "-"]), lines).map(drop)
     }

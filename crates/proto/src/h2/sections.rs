@@ -72,10 +72,15 @@ impl<C: Content> Connection<C> {
     /// A whole section: it is decoded whatever becomes of it, for the table.
     fn section(&mut self, block: Block) -> Taken {
         let mut lines = HeadLines::new(self.options.section);
+        let is_heard = self.is_heard(block.stream);
         let decoded = self
             .compression
             .decoder
-            .decode(&block.bytes, |name, value| lines.push(name, value));
+            .decode(&block.bytes, |name, value| {
+                if is_heard {
+                    lines.push(name, value);
+                }
+            });
         decoded.map_err(|_| {
             ConnectionError::new(
                 Reason::COMPRESSION_ERROR,
@@ -121,6 +126,14 @@ impl<C: Content> Connection<C> {
             self.break_stream(number, Reason::PROTOCOL_ERROR, bad.words().clone());
         }
         Ok(())
+    }
+
+    /// Whether the lines of a section on a stream are of use; of those that come for a stream which was reset only the table is kept.
+    fn is_heard(&mut self, number: u32) -> bool {
+        match self.streams.get(number) {
+            Some(stream) => !matches!(stream.receiving.inbound, Inbound::Closed),
+            None => self.streams.absent(number) == Absent::Idle,
+        }
     }
 
     /// A client opens a stream (RFC 9113, section 5.1.1), if it is not open.

@@ -99,6 +99,7 @@ impl UnmetKey {
 
 impl Asked {
     /// The flow that a packet is of, if its sender opened it.
+    #[inline]
     pub(super) fn by_sender(packet: &Packet<'_>, sender: OpenedBy) -> Self {
         let knows_ports = packet.fragment() != Fragment::Later;
         let asked = Self::by_flow(&packet.flow(), sender);
@@ -109,6 +110,7 @@ impl Asked {
     }
 
     /// A flow, if this side opened it.
+    #[inline]
     pub(super) fn by_flow(flow: &IpFlow, sender: OpenedBy) -> Self {
         Self {
             opened_by: sender,

@@ -118,18 +118,24 @@ impl PacketPolicy {
             return match quoted_flow(packet) {
                 Some(quoted) => {
                     let asked = Asked::by_flow(&quoted.reversed(), sender);
-                    self.decide_flow(&asked, quoted.destination_port, false)
+                    self.decide_flow(&asked, || quoted.destination_port, false)
                 }
                 None => DENIED,
             };
         }
 
         let asked = Asked::by_sender(packet, sender);
-        self.decide_flow(&asked, packet.flow().source_port, packet.opens_tcp())
+        self.decide_flow(&asked, || packet.flow().source_port, packet.opens_tcp())
     }
 
     /// Decides about what one side sends, which may be an answer unless it `opens` a connection.
-    fn decide_flow(&self, asked: &Asked, source_port: u16, opens: bool) -> PacketDecision {
+    #[inline]
+    fn decide_flow(
+        &self,
+        asked: &Asked,
+        source_port: impl FnOnce() -> u16,
+        opens: bool,
+    ) -> PacketDecision {
         let own = self.find(asked);
         let decided = self.decision(own);
         if decided.is_allowed || opens {
@@ -141,7 +147,7 @@ impl PacketPolicy {
             opened_by: asked.opened_by.other(),
             opener: asked.target,
             target: asked.opener,
-            port: asked.port.and(Some(source_port)),
+            port: asked.port.map(|_| source_port()),
             ..*asked
         });
         match other.map(|index| self.decision(Some(index))) {

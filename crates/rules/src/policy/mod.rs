@@ -109,6 +109,7 @@ impl CompiledPolicy {
         Decision { denied, ..decision }
     }
 
+    #[inline]
     fn decide_as_written<'a>(&'a self, names: &Names, facts: &Facts<'_>, now: u64) -> Decision<'a> {
         let view = names.view(facts);
         let matching = self

@@ -23,17 +23,16 @@ pub(crate) struct Host<'a> {
 impl<'a> Host<'a> {
     pub(crate) fn new(written: &'a str) -> Self {
         let name = bare(written);
+        let address = || name.parse().ok().as_ref().map(IpAddr::to_canonical);
         Self {
             name,
-            address: name
-                .parse()
-                .ok()
-                .map(|address: IpAddr| address.to_canonical()),
+            address: may_be_address(name).then(address).flatten(),
             net: None,
         }
     }
 
     /// Whether one of the addresses as which it is compared passes a test; most hosts are names, and have none.
+    #[inline]
     pub(super) fn any_address(&self, mut test: impl FnMut(IpAddr) -> bool) -> bool {
         match self.address {
             None => false,
@@ -69,6 +68,14 @@ impl<'a> Host<'a> {
             net: Some(net),
         }
     }
+}
+
+/// Whether both ends of a name can be those of an address; with most names they cannot, and nothing more is looked at.
+#[inline]
+fn may_be_address(name: &str) -> bool {
+    let fits = |byte: &u8| byte.is_ascii_hexdigit() || *byte == b':';
+    let name = name.as_bytes();
+    name.first().is_some_and(fits) && name.last().is_some_and(fits)
 }
 
 /// A host without brackets and without its last dot.
@@ -120,8 +127,8 @@ impl HostTest {
             Self::Name(name) => host.name.eq_ignore_ascii_case(name),
             Self::Suffix(suffix) => ends_with(host.name, suffix),
             Self::Net(net) => {
-                let is_within = host.net.is_some_and(|within| net.contains(&within));
-                is_within || host.any_address(|address| net.contains(&address))
+                host.any_address(|address| net.contains(&address))
+                    || host.net.is_some_and(|within| net.contains(&within))
             }
             Self::Regex(condition) => host.is_called(condition),
             Self::Service(_) => false,

@@ -1,10 +1,7 @@
 //! Fields by which an origin could be told that a request comes from someone else.
 
-use hermes_tests::frames::{
-    DATA, END_HEADERS, END_STREAM, HEADERS, HELLO, field, frame, parse, request,
-};
+use hermes_tests::attacks::late_fields::{trailed_h1, trailed_h2};
 use hermes_tests::origins;
-use hermes_tests::raw::Raw;
 
 use crate::versions::Versions;
 
@@ -133,51 +130,6 @@ const REFUSED: [(&str, &str); 4] = [
     ("content-type", "forged/type"),
 ];
 
-/// What an origin says of a request over HTTP/1.1 with these trailers and a checksum.
-fn trailed_h1(node: &Versions, lines: &[(&str, &str)]) -> String {
-    let lines: String = lines
-        .iter()
-        .map(|(name, value)| format!("{name}: {value}\r\n"))
-        .collect();
-    let mut raw = Raw::connect(node.node.address("web"));
-    raw.send(format!(
-        "POST http://VIDEO/post HTTP/1.1\r\nHost: VIDEO\r\nTransfer-Encoding: chunked\r\n\r\n\
-         4\r\nbody\r\n0\r\n{lines}x-checksum-md5: 1\r\n\r\n",
-    ));
-    let (head, content) = raw.response();
-    assert_eq!(head.status(), 200);
-    String::from_utf8(content).unwrap()
-}
-
-/// The same over HTTP/2.
-fn trailed_h2(node: &Versions, lines: &[(&str, &str)]) -> String {
-    let mut trailers: Vec<u8> = lines
-        .iter()
-        .flat_map(|(name, value)| field(name.as_bytes(), value.as_bytes()))
-        .collect();
-    trailers.extend(field(b"x-checksum-md5", b"1"));
-    let mut raw = Raw::connect(node.node.address("web"));
-    raw.send(HELLO);
-    raw.send(frame(
-        HEADERS,
-        END_HEADERS,
-        1,
-        &request("POST", "VIDEO", "/post"),
-    ));
-    raw.send(frame(DATA, 0, 1, b"body"));
-    raw.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, &trailers));
-    let is_whole = |bytes: &[u8]| {
-        parse(bytes)
-            .iter()
-            .any(|frame| frame.0 == DATA && frame.1 & END_STREAM != 0)
-    };
-    let content = parse(&raw.until(is_whole))
-        .into_iter()
-        .filter(|frame| frame.0 == DATA)
-        .flat_map(|frame| frame.3);
-    String::from_utf8(content.collect()).unwrap()
-}
-
 /// What comes behind the content comes after everything was decided.
 #[test]
 fn no_trailer_says_so_either() {
@@ -189,9 +141,10 @@ fn no_trailer_says_so_either() {
     );
     let mut lines = FORGED.to_vec();
     lines.extend(LATE);
-    let over_h1 = trailed_h1(&node, &lines);
+    let web = node.node.address("web");
+    let over_h1 = trailed_h1(web, &lines);
     lines.extend(REFUSED);
-    for said in [over_h1, trailed_h2(&node, &lines)] {
+    for said in [over_h1, trailed_h2(web, &lines)] {
         assert!(said.contains("x-checksum-md5"), "{said}");
         for (name, value) in &lines {
             assert!(

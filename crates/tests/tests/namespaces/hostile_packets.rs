@@ -6,19 +6,17 @@ use std::time::Duration;
 use hermes_lab::topology::Topology;
 use hermes_tests::capsules::{UdpTunnel, varint};
 use hermes_tests::eventually::eventually;
+use hermes_tests::ip_packets::{UDP, assigned, checksum, datagram, packet_to};
 
 use super::packets::{edge, networks, start};
 use super::within;
 
 /// Capsules of CONNECT-IP (RFC 9484, section 4.7).
-const ADDRESS_ASSIGN: u64 = 1;
 const ADDRESS_REQUEST: u64 = 2;
 const ROUTE_ADVERTISEMENT: u64 = 3;
 
 /// The last node's address on its device.
 const DEVICE: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
-
-const UDP: u8 = 17;
 
 /// A tunnel for any packets, of this user.
 pub(super) fn tunnel(topology: &Topology, user: &str) -> UdpTunnel {
@@ -31,28 +29,6 @@ pub(super) fn tunnel(topology: &Topology, user: &str) -> UdpTunnel {
             UdpTunnel::h1_for(edge, "connect-ip", path, &fields).ok()
         })
     })
-}
-
-/// The addresses of IPv4 in the next assignment, with what they answer (RFC 9484, section 4.7.1).
-pub(super) fn assigned(tunnel: &mut UdpTunnel) -> Vec<(u8, Ipv4Addr)> {
-    let value = loop {
-        let (kind, value) = tunnel.capsule();
-        if kind == ADDRESS_ASSIGN {
-            break value;
-        }
-    };
-
-    let mut rest = value.as_slice();
-    let mut found = Vec::new();
-    // The requests here have numbers of one byte.
-    while let [request, version, more @ ..] = rest {
-        let length = if *version == 4 { 4 } else { 16 };
-        if let Ok(octets) = <[u8; 4]>::try_from(&more[..length]) {
-            found.push((*request, Ipv4Addr::from(octets)));
-        }
-        rest = &more[length + 1..];
-    }
-    found
 }
 
 /// Asks for an address, as request 1; what is given for it.
@@ -69,52 +45,9 @@ fn asked(tunnel: &mut UdpTunnel, wish: Ipv4Addr) -> Ipv4Addr {
     })
 }
 
-/// The checksum of a header (RFC 1071).
-pub(super) fn checksum(header: &[u8]) -> u16 {
-    let words = header.chunks(2);
-    let mut sum: u32 = words
-        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
-        .sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
-}
-
 /// A packet of IPv4 to the device. `fragment` is its field of flags and offset (RFC 791, section 3.1).
 fn packet(source: Ipv4Addr, fragment: u16, content: &[u8]) -> Vec<u8> {
     packet_to([source, DEVICE], UDP, fragment, content)
-}
-
-/// A packet of IPv4 between these addresses.
-pub(super) fn packet_to(
-    [source, destination]: [Ipv4Addr; 2],
-    protocol: u8,
-    fragment: u16,
-    content: &[u8],
-) -> Vec<u8> {
-    let length = u16::try_from(20 + content.len()).unwrap();
-    let mut header = vec![0x45, 0];
-    header.extend(length.to_be_bytes());
-    header.extend([0x12, 0x34]);
-    header.extend(fragment.to_be_bytes());
-    header.extend([64, protocol, 0, 0]);
-    header.extend(source.octets());
-    header.extend(destination.octets());
-    let sum = checksum(&header);
-    header[10..12].copy_from_slice(&sum.to_be_bytes());
-    header.extend(content);
-    header
-}
-
-/// A datagram of UDP from port 5000 to port 6000, without a checksum (RFC 768).
-pub(super) fn datagram(payload: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(8 + payload.len()).unwrap();
-    let mut datagram = vec![0x13, 0x88, 0x17, 0x70];
-    datagram.extend(length.to_be_bytes());
-    datagram.extend([0, 0]);
-    datagram.extend(payload);
-    datagram
 }
 
 /// What takes the datagrams at the last node.

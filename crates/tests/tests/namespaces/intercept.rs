@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use hermes_lab::topology::Topology;
 use hermes_tests::eventually::eventually;
+use hermes_tests::ip_packets::{assigned, checksum};
 use hermes_tests::{Node, program};
 use serde_json::Value;
 
-use super::hostile_packets::{assigned, checksum, tunnel};
+use super::hostile_packets::tunnel;
 use super::packets::{bulk, networks, own_address, start};
 use super::{Running, command, within};
 

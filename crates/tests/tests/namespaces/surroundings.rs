@@ -7,13 +7,11 @@ use std::time::Duration;
 use hermes_lab::topology::Topology;
 use hermes_tests::capsules::UdpTunnel;
 use hermes_tests::eventually::{eventually, eventually_true};
+use hermes_tests::ip_packets::{ICMP, UDP, assigned, datagram, icmp, packet_to};
 
-use super::hostile_packets::{assigned, checksum, datagram, packet_to, received, tunnel};
+use super::hostile_packets::{received, tunnel};
 use super::packets::{edge, networks, start};
 use super::within;
-
-const ICMP: u8 = 1;
-const UDP: u8 = 17;
 
 /// The addresses of the machine where tunnels end: of the device, of a network behind it, and one for the public.
 const OWN: [Ipv4Addr; 3] = [
@@ -46,19 +44,6 @@ fn listening(topology: &Topology, name: &str, address: &str) -> UdpSocket {
 
 fn send(tunnel: &mut UdpTunnel, ends: [Ipv4Addr; 2], payload: &[u8]) {
     tunnel.send(packet_to(ends, UDP, 0, &datagram(payload)));
-}
-
-/// An echo request, or what else of ICMP.
-fn icmp(kind_and_code: [u8; 2], number: u32, content: &[u8]) -> Vec<u8> {
-    let mut message = vec![kind_and_code[0], kind_and_code[1], 0, 0];
-    message.extend(number.to_be_bytes());
-    message.extend(content);
-    if message.len() % 2 == 1 {
-        message.push(0);
-    }
-    let sum = checksum(&message);
-    message[2..4].copy_from_slice(&sum.to_be_bytes());
-    message
 }
 
 /// The packets of IPv4 that a tunnel brings, up to one that `is_it`.
