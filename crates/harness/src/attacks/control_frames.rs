@@ -14,7 +14,7 @@ pub(super) const NEEDLESS: Attack = Attack {
     name: "control-frames",
     by: Party::Stranger,
     place: Place::Loopback,
-    summary: "100,000 each of acknowledgements of SETTINGS and PING that nobody asked for, GOAWAY, and HEADERS behind it",
+    summary: "100,000 each of acknowledgements of SETTINGS and PING that no one asked for, GOAWAY, and HEADERS behind it",
     prepare,
     run,
 };

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use hermes_harness::attacks::{Attack, CALM, Effort, Party, Place, Stage};
+use hermes_harness::ip_packets::{UDP, datagram, packet_to};
 use hermes_harness::{Node, eventually, origins};
 use hermes_noise::{PrivateKey, PublicKey};
 use hermes_wireguard::{Interface, PeerId, PeerSettings, WallClock};
@@ -27,6 +28,9 @@ const TRIES: u64 = 20;
 
 /// How long an answer is awaited before a handshake is sent again.
 const ANSWER: Duration = Duration::from_millis(300);
+
+/// How long a cookie is awaited.
+const COOKIE: Duration = Duration::from_millis(20);
 
 /// How often it is sent again, each time with the cookie that came last.
 const AGAIN: usize = 5;
@@ -87,10 +91,11 @@ fn prepare() -> Stage {
 fn run(_: &Stage) -> Effort {
     // The node hears its peer, so that it knows where that is.
     eventually("a handshake of the peer", || is_answered().then_some(()));
+    let strangers = crowd();
     let is_over = AtomicBool::new(false);
     let mut effort = Effort::default();
     thread::scope(|scope| {
-        let flood = scope.spawn(|| flood(&is_over));
+        let flood = scope.spawn(|| flood(&strangers, &is_over));
         thread::sleep(Duration::from_secs(1));
         effort.refused_of_others = (0..TRIES).filter(|_| !is_answered()).count() as u64;
         is_over.store(true, Ordering::Relaxed);
@@ -101,18 +106,27 @@ fn run(_: &Stage) -> Effort {
     effort
 }
 
-/// Sends handshakes of all strangers until it is over; how many, and their bytes.
-fn flood(is_over: &AtomicBool) -> (u64, u64) {
-    let mut strangers: Vec<Stranger> = (1..=ADDRESSES)
-        .filter_map(|number| Stranger::new(key(), Ipv4Addr::new(127, 0, 1, number)))
+/// Strangers who have cookies: under load the node gives some, with which the next handshake counts.
+fn crowd() -> Vec<Stranger> {
+    let addresses = (1..=ADDRESSES).map(|number| Ipv4Addr::new(127, 0, 1, number));
+    let mut strangers: Vec<Stranger> = addresses
+        .filter_map(|address| Stranger::new(key(), address, COOKIE))
         .collect();
-    // Under load the node gives cookies, with which the second handshake counts.
     for _ in 0..3 {
         strangers.iter_mut().for_each(Stranger::begin);
+        // Load is what many send within a second.
+        for stranger in &strangers {
+            stranger.repeat();
+        }
         strangers.iter_mut().for_each(Stranger::hear);
     }
+    strangers
+}
 
-    let (mut sent, mut bytes) = (0, 0);
+/// Sends handshakes of all strangers until it is over; how many, and their bytes.
+fn flood(strangers: &[Stranger], is_over: &AtomicBool) -> (u64, u64) {
+    let mut sent = 0;
+    let mut bytes = 0;
     let mut turns = (0..strangers.len()).cycle();
     while !is_over.load(Ordering::Relaxed) {
         for at in turns.by_ref().take(BURST) {
@@ -126,7 +140,8 @@ fn flood(is_over: &AtomicBool) -> (u64, u64) {
 
 /// Whether a handshake of the peer is answered, as a program begins it that has just started.
 fn is_answered() -> bool {
-    let Some(mut peer) = Stranger::new(keys().peer.clone(), Ipv4Addr::new(127, 0, 2, 1)) else {
+    let Some(mut peer) = Stranger::new(keys().peer.clone(), Ipv4Addr::new(127, 0, 2, 1), ANSWER)
+    else {
         return false;
     };
     (0..AGAIN).any(|_| {
@@ -148,10 +163,10 @@ struct Stranger {
 }
 
 impl Stranger {
-    fn new(key: PrivateKey, address: Ipv4Addr) -> Option<Self> {
+    fn new(key: PrivateKey, address: Ipv4Addr, patience: Duration) -> Option<Self> {
         let socket = UdpSocket::bind((address, 0)).ok()?;
         socket.connect(NODE).ok()?;
-        socket.set_read_timeout(Some(ANSWER)).ok()?;
+        socket.set_read_timeout(Some(patience)).ok()?;
 
         let now = Instant::now();
         let clock = WallClock::of_system(now, SystemTime::now());
@@ -177,7 +192,8 @@ impl Stranger {
 
     /// Begins a handshake, or begins it again.
     fn begin(&mut self) {
-        let packet = [0; 20];
+        let ends = [Ipv4Addr::new(10, 9, 0, 7), Ipv4Addr::new(10, 9, 0, 1)];
+        let packet = packet_to(ends, UDP, 0, &datagram(b"hello"));
         self.interface
             .send(self.node, &packet, &mut Vec::new(), self.now);
         self.now += LATER;
