@@ -31,6 +31,7 @@ use super::series::{self, Ending, Series};
 use super::upstreams::Upstreams;
 use super::usage::{Usage, UsageCollector};
 use crate::neighbours::Neighbours;
+use crate::renewals::Renewals;
 
 /// Bounds of the duration histogram in seconds: from a local answer to a long download.
 const DURATIONS: [f64; 14] = [
@@ -139,6 +140,7 @@ pub(super) struct Watched {
     pub(super) upstreams: Upstreams,
     pub(super) certificates: Certificates,
     pub(super) neighbours: Neighbours,
+    pub(super) renewals: Renewals,
 }
 
 impl Watched {
@@ -147,6 +149,7 @@ impl Watched {
         registry.register_collector(Box::new(watched.upstreams.clone()));
         registry.register_collector(Box::new(watched.certificates.clone()));
         registry.register_collector(Box::new(watched.neighbours.clone()));
+        registry.register_collector(Box::new(watched.renewals.clone()));
         watched
     }
 }

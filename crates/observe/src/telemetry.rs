@@ -221,6 +221,14 @@ impl Telemetry {
         self.metrics.watched.neighbours.look(Arc::new(look));
     }
 
+    /// Says in metrics what became of orders of certificates, as found there.
+    pub fn watch_renewals(
+        &self,
+        look: impl Fn() -> Vec<crate::RenewalView> + Send + Sync + 'static,
+    ) {
+        self.metrics.watched.renewals.look(Arc::new(look));
+    }
+
     /// Says in metrics how these upstreams are, and of no others.
     pub fn watch_upstreams(&self, upstreams: Vec<Arc<hermes_upstream::Upstream>>) {
         self.metrics.watched.upstreams.replace(upstreams);

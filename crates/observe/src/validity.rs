@@ -218,8 +218,10 @@ pub fn all(document: &Document) -> Vec<Held> {
 }
 
 fn of_server(path: &str, tls: &ServerTls) -> Vec<Held> {
-    let own = Some(tls.cert_file.clone());
-    let mut held = of_client(path, [&own, &None], tls.crl_file.as_ref());
+    let own = tls.certificate_file();
+    let mut held = of_client(path, [&None, &None], tls.crl_file.as_ref());
+    let key = tls.acme.as_deref().map_or("cert_file", |_| "acme");
+    held.extend(own.and_then(|file| Held::new(child(path, key), &file.0, Role::Own)));
     let authority = tls.client_ca_file.as_ref();
     held.extend(
         authority

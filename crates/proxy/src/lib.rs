@@ -35,6 +35,7 @@
 //!
 //! Begin reading in `pipeline/mod.rs`: an exchange from its arrival to its end.
 
+mod acme;
 mod admission;
 mod alternative;
 mod arrival;

@@ -4,6 +4,7 @@
 
 mod crowded;
 mod listener;
+mod own_credentials;
 pub(crate) mod split_tunnels;
 mod told;
 
@@ -40,7 +41,9 @@ use crate::filter::{self, Checkpoint, FlowRego};
 use crate::next::Next;
 use crate::plug::Plugs;
 use crate::remote_device;
+pub(crate) use listener::is_challenge;
 pub use listener::{Counted, ListenerRules, UserBounds};
+pub use own_credentials::OwnCredentials;
 use told::Told;
 
 /// One valid configuration.
@@ -69,6 +72,8 @@ pub struct Snapshot {
     pub upstreams: HashMap<String, Arc<Upstream>>,
     /// The listeners' rules, by name.
     pub listeners: HashMap<Arc<str>, Arc<ListenerRules>>,
+    /// What this node shows of itself.
+    pub own: OwnCredentials,
     /// Which listener is behind which door.
     pub doors: HashMap<DoorId, Arc<str>>,
     /// Which addresses a request may choose.
@@ -79,8 +84,6 @@ pub struct Snapshot {
     pub(crate) told: Told,
     /// What is written down of QUIC connections.
     pub(crate) record: Record,
-    /// `Proxy-Authorization` for the next proxy.
-    pub token: Option<HeaderValue>,
 }
 
 /// What stands beside the rules of the policy.
@@ -123,14 +126,14 @@ impl Snapshot {
             found.add(path, reason, remedy);
         };
 
-        // Connections are recorded where `debug` says; one that changed asks for a new recorder.
-        let previous_record = previous.filter(|previous| previous.document.debug == document.debug);
-        let record =
-            previous_record.map_or_else(|| record(document), |previous| previous.record.clone());
+        let record = record(document, previous);
         let upstreams = upstreams(document, previous, &record, &mut report);
 
+        let before = previous.map(|previous| &previous.own);
+        let own = OwnCredentials::read(document, before, &mut report);
         let building = listener::Building {
             document,
+            certificates: &own.certificates,
             previous: previous.map(|previous| &previous.listeners),
             telemetry,
             record: &record,
@@ -139,7 +142,6 @@ impl Snapshot {
 
         let listeners = building.all(&mut report);
         let told = Told::read(document, &mut report);
-        let token = token(document, &mut report);
         remote_device::check(document, &mut report);
         let policies = plugged(document, plugs, &mut report);
         // Routes name upstreams: without this, a broken upstream would be reported a second time
@@ -160,12 +162,12 @@ impl Snapshot {
             tunnels_by_post: tunnels_by_post(document),
             upstreams,
             listeners,
+            own,
             doors: HashMap::new(),
             egress: EgressRules::compile(&document.egress, &[]),
             local: LocalAddresses::default(),
             told,
             record,
-            token,
             files: loaded.files,
             document: loaded.document,
         }))
@@ -252,7 +254,7 @@ impl Draft {
 
     /// `Proxy-Authorization` for the next proxy.
     pub(crate) fn token(&self) -> Option<&HeaderValue> {
-        self.0.token.as_ref()
+        self.0.own.token.as_ref()
     }
 
     /// The snapshot, with the sockets that this process listens on: which listener each belongs to, and the addresses, which no
@@ -549,39 +551,14 @@ fn upstreams(
     built
 }
 
-fn record(document: &Document) -> Record {
+/// Connections are recorded where `debug` says; one that changed asks for a new recorder.
+fn record(document: &Document, previous: Option<&Snapshot>) -> Record {
+    if let Some(same) = previous.filter(|previous| previous.document.debug == document.debug) {
+        return same.record.clone();
+    }
+
     let path = |file: &Option<FilePath>| file.as_ref().map(|file| file.0.clone());
     let qlog = path(&document.debug.qlog);
     let secrets = path(&document.debug.tls_secrets);
     Record::new(qlog.as_deref(), secrets.as_deref())
-}
-
-fn token(
-    document: &Document,
-    report: &mut impl FnMut(String, String, Option<String>),
-) -> Option<HeaderValue> {
-    let file = document.identity.as_ref()?.token_file.as_ref()?;
-    let path = child("identity", "token_file");
-    let secret = match hermes_config::secret(&file.0) {
-        Ok(secret) => secret,
-        Err(reason) => {
-            report(path, reason, None);
-            return None;
-        }
-    };
-
-    match HeaderValue::from_str(&format!("Bearer {}", secret.trim())) {
-        Ok(mut value) => {
-            value.set_sensitive(true);
-            Some(value)
-        }
-        Err(_) => {
-            report(
-                path,
-                "the token holds characters that no field may hold".to_owned(),
-                None,
-            );
-            None
-        }
-    }
 }

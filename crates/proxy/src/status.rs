@@ -42,6 +42,7 @@ impl Control for Node {
             "upstreams": upstreams,
             "hops": chained(&snapshot),
             "certificates": self.shared.telemetry.certificates().iter().map(|held| held.view(unix_seconds())).collect::<Vec<_>>(),
+            "acme": snapshot.own.certificates.progress(),
             "attached": self.shared.attached.views(ATTACHED),
             "attachments": self.shared.joins.views(),
             "devices": self.shared.devices.views(),
@@ -115,7 +116,13 @@ fn refused_answer(refused: &NotReloaded) -> Value {
 
 /// Without what is said only while there is something to say.
 fn without_absent(mut status: Value) -> Value {
-    const RARE: [&str; 4] = ["unconfirmed", "given_up", "missing_devices", "custody"];
+    const RARE: [&str; 5] = [
+        "unconfirmed",
+        "given_up",
+        "missing_devices",
+        "custody",
+        "acme",
+    ];
     let is_said =
         |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
     if let Value::Object(entries) = &mut status {

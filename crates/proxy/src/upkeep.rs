@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_acme::{Keeper, Progress};
 use hermes_net::clock::unix_seconds;
 use hermes_net::{Resolver, Watch};
+use hermes_observe::RenewalView;
 use hermes_observe::validity::{self, Held, Validity};
 use hermes_upstream::{Checks, Client};
 use tokio_util::task::TaskTracker;
@@ -17,16 +19,27 @@ use crate::worker::Shared;
 pub(crate) struct Upkeep {
     shared: Arc<Shared>,
     checks: Checks,
+    keeper: Keeper,
 }
 
 impl Upkeep {
     /// Begins; to be called inside the runtime of administration. Ends when `watch` drains.
     pub(crate) fn new(shared: &Arc<Shared>, resolver: Arc<Resolver>, watch: Watch) -> Self {
         watch.spawn(remind(shared.clone(), watch.clone()));
-        let client = Client::new(resolver, TaskTracker::new(), shared.clone());
+        let client = Client::new(resolver.clone(), TaskTracker::new(), shared.clone());
+        let of_renewals = shared.clone();
+        let renewed = move || look_at_certificates(&of_renewals, &of_renewals.snapshot.load());
+        let looked_at = Arc::downgrade(shared);
+        shared.telemetry.watch_renewals(move || {
+            looked_at
+                .upgrade()
+                .map_or_else(Vec::new, |shared| renewals(&shared))
+        });
+        let keeper = Keeper::new(resolver, watch.clone(), Arc::new(renewed));
         let upkeep = Self {
             shared: shared.clone(),
             checks: Checks::new(client, watch),
+            keeper,
         };
 
         upkeep.follow(&shared.snapshot.load());
@@ -39,12 +52,30 @@ impl Upkeep {
         self.shared
             .telemetry
             .watch_upstreams(snapshot.upstreams.values().cloned().collect());
-        let held = validity::all(&snapshot.document);
-        self.shared.telemetry.watch_certificates(held.clone());
-        for held in validity::once(held) {
-            warn(&held, unix_seconds());
-        }
+        look_at_certificates(&self.shared, snapshot);
+        self.keeper.follow(&snapshot.own.certificates);
     }
+}
+
+/// Reads how long the certificates of a snapshot are valid, and warns of those that end.
+fn look_at_certificates(shared: &Shared, snapshot: &Snapshot) {
+    let held = validity::all(&snapshot.document);
+    shared.telemetry.watch_certificates(held.clone());
+    for held in validity::once(held) {
+        warn(&held, unix_seconds());
+    }
+}
+
+/// What became of the orders of certificates.
+fn renewals(shared: &Shared) -> Vec<RenewalView> {
+    let progress = shared.snapshot.load().own.certificates.progress();
+    let view = |progress: Progress| RenewalView {
+        is_failing: progress.reason.is_some(),
+        domains: progress.domains,
+        obtained: progress.obtained,
+        failed: progress.failed,
+    };
+    progress.into_iter().map(view).collect()
 }
 
 /// How often certificates are looked at.

@@ -79,7 +79,7 @@ impl Directory for Shared {
     }
 
     fn token(&self, _: &Upstream) -> Option<HeaderValue> {
-        self.snapshot.load().token.clone()
+        self.snapshot.load().own.token.clone()
     }
 }
 

@@ -3,7 +3,10 @@
 use std::collections::HashSet;
 
 use hermes_config::child;
-use hermes_config::model::{Chain, Document, HostMatch, Match, PolicyDefault, PolicyRule};
+use hermes_config::model::{
+    AcmeChallenge, Chain, Document, HostMatch, ListenAddress, Listener, Match, PolicyDefault,
+    PolicyRule,
+};
 
 use crate::chains::{chain_of, named};
 use crate::lint::{Finding, each_match, each_user};
@@ -18,7 +21,27 @@ pub fn warn(document: &Document) -> Vec<Finding> {
         .chain(one_sided(document))
         .chain(tcp_in_tcp(document))
         .chain(one_sided_packets(document))
+        .chain(unanswered_challenges(document))
         .collect()
+}
+
+/// Tokens that an authority asks for at port 80, where no listener of this node is.
+fn unanswered_challenges(document: &Document) -> impl Iterator<Item = Finding> {
+    let answers = |listener: &Listener| {
+        listener.tls.is_none() && matches!(listener.http, Some(ListenAddress::Ip(_)))
+    };
+    let is_answered = document.listeners.values().any(answers);
+    let asked = document.listeners.iter().filter(move |(_, listener)| {
+        let acme = listener.tls.as_ref().and_then(|tls| tls.acme.as_deref());
+        !is_answered && acme.is_some_and(|acme| acme.challenge == AcmeChallenge::Http01)
+    });
+    asked.map(|(name, _)| {
+        finding(
+            format!("{}.tls.acme.challenge", child("listeners", name)),
+            "no listener without TLS can answer the authority, which asks at port 80",
+            "add one: `http: 0.0.0.0:80`, with `public: true` and `gateway: true`",
+        )
+    })
 }
 
 fn unused_upstreams(document: &Document) -> impl Iterator<Item = Finding> {

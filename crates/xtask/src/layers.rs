@@ -19,6 +19,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("noise", ""),
     ("wireguard", "noise"),
     ("net", "proto"),
+    ("acme", "proto config net"),
     ("http", "proto net"),
     ("upstream", "proto config net http"),
     ("observe", "proto config rules net http upstream"),
@@ -29,7 +30,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "proxy",
-        "proto config ip stack wireguard rules rego net http upstream observe identity packet",
+        "proto config ip stack wireguard rules rego net acme http upstream observe identity packet",
     ),
     ("custody", "proto config noise net http observe proxy"),
     (

@@ -48,9 +48,11 @@ impl Document {
 fn of_listener(listener: &Listener) -> Vec<&FilePath> {
     let tls = listener.tls.iter().flat_map(|tls| {
         let files = [
-            Some(&tls.cert_file),
-            Some(&tls.key_file),
+            tls.cert_file.as_ref(),
+            tls.key_file.as_ref(),
             tls.client_ca_file.as_ref(),
+            // What the node writes itself it follows by itself.
+            tls.acme.as_deref().and_then(|acme| acme.ca_file.as_ref()),
         ];
         files
             .into_iter()

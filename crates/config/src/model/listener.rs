@@ -5,6 +5,7 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::acme::Acme;
 use super::attach::Attach;
 use super::pac::Pac;
 use super::proxy_protocol::ProxyProtocol;
@@ -134,10 +135,15 @@ enum ServerTlsChoice {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServerTls {
-    /// PEM certificate chain, leaf first.
-    pub cert_file: FilePath,
+    /// PEM certificate chain, leaf first. Needed but with `acme`.
+    #[serde(default)]
+    pub cert_file: Option<FilePath>,
     /// PEM private key. Must not be readable by others.
-    pub key_file: FilePath,
+    #[serde(default)]
+    pub key_file: Option<FilePath>,
+    /// A certificate that the node obtains and renews itself, in place of files.
+    #[serde(default)]
+    pub acme: Option<Box<Acme>>,
     /// PEM authorities whose client certificates are accepted (mTLS).
     #[serde(default)]
     pub client_ca_file: Option<FilePath>,
@@ -149,6 +155,14 @@ pub struct ServerTls {
     /// with 425. Anyone who sees them on the way can send them again. Default: false.
     #[serde(default)]
     pub early_data: bool,
+}
+
+impl ServerTls {
+    /// The file of the certificate that is shown, which the operator or the node itself writes.
+    pub fn certificate_file(&self) -> Option<FilePath> {
+        let obtained = || Some(FilePath(self.acme.as_deref()?.certificate_file()));
+        self.cert_file.clone().or_else(obtained)
+    }
 }
 
 impl Listener {

@@ -3,6 +3,7 @@
 //! Plain data. Every type derives its JSON Schema, which is the single source of truth for what keys exist;
 //! scalar types with a syntax of their own ([`scalar`]) name it in the schema's `format`.
 
+mod acme;
 mod attach;
 mod authorize;
 mod bind;
@@ -36,6 +37,7 @@ mod tunnel;
 mod upstream;
 mod wireguard;
 
+pub use acme::{Acme, AcmeChallenge};
 pub use attach::{Attach, AttachAs, AttachDetails};
 pub use authorize::{Authorize, AuthorizeBody, AuthorizeCache, AuthorizeKind, Fail};
 pub use bind::Bind;

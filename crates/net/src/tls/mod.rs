@@ -31,7 +31,9 @@ pub(crate) use kernel::leave_to_kernel;
 pub(crate) use kernel_halves::{KernelReadHalf, KernelWriteHalf};
 pub use names::certificate_names;
 pub(crate) use record_cursor::RecordCursor;
-pub use server::{Clients, TlsServerOptions, server};
+pub use server::{
+    Clients, TlsServerOptions, certified, certified_as_is, certified_key, server, server_by,
+};
 pub use validity::{Span, of_certificates, of_revocations};
 pub use words::Fault;
 

@@ -4,10 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ServerConfig;
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{ClientCertVerifierBuilder, WebPkiClientVerifier};
+use rustls::server::{
+    ClientCertVerifierBuilder, ResolvesServerCert, WantsServerCert, WebPkiClientVerifier,
+};
+use rustls::sign::CertifiedKey;
+use rustls::{ConfigBuilder, ServerConfig};
 
 use super::files::{TlsFileError, own_certificates, private_key, refused_pair, revocations, roots};
 use super::{kernel_carries, provider, words};
@@ -39,21 +42,71 @@ pub struct TlsServerOptions<'a> {
 pub fn server(options: TlsServerOptions<'_>) -> Result<Arc<ServerConfig>, TlsFileError> {
     let chain = own_certificates(options.cert_file)?;
     let key = private_key(options.key_file)?;
+    let config = builder(&options)?
+        .with_single_cert(chain, key)
+        .map_err(|error| refused_pair(options.cert_file, options.key_file, &error))?;
+    Ok(finished(config, options.alpn))
+}
+
+/// Makes an accepting configuration whose certificate `resolver` chooses for each handshake; the files of `options` are not read.
+///
+/// # Errors
+/// As for [`server`].
+pub fn server_by(
+    resolver: Arc<dyn ResolvesServerCert>,
+    options: TlsServerOptions<'_>,
+) -> Result<Arc<ServerConfig>, TlsFileError> {
+    let config = builder(&options)?.with_cert_resolver(resolver);
+    Ok(finished(config, options.alpn))
+}
+
+/// Reads a certificate and its key, to be shown by a resolver.
+///
+/// # Errors
+/// The file at fault, and why.
+pub fn certified_key(cert_file: &Path, key_file: &Path) -> Result<CertifiedKey, TlsFileError> {
+    let chain = own_certificates(cert_file)?;
+    let key = private_key(key_file)?;
+    certified(chain, key).map_err(|error| refused_pair(cert_file, key_file, &error))
+}
+
+/// The same of a certificate that stands in no file.
+///
+/// # Errors
+/// The key is none of ours, or of another certificate.
+pub fn certified(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<CertifiedKey, rustls::Error> {
+    CertifiedKey::from_der(chain, key, &provider())
+}
+
+/// The same of one that was made for `key`, which is not looked at: it may have extensions that only its reader knows.
+///
+/// # Errors
+/// The key is none of ours.
+pub fn certified_as_is(
+    certificate: CertificateDer<'static>,
+    key: PrivateKeyDer<'static>,
+) -> Result<CertifiedKey, rustls::Error> {
+    let key = provider().key_provider.load_private_key(key)?;
+    Ok(CertifiedKey::new(vec![certificate], key))
+}
+
+fn builder(
+    options: &TlsServerOptions<'_>,
+) -> Result<ConfigBuilder<ServerConfig, WantsServerCert>, TlsFileError> {
     let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsFileError::new(options.cert_file, error.to_string()))?
-        .with_client_cert_verifier(client_verifier(&options)?);
-    let mut config = builder
-        .with_single_cert(chain, key)
-        .map_err(|error| refused_pair(options.cert_file, options.key_file, &error))?;
-    config.alpn_protocols = options
-        .alpn
-        .iter()
-        .map(|protocol| protocol.to_vec())
-        .collect();
-    config.enable_secret_extraction = kernel_carries();
+        .with_client_cert_verifier(client_verifier(options)?);
+    Ok(builder)
+}
 
-    Ok(Arc::new(config))
+fn finished(mut config: ServerConfig, alpn: &[&[u8]]) -> Arc<ServerConfig> {
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+    config.enable_secret_extraction = kernel_carries();
+    Arc::new(config)
 }
 
 /// The authorities whose client certificates are believed, to judge certificates again that were shown before.

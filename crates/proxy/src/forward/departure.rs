@@ -73,7 +73,12 @@ pub(crate) fn depart(
         if head.kind() != Kind::Connect && head.scheme.is_none() {
             head.scheme = Some(Scheme::HTTP);
         }
-        if let Some(token) = snapshot.token.as_ref().filter(|_| upstream.sends_token()) {
+        if let Some(token) = snapshot
+            .own
+            .token
+            .as_ref()
+            .filter(|_| upstream.sends_token())
+        {
             head.fields.insert(PROXY_AUTHORIZATION, token.clone());
         }
     }

@@ -170,6 +170,7 @@ impl JoinAs {
 
         if let Some(token) = self
             .snapshot
+            .own
             .token
             .as_ref()
             .filter(|_| self.upstream.sends_token())

@@ -19,6 +19,7 @@ use crate::entrance::{Connection, Entrance};
 use crate::explain::explains;
 use crate::pipeline;
 use crate::refusal::Refusal;
+use crate::snapshot::is_challenge;
 use crate::why::note;
 use crate::why::remembered::{Circumstances, Instead};
 
@@ -116,6 +117,10 @@ impl Client {
             }
         }
 
+        if is_challenge(stream.info()) {
+            tracing::debug!(listener = %rules.name, peer = %ends.peer, "an authority looked for its challenge");
+            return None;
+        }
         if !rules.speaks(stream.info()) {
             let detail = "the client agreed to no HTTP version of this listener (ALPN)";
             refusals::note(

@@ -18,6 +18,7 @@ use hermes_observe::{CLIENT_CLOSED, Exchange};
 use hermes_proto::fields::Fields;
 use hermes_proto::refusal_id::RefusalId;
 
+use crate::acme;
 use crate::arrival::Arrival;
 use crate::entrance::Entrance;
 use crate::forward::{Carried, Failed, Unanswered, forward, handle, post};
@@ -141,6 +142,12 @@ async fn begin(
             }
             session => session,
         };
+    }
+
+    if let Some(file) = acme::answer(&entered.snapshot, &arrival) {
+        let reason = "responded: a challenge of this node's authority";
+        Box::pin(here(&entered.exchange, arrival, file, reason)).await;
+        return None;
     }
 
     let decided = entered.decide(&mut arrival, too_early).await;

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_acme::Certificates;
 use hermes_config::child;
 use hermes_config::model::{
-    Auth, AuthMode, Datagrams, Document, HttpVersion, Listener, OneOrMany, Oversize, ServerTls,
+    AcmeChallenge, Auth, AuthMode, Datagrams, Document, HttpVersion, Listener, OneOrMany, Oversize,
+    ServerTls,
 };
 use hermes_http::MinRate;
 use hermes_http::server::Options;
@@ -353,6 +355,12 @@ impl ListenerRules {
     }
 }
 
+/// Whether a client that shook hands is an authority that looks for its challenge: there is nothing more to say (RFC 8737 section 3).
+pub(crate) fn is_challenge(info: &StreamInfo) -> bool {
+    let alpn = info.tls.as_ref().and_then(|tls| tls.alpn.as_deref());
+    alpn == Some(hermes_acme::ALPN)
+}
+
 /// What listeners are made of.
 pub(super) struct Building<'a> {
     pub(super) document: &'a Document,
@@ -360,6 +368,8 @@ pub(super) struct Building<'a> {
     pub(super) previous: Option<&'a HashMap<Arc<str>, Arc<ListenerRules>>>,
     pub(super) telemetry: &'a Arc<Telemetry>,
     pub(super) record: &'a quic::Record,
+    /// Those that the node obtains itself.
+    pub(super) certificates: &'a Certificates,
     pub(super) plugs: &'a Plugs,
 }
 
@@ -405,7 +415,7 @@ impl Building<'_> {
         let known = known.map(|known| &known.authenticator);
         let authenticator = Authenticator::build(config, &path, known);
         let versions = hermes_rules::versions(self.document, config);
-        let tls = ListenerTls::read(config, &versions);
+        let tls = ListenerTls::read(config, &versions, self.certificates);
 
         // Both are looked at before either fails: all mistakes are said at once.
         if let Err(errors) = &authenticator {
@@ -442,7 +452,7 @@ impl Building<'_> {
             telemetry: self.telemetry.listener(&name),
             name,
             authenticator,
-            quic: quic.and_then(|tls| quic_options(tls, config, self.record)),
+            quic: quic.and_then(|tls| quic_options(tls, config, (self.certificates, self.record))),
             versions,
             tls: server,
             clients,
@@ -466,7 +476,11 @@ struct ListenerTls {
 
 impl ListenerTls {
     /// Reads the files.
-    fn read(config: &Listener, versions: &[HttpVersion]) -> Result<Self, Vec<FileError>> {
+    fn read(
+        config: &Listener,
+        versions: &[HttpVersion],
+        certificates: &Certificates,
+    ) -> Result<Self, Vec<FileError>> {
         let Some(tls) = &config.tls else {
             return Ok(Self {
                 server: None,
@@ -474,7 +488,7 @@ impl ListenerTls {
             });
         };
 
-        let server = server_tls(tls, config, versions)?;
+        let server = server_tls(tls, config, versions, certificates)?;
         // The files were read once for the server: what is wrong with them has been said there.
         let clients = tls
             .client_ca_file
@@ -514,10 +528,11 @@ fn server_tls(
     tls: &ServerTls,
     config: &Listener,
     versions: &[HttpVersion],
+    certificates: &Certificates,
 ) -> Result<Arc<rustls::ServerConfig>, Vec<FileError>> {
     let files = [
-        ("cert_file", Some(&tls.cert_file)),
-        ("key_file", Some(&tls.key_file)),
+        ("cert_file", tls.cert_file.as_ref()),
+        ("key_file", tls.key_file.as_ref()),
         ("client_ca_file", tls.client_ca_file.as_ref()),
     ];
     let lists = crl_files(tls);
@@ -546,24 +561,23 @@ fn server_tls(
     if !unreadable.is_empty() {
         return Err(unreadable);
     }
-    let spoken = [
-        (HttpVersion::H2, b"h2".as_slice()),
-        (HttpVersion::H1, b"http/1.1"),
-    ];
-    let alpn: Vec<&[u8]> = spoken
-        .into_iter()
-        .filter(|(version, _)| versions.contains(version))
-        .map(|(_, id)| id)
-        .collect();
-
-    let made = tls::server(TlsServerOptions {
-        cert_file: &tls.cert_file.0,
-        key_file: &tls.key_file.0,
+    let alpn = application_protocols(tls, versions);
+    let shown = tls.certificate_file();
+    // `lint` has said that there is none.
+    let (Some(cert_file), Some(key_file)) = (&shown, tls.key_file.as_ref().or(shown.as_ref()))
+    else {
+        return Err(Vec::new());
+    };
+    let options = TlsServerOptions {
+        cert_file: &cert_file.0,
+        key_file: &key_file.0,
         client_ca_file: tls.client_ca_file.as_ref().map(|file| file.0.as_path()),
         client_crl_files: &lists,
         client_required: requires_certificate(config.auth.as_ref()),
         alpn: &alpn,
-    });
+    };
+    // What is wrong with the folder of one that is obtained has been said.
+    let made = made(tls, options, certificates).ok_or_else(Vec::new)?;
 
     made.map_err(|error| {
         let key = given()
@@ -577,13 +591,15 @@ fn server_tls(
 fn quic_options(
     tls: &Arc<rustls::ServerConfig>,
     config: &Listener,
-    record: &quic::Record,
+    (certificates, record): (&Certificates, &quic::Record),
 ) -> Option<quic::ServerOptions> {
     let files = config.tls.as_ref()?;
-    let keys = match std::fs::read(&files.key_file.0) {
-        Ok(secret) => quic::Keys::derive(&secret),
-        Err(_) => quic::Keys::random(),
+    let secret = match &files.acme {
+        // Its key changes with each renewal.
+        Some(acme) => certificates.find(acme)?.secret().map(String::into_bytes),
+        None => std::fs::read(&files.key_file.as_ref()?.0).ok(),
     };
+    let keys = secret.map_or_else(quic::Keys::random, |secret| quic::Keys::derive(&secret));
 
     let usual = quic::ServerOptions::new(tls.clone(), keys);
     // What the handshake allows cannot be taken back.
@@ -594,6 +610,36 @@ fn quic_options(
         record: record.clone(),
         ..usual
     })
+}
+
+/// The configuration of TLS, with a certificate from files or from an authority; `None` if there is no folder for the latter.
+fn made(
+    tls: &ServerTls,
+    options: TlsServerOptions<'_>,
+    certificates: &Certificates,
+) -> Option<Result<Arc<rustls::ServerConfig>, TlsFileError>> {
+    Some(match &tls.acme {
+        None => tls::server(options),
+        Some(acme) => tls::server_by(certificates.find(acme)?, options),
+    })
+}
+
+/// What a client can agree to speak, over TCP.
+fn application_protocols(tls: &ServerTls, versions: &[HttpVersion]) -> Vec<&'static [u8]> {
+    let spoken = [
+        (HttpVersion::H2, b"h2".as_slice()),
+        (HttpVersion::H1, b"http/1.1"),
+    ];
+    let versions = spoken
+        .into_iter()
+        .filter(|(version, _)| versions.contains(version))
+        .map(|(_, id)| id);
+    let asked = tls.acme.as_deref();
+    let by_handshake = asked.filter(|acme| acme.challenge == AcmeChallenge::TlsAlpn01);
+
+    versions
+        .chain(by_handshake.map(|_| hermes_acme::ALPN))
+        .collect()
 }
 
 /// A certificate is the only way in.

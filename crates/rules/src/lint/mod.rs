@@ -3,6 +3,7 @@
 //! Each check is one small function; the lists are in the modules, by what they look at. A finding makes the document
 //! unusable: what is merely unusual is for `warn`.
 
+mod acme;
 mod attach;
 mod authorize;
 mod bind;
@@ -48,9 +49,10 @@ pub(crate) use users::each_user;
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Finding> {
-    let lists: [&[Check]; 31] = [
+    let lists: [&[Check]; 32] = [
         node::CHECKS,
         listeners::CHECKS,
+        acme::CHECKS,
         attach::CHECKS,
         ports::CHECKS,
         peers::CHECKS,

@@ -5,6 +5,7 @@
     reason = "a test that cannot be set up has failed"
 )]
 
+mod acme;
 mod attach;
 mod authorize;
 mod bind;

@@ -7,6 +7,7 @@
     reason = "a test stops at the first surprise, in its helpers too"
 )]
 
+mod acme;
 mod ambiguous_paths;
 mod answers;
 mod canonical_hosts;

@@ -1,0 +1,339 @@
+//! The life of certificates: ordered when there is none, renewed before they end, tried again when that fails.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_net::clock::unix_seconds;
+use hermes_net::{Drain, Resolver, Watch};
+use instant_acme::CertificateIdentifier;
+use parking_lot::Mutex;
+use tokio::time::{sleep, timeout};
+
+use crate::failure::Failure;
+use crate::managed::{Certificates, Managed};
+use crate::order::Attempt;
+use crate::schedule::{Lifetime, pause, within};
+use crate::tokens::Tokens;
+
+/// Time for one attempt as a whole.
+#[doc(alias = "bound")]
+const ATTEMPT: Duration = Duration::from_secs(10 * 60);
+
+/// Time to ask for a suggested renewal.
+#[doc(alias = "bound")]
+const LOOK: Duration = Duration::from_secs(60);
+
+/// How often an authority is asked for the suggested renewal, whatever it says (RFC 9773 section 4.3): at least and at most.
+#[doc(alias = "bound")]
+const LOOKS: (u64, u64) = (10 * 60, 24 * 60 * 60);
+
+/// Seconds for which a certificate is kept at least, unless a third of its life is less: an authority whose suggestions lie always in
+/// the past would have it ordered without end.
+#[doc(alias = "bound")]
+const KEPT: u64 = 60 * 60;
+
+/// Seconds between an attempt that failed and one that the operator asks for by a reload.
+#[doc(alias = "bound")]
+const PATIENCE: u64 = 5;
+
+/// The longest sleep: clocks are set, and machines sleep.
+const NAP: Duration = Duration::from_secs(60 * 60);
+
+/// What is told whenever a certificate was put in force.
+type Changed = Arc<dyn Fn() + Send + Sync>;
+
+/// Obtains and renews the certificates of the configuration in force.
+pub struct Keeper {
+    resolver: Arc<Resolver>,
+    watch: Watch,
+    changed: Changed,
+    kept: Mutex<Vec<Kept>>,
+}
+
+/// A certificate and the end of its task.
+struct Kept {
+    managed: Arc<Managed>,
+    task: Drain,
+}
+
+impl Keeper {
+    /// Keeps nothing yet; ends when `watch` drains. `changed` is called whenever a certificate was put in force.
+    pub fn new(resolver: Arc<Resolver>, watch: Watch, changed: Changed) -> Self {
+        Self {
+            resolver,
+            watch,
+            changed,
+            kept: Mutex::default(),
+        }
+    }
+
+    /// Goes on with these certificates, and lets go of others. Those whose last order failed are tried again. To be called inside a
+    /// runtime.
+    pub fn follow(&self, certificates: &Certificates) {
+        let mut kept = self.kept.lock();
+        kept.retain(|one| {
+            let is_wanted = certificates
+                .all()
+                .iter()
+                .any(|new| Arc::ptr_eq(new, &one.managed));
+            if !is_wanted {
+                one.task.force();
+            }
+            is_wanted
+        });
+
+        for managed in certificates.all() {
+            if kept.iter().any(|one| Arc::ptr_eq(&one.managed, managed)) {
+                managed.nudge();
+                continue;
+            }
+            let task = self.watch.child();
+            let life = Life {
+                managed: managed.clone(),
+                tokens: certificates.tokens.clone(),
+                resolver: self.resolver.clone(),
+                changed: self.changed.clone(),
+                plan: Plan::of(managed),
+            };
+            self.watch.spawn(life.run(task.watch()));
+            kept.push(Kept {
+                managed: managed.clone(),
+                task,
+            });
+        }
+    }
+}
+
+/// When something is to be done, in Unix seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Plan {
+    /// The next order.
+    order: u64,
+    /// The next question about a suggested renewal; none where there is no certificate to ask about.
+    look: Option<u64>,
+}
+
+impl Plan {
+    /// What a certificate asks for by itself.
+    fn of(managed: &Managed) -> Self {
+        match managed.known() {
+            Some(known) if known.is_wanted => Self {
+                order: known.lifetime.renewal(fastrand::f64()),
+                look: Some(0),
+            },
+            Some(_) | None => Self {
+                order: 0,
+                look: None,
+            },
+        }
+    }
+
+    /// Follows a suggestion, but neither at once after the last order nor in the last sixth of the lifetime.
+    fn suggest(&mut self, suggested: u64, lifetime: Lifetime) {
+        let life = lifetime.until.saturating_sub(lifetime.from);
+        let first = lifetime.from + KEPT.min(life / 3);
+        let last = lifetime.until - life / 6;
+        self.order = suggested.clamp(first.min(last), last);
+    }
+
+    fn next(self) -> u64 {
+        self.look.map_or(self.order, |look| look.min(self.order))
+    }
+}
+
+/// The life of one certificate.
+struct Life {
+    managed: Arc<Managed>,
+    tokens: Arc<Tokens>,
+    resolver: Arc<Resolver>,
+    changed: Changed,
+    plan: Plan,
+}
+
+impl Life {
+    async fn run(mut self, watch: Watch) {
+        loop {
+            tokio::select! {
+                () = self.step() => {}
+                () = watch.graceful() => return,
+                () = watch.forced() => return,
+            }
+        }
+    }
+
+    /// Waits for what is next, and does it.
+    async fn step(&mut self) {
+        let now = unix_seconds();
+        self.managed.record.lock().next = Some(self.plan.order);
+        let wait = Duration::from_secs(self.plan.next().saturating_sub(now)).min(NAP);
+        if !wait.is_zero() {
+            let is_nudged = tokio::select! {
+                () = sleep(wait) => false,
+                () = self.managed.nudged.notified() => true,
+            };
+            if is_nudged {
+                let soon = unix_seconds() + PATIENCE;
+                self.plan.order = self.plan.order.min(soon);
+            }
+            return;
+        }
+
+        if self.plan.order <= now {
+            self.order().await;
+        } else {
+            self.look().await;
+        }
+    }
+
+    async fn order(&mut self) {
+        self.managed.record.lock().is_ordering = true;
+        let attempt = self.attempt();
+        let obtained = timeout(ATTEMPT, attempt.obtain()).await;
+        let obtained = obtained.unwrap_or_else(|_| {
+            let reason = "the authority did not come to an end in ten minutes";
+            Err(Failure::new(reason, "nothing: it is tried again"))
+        });
+
+        match obtained {
+            Ok(()) => self.obtained(),
+            Err(failure) => self.failed(failure),
+        }
+    }
+
+    fn obtained(&mut self) {
+        let domains = self.managed.settings.domains.join(", ");
+        let was_failing = {
+            let mut record = self.managed.record.lock();
+            record.is_ordering = false;
+            record.obtained += 1;
+            record.reason = None;
+            record.remedy = None;
+            std::mem::take(&mut record.in_a_row) > 0
+        };
+
+        self.plan = Plan::of(&self.managed);
+        let lifetime = self.managed.known().map(|known| known.lifetime);
+        let until = lifetime.map(|lifetime| date(lifetime.until));
+        let renewal = date(self.plan.order);
+        tracing::info!(%domains, until, renewal, was_failing, "a certificate was obtained and is in force");
+        (self.changed)();
+    }
+
+    fn failed(&mut self, failure: Failure) {
+        let domains = self.managed.settings.domains.join(", ");
+        let failures = {
+            let mut record = self.managed.record.lock();
+            record.is_ordering = false;
+            record.failed += 1;
+            record.in_a_row = record.in_a_row.saturating_add(1);
+            record.reason = Some(failure.reason.clone());
+            record.remedy = Some(failure.remedy.clone());
+            record.in_a_row
+        };
+
+        if failure.is_account_unknown
+            && let Err(error) = self.managed.folder.forget_account()
+        {
+            tracing::warn!(%domains, "{error}");
+        }
+        let pause = pause(failures, failure.is_rate_limited, fastrand::f64());
+        self.plan.order = unix_seconds() + pause.as_secs();
+        self.plan.look = None;
+
+        let reason = failure.reason;
+        let remedy = failure.remedy;
+        if failures == 1 {
+            let effect = match self.managed.known() {
+                Some(_) => "the certificate from before stays in force",
+                None => "there is none, and handshakes are refused",
+            };
+            tracing::warn!(%domains, reason, ?pause, "no certificate was obtained: {effect}; {remedy}");
+        } else {
+            tracing::debug!(%domains, reason, failures, ?pause, "no certificate was obtained");
+        }
+    }
+
+    /// Asks the authority when it would have the certificate renewed (RFC 9773).
+    async fn look(&mut self) {
+        let looked = timeout(LOOK, self.suggested()).await;
+        let (suggested, again) = looked.ok().flatten().unwrap_or((None, LOOKS.1));
+        self.plan.look = Some(unix_seconds() + again.clamp(LOOKS.0, LOOKS.1));
+        if let (Some(suggested), Some(known)) = (suggested, self.managed.known()) {
+            self.plan.suggest(suggested, known.lifetime);
+        }
+    }
+
+    /// The moment that it suggests, and after how many seconds to ask again. `None`: it says nothing.
+    async fn suggested(&self) -> Option<(Option<u64>, u64)> {
+        let certified = self.managed.in_force()?;
+        let own = certified.cert.first()?;
+        let identifier = CertificateIdentifier::try_from(own).ok()?;
+        let account = self.attempt().account().await.ok()?;
+        let (info, again) = account.renewal_info(&identifier).await.ok()?;
+
+        let window = info.suggested_window;
+        let start = u64::try_from(window.start.unix_timestamp()).ok()?;
+        let end = u64::try_from(window.end.unix_timestamp()).ok()?;
+        Some((Some(within(start, end, fastrand::f64())), again.as_secs()))
+    }
+
+    fn attempt(&self) -> Attempt<'_> {
+        Attempt {
+            managed: &self.managed,
+            tokens: &self.tokens,
+            resolver: &self.resolver,
+        }
+    }
+}
+
+/// A Unix time as it is written in the log.
+fn date(seconds: u64) -> String {
+    let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+    time::OffsetDateTime::from_unix_timestamp(seconds).map_or_else(
+        |_| seconds.to_string(),
+        |time| {
+            format!(
+                "{} {:02}:{:02} UTC",
+                time.date(),
+                time.hour(),
+                time.minute()
+            )
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: u64 = 24 * 60 * 60;
+
+    #[test]
+    fn suggestions_have_a_certificate_ordered_neither_without_end_nor_too_late() {
+        let lifetime = Lifetime {
+            from: 100 * DAY,
+            until: 190 * DAY,
+        };
+        let order = |suggested| {
+            let mut plan = Plan {
+                order: 160 * DAY,
+                look: None,
+            };
+            plan.suggest(suggested, lifetime);
+            plan.order
+        };
+        assert_eq!(order(150 * DAY), 150 * DAY);
+        assert_eq!(order(0), 100 * DAY + KEPT);
+        assert_eq!(order(u64::MAX), 175 * DAY);
+    }
+
+    #[test]
+    fn a_life_without_a_length_is_no_panic() {
+        let mut plan = Plan {
+            order: 0,
+            look: Some(0),
+        };
+        plan.suggest(7, Lifetime { from: 9, until: 3 });
+        assert_eq!(plan.order, 3);
+    }
+}

@@ -1,0 +1,334 @@
+//! One attempt to obtain a certificate (RFC 8555 section 7.4).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_config::model::AcmeChallenge;
+use hermes_net::Resolver;
+use hermes_net::tls::{self, ClientOptions};
+use http::Uri;
+use instant_acme::{
+    Account, AuthorizationHandle, AuthorizationStatus, ChallengeHandle, ChallengeType, Identifier,
+    NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
+};
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use tokio::task::spawn_blocking;
+
+use crate::client::BoundedClient;
+use crate::failure::Failure;
+use crate::managed::{Managed, ShownChallenge};
+use crate::tokens::{OpenToken, Tokens, is_token};
+
+/// How long an authority may take to look for its challenges, and to issue.
+#[doc(alias = "bound")]
+const POLL: Duration = Duration::from_secs(180);
+
+/// Certificates of a chain.
+#[doc(alias = "bound")]
+const CHAIN: usize = 16;
+
+/// One attempt for one certificate.
+pub(crate) struct Attempt<'a> {
+    pub(crate) managed: &'a Arc<Managed>,
+    pub(crate) tokens: &'a Arc<Tokens>,
+    pub(crate) resolver: &'a Arc<Resolver>,
+}
+
+/// What answers a challenge while it is open.
+#[expect(dead_code, reason = "they are guards")]
+enum Answering {
+    Token(OpenToken),
+    Handshake(ShownChallenge),
+}
+
+impl Attempt<'_> {
+    /// Obtains a certificate and puts it in force.
+    pub(crate) async fn obtain(&self) -> Result<(), Failure> {
+        let account = self.account().await?;
+        let domains = &self.managed.settings.domains;
+        let names: Vec<Identifier> = domains.iter().cloned().map(Identifier::Dns).collect();
+        let mut order = account
+            .new_order(&NewOrder::new(&names))
+            .await
+            .map_err(|error| self.failed("the order", &error))?;
+
+        let answering = self.answer_challenges(&mut order).await?;
+        self.wait(&mut order).await?;
+        drop(answering);
+
+        let (key, chain) = self.issued(&mut order).await?;
+        self.keep(key, chain).await
+    }
+
+    /// The account at the authority; a new one if the folder holds none.
+    pub(crate) async fn account(&self) -> Result<Account, Failure> {
+        let managed = self.managed.clone();
+        let kept = blocking(move || {
+            managed.folder.ready()?;
+            managed.folder.account()
+        });
+        let kept = kept.await??;
+        let builder = Account::builder_with_http(Box::new(self.client().await?));
+
+        let Some(kept) = kept else {
+            return self.register(builder).await;
+        };
+        let credentials = serde_json::from_str(&kept).map_err(|_| {
+            let reason = "the folder's account cannot be read";
+            Failure::new(reason, "remove the account's file: another account is made")
+        })?;
+        let restored = builder.from_credentials(credentials).await;
+        restored.map_err(|error| self.failed("the directory", &error))
+    }
+
+    async fn register(&self, builder: instant_acme::AccountBuilder) -> Result<Account, Failure> {
+        let settings = &self.managed.settings;
+        let contact = settings
+            .email
+            .as_ref()
+            .map(|email| format!("mailto:{email}"));
+        let contact: Vec<&str> = contact.iter().map(String::as_str).collect();
+        let wanted = NewAccount {
+            contact: &contact,
+            terms_of_service_agreed: settings.terms_agreed,
+            only_return_existing: false,
+        };
+
+        let made = builder
+            .create(&wanted, settings.directory().to_owned(), None)
+            .await;
+        let (account, credentials) = made.map_err(|error| self.failed("the account", &error))?;
+        let text = serde_json::to_string(&credentials)
+            .map_err(|error| Failure::of_authority(format!("the account: {error}")))?;
+        let managed = self.managed.clone();
+        blocking(move || managed.folder.keep_account(&text)).await??;
+        Ok(account)
+    }
+
+    async fn client(&self) -> Result<BoundedClient, Failure> {
+        let settings = self.managed.settings.clone();
+        let config = blocking(move || {
+            let ca_file = settings.ca_file.as_ref().map(|file| file.0.as_path());
+            tls::client(ClientOptions {
+                ca_file,
+                ..ClientOptions::default()
+            })
+        });
+        let config = config.await?.map_err(|error| {
+            let remedy = error
+                .remedy
+                .clone()
+                .unwrap_or_else(|| "mend `ca_file`".to_owned());
+            Failure::new(
+                format!("{}: {}", error.file.display(), error.reason),
+                remedy,
+            )
+        })?;
+
+        let directory = self.managed.settings.directory();
+        let uri: Option<Uri> = directory.parse().ok();
+        uri.and_then(|uri| BoundedClient::new(&uri, config.into(), self.resolver.clone()))
+            .ok_or_else(|| Failure::new(format!("`{directory}` is no URL"), "mend `directory`"))
+    }
+
+    /// Answers the open challenges of all names, for as long as the guards live.
+    async fn answer_challenges(&self, order: &mut Order) -> Result<Vec<Answering>, Failure> {
+        let names = self.managed.settings.domains.len();
+        let mut answering = Vec::new();
+        let mut seen = 0;
+        let mut authorizations = order.authorizations();
+
+        while let Some(next) = authorizations.next().await {
+            seen += 1;
+            if seen > names {
+                let reason = "the authority wants more names proved than were ordered";
+                return Err(Failure::of_authority(reason));
+            }
+            let mut authorization =
+                next.map_err(|error| self.failed("the authorization", &error))?;
+            match authorization.status {
+                AuthorizationStatus::Valid => {}
+                AuthorizationStatus::Pending => {
+                    answering.push(self.answer(&mut authorization).await?);
+                }
+                other => {
+                    let reason = format!("the authority has an authorization that is {other:?}");
+                    return Err(Failure::new(reason, "nothing: another is ordered"));
+                }
+            }
+        }
+        Ok(answering)
+    }
+
+    async fn answer<'b>(
+        &self,
+        authorization: &'b mut AuthorizationHandle<'b>,
+    ) -> Result<Answering, Failure> {
+        let domain = match authorization.identifier().identifier {
+            Identifier::Dns(domain) => domain.clone(),
+            other => {
+                let reason = format!("the authority asks for {other:?}, which was not ordered");
+                return Err(Failure::of_authority(reason));
+            }
+        };
+        let wanted = self.managed.settings.challenge;
+        let (kind, name) = match wanted {
+            AcmeChallenge::Http01 => (ChallengeType::Http01, "http-01"),
+            AcmeChallenge::TlsAlpn01 => (ChallengeType::TlsAlpn01, "tls-alpn-01"),
+        };
+        let Some(mut challenge) = authorization.challenge(kind) else {
+            let reason = format!("the authority offers no {name} for {domain}");
+            return Err(Failure::new(reason, "choose another `challenge`"));
+        };
+        if !is_token(&challenge.token) {
+            return Err(Failure::of_authority("the authority's token is none"));
+        }
+
+        let answering = match wanted {
+            AcmeChallenge::Http01 => {
+                let authorized = challenge.key_authorization();
+                let open = self.tokens.open(&challenge.token, authorized.as_str());
+                Answering::Token(open)
+            }
+            AcmeChallenge::TlsAlpn01 => {
+                let certified = challenge_certificate(&domain, &challenge)?;
+                Answering::Handshake(self.managed.show(&domain, certified))
+            }
+        };
+        let ready = challenge.set_ready().await;
+        ready.map_err(|error| self.failed(&format!("the challenge of {domain}"), &error))?;
+        Ok(answering)
+    }
+
+    /// Waits until the authority has found its challenges.
+    async fn wait(&self, order: &mut Order) -> Result<(), Failure> {
+        let retries = RetryPolicy::new().backoff(1.5).timeout(POLL);
+        let polled = order.poll_ready(&retries).await;
+        if let Ok(OrderStatus::Ready) = polled {
+            return Ok(());
+        }
+
+        // The order says at most that it is invalid; its authorizations say why.
+        if let Some(failure) = self.refused_challenge(order).await {
+            return Err(failure);
+        }
+        Err(match polled {
+            Ok(_) => Failure::new("the order became invalid", "nothing: it is tried again"),
+            Err(error) => self.failed("the challenges", &error),
+        })
+    }
+
+    async fn refused_challenge(&self, order: &mut Order) -> Option<Failure> {
+        let mut authorizations = order.authorizations();
+        while let Some(Ok(mut authorization)) = authorizations.next().await {
+            let state = authorization.refresh().await.ok()?;
+            let step = match state.identifier().identifier {
+                Identifier::Dns(domain) => format!("the challenge of {domain}"),
+                _ => "the challenge".to_owned(),
+            };
+            let problem = state.challenges.iter().find_map(|one| one.error.as_ref());
+            if let Some(problem) = problem {
+                return Some(Failure::of_problem(&step, problem, &self.managed.settings));
+            }
+        }
+        None
+    }
+
+    /// Has the certificate issued, for a new key.
+    async fn issued(&self, order: &mut Order) -> Result<(KeyPair, String), Failure> {
+        let key = KeyPair::generate().map_err(|error| own(&error))?;
+        let request = || {
+            let mut params = CertificateParams::new(self.managed.settings.domains.clone())?;
+            params.distinguished_name = DistinguishedName::new();
+            params.serialize_request(&key)
+        };
+        let request = request().map_err(|error| own(&error))?;
+
+        let finalized = order.finalize_csr(request.der()).await;
+        finalized.map_err(|error| self.failed("the request", &error))?;
+        let retries = RetryPolicy::new().backoff(1.5).timeout(POLL);
+        let chain = order.poll_certificate(&retries).await;
+        let chain = chain.map_err(|error| self.failed("the certificate", &error))?;
+        Ok((key, chain))
+    }
+
+    /// Keeps what was issued, if it is what was ordered, and puts it in force.
+    async fn keep(&self, key: KeyPair, chain: String) -> Result<(), Failure> {
+        let managed = self.managed.clone();
+        let kept = blocking(move || {
+            let blocks = certificates(&chain)?;
+            let private =
+                PrivateKeyDer::try_from(key.serialize_der()).map_err(Failure::of_authority)?;
+            let certified = tls::certified(blocks.clone(), private).map_err(|error| {
+                Failure::of_authority(format!("the certificate cannot be used: {error}"))
+            })?;
+            if !managed.covers(&certified) {
+                return Err(Failure::of_authority(
+                    "the certificate is not for the names that were ordered",
+                ));
+            }
+
+            managed
+                .folder
+                .keep_certificate(&key.serialize_pem(), &chain)?;
+            managed.load()?;
+            Ok(())
+        });
+        kept.await?
+    }
+
+    fn failed(&self, step: &str, error: &instant_acme::Error) -> Failure {
+        Failure::of_step(step, error, &self.managed.settings)
+    }
+}
+
+/// The certificates of a chain, and nothing else: what the authority sends is written to a file with a key.
+fn certificates(chain: &str) -> Result<Vec<CertificateDer<'static>>, Failure> {
+    let blocks: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
+    let blocks = blocks.map_err(|_| Failure::of_authority("the certificate is not PEM"))?;
+    if blocks.is_empty() || blocks.len() > CHAIN || chain.contains("PRIVATE KEY") {
+        return Err(Failure::of_authority(
+            "what was issued is no chain of certificates",
+        ));
+    }
+    Ok(blocks)
+}
+
+/// The certificate that answers a handshake of the authority (RFC 8737 section 3).
+fn challenge_certificate(
+    domain: &str,
+    challenge: &ChallengeHandle<'_>,
+) -> Result<CertifiedKey, Failure> {
+    let digest = challenge.key_authorization().digest();
+    let made = || {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::new(vec![domain.to_owned()])?;
+        params.distinguished_name = DistinguishedName::new();
+        params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest.as_ref())];
+        Ok((params.self_signed(&key)?, key))
+    };
+    let (certificate, key) = made().map_err(|error: rcgen::Error| own(&error))?;
+    let private = PrivateKeyDer::try_from(key.serialize_der()).map_err(Failure::of_authority)?;
+
+    tls::certified_as_is(certificate.der().clone(), private)
+        .map_err(|error| Failure::of_authority(format!("the challenge of {domain}: {error}")))
+}
+
+/// It failed here, and not at the authority.
+fn own(error: &rcgen::Error) -> Failure {
+    Failure::new(
+        format!("no request for a certificate can be made: {error}"),
+        "mend `domains`",
+    )
+}
+
+/// Runs what may wait for a disk where it holds up no one.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let done = spawn_blocking(work).await;
+    done.map_err(|error| Failure::new(error.to_string(), "nothing: it is tried again"))
+}
