@@ -54,4 +54,4 @@ pub use places::Places;
 pub use problems::{Problem, Problems};
 pub use schema::schema;
 pub use secret::secret;
-pub use write::{to_json, write, write_whole};
+pub use write::{format, to_json, write, write_whole};

@@ -39,6 +39,14 @@ pub fn to_json(document: &Document, places: &Places) -> Json {
     Json::Object(root)
 }
 
+/// Keys and values as YAML, as [`write()`] has them, whatever they say: for documents that a program makes. What looks like a variable is
+/// escaped.
+pub fn format(root: &Map<String, Json>) -> String {
+    let mut root = root.clone();
+    replace(&mut root, &|_, text| withhold::escaped(text));
+    emit::document(&root)
+}
+
 fn replace(root: &mut Map<String, Json>, with: &impl Fn(&Spot<'_>, &str) -> Option<String>) {
     for (key, value) in root {
         withhold::replace(value, &Spot::Entry(&Spot::At(""), key), with);

@@ -31,13 +31,21 @@ impl Envoy {
     /// # Panics
     /// When `HERMES_ENVOY` names no program, or with Envoy's log when it does not start.
     pub fn start(name: &str, listeners: Vec<Value>, clusters: Vec<Value>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("envoy.json");
         let bootstrap = json!({
             "admin": { "address": bootstrap::socket(SocketAddr::from(([127, 0, 0, 1], 0)), "TCP") },
             "static_resources": { "listeners": listeners, "clusters": clusters },
         });
-        fs::write(&file, format!("{bootstrap:#}")).unwrap();
+        Self::start_file(name, "envoy.json", &format!("{bootstrap:#}"))
+    }
+
+    /// Starts Envoy with a bootstrap as a user has it, whose file ends with `.yaml` or `.json`. Its `admin` should ask for port 0.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn start_file(name: &str, file: &str, bootstrap: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(file);
+        fs::write(&file, bootstrap).unwrap();
         let (admin, log) = (folder.path().join("admin"), folder.path().join("log"));
 
         let mut process = Command::new(program())
@@ -59,7 +67,7 @@ impl Envoy {
             let ended = process.try_wait().unwrap();
             assert!(
                 ended.is_none(),
-                "Envoy {name} ended:\n{}{}\n{bootstrap:#}",
+                "Envoy {name} ended:\n{}{}\n{bootstrap}",
                 said("stderr"),
                 said("log")
             );

@@ -3,8 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    cert, check, completions, config, confirm, custody_key, diff, echo, env, exchanges, exec, log,
-    netcheck, passwd, policy, refusals, reload, rollback, run, status, top, why, wireguard_key,
+    cert, check, completions, config, confirm, convert, custody_key, diff, echo, env, exchanges,
+    exec, log, netcheck, passwd, policy, refusals, reload, rollback, run, status, top, why,
+    wireguard_key,
 };
 use crate::demo;
 
@@ -72,16 +73,25 @@ pub enum Command {
     Env(env::Env),
     /// Run a program that uses a node as its proxy.
     Exec(exec::Exec),
+    #[command(flatten)]
+    Files(FileCommand),
+    /// Print completions for a shell.
+    Completions(completions::Completions),
+}
+
+/// Subcommands that make files, and ask no node.
+#[derive(Debug, Subcommand)]
+pub enum FileCommand {
     /// Make an authority and the certificates of nodes, and renew them.
     Cert(cert::Cert),
     /// Add a user to a file of passwords, change a password, or remove a user.
     Passwd(passwd::Passwd),
+    /// Convert a configuration of Envoy, sing-box, WireGuard or PAC, and list what was left out.
+    Convert(convert::Convert),
     /// Print the public key that neighbours in custody are to be told, and make the key if there is none.
     CustodyKey(custody_key::CustodyKey),
     /// Print the public key that a peer of WireGuard is to be told, and make the private one if there is none.
     WireguardKey(wireguard_key::WireguardKey),
-    /// Print completions for a shell.
-    Completions(completions::Completions),
 }
 
 #[cfg(test)]

@@ -27,10 +27,10 @@ use clap::Parser;
 use hermes_net::PassedSocket;
 use hermes_rego::Metered;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, FileCommand};
 use commands::{
-    cert, check, completions, config, confirm, custody_key, diff, echo, env, exchanges, exec, log,
-    netcheck, passwd, policy, refusals, reload, rollback, run, schema, status, top, why,
+    cert, check, completions, config, confirm, convert, custody_key, diff, echo, env, exchanges,
+    exec, log, netcheck, passwd, policy, refusals, reload, rollback, run, schema, status, top, why,
     wireguard_key,
 };
 use failure::Failure;
@@ -148,10 +148,17 @@ async fn run(command: Command, output: Output, passed: Vec<PassedSocket>) -> Res
         Command::Echo(echo) => echo::run(echo, output).await,
         Command::Env(env) => env::run(&env, output).await,
         Command::Exec(exec) => exec::run(exec).await,
-        Command::Cert(cert) => cert::run(&cert, output),
-        Command::Passwd(passwd) => passwd::run(&passwd, output),
-        Command::CustodyKey(key) => custody_key::run(&key, output),
-        Command::WireguardKey(key) => wireguard_key::run(&key, output),
+        Command::Files(command) => make_files(command, output),
         Command::Completions(completions) => completions::run(&completions, output),
+    }
+}
+
+fn make_files(command: FileCommand, output: Output) -> Result<(), Failure> {
+    match command {
+        FileCommand::Cert(cert) => cert::run(&cert, output),
+        FileCommand::Passwd(passwd) => passwd::run(&passwd, output),
+        FileCommand::Convert(convert) => convert::run(&convert, output),
+        FileCommand::CustodyKey(key) => custody_key::run(&key, output),
+        FileCommand::WireguardKey(key) => wireguard_key::run(&key, output),
     }
 }

@@ -15,6 +15,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("ip", "proto"),
     ("rules", "proto config ip"),
     ("rego", ""),
+    ("convert", "config"),
     ("stack", "proto"),
     ("noise", ""),
     ("wireguard", "noise"),
@@ -35,7 +36,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("custody", "proto config noise net http observe proxy"),
     (
         "hermes",
-        "proto config ip noise rules rego net http upstream observe identity packet proxy custody",
+        "proto config convert ip noise rules rego net http upstream observe identity packet proxy custody",
     ),
     ("harness", ""),
     ("lab", "proto config net noise wireguard harness"),
@@ -51,7 +52,7 @@ const LAYERS: &[(&str, &str)] = &[
 ];
 
 /// Crates that stay pure: time and randomness are arguments, bytes come in and go out.
-const PURE: &[&str] = &["proto", "ip", "rules", "stack"];
+const PURE: &[&str] = &["proto", "convert", "ip", "rules", "stack"];
 
 /// What a pure crate may not know, itself or through our own crates.
 const IMPURE: &[(&str, &str)] = &[

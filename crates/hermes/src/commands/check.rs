@@ -136,8 +136,12 @@ pub(super) fn load(file: &Path) -> Result<Loaded, Problems> {
         }]));
     }
 
+    let format = hermes_convert::recognize(text.as_bytes());
     let read = hermes_config::read_text(file, text, &|name| std::env::var(name).ok());
-    read.map_err(|flawed| flawed.judged(hermes_proxy::check_rest))
+    read.map_err(|flawed| {
+        let problems = flawed.judged(hermes_proxy::check_rest);
+        format.map_or(problems, |format| super::foreign::problem(file, format))
+    })
 }
 
 /// A file of access records that this user could not write. The node may run as another user.

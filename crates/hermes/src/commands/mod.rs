@@ -5,12 +5,14 @@ pub mod check;
 pub mod completions;
 pub mod config;
 pub mod confirm;
+pub mod convert;
 pub mod custody_key;
 pub mod diff;
 pub mod echo;
 pub mod env;
 pub mod exchanges;
 pub mod exec;
+mod foreign;
 pub mod log;
 pub mod netcheck;
 pub mod passwd;
@@ -51,5 +53,5 @@ pub fn welcome(output: Output) -> Result<(), Failure> {
 /// as it can be judged.
 fn load(file: &Path) -> Result<Loaded, Problems> {
     let read = hermes_config::read(file, &|name| std::env::var(name).ok());
-    read.map_err(|flawed| flawed.judged(hermes_proxy::check_rest))
+    read.map_err(|flawed| foreign::instead(file, flawed.judged(hermes_proxy::check_rest)))
 }

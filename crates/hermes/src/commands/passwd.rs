@@ -69,7 +69,7 @@ pub fn run(command: &Passwd, output: Output) -> Result<(), Failure> {
 }
 
 /// A user stands before the first colon of a line, in visible ASCII.
-fn check_user(user: &str) -> Result<(), Failure> {
+pub(super) fn check_user(user: &str) -> Result<(), Failure> {
     let is_plain = user
         .bytes()
         .all(|byte| byte.is_ascii_graphic() && byte != b':');
@@ -89,7 +89,7 @@ fn read(file: &Path) -> Result<String, Failure> {
     }
 }
 
-fn new_line(user: &str, password: &str) -> Result<String, Failure> {
+pub(super) fn new_line(user: &str, password: &str) -> Result<String, Failure> {
     if password.is_empty() || password.len() > LONGEST {
         let reason = format!("a password has 1 to {LONGEST} bytes");
         return Err(Failure::invalid(reason));

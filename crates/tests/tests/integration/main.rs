@@ -19,6 +19,7 @@ mod configuration;
 mod confirm;
 mod connect;
 mod connect_tcp;
+mod converted;
 mod custody;
 mod datagrams;
 mod decisions;

@@ -2,6 +2,7 @@
 
 mod authority;
 mod bounded;
+mod converted;
 mod dependent;
 mod introduced;
 mod middle;

@@ -1,5 +1,6 @@
 //! Hosts without Hermes, whose packets WireGuard brings to a node and takes from one: the first and the last node have no device.
 
+mod converted;
 mod endpoint;
 mod hostile;
 mod names;

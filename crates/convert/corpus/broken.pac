@@ -1,0 +1,1 @@
+function FindProxyForURL(url, host) { if (((((host))))) return

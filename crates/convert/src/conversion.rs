@@ -1,0 +1,38 @@
+//! One file and its format, to what became of it.
+
+use crate::converted::Converted;
+use crate::draft::Draft;
+use crate::format::Format;
+use crate::text::text;
+use crate::unreadable::Unreadable;
+use crate::{envoy, pac, sing_box, source, wireguard};
+
+/// Converts a file.
+///
+/// # Errors
+/// It is too long, is not UTF-8, is not of this format, or holds nothing that could be carried.
+pub fn convert(format: Format, bytes: &[u8]) -> Result<Converted, Unreadable> {
+    let text = text(bytes)?;
+    let mut draft = Draft::default();
+    match format {
+        Format::Envoy => envoy::convert(&source::read(text)?, &mut draft)?,
+        Format::SingBox => sing_box::convert(&source::read_json(text)?, &mut draft)?,
+        Format::Wireguard => wireguard::convert(text, &mut draft)?,
+        Format::Pac => pac::convert(text, &mut draft)?,
+    }
+    Ok(draft.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::LONGEST;
+
+    #[test]
+    fn bytes_that_are_no_text_are_refused_with_their_line() {
+        let error = convert(Format::Envoy, b"a: b\n\xff").unwrap_err();
+        assert_eq!(error.to_string(), "line 2: it is not UTF-8 from here on");
+        let long = vec![b' '; LONGEST + 1];
+        assert!(convert(Format::Pac, &long).is_err());
+    }
+}

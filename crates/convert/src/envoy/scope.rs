@@ -1,0 +1,94 @@
+//! What the routes of a listener belong to, and which tunnels they take.
+
+use serde_json::{Value as Json, json};
+
+use crate::draft::Draft;
+use crate::source::Node;
+
+/// The listener that a connection manager belongs to.
+pub(super) struct Scope {
+    /// Our name for it.
+    pub(super) name: String,
+    pub(super) subject: String,
+    pub(super) is_tls: bool,
+    /// There is no other one, so that conditions need not name it.
+    pub(super) is_alone: bool,
+}
+
+impl Scope {
+    /// A condition that holds for this listener.
+    pub(super) fn condition(&self) -> Json {
+        match self.is_alone {
+            true => json!({}),
+            false => json!({ "listener": self.name }),
+        }
+    }
+
+    /// Refuses all that enters here, because something that would keep requests out cannot be carried.
+    pub(super) fn refuse(&self, because: &str, draft: &mut Draft) {
+        let mut rule = json!({ "name": draft.name(&format!("left-out-{because}")) });
+        if !self.is_alone {
+            rule["match"] = self.condition();
+        }
+        rule["deny"] =
+            json!({ "status": 503, "reason": format!("{because} was not carried over") });
+        draft.denials.push(rule);
+    }
+}
+
+/// Which tunnels and upgrades are let through.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Tunnels {
+    pub(super) connect: bool,
+    pub(super) connect_udp: bool,
+    pub(super) websocket: bool,
+    /// One of them ends here.
+    pub(super) ends_here: bool,
+    /// One may come as POST.
+    pub(super) by_post: bool,
+}
+
+impl Tunnels {
+    /// Those of `upgrade_configs`.
+    pub(super) fn of(configs: &[Node]) -> Self {
+        let mut tunnels = Self::default();
+        for config in configs {
+            let is_off = config.choice("enabled") == Some(false);
+            let kind = config.text("upgrade_type").unwrap_or_default();
+            match kind.to_ascii_uppercase().as_str() {
+                _ if is_off => {}
+                "CONNECT" => tunnels.connect = true,
+                "CONNECT-UDP" => tunnels.connect_udp = true,
+                "WEBSOCKET" => tunnels.websocket = true,
+                _ => {}
+            }
+            if let Some(end) = config.field("connect_config") {
+                tunnels.ends_here = true;
+                tunnels.by_post |= end.flag("allow_post");
+            }
+        }
+        tunnels
+    }
+
+    /// Other protocols of `upgrade_configs`, which routes have to name.
+    pub(super) fn others(configs: &[Node]) -> Vec<&str> {
+        let names = configs
+            .iter()
+            .filter_map(|config| config.text("upgrade_type"));
+        names
+            .filter(|name| {
+                let upper = name.to_ascii_uppercase();
+                !["CONNECT", "CONNECT-UDP", "WEBSOCKET"].contains(&upper.as_str())
+            })
+            .collect()
+    }
+
+    /// What a `connect_matcher` takes.
+    pub(super) fn kinds(self) -> Json {
+        match (self.connect, self.connect_udp) {
+            (true, true) => json!(["connect", "connect-udp"]),
+            (false, true) => json!("connect-udp"),
+            _ => json!("connect"),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! UDP proxies: datagrams go to a cluster as they are, or in CONNECT-UDP.
+
+use serde_json::{Value as Json, json};
+
+use super::address::Address;
+use super::cluster::{ClusterKind, Clusters};
+use super::extension::{config, kind};
+use super::scope::Scope;
+use super::tcp;
+use crate::draft::{Draft, Rank};
+use crate::quantity::duration;
+use crate::source::Node;
+
+pub(super) fn convert(
+    listener: &Node,
+    address: &Address,
+    scope: &Scope,
+    clusters: &mut Clusters,
+    draft: &mut Draft,
+) -> bool {
+    listener.skip(&["udp_listener_config", "filter_chains"]);
+    let mut filters = listener.list("listener_filters").iter();
+    let Some(filter) = filters.find(|filter| kind(filter).contains("udp_proxy")) else {
+        draft.left_out(listener.line, scope.subject.clone(), "it has no UDP proxy");
+        return false;
+    };
+    let proxy = config(filter);
+    proxy.skip(&[
+        "@type",
+        "stat_prefix",
+        "session_filters",
+        "upstream_socket_config",
+        "access_log",
+    ]);
+    let name = proxy.text("cluster").or_else(|| of_matcher(proxy));
+    let cluster = name.and_then(|name| clusters.get_mut(name));
+    let Some((cluster, first)) = cluster.and_then(|cluster| {
+        let ClusterKind::Endpoints { first, .. } = cluster.kind.clone() else {
+            return None;
+        };
+        Some((cluster, first))
+    }) else {
+        let reason = "its cluster is not in the file, or was not carried over";
+        draft.left_out(proxy.line, scope.subject.clone(), reason);
+        return false;
+    };
+    let upstream = cluster.used();
+
+    let mut json = json!({ "udp": address.text() });
+    if address.is_public() {
+        json["public"] = json!(true);
+    }
+    let mut route = json!({ "match": { "listener": scope.name } });
+    if let Some(tunneling) = proxy.field("tunneling_config") {
+        let Some(target) = target(tunneling, scope, draft) else {
+            return false;
+        };
+        json["target"] = json!(target);
+        tcp::tunnel(tunneling, &mut route, draft);
+        held(tunneling, &mut json);
+        route["to"] = json!(upstream);
+    } else {
+        json["target"] = json!(first.text());
+        route["terminate"] = json!(upstream);
+    }
+    if let Some(time) = proxy.milliseconds("idle_timeout").filter(|time| *time > 0) {
+        route["timeouts"] = json!({ "udp": duration(time) });
+    }
+    draft.listeners.insert(scope.name.clone(), json);
+    draft.route(Rank::Fixed, proxy.line, route);
+    true
+}
+
+/// The cluster of a matcher without conditions.
+fn of_matcher(proxy: &Node) -> Option<&str> {
+    let matcher = proxy.field("matcher")?;
+    let action = matcher.at(&["on_no_match", "action"])?;
+    action.skip(&["name"]);
+    let route = action.field("typed_config")?;
+    route.skip(&["@type"]);
+    route.text("cluster")
+}
+
+fn target(tunneling: &Node, scope: &Scope, draft: &mut Draft) -> Option<String> {
+    tunneling.skip(&["proxy_host", "proxy_port", "default_target_port"]);
+    let host = tunneling.text("target_host").unwrap_or_default();
+    let port = tunneling.number("default_target_port").unwrap_or(0);
+    if !host.is_empty() && !host.contains('%') && (1..=65535).contains(&port) {
+        let is_bare_ipv6 = host.contains(':') && !host.starts_with('[');
+        let host = match is_bare_ipv6 {
+            true => format!("[{host}]"),
+            false => host.to_owned(),
+        };
+        return Some(format!("{host}:{port}"));
+    }
+    let reason = format!(
+        "`{host}` with port {port} is no target, and what a session says of itself is not read"
+    );
+    draft.left_out(tunneling.line, scope.subject.clone(), reason);
+    None
+}
+
+/// Datagrams that are kept while a tunnel opens.
+fn held(tunneling: &Node, listener: &mut Json) {
+    let Some(buffer) = tunneling.field("buffer_options") else {
+        return;
+    };
+    buffer.skip(&["max_buffered_datagrams"]);
+    if let Some(bytes) = buffer
+        .number("max_buffered_bytes")
+        .filter(|bytes| *bytes > 0)
+    {
+        listener["datagrams"] = json!({ "hold_bytes": format!("{bytes}B") });
+    }
+}

@@ -1,0 +1,38 @@
+//! Configurations of Envoy, sing-box, WireGuard (`wg-quick`) and proxy auto-configuration (PAC), as documents of Hermes.
+//!
+//! What it is: pure functions from the bytes of a file to a [`Converted`]: a document, the files that have to stand beside it, and a
+//! [`Note`] with its line on everything that was left out or behaves differently. What it is not: it reads and writes no file, resolves no
+//! name, and does not judge the document; `hermes check` does.
+//!
+//! Nothing is left out silently. A reader of [`source`](mod@source) remembers which keys were looked at, and each key that was not is
+//! noted. Where a condition or a filter cannot be carried, the requests that it was about are refused rather than let through.
+//!
+//! Specifications: the bootstrap of Envoy's API version 3, the JSON of sing-box 1.8 to 1.12, `wg-quick(8)`, and the functions of PAC files
+//! as Netscape published them.
+//!
+//! Begin reading in `draft.rs`, which a document grows in; each format has a folder of its own.
+
+mod conversion;
+mod converted;
+mod draft;
+mod envoy;
+mod format;
+mod fuzz;
+mod new_file;
+mod note;
+mod pac;
+mod quantity;
+mod sing_box;
+mod source;
+mod text;
+mod unreadable;
+mod wireguard;
+
+pub use conversion::convert;
+pub use converted::Converted;
+pub use format::{Format, recognize};
+pub use fuzz::fuzz_one;
+pub use new_file::{NewFile, NewFileContent, NewUser};
+pub use note::{Loss, Note};
+pub use text::LONGEST;
+pub use unreadable::Unreadable;

@@ -1,0 +1,337 @@
+//! Proxy auto-configuration: `FindProxyForURL` becomes a listener on loopback and a list of routes.
+//!
+//! The statements are followed without a request. What a condition asks of the host, the scheme or the port becomes a `match`; one that is
+//! not understood is noted with its line, and taken for one that never holds.
+
+mod condition;
+mod proxies;
+mod syntax;
+mod token;
+mod value;
+
+use serde_json::json;
+
+use crate::draft::{Draft, Rank};
+use crate::unreadable::Unreadable;
+use condition::{Conjunction, Predicate};
+use proxies::Proxies;
+use syntax::Statement;
+use value::{Evaluator, Misunderstood, Value, Variables};
+
+/// Routes of a file, and branches that are followed: where each `if` sets a variable, there are twice as many with each.
+#[doc(alias = "bound")]
+const MOST: usize = 20_000;
+
+/// Where the programs find the node that asks for them.
+const LISTEN: &str = "127.0.0.1:8080";
+
+pub(crate) fn convert(text: &str, draft: &mut Draft) -> Result<(), Unreadable> {
+    let program = syntax::parse(text)?;
+    let main = program
+        .main
+        .ok_or_else(|| Unreadable::new("it has no function FindProxyForURL"))?;
+
+    let mut variables = Variables::new();
+    let mut parameters = main.parameters.iter();
+    for value in [Value::Url, Value::Host] {
+        if let Some(name) = parameters.next() {
+            variables.insert(name.clone(), value);
+        }
+    }
+    let mut reading = Reading {
+        misunderstood: Vec::new(),
+        too_much: Vec::new(),
+        left: MOST,
+    };
+    let outside: Vec<&Statement> = program.statements.iter().collect();
+    reading.assign(&outside, &mut variables);
+    let body: Vec<&Statement> = main.body.iter().collect();
+    let rules = reading.follow(&body, variables)?;
+
+    for Misunderstood { line, what } in &reading.misunderstood {
+        let reason = "is not understood, and taken for something that is never so";
+        draft.left_out(*line, what, reason);
+    }
+    for line in &reading.too_much {
+        let reason = "two patterns of hosts at once cannot be said by one route; hosts that have both take a later one";
+        draft.left_out(*line, "this condition", reason);
+    }
+    write(rules, draft);
+    Ok(())
+}
+
+/// One entry of a list of which the first that fits decides.
+#[derive(Debug, Clone)]
+struct Rule {
+    line: u32,
+    condition: Conjunction,
+    result: String,
+}
+
+/// A condition, and what follows if it holds.
+struct Pending {
+    line: u32,
+    condition: Predicate,
+    then: Vec<Rule>,
+}
+
+struct Reading {
+    misunderstood: Vec<Misunderstood>,
+    /// Lines of conditions that cannot be said.
+    too_much: Vec<u32>,
+    left: usize,
+}
+
+impl Reading {
+    fn spend(&mut self, count: usize, line: u32) -> Result<(), Unreadable> {
+        self.left = self.left.checked_sub(count).ok_or_else(|| {
+            let reason = format!("its branches come to more than {MOST} routes");
+            Unreadable::at(line, reason)
+        })?;
+        Ok(())
+    }
+
+    /// Variables that are set outside of the function.
+    fn assign(&mut self, statements: &[&Statement], variables: &mut Variables) {
+        for statement in statements {
+            if let Statement::Assign { name, value } = statement {
+                let mut evaluator = Evaluator {
+                    variables,
+                    misunderstood: &mut self.misunderstood,
+                };
+                let value = evaluator.value(value);
+                variables.insert(name.clone(), value);
+            }
+        }
+    }
+
+    /// What statements come to: a list whose last entry fits always.
+    fn follow(
+        &mut self,
+        statements: &[&Statement],
+        mut variables: Variables,
+    ) -> Result<Vec<Rule>, Unreadable> {
+        self.spend(1, 1)?;
+        let mut pending = Vec::new();
+        for (index, statement) in statements.iter().enumerate() {
+            let rest = &statements[index + 1..];
+            match statement {
+                Statement::Assign { name, value } => {
+                    let mut evaluator = Evaluator {
+                        variables: &variables,
+                        misunderstood: &mut self.misunderstood,
+                    };
+                    let value = evaluator.value(value);
+                    variables.insert(name.clone(), value);
+                }
+                Statement::Other { what, .. } if what.is_empty() => {}
+                Statement::Other { line, what } => self.misunderstood.push(Misunderstood {
+                    line: *line,
+                    what: what.clone(),
+                }),
+                Statement::Return { line, value } => {
+                    let mut evaluator = Evaluator {
+                        variables: &variables,
+                        misunderstood: &mut self.misunderstood,
+                    };
+                    let value = value.as_ref().map(|value| evaluator.value(value));
+                    let last = self.result(*line, value.as_ref())?;
+                    return self.fold(pending, last);
+                }
+                Statement::If {
+                    branches,
+                    otherwise,
+                } => {
+                    for branch in branches {
+                        let mut evaluator = Evaluator {
+                            variables: &variables,
+                            misunderstood: &mut self.misunderstood,
+                        };
+                        let condition = evaluator.condition(&branch.condition);
+                        let then = after(&branch.then, rest);
+                        let then = self.follow(&then, variables.clone())?;
+                        let line = branch.condition.line;
+                        pending.push(Pending {
+                            line,
+                            condition,
+                            then,
+                        });
+                    }
+                    if !otherwise.is_empty() {
+                        let last = self.follow(&after(otherwise, rest), variables)?;
+                        return self.fold(pending, last);
+                    }
+                }
+            }
+        }
+        // A function without a result means the same.
+        let last = self.result(1, None)?;
+        self.fold(pending, last)
+    }
+
+    fn result(&mut self, line: u32, value: Option<&Value>) -> Result<Vec<Rule>, Unreadable> {
+        self.spend(1, line)?;
+        let rule = |result: &str| {
+            vec![Rule {
+                line,
+                condition: Conjunction::default(),
+                result: result.to_owned(),
+            }]
+        };
+        match value {
+            None => Ok(rule("DIRECT")),
+            Some(Value::Text(text)) => Ok(rule(text)),
+            Some(Value::Choice(choice)) => {
+                let then = self.result(line, Some(&choice.then))?;
+                let otherwise = self.result(line, Some(&choice.otherwise))?;
+                self.choose(line, &choice.condition, then, otherwise)
+            }
+            Some(other) => {
+                let what = match other {
+                    Value::Unknown(what) => what.clone(),
+                    _ => Misunderstood {
+                        line,
+                        what: "this result".to_owned(),
+                    },
+                };
+                self.misunderstood.push(what);
+                Ok(rule(""))
+            }
+        }
+    }
+
+    fn fold(&mut self, pending: Vec<Pending>, last: Vec<Rule>) -> Result<Vec<Rule>, Unreadable> {
+        let mut rules = last;
+        for one in pending.into_iter().rev() {
+            rules = self.choose(one.line, &one.condition, one.then, rules)?;
+        }
+        Ok(rules)
+    }
+
+    /// The first list where a condition holds, else the second.
+    fn choose(
+        &mut self,
+        line: u32,
+        condition: &Predicate,
+        then: Vec<Rule>,
+        otherwise: Vec<Rule>,
+    ) -> Result<Vec<Rule>, Unreadable> {
+        match (condition, condition.ways()) {
+            (Predicate::Not(inner), _) => self.choose(line, inner, otherwise, then),
+            (_, Some(ways)) => {
+                let ways = ways.unwrap_or_else(|_| {
+                    self.too_much.push(line);
+                    Vec::new()
+                });
+                let mut rules = Vec::new();
+                for way in &ways {
+                    self.within(line, way, &then, &mut rules)?;
+                    if way.is_everything() {
+                        return Ok(rules);
+                    }
+                }
+                rules.extend(otherwise);
+                Ok(rules)
+            }
+            // Something must not be: each part is asked for by itself.
+            (Predicate::All(parts), None) => {
+                let mut rules = then;
+                for part in parts.iter().rev() {
+                    rules = self.choose(line, part, rules, otherwise.clone())?;
+                }
+                Ok(rules)
+            }
+            (Predicate::Any(parts), None) => {
+                let mut rules = otherwise;
+                for part in parts.iter().rev() {
+                    rules = self.choose(line, part, then.clone(), rules)?;
+                }
+                Ok(rules)
+            }
+            (_, None) => Ok(otherwise),
+        }
+    }
+
+    /// Adds rules that fit only where a condition holds, too.
+    fn within(
+        &mut self,
+        line: u32,
+        condition: &Conjunction,
+        rules: &[Rule],
+        into: &mut Vec<Rule>,
+    ) -> Result<(), Unreadable> {
+        for rule in rules {
+            self.spend(1, line)?;
+            let both = condition.and(&rule.condition).unwrap_or_else(|_| {
+                self.too_much.push(rule.line);
+                None
+            });
+            into.extend(both.map(|condition| Rule {
+                condition,
+                ..rule.clone()
+            }));
+        }
+        Ok(())
+    }
+}
+
+/// The statements of a branch, and those that come after it unless it returns.
+fn after<'a>(branch: &'a [Statement], rest: &[&'a Statement]) -> Vec<&'a Statement> {
+    let returns = branch
+        .iter()
+        .any(|one| matches!(one, Statement::Return { .. }));
+    let rest = if returns { &[][..] } else { rest };
+    branch.iter().chain(rest.iter().copied()).collect()
+}
+
+/// Writes routes; neighbours that lead to the same place are one.
+fn write(rules: Vec<Rule>, draft: &mut Draft) {
+    draft
+        .listeners
+        .insert("web".to_owned(), json!({ "http": LISTEN }));
+    let mut merged: Vec<Rule> = Vec::new();
+    for rule in rules {
+        let ends = rule.condition.is_everything();
+        let last = merged.last_mut().filter(|last| last.result == rule.result);
+        match last {
+            Some(last) if ends => last.condition = Conjunction::default(),
+            Some(last) => {
+                if !add_hosts(last, &rule) {
+                    merged.push(rule);
+                }
+            }
+            None => merged.push(rule),
+        }
+        if ends {
+            break;
+        }
+    }
+
+    let mut proxies = Proxies::default();
+    for rule in merged {
+        let mut route = json!({});
+        if !rule.condition.is_everything() {
+            route["match"] = rule.condition.json();
+        }
+        proxies.lead(&rule.result, &rule.condition, rule.line, &mut route, draft);
+        draft.route(Rank::Request, rule.line, route);
+    }
+}
+
+/// Adds the hosts of a rule to those of another one that asks for nothing else; whether that can be done.
+fn add_hosts(to: &mut Rule, rule: &Rule) -> bool {
+    let is_alike =
+        to.condition.scheme == rule.condition.scheme && to.condition.port == rule.condition.port;
+    let more = rule.condition.hosts.as_ref().filter(|_| is_alike);
+    let hosts = to.condition.hosts.as_mut().zip(more);
+    let Some((hosts, more)) = hosts else {
+        return false;
+    };
+    let fresh: Vec<_> = more
+        .iter()
+        .filter(|host| !hosts.contains(host))
+        .cloned()
+        .collect();
+    hosts.extend(fresh);
+    true
+}
