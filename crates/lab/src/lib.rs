@@ -4,6 +4,7 @@
 //! [`origin`], runs [`experiment`]s on them in shuffled order, and makes a [`report`] of medians and ranges.
 //! [`hops`] does the same for chains of proxies over HTTP/3, in networks of their own.
 //! [`ip`] sends IP packets through Hermes, VPNs in user space, and a copier that bounds what any of them can do.
+//! [`papers`] repeats experiments as papers have them.
 //! [`intermittent`] downloads over links of which one is up at a time.
 //! [`topology`] makes networks of namespaces, [`emulator`] links with faults between them; [`faults`] is their command.
 //!
@@ -26,6 +27,7 @@ pub mod ip;
 pub mod options;
 pub mod origin;
 pub mod overhead;
+pub mod papers;
 pub mod peers;
 pub mod pki;
 pub mod policy;

@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use hermes_lab::{faults, forwarder, hops, hostile, intermittent, ip, origin, overhead, policy};
+use hermes_lab::{
+    faults, forwarder, hops, hostile, intermittent, ip, origin, overhead, papers, policy,
+};
 
 /// Measures Hermes against other proxies on this machine.
 #[derive(Parser)]
@@ -23,6 +25,8 @@ enum Command {
     Intermittent(intermittent::IntermittentArguments),
     /// What IP tunnels cost: Hermes, VPNs in user space, and a bare copier of packets as the bound, in namespaces.
     Ip(ip::IpArguments),
+    /// The experiments of the papers that Hermes comes from, a page each.
+    Papers(papers::PaperArguments),
     /// What a decision costs: rules, Rego, OPA and Envoy's RBAC.
     Policy(policy::PolicyArguments),
     /// What attacks cost a node with its defaults, and a bystander on it: memory, processor time, latency.
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
         Command::Intermittent(arguments) => intermittent::run(&arguments),
         Command::Ip(arguments) => ip::run(&arguments),
         Command::Copier(arguments) => ip::copier::copy(&arguments),
+        Command::Papers(arguments) => papers::run(&arguments),
         Command::Policy(arguments) => policy::run(&arguments),
         Command::Hostile(arguments) => hostile::run(&arguments),
         Command::Link(arguments) => return faults::run(&arguments),

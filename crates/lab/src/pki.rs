@@ -26,7 +26,7 @@ pub struct Pki {
 }
 
 impl Pki {
-    /// Makes an authority and certificates for [`ORIGIN`] and [`PROXY`] in `folder`.
+    /// Makes an authority and certificates for [`ORIGIN`] and [`PROXY`], both on this machine, in `folder`.
     ///
     /// # Errors
     /// When keys or files cannot be made.
@@ -40,7 +40,7 @@ impl Pki {
         fs::write(folder.join("ca.pem"), authority.pem())?;
 
         for name in [ORIGIN, PROXY] {
-            let mut parameters = CertificateParams::new([name.to_owned()])?;
+            let mut parameters = CertificateParams::new([name.to_owned(), "127.0.0.1".to_owned()])?;
             parameters.use_authority_key_identifier_extension = true;
             parameters.extended_key_usages = vec![
                 ExtendedKeyUsagePurpose::ServerAuth,

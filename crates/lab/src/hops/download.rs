@@ -24,6 +24,14 @@ pub struct Done {
     pub time: Duration,
     /// From the request of each part to its first byte.
     pub first_bytes: Vec<Duration>,
+    /// From the request of each part to its last byte.
+    pub parts: Vec<Duration>,
+}
+
+/// How long one part took, from its request.
+struct PartTimes {
+    first: Duration,
+    last: Duration,
 }
 
 /// Downloads `bytes` of what `host` has, in this many parts at once.
@@ -51,18 +59,21 @@ pub async fn run(entry: SocketAddr, host: &str, bytes: u64, parts: u32) -> Resul
     }
 
     let mut first_bytes = Vec::with_capacity(parts as usize);
+    let mut whole = Vec::with_capacity(parts as usize);
     while let Some(done) = tasks.join_next().await {
-        first_bytes.push(done.context("a task of a part")??);
+        let times = done.context("a task of a part")??;
+        first_bytes.push(times.first);
+        whole.push(times.last);
     }
 
     Ok(Done {
         time: begin.elapsed(),
         first_bytes,
+        parts: whole,
     })
 }
 
-/// One part: how long its first byte took.
-async fn part(entry: SocketAddr, host: &str, first: u64, last: u64) -> Result<Duration> {
+async fn part(entry: SocketAddr, host: &str, first: u64, last: u64) -> Result<PartTimes> {
     let mut stream = TcpStream::connect(entry).await?;
     stream.set_nodelay(true)?;
     let begin = Instant::now();
@@ -107,7 +118,10 @@ async fn part(entry: SocketAddr, host: &str, first: u64, last: u64) -> Result<Du
         left = left.saturating_sub(read as u64);
     }
 
-    first_byte.context("no byte came")
+    Ok(PartTimes {
+        first: first_byte.context("no byte came")?,
+        last: begin.elapsed(),
+    })
 }
 
 /// The kernel drops the bytes (`MSG_TRUNC`): copying them would take time from the proxies.

@@ -5,7 +5,7 @@ pub mod measure;
 pub mod network;
 pub mod plan;
 mod plot;
-mod qlog;
+pub(crate) mod qlog;
 pub mod results;
 mod show;
 pub mod systems;

@@ -17,7 +17,7 @@ const FEW: usize = 100;
 /// What one file says.
 #[derive(Debug, Default)]
 struct Connection {
-    /// Seconds: quinn writes them so, although qlog has milliseconds.
+    /// Milliseconds.
     round_trips: Vec<f64>,
     /// Bytes.
     windows: Vec<f64>,
@@ -50,8 +50,12 @@ pub fn read(folder: &Path) -> Result<Measured> {
 
     let mut measured = vec![
         (
+            Figure::less("QUIC jitter", "us"),
+            jitter(&furthest.round_trips) * 1e3,
+        ),
+        (
             Figure::less("QUIC round trip", "us"),
-            median(&furthest.round_trips) * 1e6,
+            median(&furthest.round_trips) * 1e3,
         ),
         (
             Figure::more("congestion window", "kB"),
@@ -70,6 +74,13 @@ pub fn read(folder: &Path) -> Result<Measured> {
     );
 
     Ok(measured)
+}
+
+/// How much one time differs from the one before, in the mean.
+pub(crate) fn jitter(times: &[f64]) -> f64 {
+    let differences = times.windows(2).map(|pair| (pair[1] - pair[0]).abs());
+    let count = times.len().saturating_sub(1).max(1);
+    differences.sum::<f64>() / count as f64
 }
 
 fn connection(text: &str) -> Connection {
@@ -118,7 +129,7 @@ mod tests {
     #[test]
     fn the_connection_that_reaches_furthest_counts() {
         let folder = tempfile::tempdir().unwrap();
-        for (name, round_trip) in [("near", 0.001), ("far", 0.004)] {
+        for (name, round_trip) in [("near", 1.0), ("far", 4.0)] {
             let mut text = format!(
                 "\u{1e}{{\"time\":2.0,\"name\":\"recovery:metrics_updated\",\"data\":{{\"latest_rtt\":{round_trip},\"congestion_window\":9000}}}}\n"
             );
@@ -132,6 +143,7 @@ mod tests {
             .iter()
             .map(|(_, value)| *value)
             .collect();
-        assert_eq!(found, [4000.0, 9.0, 0.0, 0.5]);
+        assert_eq!(found, [0.0, 4000.0, 9.0, 0.0, 0.5]);
+        assert_eq!(jitter(&[1.0, 3.0, 2.0]), 1.5);
     }
 }

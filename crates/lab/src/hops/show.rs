@@ -9,7 +9,7 @@ use super::plan::{HopExperiment, HopSystem, Point};
 use super::results::HopResults;
 use super::targets::targets;
 use crate::experiment::Figure;
-use crate::report::{Summary, number};
+use crate::report::{cell, number};
 
 /// The tables.
 pub fn print(results: &HopResults) -> String {
@@ -190,20 +190,4 @@ fn table(
         column.set_cell_alignment(CellAlignment::Right);
     }
     (!rows.is_empty()).then_some(table)
-}
-
-fn cell(summary: Option<Summary>) -> String {
-    summary.map_or_else(
-        String::new,
-        |Summary {
-             median,
-             least,
-             most,
-         }| {
-            if least == most {
-                return number(median);
-            }
-            format!("{} ({} to {})", number(median), number(least), number(most))
-        },
-    )
 }

@@ -8,7 +8,7 @@ pub mod copier;
 mod hermes;
 mod measure;
 mod network;
-mod ping;
+pub(crate) mod ping;
 mod report;
 mod system;
 mod wireguard;

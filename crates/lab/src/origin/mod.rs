@@ -51,6 +51,9 @@ pub struct OriginArguments {
     /// Where it listens.
     #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     address: IpAddr,
+    /// Time between two connections that it accepts at a port.
+    #[arg(long, default_value = "0s", value_parser = humantime::parse_duration)]
+    every: Duration,
 }
 
 /// Where the origin listens.
@@ -82,6 +85,14 @@ pub fn start(folder: &Path) -> Result<(Process, Addresses)> {
     start_in(None, Ipv4Addr::LOCALHOST.into(), folder)
 }
 
+/// The same, which accepts a connection at each port only once in this time.
+///
+/// # Errors
+/// When it does not start.
+pub fn start_slow(folder: &Path, every: Duration) -> Result<(Process, Addresses)> {
+    launch(None, Ipv4Addr::LOCALHOST.into(), folder, every)
+}
+
 /// The same in a network namespace, at an address there.
 ///
 /// # Errors
@@ -91,14 +102,26 @@ pub fn start_in(
     address: IpAddr,
     folder: &Path,
 ) -> Result<(Process, Addresses)> {
+    launch(namespace, address, folder, Duration::ZERO)
+}
+
+fn launch(
+    namespace: Option<&Namespace>,
+    address: IpAddr,
+    folder: &Path,
+    every: Duration,
+) -> Result<(Process, Addresses)> {
     let program = std::env::current_exe()?;
     let file = folder.join(FILE);
     let address = address.to_string();
+    let every = humantime::format_duration(every).to_string();
 
     let words = [
         "origin".as_ref(),
         "--address".as_ref(),
         address.as_ref(),
+        "--every".as_ref(),
+        every.as_ref(),
         "--folder".as_ref(),
         folder.as_os_str(),
     ];
@@ -124,10 +147,17 @@ pub fn serve(arguments: &OriginArguments) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(serve_all(&arguments.folder, arguments.address))
+    runtime.block_on(serve_all(arguments))
 }
 
-async fn serve_all(folder: &Path, address: IpAddr) -> Result<()> {
+async fn serve_all(arguments: &OriginArguments) -> Result<()> {
+    let OriginArguments {
+        folder,
+        address,
+        every,
+    } = arguments;
+    let address = *address;
+    let every = *every;
     let tls = TlsAcceptor::from(Pki::open(folder).server()?);
     let web = listen(address)?;
     let secure = listen(address)?;
@@ -145,9 +175,9 @@ async fn serve_all(folder: &Path, address: IpAddr) -> Result<()> {
     fs::write(&written, serde_json::to_string(&addresses)?)?;
     fs::rename(&written, folder.join(FILE))?;
     tokio::try_join!(
-        accept(web, web::answer),
-        accept(plain, bytes::serve),
-        accept(secure, move |stream| {
+        accept(web, every, web::answer),
+        accept(plain, every, bytes::serve),
+        accept(secure, every, move |stream| {
             let tls = tls.clone();
             async move { bytes::serve(tls.accept(stream).await?).await }
         }),
@@ -157,9 +187,10 @@ async fn serve_all(folder: &Path, address: IpAddr) -> Result<()> {
     Ok(())
 }
 
-/// Serves each connection in a task; they end with the process.
+/// Serves each connection in a task, one more `every` so often; they end with the process.
 async fn accept<F: Future<Output = Result<()>> + 'static>(
     listener: TcpListener,
+    every: Duration,
     serve: impl Fn(TcpStream) -> F,
 ) -> Result<()> {
     let tasks = tokio::task::LocalSet::new();
@@ -175,9 +206,20 @@ async fn accept<F: Future<Output = Result<()>> + 'static>(
                 // A client that goes away in the middle is its own business.
                 let serving = serve(stream);
                 tokio::task::spawn_local(async move { drop(serving.await) });
+                if !every.is_zero() {
+                    slowly(every).await;
+                }
             }
         })
         .await
+}
+
+/// Waits on this thread, as timers are not as fine, while other tasks go on.
+async fn slowly(every: Duration) {
+    let end = std::time::Instant::now() + every;
+    while std::time::Instant::now() < end {
+        tokio::task::yield_now().await;
+    }
 }
 
 fn listen(address: IpAddr) -> Result<TcpListener> {

@@ -4,14 +4,14 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-
-use super::Results;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// Reads a file.
 ///
 /// # Errors
 /// When it is not there, or is no such file.
-pub fn load(file: &Path) -> Result<Results> {
+pub fn load<R: DeserializeOwned>(file: &Path) -> Result<R> {
     let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
     serde_json::from_str(&text).with_context(|| file.display().to_string())
 }
@@ -20,7 +20,7 @@ pub fn load(file: &Path) -> Result<Results> {
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn save(results: &Results, file: &Path) -> Result<()> {
+pub fn save<R: Serialize>(results: &R, file: &Path) -> Result<()> {
     let text = serde_json::to_string_pretty(results)?;
     fs::write(file, text + "\n").with_context(|| file.display().to_string())
 }

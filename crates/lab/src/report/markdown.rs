@@ -5,7 +5,7 @@ use crate::peers::Name;
 
 use super::table::spoken;
 use super::verdict::verdict;
-use super::{Results, Summary, number};
+use super::{Results, cell};
 
 /// A page: how it was measured, and for each experiment a picture, if asked for, and a table.
 pub fn page(results: &Results, pictures: bool) -> String {
@@ -70,20 +70,4 @@ pub fn page(results: &Results, pictures: bool) -> String {
     }
 
     text
-}
-
-fn cell(summary: Option<Summary>) -> String {
-    summary.map_or_else(
-        String::new,
-        |Summary {
-             median,
-             least,
-             most,
-         }| {
-            if least == most {
-                return number(median);
-            }
-            format!("{} ({} to {})", number(median), number(least), number(most))
-        },
-    )
 }

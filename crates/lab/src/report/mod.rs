@@ -10,8 +10,8 @@ mod verdict;
 
 pub use json::{load, save};
 pub use markdown::page;
-pub use statistics::{Summary, median};
-pub use table::{number, print, summary_line};
+pub use statistics::{Summary, deviation, median, quantile};
+pub use table::{cell, number, print, summary_line};
 
 use serde::{Deserialize, Serialize};
 

@@ -37,9 +37,39 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The mean of some values, and their standard deviation; none of none.
+pub fn deviation(values: &[f64]) -> Option<(f64, f64)> {
+    let count = values.len() as f64;
+    let mean = (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)?;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    Some((mean, (squares / count).sqrt()))
+}
+
+/// The value that this share of all is not above.
+pub fn quantile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = (sorted.len() as f64 * share).ceil() as usize;
+    sorted
+        .get(place.saturating_sub(1))
+        .copied()
+        .unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_deviation_is_that_of_all_values() {
+        assert_eq!(
+            deviation(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]),
+            Some((5.0, 2.0))
+        );
+        assert_eq!(deviation(&[]), None);
+        assert_eq!(quantile(&[4.0, 1.0, 3.0, 2.0], 0.75), 3.0);
+        assert_eq!(quantile(&[], 0.5), 0.0);
+    }
 
     #[test]
     fn the_median_does_not_mind_one_disturbed_round() {

@@ -117,18 +117,6 @@ fn table(results: &Results, rows: &[Row]) -> Table {
     table
 }
 
-fn cell(summary: Option<Summary>) -> String {
-    let Some(Summary {
-        median,
-        least,
-        most,
-    }) = summary
-    else {
-        return String::new();
-    };
-    format!("{} ({} to {})", number(median), number(least), number(most))
-}
-
 /// A verdict in words.
 pub fn spoken(verdict: Verdict) -> String {
     match verdict {
@@ -147,4 +135,20 @@ pub fn number(value: f64) -> String {
         _ => 3,
     };
     format!("{value:.digits$}")
+}
+
+/// A figure of some rounds: its median, and its range if there is one.
+pub fn cell(summary: Option<Summary>) -> String {
+    let Some(Summary {
+        median,
+        least,
+        most,
+    }) = summary
+    else {
+        return String::new();
+    };
+    match least == most {
+        true => number(median),
+        false => format!("{} ({} to {})", number(median), number(least), number(most)),
+    }
 }

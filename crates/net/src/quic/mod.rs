@@ -21,6 +21,7 @@ mod keys;
 mod merged_packets;
 mod nested_path;
 mod path_stats;
+mod qlog_units;
 mod readers;
 mod record;
 mod recv;

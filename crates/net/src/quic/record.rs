@@ -8,11 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use quinn::{QlogConfig, QlogStream};
 use rustls::KeyLog;
 
 use crate::appended::AppendedFile;
 use crate::background::{Background, Sink};
+
+use super::qlog_units::QlogRecords;
 
 /// Mode of the files: they tell who spoke to whom, or decrypt it.
 const FILE_MODE: u32 = 0o600;
@@ -74,6 +77,7 @@ struct QlogFile {
     path: PathBuf,
     /// `None` where it cannot be opened, which was said.
     opened: OnceLock<Option<File>>,
+    records: Mutex<QlogRecords>,
 }
 
 /// Writes the files of all connections.
@@ -163,6 +167,7 @@ impl Record {
         let file = Arc::new(QlogFile {
             path,
             opened: OnceLock::new(),
+            records: Mutex::default(),
         });
         // So that a connection of which nothing is known yet has its file, too.
         let begin = QlogPiece {
@@ -204,7 +209,7 @@ impl Sink for QlogSink {
     fn write(&mut self, piece: QlogPiece) -> io::Result<()> {
         let opened = piece.file.opened.get_or_init(|| piece.file.open());
         match opened.as_ref() {
-            Some(mut file) => file.write_all(&piece.bytes),
+            Some(mut file) => file.write_all(&piece.file.records.lock().take(&piece.bytes)),
             None => Ok(()),
         }
     }
