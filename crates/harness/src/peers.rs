@@ -42,26 +42,32 @@ impl Peer {
     /// # Panics
     /// When it does not start.
     pub fn apache() -> Self {
-        start("HERMES_APACHE2", "apache2", |folder, address| {
-            let at = folder.display();
-            let modules: String = [("mpm_event", "mpm_event"), ("authz_core", "authz_core")]
-                .map(|(name, file)| {
-                    format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{file}.so\n")
-                })
-                .concat();
+        apache(&[], |_| String::new())
+    }
 
-            // Started by root, it takes another user's rights; started by anybody else, it ignores this.
-            let file = format!(
-                "{modules}ServerRoot {at}\nServerName video\nListen {address}\nPidFile {at}/pid\nDefaultRuntimeDir {at}\n\
-                 User nobody\nGroup nogroup\nDocumentRoot {at}\nErrorLog {at}/error.log\nKeepAliveTimeout 30\n\
-                 LogFormat \"%m %U%q\" requests\nCustomLog {at}/requests requests\n"
-            );
-            fs::write(folder.join("apache.conf"), file).unwrap();
-            vec![
-                "-X".into(),
-                "-f".into(),
-                folder.join("apache.conf").display().to_string(),
-            ]
+    /// Apache as a company's proxy: for HTTP, and for CONNECT to this port, of the users in these lines,
+    /// as `htpasswd -B` writes them.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn apache_proxy(port: u16, lines: &str) -> Self {
+        const MODULES: [&str; 7] = [
+            "proxy",
+            "proxy_http",
+            "proxy_connect",
+            "authn_core",
+            "authn_file",
+            "authz_user",
+            "auth_basic",
+        ];
+        apache(&MODULES, |folder| {
+            let users = folder.join("users");
+            fs::write(&users, lines).unwrap();
+            format!(
+                "ProxyRequests On\nAllowCONNECT {port}\n<Proxy *>\nAuthType Basic\nAuthName company\n\
+                 AuthBasicProvider file\nAuthUserFile {}\nRequire valid-user\n</Proxy>\n",
+                users.display()
+            )
         })
     }
 
@@ -80,6 +86,34 @@ impl Peer {
             .map(str::to_owned)
             .collect()
     }
+}
+
+/// Apache with these modules, and what `more` says of its folder at the end of its file.
+fn apache(modules: &[&str], more: impl Fn(&Path) -> String) -> Peer {
+    start("HERMES_APACHE2", "apache2", |folder, address| {
+        let at = folder.display();
+        let modules: String = ["mpm_event", "authz_core"]
+            .iter()
+            .chain(modules)
+            .map(|name| {
+                format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n")
+            })
+            .collect();
+
+        // Started by root, it takes another user's rights; started by anybody else, it ignores this.
+        let file = format!(
+            "{modules}ServerRoot {at}\nServerName video\nListen {address}\nPidFile {at}/pid\nDefaultRuntimeDir {at}\n\
+             User nobody\nGroup nogroup\nDocumentRoot {at}\nErrorLog {at}/error.log\nKeepAliveTimeout 30\n\
+             LogFormat \"%m %U%q\" requests\nCustomLog {at}/requests requests\n{}",
+            more(folder)
+        );
+        fs::write(folder.join("apache.conf"), file).unwrap();
+        vec![
+            "-X".into(),
+            "-f".into(),
+            folder.join("apache.conf").display().to_string(),
+        ]
+    })
 }
 
 fn haproxy(end: &str) -> Peer {

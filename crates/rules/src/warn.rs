@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use hermes_config::child;
 use hermes_config::model::{
-    AcmeChallenge, Chain, Document, HostMatch, ListenAddress, Listener, Match, PolicyDefault,
-    PolicyRule,
+    AcmeChallenge, Chain, Document, Endpoint, EndpointAddress, HostMatch, ListenAddress, Listener,
+    Match, PolicyDefault, PolicyRule, TlsChoice, Upstream,
 };
 
 use crate::chains::{chain_of, named};
@@ -22,6 +22,7 @@ pub fn warn(document: &Document) -> Vec<Finding> {
         .chain(tcp_in_tcp(document))
         .chain(one_sided_packets(document))
         .chain(unanswered_challenges(document))
+        .chain(clear_credentials(document))
         .collect()
 }
 
@@ -194,6 +195,38 @@ fn one_sided_packets(document: &Document) -> Option<Finding> {
         _ => return None,
     };
     Some(finding("policy.packets".to_owned(), reason, remedy))
+}
+
+/// Passwords that everyone on the way can read.
+fn clear_credentials(document: &Document) -> impl Iterator<Item = Finding> {
+    let is_clear = |upstream: &Upstream| {
+        let has_tls = !matches!(&upstream.tls, None | Some(TlsChoice::Switch(false)));
+        upstream.credentials.is_some() && !has_tls && upstream.attached.is_none()
+    };
+    let is_remote = |upstream: &Upstream| upstream.endpoints.iter().any(|end| !is_local(end));
+    let clear = document
+        .upstreams
+        .iter()
+        .filter(move |(_, upstream)| is_clear(upstream) && is_remote(upstream));
+    clear.map(|(name, _)| {
+        finding(
+            format!("{}.credentials", child("upstreams", name)),
+            "the password leaves this machine in the clear",
+            "add `tls` if these endpoints speak it",
+        )
+    })
+}
+
+fn is_local(endpoint: &Endpoint) -> bool {
+    match endpoint.address() {
+        EndpointAddress::Unix(_) => true,
+        EndpointAddress::Tcp(place) => {
+            let address = place.host.parse::<std::net::IpAddr>();
+            address.map_or(place.host == "localhost", |address| {
+                address.to_canonical().is_loopback()
+            })
+        }
+    }
 }
 
 fn finding(path: String, reason: &str, remedy: &str) -> Finding {

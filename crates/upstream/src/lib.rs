@@ -52,6 +52,7 @@ mod quic;
 mod reached;
 mod recent;
 mod redial;
+mod request_fields;
 mod ring;
 mod security;
 mod shares;

@@ -174,6 +174,9 @@ pub(crate) fn fingerprint(config: &model::Upstream) -> u64 {
             read(&file.0).hash(&mut hasher);
         }
     }
+    for file in config.secrets() {
+        read(&file.0).hash(&mut hasher);
+    }
 
     hasher.finish()
 }

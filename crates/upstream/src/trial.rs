@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use hermes_config::model::{EndpointAddress, HttpVersion};
 use hermes_http::RequestHead;
+use hermes_http::h1::client::Receiver;
 use hermes_net::{CertificateNames, RecvBatch, StreamInfo, UdpSocket};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_protocol::Header;
@@ -265,6 +266,9 @@ async fn ask(
     let mut fields = Fields::new();
     // A proxy answers for itself (RFC 9110, 7.6.2).
     fields.insert(header::MAX_FORWARDS, HeaderValue::from_static("0"));
+    // Whether it is a proxy or an origin is said by routes.
+    upstream.add_fields(&mut fields, Receiver::Proxy);
+    upstream.add_fields(&mut fields, Receiver::Origin);
     let head = RequestHead {
         method: Method::OPTIONS,
         scheme: Some(if upstream.is_tls() {

@@ -1,14 +1,19 @@
 //! A configured group of endpoints.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hermes_config::model::{self, EndpointAddress, HttpVersion, ProxyProtocolVersion};
-use hermes_http::Kind;
+use hermes_config::child;
+use hermes_config::model::{self, Chain, EndpointAddress, HttpVersion, ProxyProtocolVersion};
+use hermes_http::h1::client::Receiver;
+use hermes_http::{Kind, RequestHead};
 use hermes_net::quic::Record;
 use hermes_net::{clock, tls};
+use hermes_proto::fields::Fields;
 use hermes_proto::proxy_protocol::Version;
 use hermes_proto::uri_template::UriTemplate;
+use http::StatusCode;
 use humantime::format_rfc3339_seconds;
 use tokio::time::Instant;
 
@@ -19,6 +24,7 @@ use crate::ejector::Ejector;
 use crate::endpoint::Endpoint;
 use crate::limits::Limits;
 use crate::link_policy::LinkPolicy;
+use crate::request_fields::RequestFields;
 use crate::security::{self, Security};
 use crate::tunnel_sizes::TunnelSizes;
 use crate::{EndpointStatus, HopStatus, Timeouts, UpstreamStatus};
@@ -38,7 +44,10 @@ pub struct Upstream {
     pub(crate) limits: Limits,
     pub(crate) links: LinkPolicy,
     timeouts: Timeouts,
+    /// Whether the node's token is shown to it.
     sends_token: bool,
+    /// What every request to it has.
+    request_fields: RequestFields,
     learnt: Learnt,
     /// Of CONNECT-UDP and of connect-tcp, where they are not the default ones.
     templates: [Option<UriTemplate>; 2],
@@ -120,6 +129,7 @@ impl Upstream {
             links: LinkPolicy::new(config),
             timeouts: Timeouts::default().overlaid(&config.timeouts),
             sends_token: sends_token(config),
+            request_fields: RequestFields::build(name, config)?,
             learnt: Learnt::default(),
             templates,
             introduces: config.proxy_protocol.map(|version| match version {
@@ -180,6 +190,42 @@ impl Upstream {
     /// Whether the node's token is shown to it: as configured, or else under TLS or where every endpoint is local.
     pub fn sends_token(&self) -> bool {
         self.sends_token
+    }
+
+    /// Whether it is shown credentials of its own.
+    pub fn has_credentials(&self) -> bool {
+        self.request_fields.has_credentials()
+    }
+
+    /// What a proxy that answers with 407 wants of the configuration; `None` for other answers. `has_token`: whether this node has a
+    /// token.
+    pub fn wanted_credentials(&self, status: StatusCode, has_token: bool) -> Option<String> {
+        if status != StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+            return None;
+        }
+        let path = child("upstreams", Chain::last_of(&self.name));
+        Some(if self.has_credentials() {
+            format!("it does not accept `{path}.credentials`")
+        } else if self.sends_token && has_token {
+            "it does not accept the token of this node".to_owned()
+        } else {
+            format!("it wants credentials: write `{path}.credentials`")
+        })
+    }
+
+    /// A request as it is sent there: with its credentials and the fields that are configured, if there are any.
+    pub fn addressed<'a>(&self, head: &'a RequestHead, receiver: Receiver) -> Cow<'a, RequestHead> {
+        if self.request_fields.is_empty() {
+            return Cow::Borrowed(head);
+        }
+        let mut head = head.clone();
+        self.add_fields(&mut head.fields, receiver);
+        Cow::Owned(head)
+    }
+
+    /// Writes what every request to it has: its credentials, and the fields that are configured.
+    pub fn add_fields(&self, fields: &mut Fields, receiver: Receiver) {
+        self.request_fields.write(fields, receiver);
     }
 
     /// Whether `config`, and the files it names, would make the same upstream again.
@@ -389,9 +435,9 @@ fn sends_token(config: &model::Upstream) -> bool {
     // What is local to another proxy is not local to us.
     let all_local =
         config.attached.is_none() && config.via.is_none() && config.endpoints.iter().all(is_local);
-    config
-        .send_token
-        .unwrap_or(all_local || security::details(config).is_some())
+    // A request has one line of credentials (RFC 9110, 11.7.2).
+    let default = all_local || security::details(config).is_some();
+    config.credentials.is_none() && config.send_token.unwrap_or(default)
 }
 
 /// RFC 6761, 6.3: `localhost` and everything below it is this machine.

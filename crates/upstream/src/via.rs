@@ -94,6 +94,10 @@ pub(crate) fn tunnel<'a>(
             match answer {
                 Ok(Answer::Tunnel(tunnel)) => return Ok(*tunnel),
                 Ok(Answer::Refused(status, why)) => {
+                    let why = why.or_else(|| {
+                        upstream
+                            .wanted_credentials(status, client.directory.token(&upstream).is_some())
+                    });
                     return Err(refused(&target, &proxy, (status, why)));
                 }
                 // Nothing of ours was in the tunnel yet, so asking again does no harm.
@@ -143,6 +147,7 @@ fn head(
     {
         fields.insert(PROXY_AUTHORIZATION, token);
     }
+    upstream.add_fields(&mut fields, Receiver::Proxy);
 
     // A CONNECT has neither scheme nor path (RFC 9113, 8.5).
     let connect = RequestHead {

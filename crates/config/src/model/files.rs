@@ -75,10 +75,11 @@ fn of_listener(listener: &Listener) -> Vec<&FilePath> {
 }
 
 fn of_upstream(upstream: &Upstream) -> Vec<&FilePath> {
-    match &upstream.tls {
+    let tls = match &upstream.tls {
         Some(TlsChoice::Details(tls)) => of_client(tls),
         Some(TlsChoice::Switch(_)) | None => Vec::new(),
-    }
+    };
+    tls.into_iter().chain(upstream.secrets()).collect()
 }
 
 fn of_client(tls: &ClientTls) -> Vec<&FilePath> {

@@ -9,6 +9,7 @@ mod authorize;
 mod bind;
 mod broadcast;
 mod chain;
+mod credentials;
 mod decision_log;
 mod defaults;
 mod egress;
@@ -43,6 +44,7 @@ pub use authorize::{Authorize, AuthorizeBody, AuthorizeCache, AuthorizeKind, Fai
 pub use bind::Bind;
 pub use broadcast::{Broadcast, Otherwise, Reply};
 pub use chain::Chain;
+pub use credentials::{Credentials, RequestField};
 pub use decision_log::DecisionLog;
 pub use defaults::{CustodyNeighbour, CustodySpool, DefaultLimits, Defaults, NodeCustody, NodeTls};
 pub use egress::Egress;

@@ -1,5 +1,6 @@
 //! Upstreams: groups of endpoints, and how to reach them.
 
+use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +9,7 @@ use super::retry::{Hedge, Retry};
 use super::route::Timeouts;
 use super::scalar::{Duration, EndpointAddress, FilePath, OneOrMany, Template};
 use super::templates::UpstreamTemplates;
-use super::{Eject, Hash, Health, Keepalive, UpstreamLimits};
+use super::{Credentials, Eject, Hash, Health, Keepalive, RequestField, UpstreamLimits};
 
 /// A group of endpoints that do the same work.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -69,6 +70,14 @@ pub struct Upstream {
     /// URI templates of these next proxies, where they are not the default ones.
     #[serde(default)]
     pub templates: Option<UpstreamTemplates>,
+    /// User and password that every request to these endpoints has: for a proxy in `Proxy-Authorization`, for an origin in
+    /// `Authorization`. Default: none.
+    #[serde(default)]
+    pub credentials: Option<Credentials>,
+    /// Fields that every request to these endpoints has, in place of those of the same name: a text, or `{ file: PATH }`.
+    /// Default: none.
+    #[serde(default)]
+    pub fields: IndexMap<String, RequestField>,
     /// Show the node's token to this next proxy. Default: only under TLS, or where every endpoint is local.
     #[serde(default)]
     pub send_token: Option<bool>,
@@ -81,6 +90,16 @@ pub struct Upstream {
     /// A second attempt beside a slow one. Default: none.
     #[serde(default)]
     pub hedge: Option<Hedge>,
+}
+
+impl Upstream {
+    /// The files that hold its password and the values of its fields.
+    pub fn secrets(&self) -> impl Iterator<Item = &FilePath> {
+        let password = self.credentials.as_ref();
+        let password = password.map(|credentials| &credentials.password_file);
+        let fields = self.fields.values().filter_map(RequestField::file);
+        password.into_iter().chain(fields)
+    }
 }
 
 /// One endpoint.

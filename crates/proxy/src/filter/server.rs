@@ -335,6 +335,7 @@ impl Server {
             let checkout = client.checkout(&self.upstream, &timeouts).await;
             let checkout = checkout.map_err(|failure| Undecided::connect(&failure))?;
             let reused = checkout.reused;
+            let head = self.upstream.addressed(&question.head, Receiver::Origin);
             let content = RequestBody::Whole(question.content.clone());
 
             // Answers at once are few: no one is charged.
@@ -343,8 +344,7 @@ impl Server {
                 account: None,
             };
 
-            let answered =
-                buffered::message(checkout, &question.head, content, Receiver::Origin, &limit);
+            let answered = buffered::message(checkout, &head, content, Receiver::Origin, &limit);
             match answered.await {
                 Ok(reply) => {
                     self.heard();

@@ -11,7 +11,7 @@ use hermes_proto::fields::names::{FORWARDED, PROXY_AUTHENTICATE, PROXY_AUTHORIZA
 use hermes_proto::ip::MIN_MTU_V6;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::uri_template::UriTemplate;
-use hermes_proto::{datagram_floor, datagram_limit};
+use hermes_proto::{datagram_floor, datagram_limit, proxy_status};
 use hermes_rules::{Values, apply, rewrite_path};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, Method, StatusCode};
@@ -81,6 +81,12 @@ pub(crate) fn depart(
         {
             head.fields.insert(PROXY_AUTHORIZATION, token.clone());
         }
+    }
+    // The server that answers a TRACE shows it to the client (RFC 9110, 9.3.8).
+    if let To::Upstream { upstream, receiver } = &next.to
+        && head.method != Method::TRACE
+    {
+        upstream.add_fields(&mut head.fields, *receiver);
     }
 
     Ok((head, target))
@@ -190,6 +196,25 @@ pub(crate) fn keep_own_challenge(head: &mut ResponseHead) {
     if head.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
         head.status = StatusCode::BAD_GATEWAY;
     }
+}
+
+/// Why a next proxy that wants other credentials takes nothing. One that says why itself, as Hermes does, needs no words of ours.
+pub(crate) fn unaccepted(routed: &Routed, next: &Next, head: &ResponseHead) -> Option<Refusal> {
+    let upstream = next
+        .upstream()
+        .filter(|_| next.receiver() == Receiver::Proxy)?;
+    let wanted = upstream.wanted_credentials(head.status, routed.snapshot.own.token.is_some())?;
+    if proxy_status::first_error(&head.fields).is_some() {
+        return None;
+    }
+
+    let details = format!("the next proxy answered {}: {wanted}", head.status);
+    let refusal = Refusal::new(ProxyError::DestinationUnavailable, details);
+    Some(
+        refusal
+            .status(StatusCode::BAD_GATEWAY)
+            .next_hop(next.name()),
+    )
 }
 
 /// What a tunnel of packets says to the next proxy of its session, and of the datagrams that it understands and wants.

@@ -200,13 +200,15 @@ impl Request<'_> {
             Ok((head, incoming)) => {
                 verdict::answered(&active, tries.next, head.status);
                 tries.answered();
-                match self.again(&head) {
-                    Some(pause) => Err(Lost {
+                let unaccepted = departure::unaccepted(routed, tries.next, &head);
+                match (self.again(&head), unaccepted) {
+                    (Some(pause), _) => Err(Lost {
                         responder,
                         refusal: client_gone(),
                         again: Ok(pause),
                     }),
-                    None => Ok(self.deliver(head, incoming, upload, responder).await),
+                    (None, Some(refusal)) => Err(self.lost(responder, NoResponse::last(refusal))),
+                    (None, None) => Ok(self.deliver(head, incoming, upload, responder).await),
                 }
             }
             Err(error) => Err(self.lost(responder, error.next_hop(&endpoint))),
@@ -231,6 +233,10 @@ impl Request<'_> {
                 refusal: client_gone(),
                 again: Ok(pause),
             });
+        }
+
+        if let Some(refusal) = departure::unaccepted(self.routed, self.tries.next, &answered.head) {
+            return Err(self.lost(responder, NoResponse::last(refusal)));
         }
 
         let Responded {

@@ -108,6 +108,12 @@ pub(super) async fn forward(
             };
             Ok(accept(routed, arrival, accepted).await)
         }
+        Event::Final(head, _) if let Some(refusal) = departure::unaccepted(routed, next, &head) => {
+            Err(Failed {
+                unanswered: Unanswered::Arrival(arrival),
+                refusal,
+            })
+        }
         Event::Final(head, incoming) => {
             Box::pin(pass_refusal((routed, next), arrival, head, incoming))
                 .await

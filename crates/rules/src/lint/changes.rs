@@ -62,7 +62,7 @@ fn is_clean(part: &TemplatePart) -> bool {
     }
 }
 
-fn field_name(path: &str, name: &str, report: &mut Report) {
+pub(super) fn field_name(path: &str, name: &str, report: &mut Report) {
     match name.parse::<HeaderName>() {
         Err(_) => {
             report.add(

@@ -1,8 +1,13 @@
 //! Checks of upstreams: their endpoints and how these are reached.
 
-use hermes_config::model::{CongestionControl, Document, HttpVersion, Timeouts, TlsChoice};
+use hermes_config::child;
+use hermes_config::model::{
+    CongestionControl, Document, HttpVersion, RequestField, Timeouts, TlsChoice,
+};
 
+use super::changes::field_name;
 use super::report::{Check, Report, each_upstream, has_tls};
+use crate::fields::field_value;
 
 pub(super) const CHECKS: &[Check] = &[
     endpoints,
@@ -12,6 +17,8 @@ pub(super) const CHECKS: &[Check] = &[
     client_certificate,
     congestion,
     timeouts,
+    credentials,
+    fields,
 ];
 
 fn endpoints(document: &Document, report: &mut Report) {
@@ -120,6 +127,54 @@ fn congestion(document: &Document, report: &mut Report) {
                 "only QUIC goes without congestion control, and this upstream may be reached over TCP",
                 "set `http: 3`, or remove `congestion`",
             );
+        }
+    });
+}
+
+/// RFC 7617, section 2: a user's name has no colon, which ends it, and no control character.
+fn credentials(document: &Document, report: &mut Report) {
+    each_upstream(document, |path, upstream| {
+        let Some(credentials) = &upstream.credentials else {
+            return;
+        };
+        let user = &credentials.user;
+        if user.is_empty() || user.contains(|letter: char| letter == ':' || letter.is_control()) {
+            report.add(
+                format!("{path}.credentials.user"),
+                "this can be no user's name: it is empty, or has a colon or a control character",
+                "write the name alone, and the password in its file",
+            );
+        }
+
+        if upstream.send_token == Some(true) {
+            report.add(
+                format!("{path}.send_token"),
+                "a request shows either the node's token or `credentials`",
+                "remove one of the two",
+            );
+        }
+    });
+}
+
+fn fields(document: &Document, report: &mut Report) {
+    each_upstream(document, |path, upstream| {
+        for (name, value) in &upstream.fields {
+            let path = child(&format!("{path}.fields"), name);
+            field_name(&path, name, report);
+            if let RequestField::Text(text) = value
+                && field_value(text).is_none()
+            {
+                report.add(&path, "the value holds a control character", "remove it");
+            }
+
+            let is_shown = upstream.credentials.is_some();
+            if is_shown && name.eq_ignore_ascii_case("authorization") {
+                report.add(
+                    &path,
+                    "origins of this upstream are shown `credentials` in this field",
+                    "remove one of the two",
+                );
+            }
         }
     });
 }

@@ -101,3 +101,23 @@ fn no_congestion_control_over_tcp() {
     finds_in(json!({ "congestion": "off", "http": 3, "tls": true }), &[]);
     finds_in(json!({ "congestion": "cubic", "http": 2 }), &[]);
 }
+
+#[test]
+fn credentials_that_cannot_be_shown() {
+    finds_in(
+        json!({
+            "endpoints": ["a:1"],
+            "send_token": true,
+            "credentials": { "user": "a:b", "password_file": "/p" },
+            "fields": { "Authorization": "x", "host": "y", "x y": "z", "x-key": "a\u{7}b", "x-fine": { "file": "/k" } },
+        }),
+        &[
+            "upstreams.next.credentials.user: this can be no user's name: it is empty, or has a colon or a control character; write the name alone, and the password in its file",
+            "upstreams.next.send_token: a request shows either the node's token or `credentials`; remove one of the two",
+            "upstreams.next.fields.Authorization: origins of this upstream are shown `credentials` in this field; remove one of the two",
+            "upstreams.next.fields.host: `host` belongs to the connection or to the proxy and cannot be changed; remove it",
+            "upstreams.next.fields[\"x y\"]: `x y` cannot be a field's name; write a name of letters, digits and `-`",
+            "upstreams.next.fields.x-key: the value holds a control character; remove it",
+        ],
+    );
+}

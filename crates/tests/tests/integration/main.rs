@@ -42,6 +42,7 @@ mod packets;
 mod policy;
 mod records;
 mod refused;
+mod request_fields;
 mod responses;
 mod resume;
 mod retry;

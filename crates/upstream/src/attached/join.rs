@@ -70,6 +70,8 @@ impl Client {
             let checkout = self.checkout(upstream, timeouts).await?;
             let source = checkout.source();
             let endpoint = checkout.endpoint.clone();
+            let mut fields = fields;
+            upstream.add_fields(&mut fields, Receiver::Proxy);
             let head = head(upstream, &endpoint, name, fields);
             let opened = checkout.open(&head, Some(0), Receiver::Origin).await?;
             let (incoming, outgoing, active) = ask(opened).await?;

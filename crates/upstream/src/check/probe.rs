@@ -126,6 +126,8 @@ fn head(upstream: &Upstream, endpoint: &Endpoint, plan: &Plan<'_>) -> Result<Req
     let authority =
         Authority::try_from(host).unwrap_or_else(|_| Authority::from_static("localhost"));
     let path = plan.health.path.as_deref().unwrap_or("/");
+    let mut fields = Fields::new();
+    upstream.add_fields(&mut fields, Receiver::Origin);
 
     Ok(RequestHead {
         method: Method::GET,
@@ -137,7 +139,7 @@ fn head(upstream: &Upstream, endpoint: &Endpoint, plan: &Plan<'_>) -> Result<Req
         authority: Some(authority),
         path: Some(PathAndQuery::try_from(path).map_err(words)?),
         protocol: None,
-        fields: Fields::new(),
+        fields,
         version: Version::HTTP_11,
         origin_form: true,
     })
