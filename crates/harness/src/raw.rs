@@ -44,6 +44,18 @@ impl Raw {
         Self::over(TcpStream::connect(address).unwrap())
     }
 
+    /// Connects from this address of the machine.
+    ///
+    /// # Panics
+    /// When the address is no own one, or nothing listens.
+    pub fn connect_from(from: SocketAddr, address: SocketAddr) -> Self {
+        let domain = socket2::Domain::for_address(address);
+        let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None).unwrap();
+        socket.bind(&from.into()).unwrap();
+        socket.connect(&address.into()).unwrap();
+        Self::over(socket.into())
+    }
+
     /// Connects, if someone listens.
     pub fn try_connect(address: SocketAddr) -> Option<Self> {
         TcpStream::connect(address).ok().map(Self::over)

@@ -22,7 +22,7 @@ pub struct StreamInfo {
 /// The address of the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PeerAddress {
-    /// An IP address and port. An IPv4 peer of a dual-stack socket is shown as IPv4.
+    /// An IP address and port, which is 0 where it is not known. An IPv4 peer of a dual-stack socket is shown as IPv4.
     Ip(SocketAddr),
     /// A process of this machine, through a Unix socket.
     Unix {
@@ -51,6 +51,8 @@ impl PeerAddress {
 impl fmt::Display for PeerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // No connection comes from port 0: a field told of the address alone.
+            Self::Ip(address) if address.port() == 0 => address.ip().fmt(f),
             Self::Ip(address) => address.fmt(f),
             Self::Unix { uid: Some(uid) } => write!(f, "unix:uid={uid}"),
             Self::Unix { uid: None } => f.write_str("unix:"),

@@ -50,6 +50,7 @@ pub(super) struct ListenerFamilies {
     connections: Family<ListenerLabel, Gauge>,
     exchanges: Family<ListenerLabel, Gauge>,
     malformed: Family<ListenerLabel, Counter>,
+    clients_unread: Family<ListenerLabel, Counter>,
     auth_failures: Family<SchemeLabels, Counter>,
     handshakes: Family<HandshakeLabels, Counter>,
     names: Family<NameLabels, Counter>,
@@ -82,6 +83,8 @@ impl ListenerFamilies {
             "Requests that broke their protocol",
             self.malformed.clone(),
         );
+        let help = "Requests whose client a trusted proxy named by no address";
+        registry.register("client_addresses_unread", help, self.clients_unread.clone());
         registry.register(
             "auth_failures",
             "Requests whose sender was refused",
@@ -115,13 +118,25 @@ impl ListenerFamilies {
             connections: self.connections.get_or_create_owned(&label()),
             exchanges: self.exchanges.get_or_create_owned(&label()),
             malformed: self.malformed.get_or_create_owned(&label()),
-            auth_failures: self.auth_failures.clone(),
-            handshakes: self.handshakes.clone(),
-            names: self.names.clone(),
+            rare: RareFamilies {
+                clients_unread: self.clients_unread.clone(),
+                auth_failures: self.auth_failures.clone(),
+                handshakes: self.handshakes.clone(),
+                names: self.names.clone(),
+            },
             lines: Mutex::default(),
             oversize: Periodic::default(),
         }
     }
+}
+
+/// What is looked up when it is counted.
+#[derive(Debug)]
+struct RareFamilies {
+    clients_unread: Family<ListenerLabel, Counter>,
+    auth_failures: Family<SchemeLabels, Counter>,
+    handshakes: Family<HandshakeLabels, Counter>,
+    names: Family<NameLabels, Counter>,
 }
 
 /// The handles of one listener: counting takes no lock and no look-up, except for failures to authenticate.
@@ -134,9 +149,7 @@ pub struct ListenerTelemetry {
     connections: Gauge,
     exchanges: Gauge,
     malformed: Counter,
-    auth_failures: Family<SchemeLabels, Counter>,
-    handshakes: Family<HandshakeLabels, Counter>,
-    names: Family<NameLabels, Counter>,
+    rare: RareFamilies,
     /// Of the log, about handshakes.
     lines: Mutex<Lines>,
     /// Datagrams that were too large for QUIC datagrams, as the log tells of them.
@@ -156,13 +169,21 @@ impl ListenerTelemetry {
         self.malformed.inc();
     }
 
+    /// Counts a request whose client a trusted proxy named by something that is no address.
+    pub fn client_unread(&self) {
+        let labels = ListenerLabel {
+            listener: self.name.clone(),
+        };
+        self.rare.clients_unread.get_or_create(&labels).inc();
+    }
+
     /// Counts a request whose sender was refused; `scheme` is that of a challenge.
     pub fn auth_failure(&self, scheme: &'static str) {
         let labels = SchemeLabels {
             listener: self.name.clone(),
             scheme,
         };
-        self.auth_failures.get_or_create(&labels).inc();
+        self.rare.auth_failures.get_or_create(&labels).inc();
     }
 
     /// Counts a question about a name, and what became of it.
@@ -171,7 +192,7 @@ impl ListenerTelemetry {
             listener: self.name.clone(),
             answer,
         };
-        self.names.get_or_create(&labels).inc();
+        self.rare.names.get_or_create(&labels).inc();
     }
 
     /// Counts a handshake that came to nothing for this reason. Where it is one to `tell` of, and not too many were told of lately:
@@ -182,7 +203,7 @@ impl ListenerTelemetry {
             reason,
         };
 
-        self.handshakes.get_or_create(&labels).inc();
+        self.rare.handshakes.get_or_create(&labels).inc();
         if tell {
             self.lines.lock().next(Instant::now())
         } else {

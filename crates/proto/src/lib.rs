@@ -36,7 +36,7 @@
 //! | [`fields`] | RFC 9110, section 5 |
 //! | [`hop`] | RFC 9110, section 7.6.1 |
 //! | [`via`] | RFC 9110, section 7.6.3 |
-//! | [`forwarded`] | RFC 7239 |
+//! | [`forwarded`], [`client_address`] | RFC 7239 |
 //! | [`proxy_status`] | RFC 9209, RFC 8941 |
 //! | [`refusal_id`] | ours: the name of a refusal, a parameter of `Proxy-Status` |
 //! | [`websocket`] | RFC 6455, section 4, with RFC 8441, section 5 |
@@ -53,6 +53,7 @@ pub mod authority;
 pub mod batch;
 pub mod binary_http;
 pub mod capsule;
+pub mod client_address;
 pub mod connect_ip;
 pub mod connect_tcp;
 pub mod credentials;

@@ -38,6 +38,7 @@ decoders! {
     authority_keeps_its_invariants: authority;
     binary_http_keeps_its_invariants: binary_http;
     capsule_keeps_its_invariants: capsule;
+    client_address_keeps_its_invariants: client_address;
     connect_ip_keeps_its_invariants: connect_ip;
     connect_tcp_keeps_its_invariants: connect_tcp;
     credentials_keep_their_invariants: credentials;

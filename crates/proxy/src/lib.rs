@@ -41,6 +41,7 @@ mod alternative;
 mod arrival;
 mod buffered;
 pub mod change;
+mod client_address;
 mod compress;
 mod decision_log;
 mod device_queues;

@@ -29,6 +29,7 @@
 pub mod attach;
 pub mod broadcast;
 pub mod chains;
+mod client_field;
 pub mod egress;
 pub mod ends;
 pub mod fields;
@@ -52,6 +53,7 @@ pub mod versions;
 pub mod warn;
 mod whom;
 
+pub use client_field::{Client, ClientField};
 pub use egress::{Denied, EgressRules, held_addresses};
 pub use fields::{
     BadField, OverlayFields, Provenance, apply, strip_request_trailers, strip_response_trailers,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::acme::Acme;
 use super::attach::Attach;
+use super::client_address::ClientAddress;
 use super::pac::Pac;
 use super::proxy_protocol::ProxyProtocol;
 use super::route::Datagrams;
@@ -98,6 +99,10 @@ pub struct Listener {
     #[serde(default)]
     #[schemars(with = "Vec<Prefix>")]
     pub proxy_protocol_from: Vec<IpNet>,
+    /// The field in which proxies before an `http` listener tell of their clients, and whose word counts. Default: a client is at the
+    /// other end of its connection.
+    #[serde(default)]
+    pub client_address: Option<ClientAddress>,
     /// Serve `/proxy.pac` on an `http` listener: `true` sends the names that routes know here, `all` everything.
     #[serde(default)]
     pub pac: Option<Pac>,

@@ -9,6 +9,7 @@ mod authorize;
 mod bind;
 mod broadcast;
 mod chain;
+mod client_address;
 mod credentials;
 mod decision_log;
 mod defaults;
@@ -44,6 +45,7 @@ pub use authorize::{Authorize, AuthorizeBody, AuthorizeCache, AuthorizeKind, Fai
 pub use bind::Bind;
 pub use broadcast::{Broadcast, Otherwise, Reply};
 pub use chain::Chain;
+pub use client_address::ClientAddress;
 pub use credentials::{Credentials, RequestField};
 pub use decision_log::DecisionLog;
 pub use defaults::{CustodyNeighbour, CustodySpool, DefaultLimits, Defaults, NodeCustody, NodeTls};

@@ -4,13 +4,14 @@
 //! many users, and a source may have many.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
 use super::{Charge, Memory, Overdrawn, Owner, Purpose};
-use crate::peer::PeerAddress;
+use crate::peer::{PeerAddress, network};
 
 /// Bytes of a connection, or of one user on it, that are not charged: one exchange with a usual head, so that a connection of HTTP/1.1
 /// touches no account.
@@ -37,6 +38,8 @@ const USERS: usize = 8;
 pub struct ConnectionCharges {
     source: Arc<SteppedCharge>,
     users: Mutex<HashMap<Box<str>, Arc<SteppedCharge>>>,
+    /// Clients behind a proxy, by their networks.
+    clients: Mutex<HashMap<IpAddr, Arc<SteppedCharge>>>,
 }
 
 impl ConnectionCharges {
@@ -50,6 +53,7 @@ impl ConnectionCharges {
         Arc::new(Self {
             source: SteppedCharge::new(memory, Owner::of(None, peer)),
             users: Mutex::default(),
+            clients: Mutex::default(),
         })
     }
 
@@ -130,14 +134,33 @@ impl ConnectionCharges {
             return charge.clone();
         }
 
-        // Users who hold nothing go when the room is full, not each time: most come back.
-        if users.len() >= USERS && users.len() == users.capacity() {
-            users.retain(|_, charge| Arc::strong_count(charge) > 1);
-        }
-
+        forget_idle(&mut users);
         let fresh = SteppedCharge::new(self.source.memory, Owner::User(user.into()));
         users.insert(user.into(), fresh.clone());
         fresh
+    }
+
+    /// That of a client behind the other end; a process of this machine is the other end itself.
+    fn of_client(&self, client: &PeerAddress) -> Arc<SteppedCharge> {
+        let Some(ip) = client.ip() else {
+            return self.source.clone();
+        };
+        let mut clients = self.clients.lock();
+        if let Some(charge) = clients.get(&network(ip)) {
+            return charge.clone();
+        }
+
+        forget_idle(&mut clients);
+        let fresh = SteppedCharge::new(self.source.memory, Owner::of(None, client));
+        clients.insert(network(ip), fresh.clone());
+        fresh
+    }
+}
+
+/// Those who hold nothing go when the room is full, not each time: most come back.
+fn forget_idle<K>(known: &mut HashMap<K, Arc<SteppedCharge>>) {
+    if known.len() >= USERS && known.len() == known.capacity() {
+        known.retain(|_, charge| Arc::strong_count(charge) > 1);
     }
 }
 
@@ -166,11 +189,7 @@ impl ExchangeCharge {
     /// The owner has no room for it.
     pub fn settle(&mut self, user: Option<&str>, more: usize) -> Result<(), Overdrawn> {
         if let Some(user) = user {
-            let owner = self.connection.of_user(user);
-            if !Arc::ptr_eq(&owner, &self.owner) {
-                owner.take(self.bytes, false)?;
-                std::mem::replace(&mut self.owner, owner).give(self.bytes);
-            }
+            self.pass_to(self.connection.of_user(user))?;
         }
 
         if more > 0 {
@@ -178,6 +197,22 @@ impl ExchangeCharge {
             self.bytes += more;
         }
         self.owner.cover()
+    }
+
+    /// Its client is not at the other end of the connection, but behind it.
+    ///
+    /// # Errors
+    /// The client has no room for it.
+    pub fn is_of(&mut self, client: &PeerAddress) -> Result<(), Overdrawn> {
+        self.pass_to(self.connection.of_client(client))
+    }
+
+    fn pass_to(&mut self, owner: Arc<SteppedCharge>) -> Result<(), Overdrawn> {
+        if !Arc::ptr_eq(&owner, &self.owner) {
+            owner.take(self.bytes, false)?;
+            std::mem::replace(&mut self.owner, owner).give(self.bytes);
+        }
+        Ok(())
     }
 
     fn resize(&mut self, bytes: usize) -> Result<(), Overdrawn> {

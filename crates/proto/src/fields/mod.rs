@@ -454,7 +454,7 @@ impl<'a> Iterator for Iter<'a> {
 }
 
 /// The values of one name; see [`Fields::values`].
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Values<'a> {
     fields: &'a Fields,
     lines: std::slice::Iter<'a, Line>,

@@ -15,8 +15,9 @@ use hermes_proto::proxy_status::ProxyError;
 use http::{StatusCode, Version};
 
 use super::identify::{Identified, identify};
-use super::permits::{Permits, admit_connection, charge_head};
+use super::permits::{Permits, admit_client, admit_connection, charge_head};
 use crate::arrival::Arrival;
+use crate::client_address::readdress;
 use crate::decision_log::Witness;
 use crate::entrance::Entrance;
 use crate::entry::Entry;
@@ -39,6 +40,8 @@ pub(super) struct Entered {
     pub(super) source: Arc<StreamInfo>,
     /// Whether its client learns why it is refused.
     pub(super) explained: bool,
+    /// Whether its client is behind the other end of its connection.
+    pub(super) is_behind_proxy: bool,
 }
 
 /// An exchange that may go on, and its route.
@@ -53,6 +56,8 @@ impl Entered {
     pub(super) fn new(entrance: &Entrance, arrival: &mut Arrival) -> Self {
         let snapshot = entrance.worker.snapshot();
         let listener = entrance.rules_in(&snapshot);
+        // What this node wrote itself comes through no other proxy.
+        let is_behind_proxy = entrance.carrier.is_none() && readdress(&listener, arrival);
         let telemetry = &entrance.worker.shared.telemetry;
         let mut begin = described(&listener, arrival);
         if entrance.carrier.is_some() {
@@ -76,6 +81,7 @@ impl Entered {
             listener,
             exchange,
             source,
+            is_behind_proxy,
         }
     }
 
@@ -95,7 +101,8 @@ impl Entered {
     ) -> Result<Admitted, Refusal> {
         let mut identified = identify(self, arrival.head_mut()).await?;
         admit_connection(self, &identified)?;
-        let charge = charge_head(arrival, &identified)?;
+        let client = admit_client(self, &identified)?;
+        let charge = charge_head(self, arrival, &identified)?;
         if too_early {
             return Err(refuse_early());
         }
@@ -107,7 +114,7 @@ impl Entered {
             authorized.inspect_err(|_| self.remember_claims(&identified))?;
         }
 
-        let permits = Permits::take(self, &mut identified, arrival.head(), charge)?;
+        let permits = Permits::take(self, &mut identified, arrival.head(), charge)?.of(client);
         let route = self.route(arrival.head(), &identified);
         let route = route.inspect_err(|_| self.remember_claims(&identified))?;
         self.exchange.route(&route.name);

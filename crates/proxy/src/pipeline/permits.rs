@@ -1,5 +1,7 @@
 //! What one user may have open at a listener: connections, exchanges and sessions; and the memory of heads.
 
+use std::net::IpAddr;
+
 use hermes_http::{Kind, RequestHead};
 use hermes_identity::{AuthContext, Proof};
 use hermes_net::memory::ExchangeCharge;
@@ -17,10 +19,13 @@ use crate::filter::KnownUser;
 use crate::listeners::{Joined, Permit, SessionPermit};
 use crate::outliving::is_resumed;
 use crate::refusal::Refusal;
-use crate::snapshot::{ListenerRules, UserBounds};
+use crate::snapshot::{Counted, ListenerRules, UserBounds};
 
 /// The key that bounds a user's connections.
 const CONNECTIONS_PER_USER: &str = "limits.connections_per_user";
+
+/// The key that bounds what one source has open.
+const PER_SOURCE: &str = "limits.per_source";
 
 /// The key that bounds a user's exchanges.
 const PER_USER: &str = "limits.per_user";
@@ -31,6 +36,7 @@ const SESSIONS_PER_USER: &str = "limits.sessions_per_user";
 /// What an exchange of a user takes of the user's bounds; given back when this is dropped.
 #[derive(Default)]
 pub(super) struct Permits {
+    _client: Option<Permit<IpAddr>>,
     _exchange: Option<Permit<String>>,
     _session: Option<SessionPermit>,
     head: Option<ExchangeCharge>,
@@ -49,6 +55,7 @@ const AGAIN: HeaderValue = HeaderValue::from_static("1");
 /// # Errors
 /// They have no memory left: it may be tried again.
 pub(super) fn charge_head(
+    entered: &Entered,
     arrival: &mut Arrival,
     identified: &Identified,
 ) -> Result<Option<ExchangeCharge>, Refusal> {
@@ -60,8 +67,13 @@ pub(super) fn charge_head(
     };
 
     let user = identified.user.as_deref();
-    charge
-        .settle(user, kept(&identified.auth))
+    let behind = entered.is_behind_proxy && user.is_none();
+    let passed = match behind {
+        true => charge.is_of(&entered.source.peer),
+        false => Ok(()),
+    };
+    passed
+        .and_then(|()| charge.settle(user, kept(&identified.auth)))
         .map_err(|overdrawn| {
             let who = if user.is_some() { "user" } else { "source" };
             let details =
@@ -107,7 +119,47 @@ pub(super) fn admit_connection(entered: &Entered, identified: &Identified) -> Re
     })
 }
 
+/// Counts an exchange of a client behind a proxy among those of its source, as connections are counted of clients that come by
+/// themselves: until it is known whose it is.
+///
+/// # Errors
+/// The source has too many.
+pub(super) fn admit_client(
+    entered: &Entered,
+    identified: &Identified,
+) -> Result<Option<Permit<IpAddr>>, Refusal> {
+    if !entered.is_behind_proxy {
+        return Ok(None);
+    }
+    let Entered {
+        listener, source, ..
+    } = entered;
+    let most = match listener.counted(&source.peer) {
+        Counted::Never => return Ok(None),
+        Counted::UntilKnown(_) if identified.auth.proof != Proof::Nothing => return Ok(None),
+        Counted::UntilKnown(most) | Counted::Always(most) => most,
+    };
+
+    let sources = &entered.entrance.worker.shared.sources;
+    let permit = sources.enter(&listener.name, &source.peer, most);
+    permit.map(Some).ok_or_else(|| {
+        listener.source_refused(&source.peer);
+        let details = format!(
+            "the client's address has too many exchanges open here: {PER_SOURCE} is {most}"
+        );
+        Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::TOO_MANY_REQUESTS)
+    })
+}
+
 impl Permits {
+    /// And the permit of its client.
+    pub(super) fn of(self, client: Option<Permit<IpAddr>>) -> Self {
+        Self {
+            _client: client,
+            ..self
+        }
+    }
+
     /// The tunnel is open: of its head only what arrived is left.
     pub(super) fn opened(&mut self, auth: &AuthContext) {
         if let Some(charge) = &mut self.head {
@@ -138,6 +190,7 @@ impl Permits {
         };
 
         Ok(Self {
+            _client: None,
             _exchange: exchange_of(entered, &user, head, bounds.exchanges)?,
             _session: session_of(entered, identified, &user, sessions)?,
             head: charge,

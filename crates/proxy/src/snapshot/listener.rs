@@ -24,6 +24,7 @@ use hermes_rules::judge::{is_identified, listener_user};
 use hermes_rules::{UserAliases, Whom};
 use hermes_upstream::ATTACHMENT_KEEPALIVE;
 
+use crate::client_address::ClientAddressRule;
 use crate::fixed_target::FixedTarget;
 use crate::plug::{Ingress, Plugs};
 use crate::snapshot::crowded::Crowded;
@@ -133,6 +134,8 @@ pub struct ListenerRules {
     pub(crate) ingress: Arc<dyn Ingress>,
     /// What the log tells of its bounds.
     pub(super) crowded: Crowded,
+    /// How clients behind proxies are known.
+    pub(crate) client_address: Option<ClientAddressRule>,
 }
 
 impl ListenerRules {
@@ -229,6 +232,10 @@ impl ListenerRules {
 
     /// Which connections from `peer` count against its bound of connections at once, over all workers.
     pub fn counted(&self, peer: &PeerAddress) -> Counted {
+        // Its clients are counted instead.
+        if self.is_of_proxy(peer) {
+            return Counted::Never;
+        }
         if let Some(stated) = self.config.limits.per_source {
             return Counted::Always(stated);
         }
@@ -464,6 +471,7 @@ impl Building<'_> {
             config: config.clone(),
             ingress,
             crowded: Crowded::default(),
+            client_address: ClientAddressRule::of(config),
         })
     }
 }

@@ -2,9 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use hermes_config::model::{Action, Document, ExchangeKind, Respond, Terminate};
+use hermes_config::model::{Action, Document, ExchangeKind, Listener, Respond, Terminate};
 use hermes_config::{Places, child, element};
 use hermes_net::clock::unix_seconds;
+use hermes_proto::fields::Fields;
 use hermes_proto::path;
 use hermes_proto::upgrade::Protocol;
 use hermes_rules::judge::{
@@ -12,7 +13,7 @@ use hermes_rules::judge::{
     listener_user,
 };
 use hermes_rules::route::{Route, Unmatched, hops_of};
-use hermes_rules::{Denied, Rules};
+use hermes_rules::{Client, ClientField, Denied, Rules};
 use http::StatusCode;
 use http::uri::PathAndQuery;
 use serde::{Deserialize, Serialize};
@@ -109,6 +110,21 @@ pub struct Forecaster<'a, H> {
     pub endpoints: &'a dyn Fn(&str) -> Vec<String>,
 }
 
+/// The address of a client that comes from `connection`, where a trusted field tells it.
+fn client_of(config: &Listener, fields: &mut Fields, connection: IpAddr) -> IpAddr {
+    let Some(field) = config.client_address.as_ref().and_then(ClientField::new) else {
+        return connection;
+    };
+    match field.client(fields, Some(connection)) {
+        Client::Named(address) | Client::Unreadable(Some(address)) => address.ip(),
+        Client::Proxy | Client::Unreadable(None) => connection,
+        Client::Stranger => {
+            fields.remove(field.name());
+            connection
+        }
+    }
+}
+
 impl<H> Forecaster<'_, H> {
     /// What becomes of an exchange. `filter` stands for the filters: it may change what is permitted, and says what they say.
     ///
@@ -137,6 +153,7 @@ impl<H> Forecaster<'_, H> {
         let address = source.unwrap_or_else(|| question::own_address(config));
         let mut fields = question.head.fields.clone();
         fields.extend(&question::fields(&supposed.fields)?);
+        let address = client_of(config, &mut fields, address);
         let claims = SupposedClaims::new(Some(config), supposed.said_of_user())?;
         let head = &question.head;
         let arrived = Arrived {
@@ -174,7 +191,7 @@ impl<H> Forecaster<'_, H> {
     fn account(
         &self,
         filtering: Filtering<'_>,
-        fields: hermes_rules::Fields,
+        fields: Fields,
         filter: impl FnOnce(Filtering<'_>, &mut Permitted, &mut Vec<Step>) -> Filtered,
     ) -> Account {
         let question = filtering.request;
@@ -249,7 +266,7 @@ impl<H> Forecaster<'_, H> {
     fn judge(
         &self,
         filtering: Filtering<'_>,
-        fields: hermes_rules::Fields,
+        fields: Fields,
         filter: impl FnOnce(Filtering<'_>, &mut Permitted, &mut Vec<Step>) -> Filtered,
         steps: &mut Vec<Step>,
     ) -> Result<Judged<H>, (u16, String)> {

@@ -7,11 +7,13 @@ use hermes_config::model::{
 
 use hermes_proto::resumable::LEAST_WINDOW;
 
+use super::changes::field_name;
 use super::report::{Check, Report, each_listener};
 
 pub(super) const CHECKS: &[Check] = &[
     proxy_protocol,
     proxy_protocol_from,
+    client_address,
     pac,
     explain,
     half_close,
@@ -62,6 +64,48 @@ fn proxy_protocol_from(document: &Document, report: &mut Report) {
                 );
             }
             _ => {}
+        }
+    });
+}
+
+/// A field is as good as those who may write it.
+fn client_address(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        let Some(config) = &listener.client_address else {
+            return;
+        };
+        let path = format!("{path}.client_address");
+        if listener.http.is_none() {
+            report.add(
+                &path,
+                "only requests of `http` listeners have fields",
+                "remove it",
+            );
+            return;
+        }
+
+        field_name(&format!("{path}.field"), &config.field, report);
+        let is_unix = matches!(listener.http, Some(ListenAddress::Unix(_)));
+        if config.from.is_empty() && !is_unix {
+            let reason = "the field counts from no one: no proxy is named that writes it";
+            report.add(&path, reason, "name your proxies in `from: [10.0.0.7/32]`");
+        }
+        for (index, prefix) in config.from.iter().enumerate() {
+            if prefix.prefix_len() == 0 {
+                report.add(
+                    format!("{path}.from[{index}]"),
+                    "everyone could claim any address",
+                    "name your proxies alone",
+                );
+            }
+        }
+
+        if !listener.insecure_trust.is_empty() {
+            report.add(
+                &path,
+                "an address that a field tells cannot be one that `insecure_trust` believes about every user",
+                "remove one of the two",
+            );
         }
     });
 }

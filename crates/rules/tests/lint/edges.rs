@@ -150,3 +150,38 @@ fn what_carries_no_tunnel_changes_no_bytes() {
         ],
     );
 }
+
+#[test]
+fn a_field_with_addresses_counts_from_proxies_that_are_named() {
+    let finds = |listener: Value, expected: &[&str]| {
+        finds(json!({ "listeners": { "web": listener } }), expected);
+    };
+    finds(
+        json!({ "client_address": { "field": "X-Forwarded-For", "from": ["10.0.0.7/32"] } }),
+        &[],
+    );
+    finds(
+        json!({ "http": "unix:web.sock", "client_address": { "field": "forwarded" } }),
+        &[],
+    );
+    finds(
+        json!({ "client_address": { "field": "forwarded" } }),
+        &[
+            "listeners.web.client_address: the field counts from no one: no proxy is named that writes it; \
+           name your proxies in `from: [10.0.0.7/32]`",
+        ],
+    );
+    finds(
+        json!({ "insecure_trust": ["10.0.0.0/8"], "client_address": { "field": "host", "from": ["::/0"] } }),
+        &[
+            "listeners.web.client_address.field: `host` belongs to the connection or to the proxy and cannot be changed; remove it",
+            "listeners.web.client_address.from[0]: everyone could claim any address; name your proxies alone",
+            "listeners.web.client_address: an address that a field tells cannot be one that `insecure_trust` believes about every user; \
+             remove one of the two",
+        ],
+    );
+    finds(
+        json!({ "http": null, "tcp": "127.0.0.1:1", "target": "a:1", "client_address": { "field": "forwarded", "from": ["10.0.0.7/32"] } }),
+        &["listeners.web.client_address: only requests of `http` listeners have fields; remove it"],
+    );
+}

@@ -13,6 +13,7 @@ mod answers;
 mod canonical_hosts;
 mod certificates;
 mod charges;
+mod client_addresses;
 mod client_fields;
 mod custody;
 mod descriptors;
