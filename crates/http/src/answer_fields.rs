@@ -7,6 +7,8 @@ use crate::Responder;
 /// Fields that the final response to an exchange gets by one decision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AnswerFields {
+    /// Removed, before anything else.
+    pub remove: Vec<NamePattern>,
     /// Set, in place of what is there.
     pub set: Fields,
     /// Appended.
@@ -17,10 +19,31 @@ pub struct AnswerFields {
     pub if_present: Fields,
 }
 
+/// Names of fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamePattern {
+    /// The name, or how it begins; in lower case.
+    pub prefix: Box<str>,
+    /// Whether all names are meant that begin so.
+    pub is_wildcard: bool,
+    /// Names that are not meant.
+    pub except: &'static [&'static str],
+}
+
+impl NamePattern {
+    fn matches(&self, name: &str) -> bool {
+        let is_it = match self.is_wildcard {
+            true => name.starts_with(&*self.prefix),
+            false => name == &*self.prefix,
+        };
+        is_it && !self.except.contains(&name)
+    }
+}
+
 impl AnswerFields {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.each().into_iter().all(Fields::is_empty)
+        self.remove.is_empty() && self.each().into_iter().all(Fields::is_empty)
     }
 
     /// Those of each kind.
@@ -39,6 +62,10 @@ impl AnswerFields {
     }
 
     fn apply(&self, fields: &mut Fields) {
+        if !self.remove.is_empty() {
+            let named = |name: &str| self.remove.iter().any(|pattern| pattern.matches(name));
+            fields.retain(|name| !named(name.as_str()));
+        }
         fields.replace(&self.set);
         fields.extend(&self.append);
         fields.extend_absent(&self.if_absent);
@@ -110,6 +137,33 @@ mod tests {
             ("x-d", "2"),
         ]);
         assert_eq!(answer, expected);
+    }
+
+    #[test]
+    fn what_is_removed_is_so_before_anything_is_set() {
+        let pattern = |prefix: &str, is_wildcard| NamePattern {
+            prefix: prefix.into(),
+            is_wildcard,
+            except: &["content-length"],
+        };
+        let only = AnswerFields {
+            remove: vec![pattern("server", false), pattern("content-", true)],
+            set: fields(&[("server", "ours")]),
+            ..AnswerFields::default()
+        };
+        assert!(!only.is_empty());
+        let lines = [
+            ("server", "nginx/1.18"),
+            ("server-timing", "a"),
+            ("content-length", "0"),
+            ("content-type", "text/plain"),
+        ];
+        let expected = [
+            ("server-timing", "a"),
+            ("content-length", "0"),
+            ("server", "ours"),
+        ];
+        assert_eq!(answered(vec![only], &lines), fields(&expected));
     }
 
     #[test]

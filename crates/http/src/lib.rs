@@ -35,7 +35,7 @@ mod reusable_timer;
 pub mod server;
 mod websocket;
 
-pub use answer_fields::{Adding, AnswerFields};
+pub use answer_fields::{Adding, AnswerFields, NamePattern};
 pub use error::{Cause, Processed, Reset, StreamError};
 pub use held::{HeldClient, Replying};
 pub use hermes_proto::fields;

@@ -1,6 +1,6 @@
 //! `Alt-Svc` (RFC 7838): a gateway that speaks HTTP/3 too says so where it does not.
 
-use hermes_config::model::HttpVersion;
+use hermes_config::model::{AltSvc, HttpVersion};
 use hermes_proto::fields::Fields;
 use http::{HeaderName, HeaderValue};
 
@@ -11,7 +11,7 @@ const ALT_SVC: HeaderName = HeaderName::from_static("alt-svc");
 /// How long clients may remember it, in seconds: a day, the default of RFC 7838, section 3.1.
 const REMEMBERED: u32 = 86_400;
 
-/// Tells a client that came over TLS and TCP that the same port serves HTTP/3. Only a gateway may: what a forward proxy passes on
+/// Tells a client that came over TLS and TCP that the same port serves HTTP/3, or the one at which it is reached from outside. Only a gateway may: what a forward proxy passes on
 /// speaks for its origin. For the same reason a gateway takes away what the servers behind it say.
 pub(crate) fn advertise(routed: &Routed, fields: &mut Fields) {
     if !routed.listener.config.gateway {
@@ -24,9 +24,13 @@ pub(crate) fn advertise(routed: &Routed, fields: &mut Fields) {
         return;
     };
 
+    let port = match routed.listener.config.alt_svc {
+        Some(AltSvc::Switch(false)) => return,
+        Some(AltSvc::Port(outside)) => outside,
+        Some(AltSvc::Switch(true)) | None => local.port(),
+    };
     if routed.listener.versions.contains(&HttpVersion::H3)
-        && let Ok(value) =
-            HeaderValue::from_str(&format!("h3=\":{}\"; ma={REMEMBERED}", local.port()))
+        && let Ok(value) = HeaderValue::from_str(&format!("h3=\":{port}\"; ma={REMEMBERED}"))
     {
         fields.insert(ALT_SVC, value);
     }

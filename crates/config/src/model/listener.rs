@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::acme::Acme;
+use super::answer::AltSvc;
 use super::attach::Attach;
 use super::client_address::ClientAddress;
 use super::pac::Pac;
@@ -103,6 +104,10 @@ pub struct Listener {
     /// other end of its connection.
     #[serde(default)]
     pub client_address: Option<ClientAddress>,
+    /// What a `gateway` says of its HTTP/3 to clients over TCP: `false` for nothing, or the port at which they reach it where that is
+    /// another one. Default: the port of the listener.
+    #[serde(default)]
+    pub alt_svc: Option<AltSvc>,
     /// Serve `/proxy.pac` on an `http` listener: `true` sends the names that routes know here, `all` everything.
     #[serde(default)]
     pub pac: Option<Pac>,

@@ -4,6 +4,7 @@
 //! scalar types with a syntax of their own ([`scalar`]) name it in the schema's `format`.
 
 mod acme;
+mod answer;
 mod attach;
 mod authorize;
 mod bind;
@@ -40,6 +41,7 @@ mod upstream;
 mod wireguard;
 
 pub use acme::{Acme, AcmeChallenge};
+pub use answer::{AltSvc, AnswerChanges};
 pub use attach::{Attach, AttachAs, AttachDetails};
 pub use authorize::{Authorize, AuthorizeBody, AuthorizeCache, AuthorizeKind, Fail};
 pub use bind::Bind;

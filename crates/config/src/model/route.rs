@@ -15,7 +15,7 @@ use super::scalar::{
 };
 use super::tun::{PacketTermination, TerminateIntercept, TerminateIp, TerminateTun};
 use super::tunnel::Tunnel;
-use super::{Bind, Broadcast, Chain};
+use super::{AnswerChanges, Bind, Broadcast, Chain};
 
 /// One route. The first route that matches decides; exactly one of `to`, `terminate`, `attach`, `respond`, `redirect`, `handle`
 /// is given.
@@ -37,6 +37,9 @@ pub struct Route {
     /// Fields removed before the exchange leaves.
     #[serde(default)]
     pub remove: Vec<FieldPattern>,
+    /// Changes to the answer that the client gets, wherever it comes from.
+    #[serde(default)]
+    pub answer: Option<AnswerChanges>,
     /// Overlay fields that the origin may see. Default: none; `to` always keeps them.
     #[serde(default)]
     pub expose: Vec<FieldPattern>,

@@ -255,6 +255,7 @@ impl Checked {
             append: fields(&self.answer.append)?,
             if_absent: fields(&self.answer.if_absent)?,
             if_present: fields(&self.answer.if_present)?,
+            ..AnswerFields::default()
         })?;
         for name in &self.remove {
             let name = name.parse().map_err(|_| "a field to remove has no name")?;

@@ -11,6 +11,7 @@
 //! | `handle` | `handle` | | | | |
 
 mod affinity;
+pub(crate) mod answer_changes;
 mod attach;
 mod binding;
 mod bridges;

@@ -13,7 +13,7 @@ mod permits;
 use std::future::Future;
 
 use bytes::Bytes;
-use hermes_http::{Offered, ResponseHead, StreamError};
+use hermes_http::{Kind, Offered, ResponseHead, StreamError};
 use hermes_observe::{CLIENT_CLOSED, Exchange};
 use hermes_proto::fields::Fields;
 use hermes_proto::refusal_id::RefusalId;
@@ -21,7 +21,7 @@ use hermes_proto::refusal_id::RefusalId;
 use crate::acme;
 use crate::arrival::Arrival;
 use crate::entrance::Entrance;
-use crate::forward::{Carried, Failed, Unanswered, forward, handle, post};
+use crate::forward::{Carried, Failed, Unanswered, answer_changes, forward, handle, post};
 use crate::max_forwards;
 use crate::pac::ProxyPac;
 use crate::plug::{HandlerRequest, Opener, RequestContent, Waits};
@@ -161,9 +161,12 @@ async fn begin(
         }
     };
 
-    on_route(&routed, &mut arrival);
     // TRACE and OPTIONS may end here (RFC 9110, 7.6.2).
-    let forwarded = match count_down(&routed.snapshot, &mut arrival, &received) {
+    let counted = match on_route(&routed, &mut arrival) {
+        Ok(()) => count_down(&routed.snapshot, &mut arrival, &received),
+        Err(refusal) => Err(refusal),
+    };
+    let forwarded = match counted {
         Ok(None) => forward(&routed, arrival).await,
         Ok(Some(file)) => {
             let reason = "responded: no hop is left";
@@ -202,7 +205,7 @@ async fn begin(
 }
 
 /// What the route says of an exchange before it leaves.
-fn on_route(routed: &Routed, arrival: &mut Arrival) {
+fn on_route(routed: &Routed, arrival: &mut Arrival) -> Result<(), Refusal> {
     let route = &routed.route.config;
     if post::arrive(arrival.head_mut(), route) {
         routed.exchange.is_post();
@@ -210,6 +213,14 @@ fn on_route(routed: &Routed, arrival: &mut Arrival) {
     if let Arrival::Session { session, .. } = arrival {
         session.set_bounds(routed.listener.datagram_bounds(route.datagrams.as_ref()));
     }
+
+    // What answers a CONNECT is for the proxy that asked.
+    if matches!(arrival.kind(), Kind::Message | Kind::Upgrade)
+        && let Some(changes) = answer_changes::of(routed, arrival.head())?
+    {
+        arrival.add_to_answer(vec![changes]);
+    }
+    Ok(())
 }
 
 /// A TRACE or OPTIONS comes one hop nearer to its end; the answer, if that is here.

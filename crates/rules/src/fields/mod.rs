@@ -28,7 +28,8 @@ pub(crate) fn reserved_in(pattern: &FieldPattern) -> Option<&'static str> {
     RESERVED.into_iter().find(|name| pattern.matches(name))
 }
 
-const RESERVED: [&str; 18] = [
+/// The fields that no one may change.
+pub const RESERVED: [&str; 18] = [
     "capsule-protocol",
     "connection",
     "content-length",

@@ -33,6 +33,13 @@ fn each_change(
             [("set", &route.set), ("append", &route.append)],
             &route.remove,
         );
+        if let Some(answer) = &route.answer {
+            check(
+                &format!("routes[{index}].answer"),
+                [("set", &answer.set), ("append", &answer.append)],
+                &answer.remove,
+            );
+        }
     }
     let rules = document.policy.iter().flat_map(|policy| &policy.rules);
     for (index, rule) in rules.enumerate() {

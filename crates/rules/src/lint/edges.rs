@@ -2,18 +2,20 @@
 
 use hermes_config::model::scalar::ByteSize;
 use hermes_config::model::{
-    Action, Document, ListenAddress, Listener, Tunnel, TunnelAnswer, TunnelWord,
+    Action, Document, HttpVersion, ListenAddress, Listener, Tunnel, TunnelAnswer, TunnelWord,
 };
 
 use hermes_proto::resumable::LEAST_WINDOW;
 
 use super::changes::field_name;
 use super::report::{Check, Report, each_listener};
+use crate::versions;
 
 pub(super) const CHECKS: &[Check] = &[
     proxy_protocol,
     proxy_protocol_from,
     client_address,
+    alt_svc,
     pac,
     explain,
     half_close,
@@ -105,6 +107,19 @@ fn client_address(document: &Document, report: &mut Report) {
                 &path,
                 "an address that a field tells cannot be one that `insecure_trust` believes about every user",
                 "remove one of the two",
+            );
+        }
+    });
+}
+
+fn alt_svc(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        let speaks = versions(document, listener).contains(&HttpVersion::H3);
+        if listener.alt_svc.is_some() && !(listener.gateway && speaks) {
+            report.add(
+                format!("{path}.alt_svc"),
+                "only a `gateway` that speaks HTTP/3 says so in `Alt-Svc`",
+                "remove it",
             );
         }
     });

@@ -87,3 +87,18 @@ fn rewritten_paths_that_are_no_paths() {
         ],
     );
 }
+
+#[test]
+fn answers_are_changed_as_requests_are() {
+    finds(
+        json!({ "routes": [{ "to": "next", "answer": {
+            "set": { "content-length": "1", "a b": "x" }, "append": { "via": "x" }, "remove": ["connection", "content-*"],
+        } }] }),
+        &[
+            "routes[0].answer.set.content-length: `content-length` belongs to the connection or to the proxy and cannot be changed; remove it",
+            "routes[0].answer.set[\"a b\"]: `a b` cannot be a field's name; write a name of letters, digits and `-`",
+            "routes[0].answer.append.via: `via` belongs to the connection or to the proxy and cannot be changed; remove it",
+            "routes[0].answer.remove[0]: `connection` belongs to the connection or to the proxy and cannot be changed; remove it",
+        ],
+    );
+}

@@ -185,3 +185,22 @@ fn a_field_with_addresses_counts_from_proxies_that_are_named() {
         &["listeners.web.client_address: only requests of `http` listeners have fields; remove it"],
     );
 }
+
+#[test]
+fn alt_svc_is_for_gateways_that_speak_http3() {
+    let reason = "listeners.web.alt_svc: only a `gateway` that speaks HTTP/3 says so in `Alt-Svc`; remove it";
+    for (listener, found) in [
+        (json!({ "gateway": true, "alt_svc": 443 }), true),
+        (
+            json!({ "tls": { "cert_file": "/c", "key_file": "/k" }, "alt_svc": false }),
+            true,
+        ),
+        (
+            json!({ "gateway": true, "tls": { "cert_file": "/c", "key_file": "/k" }, "alt_svc": 443 }),
+            false,
+        ),
+    ] {
+        let expected: &[&str] = if found { &[reason] } else { &[] };
+        finds(json!({ "listeners": { "web": listener } }), expected);
+    }
+}

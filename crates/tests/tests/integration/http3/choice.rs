@@ -139,6 +139,14 @@ fn a_gateway_says_over_tcp_that_it_speaks_http3() {
         ask(format!("{}/", node.url("clear"))).field("alt-svc"),
         None
     );
+    for (alt_svc, expected) in [
+        ("alt_svc: 443,", Some("h3=\":443\"; ma=86400".to_owned())),
+        ("alt_svc: false,", None),
+    ] {
+        let node = gateway(alt_svc);
+        let url = format!("https://{}/", node.address("web"));
+        assert_eq!(ask(url).field("alt-svc"), expected);
+    }
     let node = gateway("versions: [1, 2],");
     assert_eq!(
         ask(format!("https://{}/", node.address("web"))).field("alt-svc"),
