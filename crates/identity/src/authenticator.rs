@@ -32,6 +32,8 @@ pub struct Authenticator {
     basic: Option<BasicAuth>,
     bearer: Option<BearerAuth>,
     mtls: bool,
+    /// Whether nothing need be shown.
+    optional: bool,
 }
 
 impl Authenticator {
@@ -71,6 +73,7 @@ impl Authenticator {
                 basic,
                 bearer,
                 mtls: methods.mtls,
+                optional: methods.optional,
             })
         } else {
             Err(errors)
@@ -107,6 +110,14 @@ impl Authenticator {
         found.map_err(|refusal| Challenge::new(refusal, &self.schemes(), gateway))
     }
 
+    /// What to answer to a client that showed nothing, where that was permitted and did not suffice; `None` where it is always asked, or
+    /// can be asked for nothing but a certificate.
+    #[must_use]
+    pub fn asks_again(&self, gateway: bool) -> Option<Challenge> {
+        let asks = self.optional && self.asks_field();
+        asks.then(|| Challenge::new(Refusal::Missing, &self.schemes(), gateway))
+    }
+
     /// Whether what once proved that someone is `user` would prove it at `now`, Unix time in seconds. Whether a certificate's
     /// authority is still believed is not asked here.
     ///
@@ -127,7 +138,7 @@ impl Authenticator {
                 Err(reason) => Some(reason),
             },
             (Proof::Certificate, ..) if self.mtls => None,
-            (Proof::Nothing, ..) if !self.asks() => None,
+            (Proof::Nothing, ..) if !self.asks() || self.optional => None,
             (Proof::Nothing, ..) => Some("the listener asks now who its clients are"),
             _ => {
                 let scheme = proof.scheme();
@@ -169,6 +180,10 @@ impl Authenticator {
             }
             // Credentials of a scheme that is not asked for are refused, not overlooked.
             (Some(other), _, _) if self.asks_field() => Err(Refusal::Unasked(other.scheme())),
+            // Nothing was shown: what was shown and is wrong has been refused.
+            _ if self.optional && (certificate.is_none() || !self.mtls) => {
+                Ok(identity(None, Proof::Nothing, None))
+            }
             _ if self.mtls => {
                 let user = certificate_user(certificate.as_ref())?;
                 // TLS allows certificates nothing for the clock; see [`Identity::expires`].

@@ -286,6 +286,7 @@ async fn a_missing_credential_is_challenged_for_each_scheme() {
         basic: Some(users(&issuer)),
         bearer: Some(issuer.methods()),
         mtls: true,
+        optional: false,
     };
 
     let authenticator = build(methods);
@@ -793,6 +794,7 @@ fn unusable_files_are_reported_together() {
         basic: Some(basic("# none\n")),
         bearer: Some(bearer("{}")),
         mtls: false,
+        optional: false,
     };
 
     let found = errors(&issuer, both);
@@ -968,6 +970,7 @@ fn debug_output_tells_no_secret() {
         basic: Some(users(&issuer)),
         bearer: Some(issuer.methods()),
         mtls: true,
+        optional: false,
     });
     let text = format!("{authenticator:?}");
     assert!(

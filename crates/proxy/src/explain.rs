@@ -15,7 +15,8 @@ use crate::snapshot::{ListenerRules, Snapshot};
 /// clients who they are, or anyone where the configuration says `explain`.
 pub(crate) fn explains(snapshot: &Snapshot, listener: &ListenerRules, source: &StreamInfo) -> bool {
     let config = &listener.config;
-    let asks = !matches!(config.auth, None | Some(Auth::Word(AuthMode::None)));
+    let asks = !matches!(config.auth, None | Some(Auth::Word(AuthMode::None)))
+        && !config.takes_anonymous();
     let is_local = source
         .peer
         .ip()

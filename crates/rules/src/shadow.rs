@@ -196,7 +196,8 @@ fn user_implies(one: &UserMatch, two: &UserMatch) -> bool {
         (UserMatch::Pattern(one), UserMatch::Regex(two)) => {
             one.exact().is_some_and(|user| two.is_match(user))
         }
-        (UserMatch::Regex(_), _) => one == two,
+        (UserMatch::Regex(_) | UserMatch::Unknown, _) => one == two,
+        (UserMatch::Pattern(_), UserMatch::Unknown) => false,
     }
 }
 

@@ -31,6 +31,7 @@ impl<'a> Whom<'a> {
         let pattern = match test {
             UserMatch::Regex(regex) => return self.user.is_some_and(|user| regex.is_match(user)),
             UserMatch::Pattern(pattern) => pattern,
+            UserMatch::Unknown => return self.user.is_none(),
         };
 
         self.user.is_some_and(|user| pattern.matches(user))

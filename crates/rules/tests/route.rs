@@ -51,6 +51,30 @@ fn fields() -> Fields {
     fields
 }
 
+#[test]
+fn no_user_is_met_by_false_alone() {
+    let fields = fields();
+    let table = |user: Value| table(json!([{ "match": { "user": user }, "to": "next" }]));
+    let known = facts(&Method::GET, &fields);
+    let unknown = Facts {
+        user: None,
+        ..facts(&Method::GET, &fields)
+    };
+    for (user, of_alice, of_no_one) in [
+        (json!(false), None, Some(0)),
+        (json!([false, "alice"]), Some(0), Some(0)),
+        (json!("false"), None, None),
+        (json!("*"), Some(0), None),
+        (json!("~"), Some(0), None),
+    ] {
+        let table = table(user.clone());
+        assert_eq!(decided(&table, &known), of_alice, "{user}");
+        assert_eq!(decided(&table, &unknown), of_no_one, "{user}");
+    }
+    let said = failure(json!({ "user": false }));
+    assert_eq!(said.as_deref(), Some("user alice is not no user"));
+}
+
 /// Why a route with this one condition does not match; `None` if it does.
 fn failure(matches: Value) -> Option<String> {
     let fields = fields();

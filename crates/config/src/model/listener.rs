@@ -176,6 +176,11 @@ impl ServerTls {
 }
 
 impl Listener {
+    /// Whether its clients may show no credentials, although it knows some.
+    pub fn takes_anonymous(&self) -> bool {
+        matches!(&self.auth, Some(Auth::Methods(methods)) if methods.optional)
+    }
+
     /// Whether it is for other nodes or for clients of an origin, rather than for programs that use a proxy: it is a gateway, believes what
     /// neighbours say of users, or takes none without a certificate.
     pub fn is_for_nodes(&self) -> bool {
@@ -213,6 +218,10 @@ pub struct AuthMethods {
     /// `true`: a client certificate.
     #[serde(default)]
     pub mtls: bool,
+    /// Whether clients may show nothing: the policy decides about them, and those that it denies are asked who they are. What is shown
+    /// must be right. Default: false.
+    #[serde(default)]
+    pub optional: bool,
 }
 
 /// Authentication in a word.

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use hermes_http::{Kind, RequestHead};
+use hermes_identity::{AuthContext, Proof};
 use hermes_net::StreamInfo;
 use hermes_net::clock;
 use hermes_observe::{Begin, Exchange};
@@ -181,10 +182,24 @@ impl Entered {
             witness: Some(&mut witness),
             at: None,
         };
-        let lasts = self.entry().permit(head, permitting)?;
+        let permitted = self.entry().permit(head, permitting);
+        let lasts = permitted.map_err(|refusal| self.asking_again(refusal, auth))?;
         auth.authorized = lasts.map(|lasts| clock::now() + lasts);
 
         Ok(())
+    }
+
+    /// A client that has shown nothing, and may not go on for that, is asked who it is.
+    fn asking_again(&self, refusal: Refusal, auth: &AuthContext) -> Refusal {
+        let is_anonymous = auth.proof == Proof::Nothing && !auth.peer;
+        if !is_anonymous || refusal.code() != StatusCode::FORBIDDEN {
+            return refusal;
+        }
+        let gateway = self.listener.config.gateway;
+        match self.listener.authenticator.asks_again(gateway) {
+            Some(challenge) => refusal.status(challenge.status).fields(challenge.fields),
+            None => refusal,
+        }
     }
 
     /// What is refused is told of later, when its token is gone.

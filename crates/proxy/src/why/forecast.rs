@@ -10,10 +10,10 @@ use hermes_proto::path;
 use hermes_proto::upgrade::Protocol;
 use hermes_rules::judge::{
     Arrived, ArrivedPath, Authenticated, Entrance, Judged, Permitted, Phase, Step, Unrouted,
-    listener_user,
+    asks_again, listener_user,
 };
 use hermes_rules::route::{Route, Unmatched, hops_of};
-use hermes_rules::{Client, ClientField, Denied, Rules};
+use hermes_rules::{Client, ClientField, Denied, Rules, Source};
 use http::StatusCode;
 use http::uri::PathAndQuery;
 use serde::{Deserialize, Serialize};
@@ -275,7 +275,7 @@ impl<H> Forecaster<'_, H> {
             |error: &dyn std::fmt::Display| (StatusCode::BAD_REQUEST.as_u16(), error.to_string());
         path::refuse_dots(arrived.path.path).map_err(|error| bad_path(&error))?;
 
-        let refused = |unrouted: Unrouted| (status_of(&unrouted), unrouted.to_string());
+        let refused = |unrouted: Unrouted| (status_of(arrived, &unrouted), unrouted.to_string());
         let mut permitted = self
             .rules
             .permit(arrived, fields, filtering.at, steps)
@@ -380,9 +380,14 @@ pub fn unasked(document: &Document, index: usize, remedy: &str) -> Step {
     }
 }
 
-/// The status of such a refusal.
-fn status_of(unrouted: &Unrouted) -> u16 {
+/// The status of such a refusal. A client that showed nothing and may not go on for that is asked who it is.
+fn status_of(arrived: &Arrived<'_>, unrouted: &Unrouted) -> u16 {
+    let is_anonymous =
+        arrived.authenticated.user.is_none() && matches!(arrived.source, Source::Client);
     match unrouted {
+        Unrouted::Denied(denial) if is_anonymous && denial.status == StatusCode::FORBIDDEN => {
+            asks_again(arrived.entrance.config).unwrap_or(denial.status.as_u16())
+        }
         Unrouted::Refused(refusal) => refusal.status,
         Unrouted::BadField(_) => StatusCode::BAD_REQUEST.as_u16(),
         Unrouted::Denied(denial) => denial.status.as_u16(),

@@ -462,6 +462,19 @@ pub fn is_identified(listener: &Listener) -> bool {
     !matches!(listener.auth, None | Some(Auth::Word(AuthMode::None)))
 }
 
+/// The status with which a client of a listener that showed nothing is asked who it is, when the policy denies what it asks for
+/// (RFC 9110, 15.5.2 and 15.5.8); `None` where no credentials in a field would help.
+pub fn asks_again(listener: &Listener) -> Option<u16> {
+    match &listener.auth {
+        Some(Auth::Methods(methods)) => {
+            let asks = methods.optional && (methods.basic.is_some() || methods.bearer.is_some());
+            let status = if listener.gateway { 401 } else { 407 };
+            asks.then_some(status)
+        }
+        Some(Auth::Word(_)) | None => None,
+    }
+}
+
 /// The user whom the configuration names for a listener, as a field.
 fn of_listener(user: &str) -> Result<http::HeaderValue, Refusal> {
     field_value(user).ok_or_else(|| Refusal::of_configuration(user))

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use hermes_config::model::{Auth, AuthMode, Document, ListenAddress, Listener};
+use hermes_config::model::{Auth, AuthMode, Document, ListenAddress, Listener, PolicyDefault};
 
 use super::report::{Check, Report, each_listener};
 use crate::fields::{OverlayFields, Provenance};
@@ -15,6 +15,7 @@ pub(super) const CHECKS: &[Check] = &[
     http_only_keys,
     datagrams,
     empty_auth,
+    optional_auth,
     open,
     mtls,
     accepts,
@@ -163,6 +164,23 @@ fn empty_auth(document: &Document, report: &mut Report) {
                 format!("{path}.auth"),
                 reason,
                 "give `basic`, `bearer` or `mtls: true`, or write `auth: none`",
+            );
+        }
+    });
+}
+
+/// What no rule allows to those who show nothing must be denied: else every stranger may use the listener.
+fn optional_auth(document: &Document, report: &mut Report) {
+    let denies = document
+        .policy
+        .as_ref()
+        .is_some_and(|policy| policy.default == PolicyDefault::Deny);
+    each_listener(document, |path, listener| {
+        if listener.takes_anonymous() && !denies {
+            report.add(
+                format!("{path}.auth.optional"),
+                "strangers that show no credentials may do whatever no rule denies",
+                "write a `policy` with `default: deny`, and rules with `user: false` for what they may do",
             );
         }
     });

@@ -129,11 +129,14 @@ impl Condition {
                 .protocol
                 .is_some_and(|token| any.iter().any(|wanted| wanted.eq_ignore_ascii_case(token))),
             Self::Field(field) => field.holds(facts.fields),
-            Self::User(any) => facts.user.is_some_and(|user| {
-                any.iter()
-                    .any(|test| is_meant(test, user) || is_claimed(test, view))
-                    || is_in(any, view)
-            }),
+            Self::User(any) => match facts.user {
+                Some(user) => {
+                    any.iter()
+                        .any(|test| is_meant(test, user) || is_claimed(test, view))
+                        || is_in(any, view)
+                }
+                None => any.contains(&UserMatch::Unknown),
+            },
             Self::Source(any) => view
                 .source
                 .is_some_and(|source| any.iter().any(|net| net.contains(&source))),
@@ -182,6 +185,7 @@ fn is_meant(test: &UserMatch, user: &str) -> bool {
     match test {
         UserMatch::Regex(regex) => regex.is_match(user),
         UserMatch::Pattern(pattern) => pattern.matches(user),
+        UserMatch::Unknown => false,
     }
 }
 
@@ -191,7 +195,7 @@ fn is_claimed(test: &UserMatch, view: &View<'_>) -> bool {
         UserMatch::Pattern(pattern) => pattern
             .claim_group()
             .is_some_and(|group| view.facts.claimed.contains(group)),
-        UserMatch::Regex(_) => false,
+        UserMatch::Regex(_) | UserMatch::Unknown => false,
     }
 }
 
@@ -204,7 +208,7 @@ fn is_in(any: &[UserMatch], view: &View<'_>) -> bool {
         UserMatch::Pattern(pattern) => pattern
             .group()
             .is_some_and(|group| named.groups.contains(&group)),
-        UserMatch::Regex(_) => false,
+        UserMatch::Regex(_) | UserMatch::Unknown => false,
     })
 }
 

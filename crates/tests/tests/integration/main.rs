@@ -8,6 +8,7 @@
 mod abuse;
 mod abuse_links;
 mod admin;
+mod answer_fields;
 mod answer_limits;
 mod attach;
 mod authorize;
@@ -35,6 +36,7 @@ mod identity;
 mod limits;
 mod listeners;
 mod malformed;
+mod optional_auth;
 mod outlive;
 mod own_authority;
 mod pac;

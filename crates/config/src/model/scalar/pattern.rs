@@ -1,9 +1,13 @@
 //! Patterns of field names, users and texts.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use regex::Regex;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{ScalarError, regex, scalar};
 
@@ -206,20 +210,58 @@ impl fmt::Display for UserPattern {
     }
 }
 
-/// Users: as a [`UserPattern`], or `~regex`.
+/// Users: as a [`UserPattern`], or `~regex`; or no user at all.
 #[derive(Debug, Clone)]
 pub enum UserMatch {
     /// A user, a pattern or a group.
     Pattern(UserPattern),
     /// Users in whose names the expression is found; it is not anchored.
     Regex(Regex),
+    /// `false`: no one knows whose it is.
+    Unknown,
 }
 
-scalar!(
-    UserMatch,
-    "hermes-user-match",
-    "A user, a pattern with one star, a group, or ~regex: alice, *@example.com, group:admins."
-);
+impl<'de> Deserialize<'de> for UserMatch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Switch(bool),
+            Text(String),
+        }
+        match Form::deserialize(deserializer)? {
+            Form::Switch(false) => Ok(Self::Unknown),
+            Form::Switch(true) => Err(D::Error::custom("write `*` for any user")),
+            Form::Text(text) => text.parse().map_err(D::Error::custom),
+        }
+    }
+}
+
+impl Serialize for UserMatch {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Unknown => serializer.serialize_bool(false),
+            named => serializer.collect_str(named),
+        }
+    }
+}
+
+impl JsonSchema for UserMatch {
+    fn schema_name() -> Cow<'static, str> {
+        "UserMatch".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            {
+                "type": "string",
+                "format": "hermes-user-match",
+                "description": "A user, a pattern with one star, a group, or ~regex: alice, *@example.com, group:admins.",
+            },
+            { "const": false, "description": "false: no one knows whose it is." },
+        ] })
+    }
+}
 
 impl FromStr for UserMatch {
     type Err = ScalarError;
@@ -237,6 +279,7 @@ impl fmt::Display for UserMatch {
         match self {
             Self::Pattern(pattern) => pattern.fmt(out),
             Self::Regex(regex) => write!(out, "~{regex}"),
+            Self::Unknown => out.write_str("no user"),
         }
     }
 }
@@ -246,6 +289,7 @@ impl PartialEq for UserMatch {
         match (self, other) {
             (Self::Pattern(one), Self::Pattern(two)) => one == two,
             (Self::Regex(one), Self::Regex(two)) => one.as_str() == two.as_str(),
+            (Self::Unknown, Self::Unknown) => true,
             _ => false,
         }
     }
