@@ -5,7 +5,8 @@
 use bytes::BytesMut;
 use hermes_proto::fields::Fields;
 use hermes_proto::h1::{
-    Framing, MessageEncodeError, RequestTarget, encode_request, encode_response,
+    Framing, MessageEncodeError, MessageLimits, RequestTarget, decode_request, encode_request,
+    encode_response,
 };
 use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
@@ -263,4 +264,47 @@ fn an_unknown_status_has_no_reason_but_its_space() {
     assert!(text.starts_with("HTTP/1.1 299 \r\n"));
     let text = response(999, &[], Framing::Empty, Method::GET).unwrap();
     assert!(text.starts_with("HTTP/1.1 999 \r\n"));
+}
+
+#[test]
+fn names_leave_as_they_came_where_that_is_kept() {
+    let head = "POST /a HTTP/1.1\r\nhOST: a\r\nSOAPAction:x\r\nX-camelCase: 1\r\nx-camelcase: 2\r\nContent-Length: 3\r\nConnection: x-gone\r\n\
+                X-Gone: y\r\nCOOKIE:  a=b \r\n\r\n";
+    let written = |keeps_spelling: bool| {
+        let limits = MessageLimits {
+            keeps_spelling,
+            ..MessageLimits::default()
+        };
+        let decoded = decode_request(&mut BytesMut::from(head), &limits)
+            .unwrap()
+            .unwrap();
+        let mut fields = decoded.fields;
+        // What a hop does.
+        for name in ["connection", "x-gone"] {
+            fields.remove(name);
+        }
+        fields.insert("soapaction", HeaderValue::from_static("changed"));
+        fields.append("x-api-key", HeaderValue::from_static("k"));
+        fields.append("via", HeaderValue::from_static("1.1 edge"));
+
+        let mut out = BytesMut::new();
+        let target = RequestTarget::Origin(PathAndQuery::from_static("/a"));
+        encode_request(&decoded.method, &target, &fields, decoded.framing, &mut out).unwrap();
+        assert_eq!(fields.clone(), fields);
+        fields.forget_spelling();
+        assert!(!fields.is_spelled());
+        String::from_utf8(out.to_vec()).unwrap()
+    };
+
+    // What is set anew is spelled as most programs do: it is another line than the one that came.
+    assert_eq!(
+        written(true),
+        "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nSoapaction: changed\r\nX-camelCase: 1\r\nx-camelcase: 2\r\n\
+         COOKIE: a=b\r\nX-Api-Key: k\r\nVia: 1.1 edge\r\n\r\n"
+    );
+    assert_eq!(
+        written(false),
+        "POST /a HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\nsoapaction: changed\r\nx-camelcase: 1\r\nx-camelcase: 2\r\n\
+         cookie: a=b\r\nx-api-key: k\r\nvia: 1.1 edge\r\n\r\n"
+    );
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hermes_config::child;
-use hermes_config::model::{self, Chain, EndpointAddress, HttpVersion, ProxyProtocolVersion};
+use hermes_config::model::{
+    self, Chain, EndpointAddress, FieldCase, HttpVersion, ProxyProtocolVersion,
+};
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Kind, RequestHead};
 use hermes_net::quic::Record;
@@ -221,6 +223,11 @@ impl Upstream {
         let mut head = head.clone();
         self.add_fields(&mut head.fields, receiver);
         Cow::Owned(head)
+    }
+
+    /// Whether names of fields leave as they were spelled when they came.
+    pub fn preserves_case(&self) -> bool {
+        self.source.config.field_case == FieldCase::Preserve
     }
 
     /// Writes what every request to it has: its credentials, and the fields that are configured.

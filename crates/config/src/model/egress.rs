@@ -4,7 +4,7 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::scalar::{PortMatch, Prefix};
+use super::scalar::{OneOrMany, PortMatch, Prefix};
 
 /// Rules for addresses chosen by a request, checked on the address dialled.
 ///
@@ -25,4 +25,10 @@ pub struct Egress {
     /// Ports that are denied. Default: 25.
     #[serde(default)]
     pub deny_ports: Option<Vec<PortMatch>>,
+    /// Addresses of this machine, one of a family, from which connections and datagrams leave. Default: what routes say.
+    #[serde(default)]
+    pub local_address: OneOrMany<String>,
+    /// Interface of this machine by which they leave. Default: what routes say.
+    #[serde(default)]
+    pub interface: Option<String>,
 }

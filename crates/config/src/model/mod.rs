@@ -87,6 +87,6 @@ pub use tun::{
 };
 pub use tunnel::{Tunnel, TunnelAnswer, TunnelDetails, TunnelWord};
 pub use upstream::{
-    Balance, ClientTls, CongestionControl, Endpoint, HttpVersion, TlsChoice, Upstream,
+    Balance, ClientTls, CongestionControl, Endpoint, FieldCase, HttpVersion, TlsChoice, Upstream,
 };
 pub use wireguard::{Wireguard, WireguardPeer};

@@ -60,6 +60,12 @@ pub struct Upstream {
     /// How connections to it bound what they have on their way. Default: `cubic` over QUIC, and what the system does over TCP.
     #[serde(default)]
     pub congestion: Option<CongestionControl>,
+    /// Addresses of this machine, one of a family, from which connections and datagrams leave. Default: what routes say.
+    #[serde(default)]
+    pub local_address: OneOrMany<String>,
+    /// Interface of this machine by which they leave. Default: what routes say.
+    #[serde(default)]
+    pub interface: Option<String>,
     /// Another upstream, an HTTP proxy, through whose CONNECT these endpoints are reached.
     #[serde(default)]
     pub via: Option<String>,
@@ -78,6 +84,9 @@ pub struct Upstream {
     /// Default: none.
     #[serde(default)]
     pub fields: IndexMap<String, RequestField>,
+    /// How names of fields leave over HTTP/1.1: `lower`, in small letters, or `preserve`, as they came over HTTP/1.1. Default: lower.
+    #[serde(default)]
+    pub field_case: FieldCase,
     /// Show the node's token to this next proxy. Default: only under TLS, or where every endpoint is local.
     #[serde(default)]
     pub send_token: Option<bool>,
@@ -156,6 +165,17 @@ pub enum CongestionControl {
     Off,
     /// CUBIC (RFC 9438).
     Cubic,
+}
+
+/// How names of fields are spelled over HTTP/1.1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FieldCase {
+    /// In small letters, as over HTTP/2 and HTTP/3.
+    #[default]
+    Lower,
+    /// As they came over HTTP/1.1.
+    Preserve,
 }
 
 /// An HTTP version, written as its number.

@@ -56,18 +56,38 @@ pub fn encode_request_for(
         out.put_u8(b' ');
         put_target(target, out)?;
         out.put_slice(b" HTTP/1.1\r\n");
+        let framing = match framing {
+            Framing::Empty if expects_content(method) => Framing::Length(0),
+            framing => framing,
+        };
+
+        if fields.is_spelled() {
+            put_spelled(host, framing, fields, out);
+            return Ok(());
+        }
         out.put_slice(b"host: ");
         out.put_slice(host);
         out.put_slice(b"\r\n");
-
-        match framing {
-            Framing::Empty if expects_content(method) => put_length(0, out),
-            _ => put_framing(framing, out),
-        }
-
+        put_framing(framing, out);
         put_fields(fields, out);
         Ok(())
     })
+}
+
+/// Writes the fields of a request for an origin that tells capitals from small letters.
+fn put_spelled(host: &[u8], framing: Framing, fields: &Fields, out: &mut BytesMut) {
+    out.put_slice(b"Host: ");
+    out.put_slice(host);
+    out.put_slice(b"\r\n");
+    match framing {
+        Framing::Empty | Framing::UntilClose => {}
+        // Writing to a growing buffer cannot fail.
+        Framing::Length(length) => drop(write!(out, "Content-Length: {length}\r\n")),
+        Framing::Chunked => out.put_slice(b"Transfer-Encoding: chunked\r\n"),
+    }
+
+    fields.put_spelled(Class::FRAMING, out);
+    out.put_slice(b"\r\n");
 }
 
 /// Appends the head of an HTTP/1.1 response to `out`.

@@ -262,6 +262,7 @@ fn tight_limits() -> MessageLimits {
         fields: 3,
         chunk_extension_bytes: 4,
         trailer_bytes: 24,
+        keeps_spelling: true,
     }
 }
 

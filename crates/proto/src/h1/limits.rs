@@ -20,7 +20,7 @@ const CHUNK_EXTENSION_BYTES: usize = 256;
 #[doc(alias = "bound")]
 const TRAILER_BYTES: usize = 8 * 1024;
 
-/// Upper bounds on what a decoder reads into memory.
+/// Upper bounds on what a decoder reads into memory, and what it keeps of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageLimits {
     /// Bytes of a head: start line, fields and the empty line. Default 65536.
@@ -31,6 +31,8 @@ pub struct MessageLimits {
     pub chunk_extension_bytes: usize,
     /// Bytes of a trailer section with its empty line. Default 8192.
     pub trailer_bytes: usize,
+    /// Whether the fields of requests remember how their names were spelled. Default no.
+    pub keeps_spelling: bool,
 }
 
 impl MessageLimits {
@@ -50,6 +52,7 @@ impl Default for MessageLimits {
             fields: FIELDS,
             chunk_extension_bytes: CHUNK_EXTENSION_BYTES,
             trailer_bytes: TRAILER_BYTES,
+            keeps_spelling: false,
         }
     }
 }

@@ -80,6 +80,9 @@ fn decode_head(head: &Bytes, lines: usize, limits: &MessageLimits) -> Result<Req
     let line_end = memchr(b'\n', head).ok_or(Kind::BadRequestLine)?;
     let (method, target, version) = decode_line(head, line_end - 1)?;
     let mut fields = decode_fields(head, line_end + 1, lines, limits.fields)?;
+    if limits.keeps_spelling {
+        fields.spell(&head[line_end + 1..]);
+    }
     settle_host(&target, version, &mut fields)?;
     let options = connection::options(&fields)?;
     let upgrade = upgrade(version, options, &fields)?;

@@ -54,6 +54,13 @@ pub(crate) fn depart(
         }
     }
 
+    let preserves = next
+        .upstream()
+        .is_some_and(|upstream| upstream.preserves_case());
+    if !preserves {
+        head.fields.forget_spelling();
+    }
+
     let known = !next.is_target() || next.receiver() == Receiver::Proxy;
     trace::leave(&routed.exchange, &mut head.fields, |name| {
         known || trace::names(&route.expose, name)

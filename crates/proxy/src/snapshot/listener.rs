@@ -8,8 +8,8 @@ use std::time::Duration;
 use hermes_acme::Certificates;
 use hermes_config::child;
 use hermes_config::model::{
-    AcmeChallenge, Auth, AuthMode, Datagrams, Document, HttpVersion, Listener, OneOrMany, Oversize,
-    ServerTls,
+    AcmeChallenge, Auth, AuthMode, Datagrams, Document, FieldCase, HttpVersion, Listener,
+    OneOrMany, Oversize, ServerTls, Upstream,
 };
 use hermes_http::MinRate;
 use hermes_http::server::Options;
@@ -450,8 +450,9 @@ impl Building<'_> {
         let ListenerTls { server, clients } = tls.ok()?;
 
         let ingress = self.ingress(config)?;
-        let is_h3 = versions.contains(&HttpVersion::H3);
-        let quic = server.as_ref().filter(|_| is_h3);
+        let quic = server
+            .as_ref()
+            .filter(|_| versions.contains(&HttpVersion::H3));
         let written = config.templates.as_ref();
         let name: Arc<str> = name.into();
 
@@ -463,7 +464,7 @@ impl Building<'_> {
             versions,
             tls: server,
             clients,
-            options: options(config),
+            options: options_of(self.document, config),
             udp_templates: templates(written.and_then(|written| written.udp.as_ref())),
             tcp_templates: templates(written.and_then(|written| written.tcp.as_ref())),
             user: listener_user(self.document, config),
@@ -657,6 +658,14 @@ fn requires_certificate(auth: Option<&Auth>) -> bool {
         Some(Auth::Word(AuthMode::Mtls)) => true,
         Some(Auth::Methods(ways)) => ways.mtls && ways.basic.is_none() && ways.bearer.is_none(),
     }
+}
+
+fn options_of(document: &Document, config: &Listener) -> Options {
+    let mut options = options(config);
+    // Which upstream a request goes to is not known before it is read.
+    let preserves = |upstream: &Upstream| upstream.field_case == FieldCase::Preserve;
+    options.head.keeps_spelling = document.upstreams.values().any(preserves);
+    options
 }
 
 fn options(config: &Listener) -> Options {

@@ -1,8 +1,10 @@
 //! Checks of upstreams: their endpoints and how these are reached.
 
+use std::net::IpAddr;
+
 use hermes_config::child;
 use hermes_config::model::{
-    CongestionControl, Document, HttpVersion, RequestField, Timeouts, TlsChoice,
+    CongestionControl, Document, FieldCase, HttpVersion, RequestField, Timeouts, TlsChoice,
 };
 
 use super::changes::field_name;
@@ -19,6 +21,8 @@ pub(super) const CHECKS: &[Check] = &[
     timeouts,
     credentials,
     fields,
+    field_case,
+    local_ends,
 ];
 
 fn endpoints(document: &Document, report: &mut Report) {
@@ -175,6 +179,100 @@ fn fields(document: &Document, report: &mut Report) {
                     "remove one of the two",
                 );
             }
+        }
+    });
+}
+
+/// Where connections of upstreams and to targets leave from.
+fn local_ends(document: &Document, report: &mut Report) {
+    let egress = &document.egress;
+    local_end(
+        "egress",
+        &egress.local_address,
+        egress.interface.as_deref(),
+        report,
+    );
+    each_upstream(document, |path, upstream| {
+        let interface = upstream.interface.as_deref();
+        local_end(path, &upstream.local_address, interface, report);
+
+        let is_elsewhere = upstream.via.is_some() || upstream.attached.is_some();
+        let is_given = interface.is_some() || !upstream.local_address.is_empty();
+        if is_elsewhere && is_given {
+            let key = if interface.is_some() {
+                "interface"
+            } else {
+                "local_address"
+            };
+            report.add(
+                format!("{path}.{key}"),
+                "no connection to these endpoints leaves from this machine by itself",
+                "write it at the upstream that `via` names, or remove it",
+            );
+        }
+    });
+}
+
+/// Bytes of the name of an interface, with its end (`IFNAMSIZ`).
+const INTERFACE_NAME: usize = 16;
+
+fn local_end(path: &str, addresses: &[String], interface: Option<&str>, report: &mut Report) {
+    let mut families = Vec::new();
+    for (index, text) in addresses.iter().enumerate() {
+        let place = format!("{path}.local_address[{index}]");
+        let address = text.parse::<IpAddr>().map(|address| address.to_canonical());
+        match address {
+            Ok(address) if address.is_unspecified() || address.is_multicast() => {
+                report.add(
+                    place,
+                    format!("{address} is no address of a machine"),
+                    "write one of this machine",
+                );
+            }
+            Ok(address) if families.contains(&address.is_ipv4()) => {
+                report.add(
+                    place,
+                    "there is another one of this family",
+                    "give one of IPv4 and one of IPv6",
+                );
+            }
+            Ok(address) => families.push(address.is_ipv4()),
+            Err(_) => {
+                report.add(
+                    place,
+                    format!("`{text}` is not an IP address"),
+                    "write one such as 192.0.2.7, without a port",
+                );
+            }
+        }
+    }
+
+    let fits = |name: &str| {
+        let is_odd =
+            |byte: u8| byte == b'/' || byte.is_ascii_whitespace() || byte.is_ascii_control();
+        (1..INTERFACE_NAME).contains(&name.len()) && !name.bytes().any(is_odd)
+    };
+    if interface.is_some_and(|name| !fits(name)) {
+        report.add(
+            format!("{path}.interface"),
+            "this can be no interface's name",
+            "write one such as eth0",
+        );
+    }
+}
+
+fn field_case(document: &Document, report: &mut Report) {
+    each_upstream(document, |path, upstream| {
+        let speaks_h1 = upstream
+            .http
+            .as_deref()
+            .is_none_or(|versions| versions.contains(&HttpVersion::H1));
+        if upstream.field_case == FieldCase::Preserve && !speaks_h1 {
+            report.add(
+                format!("{path}.field_case"),
+                "names of fields have small letters over HTTP/2 and HTTP/3 (RFC 9113, 8.2)",
+                "set `http: 1`, or remove `field_case`",
+            );
         }
     });
 }

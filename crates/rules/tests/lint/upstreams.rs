@@ -121,3 +121,39 @@ fn credentials_that_cannot_be_shown() {
         ],
     );
 }
+
+#[test]
+fn ends_of_this_machine_that_cannot_be() {
+    finds(
+        json!({
+            "upstreams": {
+                "next": { "endpoints": ["a:1"], "local_address": ["10.0.0.7", "::ffff:10.0.0.8", "eth0", "0.0.0.0"], "interface": "a/b" },
+                "behind": { "endpoints": ["b:1"], "via": "next", "local_address": "2001:db8::7" },
+            },
+            "routes": [{ "to": "behind" }],
+            "egress": { "local_address": ["10.0.0.7", "2001:db8::7"], "interface": "an-interface-with-a-long-name" },
+        }),
+        &[
+            "egress.interface: this can be no interface's name; write one such as eth0",
+            "upstreams.next.local_address[1]: there is another one of this family; give one of IPv4 and one of IPv6",
+            "upstreams.next.local_address[2]: `eth0` is not an IP address; write one such as 192.0.2.7, without a port",
+            "upstreams.next.local_address[3]: 0.0.0.0 is no address of a machine; write one of this machine",
+            "upstreams.next.interface: this can be no interface's name; write one such as eth0",
+            "upstreams.behind.local_address: no connection to these endpoints leaves from this machine by itself; write it at the upstream that `via` names, or remove it",
+        ],
+    );
+}
+
+#[test]
+fn capitals_where_no_version_has_them() {
+    finds_in(
+        json!({ "http": [1, 2], "tls": true, "field_case": "preserve" }),
+        &[],
+    );
+    finds_in(
+        json!({ "http": 2, "field_case": "preserve" }),
+        &[
+            "upstreams.next.field_case: names of fields have small letters over HTTP/2 and HTTP/3 (RFC 9113, 8.2); set `http: 1`, or remove `field_case`",
+        ],
+    );
+}
