@@ -9,12 +9,14 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::time::{sleep, timeout};
 
 use crate::descriptors::{self, Shortage, claim, noted};
 use crate::dns::{DnsError, DnsErrorKind};
 use crate::listen::tune;
+use crate::local_end::{LocalEnd, Port, is_unusable};
 use crate::own_mark::marked;
 
 /// Pause between the starts of two attempts (RFC 8305 section 8: 250 ms is recommended).
@@ -77,8 +79,20 @@ pub enum Remote {
 /// # Errors
 /// When all attempts failed: the error of the one that got furthest.
 pub async fn tcp(addresses: &[SocketAddr], limit: Duration) -> Result<TcpStream, ConnectError> {
+    tcp_from(addresses, limit, &LocalEnd::ANY).await
+}
+
+/// As [`tcp`], from this end.
+///
+/// # Errors
+/// As for [`tcp`]; `Local` where nothing can be opened from there.
+pub async fn tcp_from(
+    addresses: &[SocketAddr],
+    limit: Duration,
+    from: &LocalEnd,
+) -> Result<TcpStream, ConnectError> {
     let mut last = None;
-    if let Ok(done) = timeout(limit, race(addresses, &mut last)).await {
+    if let Ok(done) = timeout(limit, race(addresses, from, &mut last)).await {
         return done;
     }
 
@@ -117,11 +131,12 @@ type Attempt<'a> = Pin<Box<dyn Future<Output = Result<TcpStream, ConnectError>> 
 /// Runs the attempts; `last` is the address whose attempt started last.
 async fn race(
     addresses: &[SocketAddr],
+    from: &LocalEnd,
     last: &mut Option<SocketAddr>,
 ) -> Result<TcpStream, ConnectError> {
     if let [only] = addresses {
         *last = Some(*only);
-        return attempt(*only).await;
+        return attempt(*only, from).await;
     }
 
     let mut waiting = interleave(addresses).into_iter();
@@ -131,7 +146,7 @@ async fn race(
     loop {
         if let Some(next) = waiting.next() {
             *last = Some(next);
-            running.push(Box::pin(attempt(next)));
+            running.push(Box::pin(attempt(next, from)));
         } else if running.is_empty() {
             let nothing = ConnectErrorKind::NoAddress;
             return Err(worst.unwrap_or(ConnectError::without_source(nothing, Remote::Nothing)));
@@ -163,8 +178,8 @@ async fn first_done(running: &mut Vec<Attempt<'_>>) -> Result<TcpStream, Connect
     .await
 }
 
-async fn attempt(address: SocketAddr) -> Result<TcpStream, ConnectError> {
-    match connected(address).await {
+async fn attempt(address: SocketAddr, from: &LocalEnd) -> Result<TcpStream, ConnectError> {
+    match connected(address, from).await {
         Ok(tcp) => {
             tune(&tcp);
             Ok(tcp)
@@ -177,13 +192,15 @@ async fn attempt(address: SocketAddr) -> Result<TcpStream, ConnectError> {
     }
 }
 
-async fn connected(address: SocketAddr) -> io::Result<TcpStream> {
+async fn connected(address: SocketAddr, from: &LocalEnd) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()?
     } else {
         TcpSocket::new_v6()?
     };
-    marked(claimed(socket)?)?.connect(address).await
+    let socket = marked(claimed(socket)?)?;
+    from.bind(SockRef::from(&socket), address, Port::WhenConnected)?;
+    socket.connect(address).await
 }
 
 /// As [`claim`]; it is counted with the error that the attempt comes to.
@@ -233,6 +250,9 @@ fn more_telling(one: Option<ConnectError>, two: ConnectError) -> ConnectError {
 
 fn kind_of(error: &io::Error) -> ConnectErrorKind {
     use io::ErrorKind as Kind;
+    if is_unusable(error) {
+        return ConnectErrorKind::Local;
+    }
     match (error.kind(), Shortage::of(error)) {
         (_, Some(Shortage::Descriptors)) => ConnectErrorKind::Descriptors,
         (_, Some(Shortage::Ports)) => ConnectErrorKind::Ports,

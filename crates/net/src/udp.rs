@@ -14,6 +14,7 @@ use tokio::task::coop::consume_budget;
 
 use crate::descriptors::{claim, noted};
 use crate::listen::{enlarge_receive_buffer, enlarge_send_buffer};
+use crate::local_end::{LocalEnd, Port};
 use crate::os;
 use crate::own_mark::marked;
 use crate::peer::canonical;
@@ -71,11 +72,19 @@ impl UdpSocket {
     ///
     /// # Errors
     /// When there is no route, or no descriptor or port is left.
+    pub async fn connected(remote: SocketAddr) -> io::Result<Self> {
+        Self::connected_from(remote, &LocalEnd::ANY).await
+    }
+
+    /// As [`Self::connected`], from this end.
+    ///
+    /// # Errors
+    /// As there, and when nothing can be opened from it.
     #[expect(
         clippy::unused_async,
         reason = "callers await it; it needs the runtime"
     )]
-    pub async fn connected(remote: SocketAddr) -> io::Result<Self> {
+    pub async fn connected_from(remote: SocketAddr, from: &LocalEnd) -> io::Result<Self> {
         let socket = os::datagram_socket(Domain::for_address(remote))
             .map_err(noted)
             .and_then(claim)
@@ -83,6 +92,7 @@ impl UdpSocket {
         enlarge_receive_buffer(&SockRef::from(&socket));
         let (state, segments) = udp_system::prepare(&socket, remote.is_ipv6())?;
 
+        from.bind(SockRef::from(&socket), remote, Port::WhenConnected)?;
         // The port is chosen with it.
         socket.connect(&remote.into()).map_err(noted)?;
         Self::wrap(

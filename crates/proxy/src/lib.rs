@@ -61,6 +61,7 @@ mod memory_store;
 mod next;
 mod no_custody;
 pub mod node;
+mod node_name;
 mod outliving;
 mod pac;
 mod permit;
@@ -82,3 +83,4 @@ pub mod why;
 pub mod worker;
 
 pub use node::{Proxy, check, check_rest, check_with, doubts};
+pub use node_name::node_name;

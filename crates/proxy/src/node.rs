@@ -32,11 +32,12 @@ use crate::devices::Devices;
 use crate::listeners::table::{BindError, ListenerView, Prepared};
 use crate::listeners::{self, Door, Joins, ListenerTable, PassedSockets, Sessions, Sources};
 use crate::memory_limits;
+use crate::node_name::node_name;
 use crate::outliving::Outliving;
 use crate::plug::Plugs;
 use crate::reevaluate::Tunnels;
 use crate::scarcity;
-use crate::snapshot::{Draft, Snapshot, node_name};
+use crate::snapshot::{Draft, Snapshot};
 use crate::upkeep::Upkeep;
 use crate::why::remembered::LastRefusals;
 use crate::why::{Account, SupposedExchange};
@@ -401,7 +402,8 @@ impl Configured {
     fn read(loaded: Loaded, file: &Path, plugs: &Plugs) -> Result<Self, Problems> {
         let access = AccessSink::open(&loaded.document.log.access)
             .map_err(|error| one("log.access", &error))?;
-        let name = node_name(&loaded);
+        // Where it has none, the snapshot is not built, which says so.
+        let name = node_name(&loaded).unwrap_or_default();
         let telemetry = Telemetry::new(&name, access);
         telemetry
             .redirect_decisions(decisions_file(&loaded.document))

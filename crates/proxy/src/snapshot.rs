@@ -39,6 +39,7 @@ use http::{HeaderName, HeaderValue};
 use crate::door::DoorId;
 use crate::filter::{self, Checkpoint, FlowRego};
 use crate::next::Next;
+use crate::node_name::node_name;
 use crate::plug::Plugs;
 use crate::remote_device;
 pub(crate) use listener::is_challenge;
@@ -144,11 +145,11 @@ impl Snapshot {
         let told = Told::read(document, &mut report);
         remote_device::check(document, &mut report);
         let policies = plugged(document, plugs, &mut report);
+        let node = node_of(&loaded, previous, &mut report);
         // Routes name upstreams: without this, a broken upstream would be reported a second time
         // below.
         found.result()?;
 
-        let node: Arc<str> = node_name(&loaded).into();
         let rules = compile((document, plugs), &node, &upstreams)
             .map_err(|unfit| unfit_route(places, unfit))?;
         Ok(Draft(Self {
@@ -446,26 +447,22 @@ fn proxies(document: &Document) -> HashSet<&str> {
         .collect()
 }
 
-/// The node's name: as configured, or that of its file.
-pub fn node_name(loaded: &Loaded) -> String {
-    let of_file = || {
-        let stem = loaded.files.first().and_then(|file| file.file_stem());
-        stem.map_or_else(
-            || "hermes".to_owned(),
-            |stem| stem.to_string_lossy().into_owned(),
-        )
-    };
-
-    let name = loaded.document.node.clone().unwrap_or_else(of_file);
-    name.chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || "-_.".contains(c) {
-                c
-            } else {
-                '-'
-            }
-        })
-        .collect()
+/// The node's name; a machine that is called otherwise now runs the node that it did.
+fn node_of(
+    loaded: &Loaded,
+    previous: Option<&Snapshot>,
+    report: &mut impl FnMut(String, String, Option<String>),
+) -> Arc<str> {
+    let same = previous.filter(|previous| previous.document.node == loaded.document.node);
+    let name = same.map_or_else(
+        || node_name(loaded).map(Arc::from),
+        |same| Ok(same.node.clone()),
+    );
+    name.unwrap_or_else(|reason| {
+        let remedy = "give it one (`hostnamectl hostname`), or write the node's name";
+        report("node".to_owned(), reason, Some(remedy.to_owned()));
+        Arc::default()
+    })
 }
 
 /// What is decided by.

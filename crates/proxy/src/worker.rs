@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use hermes_net::{LocalAddresses, Resolver, Watch};
+use hermes_net::{LocalAddresses, LocalEnd, Resolver, Watch};
 use hermes_observe::Telemetry;
 use hermes_packet::Egress;
-use hermes_upstream::{AnswerLimits, Attached, Budget, Client, Directory, Upstream};
+use hermes_upstream::{AnswerLimits, Attached, Budget, Client, Directory, Upstream, local_end};
 use http::HeaderValue;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
@@ -76,6 +76,12 @@ impl Directory for Shared {
         let snapshot = self.snapshot.load();
         let limits = &snapshot.document.defaults.limits;
         AnswerLimits::new(&limits.upstreams)
+    }
+
+    fn target_local_end(&self) -> LocalEnd {
+        let snapshot = self.snapshot.load();
+        let egress = &snapshot.document.egress;
+        local_end(&egress.local_address, egress.interface.as_deref())
     }
 
     fn token(&self, _: &Upstream) -> Option<HeaderValue> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hermes_net::clock;
-use hermes_net::{Resolver, within};
+use hermes_net::{LocalEnd, Resolver, within};
 use http::HeaderValue;
 use rustls::ClientConfig;
 use tokio_util::task::TaskTracker;
@@ -35,6 +35,11 @@ pub trait Directory: Send + Sync {
     /// What the answers of origins may have that requests choose. Default: what an upstream's may.
     fn origin_answers(&self) -> AnswerLimits {
         AnswerLimits::default()
+    }
+
+    /// Where connections and datagrams to targets that requests choose leave from. Default: what routes say.
+    fn target_local_end(&self) -> LocalEnd {
+        LocalEnd::ANY
     }
 
     /// The value of `Proxy-Authorization` for an upstream that tunnels for us; asked only where

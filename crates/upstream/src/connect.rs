@@ -8,7 +8,7 @@ use std::time::Duration;
 use hermes_config::model::{CongestionControl, EndpointAddress, HttpVersion};
 use hermes_net::os::set_congestion;
 use hermes_net::quic;
-use hermes_net::{ConnectError, Stream, connect, tls};
+use hermes_net::{ConnectError, LocalEnd, Stream, connect, tls};
 use hermes_proto::proxy_protocol::{self, Header};
 use rustls::ClientConfig;
 use tokio::io::AsyncWriteExt;
@@ -19,7 +19,7 @@ use crate::endpoint::Endpoint;
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::limits::Room;
 use crate::nested;
-use crate::quic::{First, HEAD_START, Memory, staggered};
+use crate::quic::{First, HEAD_START, Leaving, Memory, staggered};
 use crate::reached::{Bounds, Reached, Transport};
 use crate::upstream::Upstream;
 use crate::via::{self, Carries};
@@ -227,9 +227,13 @@ impl Attempt<'_> {
             (_, _, addresses) => {
                 let addresses = addresses.as_deref().unwrap_or_default();
                 let config = config.expecting(endpoint.quic.rtt());
-                let connection =
-                    crate::quic::connect(addresses, &config, name, bounds.until, &endpoint.text)
-                        .await?;
+                let leaving = Leaving {
+                    config: &config,
+                    from: &upstream.links.from,
+                };
+                let connecting =
+                    crate::quic::connect(addresses, leaving, name, bounds.until, &endpoint.text);
+                let connection = connecting.await?;
                 endpoint.quic.measured(connection.path_stats().rtt);
                 let address = Some(connection.peer());
 
@@ -309,7 +313,10 @@ impl Attempt<'_> {
             }
             (EndpointAddress::Tcp(_), None, addresses) => {
                 let addresses = addresses.as_deref().unwrap_or_default();
-                let stream = client.race(addresses, bounds.until, &endpoint.text).await?;
+                let from = &upstream.links.from;
+                let stream = client
+                    .race(addresses, from, bounds.until, &endpoint.text)
+                    .await?;
                 control(&stream, upstream);
                 let address = stream.info().peer.socket();
                 Ok((stream, address))
@@ -381,12 +388,13 @@ impl Inner {
     pub(crate) async fn race(
         &self,
         addresses: &[SocketAddr],
+        from: &LocalEnd,
         until: Instant,
         endpoint: &str,
     ) -> Result<Stream, ConnectFailure> {
-        match race(addresses, until, endpoint).await {
+        match race(addresses, from, until, endpoint).await {
             Err(failure) if failure.kind == FailureKind::Descriptors && self.pool.give_way() => {
-                race(addresses, until, endpoint).await
+                race(addresses, from, until, endpoint).await
             }
             done => done,
         }
@@ -396,10 +404,12 @@ impl Inner {
 /// Connects to the first of `addresses` that answers (RFC 8305).
 async fn race(
     addresses: &[SocketAddr],
+    from: &LocalEnd,
     until: Instant,
     endpoint: &str,
 ) -> Result<Stream, ConnectFailure> {
-    let tcp = in_time(until, endpoint, connect::tcp(addresses, remaining(until))).await?;
+    let connecting = connect::tcp_from(addresses, remaining(until), from);
+    let tcp = in_time(until, endpoint, connecting).await?;
     Ok(Stream::from(tcp))
 }
 

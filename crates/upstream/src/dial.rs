@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hermes_config::model::EndpointAddress;
 use hermes_http::{Incoming, Outgoing};
-use hermes_net::{Stream, UdpSocket};
+use hermes_net::{LocalEnd, Stream, UdpSocket};
 use hermes_proto::proxy_protocol::Header;
 use tokio::time::{Instant, timeout_at};
 
@@ -84,6 +84,8 @@ pub struct Dialled {
 pub struct UdpDialled {
     /// What datagrams pass.
     pub path: UdpPath,
+    /// Where a socket towards an address leaves from.
+    pub from: LocalEnd,
     /// The endpoint as it is configured, or host and port of the target.
     pub endpoint: Arc<str>,
     /// Counts the tunnel; to be kept until it is over.
@@ -160,9 +162,11 @@ impl Client {
                     return Err(ConnectFailure::timeout(endpoint));
                 };
 
-                let address = routable(&allowed?, &endpoint).await?;
+                let from = self.inner.directory.target_local_end();
+                let address = routable(&allowed?, &from, &endpoint).await?;
                 Ok(UdpDialled {
                     path: UdpPath::Address(address),
+                    from,
                     endpoint: endpoint.into(),
                     active: Active::default(),
                 })
@@ -181,7 +185,8 @@ impl Inner {
     ) -> Result<Dialled, ConnectFailure> {
         let endpoint = place(host, port);
         let addresses = self.allowed(host, port, asking).await?;
-        let stream = self.race(&addresses, until, &endpoint).await?;
+        let from = self.directory.target_local_end();
+        let stream = self.race(&addresses, &from, until, &endpoint).await?;
         let address = stream.info().peer.socket();
 
         Ok(Dialled {
@@ -259,6 +264,7 @@ impl Inner {
                     let active = next.active.inside(outer);
                     return Ok(UdpDialled {
                         path,
+                        from: upstream.links.from.clone(),
                         endpoint,
                         active,
                     });
@@ -326,7 +332,9 @@ impl Inner {
             &endpoint.address,
             connect::dial_addresses(self, upstream, endpoint).await?,
         ) {
-            (_, Some(addresses)) => routable(&addresses, &endpoint.text).await,
+            (_, Some(addresses)) => {
+                routable(&addresses, &upstream.links.from, &endpoint.text).await
+            }
             (EndpointAddress::Unix(_), None) => unfit("a Unix socket carries no UDP"),
             (EndpointAddress::Tcp(_), None) => {
                 unfit("it is behind another proxy, and has no address here")
@@ -336,13 +344,17 @@ impl Inner {
 }
 
 /// The first address that there is a route to. UDP cannot be raced, because no one has to answer.
-async fn routable(addresses: &[SocketAddr], endpoint: &str) -> Result<SocketAddr, ConnectFailure> {
+async fn routable(
+    addresses: &[SocketAddr],
+    from: &LocalEnd,
+    endpoint: &str,
+) -> Result<SocketAddr, ConnectFailure> {
     if let [only] = addresses {
         return Ok(*only);
     }
     let mut reason = "the name has no address".to_owned();
     for address in addresses {
-        match UdpSocket::connected(*address).await {
+        match UdpSocket::connected_from(*address, from).await {
             Ok(_) => return Ok(*address),
             Err(error) => reason = format!("{address}: {error}"),
         }

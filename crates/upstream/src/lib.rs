@@ -80,6 +80,7 @@ pub use dial::{Dial, Dialled, UdpDialled, UdpPath};
 pub use endpoint::Active;
 pub use failure::{ConnectFailure, FailureKind};
 pub use hop::HopStatus;
+pub use link_policy::local_end;
 pub use origin::{Allow, Asking, Origin};
 pub use path_probe::{PathReport, QuicAnswer, measure_path};
 pub use pinned::{Own, Pinned};

@@ -1,9 +1,10 @@
-//! How the links of an upstream are kept: their PINGs, and how many are open before anyone asks.
+//! How the links of an upstream are kept: their PINGs, where they leave from, and how many are open before anyone asks.
 
 use std::time::Duration;
 
 use hermes_config::model::{self, CongestionControl};
 use hermes_http::h2::client::Keepalive;
+use hermes_net::LocalEnd;
 
 /// How the links of an upstream are kept, defaults filled in.
 #[derive(Debug)]
@@ -12,8 +13,16 @@ pub(crate) struct LinkPolicy {
     pub(crate) warm: usize,
     /// PINGs.
     pub(crate) keepalive: Option<Keepalive>,
+    /// Where connections leave from.
+    pub(crate) from: LocalEnd,
     /// How they bound what they have on their way, where that is said.
     pub(crate) congestion: Option<CongestionControl>,
+}
+
+/// Where connections leave from. What is no address is a finding of `lint`.
+pub fn local_end(addresses: &[String], interface: Option<&str>) -> LocalEnd {
+    let addresses = addresses.iter().filter_map(|address| address.parse().ok());
+    LocalEnd::new(addresses, interface)
 }
 
 impl LinkPolicy {
@@ -28,6 +37,7 @@ impl LinkPolicy {
         Self {
             warm: usize::from(config.warm),
             keepalive,
+            from: local_end(&config.local_address, config.interface.as_deref()),
             congestion: config.congestion,
         }
     }

@@ -163,7 +163,8 @@ impl Inner {
         let endpoint = place(&origin.host, origin.port);
         // The addresses are judged, not the name: a name can be made to point anywhere.
         let addresses = self.allowed(&origin.host, origin.port, asking).await?;
-        let stream = self.race(&addresses, until, &endpoint).await?;
+        let from = self.directory.target_local_end();
+        let stream = self.race(&addresses, &from, until, &endpoint).await?;
         let address = stream.info().peer.socket();
 
         if !origin.tls {

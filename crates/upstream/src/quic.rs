@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
+use hermes_net::LocalEnd;
 use hermes_net::quic::{ClientConfig, Connection, ConnectionError, Endpoint as Socket};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -183,22 +184,29 @@ impl Memory {
 /// the queues of network cards, share the connections.
 pub(crate) async fn connect(
     addresses: &[SocketAddr],
-    config: &ClientConfig,
+    leaving: Leaving<'_>,
     name: &str,
     until: Instant,
     endpoint: &str,
 ) -> Result<Connection, ConnectFailure> {
-    match timeout_at(until, race(addresses, config, name, endpoint)).await {
+    match timeout_at(until, race(addresses, leaving, name, endpoint)).await {
         Ok(done) => done,
         Err(_) => Err(ConnectFailure::timeout(endpoint)),
     }
+}
+
+/// How connections are made, and where they leave from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Leaving<'a> {
+    pub(crate) config: &'a ClientConfig,
+    pub(crate) from: &'a LocalEnd,
 }
 
 type Racing<'a> = Pin<Box<dyn Future<Output = Result<Connection, ConnectFailure>> + Send + 'a>>;
 
 fn race<'a>(
     addresses: &'a [SocketAddr],
-    config: &'a ClientConfig,
+    leaving: Leaving<'a>,
     name: &'a str,
     endpoint: &'a str,
 ) -> Racing<'a> {
@@ -211,12 +219,12 @@ fn race<'a>(
             ));
         };
 
-        let first = one(*first, config, name, endpoint);
+        let first = one(*first, leaving, name, endpoint);
         if rest.is_empty() {
             return first.await;
         }
 
-        staggered(HEAD_START, first, race(rest, config, name, endpoint))
+        staggered(HEAD_START, first, race(rest, leaving, name, endpoint))
             .await
             .0
     })
@@ -224,11 +232,12 @@ fn race<'a>(
 
 async fn one(
     to: SocketAddr,
-    config: &ClientConfig,
+    leaving: Leaving<'_>,
     name: &str,
     endpoint: &str,
 ) -> Result<Connection, ConnectFailure> {
-    let socket = Socket::client(to).map_err(|error| {
+    let Leaving { config, from } = leaving;
+    let socket = Socket::client_from(to, from).map_err(|error| {
         let kind = ConnectFailure::kind_of_socket(&error).unwrap_or(FailureKind::Local);
         ConnectFailure::new(kind, endpoint, format!("no UDP socket: {error}"))
     })?;

@@ -204,7 +204,8 @@ async fn datagrams(attempt: Attempt<'_>) -> Option<Found> {
         .udp_of(attempt.upstream, attempt.endpoint)
         .await
         .ok()?;
-    let socket = UdpSocket::connected(address).await.ok()?;
+    let from = &attempt.upstream.links.from;
+    let socket = UdpSocket::connected_from(address, from).await.ok()?;
     socket.send_segments(None, &[0], None).await.ok()?;
     let mut batch = RecvBatch::with_slots(1);
     let refused = matches!(timeout(REFUSAL, socket.recv(&mut batch)).await, Ok(Err(_)));

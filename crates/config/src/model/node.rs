@@ -24,7 +24,8 @@ pub struct Document {
     /// Where the JSON Schema of this format lies; for editors, ignored by Hermes.
     #[serde(rename = "$schema", default)]
     pub schema: Option<String>,
-    /// Name of this node, used in `Via`, `Proxy-Status` and logs. Default: the file's name without its extension.
+    /// Name of this node, used in `Via`, `Proxy-Status` and logs; in it `{host}` is the machine's name, and `{file}` that of the file.
+    /// Default: the file's name without its extension.
     #[serde(default)]
     pub node: Option<String>,
     /// Further files, relative to this one. Their maps are added by key and their lists at the end; nothing may be

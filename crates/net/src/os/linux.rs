@@ -122,6 +122,29 @@ pub fn datagram_socket(domain: Domain) -> io::Result<Socket> {
     Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))
 }
 
+/// What this machine is called; `None` where it has no name that can be read.
+pub fn host_name() -> Option<String> {
+    nix::unistd::gethostname().ok()?.into_string().ok()
+}
+
+/// Makes a socket leave by this interface, whatever routes say, and hear nothing of others (`SO_BINDTODEVICE`).
+///
+/// # Errors
+/// `PermissionDenied` without `CAP_NET_RAW` before Linux 5.7; `ENODEV` where there is no such interface.
+pub fn bind_to_interface(socket: &Socket, interface: &str) -> io::Result<()> {
+    socket.bind_device(Some(interface.as_bytes()))
+}
+
+/// Has a port chosen when a socket that is bound to an address is connected, so that connections to different addresses may have
+/// one (`IP_BIND_ADDRESS_NO_PORT`).
+///
+/// # Errors
+/// When the system does not know the option.
+pub fn choose_port_when_connected(socket: &Socket) -> io::Result<()> {
+    setsockopt(socket, sockopt::IpBindAddressNoPort, &true)?;
+    Ok(())
+}
+
 /// Whether [`prepare_datagrams`] does anything.
 pub const PREPARES_DATAGRAMS: bool = true;
 

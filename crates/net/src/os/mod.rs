@@ -10,8 +10,9 @@ mod linux;
 #[cfg(target_os = "linux")]
 pub use linux::{
     AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, add_cable, add_exception, allow_dumps,
-    allow_fragments, attach_reuseport_filter, attach_tls, datagram_socket, echo_socket,
-    enter_network, exceptions, forbid_fragments, forwarded_families, give_tls_keys, is_transparent,
+    allow_fragments, attach_reuseport_filter, attach_tls, bind_to_interface,
+    choose_port_when_connected, datagram_socket, echo_socket, enter_network, exceptions,
+    forbid_fragments, forwarded_families, give_tls_keys, host_name, is_transparent,
     local_addresses, mark, mark_open, masquerades, new_network, note_arrivals, open_tun,
     passed_kind, passed_sockets, path_mtu, peer_uid, prepare_datagrams, process_stats,
     raise_open_files, receive_merged, receive_timed, remove_exception, report_errors,
@@ -24,8 +25,9 @@ mod other;
 #[cfg(not(target_os = "linux"))]
 pub use other::{
     AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, add_cable, add_exception, allow_dumps,
-    allow_fragments, attach_reuseport_filter, attach_tls, datagram_socket, echo_socket,
-    enter_network, exceptions, forbid_fragments, forwarded_families, give_tls_keys, is_transparent,
+    allow_fragments, attach_reuseport_filter, attach_tls, bind_to_interface,
+    choose_port_when_connected, datagram_socket, echo_socket, enter_network, exceptions,
+    forbid_fragments, forwarded_families, give_tls_keys, host_name, is_transparent,
     local_addresses, mark, mark_open, masquerades, new_network, note_arrivals, open_tun,
     passed_kind, passed_sockets, path_mtu, peer_uid, prepare_datagrams, process_stats,
     raise_open_files, receive_merged, receive_timed, remove_exception, report_errors,

@@ -116,6 +116,27 @@ pub fn datagram_socket(domain: Domain) -> io::Result<Socket> {
     Ok(socket)
 }
 
+/// Not known.
+pub fn host_name() -> Option<String> {
+    None
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn bind_to_interface(_socket: &Socket, _interface: &str) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn choose_port_when_connected(_socket: &Socket) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Not supported.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use quinn::{EndpointConfig, TokioRuntime};
-use socket2::SockRef;
+use socket2::{Domain, SockRef};
 
 use super::cid::WorkerIds;
 use super::coalescing_socket::CoalescingSocket;
@@ -25,6 +25,7 @@ use super::send::code_of;
 use super::transport::{KEEP_ALIVE, Sizes, transport};
 use crate::descriptors::{claim, noted};
 use crate::listen;
+use crate::local_end::{LocalEnd, Port};
 use crate::os;
 use crate::own_mark::marked;
 use crate::peer::canonical;
@@ -83,14 +84,33 @@ impl Endpoint {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn client(towards: SocketAddr) -> io::Result<Self> {
+        Self::client_from(towards, &LocalEnd::ANY)
+    }
+
+    /// As [`Self::client`], from this end.
+    ///
+    /// # Errors
+    /// As there, and when nothing can be opened from it.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn client_from(towards: SocketAddr, from: &LocalEnd) -> io::Result<Self> {
         let any = match towards {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
         };
 
         // Not `listen::udp`: of ports that may be shared, the system gives out those that someone has.
-        let socket = UdpSocket::bind(any).map_err(noted).and_then(claim)?;
-        let socket = marked(socket)?;
+        let socket: UdpSocket = os::datagram_socket(Domain::for_address(any))
+            .map_err(noted)
+            .and_then(claim)
+            .and_then(marked)?
+            .into();
+        let is_free = *from == LocalEnd::ANY;
+        from.bind(SockRef::from(&socket), towards, Port::Now)?;
+        if is_free || !has_port(&socket)? {
+            SockRef::from(&socket).bind(&any.into()).map_err(noted)?;
+        }
         listen::enlarge_buffers(&SockRef::from(&socket));
 
         // Where errors are not told, silence says the same later.
@@ -315,6 +335,11 @@ impl Endpoint {
     pub async fn idle(&self) {
         self.quinn.wait_idle().await;
     }
+}
+
+/// Whether a socket was bound.
+fn has_port(socket: &UdpSocket) -> io::Result<bool> {
+    Ok(socket.local_addr()?.port() != 0)
 }
 
 fn coalescing(socket: UdpSocket, refusals: Option<Arc<Refusals>>) -> io::Result<CoalescingSocket> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Event, Kind, RequestHead};
 use hermes_identity::Proof;
-use hermes_net::UdpSocket;
+use hermes_net::{LocalEnd, UdpSocket};
 use hermes_packet::{Asked, Destination, Handed, PacketEnd, Token};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
@@ -180,6 +180,7 @@ async fn socket(
     descriptor_share::take_one(routed)?;
     let UdpDialled {
         path: dialled,
+        from,
         active,
         ..
     } = reach::dial_udp(&tries, &target).await?;
@@ -199,7 +200,7 @@ async fn socket(
         }
     };
 
-    let socket = connected(address).await?;
+    let socket = connected(address, &from).await?;
     let ends = Ends::end(PacketEnd::Socket(
         Arc::new(socket),
         routed.datagram_bounds(),
@@ -230,8 +231,9 @@ async fn socket(
 }
 
 /// A socket towards an address.
-async fn connected(address: SocketAddr) -> Result<UdpSocket, Refusal> {
-    UdpSocket::connected(address).await.map_err(|error| {
+async fn connected(address: SocketAddr, from: &LocalEnd) -> Result<UdpSocket, Refusal> {
+    let socket = UdpSocket::connected_from(address, from).await;
+    socket.map_err(|error| {
         let is_short = ConnectFailure::kind_of_socket(&error).is_some();
         let kind = if is_short {
             ProxyError::ConnectionLimitReached

@@ -44,11 +44,12 @@ fn revocation(document: &Document, report: &mut Report) {
 
 /// The node's name stands in `Via` and `Proxy-Status` (RFC 9110, 7.6.3; RFC 9209, 2).
 fn name(document: &Document, report: &mut Report) {
-    if let Some(name) = document.node.as_deref().filter(|name| !is_token(name)) {
+    let is_bad = |name: &&str| !is_token(&name.replace("{host}", "h").replace("{file}", "f"));
+    if let Some(name) = document.node.as_deref().filter(is_bad) {
         report.add(
             "node",
             format!("`{name}` cannot be a node's name"),
-            "use letters, digits, `-`, `.` and `_`",
+            "use letters, digits, `-`, `.` and `_`, and `{host}` for the machine's name",
         );
     }
 }

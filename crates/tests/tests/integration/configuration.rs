@@ -874,3 +874,17 @@ fn every_command_answers_in_json() {
         );
     }
 }
+
+#[test]
+fn a_node_is_called_as_its_machine_where_its_file_says_so() {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let host = host.trim().replace(
+        |letter: char| !letter.is_ascii_alphanumeric() && !"-_.".contains(letter),
+        "-",
+    );
+    let node = Node::start(
+        "any",
+        "node: \"{file}.{host}\"\nlisteners: { web: { http: 127.0.0.1:0 } }\nroutes: [ { respond: { status: 200 } } ]\n",
+    );
+    assert_eq!(node.status()["node"], format!("node.{host}"));
+}

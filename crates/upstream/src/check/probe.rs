@@ -153,7 +153,8 @@ async fn udp(
     plan: &Plan<'_>,
 ) -> Result<(), String> {
     let address = client.udp_of(upstream, endpoint).await.map_err(words)?;
-    let socket = UdpSocket::connected(address).await.map_err(words)?;
+    let socket = UdpSocket::connected_from(address, &upstream.links.from).await;
+    let socket = socket.map_err(words)?;
     let sent = plan
         .health
         .send

@@ -101,6 +101,7 @@ async fn udp_has_an_address_and_is_counted() {
         path,
         endpoint,
         active,
+        ..
     } = near
         .client
         .dial_udp(dial, &Timeouts::default())

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use hermes_config::model::Document;
 use hermes_config::{Loaded, Problem, Problems};
+use hermes_proxy::node_name;
 use hermes_proxy::why::{Account, FilePolicies, Filtered, Forecaster, SupposedExchange};
 use hermes_rules::route::Hop;
 use hermes_rules::{EgressRules, Rules, chains, ends, lint};
@@ -20,15 +21,16 @@ pub fn account(
     supposed: &SupposedExchange,
     output: Output,
 ) -> Result<Account, Failure> {
+    let loaded = sound(super::super::load(file), output)?;
+    let node = node_name(&loaded).map_err(Failure::invalid)?;
     let Loaded {
         document, places, ..
-    } = sound(super::super::load(file), output)?;
+    } = loaded;
 
     let found = |hop: Hop<'_>| match hop {
         Hop::Proxy(name) | Hop::Origin(name) | Hop::Handler(name) => name.to_owned(),
         Hop::Target => "(target)".to_owned(),
     };
-    let node = document.node.clone().unwrap_or_else(|| "hermes".to_owned());
     let rules = Rules::compile(&document, node.into(), |_, hop| Some(found(hop)))
         .map_err(|unfit| Failure::invalid(unfit.to_string()))?;
 

@@ -1,0 +1,189 @@
+//! Where connections that this machine opens leave from: addresses of its own, or an interface.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use socket2::SockRef;
+
+use crate::os;
+
+/// The end on this machine of what it opens; by default what routes say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LocalEnd {
+    ipv4: Option<Ipv4Addr>,
+    ipv6: Option<Ipv6Addr>,
+    interface: Option<Arc<str>>,
+}
+
+/// Who chooses the port of a socket, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Port {
+    /// The system, once it is known where the socket is to be connected to: of two connections to different addresses both may have one.
+    WhenConnected,
+    /// The system, now.
+    Now,
+}
+
+/// Why nothing can be opened from there.
+#[derive(Debug)]
+struct Unusable {
+    what: String,
+    why: String,
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)
+    }
+}
+
+impl std::error::Error for Unusable {}
+
+impl LocalEnd {
+    /// What routes say.
+    pub const ANY: Self = Self {
+        ipv4: None,
+        ipv6: None,
+        interface: None,
+    };
+
+    /// These addresses, of which the last of each family counts, and this interface.
+    pub fn new(addresses: impl IntoIterator<Item = IpAddr>, interface: Option<&str>) -> Self {
+        let mut end = Self {
+            interface: interface.map(Arc::from),
+            ..Self::ANY
+        };
+        for address in addresses {
+            match address.to_canonical() {
+                IpAddr::V4(address) => end.ipv4 = Some(address),
+                IpAddr::V6(address) => end.ipv6 = Some(address),
+            }
+        }
+        end
+    }
+
+    /// Makes a socket leave from here towards an address.
+    ///
+    /// # Errors
+    /// There is no such address or interface, none of the family of `towards`, or the process lacks a right; in words, of the kind
+    /// `InvalidInput`, without a number of the system.
+    pub(crate) fn bind(
+        &self,
+        socket: SockRef<'_>,
+        towards: SocketAddr,
+        port: Port,
+    ) -> io::Result<()> {
+        if let Some(interface) = &self.interface {
+            let bound = os::bind_to_interface(&socket, interface);
+            bound.map_err(|error| unusable(format!("interface {interface}"), &error))?;
+        }
+
+        let address: IpAddr = match (towards, self.ipv4, self.ipv6) {
+            (_, None, None) => return Ok(()),
+            (SocketAddr::V4(_), Some(address), _) => address.into(),
+            (SocketAddr::V6(_), _, Some(address)) => address.into(),
+            _ => {
+                let family = if towards.is_ipv4() { "IPv4" } else { "IPv6" };
+                let what = "local_address".to_owned();
+                let why = format!("there is none of {family}");
+                return Err(invalid(Unusable { what, why }));
+            }
+        };
+
+        if port == Port::WhenConnected {
+            // Without it the port is chosen now, and is one connection's alone.
+            let _ = os::choose_port_when_connected(&socket);
+        }
+        let bound = socket.bind(&SocketAddr::new(address, 0).into());
+        bound.map_err(|error| unusable(format!("local address {address}"), &error))
+    }
+}
+
+fn unusable(what: String, error: &io::Error) -> io::Error {
+    let why = match Errno::from_io_error(error) {
+        Some(Errno::PERM | Errno::ACCESS) => {
+            "the process may not (CAP_NET_RAW, before Linux 5.7)".to_owned()
+        }
+        Some(Errno::NODEV) => "this machine has no such interface".to_owned(),
+        Some(Errno::ADDRNOTAVAIL) => "it is no address of this machine".to_owned(),
+        _ => error.to_string(),
+    };
+    invalid(Unusable { what, why })
+}
+
+fn invalid(unusable: Unusable) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, unusable)
+}
+
+/// Whether an error is one of [`LocalEnd::bind`].
+pub(crate) fn is_unusable(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Unusable>())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, UdpSocket};
+
+    use super::*;
+    use crate::connect::{ConnectErrorKind, tcp_from};
+
+    fn end(addresses: &[&str], interface: Option<&str>) -> LocalEnd {
+        let addresses = addresses.iter().map(|text| text.parse().unwrap());
+        LocalEnd::new(addresses, interface)
+    }
+
+    /// Why nothing is opened from there.
+    async fn refused(end: LocalEnd, towards: SocketAddr) -> String {
+        let limit = std::time::Duration::from_secs(5);
+        let error = tcp_from(&[towards], limit, &end).await.unwrap_err();
+        assert_eq!(error.kind, ConnectErrorKind::Local, "{error}");
+        let udp = crate::UdpSocket::connected_from(towards, &end).await;
+        let said = udp.unwrap_err().to_string();
+        assert!(error.to_string().ends_with(&said), "{error} {said}");
+        said
+    }
+
+    #[tokio::test]
+    async fn connections_and_datagrams_leave_from_the_address() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let towards = listener.local_addr().unwrap();
+        let limit = std::time::Duration::from_secs(5);
+        let end = end(&["::1", "127.0.0.9"], Some("lo"));
+
+        let stream = tcp_from(&[towards], limit, &end).await.unwrap();
+        let (_, peer) = listener.accept().unwrap();
+        assert_eq!(peer, stream.local_addr().unwrap());
+        assert_eq!(peer.ip().to_string(), "127.0.0.9");
+
+        let target = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let towards = target.local_addr().unwrap();
+        let socket = crate::UdpSocket::connected_from(towards, &end)
+            .await
+            .unwrap();
+        socket.send_segments(None, b"a", None).await.unwrap();
+        let (_, from) = target.recv_from(&mut [0; 8]).unwrap();
+        assert_eq!(from.ip().to_string(), "127.0.0.9");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_left_from_says_so() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let towards = listener.local_addr().unwrap();
+        for (end, said) in [
+            (
+                end(&["192.0.2.1"], None),
+                "local address 192.0.2.1: it is no address of this machine",
+            ),
+            (end(&["::1"], None), "local_address: there is none of IPv4"),
+            (
+                end(&[], Some("hermes-none")),
+                "interface hermes-none: this machine has no such interface",
+            ),
+        ] {
+            assert_eq!(refused(end, towards).await, said);
+        }
+    }
+}
