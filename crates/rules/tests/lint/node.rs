@@ -16,7 +16,7 @@ fn unknown_version() {
 fn node_name_that_is_no_token() {
     for name in ["", "a b", "a/b", "j\u{fc}rgen"] {
         let expected = format!(
-            "node: `{name}` cannot be a node's name; use letters, digits, `-`, `.` and `_`"
+            "node: `{name}` cannot be a node's name; use letters, digits, `-`, `.` and `_`, and `{{host}}` for the machine's name"
         );
         finds(json!({ "node": name }), &[&expected]);
     }

@@ -104,13 +104,14 @@ fn no_congestion_control_over_tcp() {
 
 #[test]
 fn credentials_that_cannot_be_shown() {
-    finds_in(
-        json!({
+    finds(
+        json!({ "identity": { "user": "a", "token_file": "/t" }, "upstreams": { "next": {
             "endpoints": ["a:1"],
+            "tls": true,
             "send_token": true,
             "credentials": { "user": "a:b", "password_file": "/p" },
             "fields": { "Authorization": "x", "host": "y", "x y": "z", "x-key": "a\u{7}b", "x-fine": { "file": "/k" } },
-        }),
+        } } }),
         &[
             "upstreams.next.credentials.user: this can be no user's name: it is empty, or has a colon or a control character; write the name alone, and the password in its file",
             "upstreams.next.send_token: a request shows either the node's token or `credentials`; remove one of the two",
