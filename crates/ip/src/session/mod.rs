@@ -5,7 +5,7 @@ mod fuzz;
 mod outbox;
 mod pace;
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,7 +28,8 @@ use crate::packet_filter::{PacketFilter, RouterAddresses};
 use crate::role::IpRole;
 use crate::scope::PacketScope;
 
-/// Addresses that a peer may request during a session: a request is for a TUN device or a new family, of which there are few.
+/// Addresses that a peer may request and wait for, and IDs of requests that are remembered one by one: a request is for a TUN device or a
+/// new family, of which there are few.
 #[doc(alias = "bound")]
 pub const MAX_REQUESTS: usize = 1024;
 
@@ -89,8 +90,8 @@ pub enum SessionError {
     /// A capsule is malformed.
     #[error(transparent)]
     Capsule(#[from] ConnectIpError),
-    /// The peer requested more addresses than it may.
-    #[error("more than {MAX_REQUESTS} addresses were requested")]
+    /// The peer waits for more addresses than it may.
+    #[error("more than {MAX_REQUESTS} addresses were requested at once")]
     TooManyRequests,
     /// Capsules come faster than anything changes.
     #[error("capsules of CONNECT-IP come too often")]
@@ -122,9 +123,30 @@ struct Requests {
     /// Ours, and the ID of the last.
     own: Vec<RequestedAddress>,
     last_id: u64,
-    /// The peer's, and all IDs that it has used.
+    /// The peer's.
     peer: Vec<RequestedAddress>,
-    used: HashSet<u64>,
+    used: UsedIds,
+}
+
+/// The IDs that a peer has used. Of those that are forgotten, the highest is known: up to it, all count as used, which says no to none
+/// that counts up, however long it goes on.
+#[derive(Debug, Default)]
+struct UsedIds {
+    last: BTreeSet<u64>,
+    forgotten: Option<u64>,
+}
+
+impl UsedIds {
+    /// Notes one; false if it may have been used before.
+    fn note(&mut self, id: u64) -> bool {
+        if self.forgotten.is_some_and(|forgotten| id <= forgotten) || !self.last.insert(id) {
+            return false;
+        }
+        if self.last.len() > MAX_REQUESTS {
+            self.forgotten = self.last.pop_first();
+        }
+        true
+    }
 }
 
 impl IpSession {
@@ -226,16 +248,15 @@ impl IpSession {
     fn handle_request(&mut self, request: &AddressRequest) -> Result<SessionEvent, SessionError> {
         for RequestedAddress { request_id, .. } in request.addresses() {
             // RFC 9484, section 4.7.2: never used again, not even in another capsule.
-            if !self.requests.used.insert(*request_id) {
+            if !self.requests.used.note(*request_id) {
                 return Err(ConnectIpError::IdTwice(*request_id).into());
             }
         }
-        if self.requests.used.len() > MAX_REQUESTS {
-            return Err(SessionError::TooManyRequests);
-        }
-
         let wanted = request.addresses().to_vec();
         self.requests.peer.extend(&wanted);
+        if self.requests.peer.len() > MAX_REQUESTS {
+            return Err(SessionError::TooManyRequests);
+        }
         Ok(SessionEvent::Requested(wanted))
     }
 

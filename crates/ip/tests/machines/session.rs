@@ -768,6 +768,28 @@ fn request_ids_are_not_used_again() {
 }
 
 #[test]
+fn a_device_that_asks_for_its_address_for_years_is_answered() {
+    let mut tunnel = Tunnel::new();
+    let mut now = tunnel.now;
+    let mut ask = |id: u64| {
+        now += Duration::from_secs(3600);
+        let request = AddressRequest::new(vec![RequestedAddress::any(id, true)]).unwrap();
+        let fed = feed(&mut tunnel.proxy, &IpCapsule::Request(request), now);
+        tunnel.proxy.assign(vec![assigned(CLIENT)]).unwrap();
+        while tunnel.proxy.poll_capsule().is_some() {}
+        fed.map(drop)
+    };
+    for id in 1..=20 * MAX_REQUESTS as u64 {
+        assert_eq!(ask(id), Ok(()), "{id}");
+    }
+    // None of them is used again, although not all are remembered.
+    for id in [1, 19 * MAX_REQUESTS as u64, 20 * MAX_REQUESTS as u64] {
+        let twice = SessionError::Capsule(ConnectIpError::IdTwice(id));
+        assert_eq!(ask(id), Err(twice));
+    }
+}
+
+#[test]
 fn a_peer_may_not_request_without_end() {
     let mut tunnel = Tunnel::new();
     let mut now = tunnel.now;
