@@ -9,6 +9,7 @@ mod chain;
 mod churn;
 mod custody;
 mod kills;
+mod links;
 mod visits;
 mod work;
 

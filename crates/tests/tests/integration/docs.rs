@@ -338,3 +338,130 @@ fn echo_shows_requests_as_json_over_both_versions() {
         "{text}"
     );
 }
+
+/// Pages whose commands a reader types.
+const FOLLOWED: [&str; 8] = [
+    "README.md",
+    "docs/configuration.md",
+    "docs/errors.md",
+    "docs/identity.md",
+    "docs/migration.md",
+    "docs/operating.md",
+    "docs/policy.md",
+    "docs/performance.md",
+];
+
+/// The calls of `hermes` that a page lets one type, without comments: the words after it.
+fn calls(page: &str) -> Vec<Vec<String>> {
+    let shell = [blocks(page, "sh"), blocks(page, "console")].concat();
+    let lines = shell.iter().flat_map(|block| block.lines());
+    let typed = lines.filter_map(|line| {
+        let line = line.strip_prefix("$ ").unwrap_or(line);
+        let line = line.strip_prefix("sudo ").unwrap_or(line);
+        line.strip_prefix("hermes ")
+    });
+    typed
+        .map(|words| {
+            let call = words.split(" #").next().unwrap_or_default();
+            let words = call.split_whitespace().take_while(|word| *word != "--");
+            words.map(str::to_owned).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn every_command_of_the_pages_has_the_options_that_they_say() {
+    let mut tried = 0;
+    for page in FOLLOWED {
+        for call in calls(page) {
+            let mut path: Vec<&str> = vec![&call[0]];
+            // `policy test` is a command of its own.
+            if call[0] == "policy" {
+                path.push(&call[1]);
+            }
+            path.push("--help");
+            let help = program::run(&path);
+            assert_eq!(help.code, 0, "{page}: hermes {}", call.join(" "));
+
+            let mut options = call.iter().filter(|word| word.starts_with("--"));
+            let unknown = options.find(|option| {
+                let name = option.split('=').next().unwrap_or_default();
+                !help.stdout.contains(name)
+            });
+            assert_eq!(unknown, None, "{page}: hermes {}", call.join(" "));
+            tried += 1;
+        }
+    }
+    assert!(tried > 30, "{tried} calls");
+}
+
+/// The node of the README, at ports that are free, as operating.md is followed with it.
+fn followed_node() -> (Node, Node, Echo) {
+    let echo = Echo::start();
+    let files = blocks("README.md", "yaml");
+    let hop = free::tcp().to_string();
+    let sap = files[1]
+        .replace("127.0.0.1:8443", &hop)
+        .replace("127.0.0.1:8000", &echo.http.to_string());
+    let dp = files[0].replace("127.0.0.1:8443", &hop);
+    let dp = ["8080", "5432", "5004"].iter().fold(dp, |dp, port| {
+        dp.replace(&format!("127.0.0.1:{port}"), "127.0.0.1:0")
+    });
+    (Node::start("sap", &sap), Node::start("dp", &dp), echo)
+}
+
+/// What a call of `hermes` says about a node, whose name stands for its socket on the page.
+fn says(node: &Node, call: &[&str]) -> String {
+    let socket = node.folder().join("admin.sock").display().to_string();
+    let said = program::run(&[call, &["--admin", &socket]].concat());
+    assert_eq!(said.code, 0, "{call:?}: {}{}", said.stdout, said.stderr);
+    said.stdout
+}
+
+#[test]
+fn a_node_is_operated_as_the_page_says() {
+    let (sap, dp, _echo) = followed_node();
+    let operating = blocks("docs/operating.md", "console").concat();
+    let is_shown = |line: &str| {
+        assert!(operating.contains(line), "the page does not say: {line}");
+        line.to_owned()
+    };
+
+    // A reload, and one that fails.
+    assert!(says(&dp, &["reload"]).starts_with(&is_shown("reloaded\n")));
+    let before = std::fs::read_to_string(sap.file()).unwrap();
+    std::fs::write(sap.file(), before.replace("terminate: ", "to: vido # ")).unwrap();
+    let socket = sap.folder().join("admin.sock").display().to_string();
+    let failed = program::run(&["reload", "--admin", &socket]);
+    let kept = is_shown("hermes: the file is not valid; the node goes on as it was");
+    assert_eq!(failed.code, 2, "{}{}", failed.stdout, failed.stderr);
+    assert!(failed.stderr.contains(&kept), "{}", failed.stderr);
+    std::fs::write(sap.file(), before).unwrap();
+
+    // For a time, then for good: a file that says something else.
+    let before = std::fs::read_to_string(dp.file()).unwrap();
+    let other = format!("{before}\ndefaults: {{ timeouts: {{ connect: 4s }} }}\n");
+    std::fs::write(dp.file(), other).unwrap();
+    let timed = says(&dp, &["reload", "--confirm", "60s"]);
+    assert!(timed.contains("then back to revision"), "{timed}");
+    assert!(says(&dp, &["confirm"]).contains("is confirmed"));
+
+    // The log level, and health by curl.
+    says(&dp, &["log", "hermes_proxy=debug,info"]);
+    is_shown("the node logs hermes_proxy=debug,info from now on");
+    assert!(says(&dp, &["log"]).contains("hermes_proxy=debug,info"));
+    let own = dp.folder().join("admin.sock").display().to_string();
+    let health = curl(&["--unix-socket", &own, "http://admin/healthz"]).text();
+    assert_eq!(health.trim_end(), is_shown("{\"healthy\":true}"));
+
+    // What a node says of itself, and a program through it.
+    let status = says(&dp, &["status"]);
+    for heading in ["listeners", "upstreams", "endpoints"] {
+        assert!(status.contains(heading), "{status}");
+    }
+    let file = dp.file().display().to_string();
+    let difference = program::run(&["diff", &file, "--admin", &own]);
+    assert_eq!(difference.code, 0, "{}", difference.stdout);
+    let proxied = says(&dp, &["env"]);
+    assert!(proxied.contains("http_proxy="), "{proxied}");
+}
