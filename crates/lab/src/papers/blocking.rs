@@ -19,7 +19,7 @@ pub(super) const HEAD: PageHead = PageHead {
     command: "blocking",
     words: "Sixteen clients load 64 KiB each at the same time, through a node beside them and one beside the origin, over one link of 20 ms in \
             each direction that loses this share of its packets. Over HTTP/2 the exchanges share a connection of TCP, in which all wait for a \
-            lost packet; over HTTP/3 one of QUIC, in which each waits for its own.",
+            lost packet; over HTTP/3 one of QUIC, in which each waits for its own. Both have CUBIC.",
 };
 
 /// Shares of packets that are lost, in percent.

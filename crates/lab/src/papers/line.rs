@@ -40,7 +40,14 @@ impl FaultyCable {
     pub(super) fn lay(folder: &Path, faults: Faults, seed: u64) -> Result<Self> {
         let mut topology = Topology::new();
         for name in ["near", "far"] {
-            topology.add(name)?;
+            let namespace = topology.add(name)?;
+            // As QUIC does here: what is compared is not the congestion control.
+            namespace.run(&[
+                "sysctl",
+                "-q",
+                "-w",
+                "net.ipv4.tcp_congestion_control=cubic",
+            ])?;
         }
         let profile = Profile {
             delay: faults.delay,
