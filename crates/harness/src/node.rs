@@ -392,7 +392,8 @@ impl Node {
         serde_json::from_str(&body).unwrap()
     }
 
-    pub(crate) fn try_ask(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
+    /// The status and body of the administration's answer; `None` where it gives none.
+    pub fn try_ask(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
         let mut stream = UnixStream::connect(self.socket()).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
         let length = body.len();

@@ -4,6 +4,7 @@ use std::io;
 
 use hermes_config::model::Access;
 use hermes_net::AppendedFile;
+use hermes_net::memory::Owner;
 
 use super::flow_record::FlowRecord;
 use super::record::Record;
@@ -13,6 +14,10 @@ use crate::writer::{Place, Written};
 /// Access records that wait for the writer: a fraction of a second's traffic at full speed.
 #[doc(alias = "bound")]
 const QUEUE: usize = 8192;
+
+/// Bytes of access records that wait: a full queue of usual ones. Clients choose much of what stands in one.
+#[doc(alias = "bound")]
+const QUEUE_BYTES: usize = 12 << 20;
 
 /// A place for access records.
 pub struct AccessSink(pub(super) Option<Place>);
@@ -55,8 +60,23 @@ pub(super) enum AccessLine {
 
 impl Written for AccessLine {
     const QUEUE: usize = QUEUE;
+    const BYTES: Option<usize> = Some(QUEUE_BYTES);
     const THREAD: &'static str = "hermes-access";
     const WHAT: &'static str = "access records";
+
+    fn size(&self) -> usize {
+        match self {
+            Self::Exchange(record) => record.size(),
+            Self::Flow(record) => record.size(),
+        }
+    }
+
+    fn owner(&self) -> Owner {
+        match self {
+            Self::Exchange(record) => record.owner(),
+            Self::Flow(record) => record.owner(),
+        }
+    }
 
     fn write(&self, output: &mut impl io::Write) -> io::Result<()> {
         match self {

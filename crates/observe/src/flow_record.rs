@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use hermes_net::memory::Owner;
 use serde::Serialize;
 
 use crate::live::Live;
-use crate::record::Event;
+use crate::record::{Event, owner_of, text_bytes};
 
 /// A flow of IP that has ended, in a tunnel that is an exchange.
 #[derive(Debug, Clone)]
@@ -73,6 +74,9 @@ struct FlowTunnel {
     listener: String,
     user: Option<String>,
     route: Option<String>,
+    /// Where the tunnel comes from.
+    #[serde(skip)]
+    source: String,
 }
 
 /// What a flow is, and what was decided about it.
@@ -95,11 +99,24 @@ impl FlowTunnel {
             listener: live.begin.listener.to_string(),
             user: facts.user.clone(),
             route: facts.route.as_deref().map(str::to_owned),
+            source: live.begin.source.to_string(),
         }
     }
 }
 
 impl FlowRecord {
+    /// Bytes of memory that it takes while it waits.
+    pub(super) fn size(&self) -> usize {
+        let Self { tunnel, facts, .. } = self;
+        let texts = text_bytes([&tunnel.trace, &tunnel.user, &tunnel.route, &facts.rule]);
+        size_of::<Self>() + texts + facts.source.len() + facts.target.len()
+    }
+
+    /// Whose tunnel it was in.
+    pub(super) fn owner(&self) -> Owner {
+        owner_of(self.tunnel.user.as_deref(), &self.tunnel.source)
+    }
+
     /// Of a flow in this tunnel, which ended `now`.
     pub(super) fn new(live: &Live, node: &str, flow: SeenFlow, now: SystemTime) -> Self {
         let began = now.checked_sub(flow.age).unwrap_or(now);

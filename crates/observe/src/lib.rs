@@ -48,6 +48,7 @@ pub mod trace;
 mod upstreams;
 mod usage;
 pub mod validity;
+mod waiting;
 mod writer;
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
+use hermes_net::PeerAddress;
+use hermes_net::memory::Owner;
 use serde::Serialize;
 
 use super::live::{Attempt, Live};
@@ -58,6 +60,20 @@ pub(super) struct Record {
     pub reason: String,
 }
 
+/// The user, or the source of a stranger: an address and port, as it is shown.
+pub(super) fn owner_of(user: Option<&str>, source: &str) -> Owner {
+    let peer = match source.parse() {
+        Ok(address) => PeerAddress::Ip(address),
+        Err(_) => PeerAddress::Unix { uid: None },
+    };
+    Owner::of(user, &peer)
+}
+
+/// Bytes of texts that wait with their record.
+pub(super) fn text_bytes<'a>(texts: impl IntoIterator<Item = &'a Option<String>>) -> usize {
+    texts.into_iter().flatten().map(String::len).sum()
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 fn is_zero(count: &u32) -> bool {
     *count == 0
@@ -90,6 +106,32 @@ pub(super) struct Datagrams {
 }
 
 impl Record {
+    /// Bytes of memory that it takes while it waits.
+    pub(super) fn size(&self) -> usize {
+        let Self { refused, .. } = self;
+        let texts = text_bytes([
+            &self.trace,
+            &self.span,
+            &self.user,
+            &self.route,
+            &self.upstream,
+            &self.endpoint,
+            &refused.refused_by,
+            &refused.refusal,
+        ]);
+        let lists = self.tried.iter().chain(&self.filters);
+        let listed: usize = lists.map(|text| size_of::<String>() + text.len()).sum();
+        let attempts = self.made.len() * size_of::<Attempt>();
+        let chosen = self.method.len() + self.target.len() + self.reason.len();
+
+        size_of::<Self>() + texts + listed + attempts + chosen
+    }
+
+    /// Whose exchange it was.
+    pub(super) fn owner(&self) -> Owner {
+        owner_of(self.user.as_deref(), &self.source)
+    }
+
     /// What there is to say about `live` at `time`, which is `now`.
     pub fn new(
         live: &Live,

@@ -1,13 +1,16 @@
 //! A thread that writes lines, and a queue to it that never makes a worker wait.
 
 use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 use hermes_net::AppendedFile;
+use hermes_net::memory::Owner;
 use prometheus_client::metrics::counter::Counter;
 
 use crate::LOG;
+use crate::waiting::{WaitingPart, WaitingRoom};
 
 /// How long to wait for room in a full queue before looking again, when flushing.
 const RETRY: Duration = Duration::from_millis(5);
@@ -16,10 +19,22 @@ const RETRY: Duration = Duration::from_millis(5);
 pub(super) trait Written: Send + 'static {
     /// How many may wait: traffic never waits for a disk.
     const QUEUE: usize;
+    /// Bytes of those that wait, where their owners share these; `None` where they are bounded before they come here.
+    const BYTES: Option<usize> = None;
     /// The name of the thread that writes.
     const THREAD: &'static str;
     /// What they are, for the log.
     const WHAT: &'static str;
+
+    /// Bytes of memory that it takes while it waits.
+    fn size(&self) -> usize {
+        0
+    }
+
+    /// Whose it is, where memory is short.
+    fn owner(&self) -> Owner {
+        Owner::Local
+    }
 
     /// Writes the line, with its end.
     fn write(&self, output: &mut impl Write) -> io::Result<()>;
@@ -75,17 +90,24 @@ impl Write for Place {
 
 /// What goes through the queue.
 enum Message<L> {
-    Line(Box<L>),
+    Line(Box<WaitingLine<L>>),
     /// The file may have been moved; what follows goes to a new one then.
     Follow,
     /// Write out everything before this; then the sender is dropped or used.
     Flush(SyncSender<()>),
 }
 
+/// A line, and its part of the memory of those that wait.
+struct WaitingLine<L> {
+    line: L,
+    _part: Option<WaitingPart>,
+}
+
 /// The near end of the queue. Dropping it ends the thread after the last line.
 #[derive(Debug)]
 pub(super) struct Writer<L> {
     queue: Option<SyncSender<Message<L>>>,
+    room: Option<Arc<WaitingRoom>>,
     fates: Fates,
 }
 
@@ -103,7 +125,11 @@ impl<L: Written> Writer<L> {
             }
             started.is_ok().then_some(near)
         });
-        Self { queue, fates }
+        Self {
+            queue,
+            room: L::BYTES.map(|bytes| WaitingRoom::new(L::QUEUE, bytes)),
+            fates,
+        }
     }
 
     /// Whether lines go anywhere.
@@ -111,10 +137,18 @@ impl<L: Written> Writer<L> {
         self.queue.is_some()
     }
 
-    /// Queues `line`, or counts it as lost when the queue is full.
+    /// Queues `line`, or counts it as lost when the queue is full, or its owner's part of it.
     pub fn offer(&self, line: L) {
         let Some(queue) = &self.queue else { return };
-        if queue.try_send(Message::Line(Box::new(line))).is_err() {
+        let part = match &self.room {
+            None => Some(None),
+            Some(room) => room.enter(line.size(), || line.owner()).map(Some),
+        };
+        let is_queued = part.is_some_and(|part| {
+            let line = WaitingLine { line, _part: part };
+            queue.try_send(Message::Line(Box::new(line))).is_ok()
+        });
+        if !is_queued {
             self.fates.crowded_out.inc();
         }
     }
@@ -156,7 +190,8 @@ fn write_all<L: Written>(queue: &Receiver<Message<L>>, writer: Place, fates: &Fa
     while let Some(message) = next(queue, &mut output) {
         let written = match message {
             Message::Line(line) => {
-                let written = follow_if_due(&mut output).and_then(|()| line.write(&mut output));
+                let written =
+                    follow_if_due(&mut output).and_then(|()| line.line.write(&mut output));
                 written.map(|()| _ = fates.written.inc())
             }
             Message::Follow => follow(&mut output),

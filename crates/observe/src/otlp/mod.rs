@@ -11,6 +11,7 @@ mod metrics;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
@@ -24,15 +25,21 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use super::live::Live;
 use super::record::Record;
 use super::span::Span;
+use crate::waiting::{WaitingPart, WaitingRoom};
 
 /// Spans that wait for the collector: some seconds at a thousand sampled exchanges a second. A
 /// collector that is away costs spans, not traffic.
 #[doc(alias = "bound")]
 const QUEUE: usize = 4096;
 
+/// Bytes of spans that wait, those of the batch that is being sent included: a full queue of usual ones.
+#[doc(alias = "bound")]
+const QUEUE_BYTES: usize = 8 << 20;
+
 /// A recorded exchange.
 #[derive(Debug)]
 struct Ended {
+    _part: WaitingPart,
     span: Span,
     record: Record,
     began: SystemTime,
@@ -46,6 +53,7 @@ pub(super) struct Spans {
     /// Whether a collector is configured.
     on: AtomicBool,
     queue: Sender<Ended>,
+    room: Arc<WaitingRoom>,
     /// Taken by the exporter.
     far: Mutex<Option<Receiver<Ended>>>,
     counters: SpanCounters,
@@ -58,6 +66,7 @@ impl Spans {
         Self {
             on: AtomicBool::new(false),
             queue,
+            room: WaitingRoom::new(QUEUE, QUEUE_BYTES),
             far: Mutex::new(Some(far)),
             counters,
         }
@@ -68,20 +77,28 @@ impl Spans {
         self.on.load(Ordering::Relaxed) && live.span.get().is_some_and(|span| span.context.sampled)
     }
 
-    /// Queues an exchange that has ended, if there is room.
+    /// Queues an exchange that has ended, if its user or source has room there.
     pub fn offer(&self, live: &Live, record: Record, failed: bool) {
         let Some(span) = live.span.get().cloned() else {
             return;
         };
-        let ended = Ended {
-            span,
-            record,
-            began: live.began,
-            ended: SystemTime::now(),
-            failed,
-        };
+        let size = size_of::<Span>() + record.size();
+        let is_queued = self
+            .room
+            .enter(size, || record.owner())
+            .is_some_and(|part| {
+                let ended = Ended {
+                    _part: part,
+                    span,
+                    record,
+                    began: live.began,
+                    ended: SystemTime::now(),
+                    failed,
+                };
+                self.queue.try_send(ended).is_ok()
+            });
 
-        if self.queue.try_send(ended).is_err() {
+        if !is_queued {
             self.counters.count("queue_full", 1);
         }
     }

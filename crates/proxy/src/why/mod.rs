@@ -19,6 +19,7 @@ pub mod packet;
 pub mod question;
 mod recount;
 pub(crate) mod remembered;
+mod ring;
 pub mod supposed_claims;
 #[cfg(test)]
 mod tests;

@@ -3,12 +3,12 @@
 //! What was compared is not written down while it is compared: that would cost every exchange. The head is kept instead, and
 //! compared again when someone asks.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use hermes_config::{Places, child, element};
 use hermes_http::RequestHead;
+use hermes_net::memory::Owner;
 use hermes_net::{StreamInfo, TlsPeer};
 use hermes_observe::{Exchange, LaterRefusal, Learnt};
 use hermes_proto::fields::names::{AUTHORIZATION, PROXY_AUTHORIZATION};
@@ -18,11 +18,12 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::account::{Account, Happened, Later, Stated};
+use super::ring::Ring;
 use crate::refusal::Refusal;
 use crate::snapshot::{ListenerRules, Snapshot};
 
 /// Refusals that a node remembers of users, and as many of strangers and of handshakes, which cannot push out those of users: minutes
-/// of what goes wrong, and some megabytes at most.
+/// of what goes wrong, and some megabytes at most. Who has most of them loses its oldest for the next.
 #[doc(alias = "bound")]
 const REMEMBERED: usize = 512;
 
@@ -43,10 +44,6 @@ const LINE_BYTES: usize = 4096;
 #[doc(alias = "bound")]
 const REASON_BYTES: usize = 1024;
 
-/// Bytes that the refusals of one kind take together; the oldest are forgotten. 8 KiB for each is twice of what browsers send.
-#[doc(alias = "bound")]
-const RING_BYTES: usize = 4 << 20;
-
 /// The last refusals.
 #[derive(Default)]
 pub struct LastRefusals {
@@ -58,14 +55,6 @@ pub struct LastRefusals {
     handshakes: Mutex<Ring>,
     /// Of packets within tunnels that go on.
     packets: Mutex<Ring>,
-}
-
-/// Refusals of one kind, the oldest first.
-#[derive(Default)]
-struct Ring {
-    refusals: VecDeque<Arc<RememberedRefusal>>,
-    /// Bytes that they take.
-    bytes: usize,
 }
 
 /// One refusal, or the end of a tunnel that this node has brought about.
@@ -158,7 +147,7 @@ impl Circumstances<'_> {
 }
 
 impl LastRefusals {
-    /// Remembers a refusal under this name, and forgets the oldest for it.
+    /// Remembers a refusal under this name, and forgets the oldest of the user or source that has most for it.
     pub(crate) fn remember(&self, id: RefusalId, circumstances: &Circumstances<'_>, cause: Cause) {
         let learnt = circumstances.exchange.map(Exchange::learnt);
         let is_user = learnt
@@ -206,33 +195,9 @@ impl LastRefusals {
             &self.handshakes,
             &self.packets,
         ];
-        rings.into_iter().find_map(|ring| {
-            let ring = ring.lock();
-            let mut newest = ring.refusals.iter().rev();
-            newest.find(|known| known.is(id, asked)).cloned()
-        })
-    }
-}
-
-impl Ring {
-    /// Adds one, and returns those that had to go for it.
-    fn push(
-        &mut self,
-        refusal: Arc<RememberedRefusal>,
-        most: usize,
-    ) -> Vec<Arc<RememberedRefusal>> {
-        let mut forgotten = Vec::new();
-        self.bytes += refusal.size();
-        self.refusals.push_back(refusal);
-
-        while self.refusals.len() > most || self.bytes > RING_BYTES {
-            let Some(oldest) = self.refusals.pop_front() else {
-                break;
-            };
-            self.bytes -= oldest.size();
-            forgotten.push(oldest);
-        }
-        forgotten
+        rings
+            .into_iter()
+            .find_map(|ring| ring.lock().find(|known| known.is(id, asked)))
     }
 }
 
@@ -262,7 +227,7 @@ impl LastRefusals {
         ];
         let mut all = Vec::new();
         for ring in rings {
-            all.extend(ring.lock().refusals.iter().cloned());
+            all.extend(ring.lock().iter().cloned());
         }
         all.sort_by_key(|known| std::cmp::Reverse(known.time));
         all.iter().map(|known| known.line()).collect()
@@ -270,8 +235,15 @@ impl LastRefusals {
 }
 
 impl RememberedRefusal {
+    /// Whose it is: its user's, or its source's where there is none.
+    pub(super) fn owner(&self) -> Owner {
+        let view = self.learnt.as_ref().map(|learnt| &learnt.view);
+        let user = view.and_then(|view| view.user.as_deref());
+        Owner::of(user, &self.source.peer)
+    }
+
     /// Bytes that it takes, as far as others choose them.
-    fn size(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         let head = self.head.as_ref().map_or(0, |head| {
             line_bytes(head) + head.fields.size() + head.fields.len() * size_of::<[usize; 2]>()
         });

@@ -269,3 +269,26 @@ fn refusals_that_are_remembered_do_not_keep_the_heads_that_were_refused() {
     let cost = settled(&node).saturating_sub(before);
     assert!(cost < 12 * MIB, "{cost} bytes");
 }
+
+#[test]
+fn refusals_of_one_source_push_out_none_of_another() {
+    let node = Node::start(
+        "edge",
+        r#"
+        listeners: { web: { http: 127.0.0.1:0 } }
+        routes: [ { match: { target: ELSEWHERE }, respond: { status: 204 } } ]
+        "#,
+    );
+    let proxy = node.url("web");
+    let answer = curl(&["-x", &proxy, "--interface", BYSTANDER, "http://VIDEO/asked"]);
+    assert_eq!(answer.status, 404, "{answer:?}");
+    let said = answer.field("proxy-status").unwrap();
+    let (_, name) = said.rsplit_once("; refusal=").unwrap();
+
+    // More than are remembered in all.
+    refuse(node.address("web"), "", REFUSALS);
+    let known = |name: &str| node.try_ask("GET", &format!("/why/{name}"), "");
+    let (status, account) = known(name).unwrap();
+    assert_eq!(status, 200, "{account}");
+    assert!(account.contains("asked"), "{account}");
+}
