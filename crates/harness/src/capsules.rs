@@ -164,6 +164,18 @@ impl UdpTunnel {
         }
     }
 
+    /// The payload of the next datagram with context 0, if something comes within half a second.
+    ///
+    /// # Panics
+    /// When something else comes, and no datagram after it.
+    pub fn receive_soon(&mut self) -> Option<Vec<u8>> {
+        let came = match &mut self.carrier {
+            Carrier::H1(raw) => raw.has_more_within(AGAIN),
+            Carrier::H2(stream) => stream.has_more_within(AGAIN),
+        };
+        came.then(|| self.receive())
+    }
+
     /// Sends a payload until an answer comes: datagrams may be lost where a machine is busy.
     ///
     /// # Panics

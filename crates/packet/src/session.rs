@@ -126,9 +126,9 @@ impl Session {
         }
     }
 
-    /// A session without datagrams, of a pair of ports in a stack.
-    pub(crate) fn of_flow(flow: UdpFlow, bounds: Bounds) -> Self {
-        Self::with(SessionClient::Flow(flow), Queue::new(bounds))
+    /// A session of a pair of ports in a stack, whose datagrams wait in this queue.
+    pub(crate) fn of_flow(flow: UdpFlow, queue: Queue) -> Self {
+        Self::with(SessionClient::Flow(flow), queue)
     }
 
     fn with(client: SessionClient, queue: Queue) -> Self {

@@ -89,23 +89,137 @@ fn checksum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// The first segment of a connection from this port to port 80.
-pub fn syn(from: Ipv4Addr, port: u16) -> Vec<u8> {
-    let mut segment = port.to_be_bytes().to_vec();
-    segment.extend([0, 80, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x02, 0, 0, 0, 0, 0, 0]);
+/// Flags of TCP (RFC 9293, section 3.1).
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
+
+/// Bytes of content in a segment, and of what is sent on a connection: less than its window, in any size that it may have.
+const SEGMENT: usize = 1200;
+const CONTENT: usize = 60_000;
+
+/// A segment of TCP to port 80 that announces no window.
+struct Segment<'a> {
+    from: Ipv4Addr,
+    port: u16,
+    number: u32,
+    acknowledged: u32,
+    flags: u8,
+    content: &'a [u8],
+}
+
+impl Segment<'_> {
+    fn packet(&self) -> Vec<u8> {
+        let mut segment = self.port.to_be_bytes().to_vec();
+        segment.extend(80_u16.to_be_bytes());
+        segment.extend(self.number.to_be_bytes());
+        segment.extend(self.acknowledged.to_be_bytes());
+        segment.extend([0x50, self.flags, 0, 0, 0, 0, 0, 0]);
+        segment.extend(self.content);
+        let sum = transport_sum(self.from, 6, &segment);
+        segment[16..18].copy_from_slice(&sum.to_be_bytes());
+        ipv4(self.from, 6, &segment)
+    }
+}
+
+/// The checksum over a segment or datagram with its pseudo-header.
+fn transport_sum(from: Ipv4Addr, protocol: u8, bytes: &[u8]) -> u16 {
     let mut sealed = Vec::new();
     sealed.extend(from.octets());
     sealed.extend(TARGET.octets());
-    sealed.extend([0, 6, 0, 20]);
-    sealed.extend(&segment);
-    let sum = checksum(&sealed);
-    segment[16..18].copy_from_slice(&sum.to_be_bytes());
+    sealed.extend([0, protocol]);
+    sealed.extend((bytes.len() as u16).to_be_bytes());
+    sealed.extend(bytes);
+    checksum(&sealed)
+}
 
-    let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0];
+/// A packet to the target.
+fn ipv4(from: Ipv4Addr, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let length = (20 + payload.len() as u16).to_be_bytes();
+    let mut packet = vec![
+        0x45, 0, length[0], length[1], 0, 0, 0, 0, 64, protocol, 0, 0,
+    ];
     packet.extend(from.octets());
     packet.extend(TARGET.octets());
     let sum = checksum(&packet);
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
-    packet.extend(segment);
+    packet.extend(payload);
     packet
+}
+
+/// The first segment of a connection from this port to port 80.
+pub fn syn(from: Ipv4Addr, port: u16) -> Vec<u8> {
+    let first = Segment {
+        from,
+        port,
+        number: 1,
+        acknowledged: 0,
+        flags: SYN,
+        content: b"",
+    };
+    first.packet()
+}
+
+/// A datagram of UDP from this port to port 53.
+pub fn datagram(from: Ipv4Addr, port: u16, content: &[u8]) -> Vec<u8> {
+    let mut datagram = port.to_be_bytes().to_vec();
+    datagram.extend(53_u16.to_be_bytes());
+    datagram.extend((8 + content.len() as u16).to_be_bytes());
+    datagram.extend([0, 0]);
+    datagram.extend(content);
+    let sum = transport_sum(from, 17, &datagram);
+    datagram[6..8].copy_from_slice(&sum.to_be_bytes());
+    ipv4(from, 17, &datagram)
+}
+
+/// What came of connections on which much was sent.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Uploads {
+    /// Those that were opened.
+    pub open: usize,
+    /// Those that were refused.
+    pub refused: usize,
+}
+
+/// A tunnel of this user that opens as many connections as it may have, and sends as much on each as its window takes.
+pub fn uploads(proxy: SocketAddr, user: &str) -> (UdpTunnel, Uploads) {
+    let (mut tunnel, own) = tunnel(proxy, user);
+    for port in 0..CONNECTIONS {
+        tunnel.send(syn(own, 10_000 + port));
+    }
+
+    let mut uploads = Uploads::default();
+    while uploads.open + uploads.refused < usize::from(CONNECTIONS) {
+        let Some(answer) = tunnel.receive_soon() else {
+            break;
+        };
+        if answer.len() < 40 || answer[9] != 6 {
+            continue;
+        }
+        if answer[33] & (SYN | ACK) == SYN | ACK {
+            uploads.open += 1;
+            upload(&mut tunnel, own, &answer);
+        } else if answer[33] & RST > 0 {
+            uploads.refused += 1;
+        }
+    }
+    (tunnel, uploads)
+}
+
+/// Answers what opens a connection, and sends on it.
+fn upload(tunnel: &mut UdpTunnel, own: Ipv4Addr, answer: &[u8]) {
+    let port = u16::from_be_bytes([answer[22], answer[23]]);
+    let theirs: [u8; 4] = answer[24..28].try_into().unwrap();
+    let acknowledged = u32::from_be_bytes(theirs).wrapping_add(1);
+    for place in (0..CONTENT).step_by(SEGMENT) {
+        let segment = Segment {
+            from: own,
+            port,
+            number: 2 + place as u32,
+            acknowledged,
+            flags: ACK,
+            content: &[b'z'; SEGMENT],
+        };
+        tunnel.send(segment.packet());
+    }
 }

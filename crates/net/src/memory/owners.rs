@@ -297,6 +297,12 @@ impl OwnerAccount {
         Ok(charge)
     }
 
+    /// Whether it is the same owner's.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        self.count.owner == other.count.owner
+    }
+
     /// Bytes that the owner is charged for.
     #[must_use]
     pub fn owned(&self) -> usize {

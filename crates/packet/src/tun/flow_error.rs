@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use hermes_net::memory::Overdrawn;
 use hermes_proto::ip::IcmpError;
 use hermes_stack::OpenError;
 
@@ -17,6 +18,17 @@ pub enum FlowError {
     /// The stack does not take it.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// Its user, or source, has as many flows of this tunnel as are free.
+    #[error("its user has {own} flows of this tunnel, and {free} are free")]
+    Share {
+        /// How many it has.
+        own: usize,
+        /// How many are free.
+        free: usize,
+    },
+    /// There is no memory for it.
+    #[error(transparent)]
+    NoMemory(#[from] Overdrawn),
     /// The target refused it.
     #[error("connection refused")]
     Refused,

@@ -13,16 +13,17 @@ use bytes::Bytes;
 use hermes_net::memory::{Charge, OwnerAccount, Purpose};
 use hermes_proto::ip::{Fragment, IcmpError, Packet, TCP, UDP};
 use hermes_stack::{
-    Checksums, EchoHandling, EchoId, FailedEcho, FlowId, MAX_ECHOES, OpenError, Stack, StackEvent,
-    StackSettings,
+    Checksums, EchoHandling, EchoId, FailedEcho, FlowId, MAX_ECHOES, MAX_TCP, MAX_UDP, OpenError,
+    Stack, StackEvent, StackSettings,
 };
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
+use super::flow_error::FlowError;
 use super::tcp_flow::{FlowProgress, TcpFlow};
 use super::udp_flow::UdpFlow;
-use crate::{Bounds, Session};
+use crate::{Bounds, ChargedBounds, Queue, Session};
 
 /// Packets that are taken from the stack at once.
 #[doc(alias = "bound")]
@@ -35,9 +36,9 @@ const HEADER_V6: usize = 40;
 #[doc(alias = "bound")]
 const CONNECTION: usize = 36 << 10;
 
-/// Bytes of a pair of UDP ports and its session, without datagrams that wait.
+/// Bytes of a pair of UDP ports, its session and the exchange that carries it, without datagrams that wait.
 #[doc(alias = "bound")]
-const PORTS: usize = 2 << 10;
+const PORTS: usize = 16 << 10;
 
 /// Bytes of each of the two buffers of connections whose owner has little room, from more to less.
 #[doc(alias = "bound")]
@@ -69,7 +70,7 @@ struct FlowState {
     connections: HashMap<FlowId, Arc<FlowProgress>>,
     sessions: HashMap<FlowId, Weak<Session>>,
     /// For flows in the stack, also those that no one waits for any more.
-    charges: HashMap<FlowId, Charge>,
+    charges: HashMap<FlowId, FlowCharge>,
     /// Flows that no one has taken yet. Bounded by the stack: they are in its tables.
     asked: VecDeque<AskedFlow>,
     /// Echoes that no one has taken yet. Bounded as those that wait are.
@@ -79,6 +80,18 @@ struct FlowState {
     /// For when it is waited.
     awaited: Option<Instant>,
     is_closed: bool,
+}
+
+/// What a flow is charged for.
+struct FlowCharge {
+    kind: FlowKind,
+    charge: Charge,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FlowKind {
+    Tcp,
+    Udp,
 }
 
 /// A flow that a client wants.
@@ -190,7 +203,10 @@ impl FlowStack {
             stack.has(flow)
         });
         if let Some(charge) = charge.filter(|_| is_there) {
-            self.state.lock().charges.insert(flow, charge);
+            self.state
+                .lock()
+                .charges
+                .insert(flow, FlowCharge::tcp(charge));
         }
     }
 
@@ -346,19 +362,25 @@ impl FlowStack {
         drop(asked);
     }
 
-    /// Opens a connection from an address that a tunnel has assigned.
+    /// Opens a connection from an address that a tunnel has assigned. It is charged to the owner of the exchange that it is for, who
+    /// leaves as many connections to others as it has.
     pub(super) fn open_tcp(
         self: &Arc<Self>,
         from: IpAddr,
         target: SocketAddr,
-    ) -> Result<TcpFlow, OpenError> {
+        account: &OwnerAccount,
+    ) -> Result<TcpFlow, FlowError> {
         let mut state = self.state.lock();
         if state.is_closed {
-            return Err(OpenError::Full);
+            return Err(OpenError::Full.into());
         }
+        state.check_share(account, FlowKind::Tcp)?;
+
+        let charge = account.charge(Purpose::Stack, CONNECTION + 2 * self.buffer)?;
         let flow = state
             .stack
             .open_tcp(from, target, random(), Instant::now())?;
+        state.charges.insert(flow, FlowCharge::tcp(charge));
         let progress = Arc::<FlowProgress>::default();
         state.connections.insert(flow, progress.clone());
         let effects = self.settle(&mut state);
@@ -367,21 +389,27 @@ impl FlowStack {
         Ok(TcpFlow::new(self.clone(), flow, progress))
     }
 
-    /// Opens a pair of ports from an address that a tunnel has assigned. What the session has is what the target sent.
+    /// Opens a pair of ports from an address that a tunnel has assigned, as [`Self::open_tcp`]. What the session has is what the target
+    /// sent.
     pub(super) fn open_udp(
         self: &Arc<Self>,
         from: IpAddr,
         target: SocketAddr,
-        bounds: Bounds,
-    ) -> Result<Arc<Session>, OpenError> {
+        bounds: &ChargedBounds,
+    ) -> Result<Arc<Session>, FlowError> {
         let mut state = self.state.lock();
         if state.is_closed {
-            return Err(OpenError::Full);
+            return Err(OpenError::Full.into());
         }
+        state.check_share(&bounds.account, FlowKind::Udp)?;
+
+        let charge = bounds.account.charge(Purpose::Stack, PORTS)?;
         let flow = state
             .stack
             .open_udp(from, target, random(), Instant::now())?;
-        let session = Arc::new(Session::of_flow(UdpFlow::new(self.clone(), flow), bounds));
+        state.charges.insert(flow, FlowCharge::udp(charge));
+        let own = UdpFlow::new(self.clone(), flow);
+        let session = Arc::new(Session::of_flow(own, Queue::charged(bounds)));
         state.sessions.insert(flow, Arc::downgrade(&session));
         Ok(session)
     }
@@ -446,7 +474,7 @@ impl FlowStack {
                     return state.stack.release(flow, Instant::now());
                 }
                 let own = UdpFlow::new(self.clone(), flow);
-                let session = Arc::new(Session::of_flow(own, self.bounds));
+                let session = Arc::new(Session::of_flow(own, self.datagram_queue()));
                 state.sessions.insert(flow, Arc::downgrade(&session));
                 self.ask(state, (client, target), FlowCarrier::Udp(session));
             }
@@ -485,7 +513,11 @@ impl FlowStack {
                     content,
                 },
             ),
-            StackEvent::TcpAsked { .. } | StackEvent::UdpAsked { .. } | StackEvent::Other(_) => {}
+            // No one takes it any more.
+            StackEvent::TcpAsked { flow, .. } | StackEvent::UdpAsked { flow, .. } => {
+                state.stack.release(flow, Instant::now());
+            }
+            StackEvent::Other(_) => {}
         }
     }
 
@@ -496,8 +528,20 @@ impl FlowStack {
         };
         let charge = account.charge(Purpose::Stack, PORTS).ok();
         let is_charged = charge.is_some();
-        state.charges.extend(charge.map(|charge| (flow, charge)));
+        let charge = charge.map(|charge| (flow, FlowCharge::udp(charge)));
+        state.charges.extend(charge);
         is_charged
+    }
+
+    /// A queue for datagrams of a client.
+    fn datagram_queue(&self) -> Queue {
+        match self.account.get() {
+            None => Queue::new(self.bounds),
+            Some(account) => Queue::charged(&ChargedBounds {
+                bounds: self.bounds,
+                account: account.clone(),
+            }),
+        }
     }
 
     fn ask_echo(&self, state: &mut FlowState, asked: AskedEcho) {
@@ -544,7 +588,45 @@ pub(super) fn random() -> u64 {
     getrandom::u64().unwrap_or_default()
 }
 
+impl FlowCharge {
+    fn tcp(charge: Charge) -> Self {
+        Self {
+            kind: FlowKind::Tcp,
+            charge,
+        }
+    }
+
+    fn udp(charge: Charge) -> Self {
+        Self {
+            kind: FlowKind::Udp,
+            charge,
+        }
+    }
+
+    fn is_of(&self, account: &OwnerAccount, kind: FlowKind) -> bool {
+        self.kind == kind && self.charge.account().is(account)
+    }
+}
+
 impl FlowState {
+    /// Whether an owner may have one more of the flows that are opened from here, of which there are only so many: as many as it has
+    /// stay free for others.
+    fn check_share(&self, account: &OwnerAccount, kind: FlowKind) -> Result<(), FlowError> {
+        let [tcp, udp] = self.stack.flows();
+        let free = match kind {
+            FlowKind::Tcp => MAX_TCP.saturating_sub(tcp),
+            FlowKind::Udp => MAX_UDP.saturating_sub(udp),
+        };
+
+        let charges = self.charges.values();
+        let own = charges.filter(|flow| flow.is_of(account, kind)).count();
+        if own < free {
+            Ok(())
+        } else {
+            Err(FlowError::Share { own, free })
+        }
+    }
+
     /// A flow leads nowhere. Returns the session that has to be told, if it has one.
     fn fail(&mut self, flow: FlowId, error: IcmpError) -> Option<(Arc<Session>, IcmpError)> {
         if let Some(progress) = self.connections.remove(&flow) {
@@ -559,5 +641,78 @@ impl FlowState {
         self.stack
             .poll_timeout()
             .filter(|_| !self.stack.is_held_up())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use hermes_net::memory::{Memory, Owner};
+
+    use super::*;
+
+    const HERE: [u8; 4] = [10, 7, 0, 2];
+
+    fn stack() -> Arc<FlowStack> {
+        let settings = StackSettings {
+            intercepts: false,
+            ..StackSettings::default()
+        };
+        FlowStack::new(settings, Bounds::NOTHING)
+    }
+
+    fn fill<T>(open: impl Fn(SocketAddr) -> Result<T, FlowError>) -> Vec<T> {
+        let one = |port| open(SocketAddr::from(([192, 0, 2, 1], port))).ok();
+        (1..2000).map_while(one).collect()
+    }
+
+    #[test]
+    fn a_user_has_half_of_what_others_leave_of_the_flows_of_a_tunnel() {
+        let memory: &'static Memory = Box::leak(Box::new(Memory::new(1 << 30, 1 << 20)));
+        let account = |name: &str| memory.owner(Owner::User(name.into()));
+        let stack = stack();
+
+        let ports = |name: &str| {
+            let bounds = ChargedBounds {
+                bounds: Bounds {
+                    bytes: 1000,
+                    age: Duration::from_secs(1),
+                },
+                account: account(name),
+            };
+            fill(|target| stack.open_udp(HERE.into(), target, &bounds))
+        };
+        let greedy = ports("greedy");
+        assert_eq!(greedy.len(), MAX_UDP / 2);
+        let other = ports("other");
+        assert_eq!(other.len(), MAX_UDP / 4);
+        let charged = (greedy.len() + other.len()) * PORTS;
+        assert_eq!(memory.charged_for(Purpose::Stack), charged);
+        drop((greedy, other));
+
+        let connections =
+            |name: &str| fill(|target| stack.open_tcp(HERE.into(), target, &account(name)));
+        let greedy = connections("greedy");
+        assert_eq!(greedy.len(), MAX_TCP / 2);
+        assert_eq!(connections("other").len(), MAX_TCP / 4);
+
+        drop(greedy);
+        stack.close();
+        drop(stack);
+        assert_eq!(memory.charged(), 0);
+    }
+
+    #[test]
+    fn a_flow_that_there_is_no_memory_for_is_refused_with_the_reason() {
+        let memory: &'static Memory = Box::leak(Box::new(Memory::new(1 << 20, 1 << 20)));
+        let account = memory.owner(Owner::User("greedy".into()));
+        let stack = stack();
+        let target = SocketAddr::from(([192, 0, 2, 1], 1));
+        let open = || stack.open_tcp(HERE.into(), target, &account);
+        let held: Vec<_> = std::iter::from_fn(|| open().ok()).collect();
+        assert!((1..5).contains(&held.len()), "{}", held.len());
+        let refused = open().err().unwrap();
+        assert!(matches!(refused, FlowError::NoMemory(_)), "{refused}");
     }
 }

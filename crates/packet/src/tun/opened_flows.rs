@@ -4,25 +4,31 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_net::memory::OwnerAccount;
 use tokio::time::timeout;
 
 use super::flow_error::FlowError;
 use super::hub::TunHub;
 use super::hub_device::StackDevice;
 use super::tcp_flow::TcpFlow;
-use crate::{Bounds, Session};
+use crate::{ChargedBounds, Session};
 
 impl TunHub {
-    /// Opens a connection; waits for an address and for its target, each for `wait` at most.
+    /// Opens a connection, which is charged to this account; waits for an address and for its target, each for `wait` at most.
     ///
     /// # Errors
     /// [`FlowError`].
-    pub async fn open_tcp(&self, target: SocketAddr, wait: Duration) -> Result<TcpFlow, FlowError> {
+    pub async fn open_tcp(
+        &self,
+        target: SocketAddr,
+        wait: Duration,
+        account: &OwnerAccount,
+    ) -> Result<TcpFlow, FlowError> {
         let device = self.stack_device()?;
         let stack = device.own().ok_or(FlowError::NoStack)?;
         let from = timeout(wait, device.address_for(target)).await;
         let from = from.map_err(|_| FlowError::NoAddress(target))?;
-        let flow = stack.open_tcp(from, target)?;
+        let flow = stack.open_tcp(from, target, account)?;
         let opened = timeout(wait, flow.opened()).await;
         opened.map_err(|_| FlowError::Timeout)??;
         Ok(flow)
@@ -37,13 +43,13 @@ impl TunHub {
         &self,
         target: SocketAddr,
         wait: Duration,
-        bounds: Bounds,
+        bounds: &ChargedBounds,
     ) -> Result<Arc<Session>, FlowError> {
         let device = self.stack_device()?;
         let stack = device.own().ok_or(FlowError::NoStack)?;
         let from = timeout(wait, device.address_for(target)).await;
         let from = from.map_err(|_| FlowError::NoAddress(target))?;
-        Ok(stack.open_udp(from, target, bounds)?)
+        stack.open_udp(from, target, bounds)
     }
 
     fn stack_device(&self) -> Result<&StackDevice, FlowError> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use hermes_config::model::Terminate;
 use hermes_http::{Incoming, Outgoing, pipe};
+use hermes_net::memory::Memory;
 use hermes_packet::PacketEnd;
 use hermes_packet::tun::{FlowError, TcpFlow, TunHub};
 use hermes_proto::authority::HostPort;
@@ -46,10 +47,12 @@ pub(super) async fn connection(
     target: &Target,
 ) -> Result<IpConnection, Refusal> {
     let hub = hub(tries.routed)?;
+    let account = Memory::node().owner(tries.routed.owner());
     let mut last = None;
     for address in addresses(tries, target).await? {
         let endpoint = begin(tries, address);
-        match hub.open_tcp(address, tries.next.timeouts.connect).await {
+        let wait = tries.next.timeouts.connect;
+        match hub.open_tcp(address, wait, &account).await {
             Ok(flow) => {
                 return Ok(IpConnection {
                     streams: carried(tries.routed, flow),
@@ -70,10 +73,8 @@ pub(super) async fn datagrams(tries: &Tries<'_>, target: &Target) -> Result<Path
     let address = addresses.first().copied().ok_or_else(no_address)?;
     begin(tries, address);
 
-    let bounds = routed
-        .listener
-        .datagram_bounds(routed.route.config.datagrams.as_ref());
-    let session = hub.open_udp(address, next.timeouts.connect, bounds).await;
+    let bounds = routed.datagram_bounds();
+    let session = hub.open_udp(address, next.timeouts.connect, &bounds).await;
     let session = session.map_err(|error| unreached(address, &error))?;
     Ok(Path {
         ends: Ends::end(PacketEnd::Session(session)),
@@ -135,7 +136,9 @@ fn unreached(address: SocketAddr, error: &FlowError) -> Refusal {
     let kind = match error {
         FlowError::NoStack => ProxyError::DestinationUnavailable,
         FlowError::NoAddress(_) => ProxyError::DestinationIpUnroutable,
-        FlowError::Open(_) => ProxyError::ConnectionLimitReached,
+        FlowError::Open(_) | FlowError::Share { .. } | FlowError::NoMemory(_) => {
+            ProxyError::ConnectionLimitReached
+        }
         FlowError::Refused | FlowError::Unreachable(IcmpError::PortUnreachable) => {
             ProxyError::ConnectionRefused
         }

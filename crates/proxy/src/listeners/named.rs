@@ -88,6 +88,8 @@ pub(super) async fn serve(entrance: Entrance, hub: Arc<TunHub>, watch: Watch) {
         loop {
             let asked = names.stack().next_flow().await;
             server.begin(asked, &watch);
+            // Others have their turn, however many flows a program asks for at once.
+            tokio::task::yield_now().await;
         }
     };
     tokio::select! {

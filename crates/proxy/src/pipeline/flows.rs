@@ -66,6 +66,9 @@ pub(super) async fn beside(stack: &Arc<FlowStack>, carried: Carried, routed: &Ro
                 carrier,
             };
             flows.clone().begin(&routed.worker.shared.drain, flow);
+
+            // One of each tunnel in turn, however many its client asks for at once.
+            tokio::task::yield_now().await;
         }
     };
     tokio::select! {
@@ -157,9 +160,11 @@ impl Flows {
             session: session.clone(),
         };
         let entrance = self.entrance();
+        // One whose tunnel has ended before its turn came does not begin.
         tokio::select! {
-            () = run(&entrance, arrival) => {}
+            biased;
             () = session.evicted() => {}
+            () = run(&entrance, arrival) => {}
         }
         if session.is_refused() {
             tokio::time::sleep(DEAF_AFTER_REFUSAL).await;

@@ -1,8 +1,14 @@
 //! Connections that a user opens by packets, where these end in user space: they cost what the user's account has, however many tunnels they
 //! are spread over.
 
-use hermes_tests::attacks::intercepted::{CONNECTIONS, syn, syns, tunnel};
-use hermes_tests::{Echo, Node, eventually};
+use std::net::{Ipv4Addr, SocketAddr};
+
+use hermes_tests::attacks::intercepted::{
+    CONNECTIONS, Uploads, datagram, syn, syns, tunnel, uploads,
+};
+use hermes_tests::capsules::UdpTunnel;
+use hermes_tests::eventually::eventually_true;
+use hermes_tests::{Echo, Node, eventually, origins};
 
 use crate::standing::{self, MIB};
 
@@ -12,7 +18,7 @@ const COST: usize = 96 * MIB;
 /// Tunnels of one user: fewer than its share of the pool.
 const TUNNELS: usize = 60;
 
-fn node(echo: &Echo) -> Node {
+fn node(tcp: SocketAddr, udp: SocketAddr) -> Node {
     Node::start(
         "edge",
         &format!(
@@ -21,18 +27,44 @@ fn node(echo: &Echo) -> Node {
             routes:
               - match: {{ kind: connect-ip }}
                 terminate: {{ intercept: true, pool: 10.7.0.0/24 }}
-              - {{ match: {{ kind: connect }}, terminate: echo }}
-            upstreams: {{ echo: {{ endpoints: [\"{}\"] }} }}
-            ",
-            echo.tcp
+              - {{ match: {{ kind: connect }}, terminate: tcp }}
+              - {{ match: {{ kind: connect-udp }}, terminate: udp }}
+            upstreams: {{ tcp: {{ endpoints: [\"{tcp}\"] }}, udp: {{ endpoints: [\"{udp}\"] }} }}
+            "
         ),
     )
+}
+
+/// The sum of these counts over all tunnels of the device.
+fn open(node: &Node, what: &str) -> Option<u64> {
+    let clients = node.status()["devices"][0]["clients"].clone();
+    let clients = clients.as_array()?.iter();
+    Some(clients.filter_map(|one| one[what].as_u64()).sum())
+}
+
+/// That a user gets a connection.
+fn connects(tunnel: &mut UdpTunnel, own: Ipv4Addr) {
+    let opened = eventually("an answer to a segment", || {
+        tunnel.send(syn(own, 20_000));
+        let packet = tunnel.receive_soon()?;
+        (packet.len() >= 40 && packet[9] == 6).then_some(packet)
+    });
+    assert_eq!(opened[33] & 0x3f, 0x12, "SYN and ACK: {opened:?}");
+}
+
+/// That all is given back once the tunnels are gone.
+fn nothing_is_left(node: &Node, tunnels: Vec<UdpTunnel>) {
+    drop(tunnels);
+    eventually_true("nothing is charged", || {
+        node.status()["memory"]["charged_for"]["stack"] == 0
+    });
+    node.idle();
 }
 
 #[test]
 fn connections_of_one_user_cost_a_bounded_sum_over_all_its_tunnels() {
     let echo = Echo::start();
-    let node = node(&echo);
+    let node = node(echo.tcp, echo.udp);
     let (mut alice, at_alice) = tunnel(node.address("overlay"), "alice");
     let before = node.peak();
     let mut tunnels = Vec::new();
@@ -40,21 +72,86 @@ fn connections_of_one_user_cost_a_bounded_sum_over_all_its_tunnels() {
         let tunnel = syns(node.address("overlay"), "mallory");
         tunnels.push(tunnel);
     }
-    eventually("connections", || {
-        let clients = node.status()["devices"][0]["clients"].clone();
-        let clients = clients.as_array()?.iter();
-        let connections = clients.filter_map(|one| one["connections"].as_u64());
-        (connections.sum::<u64>() >= u64::from(CONNECTIONS)).then_some(())
+    eventually_true("connections", || {
+        open(&node, "connections") >= Some(u64::from(CONNECTIONS))
     });
     standing::settled(&node);
     let cost = node.peak().saturating_sub(before);
     assert!(cost < COST, "{cost} bytes: {:#}", node.status());
 
     // Another user gets a connection meanwhile.
-    let opened = eventually("an answer to a segment", || {
-        alice.send(syn(at_alice, 20_000));
-        let packet = alice.receive();
-        (packet.len() >= 40 && packet[9] == 6).then_some(packet)
+    connects(&mut alice, at_alice);
+}
+
+#[test]
+fn content_that_an_origin_does_not_read_is_in_the_share_of_its_user() {
+    let echo = Echo::start();
+    let sink = origins::tcp_silent();
+    let node = node(sink.address(), echo.udp);
+    let (mut alice, at_alice) = tunnel(node.address("overlay"), "alice");
+    let before = node.peak();
+
+    let mut all = Uploads::default();
+    let mut tunnels = Vec::new();
+    for _ in 0..TUNNELS {
+        let (tunnel, came) = uploads(node.address("overlay"), "mallory");
+        all.open += came.open;
+        all.refused += came.refused;
+        tunnels.push(tunnel);
+    }
+
+    // A quarter of `memory.total` by buffers of 164 KiB, or smaller ones towards the end.
+    assert!((100..600).contains(&all.open), "{all:?}");
+    assert!(all.refused > 500, "{all:?}");
+    let cost = standing::settled(&node).saturating_sub(before);
+    assert!(cost < COST, "{cost} bytes: {:#}", node.status());
+
+    connects(&mut alice, at_alice);
+    drop(alice);
+    nothing_is_left(&node, tunnels);
+}
+
+/// Ports that a tunnel asks from: more in all than one user may have.
+const PORTS: u16 = 300;
+
+#[test]
+fn datagrams_of_one_user_from_ever_new_ports_leave_others_theirs_and_nothing_behind() {
+    let echo = Echo::start();
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let node = node(echo.tcp, silent.local_addr().unwrap());
+    let (mut alice, at_alice) = tunnel(node.address("overlay"), "alice");
+    let before = node.peak();
+
+    let mut tunnels = Vec::new();
+    for _ in 0..TUNNELS / 3 {
+        let (mut tunnel, own) = tunnel(node.address("overlay"), "mallory");
+        for port in 0..PORTS {
+            tunnel.send(datagram(own, 10_000 + port, b"a question"));
+        }
+        tunnels.push(tunnel);
+    }
+    eventually_true("charges that are refused", || {
+        node.status()["memory"]["refused_for"]["stack"].as_u64() > Some(1000)
     });
-    assert_eq!(opened[33] & 0x3f, 0x12, "SYN and ACK: {opened:?}");
+
+    // Pairs of ports that cost 16 KiB each, out of 32 MiB.
+    let most = eventually("pairs of ports", || open(&node, "sessions"));
+    assert!((500..2300).contains(&most), "{most}");
+
+    // Another user's datagram arrives meanwhile.
+    alice.send(datagram(at_alice, 20_000, b"from alice"));
+    let patience = Some(std::time::Duration::from_secs(20));
+    silent.set_read_timeout(patience).unwrap();
+    let mut room = [0; 64];
+    loop {
+        let length = silent.recv(&mut room).expect("alice's datagram comes");
+        if &room[..length] == b"from alice" {
+            break;
+        }
+    }
+    let cost = standing::settled(&node).saturating_sub(before);
+    assert!(cost < COST, "{cost} bytes: {:#}", node.status());
+
+    drop(alice);
+    nothing_is_left(&node, tunnels);
 }
