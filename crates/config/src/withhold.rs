@@ -83,12 +83,14 @@ pub(crate) fn is_secret(spot: &Spot<'_>, text: &str) -> bool {
     let Some(name) = spot.field() else {
         return false;
     };
-    let name = name.to_ascii_lowercase();
-    let named =
-        CREDENTIALS.contains(&name.as_str()) || SIGNS.iter().any(|sign| name.contains(sign));
-
     // An expression is a condition on credentials, and a text of variables alone says none.
-    named && !text.starts_with('~') && has_words(text)
+    is_named(&name) && !text.starts_with('~') && has_words(text)
+}
+
+/// Whether what has this name looks like a credential.
+pub(crate) fn is_named(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    CREDENTIALS.contains(&name.as_str()) || SIGNS.iter().any(|sign| name.contains(sign))
 }
 
 fn has_words(text: &str) -> bool {

@@ -1,10 +1,10 @@
 //! The addresses of an endpoint's host: all of them, refreshed by their lifetime, the last good ones kept.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_config::model::HostPort;
+use hermes_config::model::{HostPort, zone_index};
 use hermes_net::clock;
 use hermes_net::peer::canonical;
 use hermes_net::{Lookup, Resolver};
@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use crate::FailureKind;
 use crate::failure::ConnectFailure;
 
 /// Shortest and longest time for which an answer of DNS is used, whatever its TTL.
@@ -103,8 +104,13 @@ impl Addresses {
     }
 
     async fn ask(&self, resolver: &Resolver) {
-        let answer = resolver.lookup_endpoint(&self.host).await;
         let place = format!("{}:{}", self.host, self.port);
+        if let Some((address, zone)) = self.host.split_once('%') {
+            self.find_interface(address, zone, &place);
+            return;
+        }
+
+        let answer = resolver.lookup_endpoint(&self.host).await;
         let answer = answer.map_err(|error| ConnectFailure::dns(&place, &error));
 
         if let Err(failure) = &answer {
@@ -116,6 +122,34 @@ impl Addresses {
         }
 
         self.known.lock().learn(answer, self.port, Instant::now());
+    }
+}
+
+/// How long the number of an interface is used: one that goes and comes back has another.
+const INTERFACE: Duration = Duration::from_secs(5);
+
+impl Addresses {
+    /// The address on the link of an interface (RFC 4007), as that is now.
+    fn find_interface(&self, address: &str, zone: &str, place: &str) {
+        let found = address.parse().ok().zip(zone_index(zone));
+        let mut known = self.known.lock();
+        let now = Instant::now();
+        match found {
+            Some((address, index)) => {
+                let address = SocketAddrV6::new(address, self.port, 0, index);
+                known.list = Some(Arc::from([SocketAddr::V6(address)]));
+                known.until = Some(now + INTERFACE);
+                known.failed = None;
+            }
+            None => {
+                let reason = format!("this machine has no interface `{zone}` now");
+                let failure = ConnectFailure::new(FailureKind::Unreachable, place, reason);
+                // An address on a link that is gone leads nowhere, so that an old one is of no use.
+                known.list = None;
+                known.until = Some(now + PAUSE);
+                known.failed = Some((now, failure));
+            }
+        }
     }
 }
 
@@ -182,7 +216,6 @@ impl KnownAddresses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FailureKind;
 
     fn unknown() -> KnownAddresses {
         KnownAddresses {
@@ -247,6 +280,26 @@ mod tests {
         known.learn(Err(failure()), 80, now);
         assert_eq!(known.look(now), Look::Failed(failure()));
         assert_eq!(known.look(now + PAUSE), Look::Missing);
+    }
+
+    #[test]
+    fn a_link_local_address_is_on_its_interface_as_long_as_that_is_there() {
+        let addresses = Addresses::new(&HostPort {
+            host: "fe80::1%lo".to_owned(),
+            port: 80,
+        });
+        addresses.find_interface("fe80::1", "lo", "x");
+        let [SocketAddr::V6(known)] = addresses.known()[..] else {
+            panic!("{:?}", addresses.known());
+        };
+        assert_eq!(Some(known.scope_id()), zone_index("lo"));
+
+        addresses.find_interface("fe80::1", "no-such-one", "x");
+        assert!(addresses.known().is_empty());
+        assert!(matches!(
+            addresses.known.lock().look(Instant::now()),
+            Look::Failed(_)
+        ));
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub use scalar::{
     ByteSize, DecisionPointer, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch,
     HostPort, Hours, HttpUrl, IpProtocol, ListenAddress, NameServerAddress, OneOrMany, PathMatch,
     Percent, PortMatch, Rate, StatusMatch, SystemUsers, TargetMatch, Template, TemplatePart,
-    TextMatch, UpgradeName, UserMatch, UserPattern, Variable, WireguardKey,
+    TextMatch, UpgradeName, UserMatch, UserPattern, Variable, WireguardKey, zone_index,
 };
 pub use split_dns::{NamedEcho, OtherNames, SplitDns};
 pub use sticky::Hash;

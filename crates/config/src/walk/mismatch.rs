@@ -5,7 +5,9 @@ use serde_json::Value as Json;
 use super::{At, Walk, accepts, types};
 use crate::Problem;
 use crate::model::scalar::{ScalarError, check};
+use crate::path::{Step, steps};
 use crate::tree::{Node, Value};
+use crate::withhold::is_named;
 
 impl<'s> Walk<'s> {
     /// Reports a value of a kind that no alternative takes.
@@ -21,10 +23,11 @@ impl<'s> Walk<'s> {
                 let problem = at.problem(format!(
                     "expected {}, found {}",
                     expected(branches),
-                    found(at.node)
+                    found(at)
                 ));
+                let is_said = !is_credential(at.path, at.node.plain.as_deref().unwrap_or_default());
                 Problem {
-                    remedy: remedy(branches, at.node),
+                    remedy: remedy(branches, at.node).filter(|_| is_said),
                     ..problem
                 }
             }
@@ -86,13 +89,35 @@ fn format_of(schema: &Json, plain: &str) -> Result<(), ScalarError> {
     )
 }
 
-fn found(node: &Node) -> String {
+fn found(at: At<'_>) -> String {
+    let node = at.node;
     match (&node.value, &node.plain) {
+        (Value::Text(text), _) if is_credential(at.path, text) => {
+            "text, which is not shown here".to_owned()
+        }
         (Value::Text(text), _) => format!("text `{text}`"),
         (Value::Bool(_), Some(plain)) => format!("`{plain}`"),
         (_, Some(plain)) => format!("the number `{plain}`"),
         _ => node.kind().to_owned(),
     }
+}
+
+/// Whether a text in the wrong place could be a password or token: by its key, or by its form, as `user:password` and `Bearer ..`.
+fn is_credential(path: &str, text: &str) -> bool {
+    const KEYS: [&str; 3] = ["auth", "basic", "bearer"];
+    let steps = steps(path);
+    let key = steps.last().map(Step::key).unwrap_or_default();
+    let by_key = is_named(key) || KEYS.contains(&key) && text.contains([':', ' ']);
+
+    let mut words = text.split_whitespace();
+    let scheme = words.next().unwrap_or_default().to_ascii_lowercase();
+    let is_scheme = ["basic", "bearer"].contains(&scheme.as_str()) && words.next().is_some();
+    let is_pair = text.split_once(':').is_some_and(|(_, after)| {
+        let is_of_address = |byte: u8| byte.is_ascii_hexdigit() || b":.[]%".contains(&byte);
+        !after.is_empty() && !after.starts_with('/') && !after.bytes().all(is_of_address)
+    });
+
+    by_key || is_scheme || is_pair
 }
 
 fn expected(branches: &[&Json]) -> String {

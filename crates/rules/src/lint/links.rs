@@ -7,7 +7,7 @@ use hermes_config::model::{Document, EndpointAddress, Upstream};
 
 use super::report::{Check, Report, each_upstream, has_tls, instead};
 
-pub(super) const CHECKS: &[Check] = &[via_names, via_cycles, via_to_unix, token];
+pub(super) const CHECKS: &[Check] = &[via_names, via_cycles, via_to_unix, via_to_link, token];
 
 fn via_names(document: &Document, report: &mut Report) {
     each_upstream(document, |path, upstream| {
@@ -80,6 +80,26 @@ fn via_to_unix(document: &Document, report: &mut Report) {
                 reason,
                 "remove `via`, or write a host and a port",
             );
+        }
+    });
+}
+
+/// The links of this machine are not those of the proxy on the way.
+fn via_to_link(document: &Document, report: &mut Report) {
+    each_upstream(document, |path, upstream| {
+        if upstream.via.is_none() {
+            return;
+        }
+        for (index, endpoint) in upstream.endpoints.iter().enumerate() {
+            if let EndpointAddress::Tcp(address) = endpoint.address()
+                && let (_, Some(zone)) = address.zoned()
+            {
+                report.add(
+                    format!("{path}.endpoints[{index}]"),
+                    format!("`{zone}` is an interface of this machine, and the endpoint is reached through another proxy"),
+                    "remove `via`, or write an address that is not link-local",
+                );
+            }
         }
     });
 }

@@ -47,6 +47,16 @@ fn via_to_a_unix_socket() {
 }
 
 #[test]
+fn via_to_a_link_of_this_machine() {
+    finds_in(
+        json!({ "next": { "via": "a", "endpoints": ["[fe80::1%eth0]:1"] }, "a": { "endpoints": ["[fe80::1%eth0]:1"] } }),
+        &[
+            "upstreams.next.endpoints[0]: `eth0` is an interface of this machine, and the endpoint is reached through another proxy; remove `via`, or write an address that is not link-local",
+        ],
+    );
+}
+
+#[test]
 fn token_that_is_not_there() {
     finds_in(
         json!({ "next": { "send_token": true, "tls": true } }),

@@ -799,11 +799,13 @@ fn check_shows_no_password() {
         "\"http://alice:s3cret@10.0.0.1:80\"",
         "\"https://alice:s3cret@proxy.example\"",
         "\"alice:s3cret@10.0.0.1:80\"",
+        "\"alice:s3cret\"",
+        "\"[::1]:s3cret\"",
     ] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("node.yaml");
         let text = format!(
-            "version: 1\nlisteners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ {{ to: \"alice:s3cret@x:80\" }} ]\nupstreams: {{ p: {{ endpoints: [{endpoints}] }} }}\n"
+            "version: 1\nlisteners: {{ web: {{ http: \"alice:s3cret\", auth: {{ basic: \"alice:s3cret\", bearer: \"Bearer s3cret\" }} }} }}\nroutes: [ {{ to: \"alice:s3cret@x:80\" }} ]\nupstreams: {{ p: {{ endpoints: [{endpoints}] }} }}\n"
         );
         fs::write(&file, text).unwrap();
         for arguments in [vec!["check"], vec!["check", "--json"]] {

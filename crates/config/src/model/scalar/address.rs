@@ -1,10 +1,11 @@
 //! Addresses and paths that the operator writes.
 
 use std::fmt;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use super::zone::{on_interface, split_zone, written};
 use super::{ScalarError, scalar};
 
 /// What the path of a Unix socket is written after.
@@ -47,7 +48,7 @@ fn file_path(text: &str) -> Result<PathBuf, ScalarError> {
 /// A host and a port: `DB:5432`, `10.0.0.1:80`, `[::1]:80`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HostPort {
-    /// Name or address as written; an IPv6 address without brackets.
+    /// Name or address as written; an IPv6 address without brackets. That of an endpoint may end with a zone: `fe80::1%eth0`.
     pub host: String,
     /// Port, never 0.
     pub port: u16,
@@ -60,6 +61,14 @@ scalar!(
 );
 
 impl HostPort {
+    /// Host without its zone, and the zone: an interface of this machine, which no one else is told.
+    pub fn zoned(&self) -> (&str, Option<&str>) {
+        match self.host.split_once('%') {
+            Some((host, zone)) => (host, Some(zone)),
+            None => (&self.host, None),
+        }
+    }
+
     /// The address and port; none where it has a name.
     pub fn socket_address(&self) -> Option<SocketAddr> {
         let address = self.host.parse().ok()?;
@@ -96,24 +105,25 @@ pub(super) fn split_port(text: &str) -> Result<(String, Option<u16>), ScalarErro
         .strip_prefix('[')
         .and_then(|inner| inner.split_once(']'));
     if let Some((inner, rest)) = bracketed {
+        if inner.contains('%') {
+            let reason = format!(
+                "`{}` has a zone, which means something on this machine alone",
+                inner.escape_default()
+            );
+            return Err(ScalarError::new(reason)
+                .remedy("addresses of listeners and endpoints may have one"));
+        }
         let address: Ipv6Addr = inner
             .parse()
             .map_err(|_| ScalarError::new(format!("`{inner}` is not an IPv6 address")))?;
-        let port = match rest.strip_prefix(':') {
-            Some(digits) => Some(port(digits)?),
-            None if rest.is_empty() => None,
-            None => {
-                return Err(ScalarError::new(format!(
-                    "`{rest}` after the address is not a port"
-                )));
-            }
-        };
-
-        return Ok((address.to_string(), port));
+        return Ok((address.to_string(), after_brackets(rest)?));
     }
 
     if text.parse::<Ipv6Addr>().is_ok() || text.matches(':').count() > 1 {
-        let reason = format!("`{text}` is ambiguous: an IPv6 address stands in brackets");
+        let reason = format!(
+            "`{}` is ambiguous: an IPv6 address stands in brackets",
+            without_password(text)
+        );
         return Err(ScalarError::new(reason).remedy("write it like [::1]:80"));
     }
 
@@ -124,6 +134,25 @@ pub(super) fn split_port(text: &str) -> Result<(String, Option<u16>), ScalarErro
 
     host_name(name)?;
     Ok((name.to_owned(), digits.map(port).transpose()?))
+}
+
+/// The port behind the brackets of an address.
+fn after_brackets(rest: &str) -> Result<Option<u16>, ScalarError> {
+    match rest.strip_prefix(':') {
+        Some(digits) => port(digits).map(Some),
+        None if rest.is_empty() => Ok(None),
+        None => Err(ScalarError::new("what follows the address is not a port")
+            .remedy("write it like [::1]:80")),
+    }
+}
+
+/// A text that should be an address, without what follows the first colon where that is none: `user:password` says no password.
+fn without_password(text: &str) -> String {
+    let is_of_address = |byte: u8| byte.is_ascii_hexdigit() || b":.[]%".contains(&byte);
+    match text.split_once(':') {
+        Some((before, after)) if !after.bytes().all(is_of_address) => format!("{before}:***"),
+        _ => text.to_owned(),
+    }
 }
 
 /// Checks the letters of a host name or IPv4 address (RFC 3986, 3.2.2, without percent-encoding).
@@ -158,11 +187,16 @@ pub(super) fn port(digits: &str) -> Result<u16, ScalarError> {
         .then(|| digits.parse().ok())
         .flatten();
     match number {
-        Some(0) | None => {
-            Err(ScalarError::new(format!("`{digits}` is not a port"))
-                .remedy("a port is 1 to 65535"))
-        }
+        Some(0) | None => Err(ScalarError::new(no_port(digits)).remedy("a port is 1 to 65535")),
         Some(port) => Ok(port),
+    }
+}
+
+/// Only numbers are quoted: a password may stand where a port should.
+fn no_port(digits: &str) -> String {
+    match digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => format!("`{digits}` is not a port"),
+        false => "what follows the colon is not a port".to_owned(),
     }
 }
 
@@ -190,9 +224,32 @@ impl FromStr for EndpointAddress {
         }
         match text.strip_prefix(UNIX) {
             Some(path) => file_path(path).map(Self::Unix),
-            None => text.parse().map(Self::Tcp),
+            None => endpoint(text).map(Self::Tcp),
         }
     }
+}
+
+/// An endpoint's host and port. A link-local address has a zone: the interface is looked up when it is connected to.
+fn endpoint(text: &str) -> Result<HostPort, ScalarError> {
+    let bracketed = text
+        .strip_prefix('[')
+        .and_then(|inner| inner.split_once(']'));
+    let Some((inner, rest)) = bracketed else {
+        return text.parse();
+    };
+
+    let (address, zone) = split_zone(inner)?;
+    let Some(zone) = zone else {
+        return text.parse();
+    };
+    let port = after_brackets(rest)?.ok_or_else(|| {
+        ScalarError::new(format!("`{text}` has no port"))
+            .remedy(format!("write it like {text}:443"))
+    })?;
+    Ok(HostPort {
+        host: format!("{address}%{zone}"),
+        port,
+    })
 }
 
 /// A URL where an address is wanted.
@@ -247,10 +304,20 @@ impl ListenAddress {
             (Self::Ip(one), Self::Ip(two)) => {
                 let holds =
                     one.ip() == two.ip() || one.ip().is_unspecified() || two.ip().is_unspecified();
-                one.port() != 0 && one.port() == two.port() && holds
+                one.port() != 0 && one.port() == two.port() && holds && same_link(one, two)
             }
             (one, two) => one == two,
         }
+    }
+}
+
+/// False for addresses on the links of two interfaces.
+fn same_link(one: &SocketAddr, two: &SocketAddr) -> bool {
+    match (one, two) {
+        (SocketAddr::V6(one), SocketAddr::V6(two)) => {
+            one.scope_id() == 0 || two.scope_id() == 0 || one.scope_id() == two.scope_id()
+        }
+        _ => true,
     }
 }
 
@@ -261,6 +328,9 @@ impl FromStr for ListenAddress {
         if let Some(path) = text.strip_prefix(UNIX) {
             return file_path(path).map(Self::Unix);
         }
+        if let Some(address) = on_link(text) {
+            return address.map(SocketAddr::V6).map(Self::Ip);
+        }
         text.parse().map(Self::Ip).map_err(|_| {
             let port = text
                 .rsplit(':')
@@ -268,7 +338,8 @@ impl FromStr for ListenAddress {
                 .filter(|digits| digits.parse::<u16>().is_ok())
                 .unwrap_or("8080");
             ScalarError::new(format!(
-                "`{text}` is not an IP address and port, nor unix:/path"
+                "`{}` is not an IP address and port, nor unix:/path",
+                without_password(text)
             ))
             .remedy(format!(
                 "write 127.0.0.1:{port} for this machine alone, [::]:{port} for everybody"
@@ -277,9 +348,22 @@ impl FromStr for ListenAddress {
     }
 }
 
+/// A link-local address to listen on, or one with a zone; `None` if the text is neither.
+fn on_link(text: &str) -> Option<Result<SocketAddrV6, ScalarError>> {
+    let (inner, rest) = text.strip_prefix('[')?.split_once(']')?;
+    let digits = rest.strip_prefix(':')?;
+    let port: u16 = digits.parse().ok()?;
+    match split_zone(inner) {
+        Ok((_, None)) => None,
+        Ok((address, Some(zone))) => Some(on_interface(address, zone, port)),
+        Err(error) => Some(Err(error)),
+    }
+}
+
 impl fmt::Display for ListenAddress {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Ip(SocketAddr::V6(address)) => out.write_str(&written(address)),
             Self::Ip(address) => address.fmt(out),
             Self::Unix(path) => write!(out, "{UNIX}{}", path.display()),
         }
@@ -333,6 +417,62 @@ mod tests {
                     .as_deref(),
                 Some(remedy)
             );
+        }
+    }
+
+    #[test]
+    fn link_local_addresses_name_their_interface() {
+        let listener: ListenAddress = "[fe80::1%lo]:80".parse().unwrap();
+        assert_eq!(listener.to_string(), "[fe80::1%lo]:80");
+        let endpoint: EndpointAddress = "[fe80::1%eth9]:80".parse().unwrap();
+        assert_eq!(endpoint.to_string(), "[fe80::1%eth9]:80");
+
+        let of_listener = |text: &str| text.parse::<ListenAddress>().unwrap_err().reason;
+        let of_endpoint = |text: &str| text.parse::<EndpointAddress>().unwrap_err().reason;
+        assert_eq!(
+            of_listener("[fe80::1%no-such-one]:80"),
+            "this machine has no interface `no-such-one`"
+        );
+        for of in [&of_listener as &dyn Fn(&str) -> String, &of_endpoint] {
+            let link_local = "`fe80::1` is link-local: it is another machine on each link";
+            assert_eq!(of("[fe80::1]:80"), link_local);
+            assert_eq!(
+                of("[2001:db8::1%lo]:80"),
+                "`2001:db8::1` is not link-local, and has no zone"
+            );
+            assert_eq!(of("[fe80::1%a/b]:80"), "`a/b` names no interface");
+        }
+        let target = "[fe80::1%lo]:80".parse::<HostPort>().unwrap_err().reason;
+        assert_eq!(
+            target,
+            "`fe80::1%lo` has a zone, which means something on this machine alone"
+        );
+    }
+
+    #[test]
+    fn addresses_on_two_links_do_not_overlap() {
+        let on = |index: u32| {
+            let address = std::net::SocketAddrV6::new("fe80::1".parse().unwrap(), 80, 0, index);
+            ListenAddress::Ip(address.into())
+        };
+        assert!(on(1).overlaps(&on(1)) && on(1).overlaps(&on(0)));
+        assert!(!on(1).overlaps(&on(2)));
+    }
+
+    #[test]
+    fn a_password_in_the_place_of_a_port_is_not_said() {
+        for text in [
+            "alice:s3cret",
+            "alice:s3cret:80",
+            "[::1]s3cret",
+            "[::1]:s3cret",
+        ] {
+            let endpoint = text.parse::<EndpointAddress>().unwrap_err();
+            let listener = text.parse::<ListenAddress>().unwrap_err();
+            for error in [endpoint, listener] {
+                let said = format!("{} {:?}", error.reason, error.remedy);
+                assert!(!said.contains("s3cret"), "{said}");
+            }
         }
     }
 

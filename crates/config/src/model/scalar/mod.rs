@@ -25,6 +25,7 @@ mod system_users;
 mod template;
 mod upgrade;
 mod wireguard_key;
+mod zone;
 
 pub use address::{EndpointAddress, FilePath, HostPort, ListenAddress};
 pub use host::{HostMatch, TargetMatch};
@@ -45,6 +46,7 @@ pub use system_users::SystemUsers;
 pub use template::{Template, TemplatePart, Variable};
 pub use upgrade::UpgradeName;
 pub use wireguard_key::WireguardKey;
+pub use zone::zone_index;
 
 pub(crate) use address::UNIX;
 pub(crate) use format::{END, PATH, check};

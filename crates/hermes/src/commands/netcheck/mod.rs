@@ -5,12 +5,12 @@
 
 mod remedy;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV6};
 use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use hermes_config::model::{EndpointAddress, HostPort};
+use hermes_config::model::{EndpointAddress, HostPort, zone_index};
 use hermes_net::machine::{Feature, Missing};
 use hermes_net::{Resolver, own_mark};
 use hermes_proxy::trial::{PathReport, measure_path};
@@ -210,6 +210,12 @@ async fn try_path(server: HostPort) -> PathFinding {
 
 /// The address that is tried: the first of the name.
 async fn resolve(server: &HostPort) -> Result<SocketAddr, String> {
+    if let (host, Some(zone)) = server.zoned() {
+        let index = zone_index(zone).ok_or_else(|| format!("there is no interface {zone}"))?;
+        let address = host.parse().map_err(|_| format!("{host} is no address"))?;
+        return Ok(SocketAddrV6::new(address, server.port, 0, index).into());
+    }
+
     let resolver = Resolver::system();
     let found = resolver.lookup_endpoint(&server.host).await;
     let addresses = found.map_err(|error| error.to_string())?.addresses;
