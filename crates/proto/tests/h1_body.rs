@@ -61,7 +61,7 @@ refuses! {
     refuses_bare_lf_after_the_data: b"5\r\nhello\n0\r\n\r\n" => MissingChunkEnd;
     refuses_bare_cr_after_the_data: b"5\r\nhello\r0\r\n\r\n" => MissingChunkEnd;
     refuses_bare_lf_after_the_last_chunk: b"0\r\n\n" => BareLf;
-    refuses_a_long_trailer_section: &[b"0\r\na: ", &[b'a'; 8192][..]].concat() => TrailersTooLarge;
+    refuses_a_long_trailer_section: &[b"0\r\na: ", &[b'a'; 16384][..]].concat() => TrailersTooLarge;
     refuses_a_length_in_the_trailers: b"0\r\nContent-Length: 5\r\n\r\n" => ForbiddenTrailer;
     refuses_transfer_encoding_in_the_trailers: b"0\r\nTransfer-Encoding: chunked\r\n\r\n" => ForbiddenTrailer;
     refuses_host_in_the_trailers: b"0\r\nHost: a\r\n\r\n" => ForbiddenTrailer;

@@ -35,6 +35,7 @@ fn options(role: Role) -> ConnectionOptions {
             bytes: 16 * 1024,
             lines: 100,
         },
+        trailers: 1024,
         table: 4096,
         streams: 20,
         queue: 256 * 1024,

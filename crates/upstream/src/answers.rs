@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_config::model::UpstreamLimits;
+use hermes_config::model::{ByteSize, UpstreamLimits};
 use hermes_proto::h1::MessageLimits;
 
 /// How long a kept HTTP/1.1 connection waits for the next exchange: idle connections die unseen.
@@ -32,11 +32,10 @@ impl AnswerLimits {
     /// What is configured.
     pub fn new(config: &UpstreamLimits) -> Self {
         let usual = MessageLimits::of_responses();
-        let head_bytes = config.head_bytes;
+        let bytes = |bytes: ByteSize| usize::try_from(bytes.0).unwrap_or(usize::MAX);
         let message = MessageLimits {
-            head_bytes: head_bytes.map_or(usual.head_bytes, |bytes| {
-                usize::try_from(bytes.0).unwrap_or(usize::MAX)
-            }),
+            head_bytes: config.head_bytes.map_or(usual.head_bytes, bytes),
+            trailer_bytes: config.trailer_bytes.map_or(usual.trailer_bytes, bytes),
             fields: config.fields.unwrap_or(usual.fields),
             ..usual
         };

@@ -20,9 +20,12 @@ pub struct UpstreamLimits {
     /// Exchanges that may wait, for their time to connect, until there is room; the others are refused at once. Default: 1024.
     #[serde(default)]
     pub pending: Option<u32>,
-    /// Bytes of the head of one answer, and over HTTP/2 and HTTP/3 of its trailers. Default: 64KiB.
+    /// Bytes of the head of one answer. Default: 64KiB.
     #[serde(default)]
     pub head_bytes: Option<ByteSize>,
+    /// Bytes of the trailers of one answer. Default: 16KiB.
+    #[serde(default)]
+    pub trailer_bytes: Option<ByteSize>,
     /// Field lines of the head of one answer, and of its trailers. Default: 1024.
     #[serde(default)]
     #[schemars(range(min = 1))]

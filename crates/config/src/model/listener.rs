@@ -288,6 +288,9 @@ pub struct Limits {
     /// Bytes of one request head. Default: 64KiB.
     #[serde(default)]
     pub head_bytes: Option<ByteSize>,
+    /// Bytes of the trailers of one request. Default: 16KiB.
+    #[serde(default)]
+    pub trailer_bytes: Option<ByteSize>,
     /// Field lines of one request head. Default: 128.
     #[serde(default)]
     pub fields: Option<usize>,

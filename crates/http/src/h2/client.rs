@@ -85,6 +85,7 @@ fn machine_options(answers: &MessageLimits) -> ConnectionOptions {
             bytes: answers.head_bytes,
             lines: answers.fields,
         },
+        trailers: answers.trailer_bytes,
         table: HEADER_TABLE,
         streams: 0,
         queue: SEND_BUFFER,

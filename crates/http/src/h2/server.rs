@@ -196,6 +196,7 @@ fn machine_options(options: &Options) -> ConnectionOptions {
             bytes: options.head.head_bytes,
             lines: options.head.fields,
         },
+        trailers: options.head.trailer_bytes,
         table: if options.link { HEADER_TABLE } else { 0 },
         streams: options.streams,
         queue: SEND_BUFFER,

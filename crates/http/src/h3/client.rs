@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use hermes_net::quic::{Connection, RecvStream, SendStream};
 use hermes_proto::h1::MessageLimits;
 use hermes_proto::h3::{
-    Code, Fault, FieldSectionLimits, Role, Section, Settings, Signal, decode_response, section_size,
+    Code, Fault, Role, Section, Settings, Signal, decode_response, section_size,
 };
 use hermes_proto::qpack::LINE_OVERHEAD;
 use http::{Method, StatusCode};
@@ -25,7 +25,7 @@ use super::priority::Order;
 use super::reader::{Failure, Part, Reader};
 use super::sender::Sender;
 use super::shared::{Hold, Shared, StreamState};
-use super::tables::{HEADER_TABLE, Tables};
+use super::tables::{HEADER_TABLE, SectionBounds, Tables};
 use super::{RequestStreamReceiver, RequestStreamSender, Watched};
 use crate::error::{Cause, NO_ROOM, StreamError};
 use crate::h2::Profile;
@@ -103,10 +103,7 @@ impl QuicLink {
         let shared = Shared::new(
             connection,
             Role::Client,
-            FieldSectionLimits {
-                bytes: answers.head_bytes,
-                lines: answers.fields,
-            },
+            SectionBounds::of(answers),
             (order, HEADER_TABLE),
         );
 

@@ -137,7 +137,7 @@ impl RequestStreamReceiver {
         }
         let state = &self.reader.state;
         let tables = &state.shared().tables;
-        let read = tables.read(state.id(), &section, decode_trailers);
+        let read = tables.read_trailers(state.id(), &section, decode_trailers);
         let trailers = read.map_err(|fault| {
             state.fail(fault);
             StreamError::from(Failure::Fault(fault))

@@ -10,9 +10,7 @@ use bytes::{Bytes, BytesMut};
 use hermes_net::Watch;
 use hermes_net::memory::ExchangeCharge;
 use hermes_net::quic::{Connection, RecvStream, SendStream};
-use hermes_proto::h3::{
-    BadRequest, Code, Fault, FieldSectionLimits, Role, Section, Settings, decode_request, frame,
-};
+use hermes_proto::h3::{BadRequest, Code, Fault, Role, Section, Settings, decode_request, frame};
 use hermes_proto::path::BadPath;
 use hermes_proto::varint;
 use http::header::{CONTENT_LENGTH, EXPECT, HeaderName, HeaderValue};
@@ -27,7 +25,7 @@ use super::reader::{Failure, Part, Reader};
 use super::responder::RequestStreamResponder;
 use super::sender::Sender;
 use super::shared::{Shared, StreamState};
-use super::tables::HEADER_TABLE;
+use super::tables::{HEADER_TABLE, SectionBounds};
 use super::{RequestStreamReceiver, convert};
 use crate::exchanges::{Active, Exchanges};
 use crate::h2::{Bucket, Profile, Verdict};
@@ -67,10 +65,7 @@ pub async fn serve<H: Handler>(
     handler: H,
     watch: &Watch,
 ) {
-    let limits = FieldSectionLimits {
-        bytes: options.head.head_bytes,
-        lines: options.head.fields,
-    };
+    let bounds = SectionBounds::of(&options.head);
 
     connection.set_max_bi_streams(u64::from(options.streams));
     let profile = if options.link {
@@ -86,9 +81,9 @@ pub async fn serve<H: Handler>(
     };
 
     let table = if options.link { HEADER_TABLE } else { 0 };
-    let shared = Shared::new(connection, Role::Server, limits, (order, table));
+    let shared = Shared::new(connection, Role::Server, bounds, (order, table));
     let settings = Settings {
-        max_field_section: Some(limits.bytes as u64),
+        max_field_section: Some(bounds.heads.bytes as u64),
         connect_protocol: true,
         datagrams: true,
         qpack_capacity: shared.tables.announced(),

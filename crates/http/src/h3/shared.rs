@@ -9,7 +9,7 @@ use std::time::Duration;
 use hermes_net::clock;
 use hermes_net::memory::Account;
 use hermes_net::quic::{Connection, ConnectionError, RecvStream, Stopped};
-use hermes_proto::h3::{Code, Fault, FieldSectionLimits, Role, Scope, Settings};
+use hermes_proto::h3::{Code, Fault, Role, Scope, Settings};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
@@ -22,7 +22,7 @@ use super::hearing::{self, Hearing};
 use super::load;
 use super::priority::{Order, Priorities, Rank};
 use super::queue::Queue;
-use super::tables::Tables;
+use super::tables::{SectionBounds, Tables};
 use crate::error::{Cause, EVICTED, Processed, Reset, StreamError};
 
 /// One line of the log about links that end, of all links: an origin can end its own as often as it is asked.
@@ -74,7 +74,7 @@ impl Shared {
     pub(super) fn new(
         connection: Connection,
         role: Role,
-        limits: FieldSectionLimits,
+        bounds: SectionBounds,
         (order, table): (Order, usize),
     ) -> Arc<Self> {
         let datagrams = Registry::default();
@@ -82,7 +82,7 @@ impl Shared {
         let account = load::account(&connection, datagrams.total(), !order.in_turn);
         Arc::new(Self {
             account,
-            tables: Tables::new(table, limits, &connection.info().peer),
+            tables: Tables::new(table, bounds, &connection.info().peer),
             connection,
             role,
             settings: watch::Sender::new(None),

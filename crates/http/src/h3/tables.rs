@@ -6,6 +6,7 @@ use bytes::BytesMut;
 use hermes_net::PeerAddress;
 use hermes_net::memory::ConnectionCharges;
 use hermes_net::quic::{SendStream, WriteError};
+use hermes_proto::h1::MessageLimits;
 use hermes_proto::h3::{Code, Fault, FieldSectionLimits, Received, StreamType};
 use hermes_proto::qpack::{QpackDecoder, QpackEncoder, SectionEncoder};
 use hermes_proto::varint;
@@ -26,6 +27,8 @@ pub(super) struct Tables {
     table: usize,
     /// Of every field section that comes.
     pub(super) limits: FieldSectionLimits,
+    /// Of those that are trailers.
+    trailers: FieldSectionLimits,
     /// What is charged for them.
     pub(super) charges: Arc<ConnectionCharges>,
     decoder: Mutex<QpackDecoder>,
@@ -34,12 +37,34 @@ pub(super) struct Tables {
     wake: Notify,
 }
 
+/// What the field sections of messages may have.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SectionBounds {
+    /// Those of heads.
+    pub(super) heads: FieldSectionLimits,
+    trailers: FieldSectionLimits,
+}
+
+impl SectionBounds {
+    pub(super) fn of(message: &MessageLimits) -> Self {
+        let section = |bytes| FieldSectionLimits {
+            bytes,
+            lines: message.fields,
+        };
+        Self {
+            heads: section(message.head_bytes),
+            trailers: section(message.trailer_bytes),
+        }
+    }
+}
+
 impl Tables {
     /// Tables of which ours takes so many bytes, for sections with these limits that come from this peer.
-    pub(super) fn new(table: usize, limits: FieldSectionLimits, peer: &PeerAddress) -> Self {
+    pub(super) fn new(table: usize, bounds: SectionBounds, peer: &PeerAddress) -> Self {
         Self {
             table,
-            limits,
+            limits: bounds.heads,
+            trailers: bounds.trailers,
             charges: ConnectionCharges::of(peer),
             decoder: Mutex::new(QpackDecoder::new(table)),
             encoder: Mutex::default(),
@@ -49,8 +74,12 @@ impl Tables {
 
     /// None: what is written refers to nothing.
     pub(super) fn none() -> Self {
-        let limits = FieldSectionLimits { bytes: 0, lines: 0 };
-        Self::new(0, limits, &PeerAddress::Unix { uid: None })
+        let none = FieldSectionLimits { bytes: 0, lines: 0 };
+        let bounds = SectionBounds {
+            heads: none,
+            trailers: none,
+        };
+        Self::new(0, bounds, &PeerAddress::Unix { uid: None })
     }
 
     /// What we announce of ours.
@@ -70,18 +99,37 @@ impl Tables {
         self.encoder.lock().uses_table()
     }
 
-    /// Reads a section that came on this stream.
+    /// Reads a head that came on this stream.
     pub(super) fn read<T, E: From<Fault>>(
         &self,
         stream: u64,
         section: &[u8],
         with: impl FnOnce(Received<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
+        self.read_within((stream, section), self.limits, with)
+    }
+
+    /// Reads trailers that came on this stream.
+    pub(super) fn read_trailers<T, E: From<Fault>>(
+        &self,
+        stream: u64,
+        section: &[u8],
+        with: impl FnOnce(Received<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.read_within((stream, section), self.trailers, with)
+    }
+
+    fn read_within<T, E: From<Fault>>(
+        &self,
+        (stream, section): (u64, &[u8]),
+        limits: FieldSectionLimits,
+        with: impl FnOnce(Received<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
         let mut decoder = self.decoder.lock();
         let read = with(Received {
             section,
             stream,
-            limits: self.limits,
+            limits,
             decoder: &mut decoder,
         });
 

@@ -16,9 +16,9 @@ const RESPONSE_FIELDS: usize = 1024;
 #[doc(alias = "bound")]
 const CHUNK_EXTENSION_BYTES: usize = 256;
 
-/// Bytes of a trailer section: sums and states fit.
-#[doc(alias = "bound")]
-const TRAILER_BYTES: usize = 8 * 1024;
+/// Bytes of a trailer section, over all versions: sums, and states with their details.
+#[doc(alias("bound", "limits.trailer_bytes"))]
+const TRAILER_BYTES: usize = 16 * 1024;
 
 /// Upper bounds on what a decoder reads into memory, and what it keeps of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct MessageLimits {
     pub fields: usize,
     /// Bytes between the size of one chunk and the end of its line. Default 256.
     pub chunk_extension_bytes: usize,
-    /// Bytes of a trailer section with its empty line. Default 8192.
+    /// Bytes of a trailer section with its empty line. Default 16384.
     pub trailer_bytes: usize,
     /// Whether the fields of requests remember how their names were spelled. Default no.
     pub keeps_spelling: bool,

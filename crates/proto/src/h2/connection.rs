@@ -37,6 +37,8 @@ pub struct ConnectionOptions {
     pub frame_size: u32,
     /// What a field section may hold.
     pub section: FieldSectionLimits,
+    /// Bytes of trailers, counted in the same way.
+    pub trailers: usize,
     /// Bytes of the dynamic tables of both sides that field sections use: at most 4096; 0 for none.
     pub table: usize,
     /// Streams that the peer may open at once.

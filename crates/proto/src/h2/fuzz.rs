@@ -86,6 +86,7 @@ fn options(role: Role) -> ConnectionOptions {
         connection_window: 0xffff,
         frame_size: 16 * 1024,
         section: LIMITS,
+        trailers: LIMITS.bytes,
         table: 256,
         streams: 8,
         queue: 4096,

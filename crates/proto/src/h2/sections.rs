@@ -101,6 +101,9 @@ impl<C: Content> Connection<C> {
         let failed = match self.streams.get(number) {
             Some(stream) => match stream.receiving.inbound {
                 Inbound::Head => self.response(number, lines, block.end).err(),
+                Inbound::Content if decoded > self.options.trailers => Some(BadHead::Malformed(
+                    "the trailers are larger than limits.trailer_bytes".into(),
+                )),
                 Inbound::Content => self.trailers(number, lines, block.end).err(),
                 Inbound::Closed => {
                     let words = "HEADERS after the end of the stream";

@@ -675,6 +675,10 @@ fn options(config: &Listener) -> Options {
         options.head.head_bytes = usize::try_from(bytes.0).unwrap_or(usize::MAX);
     }
 
+    if let Some(bytes) = limits.trailer_bytes {
+        options.head.trailer_bytes = usize::try_from(bytes.0).unwrap_or(usize::MAX);
+    }
+
     options.head.fields = limits.fields.unwrap_or(options.head.fields);
     options.head_time = limits.head_time.map_or(options.head_time, |time| time.0);
     options.idle_time = limits.idle_time.map_or(options.idle_time, |time| time.0);

@@ -267,6 +267,10 @@ fn limits(document: &Document, report: &mut Report) {
                 "head_bytes",
                 limits.head_bytes.is_some_and(|size| size.0 == 0),
             ),
+            (
+                "trailer_bytes",
+                limits.trailer_bytes.is_some_and(|size| size.0 == 0),
+            ),
             ("fields", limits.fields == Some(0)),
             (
                 "head_time",
