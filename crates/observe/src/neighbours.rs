@@ -24,6 +24,18 @@ pub enum NeighbourState {
     Refused,
 }
 
+impl NeighbourState {
+    /// As `status` says it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Unheard => "unheard",
+            Self::Up => "up",
+            Self::Silent => "silent",
+            Self::Refused => "refused",
+        }
+    }
+}
+
 /// What is to be seen of a neighbour in custody.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NeighbourView {

@@ -1,6 +1,6 @@
 //! The TUN devices where routes end: there from the start on, whether or not a tunnel leads there.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,6 +30,10 @@ use crate::worker::Worker;
 
 /// The MTU of devices for which none is configured: that of Ethernet, as servers behind them expect.
 pub(crate) const MTU: u16 = 1500;
+
+/// How long a file of leases is waited for.
+#[doc(alias = "bound")]
+const READING: Duration = Duration::from_secs(2);
 
 /// After which time a device that could not be had, or is gone, is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -130,11 +134,11 @@ pub(crate) struct SeenDevice {
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct MissingDevice {
     /// Its name.
-    device: String,
+    pub(crate) device: String,
     /// Its listener; none where routes end at it.
     listener: Option<Arc<str>>,
     /// Why it is not there.
-    reason: String,
+    pub(crate) reason: String,
 }
 
 /// What is to be seen of one of several tunnels.
@@ -340,6 +344,32 @@ impl Devices {
         missing
     }
 
+    /// Names of the devices of a document that are neither open nor known to be missing: they are being opened.
+    pub(crate) fn pending(&self, document: &Document) -> Vec<String> {
+        let open = self.of_listeners.lock();
+        let missing = self.missing.lock();
+        let mut pending: Vec<String> = document
+            .listeners
+            .iter()
+            .filter(|(name, listener)| {
+                let name = name.as_str();
+                listener.tun.is_some() && !open.contains_key(name) && !missing.contains_key(name)
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        drop((open, missing));
+
+        let by_name = self.by_name.lock();
+        let of_routes = wanted(document);
+        let names = of_routes.iter().map(|end| end.packets.name());
+        pending.extend(
+            names
+                .filter(|name| !by_name.contains_key(&**name))
+                .map(|name| name.into_owned()),
+        );
+        pending
+    }
+
     /// What makes packets of what is opened here, of the listener of this name.
     ///
     /// # Errors
@@ -411,7 +441,8 @@ pub(crate) async fn keep(worker: Arc<Worker>, watch: Watch) {
         shared.devices.leave(&terminates);
         let is_missing = |end: &WantedEnd<'_>| shared.devices.is_missing(&end.packets.name());
         for end in wanted.iter().filter(|end| is_missing(end)) {
-            open(&worker, end, &watch);
+            let leases = leases_of(end.packets).await;
+            open(&worker, end, leases, &watch);
         }
 
         let is_short = wanted.iter().any(is_missing);
@@ -471,9 +502,14 @@ pub(crate) fn described(end: PacketTermination<'_>) -> String {
     }
 }
 
-fn open(worker: &Arc<Worker>, end: &WantedEnd<'_>, watch: &Watch) {
+fn open(
+    worker: &Arc<Worker>,
+    end: &WantedEnd<'_>,
+    leases: Result<Option<String>, String>,
+    watch: &Watch,
+) {
     let packets = end.packets;
-    let hub = make(packets, &worker.shared.devices);
+    let hub = leases.and_then(|leases| make(packets, leases.as_deref(), &worker.shared.devices));
     let said = hub.as_ref().map(|_| ()).map_err(Clone::clone);
     if let Ok(hub) = &hub {
         if let Some(file) = packets.leases_file() {
@@ -541,15 +577,64 @@ async fn deleted(hub: &TunHub) {
     }
 }
 
-/// Reads who had which address.
-fn restore(service: &TunProxy, file: &Path) -> Result<(), String> {
-    let text = match std::fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(format!("leases_file: {}: {error}", file.display())),
+/// Reads the leases of a device, beside the worker: their folder may stand still.
+async fn leases_of(end: PacketTermination<'_>) -> Result<Option<String>, String> {
+    let Some(file) = end.leases_file().map(|file| file.0.clone()) else {
+        return Ok(None);
     };
+    let failed =
+        |error: &dyn std::fmt::Display| format!("leases_file: {}: {error}", file.display());
+    let stands_still = || failed(&"it stands still, and cannot be read");
+    let reading = ReadLeases::begin(&file).ok_or_else(stands_still)?;
 
-    let restored = service.restore(&text);
+    let from = file.clone();
+    let read = beside(move || {
+        let _reading = reading;
+        std::fs::read_to_string(from)
+    });
+    let read = tokio::time::timeout(READING, read).await;
+    match read.map_err(|_| stands_still())? {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+/// Does what may stand still on a thread of its own, which neither a worker nor the end of the process waits for.
+async fn beside<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let (answer, answered) = tokio::sync::oneshot::channel();
+    let builder = std::thread::Builder::new().name("leases".to_owned());
+    // Who asked may have gone.
+    builder.spawn(move || drop(answer.send(work())))?;
+    let ended = |_| io::Error::other("the thread has ended");
+    answered.await.map_err(ended)?
+}
+
+/// Files of leases that are being read: one that stands still has one thread, however often it is tried again.
+static READ_LEASES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// A file of leases that is being read.
+struct ReadLeases(PathBuf);
+
+impl ReadLeases {
+    /// Begins, unless it is being read already.
+    fn begin(file: &Path) -> Option<Self> {
+        let is_first = READ_LEASES.lock().insert(file.to_owned());
+        is_first.then(|| Self(file.to_owned()))
+    }
+}
+
+impl Drop for ReadLeases {
+    fn drop(&mut self) {
+        READ_LEASES.lock().remove(&self.0);
+    }
+}
+
+/// Restores who had which address.
+fn restore(service: &TunProxy, file: &Path, text: &str) -> Result<(), String> {
+    let restored = service.restore(text);
     let left_out = restored.map_err(|error| format!("leases_file: {}: {error}", file.display()))?;
     if left_out > 0 {
         tracing::warn!(file = %file.display(), left_out, "leases of addresses that `pool` does not have are forgotten");
@@ -571,8 +656,8 @@ async fn keep_leases(hub: &TunHub, file: PathBuf) {
 
         let text = proxy.leases();
         let to = file.clone();
-        let written = tokio::task::spawn_blocking(move || replace(&to, &text)).await;
-        if let Ok(Err(error)) = written {
+        let written = beside(move || replace(&to, &text)).await;
+        if let Err(error) = written {
             tracing::error!(file = %file.display(), %error, "leases cannot be written");
         }
     }
@@ -602,7 +687,11 @@ fn general_settings(end: PacketTermination<'_>) -> TunSettings {
     }
 }
 
-fn make(end: PacketTermination<'_>, devices: &Devices) -> Result<Arc<TunHub>, String> {
+fn make(
+    end: PacketTermination<'_>,
+    leases: Option<&str>,
+    devices: &Devices,
+) -> Result<Arc<TunHub>, String> {
     let pool: Vec<IpPrefix> = end.pool().iter().filter_map(prefix_of).collect();
     let routes: Vec<IpPrefix> = end.routes().iter().filter_map(prefix_of).collect();
     let service = TunProxy::new(&pool, &routes).map_err(|error| error.to_string())?;
@@ -613,8 +702,8 @@ fn make(end: PacketTermination<'_>, devices: &Devices) -> Result<Arc<TunHub>, St
         PacketTermination::Intercept(_) => service,
     };
     let service = service.among(&devices.pools);
-    if let Some(file) = end.leases_file() {
-        restore(&service, &file.0)?;
+    if let (Some(file), Some(text)) = (end.leases_file(), leases) {
+        restore(&service, &file.0, text)?;
     }
 
     let settings = general_settings(end);

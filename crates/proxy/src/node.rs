@@ -305,6 +305,28 @@ impl Proxy {
         self.is_administered.then_some(&*self.node.admin_socket)
     }
 
+    /// Waits until each TUN device that the configuration asks for was opened or could not be, for this long at most; returns those that
+    /// are not there, each with the reason.
+    pub async fn missing_devices(&self, limit: Duration) -> Vec<String> {
+        const AGAIN: Duration = Duration::from_millis(20);
+        let devices = &self.node.shared.devices;
+        let snapshot = self.node.shared.snapshot.load_full();
+        let settled = async {
+            while !devices.pending(&snapshot.document).is_empty() {
+                tokio::time::sleep(AGAIN).await;
+            }
+        };
+        // What is still pending is not there.
+        let _ = tokio::time::timeout(limit, settled).await;
+
+        let missing = devices.missing(&snapshot.document).into_iter();
+        let pending = devices.pending(&snapshot.document).into_iter();
+        missing
+            .map(|missing| format!("{}: {}", missing.device, missing.reason))
+            .chain(pending.map(|name| format!("{name}: it is still being opened")))
+            .collect()
+    }
+
     /// The node's name.
     pub fn node(&self) -> Arc<str> {
         self.node.shared.snapshot.load().node.clone()

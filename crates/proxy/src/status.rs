@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use hermes_net::clock::unix_seconds;
+use hermes_observe::NeighbourView;
 use hermes_observe::admin::Control;
 use serde_json::{Value, json};
 
@@ -11,21 +12,26 @@ use crate::change::{By, Confirmed, NotReloaded, NotReturned};
 use crate::memory_limits;
 use crate::node::Node;
 use crate::snapshot::Snapshot;
-use hermes_upstream::HopStatus;
+use hermes_upstream::{HopStatus, UpstreamStatus};
 
 /// Attached nodes that an answer lists.
 #[doc(alias = "bound")]
 const ATTACHED: usize = 1000;
 
+/// An endpoint of which nothing bad is known, nor anything good.
+const HEALTHY: &str = "healthy";
+
 impl Control for Node {
     fn status(&self) -> Value {
         let snapshot = self.shared.snapshot.load();
         let changing = self.changing.lock();
+        let neighbours = self.plugs.neighbours();
         let upstreams: Vec<_> = snapshot
             .document
             .upstreams
             .keys()
             .filter_map(|name| Some(snapshot.upstreams.get(name)?.status()))
+            .map(|upstream| in_custody(upstream, &neighbours))
             .collect();
 
         let status = json!({
@@ -47,7 +53,7 @@ impl Control for Node {
             "attachments": self.shared.joins.views(),
             "devices": self.shared.devices.views(),
             "missing_devices": self.shared.devices.missing(&snapshot.document),
-            "custody": self.plugs.neighbours(),
+            "custody": neighbours,
             "exchanges": { "live": self.shared.telemetry.live_count() },
             "dns": { "servers": self.resolver.servers() },
             "memory": memory_limits::view(),
@@ -56,6 +62,19 @@ impl Control for Node {
         });
 
         without_absent(status)
+    }
+
+    fn readiness(&self) -> Result<(), Value> {
+        let snapshot = self.shared.snapshot.load();
+        let missing = self.shared.devices.missing(&snapshot.document);
+        let pending = self.shared.devices.pending(&snapshot.document);
+        let is_draining = self.drain.watch().is_draining();
+        if missing.is_empty() && pending.is_empty() && !is_draining {
+            return Ok(());
+        }
+        Err(
+            json!({ "missing_devices": missing, "pending_devices": pending, "draining": is_draining }),
+        )
     }
 
     fn document(&self) -> Result<Value, Value> {
@@ -129,6 +148,22 @@ fn without_absent(mut status: Value) -> Value {
         entries.retain(|key, value| !RARE.contains(&key.as_str()) || is_said(value));
     }
     status
+}
+
+/// An upstream that stands for a neighbour in custody is as that is, as long as no connection has shown how its endpoints are.
+fn in_custody(mut upstream: UpstreamStatus, neighbours: &[NeighbourView]) -> UpstreamStatus {
+    let known = neighbours.iter().find(|one| one.name == upstream.name);
+    let Some(neighbour) = known else {
+        return upstream;
+    };
+
+    for endpoint in &mut upstream.endpoints {
+        if endpoint.http.is_none() && endpoint.health == HEALTHY {
+            endpoint.health = neighbour.state.word();
+            endpoint.reason.clone_from(&neighbour.reason);
+        }
+    }
+    upstream
 }
 
 /// The hops of chains: of upstreams that go via another one, and of those that they go via.

@@ -318,6 +318,9 @@ impl Attempt<'_> {
                     .race(addresses, from, bounds.until, &endpoint.text)
                     .await?;
                 control(&stream, upstream);
+                if let hermes_net::Transport::Tcp(tcp) = stream.transport() {
+                    endpoint.hop.measured(hermes_net::os::round_trip(tcp));
+                }
                 let address = stream.info().peer.socket();
                 Ok((stream, address))
             }

@@ -1,7 +1,7 @@
 //! How an endpoint was reached last: for its status, and for chains.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use hermes_net::quic::WeakConnection;
 use parking_lot::Mutex;
@@ -14,7 +14,7 @@ use crate::reached::{Reached, Transport};
 const PREFIX: usize = 2;
 
 /// A hop at one moment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HopStatus {
     /// The upstream's name.
     pub hop: String,
@@ -30,6 +30,9 @@ pub struct HopStatus {
     pub dropped: u64,
     /// Why it is a stream.
     pub stream_because: Option<String>,
+    /// Milliseconds of a round trip to it: over HTTP/3 as it is now, over TCP as the kernel measured it when it was connected to last;
+    /// `None` where a stream of the hop before it carries the link.
+    pub round_trip_ms: Option<f64>,
 }
 
 /// Which HTTP version an endpoint is used over.
@@ -54,7 +57,11 @@ impl Version {
 
 /// How it was reached.
 #[derive(Debug, Default)]
-pub(crate) struct Last(Mutex<Option<LastLink>>);
+pub(crate) struct Last {
+    link: Mutex<Option<LastLink>>,
+    /// Of the TCP connection that was made last, when it was made.
+    tcp_round_trip: Mutex<Option<Duration>>,
+}
 
 #[derive(Debug, Clone)]
 struct LastLink {
@@ -72,7 +79,7 @@ impl Last {
             Transport::H3(connection) => (3, Some(connection.downgrade())),
         };
 
-        let mut known = self.0.lock();
+        let mut known = self.link.lock();
         let before = known.take();
 
         // It is still there beside TCP, and may be used again.
@@ -88,15 +95,35 @@ impl Last {
         });
     }
 
+    /// The kernel has measured a round trip to it.
+    pub(crate) fn measured(&self, round_trip: Option<Duration>) {
+        *self.tcp_round_trip.lock() = round_trip;
+    }
+
+    /// Milliseconds of a round trip: of the connection of HTTP/3 in use, else of the TCP connection that was made last.
+    pub(crate) fn round_trip_ms(&self) -> Option<f64> {
+        let known = self.link.lock().clone()?;
+        let is_quic = known.version.number == 3;
+        let connection = known.connection.filter(|_| is_quic);
+        let quic = connection.and_then(|connection| Some(connection.upgrade()?.rtt()));
+        let measured = if is_quic {
+            quic
+        } else {
+            *self.tcp_round_trip.lock()
+        };
+        // Microseconds are as exact as it gets.
+        measured.map(|time| time.as_micros() as f64 / 1000.0)
+    }
+
     /// Which version that is; `None` before the first.
     pub(crate) fn version(&self) -> Option<Version> {
-        self.0.lock().as_ref().map(|known| known.version.clone())
+        self.link.lock().as_ref().map(|known| known.version.clone())
     }
 
     /// A connection of HTTP/3 that seemed to be dead is used again.
     pub(crate) fn returned(&self, because: &str) {
         if let Some(known) = self
-            .0
+            .link
             .lock()
             .as_mut()
             .filter(|known| known.version.number != 3)
@@ -108,7 +135,7 @@ impl Last {
     /// Why another version than HTTP/3 is used has become clear.
     pub(crate) fn explain(&self, because: &str) {
         if let Some(known) = self
-            .0
+            .link
             .lock()
             .as_mut()
             .filter(|known| known.version.number != 3)
@@ -126,7 +153,7 @@ impl Last {
         behind: bool,
         quic: Option<String>,
     ) -> HopStatus {
-        let known = self.0.lock().clone();
+        let known = self.link.lock().clone();
         let quic_now = known.as_ref().filter(|known| known.version.number == 3);
         let connection = quic_now.and_then(|known| known.connection.as_ref()?.upgrade());
         let nested_mtu = known.as_ref().and_then(|known| known.nested_mtu.clone());
@@ -159,6 +186,7 @@ impl Last {
             largest_datagram: connection
                 .and_then(|quic| Some(quic.max_datagram_size()?.saturating_sub(PREFIX))),
             dropped: nested_mtu.map_or(0, |nested_mtu| nested_mtu.count_dropped()),
+            round_trip_ms: self.round_trip_ms(),
             stream_because,
         }
     }

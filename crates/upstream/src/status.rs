@@ -57,6 +57,8 @@ pub struct EndpointStatus {
     pub http_since: Option<String>,
     /// Why it is that one.
     pub http_because: Option<String>,
+    /// Milliseconds of a round trip to it: over HTTP/3 as it is now, over TCP as the kernel measured it when it was connected to last.
+    pub round_trip_ms: Option<f64>,
     /// Whether HTTP/3 reaches it, and why not; only where the upstream speaks that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http3: Option<String>,

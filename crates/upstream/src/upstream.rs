@@ -298,6 +298,7 @@ impl Upstream {
                 .as_ref()
                 .map(|version| format_rfc3339_seconds(version.since).to_string()),
             http_because: version.map(|version| version.because),
+            round_trip_ms: endpoint.hop.round_trip_ms(),
             http3: speaks_h3.then(|| endpoint.quic.words(now)),
             http3_again_in_seconds: endpoint
                 .quic

@@ -19,6 +19,10 @@ use crate::custody;
 use crate::failure::Failure;
 use crate::logging::{self, Logging};
 
+/// How long the start waits for TUN devices before it says that they are missing: the kernel makes one in milliseconds.
+#[doc(alias = "bound")]
+const DEVICES: Duration = Duration::from_secs(2);
+
 /// Reloads by signals at once: one reads the files, and one waits for it.
 #[doc(alias = "bound")]
 const RELOADS: usize = 2;
@@ -49,8 +53,8 @@ pub async fn run(run: Run, passed: Vec<PassedSocket>) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("signals: {error}")))?;
     let (mut proxy, logging) = start(run.file, passed)?;
     proxy.watch_files(run.watch);
-    announce(&proxy, &logging);
     proxy.await_confirmation(run.confirm);
+    announce(&proxy, &logging).await;
 
     let outcome = until_stopped(&mut proxy, &mut signals).await;
     logging.flush();
@@ -153,7 +157,7 @@ fn not_confirmed() -> Failure {
     Failure::failed(reason).remedy("say `hermes confirm` next time, or run without --confirm")
 }
 
-fn announce(proxy: &Proxy, logging: &Logging) {
+async fn announce(proxy: &Proxy, logging: &Logging) {
     for ListenerView {
         name,
         kind,
@@ -167,10 +171,14 @@ fn announce(proxy: &Proxy, logging: &Logging) {
         Some(socket) => format!("admin at {}", socket.display()),
         None => "without administration".to_owned(),
     };
-    logging.note(format_args!(
-        "node {} is ready, {administration}",
-        proxy.node()
-    ));
+    let node = proxy.node();
+    match proxy.missing_devices(DEVICES).await.as_slice() {
+        [] => logging.note(format_args!("node {node} is ready, {administration}")),
+        missing => logging.note(format_args!(
+            "node {node} serves but is not ready, {administration}; missing: {}",
+            missing.join("; ")
+        )),
+    }
 }
 
 /// Reloads that are under way, on threads of their own: what reads files may stand still, and signals are heard all the same.

@@ -34,6 +34,7 @@ mod open_sockets;
 mod pipe;
 mod probe;
 mod route_rules;
+mod tcp_info;
 mod tun;
 pub use activation::{passed_kind, passed_sockets};
 pub use addresses::{AddressChanges, local_addresses};
@@ -47,6 +48,7 @@ pub use open_sockets::mark_open;
 pub use pipe::Pipe;
 pub use probe::{echo_socket, mark, receive_merged, send_cut, take_foreign_addresses};
 pub use route_rules::{add_exception, exceptions, remove_exception};
+pub use tcp_info::round_trip;
 pub use tun::{open_tun, tun_cuts_udp};
 
 /// Has a connection bound what it has on its way by an algorithm of this name (`tcp(7)`, `TCP_CONGESTION`).

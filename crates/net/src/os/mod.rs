@@ -15,7 +15,7 @@ pub use linux::{
     forbid_fragments, forwarded_families, give_tls_keys, host_name, is_transparent,
     local_addresses, mark, mark_open, masquerades, new_network, note_arrivals, open_tun,
     passed_kind, passed_sockets, path_mtu, peer_uid, prepare_datagrams, process_stats,
-    raise_open_files, receive_merged, receive_timed, remove_exception, report_errors,
+    raise_open_files, receive_merged, receive_timed, remove_exception, report_errors, round_trip,
     send_close_notify, send_cut, set_congestion, take_echo_error, take_foreign_addresses,
     take_queued_error, take_tls_control, tun_cuts_udp, use_small_pages,
 };
@@ -30,7 +30,7 @@ pub use other::{
     forbid_fragments, forwarded_families, give_tls_keys, host_name, is_transparent,
     local_addresses, mark, mark_open, masquerades, new_network, note_arrivals, open_tun,
     passed_kind, passed_sockets, path_mtu, peer_uid, prepare_datagrams, process_stats,
-    raise_open_files, receive_merged, receive_timed, remove_exception, report_errors,
+    raise_open_files, receive_merged, receive_timed, remove_exception, report_errors, round_trip,
     send_close_notify, send_cut, set_congestion, take_echo_error, take_foreign_addresses,
     take_queued_error, take_tls_control, tun_cuts_udp, use_small_pages,
 };

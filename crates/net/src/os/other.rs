@@ -30,6 +30,12 @@ pub fn set_congestion(_tcp: &TcpStream, _name: &str) -> io::Result<()> {
 
 /// Unknown here.
 #[must_use]
+pub fn round_trip(_tcp: &TcpStream) -> Option<std::time::Duration> {
+    None
+}
+
+/// Unknown here.
+#[must_use]
 pub fn forwarded_families() -> ForwardedFamilies {
     ForwardedFamilies::default()
 }

@@ -67,6 +67,7 @@ impl Answer for Admin {
         }
 
         match path.as_str() {
+            "/readyz" => self.readiness().await,
             "/status" => self.status().await,
             "/exchanges" => self.exchanges(),
             "/refusals" => self.refusals().await,
@@ -114,6 +115,22 @@ impl Admin {
         let control = Arc::clone(&self.control);
         let status = tokio::task::spawn_blocking(move || Ok(control.status())).await;
         judged(status, "the status")
+    }
+
+    /// The same.
+    async fn readiness(&self) -> Response<Full<Bytes>> {
+        let control = Arc::clone(&self.control);
+        match tokio::task::spawn_blocking(move || control.readiness()).await {
+            Ok(Ok(())) => json_answer(StatusCode::OK, &json!({ "ready": true })),
+            Ok(Err(mut missing)) => {
+                missing["ready"] = false.into();
+                json_answer(StatusCode::SERVICE_UNAVAILABLE, &missing)
+            }
+            Err(_) => error(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the readiness cannot be told",
+            ),
+        }
     }
 
     fn exchanges(&self) -> Response<Full<Bytes>> {
@@ -270,9 +287,8 @@ async fn content(
 /// The method that a path is asked with; `None` if there is no such path.
 fn method_of(path: &str) -> Option<Method> {
     match path {
-        "/healthz" | "/status" | "/exchanges" | "/refusals" | "/metrics" | "/usage" | "/config" => {
-            Some(Method::GET)
-        }
+        "/healthz" | "/readyz" | "/status" | "/exchanges" | "/refusals" | "/metrics" | "/usage"
+        | "/config" => Some(Method::GET),
         path if path.starts_with(WHY) => Some(Method::GET),
         "/diff" | "/why" | "/reload" | "/confirm" | "/rollback" => Some(Method::POST),
         "/log" => Some(Method::PUT),

@@ -3,6 +3,7 @@
 //! | request | answer |
 //! |---|---|
 //! | `GET /healthz` | `{"healthy": true}` |
+//! | `GET /readyz` | `{"ready": true}`; 503 while it drains, or a TUN device is not there, with what is missing |
 //! | `GET /status` | what [`Control::status`] says |
 //! | `GET /exchanges` | `{"exchanges": [...], "live": count}`, oldest first, at most [`crate::VIEW_LIMIT`] |
 //! | `GET /usage` | [`crate::UsageView`]: counts by user, route and upstream |
@@ -49,6 +50,14 @@ use answer::{Admin, MetricsOnly};
 pub trait Control: Send + Sync + 'static {
     /// The node, its version, listeners, routes, upstreams and their health.
     fn status(&self) -> serde_json::Value;
+
+    /// Whether all is there that the document asks for; may block.
+    ///
+    /// # Errors
+    /// What is missing.
+    fn readiness(&self) -> Result<(), serde_json::Value> {
+        Ok(())
+    }
 
     /// The document in force, without its secrets; may block.
     ///

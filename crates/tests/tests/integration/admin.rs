@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use hermes_tests::eventually::eventually_true;
-use hermes_tests::program::run;
+use hermes_tests::program::{self, run};
 use hermes_tests::raw::{End, Raw};
 use hermes_tests::udp::Client;
-use hermes_tests::{Node, curl, origins};
+use hermes_tests::{Node, Pki, curl, origins};
 use rustix::process::Signal;
 
 const FIRST: &str = r#"
@@ -528,4 +529,113 @@ fn a_listener_that_asks_for_more_after_a_reload_asks_on_kept_connections_too() {
     ));
     assert_eq!(status, 200, "{answer}");
     assert_eq!(ask(), 407);
+}
+
+/// A command of the program that may not make devices.
+fn without_rights() -> Command {
+    if !rustix::process::geteuid().is_root() {
+        return program::command();
+    }
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"])
+        .arg(program::path());
+    command
+}
+
+#[test]
+fn a_node_without_its_device_serves_and_is_not_ready() {
+    let yaml = "listeners: { web: { http: 127.0.0.1:0 }, vpn: { tun: { name: hermes0, routes: [10.7.0.0/24] } } }\n\
+                routes: [ { match: { listener: web }, respond: { status: 204 } }, { to: next } ]\n\
+                upstreams: { next: { endpoints: [\"127.0.0.1:1\"], http: 2 } }\n";
+    let node = Node::start_by(without_rights(), "edge", yaml);
+    assert_eq!(curl(&["-x", &node.url("web"), "http://a/"]).status, 204);
+    eventually_true("the device is missing", || {
+        let (status, said) = node.ask("GET", "/readyz", "");
+        status == 503 && said.contains("hermes0") && said.contains("\"ready\":false")
+    });
+    assert_eq!(node.ask("GET", "/healthz", "").0, 200);
+    eventually_true("the log says so", || {
+        node.log().contains("node edge serves but is not ready")
+    });
+    assert!(!node.log().contains("node edge is ready"), "{}", node.log());
+
+    let (status, said) = Node::forward_proxy().ask("GET", "/readyz", "");
+    assert_eq!((status, said.as_str()), (200, "{\"ready\":true}"));
+}
+
+#[test]
+fn refusals_say_who_was_refused_and_why() {
+    let node = Node::start(
+        "edge",
+        r#"
+        listeners: { alices: { http: 127.0.0.1:0, user: alice }, bobs: { http: 127.0.0.1:0, user: bob } }
+        policy: { default: deny, rules: [ { match: { target: open.example }, allow: true } ] }
+        routes: [ { match: { target: open.example }, respond: { status: 204 } } ]
+        "#,
+    );
+    let ask = |listener: &str, host: &str| {
+        curl(&["-x", &node.url(listener), &format!("http://{host}/")]).status
+    };
+    assert_eq!(ask("alices", "open.example"), 204);
+    assert_eq!(ask("alices", "one.example"), 403);
+    assert_eq!(ask("bobs", "two.example"), 403);
+
+    let socket = node.socket().display().to_string();
+    let said = run(&["refusals", "--admin", &socket, "--json"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let list: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+    let list = list["refusals"].as_array().unwrap();
+    let users: Vec<_> = list
+        .iter()
+        .map(|one| one["user"].as_str().unwrap())
+        .collect();
+    assert_eq!(users, ["bob", "alice"], "the latest first: {list:?}");
+    assert!(
+        list[0]["target"].as_str().unwrap().contains("two.example"),
+        "{list:?}"
+    );
+    assert_eq!(list[0]["status"], 403);
+
+    // Its name leads to what was compared.
+    let name = list[0]["refusal"].as_str().unwrap();
+    let why = run(&["why", name, "--admin", &socket]);
+    assert!(why.stdout.contains("two.example"), "{why:?}");
+
+    let bobs = run(&["refusals", "--admin", &socket, "--user", "bob"]);
+    assert!(
+        bobs.stdout.contains("two.example") && !bobs.stdout.contains("one.example"),
+        "{bobs:?}"
+    );
+    let none = run(&["refusals", "--admin", &socket, "--user", "eve"]);
+    assert_eq!(none.stdout.trim(), "no refusal is remembered");
+}
+
+#[test]
+fn status_says_the_round_trip_to_each_endpoint_over_each_version() {
+    let pki = Pki::new();
+    let tls = pki.issue(&["127.0.0.1"]).yaml();
+    let next = Node::start(
+        "next",
+        &format!(
+            "listeners: {{ web: {{ http: 127.0.0.1:0, gateway: true, tls: {{ {tls} }} }} }}\nroutes: [ {{ respond: {{ status: 204 }} }} ]\n"
+        ),
+    );
+    for version in [1, 2, 3] {
+        let yaml = format!(
+            "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ {{ terminate: next }} ]\n\
+             upstreams: {{ next: {{ endpoints: [\"{}\"], http: {version}, tls: {{ ca_file: {} }} }} }}\n",
+            next.address("web"),
+            pki.ca().display()
+        );
+        let node = Node::start("edge", &yaml);
+        let round_trip = || node.status()["upstreams"][0]["endpoints"][0]["round_trip_ms"].as_f64();
+        assert_eq!(round_trip(), None, "HTTP/{version}: nothing was connected");
+        assert_eq!(curl(&["-x", &node.url("web"), "http://a/"]).status, 204);
+        let measured = round_trip().unwrap();
+        assert!(
+            measured > 0.0 && measured < 10_000.0,
+            "HTTP/{version}: {measured} ms"
+        );
+    }
 }

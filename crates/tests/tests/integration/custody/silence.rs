@@ -49,6 +49,11 @@ fn is_said(node: &Node, state: &str, words: &str) {
     let lines = node.log().matches(words).count();
     assert_eq!(lines, 1, "{}", node.log());
 
+    // Nothing was connected to, so that nothing else is known of the upstream.
+    let endpoint = node.status()["upstreams"][0]["endpoints"][0].clone();
+    assert_eq!(endpoint["health"], state, "{endpoint}");
+    assert_eq!(endpoint["reason"], reason, "{endpoint}");
+
     let metric = "hermes_custody_neighbour_up{neighbour=\"far\"} 0";
     assert!(node.metrics().contains(metric));
     let text = program::command()
