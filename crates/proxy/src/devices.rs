@@ -1,8 +1,6 @@
 //! The TUN devices where routes end: there from the start on, whether or not a tunnel leads there.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
@@ -24,16 +22,12 @@ use ipnet::IpNet;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use crate::change::replace;
+use crate::device_leases;
 use crate::remote_device;
 use crate::worker::Worker;
 
 /// The MTU of devices for which none is configured: that of Ethernet, as servers behind them expect.
 pub(crate) const MTU: u16 = 1500;
-
-/// How long a file of leases is waited for.
-#[doc(alias = "bound")]
-const READING: Duration = Duration::from_secs(2);
 
 /// After which time a device that could not be had, or is gone, is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -43,9 +37,6 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// How often a device of a node that drains looks whether its tunnels have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(100);
-
-/// How long changes of leases are gathered before they are written.
-const TOGETHER: Duration = Duration::from_millis(100);
 
 /// What is kept of the datagrams of one flow, until it is known what its listener or route says.
 #[doc(alias = "bound")]
@@ -441,7 +432,7 @@ pub(crate) async fn keep(worker: Arc<Worker>, watch: Watch) {
         shared.devices.leave(&terminates);
         let is_missing = |end: &WantedEnd<'_>| shared.devices.is_missing(&end.packets.name());
         for end in wanted.iter().filter(|end| is_missing(end)) {
-            let leases = leases_of(end.packets).await;
+            let leases = device_leases::read(end.packets).await;
             open(&worker, end, leases, &watch);
         }
 
@@ -515,7 +506,7 @@ fn open(
         if let Some(file) = packets.leases_file() {
             let file = file.0.clone();
             let hub = hub.clone();
-            watch.spawn(async move { keep_leases(&hub, file).await });
+            watch.spawn(async move { device_leases::keep(&hub, file).await });
         }
         let hub = hub.clone();
         let own = watch.clone();
@@ -577,92 +568,6 @@ async fn deleted(hub: &TunHub) {
     }
 }
 
-/// Reads the leases of a device, beside the worker: their folder may stand still.
-async fn leases_of(end: PacketTermination<'_>) -> Result<Option<String>, String> {
-    let Some(file) = end.leases_file().map(|file| file.0.clone()) else {
-        return Ok(None);
-    };
-    let failed =
-        |error: &dyn std::fmt::Display| format!("leases_file: {}: {error}", file.display());
-    let stands_still = || failed(&"it stands still, and cannot be read");
-    let reading = ReadLeases::begin(&file).ok_or_else(stands_still)?;
-
-    let from = file.clone();
-    let read = beside(move || {
-        let _reading = reading;
-        std::fs::read_to_string(from)
-    });
-    let read = tokio::time::timeout(READING, read).await;
-    match read.map_err(|_| stands_still())? {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(failed(&error)),
-    }
-}
-
-/// Does what may stand still on a thread of its own, which neither a worker nor the end of the process waits for.
-async fn beside<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    let (answer, answered) = tokio::sync::oneshot::channel();
-    let builder = std::thread::Builder::new().name("leases".to_owned());
-    // Who asked may have gone.
-    builder.spawn(move || drop(answer.send(work())))?;
-    let ended = |_| io::Error::other("the thread has ended");
-    answered.await.map_err(ended)?
-}
-
-/// Files of leases that are being read: one that stands still has one thread, however often it is tried again.
-static READ_LEASES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-
-/// A file of leases that is being read.
-struct ReadLeases(PathBuf);
-
-impl ReadLeases {
-    /// Begins, unless it is being read already.
-    fn begin(file: &Path) -> Option<Self> {
-        let is_first = READ_LEASES.lock().insert(file.to_owned());
-        is_first.then(|| Self(file.to_owned()))
-    }
-}
-
-impl Drop for ReadLeases {
-    fn drop(&mut self) {
-        READ_LEASES.lock().remove(&self.0);
-    }
-}
-
-/// Restores who had which address.
-fn restore(service: &TunProxy, file: &Path, text: &str) -> Result<(), String> {
-    let restored = service.restore(text);
-    let left_out = restored.map_err(|error| format!("leases_file: {}: {error}", file.display()))?;
-    if left_out > 0 {
-        tracing::warn!(file = %file.display(), left_out, "leases of addresses that `pool` does not have are forgotten");
-    }
-    Ok(())
-}
-
-/// Writes who has which address whenever that changes, until the device is closed.
-async fn keep_leases(hub: &TunHub, file: PathBuf) {
-    let TunService::Proxy(proxy) = hub.service() else {
-        return;
-    };
-    let mut is_last = false;
-    while !is_last {
-        tokio::select! {
-            () = proxy.changed() => tokio::time::sleep(TOGETHER).await,
-            () = hub.closed() => is_last = true,
-        }
-
-        let text = proxy.leases();
-        let to = file.clone();
-        let written = beside(move || replace(&to, &text)).await;
-        if let Err(error) = written {
-            tracing::error!(file = %file.display(), %error, "leases cannot be written");
-        }
-    }
-}
-
 fn echo_handling(echo: InterceptedEcho) -> EchoHandling {
     match echo {
         InterceptedEcho::Answer => EchoHandling::Answer,
@@ -703,7 +608,7 @@ fn make(
     };
     let service = service.among(&devices.pools);
     if let (Some(file), Some(text)) = (end.leases_file(), leases) {
-        restore(&service, &file.0, text)?;
+        device_leases::restore(&service, &file.0, text)?;
     }
 
     let settings = general_settings(end);

@@ -44,6 +44,7 @@ pub mod change;
 mod client_address;
 mod compress;
 mod decision_log;
+mod device_leases;
 mod device_queues;
 mod devices;
 mod door;

@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hermes_net::clock;
+use hermes_net::tls::system_generation;
 use hermes_net::{LocalEnd, Resolver, within};
 use http::HeaderValue;
+use parking_lot::Mutex;
 use rustls::ClientConfig;
 use tokio_util::task::TaskTracker;
 
@@ -74,7 +76,8 @@ pub(crate) struct Inner {
     pub(crate) tasks: TaskTracker,
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) pool: Arc<Pool>,
-    origin_tls: OnceLock<Result<OriginTls, String>>,
+    /// With the number of the system's authorities that it was made with.
+    origin_tls: Mutex<Option<(u64, Result<OriginTls, String>)>>,
 }
 
 /// TLS towards origins that requests name, by the HTTP versions that it offers.
@@ -101,7 +104,7 @@ impl Client {
                 tasks,
                 directory,
                 pool,
-                origin_tls: OnceLock::new(),
+                origin_tls: Mutex::default(),
             }
         });
         Self { inner }
@@ -243,15 +246,19 @@ impl Inner {
         Err(attempts.failure())
     }
 
-    /// TLS towards origins that requests name; made at its first use.
+    /// TLS towards origins that requests name; made at its first use, and anew when the system's authorities have changed.
     pub(crate) fn origin_tls(&self) -> Result<OriginTls, String> {
-        let made = self.origin_tls.get_or_init(|| {
-            let any = security::for_origins()?;
-            Ok(OriginTls {
-                h1: security::h1_only(&any),
-                any,
-            })
+        let generation = system_generation();
+        let mut known = self.origin_tls.lock();
+        if let Some((_, tls)) = known.as_ref().filter(|(of, _)| *of == generation) {
+            return tls.clone();
+        }
+
+        let made = security::for_origins().map(|any| OriginTls {
+            h1: security::h1_only(&any),
+            any,
         });
-        made.clone()
+        *known = Some((generation, made.clone()));
+        made
     }
 }

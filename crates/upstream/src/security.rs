@@ -105,7 +105,7 @@ impl Security {
     pub(crate) fn server_name<'a>(&'a self, address: &'a EndpointAddress) -> &'a str {
         match (&self.server_name, address) {
             (Some(name), _) => name,
-            (None, EndpointAddress::Tcp(place)) => &place.host,
+            (None, EndpointAddress::Tcp(place)) => place.zoned().0,
             (None, EndpointAddress::Unix(_)) => "localhost",
         }
     }
@@ -163,10 +163,13 @@ fn crl_files(details: &ClientTls) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Changes when the content of any of the files changes; for noticing renewed certificates.
+/// Changes when the content of any of the files changes, or the system's authorities where they count; for noticing renewed certificates.
 pub(crate) fn fingerprint(config: &model::Upstream) -> u64 {
     let mut hasher = DefaultHasher::new();
     if let Some(details) = details(config) {
+        if details.ca_file.is_none() {
+            tls::system_generation().hash(&mut hasher);
+        }
         let files = [&details.ca_file, &details.cert_file, &details.key_file]
             .into_iter()
             .flatten();

@@ -1,9 +1,12 @@
 //! Exchanges on disk: a folder with a file for each, so that a node that is started again goes on where it was.
 //!
+//! A folder that stands still costs one wait of a moment: then what comes is kept in memory, as where the folder is full.
+//!
 //! What was appended survives the end of the process, however it ends. Nothing waits for the disk itself: after a failure of power the end
 //! of a file may be missing, and what lies behind it counts as never come.
 
 mod log;
+mod patient;
 mod terms;
 
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -19,6 +22,7 @@ use parking_lot::Mutex;
 use crate::owner::{Holdings, Owner};
 pub use log::RECORD;
 use log::{Found, HEADER, Kind};
+use patient::PatientThread;
 pub use terms::{KeptName, KeptTerms};
 
 /// How files of exchanges end.
@@ -36,6 +40,8 @@ struct Folder {
     path: PathBuf,
     limit: u64,
     usage: Mutex<Usage>,
+    /// Does all that may wait for the disk.
+    thread: PatientThread,
     /// Held, so that no other process takes the folder.
     _lock: File,
 }
@@ -68,6 +74,7 @@ impl Disk {
             path: path.to_owned(),
             limit,
             usage: Mutex::default(),
+            thread: PatientThread::start()?,
             _lock: lock,
         })))
     }
@@ -80,13 +87,16 @@ impl Disk {
             name += &format!("{byte:02x}");
         }
         let path = self.0.path.join(format!("{name}{side}.{ENDING}"));
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&path);
+        let to = path.clone();
+        let file = self.0.thread.run(move || {
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&to)
+        });
         let file = file.map_err(|error| self.failed(&error)).ok()?;
 
         let mut log = Log::new(self.clone(), file, path, 0);
@@ -163,7 +173,7 @@ impl Disk {
 #[derive(Debug)]
 pub(crate) struct Log {
     disk: Disk,
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     end: u64,
     owner: Option<Owner>,
@@ -178,7 +188,7 @@ impl Log {
     fn new(disk: Disk, file: File, path: PathBuf, end: u64) -> Self {
         Self {
             disk,
-            file,
+            file: Arc::new(file),
             path,
             end,
             owner: None,
@@ -213,11 +223,18 @@ impl Log {
 
     /// The bytes that were kept at this place; `None` if they are not what was kept.
     pub(crate) fn read(&self, at: u64) -> Option<Bytes> {
-        match log::read(&self.file, at, self.end) {
+        let file = self.file.clone();
+        let end = self.end;
+        let found = self.disk.0.thread.run(move || log::read(&file, at, end));
+        let file = self.path.display();
+        match found {
             Ok(Found::Record(record)) => Some(record.content),
-            Ok(Found::End | Found::Damaged) | Err(_) => {
-                let file = self.path.display();
+            Ok(Found::End | Found::Damaged) => {
                 tracing::error!(%file, at, "the file is damaged: its exchange is given up");
+                None
+            }
+            Err(error) => {
+                tracing::error!(%file, at, %error, "the file cannot be read: its exchange is given up");
                 None
             }
         }
@@ -226,7 +243,9 @@ impl Log {
     /// Removes it. What its objects have there can be read as long as they are.
     pub(crate) fn remove(&mut self) {
         if std::mem::take(&mut self.is_whole) {
-            let _ = std::fs::remove_file(&self.path);
+            let path = self.path.clone();
+            let removed = move || drop(std::fs::remove_file(path));
+            self.disk.0.thread.later(removed);
         }
     }
 
@@ -244,7 +263,13 @@ impl Log {
         }
         let at = self.end;
         self.end += length;
-        if let Err(error) = self.file.write_all_at(&record, at) {
+        let file = self.file.clone();
+        let written = self
+            .disk
+            .0
+            .thread
+            .run(move || file.write_all_at(&record, at));
+        if let Err(error) = written {
             self.disk.failed(&error);
             self.remove();
             return None;
@@ -257,6 +282,9 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         self.disk.give_back(self.owner, self.end);
+        // Closing may wait for the disk, too.
+        let file = self.file.clone();
+        self.disk.0.thread.later(move || drop(file));
     }
 }
 

@@ -4,12 +4,13 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::ClientConfig;
 use rustls::client::{Resumption, WebPkiServerVerifier};
-use rustls::{ClientConfig, RootCertStore};
 
 use super::accept_any::AcceptAnyServer;
 use super::files::{TlsFileError, own_certificates, private_key, refused_pair, revocations, roots};
 use super::sessions::{NotingVerifier, Verified};
+use super::system::system_roots;
 use super::{kernel_carries, provider};
 
 /// Servers with which TLS sessions are kept to be resumed.
@@ -90,11 +91,11 @@ pub fn client(options: ClientOptions<'_>) -> Result<TlsClient, TlsFileError> {
             .with_custom_certificate_verifier(anything)
     } else {
         let trusted = match options.ca_file {
-            Some(file) => roots(file)?,
+            Some(file) => Arc::new(roots(file)?),
             None => system_roots()?,
         };
 
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(trusted), provider)
+        let verifier = WebPkiServerVerifier::builder_with_provider(trusted, provider)
             .with_crls(revocations(options.crl_files)?)
             .build()
             .map_err(|error| {
@@ -134,23 +135,4 @@ pub fn client(options: ClientOptions<'_>) -> Result<TlsClient, TlsFileError> {
         config: Arc::new(config),
         verified,
     })
-}
-
-/// The authorities that the system trusts; single ones that rustls cannot use are left out.
-fn system_roots() -> Result<RootCertStore, TlsFileError> {
-    let mut found = rustls_native_certs::load_native_certs();
-    let mut trusted = RootCertStore::empty();
-    trusted.add_parsable_certificates(std::mem::take(&mut found.certs));
-
-    if trusted.is_empty() {
-        let why = found
-            .errors
-            .first()
-            .map_or_else(|| "none found".to_owned(), ToString::to_string);
-        let reason = format!("the system's trusted certificates cannot be loaded: {why}");
-        return Err(TlsFileError::new(Path::new("/etc/ssl/certs"), reason)
-            .remedy("install the package ca-certificates, or set ca_file"));
-    }
-
-    Ok(trusted)
 }

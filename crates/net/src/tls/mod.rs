@@ -14,6 +14,7 @@ mod names;
 mod record_cursor;
 mod server;
 mod sessions;
+mod system;
 mod validity;
 mod words;
 
@@ -34,6 +35,7 @@ pub(crate) use record_cursor::RecordCursor;
 pub use server::{
     Clients, TlsServerOptions, certified, certified_as_is, certified_key, server, server_by,
 };
+pub use system::{reread_system_authorities, system_generation};
 pub use validity::{Span, of_certificates, of_revocations};
 pub use words::Fault;
 

@@ -79,6 +79,16 @@ impl Senders {
 }
 
 impl SystemUsers {
+    /// The user of this name: the number that it has now, so that another number is another setting. Where there is none, its name,
+    /// which is an error where it is used.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        match User::from_name(name) {
+            Ok(Some(user)) => Self::Numbers(user.uid.as_raw(), user.uid.as_raw()),
+            Ok(None) | Err(_) => Self::Name(name.to_owned()),
+        }
+    }
+
     fn range(&self) -> io::Result<(u32, u32)> {
         match self {
             Self::Numbers(first, last) => Ok((*first, (*last).min(LAST_USER))),
@@ -235,6 +245,9 @@ mod tests {
 
     #[test]
     fn a_user_whom_the_machine_does_not_know_is_named() {
+        assert_eq!(SystemUsers::named("root"), SystemUsers::Numbers(0, 0));
+        let unknown = SystemUsers::named("no-such-user-here");
+        assert!(unknown.range().is_err());
         let unknown = SystemUsers::Name("no-such-user-here".to_owned());
         let error = unknown.range().unwrap_err();
         assert!(error.to_string().contains("no-such-user-here"), "{error}");

@@ -102,6 +102,7 @@ impl Node {
         self.log.reopen();
         self.shared.snapshot.load().record.reopen();
         self.resolver.forget();
+        reread_authorities();
         let reloaded = self.change(by);
         self.shared.telemetry.reload(if reloaded.is_ok() {
             "applied"
@@ -273,6 +274,15 @@ impl Node {
         {
             tracing::error!(error, "the log level stays as it was");
         }
+    }
+}
+
+/// The system's authorities may be others by now: upstreams that rely on them are built anew.
+fn reread_authorities() {
+    match hermes_net::tls::reread_system_authorities() {
+        Ok(true) => tracing::info!("the system's authorities have changed, and count from now on"),
+        Ok(false) => {}
+        Err(error) => tracing::warn!(%error, "the system's authorities stay as they were"),
     }
 }
 

@@ -97,7 +97,7 @@ fn past(details: &TunDetails) -> Past {
 
 fn in_kernel(senders: &TunSenders) -> Senders {
     let users = senders.users.iter().map(|users| match users {
-        SystemUsers::Name(name) => hermes_net::tun::SystemUsers::Name(name.clone()),
+        SystemUsers::Name(name) => hermes_net::tun::SystemUsers::named(name),
         SystemUsers::Numbers(first, last) => hermes_net::tun::SystemUsers::Numbers(*first, *last),
     });
     Senders {

@@ -54,6 +54,7 @@ mod routing;
 mod semantics;
 mod slow;
 mod smuggling;
+mod system_authorities;
 mod templates;
 mod tokens;
 mod trace;
