@@ -7,7 +7,7 @@ import sys
 from aioquic.asyncio import QuicConnectionProtocol, connect
 from aioquic.h3.connection import H3_ALPN, H3Connection
 from aioquic.quic.configuration import QuicConfiguration
-from aioquic.quic.events import ConnectionTerminated
+from aioquic.quic.events import ConnectionTerminated, StopSendingReceived, StreamReset
 
 PATIENCE = 15
 # Enough for everything that is asked for.
@@ -24,8 +24,11 @@ class Client(QuicConnectionProtocol):
         # WebTransport brings SETTINGS_H3_DATAGRAM along.
         self.http = H3Connection(self._quic, enable_webtransport=True)
         self.ended = asyncio.get_running_loop().create_future()
+        self.refused = set()
 
     def quic_event_received(self, event):
+        if isinstance(event, (StreamReset, StopSendingReceived)):
+            self.refused.add(event.stream_id)
         if isinstance(event, ConnectionTerminated) and not self.ended.done():
             self.ended.set_result(event.error_code)
         self.http.handle_event(event)
@@ -98,6 +101,32 @@ async def heads(clients, address, authority, streams):
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 
 
+async def begin(clients, address, authority, streams, announced, sent):
+    """Begins requests whose heads never come, or are never whole, and says how many streams were refused."""
+    for client in clients:
+        for _ in range(streams):
+            stream = client._quic.get_next_available_stream_id()
+            frame = b"\x01" + (0x80000000 | announced).to_bytes(4, "big") + bytes(sent)
+            client._quic.send_stream_data(stream, frame, end_stream=False)
+            client.transmit()
+            await asyncio.sleep(0)
+        await asyncio.wait_for(client.ping(), PATIENCE)
+    # What is refused is told soon.
+    await asyncio.sleep(1)
+    say({"asked": len(clients) * streams, "refused": sum(len(client.refused) for client in clients)})
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+async def empty(clients, address, authority, streams):
+    """Announces heads of which nothing comes."""
+    await begin(clients, address, authority, streams, 100, 0)
+
+
+async def unfinished(clients, address, authority, streams):
+    """Sends most of large heads."""
+    await begin(clients, address, authority, streams, 60_000, 50_000)
+
+
 async def datagrams(clients, address, authority, streams):
     """Sends datagrams into tunnels, and says when they are on their way."""
     (client,) = clients
@@ -121,7 +150,8 @@ async def main(ca, address, authority, how, connections, streams):
     async with asyncio.timeout(60):
         dialled = [connect(host, int(port), configuration=trust, create_protocol=Client) for _ in range(int(connections))]
         clients = [await client.__aenter__() for client in dialled]
-        await {"stop": stop, "reset": reset, "datagrams": datagrams, "heads": heads}[how](clients, address, authority, int(streams))
+        ways = {f.__name__: f for f in (stop, reset, datagrams, heads, empty, unfinished)}
+        await ways[how](clients, address, authority, int(streams))
 
 
 asyncio.run(main(*sys.argv[1:]))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use hermes_net::memory::{ConnectionCharges, ExchangeCharge};
+use hermes_net::memory::FieldsCharge;
 use hermes_proto::fields::Fields;
 use hermes_proto::fields::names::{CONNECTION, KEEP_ALIVE, TE, UPGRADE};
 use hermes_proto::h1::{self as codec, Framing, MessageLimits, RequestTarget};
@@ -79,7 +79,7 @@ pub fn open_within(
         protocol: head.protocol.clone(),
         accept: key.as_ref().map(crate::websocket::accept),
         limits,
-        charge: None,
+        charge: FieldsCharge::default(),
     };
 
     Ok((Outgoing::H1(outgoing), Awaited::H1(pending).into()))
@@ -201,7 +201,7 @@ pub struct NextResponse {
     accept: Option<HeaderValue>,
     limits: MessageLimits,
     /// What the last head is charged for, or what has come of the next one.
-    charge: Option<ExchangeCharge>,
+    charge: FieldsCharge,
 }
 
 impl NextResponse {
@@ -256,7 +256,7 @@ impl NextResponse {
         }
         read.kept_for = kept_for(&response.fields);
         let incoming = BodyReceiver::content(read, head.framing, &self.limits, way_back);
-        let incoming = incoming.charged(self.charge.take());
+        let incoming = incoming.charged(std::mem::take(&mut self.charge));
         Ok(Event::Final(response, Incoming::H1(incoming)))
     }
 
@@ -274,8 +274,8 @@ impl NextResponse {
                 Some(head) => head.fields.footprint(),
                 None => read.buffer.len(),
             };
-            ConnectionCharges::hold_of(&read.half.info().peer, &mut self.charge, bytes)
-                .map_err(|_| StreamError::new(Cause::Memory(NO_ROOM)))?;
+            let held = self.charge.hold(&read.half.info().peer, bytes);
+            held.map_err(|_| StreamError::new(Cause::Memory(NO_ROOM)))?;
 
             if let Some(head) = head {
                 return Ok(head);

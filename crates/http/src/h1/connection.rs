@@ -132,12 +132,26 @@ impl ReadSide {
 
         self.buffer.reserve(size);
         let read = poll_read_buf(Pin::new(&mut self.half), cx, &mut self.buffer);
-        if read.is_pending() && self.buffer.is_empty() {
-            let buffer = std::mem::take(&mut self.buffer);
-            ROOM.with_borrow_mut(|room| *room = buffer);
+        if read.is_pending() {
+            self.rest();
         }
 
         read
+    }
+
+    /// Leaves the room to others where most of it is empty, and keeps the bytes alone.
+    fn rest(&mut self) {
+        if self.buffer.len() >= self.buffer.capacity() / 2 {
+            return;
+        }
+
+        let bytes = match self.buffer.is_empty() {
+            true => BytesMut::new(),
+            false => BytesMut::from(&self.buffer[..]),
+        };
+        let mut room = std::mem::replace(&mut self.buffer, bytes);
+        room.clear();
+        ROOM.set(room);
     }
 
     /// Reads into the room that the connections of this thread share. Much is kept where it lies, little is copied.

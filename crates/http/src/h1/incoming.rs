@@ -5,14 +5,14 @@ use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
 use hermes_net::ReadHalf;
-use hermes_net::memory::ExchangeCharge;
+use hermes_net::memory::FieldsCharge;
 use hermes_proto::h1::{BodyDecoder, BodyEvent, DecodeErrorKind, Framing, MessageLimits};
 use tokio::net::TcpStream;
 
 use super::connection::{READ_ROOM, poll_step, take};
 use super::{BodySender, ReadSide, WayBack};
 use crate::Frame;
-use crate::error::{Cause, StreamError};
+use crate::error::{Cause, NO_ROOM, StreamError};
 use crate::pace::Pace;
 
 /// The receiving half.
@@ -26,8 +26,8 @@ pub struct BodyReceiver {
     done: bool,
     /// The last read filled the room that there was.
     full: bool,
-    /// What the head before it is charged for, until that has left.
-    charge: Option<ExchangeCharge>,
+    /// What the head before it is charged for, until that has left; then, trailers that are not whole.
+    charge: FieldsCharge,
 }
 
 /// How the bytes of a tunnel may end under TLS.
@@ -76,12 +76,12 @@ impl BodyReceiver {
             pace: Pace::default(),
             done,
             full: false,
-            charge: None,
+            charge: FieldsCharge::default(),
         }
     }
 
     /// Of a response whose head is charged for.
-    pub(crate) fn charged(mut self, charge: Option<ExchangeCharge>) -> Self {
+    pub(crate) fn charged(mut self, charge: FieldsCharge) -> Self {
         self.charge = charge;
         self
     }
@@ -105,7 +105,7 @@ impl BodyReceiver {
             pace: Pace::default(),
             done: false,
             full: false,
-            charge: None,
+            charge: FieldsCharge::default(),
         }
     }
 
@@ -131,9 +131,7 @@ impl BodyReceiver {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame, StreamError>>> {
         // No content is asked for before the head has left.
-        if self.charge.is_some() {
-            self.charge = None;
-        }
+        self.charge.clear();
         let Some(read) = self.read.as_mut().filter(|_| !self.done) else {
             return Poll::Ready(None);
         };
@@ -142,10 +140,16 @@ impl BodyReceiver {
             Mode::Bytes(ends) => poll_bytes(read, *ends, cx),
         };
 
-        // Only a client that is waited for can be too slow.
+        // Only a client that is waited for can be too slow, or leave trailers that are not whole.
         let polled = match polled {
             Poll::Ready(polled) => polled,
-            Poll::Pending => Some(Err(ready!(self.pace.poll_slow(cx)))),
+            Poll::Pending => match self
+                .charge
+                .hold(&read.half.info().peer, read.buffer.capacity())
+            {
+                Ok(()) => Some(Err(ready!(self.pace.poll_slow(cx)))),
+                Err(_) => Some(Err(StreamError::new(Cause::Memory(NO_ROOM)))),
+            },
         };
 
         if let Some(Ok(Frame::Data(data))) = &polled {

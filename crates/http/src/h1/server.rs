@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use hermes_net::clock;
-use hermes_net::memory::ConnectionCharges;
+use hermes_net::memory::{ConnectionCharges, FieldsCharge};
 use hermes_net::{Stream, StreamInfo, Watch};
 use hermes_proto::fields::Fields;
 use hermes_proto::fields::names::{
@@ -136,7 +136,7 @@ async fn next_head(
     }
 
     let mut deadline = None;
-    let mut unfinished = None;
+    let mut unfinished = FieldsCharge::default();
     loop {
         if let Some(head) = codec::decode_request(&mut connection.read.buffer, &options.head)? {
             if upgrade(&head) == Some(&Protocol::WebSocket) {
@@ -151,9 +151,9 @@ async fn next_head(
             continue;
         }
 
-        let unread = connection.read.buffer.len();
+        let unread = connection.read.buffer.capacity();
         let peer = &connection.source().peer;
-        if ConnectionCharges::hold_of(peer, &mut unfinished, unread).is_err() {
+        if unfinished.hold(peer, unread).is_err() {
             // Nor is there any while its client may still read the answer.
             connection.read.buffer = BytesMut::new();
             return Err(Bad::NoRoom);

@@ -2,34 +2,24 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::BytesMut;
 use hermes_net::{Stream, clock};
 use hermes_proto::h2::{FrameBatch, Reason};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::bandwidth::{Bandwidth, Finding};
 use super::over::Over;
 use super::piece::Piece;
+use super::read_buffer::ReadBuffer;
 use super::shared::{Joint, News};
 use super::turn_length::TurnLength;
-use super::unfinished::UnfinishedSection;
+use super::unfinished::{UnfinishedSection, Unwhole};
 use super::{STREAM_WINDOW, windows};
-
-/// Bytes that are read at once on a quiet connection.
-const READ: usize = 8 * 1024;
-
-/// Bytes that are read at once where a lot comes.
-#[doc(alias = "bound")]
-const READ_BULK: usize = 128 * 1024;
-
-/// Bytes that are read where room is to be made first.
-const FEW: usize = 256;
 
 /// Rounds in which heads are decoded before others have their turn on the worker, 256 KiB of them in each: few bytes can be many.
 const ROUNDS: usize = 8;
@@ -45,13 +35,11 @@ const BACKLOG: usize = 64 * 1024;
 pub(super) struct ConnectionDriver<S> {
     stream: S,
     joint: Arc<Joint>,
-    input: BytesMut,
-    /// How much is read next.
-    appetite: usize,
-    /// The last read filled its room.
-    is_hungry: bool,
+    input: ReadBuffer,
     /// Some of what was read is to be handled before more is read.
     is_behind: bool,
+    /// Bytes that the machine has taken.
+    taken: u64,
     batch: FrameBatch<Piece>,
     /// Something was written since the last flush.
     is_unflushed: bool,
@@ -76,10 +64,9 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
         Self {
             stream,
             joint: joint.clone(),
-            input: BytesMut::new(),
-            appetite: READ,
-            is_hungry: false,
+            input: ReadBuffer::new(),
             is_behind: false,
+            taken: 0,
             batch: FrameBatch::default(),
             is_unflushed: false,
             turn: TurnLength::default(),
@@ -247,65 +234,37 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
         }
     }
 
-    /// Reads once: how much, and how much there was room for.
-    fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(usize, usize)>> {
-        let is_short = self.input.capacity() - self.input.len() < self.appetite / 2;
-        if is_short && !self.input.try_reclaim(self.appetite) {
-            // What was read last is still in use, and most of the time nothing follows at once: room is made when something does.
-            if !self.is_hungry {
-                let mut few = [0; FEW];
-                let mut buffer = ReadBuf::new(&mut few);
-                ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
-
-                self.input.reserve(self.appetite);
-                self.input.extend_from_slice(buffer.filled());
-                return Poll::Ready(Ok((buffer.filled().len(), FEW)));
-            }
-            self.input.reserve(self.appetite);
-        }
-
-        let room = self.input.capacity() - self.input.len();
-        let read = ready!(pin!(self.stream.read_buf(&mut self.input)).poll(cx))?;
-        Poll::Ready(Ok((read, room)))
-    }
-
-    /// How much is read next, after so many bytes where there was room for so many.
-    fn note_read(&mut self, read: usize, room: usize) {
-        // A read that fills its room has left something behind.
-        self.is_hungry = read == room;
-        self.appetite = if self.is_hungry {
-            (self.appetite * 2).min(READ_BULK)
-        } else if read < self.appetite / 8 {
-            READ
-        } else {
-            self.appetite
-        };
-    }
-
     /// True at the end of the connection.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         if !self.is_behind {
-            let (read, room) = ready!(self.poll_input(cx))?;
+            let read = ready!(self.input.poll_fill(&mut self.stream, cx))?;
             if read == 0 {
                 return Poll::Ready(Ok(true));
             }
-
-            self.note_read(read, room);
             self.joint.note_heard();
         }
 
+        let here = self.input.len();
         let now = clock::now().into_std();
         let mut core = self.joint.core();
         self.is_behind = true;
         for _ in 0..ROUNDS {
-            self.is_behind = !core.machine.handle(&mut self.input, now);
+            self.is_behind = !core.machine.handle(self.input.bytes_mut(), now);
             self.joint.dispatch(&mut core, &mut self.news);
             if !self.is_behind {
                 break;
             }
         }
-        if let Some(unfinished) = &mut self.unfinished {
-            unfinished.note(&self.joint.charges, core.machine.unfinished());
+
+        self.taken += (here - self.input.len()) as u64;
+        // Otherwise, whole frames wait as well.
+        let is_caught_up = !self.is_behind;
+        if let Some(unfinished) = self.unfinished.as_mut().filter(|_| is_caught_up) {
+            let section = core.machine.unfinished();
+            let unwhole = Unwhole::of(section, self.taken, self.input.len());
+            if let Err(words) = unfinished.note(self.joint.arrivals.account().peer(), unwhole) {
+                core.machine.abort(Reason::ENHANCE_YOUR_CALM, words);
+            }
         }
 
         if let Some(bandwidth) = &mut self.bandwidth {

@@ -16,6 +16,7 @@ mod over;
 mod packed;
 mod piece;
 mod profile;
+mod read_buffer;
 pub(crate) mod server;
 mod shared;
 mod turn_length;

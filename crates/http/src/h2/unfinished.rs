@@ -4,11 +4,13 @@
 //! would be kept as long as the connection.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use hermes_net::memory::{ConnectionCharges, ExchangeCharge};
+use hermes_net::PeerAddress;
+use hermes_net::memory::FieldsCharge;
+use hermes_proto::h2::{FRAME_HEAD, UnfinishedBlock};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Sleep, sleep};
 
 use crate::error::NO_ROOM;
@@ -17,23 +19,62 @@ use crate::error::NO_ROOM;
 #[doc(alias = "bound")]
 const NO_ROOM_TIME: Duration = Duration::from_millis(200);
 
-/// So many times the bytes of one are taken by them and by what they were read into.
-const KEPT: usize = 2;
+/// Sections and frames of the node at once that come without room for them, of as many connections: 64 KiB each as a rule. The connections
+/// of further ones end.
+#[doc(alias = "bound")]
+const WITHOUT_ROOM: usize = 32;
 
-/// The section that is under way, if there is one.
+static BEYOND_ROOM: Semaphore = Semaphore::const_new(WITHOUT_ROOM);
+
+/// A field section, or one of its frames, that is under way.
 #[derive(Debug)]
 pub(super) struct UnfinishedSection {
     patience: Duration,
-    charge: Option<ExchangeCharge>,
+    charge: FieldsCharge,
     late: Option<Deadline>,
+}
+
+/// What is not whole of what has come.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unwhole {
+    part: UnwholePart,
+    /// Bytes of memory that it takes.
+    memory: usize,
+}
+
+/// Which part of the connection is not whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum UnwholePart {
+    /// The field section of a stream.
+    Section(u32),
+    /// The frame that begins behind so many bytes.
+    Frame(u64),
 }
 
 /// When a section has taken too long.
 #[derive(Debug)]
 struct Deadline {
-    stream: u32,
-    has_room: bool,
+    part: UnwholePart,
     sleep: Pin<Box<Sleep>>,
+    /// For one that there is no room for.
+    beyond_room: Option<SemaphorePermit<'static>>,
+}
+
+impl Unwhole {
+    /// Of a connection with this field section, of which so many bytes were taken, and so many wait for more. No more than the head of a
+    /// frame is of no weight: content often ends with some of it.
+    pub(super) fn of(section: Option<UnfinishedBlock>, taken: u64, waiting: usize) -> Option<Self> {
+        let (part, memory) = match section {
+            Some(section) => (UnwholePart::Section(section.stream), section.memory),
+            None if waiting > FRAME_HEAD => (UnwholePart::Frame(taken), 0),
+            None => return None,
+        };
+
+        Some(Self {
+            part,
+            memory: memory + waiting,
+        })
+    }
 }
 
 impl UnfinishedSection {
@@ -41,35 +82,49 @@ impl UnfinishedSection {
     pub(super) fn new(patience: Duration) -> Self {
         Self {
             patience,
-            charge: None,
+            charge: FieldsCharge::default(),
             late: None,
         }
     }
 
-    /// What is under way now: the stream, and the bytes that have come.
-    pub(super) fn note(&mut self, charges: &Arc<ConnectionCharges>, section: Option<(u32, usize)>) {
-        let Some((stream, bytes)) = section else {
-            self.charge = None;
+    /// What is under way now.
+    ///
+    /// # Errors
+    /// There is no room for it, and for too many others: the connection has to end.
+    pub(super) fn note(
+        &mut self,
+        peer: &PeerAddress,
+        unwhole: Option<Unwhole>,
+    ) -> Result<(), &'static str> {
+        let Some(Unwhole { part, memory }) = unwhole else {
+            self.charge.clear();
             self.late = None;
-            return;
+            return Ok(());
         };
 
-        let has_room = charges.hold(&mut self.charge, KEPT * bytes).is_ok();
-        let is_known = |late: &Deadline| late.stream == stream && late.has_room == has_room;
+        let has_room = self.charge.hold(peer, memory).is_ok();
+        let is_known =
+            |late: &Deadline| late.part == part && late.beyond_room.is_none() == has_room;
         if self.late.as_ref().is_some_and(is_known) {
-            return;
+            return Ok(());
         }
 
-        let time = if has_room {
-            self.patience
-        } else {
-            NO_ROOM_TIME.min(self.patience)
+        // Its permit is free before the next is asked for.
+        self.late = None;
+        let beyond_room = match has_room {
+            true => None,
+            false => Some(BEYOND_ROOM.try_acquire().map_err(|_| NO_ROOM)?),
+        };
+        let time = match has_room {
+            true => self.patience,
+            false => NO_ROOM_TIME.min(self.patience),
         };
         self.late = Some(Deadline {
-            stream,
-            has_room,
+            part,
             sleep: Box::pin(sleep(time)),
+            beyond_room,
         });
+        Ok(())
     }
 
     /// Ready when it has taken too long, with the reason.
@@ -78,11 +133,11 @@ impl UnfinishedSection {
             return Poll::Pending;
         };
         ready!(late.sleep.as_mut().poll(cx));
-        let has_room = late.has_room;
+        let has_room = late.beyond_room.is_none();
         self.late = None;
 
         Poll::Ready(if has_room {
-            "a field section took too long"
+            "a field section, or a frame, took too long"
         } else {
             NO_ROOM
         })

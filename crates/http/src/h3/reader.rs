@@ -5,12 +5,13 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hermes_net::clock;
+use hermes_net::memory::ExchangeCharge;
 use hermes_net::quic::{ReadError, RecvStream};
 use hermes_proto::h3::{Code, Fault, Frame, FrameDecoder, Piece, Role, Section, Sequence};
 
 use super::PIECE;
 use super::shared::StreamState;
-use crate::error::StreamError;
+use crate::error::{Cause, NO_ROOM, StreamError};
 
 /// What comes on a stream.
 #[derive(Debug)]
@@ -49,6 +50,9 @@ pub(super) struct Reader {
     frames: FrameDecoder,
     pub(super) sequence: Sequence,
     pub(super) state: Arc<StreamState>,
+    /// What a head or trailers are charged for that are not whole.
+    reserved: Option<ExchangeCharge>,
+    is_begun: bool,
     /// What was found while looking for something else.
     ahead: Option<Result<Part, Failure>>,
     over: bool,
@@ -65,6 +69,8 @@ impl Reader {
             frames,
             sequence,
             state,
+            reserved: None,
+            is_begun: false,
             ahead: None,
             over: false,
         }
@@ -117,18 +123,51 @@ impl Reader {
         loop {
             match self.frames.next().map_err(Failure::Fault)? {
                 Some(piece) => return Poll::Ready(self.part(piece).map_err(Failure::Fault)),
-                None => match ready!(poll_read(&mut self.stream, cx)) {
-                    Ok(Some(bytes)) => {
+                None => match poll_read(&mut self.stream, cx) {
+                    Poll::Pending => {
+                        self.reserve()?;
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(Ok(Some(bytes))) => {
                         self.frames.push(bytes);
                         if self.frames.is_counting() {
                             self.frames.handle_time(clock::now().into_std());
                         }
                     }
-                    Ok(None) => return Poll::Ready(self.finish().map_err(Failure::Fault)),
-                    Err(error) => return Poll::Ready(Err(self.broken(error))),
+                    Poll::Ready(Ok(None)) => {
+                        return Poll::Ready(self.finish().map_err(Failure::Fault));
+                    }
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(self.broken(error))),
                 },
             }
         }
+    }
+
+    /// Charges what is waited for: a request whose head is not here, or a section as long as it is announced. So each that was begun
+    /// can be read to its end, and one more is refused.
+    fn reserve(&mut self) -> Result<(), Failure> {
+        let awaited = self.frames.awaited();
+        let charges = &self.state.shared().tables.charges;
+        let awaits_request = !self.is_begun && self.state.shared().role == Role::Server;
+
+        let reserved = if awaits_request {
+            charges.begin(&mut self.reserved, awaited)
+        } else if awaited > 0 {
+            charges.reserve(&mut self.reserved, awaited)
+        } else {
+            return Ok(());
+        };
+        reserved.map_err(|_| self.refused(awaits_request))
+    }
+
+    /// The stream ends, and nothing else of its connection.
+    fn refused(&self, is_request: bool) -> Failure {
+        // A request that nothing was done for may be tried again (RFC 9114, 4.1.1).
+        self.state.abandon(match is_request {
+            true => Code::RequestRejected,
+            false => Code::ExcessiveLoad,
+        });
+        Failure::Broken(StreamError::new(Cause::Memory(NO_ROOM)))
     }
 
     /// Ready once the stream was ended because no one reads it. To be polled while it is not read.
@@ -156,6 +195,8 @@ impl Reader {
                 Ok(Part::Data(data))
             }
             Piece::Frame(Frame::Headers(section)) => {
+                self.reserved = None;
+                self.is_begun = true;
                 Ok(Part::Section(self.sequence.handle_headers()?, section))
             }
             Piece::Frame(_) => Err(self.sequence.handle_push()),
@@ -182,6 +223,7 @@ impl Reader {
 
     fn end(&mut self) {
         self.over = true;
+        self.reserved = None;
         self.state.end_receiving();
     }
 

@@ -85,39 +85,37 @@ impl ConnectionCharges {
         Ok(self.charge(bytes))
     }
 
-    /// So many bytes in all have come of fields that are not whole yet, or that wait: what `held` is charged for from now on. Up to
-    /// [`USUAL_HEAD`] are always taken, however small the pieces are in which more come.
+    /// A request has begun whose head, of so many bytes as far as is known, is not here yet: what `begun` is charged for from now on. However
+    /// small it is, there must be room for it: a stream costs a client next to nothing.
     ///
     /// # Errors
-    /// As [`Self::arrive`].
-    pub fn hold(
+    /// The source has no room for it: nothing more is charged then.
+    pub fn begin(
         self: &Arc<Self>,
-        held: &mut Option<ExchangeCharge>,
-        bytes: usize,
+        begun: &mut Option<ExchangeCharge>,
+        head: usize,
     ) -> Result<(), Overdrawn> {
-        match held {
-            Some(charge) => charge.resize(bytes),
-            None => {
-                *held = Some(self.add(bytes)?);
-                Ok(())
-            }
-        }
+        self.reserve(begun, EXCHANGE + head)
     }
 
-    /// As [`Self::hold`], for the other end of a connection that has one message at a time; a usual head touches nothing.
+    /// Fields of so many bytes are announced for an exchange that is charged elsewhere, and not whole yet: as [`Self::begin`].
     ///
     /// # Errors
-    /// As [`Self::arrive`].
-    pub fn hold_of(
-        peer: &PeerAddress,
-        held: &mut Option<ExchangeCharge>,
+    /// As [`Self::begin`].
+    pub fn reserve(
+        self: &Arc<Self>,
+        reserved: &mut Option<ExchangeCharge>,
         bytes: usize,
     ) -> Result<(), Overdrawn> {
-        match held {
-            Some(charge) => charge.resize(bytes),
-            None if bytes <= USUAL_HEAD => Ok(()),
-            None => Self::of(peer).hold(held, bytes),
+        let before = reserved.as_ref().map_or(0, |reserved| reserved.bytes);
+        if bytes > before {
+            self.source.take(bytes - before, false)?;
+            reserved.get_or_insert_with(|| self.charge(0)).bytes = bytes;
+        } else if let Some(reserved) = reserved {
+            reserved.shrink_to(bytes);
         }
+
+        Ok(())
     }
 
     fn charge(self: &Arc<Self>, bytes: usize) -> ExchangeCharge {
@@ -211,16 +209,6 @@ impl ExchangeCharge {
         if !Arc::ptr_eq(&owner, &self.owner) {
             owner.take(self.bytes, false)?;
             std::mem::replace(&mut self.owner, owner).give(self.bytes);
-        }
-        Ok(())
-    }
-
-    fn resize(&mut self, bytes: usize) -> Result<(), Overdrawn> {
-        if bytes > self.bytes {
-            self.owner.take(bytes - self.bytes, bytes <= USUAL_HEAD)?;
-            self.bytes = bytes;
-        } else {
-            self.shrink_to(bytes);
         }
         Ok(())
     }
@@ -407,20 +395,26 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_small_pieces_is_refused_as_what_comes_at_once() {
+    fn streams_without_a_head_cost_their_source_what_it_may_have() {
         let memory = memory(4 << 20);
         let greedy = connection(memory, "192.0.2.1");
-        let filled = fill(&greedy, None);
+        let one = || {
+            let mut begun = None;
+            greedy.begin(&mut begun, 0).ok()?;
+            begun
+        };
+        let begun: Vec<ExchangeCharge> = std::iter::from_fn(one).collect();
+        assert!((100..200).contains(&begun.len()), "{}", begun.len());
 
-        let mut held = None;
-        let mut bytes = 0;
-        while bytes < HEAD && greedy.hold(&mut held, bytes + 1000).is_ok() {
-            bytes += 1000;
-        }
-        assert!(bytes < FREE + STEP, "{bytes}");
-        drop(filled);
-        assert!(greedy.hold(&mut held, HEAD).is_ok());
-        assert!(greedy.hold(&mut held, 0).is_ok());
+        let other = connection(memory, "192.0.2.2");
+        let mut modest = None;
+        assert!(other.begin(&mut modest, 0).is_ok());
+        assert!(other.begin(&mut modest, 3000).is_ok());
+        assert_eq!(modest.as_ref().unwrap().bytes, EXCHANGE + 3000);
+        assert!(other.begin(&mut modest, 0).is_ok());
+        assert_eq!(modest.as_ref().unwrap().bytes, EXCHANGE);
+
+        drop((begun, modest));
         assert_eq!(memory.charged(), 0);
     }
 

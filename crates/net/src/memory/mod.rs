@@ -11,6 +11,7 @@
 mod arrivals;
 mod carrier;
 mod exchanges;
+mod fields_charge;
 mod owners;
 
 use std::fmt;
@@ -26,6 +27,7 @@ use crate::peer::{PeerAddress, StreamInfo};
 pub use arrivals::{Arrivals, Level};
 pub use carrier::{AccountedTransport, Flow, Pressure};
 pub use exchanges::{ConnectionCharges, ExchangeCharge, USUAL_HEAD};
+pub use fields_charge::FieldsCharge;
 use owners::Owners;
 pub use owners::{Charge, OWNER_FLOOR, Overdrawn, Owner, OwnerAccount, Purpose};
 

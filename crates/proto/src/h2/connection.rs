@@ -87,6 +87,15 @@ pub(super) struct Block {
     pub(super) cost: usize,
 }
 
+/// A field section of which more is to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnfinishedBlock {
+    /// Its stream.
+    pub stream: u32,
+    /// Bytes of memory that it takes.
+    pub memory: usize,
+}
+
 /// What we have said of ourselves.
 #[derive(Debug)]
 pub(super) struct Own {
@@ -280,10 +289,13 @@ impl<C: Content> Connection<C> {
         self.streams.len() > 0
     }
 
-    /// The stream of a field section of which more is to come, and the bytes of it that did.
-    pub fn unfinished(&self) -> Option<(u32, usize)> {
+    /// The field section of which more is to come.
+    pub fn unfinished(&self) -> Option<UnfinishedBlock> {
         let block = self.block.as_ref()?;
-        Some((block.stream, block.bytes.len()))
+        Some(UnfinishedBlock {
+            stream: block.stream,
+            memory: block.bytes.capacity(),
+        })
     }
 
     /// Why the connection has failed, if it has. What is still to be written says so to the peer.

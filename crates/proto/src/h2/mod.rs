@@ -35,7 +35,7 @@ mod turns;
 pub use crate::h3::{Role, Signal};
 pub use crate::qpack::FieldSectionLimits;
 pub use batch::{Content, FrameBatch};
-pub use connection::{Connection, ConnectionOptions};
+pub use connection::{Connection, ConnectionOptions, UnfinishedBlock};
 pub use event::{Event, Failure};
 pub use frame::{FRAME_HEAD, FrameHead, FrameKind, LEAST_FRAME_SIZE, PREFACE};
 pub use fuzz::fuzz_one;

@@ -33,7 +33,7 @@ impl<C: Content> Connection<C> {
             return Err(ConnectionError::protocol("HEADERS on stream 0"));
         }
         let (bytes, dependency) = strip_headers(head, content)?;
-        let block = Block {
+        let mut block = Block {
             stream: head.stream,
             end: head.has(END_STREAM),
             dependency,
@@ -44,6 +44,8 @@ impl<C: Content> Connection<C> {
         if head.has(END_HEADERS) {
             return self.section(block);
         }
+        // A copy: the room that it was read to is for what comes next, and much larger.
+        block.bytes = BytesMut::from(&block.bytes[..]);
         self.block = Some(block);
         Ok(())
     }
@@ -60,7 +62,7 @@ impl<C: Content> Connection<C> {
             ));
         }
 
-        block.bytes.unsplit(content);
+        block.bytes.extend_from_slice(&content);
         if head.has(END_HEADERS) {
             return self.section(block);
         }

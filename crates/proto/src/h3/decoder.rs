@@ -135,6 +135,14 @@ impl FrameDecoder {
         };
     }
 
+    /// Bytes of the frame that is put together, of which more are to come; 0 where there is none.
+    pub fn awaited(&self) -> usize {
+        match &self.state {
+            FrameState::Held { length, .. } => *length,
+            _ => 0,
+        }
+    }
+
     /// The next piece, or `None` when more bytes are needed.
     ///
     /// # Errors

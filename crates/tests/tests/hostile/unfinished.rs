@@ -5,7 +5,7 @@ use std::time::Duration;
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::frames::{CONTINUATION, END_HEADERS, END_STREAM, HEADERS, HELLO, frame, request};
 use hermes_tests::raw::Raw;
-use hermes_tests::{Node, origins};
+use hermes_tests::{Node, Pki, h3flood, origins};
 
 use crate::heads::bystander;
 use crate::standing::{MIB, settled};
@@ -85,6 +85,102 @@ fn heads_over_http_2_that_are_never_whole_cost_their_source_what_it_may_have() {
     bystander(&node, "web", &[]);
     assert!(cost < 40 * MIB, "{cost} bytes");
     assert!(node.log().contains("more memory"), "{}", node.log());
+    drop(attackers);
+    nothing_is_charged(&node);
+}
+
+/// A frame of 16 KiB of which the last byte is missing.
+fn partial() -> Vec<u8> {
+    let mut bytes = frame(HEADERS, 0, 1, &[b'y'; 16_384]);
+    bytes.pop();
+    [HELLO.to_vec(), bytes].concat()
+}
+
+#[test]
+fn frames_over_http_2_that_are_never_whole_cost_their_source_what_it_may_have() {
+    let node = node("head_time: 3s");
+    let (mut attackers, cost) = said(&node, &partial());
+    bystander(&node, "web", &[]);
+    assert!(cost < 24 * MIB, "{cost} bytes");
+    assert!(node.log().contains("more memory"), "{}", node.log());
+
+    // Those that there was room for have the time of a head.
+    attackers.iter_mut().for_each(|raw| drop(raw.rest()));
+    assert!(node.log().contains("took too long"), "{}", node.log());
+    drop(attackers);
+    nothing_is_charged(&node);
+}
+
+/// Frames of no known type, as many as are read at once on a fast connection; and perhaps the first byte of another frame.
+fn burst(rest: &[u8]) -> Vec<u8> {
+    const UNKNOWN: u8 = 0x77;
+    let frames = frame(UNKNOWN, 0, 0, &[b'y'; 16_384]).repeat(14);
+    [HELLO, &frames, rest].concat()
+}
+
+#[test]
+fn connections_over_http_2_keep_no_room_for_what_they_said_once() {
+    for rest in [&b""[..], b"\0"] {
+        let node = node("");
+        let (attackers, cost) = said(&node, &burst(rest));
+        bystander(&node, "web", &[]);
+
+        // 128 KiB for each would be 75 MiB.
+        assert!(cost < 32 * MIB, "{cost} bytes");
+        drop(attackers);
+    }
+}
+
+#[test]
+fn requests_over_http_3_whose_heads_never_come_cost_their_source_what_it_may_have() {
+    let pki = Pki::new();
+    for how in ["empty", "unfinished"] {
+        let node = Node::start(
+            "edge",
+            &format!(
+                r#"
+                workers: 1
+                listeners:
+                  quic: {{ http: 127.0.0.1:0, tls: {{ {} }} }}
+                  web: {{ http: 127.0.0.1:0 }}
+                routes: [ {{ terminate: true }} ]
+                egress: {{ allow: [127.0.0.0/8] }}
+                memory: {{ total: 16MiB }}
+                "#,
+                pki.issue(&["127.0.0.1"]).yaml()
+            ),
+        );
+        let before = node.peak();
+        let streams = if how == "empty" { 800 } else { 200 };
+        let address = node.address("quic");
+        let flood = h3flood::start(&pki.ca(), address, "a.example", how, 2, streams);
+        bystander(&node, "web", &[]);
+
+        // A quarter of 16 MiB: 8 KiB for each stream, and what it announces.
+        let asked = 2 * u64::from(streams);
+        let refused = flood.said["refused"].as_u64().unwrap();
+        assert!((asked / 2..asked).contains(&refused), "{how}: {refused}");
+        let cost = settled(&node).saturating_sub(before);
+        assert!(cost < 48 * MIB, "{how}: {cost} bytes");
+        drop(flood);
+        nothing_is_charged(&node);
+    }
+}
+
+#[test]
+fn trailers_over_http_1_that_are_never_whole_cost_their_source_what_it_may_have() {
+    let sink = origins::tcp_silent();
+    let node = node("min_rate: 0B");
+    let pad = "y".repeat(7500);
+    let target = sink.address();
+    let upload = format!(
+        "POST http://{target}/ HTTP/1.1\r\nHost: {target}\r\nTransfer-Encoding: chunked\r\n\r\n\
+         1\r\nx\r\n0\r\nx-pad: {pad}"
+    );
+    let (attackers, cost) = said(&node, upload.as_bytes());
+    node.record(|record| record.to_string().contains("more memory"));
+    bystander(&node, "web", &[]);
+    assert!(cost < 40 * MIB, "{cost} bytes");
     drop(attackers);
     nothing_is_charged(&node);
 }
