@@ -3,6 +3,7 @@
 use std::io;
 
 use bytes::{Buf, Bytes};
+use hermes_net::memory::FieldsCharge;
 use hermes_net::{WriteHalf, leave_tls_to_kernel};
 use hermes_proto::fields::Fields;
 use hermes_proto::h1::{BodyEncoder, Framing, is_forbidden_trailer};
@@ -10,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::{ReadSide, WayBack, WriteSide};
-use crate::error::{Cause, Reset, StreamError};
+use crate::error::{Cause, NO_ROOM, Reset, StreamError};
 use crate::pace::Pace;
 
 /// The sending half. A head is held back until content or a flush follows, so that both leave in one packet.
@@ -123,6 +124,13 @@ impl BodySender {
         if self.finished {
             return Err(has_ended());
         }
+        // A head that waits for a client is a copy of what its origin was charged for.
+        let mut waiting = FieldsCharge::default();
+        if self.way_back.as_ref().is_some_and(WayBack::is_server) {
+            let held = waiting.hold(&write.half.info().peer, write.pieces.head.len());
+            held.map_err(|_| StreamError::new(Cause::Memory(NO_ROOM)))?;
+        }
+
         while write.pieces.has_remaining() {
             let written = self
                 .pace
