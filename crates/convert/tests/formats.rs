@@ -250,3 +250,26 @@ fn a_long_list_of_hosts_is_a_short_list_of_routes() {
     let converted = convert(Format::Pac, text.as_bytes()).unwrap();
     assert_eq!(document(&converted).routes.len(), 2);
 }
+
+/// The blocks of code of a section.
+fn blocks(section: &str) -> Vec<String> {
+    let mut parts = section.split("```");
+    let mut blocks = Vec::new();
+    while let Some(block) = parts.nth(1) {
+        let text = block.split_once('\n').map_or("", |(_, text)| text);
+        blocks.push(text.to_owned());
+    }
+    blocks
+}
+
+#[test]
+fn the_page_for_those_who_come_shows_what_is_written() {
+    let page = fs::read_to_string("../../docs/migration.md").unwrap();
+    let mut sections = page.split("\n## ").skip(1);
+    for format in Format::ALL {
+        let blocks = blocks(sections.next().unwrap());
+        let converted = convert(format, blocks[0].as_bytes()).unwrap();
+        assert_eq!(converted.yaml(), blocks[1], "{format}");
+        document(&converted);
+    }
+}

@@ -7,7 +7,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use regorus::{Engine, Value};
 use serde_json::Value as Json;
 
-use crate::{networks, times};
+use crate::token_keys::Algorithm;
+use crate::{networks, signed_token, times};
 
 /// Numbers in one range.
 #[doc(alias = "bound")]
@@ -17,6 +18,20 @@ type Builtin = fn(&[Value]) -> Option<Value>;
 
 const BUILTINS: &[(&str, u8, Builtin)] = &[
     ("io.jwt.decode", 1, jwt),
+    ("io.jwt.decode_verify", 2, signed_token::decode_verify),
+    ("io.jwt.verify_eddsa", 2, |of| verify(of, "EdDSA")),
+    ("io.jwt.verify_es256", 2, |of| verify(of, "ES256")),
+    ("io.jwt.verify_es384", 2, |of| verify(of, "ES384")),
+    ("io.jwt.verify_es512", 2, |of| verify(of, "ES512")),
+    ("io.jwt.verify_hs256", 2, |of| verify(of, "HS256")),
+    ("io.jwt.verify_hs384", 2, |of| verify(of, "HS384")),
+    ("io.jwt.verify_hs512", 2, |of| verify(of, "HS512")),
+    ("io.jwt.verify_ps256", 2, |of| verify(of, "PS256")),
+    ("io.jwt.verify_ps384", 2, |of| verify(of, "PS384")),
+    ("io.jwt.verify_ps512", 2, |of| verify(of, "PS512")),
+    ("io.jwt.verify_rs256", 2, |of| verify(of, "RS256")),
+    ("io.jwt.verify_rs384", 2, |of| verify(of, "RS384")),
+    ("io.jwt.verify_rs512", 2, |of| verify(of, "RS512")),
     ("net.cidr_contains", 2, networks::contains),
     ("net.cidr_intersects", 2, networks::intersects),
     ("net.cidr_is_valid", 1, networks::is_valid),
@@ -59,6 +74,10 @@ fn jwt(operands: &[Value]) -> Option<Value> {
         Value::from(payload),
         Value::from(signature),
     ]))
+}
+
+fn verify(operands: &[Value], algorithm: &str) -> Option<Value> {
+    signed_token::verify(operands, Algorithm::named(algorithm)?)
 }
 
 /// How often a text stands in another, without overlaps. The interpreter's own fails at an empty one, which stands between all letters.

@@ -54,8 +54,8 @@ pub(crate) fn missing(files: &[RulesFile<'_>]) -> Vec<Wrong> {
 fn instead_of(name: &str) -> &'static str {
     match name {
         _ if name.starts_with("io.jwt.") => {
-            "the node verifies tokens itself (`auth: { bearer: .. }` of the listener); read what the user's claims in `input.claims`, or with \
-             `input: envoy` the `verified_jwt` of `envoy.filters.http.jwt_authn`"
+            "a policy signs nothing; it verifies by `io.jwt.decode_verify`, and reads what the user's token claims in `input.claims`, or with \
+             `input: envoy` in the `verified_jwt` of `envoy.filters.http.jwt_authn`"
         }
         "http.send" => {
             "ask a server by an entry of `authorize` with `url`, or give the policy a file of data"
@@ -272,13 +272,13 @@ mod tests {
     #[test]
     fn a_builtin_that_is_not_there_is_told_of_once_with_its_place() {
         let found = said(&[
-            "package a\nallow if {\n  [ok, _, claims] := io.jwt.decode_verify(input.token, {})\n  ok\n}\n\
+            "package a\nallow if {\n  token := io.jwt.encode_sign({}, {}, {})\n  token\n}\n\
              deny if { some x in [y | y := http.send({})]; x }\nother if not http.send({})\n",
         ]);
         assert_eq!(found.len(), 2, "{found:?}");
         let verifies = found
             .iter()
-            .find(|said| said.contains("io.jwt.decode_verify"));
+            .find(|said| said.contains("io.jwt.encode_sign"));
         let verifies = verifies.unwrap();
         assert!(
             verifies.starts_with("a.rego:3:") && verifies.contains("input.claims"),

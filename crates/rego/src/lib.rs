@@ -23,9 +23,11 @@ mod meter;
 mod networks;
 mod outcome;
 mod policy;
+mod signed_token;
 mod spot;
 mod tests_of;
 mod times;
+mod token_keys;
 mod wrong;
 
 pub use budget::{Budget, Excess};

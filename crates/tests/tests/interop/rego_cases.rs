@@ -20,8 +20,6 @@ const MISSING: &[(&str, &str)] = &[
     ("graphql.", "no exchange is a query of GraphQL"),
     ("http.send", "a policy reaches no network"),
     ("io.jwt.encode", "nothing is signed for others"),
-    ("io.jwt.decode_verify", "tokens are checked by the node"),
-    ("io.jwt.verify", "tokens are checked by the node"),
     (
         "json.match_schema",
         "schemas would need a crate of their own",

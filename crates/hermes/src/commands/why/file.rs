@@ -45,6 +45,8 @@ pub fn account(
         endpoints: &|upstream| endpoints(&document, upstream),
     };
 
+    // This process asks about one exchange alone.
+    hermes_rego::suppose_time(supposed.at);
     let mut unreadable = None;
     let account = forecaster.forecast(supposed, |filtering, permitted, steps| {
         let filtered = policies.filter(&rules, (filtering, permitted), steps);

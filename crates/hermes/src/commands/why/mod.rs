@@ -71,7 +71,7 @@ struct Origin {
     /// Address of its client, or where a packet comes from. Default: 127.0.0.1, of a `tun` listener that of its device.
     #[arg(long, value_name = "ADDRESS")]
     source: Option<IpAddr>,
-    /// When it arrives, for rules with `hours`: 2026-11-27T18:30:00Z, of UTC. Default: now.
+    /// When it arrives, for rules with `hours`, and for a file's policies in Rego: 2026-11-27T18:30:00Z, of UTC. Default: now.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     at: Option<u64>,
 }

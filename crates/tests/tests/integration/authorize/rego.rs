@@ -184,3 +184,52 @@ fn the_destination_of_a_proxy_header_is_what_a_policy_sees() {
         assert_eq!(raw.head().status(), status, "{destination}");
     }
 }
+
+/// A policy in the form of those for OPA's plugin for Envoy, which verifies tokens itself.
+const VERIFIES: &str = r#"
+package envoy.authz
+
+import rego.v1
+
+default allow := false
+
+allow if {
+    token.holds
+    token.claims.role == "guest"
+    input.attributes.request.http.method == "GET"
+}
+
+token := {"holds": holds, "claims": claims} if {
+    [_, encoded] := split(input.attributes.request.http.headers.authorization, " ")
+    [holds, _, claims] := io.jwt.decode_verify(encoded, {"secret": "s3cret", "iss": "issuer", "aud": "people"})
+}
+"#;
+
+#[test]
+fn a_policy_verifies_tokens_as_opa_does() {
+    let node = start(VERIFIES, &yaml(ENVOY));
+    let bearer = |secret: &str, changes: serde_json::Value| {
+        let mut claims = json!({ "iss": "issuer", "aud": "people", "role": "guest", "nbf": 1_500_000_000, "exp": 4_000_000_000_u64 });
+        for (key, value) in changes.as_object().unwrap() {
+            claims[key] = value.clone();
+        }
+        let key = jsonwebtoken::EncodingKey::from_secret(secret.as_bytes());
+        let token = jsonwebtoken::encode(&jsonwebtoken::Header::default(), &claims, &key).unwrap();
+        format!("authorization: Bearer {token}")
+    };
+    let status = |field: String| ask(&node, &["-H", &field]).0;
+
+    assert_eq!(status(bearer("s3cret", json!({}))), 200);
+    assert_eq!(status(bearer("guessed", json!({}))), 403);
+    for changes in [
+        json!({ "exp": 1_600_000_000 }),
+        json!({ "nbf": 3_900_000_000_u64 }),
+        json!({ "iss": "other" }),
+        json!({ "aud": "others" }),
+        json!({ "role": "admin" }),
+    ] {
+        assert_eq!(status(bearer("s3cret", changes.clone())), 403, "{changes}");
+    }
+    assert_eq!(status("authorization: Bearer none".to_owned()), 403);
+    assert_eq!(status("x-other: 1".to_owned()), 403);
+}

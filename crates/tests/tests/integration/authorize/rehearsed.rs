@@ -269,10 +269,13 @@ cases:
     assert_eq!(code, 0, "{said}{errors}");
 
     let file = folder.path().join("node.yaml");
-    let why = |at: &str| {
+    let why_url = |url: &str, at: &str| {
         let file = file.to_str().unwrap();
-        program::run(&["why", file, "GET", "http://a/work", "--at", at]).code
+        program::run(&["why", file, "GET", url, "--at", at]).code
     };
+    let why = |at: &str| why_url("http://a/work", at);
+    assert_eq!(why_url("http://a/moon", "2026-11-29T05:59:59Z"), 0);
+    assert_eq!(why_url("http://a/moon", "2026-11-29T06:00:00Z"), 1);
     assert_eq!(why("2026-11-27T12:00:00Z"), 0);
     assert_eq!(why("2026-11-27T22:00:00Z"), 1);
     assert_eq!(why("noon"), 2);
@@ -280,13 +283,13 @@ cases:
 
 #[test]
 fn a_builtin_that_is_missing_is_told_of_before_any_exchange_needs_it() {
-    let policy = "package moon\nimport rego.v1\nallow if {\n    [valid, _, _] := io.jwt.decode_verify(input.token, {\"secret\": \"a\"})\n    valid\n}\n";
+    let policy = "package moon\nimport rego.v1\nallow if {\n    token := io.jwt.encode_sign({}, {}, {})\n    token\n}\n";
     let folder = folder(&[("node.yaml", TIMED), ("moon.rego", policy)]);
     let file = folder.path().join("node.yaml");
     let said = program::run(&["check", file.to_str().unwrap()]);
     let text = format!("{}{}", said.stdout, said.stderr);
     assert_eq!(said.code, 2, "{text}");
-    for part in ["moon.rego:4:", "io.jwt.decode_verify", "input.claims"] {
+    for part in ["moon.rego:4:", "io.jwt.encode_sign", "input.claims"] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
