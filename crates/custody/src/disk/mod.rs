@@ -245,7 +245,7 @@ impl Log {
         if std::mem::take(&mut self.is_whole) {
             let path = self.path.clone();
             let removed = move || drop(std::fs::remove_file(path));
-            self.disk.0.thread.later(removed);
+            self.disk.0.thread.run_or_later(removed);
         }
     }
 

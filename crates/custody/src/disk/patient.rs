@@ -79,6 +79,20 @@ impl PatientThread {
         }
     }
 
+    /// Does one that is done whatever happens: where the folder stands still, later and without a wait.
+    pub(super) fn run_or_later(&self, operation: impl FnOnce() + Send + 'static) {
+        if self.given_up.load(Ordering::Acquire) > 0 {
+            self.later(operation);
+            return;
+        }
+        let whole = move || {
+            operation();
+            Ok(())
+        };
+        // It stays in the queue where it is not waited for any more.
+        drop(self.run(whole));
+    }
+
     /// Does one when its turn comes; no one waits for it.
     pub(super) fn later(&self, operation: impl FnOnce() + Send + 'static) {
         // The thread ends with the process at the earliest.
