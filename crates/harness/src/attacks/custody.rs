@@ -31,13 +31,7 @@ pub(super) const FLOOD: Attack = Attack {
 /// When the nodes do not start.
 pub fn stage() -> Stage {
     let origin = origins::http();
-    let hop = Hop::start(
-        &format!("{CALM}: {{ http: 127.0.0.1:0 }},"),
-        &format!(
-            "{{ match: {{ listener: {CALM} }}, terminate: \"{}\" }},",
-            origin.address()
-        ),
-    );
+    let hop = Hop::beside(&origin, HopEnd::default());
     Stage::of(hop.far).keeping(hop.near).keeping(origin)
 }
 
@@ -87,12 +81,41 @@ pub struct Hop {
     pub at: SocketAddr,
 }
 
+/// What the second node has beside its own, as the inside of YAML collections.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct HopEnd<'a> {
+    /// Routes, each with a comma behind it.
+    pub routes: &'a str,
+    /// Upstreams.
+    pub upstreams: &'a str,
+}
+
 impl Hop {
-    /// Starts both, each with these listeners and routes before its own, given as the inside of their YAML collections.
+    /// As [`Self::start`], with a bystander's listener at each, whose exchanges go to this origin.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn beside<T: Clone>(origin: &origins::Origin<T>, end: HopEnd<'_>) -> Self {
+        Self::start(
+            &format!("{CALM}: {{ http: 127.0.0.1:0 }},"),
+            &format!(
+                "{{ match: {{ listener: {CALM} }}, terminate: \"{}\" }},",
+                origin.address()
+            ),
+            end,
+        )
+    }
+
+    /// Starts both, each with these listeners and routes before its own, given as the inside of their YAML collections; the second has
+    /// more of them.
     ///
     /// # Panics
     /// When they do not start.
-    pub fn start(listeners: &str, routes: &str) -> Self {
+    pub fn start(listeners: &str, routes: &str, end: HopEnd<'_>) -> Self {
+        let HopEnd {
+            routes: further,
+            upstreams,
+        } = end;
         let folders: [TempDir; 2] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
         let keys = folders.each_ref().map(|folder| key(folder.path()));
         let at = free::udp();
@@ -102,7 +125,8 @@ impl Hop {
             workers: 1
             defaults: {{ custody: {{ key_file: key, neighbours: {{ near: {{ key: "{}" }} }} }} }}
             listeners: {{ {listeners} hops: {{ udp: "{at}", ingress: custody }}, web: {{ http: 127.0.0.1:0 }} }}
-            routes: [ {routes} {{ terminate: true }} ]
+            routes: [ {routes} {further} {{ terminate: true }} ]
+            upstreams: {{ {upstreams} }}
             egress: {{ allow: [127.0.0.0/8] }}
             "#,
             keys[0]

@@ -1,9 +1,11 @@
 //! Heads that are large where they are decoded, and small on the wire (RFC 7541, 6.1).
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::thread;
 
 use super::{Attack, Effort, Party, Place, Stage};
-use crate::frames::{END_HEADERS, END_STREAM, HEADERS, HELLO, frame, request};
+use crate::frames::{END_HEADERS, END_STREAM, HEADERS, HELLO, SETTINGS, frame, request};
 use crate::origins;
 use crate::raw::Raw;
 
@@ -76,4 +78,27 @@ fn repeated(origin: &str, line: &[u8]) -> Vec<u8> {
 /// groups of seven bits (RFC 7541, 5.1).
 pub fn entry() -> Vec<u8> {
     [b"\x40\x05x-pad\x7f\x9d\x1e".as_slice(), &[b'x'; VALUE]].concat()
+}
+
+/// A server that takes every exchange and answers none, over HTTP/1.1 or HTTP/2; there, it takes 64 KiB of contents on a connection.
+///
+/// # Panics
+/// When it has no port.
+pub fn silent() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            thread::spawn(move || {
+                let mut piece = vec![0; 64 * 1024];
+                let mut is_first = true;
+                while let Ok(length @ 1..) = stream.read(&mut piece) {
+                    if std::mem::take(&mut is_first) && piece[..length].starts_with(b"PRI") {
+                        drop(stream.write_all(&frame(SETTINGS, 0, 0, b"")));
+                    }
+                }
+            });
+        }
+    });
+    address
 }

@@ -6,12 +6,19 @@ use std::thread;
 
 use tokio::net::TcpSocket;
 
-use super::custody::Hop;
-use super::{Attack, CALM, Effort, Party, Place, Stage};
+use super::custody::{Hop, HopEnd};
+use super::heads::silent;
+use super::{Attack, Effort, Party, Place, Stage};
 use crate::{origins, runtime};
 
 /// Uploads that no one takes.
-pub const UPLOADS: usize = 120;
+pub const UPLOADS: usize = 200;
+
+/// The target of them.
+pub const UNREAD: &str = "unread.test";
+
+/// The way to it.
+const TO_SILENT: &str = "{ match: { target: unread.test }, to: silent },";
 
 /// Bytes of each.
 const UPLOAD: usize = 2 * 1024 * 1024;
@@ -24,21 +31,35 @@ pub(super) const STUCK: Attack = Attack {
     name: "stuck-uploads",
     by: Party::User,
     place: Place::Loopback,
-    summary: "120 uploads of 2 MiB in custody to an origin that reads nothing",
+    summary: "200 uploads of 2 MiB in custody to an origin that reads nothing",
     prepare,
     run,
 };
 
 fn prepare() -> Stage {
     let origin = origins::http();
-    let hop = Hop::start(
-        &format!("{CALM}: {{ http: 127.0.0.1:0 }},"),
-        &format!(
-            "{{ match: {{ listener: {CALM} }}, terminate: \"{}\" }},",
-            origin.address()
-        ),
-    );
+    let end = HopEnd {
+        routes: TO_SILENT,
+        upstreams: &silent_upstream(),
+    };
+    let hop = Hop::beside(&origin, end);
     Stage::of(hop.near).keeping(hop.far).keeping(origin)
+}
+
+/// Two nodes, of which the second sends what is for [`UNREAD`] to a server that reads next to nothing of it.
+///
+/// # Panics
+/// When they do not start.
+pub fn stuck() -> Hop {
+    let end = HopEnd {
+        routes: TO_SILENT,
+        upstreams: &silent_upstream(),
+    };
+    Hop::start("", "", end)
+}
+
+fn silent_upstream() -> String {
+    format!("silent: {{ endpoints: [\"{}\"], http: 2 }}", silent())
 }
 
 fn run(stage: &Stage) -> Effort {
@@ -47,11 +68,7 @@ fn run(stage: &Stage) -> Effort {
         attempts: UPLOADS as u64,
         ..Effort::default()
     };
-    effort.hold(Uploads(uploads(
-        stage.node.address("web"),
-        &mute(),
-        UPLOADS,
-    )));
+    effort.hold(Uploads(uploads(stage.node.address("web"), UNREAD, UPLOADS)));
     effort
 }
 

@@ -3,11 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hermes_tests::attacks::custody::{Hop, flood};
-use hermes_tests::attacks::uploads::{UPLOADS, uploads};
+use hermes_tests::attacks::custody::{Hop, HopEnd, flood};
+use hermes_tests::attacks::uploads::{UNREAD, UPLOADS, stuck, uploads};
 use hermes_tests::{Node, curl, eventually, origins};
-
-use crate::standing::mute;
 
 /// Requests of others while a port is flooded.
 const OTHERS: usize = 10;
@@ -44,7 +42,7 @@ fn comes_to_rest(hop: &Hop) -> bool {
     while begin.elapsed() < REST {
         std::thread::sleep(Duration::from_secs(1));
         let now = ticks_of(hop);
-        if now - before < 50 {
+        if now - before < 10 {
             return true;
         }
         before = now;
@@ -63,7 +61,7 @@ fn ticks(pid: u32) -> u64 {
 
 #[test]
 fn a_flood_of_a_custody_port_leaves_others_their_turns() {
-    let hop = Hop::start("", "");
+    let hop = Hop::start("", "", HopEnd::default());
     let origin = origins::http();
     is_served(&hop.far, origin.address());
 
@@ -92,12 +90,11 @@ fn a_flood_of_a_custody_port_leaves_others_their_turns() {
 
 #[test]
 fn uploads_in_custody_that_no_one_takes_cost_no_processor_and_stop_no_one() {
-    let hop = Hop::start("", "");
+    let hop = stuck();
     let origin = origins::http();
-    let mute = mute();
     is_served(&hop.near, origin.address());
 
-    let uploads = uploads(hop.near.address("web"), &mute, UPLOADS);
+    let uploads = uploads(hop.near.address("web"), UNREAD, UPLOADS);
     eventually("the uploads", || {
         (hop.far.exchanges().len() == UPLOADS).then_some(())
     });

@@ -1,14 +1,12 @@
 //! Heads that wait: few bytes become large ones by tables of HPACK, and many of them cost their user or source, no one else.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
-use std::thread;
+use std::net::SocketAddr;
 
-use hermes_tests::attacks::heads::repeating;
+use hermes_tests::attacks::heads::{repeating, silent};
 use hermes_tests::attacks::interim::{interim, last, swelling};
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::frames::{
-    CONTINUATION, END_HEADERS, END_STREAM, HEADERS, HELLO, SETTINGS, field, frame, request,
+    CONTINUATION, END_HEADERS, END_STREAM, HEADERS, HELLO, field, frame, request,
 };
 use hermes_tests::raw::Raw;
 use hermes_tests::{Node, Pki, curl, h3flood, origins};
@@ -20,26 +18,6 @@ const BYSTANDER: &str = "127.0.0.2";
 
 /// Streams of a connection.
 const STREAMS: u32 = 1000;
-
-/// A server that takes every exchange and answers none, over HTTP/1.1 or HTTP/2.
-fn silent() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        while let Ok((mut stream, _)) = listener.accept() {
-            thread::spawn(move || {
-                let mut piece = vec![0; 64 * 1024];
-                let mut is_first = true;
-                while let Ok(length @ 1..) = stream.read(&mut piece) {
-                    if std::mem::take(&mut is_first) && piece[..length].starts_with(b"PRI") {
-                        drop(stream.write_all(&frame(SETTINGS, 0, 0, b"")));
-                    }
-                }
-            });
-        }
-    });
-    address
-}
 
 /// That someone else is served by `origin`, however much is said in the head.
 pub fn bystander(node: &Node, listener: &str, more: &[&str]) {
