@@ -135,11 +135,13 @@ pub(crate) fn keys(text: &str) -> Option<Vec<TokenKey>> {
 
 /// One block of PEM, and nothing behind it.
 fn pem(text: &str) -> Option<TokenKey> {
-    let mut blocks = Pem::iter_from_buffer(text.as_bytes());
-    let block = blocks.next()?.ok()?;
-    if blocks.next().is_some() {
+    let (_, end) = text.split_once("-----END ")?;
+    let (_, behind) = end.split_once("-----")?;
+    if !behind.trim().is_empty() {
         return None;
     }
+    let mut blocks = Pem::iter_from_buffer(text.as_bytes());
+    let block = blocks.next()?.ok()?;
     match block.label.as_str() {
         "CERTIFICATE" => {
             let certificate = block.parse_x509().ok()?;
@@ -249,6 +251,7 @@ mod tests {
             "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
             "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
             "-----BEGIN CERTIFICATE-----\nAAAA\n",
+            "-----BEGIN RSA PUBLIC KEY-----\nAAAA\n-----END RSA PUBLIC KEY-----\nmore",
         ] {
             assert!(keys(text).is_none(), "{text}");
         }
