@@ -49,7 +49,7 @@ pub(super) fn convert(
     let path = path(redirect, replaced)?;
     let origin = origin(redirect, is_tls);
     let strips = redirect.flag("strip_query");
-    let query = match (strips, path == "{path}") {
+    let query = match (strips, path.ends_with("{path}")) {
         // A location that ends with `{path}` goes on with the query by itself.
         (true, true) => {
             let reason = "a location that ends with the path keeps the query";
