@@ -37,7 +37,6 @@ impl Both {
         assert_eq!(checked.code, 0, "{checked:?}");
 
         let yaml = fs::read_to_string(&to).unwrap();
-        println!("{yaml}\n{}", said.stderr);
         Self {
             envoy,
             hermes: Node::start_in(folder, "converted", &yaml, &[]),
