@@ -4,7 +4,7 @@
 //! [`Note`] with its line on everything that was left out or behaves differently. What it is not: it reads and writes no file, resolves no
 //! name, and does not judge the document; `hermes check` does.
 //!
-//! Nothing is left out silently. A reader of [`source`](mod@source) remembers which keys were looked at, and each key that was not is
+//! Nothing is left out silently. A reader of `source` remembers which keys were looked at, and each key that was not is
 //! noted. Where a condition or a filter cannot be carried, the requests that it was about are refused rather than let through.
 //!
 //! Specifications: the bootstrap of Envoy's API version 3, the JSON of sing-box 1.8 to 1.12, `wg-quick(8)`, and the functions of PAC files

@@ -1,12 +1,12 @@
 //! `hermes-lab papers`: the experiments of the papers that Hermes comes from, as they have them; each writes a page.
 //!
-//! - [`completion`]: how long bursts of clients take in the mean, also before an origin that accepts slowly.
-//! - [`transactions`]: first bytes, round trips and jitter over transactions at once and hops, and what QUIC says of itself.
-//! - [`blocking`]: streams that share a link over TCP and over QUIC, while packets are lost.
-//! - [`rehoming`]: how long tunnels take to another ingress and another end, and what is lost.
-//! - [`tunnels`]: tunnels with a device each, on one connection.
-//! - [`cases`]: two cases of policy, beside nginx and beside a direct connection.
-//! - [`baseline`]: QUIC and HTTP/3 without Hermes.
+//! - `completion`: how long bursts of clients take in the mean, also before an origin that accepts slowly.
+//! - `transactions`: first bytes, round trips and jitter over transactions at once and hops, and what QUIC says of itself.
+//! - `blocking`: streams that share a link over TCP and over QUIC, while packets are lost.
+//! - `rehoming`: how long tunnels take to another ingress and another end, and what is lost.
+//! - `tunnels`: tunnels with a device each, on one connection.
+//! - `cases`: two cases of policy, beside nginx and beside a direct connection.
+//! - `baseline`: QUIC and HTTP/3 without Hermes.
 
 mod baseline;
 mod blocking;
