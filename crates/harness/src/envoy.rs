@@ -46,7 +46,8 @@ impl Envoy {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(file);
         fs::write(&file, bootstrap).unwrap();
-        let (admin, log) = (folder.path().join("admin"), folder.path().join("log"));
+        let admin = folder.path().join("admin");
+        let log = folder.path().join("log");
 
         let mut process = Command::new(program())
             // Several run at once, in other tests and other checkouts.

@@ -7,6 +7,9 @@ use crate::capsules::UdpTunnel;
 /// The protocol number of ICMP.
 pub const ICMP: u8 = 1;
 
+/// The protocol number of TCP.
+pub const TCP: u8 = 6;
+
 /// The protocol number of UDP.
 pub const UDP: u8 = 17;
 

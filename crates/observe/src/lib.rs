@@ -29,6 +29,7 @@ mod flow_record;
 mod lines;
 mod listener;
 mod live;
+mod looked_up;
 mod metrics;
 mod neighbours;
 mod otlp;

@@ -1,14 +1,14 @@
 //! Neighbours in custody: what is shown of them, and the metrics.
 
 use std::fmt;
-use std::sync::Arc;
 
-use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use serde::Serialize;
+
+use crate::looked_up::LookedUp;
 
 /// How a neighbour is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -57,29 +57,12 @@ pub struct NeighbourView {
     pub answering: usize,
 }
 
-type Look = dyn Fn() -> Vec<NeighbourView> + Send + Sync;
-
-/// Where neighbours are looked up.
-#[derive(Clone, Default)]
-pub(super) struct Neighbours(Arc<Mutex<Option<Arc<Look>>>>);
-
-impl Neighbours {
-    /// Says something of these from now on.
-    pub(super) fn look(&self, look: Arc<Look>) {
-        *self.0.lock() = Some(look);
-    }
-}
-
-impl fmt::Debug for Neighbours {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Neighbours")
-    }
-}
+/// Where they are looked up.
+pub(super) type Neighbours = LookedUp<NeighbourView>;
 
 impl Collector for Neighbours {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
-        let look = self.0.lock().clone();
-        let all = look.map_or_else(Vec::new, |look| look());
+        let all = self.views();
         if all.is_empty() {
             return Ok(());
         }

@@ -1,14 +1,14 @@
 //! Certificates that the node obtains itself: metrics of what became of their orders.
 
 use std::fmt;
-use std::sync::Arc;
 
-use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::looked_up::LookedUp;
 
 /// How it goes with one certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,29 +23,12 @@ pub struct RenewalView {
     pub is_failing: bool,
 }
 
-type RenewalSource = dyn Fn() -> Vec<RenewalView> + Send + Sync;
-
 /// Where they are looked up.
-#[derive(Clone, Default)]
-pub(super) struct Renewals(Arc<Mutex<Option<Arc<RenewalSource>>>>);
-
-impl Renewals {
-    /// Says something of these from now on.
-    pub(super) fn look(&self, look: Arc<RenewalSource>) {
-        *self.0.lock() = Some(look);
-    }
-}
-
-impl fmt::Debug for Renewals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Renewals")
-    }
-}
+pub(super) type Renewals = LookedUp<RenewalView>;
 
 impl Collector for Renewals {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
-        let look = self.0.lock().clone();
-        let all = look.map_or_else(Vec::new, |look| look());
+        let all = self.views();
         if all.is_empty() {
             return Ok(());
         }

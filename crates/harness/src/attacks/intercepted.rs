@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use super::{Attack, Effort, Party, Place, Stage};
 use crate::capsules::UdpTunnel;
+use crate::ip_packets::{TCP, UDP, assigned, checksum, packet_to};
 use crate::{Echo, eventually};
 
 /// Tunnels of one user: fewer than its share of the pool.
@@ -66,27 +67,8 @@ pub fn tunnel(proxy: SocketAddr, user: &str) -> (UdpTunnel, Ipv4Addr) {
         let path = "/.well-known/masque/ip/*/*/";
         UdpTunnel::h1_for(proxy, "connect-ip", path, &fields).ok()
     });
-    // ADDRESS_ASSIGN (RFC 9484, section 4.7.1): a request, the version, the address and its length.
-    let value = loop {
-        let (kind, value) = tunnel.capsule();
-        if kind == 1 {
-            break value;
-        }
-    };
-    let address: [u8; 4] = value[2..6].try_into().unwrap();
-    (tunnel, address.into())
-}
-
-/// The checksum of this (RFC 1071).
-fn checksum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks(2);
-    let mut sum: u32 = words
-        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
-        .sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
+    let address = assigned(&mut tunnel)[0].1;
+    (tunnel, address)
 }
 
 /// Flags of TCP (RFC 9293, section 3.1).
@@ -116,9 +98,9 @@ impl Segment<'_> {
         segment.extend(self.acknowledged.to_be_bytes());
         segment.extend([0x50, self.flags, 0, 0, 0, 0, 0, 0]);
         segment.extend(self.content);
-        let sum = transport_sum(self.from, 6, &segment);
+        let sum = transport_sum(self.from, TCP, &segment);
         segment[16..18].copy_from_slice(&sum.to_be_bytes());
-        ipv4(self.from, 6, &segment)
+        packet_to([self.from, TARGET], TCP, 0, &segment)
     }
 }
 
@@ -131,20 +113,6 @@ fn transport_sum(from: Ipv4Addr, protocol: u8, bytes: &[u8]) -> u16 {
     sealed.extend((bytes.len() as u16).to_be_bytes());
     sealed.extend(bytes);
     checksum(&sealed)
-}
-
-/// A packet to the target.
-fn ipv4(from: Ipv4Addr, protocol: u8, payload: &[u8]) -> Vec<u8> {
-    let length = (20 + payload.len() as u16).to_be_bytes();
-    let mut packet = vec![
-        0x45, 0, length[0], length[1], 0, 0, 0, 0, 64, protocol, 0, 0,
-    ];
-    packet.extend(from.octets());
-    packet.extend(TARGET.octets());
-    let sum = checksum(&packet);
-    packet[10..12].copy_from_slice(&sum.to_be_bytes());
-    packet.extend(payload);
-    packet
 }
 
 /// The first segment of a connection from this port to port 80.
@@ -167,9 +135,9 @@ pub fn datagram(from: Ipv4Addr, port: u16, content: &[u8]) -> Vec<u8> {
     datagram.extend((8 + content.len() as u16).to_be_bytes());
     datagram.extend([0, 0]);
     datagram.extend(content);
-    let sum = transport_sum(from, 17, &datagram);
+    let sum = transport_sum(from, UDP, &datagram);
     datagram[6..8].copy_from_slice(&sum.to_be_bytes());
-    ipv4(from, 17, &datagram)
+    packet_to([from, TARGET], UDP, 0, &datagram)
 }
 
 /// What came of connections on which much was sent.

@@ -80,7 +80,8 @@ fn swell(mut stream: TcpStream, each: fn(u32, bool) -> Vec<u8>) {
     stream
         .set_read_timeout(Some(std::time::Duration::from_millis(300)))
         .unwrap();
-    let (mut heard, mut piece) = (Vec::new(), vec![0; 64 * 1024]);
+    let mut heard = Vec::new();
+    let mut piece = vec![0; 64 * 1024];
     let mut answered = 0;
     loop {
         match stream.read(&mut piece) {
