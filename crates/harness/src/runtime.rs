@@ -8,12 +8,20 @@ use tokio::runtime::{Builder, Handle};
 /// The runtime; one thread drives it until the test process ends.
 pub fn handle() -> &'static Handle {
     static RUNTIME: OnceLock<Handle> = OnceLock::new();
-    RUNTIME.get_or_init(|| {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        let handle = runtime.handle().clone();
-        std::thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
-        handle
-    })
+    RUNTIME.get_or_init(start)
+}
+
+/// The runtime of attackers and of their servers: a bystander's origin does not wait for them.
+pub fn attackers() -> &'static Handle {
+    static RUNTIME: OnceLock<Handle> = OnceLock::new();
+    RUNTIME.get_or_init(start)
+}
+
+fn start() -> Handle {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let handle = runtime.handle().clone();
+    std::thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
+    handle
 }
 
 /// Runs a future to its end from blocking code.

@@ -56,7 +56,7 @@ pub fn flooding() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     listener.set_nonblocking(true).unwrap();
-    runtime::handle().spawn(async move {
+    runtime::attackers().spawn(async move {
         let listener = tokio::net::TcpListener::from_std(listener).unwrap();
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move { while stream.write_all(&[7; 64 * 1024]).await.is_ok() {} });

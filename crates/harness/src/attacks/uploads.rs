@@ -1,9 +1,8 @@
 //! Uploads in custody that no one takes.
 
-use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::thread;
 
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpSocket;
 
 use super::custody::{Hop, HopEnd};
@@ -22,6 +21,9 @@ const TO_SILENT: &str = "{ match: { target: unread.test }, to: silent },";
 
 /// Bytes of each.
 const UPLOAD: usize = 2 * 1024 * 1024;
+
+/// Their contents, in pieces: no memory of its own for each, so that the machine is busy with what the node does.
+static PIECE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
 
 /// What the kernel takes for a [`mute`] server.
 const RECEIVED: u32 = 4 * 1024;
@@ -72,7 +74,7 @@ fn run(stage: &Stage) -> Effort {
     effort
 }
 
-/// Uploads whose connections end when this is dropped, although a thread writes on each.
+/// Uploads whose connections end when this is dropped, although a task writes on each.
 struct Uploads(Vec<TcpStream>);
 
 impl Drop for Uploads {
@@ -94,12 +96,18 @@ pub fn uploads(proxy: SocketAddr, origin: &str, count: usize) -> Vec<TcpStream> 
     );
     let begin = |_| {
         let stream = TcpStream::connect(proxy).unwrap();
-        let mut writer = stream.try_clone().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let writer = stream.try_clone().unwrap();
         let head = head.clone();
-        thread::spawn(move || {
-            drop(writer.write_all(head.as_bytes()));
-            // It ends when the connection is shut down.
-            drop(writer.write_all(&vec![b'x'; UPLOAD]));
+        runtime::attackers().spawn(async move {
+            let mut writer = tokio::net::TcpStream::from_std(writer).unwrap();
+            drop(writer.write_all(head.as_bytes()).await);
+            for _ in 0..UPLOAD / PIECE.len() {
+                if writer.write_all(&PIECE).await.is_err() {
+                    // The connection was shut down.
+                    return;
+                }
+            }
         });
         stream
     };
@@ -114,11 +122,11 @@ pub fn mute() -> String {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(RECEIVED).unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let listener = runtime::handle()
+    let listener = runtime::attackers()
         .block_on(async { socket.listen(1024) })
         .unwrap();
     let address = listener.local_addr().unwrap();
-    runtime::handle().spawn(async move {
+    runtime::attackers().spawn(async move {
         let mut kept = Vec::new();
         while let Ok((stream, _)) = listener.accept().await {
             kept.push(stream);
