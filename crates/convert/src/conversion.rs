@@ -1,6 +1,7 @@
 //! One file and its format, to what became of it.
 
 use crate::converted::Converted;
+use crate::discovered::ReadBeside;
 use crate::draft::Draft;
 use crate::format::Format;
 use crate::text::text;
@@ -12,10 +13,24 @@ use crate::{envoy, pac, sing_box, source, wireguard};
 /// # Errors
 /// It is too long, is not UTF-8, is not of this format, or holds nothing that could be carried.
 pub fn convert(format: Format, bytes: &[u8]) -> Result<Converted, Unreadable> {
+    convert_beside(format, bytes, &|_| {
+        Err("files that the source names are not read".to_owned())
+    })
+}
+
+/// Converts a file, and what stands in further files that it names: of Envoy those of its file discovery.
+///
+/// # Errors
+/// As [`convert`]. A further file that cannot be read is a note.
+pub fn convert_beside(
+    format: Format,
+    bytes: &[u8],
+    read: ReadBeside<'_>,
+) -> Result<Converted, Unreadable> {
     let text = text(bytes)?;
     let mut draft = Draft::default();
     match format {
-        Format::Envoy => envoy::convert(&source::read(text)?, &mut draft)?,
+        Format::Envoy => envoy::convert(&source::read(text)?, read, &mut draft)?,
         Format::SingBox => sing_box::convert(&source::read_json(text)?, &mut draft)?,
         Format::Wireguard => wireguard::convert(text, &mut draft)?,
         Format::Pac => pac::convert(text, &mut draft)?,

@@ -1,10 +1,12 @@
 //! A document that grows, with the notes on what it does not have.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use serde_json::{Map, Value as Json, json};
 
 use crate::converted::Converted;
+use crate::discovered::Discovered;
 use crate::new_file::NewFile;
 use crate::note::{Loss, Note};
 use crate::source::Node;
@@ -42,6 +44,8 @@ pub(crate) struct Draft {
     /// Other keys of the document's top.
     pub(crate) top: Map<String, Json>,
     pub(crate) files: Vec<NewFile>,
+    /// What the source names in other places.
+    pub(crate) discovered: Rc<Discovered>,
     routes: Vec<DraftRoute>,
     notes: Vec<Note>,
     /// Names that are taken, of listeners and upstreams.
@@ -49,6 +53,14 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
+    /// An empty one, to try something that would be put into this one.
+    pub(crate) fn trial(&self) -> Self {
+        Self {
+            discovered: Rc::clone(&self.discovered),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn left_out(
         &mut self,
         line: u32,

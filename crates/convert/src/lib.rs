@@ -1,8 +1,8 @@
 //! Configurations of Envoy, sing-box, WireGuard (`wg-quick`) and proxy auto-configuration (PAC), as documents of Hermes.
 //!
 //! What it is: pure functions from the bytes of a file to a [`Converted`]: a document, the files that have to stand beside it, and a
-//! [`Note`] with its line on everything that was left out or behaves differently. What it is not: it reads and writes no file, resolves no
-//! name, and does not judge the document; `hermes check` does.
+//! [`Note`] with its line on everything that was left out or behaves differently. What it is not: it opens and writes no file (files that a source names, its caller
+//! reads), resolves no name, and does not judge the document; `hermes check` does.
 //!
 //! Nothing is left out silently. A reader of `source` remembers which keys were looked at, and each key that was not is
 //! noted. Where a condition or a filter cannot be carried, the requests that it was about are refused rather than let through.
@@ -14,6 +14,7 @@
 
 mod conversion;
 mod converted;
+mod discovered;
 mod draft;
 mod envoy;
 mod format;
@@ -28,8 +29,9 @@ mod text;
 mod unreadable;
 mod wireguard;
 
-pub use conversion::convert;
+pub use conversion::{convert, convert_beside};
 pub use converted::Converted;
+pub use discovered::ReadBeside;
 pub use format::{Format, recognize};
 pub use fuzz::fuzz_one;
 pub use new_file::{NewFile, NewFileContent, NewUser};

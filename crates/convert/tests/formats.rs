@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use hermes_config::model::Document;
-use hermes_convert::{Converted, Format, Loss, NewFileContent, convert};
+use hermes_convert::{Converted, Format, Loss, NewFileContent, convert, convert_beside};
 
 fn of(format: Format, file: &str) -> Converted {
     let bytes = fs::read(Path::new("corpus").join(file)).unwrap();
@@ -102,6 +102,119 @@ fn a_site_of_envoy() {
     notes(&converted, Loss::Differs, 96, "believes any certificate");
 }
 
+const DISCOVERED: &str = r#"
+static_resources:
+  secrets:
+  - { name: edge, tls_certificate: { certificate_chain: { filename: edge.pem }, private_key: { filename: edge.key } } }
+  listeners:
+  - name: web
+    address: { socket_address: { address: 0.0.0.0, port_value: 443 } }
+    filter_chains:
+    - filter_chain_match: { server_names: ["*.example"] }
+      transport_socket: &socket
+        name: tls
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext
+          common_tls_context: { tls_certificate_sds_secret_configs: [ { name: edge } ] }
+      filters:
+      - name: http
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          rds: { route_config_name: rest, config_source: { path_config_source: { path: routes.yaml } } }
+    - filter_chain_match: { server_names: [shop.example] }
+      transport_socket: *socket
+      filters:
+      - name: http
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          route_config:
+            virtual_hosts:
+            - name: shop
+              domains: ["*"]
+              response_headers_to_add: [ { header: { key: strict-transport-security, value: max-age=1 }, append: false } ]
+              response_headers_to_remove: [server]
+              routes:
+              - match: { prefix: /v1/ }
+                route: { cluster: shop, regex_rewrite: { pattern: { regex: "^/v1/(.*)$" }, substitution: "/\\1" } }
+    - filter_chain_match: { server_names: [other.example] }
+      transport_socket:
+        name: tls
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext
+          common_tls_context: { tls_certificates: [ { certificate_chain: { filename: o.pem }, private_key: { filename: o.key } } ] }
+      filters:
+      - name: http
+        typed_config: { "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager }
+  clusters:
+  - name: shop
+    type: EDS
+    eds_cluster_config: { service_name: shops, eds_config: { path: ends.yaml } }
+  - name: gone
+    type: EDS
+    eds_cluster_config: { eds_config: { path: gone.yaml } }
+"#;
+
+#[test]
+fn what_stands_in_other_files_and_chains_of_one_certificate() {
+    let read = |name: &str| match name {
+        "routes.yaml" => Ok(ROUTES.into()),
+        "ends.yaml" => Ok(ENDS.into()),
+        _ => Err("there is no such file".to_owned()),
+    };
+    let converted = convert_beside(Format::Envoy, DISCOVERED.as_bytes(), &read).unwrap();
+    let document = document(&converted);
+    has(
+        &converted,
+        &[
+            "cert_file: edge.pem",
+            "endpoints: [10.0.0.5:8080]",
+            "strict-transport-security: max-age=1",
+            "remove: [server]",
+            "path: { prefix: /v1/, with: / }",
+        ],
+    );
+    // A chain for a whole name stands before that for its suffix, and lets nothing fall to it.
+    let targets: Vec<String> = document
+        .routes
+        .iter()
+        .filter(|route| route.matches.kind.is_none())
+        .map(|route| {
+            let status = route.respond.as_ref().map(|answer| answer.status);
+            format!("{:?} {status:?}", route.matches.target)
+        })
+        .collect();
+    let shown = targets.join("\n");
+    assert_eq!(targets.len(), 3, "{shown}");
+    assert!(
+        targets[1].contains("shop.example") && targets[1].ends_with("Some(404)"),
+        "{shown}"
+    );
+    assert!(
+        targets[2].contains(".example") && targets[2].ends_with("None"),
+        "{shown}"
+    );
+
+    notes(&converted, Loss::LeftOut, 35, "one certificate");
+    notes(&converted, Loss::LeftOut, 50, "no such file");
+    notes(&converted, Loss::LeftOut, 19, "validate");
+    notes(&converted, Loss::Differs, 25, "host of the request");
+}
+
+const ROUTES: &str = r#"
+resources:
+- "@type": type.googleapis.com/envoy.config.route.v3.RouteConfiguration
+  name: rest
+  validated: true
+  virtual_hosts: [ { name: all, domains: ["*"], routes: [ { match: { prefix: / }, route: { cluster: shop } } ] } ]
+"#;
+
+const ENDS: &str = r#"
+resources:
+- "@type": type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment
+  cluster_name: shops
+  endpoints: [ { lb_endpoints: [ { endpoint: { address: { socket_address: { address: 10.0.0.5, port_value: 8080 } } } } ] } ]
+"#;
+
 #[test]
 fn a_laptop_of_sing_box() {
     let converted = of(Format::SingBox, "laptop.sing-box.json");
@@ -118,6 +231,7 @@ fn a_laptop_of_sing_box() {
             "exclude: [192.168.0.0/16]",
             "intercept: true",
             "via: office",
+            "credentials: { user: a, password_file: behind.password }",
             "endpoint: 192.0.2.9:51820",
             "stack: true",
             "\"~^x[0-9]+\\\\.example$\"",
@@ -131,6 +245,8 @@ fn a_laptop_of_sing_box() {
         .find(|file| file.name == "users.txt")
         .unwrap();
     assert!(matches!(&users.content, NewFileContent::Users(users) if users.len() == 1));
+    let password = NewFileContent::Secret("b\n".to_owned());
+    assert!(converted.files.iter().any(|file| file.content == password));
     let yaml = converted.yaml();
     assert!(
         !yaml.contains("secret") && !yaml.contains("AKkYz"),
@@ -140,7 +256,6 @@ fn a_laptop_of_sing_box() {
     notes(&converted, Loss::LeftOut, 4, "dns");
     notes(&converted, Loss::LeftOut, 6, "SOCKS");
     notes(&converted, Loss::LeftOut, 10, "SOCKS");
-    notes(&converted, Loss::LeftOut, 15, "credentials");
     notes(&converted, Loss::LeftOut, 16, "shadowsocks");
     notes(&converted, Loss::LeftOut, 33, "rule_set");
     notes(&converted, Loss::LeftOut, 39, "experimental");

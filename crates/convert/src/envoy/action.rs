@@ -238,8 +238,10 @@ impl Acting<'_> {
         if let Some(with) = self.node.text("prefix_rewrite") {
             rewrite["path"] = self.path_rewrite(with)?;
         }
+        if let Some(node) = self.node.field("regex_rewrite") {
+            rewrite["path"] = by_expression(node)?;
+        }
         for key in [
-            "regex_rewrite",
             "path_rewrite_policy",
             "host_rewrite_header",
             "host_rewrite_path_regex",
@@ -327,6 +329,36 @@ impl Acting<'_> {
     }
 }
 
+/// An expression that replaces a prefix which ends with a slash, as ours do: `^/a/(.*)$` by `/b/\1`, or `^/a/` by `/b/`.
+fn by_expression(node: &Node) -> Result<Json, Unmatched> {
+    let pattern = node.field("pattern");
+    if let Some(pattern) = pattern {
+        pattern.skip(&["google_re2"]);
+    }
+    let regex = pattern.and_then(|pattern| pattern.text("regex"));
+    let with = node.text("substitution").unwrap_or_default();
+    let anchored = regex.and_then(|regex| regex.strip_prefix('^'));
+    let open = anchored.and_then(|rest| {
+        let rest = rest.strip_suffix('$').unwrap_or(rest);
+        rest.strip_suffix("(.*)")
+    });
+    let (prefix, with) = match (open, with.strip_suffix("\\1")) {
+        (Some(prefix), Some(with)) => (prefix, with),
+        _ => (anchored.unwrap_or_default(), with),
+    };
+
+    let is_path = |text: &str| {
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || "/-_~".contains(letter);
+        text.starts_with('/') && text.ends_with('/') && text.chars().all(plain)
+    };
+    if is_path(prefix) && is_path(with) {
+        return Ok(json!({ "prefix": prefix, "with": with }));
+    }
+    node.skip_all();
+    let reason = "of expressions those are carried that replace a whole prefix, such as `^/a/(.*)$` by `/b/\\1`";
+    Err(Unmatched::new(node, reason))
+}
+
 struct Weighted<'a> {
     name: &'a str,
     weight: u64,
@@ -376,5 +408,35 @@ impl Merged {
         let mut upstream = self.manner.unwrap_or_default();
         upstream.insert("endpoints".to_owned(), json!(endpoints));
         Json::Object(upstream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::read;
+
+    #[test]
+    fn expressions_that_replace_a_prefix_are_carried() {
+        let of = |regex: &str, with: &str| {
+            let node = read(&format!(
+                "{{ pattern: {{ regex: '{regex}' }}, substitution: '{with}' }}"
+            ));
+            by_expression(&node.unwrap()).ok()
+        };
+        let expected = Some(json!({ "prefix": "/a/", "with": "/b/" }));
+        assert_eq!(of("^/a/(.*)$", "/b/\\1"), expected);
+        assert_eq!(of("^/a/(.*)", "/b/\\1"), expected);
+        assert_eq!(of("^/a/", "/b/"), expected);
+        for (regex, with) in [
+            ("/a/", "/b/"),
+            ("^/a/(.*)$", "/b/"),
+            ("^/a/$", "/b/"),
+            ("^/a", "/b"),
+            ("^/a.c/(.*)$", "/b/\\1"),
+            ("^/a/(.*)$", "/b/\\1\\1"),
+        ] {
+            assert_eq!(of(regex, with), None, "{regex} {with}");
+        }
     }
 }

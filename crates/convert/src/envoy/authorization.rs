@@ -113,8 +113,9 @@ fn external(filter: &Node, scope: &Scope, clusters: &mut Clusters, draft: &mut D
     if let Some(path) = asked.path {
         entry["path"] = json!(path);
     }
-    if !scope.is_alone {
-        entry["match"] = scope.condition();
+    let matched = scope.condition();
+    if matched != json!({}) {
+        entry["match"] = matched;
     }
     entry["timeout"] = json!(duration(asked.timeout.min(60_000)));
     if config.flag("failure_mode_allow") {

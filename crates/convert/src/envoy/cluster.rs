@@ -1,12 +1,14 @@
 //! Clusters, which become upstreams.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use serde_json::{Map, Value as Json, json};
 
 use super::address::Address;
 use super::extension::{config, kind};
 use super::{health, tls};
+use crate::discovered::Discovered;
 use crate::draft::{Draft, one_or_many};
 use crate::quantity::duration;
 use crate::source::Node;
@@ -114,14 +116,21 @@ pub(super) fn convert(cluster: &Node, name: &str, draft: &mut Draft) -> Cluster 
         }
         return converted;
     }
-    if !matches!(discovery, "STATIC" | "STRICT_DNS" | "LOGICAL_DNS") {
+    let found = Rc::clone(&draft.discovered);
+    let assignment = match discovery {
+        "STATIC" | "STRICT_DNS" | "LOGICAL_DNS" => cluster.field("load_assignment"),
+        "EDS" => discovered(cluster, name, &found),
+        _ => None,
+    };
+    let Some(assignment) = assignment else {
         cluster.skip_all();
-        let reason = format!("endpoints of type {discovery} are not in the file");
+        let reason =
+            format!("endpoints of type {discovery} are not in the file, nor in one that it names");
         draft.left_out(cluster.line, subject, reason);
         return converted;
-    }
+    };
 
-    let endpoints = endpoints(cluster, &subject, draft);
+    let endpoints = endpoints(assignment, &subject, draft);
     let Some(first) = endpoints.first().map(|endpoint| endpoint.address.clone()) else {
         draft.left_out(cluster.line, subject, "it has no endpoints");
         return converted;
@@ -156,12 +165,25 @@ fn manner(
     }
 
     balance(cluster, subject, upstream, draft);
+    leave_from(cluster, upstream);
     if let Some(timeout) = cluster.milliseconds("connect_timeout") {
         let timeouts = json!({ "connect": duration(timeout) });
         upstream.insert("timeouts".to_owned(), timeouts);
     }
     health::convert(cluster, subject, upstream, draft);
     is_tls
+}
+
+/// The address that connections leave from. A port has no counterpart: any that is free is taken.
+fn leave_from(cluster: &Node, upstream: &mut Map<String, Json>) {
+    let Some(source) = cluster.at(&["upstream_bind_config", "source_address"]) else {
+        return;
+    };
+    let any = source.number("port_value") == Some(0);
+    let address = source.text("address");
+    if let Some(address) = address.filter(|_| any || !source.has("port_value")) {
+        upstream.insert("local_address".to_owned(), json!(address));
+    }
 }
 
 fn transport(
@@ -262,6 +284,20 @@ fn explicit_versions(explicit: &Node, upstream: &mut Map<String, Json>) -> Vec<u
         return vec![2];
     }
     // A proxy behind it wants the absolute form, and gets it by `to`.
+    let keeps_case = explicit
+        .at(&[
+            "http_protocol_options",
+            "header_key_format",
+            "stateful_formatter",
+        ])
+        .is_some_and(|formatter| {
+            formatter
+                .text("name")
+                .is_some_and(|name| name.contains("preserve_case"))
+        });
+    if keeps_case {
+        upstream.insert("field_case".to_owned(), json!("preserve"));
+    }
     explicit.skip(&["http_protocol_options"]);
     vec![1]
 }
@@ -335,12 +371,17 @@ impl Endpoint {
     }
 }
 
-fn endpoints(cluster: &Node, subject: &str, draft: &mut Draft) -> Vec<Endpoint> {
+/// The endpoints in the file of an `eds_config`.
+fn discovered<'a>(cluster: &Node, name: &str, found: &'a Discovered) -> Option<&'a Node> {
+    let config = cluster.field("eds_cluster_config")?;
+    let name = config.text("service_name").unwrap_or(name);
+    let source = config.field("eds_config")?;
+    found.named(source, "ClusterLoadAssignment", "cluster_name", name)
+}
+
+fn endpoints(assignment: &Node, subject: &str, draft: &mut Draft) -> Vec<Endpoint> {
     let mut endpoints = Vec::new();
-    let Some(assignment) = cluster.field("load_assignment") else {
-        return endpoints;
-    };
-    assignment.skip(&["cluster_name"]);
+    assignment.skip(&["@type", "cluster_name"]);
     for locality in assignment.list("endpoints") {
         if locality
             .number("priority")

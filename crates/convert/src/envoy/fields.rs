@@ -18,9 +18,9 @@ pub(super) struct FieldChanges {
 /// Changes of the fields of answers.
 #[derive(Debug, Default, Clone)]
 pub(super) struct AnswerChanges {
-    pub(super) set: Map<String, Json>,
-    pub(super) append: Map<String, Json>,
-    pub(super) remove: Vec<String>,
+    set: Map<String, Json>,
+    append: Map<String, Json>,
+    remove: Vec<String>,
 }
 
 impl FieldChanges {
@@ -70,15 +70,26 @@ impl FieldChanges {
 }
 
 impl AnswerChanges {
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.set.is_empty() && self.append.is_empty() && self.remove.is_empty()
     }
 
-    /// The fields of an answer that is made here.
-    pub(super) fn fields(&self) -> Map<String, Json> {
-        let mut fields = self.append.clone();
-        fields.extend(self.set.clone());
-        fields
+    /// Puts them into a route, whose answers they change wherever those come from.
+    pub(super) fn put(self, route: &mut Json) {
+        if self.is_empty() {
+            return;
+        }
+        let mut answer = json!({});
+        if !self.set.is_empty() {
+            answer["set"] = Json::Object(self.set);
+        }
+        if !self.append.is_empty() {
+            answer["append"] = Json::Object(self.append);
+        }
+        if !self.remove.is_empty() {
+            answer["remove"] = json!(self.remove);
+        }
+        route["answer"] = answer;
     }
 }
 
@@ -169,6 +180,25 @@ pub(super) fn template(format: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::read;
+
+    #[test]
+    fn answers_are_changed_as_the_nearest_says() {
+        let mut changes = FieldChanges::default();
+        let mut draft = Draft::default();
+        for text in [
+            "response_headers_to_add: [ { header: { key: X-A, value: one }, append_action: OVERWRITE_IF_EXISTS_OR_ADD } ]",
+            "{ response_headers_to_remove: [ server ], response_headers_to_add: [ { header: { key: x-a, value: two }, append: false } ] }",
+            "response_headers_to_add: [ { header: { key: vary, value: origin } } ]",
+        ] {
+            changes.add(&read(text).unwrap(), &mut draft);
+        }
+        let mut route = json!({});
+        changes.answer.put(&mut route);
+        let expected = json!({ "set": { "x-a": "one" }, "append": { "vary": "origin" }, "remove": ["server"] });
+        assert_eq!(route["answer"], expected);
+        assert!(draft.finish().is_partial(), "`two` has to be told of");
+    }
 
     #[test]
     fn commands_become_variables() {

@@ -1,11 +1,15 @@
 //! Connection managers, which become listeners for HTTP, and their virtual hosts.
 
+use std::rc::Rc;
+
 use serde_json::{Value as Json, json};
 
 use super::cluster::Clusters;
-use super::route::{self, Surroundings};
+use super::extension::{config, kind};
+use super::route::{self, ConvertedRoute, Surroundings};
 use super::scope::{Scope, Tunnels};
-use super::{authorization, matcher};
+use super::{authorization, chains, matcher};
+use crate::discovered::Discovered;
 use crate::draft::{Draft, Rank, one_or_many, put};
 use crate::quantity::duration;
 use crate::source::Node;
@@ -41,31 +45,74 @@ pub(super) fn convert(
 
     let configs = manager.list("upgrade_configs");
     let mut tunnels = Tunnels::of(configs);
-    let Some(table) = manager.field("route_config") else {
+    let found = Rc::clone(&draft.discovered);
+    let fixed = manager.field("route_config");
+    let Some(table) = fixed.or_else(|| discovered(manager, &found)) else {
         manager.skip(&["rds", "scoped_routes"]);
         let reason = "its routes are not in the file; what enters here is answered with 404";
         draft.left_out(manager.line, scope.subject.clone(), reason);
         return;
     };
-    table.skip(&["name", "validate_clusters"]);
+    table.skip(&["@type", "name", "validate_clusters"]);
 
     let mut hosts: Vec<&Node> = table.list("virtual_hosts").iter().collect();
     hosts.sort_by_key(|host| matcher::specificity(host));
+    let mut is_complete = false;
     for host in hosts {
+        let Some(domains) = chains::narrowed(host, &scope.names) else {
+            host.skip_all();
+            let reason = "none of its domains is a name that its chain of filters takes";
+            draft.differs(host.line, format!("{} virtual host", scope.subject), reason);
+            continue;
+        };
         let around = Surroundings {
             scope,
             table,
             host,
+            domains,
             tunnels,
             upgrades: Tunnels::others(configs),
         };
-        tunnels.websocket |= virtual_host(&around, clusters, draft);
+        let converted = virtual_host(&around, clusters, draft);
+        tunnels.websocket |= converted.has_websocket;
+        // Such a host ends with an answer of its own.
+        is_complete |= matcher::domains(host).is_empty();
     }
+    end_names(manager, scope, is_complete, draft);
     refuse_tunnels(manager, scope, tunnels, draft);
 }
 
-/// The routes of a virtual host; whether one of them lets WebSocket through.
-fn virtual_host(around: &Surroundings<'_>, clusters: &mut Clusters, draft: &mut Draft) -> bool {
+/// The table of routes in a file.
+fn discovered<'a>(manager: &Node, found: &'a Discovered) -> Option<&'a Node> {
+    let rds = manager.field("rds")?;
+    let name = rds.text("route_config_name").unwrap_or_default();
+    let source = rds.field("config_source")?;
+    found.named(source, "RouteConfiguration", "name", name)
+}
+
+/// Requests for the names of a chain go to no other chain.
+fn end_names(manager: &Node, scope: &Scope, is_complete: bool, draft: &mut Draft) {
+    if scope.names.is_empty() {
+        return;
+    }
+    let reason = "routes are chosen by the host of the request, and not by the name of the handshake; tunnels by their target";
+    draft.differs(
+        manager.line,
+        format!("{} server_names", scope.subject),
+        reason,
+    );
+    if !is_complete {
+        let route = json!({ "match": scope.condition(), "respond": { "status": 404 } });
+        draft.route(Rank::Request, manager.line, route);
+    }
+}
+
+/// The routes of a virtual host.
+fn virtual_host(
+    around: &Surroundings<'_>,
+    clusters: &mut Clusters,
+    draft: &mut Draft,
+) -> ConvertedRoute {
     let host = around.host;
     host.skip(&["name", "include_request_attempt_count"]);
     let mut has_websocket = false;
@@ -87,14 +134,16 @@ fn virtual_host(around: &Surroundings<'_>, clusters: &mut Clusters, draft: &mut 
         );
     }
     // Once a virtual host is chosen, Envoy asks no other.
-    let domains = matcher::domains(host);
-    if !is_complete && !domains.is_empty() {
+    if !is_complete && !around.domains.is_empty() {
         let mut matched = around.scope.condition();
-        put(&mut matched, "target", one_or_many(domains));
+        put(&mut matched, "target", one_or_many(around.domains.clone()));
         let route = json!({ "match": matched, "respond": { "status": 404 } });
         draft.route(Rank::Request, host.line, route);
     }
-    has_websocket
+    ConvertedRoute {
+        has_websocket,
+        is_everything: is_complete,
+    }
 }
 
 /// Tunnels that no route takes go nowhere: a route for requests would end them at a server.
@@ -163,7 +212,7 @@ fn addresses(manager: &Node, scope: &Scope, listener: &mut Json, draft: &mut Dra
         .filter(|hops| *hops > 0)
     {
         let reason = format!(
-            "the client's address is not read from the field of {hops} proxies before this one"
+            "the client's address is not read behind a number of proxies ({hops}): name their addresses in `client_address: {{ field: x-forwarded-for, from: .. }}`"
         );
         draft.left_out(
             manager.line,
@@ -171,4 +220,33 @@ fn addresses(manager: &Node, scope: &Scope, listener: &mut Json, draft: &mut Dra
             reason,
         );
     }
+    for extension in manager.list("original_ip_detection_extensions") {
+        client_address(extension, scope, listener, draft);
+    }
+}
+
+/// The field that trusted proxies write a client's address into.
+fn client_address(extension: &Node, scope: &Scope, listener: &mut Json, draft: &mut Draft) {
+    let kind = kind(extension);
+    let config = config(extension);
+    let cidrs = config
+        .at(&["xff_trusted_cidrs"])
+        .map(|cidrs| cidrs.list("cidrs"));
+    let prefix = |cidr: &Node| {
+        let address = cidr.text("address_prefix")?;
+        let bits = cidr.number("prefix_len").unwrap_or(0);
+        Some(json!(format!("{address}/{bits}")))
+    };
+    let from: Vec<Json> = cidrs.into_iter().flatten().filter_map(prefix).collect();
+    if from.is_empty() {
+        extension.skip_all();
+        let reason = format!(
+            "{kind} has no counterpart: `client_address` reads a field that proxies at known addresses write"
+        );
+        draft.left_out(extension.line, scope.subject.clone(), reason);
+        return;
+    }
+    config.skip(&["@type", "skip_xff_append"]);
+    let read = json!({ "field": "x-forwarded-for", "from": from });
+    put(listener, "client_address", read);
 }

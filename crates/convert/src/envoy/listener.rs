@@ -3,6 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::address::Address;
+use super::chains::{self, Chains, Joined};
 use super::cluster::Clusters;
 use super::extension::{config, kind};
 use super::scope::Scope;
@@ -28,12 +29,16 @@ const SILENT: &[&str] = &[
 ];
 
 /// All listeners; how many of them the document has.
-pub(super) fn convert_all(listeners: &[Node], clusters: &mut Clusters, draft: &mut Draft) -> usize {
+pub(super) fn convert_all(
+    listeners: &[&Node],
+    clusters: &mut Clusters,
+    draft: &mut Draft,
+) -> usize {
     // HTTP/3 belongs to the listener for TCP at the same port.
     let quic: Vec<Address> = listeners
         .iter()
         .filter(|one| is_quic(one))
-        .filter_map(Address::of)
+        .filter_map(|one| Address::of(one))
         .collect();
     let is_alone = listeners.len() == 1;
     let mut count = 0;
@@ -67,6 +72,7 @@ pub(super) fn convert_all(listeners: &[Node], clusters: &mut Clusters, draft: &m
             subject: subject(listener),
             is_tls: false,
             is_alone,
+            names: Vec::new(),
         };
         let converted = convert(listener, &address, versions, scope, clusters, draft);
         count += usize::from(converted);
@@ -120,6 +126,7 @@ fn convert(
     draft: &mut Draft,
 ) -> bool {
     listener.skip(SILENT);
+    listener.skip(&["@type"]);
     let mut json = json!({});
     listener_filters(listener, &scope, &mut json, draft);
     if matches!(address, Address::Socket { is_udp: true, .. }) && versions.tcp {
@@ -127,28 +134,20 @@ fn convert(
     }
     listener.skip(&["udp_listener_config"]);
 
-    let chains = listener.list("filter_chains");
-    let default = listener.field("default_filter_chain");
-    let Some(chain) = chains.first().or(default) else {
+    let Some(chains) = Chains::of(listener) else {
         draft.left_out(listener.line, scope.subject, "it has no chain of filters");
         return false;
     };
-    for further in chains.iter().skip(1) {
-        further.skip_all();
-        let reason = "a listener has one certificate and one list of filters: the first chain; listen at another address for this one";
-        draft.left_out(further.line, scope.subject.clone(), reason);
-    }
-    if !chains.is_empty() && default.is_some() {
-        listener.skip(&["default_filter_chain"]);
-    }
-    if let Some(matched) = chain.field("filter_chain_match") {
-        let is_only_protocol = matched.entries().all(|(key, _)| key.contains("rotocol"));
-        matched.skip_all();
-        if !is_only_protocol {
-            let reason = "it takes connections to any name and address";
-            draft.differs(matched.line, scope.subject.clone(), reason);
+    let chain = chains.first;
+    let named = chains::names(chain);
+    if let Err(reason) = &named {
+        if let Some(matched) = chain.field("filter_chain_match") {
+            matched.skip_all();
         }
+        let reason = format!("{reason}: it takes connections to any name and address");
+        draft.differs(chain.line, scope.subject.clone(), reason);
     }
+    scope.names = named.unwrap_or_default();
     chain.skip(&["name", "transport_socket_connect_timeout"]);
 
     let Some(secured) = secure(chain, &scope, &mut json, draft) else {
@@ -161,11 +160,25 @@ fn convert(
     } else if scope.is_tls {
         put(&mut json, "versions", json!([1, 2]));
     }
-    network_filters(chain, address, &scope, json, clusters, draft)
+    let converted = network_filters(chain, address, &scope, json, clusters, draft);
+    let joined = Joined {
+        scope: &scope,
+        first: chain,
+        address,
+    };
+    for further in chains.further {
+        chains::join(further, &joined, clusters, draft);
+    }
+    converted
 }
 
 /// Puts the TLS of a chain; whether there is any. `None` if it cannot be carried, so that the listener is left out.
-fn secure(chain: &Node, scope: &Scope, json: &mut Json, draft: &mut Draft) -> Option<bool> {
+pub(super) fn secure(
+    chain: &Node,
+    scope: &Scope,
+    json: &mut Json,
+    draft: &mut Draft,
+) -> Option<bool> {
     let Some(socket) = chain.field("transport_socket") else {
         return Some(false);
     };
@@ -242,6 +255,11 @@ fn network_filters(
         } else if kind.ends_with("TcpProxy") {
             let mut listener = json!({ "tcp": address.text() });
             complete(&mut listener, &mut json, address);
+            if !scope.names.is_empty() {
+                let reason =
+                    "connections are not told apart by the name of their handshake: it takes all";
+                draft.differs(filter.line, scope.subject.clone(), reason);
+            }
             converted = tcp::convert(config, scope, listener, clusters, draft);
         } else {
             filter.skip_all();

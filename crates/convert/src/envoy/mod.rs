@@ -1,4 +1,4 @@
-//! Bootstraps of Envoy (API version 3): static listeners and clusters.
+//! Bootstraps of Envoy (API version 3): listeners and clusters of the file itself, and of the files that it names.
 //!
 //! A connection manager becomes an `http` listener with `gateway`, its virtual hosts become routes in the order of their specificity, and a
 //! cluster becomes an upstream. Where a condition, a rewrite or a filter that keeps requests out cannot be carried, its requests are
@@ -7,6 +7,7 @@
 mod action;
 mod address;
 mod authorization;
+mod chains;
 mod cluster;
 mod extension;
 mod fields;
@@ -22,8 +23,11 @@ mod tcp;
 mod tls;
 mod udp;
 
+use std::rc::Rc;
+
 use serde_json::json;
 
+use crate::discovered::{Discovered, ReadBeside};
 use crate::draft::Draft;
 use crate::source::Node;
 use crate::unreadable::Unreadable;
@@ -32,12 +36,58 @@ use cluster::Clusters;
 /// How long Envoy waits for an answer where a route does not say.
 const TIMEOUT: &str = "15s";
 
-pub(crate) fn convert(root: &Node, draft: &mut Draft) -> Result<(), Unreadable> {
-    let Some(resources) = root.field("static_resources") else {
+pub(crate) fn convert(
+    root: &Node,
+    read: ReadBeside<'_>,
+    draft: &mut Draft,
+) -> Result<(), Unreadable> {
+    let mut found = Discovered::load(root, read, draft);
+    let fixed = root.field("static_resources");
+    if let Some(fixed) = fixed {
+        found.secrets = fixed.list("secrets").to_vec();
+        fixed.skip(&["secrets"]);
+    }
+    draft.discovered = Rc::new(found);
+    let found = Rc::clone(&draft.discovered);
+
+    let clusters = resources(root, "clusters", "cds_config", "Cluster", &found);
+    let listeners = resources(root, "listeners", "lds_config", "Listener", &found);
+    if fixed.is_none() && listeners.is_empty() {
         return Err(Unreadable::new(
             "it has no `static_resources`; what a control plane sends is not in the file",
         ));
-    };
+    }
+    convert_resources(root, &clusters, &listeners, draft)?;
+    draft.note_unread(root);
+    found.note_unread(draft);
+    Ok(())
+}
+
+/// Those of the bootstrap itself, and those in the file of a `cds_config` or `lds_config`.
+fn resources<'a>(
+    root: &'a Node,
+    key: &str,
+    source: &str,
+    kind: &str,
+    found: &'a Discovered,
+) -> Vec<&'a Node> {
+    let fixed = root.field("static_resources");
+    let mut all: Vec<&Node> = fixed
+        .into_iter()
+        .flat_map(|fixed| fixed.list(key))
+        .collect();
+    if let Some(source) = root.at(&["dynamic_resources", source]) {
+        all.extend(found.all(source, kind));
+    }
+    all
+}
+
+fn convert_resources(
+    root: &Node,
+    cluster_nodes: &[&Node],
+    listeners: &[&Node],
+    draft: &mut Draft,
+) -> Result<(), Unreadable> {
     if let Some(node) = root.field("node") {
         draft.node = node.text("id").map(str::to_owned);
         node.skip(&["cluster", "locality", "user_agent_name"]);
@@ -45,7 +95,8 @@ pub(crate) fn convert(root: &Node, draft: &mut Draft) -> Result<(), Unreadable> 
     note_admin(root, draft);
 
     let mut clusters = Clusters::new();
-    for cluster in resources.list("clusters") {
+    for cluster in cluster_nodes {
+        cluster.skip(&["@type"]);
         let Some(name) = cluster.text("name") else {
             draft.left_out(cluster.line, "cluster", "it has no name");
             continue;
@@ -54,7 +105,7 @@ pub(crate) fn convert(root: &Node, draft: &mut Draft) -> Result<(), Unreadable> 
         clusters.insert(name.to_owned(), converted);
     }
 
-    let listeners = listener::convert_all(resources.list("listeners"), &mut clusters, draft);
+    let listeners = listener::convert_all(listeners, &mut clusters, draft);
     if listeners == 0 {
         return Err(Unreadable::new(
             "none of its listeners can be carried; it needs one with a connection manager, a TCP proxy or a UDP proxy",
@@ -74,7 +125,6 @@ pub(crate) fn convert(root: &Node, draft: &mut Draft) -> Result<(), Unreadable> 
     draft.expose(&given);
     fields.extend(given);
     draft.top.insert("fields".to_owned(), json!(fields));
-    draft.note_unread(root);
     Ok(())
 }
 

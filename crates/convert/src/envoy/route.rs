@@ -15,6 +15,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) scope: &'a Scope,
     pub(super) table: &'a Node,
     pub(super) host: &'a Node,
+    /// What its requests are for; none: anything.
+    pub(super) domains: Vec<Json>,
     /// Those of the connection manager.
     pub(super) tunnels: Tunnels,
     pub(super) upgrades: Vec<&'a str>,
@@ -91,9 +93,8 @@ pub(super) fn convert(
 
 fn whole_condition(condition: &Condition, around: &Surroundings<'_>) -> Json {
     let mut matched = around.scope.condition();
-    let domains = matcher::domains(around.host);
-    if !domains.is_empty() {
-        put(&mut matched, "target", one_or_many(domains));
+    if !around.domains.is_empty() {
+        put(&mut matched, "target", one_or_many(around.domains.clone()));
     }
     if let Some(own) = condition.json.as_object() {
         for (key, value) in own {
@@ -137,15 +138,10 @@ fn act(
     draft: &mut Draft,
 ) -> Result<(), Unmatched> {
     let changes = changes(route, around, draft);
-    let answer = changes.answer.clone();
+    changes.answer.clone().put(json);
 
     if let Some(direct) = route.field("direct_response") {
-        let mut respond = redirect::respond(direct)?;
-        let fields = answer.fields();
-        if !fields.is_empty() {
-            respond["fields"] = Json::Object(fields);
-        }
-        json["respond"] = respond;
+        json["respond"] = redirect::respond(direct)?;
         return Ok(());
     }
     if let Some(node) = route.field("redirect") {
@@ -161,14 +157,6 @@ fn act(
         ));
     };
     changes.put(json);
-    if !answer.is_empty() {
-        let reason = "fields of answers that come from servers are not changed";
-        draft.left_out(
-            route.line,
-            format!("{} response_headers", around.scope.subject),
-            reason,
-        );
-    }
     let mut acting = action::Acting {
         node,
         condition,

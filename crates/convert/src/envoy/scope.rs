@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::draft::Draft;
+use crate::draft::{Draft, one_or_many, put};
 use crate::source::Node;
 
 /// The listener that a connection manager belongs to.
@@ -13,22 +13,30 @@ pub(super) struct Scope {
     pub(super) is_tls: bool,
     /// There is no other one, so that conditions need not name it.
     pub(super) is_alone: bool,
+    /// The names of the TLS handshake that its routes are for; none: any.
+    pub(super) names: Vec<String>,
 }
 
 impl Scope {
-    /// A condition that holds for this listener.
+    /// A condition that holds for this listener, and for these names.
     pub(super) fn condition(&self) -> Json {
-        match self.is_alone {
+        let mut condition = match self.is_alone {
             true => json!({}),
             false => json!({ "listener": self.name }),
+        };
+        if !self.names.is_empty() {
+            let names = self.names.iter().map(|name| json!(name)).collect();
+            put(&mut condition, "target", one_or_many(names));
         }
+        condition
     }
 
     /// Refuses all that enters here, because something that would keep requests out cannot be carried.
     pub(super) fn refuse(&self, because: &str, draft: &mut Draft) {
         let mut rule = json!({ "name": draft.name(&format!("left-out-{because}")) });
-        if !self.is_alone {
-            rule["match"] = self.condition();
+        let matched = self.condition();
+        if matched != json!({}) {
+            rule["match"] = matched;
         }
         rule["deny"] =
             json!({ "status": 503, "reason": format!("{because} was not carried over") });

@@ -1,8 +1,11 @@
 //! TLS contexts of both sides.
 
+use std::rc::Rc;
+
 use serde_json::{Value as Json, json};
 
 use super::extension::{DataSource, data_source};
+use crate::discovered::Discovered;
 use crate::draft::Draft;
 use crate::new_file::{NewFile, NewFileContent};
 use crate::source::Node;
@@ -31,8 +34,9 @@ pub(super) fn downstream(context: &Node, subject: &str, draft: &mut Draft) -> Op
         return None;
     };
 
+    let found = Rc::clone(&draft.discovered);
     let mut refuses_more = None;
-    if let Some(validation) = shared.field("validation_context") {
+    for validation in validations(shared, &found, subject, draft) {
         if let Some(ca) = file_of(
             validation,
             "trusted_ca",
@@ -44,7 +48,7 @@ pub(super) fn downstream(context: &Node, subject: &str, draft: &mut Draft) -> Op
         if let Some(crl) = file_of(validation, "crl", &format!("{subject} crl.pem"), draft) {
             tls["crl_file"] = json!(crl);
         }
-        refuses_more = narrower(validation);
+        refuses_more = refuses_more.or(narrower(validation));
     }
     if let Some(line) = refuses_more {
         let reason = "clients are not chosen by the names in their certificates; `match: { user: .. }` of routes or of the policy can";
@@ -74,15 +78,21 @@ pub(super) fn upstream(context: &Node, subject: &str, draft: &mut Draft) -> Json
         }
     }
 
-    let Some(validation) = shared.field("validation_context") else {
+    let found = Rc::clone(&draft.discovered);
+    let validations = validations(shared, &found, subject, draft);
+    if validations.is_empty() {
         return verified(tls, context.line, subject, draft);
-    };
-    if let Some(ca) = file_of(
-        validation,
-        "trusted_ca",
-        &format!("{subject} ca.pem"),
-        draft,
-    ) {
+    }
+    for validation in validations {
+        validate(validation, &mut tls, subject, draft);
+    }
+    whole(tls)
+}
+
+/// Which certificates of servers are believed.
+fn validate(validation: &Node, tls: &mut Json, subject: &str, draft: &mut Draft) {
+    let ca = format!("{subject} ca.pem");
+    if let Some(ca) = file_of(validation, "trusted_ca", &ca, draft) {
         tls["ca_file"] = json!(ca);
     }
     if let Some(name) = exact_name(validation) {
@@ -94,7 +104,38 @@ pub(super) fn upstream(context: &Node, subject: &str, draft: &mut Draft) -> Json
         let reason = "the server's certificate has to have the name that is sent, and no other";
         draft.differs(line, subject.to_owned(), reason);
     }
-    whole(tls)
+}
+
+/// What is said of the other side's certificates: in the context itself, in a secret that it names, or in both.
+fn validations<'a>(
+    shared: &'a Node,
+    found: &'a Discovered,
+    subject: &str,
+    draft: &mut Draft,
+) -> Vec<&'a Node> {
+    const SECRET: &str = "validation_context_sds_secret_config";
+    let combined = shared.field("combined_validation_context");
+    let own = shared.field("validation_context");
+    let default = combined.and_then(|both| both.field("default_validation_context"));
+    let mut all: Vec<&Node> = own.into_iter().chain(default).collect();
+
+    let named = combined.and_then(|both| both.field(SECRET));
+    for config in shared.field(SECRET).into_iter().chain(named) {
+        let secret = found.secret(config);
+        match secret.and_then(|secret| secret.field("validation_context")) {
+            Some(validation) => all.push(validation),
+            None => tell_secret(config, subject, draft),
+        }
+    }
+    all
+}
+
+/// A secret that is neither in the file nor in one that it names.
+fn tell_secret(config: &Node, subject: &str, draft: &mut Draft) {
+    config.skip_all();
+    let name = config.text("name").unwrap_or_default();
+    let reason = format!("the secret {name} is not in the file, nor in one that it names");
+    draft.left_out(config.line, subject.to_owned(), reason);
 }
 
 /// Where Envoy believes any certificate.
@@ -113,7 +154,15 @@ fn whole(tls: Json) -> Json {
 
 /// The first certificate, with its key.
 fn certificate(shared: &Node, subject: &str, draft: &mut Draft) -> Option<Json> {
-    let certificates = shared.list("tls_certificates");
+    let found = Rc::clone(&draft.discovered);
+    let mut certificates: Vec<&Node> = shared.list("tls_certificates").iter().collect();
+    for config in shared.list("tls_certificate_sds_secret_configs") {
+        let secret = found.secret(config);
+        match secret.and_then(|secret| secret.field("tls_certificate")) {
+            Some(certificate) => certificates.push(certificate),
+            None => tell_secret(config, subject, draft),
+        }
+    }
     for further in certificates.iter().skip(1) {
         further.skip_all();
         draft.left_out(further.line, subject.to_owned(), "there is one certificate");

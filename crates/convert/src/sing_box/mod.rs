@@ -1,5 +1,6 @@
 //! sing-box: inbounds become listeners, outbounds become actions and upstreams, and the rules of `route` become routes.
 
+mod credentials;
 mod inbound;
 mod outbound;
 mod rule;

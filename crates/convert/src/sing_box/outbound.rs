@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use ipnet::IpNet;
 use serde_json::{Value as Json, json};
 
+use super::credentials::{self, secret};
 use crate::draft::{Draft, Rank, one_or_many, put};
-use crate::new_file::{NewFile, NewFileContent};
 use crate::source::Node;
 use crate::wireguard::pool;
 
@@ -18,7 +18,6 @@ const SILENT: &[&str] = &[
     "domain_resolver",
     "tcp_fast_open",
     "udp_fragment",
-    "bind_interface",
     "system",
     "name",
     "workers",
@@ -151,7 +150,8 @@ fn way(node: &Node, tag: &str, names: &HashMap<&str, String>, draft: &mut Draft)
     match node.text("type").unwrap_or_default() {
         "direct" => {
             let reason = "connections reach public addresses; name private ones in `egress.allow`";
-            draft.differs(node.line, subject, reason);
+            draft.differs(node.line, subject.clone(), reason);
+            direct_leaves_from(node, &subject, draft);
             Way::Direct
         }
         "block" => Way::Block,
@@ -212,13 +212,37 @@ fn proxy(
             }
         }
     }
-    if node.has("username") || node.has("headers") {
-        node.skip(&["username", "password", "headers"]);
-        let reason = "the proxy is shown no credentials and no fields of its own";
-        draft.left_out(node.line, subject, reason);
-    }
+    credentials::put(node, name, subject, &mut upstream, draft);
+    leave_from(node, &mut upstream);
     draft.upstreams.insert(name.clone(), upstream);
     Way::Proxy(name.clone())
+}
+
+/// A node leaves from one address for all targets that requests choose, so where the outbound does is told of.
+fn direct_leaves_from(node: &Node, subject: &str, draft: &mut Draft) {
+    let mut from = json!({});
+    leave_from(node, &mut from);
+    if from != json!({}) {
+        let reason = format!(
+            "connections leave from {from} only if `egress` says so, for all targets that requests choose"
+        );
+        draft.left_out(node.line, subject.to_owned(), reason);
+    }
+}
+
+/// Where connections leave from.
+fn leave_from(node: &Node, into: &mut Json) {
+    if let Some(interface) = node.text("bind_interface") {
+        into["interface"] = json!(interface);
+    }
+    let addresses: Vec<Json> = ["inet4_bind_address", "inet6_bind_address"]
+        .iter()
+        .filter_map(|key| node.text(key))
+        .map(|address| json!(address))
+        .collect();
+    if !addresses.is_empty() {
+        into["local_address"] = one_or_many(addresses);
+    }
 }
 
 fn client_tls(tls: &Node) -> Json {
@@ -374,13 +398,6 @@ fn peer_json(
 
 fn texts(prefixes: &[IpNet]) -> Json {
     json!(prefixes.iter().map(IpNet::to_string).collect::<Vec<_>>())
-}
-
-fn secret(name: &str, text: &str) -> NewFile {
-    NewFile {
-        name: name.to_owned(),
-        content: NewFileContent::Secret(format!("{text}\n")),
-    }
 }
 
 /// An answer in place of what cannot be carried, so that nothing goes another way.

@@ -80,6 +80,40 @@ impl Node {
         self.entry(key).is_some()
     }
 
+    /// The value under a key, which does not count as looked at.
+    pub(crate) fn peek(&self, key: &str) -> Option<&Self> {
+        self.entry(key).map(|entry| &entry.node)
+    }
+
+    /// The values in a map or a list. They do not count as looked at.
+    pub(crate) fn children(&self) -> Vec<&Self> {
+        match &self.value {
+            NodeValue::Map(entries) => entries.iter().map(|entry| &entry.node).collect(),
+            NodeValue::List(items) => items.iter().collect(),
+            NodeValue::Null | NodeValue::Scalar(_) => Vec::new(),
+        }
+    }
+
+    /// The same value, all of which stands in this line.
+    pub(crate) fn at_line(mut self, line: u32) -> Self {
+        self.line = line;
+        self.value = match self.value {
+            NodeValue::List(items) => {
+                NodeValue::List(items.into_iter().map(|item| item.at_line(line)).collect())
+            }
+            NodeValue::Map(entries) => {
+                let moved = entries.into_iter().map(|mut entry| {
+                    entry.line = line;
+                    entry.node = entry.node.at_line(line);
+                    entry
+                });
+                NodeValue::Map(moved.collect())
+            }
+            scalar => scalar,
+        };
+        self
+    }
+
     /// The value under a key, which is looked at now; `None` if it is null, too.
     pub(crate) fn field(&self, key: &str) -> Option<&Self> {
         let entry = self.entry(key)?;

@@ -46,7 +46,9 @@ pub struct Convert {
 pub fn run(command: &Convert, output: Output) -> Result<(), Failure> {
     let bytes = read(&command.file)?;
     let name = command.file.display().to_string();
-    let mut converted = hermes_convert::convert(command.from, &bytes).map_err(|error| {
+    let beside = |named: &str| read_beside(&command.file, named);
+    let converted = hermes_convert::convert_beside(command.from, &bytes, &beside);
+    let mut converted = converted.map_err(|error| {
         let place = error
             .line
             .map(|line| format!("{line}: "))
@@ -83,6 +85,22 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
         false => fs::File::open(file).and_then(|opened| opened.take(limit).read_to_end(&mut bytes)),
     }
     .map_err(failed)?;
+    Ok(bytes)
+}
+
+/// A file that the source names: relative to it, if it says no folder of its own.
+fn read_beside(source: &Path, named: &str) -> Result<Vec<u8>, String> {
+    let folder = source.parent().unwrap_or(Path::new(""));
+    let path = folder.join(named);
+    let told = |error: io::Error| format!("{}: {error}", path.display());
+    // A pipe might never end, and a device has no end.
+    if !fs::metadata(&path).map_err(told)?.is_file() {
+        return Err(format!("{}: it is not a file", path.display()));
+    }
+    let limit = u64::try_from(LONGEST).unwrap_or(u64::MAX) + 1;
+    let mut bytes = Vec::new();
+    let opened = fs::File::open(&path).map_err(told)?;
+    opened.take(limit).read_to_end(&mut bytes).map_err(told)?;
     Ok(bytes)
 }
 

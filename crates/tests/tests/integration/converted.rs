@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 use hermes_tests::program::{Said, run};
 use hermes_tests::{Node, curl, origins};
@@ -129,6 +130,28 @@ fn secrets_are_written_to_files_of_their_owner_and_nowhere_else() {
     assert_eq!(
         fs::read_to_string(source.path("converted.yaml")).unwrap(),
         "mine"
+    );
+}
+
+#[test]
+fn files_that_a_source_names_are_files() {
+    let source = Source::new(
+        "envoy",
+        "static_resources:\n  listeners:\n  - name: web\n    address: { socket_address: { address: 127.0.0.1, port_value: 0 } }\n    \
+         filter_chains: [ { filters: [ { name: manager, typed_config: { \"@type\": x/HttpConnectionManager, rds: { config_source: { path: pipe } } } } ] } ]\n  \
+         clusters:\n  - { name: one, type: EDS, eds_cluster_config: { eds_config: { path: /dev/zero } } }\n",
+    );
+    let made = Command::new("mkfifo").arg(source.path("pipe")).status();
+    assert!(made.unwrap().success());
+    let said = source.convert(&[]);
+    assert_eq!(said.code, 1, "{said:?}");
+    for line in [":5: left out: pipe: ", ":7: left out: /dev/zero: "] {
+        assert!(said.stderr.contains(line), "{said:?}");
+    }
+    assert_eq!(
+        said.stderr.matches("it is not a file").count(),
+        2,
+        "{said:?}"
     );
 }
 

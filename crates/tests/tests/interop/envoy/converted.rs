@@ -155,7 +155,12 @@ static_resources:
                   timeout: 3s
                   retry_policy: {{ retry_on: "5xx,reset", num_retries: 2, per_try_timeout: 1s }}
               - {{ match: {{ path: /exact }}, route: {{ cluster: one, host_rewrite_literal: "inner.example:8080" }} }}
-              - {{ match: {{ path_separated_prefix: /segment }}, route: {{ cluster: one }} }}
+              - match: {{ path_separated_prefix: /segment }}
+                route: {{ cluster: one, regex_rewrite: {{ pattern: {{ regex: "^/segment/(.*)$" }}, substitution: "/part/\\1" }} }}
+                response_headers_to_add:
+                - {{ header: {{ key: strict-transport-security, value: max-age=63072000 }}, append_action: OVERWRITE_IF_EXISTS_OR_ADD }}
+                - {{ header: {{ key: x-from, value: "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%" }} }}
+                response_headers_to_remove: [content-type]
               - {{ match: {{ safe_regex: {{ regex: "/item/[0-9]+" }} }}, route: {{ cluster: two }} }}
               - match: {{ prefix: /head, headers: [ {{ name: x-kind, string_match: {{ prefix: b }} }}, {{ name: ":method", string_match: {{ exact: PUT }} }} ] }}
                 route: {{ cluster: two }}
@@ -163,7 +168,9 @@ static_resources:
               - match: {{ path: /down }}
                 direct_response: {{ status: 503, body: {{ inline_string: "closed\n" }} }}
                 response_headers_to_add: [ {{ header: {{ key: retry-after, value: "120" }} }} ]
-              - {{ match: {{ path: /old }}, redirect: {{ host_redirect: new.example, path_redirect: /new, response_code: FOUND }} }}
+              - match: {{ path: /old }}
+                redirect: {{ host_redirect: new.example, path_redirect: /new, response_code: FOUND }}
+                response_headers_to_add: [ {{ header: {{ key: x-moved, value: "yes" }} }} ]
               - {{ match: {{ prefix: /moved/ }}, redirect: {{ https_redirect: true, host_redirect: new.example }} }}
               - match: {{ prefix: /split }}
                 route:
@@ -209,7 +216,9 @@ fn a_site_answers_as_before() {
     api("/exact", &[], &[]).seen(&["host"]);
     assert_eq!(api("/exact/", &[], &[]).status, 404);
     assert_eq!(api("/segment", &[], &[]).status, 200);
-    assert_eq!(api("/segment/x", &[], &[]).status, 200);
+    let answered = ["strict-transport-security", "x-from", "content-type"];
+    let seen = api("/segment/x", &[], &answered).seen(&[]);
+    assert_eq!(seen[1], "\"/part/x\"");
     assert_eq!(api("/segments", &[], &[]).status, 404);
     assert_eq!(api("/item/7", &[], &[]).status, 200);
     assert_eq!(api("/item/7a", &[], &[]).status, 404);
@@ -221,7 +230,7 @@ fn a_site_answers_as_before() {
     assert_eq!(api("/head", &[], &[]).status, 404);
     assert_eq!(api("/down", &[], &["retry-after"]).body(), "closed\n");
     assert_eq!(api("/old?a=b", &[], &[]).status, 302);
-    api("/old", &[], &["location"]);
+    api("/old", &[], &["location", "x-moved"]);
     api("/moved/x?y=z", &[], &["location"]);
     // Statuses of the origin, after the same attempts.
     assert_eq!(api("/v1/../v1/x", &[], &[]).status, 200);
@@ -344,6 +353,92 @@ static_resources:
     let refused = ask("bad");
     assert_eq!(refused.status, 403);
     assert_eq!(refused.body(), "who are you?\n");
+}
+
+#[test]
+fn chains_by_name_and_what_stands_in_further_files_answer_as_before() {
+    let pki = Pki::new();
+    let site = pki.issue(&["shop.example", "*.rest.example"]);
+    let ca = pki.ca().display().to_string();
+    let [one, two] = [origins::http(), origins::http()];
+    let folder = tempfile::tempdir().unwrap();
+    let beside = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        format!(
+            "{{ path_config_source: {{ path: {} }}, resource_api_version: V3 }}",
+            path.display()
+        )
+    };
+    let ends = beside(
+        "ends.yaml",
+        format!(
+            "resources:\n- \"@type\": type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment\n  cluster_name: two\n  \
+             endpoints: [ {{ lb_endpoints: [ {{ endpoint: {{ address: {{ socket_address: {{ address: {}, port_value: {} }} }} }} }} ] }} ]\n",
+            two.address().ip(),
+            two.address().port()
+        ),
+    );
+    let routes = beside(
+        "routes.yaml",
+        "resources:\n- \"@type\": type.googleapis.com/envoy.config.route.v3.RouteConfiguration\n  name: rest\n  \
+         virtual_hosts: [ { name: all, domains: [\"*\"], routes: [ { match: { prefix: / }, route: { cluster: two } } ] } ]\n"
+            .to_owned(),
+    );
+    let bootstrap = format!(
+        r#"
+{ADMIN}
+node: {{ id: edge, cluster: edge }}
+static_resources:
+  secrets:
+  - {{ name: site, tls_certificate: {{ certificate_chain: {{ filename: {} }}, private_key: {{ filename: {} }} }} }}
+  listeners:
+  - name: secure
+    address: {{ socket_address: {{ address: 127.0.0.1, port_value: 0 }} }}
+    listener_filters:
+    - name: names
+      typed_config: {{ "@type": type.googleapis.com/envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector }}
+    filter_chains:
+    - filter_chain_match: {{ server_names: ["*.rest.example"] }}
+      transport_socket: &socket
+        name: tls
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext
+          common_tls_context: {{ alpn_protocols: [h2, http/1.1], tls_certificate_sds_secret_configs: [ {{ name: site }} ] }}
+      filters:
+      - name: manager
+        typed_config:
+          "@type": {MANAGER}
+          stat_prefix: rest
+          http_filters: [ {ROUTER} ]
+          rds: {{ route_config_name: rest, config_source: {routes} }}
+    - filter_chain_match: {{ server_names: [shop.example] }}
+      transport_socket: *socket
+      filters:
+      - name: manager
+        typed_config:
+          "@type": {MANAGER}
+          stat_prefix: shop
+          http_filters: [ {ROUTER} ]
+          route_config:
+            virtual_hosts:
+            - {{ name: all, domains: ["*"], routes: [ {{ match: {{ prefix: /cart }}, route: {{ cluster: one }} }} ] }}
+  clusters:
+  - {}
+  - {{ name: two, type: EDS, connect_timeout: 2s, eds_cluster_config: {{ eds_config: {ends} }} }}
+"#,
+        site.cert.display(),
+        site.key.display(),
+        cluster("one", one.address()),
+    );
+    let both = Both::start("envoy.yaml", &bootstrap, false);
+    let ask = |url: &str| both.ask("secure", &["--cacert", &ca, url], &[]);
+    assert_eq!(ask("https://shop.example/cart").status, 200);
+    assert_eq!(one.seen().len(), 2);
+    assert_eq!(ask("https://shop.example/other").status, 404);
+    assert_eq!(ask("https://a.rest.example/other").status, 200);
+    assert_eq!(two.seen().len(), 2);
+    assert!(!both.notes.contains("to mend"), "{}", both.notes);
 }
 
 #[test]
