@@ -17,6 +17,10 @@ use crate::change::replace;
 #[doc(alias = "bound")]
 const READING: Duration = Duration::from_secs(2);
 
+/// How long the last write of a file is waited for once its device is closed: it must not take the time that exchanges have to end.
+#[doc(alias = "bound")]
+const WRITING: Duration = Duration::from_secs(2);
+
 /// How long changes of leases are gathered before they are written.
 const TOGETHER: Duration = Duration::from_millis(100);
 
@@ -99,9 +103,22 @@ pub(crate) async fn keep(hub: &TunHub, file: PathBuf) {
 
         let text = proxy.leases();
         let to = file.clone();
-        let written = beside(move || replace(&to, &text)).await;
+        let written = tokio::select! {
+            written = beside(move || replace(&to, &text)) => written,
+            () = long_closed(hub) => {
+                let reason = "it stands still; what changed last is lost";
+                tracing::error!(file = %file.display(), "leases_file: {reason}");
+                return;
+            }
+        };
         if let Err(error) = written {
             tracing::error!(file = %file.display(), %error, "leases cannot be written");
         }
     }
+}
+
+/// Resolves when a device was closed, and its file had its time.
+async fn long_closed(hub: &TunHub) {
+    hub.closed().await;
+    tokio::time::sleep(WRITING).await;
 }

@@ -66,6 +66,10 @@ mod slices;
 mod split;
 #[path = "namespaces/stack.rs"]
 mod stack;
+#[path = "namespaces/still_disk.rs"]
+mod still_disk;
+#[path = "namespaces/still_folder.rs"]
+mod still_folder;
 #[path = "namespaces/super_packets.rs"]
 mod super_packets;
 #[path = "namespaces/surroundings.rs"]
