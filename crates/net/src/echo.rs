@@ -2,12 +2,13 @@
 //! errors about what was sent with it.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use socket2::{Domain, SockRef};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
+use crate::local_end::{LocalEnd, Port};
 use crate::os::{self, EchoError};
 use crate::own_mark::marked;
 
@@ -52,14 +53,19 @@ pub enum EchoAnswer<'a> {
 }
 
 impl EchoSocket {
-    /// A socket for IPv4, or for IPv6.
+    /// A socket for IPv4, or for IPv6, whose echoes leave from `from`.
     ///
     /// # Errors
-    /// `PermissionDenied`: the group of the process is not within `net.ipv4.ping_group_range`, which counts for both families; or the
+    /// `InvalidInput`: they cannot leave from there. `PermissionDenied`: the group of the process is not within `net.ipv4.ping_group_range`, which counts for both families; or the
     /// system has no such sockets.
-    pub fn open(is_ipv4: bool) -> io::Result<Self> {
+    pub fn open(is_ipv4: bool, from: &LocalEnd) -> io::Result<Self> {
         let domain = if is_ipv4 { Domain::IPV4 } else { Domain::IPV6 };
         let socket = marked(os::echo_socket(domain)?)?;
+        let towards: SocketAddr = match is_ipv4 {
+            true => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            false => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        from.bind(SockRef::from(&socket), towards, Port::Now)?;
         Ok(Self {
             socket: UdpSocket::from_std(socket.into())?,
             is_ipv4,

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::os;
 
@@ -76,10 +76,7 @@ impl LocalEnd {
         towards: SocketAddr,
         port: Port,
     ) -> io::Result<()> {
-        if let Some(interface) = &self.interface {
-            let bound = os::bind_to_interface(&socket, interface);
-            bound.map_err(|error| unusable(format!("interface {interface}"), &error))?;
-        }
+        self.bind_interface(&socket)?;
 
         let address: IpAddr = match (towards, self.ipv4, self.ipv6) {
             (_, None, None) => return Ok(()),
@@ -99,6 +96,27 @@ impl LocalEnd {
         }
         let bound = socket.bind(&SocketAddr::new(address, 0).into());
         bound.map_err(|error| unusable(format!("local address {address}"), &error))
+    }
+}
+
+impl LocalEnd {
+    /// A socket for datagrams at this address, which leave by the interface. Another address has no say: this one was chosen.
+    ///
+    /// # Errors
+    /// There is no such address or interface, the process lacks a right or descriptors.
+    pub fn udp_at(&self, address: SocketAddr) -> io::Result<std::net::UdpSocket> {
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
+        self.bind_interface(&SockRef::from(&socket))?;
+        socket.bind(&address.into())?;
+        Ok(socket.into())
+    }
+
+    fn bind_interface(&self, socket: &SockRef<'_>) -> io::Result<()> {
+        let Some(interface) = &self.interface else {
+            return Ok(());
+        };
+        let bound = os::bind_to_interface(socket, interface);
+        bound.map_err(|error| unusable(format!("interface {interface}"), &error))
     }
 }
 

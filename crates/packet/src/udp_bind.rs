@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use hermes_net::descriptors::claim;
 use hermes_net::own_mark::marked;
-use hermes_net::{RecvBatch, UdpError, UdpSocket};
+use hermes_net::{LocalEnd, RecvBatch, UdpError, UdpSocket};
 use hermes_observe::DropReason;
 use hermes_proto::capsule::{CapsuleDecoder, CapsuleType};
 use hermes_proto::datagram::MAX_UDP_CAPSULE;
@@ -35,13 +35,17 @@ pub struct BindSockets<E> {
 }
 
 impl<E: Egress> BindSockets<E> {
-    /// Sockets on these addresses, each on a port that the system chooses.
+    /// Sockets on these addresses, each on a port that the system chooses, which leave by the interface of `from`.
     ///
     /// # Errors
-    /// An address is not one of this machine, or no port or descriptor is left.
-    pub fn open(addresses: impl Iterator<Item = IpAddr>, egress: Arc<E>) -> std::io::Result<Self> {
+    /// An address is not one of this machine, there is no such interface, or no port or descriptor is left.
+    pub fn open(
+        addresses: impl Iterator<Item = IpAddr>,
+        from: &LocalEnd,
+        egress: Arc<E>,
+    ) -> std::io::Result<Self> {
         let socket = |address| {
-            let socket = std::net::UdpSocket::bind(SocketAddr::new(address, 0))?;
+            let socket = from.udp_at(SocketAddr::new(address, 0))?;
             let socket = UdpSocket::bound(marked(claim(socket)?)?)?;
             Ok((socket.local_addr()?, socket))
         };

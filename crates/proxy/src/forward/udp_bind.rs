@@ -9,6 +9,7 @@ use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::udp_bind::{CONNECT_UDP_BIND, PROXY_PUBLIC_ADDRESS};
+use hermes_upstream::Directory;
 use http::{HeaderValue, StatusCode};
 
 use super::datagram_path::Ends;
@@ -74,15 +75,14 @@ fn sockets(routed: &Routed, next: &Next) -> Result<(BindSockets<Worker>, HeaderV
 
     descriptor_share::take_all(routed, bind.listen.len())?;
     let listen = bind.listen.iter().filter_map(|text| text.parse().ok());
-    let bound =
-        BindSockets::open(listen, routed.worker.clone()).map_err(|error| {
-            match Shortage::of(&error) {
-                Some(Shortage::Descriptors) => {
-                    Refusal::new(ProxyError::ConnectionLimitReached, error.to_string())
-                }
-                _ => failed(error.to_string()),
-            }
-        })?;
+    let from = routed.worker.shared.target_local_end();
+    let bound = BindSockets::open(listen, &from, routed.worker.clone());
+    let bound = bound.map_err(|error| match Shortage::of(&error) {
+        Some(Shortage::Descriptors) => {
+            Refusal::new(ProxyError::ConnectionLimitReached, error.to_string())
+        }
+        _ => failed(error.to_string()),
+    })?;
 
     let public =
         HeaderValue::try_from(public(bind, &bound)).map_err(|error| failed(error.to_string()))?;

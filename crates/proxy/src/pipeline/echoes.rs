@@ -12,6 +12,7 @@ use hermes_net::{EchoAnswer, EchoReply, EchoSocket};
 use hermes_packet::tun::{AskedEcho, FlowStack};
 use hermes_proto::ip::IcmpError;
 use hermes_stack::FailedEcho;
+use hermes_upstream::Directory;
 
 use crate::routed::Routed;
 
@@ -31,6 +32,8 @@ enum EchoFamily {
     Open(EchoSocket),
     /// This machine gives none. It is not asked again.
     Refused,
+    /// There is no such address or interface to leave from. It may come.
+    Homeless,
 }
 
 /// Forwards the echoes of a tunnel, for as long as it is awaited.
@@ -62,7 +65,9 @@ impl Echoes<'_> {
         } = asked;
         let is_ipv4 = target.is_ipv4();
         let family = if is_ipv4 { &mut self.v4 } else { &mut self.v6 };
-        let Some(socket) = may_ask(self.routed, *target).and_then(|()| family.open(is_ipv4)) else {
+        let Some(socket) =
+            may_ask(self.routed, *target).and_then(|()| family.open(is_ipv4, self.routed))
+        else {
             self.stack.refuse_echo(asked);
             return;
         };
@@ -98,10 +103,17 @@ fn said(kind: io::ErrorKind) -> Option<IcmpError> {
 }
 
 impl EchoFamily {
-    fn open(&mut self, is_ipv4: bool) -> Option<&EchoSocket> {
-        if matches!(self, Self::Unopened) {
-            *self = match EchoSocket::open(is_ipv4) {
+    fn open(&mut self, is_ipv4: bool, routed: &Routed) -> Option<&EchoSocket> {
+        if matches!(self, Self::Unopened | Self::Homeless) {
+            let from = routed.worker.shared.target_local_end();
+            *self = match EchoSocket::open(is_ipv4, &from) {
                 Ok(socket) => Self::Open(socket),
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                    if matches!(self, Self::Unopened) {
+                        tracing::warn!(%error, "pings are refused: they cannot leave from where `egress` says");
+                    }
+                    Self::Homeless
+                }
                 Err(error) => {
                     tracing::error!(
                         %error,
@@ -113,14 +125,14 @@ impl EchoFamily {
         }
         match self {
             Self::Open(socket) => Some(socket),
-            Self::Unopened | Self::Refused => None,
+            Self::Unopened | Self::Refused | Self::Homeless => None,
         }
     }
 
     async fn answer(&mut self) -> io::Result<EchoAnswer<'_>> {
         match self {
             Self::Open(socket) => socket.answer().await,
-            Self::Unopened | Self::Refused => pending().await,
+            Self::Unopened | Self::Refused | Self::Homeless => pending().await,
         }
     }
 }

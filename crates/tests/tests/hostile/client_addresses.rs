@@ -141,3 +141,62 @@ fn clients_behind_a_proxy_are_bounded_each_by_its_own_address() {
         (ask(&mut raw, "X-Forwarded-For: 203.0.113.9\r\n") == 200).then_some(())
     });
 }
+
+/// A gateway for tunnels, with this `client_address` and these sources denied.
+fn tunnels(client_address: &str, denied: &str) -> String {
+    format!(
+        r#"
+        listeners: {{ web: {{ http: 127.0.0.1:0, gateway: true{client_address} }} }}
+        policy: {{ default: allow, rules: [ {{ match: {{ source: "{denied}" }}, deny: true }} ] }}
+        routes: [ {{ terminate: true }} ]
+        egress: {{ allow: [127.0.0.0/8] }}
+        "#
+    )
+}
+
+#[test]
+fn a_tunnel_keeps_the_address_that_it_came_with_over_reloads() {
+    const FIELD: &str = ", client_address: { field: x-forwarded-for, from: [127.0.0.1/32] }";
+    const CLIENT: &str = "203.0.113.9";
+    let echo = origins::tcp_echo();
+    let node = Node::start("edge", &tunnels(FIELD, "192.0.2.0/24"));
+    let fields = format!("X-Forwarded-For: 192.0.2.66, {CLIENT}\r\n");
+    let target = echo.address().to_string();
+    let mut tunnel = Raw::tunnel(node.address("web"), &target, &fields).unwrap();
+    let mut speaks = |word: &str| {
+        tunnel.send(word);
+        assert_eq!(tunnel.exactly(word.len()), word.as_bytes());
+        let source = node.exchanges()[0]["source"].clone();
+        assert_eq!(source.as_str().unwrap(), CLIENT);
+    };
+    speaks("opened");
+
+    // Neither another field, nor none, nor a rule about the proxy itself is about this tunnel any more.
+    for (client_address, denied) in [
+        (
+            ", client_address: { field: forwarded, from: [127.0.0.1/32] }",
+            "192.0.2.0/24",
+        ),
+        ("", "192.0.2.0/24"),
+        ("", "127.0.0.1/32"),
+    ] {
+        let (status, said) = node.reload(&tunnels(client_address, denied));
+        assert_eq!(status, 200, "{said:#}");
+        speaks(&format!("after {client_address} {denied}"));
+    }
+    let refused = Raw::tunnel(node.address("web"), &target, &fields);
+    assert!(
+        refused.is_err(),
+        "a new one is the proxy's own, which is denied"
+    );
+
+    // A rule about its own address is.
+    let (status, said) = node.reload(&tunnels("", "203.0.113.0/24"));
+    assert_eq!(status, 200, "{said:#}");
+    let record = node.record(|record| {
+        record["kind"] == "connect" && record["event"] == "end" && record["status"] == 200
+    });
+    assert_eq!(record["source"], CLIENT);
+    let reason = record["reason"].as_str().unwrap();
+    assert!(reason.contains("policy"), "{reason}");
+}

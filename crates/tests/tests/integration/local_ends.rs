@@ -84,6 +84,38 @@ fn those_to_targets_leave_from_the_address_of_egress() {
 }
 
 #[test]
+fn those_of_bind_leave_by_the_interface_of_egress() {
+    let asks = |interface: &str| {
+        let node = Node::start(
+            "end",
+            &format!(
+                "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ {{ terminate: true, bind: {{ listen: 127.0.0.1 }} }} ]\n\
+                 egress: {{ allow: [127.0.0.0/8], local_address: 127.0.0.9, interface: {interface} }}\n"
+            ),
+        );
+        let proxy = node.address("web");
+        let mut raw = Raw::connect(proxy);
+        raw.send(format!(
+            "GET /.well-known/masque/udp/%2A/%2A/ HTTP/1.1\r\nHost: {proxy}\r\nConnection: Upgrade\r\nUpgrade: connect-udp\r\n\
+             Capsule-Protocol: ?1\r\nConnect-UDP-Bind: ?1\r\n\r\n"
+        ));
+        raw.head()
+    };
+    let opened = asks("lo");
+    assert_eq!(opened.status(), 101, "{opened:?}");
+    let public = opened.field("proxy-public-address").unwrap();
+    assert!(public.starts_with("\"127.0.0.1:"), "{public}");
+
+    let refused = asks("nowhere0");
+    assert_eq!(refused.status(), 500, "{refused:?}");
+    let why = refused.field("proxy-status").unwrap();
+    assert!(
+        why.contains("interface nowhere0: this machine has no such interface"),
+        "{why}"
+    );
+}
+
+#[test]
 fn what_cannot_be_left_from_is_told_in_words() {
     let far = far("");
     for (key, said) in [

@@ -157,6 +157,57 @@ fn what_is_said_of_a_ping_on_its_way_is_told_to_who_sent_it() {
 }
 
 #[test]
+fn pings_leave_from_where_egress_says() {
+    let topology = networks();
+    allow_echoes(&topology);
+    // The edge has a second address; to its first, the server answers nothing.
+    let routed = run(&topology, "edge", &["ip", "-o", "route", "get", SERVER]);
+    let mut words = routed.split_whitespace().skip_while(|word| *word != "dev");
+    let link = words.nth(1).unwrap().to_owned();
+    for (name, change) in [
+        ("edge", format!("addr add 10.0.2.7/24 dev {link}")),
+        ("server", "route add unreachable 10.0.2.1".to_owned()),
+    ] {
+        let words: Vec<&str> = ["ip"].into_iter().chain(change.split(' ')).collect();
+        run(&topology, name, &words);
+    }
+    let yaml = |from: &str| {
+        interceptor(", echo: forward").replace("egress: {", &format!("egress: {{ {from},"))
+    };
+    let edge = start_without_rights(&topology, "edge", &yaml("local_address: 10.0.2.7"));
+    let _alice = start(&topology, "alice", ALICE);
+    has_address(&topology);
+    let alice = topology.namespace("alice").unwrap();
+    let ping = || alice.run(&["ping", "-c", "1", "-W", "2", SERVER]);
+    ping().unwrap();
+
+    // An open socket stays as it is; a new tunnel has new ones.
+    let restarted = |edge: Node, from: &str| {
+        drop(edge);
+        let edge = start_without_rights(&topology, "edge", &yaml(from));
+        eventually("a tunnel", || {
+            let tunnels = edge.exchanges();
+            tunnels.into_iter().find(|one| one["kind"] == "connect-ip")
+        });
+        edge
+    };
+    let edge = restarted(edge, "interface: lo");
+    assert!(ping().is_err(), "the server is not behind `lo`");
+    let edge = restarted(edge, "local_address: 10.0.2.99");
+    assert!(ping().is_err(), "no address of the edge's");
+    eventually_true("the log says why", || {
+        edge.log()
+            .contains("local address 10.0.2.99: it is no address of this machine")
+    });
+    run(
+        &topology,
+        "edge",
+        &["ip", "addr", "add", "10.0.2.99/24", "dev", &link],
+    );
+    ping().unwrap();
+}
+
+#[test]
 fn where_no_ping_can_be_sent_that_is_said_and_the_fix_works() {
     let topology = networks();
     let edge = start_without_rights(&topology, "edge", &interceptor(", echo: forward"));
