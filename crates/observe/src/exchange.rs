@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use hermes_net::clock;
 use hermes_net::shares::Share;
 use hermes_proto::refusal_id::RefusalId;
+use hermes_upstream::Upstream;
 use http::Method;
 use tokio::sync::Notify;
 
@@ -145,13 +146,15 @@ impl Exchange {
     }
 
     /// The Upstream's configured name and the endpoint of the latest attempt; to be called once an attempt.
-    pub fn upstream(&self, name: &Arc<str>, endpoint: &Arc<str>) {
+    /// `upstream` is `None` where the target itself is dialled.
+    pub fn upstream(&self, name: &Arc<str>, endpoint: &Arc<str>, upstream: Option<&Arc<Upstream>>) {
         let at = clock::system_now();
         tracing::debug!(target: LOG, exchange = %self.live.id, upstream = %name, %endpoint, "goes to");
         let mut facts = self.live.facts.lock();
         let hop = Hop {
             upstream: Arc::clone(name),
             endpoint: Arc::clone(endpoint),
+            measured_by: upstream.cloned(),
         };
 
         match &mut facts.ahead {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use hermes_net::PeerAddress;
 use hermes_net::clock;
 use hermes_proto::refusal_id::RefusalId;
+use hermes_upstream::Upstream;
 use http::Method;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -86,6 +87,8 @@ pub(super) struct Facts {
     pub route: Option<Arc<str>>,
     pub upstream: Option<Arc<str>>,
     pub endpoint: Option<Arc<str>>,
+    /// The upstream itself, which knows how far the endpoint is.
+    pub measured_by: Option<Arc<Upstream>>,
     /// While another way is opened: the hop of its latest attempt.
     pub ahead: Option<Option<Hop>>,
     /// The attempts, in their order.
@@ -156,6 +159,7 @@ pub struct LaterRefusal {
 pub(super) struct Hop {
     pub upstream: Arc<str>,
     pub endpoint: Arc<str>,
+    pub measured_by: Option<Arc<Upstream>>,
 }
 
 impl Facts {
@@ -163,6 +167,13 @@ impl Facts {
     pub fn goes_by(&mut self, hop: Hop) {
         self.upstream = Some(hop.upstream);
         self.endpoint = Some(hop.endpoint);
+        self.measured_by = hop.measured_by;
+    }
+
+    /// Milliseconds of a round trip to the endpoint, if its upstream knows them.
+    pub fn round_trip_ms(&self) -> Option<f64> {
+        let upstream = self.measured_by.as_ref()?;
+        upstream.round_trip_ms(self.endpoint.as_ref()?)
     }
 
     /// The method as views and records say it; empty until it is known.

@@ -56,6 +56,9 @@ pub(super) struct Record {
     pub bytes: Moved,
     pub datagrams: Datagrams,
     pub duration_ms: u64,
+    /// Milliseconds of a round trip to the endpoint, as its upstream knows them when the record is made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round_trip_ms: Option<f64>,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
@@ -142,6 +145,7 @@ impl Record {
         now: Instant,
     ) -> Self {
         let facts = live.facts.lock().clone();
+        let round_trip_ms = facts.round_trip_ms();
         let counters = &live.counters;
         let duration = now.saturating_duration_since(live.since).as_millis();
 
@@ -188,6 +192,7 @@ impl Record {
                 dropped: counters.dropped.load(Ordering::Relaxed),
             },
             duration_ms: u64::try_from(duration).unwrap_or(u64::MAX),
+            round_trip_ms,
             reason: reason.to_owned(),
         }
     }

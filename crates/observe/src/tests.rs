@@ -75,7 +75,7 @@ fn a_record_says_what_happened_and_no_query() {
     exchange.target("video:80/film?token=secret#x".to_owned());
     exchange.user("bob");
     exchange.route(&"video".into());
-    exchange.upstream(&"ingress".into(), &"203.0.113.7:443".into());
+    exchange.upstream(&"ingress".into(), &"203.0.113.7:443".into(), None);
     exchange.status(200);
     exchange.counters().from_client(3);
     exchange.counters().to_client(500);

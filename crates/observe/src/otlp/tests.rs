@@ -82,9 +82,9 @@ fn a_span_says_what_the_record_says_and_of_users_only_what_it_may() {
     exchange.user("alice");
     exchange.route(&"video".into());
     exchange.status(502);
-    exchange.upstream(&"video".into(), &"192.0.2.1:80".into());
+    exchange.upstream(&"video".into(), &"192.0.2.1:80".into(), None);
     exchange.attempt_ended("reset");
-    exchange.upstream(&"video".into(), &"192.0.2.2:80".into());
+    exchange.upstream(&"video".into(), &"192.0.2.2:80".into(), None);
     exchange.finish("connection_refused: 192.0.2.1:80");
 
     let ended = telemetry

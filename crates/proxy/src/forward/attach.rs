@@ -37,7 +37,7 @@ pub(super) async fn accept(
 
     let exchange = &routed.exchange;
     let shared = &routed.worker.shared;
-    exchange.upstream(&UPSTREAM.into(), &place.text());
+    exchange.upstream(&UPSTREAM.into(), &place.text(), None);
     exchange.status(arrival.head().opening_status().as_u16());
     let mut guard = enter(
         routed,

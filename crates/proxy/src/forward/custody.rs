@@ -91,7 +91,7 @@ async fn tunnel(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carrie
     };
 
     let exchange = &routed.exchange;
-    exchange.upstream(next.name(), &CUSTODY.into());
+    exchange.upstream(next.name(), &CUSTODY.into(), None);
     if offered.is_stored() {
         return relay(routed, offered, head, (next, handled)).await;
     }

@@ -239,7 +239,9 @@ fn conclude(
         });
     };
     let reply = replies.swap_remove(found);
-    routed.exchange.upstream(&reply.upstream, &reply.endpoint);
+    routed
+        .exchange
+        .upstream(&reply.upstream, &reply.endpoint, None);
     match reply.outcome {
         Ok((head, content)) => Ok(Gathered {
             head: returning(routed, head),
@@ -252,7 +254,9 @@ fn conclude(
 
 fn merged(routed: &Routed, replies: Vec<Reply>, said: String) -> Gathered {
     if let Some(reply) = replies.first() {
-        routed.exchange.upstream(&reply.upstream, &"(all)".into());
+        routed
+            .exchange
+            .upstream(&reply.upstream, &"(all)".into(), None);
     }
     let boundary = parts::boundary(&replies, || fastrand::u64(..));
     let mut head = ResponseHead::new(StatusCode::OK);

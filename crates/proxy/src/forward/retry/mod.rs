@@ -124,7 +124,10 @@ impl<'a> Tries<'a> {
 
     /// The attempt goes to this endpoint, or failed to connect to it.
     pub(super) fn goes_to(&self, endpoint: &Arc<str>) {
-        self.routed.exchange.upstream(self.next.name(), endpoint);
+        let upstream = self.next.upstream();
+        self.routed
+            .exchange
+            .upstream(self.next.name(), endpoint, upstream);
         let mut tried = self.tried.lock();
         if tried.len() < TRIED {
             tried.push(Arc::clone(endpoint));
