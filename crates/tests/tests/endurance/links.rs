@@ -10,10 +10,10 @@ use hermes_tests::{Node, Pki, curl, origins};
 use crate::asked;
 
 /// How long it takes. `HERMES_LINK_MINUTES` asks for more: an hour of it is four days of a link that is asked for signs of life every 15 s.
-const LONG: Duration = Duration::from_secs(12);
+pub(crate) const LONG: Duration = Duration::from_secs(12);
 
 /// Rounds between two reloads of the first node.
-const RELOAD: usize = 40;
+pub(crate) const RELOAD: usize = 40;
 
 /// By how many bytes a node may grow from the middle third of the rounds to the last.
 const GROWTH: usize = 8 * 1024 * 1024;
@@ -22,10 +22,10 @@ const GROWTH: usize = 8 * 1024 * 1024;
 const LINKS: [&str; 4] = ["h1", "h2", "h3", "resumable"];
 
 /// Memory that is free goes back to the system at once, so that what a node holds can be seen from outside.
-const AT_ONCE: [(&str, &str); 1] = [("MIMALLOC_PURGE_DELAY", "0")];
+pub(crate) const AT_ONCE: [(&str, &str); 1] = [("MIMALLOC_PURGE_DELAY", "0")];
 
 /// Of links over HTTP/2: the hundredth part of the usual 15 s. Those over HTTP/3 are asked twice a second anyway.
-const PERIODS: &str = ", keepalive: { every: 150ms, timeout: 2s }";
+pub(crate) const PERIODS: &str = ", keepalive: { every: 150ms, timeout: 2s }";
 
 /// Where the links end.
 fn far(pki: &Pki, [web, db, voice]: [String; 3]) -> String {
@@ -121,7 +121,7 @@ impl Carried {
     }
 }
 
-fn talk(raw: &mut Raw, link: &str, word: &str) {
+pub(crate) fn talk(raw: &mut Raw, link: &str, word: &str) {
     raw.send(word);
     assert_eq!(raw.exactly(word.len()), word.as_bytes(), "{link}");
 }
@@ -154,6 +154,7 @@ fn links_of_every_version_stay_with_all_that_is_on_them() {
             assert_eq!(status, 200, "{said:#}");
         }
         held.push(resident(&near).max(resident(&far)));
+        std::thread::sleep(pause(minutes));
     }
     for one in &mut carried {
         one.idle_speaks("end");
@@ -172,6 +173,16 @@ fn links_of_every_version_stay_with_all_that_is_on_them() {
             node.exchanges()
         );
     }
+    stays_flat(&held);
+}
+
+/// Between two rounds: long ones leave the machine to others.
+pub(crate) fn pause(minutes: u64) -> Duration {
+    Duration::from_millis(if minutes == 0 { 20 } else { 500 })
+}
+
+/// Whether what nodes held, round by round, did not grow from the middle third to the last.
+pub(crate) fn stays_flat(held: &[usize]) {
     let third = held.len() / 3;
     let least = |part: &[usize]| part.iter().min().copied().unwrap_or_default();
     let [middle, last] = [&held[third..2 * third], &held[2 * third..]].map(least);

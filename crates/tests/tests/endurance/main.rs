@@ -10,6 +10,7 @@ mod churn;
 mod custody;
 mod kills;
 mod links;
+mod other_links;
 mod visits;
 mod work;
 
