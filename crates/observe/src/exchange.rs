@@ -243,7 +243,9 @@ impl Exchange {
 
     /// The endpoint that answered, where several were asked.
     pub fn answered_by(&self, endpoint: &str) {
-        self.live.facts.lock().endpoint = Some(endpoint.into());
+        if let Some(hop) = &mut self.live.facts.lock().hop {
+            hop.endpoint = endpoint.into();
+        }
     }
 
     /// The groups that its user's token claims, for who asks later why it was refused.
@@ -357,7 +359,7 @@ impl Exchange {
         }
         let facts = self.live.facts.lock();
         let listener = &*self.live.begin.listener;
-        let upstream = facts.upstream.as_deref().unwrap_or_default();
+        let upstream = facts.upstream().map_or("", |name| &**name);
         tracing::warn!(target: LOG, listener,
             upstream,
             target = facts.target,

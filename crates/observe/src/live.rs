@@ -85,10 +85,8 @@ pub(super) struct Facts {
     pub method: Option<Method>,
     pub user: Option<String>,
     pub route: Option<Arc<str>>,
-    pub upstream: Option<Arc<str>>,
-    pub endpoint: Option<Arc<str>>,
-    /// The upstream itself, which knows how far the endpoint is.
-    pub measured_by: Option<Arc<Upstream>>,
+    /// Where it goes.
+    pub hop: Option<Hop>,
     /// While another way is opened: the hop of its latest attempt.
     pub ahead: Option<Option<Hop>>,
     /// The attempts, in their order.
@@ -159,21 +157,30 @@ pub struct LaterRefusal {
 pub(super) struct Hop {
     pub upstream: Arc<str>,
     pub endpoint: Arc<str>,
+    /// The upstream itself, which knows how far the endpoint is.
     pub measured_by: Option<Arc<Upstream>>,
 }
 
 impl Facts {
     /// It goes by this hop.
     pub fn goes_by(&mut self, hop: Hop) {
-        self.upstream = Some(hop.upstream);
-        self.endpoint = Some(hop.endpoint);
-        self.measured_by = hop.measured_by;
+        self.hop = Some(hop);
+    }
+
+    /// The name of its upstream.
+    pub fn upstream(&self) -> Option<&Arc<str>> {
+        self.hop.as_ref().map(|hop| &hop.upstream)
+    }
+
+    /// The endpoint there.
+    pub fn endpoint(&self) -> Option<&Arc<str>> {
+        self.hop.as_ref().map(|hop| &hop.endpoint)
     }
 
     /// Milliseconds of a round trip to the endpoint, if its upstream knows them.
     pub fn round_trip_ms(&self) -> Option<f64> {
-        let upstream = self.measured_by.as_ref()?;
-        upstream.round_trip_ms(self.endpoint.as_ref()?)
+        let hop = self.hop.as_ref()?;
+        hop.measured_by.as_ref()?.round_trip_ms(&hop.endpoint)
     }
 
     /// The method as views and records say it; empty until it is known.
@@ -333,11 +340,11 @@ impl Live {
             listener: self.begin.listener.to_string(),
             source: self.begin.source.to_string(),
             method: facts.method(),
+            upstream: facts.upstream().map(ToString::to_string),
+            endpoint: facts.endpoint().map(ToString::to_string),
             user: facts.user,
             target: facts.target,
             route: facts.route.as_deref().map(str::to_owned),
-            upstream: facts.upstream.as_deref().map(str::to_owned),
-            endpoint: facts.endpoint.as_deref().map(str::to_owned),
             progress,
             trace: self.trace(),
             client_to_target: count(&self.counters.client_to_target),

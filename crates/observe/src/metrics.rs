@@ -312,7 +312,7 @@ impl Metrics {
             listener: &live.listener,
             kind: live.kind(),
             route: facts.route.as_ref(),
-            upstream: facts.upstream.as_ref(),
+            upstream: facts.upstream(),
             status: status_class(live.status()),
             reason: class,
         };

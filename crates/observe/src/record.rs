@@ -1,13 +1,13 @@
 //! One access record: a line of JSON.
 
 use std::sync::atomic::Ordering;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use hermes_net::PeerAddress;
 use hermes_net::memory::Owner;
 use serde::Serialize;
 
-use super::live::{Attempt, Live};
+use super::live::{Attempt, Facts, Live};
 
 /// Why a record is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -55,10 +55,8 @@ pub(super) struct Record {
     pub resumed: u32,
     pub bytes: Moved,
     pub datagrams: Datagrams,
-    pub duration_ms: u64,
-    /// Milliseconds of a round trip to the endpoint, as its upstream knows them when the record is made.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub round_trip_ms: Option<f64>,
+    #[serde(flatten)]
+    pub times: Times,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
@@ -91,6 +89,24 @@ pub(super) struct RefusedBy {
     /// What the refusal is called.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refusal: Option<String>,
+}
+
+/// How long it took, and how far it went.
+#[derive(Debug, Serialize)]
+pub(super) struct Times {
+    pub duration_ms: u64,
+    /// Milliseconds of a round trip to the endpoint, as its upstream knows them when the record is made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round_trip_ms: Option<f64>,
+}
+
+impl Times {
+    fn new(duration: Duration, facts: &Facts) -> Self {
+        Self {
+            duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+            round_trip_ms: facts.round_trip_ms(),
+        }
+    }
 }
 
 /// Bytes of either direction.
@@ -145,9 +161,8 @@ impl Record {
         now: Instant,
     ) -> Self {
         let facts = live.facts.lock().clone();
-        let round_trip_ms = facts.round_trip_ms();
         let counters = &live.counters;
-        let duration = now.saturating_duration_since(live.since).as_millis();
+        let times = Times::new(now.saturating_duration_since(live.since), &facts);
 
         Self {
             time: humantime::format_rfc3339_millis(time).to_string(),
@@ -161,11 +176,11 @@ impl Record {
             source: live.begin.source.to_string(),
             protocol: live.begin.protocol,
             method: facts.method(),
+            upstream: facts.upstream().map(ToString::to_string),
+            endpoint: facts.endpoint().map(ToString::to_string),
             user: facts.user,
             target: facts.target,
             route: facts.route.as_deref().map(str::to_owned),
-            upstream: facts.upstream.as_deref().map(str::to_owned),
-            endpoint: facts.endpoint.as_deref().map(str::to_owned),
             attempts: facts.tried.len() + facts.outlived.forgotten,
             tried: match facts.tried.as_slice() {
                 several @ [_, _, ..] => several
@@ -191,8 +206,7 @@ impl Record {
                 target_to_client: counters.datagrams_out.load(Ordering::Relaxed),
                 dropped: counters.dropped.load(Ordering::Relaxed),
             },
-            duration_ms: u64::try_from(duration).unwrap_or(u64::MAX),
-            round_trip_ms,
+            times,
             reason: reason.to_owned(),
         }
     }

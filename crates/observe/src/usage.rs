@@ -155,7 +155,7 @@ impl Usage {
         if let Some(route) = &facts.route {
             self.route(route).add(gained);
         }
-        if let Some(upstream) = &facts.upstream {
+        if let Some(upstream) = facts.upstream() {
             self.upstream(upstream).add(gained);
         }
     }

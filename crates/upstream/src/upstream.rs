@@ -311,8 +311,7 @@ impl Upstream {
     /// Milliseconds of a round trip to the endpoint of this text, as [`HopStatus`] has them; asks no system for them.
     pub fn round_trip_ms(&self, endpoint: &Arc<str>) -> Option<f64> {
         let mut endpoints = self.endpoints.iter();
-        // The text that an exchange has is the endpoint's own.
-        let found = endpoints.find(|one| Arc::ptr_eq(&one.text, endpoint));
+        let found = endpoints.find(|one| one.text == *endpoint);
         found?.hop.round_trip_ms()
     }
 
