@@ -1,4 +1,5 @@
-//! Builtins that the interpreter lacks, or that would bring forth too much in one step.
+//! Builtins that the interpreter lacks, or that would bring forth too much in one step. `growing.rs` has those that are looked at and
+//! then left to the interpreter.
 //!
 //! An operand that is not what it should be makes the call undefined, as OPA has it.
 
@@ -8,7 +9,7 @@ use regorus::{Engine, Value};
 use serde_json::Value as Json;
 
 use crate::token_keys::Algorithm;
-use crate::{networks, signed_token, times};
+use crate::{growing, networks, signed_token, times};
 
 /// Numbers in one range.
 #[doc(alias = "bound")]
@@ -50,6 +51,7 @@ pub(crate) fn add(engine: &mut Engine) {
         let added = engine.add_extension((*name).to_owned(), *operands, Box::new(call));
         debug_assert!(added.is_ok(), "{name} is there twice");
     }
+    growing::add(engine);
 }
 
 /// Whether one of ours has this name.

@@ -18,6 +18,7 @@ mod calls;
 mod clock_rule;
 mod evaluation;
 mod evaluator;
+mod growing;
 mod input;
 mod meter;
 mod networks;

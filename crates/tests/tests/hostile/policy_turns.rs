@@ -1,4 +1,5 @@
-//! One user who asks for much at a policy or at an authorisation server leaves others their turn.
+//! One user who asks for much at a policy or at an authorisation server leaves others their turn, and leaves them the
+//! policy.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use hermes_tests::attacks::costly_policy::{POLICY, ask_until, costly_uri};
 use hermes_tests::origins::{Answer, deciding};
+use hermes_tests::raw::Raw;
 use hermes_tests::{Node, curl};
 
 /// Listeners of two users, and one of strangers.
@@ -66,4 +68,45 @@ fn at_a_policy_whose_evaluation_takes_long() {
     fs::write(folder.path().join("policy.rego"), POLICY).unwrap();
     let node = Node::start_in(folder, "sap", &yaml, &[]);
     others_are_served(&node, &costly_uri());
+}
+
+/// A policy that does with fields of a client as policies do: a size with its unit, words put in place of others, a pattern.
+const OF_FIELDS: &str = "package overlay\nimport rego.v1\ndefault allow := false\nf := input.fields\n\
+    allow if not f[\"x-case\"]\n\
+    allow if { f[\"x-case\"] == \"size\"; units.parse_bytes(f[\"x-a\"]) < 1000 }\n\
+    allow if { f[\"x-case\"] == \"words\"; contains(replace(f[\"x-a\"], \"-\", f[\"x-b\"]), \"z\") }\n\
+    allow if { f[\"x-case\"] == \"list\"; contains(concat(f[\"x-a\"], split(f[\"x-b\"], \"\")), \"z\") }\n\
+    allow if { f[\"x-case\"] == \"glob\"; glob.match(f[\"x-a\"], [\".\"], \"a\") }\n";
+
+#[test]
+fn no_field_of_a_client_takes_a_policy_from_others() {
+    let yaml = format!(
+        "{LISTENERS}\
+         authorize: [ {{ name: check, timeout: 10s, rego: {{ files: policy.rego, query: data.overlay.allow }} }} ]\n\
+         routes: [ {{ respond: {{ status: 200 }} }} ]\n"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("policy.rego"), OF_FIELDS).unwrap();
+    let node = Node::start_in(folder, "sap", &yaml, &[]);
+
+    let size = "1e999999999Gi".to_owned();
+    let many = "-".repeat(28_000);
+    let nested = format!("{}{}", "{a,".repeat(400), "}".repeat(400));
+    for (case, one, other) in [
+        ("size", &size, &size),
+        ("words", &many, &many),
+        ("list", &many, &many),
+        ("glob", &nested, &nested),
+    ] {
+        for _ in 0..4 {
+            let fields = format!("x-case: {case}\r\nx-a: {one}\r\nx-b: {other}\r\n");
+            let mut raw = Raw::connect(node.address("web"));
+            raw.send(format!(
+                "GET http://site/ HTTP/1.1\r\nHost: site\r\n{fields}\r\n"
+            ));
+            assert_eq!(raw.head().status(), 503, "{case}");
+        }
+        let bob = curl(&["-x", &node.url("bob"), "http://site/a"]);
+        assert_eq!(bob.status, 200, "{case}");
+    }
 }
