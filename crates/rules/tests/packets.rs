@@ -5,7 +5,7 @@
     reason = "the functions around the tests are tests, too"
 )]
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use hermes_proto::ip::checksum::checksum;
 use hermes_proto::ip::{IpPrefix, Packet, TCP, UDP};
@@ -234,6 +234,72 @@ fn errors_pass_and_questions_meet_the_rules() {
     let mut ping = PacketRule::allow("ping");
     ping.protocols = vec![1];
     assert!(allows(&compile(&[ping]), &echo, OpenedBy::Client));
+}
+
+/// A packet of IPv6 that opens a connection of TCP.
+fn opening_v6(to: &str) -> Vec<u8> {
+    let [from, to] = ["2001:db8::17", to].map(|text| text.parse::<Ipv6Addr>().unwrap());
+    let mut packet = vec![0x60, 0, 0, 0, 0, 20, TCP, 64];
+    packet.extend(from.octets());
+    packet.extend(to.octets());
+    packet.extend([0x9c, 0x40, 0, 80]);
+    packet.resize(60, 0);
+    packet[52] = 0x50;
+    packet[53] = SYN;
+    packet
+}
+
+#[test]
+fn rules_that_deny_ipv4_addresses_deny_the_ipv6_ones_that_hold_them() {
+    let names = Names::default();
+    let compile = |rule: &PacketRule, default| {
+        let rules = std::slice::from_ref(rule);
+        PacketPolicy::compile(rules, default, &whom(&names, None)).unwrap()
+    };
+    let to = vec![prefix("10.0.0.0/8")];
+    let deny = PacketRule {
+        to: to.clone(),
+        ..PacketRule::deny("inner")
+    };
+    let allow = PacketRule {
+        to,
+        ..PacketRule::allow("inner")
+    };
+
+    let denies = compile(&deny, true);
+    let allows_some = compile(&allow, false);
+    for held in [
+        "64:ff9b::10.1.2.3",
+        "2002:a01:203::1",
+        "::ffff:10.1.2.3",
+        "::10.1.2.3",
+    ] {
+        let packet = opening_v6(held);
+        assert!(!allows(&denies, &packet, OpenedBy::Client), "{held}");
+        assert!(!allows(&allows_some, &packet, OpenedBy::Client), "{held}");
+    }
+    for other in [
+        "64:ff9b::192.0.2.1",
+        "2001:db8::a01:203",
+        "2002:c000:201::1",
+    ] {
+        assert!(
+            allows(&denies, &opening_v6(other), OpenedBy::Client),
+            "{other}"
+        );
+    }
+
+    // A host behind a translator opens it.
+    let opened_by_target = PacketRule {
+        opened_by: OpenedBy::Target,
+        from: vec![prefix("10.0.0.0/8")],
+        ..PacketRule::deny("outer")
+    };
+    let mut packet = opening_v6("2001:db8::99");
+    let translated = "64:ff9b::10.1.2.3".parse::<Ipv6Addr>().unwrap();
+    packet[8..24].copy_from_slice(&translated.octets());
+    let denies = compile(&opened_by_target, true);
+    assert!(!allows(&denies, &packet, OpenedBy::Target));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use hermes_proto::host::embedded;
 use hermes_proto::ip::IpPrefix;
 
 use super::PacketRule;
@@ -50,8 +51,15 @@ impl TargetIndex {
         }
     }
 
-    /// Lists of rules, one of which has each rule that can match.
+    /// Lists of rules, one of which has each rule that can match: those about the target, and about the IPv4 addresses that it holds.
     pub(super) fn candidates(&self, target: IpAddr) -> impl Iterator<Item = &[u32]> {
+        let held = embedded(target).into_iter().flatten().map(IpAddr::V4);
+        let addresses = std::iter::once(target).chain(held);
+        let found = addresses.flat_map(|address| self.about(address));
+        std::iter::once(&self.anywhere[..]).chain(found)
+    }
+
+    fn about(&self, target: IpAddr) -> impl Iterator<Item = &[u32]> {
         let lengths = match target.is_ipv4() {
             true => &self.lengths_v4,
             false => &self.lengths_v6,
@@ -60,7 +68,6 @@ impl TargetIndex {
             let prefix = IpPrefix::around(target, *length).ok()?;
             self.by_prefix.get(&prefix)
         });
-
-        std::iter::once(&self.anywhere[..]).chain(found.map(Vec::as_slice))
+        found.map(Vec::as_slice)
     }
 }

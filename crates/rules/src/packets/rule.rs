@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hermes_config::element;
 use hermes_config::model::{self, FlowOpener, OneOrMany, UserMatch};
+use hermes_proto::host::embedded;
 use hermes_proto::ip::{IpPrefix, TCP, UDP};
 use ipnet::IpNet;
 
@@ -159,11 +160,18 @@ impl PacketRule {
     }
 
     pub(super) fn takes_opener(&self, address: IpAddr) -> bool {
-        holds(&self.from, address)
+        self.takes(&self.from, address)
     }
 
     pub(super) fn takes_target(&self, address: IpAddr) -> bool {
-        holds(&self.to, address)
+        self.takes(&self.to, address)
+    }
+
+    /// A translator on the way sends what is for an IPv6 address of NAT64 or 6to4 to the IPv4 address in it: a rule that denies the latter
+    /// denies both, and one that allows the latter does not speak of the former.
+    fn takes(&self, prefixes: &[IpPrefix], address: IpAddr) -> bool {
+        let held = || embedded(address).into_iter().flatten().map(IpAddr::V4);
+        holds(prefixes, address) || !self.allow && held().any(|held| holds(prefixes, held))
     }
 
     pub(super) fn takes_port(&self, asked: &Asked) -> bool {
