@@ -11,7 +11,7 @@ mod terms;
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,6 +30,9 @@ const ENDING: &str = "exchange";
 
 /// The file that one process has locked while it uses the folder.
 const LOCK: &str = "lock";
+
+/// Permissions of a folder in which others could put an exchange.
+const OTHERS_WRITE: u32 = 0o022;
 
 /// A folder of exchanges. Its copies are the same.
 #[derive(Debug, Clone)]
@@ -59,9 +62,10 @@ impl Disk {
     /// Takes a folder, which is made if there is none, for at most so many bytes.
     ///
     /// # Errors
-    /// It cannot be made or used, or another process uses it.
+    /// It cannot be made or used, others can write to it, or another process uses it.
     pub fn open(path: &Path, limit: u64) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        belongs_to_this_user(path)?;
         let lock = OpenOptions::new()
             .write(true)
             .create(true)
@@ -167,6 +171,23 @@ impl Disk {
     fn works(&self) {
         self.0.usage.lock().has_failed = false;
     }
+}
+
+/// What lies there is done in the names of the users that it says: so no one else may put it there, or send it elsewhere by a link.
+fn belongs_to_this_user(path: &Path) -> io::Result<()> {
+    let found = std::fs::metadata(path)?;
+    let link = std::fs::symlink_metadata(path)?;
+    let user = rustix::process::geteuid().as_raw();
+    let owners = [found.uid(), link.uid()];
+
+    let wrong = if owners.iter().any(|owner| *owner != user && *owner != 0) {
+        format!("it belongs to another user than {user}: chown it, or name another")
+    } else if found.mode() & OTHERS_WRITE != 0 {
+        "other users can write to it: chmod 700 it, or name another".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, wrong))
 }
 
 /// The file of an exchange.

@@ -1,5 +1,7 @@
 //! Exchanges on disk: found again, damaged, cut off, and too many.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -166,4 +168,25 @@ fn one_process_uses_a_folder() {
     assert_eq!(error.to_string(), "another process uses it");
     drop(disk);
     open(&folder, LIMIT);
+}
+
+#[test]
+fn a_folder_that_others_can_write_to_or_own_is_refused_with_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = folder.path().join("spool");
+    let refused = || Disk::open(&spool, LIMIT).unwrap_err().to_string();
+    let set = |mode| std::fs::set_permissions(&spool, Permissions::from_mode(mode)).unwrap();
+
+    drop(Disk::open(&spool, LIMIT).unwrap());
+    for mode in [0o777, 0o1777, 0o770] {
+        set(mode);
+        assert!(refused().contains("chmod 700"), "{}", refused());
+    }
+    set(0o750);
+    drop(Disk::open(&spool, LIMIT).unwrap());
+
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&spool, Some(12345), None).unwrap();
+        assert!(refused().contains("another user"), "{}", refused());
+    }
 }

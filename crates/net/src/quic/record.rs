@@ -26,6 +26,10 @@ const FOLDER_MODE: u32 = 0o700;
 #[doc(alias = "bound")]
 const QLOG_FILES: usize = 1000;
 
+/// Bytes of all qlog files of a process: a connection that lives for months, or carries much, writes as long as it lives.
+#[doc(alias = "bound")]
+const QLOG_BYTES: u64 = 1 << 30;
+
 /// Writes down connections. Nothing is written unless a path was given, and nothing is made before there is something to write.
 /// Clones write to the same files.
 #[derive(Debug, Clone, Default)]
@@ -81,7 +85,10 @@ struct QlogFile {
 }
 
 /// Writes the files of all connections.
-struct QlogSink;
+struct QlogSink {
+    /// Bytes that may still be written.
+    left: u64,
+}
 
 /// What the recorder of a connection writes to.
 struct QlogWriter {
@@ -163,7 +170,10 @@ impl Record {
         let path = folder
             .path
             .join(format!("{}-{number}-{role}.sqlog", std::process::id()));
-        let writer = started(&folder.writer, "hermes-qlog", || QlogSink)?.clone();
+        let writer = started(&folder.writer, "hermes-qlog", || QlogSink {
+            left: QLOG_BYTES,
+        })?
+        .clone();
         let file = Arc::new(QlogFile {
             path,
             opened: OnceLock::new(),
@@ -207,11 +217,23 @@ impl Sink for QlogSink {
     }
 
     fn write(&mut self, piece: QlogPiece) -> io::Result<()> {
-        let opened = piece.file.opened.get_or_init(|| piece.file.open());
-        match opened.as_ref() {
-            Some(mut file) => file.write_all(&piece.file.records.lock().take(&piece.bytes)),
-            None => Ok(()),
+        if self.left == 0 {
+            return Ok(());
         }
+        let opened = piece.file.opened.get_or_init(|| piece.file.open());
+        let Some(mut file) = opened.as_ref() else {
+            return Ok(());
+        };
+
+        let records = piece.file.records.lock().take(&piece.bytes);
+        self.left = self.left.saturating_sub(records.len() as u64);
+        if self.left == 0 {
+            tracing::warn!(
+                bytes = QLOG_BYTES,
+                "no more qlog is written: remove the files and start again for more"
+            );
+        }
+        file.write_all(&records)
     }
 
     fn tell_lost(&mut self, lost: u64) -> io::Result<()> {
@@ -330,6 +352,25 @@ mod tests {
         written(&record);
         assert_eq!(fs::read_to_string(&old).unwrap(), "A 01 02\n");
         assert_eq!(fs::read_to_string(&path).unwrap(), "B 03 04\n");
+    }
+
+    #[test]
+    fn qlog_ends_at_its_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = Arc::new(QlogFile {
+            path: folder.path().join("a.sqlog"),
+            opened: OnceLock::new(),
+            records: Mutex::default(),
+        });
+        let mut sink = QlogSink { left: 100 };
+        for _ in 0..50 {
+            let piece = QlogPiece {
+                file: file.clone(),
+                bytes: b"0123456789012345678\n".to_vec(),
+            };
+            sink.write(piece).unwrap();
+        }
+        assert_eq!(fs::metadata(&file.path).unwrap().len(), 100);
     }
 
     #[test]
