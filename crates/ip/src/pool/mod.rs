@@ -38,6 +38,10 @@ pub struct Lease {
     pub v6: Option<IpPrefix>,
 }
 
+/// The part of a pool that is for identities without a lease: several that act together, each with half of what the others leave, would
+/// have all of it.
+const FIRST_LEASES: usize = 4;
+
 /// Why an identity has no address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
@@ -62,6 +66,18 @@ pub enum PoolError {
         in_use: usize,
         /// Leases that others use.
         others: usize,
+        /// Leases that there can be.
+        all: usize,
+    },
+    /// What is left is for those who have nothing yet.
+    #[error(
+        "{in_use} leases are in use by this user or source, and the {free} that are free of {all} are for those who have none"
+    )]
+    Reserved {
+        /// Leases that it uses.
+        in_use: usize,
+        /// Leases that no one uses.
+        free: usize,
         /// Leases that there can be.
         all: usize,
     },
@@ -120,7 +136,8 @@ impl AddressPool {
     /// The lease of one more tunnel of an identity: one that it had and does not use, or another. A wish is granted if it is free.
     /// `now` is in seconds since 1970.
     ///
-    /// An identity may use half of what others do not, and one lease in any case. All sources of one IPv6 network of 64 bits count as one.
+    /// An identity may use half of what others do not, and one lease in any case; the last quarter is for those who have none, also where
+    /// several act together. All sources of one IPv6 network of 64 bits count as one.
     ///
     /// # Errors
     /// [`PoolError`].
@@ -166,13 +183,18 @@ impl AddressPool {
         let [in_use, others] = self.shares.in_use(identity);
         let all = self.capacity();
         let share = all.saturating_sub(others).div_ceil(2).max(1);
-        match in_use < share {
-            true => Ok(()),
-            false => Err(PoolError::Share {
+        if in_use >= share {
+            return Err(PoolError::Share {
                 in_use,
                 others,
                 all,
-            }),
+            });
+        }
+
+        let free = all.saturating_sub(others + in_use);
+        match in_use > 0 && free <= all / FIRST_LEASES {
+            true => Err(PoolError::Reserved { in_use, free, all }),
+            false => Ok(()),
         }
     }
 

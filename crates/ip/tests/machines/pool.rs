@@ -153,6 +153,21 @@ fn an_identity_has_half_of_what_others_do_not_use() {
 }
 
 #[test]
+fn ten_identities_that_act_together_leave_a_quarter_to_newcomers() {
+    let mut pool = AddressPool::new(vec![range("10.9.0.0/24")], DAY);
+    let had = (0..10).map(|n| all(&mut pool, &format!("@2001:db8:0:{n}::1")).len());
+    let had: Vec<_> = had.collect();
+    assert_eq!(had[..2], [127, 64]);
+    assert_eq!(had[2..], [1; 8]);
+    assert!(matches!(
+        pool.acquire("@2001:db8:0:5::2", &[], 0),
+        Err(PoolError::Share { .. } | PoolError::Reserved { free: 55, .. })
+    ));
+    let newcomers = (0..55).map(|n| pool.acquire(&format!("user{n}"), &[], 0));
+    assert_eq!(newcomers.filter(Result::is_ok).count(), 55);
+}
+
+#[test]
 fn sources_of_one_network_share_and_each_finds_its_address_again() {
     let mut pool = AddressPool::new(vec![range("10.9.0.0/28")], DAY);
     let sources = (0..14).map(|n| pool.acquire(&format!("@2001:db8::{n:x}"), &[], 0));

@@ -157,10 +157,11 @@ async fn new(
         stack.set_account(Memory::node().owner(owner));
     }
     opened.map_err(|error| match error {
-        PoolError::Exhausted { .. } | PoolError::Share { .. } | PoolError::Full => {
-            Refusal::new(ProxyError::ConnectionLimitReached, error.to_string())
-                .status(StatusCode::SERVICE_UNAVAILABLE)
-        }
+        PoolError::Exhausted { .. }
+        | PoolError::Share { .. }
+        | PoolError::Reserved { .. }
+        | PoolError::Full => Refusal::new(ProxyError::ConnectionLimitReached, error.to_string())
+            .status(StatusCode::SERVICE_UNAVAILABLE),
         PoolError::Range { .. } => {
             Refusal::new(ProxyError::ProxyConfigurationError, error.to_string())
         }
