@@ -206,11 +206,27 @@ fn without_frames(filter: &str) -> String {
         .join(",")
 }
 
+/// The filter without what QUIC's library warns of once for each connection whose peer sends an illegal packet: strangers would fill the
+/// log. Those who ask for its target or for `trace` have it.
+fn without_packets(filter: String) -> String {
+    let is_trace = |directive: &str| {
+        let level = directive.trim();
+        ["trace", "5"]
+            .iter()
+            .any(|word| word.eq_ignore_ascii_case(level))
+    };
+    match filter.contains("quinn") || filter.split(',').any(is_trace) {
+        true => filter,
+        false => format!("quinn_proto=error,{filter}"),
+    }
+}
+
 fn parse(filter: &str) -> Result<EnvFilter, String> {
     if let Some((reason, remedy)) = log_filter::mistake(filter) {
         return Err(format!("{reason}; {remedy}"));
     }
-    EnvFilter::try_new(without_frames(filter)).map_err(|error| {
+    let full = without_packets(without_frames(filter));
+    EnvFilter::try_new(full).map_err(|error| {
         format!("`{filter}` is no log filter: {error}; write it like `info` or `hermes_proxy=debug,info`")
     })
 }
@@ -245,6 +261,19 @@ mod tests {
                 .to_string()
                 .contains("hermes_http=warn")
         );
+    }
+
+    #[test]
+    fn packets_of_strangers_are_for_those_who_ask_for_them() {
+        let has = |filter: &str| parse(filter).unwrap().to_string();
+        for quiet in ["info", "debug", "hermes_proxy=debug,info"] {
+            let full = has(quiet);
+            assert!(full.contains("quinn_proto=error"), "{full}");
+        }
+        for asked in ["trace", "quinn_proto=warn,info", "info,quinn=debug"] {
+            let full = has(asked);
+            assert!(!full.contains("quinn_proto=error"), "{full}");
+        }
     }
 
     #[test]
