@@ -123,6 +123,57 @@ async fn a_family_that_is_missing_or_silent_does_not_hide_the_other() {
     }
 }
 
+/// A name server whose answers come last: before each come those of someone who does not know the question, and an answer of before.
+async fn late_server() -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let beside = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut buffer = [0; 512];
+        let mut before: Option<Vec<u8>> = None;
+        while let Ok((length, client)) = socket.recv_from(&mut buffer).await {
+            let Some(answer) = answer(&buffer[..length]) else {
+                continue;
+            };
+            let mut forged = answer.clone();
+            if let Some(last) = forged.last_mut() {
+                *last = 66;
+            }
+            beside.send_to(&forged, client).await.unwrap();
+            for guess in 1..=20_u8 {
+                let mut guessed = forged.clone();
+                guessed[0] ^= guess;
+                socket.send_to(&guessed, client).await.unwrap();
+            }
+            let mut of_another = forged.clone();
+            of_another[13..17].copy_from_slice(b"evil");
+            socket.send_to(&of_another, client).await.unwrap();
+            if let Some(before) = before.replace(answer.clone()) {
+                socket.send_to(&before, client).await.unwrap();
+            }
+            socket.send_to(&answer, client).await.unwrap();
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn answers_to_other_questions_of_others_and_of_before_are_not_believed() {
+    let resolver = Resolver::with_server(late_server().await).unwrap();
+    for name in ["four.example", "both.example"] {
+        let found = resolver.lookup_target(name, Asker::of("alice")).await;
+        let found = found.map(|found| found.addresses).unwrap_or_default();
+        let forged = found.iter().any(|address| {
+            let last = match address {
+                IpAddr::V4(v4) => v4.octets()[3],
+                IpAddr::V6(v6) => v6.octets()[15],
+            };
+            last == 66
+        });
+        assert!(!forged && !found.is_empty(), "{name}: {found:?}");
+    }
+}
+
 #[tokio::test]
 async fn an_answer_is_asked_for_once_in_its_lifetime() {
     let server = server().await;

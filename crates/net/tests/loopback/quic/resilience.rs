@@ -3,6 +3,7 @@ use std::sync::mpsc;
 
 use hermes_net::quic::{ConnectionError, Endpoint, ServerOptions};
 use hermes_net::{Drain, listen};
+use tokio::net::UdpSocket as AsyncSocket;
 
 use super::{NAME, Trust, ask, patiently, spawn_echo};
 use crate::loopback;
@@ -76,4 +77,90 @@ async fn an_endpoint_that_stops_accepting_keeps_what_is_open() {
         matches!(refused, ConnectionError::Transport { code: 2, .. }),
         "{refused:?}"
     );
+}
+
+/// What someone makes of a packet that it saw, without keys: resets of no token, a packet of other versions, changed ones, and the packet
+/// again. None of a handshake, nor with identifiers that no one has: an endpoint answers those, and so would the path, without end.
+fn forged(packet: &[u8]) -> Vec<Vec<u8>> {
+    if packet[0] & 0x80 != 0 {
+        return Vec::new();
+    }
+    let changed = |at: usize| {
+        let mut changed = packet.to_vec();
+        changed[at] ^= 0x25;
+        changed
+    };
+
+    // RFC 9000, section 10.3: the token is in the last 16 bytes, behind what looks like a packet of one's own.
+    let mut reset: Vec<u8> = packet.iter().take(21).copied().collect();
+    reset.resize(43, 0x5a);
+    let mut cut = packet.to_vec();
+    cut.truncate(packet.len().saturating_sub(16));
+    cut.extend([0xc3; 16]);
+
+    // Section 6.2: who has seen a packet of its version heeds no negotiation of versions.
+    let mut versions = vec![0xff, 0, 0, 0, 0, 8];
+    versions.extend(packet.iter().skip(1).take(8));
+    versions.extend([0, 0xfa, 0xce, 0xb0, 0x0c]);
+
+    let last = packet.len() - 1;
+    vec![
+        reset,
+        cut,
+        versions,
+        changed(0),
+        changed(last),
+        packet.to_vec(),
+    ]
+}
+
+/// Passes datagrams on in both directions, and with each those that are forged of it: on the path, and from an address beside it.
+async fn forging_path(server: SocketAddr) -> SocketAddr {
+    let front = AsyncSocket::bind(loopback()).await.unwrap();
+    let back = AsyncSocket::bind(loopback()).await.unwrap();
+    let beside = AsyncSocket::bind(loopback()).await.unwrap();
+    let address = front.local_addr().unwrap();
+
+    tokio::spawn(async move {
+        let mut client = None;
+        let mut from_client = [0; 2048];
+        let mut from_server = [0; 2048];
+        loop {
+            let (packet, through, to) = tokio::select! {
+                Ok((length, from)) = front.recv_from(&mut from_client) => {
+                    client = Some(from);
+                    (from_client[..length].to_vec(), &back, server)
+                }
+                Ok((length, _)) = back.recv_from(&mut from_server) => {
+                    let Some(client) = client else { continue };
+                    (from_server[..length].to_vec(), &front, client)
+                }
+                else => return,
+            };
+            for forged in forged(&packet) {
+                _ = through.send_to(&forged, to).await;
+                _ = beside.send_to(&forged, to).await;
+            }
+            _ = through.send_to(&packet, to).await;
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn resets_without_a_token_and_packets_of_others_end_nothing() {
+    let (trust, drain) = (Trust::new(), Drain::new());
+    let (server, address) = trust.serve();
+    spawn_echo(server, &drain);
+    let path = forging_path(address).await;
+    let client = Endpoint::client(path).unwrap();
+    let near = patiently(client.connect(path, NAME, &trust.client))
+        .await
+        .unwrap();
+    for _ in 0..50 {
+        assert_eq!(
+            patiently(ask(&near, "still here")).await.unwrap(),
+            b"still here"
+        );
+    }
 }

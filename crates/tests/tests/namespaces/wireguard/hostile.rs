@@ -78,3 +78,30 @@ fn forged_played_again_and_flooded_nothing_passes_and_peers_go_on() {
     let more = first.peak().saturating_sub(held);
     assert!(more < ROOM, "{more} bytes more");
 }
+
+/// A firewall drops what the node sends: the kernel says so to its socket, as it does where its queue is full.
+#[test]
+fn what_this_machine_drops_is_lost_and_peers_go_on() {
+    let topology = networks();
+    let keys = Keys::new();
+    let _server = keys.server(&topology, EndpointProgram::WireguardGo);
+    let _last = start(&topology, "last", &keys.last_node(""));
+    let first = start(&topology, "first", &keys.first_node("", ""));
+    let mut alice = Speaker::new(&topology, private(&keys.alice.file), &keys.first.public);
+    eventually_true("an echo of the server", || alice.echo(ALICE));
+    let endpoint = shown(&first, "alice")["endpoint"].clone();
+
+    let node = topology.namespace("first").unwrap();
+    for kind in ["prohibit", "blackhole", "unreachable"] {
+        let rule = ["ipproto", "udp", "sport", "51820", "type", kind];
+        node.run(&[&["ip", "rule", "add", "pref", "1"][..], &rule[..]].concat())
+            .unwrap();
+        eventually_true("nothing passes", || !alice.echo(ALICE));
+        for _ in 0..20 {
+            alice.send(&echo_request(ALICE));
+        }
+        node.run(&["ip", "rule", "del", "pref", "1"]).unwrap();
+        eventually_true("an echo again", || alice.echo(ALICE));
+        assert_eq!(shown(&first, "alice")["endpoint"], endpoint, "{kind}");
+    }
+}
