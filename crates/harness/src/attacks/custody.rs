@@ -88,6 +88,8 @@ pub struct HopEnd<'a> {
     pub routes: &'a str,
     /// Upstreams.
     pub upstreams: &'a str,
+    /// Where the first node asks it, if not at its port: someone stands between them.
+    pub asked_at: Option<SocketAddr>,
 }
 
 impl Hop {
@@ -115,10 +117,12 @@ impl Hop {
         let HopEnd {
             routes: further,
             upstreams,
+            asked_at,
         } = end;
         let folders: [TempDir; 2] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
         let keys = folders.each_ref().map(|folder| key(folder.path()));
         let at = free::udp();
+        let asked_at = asked_at.unwrap_or(at);
         let [first, second] = folders;
         let far = format!(
             r#"
@@ -134,7 +138,7 @@ impl Hop {
         let near = format!(
             r#"
             workers: 1
-            defaults: {{ custody: {{ key_file: key, neighbours: {{ far: {{ key: "{}", address: "{at}" }} }} }} }}
+            defaults: {{ custody: {{ key_file: key, neighbours: {{ far: {{ key: "{}", address: "{asked_at}" }} }} }} }}
             listeners: {{ {listeners} web: {{ http: 127.0.0.1:0 }} }}
             routes: [ {routes} {{ to: far, retry: {{ custody: true }} }} ]
             upstreams: {{ far: {{ endpoints: ["127.0.0.1:9"] }} }}

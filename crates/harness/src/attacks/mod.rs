@@ -4,6 +4,7 @@
 //! attacker's listener `web` the node has one, [`CALM`], by which a bystander of another address is served.
 
 mod address_pool;
+mod admin_socket;
 pub mod ambiguous_paths;
 pub mod broadcast_replies;
 mod control_frames;
@@ -16,6 +17,7 @@ pub mod intercepted;
 pub mod interim;
 mod kept_contents;
 pub mod late_fields;
+mod rebinding;
 pub mod refusals;
 pub mod replay_windows;
 mod slow_filter;
@@ -48,6 +50,8 @@ pub enum Party {
     Origin,
     /// Another proxy.
     Peer,
+    /// Another user of the machine.
+    LocalUser,
 }
 
 impl fmt::Display for Party {
@@ -58,6 +62,7 @@ impl fmt::Display for Party {
             Self::User => "user",
             Self::Origin => "origin",
             Self::Peer => "peer",
+            Self::LocalUser => "local user",
         })
     }
 }
@@ -67,7 +72,7 @@ impl fmt::Display for Party {
 pub enum Place {
     /// Anywhere.
     Loopback,
-    /// In a network namespace of its own, as root: the node makes devices.
+    /// In a network namespace of its own, as root: the node makes devices, or the attacker is another user.
     Devices,
 }
 
@@ -112,6 +117,8 @@ pub const ALL: &[Attack] = &[
     control_frames::NEEDLESS,
     late_fields::TRAILERS,
     refusals::LARGE,
+    rebinding::REBOUND,
+    admin_socket::BELIEVED,
 ];
 
 /// A node under attack, with the servers behind it.
@@ -162,6 +169,11 @@ impl Stage {
             node,
             kept: Vec::new(),
         }
+    }
+
+    /// What was kept of this type, first.
+    pub fn kept<T: Any>(&self) -> Option<&T> {
+        self.kept.iter().find_map(|kept| kept.downcast_ref())
     }
 
     /// Keeps a server for as long as the stage is there.

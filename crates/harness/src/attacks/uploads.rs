@@ -43,6 +43,7 @@ fn prepare() -> Stage {
     let end = HopEnd {
         routes: TO_SILENT,
         upstreams: &silent_upstream(),
+        ..HopEnd::default()
     };
     let hop = Hop::beside(&origin, end);
     Stage::of(hop.near).keeping(hop.far).keeping(origin)
@@ -56,6 +57,7 @@ pub fn stuck() -> Hop {
     let end = HopEnd {
         routes: TO_SILENT,
         upstreams: &silent_upstream(),
+        ..HopEnd::default()
     };
     Hop::start("", "", end)
 }

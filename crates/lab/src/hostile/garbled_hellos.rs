@@ -45,15 +45,24 @@ fn run(stage: &Stage) -> Effort {
 
 /// A socket, and a HELLO with a cookie for its address.
 fn greet(at: SocketAddr) -> Option<(UdpSocket, Bytes)> {
+    let message: Bytes = (0..MESSAGE).map(|at| at as u8 + 1).collect();
+    greet_with(at, 7, &message)
+}
+
+/// A socket, and a HELLO with this message and a cookie for its address.
+pub(super) fn greet_with(
+    at: SocketAddr,
+    epoch: u32,
+    message: &Bytes,
+) -> Option<(UdpSocket, Bytes)> {
     let socket = UdpSocket::bind("127.0.0.1:0").ok()?;
     socket.connect(at).ok()?;
     socket.set_read_timeout(Some(ANSWER)).ok()?;
     let hello = |cookie| {
-        let message = (0..MESSAGE).map(|at| at as u8 + 1).collect();
         let packet = CustodyPacket::Hello {
-            epoch: 7,
+            epoch,
             cookie,
-            message,
+            message: message.clone(),
         };
         packet.encode()
     };

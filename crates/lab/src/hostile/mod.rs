@@ -7,6 +7,7 @@ mod forged_handshakes;
 mod garbled_hellos;
 mod measure;
 mod place;
+mod repeated_hellos;
 mod report;
 
 use std::fs;
@@ -100,9 +101,11 @@ pub fn run(arguments: &HostileArguments) -> Result<()> {
 
 /// The attacks of the harness, and those that speak with the machines of our protocols.
 fn all() -> impl Iterator<Item = &'static Attack> {
-    attacks::ALL
-        .iter()
-        .chain([&garbled_hellos::GARBLED, &forged_handshakes::STRANGERS])
+    attacks::ALL.iter().chain([
+        &garbled_hellos::GARBLED,
+        &repeated_hellos::REPEATED,
+        &forged_handshakes::STRANGERS,
+    ])
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Attack>> {
