@@ -27,12 +27,13 @@ const LOOK: Duration = Duration::from_secs(60);
 #[doc(alias = "bound")]
 const LOOKS: (u64, u64) = (10 * 60, 24 * 60 * 60);
 
-/// Seconds for which a certificate is kept at least, unless a third of its life is less: an authority whose suggestions lie always in
+/// Seconds for which a certificate is kept at least, unless a third of the life that it has left is less: an authority whose suggestions lie always in
 /// the past would have it ordered without end.
 #[doc(alias = "bound")]
 const KEPT: u64 = 60 * 60;
 
-/// Seconds between an attempt that failed and one that the operator asks for by a reload.
+/// Seconds between an attempt that failed and one that the operator asks for by a reload, and between two orders that succeed: a
+/// certificate may last a moment only.
 #[doc(alias = "bound")]
 const PATIENCE: u64 = 5;
 
@@ -111,6 +112,8 @@ struct Plan {
     order: u64,
     /// The next question about a suggested renewal; none where there is no certificate to ask about.
     look: Option<u64>,
+    /// Before this moment no order follows one that succeeded, however old its certificate says that it is, and whatever is suggested.
+    earliest: u64,
 }
 
 impl Plan {
@@ -120,10 +123,12 @@ impl Plan {
             Some(known) if known.is_wanted => Self {
                 order: known.lifetime.renewal(fastrand::f64()),
                 look: Some(0),
+                earliest: 0,
             },
             Some(_) | None => Self {
                 order: 0,
                 look: None,
+                earliest: 0,
             },
         }
     }
@@ -133,7 +138,15 @@ impl Plan {
         let life = lifetime.until.saturating_sub(lifetime.from);
         let first = lifetime.from + KEPT.min(life / 3);
         let last = lifetime.until - life / 6;
-        self.order = suggested.clamp(first.min(last), last);
+        self.order = suggested.clamp(first.min(last), last).max(self.earliest);
+    }
+
+    /// As it is once an order has succeeded at `now`.
+    fn after_order(mut self, lifetime: Option<Lifetime>, now: u64) -> Self {
+        let left = lifetime.map_or(0, |lifetime| lifetime.until.saturating_sub(now));
+        self.earliest = now + KEPT.min(left / 3).max(PATIENCE);
+        self.order = self.order.max(self.earliest);
+        self
     }
 
     fn next(self) -> u64 {
@@ -211,8 +224,8 @@ impl Life {
             std::mem::take(&mut record.in_a_row) > 0
         };
 
-        self.plan = Plan::of(&self.managed);
         let lifetime = self.managed.known().map(|known| known.lifetime);
+        self.plan = Plan::of(&self.managed).after_order(lifetime, unix_seconds());
         let until = lifetime.map(|lifetime| date(lifetime.until));
         let renewal = date(self.plan.order);
         tracing::info!(%domains, until, renewal, was_failing, "a certificate was obtained and is in force");
@@ -318,6 +331,7 @@ mod tests {
             let mut plan = Plan {
                 order: 160 * DAY,
                 look: None,
+                earliest: 0,
             };
             plan.suggest(suggested, lifetime);
             plan.order
@@ -332,8 +346,36 @@ mod tests {
         let mut plan = Plan {
             order: 0,
             look: Some(0),
+            earliest: 0,
         };
         plan.suggest(7, Lifetime { from: 9, until: 3 });
         assert_eq!(plan.order, 3);
+    }
+
+    #[test]
+    fn certificates_that_are_old_when_they_are_issued_are_ordered_no_more_than_hourly() {
+        let now = 1000 * DAY;
+        let plan = Plan {
+            order: 0,
+            look: Some(0),
+            earliest: 0,
+        };
+        // Its issuer says that it is a month old, and would always have had it renewed by now.
+        let old = Lifetime {
+            from: now - 30 * DAY,
+            until: now + DAY,
+        };
+        let mut after = plan.after_order(Some(old), now);
+        assert_eq!(after.order, now + KEPT);
+        after.suggest(0, old);
+        assert_eq!(after.order, now + KEPT);
+
+        let moment = Lifetime {
+            from: now - DAY,
+            until: now + 1,
+        };
+        let after = plan.after_order(Some(moment), now);
+        assert_eq!(after.order, now + PATIENCE);
+        assert_eq!(plan.after_order(None, now).order, now + PATIENCE);
     }
 }

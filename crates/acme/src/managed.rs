@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use hermes_config::model::Acme;
 use hermes_net::clock::unix_seconds;
-use hermes_net::tls::{self, TlsFileError};
+use hermes_net::tls::{self, Span, TlsFileError};
 use parking_lot::Mutex;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -187,13 +187,21 @@ impl Managed {
 }
 
 fn lifetime(file: &Path) -> Result<Lifetime, TlsFileError> {
-    let spans = tls::of_certificates(file)?;
-    // The first to end counts, as clients see it.
-    let until = spans.iter().filter_map(|span| span.until).min();
-    Ok(Lifetime {
-        from: spans.first().map_or(0, |own| own.from),
-        until: until.unwrap_or(0),
-    })
+    Ok(lifetime_of(&tls::of_certificates(file)?, unix_seconds()))
+}
+
+/// The lifetime of a chain: the first certificate to end counts, as clients see it. An issuer that has ended does not: authorities
+/// deliver some for the sake of old clients, and another order brings the same one.
+fn lifetime_of(chain: &[Span], now: u64) -> Lifetime {
+    let Some(own) = chain.first() else {
+        return Lifetime { from: 0, until: 0 };
+    };
+    let issuers = chain[1..].iter().filter_map(|issuer| issuer.until);
+    let own_end = own.until.unwrap_or(0);
+    Lifetime {
+        from: own.from,
+        until: issuers.filter(|until| *until > now).fold(own_end, u64::min),
+    }
 }
 
 fn unusable(error: TlsFileError) -> FolderError {
@@ -234,5 +242,24 @@ pub(crate) struct ShownChallenge {
 impl Drop for ShownChallenge {
     fn drop(&mut self) {
         self.managed.challenges.lock().remove(&self.domain);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_issuer_that_has_ended_has_nothing_ordered() {
+        let span = |until| Span {
+            of: String::new(),
+            from: 10,
+            until: Some(until),
+        };
+        let until = |chain: &[Span]| lifetime_of(chain, 100).until;
+        assert_eq!(until(&[span(900), span(300), span(50)]), 300);
+        assert_eq!(until(&[span(900), span(50)]), 900);
+        assert_eq!(until(&[span(60), span(300)]), 60);
+        assert_eq!(until(&[]), 0);
     }
 }

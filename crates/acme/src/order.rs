@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hermes_config::model::AcmeChallenge;
 use hermes_net::Resolver;
+use hermes_net::clock::unix_seconds;
 use hermes_net::tls::{self, ClientOptions};
 use http::Uri;
 use instant_acme::{
@@ -18,13 +19,17 @@ use rustls::sign::CertifiedKey;
 use tokio::task::spawn_blocking;
 
 use crate::client::BoundedClient;
-use crate::failure::Failure;
+use crate::failure::{Failure, bounded};
 use crate::managed::{Managed, ShownChallenge};
 use crate::tokens::{OpenToken, Tokens, is_token};
 
 /// How long an authority may take to look for its challenges, and to issue.
 #[doc(alias = "bound")]
 const POLL: Duration = Duration::from_secs(180);
+
+/// Seconds for which a certificate may begin later than now: clocks differ.
+#[doc(alias = "bound")]
+const AHEAD: u64 = 10 * 60;
 
 /// Certificates of a chain.
 #[doc(alias = "bound")]
@@ -167,13 +172,7 @@ impl Attempt<'_> {
         &self,
         authorization: &'b mut AuthorizationHandle<'b>,
     ) -> Result<Answering, Failure> {
-        let domain = match authorization.identifier().identifier {
-            Identifier::Dns(domain) => domain.clone(),
-            other => {
-                let reason = format!("the authority asks for {other:?}, which was not ordered");
-                return Err(Failure::of_authority(reason));
-            }
-        };
+        let domain = self.ordered(authorization.identifier().identifier)?;
         let wanted = self.managed.settings.challenge;
         let (kind, name) = match wanted {
             AcmeChallenge::Http01 => (ChallengeType::Http01, "http-01"),
@@ -203,6 +202,22 @@ impl Attempt<'_> {
         Ok(answering)
     }
 
+    /// The name, if it was ordered: no challenge of another one is answered.
+    fn ordered(&self, identifier: &Identifier) -> Result<String, Failure> {
+        let asked = match identifier {
+            Identifier::Dns(domain) => domain.clone(),
+            other => format!("{other:?}"),
+        };
+        let mut domains = self.managed.settings.domains.iter();
+        match domains.find(|domain| domain.eq_ignore_ascii_case(&asked)) {
+            Some(domain) => Ok(domain.clone()),
+            None => Err(Failure::of_authority(format!(
+                "the authority asks for a name that was not ordered: {}",
+                bounded(&asked)
+            ))),
+        }
+    }
+
     /// Waits until the authority has found its challenges.
     async fn wait(&self, order: &mut Order) -> Result<(), Failure> {
         let retries = RetryPolicy::new().backoff(1.5).timeout(POLL);
@@ -226,7 +241,7 @@ impl Attempt<'_> {
         while let Some(Ok(mut authorization)) = authorizations.next().await {
             let state = authorization.refresh().await.ok()?;
             let step = match state.identifier().identifier {
-                Identifier::Dns(domain) => format!("the challenge of {domain}"),
+                Identifier::Dns(domain) => format!("the challenge of {}", bounded(domain)),
                 _ => "the challenge".to_owned(),
             };
             let problem = state.challenges.iter().find_map(|one| one.error.as_ref());
@@ -271,6 +286,8 @@ impl Attempt<'_> {
                 ));
             }
 
+            in_time(&blocks[0], unix_seconds())?;
+
             managed
                 .folder
                 .keep_certificate(&key.serialize_pem(), &chain)?;
@@ -283,6 +300,24 @@ impl Attempt<'_> {
     fn failed(&self, step: &str, error: &instant_acme::Error) -> Failure {
         Failure::of_step(step, error, &self.managed.settings)
     }
+}
+
+/// Refuses a certificate that is not valid now: it would stand in the place of one that may be, and be ordered again at once.
+fn in_time(own: &[u8], now: u64) -> Result<(), Failure> {
+    let span = tls::of_certificate(own)
+        .ok_or_else(|| Failure::of_authority("the certificate cannot be read"))?;
+    let fault = if span.until.unwrap_or(0) <= now {
+        "has ended already"
+    } else if span.from > now + AHEAD {
+        "is not valid yet"
+    } else {
+        return Ok(());
+    };
+    let remedy = "set this machine's clock; if that is right, tell the authority";
+    Err(Failure::new(
+        format!("the certificate that was issued {fault}"),
+        remedy,
+    ))
 }
 
 /// The certificates of a chain, and nothing else: what the authority sends is written to a file with a key.

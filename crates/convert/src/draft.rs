@@ -1,6 +1,6 @@
 //! A document that grows, with the notes on what it does not have.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use serde_json::{Map, Value as Json, json};
@@ -49,7 +49,7 @@ pub(crate) struct Draft {
     routes: Vec<DraftRoute>,
     notes: Vec<Note>,
     /// Names that are taken, of listeners and upstreams.
-    names: BTreeSet<String>,
+    names: TakenNames,
 }
 
 impl Draft {
@@ -111,14 +111,7 @@ impl Draft {
 
     /// A name of ours for a listener or an upstream, like this one and not taken.
     pub(crate) fn name(&mut self, like: &str) -> String {
-        let base = plain(like);
-        let mut name = base.clone();
-        let mut number = 2;
-        while !self.names.insert(name.clone()) {
-            name = format!("{base}-{number}");
-            number += 1;
-        }
-        name
+        self.names.take(plain(like))
     }
 
     pub(crate) fn finish(mut self) -> Converted {
@@ -157,6 +150,27 @@ impl Draft {
             notes: self.notes,
             files: self.files,
         }
+    }
+}
+
+/// Names that are taken.
+#[derive(Debug, Default)]
+struct TakenNames {
+    taken: BTreeSet<String>,
+    /// The last number that was given to names alike. A file may have tens of thousands of them.
+    numbers: BTreeMap<String, u32>,
+}
+
+impl TakenNames {
+    /// This name, or one with a number where it is taken.
+    fn take(&mut self, base: String) -> String {
+        let mut name = base.clone();
+        let number = self.numbers.entry(base.clone()).or_insert(1);
+        while !self.taken.insert(name.clone()) {
+            *number += 1;
+            name = format!("{base}-{number}");
+        }
+        name
     }
 }
 

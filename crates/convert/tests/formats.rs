@@ -388,3 +388,50 @@ fn the_page_for_those_who_come_shows_what_is_written() {
         document(&converted);
     }
 }
+
+/// A proxy auto-configuration file with these statements; what becomes of it.
+fn pac(statements: &str) -> Result<Converted, String> {
+    let file = format!("function FindProxyForURL(u, h) {{ {statements} }}");
+    convert(Format::Pac, file.as_bytes()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn texts_and_conditions_that_double_do_not_become_many() {
+    for (begin, double) in [
+        ("var a = \"x\";", "a = a + a;"),
+        ("var a = h == \"x\";", "a = a || a;"),
+        ("var a = h == \"x\";", "a = h == \"y\" ? a : a;"),
+    ] {
+        let error = pac(&format!("{begin} {} return a;", double.repeat(64))).unwrap_err();
+        assert!(error.contains("become ever more by copies"), "{error}");
+    }
+    let error = pac(&"if (h == \"a\") { x = \"1\" }".repeat(10_000)).unwrap_err();
+    assert!(error.contains("stand in one another"), "{error}");
+
+    // One that becomes ever deeper is not understood.
+    let negations = "a = !a;".repeat(3_000);
+    let deep = pac(&format!(
+        "var a = h == \"x\"; {negations} if (a) return \"DIRECT\";"
+    ))
+    .unwrap();
+    notes(&deep, Loss::LeftOut, 1, "`a`, which stands for very much,");
+}
+
+#[test]
+fn long_results_and_patterns_are_said_in_short() {
+    let converted = pac(&format!("return \"{}\";", "PROXY a:1; ".repeat(10_000))).unwrap();
+    notes(&converted, Loss::LeftOut, 1, "more than 256 proxies");
+    let said: usize = converted
+        .notes
+        .iter()
+        .map(|note| note.to_string().len())
+        .sum();
+    assert!(said < 1024, "{said} bytes");
+
+    let pattern = "*a".repeat(10_000);
+    let converted = pac(&format!(
+        "if (shExpMatch(h, \"{pattern}\")) return \"DIRECT\";"
+    ))
+    .unwrap();
+    notes(&converted, Loss::LeftOut, 1, "a long operand");
+}

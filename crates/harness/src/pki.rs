@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams,
-    SanType, SerialNumber,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams,
+    CertificateSigningRequestParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType, SerialNumber,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
@@ -87,6 +87,34 @@ impl Pki {
             SystemTime::now() - day,
             SystemTime::now() + 365 * day,
         )
+    }
+
+    /// The certificate that a request (PKCS #10, DER) asks for, valid from then until then, as PEM.
+    ///
+    /// # Panics
+    /// It is no request.
+    pub fn sign(&self, request: &[u8], from: SystemTime, until: SystemTime) -> String {
+        let mut request = CertificateSigningRequestParams::from_der(&request.into()).unwrap();
+        (request.params.not_before, request.params.not_after) = (from.into(), until.into());
+        request.signed_by(&self.authority).unwrap().pem()
+    }
+
+    /// As [`Self::sign`], for other names than are asked for.
+    ///
+    /// # Panics
+    /// It is no request.
+    pub fn sign_for(
+        &self,
+        request: &[u8],
+        names: &[&str],
+        from: SystemTime,
+        until: SystemTime,
+    ) -> String {
+        let mut request = CertificateSigningRequestParams::from_der(&request.into()).unwrap();
+        request.params.subject_alt_names =
+            names.iter().map(|name| alternative_name(name)).collect();
+        (request.params.not_before, request.params.not_after) = (from.into(), until.into());
+        request.signed_by(&self.authority).unwrap().pem()
     }
 
     /// As [`Self::issue`], valid from then until then; a certificate knows whole seconds.

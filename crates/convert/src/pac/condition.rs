@@ -57,6 +57,30 @@ pub(super) enum HostPattern {
 pub(super) struct Inexpressible;
 
 impl Predicate {
+    /// Its bytes and parts, about: what a copy costs.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Always | Self::Never => 1,
+            Self::Is(conjunction) => {
+                let hosts = conjunction.hosts.iter().flatten();
+                1 + hosts.map(HostPattern::size).sum::<usize>()
+            }
+            Self::Not(inner) => 1 + inner.size(),
+            Self::All(parts) | Self::Any(parts) => 1 + parts.iter().map(Self::size).sum::<usize>(),
+        }
+    }
+
+    /// Levels of conditions in one another.
+    pub(super) fn depth(&self) -> usize {
+        match self {
+            Self::Always | Self::Never | Self::Is(_) => 1,
+            Self::Not(inner) => 1 + inner.depth(),
+            Self::All(parts) | Self::Any(parts) => {
+                1 + parts.iter().map(Self::depth).max().unwrap_or(0)
+            }
+        }
+    }
+
     pub(super) fn hosts(hosts: Vec<HostPattern>) -> Self {
         Self::Is(Conjunction {
             hosts: Some(hosts),
@@ -204,6 +228,13 @@ fn common_hosts(
 }
 
 impl HostPattern {
+    fn size(&self) -> usize {
+        match self {
+            Self::Exact(text) | Self::Below(text) | Self::Matches(text) => 1 + text.len(),
+            Self::Net(_) => 1,
+        }
+    }
+
     fn and(&self, other: &Self) -> Result<Option<Self>, Inexpressible> {
         if self == other {
             return Ok(Some(self.clone()));

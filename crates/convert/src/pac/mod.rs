@@ -22,6 +22,14 @@ use value::{Evaluator, Misunderstood, Value, Variables};
 #[doc(alias = "bound")]
 const MOST: usize = 20_000;
 
+/// Values that are copied, and statements that are followed again: a text or condition that is added to itself doubles with each line.
+#[doc(alias = "bound")]
+const WORK: usize = 8 << 20;
+
+/// Conditions that stand in one another, those after a branch that does not return included.
+#[doc(alias = "bound")]
+const DEEPEST: usize = 128;
+
 /// Where the programs find the node that asks for them.
 const LISTEN: &str = "127.0.0.1:8080";
 
@@ -42,9 +50,11 @@ pub(crate) fn convert(text: &str, draft: &mut Draft) -> Result<(), Unreadable> {
         misunderstood: Vec::new(),
         too_much: Vec::new(),
         left: MOST,
+        work: WORK,
+        depth: 0,
     };
     let outside: Vec<&Statement> = program.statements.iter().collect();
-    reading.assign(&outside, &mut variables);
+    reading.assign(&outside, &mut variables)?;
     let body: Vec<&Statement> = main.body.iter().collect();
     let rules = reading.follow(&body, variables)?;
 
@@ -80,9 +90,31 @@ struct Reading {
     /// Lines of conditions that cannot be said.
     too_much: Vec<u32>,
     left: usize,
+    /// Of [`WORK`].
+    work: usize,
+    depth: usize,
 }
 
 impl Reading {
+    fn evaluator<'a>(&'a mut self, variables: &'a Variables) -> Evaluator<'a> {
+        Evaluator {
+            variables,
+            misunderstood: &mut self.misunderstood,
+            work: &mut self.work,
+        }
+    }
+
+    /// Pays for copies, by their size.
+    fn charge(&mut self, count: usize, line: u32) -> Result<(), Unreadable> {
+        self.work = self.work.checked_sub(count).ok_or_else(|| {
+            Unreadable::at(
+                line,
+                "its variables and branches become ever more by copies",
+            )
+        })?;
+        Ok(())
+    }
+
     fn spend(&mut self, count: usize, line: u32) -> Result<(), Unreadable> {
         self.left = self.left.checked_sub(count).ok_or_else(|| {
             let reason = format!("its branches come to more than {MOST} routes");
@@ -92,17 +124,42 @@ impl Reading {
     }
 
     /// Variables that are set outside of the function.
-    fn assign(&mut self, statements: &[&Statement], variables: &mut Variables) {
+    fn assign(
+        &mut self,
+        statements: &[&Statement],
+        variables: &mut Variables,
+    ) -> Result<(), Unreadable> {
         for statement in statements {
             if let Statement::Assign { name, value } = statement {
-                let mut evaluator = Evaluator {
-                    variables,
-                    misunderstood: &mut self.misunderstood,
-                };
-                let value = evaluator.value(value);
+                let line = value.line;
+                let value = self.evaluator(variables).value(value);
+                self.charge(1, line)?;
                 variables.insert(name.clone(), value);
             }
         }
+        Ok(())
+    }
+
+    /// What a branch comes to, and what stands after it.
+    fn branch(
+        &mut self,
+        line: u32,
+        branch: &[Statement],
+        rest: &[&Statement],
+        variables: &Variables,
+    ) -> Result<Vec<Rule>, Unreadable> {
+        if self.depth >= DEEPEST {
+            let reason = format!("more than {DEEPEST} conditions stand in one another");
+            return Err(Unreadable::at(line, reason));
+        }
+        let statements = after(branch, rest);
+        let copied: usize = variables.values().map(Value::size).sum();
+        self.charge(copied + statements.len(), line)?;
+
+        self.depth += 1;
+        let rules = self.follow(&statements, variables.clone());
+        self.depth -= 1;
+        rules
     }
 
     /// What statements come to: a list whose last entry fits always.
@@ -117,11 +174,9 @@ impl Reading {
             let rest = &statements[index + 1..];
             match statement {
                 Statement::Assign { name, value } => {
-                    let mut evaluator = Evaluator {
-                        variables: &variables,
-                        misunderstood: &mut self.misunderstood,
-                    };
-                    let value = evaluator.value(value);
+                    let line = value.line;
+                    let value = self.evaluator(&variables).value(value);
+                    self.charge(1, line)?;
                     variables.insert(name.clone(), value);
                 }
                 Statement::Other { what, .. } if what.is_empty() => {}
@@ -130,11 +185,9 @@ impl Reading {
                     what: what.clone(),
                 }),
                 Statement::Return { line, value } => {
-                    let mut evaluator = Evaluator {
-                        variables: &variables,
-                        misunderstood: &mut self.misunderstood,
-                    };
+                    let mut evaluator = self.evaluator(&variables);
                     let value = value.as_ref().map(|value| evaluator.value(value));
+                    self.charge(1, *line)?;
                     let last = self.result(*line, value.as_ref())?;
                     return self.fold(pending, last);
                 }
@@ -143,14 +196,9 @@ impl Reading {
                     otherwise,
                 } => {
                     for branch in branches {
-                        let mut evaluator = Evaluator {
-                            variables: &variables,
-                            misunderstood: &mut self.misunderstood,
-                        };
-                        let condition = evaluator.condition(&branch.condition);
-                        let then = after(&branch.then, rest);
-                        let then = self.follow(&then, variables.clone())?;
                         let line = branch.condition.line;
+                        let condition = self.evaluator(&variables).condition(&branch.condition);
+                        let then = self.branch(line, &branch.then, rest, &variables)?;
                         pending.push(Pending {
                             line,
                             condition,
@@ -158,7 +206,8 @@ impl Reading {
                         });
                     }
                     if !otherwise.is_empty() {
-                        let last = self.follow(&after(otherwise, rest), variables)?;
+                        let line = branches.last().map_or(1, |branch| branch.condition.line);
+                        let last = self.branch(line, otherwise, rest, &variables)?;
                         return self.fold(pending, last);
                     }
                 }

@@ -11,6 +11,22 @@ use crate::draft::{Draft, put};
 /// Private networks, which a program on this machine reaches directly.
 const PRIVATE: [&str; 3] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"];
 
+/// Proxies of one result.
+#[doc(alias = "bound")]
+const PROXIES: usize = 256;
+
+/// Characters of a result that are said of it.
+#[doc(alias = "bound")]
+const SAID: usize = 200;
+
+/// A result as it is quoted.
+fn quoted(result: &str) -> String {
+    match result.char_indices().nth(SAID) {
+        Some((end, _)) => format!("`{}..`", &result[..end]),
+        None => format!("`{result}`"),
+    }
+}
+
 /// The upstreams of the results that were seen.
 #[derive(Default)]
 pub(super) struct Proxies {
@@ -27,8 +43,13 @@ impl Proxies {
         route: &mut Json,
         draft: &mut Draft,
     ) {
-        let entries: Vec<ProxyEntry<'_>> =
+        let mut entries: Vec<ProxyEntry<'_>> =
             result.split(';').filter_map(ProxyEntry::parse).collect();
+        if entries.len() > PROXIES {
+            let reason = format!("it has more than {PROXIES} proxies; the others are gone");
+            draft.left_out(line, quoted(result), reason);
+            entries.truncate(PROXIES);
+        }
         match entries.first() {
             Some(ProxyEntry::Direct) => direct(condition, line, route, draft),
             Some(ProxyEntry::Proxy { .. } | ProxyEntry::Socks(_)) => {
@@ -37,7 +58,7 @@ impl Proxies {
             None => {
                 draft.left_out(
                     line,
-                    format!("`{result}`"),
+                    quoted(result),
                     "is no result; what it would be for is answered with 501",
                 );
                 refuse(route);
@@ -61,7 +82,7 @@ impl Proxies {
         let Some(is_tls) = first else {
             draft.left_out(
                 line,
-                format!("`{result}`"),
+                quoted(result),
                 "there is no way by SOCKS; what it is for is answered with 501",
             );
             refuse(route);
@@ -94,7 +115,7 @@ impl Proxies {
         }
         if endpoints.len() > 1 {
             let reason = "proxies take turns; one that fails is left out for a while";
-            draft.differs(line, format!("`{result}`"), reason);
+            draft.differs(line, quoted(result), reason);
         }
         let like = endpoints
             .first()

@@ -8,6 +8,18 @@ use ipnet::{IpNet, Ipv4Net};
 use super::condition::{Conjunction, HostPattern, PLAIN, Predicate, Scheme};
 use super::syntax::{Expression, Form};
 
+/// Levels of a value that is made of others.
+#[doc(alias = "bound")]
+const DEEPEST: usize = 512;
+
+/// Characters of a pattern: names of hosts have 253 at most.
+#[doc(alias = "bound")]
+const PATTERN: usize = 1024;
+
+/// Characters that are said of something that is not understood.
+#[doc(alias = "bound")]
+const SAID: usize = 120;
+
 /// Values of variables.
 pub(super) type Variables = HashMap<String, Value>;
 
@@ -50,7 +62,7 @@ pub(super) struct Misunderstood {
 }
 
 fn unknown(line: u32, what: impl Into<String>) -> Value {
-    let what = what.into();
+    let what = what.into().chars().take(SAID).collect();
     Value::Unknown(Misunderstood { line, what })
 }
 
@@ -58,6 +70,36 @@ fn unknown(line: u32, what: impl Into<String>) -> Value {
 pub(super) struct Evaluator<'a> {
     pub(super) variables: &'a Variables,
     pub(super) misunderstood: &'a mut Vec<Misunderstood>,
+    /// What may still be copied; at 0 nothing is understood any more.
+    pub(super) work: &'a mut usize,
+}
+
+impl Value {
+    /// Its bytes and parts, about: what a copy costs.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Text(text) | Self::PlaceInHost(text) | Self::PlaceInUrl(text) => 1 + text.len(),
+            Self::Regex { expression, .. } => 1 + expression.len(),
+            Self::Predicate(condition) => condition.size(),
+            Self::Choice(choice) => {
+                choice.condition.size() + choice.then.size() + choice.otherwise.size()
+            }
+            Self::Unknown(unknown) => 1 + unknown.what.len(),
+            Self::Number(_) | Self::Host | Self::Url | Self::UrlStart | Self::Dots => 1,
+        }
+    }
+
+    /// Levels of parts in one another.
+    fn depth(&self) -> usize {
+        match self {
+            Self::Predicate(condition) => condition.depth(),
+            Self::Choice(choice) => {
+                let parts = choice.then.depth().max(choice.otherwise.depth());
+                1 + parts.max(choice.condition.depth())
+            }
+            _ => 1,
+        }
+    }
 }
 
 impl Evaluator<'_> {
@@ -94,11 +136,7 @@ impl Evaluator<'_> {
                 expression: expression.clone(),
                 folds_case: *folds_case,
             },
-            Form::Name(name) => self
-                .variables
-                .get(name)
-                .cloned()
-                .unwrap_or_else(|| unknown(line, format!("`{name}`"))),
+            Form::Name(name) => self.variable(line, name),
             Form::Negative(inner) => match self.value(inner) {
                 Value::Number(number) => Value::Number(-number),
                 _ => unknown(line, "this number"),
@@ -123,6 +161,25 @@ impl Evaluator<'_> {
         }
     }
 
+    /// A copy of a variable.
+    fn variable(&mut self, line: u32, name: &str) -> Value {
+        let Some(value) = self.variables.get(name) else {
+            return unknown(line, format!("`{name}`"));
+        };
+        let is_paid = self.pay(value.size());
+        if !is_paid || value.depth() > DEEPEST {
+            return unknown(line, format!("`{name}`, which stands for very much,"));
+        }
+        value.clone()
+    }
+
+    /// Pays for a copy; whether there is enough left.
+    fn pay(&mut self, count: usize) -> bool {
+        let left = self.work.checked_sub(count);
+        *self.work = left.unwrap_or(0);
+        left.is_some()
+    }
+
     fn binary(&mut self, line: u32, sign: &str, left: &Expression, right: &Expression) -> Value {
         match sign {
             "||" => {
@@ -137,6 +194,7 @@ impl Evaluator<'_> {
                 let left = self.value(left);
                 let right = self.value(right);
                 let compared = match sign {
+                    "+" if !self.pay(left.size() + right.size()) => None,
                     "+" => sum(&left, &right),
                     "==" | "===" => equality(&left, &right).map(Value::Predicate),
                     "!=" | "!==" => {
@@ -157,6 +215,9 @@ impl Evaluator<'_> {
         let values: Vec<Value> = operands.iter().map(|operand| self.value(operand)).collect();
         if let Some(what) = first_unknown(&values) {
             return what;
+        }
+        if values.iter().any(|value| value.size() > PATTERN) {
+            return unknown(line, "this call with a long operand");
         }
         match &function.form {
             Form::Name(name) => {

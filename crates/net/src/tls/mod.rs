@@ -36,7 +36,7 @@ pub use server::{
     Clients, TlsServerOptions, certified, certified_as_is, certified_key, server, server_by,
 };
 pub use system::{reread_system_authorities, system_generation};
-pub use validity::{Span, of_certificates, of_revocations};
+pub use validity::{Span, of_certificate, of_certificates, of_revocations};
 pub use words::Fault;
 
 /// The one provider of cryptography.

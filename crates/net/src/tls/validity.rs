@@ -23,19 +23,22 @@ pub struct Span {
 /// # Errors
 /// The file holds no certificates.
 pub fn of_certificates(file: &Path) -> Result<Vec<Span>, TlsFileError> {
-    let spans = certificates(file)?.into_iter().filter_map(|der| {
-        let (_, certificate) = X509Certificate::from_der(&der).ok()?;
-        let validity = certificate.validity();
-        let from = seconds(validity.not_before);
-        let until = Some(seconds(validity.not_after));
+    let certificates = certificates(file)?;
+    Ok(certificates
+        .iter()
+        .filter_map(|der| of_certificate(der))
+        .collect())
+}
 
-        Some(Span {
-            of: certificate.subject().to_string(),
-            from,
-            until,
-        })
-    });
-    Ok(spans.collect())
+/// One certificate (DER); `None` if it is none.
+pub fn of_certificate(der: &[u8]) -> Option<Span> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let validity = certificate.validity();
+    Some(Span {
+        of: certificate.subject().to_string(),
+        from: seconds(validity.not_before),
+        until: Some(seconds(validity.not_after)),
+    })
 }
 
 /// The lists of revoked certificates of a file, which is DER or holds PEM blocks.

@@ -3,9 +3,11 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hermes_tests::eventually::{PATIENCE, eventually};
 use hermes_tests::{Node, Pki, curl, origins};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -14,8 +16,16 @@ use serde_json::{Value, json};
 /// Memory of a node that no attacker may take more of.
 const PEAK: usize = 256 * 1024 * 1024;
 
-/// What an authority answers to a path; `None`: bytes without end.
-type Script = dyn Fn(&str, &str) -> Option<Value> + Send + Sync;
+/// What is asked of an authority.
+struct Asked<'a> {
+    /// The authority's own URL.
+    own: &'a str,
+    path: &'a str,
+    content: &'a [u8],
+}
+
+/// What it answers: JSON, or a text as it is; `None`: bytes without end.
+type Script = dyn Fn(&Asked<'_>) -> Option<Value> + Send + Sync;
 
 /// An authority that answers by a script, at a port of this machine.
 struct BadAuthority {
@@ -25,9 +35,14 @@ struct BadAuthority {
 }
 
 impl BadAuthority {
-    /// `script` gets the authority's own URL and the path that is asked for.
-    fn start(script: impl Fn(&str, &str) -> Option<Value> + Send + Sync + 'static) -> Self {
-        let pki = Pki::new();
+    fn start(script: impl Fn(&Asked<'_>) -> Option<Value> + Send + Sync + 'static) -> Self {
+        Self::with(Pki::new(), script)
+    }
+
+    fn with(
+        pki: Pki,
+        script: impl Fn(&Asked<'_>) -> Option<Value> + Send + Sync + 'static,
+    ) -> Self {
         let config = pki.server(&["127.0.0.1"], &[]);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -89,11 +104,23 @@ fn answer(
 
     let text = String::from_utf8_lossy(&request).into_owned();
     let path = text.split(' ').nth(1).unwrap_or_default();
+    let mut lines = text.lines();
+    let length = lines.find_map(|line| line.strip_prefix("content-length: "));
+    let mut content = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+    stream.read_exact(&mut content)?;
+    let asked = Asked {
+        own,
+        path,
+        content: &content,
+    };
     let head = "HTTP/1.1 200 OK\r\nreplay-nonce: abc\r\nconnection: close\r\n";
-    match script(own, path) {
+    match script(&asked) {
         Some(_) if text.starts_with("HEAD ") => write!(stream, "{head}\r\n")?,
         Some(content) => {
-            let content = content.to_string();
+            let content = match content {
+                Value::String(text) => text,
+                json => json.to_string(),
+            };
             let length = content.len();
             write!(
                 stream,
@@ -140,7 +167,7 @@ fn refused(authority: &BadAuthority) -> String {
 
 #[test]
 fn an_answer_without_end_is_cut_off() {
-    let authority = BadAuthority::start(|_, _| None);
+    let authority = BadAuthority::start(|_| None);
     let reason = refused(&authority);
     assert!(reason.contains("length limit exceeded"), "{reason}");
 }
@@ -149,8 +176,8 @@ fn an_answer_without_end_is_cut_off() {
 fn an_authority_sends_the_node_nowhere_else() {
     let other = origins::http();
     let elsewhere = format!("https://{}/nonce", other.address());
-    let authority = BadAuthority::start(move |own, _| {
-        let mut directory = directory(own);
+    let authority = BadAuthority::start(move |asked| {
+        let mut directory = directory(asked.own);
         directory["newNonce"] = elsewhere.as_str().into();
         Some(directory)
     });
@@ -161,11 +188,12 @@ fn an_authority_sends_the_node_nowhere_else() {
 
 #[test]
 fn orders_that_want_ever_more_are_given_up() {
-    let authority = BadAuthority::start(|own, path| {
+    let authority = BadAuthority::start(|asked| {
+        let own = asked.own;
         let authorizations: Vec<_> = (0..5000)
             .map(|number| format!("{own}/authorization/{number}"))
             .collect();
-        Some(match path {
+        Some(match asked.path {
             "/dir" => directory(own),
             "/nonce" => Value::Null,
             "/account" => json!({ "status": "valid" }),
@@ -188,7 +216,7 @@ fn orders_that_want_ever_more_are_given_up() {
 
 #[test]
 fn an_authority_that_says_nothing_holds_up_no_reload_and_no_end() {
-    let authority = BadAuthority::start(|_, _| {
+    let authority = BadAuthority::start(|_| {
         std::thread::sleep(4 * PATIENCE);
         None
     });
@@ -207,4 +235,117 @@ fn an_authority_that_says_nothing_holds_up_no_reload_and_no_end() {
         "{:?}",
         began.elapsed()
     );
+}
+
+/// The request for a certificate (DER) in what was sent to end an order.
+fn request_of(content: &[u8]) -> Vec<u8> {
+    let signed: Value = serde_json::from_slice(content).unwrap();
+    let decode = |text: &Value| URL_SAFE_NO_PAD.decode(text.as_str().unwrap()).unwrap();
+    let payload: Value = serde_json::from_slice(&decode(&signed["payload"])).unwrap();
+    decode(&payload["csr"])
+}
+
+/// An authority that takes each order without a challenge, and gives what `issue` makes of the request.
+fn issuing(issue: impl Fn(&Pki, &[u8]) -> String + Send + Sync + 'static) -> BadAuthority {
+    let issuer = Pki::new();
+    let is_issued = AtomicBool::new(false);
+    let chain = parking_lot::Mutex::new(String::new());
+
+    BadAuthority::start(move |asked| {
+        let own = asked.own;
+        let order = |status: &str| {
+            json!({ "status": status, "authorizations": [format!("{own}/authorization")],
+                    "finalize": format!("{own}/end"), "certificate": format!("{own}/chain") })
+        };
+        Some(match asked.path {
+            "/dir" => directory(own),
+            "/nonce" => Value::Null,
+            "/account" => json!({ "status": "valid" }),
+            "/order" => order("pending"),
+            "/order/1" if is_issued.load(Ordering::Relaxed) => order("valid"),
+            "/order/1" => order("ready"),
+            "/end" => {
+                *chain.lock() = issue(&issuer, &request_of(asked.content));
+                is_issued.store(true, Ordering::Relaxed);
+                order("valid")
+            }
+            "/chain" => Value::String(chain.lock().clone()),
+            _ => {
+                json!({ "status": "valid", "identifier": { "type": "dns", "value": "www.example.org" }, "challenges": [] })
+            }
+        })
+    })
+}
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+#[test]
+fn a_certificate_that_is_not_valid_now_is_thrown_away_and_not_ordered_at_once() {
+    let now = SystemTime::now();
+    for (from, until, fault) in [
+        (now - 2 * DAY, now - DAY, "has ended already"),
+        (now + DAY, now + 2 * DAY, "is not valid yet"),
+    ] {
+        let authority = issuing(move |issuer, request| issuer.sign(request, from, until));
+        let reason = refused(&authority);
+        assert!(reason.contains(fault), "{reason}");
+        let asked = authority.requests.load(Ordering::Relaxed);
+        assert!(asked < 20, "{asked} requests");
+    }
+}
+
+#[test]
+fn a_certificate_for_another_key_or_other_names_is_thrown_away() {
+    let other_key = issuing(|issuer, _| {
+        let issued = issuer.issue(&["www.example.org"]);
+        std::fs::read_to_string(issued.cert).unwrap()
+    });
+    let reason = refused(&other_key);
+    assert!(
+        reason.contains("the certificate cannot be used"),
+        "{reason}"
+    );
+
+    let other_names = issuing(|issuer, request| {
+        let now = SystemTime::now();
+        issuer.sign_for(request, &["www.example.net"], now - DAY, now + DAY)
+    });
+    let reason = refused(&other_names);
+    assert!(reason.contains("not for the names"), "{reason}");
+
+    let its_own_key = issuing(|issuer, request| {
+        let now = SystemTime::now();
+        let chain = issuer.sign(request, now - DAY, now + DAY);
+        let issued = issuer.issue(&["www.example.org"]);
+        chain + &std::fs::read_to_string(issued.key).unwrap()
+    });
+    let reason = refused(&its_own_key);
+    assert!(reason.contains("no chain of certificates"), "{reason}");
+}
+
+#[test]
+fn no_name_is_proved_that_was_not_ordered() {
+    let authority = BadAuthority::start(|asked| {
+        let own = asked.own;
+        Some(match asked.path {
+            "/dir" => directory(own),
+            "/nonce" => Value::Null,
+            "/account" => json!({ "status": "valid" }),
+            "/order" => {
+                json!({ "status": "pending", "authorizations": [format!("{own}/authorization")],
+                                "finalize": format!("{own}/end") })
+            }
+            "/authorization" => {
+                let name = format!("\u{1b}[2J\nbank.example{}", "x".repeat(100_000));
+                json!({ "status": "pending", "identifier": { "type": "dns", "value": name },
+                        "challenges": [ { "type": "http-01", "status": "pending", "token": "LoqXcYV8q5ONbJQxbmR7SCTNo3tiAXDfowyjxAjEuX0",
+                                          "url": format!("{own}/challenge") } ] })
+            }
+            _ => Value::Null,
+        })
+    });
+    let reason = refused(&authority);
+    assert!(reason.contains("a name that was not ordered"), "{reason}");
+    assert!(reason.len() < 1024, "{} bytes", reason.len());
+    assert!(!reason.contains(char::is_control), "{reason}");
 }
