@@ -66,6 +66,7 @@ fn prepare() -> Stage {
         assert!(begin.elapsed() < START, "the nodes do not agree on keys");
     }
     let (epoch, message) = heard.lock().take().expect("a HELLO has passed");
+    hop.far.kill();
     hop.far.restart();
 
     let heard = Heard {
