@@ -7,6 +7,7 @@ use hermes_net::background::pieces_lost;
 use hermes_net::descriptors::ceiling;
 use hermes_net::memory::{Memory, Purpose};
 use hermes_net::os::process_stats;
+use hermes_net::shared_socket::forward_counts;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -96,8 +97,28 @@ impl Collector for ProcessCollector {
             gauge.encode(metric)?;
         }
 
+        encode_forwarded(&mut encoder)?;
         encode_charges(&mut encoder)
     }
+}
+
+/// Datagrams of sockets that other processes have too.
+fn encode_forwarded(encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+    let counts = forward_counts();
+    let outcomes = [("forwarded", counts.forwarded), ("dropped", counts.dropped)];
+    let kind = ConstCounter::new(0_u64).metric_type();
+    let mut family = encoder.encode_descriptor(
+        "hermes_shared_socket_datagrams",
+        "Datagrams that were received for another process that has the socket, by whether it took them",
+        None,
+        kind,
+    )?;
+    for outcome in outcomes {
+        let labels = [("outcome", outcome.0)];
+        ConstCounter::new(outcome.1).encode(family.encode_family(&labels)?)?;
+    }
+
+    Ok(())
 }
 
 /// Memory that is charged to owners, and refused charges, by purpose.

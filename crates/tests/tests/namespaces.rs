@@ -70,6 +70,8 @@ mod stack;
 mod still_disk;
 #[path = "namespaces/still_folder.rs"]
 mod still_folder;
+#[path = "namespaces/successor.rs"]
+mod successor;
 #[path = "namespaces/super_packets.rs"]
 mod super_packets;
 #[path = "namespaces/surroundings.rs"]

@@ -27,6 +27,7 @@ mod echo_errors;
 mod kernel_tls;
 mod link;
 mod link_changes;
+mod local_meeting;
 mod masquerade;
 mod netlink;
 mod network;
@@ -42,6 +43,9 @@ pub use arrivals::{note_arrivals, receive_timed};
 pub use echo_errors::take_echo_error;
 pub use kernel_tls::{attach_tls, give_tls_keys, send_close_notify, take_tls_control};
 pub use link_changes::LinkChanges;
+pub use local_meeting::{
+    accept_local, connect_local, listen_local, local_names, local_process, socket_number,
+};
 pub use masquerade::masquerades;
 pub use network::{add_cable, enter_network, new_network};
 pub use open_sockets::mark_open;

@@ -9,30 +9,32 @@ use crate::tun::SenderCondition;
 mod linux;
 #[cfg(target_os = "linux")]
 pub use linux::{
-    AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, add_cable, add_exception, allow_dumps,
-    allow_fragments, attach_reuseport_filter, attach_tls, bind_to_interface,
-    choose_port_when_connected, datagram_socket, echo_socket, enter_network, exceptions,
-    forbid_fragments, forwarded_families, give_tls_keys, host_name, is_transparent,
-    local_addresses, mark, mark_open, masquerades, new_network, note_arrivals, open_tun,
-    passed_kind, passed_sockets, path_mtu, peer_uid, prepare_datagrams, process_stats,
-    raise_open_files, receive_merged, receive_timed, remove_exception, report_errors, round_trip,
-    send_close_notify, send_cut, set_congestion, take_echo_error, take_foreign_addresses,
-    take_queued_error, take_tls_control, tun_cuts_udp, use_small_pages,
+    AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, accept_local, add_cable, add_exception,
+    allow_dumps, allow_fragments, attach_reuseport_filter, attach_tls, bind_to_interface,
+    choose_port_when_connected, connect_local, datagram_socket, echo_socket, enter_network,
+    exceptions, forbid_fragments, forwarded_families, give_tls_keys, host_name, is_transparent,
+    listen_local, local_addresses, local_names, local_process, mark, mark_open, masquerades,
+    new_network, note_arrivals, open_tun, passed_kind, passed_sockets, path_mtu, peer_uid,
+    prepare_datagrams, process_stats, raise_open_files, receive_merged, receive_timed,
+    remove_exception, report_errors, round_trip, send_close_notify, send_cut, set_congestion,
+    socket_number, take_echo_error, take_foreign_addresses, take_queued_error, take_tls_control,
+    tun_cuts_udp, use_small_pages,
 };
 
 #[cfg(not(target_os = "linux"))]
 mod other;
 #[cfg(not(target_os = "linux"))]
 pub use other::{
-    AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, add_cable, add_exception, allow_dumps,
-    allow_fragments, attach_reuseport_filter, attach_tls, bind_to_interface,
-    choose_port_when_connected, datagram_socket, echo_socket, enter_network, exceptions,
-    forbid_fragments, forwarded_families, give_tls_keys, host_name, is_transparent,
-    local_addresses, mark, mark_open, masquerades, new_network, note_arrivals, open_tun,
-    passed_kind, passed_sockets, path_mtu, peer_uid, prepare_datagrams, process_stats,
-    raise_open_files, receive_merged, receive_timed, remove_exception, report_errors, round_trip,
-    send_close_notify, send_cut, set_congestion, take_echo_error, take_foreign_addresses,
-    take_queued_error, take_tls_control, tun_cuts_udp, use_small_pages,
+    AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, accept_local, add_cable, add_exception,
+    allow_dumps, allow_fragments, attach_reuseport_filter, attach_tls, bind_to_interface,
+    choose_port_when_connected, connect_local, datagram_socket, echo_socket, enter_network,
+    exceptions, forbid_fragments, forwarded_families, give_tls_keys, host_name, is_transparent,
+    listen_local, local_addresses, local_names, local_process, mark, mark_open, masquerades,
+    new_network, note_arrivals, open_tun, passed_kind, passed_sockets, path_mtu, peer_uid,
+    prepare_datagrams, process_stats, raise_open_files, receive_merged, receive_timed,
+    remove_exception, report_errors, round_trip, send_close_notify, send_cut, set_congestion,
+    socket_number, take_echo_error, take_foreign_addresses, take_queued_error, take_tls_control,
+    tun_cuts_udp, use_small_pages,
 };
 
 /// What a socket of ICMP was told about an echo that it asked for.
@@ -48,6 +50,17 @@ pub struct EchoError {
     pub kind_and_code: [u8; 2],
     /// The number behind its checksum.
     pub info: u32,
+}
+
+/// A process at the other end of a Unix socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LocalProcess {
+    /// Its number.
+    pub pid: i32,
+    /// Its user's.
+    pub uid: u32,
+    /// Whether that is the user of this process.
+    pub is_of_our_user: bool,
 }
 
 /// What this process uses now.

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 
 use ipnet::IpNet;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpStream, UdpSocket, UnixStream};
 
-use super::{EchoError, ForwardedFamilies, ProcessStats};
+use super::{EchoError, ForwardedFamilies, LocalProcess, ProcessStats};
 use crate::activation::{ActivationError, PassedKind, PassedSocket};
 use crate::quic::steering::Instruction;
 
@@ -50,6 +51,54 @@ pub fn peer_uid(unix: &UnixStream) -> Option<u32> {
 #[must_use]
 pub fn is_transparent(_listener: &std::net::TcpListener) -> bool {
     true
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn socket_number(_socket: &std::net::UdpSocket) -> io::Result<u64> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn listen_local(_name: &str) -> io::Result<OwnedFd> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn connect_local(_name: &str) -> io::Result<OwnedFd> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn accept_local(_listener: &impl AsFd) -> io::Result<OwnedFd> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn local_process(_connection: &impl AsFd) -> io::Result<LocalProcess> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn local_names(_prefix: &str, _most: usize) -> io::Result<Vec<String>> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// None: no service manager passes sockets here as systemd does.

@@ -22,6 +22,7 @@ use tokio::sync::Notify;
 
 use super::merged_packets;
 use super::refusals::Refusals;
+use super::shared::SharedPackets;
 use crate::os;
 
 /// Packets of a send of quinn's that was as large as quinn makes them: most of the time another one follows.
@@ -48,6 +49,10 @@ struct Shared {
     blocked: AtomicBool,
     /// The task to wake when nothing listens at the other end.
     refusals: Option<Arc<Refusals>>,
+    /// The other processes that have the socket.
+    packets: Option<Arc<SharedPackets>>,
+    /// What other processes forward comes before what the socket has, at every other turn.
+    is_others_turn: AtomicBool,
     closed: Notify,
 }
 
@@ -131,6 +136,25 @@ impl CoalescingSocket {
         socket: std::net::UdpSocket,
         refusals: Option<Arc<Refusals>>,
     ) -> io::Result<Self> {
+        Self::with(socket, refusals, None)
+    }
+
+    /// As [`Self::new`], of a socket that other processes have too.
+    ///
+    /// # Panics
+    /// As there.
+    pub(super) fn shared(
+        socket: std::net::UdpSocket,
+        packets: Arc<SharedPackets>,
+    ) -> io::Result<Self> {
+        Self::with(socket, None, Some(packets))
+    }
+
+    fn with(
+        socket: std::net::UdpSocket,
+        refusals: Option<Arc<Refusals>>,
+        packets: Option<Arc<SharedPackets>>,
+    ) -> io::Result<Self> {
         let state = UdpSocketState::new((&socket).into())?;
         let io = UdpSocket::from_std(socket)?;
 
@@ -146,6 +170,8 @@ impl CoalescingSocket {
             batch,
             blocked,
             refusals,
+            packets,
+            is_others_turn: AtomicBool::new(false),
             closed,
         });
 
@@ -265,6 +291,63 @@ impl Shared {
         }
     }
 
+    /// Takes what the socket has received.
+    fn poll_own(
+        &self,
+        cx: &mut Context<'_>,
+        bufs: &mut [IoSliceMut<'_>],
+        meta: &mut [RecvMeta],
+    ) -> Poll<io::Result<usize>> {
+        let Shared { io, state, .. } = self;
+        loop {
+            ready!(io.poll_recv_ready(cx))?;
+            let mut filled = 0;
+            let tried = io.try_io(Interest::READABLE, || {
+                let recv =
+                    |room: &mut [IoSliceMut<'_>], runs: &mut [_]| state.recv(io.into(), room, runs);
+                let (came, pieces) = merged_packets::receive(recv, bufs, meta)?;
+                filled = pieces;
+
+                // There are no more: the next call is to wait, and need not ask the kernel first.
+                if came < merged_packets::RUNS {
+                    Err(io::ErrorKind::WouldBlock.into())
+                } else {
+                    Ok(())
+                }
+            });
+
+            if let Err(error) = &tried {
+                self.note(error);
+            }
+            if filled > 0 {
+                return Poll::Ready(Ok(filled));
+            }
+        }
+    }
+
+    /// Takes what the socket has received, as far as it is ours, or what another process received for this one.
+    fn poll_shared(
+        &self,
+        packets: &SharedPackets,
+        cx: &mut Context<'_>,
+        bufs: &mut [IoSliceMut<'_>],
+        meta: &mut [RecvMeta],
+    ) -> Poll<io::Result<usize>> {
+        let is_others_turn = self.is_others_turn.fetch_xor(true, Ordering::Relaxed);
+        if is_others_turn && let Poll::Ready(filled) = packets.poll_forwarded(cx, bufs, meta) {
+            return Poll::Ready(Ok(filled));
+        }
+
+        match self.poll_own(cx, bufs, meta) {
+            Poll::Ready(Ok(filled)) => {
+                packets.sort(&mut bufs[..filled], &mut meta[..filled]);
+                Poll::Ready(Ok(filled))
+            }
+            Poll::Ready(error) => Poll::Ready(error),
+            Poll::Pending => packets.poll_forwarded(cx, bufs, meta).map(Ok),
+        }
+    }
+
     /// Sends now. Errors other than `WouldBlock` are those of the path, which quinn finds out by itself.
     fn send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
         let sent = self.io.try_io(Interest::WRITABLE, || {
@@ -325,30 +408,9 @@ impl AsyncUdpSocket for CoalescingSocket {
         bufs: &mut [IoSliceMut<'_>],
         meta: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
-        let Shared { io, state, .. } = &*self.0;
-        loop {
-            ready!(io.poll_recv_ready(cx))?;
-            let mut filled = 0;
-            let tried = io.try_io(Interest::READABLE, || {
-                let recv =
-                    |room: &mut [IoSliceMut<'_>], runs: &mut [_]| state.recv(io.into(), room, runs);
-                let (came, pieces) = merged_packets::receive(recv, bufs, meta)?;
-                filled = pieces;
-
-                // There are no more: the next call is to wait, and need not ask the kernel first.
-                if came < merged_packets::RUNS {
-                    Err(io::ErrorKind::WouldBlock.into())
-                } else {
-                    Ok(())
-                }
-            });
-
-            if let Err(error) = &tried {
-                self.0.note(error);
-            }
-            if filled > 0 {
-                return Poll::Ready(Ok(filled));
-            }
+        match &self.0.packets {
+            None => self.0.poll_own(cx, bufs, meta),
+            Some(packets) => self.0.poll_shared(packets, cx, bufs, meta),
         }
     }
 

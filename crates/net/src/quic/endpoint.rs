@@ -22,6 +22,7 @@ use super::nested_path::Socket;
 use super::record::Record;
 use super::refusals::Refusals;
 use super::send::code_of;
+use super::shared::SharedPackets;
 use super::transport::{KEEP_ALIVE, Sizes, transport};
 use crate::descriptors::{claim, noted};
 use crate::listen;
@@ -29,6 +30,7 @@ use crate::local_end::{LocalEnd, Port};
 use crate::os;
 use crate::own_mark::marked;
 use crate::peer::canonical;
+use crate::shared_socket::{DatagramSocket, Rendezvous, Siblings};
 
 /// A UDP socket that accepts and opens connections. Clones are the same one. Its work is done on the runtime that it was made
 /// on. When the last clone and the last connection are dropped, the socket is closed.
@@ -38,6 +40,8 @@ pub struct Endpoint {
     serving: Arc<Serving>,
     /// Of a client, whose socket leads to one peer.
     refusals: Arc<Refusals>,
+    /// Of a server whose socket other processes have too.
+    shared: Option<Arc<SharedPackets>>,
 }
 
 /// The accepting side of an endpoint.
@@ -67,12 +71,30 @@ impl Endpoint {
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub fn server(socket: UdpSocket, worker: u8, options: &ServerOptions) -> io::Result<Self> {
+    pub fn server(
+        socket: impl Into<DatagramSocket>,
+        worker: u8,
+        options: &ServerOptions,
+    ) -> io::Result<Self> {
+        let DatagramSocket { socket, rendezvous } = socket.into();
         let current = Current::build(options)?;
-        let ours = endpoint_config(worker, &options.keys, Sizes::OWN);
-        let socket = coalescing(socket, None)?;
-        let endpoint = Self::on(socket, ours, Some((*current.config).clone()))?;
+        let ids = WorkerIds {
+            worker,
+            process: rendezvous.as_ref().map(Rendezvous::tag),
+        };
+        let ours = endpoint_config(ids, &options.keys, Sizes::OWN);
+
+        let shared = rendezvous.map(Siblings::new).transpose()?;
+        let shared = shared.map(|siblings| Arc::new(SharedPackets::new(siblings)));
+        socket.set_nonblocking(true)?;
+        let socket = match &shared {
+            Some(shared) => CoalescingSocket::shared(socket, shared.clone())?,
+            None => CoalescingSocket::new(socket, None)?,
+        };
+
+        let mut endpoint = Self::on(socket, ours, Some((*current.config).clone()))?;
         *endpoint.serving.current.lock() = Some(current);
+        endpoint.shared = shared;
         Ok(endpoint)
     }
 
@@ -119,7 +141,7 @@ impl Endpoint {
         let socket = coalescing(socket, Some(refusals.clone()))?;
         let endpoint = Self::on(
             socket,
-            endpoint_config(0, &Keys::random(), Sizes::OWN),
+            endpoint_config(WorkerIds::CLIENT, &Keys::random(), Sizes::OWN),
             None,
         )?;
 
@@ -142,7 +164,7 @@ impl Endpoint {
         server_name: &str,
         config: &ClientConfig,
     ) -> Result<Connection, ConnectionError> {
-        let ours = endpoint_config(0, &Keys::random(), sizes);
+        let ours = endpoint_config(WorkerIds::CLIENT, &Keys::random(), sizes);
         let quinn = quinn::Endpoint::new_with_abstract_socket(
             ours,
             None,
@@ -155,6 +177,7 @@ impl Endpoint {
             quinn,
             serving: Arc::default(),
             refusals: Arc::default(),
+            shared: None,
         };
 
         endpoint
@@ -177,6 +200,7 @@ impl Endpoint {
             quinn,
             serving: Arc::default(),
             refusals: Arc::default(),
+            shared: None,
         })
     }
 
@@ -197,8 +221,12 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Lets [`Self::accept`], which someone must go on calling, refuse connections to come. Open ones go on.
+    /// Lets [`Self::accept`], which someone must go on calling, refuse connections to come. Open ones go on. Where another process has the
+    /// socket too, it is given the clients that come.
     pub fn stop_accepting(&self) {
+        if let Some(shared) = &self.shared {
+            shared.drain();
+        }
         *self.serving.current.lock() = None;
     }
 
@@ -347,9 +375,9 @@ fn coalescing(socket: UdpSocket, refusals: Option<Arc<Refusals>>) -> io::Result<
     CoalescingSocket::new(socket, refusals)
 }
 
-fn endpoint_config(worker: u8, keys: &Keys, sizes: Sizes) -> EndpointConfig {
+fn endpoint_config(ids: WorkerIds, keys: &Keys, sizes: Sizes) -> EndpointConfig {
     let mut config = EndpointConfig::new(keys.reset());
-    config.cid_generator(move || Box::new(WorkerIds { worker }));
+    config.cid_generator(move || Box::new(ids));
     // 1200 to 65,527 are allowed.
     let _ = config.max_udp_payload_size(sizes.from_peer);
     config

@@ -28,6 +28,7 @@ mod recv;
 mod refusals;
 mod room;
 mod send;
+mod shared;
 pub mod steering;
 mod transport;
 

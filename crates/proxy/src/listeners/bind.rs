@@ -190,7 +190,7 @@ pub(super) fn bind(
 
 fn one(address: SocketAddr, serves: Serves) -> io::Result<Socket> {
     match serves.carries() {
-        Carries::Udp => listen::udp(address).map(Socket::Udp),
+        Carries::Udp => listen::udp(address).map(|socket| Socket::Udp(socket.into())),
         Carries::Tcp => listen::tcp(address).map(|listener| Socket::Stream(listener.into())),
     }
 }
@@ -211,6 +211,9 @@ fn quic(address: SocketAddr, workers: usize) -> io::Result<(Bound, Vec<Socket>)>
 
     Ok((
         Bound::Ip(bound),
-        sockets.into_iter().map(Socket::Quic).collect(),
+        sockets
+            .into_iter()
+            .map(|socket| Socket::Quic(socket.into()))
+            .collect(),
     ))
 }

@@ -11,6 +11,7 @@ mod greetings;
 mod http;
 mod joins;
 mod named;
+mod other_processes;
 mod parts;
 mod passed;
 mod proxy_header;
@@ -30,6 +31,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_net::shared_socket::DatagramSocket;
 use hermes_net::{Listener, Watch};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -72,9 +74,9 @@ pub enum Socket {
     /// Connections: of HTTP, or of TCP, each of which becomes a CONNECT. The listener's rules say which, at every connection.
     Stream(Listener),
     /// Datagrams; those of one client become a CONNECT-UDP.
-    Udp(std::net::UdpSocket),
+    Udp(DatagramSocket),
     /// Connections of HTTP/3.
-    Quic(std::net::UdpSocket),
+    Quic(DatagramSocket),
     /// No socket: this many attachments to an upstream, over which exchanges come.
     Attachments(usize),
     /// A TUN device, which one worker makes and reads.
@@ -86,7 +88,7 @@ impl Socket {
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
             Self::Stream(listener) => listener.local_addr(),
-            Self::Udp(socket) | Self::Quic(socket) => socket.local_addr().ok(),
+            Self::Udp(shared) | Self::Quic(shared) => shared.socket.local_addr().ok(),
             Self::Attachments(_) | Self::Device(_) => None,
         }
     }
@@ -133,7 +135,7 @@ impl Door {
                 // One worker serves it: what an ingress knows of a peer is in one place.
                 Socket::Udp(_) if entrance.rules.config.ingress.is_some() && share > 0 => Ok(()),
                 Socket::Udp(socket) if entrance.rules.config.ingress.is_some() => {
-                    tcp::datagrams(entrance, socket, &watch).await;
+                    tcp::datagrams(entrance, socket.socket, &watch).await;
                     Ok(())
                 }
                 Socket::Udp(socket) => udp::serve(entrance, socket, &watch).await,

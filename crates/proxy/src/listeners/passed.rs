@@ -6,16 +6,17 @@
 //! | kind of passed socket | workers that use it | matched by |
 //! |---|---|---|
 //! | TCP, Unix | all accept, each on a descriptor of its own | name, then address |
-//! | UDP, HTTP/3 | one for each passed socket | name, then address |
+//! | UDP, HTTP/3 | one for each passed socket; what is another process's goes to it ([`hermes_net::shared_socket`]) | name, then address |
 //! | `admin.metrics` | the run time of administration | address |
 //! | `admin.socket` | the run time of administration | file |
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 
 use hermes_config::model::{ListenAddress, Listener};
 use hermes_net::quic::steering;
+use hermes_net::shared_socket::{DatagramSocket, Rendezvous, SocketUse};
 use hermes_net::{PassedKind, PassedSocket};
 use hermes_rules::lint::is_open;
 
@@ -183,7 +184,10 @@ impl PassedSockets {
                 .collect(),
             Serves::Datagrams => own
                 .iter()
-                .map(|socket| socket.udp().map(Socket::Udp))
+                .map(|passed| {
+                    let socket = passed.udp()?;
+                    Ok(Socket::Udp(shared(socket, passed, SocketUse::Sessions)))
+                })
                 .collect(),
             Serves::Quic => quic(&own),
             Serves::Attachments | Serves::Packets => Ok(Vec::new()),
@@ -200,7 +204,28 @@ fn quic(own: &[&PassedSocket]) -> io::Result<Vec<Socket>> {
         .map(|socket| socket.udp())
         .collect::<io::Result<Vec<_>>>()?;
     steering::steer(&sockets)?;
-    Ok(sockets.into_iter().map(Socket::Quic).collect())
+    let sockets = sockets.into_iter().zip(own);
+    Ok(sockets
+        .map(|(socket, passed)| Socket::Quic(shared(socket, passed, SocketUse::Quic)))
+        .collect())
+}
+
+/// A socket that the process before this one may have too, and the one after it.
+fn shared(socket: UdpSocket, passed: &PassedSocket, purpose: SocketUse) -> DatagramSocket {
+    let rendezvous = match Rendezvous::open(&socket, purpose) {
+        Ok(rendezvous) => Some(rendezvous),
+        Err(error) => {
+            tracing::warn!(
+                %error,
+                "{passed} cannot be shared with another process: end the one that has it before this one serves"
+            );
+            None
+        }
+    };
+    for process in rendezvous.iter().flat_map(Rendezvous::others) {
+        tracing::info!(process, "shares a socket with another process: {passed}");
+    }
+    DatagramSocket { socket, rendezvous }
 }
 
 /// Where a socket is bound.

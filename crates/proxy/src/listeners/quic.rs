@@ -1,12 +1,12 @@
 //! HTTP/3: the loop that accepts connections of `http` listeners over QUIC.
 
 use std::io;
-use std::net::UdpSocket;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_net::quic::{Connection, ConnectionError, Endpoint, Incoming};
+use hermes_net::shared_socket::DatagramSocket;
 use hermes_net::{PeerAddress, Watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -33,7 +33,7 @@ const CLOSING: usize = 8;
 /// Accepts connections until told to stop; then refuses new ones while the open ones go on.
 pub(super) async fn serve(
     entrance: Entrance,
-    socket: UdpSocket,
+    socket: DatagramSocket,
     share: u8,
     watch: &Watch,
 ) -> io::Result<()> {
@@ -47,7 +47,7 @@ pub(super) async fn serve(
 
 async fn accept(
     mut entrance: Entrance,
-    socket: UdpSocket,
+    socket: DatagramSocket,
     share: u8,
     watch: &Watch,
 ) -> io::Result<()> {

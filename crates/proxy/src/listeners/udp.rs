@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_net::memory::{Memory, Owner};
+use hermes_net::shared_socket::{DatagramSocket, Forwarded, ReceivedRun};
 use hermes_net::wake_gated::wake_gated;
 use hermes_net::{PeerAddress, RecvBatch, StreamInfo, UdpError, UdpSocket, Watch};
 use hermes_observe::DropReason;
@@ -14,6 +15,7 @@ use hermes_packet::{Hold, Queue, Session};
 use tokio::time::Instant;
 
 use super::clients::Clients;
+use super::other_processes::OtherProcesses;
 use crate::arrival::Arrival;
 use crate::entrance::Entrance;
 use crate::fixed_target::connect_udp;
@@ -37,10 +39,11 @@ const DRAIN_LOOK: Duration = Duration::from_millis(100);
 /// Takes datagrams until told to stop; then those that have arrived already, and those of sessions that are open.
 pub(super) async fn serve(
     mut entrance: Entrance,
-    socket: std::net::UdpSocket,
+    socket: DatagramSocket,
     watch: &Watch,
 ) -> io::Result<()> {
-    let socket = Arc::new(UdpSocket::bound(socket)?);
+    let mut others = OtherProcesses::new(socket.rendezvous)?;
+    let socket = Arc::new(UdpSocket::bound(socket.socket)?);
     let own = socket.local_addr().ok();
     let owner = Owner::Listener(entrance.rules.name.as_ref().into());
     let share = Share {
@@ -52,6 +55,8 @@ pub(super) async fn serve(
     };
 
     let mut batch = RecvBatch::new();
+    // What other processes forward.
+    let mut room = Vec::new();
     // Whether clients without a session may still begin one.
     let mut closing = false;
     let mut welcome = true;
@@ -59,9 +64,16 @@ pub(super) async fn serve(
     loop {
         let received = tokio::select! {
             biased;
+            arrived = others.next(&mut room) => {
+                if let Some(forwarded) = arrived.decode(&room) {
+                    share.deliver(&mut entrance, &others, &forwarded, welcome);
+                }
+                continue;
+            }
             received = socket.recv(&mut batch) => received,
             () = watch.graceful(), if !closing => {
                 closing = true;
+                others.drain();
                 // Lets the runtime hear of what has come.
                 tokio::task::yield_now().await;
                 continue;
@@ -89,21 +101,8 @@ pub(super) async fn serve(
             }
         }
 
-        let now = Instant::now();
         entrance.renew();
-        for run in batch.runs() {
-            let ends = (run.source, run.local);
-            let Some(session) = share.session(&entrance, ends, welcome) else {
-                entrance
-                    .worker
-                    .shared
-                    .telemetry
-                    .datagrams_dropped(DropReason::SessionLimit, run.count() as u64);
-                continue;
-            };
-
-            session.push(run.datagrams(), now);
-        }
+        share.take_batch(&entrance, &others, &batch, welcome);
 
         // The tunnels take what has come before more is received: the kernel's buffer is the larger one.
         tokio::task::yield_now().await;
@@ -133,6 +132,56 @@ struct Share {
 type FlowEnds = (SocketAddr, Option<IpAddr>);
 
 impl Share {
+    /// Takes what the socket has received, as far as it is ours.
+    fn take_batch(
+        &self,
+        entrance: &Entrance,
+        others: &OtherProcesses,
+        batch: &RecvBatch,
+        welcome: bool,
+    ) {
+        let now = Instant::now();
+        for run in batch.runs() {
+            let run = ReceivedRun::from(&run);
+            if !self.is_given_away(others, &run) {
+                self.take(entrance, &run, now, welcome);
+            }
+        }
+    }
+
+    /// Puts datagrams into the session of their client.
+    fn take(&self, entrance: &Entrance, run: &ReceivedRun<'_>, now: Instant, welcome: bool) {
+        let ends = (run.source, run.local);
+        match self.session(entrance, ends, welcome) {
+            Some(session) => session.push(run.datagrams(), now),
+            None => entrance
+                .worker
+                .shared
+                .telemetry
+                .datagrams_dropped(DropReason::SessionLimit, run.count()),
+        }
+    }
+
+    /// Whether datagrams are given to another process: this one has no session of their client.
+    fn is_given_away(&self, others: &OtherProcesses, run: &ReceivedRun<'_>) -> bool {
+        others.has_any() && self.sessions.find(run.source).is_none() && others.give(run)
+    }
+
+    /// Takes what another process forwards, or gives it on.
+    fn deliver(
+        &self,
+        entrance: &mut Entrance,
+        others: &OtherProcesses,
+        forwarded: &Forwarded<'_>,
+        welcome: bool,
+    ) {
+        let is_known = self.sessions.find(forwarded.run.source).is_some();
+        if is_known || !others.give_on(forwarded) {
+            entrance.renew();
+            self.take(entrance, &forwarded.run, Instant::now(), welcome);
+        }
+    }
+
     /// The client's session, begun if need be; `None` when there are too many.
     fn session(&self, entrance: &Entrance, ends: FlowEnds, welcome: bool) -> Option<Arc<Session>> {
         self.sessions

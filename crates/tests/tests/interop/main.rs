@@ -22,4 +22,5 @@ mod rego_cases;
 mod retry;
 mod slow;
 mod smuggling;
+mod successor;
 mod websocket;

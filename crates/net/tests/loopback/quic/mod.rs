@@ -4,6 +4,7 @@ mod crowd;
 mod datagrams;
 mod identity;
 mod resilience;
+mod shared;
 mod streams;
 
 use std::future::Future;

@@ -1,0 +1,65 @@
+//! A UDP socket that several processes of one user have, as a service manager passes it to a node and to its successor.
+//!
+//! The kernel gives each packet to the process that asks first. So the processes find each other, and what one receives for another is
+//! forwarded, once: see [`Siblings`]. They meet at abstract Unix sockets (unix(7)), for all that is common to them is the UDP socket:
+//! each has a name of its own with that socket's number (`SO_COOKIE`), is found in `/proc/self/net/unix`, and is believed only if the
+//! kernel says that the same user listens there (`SO_PEERCRED`). No one can take such a name before, and none is left behind.
+//!
+//! A filter of the kernel (`SO_ATTACH_REUSEPORT_CBPF`) cannot do it: it chooses between sockets, and this is one.
+//!
+//! | who            | is given                                                    |
+//! |----------------|-------------------------------------------------------------|
+//! | any process    | packets that name it, sessions that it has                  |
+//! | the newest one that does not drain | everything of clients that are new      |
+
+mod message;
+mod process;
+mod rendezvous;
+mod siblings;
+
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use message::{ForwardKind, ReceivedRun};
+pub use process::ProcessTag;
+pub use rendezvous::{Rendezvous, SocketUse};
+pub use siblings::{Arrived, Forwarded, Sibling, Siblings};
+
+static FORWARDED: AtomicU64 = AtomicU64::new(0);
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// A UDP socket, and where the other processes that have it are met, if there may be any.
+#[derive(Debug)]
+pub struct DatagramSocket {
+    /// The socket.
+    pub socket: UdpSocket,
+    /// `None` for a socket that this process opened itself.
+    pub rendezvous: Option<Rendezvous>,
+}
+
+impl From<UdpSocket> for DatagramSocket {
+    fn from(socket: UdpSocket) -> Self {
+        Self {
+            socket,
+            rendezvous: None,
+        }
+    }
+}
+
+/// Datagrams that went to another process, and that were lost because it did not take them in time, since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForwardCounts {
+    /// Those that went there.
+    pub forwarded: u64,
+    /// Those that were lost.
+    pub dropped: u64,
+}
+
+/// What was forwarded so far.
+#[must_use]
+pub fn forward_counts() -> ForwardCounts {
+    ForwardCounts {
+        forwarded: FORWARDED.load(Ordering::Relaxed),
+        dropped: DROPPED.load(Ordering::Relaxed),
+    }
+}
