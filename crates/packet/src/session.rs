@@ -65,17 +65,12 @@ enum SessionClient {
     Flow(UdpFlow),
 }
 
-/// The listener's share of memory for datagrams that wait, and whether the session is among those that may lose theirs.
-#[derive(Default)]
-struct PlaceInHold {
-    hold: Option<Arc<Hold>>,
-    is_held: AtomicBool,
-}
-
 /// How far a session is.
 #[derive(Default)]
 struct SessionPhase {
     is_open: AtomicBool,
+    /// Among those in the listener's hold that may lose their datagrams.
+    is_held: AtomicBool,
     is_refused: AtomicBool,
     /// Takes nothing any more: the next datagram begins another.
     is_retired: AtomicBool,
@@ -86,7 +81,8 @@ pub struct Session {
     client: SessionClient,
     began: Instant,
     queue: Mutex<Queue>,
-    place: PlaceInHold,
+    /// The listener's share of memory for datagrams that wait.
+    hold: Option<Arc<Hold>>,
     ready: Notify,
     lost: Lost,
     /// Counts what came and went, to tell silence.
@@ -118,10 +114,7 @@ impl Session {
             account: hold.account().clone(),
         });
         Self {
-            place: PlaceInHold {
-                hold: Some(hold.clone()),
-                is_held: AtomicBool::new(false),
-            },
+            hold: Some(hold.clone()),
             ..Self::with(client, queue)
         }
     }
@@ -136,7 +129,7 @@ impl Session {
             client,
             began: Instant::now(),
             queue: Mutex::new(queue),
-            place: PlaceInHold::default(),
+            hold: None,
             ready: Notify::new(),
             lost: Lost::default(),
             activity: AtomicU64::new(0),
@@ -172,9 +165,9 @@ impl Session {
 
     /// Makes room for what comes, and enters it among those that lose theirs when there is none for others.
     fn be_held(self: &Arc<Self>) {
-        let Some(hold) = &self.place.hold else { return };
+        let Some(hold) = &self.hold else { return };
         let is_open = self.phase.is_open.load(Ordering::Relaxed);
-        if !is_open && !self.place.is_held.swap(true, Ordering::Relaxed) {
+        if !is_open && !self.phase.is_held.swap(true, Ordering::Relaxed) {
             hold.enter(self);
         }
         hold.make_room();
@@ -182,13 +175,13 @@ impl Session {
 
     /// Whether it may lose what waits.
     pub(crate) fn is_held(&self) -> bool {
-        self.place.is_held.load(Ordering::Relaxed) && !self.phase.is_open.load(Ordering::Relaxed)
+        self.phase.is_held.load(Ordering::Relaxed) && !self.phase.is_open.load(Ordering::Relaxed)
     }
 
     /// Loses what waits, if its tunnel is not open: there is no room for newer ones. A few datagrams cost nothing, and stay.
     pub(crate) fn lose(&self) {
         if self.is_held() {
-            self.place.is_held.store(false, Ordering::Relaxed);
+            self.phase.is_held.store(false, Ordering::Relaxed);
             let is_charged = self.queue.lock().retains();
             if is_charged {
                 self.forget_all();

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use hermes_net::memory::FieldsCharge;
@@ -254,7 +253,7 @@ impl NextResponse {
         if !head.keep_alive || head.framing == Framing::UntilClose || self.kind != Kind::Message {
             way_back.spoil();
         }
-        read.kept_for = kept_for(&response.fields);
+        read.kept_seconds = kept_seconds(&response.fields);
         let incoming = BodyReceiver::content(read, head.framing, &self.limits, way_back);
         let incoming = incoming.charged(std::mem::take(&mut self.charge));
         Ok(Event::Final(response, Incoming::H1(incoming)))
@@ -308,8 +307,8 @@ impl NextResponse {
     }
 }
 
-/// For how long the server keeps the connection between exchanges, where it says so (RFC 2068, 19.7.1.1).
-fn kept_for(fields: &Fields) -> Option<Duration> {
+/// Seconds for which the server keeps the connection between exchanges, where it says so (RFC 2068, 19.7.1.1); 18 hours at most.
+fn kept_seconds(fields: &Fields) -> Option<u16> {
     let said = fields.get(KEEP_ALIVE)?;
     let mut parameters = said.as_bytes().split(|byte| matches!(byte, b',' | b';'));
     let seconds = parameters.find_map(|parameter| {
@@ -317,7 +316,7 @@ fn kept_for(fields: &Fields) -> Option<Duration> {
         let is_timeout = name.trim().eq_ignore_ascii_case("timeout");
         is_timeout.then(|| value.trim().trim_matches('"').parse::<u32>().ok())?
     });
-    seconds.map(|seconds| Duration::from_secs(seconds.into()))
+    seconds.map(|seconds| seconds.try_into().unwrap_or(u16::MAX))
 }
 
 /// RFC 9110, 15.2.2: a 101 names what it switches to. What was not asked for would be bytes that no one meant.

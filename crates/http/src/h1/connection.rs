@@ -70,8 +70,8 @@ pub(crate) struct ReadSide {
     room: usize,
     /// Room for it at most: what the other side has room for.
     pub(crate) most: usize,
-    /// How long the server said that it keeps the connection.
-    pub(crate) kept_for: Option<Duration>,
+    /// Seconds for which the server said that it keeps the connection.
+    pub(crate) kept_seconds: Option<u16>,
 }
 
 impl fmt::Debug for ReadSide {
@@ -99,7 +99,7 @@ impl ReadSide {
             buffer,
             room: READ_ROOM,
             most: MOST_ROOM,
-            kept_for: None,
+            kept_seconds: None,
         }
     }
 
@@ -248,7 +248,8 @@ impl Connection {
 
     /// How long the server keeps it between exchanges, where its last answer said so.
     pub fn kept_for(&self) -> Option<Duration> {
-        self.read.kept_for
+        let seconds = self.read.kept_seconds?;
+        Some(Duration::from_secs(seconds.into()))
     }
 
     /// Whether it can be left to [`Self::into_stream`] while nothing is open on it.

@@ -154,6 +154,7 @@ struct PurposeCounts {
 /// What one owner is charged for.
 #[derive(Debug)]
 struct OwnerCount {
+    memory: &'static Memory,
     owner: Owner,
     bytes: AtomicUsize,
 }
@@ -172,7 +173,7 @@ impl Owners {
         self.charged.load(Ordering::Relaxed)
     }
 
-    fn count_of(&self, owner: Owner) -> Arc<OwnerCount> {
+    fn count_of(&self, memory: &'static Memory, owner: Owner) -> Arc<OwnerCount> {
         let mut known = self.known.lock();
         let counts = known.get_or_insert_default();
         if let Some(count) = counts.get(&owner) {
@@ -185,6 +186,7 @@ impl Owners {
         }
 
         let count = Arc::new(OwnerCount {
+            memory,
             owner: owner.clone(),
             bytes: AtomicUsize::new(0),
         });
@@ -206,8 +208,7 @@ impl Memory {
     /// The account of an owner: looked up once for each connection or session, not for each charge.
     pub fn owner(&'static self, owner: Owner) -> OwnerAccount {
         OwnerAccount {
-            memory: self,
-            count: self.owners.count_of(owner),
+            count: self.owners.count_of(self, owner),
         }
     }
 
@@ -271,11 +272,14 @@ impl Memory {
 /// The account of one owner. Clones are the same account.
 #[derive(Debug, Clone)]
 pub struct OwnerAccount {
-    memory: &'static Memory,
     count: Arc<OwnerCount>,
 }
 
 impl OwnerAccount {
+    fn memory(&self) -> &'static Memory {
+        self.count.memory
+    }
+
     /// A charge of nothing, that can grow.
     #[must_use]
     pub fn empty_charge(&self, purpose: Purpose) -> Charge {
@@ -313,12 +317,13 @@ impl OwnerAccount {
     #[must_use]
     pub fn room(&self) -> usize {
         let owned = self.owned();
-        let charged = self.memory.charged();
-        let free = self.memory.chargeable().saturating_sub(charged);
+        let memory = self.memory();
+        let charged = memory.charged();
+        let free = memory.chargeable().saturating_sub(charged);
 
         // Half of what others leave: with what is taken now, no more than would then be free.
         let fair = free.saturating_sub(owned) / 2;
-        let floors_left = self.memory.chargeable_with_floors().saturating_sub(charged);
+        let floors_left = memory.chargeable_with_floors().saturating_sub(charged);
         let floor = OWNER_FLOOR.saturating_sub(owned).min(floors_left);
         fair.max(floor)
     }
@@ -338,16 +343,17 @@ impl OwnerAccount {
     }
 
     fn refuse(&self, purpose: Purpose) -> Overdrawn {
-        let owners = &self.memory.owners;
-        let charged = self.memory.charged();
+        let memory = self.memory();
+        let charged = memory.charged();
         let refused = Overdrawn {
             owner: self.count.owner.clone(),
             purpose,
             owned: self.owned(),
             charged,
-            free: self.memory.chargeable().saturating_sub(charged),
+            free: memory.chargeable().saturating_sub(charged),
         };
 
+        let owners = &memory.owners;
         owners.purposes[purpose as usize]
             .refused
             .fetch_add(1, Ordering::Relaxed);
@@ -361,7 +367,8 @@ impl OwnerAccount {
 pub struct Charge {
     account: OwnerAccount,
     purpose: Purpose,
-    bytes: usize,
+    /// In 32 bits, as charges lie in every stream: more than 4 GiB for one thing are refused.
+    bytes: u32,
 }
 
 impl Charge {
@@ -374,7 +381,7 @@ impl Charge {
     /// Bytes of this charge.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes as usize
     }
 
     /// Charges so many bytes more: all of them or none. Concurrent charges of one owner can exceed its room by one charge each.
@@ -382,14 +389,15 @@ impl Charge {
     /// # Errors
     /// As [`OwnerAccount::charge`].
     pub fn grow(&mut self, bytes: usize) -> Result<(), Overdrawn> {
-        if bytes > self.room() {
+        let all = u32::try_from(self.bytes().saturating_add(bytes)).ok();
+        let Some(all) = all.filter(|_| bytes <= self.room()) else {
             return Err(self.account.refuse(self.purpose));
-        }
+        };
 
         for count in self.counts() {
             count.fetch_add(bytes, Ordering::Relaxed);
         }
-        self.bytes += bytes;
+        self.bytes = all;
 
         Ok(())
     }
@@ -407,16 +415,17 @@ impl Charge {
 
     /// Gives so many bytes back, or all if there are fewer.
     pub fn shrink(&mut self, bytes: usize) {
-        let bytes = bytes.min(self.bytes);
+        let left = self.bytes().saturating_sub(bytes);
+        let given = self.bytes() - left;
         for count in self.counts() {
-            count.fetch_sub(bytes, Ordering::Relaxed);
+            count.fetch_sub(given, Ordering::Relaxed);
         }
 
-        self.bytes -= bytes;
+        self.bytes = left as u32;
     }
 
     fn counts(&self) -> [&AtomicUsize; 3] {
-        let owners = &self.account.memory.owners;
+        let owners = &self.account.memory().owners;
         [
             &self.account.count.bytes,
             &owners.charged,
@@ -427,7 +436,7 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.shrink(self.bytes);
+        self.shrink(self.bytes());
     }
 }
 

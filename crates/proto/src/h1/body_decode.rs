@@ -6,7 +6,7 @@ use super::chunk::decode_chunk_line;
 use super::error::{DecodeError, DecodeErrorKind as Kind};
 use super::framing::Framing;
 use super::limits::MessageLimits;
-use super::trailers::{TrailersOf, decode_trailers};
+use super::trailers::{TrailerRules, TrailersOf, decode_trailers};
 use crate::fields::Fields;
 
 /// A piece of content, or its end.
@@ -24,8 +24,9 @@ pub enum BodyEvent {
 #[derive(Debug)]
 pub struct BodyDecoder {
     state: BodyDecodeState,
-    limits: MessageLimits,
-    of: TrailersOf,
+    /// In 32 bits, as those of trailers: a decoder lies in every stream.
+    chunk_extension_bytes: u32,
+    trailers: TrailerRules,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,18 +56,20 @@ impl BodyDecoder {
         };
         Self {
             state,
-            limits: *limits,
-            of: TrailersOf::Request,
+            chunk_extension_bytes: capped(limits.chunk_extension_bytes),
+            trailers: TrailerRules {
+                of: TrailersOf::Request,
+                fields: capped(limits.fields),
+                bytes: capped(limits.trailer_bytes),
+            },
         }
     }
 
     /// The same for a response, whose trailers are mended where those of a request are refused.
     #[must_use]
-    pub fn of_response(self) -> Self {
-        Self {
-            of: TrailersOf::Response,
-            ..self
-        }
+    pub fn of_response(mut self) -> Self {
+        self.trailers.of = TrailersOf::Response;
+        self
     }
 
     /// Takes the next piece from the front of `buf`; `None` means that more bytes are needed.
@@ -94,12 +97,12 @@ impl BodyDecoder {
                     None => return Ok(None),
                     Some(next) => self.state = next,
                 },
-                BodyDecodeState::ChunkLine => match chunk_line(buf, &self.limits)? {
+                BodyDecodeState::ChunkLine => match chunk_line(buf, self.chunk_extension_bytes)? {
                     None => return Ok(None),
                     Some(next) => self.state = next,
                 },
                 BodyDecodeState::Trailers => {
-                    let trailers = decode_trailers(buf, &self.limits, self.of)?;
+                    let trailers = decode_trailers(buf, self.trailers)?;
                     return Ok(trailers.map(|trailers| self.trailers(trailers)));
                 }
             }
@@ -172,9 +175,14 @@ impl BodyDecoder {
     }
 }
 
+/// A limit in 32 bits.
+fn capped(limit: usize) -> u32 {
+    limit.try_into().unwrap_or(u32::MAX)
+}
+
 /// Takes a chunk line, and says what follows it; `None` when more bytes are needed.
-fn chunk_line(buf: &mut BytesMut, limits: &MessageLimits) -> Result<Option<BodyDecodeState>, Kind> {
-    let Some(line) = decode_chunk_line(buf, limits.chunk_extension_bytes)? else {
+fn chunk_line(buf: &mut BytesMut, extension_bytes: u32) -> Result<Option<BodyDecodeState>, Kind> {
+    let Some(line) = decode_chunk_line(buf, extension_bytes as usize)? else {
         return Ok(None);
     };
     buf.advance(line.length);

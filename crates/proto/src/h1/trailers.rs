@@ -4,7 +4,6 @@ use bytes::BytesMut;
 
 use super::error::DecodeErrorKind as Kind;
 use super::head::{HeadSection, decode_fields, find_section};
-use super::limits::MessageLimits;
 use super::repair;
 use crate::fields::Fields;
 
@@ -39,28 +38,38 @@ pub(super) enum TrailersOf {
     Response,
 }
 
+/// Whose they are, and their limits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TrailerRules {
+    pub(super) of: TrailersOf,
+    /// Field lines.
+    pub(super) fields: u32,
+    /// Bytes of the section with its empty line.
+    pub(super) bytes: u32,
+}
+
 /// Takes a whole trailer section from the front of `buf`; `None` means that more bytes are needed.
 pub(super) fn decode_trailers(
     buf: &mut BytesMut,
-    limits: &MessageLimits,
-    of: TrailersOf,
+    rules: TrailerRules,
 ) -> Result<Option<Fields>, Kind> {
-    match find_section(buf, 0, limits.trailer_bytes)? {
+    match find_section(buf, 0, rules.bytes as usize)? {
         HeadSection::Partial => Ok(None),
         HeadSection::TooLarge { .. } => Err(Kind::TrailersTooLarge),
         HeadSection::Complete { end, lines } => {
             let section = buf.split_to(end).freeze();
-            let trailers = match of {
-                TrailersOf::Request => of_request(&section, lines, limits)?,
-                TrailersOf::Response => of_response(&section, lines, limits)?,
+            let most = rules.fields as usize;
+            let trailers = match rules.of {
+                TrailersOf::Request => of_request(&section, lines, most)?,
+                TrailersOf::Response => of_response(&section, lines, most)?,
             };
             Ok(Some(trailers))
         }
     }
 }
 
-fn of_request(section: &[u8], lines: usize, limits: &MessageLimits) -> Result<Fields, Kind> {
-    let trailers = decode_fields(section, 0, lines, limits.fields)?;
+fn of_request(section: &[u8], lines: usize, most: usize) -> Result<Fields, Kind> {
+    let trailers = decode_fields(section, 0, lines, most)?;
     if trailers.names().any(|name| is_forbidden_trailer(&name)) {
         return Err(Kind::ForbiddenTrailer);
     }
@@ -68,8 +77,8 @@ fn of_request(section: &[u8], lines: usize, limits: &MessageLimits) -> Result<Fi
 }
 
 /// RFC 9110 6.5.1: what must not be a trailer is discarded.
-fn of_response(section: &[u8], lines: usize, limits: &MessageLimits) -> Result<Fields, Kind> {
-    let mut trailers = repair::decode_fields(section, 0, lines, limits.fields)?;
+fn of_response(section: &[u8], lines: usize, most: usize) -> Result<Fields, Kind> {
+    let mut trailers = repair::decode_fields(section, 0, lines, most)?;
     trailers.retain(|name| !is_forbidden_trailer(&name));
     Ok(trailers)
 }

@@ -26,10 +26,18 @@ type Counts<T> = Arc<Mutex<HashMap<HolderKey<T>, usize>>>;
 /// A listener and a holder.
 type HolderKey<T> = (Arc<str>, T);
 
+/// Where a permit is counted.
+#[derive(Debug)]
+struct HeldPlace<T> {
+    counts: Counts<T>,
+    key: HolderKey<T>,
+}
+
 /// A permit that is held until this is dropped.
 #[derive(Debug)]
 pub struct Permit<T: Eq + Hash> {
-    held: Option<(Counts<T>, HolderKey<T>)>,
+    /// Boxed: most permits are of holders that no one counts, and lie in every open tunnel.
+    held: Option<Box<HeldPlace<T>>>,
 }
 
 impl<T> Default for PermitTable<T> {
@@ -77,21 +85,24 @@ impl<T: Clone + Eq + Hash> PermitTable<T> {
         *count += 1;
         drop(open);
         Some(Permit {
-            held: Some((self.open.clone(), key)),
+            held: Some(Box::new(HeldPlace {
+                counts: self.open.clone(),
+                key,
+            })),
         })
     }
 }
 
 impl<T: Eq + Hash> Drop for Permit<T> {
     fn drop(&mut self) {
-        let Some((open, key)) = self.held.take() else {
+        let Some(held) = self.held.take() else {
             return;
         };
-        let mut open = open.lock();
-        if let Some(count) = open.get_mut(&key) {
+        let mut open = held.counts.lock();
+        if let Some(count) = open.get_mut(&held.key) {
             *count -= 1;
             if *count == 0 {
-                open.remove(&key);
+                open.remove(&held.key);
             }
         }
     }
