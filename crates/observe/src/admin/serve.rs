@@ -18,7 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::LOG;
 
@@ -35,7 +35,7 @@ const HEAD_TIME: Duration = Duration::from_secs(10);
 #[doc(alias = "bound")]
 const CONNECTION_TIME: Duration = Duration::from_secs(60);
 
-/// How long a connection that has to give way may still take to ask: of a crowd that comes at once, each has something to say.
+/// How long a connection has at least before it gives way: of a crowd that comes at once, each has something to say.
 const GRACE: Duration = Duration::from_millis(200);
 
 /// Bytes of a request's head.
@@ -80,19 +80,29 @@ pub(super) trait Answer: Send + Sync + 'static {
 }
 
 /// A connection that may have to give way.
-#[derive(Default)]
 struct Waiting {
+    /// When it was accepted.
+    since: Instant,
     /// Its request has come.
     has_asked: AtomicBool,
     gives_way: Notify,
 }
 
 impl Waiting {
+    fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            has_asked: AtomicBool::new(false),
+            gives_way: Notify::new(),
+        }
+    }
+
     /// Resolves when another connection is to have its place. A request that has come meanwhile is answered.
     async fn dismissed(&self) {
         loop {
             self.gives_way.notified().await;
-            sleep(GRACE).await;
+            // One that has had its time goes at once: each of a crowd waits for all before it.
+            sleep_until(self.since + GRACE).await;
             if !self.has_asked.load(Ordering::Relaxed) {
                 return;
             }
@@ -122,7 +132,7 @@ impl Places {
 
         // The semaphore is never closed.
         let slot = Arc::clone(&self.slots).acquire_owned().await.ok();
-        let waiting = Arc::new(Waiting::default());
+        let waiting = Arc::new(Waiting::new());
         self.waiting.retain(|other| other.strong_count() > 0);
         self.waiting.push_back(Arc::downgrade(&waiting));
         (slot, waiting)
@@ -194,9 +204,11 @@ async fn connection<A: Answer>(
     );
 
     tokio::select! {
+        // What has come is looked at before it is dismissed for having said nothing.
+        biased;
         () = watch.forced() => {}
-        () = waiting.dismissed() => {}
         // A client that left or broke the protocol is no concern of ours.
         _ = served => {}
+        () = waiting.dismissed() => {}
     }
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use hermes_tests::{Node, free};
 
-/// Connections that ask for nothing: with 64 places of 10 s each, those who wait behind them would wait for 20 s.
-const IDLE: usize = 150;
+/// Connections that ask for nothing: with 64 places of 10 s each, those who wait behind them would wait for a minute, and as long if
+/// each gave way by itself after a fifth of a second.
+const IDLE: usize = 400;
 
 /// How long the bystander waits for each answer.
 const PATIENCE: Duration = Duration::from_secs(15);
