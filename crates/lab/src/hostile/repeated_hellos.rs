@@ -19,6 +19,9 @@ use super::garbled_hellos::greet_with;
 /// Between two repetitions.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// What a datagram takes from one node to the other: longer than the pause, as on most paths.
+const ON_THE_WAY: Duration = Duration::from_millis(20);
+
 /// Exchanges that clients of the neighbour ask for meanwhile.
 const EXCHANGES: u64 = 10;
 
@@ -106,6 +109,7 @@ fn listen_in(path: UdpSocket, node: SocketAddr, heard: Arc<Mutex<Option<(u32, By
             {
                 *heard.lock() = Some((epoch, message));
             }
+            thread::sleep(ON_THE_WAY);
             drop(behind.send_to(&datagram, node));
         }
     });
@@ -113,6 +117,7 @@ fn listen_in(path: UdpSocket, node: SocketAddr, heard: Arc<Mutex<Option<(u32, By
         let (behind, path, near) = way_back;
         let mut room = [0; 2048];
         while let Ok((length, _)) = behind.recv_from(&mut room) {
+            thread::sleep(ON_THE_WAY);
             let to = *near.lock();
             if let Some(to) = to {
                 drop(path.send_to(&room[..length], to));
