@@ -79,12 +79,12 @@ impl Claim {
             return Self::Nothing;
         };
 
-        let user = first.trim_matches([' ', '\t']);
+        let user = without_spaces(&first);
         if let Some(second) = lines.next() {
             let others = lines
-                .map(|line| format!(", {}", line.trim_matches([' ', '\t'])))
+                .map(|line| format!(", {}", without_spaces(&line)))
                 .collect::<String>();
-            let all = format!("{user}, {}{others}", second.trim_matches([' ', '\t']));
+            let all = format!("{user}, {}{others}", without_spaces(&second));
             return Self::Unusable("more than one user field", all);
         }
 
@@ -98,6 +98,19 @@ impl Claim {
             user => Self::User(aliases.user_of(user).to_owned()),
         }
     }
+}
+
+/// A value without the spaces and tabs around it (RFC 9110, section 5.5).
+fn without_spaces(value: &str) -> &str {
+    let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let mut value = value;
+    while is_space(value.as_bytes().first()) {
+        value = &value[1..];
+    }
+    while is_space(value.as_bytes().last()) {
+        value = &value[..value.len() - 1];
+    }
+    value
 }
 
 /// Decides whose an exchange is and leaves only the overlay fields that are believed.

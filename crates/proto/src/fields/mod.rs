@@ -8,7 +8,8 @@
 //!
 //! so that the lines which came over HTTP/1.1 are taken by one copy, and lines that stand behind each other go on by one copy, too.
 //! An edit writes a line behind the others, or leaves one out of the index; a message is then as long in memory as all that was ever
-//! written into it, which the limits of heads bound. Names are in lower case. Those that are known are compared by number.
+//! written into it, which the limits of heads bound. Names are in lower case. Those that are known are compared by number. How names
+//! were [spelled](spelling) stands in the text, too, where that is kept.
 
 mod known;
 mod line;
@@ -24,7 +25,6 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 pub(crate) use known::Class;
 pub use known::NameId;
 pub use line::{LineName, PseudoName};
-use spelling::Spelling;
 pub use value::{AsFieldName, AsFieldValue, FieldName, FieldValue, NoText};
 
 /// Bytes that are reserved with the first line.
@@ -58,8 +58,6 @@ const END: &[u8] = b"\r\n";
 pub struct Fields {
     text: Vec<u8>,
     lines: Vec<Line>,
-    /// How names were spelled, where that is to be kept.
-    spelling: Option<Box<Spelling>>,
 }
 
 /// Where a line stands in the text.
@@ -100,7 +98,6 @@ impl Fields {
         Self {
             text: Vec::new(),
             lines: Vec::new(),
-            spelling: None,
         }
     }
 
@@ -109,7 +106,6 @@ impl Fields {
         Self {
             text: Vec::with_capacity(bytes + ADDED_BYTES),
             lines: Vec::with_capacity(lines + ADDED_LINES),
-            spelling: None,
         }
     }
 
@@ -131,9 +127,7 @@ impl Fields {
 
     /// Bytes of memory that the lines take.
     pub fn footprint(&self) -> usize {
-        let spelling = self.spelling.as_ref();
-        let spelling = spelling.map_or(0, |spelling| spelling.footprint());
-        self.text.len() + self.lines.len() * size_of::<Line>() + spelling
+        self.text.len() + self.lines.len() * size_of::<Line>()
     }
 
     /// The first value of this name.
@@ -231,7 +225,7 @@ impl Fields {
 
     /// Keeps the lines whose name is wanted.
     pub fn retain(&mut self, mut is_wanted: impl FnMut(FieldName<'_>) -> bool) {
-        let Self { text, lines, .. } = self;
+        let Self { text, lines } = self;
         lines.retain(|line| is_wanted(name_in(text, *line)));
     }
 
@@ -239,34 +233,6 @@ impl Fields {
     pub fn clear(&mut self) {
         self.text.clear();
         self.lines.clear();
-        self.spelling = None;
-    }
-
-    /// Whether it is known how names were spelled over HTTP/1.1.
-    pub fn is_spelled(&self) -> bool {
-        self.spelling.is_some()
-    }
-
-    /// Forgets how names were spelled: they leave in small letters.
-    pub fn forget_spelling(&mut self) {
-        self.spelling = None;
-    }
-
-    /// Remembers how names are spelled in the section that the lines were read from just now.
-    pub(crate) fn spell(&mut self, section: &[u8]) {
-        self.spelling = Some(Box::new(Spelling::of(&self.lines, section)));
-    }
-
-    /// Writes lines as HTTP/1.1 does, but those of a class, with their names as they were spelled.
-    pub(crate) fn put_spelled(&self, without: Class, out: &mut impl Extend<u8>) {
-        let Some(spelling) = &self.spelling else {
-            return;
-        };
-        for line in self.lines.iter().filter(|line| !line.id.is(without)) {
-            spelling.write(*line, &self.text[line.name()], out);
-            let rest = line.name().end..line.whole().end;
-            out.extend(self.text[rest].iter().copied());
-        }
     }
 
     /// Whether a line's name is of this class.
@@ -412,7 +378,7 @@ impl Fields {
     fn remove_from(&mut self, from: usize, name: &impl AsFieldName) -> bool {
         let id = name.id();
         let name = name.field_name().as_str().as_bytes();
-        let Self { text, lines, .. } = self;
+        let Self { text, lines } = self;
         let before = lines.len();
         let mut at = 0;
 

@@ -118,14 +118,14 @@ impl PacketPolicy {
             return match quoted_flow(packet) {
                 Some(quoted) => {
                     let asked = Asked::by_flow(&quoted.reversed(), sender);
-                    self.decide_flow(&asked, || quoted.destination_port, false)
+                    self.decide_flow(&asked, || quoted.destination_port, || false)
                 }
                 None => DENIED,
             };
         }
 
         let asked = Asked::by_sender(packet, sender);
-        self.decide_flow(&asked, || packet.flow().source_port, packet.opens_tcp())
+        self.decide_flow(&asked, || packet.flow().source_port, || packet.opens_tcp())
     }
 
     /// Decides about what one side sends, which may be an answer unless it `opens` a connection.
@@ -134,11 +134,11 @@ impl PacketPolicy {
         &self,
         asked: &Asked,
         source_port: impl FnOnce() -> u16,
-        opens: bool,
+        opens: impl FnOnce() -> bool,
     ) -> PacketDecision {
         let own = self.find(asked);
         let decided = self.decision(own);
-        if decided.is_allowed || opens {
+        if decided.is_allowed || opens() {
             return decided;
         }
 
