@@ -15,7 +15,7 @@ use tokio_util::io::poll_read_buf;
 
 use crate::peer::{PeerAddress, StreamInfo, canonical};
 use crate::split::{ReadHalf, WriteHalf, halves, rejoined};
-use crate::tls::RecordCursor;
+use crate::tls::KeptRecords;
 
 /// Anything that reads and writes: a tunnel through another proxy, a pipe in a test.
 pub trait ReadWrite: AsyncRead + AsyncWrite {}
@@ -47,8 +47,8 @@ pub struct Stream {
     ahead: bool,
     /// See [`Self::batch_records`].
     batches: bool,
-    /// Where the records of TLS over it end, if that matters.
-    records: Option<Box<RecordCursor>>,
+    /// The records of TLS over it, if there is.
+    records: Option<Box<KeptRecords>>,
 }
 
 /// Bytes that are read at once for TLS, which asks for one record at most; the rest waits for its
@@ -136,8 +136,15 @@ impl Stream {
     /// Reads ahead from now on, for TLS over it, which is handed to the kernel later where `is_left`.
     pub(crate) fn below_tls(mut self, is_left: bool) -> Self {
         self.ahead = true;
-        self.records = is_left.then(Box::default);
+        self.records = Some(Box::new(KeptRecords::new(is_left)));
         self
+    }
+
+    /// TLS over it has delivered what it read of whole records.
+    pub(crate) fn delivered(&mut self) {
+        if let Some(records) = &mut self.records {
+            records.delivered();
+        }
     }
 
     /// Whether what was read of it ends between two records of TLS, and none of it waits here.
@@ -364,8 +371,12 @@ impl AsyncRead for Stream {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = self.poll_read_next(cx, buf);
-        if let Some(records) = &mut self.records {
-            records.pass(&buf.filled()[before..]);
+        let Self { records, info, .. } = &mut *self;
+        if let Some(records) = records {
+            match read {
+                Poll::Pending => records.wait(&info.peer)?,
+                Poll::Ready(_) => records.pass(&buf.filled()[before..]),
+            }
         }
         read
     }
@@ -431,7 +442,17 @@ impl AsyncRead for Transport {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        each!(self.get_mut(), io => Pin::new(io).poll_read(cx, buf))
+        let before = buf.filled().len();
+        let transport = self.get_mut();
+        let read = each!(&mut *transport, io => Pin::new(io).poll_read(cx, buf));
+        if buf.filled().len() > before {
+            match transport {
+                Self::TlsServer(tls) => tls.get_mut().0.delivered(),
+                Self::TlsClient(tls) => tls.get_mut().0.delivered(),
+                Self::Tcp(_) | Self::Unix(_) | Self::Other(_) => {}
+            }
+        }
+        read
     }
 }
 

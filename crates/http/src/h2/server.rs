@@ -23,7 +23,7 @@ use super::{
     FRAME_SIZE, HEADER_TABLE, PUBLIC_FRAME_SIZE, PUBLIC_WINDOW, SEND_BUFFER, STREAM_WINDOW,
     StreamReceiver, StreamSender, convert,
 };
-use crate::error::{Cause, StreamError};
+use crate::error::{Cause, NO_ROOM, StreamError};
 use crate::exchanges::{Active, Exchanges};
 use crate::head::ResponseHead;
 use crate::pace::{Answered, Pace};
@@ -155,7 +155,10 @@ impl<H: Handler> Serving<'_, H> {
     fn explain_end(&self) {
         if let Some(error) = self.joint.core().machine.failure() {
             let peer = &self.offers.source.peer;
-            if error.reason == Reason::ENHANCE_YOUR_CALM {
+            if error.words == NO_ROOM {
+                // A line of its own: those of one kind about one peer are few.
+                tracing::warn!(%peer, "connection ended: {NO_ROOM}");
+            } else if error.reason == Reason::ENHANCE_YOUR_CALM {
                 tracing::warn!(%peer, "connection ended: {}", error.words);
             } else {
                 tracing::debug!(%peer, %error, "HTTP/2 connection ended");

@@ -80,11 +80,13 @@ pub enum Purpose {
     Stack,
     /// Transforms of tunnels.
     Transforms,
+    /// Records of TLS, and messages of handshakes, that are not whole.
+    Records,
 }
 
 impl Purpose {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Heads,
         Self::Replays,
         Self::Sessions,
@@ -92,6 +94,7 @@ impl Purpose {
         Self::Datagrams,
         Self::Stack,
         Self::Transforms,
+        Self::Records,
     ];
 
     /// Whether its holder goes on without the charge: a content that is not kept, a tunnel without a session, a datagram less. Without a
@@ -111,6 +114,7 @@ impl Purpose {
             Self::Datagrams => "datagrams",
             Self::Stack => "stack",
             Self::Transforms => "transforms",
+            Self::Records => "tls_records",
         }
     }
 }

@@ -87,9 +87,10 @@ pub async fn accept(
         }
     };
 
-    let tls = time::timeout(timeout, handshake)
+    let mut tls = time::timeout(timeout, handshake)
         .await
         .unwrap_or_else(|_| Err(timed_out(timeout)))?;
+    tls.get_mut().0.delivered();
     let session = tls.get_ref().1;
     let server_name = session.server_name().map(str::to_owned);
     let chain = session
@@ -128,7 +129,8 @@ pub async fn connect(
     let below = stream.info().clone();
     let config = config.into();
     let stream = stream.below_tls(config.enable_secret_extraction);
-    let tls = within(timeout, TlsConnector::from(config).connect(name, stream)).await?;
+    let mut tls = within(timeout, TlsConnector::from(config).connect(name, stream)).await?;
+    tls.get_mut().0.delivered();
     let peer = peer_of(tls.get_ref().1);
 
     Ok(wrap(&below, peer, Transport::TlsClient(Box::new(tls))))

@@ -8,6 +8,7 @@ mod client;
 mod control_record;
 mod files;
 mod handshake;
+mod kept_records;
 mod kernel;
 mod kernel_halves;
 mod names;
@@ -27,11 +28,12 @@ pub use client::{ClientOptions, TlsClient, client};
 pub use control_record::ControlRecord;
 pub use files::TlsFileError;
 pub use handshake::{TlsError, TlsErrorKind, accept, connect};
+pub(crate) use kept_records::KeptRecords;
 pub use kernel::kernel_carries;
 pub(crate) use kernel::leave_to_kernel;
 pub(crate) use kernel_halves::{KernelReadHalf, KernelWriteHalf};
 pub use names::certificate_names;
-pub(crate) use record_cursor::RecordCursor;
+use record_cursor::RecordCursor;
 pub use server::{
     Clients, TlsServerOptions, certified, certified_as_is, certified_key, server, server_by,
 };

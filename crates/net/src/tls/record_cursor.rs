@@ -11,6 +11,8 @@ pub(crate) struct RecordCursor {
     has: usize,
     /// Bytes of the record that are still to come.
     left: usize,
+    /// Its length.
+    length: usize,
 }
 
 impl RecordCursor {
@@ -27,9 +29,18 @@ impl RecordCursor {
             bytes = &bytes[taken..];
             if self.has == HEADER {
                 let [.., high, low] = self.header;
-                self.left = u16::from_be_bytes([high, low]).into();
+                self.length = u16::from_be_bytes([high, low]).into();
+                self.left = self.length;
                 self.has = 0;
             }
+        }
+    }
+
+    /// Bytes that have come of a record that is not whole.
+    pub(crate) fn partial(&self) -> usize {
+        match self.left {
+            0 => self.has,
+            left => HEADER + self.length - left,
         }
     }
 
@@ -56,8 +67,12 @@ mod tests {
         assert!(whole.is_between());
         whole.pass(&records[12..]);
         assert!(!whole.is_between());
-        whole.pass(&[0; 256]);
+        assert_eq!(whole.partial(), HEADER);
+        whole.pass(&[0; 255]);
+        assert_eq!(whole.partial(), HEADER + 255);
+        whole.pass(&[0]);
         assert!(whole.is_between());
+        assert_eq!(whole.partial(), 0);
 
         let mut bytes = RecordCursor::default();
         let mut between = Vec::new();

@@ -240,3 +240,48 @@ fn heads_of_answers_over_http_1_that_no_one_takes_are_bounded_by_their_origin() 
         nothing_is_charged(&node);
     }
 }
+
+/// The beginning of a record of TLS with a message of a handshake, of 16 KiB of which a few are missing.
+fn unfinished_record() -> Vec<u8> {
+    let mut record = vec![22, 3, 1, 0x40, 0];
+    // A ClientHello of as many bytes.
+    record.extend([1, 0, 0x3f, 0xfc, 3, 3]);
+    record.resize(5 + 16_000, 7);
+    record
+}
+
+#[test]
+fn records_of_tls_that_are_never_whole_cost_their_source_what_it_may_have() {
+    let pki = Pki::new();
+    let node = Node::start(
+        "edge",
+        &format!(
+            r#"
+            workers: 1
+            listeners:
+              web: {{ http: 127.0.0.1:0, tls: {{ {} }}, limits: {{ head_time: 60s }} }}
+              plain: {{ http: 127.0.0.1:0 }}
+            routes: [ {{ terminate: true }} ]
+            egress: {{ allow: [127.0.0.0/8] }}
+            memory: {{ total: 16MiB }}
+            "#,
+            pki.issue(&["127.0.0.1"]).yaml()
+        ),
+    );
+
+    let (attackers, cost) = said(&node, &unfinished_record());
+    let memory = node.status()["memory"].clone();
+    let charged = memory["charged_for"]["tls_records"].as_u64().unwrap();
+    // A quarter of `memory.total`, by 16,005 bytes each; the others are refused.
+    let most = (4 * MIB) as u64;
+    assert!((most / 2..=most).contains(&charged), "{memory:#}");
+    assert!(
+        memory["refused_for"]["tls_records"].as_u64() > Some(100),
+        "{memory:#}"
+    );
+    assert!(cost < 20 * MIB, "{cost} bytes");
+    bystander(&node, "plain", &[]);
+
+    drop(attackers);
+    nothing_is_charged(&node);
+}
