@@ -17,6 +17,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
+use crate::log_shares::LogShares;
 use crate::output::safe;
 
 /// Filter of a node whose file names none.
@@ -111,7 +112,16 @@ impl Logging {
         let writer = lines.clone();
         let writer = BoxMakeWriter::new(move || writer.clone());
         let layers = fmt::layer().with_writer(writer).with_ansi(colours);
-        let registry = tracing_subscriber::registry().with(layer).with(layers);
+        let noted = lines.clone();
+        let shares = LogShares::new(move |left_out| {
+            // What writes it waits for no one.
+            let _ = writeln!(
+                noted.clone(),
+                "{left_out} lines such as the next one were left out: one user or source had too many"
+            );
+        });
+        let registry = tracing_subscriber::registry().with(layer);
+        let registry = registry.with(shares).with(layers);
         registry.try_init().map_err(|error| error.to_string())?;
         tell_panics(lines.clone());
 

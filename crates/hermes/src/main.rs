@@ -15,6 +15,7 @@ mod custody;
 mod demo;
 mod failure;
 mod key_file;
+mod log_shares;
 mod logging;
 mod output;
 mod stop;

@@ -61,6 +61,7 @@ pub use counts::Counts;
 pub use decisions::DecisionLine;
 pub use exchange::Exchange;
 pub use flow_record::{MovedPackets, SeenFlow};
+pub use lines::LineShares;
 pub use listener::{ConnectionGuard, ListenerTelemetry};
 pub use live::{
     Begin, ExchangeView, FlowCountsView, Id, LONG_AFTER, LaterRefusal, Learnt, MovedPath,

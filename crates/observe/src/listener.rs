@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use hermes_net::PeerAddress;
+use hermes_net::memory::Owner;
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -10,7 +12,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::lines::Lines;
+use super::lines::LineShares;
 use super::periodic::Periodic;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -151,7 +153,7 @@ pub struct ListenerTelemetry {
     malformed: Counter,
     rare: RareFamilies,
     /// Of the log, about handshakes.
-    lines: Mutex<Lines>,
+    lines: Mutex<LineShares>,
     /// Datagrams that were too large for QUIC datagrams, as the log tells of them.
     pub(super) oversize: Periodic,
 }
@@ -195,9 +197,14 @@ impl ListenerTelemetry {
         self.rare.names.get_or_create(&labels).inc();
     }
 
-    /// Counts a handshake that came to nothing for this reason. Where it is one to `tell` of, and not too many were told of lately:
-    /// how many were left out before it.
-    pub fn handshake_refused(&self, reason: &'static str, tell: bool) -> Option<u64> {
+    /// Counts a handshake of `peer` that came to nothing for this reason. Where it is one to `tell` of, and not too many were told of
+    /// lately: how many were left out before it.
+    pub fn handshake_refused(
+        &self,
+        reason: &'static str,
+        peer: &PeerAddress,
+        tell: bool,
+    ) -> Option<u64> {
         let labels = HandshakeLabels {
             listener: self.name.clone(),
             reason,
@@ -205,7 +212,8 @@ impl ListenerTelemetry {
 
         self.rare.handshakes.get_or_create(&labels).inc();
         if tell {
-            self.lines.lock().next(Instant::now())
+            let source = Owner::of(None, peer);
+            self.lines.lock().next(source, Instant::now())
         } else {
             None
         }

@@ -1,7 +1,7 @@
 //! The log of decisions on its way out: to a file, or to an HTTP service.
 //!
 //! What a decision says is made elsewhere, without secrets; here it is a line of JSON. Both queues never make a worker wait: what
-//! does not fit is counted and forgotten.
+//! does not fit is counted and forgotten. Where they are short, one whose decisions are many leaves room for those of others.
 
 mod upload;
 
@@ -11,10 +11,10 @@ mod tests;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hermes_net::AppendedFile;
+use hermes_net::memory::Owner;
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -25,6 +25,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::Telemetry;
 use crate::shown::write_json;
+use crate::waiting::{WaitingPart, WaitingRoom};
 use crate::writer::{Fates, Place, Writer, Written};
 
 /// Decisions that wait for their file or service: a fraction of a second's at full speed. A service that is away costs decisions,
@@ -41,21 +42,9 @@ const QUEUE_BYTES: usize = 8 << 20;
 #[derive(Debug, Clone)]
 pub struct DecisionLine {
     json: Box<[u8]>,
-    /// Its bytes of the queue that it waits in.
-    _waits: Option<Arc<WaitingBytes>>,
-}
-
-/// Bytes of a line that waits; not any more when this is dropped.
-#[derive(Debug)]
-struct WaitingBytes {
-    all: Arc<AtomicUsize>,
-    bytes: usize,
-}
-
-impl Drop for WaitingBytes {
-    fn drop(&mut self) {
-        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
+    owner: Owner,
+    /// Its part of the queue to the service.
+    _part: Option<Arc<WaitingPart>>,
 }
 
 impl DecisionLine {
@@ -66,21 +55,22 @@ impl DecisionLine {
         let _ = write_json(&mut line, event);
         Self {
             json: line.into(),
-            _waits: None,
+            owner: Owner::Local,
+            _part: None,
         }
     }
 
-    /// The same in a queue, whose lines have so many bytes; `None` if it has no room for it.
-    fn in_queue(mut self, all: &Arc<AtomicUsize>) -> Option<Self> {
-        let bytes = self.json.len();
-        let waits = WaitingBytes {
-            all: all.clone(),
-            bytes,
-        };
-        let before = all.fetch_add(bytes, Ordering::Relaxed);
-        self._waits = Some(Arc::new(waits));
+    /// The same, about an exchange of this owner, whose share of the queue it takes.
+    #[must_use]
+    pub fn owned_by(self, owner: Owner) -> Self {
+        Self { owner, ..self }
+    }
 
-        (before + bytes <= QUEUE_BYTES).then_some(self)
+    /// The same in the queue to the service; `None` if it has no room for it.
+    fn in_queue(mut self, room: &Arc<WaitingRoom>) -> Option<Self> {
+        let part = room.enter(self.json.len(), || self.owner.clone())?;
+        self._part = Some(Arc::new(part));
+        Some(self)
     }
 
     /// Its JSON, without the end of the line.
@@ -91,8 +81,17 @@ impl DecisionLine {
 
 impl Written for DecisionLine {
     const QUEUE: usize = QUEUE;
+    const BYTES: Option<usize> = Some(QUEUE_BYTES);
     const THREAD: &'static str = "hermes-decided";
     const WHAT: &'static str = "logged decisions";
+
+    fn size(&self) -> usize {
+        self.json.len()
+    }
+
+    fn owner(&self) -> Owner {
+        self.owner.clone()
+    }
 
     fn write(&self, output: &mut impl io::Write) -> io::Result<()> {
         output.write_all(&self.json)?;
@@ -104,9 +103,8 @@ impl Written for DecisionLine {
 #[derive(Debug)]
 pub(super) struct Decisions {
     file: RwLock<Writer<DecisionLine>>,
-    file_bytes: Arc<AtomicUsize>,
     posted: Sender<DecisionLine>,
-    posted_bytes: Arc<AtomicUsize>,
+    posted_room: Arc<WaitingRoom>,
     /// Taken by what sends them.
     far: Mutex<Option<Receiver<DecisionLine>>>,
     fates: Fates,
@@ -119,9 +117,8 @@ impl Decisions {
         let fates = counters.fates();
         Self {
             file: RwLock::new(Writer::start(None, fates.clone())),
-            file_bytes: Arc::default(),
             posted,
-            posted_bytes: Arc::default(),
+            posted_room: WaitingRoom::new(QUEUE, QUEUE_BYTES),
             far: Mutex::new(Some(far)),
             fates,
         }
@@ -154,10 +151,7 @@ impl Telemetry {
 
     /// Logs a decision to the file, if there is one.
     pub fn write_decision(&self, line: DecisionLine) {
-        match line.in_queue(&self.decisions.file_bytes) {
-            Some(line) => self.decisions.file.read().offer(line),
-            None => self.forgo_decision(),
-        }
+        self.decisions.file.read().offer(line);
     }
 
     /// Counts a decision for which there is no room before it is made a line.
@@ -167,7 +161,7 @@ impl Telemetry {
 
     /// Logs a decision to the service.
     pub fn post_decision(&self, line: DecisionLine) {
-        let line = line.in_queue(&self.decisions.posted_bytes);
+        let line = line.in_queue(&self.decisions.posted_room);
         let sent = line.is_some_and(|line| self.decisions.posted.try_send(line).is_ok());
         if !sent {
             self.forgo_decision();

@@ -5,20 +5,32 @@ use serde_json::{Value, json};
 use super::*;
 use crate::AccessSink;
 
-#[test]
-fn a_full_queue_costs_decisions_which_are_counted() {
-    let telemetry = Telemetry::new("alice", AccessSink::off());
-    let line = DecisionLine::new(&json!({ "decision_id": "a" }));
-    for _ in 0..QUEUE + 3 {
-        telemetry.post_decision(line.clone());
-    }
+fn queued(telemetry: &Telemetry) -> usize {
+    telemetry.decisions.far.lock().as_ref().unwrap().len()
+}
 
-    assert_eq!(
-        telemetry.decisions.far.lock().as_ref().unwrap().len(),
-        QUEUE
-    );
+/// A short decision about an exchange of this user.
+fn of(user: &str) -> DecisionLine {
+    DecisionLine::new(&json!({ "decision_id": "a" })).owned_by(Owner::User(user.into()))
+}
+
+#[test]
+fn who_has_decisions_without_end_leaves_room_for_others_and_what_is_lost_is_counted() {
+    let telemetry = Telemetry::new("alice", AccessSink::off());
+    for _ in 0..QUEUE + 3 {
+        telemetry.post_decision(of("greedy"));
+    }
+    let greedy = queued(&telemetry);
+    assert!((QUEUE / 4..QUEUE * 3 / 4).contains(&greedy), "{greedy}");
+    for _ in 0..100 {
+        telemetry.post_decision(of("bob"));
+    }
+    assert_eq!(queued(&telemetry), greedy + 100);
+
     let text = telemetry.metrics_text();
-    assert!(text.contains("hermes_decisions_logged_total{outcome=\"queue_full\"} 3\n"));
+    let lost = QUEUE + 3 - greedy;
+    let lost = format!("hermes_decisions_logged_total{{outcome=\"queue_full\"}} {lost}\n");
+    assert!(text.contains(&lost), "{text}");
     assert!(text.contains("hermes_decisions_logged_total{outcome=\"logged\"} 0\n"));
 }
 
@@ -29,15 +41,33 @@ fn a_queue_of_long_decisions_is_bounded_in_bytes() {
     for _ in 0..QUEUE {
         telemetry.post_decision(DecisionLine::new(&long));
     }
-    let queued = telemetry.decisions.posted_bytes.load(Ordering::Relaxed);
-    assert!(
-        (QUEUE_BYTES / 2..=QUEUE_BYTES).contains(&queued),
-        "{queued}"
-    );
+    let bytes = queued(&telemetry) * long.len();
+    assert!((QUEUE_BYTES / 4..=QUEUE_BYTES).contains(&bytes), "{bytes}");
 
-    drop(telemetry.decisions.far.lock().take());
-    telemetry.post_decision(DecisionLine::new(&1));
-    assert_eq!(telemetry.decisions.posted_bytes.load(Ordering::Relaxed), 0);
+    // What went on has given its room back.
+    while let Ok(line) = telemetry.decisions.far.lock().as_mut().unwrap().try_recv() {
+        drop(line);
+    }
+    telemetry.post_decision(DecisionLine::new(&long));
+    assert_eq!(queued(&telemetry), 1);
+}
+
+#[test]
+fn a_file_that_takes_nothing_leaves_room_for_decisions_about_others() {
+    let telemetry = Telemetry::new("a", AccessSink::off());
+    let (reader, writer) = io::pipe().unwrap();
+    let place = Place::Other(Box::new(writer));
+    *telemetry.decisions.file.write() =
+        Writer::start(Some(place), telemetry.decisions.fates.clone());
+    let lost = || telemetry.decisions.fates.crowded_out.get();
+    for _ in 0..QUEUE * 2 {
+        telemetry.write_decision(of("greedy"));
+    }
+    let before = lost();
+    assert!(before > 0);
+    (0..100).for_each(|_| telemetry.write_decision(of("bob")));
+    assert_eq!(lost(), before);
+    drop(reader);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What is told of a flow of IP packets that the rules on packets deny.
 
+use hermes_net::memory::Owner;
 use hermes_packet::tun::{DeniedPacket, PacketDenier};
 use hermes_proto::ip::Fragment;
 use hermes_proto::refusal_id::RefusalId;
@@ -38,7 +39,8 @@ impl DeniedFlow<'_> {
             place: self.place.to_owned(),
         };
 
-        let draft = DecisionDraft::of(self.input(), Vec::new(), author);
+        let owner = Owner::of(self.routed.user.as_deref(), &self.routed.source.peer);
+        let draft = DecisionDraft::of((self.input(), Vec::new()), owner.clone(), author);
         let id = draft.id;
         let came = Came {
             ruling: Ruling::Dropped,
@@ -52,7 +54,7 @@ impl DeniedFlow<'_> {
             again: false,
         };
 
-        let line = mask::line(draft.event(&scene, came), &log.mask);
+        let line = mask::line(draft.event(&scene, came), &log.mask).owned_by(owner);
         tell(&self.routed.worker, log, line);
         Some(id)
     }

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use hermes_net::StreamInfo;
+use hermes_net::memory::Owner;
 use hermes_observe::Exchange;
 use hermes_proto::fields::Fields;
 use hermes_proto::refusal_id::RefusalId;
@@ -19,6 +20,8 @@ pub(crate) struct DecisionDraft {
     /// What it is called. A refusal has the same name.
     pub(super) id: RefusalId,
     author: Author,
+    /// Whose share of the log it takes.
+    pub(super) owner: Owner,
     input: Value,
     /// Pointers to what was left out of it.
     erased: Vec<String>,
@@ -141,14 +144,16 @@ impl DecisionDraft {
         let mut erased = Vec::new();
         let fields = &subject.head.fields;
         let shown = mask::without_secrets(fields, "/input/fields", &mut erased);
-        Self::of(filter::known(subject, &shown), erased, author)
+        let owner = Owner::of(subject.user, &subject.source.peer);
+        Self::of((filter::known(subject, &shown), erased), owner, author)
     }
 
     /// About this; `erased` points to what was left out of it.
-    pub(super) fn of(input: Value, erased: Vec<String>, author: Author) -> Self {
+    pub(super) fn of((input, erased): (Value, Vec<String>), owner: Owner, author: Author) -> Self {
         Self {
             id: RefusalId::from_random(fastrand::u64(..)),
             author,
+            owner,
             input,
             erased,
             began: SystemTime::now(),

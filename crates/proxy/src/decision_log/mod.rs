@@ -184,7 +184,8 @@ impl<'a> Witness<'a> {
             exchange: self.exchange,
             again: self.held.is_some(),
         };
-        let line = mask::line(draft.event(&scene, came), &log.mask);
+        let owner = draft.owner.clone();
+        let line = mask::line(draft.event(&scene, came), &log.mask).owned_by(owner);
 
         match &mut self.held {
             None => tell(self.worker, log, line),

@@ -1,36 +1,24 @@
 //! Says which clients were pointed at a port that does not speak their protocol: rarely enough that no one can fill the log with it.
 
-use std::time::Duration;
+use std::sync::LazyLock;
+use std::time::Instant;
 
 use hermes_net::StreamInfo;
+use hermes_net::memory::Owner;
+use hermes_observe::LineShares;
 use hermes_proto::greeting::Greeting;
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
-/// Shortest time between two log lines about clients that speak another protocol, over all
-/// listeners.
-#[doc(alias = "bound")]
-const QUIET: Duration = Duration::from_secs(10);
-
-/// When the last line was written, and how many have not been since.
-static LAST: Mutex<Option<(Instant, u64)>> = Mutex::new(None);
+/// Lines about clients that speak another protocol, over all listeners: one about each source in a while.
+static LINES: LazyLock<Mutex<LineShares>> = LazyLock::new(|| Mutex::new(LineShares::new(1)));
 
 /// Notes one.
 pub(super) fn note(listener: &str, greeting: Greeting, source: &StreamInfo) {
-    let mut last = LAST.lock();
-    let now = Instant::now();
-    let unsaid = match &mut *last {
-        Some((when, unsaid)) if now < *when + QUIET => {
-            *unsaid += 1;
-            return;
-        }
-        Some((_, unsaid)) => *unsaid,
-        None => 0,
-    };
-
-    *last = Some((now, 0));
-    drop(last);
     let peer = source.peer;
     let reason = greeting.reason();
-    tracing::info!(listener, %peer, unsaid, "refused: {reason}");
+    let owner = Owner::of(None, &peer);
+    let next = LINES.lock().next(owner, Instant::now());
+    if let Some(unsaid) = next {
+        tracing::info!(listener, %peer, unsaid, "refused: {reason}");
+    }
 }

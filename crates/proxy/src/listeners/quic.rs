@@ -105,7 +105,7 @@ async fn accept(
 fn is_welcome(rules: &ListenerRules, open: &Arc<()>) -> bool {
     let has_room = Arc::strong_count(open) <= rules.connections();
     if !has_room {
-        tracing::warn!(listener = %rules.name, "connection refused: the limit of connections is reached");
+        rules.connection_refused();
     }
     has_room && rules.quic.is_some()
 }

@@ -79,7 +79,7 @@ pub(super) fn note(
     let refusal = is_refused.then(|| remember(shared, rules, ends, (instead, fault, detail)));
     let refusal = refusal.map(display);
 
-    match rules.telemetry.handshake_refused(reason, is_refused) {
+    match rules.telemetry.handshake_refused(reason, &peer, is_refused) {
         Some(0) => {
             tracing::info!(listener, %peer, over, reason, detail, refusal, "handshake refused: {words}")
         }

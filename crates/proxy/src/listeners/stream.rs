@@ -32,7 +32,7 @@ pub(super) async fn serve(
         let Some(stream) = stream else { return Ok(()) };
         let rules = entrance.renew();
         if Arc::strong_count(&open) > rules.connections() {
-            tracing::warn!(listener = %rules.name, "connection refused: the limit of connections is reached");
+            rules.connection_refused();
             stream.abort();
             continue;
         }

@@ -12,6 +12,7 @@ use super::ListenerRules;
 pub(super) struct Crowded {
     evicted: Periodic,
     refused: Periodic,
+    connections: Periodic,
     /// Whether it says already that a user has reached one.
     warned: AtomicBool,
 }
@@ -23,6 +24,18 @@ impl ListenerRules {
             tracing::debug!(listener = %self.name, user, "refused: {limit} is {most}");
         } else {
             tracing::warn!(listener = %self.name, user, "refused: {limit} is {most}; further ones are told at level debug");
+        }
+    }
+
+    /// Notes that a connection was refused, because as many are open as there may be.
+    pub fn connection_refused(&self) {
+        if let Some(connections) = self.crowded.connections.count(1, Instant::now()) {
+            let listener = &*self.name;
+            tracing::warn!(
+                listener,
+                connections,
+                "connections refused: the limit of connections is reached"
+            );
         }
     }
 
