@@ -213,7 +213,10 @@ impl Server {
         };
         let is_news = !absence.presence.borrow().is_untroubled();
         if is_news {
-            absence.presence.send_modify(Presence::answered);
+            let now = Instant::now();
+            absence
+                .presence
+                .send_modify(|presence| presence.answered(now));
         }
     }
 
@@ -226,7 +229,7 @@ impl Server {
             if let Some(absence) = &self.presence {
                 absence
                     .presence
-                    .send_modify(|presence| presence.missed(false));
+                    .send_modify(|presence| presence.missed(false, Instant::now()));
             }
             return Undecided::unknown(reason);
         }
@@ -270,7 +273,7 @@ impl Server {
 
         absence
             .presence
-            .send_modify(|presence| presence.missed(true));
+            .send_modify(|presence| presence.missed(true, Instant::now()));
         self.probe(client, absence);
         let mut known = absence.presence.subscribe();
         let away = known.wait_for(|presence| presence.standing() == Standing::Away);

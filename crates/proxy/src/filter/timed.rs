@@ -27,15 +27,15 @@ impl Timed {
         }
     }
 
-    /// The filter did not decide.
+    /// The filter did not decide. What it is asked may have taken it long: that opens only where it says itself that it cannot decide.
     fn undecided(&self) -> Verdict {
         let reason = format!("no decision within {} ms", self.timeout.as_millis());
         let verdict = match self.fail {
-            Fail::Open => Verdict {
+            Fail::Open if self.filter.is_away() => Verdict {
                 outcome: Outcome::FailedOpen,
                 ..Verdict::allow(reason)
             },
-            Fail::Closed => Verdict {
+            Fail::Open | Fail::Closed => Verdict {
                 outcome: Outcome::FailedClosed,
                 ..Verdict::deny(StatusCode::SERVICE_UNAVAILABLE, reason)
             },

@@ -24,14 +24,21 @@ use crate::target::Target;
 ///   tunnels of every kind alike.
 /// - **Must** allow, possibly changing fields that the routes look at, or deny. If it allows a
 ///   tunnel for a [time](Verdict::lasts), it is asked again afterwards, while the tunnel goes on.
-/// - **Time**: the entry's `timeout`, 200 ms by default; then `fail` says what becomes of the exchange. It is dropped in the middle
-///   when its client goes away.
+/// - **Time**: the entry's `timeout`, 200 ms by default; then the exchange is refused with 503. It goes on without a decision where
+///   `fail` is `open` and the filter says that it [cannot decide at all](Filter::is_away). It is dropped in the middle when its client
+///   goes away.
 /// - **Errors**: a filter that cannot decide says so itself, with [`Outcome::FailedClosed`] or [`Outcome::FailedOpen`].
 /// - **Charged**: what it holds is its own business; it sees each exchange before the bounds of users apply.
 /// - **Runs** on the worker of the exchange, many at once on one thread: it must not block.
 pub trait Filter: Send + Sync {
     /// Decides.
     fn decide<'a>(&'a self, subject: &'a Subject<'a>) -> Deciding<'a>;
+
+    /// Whether it can decide about no exchange, because what it needs is away: then `fail: open` lets those go on for which it takes too
+    /// long. An exchange may take it long by what its client wrote, which proves nothing: `false` unless the filter knows otherwise.
+    fn is_away(&self) -> bool {
+        false
+    }
 }
 
 /// A decision on its way.

@@ -187,6 +187,29 @@ fn questions_that_take_the_server_long_open_nothing() {
 }
 
 #[test]
+fn one_question_that_costs_the_server_many_times_its_time_opens_nothing() {
+    let server = deciding(|question| Answer {
+        after: Duration::from_millis(if said(question, "x-heavy").is_some() {
+            2000
+        } else {
+            1
+        }),
+        in_a_row: true,
+        ..Answer::new(403, &[])
+    });
+    let node = node(&server, "");
+    for _ in 0..2 {
+        assert_eq!(asked(&node, "GET", "x-heavy: 1\r\n"), 503);
+        // Nor does it for anyone else, for as long as the server is busy with it.
+        eventually_true("the server decides again", || {
+            let status = asked(&node, "GET", "");
+            assert_ne!(status, 200);
+            status == 403
+        });
+    }
+}
+
+#[test]
 fn a_tunnel_whose_right_was_withdrawn_ends_however_its_user_crowds_the_server() {
     let withdrawn = Arc::new(AtomicBool::new(false));
     let asked_about = withdrawn.clone();

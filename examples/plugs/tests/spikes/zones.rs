@@ -8,12 +8,18 @@ use http::HeaderValue;
 
 use super::node::{Node, hear, say};
 
-/// Never decides.
-struct Never;
+/// Never decides, and says whether that is because of what it needs.
+struct Never {
+    is_away: bool,
+}
 
 impl Filter for Never {
     fn decide<'a>(&'a self, _: &'a Subject<'a>) -> Deciding<'a> {
         Box::pin(std::future::pending())
+    }
+
+    fn is_away(&self) -> bool {
+        self.is_away
     }
 }
 
@@ -52,12 +58,14 @@ async fn a_filter_changes_fields_and_denies() {
 }
 
 #[tokio::test]
-async fn a_filter_that_does_not_decide_in_time_has_failed() {
-    let closed = node(Never, ", timeout: 1ms");
-    let answer = ask(&closed, "SKY", "no decision within 1 ms").await;
-    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
-    closed.end().await;
-    let open = node(Never, ", timeout: 1ms, fail: open");
+async fn a_filter_that_does_not_decide_in_time_opens_only_where_it_says_that_it_cannot() {
+    for (is_away, keys) in [(false, ""), (true, ""), (false, ", fail: open")] {
+        let closed = node(Never { is_away }, &format!(", timeout: 1ms{keys}"));
+        let answer = ask(&closed, "SKY", "no decision within 1 ms").await;
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{keys}: {answer}");
+        closed.end().await;
+    }
+    let open = node(Never { is_away: true }, ", timeout: 1ms, fail: open");
     ask(&open, "SKY", "in no zone").await;
     open.end().await;
 }
