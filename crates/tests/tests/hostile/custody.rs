@@ -35,6 +35,18 @@ fn ticks_of(hop: &Hop) -> u64 {
     ticks(hop.near.pid()) + ticks(hop.far.pid())
 }
 
+/// Bytes that move while their cost is taken: some 3,000 datagrams and their acknowledgements.
+const MOVED: usize = 4 << 20;
+
+/// Processor time of both nodes for a download in custody.
+fn cost_of_download(hop: &Hop, origin: impl std::fmt::Display) -> u64 {
+    let before = ticks_of(hop);
+    let url = format!("http://{origin}/bytes/{MOVED}");
+    let answer = curl(&["-x", &hop.near.url("web"), &url]);
+    assert_eq!((answer.status, answer.body.len()), (200, MOVED));
+    ticks_of(hop) - before
+}
+
 /// Whether both nodes leave a processor alone within [`REST`].
 fn comes_to_rest(hop: &Hop) -> bool {
     let begin = Instant::now();
@@ -109,4 +121,31 @@ fn uploads_in_custody_that_no_one_takes_cost_no_processor_and_stop_no_one() {
     }
     hop.near.idle();
     hop.far.idle();
+}
+
+/// How much more a download may cost beside uploads that stand still: they take a place in tables, and no time of every datagram.
+const BESIDE: u64 = 4;
+
+#[test]
+fn contents_that_move_beside_uploads_that_no_one_takes_cost_what_they_cost_alone() {
+    let hop = stuck();
+    let origin = origins::http();
+    is_served(&hop.near, origin.address());
+    let alone = cost_of_download(&hop, origin.address());
+
+    let uploads = uploads(hop.near.address("web"), UNREAD, UPLOADS);
+    eventually("the uploads", || {
+        (hop.far.exchanges().len() == UPLOADS).then_some(())
+    });
+    assert!(comes_to_rest(&hop), "both nodes are busy without an end");
+    let beside = cost_of_download(&hop, origin.address());
+
+    // Both are measured in this run; some ticks are those of a short measurement.
+    assert!(
+        beside <= alone * BESIDE + 20,
+        "{beside} ticks, {alone} alone"
+    );
+    for upload in uploads {
+        drop(upload.shutdown(std::net::Shutdown::Both));
+    }
 }
