@@ -151,6 +151,25 @@ impl UdpTunnel {
         }
     }
 
+    /// Forgets what comes from now on over HTTP/1.1: for a client that only sends.
+    pub fn forget_incoming(&self) {
+        if let Carrier::H1(raw) = &self.carrier {
+            raw.forget_incoming();
+        }
+    }
+
+    /// Sends bytes of the capsule stream, if the far end takes them.
+    pub fn send_if_open(&mut self, payload: impl AsRef<[u8]>) {
+        let mut bytes = varint(DATAGRAM);
+        bytes.extend(varint(1 + payload.as_ref().len() as u64));
+        bytes.push(0);
+        bytes.extend_from_slice(payload.as_ref());
+        match &mut self.carrier {
+            Carrier::H1(raw) => raw.send_if_open(&bytes),
+            Carrier::H2(stream) => stream.send(&bytes),
+        }
+    }
+
     /// The payload of the next datagram with context 0; other capsules and contexts are passed over.
     ///
     /// # Panics

@@ -120,6 +120,15 @@ impl Raw {
         }
     }
 
+    /// Reads what comes from now on in a thread of its own, and forgets it: for a client that only sends.
+    ///
+    /// # Panics
+    /// When the system has no descriptor.
+    pub fn forget_incoming(&self) {
+        let mut stream = self.stream.try_clone().unwrap();
+        std::thread::spawn(move || io::copy(&mut stream, &mut io::sink()));
+    }
+
     /// Sends as much as the far end takes: it may already have answered and closed.
     pub fn send_if_open(&mut self, bytes: impl AsRef<[u8]>) {
         drop(self.stream.write_all(bytes.as_ref()));

@@ -2,9 +2,11 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use hermes_net::turns::Turn;
 use hermes_observe::{DropReason, Exchange};
 use hermes_proto::batch::{Batch, Layout};
 use hermes_proto::capsule::CapsuleType;
@@ -52,11 +54,20 @@ pub trait Device: Send + Sync {
         Ok(CapsulePackets::default())
     }
 
+    /// Waits for the turn of the user whose packets these are, where each of them costs much; `None`: there are no turns. It is over
+    /// after a batch, however many packets have come already.
+    fn turn(&self) -> Option<WaitingTurn<'_>> {
+        None
+    }
+
     /// How many packets it had to drop since it was last asked, because they were not taken in time.
     fn take_lost(&self) -> u64 {
         0
     }
 }
+
+/// A turn for which is waited; `None` where too many wait for theirs.
+pub type WaitingTurn<'a> = Pin<Box<dyn Future<Output = Option<Turn>> + Send + 'a>>;
 
 /// What became of the packets of a batch.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

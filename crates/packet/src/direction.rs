@@ -189,6 +189,10 @@ impl PacketDirection<'_> {
             return Ok(());
         }
 
+        let turn = match device.turn() {
+            Some(turn) => Some(turn.await),
+            None => None,
+        };
         let mut sent = SentPackets::default();
         let done = poll_fn(|cx| device.poll_send(cx, batch, &mut sent)).await;
         done.map_err(|error| Broken::socket(self.to(), &UdpError::Io(error)))?;
@@ -207,6 +211,10 @@ impl PacketDirection<'_> {
         self.exchange
             .dropped(DropReason::SendFailed, sent.failed as u64);
 
+        // The turn is over when all others of this worker have had theirs.
+        if turn.is_some() {
+            tokio::task::yield_now().await;
+        }
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use hermes_net::turns::{TurnBounds, Turns};
 use hermes_net::{LocalAddresses, LocalEnd, Resolver, Watch};
 use hermes_observe::Telemetry;
 use hermes_packet::Egress;
@@ -54,13 +55,50 @@ pub struct Shared {
     pub local: LocalAddresses,
 }
 
+/// Flows of tunnels that begin at once: what one costs a worker until it waits for its target is some 100 us.
+#[doc(alias = "bound")]
+const BEGINNING: usize = 16;
+
+/// Batches of packets of tunnels that end in user space at once, of all workers: half of them of one user.
+#[doc(alias = "bound")]
+const BATCHES: usize = 8;
+
+/// Tunnels that wait to begin a flow, or for packets to be looked at.
+#[doc(alias = "bound")]
+const TUNNELS_WAITING: usize = 64 * 1024;
+
 /// What each user has at each listener.
-#[derive(Default)]
 pub struct AllOfUsers {
     /// Connections of those who are known by a password or token.
     pub connections: Users,
     /// Exchanges that are open.
     pub exchanges: Users,
+    /// Turns at beginning the flows of tunnels that end here: one user opens flows in many tunnels as fast as it sends packets.
+    pub(crate) flows: Turns,
+    /// Turns at the packets of these tunnels.
+    pub(crate) packets: Turns,
+}
+
+/// Turns of which one user has at most half.
+fn turns(at_once: usize) -> Turns {
+    Turns::new(TurnBounds {
+        at_once,
+        of_group: at_once,
+        spare: true,
+        waiting: TUNNELS_WAITING,
+        waiting_of_asker: TUNNELS_WAITING / 4,
+    })
+}
+
+impl Default for AllOfUsers {
+    fn default() -> Self {
+        Self {
+            connections: Users::default(),
+            exchanges: Users::default(),
+            flows: turns(BEGINNING),
+            packets: turns(BATCHES),
+        }
+    }
 }
 
 impl Directory for Shared {

@@ -128,6 +128,19 @@ pub fn syn(from: Ipv4Addr, port: u16) -> Vec<u8> {
     first.packet()
 }
 
+/// A segment that ends the connection from this port to port 80 whose first segment was [`syn`].
+pub fn reset(from: Ipv4Addr, port: u16) -> Vec<u8> {
+    let last = Segment {
+        from,
+        port,
+        number: 2,
+        acknowledged: 0,
+        flags: RST,
+        content: b"",
+    };
+    last.packet()
+}
+
 /// A datagram of UDP from this port to port 53.
 pub fn datagram(from: Ipv4Addr, port: u16, content: &[u8]) -> Vec<u8> {
     let mut datagram = port.to_be_bytes().to_vec();

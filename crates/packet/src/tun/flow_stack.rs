@@ -10,7 +10,9 @@ use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use bytes::Bytes;
+use hermes_net::Asker;
 use hermes_net::memory::{Charge, OwnerAccount, Purpose};
+use hermes_net::turns::Turns;
 use hermes_proto::ip::{Fragment, IcmpError, Packet, TCP, UDP};
 use hermes_stack::{
     Checksums, EchoHandling, EchoId, FailedEcho, FlowId, MAX_ECHOES, MAX_TCP, MAX_UDP, OpenError,
@@ -23,6 +25,7 @@ use tokio::time::sleep_until;
 use super::flow_error::FlowError;
 use super::tcp_flow::{FlowProgress, TcpFlow};
 use super::udp_flow::UdpFlow;
+use crate::device::WaitingTurn;
 use crate::{Bounds, ChargedBounds, Queue, Session};
 
 /// Packets that are taken from the stack at once.
@@ -63,6 +66,13 @@ pub struct FlowStack {
     buffer: usize,
     /// Who is charged for flows that clients open.
     account: OnceLock<OwnerAccount>,
+    turns: OnceLock<PacketTurns>,
+}
+
+/// The turns at packets of tunnels that end in stacks, and who takes them here.
+struct PacketTurns {
+    turns: Turns,
+    asker: Asker,
 }
 
 struct FlowState {
@@ -178,7 +188,21 @@ impl FlowStack {
             echo: settings.echo,
             buffer: settings.buffer,
             account: OnceLock::new(),
+            turns: OnceLock::new(),
         })
+    }
+
+    /// Each batch of packets that comes out of the tunnel takes a turn of this user's from now on: the packets of another tunnel of the same
+    /// user wait meanwhile, and not those of other users.
+    pub fn set_turns(&self, turns: Turns, asker: Asker) {
+        // It is set once, before the first packet.
+        let _ = self.turns.set(PacketTurns { turns, asker });
+    }
+
+    /// Waits for a turn, where there are turns.
+    pub(super) fn turn(&self) -> Option<WaitingTurn<'_>> {
+        let PacketTurns { turns, asker } = self.turns.get()?;
+        Some(Box::pin(async move { turns.take(*asker, None).await.ok() }))
     }
 
     /// Flows that clients open from now on are charged to this account.

@@ -18,7 +18,7 @@ use super::flow_stack::FlowStack;
 use super::gate::ArrivedPacket;
 use super::hub_device::Outlet;
 use super::inbox::LAYOUT;
-use crate::device::{CapsulePackets, Device, SentPackets};
+use crate::device::{CapsulePackets, Device, SentPackets, WaitingTurn};
 
 impl TunTunnel {
     /// Writes a batch into the device, or gives it to the stack; says how many packets did not pass.
@@ -240,6 +240,10 @@ impl Device for TunTunnel {
         self.pull(stack);
         ready!(self.end.inbox.poll_take(cx, batch));
         Poll::Ready(Ok(()))
+    }
+
+    fn turn(&self) -> Option<WaitingTurn<'_>> {
+        self.end.outlet.stack()?.turn()
     }
 
     fn poll_send(

@@ -8,8 +8,8 @@ use hermes_config::model::{PacketTermination, Terminate};
 use hermes_http::{Kind, RequestHead};
 use hermes_ip::offload::agreement;
 use hermes_ip::{PacketScope, PoolError};
-use hermes_net::PeerAddress;
 use hermes_net::memory::{Memory, Owner};
+use hermes_net::{Asker, PeerAddress};
 use hermes_packet::tun::{DEVICE_FIELD, DevicePart, TunTunnel, TunnelOwner, carry};
 use hermes_packet::{SessionEntry, Token};
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
@@ -155,6 +155,8 @@ async fn new(
     if let Ok(Some(stack)) = opened.as_ref().map(TunTunnel::stack) {
         let owner = Owner::of(routed.user.as_deref(), &routed.source.peer);
         stack.set_account(Memory::node().owner(owner));
+        let asker = Asker::user_or_source(routed.user.as_deref(), &routed.source.peer);
+        stack.set_turns(routed.worker.shared.users.packets.clone(), asker);
     }
     opened.map_err(|error| match error {
         PoolError::Exhausted { .. }

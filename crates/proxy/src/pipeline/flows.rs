@@ -15,7 +15,7 @@ use hermes_config::model::HostPort;
 use hermes_http::{
     HeldClient, Incoming, Offered, Outgoing, Replying, RequestHead, ResponseHead, StreamError, pipe,
 };
-use hermes_net::{StreamInfo, Watch};
+use hermes_net::{Asker, StreamInfo, Watch};
 use hermes_packet::tun::{AskedFlow, DEVICE_FIELD, FlowCarrier, FlowStack, TcpFlow};
 use hermes_packet::{Asked, Session};
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
@@ -55,11 +55,15 @@ pub(crate) struct BegunFlow {
 pub(super) async fn beside(stack: &Arc<FlowStack>, carried: Carried, routed: &Routed) -> String {
     let entrance = routed.entrance.for_flows(&routed.auth);
     let flows = Arc::new(Flows::new(entrance, fields(routed)));
+    let turns = &routed.worker.shared.users.flows;
+    let asker = Asker::user_or_source(routed.user.as_deref(), &routed.source.peer);
     let begin = async {
         loop {
             let AskedFlow {
                 target, carrier, ..
             } = stack.next_flow().await;
+            // Where so many tunnels wait that this one may not, flows begin without one: they are bounded otherwise.
+            let turn = turns.take(asker, None).await;
             let flow = BegunFlow {
                 target: host_port(target),
                 source: routed.source.clone(),
@@ -67,8 +71,9 @@ pub(super) async fn beside(stack: &Arc<FlowStack>, carried: Carried, routed: &Ro
             };
             flows.clone().begin(&routed.worker.shared.drain, flow);
 
-            // One of each tunnel in turn, however many its client asks for at once.
+            // One of each tunnel in turn, however many its client asks for at once. The turn is over when the flow waits for others.
             tokio::task::yield_now().await;
+            drop(turn);
         }
     };
     tokio::select! {

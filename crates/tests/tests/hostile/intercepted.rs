@@ -2,9 +2,11 @@
 //! are spread over.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use hermes_tests::attacks::intercepted::{
-    CONNECTIONS, Uploads, datagram, syn, syns, tunnel, uploads,
+    CONNECTIONS, Uploads, datagram, reset, syn, syns, tunnel, uploads,
 };
 use hermes_tests::capsules::UdpTunnel;
 use hermes_tests::eventually::eventually_true;
@@ -44,10 +46,17 @@ fn open(node: &Node, what: &str) -> Option<u64> {
 
 /// That a user gets a connection.
 fn connects(tunnel: &mut UdpTunnel, own: Ipv4Addr) {
+    connects_from(tunnel, own, 20_000);
+}
+
+/// That a user gets one from this port.
+fn connects_from(tunnel: &mut UdpTunnel, own: Ipv4Addr, port: u16) {
     let opened = eventually("an answer to a segment", || {
-        tunnel.send(syn(own, 20_000));
+        tunnel.send(syn(own, port));
         let packet = tunnel.receive_soon()?;
-        (packet.len() >= 40 && packet[9] == 6).then_some(packet)
+        let is_for_port =
+            packet.len() >= 40 && packet[9] == 6 && packet[22..24] == port.to_be_bytes();
+        is_for_port.then_some(packet)
     });
     assert_eq!(opened[33] & 0x3f, 0x12, "SYN and ACK: {opened:?}");
 }
@@ -154,4 +163,55 @@ fn datagrams_of_one_user_from_ever_new_ports_leave_others_theirs_and_nothing_beh
 
     drop(alice);
     nothing_is_left(&node, tunnels);
+}
+
+/// Threads of one user that open flows without end, the tunnels of each, and flows that another opens meanwhile.
+const THREADS: usize = 3;
+const TUNNELS_OF_THREAD: usize = 8;
+const FLOWS: u16 = 20;
+
+/// Says that it is over when it is dropped, also where a test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_user_who_opens_flows_without_end_crowds_out_none_of_another() {
+    let echo = Echo::start();
+    let node = node(echo.tcp, echo.udp);
+    let (mut alice, at_alice) = tunnel(node.address("overlay"), "alice");
+    let is_over = AtomicBool::new(false);
+
+    thread::scope(|scope| {
+        let _over = Over(&is_over);
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let mut tunnels: Vec<_> = (0..TUNNELS_OF_THREAD)
+                    .map(|_| tunnel(node.address("overlay"), "mallory"))
+                    .collect();
+                for (tunnel, _) in &tunnels {
+                    tunnel.forget_incoming();
+                }
+                let mut ports = (1024..u16::MAX).cycle();
+                while !is_over.load(Ordering::Relaxed) {
+                    let Some(port) = ports.next() else { return };
+                    for (tunnel, own) in &mut tunnels {
+                        tunnel.send_if_open(datagram(*own, port, b"a question"));
+                        tunnel.send_if_open(syn(*own, port));
+                        tunnel.send_if_open(reset(*own, port));
+                    }
+                }
+            });
+        }
+
+        eventually_true("flows of mallory", || open(&node, "sessions") >= Some(100));
+        for flow in 0..FLOWS {
+            connects_from(&mut alice, at_alice, 20_000 + flow);
+            alice.send(reset(at_alice, 20_000 + flow));
+        }
+    });
 }
