@@ -136,10 +136,6 @@ impl Verdict {
 
 /// What is to happen to an exchange.
 #[derive(Debug, Clone)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all are the large one, and each is moved once or twice"
-)]
 pub enum Decision {
     /// It goes on, with these changes.
     Allow(Changes),
