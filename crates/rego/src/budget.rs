@@ -68,6 +68,8 @@ struct Spending {
     began: SystemTime,
     until: Instant,
     steps: u64,
+    /// It is on a worker, which may wait for nothing.
+    is_hurried: bool,
     excess: Option<Excess>,
 }
 
@@ -136,6 +138,7 @@ pub(crate) fn begin(budget: Budget, until: Instant, last_words: Option<LastWords
         began: SystemTime::now(),
         until,
         steps: 0,
+        is_hurried: last_words.is_none(),
         excess: None,
     }));
     meter::arm(hard(budget), last_words);
@@ -148,6 +151,24 @@ pub(crate) fn began() -> SystemTime {
             .as_ref()
             .map_or_else(SystemTime::now, |spending| spending.began)
     })
+}
+
+/// Whether the evaluation of this thread is on a worker, which may wait for nothing.
+pub(crate) fn is_hurried() -> bool {
+    SPENDING.with_borrow(|spending| {
+        spending
+            .as_ref()
+            .is_some_and(|spending| spending.is_hurried)
+    })
+}
+
+/// Has the evaluation of this thread count for nothing, as one that took more than it may: another thread begins it again.
+pub(crate) fn give_up() {
+    SPENDING.with_borrow_mut(|spending| {
+        if let Some(spending) = spending {
+            spending.excess = spending.excess.or(Some(Excess::Steps));
+        }
+    });
 }
 
 /// Ends the counting, and says which bound was reached first. The interpreter takes some errors for an undefined value: what it

@@ -39,8 +39,13 @@ const BUILTINS: &[(&str, u8, Builtin)] = &[
     ("numbers.range", 2, range),
     ("numbers.range_step", 3, range_step),
     ("strings.count", 2, count),
+    ("time.add_date", 4, times::add_date),
     ("time.clock", 1, times::clock),
+    ("time.date", 1, times::date),
+    ("time.diff", 2, times::diff),
     ("time.now_ns", 0, times::now),
+    ("time.parse_duration_ns", 1, times::parse_duration),
+    ("time.parse_rfc3339_ns", 1, times::parse_rfc3339),
     ("time.weekday", 1, times::weekday),
 ];
 

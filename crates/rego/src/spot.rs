@@ -154,6 +154,18 @@ mod tests {
     }
 
     #[test]
+    fn a_zone_that_was_not_read_yet_is_read_by_others() {
+        let spot = spot("allow if time.clock([0, \"Asia/Kathmandu\"]) == [5, 30, 0]");
+        let input = Value::from(json!({}));
+        assert!(spot.ask(&input).is_none());
+
+        // As a thread does that may wait for a file.
+        let zoned = Value::from(vec![Value::from(0_i64), Value::from("Asia/Kathmandu")]);
+        assert!(crate::times::clock(&[zoned]).is_some());
+        assert_eq!(spot.ask(&input).unwrap().unwrap(), Some(Json::Bool(true)));
+    }
+
+    #[test]
     fn a_large_input_is_left_to_others() {
         let spot = spot("allow if input.user == \"alice\"");
         assert!(spot.takes(&json!({ "user": "a".repeat(INPUT / 2) })));

@@ -1,17 +1,29 @@
-//! Builtins on time. Times are nanoseconds of Unix time, in UTC.
+//! Builtins on time. Times are nanoseconds of Unix time, in UTC, or such a time with a zone: `[nanoseconds, "Europe/Oslo"]`.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp, ZonedDateTime};
+use parking_lot::RwLock;
 use regorus::Value;
 
 use crate::budget;
 
 const SECOND: i64 = 1_000_000_000;
-const DAY: i64 = 86_400;
+
+/// Zones that are kept once they were read: policies name a few.
+#[doc(alias = "bound")]
+const ZONES: usize = 64;
 
 /// Seconds of Unix time that all policies of this process are to take for the present; 0: the clock's.
 static SUPPOSED: AtomicU64 = AtomicU64::new(0);
+
+/// Zones that were read from the system's database, by name.
+static KNOWN: LazyLock<RwLock<HashMap<String, TimeZone>>> = LazyLock::new(RwLock::default);
 
 /// Has all policies of this process take `at`, in Unix time, for the present; `None`: the clock's again. For tools that rehearse one exchange
 /// after another, never in a node.
@@ -32,66 +44,351 @@ pub(crate) fn now(_: &[Value]) -> Option<Value> {
     i64::try_from(since.as_nanos()).ok().map(Value::from)
 }
 
-/// Seconds of a time, which may be in a list with `UTC` or the empty name of it; other zones are not known.
-fn seconds(operands: &[Value]) -> Option<i64> {
-    let given = operands.first()?;
-    let nanoseconds = match given.as_array() {
-        Err(_) => given.as_i64().ok()?,
-        Ok(_) => {
-            let zone = given[1].as_string().ok()?;
-            if !["", "UTC"].contains(&&**zone) {
-                return None;
-            }
-            given[0].as_i64().ok()?
+/// The zone of this name. What has been read is at hand; another is in a file, for which no worker waits.
+fn zone(name: &str) -> Option<TimeZone> {
+    if matches!(name, "" | "UTC") {
+        return Some(TimeZone::UTC);
+    }
+    if let Some(known) = KNOWN.read().get(name) {
+        return Some(known.clone());
+    }
+    if budget::is_hurried() {
+        budget::give_up();
+        return None;
+    }
+
+    let read = TimeZone::get(name).ok()?;
+    let mut known = KNOWN.write();
+    if known.len() < ZONES {
+        known.insert(name.to_owned(), read.clone());
+    }
+    Some(read)
+}
+
+/// A time as it is in its zone.
+fn zoned(operand: Option<&Value>) -> Option<ZonedDateTime> {
+    let given = operand?;
+    let (nanoseconds, zone) = match given.as_array() {
+        Err(_) => (given.as_i64().ok()?, TimeZone::UTC),
+        Ok(parts) => {
+            let name = match parts.get(1) {
+                Some(name) => zone(&name.as_string().ok()?.clone())?,
+                None => TimeZone::UTC,
+            };
+            (parts.first()?.as_i64().ok()?, name)
         }
     };
+    let at = Timestamp::from_nanosecond(i128::from(nanoseconds)).ok()?;
+    Some(at.to_zoned_datetime(zone))
+}
 
-    Some(nanoseconds.div_euclid(SECOND))
+fn list<T: Into<i64>, const N: usize>(parts: [T; N]) -> Value {
+    let values: Vec<Value> = parts.map(|part| Value::from(part.into())).into();
+    Value::from(values)
 }
 
 /// Hour, minute and second.
 pub(crate) fn clock(operands: &[Value]) -> Option<Value> {
-    let second = seconds(operands)?.rem_euclid(DAY);
-    let parts = [second / 3600, second / 60 % 60, second % 60];
-    Some(Value::from(parts.map(Value::from).to_vec()))
+    let at = zoned(operands.first())?;
+    Some(list([at.hour(), at.minute(), at.second()]))
+}
+
+/// Year, month and day.
+pub(crate) fn date(operands: &[Value]) -> Option<Value> {
+    let at = zoned(operands.first())?;
+    Some(list([
+        at.year(),
+        i16::from(at.month()),
+        i16::from(at.day()),
+    ]))
 }
 
 pub(crate) fn weekday(operands: &[Value]) -> Option<Value> {
     const NAMES: [&str; 7] = [
+        "Monday",
+        "Tuesday",
+        "Wednesday",
         "Thursday",
         "Friday",
         "Saturday",
         "Sunday",
-        "Monday",
-        "Tuesday",
-        "Wednesday",
     ];
-    let day = seconds(operands)?.div_euclid(DAY).rem_euclid(7);
-    let day = usize::try_from(day).ok()?;
-    Some(Value::from(NAMES[day]))
+    let day = zoned(operands.first())?.weekday().to_monday_zero_offset();
+    NAMES
+        .get(usize::try_from(day).ok()?)
+        .copied()
+        .map(Value::from)
+}
+
+/// A time so many years, months and days later. A day that its month has not is one of the next: 31 October and a month are 1 December.
+pub(crate) fn add_date(operands: &[Value]) -> Option<Value> {
+    let at = zoned(operands.first())?;
+    let number = |index: usize| operands.get(index)?.as_i64().ok();
+    let years = number(1)?.checked_add(at.year().into())?;
+    let months = years
+        .checked_mul(12)?
+        .checked_add(number(2)?)?
+        .checked_add(i64::from(at.month()) - 1)?;
+    let days = number(3)?.checked_add(i64::from(at.day()) - 1)?;
+
+    let year = i16::try_from(months.div_euclid(12)).ok()?;
+    let month = i8::try_from(months.rem_euclid(12) + 1).ok()?;
+    let first = Date::new(year, month, 1).ok()?;
+    let day = first.checked_add(Span::new().try_days(days).ok()?).ok()?;
+    let moved = day
+        .to_datetime(at.time())
+        .to_zoned_datetime(at.time_zone().clone());
+    nanoseconds(moved.ok()?.timestamp())
+}
+
+/// Years, months, days, hours, minutes and seconds between two times, in the zone of the first.
+pub(crate) fn diff(operands: &[Value]) -> Option<Value> {
+    let first = zoned(operands.first())?;
+    let second = zoned(operands.get(1))?.with_time_zone(first.time_zone().clone());
+    let (from, to) = match first <= second {
+        true => (first, second),
+        false => (second, first),
+    };
+    let days_of_month = i64::from(from.date().days_in_month());
+    let parts = |at: &ZonedDateTime| {
+        [
+            i64::from(at.year()),
+            i64::from(at.month()),
+            i64::from(at.day()),
+            i64::from(at.hour()),
+            i64::from(at.minute()),
+            i64::from(at.second()),
+        ]
+    };
+
+    let mut between = parts(&to);
+    for (part, earlier) in between.iter_mut().zip(parts(&from)) {
+        *part -= earlier;
+    }
+    // A part below zero borrows from the larger one before it.
+    for (index, size) in [(5, 60), (4, 60), (3, 24), (2, days_of_month), (1, 12)] {
+        if between[index] < 0 {
+            between[index] += size;
+            between[index - 1] -= 1;
+        }
+    }
+    Some(list(between))
+}
+
+/// A time as RFC 3339 writes it.
+pub(crate) fn parse_rfc3339(operands: &[Value]) -> Option<Value> {
+    let text = operands.first()?.as_string().ok()?;
+    if !is_rfc3339(text.as_bytes()) {
+        return None;
+    }
+    nanoseconds(text.parse().ok()?)
+}
+
+/// Whether a text has the letters of RFC 3339 where they belong; what reads it would take more.
+fn is_rfc3339(text: &[u8]) -> bool {
+    const FORM: &[u8] = b"0000-00-00T00:00:00";
+    if text.len() <= FORM.len() || !text.is_ascii() {
+        return false;
+    }
+    let (moment, rest) = text.split_at(FORM.len());
+    let fits = |(byte, form): (&u8, &u8)| match form {
+        b'0' => byte.is_ascii_digit(),
+        other => byte == other,
+    };
+    let zone = match rest.iter().position(|byte| b"Z+-".contains(byte)) {
+        Some(at) => &rest[at..],
+        None => return false,
+    };
+    let has_zone = zone == b"Z" || (zone.len() == 6 && zone[3] == b':');
+    moment.iter().zip(FORM).all(fits) && &moment[17..] < b"60".as_slice() && has_zone
+}
+
+/// A duration such as `1h30m` or `-1.5s`.
+pub(crate) fn parse_duration(operands: &[Value]) -> Option<Value> {
+    let text = operands.first()?.as_string().ok()?;
+    let (sign, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if rest.is_empty() {
+        return None;
+    }
+    let mut sum = 0_i128;
+    while !rest.is_empty() && rest != "0" {
+        let is_number = |letter: char| letter.is_ascii_digit() || letter == '.';
+        let end = rest.find(|letter| !is_number(letter))?;
+        let (number, after) = rest.split_at(end);
+        let unit_end = after.find(is_number).unwrap_or(after.len());
+        sum = sum.checked_add(scaled(number, unit(&after[..unit_end])?)?)?;
+        rest = &after[unit_end..];
+        if rest == "0" {
+            // Alone it needs no unit, behind others it does.
+            return None;
+        }
+    }
+    i64::try_from(sign * sum).ok().map(Value::from)
+}
+
+/// Nanoseconds of a unit.
+fn unit(name: &str) -> Option<i128> {
+    Some(match name {
+        "ns" => 1,
+        "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    })
+}
+
+/// A decimal number of units.
+fn scaled(number: &str, unit: i128) -> Option<i128> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let digits = |text: &str| match text {
+        "" => Some(0),
+        text => text.parse::<u64>().ok().map(i128::from),
+    };
+    // Further digits are below a nanosecond, of every unit.
+    let fraction = &fraction[..fraction.len().min(15)];
+    let parts = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    Some(digits(whole)? * unit + digits(fraction)? * unit / parts)
+}
+
+fn nanoseconds(at: Timestamp) -> Option<Value> {
+    i64::try_from(at.as_nanosecond()).ok().map(Value::from)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn at(seconds: i64) -> [String; 2] {
-        let operands = [Value::from(seconds * SECOND)];
-        [clock, weekday].map(|builtin| builtin(&operands).unwrap().to_string())
+    type Builtin = fn(&[Value]) -> Option<Value>;
+
+    fn called(builtin: Builtin, operands: &str) -> Option<String> {
+        let operands = Value::from_json_str(operands).unwrap();
+        let operands: Vec<Value> = operands.as_array().unwrap().iter().cloned().collect();
+        builtin(&operands).map(|value| value.to_string())
+    }
+
+    fn gives(builtin: Builtin, operands: &str, value: &str) {
+        assert_eq!(
+            called(builtin, operands).as_deref(),
+            Some(value),
+            "{operands}"
+        );
     }
 
     #[test]
     fn times_are_taken_apart_in_utc() {
-        assert_eq!(at(0), ["[0,0,0]", "\"Thursday\""]);
+        gives(clock, "[0]", "[0,0,0]");
+        gives(weekday, "[0]", "\"Thursday\"");
         // 2000-02-29T23:59:59Z.
-        assert_eq!(at(951_868_799), ["[23,59,59]", "\"Tuesday\""]);
-        assert_eq!(at(-1), ["[23,59,59]", "\"Wednesday\""]);
+        gives(clock, "[951868799000000000]", "[23,59,59]");
+        gives(weekday, "[951868799000000000]", "\"Tuesday\"");
+        gives(date, "[951868799000000000]", "[2000,2,29]");
+        gives(clock, "[-1]", "[23,59,59]");
+        gives(weekday, "[-1]", "\"Wednesday\"");
     }
 
     #[test]
-    fn only_utc_is_known() {
-        let of = |zone: &str| clock(&[Value::from(vec![Value::from(0_i64), Value::from(zone)])]);
-        assert!(of("UTC").is_some());
-        assert!(of("Europe/Oslo").is_none());
+    fn times_are_taken_apart_in_their_zone() {
+        // 2026-03-29T00:59:59Z, a second before summer begins in Oslo, and that second.
+        gives(
+            clock,
+            "[[1774745999000000000, \"Europe/Oslo\"]]",
+            "[1,59,59]",
+        );
+        gives(clock, "[[1774746000000000000, \"Europe/Oslo\"]]", "[3,0,0]");
+        gives(
+            date,
+            "[[1774745999000000000, \"America/Los_Angeles\"]]",
+            "[2026,3,28]",
+        );
+        gives(
+            weekday,
+            "[[1774745999000000000, \"America/Los_Angeles\"]]",
+            "\"Saturday\"",
+        );
+        gives(clock, "[[0, \"\"]]", "[0,0,0]");
+        for operands in [
+            "[[0, \"Nowhere/City\"]]",
+            "[[0, \"../../../etc/passwd\"]]",
+            "[[0, 1]]",
+            "[[]]",
+            "[\"now\"]",
+        ] {
+            assert_eq!(called(clock, operands), None, "{operands}");
+        }
+    }
+
+    #[test]
+    fn a_day_that_its_month_has_not_is_one_of_the_next() {
+        // 2026-10-31T12:00:00Z.
+        let at = 1_793_448_000_000_000_000_i64;
+        let then = |years: i32, months: i32, days: i32| {
+            let moved = add_date(&[at, years.into(), months.into(), days.into()].map(Value::from));
+            date(&[moved.unwrap()]).unwrap().to_string()
+        };
+        assert_eq!(then(0, 1, 0), "[2026,12,1]");
+        assert_eq!(then(1, -9, 0), "[2027,1,31]");
+        assert_eq!(then(0, 0, -31), "[2026,9,30]");
+        assert_eq!(called(add_date, "[0, 2262, 1, 1]"), None);
+        assert_eq!(called(add_date, "[0, 9223372036854775807, 1, 1]"), None);
+    }
+
+    #[test]
+    fn differences_borrow_from_the_month_of_the_earlier_time() {
+        // 2020-02-02 and 2020-03-01, either way round.
+        gives(
+            diff,
+            "[1580601600000000000, 1583020800000000000]",
+            "[0,0,28,0,0,0]",
+        );
+        gives(
+            diff,
+            "[1583020800000000000, 1580601600000000000]",
+            "[0,0,28,0,0,0]",
+        );
+        gives(diff, "[61000000000, 0]", "[0,0,0,0,1,1]");
+        gives(
+            diff,
+            "[[60000000000, \"UTC\"], [0, \"Asia/Shanghai\"]]",
+            "[0,0,0,0,1,0]",
+        );
+    }
+
+    #[test]
+    fn times_and_durations_are_read() {
+        gives(parse_rfc3339, "[\"1970-01-01T00:00:01.5Z\"]", "1500000000");
+        gives(parse_rfc3339, "[\"1970-01-01T01:00:00+01:00\"]", "0");
+        for none in [
+            "1970-01-01T00:00:00",
+            "1970-01-01 00:00:00Z",
+            "1970-01-01T00:00Z",
+            "1970-01-01T00:00:60Z",
+            "2262-04-11T23:47:16.854775808-00:00",
+        ] {
+            assert_eq!(
+                called(parse_rfc3339, &format!("[\"{none}\"]")),
+                None,
+                "{none}"
+            );
+        }
+
+        gives(parse_duration, "[\"1h30m\"]", "5400000000000");
+        gives(parse_duration, "[\"-1.5s\"]", "-1500000000");
+        gives(parse_duration, "[\"100ms\"]", "100000000");
+        gives(parse_duration, "[\"0\"]", "0");
+        for none in ["", "-", "1", "s", ".s", "1x", "1s0", "9999999h"] {
+            assert_eq!(
+                called(parse_duration, &format!("[\"{none}\"]")),
+                None,
+                "{none}"
+            );
+        }
     }
 }
