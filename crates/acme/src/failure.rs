@@ -97,7 +97,7 @@ fn remedy(kind: &str, settings: &Acme) -> String {
         }
         "accountDoesNotExist" => "nothing: a new account is made".to_owned(),
         "externalAccountRequired" => {
-            "name a `directory` that needs no account made elsewhere".to_owned()
+            "name the account that you have there in `external_account`, or a `directory` that needs none".to_owned()
         }
         "rejectedIdentifier" | "unsupportedIdentifier" => {
             format!("remove from `domains` the name that it refuses; it was asked for {domains}")

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hermes_config::model::AcmeChallenge;
 use hermes_net::Resolver;
 use hermes_net::clock::unix_seconds;
 use hermes_net::tls::{self, ClientOptions};
 use http::Uri;
 use instant_acme::{
-    Account, AuthorizationHandle, AuthorizationStatus, ChallengeHandle, ChallengeType, Identifier,
-    NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
+    Account, AuthorizationHandle, AuthorizationStatus, ChallengeHandle, ChallengeType,
+    ExternalAccountKey, Identifier, NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
 };
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use rustls::pki_types::pem::PemObject;
@@ -102,8 +104,9 @@ impl Attempt<'_> {
             only_return_existing: false,
         };
 
+        let bound = self.external_account().await?;
         let made = builder
-            .create(&wanted, settings.directory().to_owned(), None)
+            .create(&wanted, settings.directory().to_owned(), bound.as_ref())
             .await;
         let (account, credentials) = made.map_err(|error| self.failed("the account", &error))?;
         let text = serde_json::to_string(&credentials)
@@ -111,6 +114,27 @@ impl Attempt<'_> {
         let managed = self.managed.clone();
         blocking(move || managed.folder.keep_account(&text)).await??;
         Ok(account)
+    }
+
+    /// The account that the operator has at the authority, which a new one is bound to (RFC 8555 section 7.3.4).
+    async fn external_account(&self) -> Result<Option<ExternalAccountKey>, Failure> {
+        let Some(external) = self.managed.settings.external_account.clone() else {
+            return Ok(None);
+        };
+        let file = external.key_file.0.clone();
+        let read = blocking(move || hermes_config::secret(&file)).await?;
+        let failed = |reason: &str| {
+            Failure::new(
+                format!("external_account.key_file: {reason}"),
+                "write the key there as the authority shows it, on one line, for this node's user alone (mode 0600)",
+            )
+        };
+        let text = read.map_err(|reason| failed(&reason))?;
+        // Authorities write it with and without padding.
+        let bytes = URL_SAFE_NO_PAD
+            .decode(text.trim().trim_end_matches('='))
+            .map_err(|_| failed("it is no base64url"))?;
+        Ok(Some(ExternalAccountKey::new(external.id, &bytes)))
     }
 
     async fn client(&self) -> Result<BoundedClient, Failure> {

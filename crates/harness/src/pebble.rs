@@ -40,6 +40,14 @@ impl Pebble {
     /// # Panics
     /// When `HERMES_PEBBLE` names no program, or with its log when it does not start.
     pub fn start(validity: u64) -> Self {
+        Self::start_for(validity, None)
+    }
+
+    /// As [`Self::start`], for those alone who have an account there already: its name, and its key in base64url.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn start_for(validity: u64, account: Option<(&str, &str)>) -> Self {
         let pki = Pki::new();
         let addresses = Addresses {
             directory: free::tcp(),
@@ -51,7 +59,7 @@ impl Pebble {
         let here = addresses.directory.ip().to_string();
         let own = pki.issue(&[&here]);
         let folder = tempfile::tempdir().unwrap();
-        write_config(folder.path(), &own, &addresses, validity);
+        write_config(folder.path(), &own, &addresses, validity, account);
 
         let dns = Command::new(program("HERMES_PEBBLE_CHALLTESTSRV"))
             .args(["-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", ""])
@@ -168,8 +176,14 @@ impl Drop for Pebble {
     }
 }
 
-fn write_config(folder: &Path, own: &Issued, addresses: &Addresses, validity: u64) {
-    let config = json!({ "pebble": {
+fn write_config(
+    folder: &Path,
+    own: &Issued,
+    addresses: &Addresses,
+    validity: u64,
+    account: Option<(&str, &str)>,
+) {
+    let mut config = json!({ "pebble": {
         "listenAddress": addresses.directory,
         "managementListenAddress": addresses.management,
         "certificate": own.cert,
@@ -179,6 +193,10 @@ fn write_config(folder: &Path, own: &Issued, addresses: &Addresses, validity: u6
         "retryAfter": { "authz": 1, "order": 1 },
         "profiles": { "default": { "description": "the only one", "validityPeriod": validity } },
     } });
+    if let Some((id, key)) = account {
+        config["pebble"]["externalAccountBindingRequired"] = json!(true);
+        config["pebble"]["externalAccountMACKeys"] = json!({ id: key });
+    }
     fs::write(folder.join("pebble.json"), config.to_string()).unwrap();
 }
 

@@ -31,9 +31,22 @@ pub struct Acme {
     /// PEM authorities of the directory's own certificate. Default: the system's.
     #[serde(default)]
     pub ca_file: Option<FilePath>,
+    /// An account that the operator has at the authority already, and this one is bound to. Default: none.
+    #[serde(default)]
+    pub external_account: Option<AcmeExternalAccount>,
     /// How the authority finds out that the names lead here. Default: tls-alpn-01.
     #[serde(default)]
     pub challenge: AcmeChallenge,
+}
+
+/// An account at the authority that is not one of ACME (RFC 8555 section 7.3.4).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AcmeExternalAccount {
+    /// The name of its key at the authority.
+    pub id: String,
+    /// File with the key: what the authority has shown, in the alphabet of base64url.
+    pub key_file: FilePath,
 }
 
 /// How an authority finds out that a name leads to this node.

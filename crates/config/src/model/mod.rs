@@ -40,7 +40,7 @@ mod tunnel;
 mod upstream;
 mod wireguard;
 
-pub use acme::{Acme, AcmeChallenge};
+pub use acme::{Acme, AcmeChallenge, AcmeExternalAccount};
 pub use answer::{AltSvc, AnswerChanges};
 pub use attach::{Attach, AttachAs, AttachDetails};
 pub use authorize::{Authorize, AuthorizeBody, AuthorizeCache, AuthorizeKind, Fail};

@@ -1,7 +1,7 @@
 //! Certificates that a node obtains itself, from Pebble: an ACME authority of others, which looks for each challenge as Let's Encrypt does.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use hermes_tests::eventually::{eventually, eventually_true};
 use hermes_tests::{Node, Pebble, curl, origins};
@@ -91,6 +91,44 @@ fn a_certificate_is_obtained_by_each_challenge_and_kept_over_a_restart() {
         assert_eq!(obtained(&node), 0);
         assert_eq!(progress(&node)["state"], "valid");
     }
+}
+
+#[test]
+fn an_authority_that_wants_an_account_of_its_own_is_shown_it() {
+    // 32 bytes, with letters that base64url alone has.
+    const KEY: &str = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9_4";
+    let pebble = Pebble::start_for(LONG, Some(("customer-7", KEY)));
+    let origin = origins::http();
+    let plain = gateway(&pebble, "http-01", &origin.address().to_string());
+    let bound = plain.replace(
+        "challenge: http-01",
+        "external_account: { id: customer-7, key_file: account.key }\n        challenge: http-01",
+    );
+
+    let node = Node::start("edge", &plain);
+    let failing = eventually("it is told that an account is wanted", || {
+        let progress = progress(&node);
+        (progress["state"] == "failing_without").then_some(progress)
+    });
+    let remedy = failing["remedy"].as_str().unwrap();
+    assert!(remedy.contains("external_account"), "{failing}");
+
+    // What others may read is no secret.
+    let file = node.folder().join("account.key");
+    fs::write(&file, format!("{KEY}\n")).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(node.reload(&bound).0, 200);
+    eventually_true("the file is refused", || {
+        let reason = progress(&node)["reason"].clone();
+        reason
+            .as_str()
+            .is_some_and(|reason| reason.contains("account.key"))
+    });
+
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(node.reload(&bound).0, 200);
+    eventually_true("a certificate", || obtained(&node) == 1);
+    assert!(!node.log().contains(KEY), "{}", node.log());
 }
 
 #[test]
