@@ -36,6 +36,8 @@ mod intercept;
 mod intermittent;
 #[path = "namespaces/ipv6_room.rs"]
 mod ipv6_room;
+#[path = "namespaces/link_local.rs"]
+mod link_local;
 #[path = "namespaces/local.rs"]
 mod local;
 #[path = "namespaces/mtu.rs"]
