@@ -403,6 +403,14 @@ impl Session {
         self.phase.is_retired.load(Ordering::Relaxed)
     }
 
+    /// Its tunnel ends after this silence: no stack that its ports are of forgets it before.
+    pub fn outlast(&self, silence: Duration) {
+        if let SessionClient::Flow(flow) = &self.client {
+            // The tunnel looks at its silence now and then, and so is a little late.
+            flow.outlast(silence.saturating_mul(2));
+        }
+    }
+
     /// Ends it, because others need the room.
     pub fn evict(&self) {
         self.phase.is_retired.store(true, Ordering::Relaxed);

@@ -133,6 +133,12 @@ impl Silence {
         }
     }
 
+    /// How long a session of any class may be silent.
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        self.conversation.max(self.answered).max(self.unanswered)
+    }
+
     /// How long a session may be silent after this. A conversation never has less time than what could become one, nor has who waits
     /// for one more answer less than a client that waits for the first: a resolver asks for IPv4 and IPv6 at once, and one may take longer.
     #[must_use]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hermes_proto::ip::{Fragment, ICMP, ICMPV6, IcmpError, IcmpLimiter, Packet, TCP, UDP};
@@ -13,7 +13,7 @@ use crate::echo::{EchoHandling, EchoId, EchoTable, FailedEcho};
 use crate::flow::{Ends, FlowId, Received, StackEvent};
 use crate::outgoing::Outgoing;
 use crate::tcp::{ASKING, LONGEST_SYN, OpenTcp, TcpFlow, TcpPhase, TcpSettings};
-use crate::udp::{self, UDP_SILENCE, UdpFlow};
+use crate::udp::{self, UdpFlow};
 use crate::{MAX_EVENTS, MAX_HALF_OPEN, MAX_TCP, MAX_UDP};
 
 /// The first port that is chosen for connections from here (RFC 6335, section 6).
@@ -393,6 +393,13 @@ impl Stack {
         }
     }
 
+    /// Keeps a pair of UDP ports through a longer silence than the five minutes of one that no one speaks for: its holder ends it.
+    pub fn outlast(&mut self, flow: FlowId, silence: Duration) {
+        if let Some(udp) = self.udp.get_mut(&flow) {
+            udp.silence = udp.silence.max(silence);
+        }
+    }
+
     /// Sends a datagram. Returns whether it went: not where it is too long for the MTU, too many packets wait, or the flow is gone.
     pub fn send_datagram(&mut self, flow: FlowId, payload: &[u8], now: Instant) -> bool {
         let Some(udp) = self.udp.get_mut(&flow) else {
@@ -726,7 +733,7 @@ impl Stack {
     fn handle_due(&mut self, flow: FlowId, now: Instant) {
         if let Some(udp) = self.udp.get_mut(&flow) {
             self.due.remove(&(udp.due, flow));
-            udp.due = udp.last + UDP_SILENCE;
+            udp.due = udp.last + udp.silence;
             if udp.due > now {
                 self.due.insert((udp.due, flow));
                 return;

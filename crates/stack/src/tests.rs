@@ -293,8 +293,13 @@ fn datagrams_keep_their_flows_and_are_forgotten_after_silence() {
         );
         assert!(!pair.near.send_datagram(near, &[0; 1400], pair.now));
 
-        let later = pair.now + udp::UDP_SILENCE + Duration::from_secs(1);
-        pair.far.handle_timeout(later);
+        let hours = Duration::from_secs(7200);
+        pair.far.outlast(flow, hours);
+        pair.far
+            .handle_timeout(pair.now + udp::UDP_SILENCE + Duration::from_secs(1));
+        assert_eq!(pair.far.poll_event(), None);
+        pair.far
+            .handle_timeout(pair.now + hours + Duration::from_secs(1));
         assert_eq!(pair.far.poll_event(), Some(StackEvent::Gone { flow }));
         assert_eq!((pair.far.flows(), pair.far.poll_timeout()), ([0, 0], None));
     }

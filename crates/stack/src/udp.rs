@@ -8,7 +8,8 @@ use hermes_proto::ip::{Fragment, Packet, UDP};
 use crate::build::{self, IPV6, UDP_HEADER};
 use crate::flow::Ends;
 
-/// How long nothing may come or go before a pair is forgotten: what RFC 4787, section 4.3 recommends to translators.
+/// How long nothing may come or go before a pair is forgotten, where its holder says no more: what RFC 4787, section 4.3 recommends to
+/// translators.
 #[doc(alias = "bound")]
 pub(crate) const UDP_SILENCE: Duration = Duration::from_secs(300);
 
@@ -17,6 +18,8 @@ pub(crate) const UDP_SILENCE: Duration = Duration::from_secs(300);
 pub(crate) struct UdpFlow {
     pub(crate) ends: Ends,
     pub(crate) last: Instant,
+    /// How long nothing may come or go.
+    pub(crate) silence: Duration,
     /// When it is looked at whether it was silent: not moved by every datagram.
     pub(crate) due: Instant,
 }
@@ -30,6 +33,7 @@ impl UdpFlow {
                 there,
             },
             last: now,
+            silence: UDP_SILENCE,
             due: now + UDP_SILENCE,
         }
     }

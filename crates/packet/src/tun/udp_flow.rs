@@ -1,6 +1,7 @@
 //! A pair of UDP ports in a stack.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_stack::FlowId;
 
@@ -15,6 +16,12 @@ pub struct UdpFlow {
 impl UdpFlow {
     pub(super) fn new(stack: Arc<FlowStack>, flow: FlowId) -> Self {
         Self { stack, flow }
+    }
+
+    /// Keeps it through a silence of so long.
+    pub(crate) fn outlast(&self, silence: Duration) {
+        self.stack
+            .with(|stack, _| stack.outlast(self.flow, silence));
     }
 
     /// Sends datagrams of `segment` bytes, or one. What finds no room, or is too long for the tunnel, is lost.

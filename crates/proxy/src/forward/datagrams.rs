@@ -120,6 +120,13 @@ impl Tunnel {
         self.limits
             .lead(Side::Target, &self.path.ends.sink, self.path.listens);
         self.path.ends.source.set_bounds(self.bounds.clone());
+        let silence = self.silence();
+        for session in [self.client.session(), self.path.ends.session()]
+            .into_iter()
+            .flatten()
+        {
+            session.outlast(silence.longest());
+        }
 
         let alone = self.left.is_empty();
         let stop = Stop::default();
@@ -128,7 +135,7 @@ impl Tunnel {
             exchange: &self.exchange,
             session: self.client.session(),
             has_udp: self.has_udp(),
-            silence: self.silence(),
+            silence,
             stop: &stop,
             client: &client,
             resumption: &mut self.path.resumption,

@@ -36,7 +36,7 @@ fn far(pki: &Pki, [web, db, voice]: [String; 3]) -> String {
         routes:
           - {{ match: {{ target: WEB }}, terminate: \"{web}\" }}
           - {{ match: {{ target: DB }}, terminate: \"{db}\" }}
-          - {{ match: {{ target: VOICE }}, terminate: \"{voice}\" }}
+          - {{ match: {{ target: VOICE }}, terminate: \"{voice}\", timeouts: {{ udp: 2h }} }}
         "
     )
 }
