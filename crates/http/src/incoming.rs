@@ -24,10 +24,6 @@ pub enum Frame {
 
 /// The receiving half of a stream.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a box would be one allocation more for each exchange over HTTP/1.1"
-)]
 pub enum Incoming {
     /// Nothing arrives.
     Empty,
