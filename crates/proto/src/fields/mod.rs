@@ -9,7 +9,7 @@
 //! so that the lines which came over HTTP/1.1 are taken by one copy, and lines that stand behind each other go on by one copy, too.
 //! An edit writes a line behind the others, or leaves one out of the index; a message is then as long in memory as all that was ever
 //! written into it, which the limits of heads bound. Names are in lower case. Those that are known are compared by number. How names
-//! were [spelled](spelling) stands in the text, too, where that is kept.
+//! were spelled stands in the text, too, where that is kept.
 
 mod known;
 mod line;

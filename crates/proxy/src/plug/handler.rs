@@ -70,10 +70,6 @@ pub struct HandlerRequest {
 }
 
 /// An answer.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one for an exchange, and it is moved once"
-)]
 pub enum Response {
     /// With content that is at hand; `Content-Length` is added.
     Whole(ResponseHead, Bytes),
