@@ -20,7 +20,7 @@ fn key(folder: &Path) -> String {
 fn on_small_disk(spool: &Path) -> Command {
     fs::create_dir(spool).unwrap();
     let script = format!(
-        "mount -t tmpfs -o size={DISK} tmpfs {} && exec \"$@\"",
+        "mount -t tmpfs -o mode=700,size={DISK} tmpfs {} && exec \"$@\"",
         spool.display()
     );
     let mut command = Command::new("unshare");
