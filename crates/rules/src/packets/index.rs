@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use hermes_proto::host::embedded;
 use hermes_proto::ip::IpPrefix;
 
 use super::PacketRule;
@@ -51,15 +50,13 @@ impl TargetIndex {
         }
     }
 
-    /// Lists of rules, one of which has each rule that can match: those about the target, and about the IPv4 addresses that it holds.
+    /// Lists of rules, one of which has each rule that can match and names this address, or none.
     pub(super) fn candidates(&self, target: IpAddr) -> impl Iterator<Item = &[u32]> {
-        let held = embedded(target).into_iter().flatten().map(IpAddr::V4);
-        let addresses = std::iter::once(target).chain(held);
-        let found = addresses.flat_map(|address| self.about(address));
-        std::iter::once(&self.anywhere[..]).chain(found)
+        std::iter::once(&self.anywhere[..]).chain(self.about(target))
     }
 
-    fn about(&self, target: IpAddr) -> impl Iterator<Item = &[u32]> {
+    /// Those that name this address.
+    pub(super) fn about(&self, target: IpAddr) -> impl Iterator<Item = &[u32]> {
         let lengths = match target.is_ipv4() {
             true => &self.lengths_v4,
             false => &self.lengths_v6,

@@ -12,6 +12,7 @@ mod rule;
 mod shadow;
 
 use hermes_config::model::{Document, PolicyDefault};
+use hermes_proto::host::embedded;
 use hermes_proto::ip::{Packet, quoted_flow};
 
 use crate::Whom;
@@ -160,13 +161,34 @@ impl PacketPolicy {
     fn find(&self, asked: &Asked) -> Option<u32> {
         let mut first: Option<u32> = None;
         for candidates in self.index.candidates(asked.target) {
-            let sooner = candidates
-                .iter()
-                .take_while(|index| first.is_none_or(|first| **index < first));
-            let mut matching = sooner.filter(|index| self.rules[**index as usize].matches(asked));
-            first = matching.next().copied().or(first);
+            first = self.sooner(candidates, asked, first);
+        }
+
+        match asked.target.is_ipv4() {
+            true => first,
+            false => self.about_held(asked, first),
+        }
+    }
+
+    /// As [`Self::sooner`], of all rules about the IPv4 addresses that the target holds.
+    #[cold]
+    fn about_held(&self, asked: &Asked, mut first: Option<u32>) -> Option<u32> {
+        for held in embedded(asked.target).into_iter().flatten() {
+            for candidates in self.index.about(held.into()) {
+                first = self.sooner(candidates, asked, first);
+            }
         }
         first
+    }
+
+    /// The first of these rules that matches and stands before `first`; else that.
+    #[inline]
+    fn sooner(&self, candidates: &[u32], asked: &Asked, first: Option<u32>) -> Option<u32> {
+        let sooner = candidates
+            .iter()
+            .take_while(|index| first.is_none_or(|first| **index < first));
+        let mut matching = sooner.filter(|index| self.rules[**index as usize].matches(asked));
+        matching.next().copied().or(first)
     }
 
     fn decision(&self, rule: Option<u32>) -> PacketDecision {

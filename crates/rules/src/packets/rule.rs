@@ -170,8 +170,8 @@ impl PacketRule {
     /// A translator on the way sends what is for an IPv6 address of NAT64 or 6to4 to the IPv4 address in it: a rule that denies the latter
     /// denies both, and one that allows the latter does not speak of the former.
     fn takes(&self, prefixes: &[IpPrefix], address: IpAddr) -> bool {
-        let held = || embedded(address).into_iter().flatten().map(IpAddr::V4);
-        holds(prefixes, address) || !self.allow && held().any(|held| holds(prefixes, held))
+        holds(prefixes, address)
+            || (!self.allow && address.is_ipv6() && holds_embedded(prefixes, address))
     }
 
     pub(super) fn takes_port(&self, asked: &Asked) -> bool {
@@ -213,6 +213,13 @@ fn all<T>(listed: Option<&OneOrMany<T>>) -> impl Iterator<Item = &T> {
 /// A prefix as the document has it, without the bits beyond its length; `None` if it is none.
 pub fn prefix_of(net: &IpNet) -> Option<IpPrefix> {
     IpPrefix::around(net.addr(), net.prefix_len()).ok()
+}
+
+/// Whether one of the prefixes holds an IPv4 address that lies in this one.
+#[cold]
+fn holds_embedded(prefixes: &[IpPrefix], address: IpAddr) -> bool {
+    let mut held = embedded(address).into_iter().flatten();
+    held.any(|held| holds(prefixes, held.into()))
 }
 
 fn holds(prefixes: &[IpPrefix], address: IpAddr) -> bool {
