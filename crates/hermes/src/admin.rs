@@ -2,14 +2,20 @@
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
 use hermes_observe::admin::default_socket;
 use http::Method;
 use serde_json::Value;
+use tokio::time::timeout;
 
 use crate::failure::Failure;
+
+/// After so long without an answer a command says that it waits.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Which running node is meant.
 #[derive(Debug, Clone, Default, Args)]
@@ -114,13 +120,15 @@ pub async fn call(
     path: &str,
     body: &str,
 ) -> Result<(u16, Value), Failure> {
-    let answer = hermes_observe::admin::call(
-        socket,
-        method,
-        path,
-        Bytes::copy_from_slice(body.as_bytes()),
-    )
-    .await;
+    let body = Bytes::copy_from_slice(body.as_bytes());
+    let mut asked = pin!(hermes_observe::admin::call(socket, method, path, body));
+    let answer = match timeout(PATIENCE, asked.as_mut()).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            eprintln!("hermes: waiting for the node at {}", socket.display());
+            asked.await
+        }
+    };
 
     let (status, body) = answer.map_err(|error| Failure::unreachable(error.to_string()))?;
     let text = || Value::String(String::from_utf8_lossy(&body).trim().to_owned());

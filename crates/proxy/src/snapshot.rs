@@ -29,10 +29,7 @@ use hermes_proto::fields::names::{AUTHORIZATION, PROXY_AUTHORIZATION};
 use hermes_proto::via;
 use hermes_rules::policy::{Effect, Rule};
 use hermes_rules::route::{Unfit, hops_of};
-use hermes_rules::{
-    Denied, EgressRules, Finding, Rules, Source, chains, ends, lint, strip_request_trailers,
-    strip_response_trailers,
-};
+use hermes_rules::{Denied, EgressRules, Finding, Rules, Source, TrailerRules, chains, ends, lint};
 use hermes_upstream::{BuildError, Upstream};
 use http::{HeaderName, HeaderValue};
 
@@ -177,9 +174,14 @@ impl Snapshot {
     /// Leaves of trailers what may pass: they come when everything was decided.
     pub(crate) fn strip_trailers(&self, trailers: &mut Fields, from: Side) {
         let rules = &self.rules;
+        let of = |controlled| TrailerRules {
+            overlay: &rules.overlay,
+            provenance: &rules.provenance,
+            controlled,
+        };
         match from {
-            Side::Client => strip_request_trailers(trailers, &rules.overlay, &rules.provenance),
-            Side::Target => strip_response_trailers(trailers, &rules.overlay, &rules.provenance),
+            Side::Client => of(&rules.controlled).strip_request(trailers),
+            Side::Target => of(&rules.controlled_answers).strip_response(trailers),
         }
     }
 

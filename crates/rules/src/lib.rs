@@ -55,9 +55,7 @@ mod whom;
 
 pub use client_field::{Client, ClientField};
 pub use egress::{Denied, EgressRules, held_addresses};
-pub use fields::{
-    BadField, OverlayFields, Provenance, apply, strip_request_trailers, strip_response_trailers,
-};
+pub use fields::{BadField, ControlledFields, OverlayFields, Provenance, TrailerRules, apply};
 pub use hermes_proto::fields::Fields;
 pub use judge::Rules;
 pub use lint::{Finding, lint};

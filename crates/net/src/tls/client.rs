@@ -8,7 +8,9 @@ use rustls::ClientConfig;
 use rustls::client::{Resumption, WebPkiServerVerifier};
 
 use super::accept_any::AcceptAnyServer;
-use super::files::{TlsFileError, own_certificates, private_key, refused_pair, revocations, roots};
+use super::files::{
+    TlsFileError, own_certificates, private_key, refused_pair, refused_verifier, revocations, roots,
+};
 use super::sessions::{NotingVerifier, Verified};
 use super::system::system_roots;
 use super::{kernel_carries, provider};
@@ -99,10 +101,8 @@ pub fn client(options: ClientOptions<'_>) -> Result<TlsClient, TlsFileError> {
             .with_crls(revocations(options.crl_files)?)
             .build()
             .map_err(|error| {
-                TlsFileError::new(
-                    options.ca_file.unwrap_or(Path::new("tls")),
-                    error.to_string(),
-                )
+                let ca = options.ca_file.unwrap_or(Path::new("tls"));
+                refused_verifier(ca, options.crl_files, &error)
             })?;
 
         let noting = NotingVerifier::new(verifier, verified.clone().unwrap_or_default());

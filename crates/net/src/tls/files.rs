@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::server::VerifierBuilderError;
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate, X509Version};
 
 use super::words;
@@ -20,6 +22,10 @@ const BEYOND_READING: u32 = 0o037;
 
 /// Whom systems give keys that a group may read.
 const ROOT: u32 = 0;
+
+/// Bytes of one file: a list of 300,000 revoked certificates has 10 MiB.
+#[doc(alias = "bound")]
+const FILE_BYTES: u64 = 16 << 20;
 
 /// What a PEM block begins with.
 const PEM: &[u8] = b"-----BEGIN ";
@@ -169,6 +175,24 @@ pub(super) fn revocations_of(
     Ok(found)
 }
 
+/// Why rustls makes no verifier of authorities and lists, in terms of the files they came from.
+pub(super) fn refused_verifier(
+    ca: &Path,
+    lists: &[PathBuf],
+    error: &VerifierBuilderError,
+) -> TlsFileError {
+    let (VerifierBuilderError::InvalidCrl(problem), [first, others @ ..]) = (error, lists) else {
+        return TlsFileError::new(ca, error.to_string());
+    };
+    let which = match others {
+        [] => String::new(),
+        _ => format!(" (or one of the {} after it)", others.len()),
+    };
+    let reason = format!("not a usable list of revoked certificates{which}: {problem:?}");
+    TlsFileError::new(first, reason)
+        .remedy("RFC 5280, section 5.2: it needs a CRL number and an authority key identifier")
+}
+
 /// Why rustls refused a chain and its key, in terms of the files they came from.
 pub(super) fn refused_pair(cert: &Path, key: &Path, error: &rustls::Error) -> TlsFileError {
     match error {
@@ -190,7 +214,18 @@ pub(super) fn refused_pair(cert: &Path, key: &Path, error: &rustls::Error) -> Tl
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, TlsFileError> {
-    fs::read(file).map_err(|error| unreadable(file, &error))
+    let opened = fs::File::open(file).map_err(|error| unreadable(file, &error))?;
+    let mut content = Vec::new();
+    opened
+        .take(FILE_BYTES + 1)
+        .read_to_end(&mut content)
+        .map_err(|error| unreadable(file, &error))?;
+
+    if content.len() as u64 > FILE_BYTES {
+        return Err(TlsFileError::new(file, "longer than 16 MiB")
+            .remedy("name a file of certificates, keys or lists of revoked certificates"));
+    }
+    Ok(content)
 }
 
 fn unreadable(file: &Path, error: &std::io::Error) -> TlsFileError {

@@ -12,7 +12,9 @@ use rustls::server::{
 use rustls::sign::CertifiedKey;
 use rustls::{ConfigBuilder, ServerConfig};
 
-use super::files::{TlsFileError, own_certificates, private_key, refused_pair, revocations, roots};
+use super::files::{
+    TlsFileError, own_certificates, private_key, refused_pair, refused_verifier, revocations, roots,
+};
 use super::{kernel_carries, provider, words};
 
 /// What an accepting configuration is made of.
@@ -122,7 +124,7 @@ impl Clients {
     pub fn read(client_ca_file: &Path, crl_files: &[PathBuf]) -> Result<Self, TlsFileError> {
         let verifier = authorities(client_ca_file, crl_files)?.build();
         Ok(Self(verifier.map_err(|error| {
-            TlsFileError::new(client_ca_file, error.to_string())
+            refused_verifier(client_ca_file, crl_files, &error)
         })?))
     }
 
@@ -168,6 +170,6 @@ fn client_verifier(
 
     let verifier = builder
         .build()
-        .map_err(|error| TlsFileError::new(file, error.to_string()))?;
+        .map_err(|error| refused_verifier(file, options.client_crl_files, &error))?;
     Ok(verifier)
 }

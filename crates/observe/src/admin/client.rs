@@ -63,8 +63,8 @@ pub enum AdminError {
         error: io::Error,
     },
     /// The node did not answer in time.
-    #[error("the node does not answer")]
-    Timeout,
+    #[error("the node at {} does not answer: it stands still, or its machine does", .0.display())]
+    Timeout(PathBuf),
     /// The path, or what came back, is not HTTP.
     #[error("what came back is not an answer: {0}")]
     Protocol(String),
@@ -94,7 +94,9 @@ pub async fn call(
     body: Bytes,
 ) -> Result<(StatusCode, Bytes), AdminError> {
     let asked = timeout(TIME, ask(socket, method, path, body));
-    asked.await.unwrap_or(Err(AdminError::Timeout))
+    asked
+        .await
+        .unwrap_or(Err(AdminError::Timeout(socket.to_owned())))
 }
 
 async fn ask(

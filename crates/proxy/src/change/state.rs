@@ -40,6 +40,9 @@ struct Head {
     /// How long a document that differs has to be confirmed after a start, if one was not when this was written.
     #[serde(default)]
     unconfirmed_ms: Option<u64>,
+    /// Bytes of the document: fewer are left where the file was cut.
+    #[serde(default)]
+    bytes: Option<u64>,
 }
 
 /// What is read at a start.
@@ -71,8 +74,13 @@ impl StateFile {
             }
         };
 
-        let (first, document) = text.split_once('\n')?;
-        let head: Head = serde_json::from_str(first.strip_prefix(MARK)?).ok()?;
+        let Some((head, document)) = parted(&text) else {
+            tracing::warn!(
+                "{} is damaged: what was to be confirmed is in force, and there is nothing to return to; remove the file",
+                path.display()
+            );
+            return None;
+        };
         (head.of == self.of).then(|| LastConfirmed {
             confirmed: Revision {
                 text: document.into(),
@@ -96,6 +104,7 @@ impl StateFile {
             files: confirmed.files.clone(),
             revision: confirmed.number,
             unconfirmed_ms: time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+            bytes: Some(confirmed.text.len() as u64),
         };
 
         // Paths are text in a document, and numbers are numbers.
@@ -132,6 +141,16 @@ fn folder() -> Option<PathBuf> {
         .or_else(of_home);
 
     folder.map(|folder| folder.join("hermes"))
+}
+
+/// What the first line says, and the document below it; `None` where it was not written as a whole.
+fn parted(text: &str) -> Option<(Head, &str)> {
+    let (first, document) = text.split_once('\n')?;
+    let head: Head = serde_json::from_str(first.strip_prefix(MARK)?).ok()?;
+    let is_whole = head
+        .bytes
+        .is_none_or(|bytes| bytes == document.len() as u64);
+    is_whole.then_some((head, document))
 }
 
 fn read(path: &Path) -> io::Result<String> {
@@ -240,7 +259,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let edge = state(folder.path(), "/etc/edge.yaml");
         edge.write(&revision(), None).unwrap();
-        for text in ["", "version: 1\n", "# hermes: {}\nversion: 1\n"] {
+        let whole = std::fs::read_to_string(edge.path.as_ref().unwrap()).unwrap();
+        let cut = &whole[..whole.len() - 4];
+        for text in ["", "version: 1\n", "# hermes: {}\nversion: 1\n", cut] {
             std::fs::write(edge.path.as_ref().unwrap(), text).unwrap();
             assert!(edge.read().is_none(), "{text}");
         }

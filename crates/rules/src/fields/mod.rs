@@ -1,6 +1,8 @@
 //! Overlay fields, fields that say where a request came from, and changes to fields.
 
 mod change;
+mod controlled;
+mod name_patterns;
 mod overlay;
 mod provenance;
 mod trailers;
@@ -10,9 +12,10 @@ use hermes_proto::fields::Fields;
 
 pub(crate) use change::field_value;
 pub use change::{BadField, apply};
+pub use controlled::ControlledFields;
 pub use overlay::OverlayFields;
 pub use provenance::Provenance;
-pub use trailers::{strip_request_trailers, strip_response_trailers};
+pub use trailers::TrailerRules;
 
 /// Name of the field that says whose an exchange is.
 pub use hermes_proto::fields::names::USER;

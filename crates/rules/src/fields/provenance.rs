@@ -3,58 +3,29 @@
 use hermes_config::model::FieldPattern;
 use hermes_proto::fields::Fields;
 
+use super::name_patterns::NamePatterns;
 use super::overlay::overlaps;
 use super::remove_where;
-
-/// Bits for the first two letters of names, five of each.
-const PAIRS: usize = 1024;
 
 /// Fields by which proxies tell the origin where a request came from, and which a client could write to be taken for someone
 /// else. A name in which `_` stands for `-` counts too: many origins take the two for the same.
 #[derive(Debug, Clone)]
-pub struct Provenance {
-    patterns: Vec<FieldPattern>,
-    /// First two letters of names that a pattern may match: most names are passed over by them.
-    pairs: Box<[bool; PAIRS]>,
-}
+pub struct Provenance(NamePatterns);
 
 impl Provenance {
     /// Those of a document, from its `provenance`.
     pub fn new(patterns: &[FieldPattern]) -> Self {
-        let mut pairs = Box::new([false; PAIRS]);
-        for pattern in patterns {
-            match pattern.prefix.as_bytes() {
-                [] => pairs.fill(pattern.wildcard),
-                [first] => (0..=u8::MAX).for_each(|second| pairs[pair(*first, second)] = true),
-                [first, second, ..] => pairs[pair(*first, *second)] = true,
-            }
-        }
-
-        Self {
-            patterns: patterns.to_vec(),
-            pairs,
-        }
+        Self(NamePatterns::new(patterns))
     }
 
     /// Whether this is one of them.
     pub fn covers(&self, name: &str) -> bool {
-        let maybe = match name.as_bytes() {
-            [first, second, ..] => self.pairs[pair(*first, *second)],
-            _ => true,
-        };
-
-        maybe
-            && (self.is_named(name)
-                || (name.contains('_') && self.is_named(&name.replace('_', "-"))))
-    }
-
-    fn is_named(&self, name: &str) -> bool {
-        self.patterns.iter().any(|pattern| pattern.matches(name))
+        self.0.covers(name)
     }
 
     /// Whether a pattern covers at least one of them.
     pub(crate) fn meets(&self, pattern: &FieldPattern) -> bool {
-        self.patterns.iter().any(|own| overlaps(own, pattern))
+        self.0.iter().any(|own| overlaps(own, pattern))
     }
 
     /// Removes those that `keep` does not name.
@@ -72,12 +43,6 @@ impl Provenance {
         let kept = |name: &str| keep.iter().any(|pattern| pattern.matches(name));
         remove_where(fields, |name| self.covers(name) && !kept(name), removed);
     }
-}
-
-/// `_` counts as `-`.
-fn pair(first: u8, second: u8) -> usize {
-    let five = |byte: u8| usize::from(if byte == b'_' { b'-' } else { byte } & 31);
-    five(first) * 32 + five(second)
 }
 
 #[cfg(test)]

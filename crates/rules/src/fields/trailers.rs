@@ -4,7 +4,7 @@ use hermes_proto::fields::Fields;
 use hermes_proto::fields::names::FORWARDED;
 use hermes_proto::h1::is_forbidden_trailer;
 
-use super::{OverlayFields, Provenance, is_reserved};
+use super::{ControlledFields, OverlayFields, Provenance, is_reserved};
 
 /// Fields of requests that servers act on, and that RFC 9110, section 6.5.1, therefore keeps out of trailers. Some servers merge trailers
 /// into the head.
@@ -30,36 +30,43 @@ const OF_HEADS_PREFIXES: [&str; 6] = [
     "x-rewrite-",
 ];
 
-/// Leaves of the trailers of a request what its target may read: not the overlay's fields, nor those that say where it comes from or goes
-/// to, nor those that belong in a head. Underscores count as hyphens, as for servers that make variables of names.
-pub fn strip_request_trailers(
-    trailers: &mut Fields,
-    overlay: &OverlayFields,
-    provenance: &Provenance,
-) {
-    strip_response_trailers(trailers, overlay, provenance);
-    trailers.retain(|name| {
-        let name = name.replace('_', "-");
-        !OF_HEADS.contains(&name.as_str())
-            && !OF_HEADS_PREFIXES
-                .iter()
-                .any(|prefix| name.starts_with(prefix))
-            && !is_reserved(&name)
-            && !is_forbidden_trailer(&name)
-    });
+/// What a node's document says of trailers.
+#[derive(Debug, Clone, Copy)]
+pub struct TrailerRules<'a> {
+    /// Which fields are overlay fields.
+    pub overlay: &'a OverlayFields,
+    /// Which fields say where a request came from.
+    pub provenance: &'a Provenance,
+    /// Which fields the operator sets or removes in heads of the same direction.
+    pub controlled: &'a ControlledFields,
 }
 
-/// Removes from the trailers of a response what belongs to the overlay, to its hops, or to heads of requests. All else is between the
-/// target and its client: services put results of their own there.
-pub fn strip_response_trailers(
-    trailers: &mut Fields,
-    overlay: &OverlayFields,
-    provenance: &Provenance,
-) {
-    overlay.strip(trailers, &[]);
-    provenance.strip(trailers, &[]);
-    trailers.remove(FORWARDED);
-    trailers.retain(|name| !is_reserved(&name) && !is_forbidden_trailer(&name));
+impl TrailerRules<'_> {
+    /// Leaves of the trailers of a request what its target may read: not the overlay's fields, nor those that say where it comes from or
+    /// goes to, nor the operator's, nor those that belong in a head. Underscores count as hyphens, as for servers that make variables of
+    /// names.
+    pub fn strip_request(&self, trailers: &mut Fields) {
+        self.strip_response(trailers);
+        trailers.retain(|name| {
+            let name = name.replace('_', "-");
+            !OF_HEADS.contains(&name.as_str())
+                && !OF_HEADS_PREFIXES
+                    .iter()
+                    .any(|prefix| name.starts_with(prefix))
+                && !is_reserved(&name)
+                && !is_forbidden_trailer(&name)
+        });
+    }
+
+    /// Removes from the trailers of a response what belongs to the overlay, to its hops, to the operator, or to heads of requests. All
+    /// else is between the target and its client: services put results of their own there.
+    pub fn strip_response(&self, trailers: &mut Fields) {
+        self.overlay.strip(trailers, &[]);
+        self.provenance.strip(trailers, &[]);
+        self.controlled.strip(trailers);
+        trailers.remove(FORWARDED);
+        trailers.retain(|name| !is_reserved(&name) && !is_forbidden_trailer(&name));
+    }
 }
 
 #[cfg(test)]
@@ -113,7 +120,13 @@ mod tests {
         ]));
         let overlay = OverlayFields::new(&["user".parse().unwrap()]);
         let provenance = Provenance::new(&default_provenance());
-        strip_request_trailers(&mut trailers, &overlay, &provenance);
+        let document = serde_json::from_value(serde_json::json!({ "version": 1 })).unwrap();
+        let rules = TrailerRules {
+            overlay: &overlay,
+            provenance: &provenance,
+            controlled: &ControlledFields::of_requests(&document),
+        };
+        rules.strip_request(&mut trailers);
         assert_eq!(names(&trailers), own);
     }
 
@@ -132,7 +145,13 @@ mod tests {
         ]));
         let overlay = OverlayFields::new(&["user".parse().unwrap()]);
         let provenance = Provenance::new(&default_provenance());
-        strip_response_trailers(&mut trailers, &overlay, &provenance);
+        let document = serde_json::from_value(serde_json::json!({ "version": 1 })).unwrap();
+        let rules = TrailerRules {
+            overlay: &overlay,
+            provenance: &provenance,
+            controlled: &ControlledFields::of_answers(&document),
+        };
+        rules.strip_response(&mut trailers);
         assert_eq!(names(&trailers), own);
     }
 }

@@ -24,7 +24,9 @@ use hermes_proto::fields::{FieldName, Fields};
 use http::Method;
 
 use crate::UserAliases;
-use crate::fields::{BadField, OverlayFields, Provenance, USER, apply, field_value};
+use crate::fields::{
+    BadField, ControlledFields, OverlayFields, Provenance, USER, apply, field_value,
+};
 use crate::packets::PacketRules;
 use crate::policy::{CompiledPolicy, Decision, Denial};
 use crate::route::{ClaimedGroups, Facts, Hop, Names, Route, Table, Target, Unfit, Unmatched};
@@ -42,6 +44,10 @@ pub struct Rules<H> {
     pub overlay: OverlayFields,
     /// Which fields say where a request came from.
     pub provenance: Provenance,
+    /// Which fields the operator sets or removes in requests.
+    pub controlled: ControlledFields,
+    /// The same in answers.
+    pub controlled_answers: ControlledFields,
     /// The peers, by the names in their certificates.
     pub peers: Peers,
     /// Other names of users.
@@ -204,6 +210,8 @@ impl<H> Rules<H> {
             node,
             overlay: OverlayFields::new(&document.fields),
             provenance: Provenance::new(&document.provenance),
+            controlled: ControlledFields::of_requests(document),
+            controlled_answers: ControlledFields::of_answers(document),
             peers: Peers::new(&document.peers, &document.groups),
             table: Table::with_names(document, names.clone(), find)?,
             policy: CompiledPolicy::compile(document),
@@ -233,6 +241,9 @@ impl<H> Rules<H> {
             self.provenance
                 .strip_telling(fields, accepts, |name| steps.removes(name));
         }
+
+        self.controlled
+            .strip_alike(fields, |name| steps.removes(name));
 
         // A peer's certificate names the proxy, not the user whose exchange it passes on.
         let user = authenticated

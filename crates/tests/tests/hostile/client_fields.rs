@@ -154,3 +154,43 @@ fn no_trailer_says_so_either() {
         }
     }
 }
+
+/// Names that an origin could take for `x-tenant`, `x-api-key` and `x-auth-user`.
+const ALIKE: [(&str, &str); 4] = [
+    ("x_tenant", "evil"),
+    ("x_api-key", "evil"),
+    ("x_api_key", "evil"),
+    ("x_auth_user", "evil"),
+];
+
+/// Fields that the operator sets for an origin are not written beside them by a client, nor behind the content.
+#[test]
+fn no_name_that_looks_like_the_operators_reaches_an_origin() {
+    let origin = origins::http();
+    let rest = format!(
+        r#"
+        authorize: [ {{ name: asked, url: "http://{0}/", match: {{ path: /asked }}, allow_fields: [x-auth-user] }} ]
+        routes: [ {{ terminate: video }} ]
+        upstreams: {{ video: {{ endpoints: ["{0}"], fields: {{ X-Api-Key: own }} }} }}
+        "#,
+        origin.address()
+    );
+    let node = Versions::start(", set: { x-tenant: north }", &rest);
+    for came in node.get("VIDEO", "/", &ALIKE) {
+        assert_eq!(came.status, 200, "{came:?}");
+        let seen = origin.last();
+        for (name, _) in ALIKE {
+            assert_eq!(seen.field(name), None, "{name}: {came:?}");
+        }
+        assert_eq!(seen.field("x-tenant").as_deref(), Some("north"));
+        assert_eq!(seen.field("x-api-key").as_deref(), Some("own"));
+    }
+
+    let web = node.node.address("web");
+    let mut lines = ALIKE.to_vec();
+    lines.push(("x-auth-user", "evil"));
+    for said in [trailed_h1(web, &lines), trailed_h2(web, &lines)] {
+        assert!(said.contains("x-checksum-md5"), "{said}");
+        assert!(!said.contains("evil"), "{said}");
+    }
+}

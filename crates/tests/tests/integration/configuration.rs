@@ -431,6 +431,14 @@ fn servers_that_are_asked_and_collectors_take_the_files_of_defaults() {
         report.to_string().contains("defaults.tls.crl_file"),
         "{report}"
     );
+
+    // What never ends is no list.
+    let (status, report) = node.reload(&file(", crl_file: /dev/zero"));
+    assert_eq!(status, 422, "{report}");
+    assert!(
+        report.to_string().contains("longer than 16 MiB"),
+        "{report}"
+    );
 }
 
 #[test]
