@@ -55,4 +55,5 @@ async def main(ca, address, lines):
         print(json.dumps(await client.ask(json.loads(lines))))
 
 
-asyncio.run(main(*sys.argv[1:]))
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -8,13 +8,15 @@ import json
 import sys
 import time
 
-from aioquic.asyncio import QuicConnectionProtocol, connect
-from aioquic.h3.connection import H3_ALPN, H3Connection
+from aioquic.asyncio import connect
+from aioquic.h3.connection import H3_ALPN
 from aioquic.h3.events import DataReceived, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.events import ConnectionTerminated, StreamReset
 
-PATIENCE = 15
+import h3c
+from h3c import PATIENCE
+
 CHUNK = b"x" * 10_000
 CHUNKS = 30
 PAUSE = 0.1
@@ -30,18 +32,7 @@ class Rejected(Exception):
     pass
 
 
-class Client(QuicConnectionProtocol):
-    def __init__(self, *arguments, **more):
-        super().__init__(*arguments, **more)
-        self.http = H3Connection(self._quic)
-        self.events = asyncio.Queue()
-
-    def quic_event_received(self, event):
-        if isinstance(event, (StreamReset, ConnectionTerminated)):
-            self.events.put_nowait(event)
-        for came in self.http.handle_event(event):
-            self.events.put_nowait(came)
-
+class Client(h3c.Client):
     def request(self, *lines):
         stream = self._quic.get_next_available_stream_id()
         tunnel = lines[0][1] == "CONNECT"

@@ -102,7 +102,8 @@ impl Session {
         client: SocketAddr,
         local: Option<IpAddr>,
         socket: Arc<UdpSocket>,
-        (bounds, hold): (Bounds, &Arc<Hold>),
+        bounds: Bounds,
+        hold: &Arc<Hold>,
     ) -> Self {
         let client = SessionClient::Address {
             address: client,
@@ -490,7 +491,8 @@ mod tests {
             SocketAddr::from(([127, 0, 0, 1], 1)),
             None,
             Arc::new(socket),
-            (bounds, hold),
+            bounds,
+            hold,
         )
     }
 

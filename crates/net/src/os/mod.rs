@@ -8,23 +8,13 @@ use crate::tun::SenderCondition;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
-pub use linux::{
-    AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, accept_local, add_cable, add_exception,
-    allow_dumps, allow_fragments, attach_reuseport_filter, attach_tls, bind_to_interface,
-    choose_port_when_connected, connect_local, datagram_socket, echo_socket, enter_network,
-    exceptions, forbid_fragments, forwarded_families, give_tls_keys, host_name, is_transparent,
-    listen_local, local_addresses, local_names, local_process, mark, mark_open, masquerades,
-    new_network, note_arrivals, open_tun, passed_kind, passed_sockets, path_mtu, peer_uid,
-    prepare_datagrams, process_stats, raise_open_files, receive_merged, receive_timed,
-    remove_exception, report_errors, round_trip, send_close_notify, send_cut, set_congestion,
-    socket_number, take_echo_error, take_foreign_addresses, take_queued_error, take_tls_control,
-    tun_cuts_udp, use_small_pages,
-};
-
+use linux as system;
 #[cfg(not(target_os = "linux"))]
 mod other;
 #[cfg(not(target_os = "linux"))]
-pub use other::{
+use other as system;
+
+pub use system::{
     AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, accept_local, add_cable, add_exception,
     allow_dumps, allow_fragments, attach_reuseport_filter, attach_tls, bind_to_interface,
     choose_port_when_connected, connect_local, datagram_socket, echo_socket, enter_network,

@@ -484,24 +484,29 @@ impl FlowStack {
                 client,
                 target,
             } if !state.is_closed => {
-                let progress = Arc::<FlowProgress>::default();
-                state.connections.insert(flow, progress.clone());
-                let carrier = FlowCarrier::Tcp(TcpFlow::new(self.clone(), flow, progress));
-                self.ask(state, (client, target), carrier);
+                let carrier = self.tcp_carrier(state, flow);
+                let flow = AskedFlow {
+                    client,
+                    target,
+                    carrier,
+                };
+                self.ask(state, flow);
             }
             StackEvent::UdpAsked {
                 flow,
                 client,
                 target,
-            } if !state.is_closed => {
-                if !self.charge_ports(state, flow) {
-                    return state.stack.release(flow, Instant::now());
+            } if !state.is_closed => match self.udp_carrier(state, flow) {
+                None => state.stack.release(flow, Instant::now()),
+                Some(carrier) => {
+                    let flow = AskedFlow {
+                        client,
+                        target,
+                        carrier,
+                    };
+                    self.ask(state, flow);
                 }
-                let own = UdpFlow::new(self.clone(), flow);
-                let session = Arc::new(Session::of_flow(own, self.datagram_queue()));
-                state.sessions.insert(flow, Arc::downgrade(&session));
-                self.ask(state, (client, target), FlowCarrier::Udp(session));
-            }
+            },
             StackEvent::Datagram { flow, payload } => {
                 let session = state.sessions.get(&flow).and_then(Weak::upgrade);
                 effects
@@ -545,6 +550,24 @@ impl FlowStack {
         }
     }
 
+    fn tcp_carrier(self: &Arc<Self>, state: &mut FlowState, flow: FlowId) -> FlowCarrier {
+        let progress = Arc::<FlowProgress>::default();
+        state.connections.insert(flow, progress.clone());
+        FlowCarrier::Tcp(TcpFlow::new(self.clone(), flow, progress))
+    }
+
+    /// `None` where its owner has no room for it.
+    fn udp_carrier(self: &Arc<Self>, state: &mut FlowState, flow: FlowId) -> Option<FlowCarrier> {
+        if !self.charge_ports(state, flow) {
+            return None;
+        }
+
+        let own = UdpFlow::new(self.clone(), flow);
+        let session = Arc::new(Session::of_flow(own, self.datagram_queue()));
+        state.sessions.insert(flow, Arc::downgrade(&session));
+        Some(FlowCarrier::Udp(session))
+    }
+
     /// Charges a pair of ports to its owner; false where that has no room.
     fn charge_ports(&self, state: &mut FlowState, flow: FlowId) -> bool {
         let Some(account) = self.account.get() else {
@@ -577,17 +600,8 @@ impl FlowStack {
         self.echo_asked.notify_one();
     }
 
-    fn ask(
-        &self,
-        state: &mut FlowState,
-        (client, target): (SocketAddr, SocketAddr),
-        carrier: FlowCarrier,
-    ) {
-        state.asked.push_back(AskedFlow {
-            client,
-            target,
-            carrier,
-        });
+    fn ask(&self, state: &mut FlowState, flow: AskedFlow) {
+        state.asked.push_back(flow);
         self.asked.notify_one();
     }
 }

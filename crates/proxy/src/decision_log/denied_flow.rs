@@ -40,7 +40,7 @@ impl DeniedFlow<'_> {
         };
 
         let owner = Owner::of(self.routed.user.as_deref(), &self.routed.source.peer);
-        let draft = DecisionDraft::of((self.input(), Vec::new()), owner.clone(), author);
+        let draft = DecisionDraft::of(self.input(), owner.clone(), author);
         let id = draft.id;
         let came = Came {
             ruling: Ruling::Dropped,

@@ -145,17 +145,20 @@ impl DecisionDraft {
         let fields = &subject.head.fields;
         let shown = mask::without_secrets(fields, "/input/fields", &mut erased);
         let owner = Owner::of(subject.user, &subject.source.peer);
-        Self::of((filter::known(subject, &shown), erased), owner, author)
+        Self {
+            erased,
+            ..Self::of(filter::known(subject, &shown), owner, author)
+        }
     }
 
-    /// About this; `erased` points to what was left out of it.
-    pub(super) fn of((input, erased): (Value, Vec<String>), owner: Owner, author: Author) -> Self {
+    /// About this input, of which nothing was left out.
+    pub(super) fn of(input: Value, owner: Owner, author: Author) -> Self {
         Self {
             id: RefusalId::from_random(fastrand::u64(..)),
             author,
             owner,
             input,
-            erased,
+            erased: Vec::new(),
             began: SystemTime::now(),
         }
     }

@@ -173,8 +173,8 @@ mod tests {
                 age: Duration::from_secs(1),
             };
             let hold = Hold::new(Memory::node().owner(Owner::Local));
-            let bounds = (bounds, &hold);
-            let session = Arc::new(Session::new(client, None, self.socket.clone(), bounds));
+            let session = Session::new(client, None, self.socket.clone(), bounds, &hold);
+            let session = Arc::new(session);
             let source = PeerAddress::Ip(client);
             let begin = Begin {
                 kind: "connect-udp",

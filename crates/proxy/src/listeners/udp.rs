@@ -233,7 +233,8 @@ impl Share {
             client,
             local,
             self.socket.clone(),
-            (rules.datagram_bounds(None), &self.hold),
+            rules.datagram_bounds(None),
+            &self.hold,
         );
         let session = Arc::new(if second { session.second() } else { session });
         self.sessions.enter(client, session.clone());

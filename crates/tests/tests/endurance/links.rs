@@ -10,10 +10,10 @@ use hermes_tests::{Node, Pki, curl, origins};
 use crate::asked;
 
 /// How long it takes. `HERMES_LINK_MINUTES` asks for more: an hour of it is four days of a link that is asked for signs of life every 15 s.
-pub(crate) const LONG: Duration = Duration::from_secs(12);
+const LONG: Duration = Duration::from_secs(12);
 
 /// Rounds between two reloads of the first node.
-pub(crate) const RELOAD: usize = 40;
+const RELOAD: usize = 40;
 
 /// By how many bytes a node may grow from the middle third of the rounds to the last.
 const GROWTH: usize = 8 * 1024 * 1024;
@@ -72,6 +72,48 @@ fn near(pki: &Pki, far: &Node) -> String {
     format!("listeners:\n{listeners}routes:\n{routes}upstreams:\n{upstreams}")
 }
 
+/// What is carried for as long as it takes.
+pub(crate) trait LongCarried {
+    /// Everything but what is idle says a word and hears it.
+    fn speak(&mut self, word: &str);
+    /// What is idle does.
+    fn idle_speaks(&mut self, word: &str);
+    /// A short exchange beside the long ones.
+    fn ask(&self);
+}
+
+/// Speaks on everything for the time that was asked for, with reloads of the near node, and at the end on what was idle. Returns the
+/// time, and what the nodes held in each round.
+pub(crate) fn carry_on(
+    carried: &mut [impl LongCarried],
+    [near, far]: [&Node; 2],
+    yaml: &str,
+) -> (Duration, Vec<usize>) {
+    let minutes = asked("HERMES_LINK_MINUTES", 0) as u64;
+    let long = Duration::from_mins(minutes).max(LONG);
+    let began = Instant::now();
+    let mut held = Vec::new();
+    while began.elapsed() < long {
+        let word = format!("round {}", held.len());
+        for one in carried.iter_mut() {
+            one.speak(&word);
+        }
+        // One a round is asked, so that all of them rest meanwhile.
+        carried[held.len() % carried.len()].ask();
+        if held.len() % RELOAD == RELOAD - 1 {
+            let (status, said) = near.reload(yaml);
+            assert_eq!(status, 200, "{said:#}");
+        }
+        held.push(resident(near).max(resident(far)));
+        std::thread::sleep(pause(minutes));
+    }
+
+    for one in carried {
+        one.idle_speaks("end");
+    }
+    (long, held)
+}
+
 /// What one link carries for as long as it takes.
 struct Carried {
     link: &'static str,
@@ -101,8 +143,9 @@ impl Carried {
         }
         carried
     }
+}
 
-    /// Everything but what is idle.
+impl LongCarried for Carried {
     fn speak(&mut self, word: &str) {
         talk(&mut self.busy, self.link, word);
         self.voice.send(word);
@@ -138,27 +181,7 @@ fn links_of_every_version_stay_with_all_that_is_on_them() {
     let near = Node::start_in(folder(), "near", &yaml, &AT_ONCE);
     let mut carried = LINKS.map(|link| Carried::open(&near, link));
 
-    let minutes = asked("HERMES_LINK_MINUTES", 0) as u64;
-    let long = Duration::from_mins(minutes).max(LONG);
-    let began = Instant::now();
-    let mut held = Vec::new();
-    while began.elapsed() < long {
-        let word = format!("round {}", held.len());
-        for one in &mut carried {
-            one.speak(&word);
-        }
-        // One link a round is asked for a page, so that all of them rest meanwhile.
-        carried[held.len() % LINKS.len()].ask();
-        if held.len() % RELOAD == RELOAD - 1 {
-            let (status, said) = near.reload(&yaml);
-            assert_eq!(status, 200, "{said:#}");
-        }
-        held.push(resident(&near).max(resident(&far)));
-        std::thread::sleep(pause(minutes));
-    }
-    for one in &mut carried {
-        one.idle_speaks("end");
-    }
+    let (long, held) = carry_on(&mut carried, [&near, &far], &yaml);
 
     // All of it is what was opened first, and not by a second try.
     for node in [&near, &far] {
@@ -177,7 +200,7 @@ fn links_of_every_version_stay_with_all_that_is_on_them() {
 }
 
 /// Between two rounds: long ones leave the machine to others.
-pub(crate) fn pause(minutes: u64) -> Duration {
+fn pause(minutes: u64) -> Duration {
     Duration::from_millis(if minutes == 0 { 20 } else { 500 })
 }
 

@@ -4,16 +4,14 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use hermes_tests::crowd::resident;
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::raw::Raw;
 use hermes_tests::udp::Client;
 use hermes_tests::{Node, free, origins, program};
 
-use crate::asked;
-use crate::links::{AT_ONCE, LONG, PERIODS, RELOAD, pause, stays_flat, talk};
+use crate::links::{AT_ONCE, LongCarried, PERIODS, carry_on, stays_flat, talk};
 
 /// The kinds, and whether each carries datagrams: those of custody take another way.
 const KINDS: [(&str, bool); 4] = [
@@ -156,8 +154,9 @@ impl Carried {
         }
         carried
     }
+}
 
-    /// Everything but what is idle.
+impl LongCarried for Carried {
     fn speak(&mut self, word: &str) {
         talk(&mut self.busy, self.kind, word);
         if let Some([busy, _]) = &mut self.voices {
@@ -172,7 +171,6 @@ impl Carried {
         }
     }
 
-    /// A short tunnel beside the long ones.
     fn ask(&self) {
         let mut raw = Raw::connect(self.db);
         talk(&mut raw, self.kind, "short");
@@ -204,26 +202,7 @@ fn links_of_the_other_kinds_stay_with_all_that_is_on_them() {
     let near = Node::start_in(near_folder, "near", &yaml, &AT_ONCE);
     let mut carried = KINDS.map(|kind| Carried::open(&near, kind));
 
-    let minutes = asked("HERMES_LINK_MINUTES", 0) as u64;
-    let long = Duration::from_mins(minutes).max(LONG);
-    let began = Instant::now();
-    let mut held = Vec::new();
-    while began.elapsed() < long {
-        let word = format!("round {}", held.len());
-        for one in &mut carried {
-            one.speak(&word);
-        }
-        carried[held.len() % KINDS.len()].ask();
-        if held.len() % RELOAD == RELOAD - 1 {
-            let (status, said) = near.reload(&yaml);
-            assert_eq!(status, 200, "{said:#}");
-        }
-        held.push(resident(&near).max(resident(&far)));
-        std::thread::sleep(pause(minutes));
-    }
-    for one in &mut carried {
-        one.idle_speaks("end");
-    }
+    let (long, held) = carry_on(&mut carried, [&near, &far], &yaml);
 
     // All of it is what was opened first.
     let exchanges = near.exchanges();
