@@ -18,7 +18,7 @@ pub fn convert(format: Format, bytes: &[u8]) -> Result<Converted, Unreadable> {
     })
 }
 
-/// Converts a file, and what stands in further files that it names: of Envoy those of its file discovery.
+/// Converts a file and the further files that it names: of Envoy those of its file discovery.
 ///
 /// # Errors
 /// As [`convert`]. A further file that cannot be read is a note.

@@ -25,7 +25,7 @@ const SOURCES: &[&str] = &[
     "config_source",
 ];
 
-/// What was found in other places than where it is used.
+/// Resources that a file names and another place defines.
 #[derive(Debug, Default)]
 pub(crate) struct Discovered {
     files: BTreeMap<String, Vec<Node>>,

@@ -44,7 +44,7 @@ pub(crate) struct Draft {
     /// Other keys of the document's top.
     pub(crate) top: Map<String, Json>,
     pub(crate) files: Vec<NewFile>,
-    /// What the source names in other places.
+    /// Resources that the source defines in other places.
     pub(crate) discovered: Rc<Discovered>,
     routes: Vec<DraftRoute>,
     notes: Vec<Note>,

@@ -151,7 +151,7 @@ impl UdpTunnel {
         }
     }
 
-    /// Forgets what comes from now on over HTTP/1.1: for a client that only sends.
+    /// Discards all further bytes over HTTP/1.1: for a client that only sends.
     pub fn forget_incoming(&self) {
         if let Carrier::H1(raw) = &self.carrier {
             raw.forget_incoming();

@@ -120,7 +120,7 @@ impl Raw {
         }
     }
 
-    /// Reads what comes from now on in a thread of its own, and forgets it: for a client that only sends.
+    /// Reads and discards all further bytes in a thread of its own: for a client that only sends.
     ///
     /// # Panics
     /// When the system has no descriptor.

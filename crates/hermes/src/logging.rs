@@ -114,7 +114,7 @@ impl Logging {
         let layers = fmt::layer().with_writer(writer).with_ansi(colours);
         let noted = lines.clone();
         let shares = LogShares::new(move |left_out| {
-            // What writes it waits for no one.
+            // The writer of this line waits for no one.
             let _ = writeln!(
                 noted.clone(),
                 "{left_out} lines such as the next one were left out: one user or source had too many"
@@ -216,7 +216,7 @@ fn without_frames(filter: &str) -> String {
         .join(",")
 }
 
-/// The filter without what QUIC's library warns of once for each connection whose peer sends an illegal packet: strangers would fill the
+/// The filter without warnings of QUIC's library, one for each connection whose peer sends an illegal packet: strangers would fill the
 /// log. Those who ask for its target or for `trace` have it.
 fn without_packets(filter: String) -> String {
     let is_trace = |directive: &str| {

@@ -140,7 +140,7 @@ impl Stream {
         self
     }
 
-    /// TLS over it has delivered what it read of whole records.
+    /// TLS over it has delivered all whole records.
     pub(crate) fn delivered(&mut self) {
         if let Some(records) = &mut self.records {
             records.delivered();

@@ -110,7 +110,7 @@ mod tests {
             Some(10_000 - u64::from(LINES))
         );
 
-        // Sources without end fill what is for strangers, and nothing more.
+        // Sources without end fill the share of strangers, and nothing more.
         for source in 0..10_000_u32 {
             lines.next(Owner::Source(std::net::Ipv4Addr::from(source).into()), now);
         }

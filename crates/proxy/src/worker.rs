@@ -55,7 +55,7 @@ pub struct Shared {
     pub local: LocalAddresses,
 }
 
-/// Flows of tunnels that begin at once: what one costs a worker until it waits for its target is some 100 us.
+/// Flows of tunnels that begin at once: each costs a worker some 100 us until it waits for its target.
 #[doc(alias = "bound")]
 const BEGINNING: usize = 16;
 

@@ -8,7 +8,7 @@
 use regorus::unstable::{BUILTINS, Expr, Parser, Ref, Rule, RuleHead, Span};
 use regorus::{Engine, Source, Value};
 
-/// Bytes of what one call brings forth.
+/// Bytes of the result of one call.
 #[doc(alias = "bound")]
 const RESULT: usize = 8 * 1024 * 1024;
 
@@ -24,7 +24,7 @@ const UNITS: usize = 128;
 #[doc(alias = "bound")]
 const EXPONENT: usize = 3;
 
-/// Bytes of a glob: what it is compiled to is kept, and some 20 times as large.
+/// Bytes of a glob: its compiled form is kept, and some 20 times as large.
 #[doc(alias = "bound")]
 const GLOB: usize = 4096;
 
@@ -61,7 +61,7 @@ struct CallPlace {
     operands: Vec<Ref<Expr>>,
 }
 
-/// What a call of a builtin would take too much of.
+/// The resource that a call of a builtin would take too much of.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} would bring forth more than {RESULT} bytes, or takes what would cost as much")]
 struct TooMuch(&'static str);
@@ -282,7 +282,7 @@ fn quoted_glob(operands: &[Value]) -> Option<usize> {
     (glob.len() > GLOB || deepest > NESTED).then_some(usize::MAX)
 }
 
-/// A copy may double what there is.
+/// A copy may double the document.
 fn patched(operands: &[Value]) -> Option<usize> {
     let mut length = length_as_text(operands.first()?, RESULT);
     for operation in operands.get(1)?.as_array().ok()?.iter() {

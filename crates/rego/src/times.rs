@@ -44,7 +44,7 @@ pub(crate) fn now(_: &[Value]) -> Option<Value> {
     i64::try_from(since.as_nanos()).ok().map(Value::from)
 }
 
-/// The zone of this name. What has been read is at hand; another is in a file, for which no worker waits.
+/// The zone of this name. One that was read is at hand; another is in a file, for which no worker waits.
 fn zone(name: &str) -> Option<TimeZone> {
     if matches!(name, "" | "UTC") {
         return Some(TimeZone::UTC);
@@ -184,7 +184,7 @@ pub(crate) fn parse_rfc3339(operands: &[Value]) -> Option<Value> {
     nanoseconds(text.parse().ok()?)
 }
 
-/// Whether a text has the letters of RFC 3339 where they belong; what reads it would take more.
+/// Whether a text has the letters of RFC 3339 where they belong; the parser takes other forms, too.
 fn is_rfc3339(text: &[u8]) -> bool {
     const FORM: &[u8] = b"0000-00-00T00:00:00";
     if text.len() <= FORM.len() || !text.is_ascii() {

@@ -8,7 +8,7 @@ use hermes_proto::ip::{Fragment, Packet, UDP};
 use crate::build::{self, IPV6, UDP_HEADER};
 use crate::flow::Ends;
 
-/// How long nothing may come or go before a pair is forgotten, where its holder says no more: what RFC 4787, section 4.3 recommends to
+/// How long nothing may come or go before a pair is forgotten, where its holder asks for no more: the time that RFC 4787, section 4.3 recommends to
 /// translators.
 #[doc(alias = "bound")]
 pub(crate) const UDP_SILENCE: Duration = Duration::from_secs(300);

@@ -45,7 +45,7 @@ pub struct Acme {
 pub struct AcmeExternalAccount {
     /// The name of its key at the authority.
     pub id: String,
-    /// File with the key: what the authority has shown, in the alphabet of base64url.
+    /// File with the key as the authority shows it, in the alphabet of base64url.
     pub key_file: FilePath,
 }
 

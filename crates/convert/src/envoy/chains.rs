@@ -95,7 +95,7 @@ fn manager(chain: &Node) -> Option<&Node> {
         .then(|| config(filter))
 }
 
-/// What a further chain is added to.
+/// The listener that a further chain is added to.
 pub(super) struct Joined<'a> {
     pub(super) scope: &'a Scope,
     pub(super) first: &'a Node,
@@ -152,7 +152,7 @@ fn spoken(chain: &Node, scope: &Scope, draft: &Draft) -> Option<(Json, String)> 
     Some((json, format!("{refuses} {:?}", trial.files)))
 }
 
-/// What the manager of a further chain says of its connections otherwise than that of the first.
+/// Settings of connections that the manager of a further chain has otherwise than that of the first.
 fn tell_other_keys(chain: &Node, scope: &Scope, wanted: &Json, draft: &mut Draft) {
     let present = draft.listeners.get(&scope.name).unwrap_or(&Json::Null);
     let differing: Vec<&str> = ["limits", "set", "client_address"]

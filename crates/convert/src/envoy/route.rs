@@ -15,7 +15,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) scope: &'a Scope,
     pub(super) table: &'a Node,
     pub(super) host: &'a Node,
-    /// What its requests are for; none: anything.
+    /// Targets of its requests; none: any.
     pub(super) domains: Vec<Json>,
     /// Those of the connection manager.
     pub(super) tunnels: Tunnels,

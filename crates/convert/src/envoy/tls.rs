@@ -106,7 +106,7 @@ fn validate(validation: &Node, tls: &mut Json, subject: &str, draft: &mut Draft)
     }
 }
 
-/// What is said of the other side's certificates: in the context itself, in a secret that it names, or in both.
+/// The settings for the other side's certificates: in the context itself, in a secret that it names, or in both.
 fn validations<'a>(
     shared: &'a Node,
     found: &'a Discovered,

@@ -57,7 +57,7 @@ pub(super) enum HostPattern {
 pub(super) struct Inexpressible;
 
 impl Predicate {
-    /// Its bytes and parts, about: what a copy costs.
+    /// Its bytes and parts, about: the cost of a copy.
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Always | Self::Never => 1,

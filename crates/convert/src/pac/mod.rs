@@ -140,7 +140,7 @@ impl Reading {
         Ok(())
     }
 
-    /// What a branch comes to, and what stands after it.
+    /// The result of a branch, and the statements after it.
     fn branch(
         &mut self,
         line: u32,

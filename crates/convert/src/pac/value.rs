@@ -70,12 +70,12 @@ fn unknown(line: u32, what: impl Into<String>) -> Value {
 pub(super) struct Evaluator<'a> {
     pub(super) variables: &'a Variables,
     pub(super) misunderstood: &'a mut Vec<Misunderstood>,
-    /// What may still be copied; at 0 nothing is understood any more.
+    /// Bytes that may still be copied; at 0 nothing is understood any more.
     pub(super) work: &'a mut usize,
 }
 
 impl Value {
-    /// Its bytes and parts, about: what a copy costs.
+    /// Its bytes and parts, about: the cost of a copy.
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Text(text) | Self::PlaceInHost(text) | Self::PlaceInUrl(text) => 1 + text.len(),

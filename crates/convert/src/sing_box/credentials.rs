@@ -1,4 +1,4 @@
-//! What an HTTP proxy is shown: a name with its password, and fields of its own.
+//! Credentials for an HTTP proxy: a name with its password, and further fields.
 
 use serde_json::{Value as Json, json};
 

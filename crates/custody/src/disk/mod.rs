@@ -173,7 +173,7 @@ impl Disk {
     }
 }
 
-/// What lies there is done in the names of the users that it says: so no one else may put it there, or send it elsewhere by a link.
+/// Requests that lie there are made in the names of the users in them: so no one else may put it there, or send it elsewhere by a link.
 fn belongs_to_this_user(path: &Path) -> io::Result<()> {
     let found = std::fs::metadata(path)?;
     let link = std::fs::symlink_metadata(path)?;

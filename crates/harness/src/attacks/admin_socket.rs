@@ -20,7 +20,7 @@ const USER: u32 = 12_345;
 /// Who would like to be asked.
 const OTHER: u32 = 12_346;
 
-/// What is run; all of it speaks to a node.
+/// The commands; each of them speaks to a node.
 const COMMANDS: [&[&str]; 6] = [
     &["status"],
     &["diff", "sap.yaml"],

@@ -171,7 +171,7 @@ impl Stage {
         }
     }
 
-    /// What was kept of this type, first.
+    /// The first kept server of this type.
     pub fn kept<T: Any>(&self) -> Option<&T> {
         self.kept.iter().find_map(|kept| kept.downcast_ref())
     }

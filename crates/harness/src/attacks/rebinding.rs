@@ -19,7 +19,7 @@ const START: Duration = Duration::from_secs(10);
 /// The name server of the node's device.
 const NAMES: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 2);
 
-/// What the answers of others say: an address that a name of the overlay may have.
+/// The address in answers of others: one that a name of the overlay may have.
 const WITHIN: [u8; 4] = [100, 64, 0, 5];
 
 /// Answers with addresses of the overlay's names.
@@ -91,7 +91,7 @@ fn run(_: &Stage) -> Effort {
     effort
 }
 
-/// What is answered to a question, if anything is.
+/// The answer to a question; none to most.
 fn ask(socket: &UdpSocket, question: &[u8]) -> Option<Vec<u8>> {
     socket.send_to(question, (NAMES, 53)).ok()?;
     let mut room = [0; 512];

@@ -22,7 +22,7 @@ const TO_SILENT: &str = "{ match: { target: unread.test }, to: silent },";
 /// Bytes of each.
 const UPLOAD: usize = 2 * 1024 * 1024;
 
-/// Their contents, in pieces: no memory of its own for each, so that the machine is busy with what the node does.
+/// Their contents, in pieces: no memory of its own for each, so that the machine is busy with the node's work.
 static PIECE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
 
 /// What the kernel takes for a [`mute`] server.

@@ -38,7 +38,7 @@ pub struct Lease {
     pub v6: Option<IpPrefix>,
 }
 
-/// The part of a pool that is for identities without a lease: several that act together, each with half of what the others leave, would
+/// The part of a pool that is for identities without a lease: several that act together, each with half of the rest, would
 /// have all of it.
 const FIRST_LEASES: usize = 4;
 
@@ -69,7 +69,7 @@ pub enum PoolError {
         /// Leases that there can be.
         all: usize,
     },
-    /// What is left is for those who have nothing yet.
+    /// The rest is for those who have nothing yet.
     #[error(
         "{in_use} leases are in use by this user or source, and the {free} that are free of {all} are for those who have none"
     )]
@@ -136,7 +136,7 @@ impl AddressPool {
     /// The lease of one more tunnel of an identity: one that it had and does not use, or another. A wish is granted if it is free.
     /// `now` is in seconds since 1970.
     ///
-    /// An identity may use half of what others do not, and one lease in any case; the last quarter is for those who have none, also where
+    /// An identity may use half of the addresses that others leave, and one lease in any case; the last quarter is for those who have none, also where
     /// several act together. All sources of one IPv6 network of 64 bits count as one.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use super::garbled_hellos::greet_with;
 /// Between two repetitions.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What a datagram takes from one node to the other: longer than the pause, as on most paths.
+/// The delay from one node to the other: longer than the pause, as on most paths.
 const ON_THE_WAY: Duration = Duration::from_millis(20);
 
 /// Exchanges that clients of the neighbour ask for meanwhile.
@@ -41,7 +41,7 @@ pub static REPEATED: Attack = Attack {
     run,
 };
 
-/// What someone heard, and where.
+/// A datagram that someone heard, and where.
 struct Heard {
     epoch: u32,
     message: Bytes,

@@ -51,7 +51,7 @@ struct Shared {
     refusals: Option<Arc<Refusals>>,
     /// The other processes that have the socket.
     packets: Option<Arc<SharedPackets>>,
-    /// What other processes forward comes before what the socket has, at every other turn.
+    /// Forwarded datagrams come before those of the socket, at every other turn.
     is_others_turn: AtomicBool,
     closed: Notify,
 }
@@ -291,7 +291,7 @@ impl Shared {
         }
     }
 
-    /// Takes what the socket has received.
+    /// Takes received datagrams.
     fn poll_own(
         &self,
         cx: &mut Context<'_>,
@@ -325,7 +325,7 @@ impl Shared {
         }
     }
 
-    /// Takes what the socket has received, as far as it is ours, or what another process received for this one.
+    /// Takes datagrams of the socket that are ours, or those that another process received for this one.
     fn poll_shared(
         &self,
         packets: &SharedPackets,

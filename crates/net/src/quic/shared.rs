@@ -1,7 +1,7 @@
 //! Which process has the packets of a UDP socket that several have.
 //!
 //! A packet with a connection ID of ours goes to the process that it names. All others are of clients that are new, or of connections that
-//! no process has: the newest process serves them, so that a ClientHello of several packets meets one process. What was forwarded is served or
+//! no process has: the newest process serves them, so that a ClientHello of several packets meets one process. A forwarded packet is served or
 //! dropped where it came, whatever it says.
 
 use std::io::IoSliceMut;
@@ -24,7 +24,7 @@ enum PacketOwner {
     Newest(Sibling),
 }
 
-/// What a packet says of the process that it is for.
+/// The process that a packet is for, by its connection ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Destination {
     /// It has a connection ID of the length of ours, in the form of an established connection.

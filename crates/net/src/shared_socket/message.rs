@@ -1,4 +1,4 @@
-//! What processes that share a socket tell each other.
+//! Messages between processes that share a socket.
 //!
 //! | kind | then |
 //! |---|---|
@@ -27,7 +27,7 @@ const HAS_LOCAL: u8 = 2;
 const LOCAL_IS_V4: u8 = 4;
 const ECN_SHIFT: u32 = 6;
 
-/// What is to be done with forwarded datagrams.
+/// The purpose of forwarded datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForwardKind {
     /// The receiver serves them, or drops them.
@@ -102,7 +102,7 @@ pub(super) fn draining() -> [u8; 1] {
     [DRAINING]
 }
 
-/// What stands in front of the datagrams of a run.
+/// The header of a run of datagrams.
 pub(super) fn header(kind: ForwardKind, run: &ReceivedRun<'_>) -> [u8; HEADER] {
     let mut flags = run.ecn << ECN_SHIFT;
     if run.source.is_ipv4() {

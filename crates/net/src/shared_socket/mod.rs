@@ -1,6 +1,6 @@
 //! A UDP socket that several processes of one user have, as a service manager passes it to a node and to its successor.
 //!
-//! The kernel gives each packet to the process that asks first. So the processes find each other, and what one receives for another is
+//! The kernel gives each packet to the process that asks first. So the processes find each other, and packets that one receives for another are
 //! forwarded, once: see [`Siblings`]. They meet at abstract Unix sockets (unix(7)), for all that is common to them is the UDP socket:
 //! each has a name of its own with that socket's number (`SO_COOKIE`), is found in `/proc/self/net/unix`, and is believed only if the
 //! kernel says that the same user listens there (`SO_PEERCRED`). No one can take such a name before, and none is left behind.
@@ -55,7 +55,7 @@ pub struct ForwardCounts {
     pub dropped: u64,
 }
 
-/// What was forwarded so far.
+/// Counts of forwarded datagrams.
 #[must_use]
 pub fn forward_counts() -> ForwardCounts {
     ForwardCounts {

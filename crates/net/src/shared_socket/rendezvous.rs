@@ -21,7 +21,7 @@ pub(super) const PROCESSES: usize = 16;
 #[doc(alias = "bound")]
 const TRIES: usize = 8;
 
-/// What a socket serves. Processes that use it for different things have nothing to tell each other.
+/// The protocol of a socket. Processes that use it for different things have nothing to tell each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketUse {
     /// QUIC.
@@ -75,7 +75,7 @@ impl Rendezvous {
         })
     }
 
-    /// What names this process in connection IDs.
+    /// The bytes that name this process in connection IDs.
     #[must_use]
     pub fn tag(&self) -> ProcessTag {
         self.own.tag

@@ -1,4 +1,4 @@
-//! The other processes that have the same socket, and what they say.
+//! The other processes that have the same socket, and their messages.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
@@ -47,7 +47,7 @@ pub struct Sibling(usize);
 /// Datagrams that another process received.
 #[derive(Debug)]
 pub struct Forwarded<'a> {
-    /// What is to be done with them.
+    /// Their purpose.
     pub kind: ForwardKind,
     /// Who forwarded them.
     pub from: Sibling,
@@ -94,7 +94,7 @@ impl Arrived {
     }
 }
 
-/// What came of hearing a peer.
+/// The result of reading a peer's messages.
 enum Heard {
     Datagrams(usize),
     Other,
@@ -131,7 +131,7 @@ impl Siblings {
         })
     }
 
-    /// What names this process in connection IDs.
+    /// The bytes that name this process in connection IDs.
     #[must_use]
     pub fn tag(&self) -> ProcessTag {
         self.own.tag
@@ -190,7 +190,7 @@ impl Siblings {
         self.drains
     }
 
-    /// Forwards datagrams; false, and they are counted as lost, if the process does not take what waits for it.
+    /// Forwards datagrams; false, and they are counted as lost, if the process takes none of those that wait.
     pub fn forward(&self, to: Sibling, kind: ForwardKind, run: &ReceivedRun<'_>) -> bool {
         let is_sent = self.try_forward(to, kind, run);
         if !is_sent {
@@ -399,7 +399,7 @@ impl Peer {
     }
 }
 
-/// Makes room for what is on its way to another process.
+/// Makes room for datagrams on their way to another process.
 pub(super) fn enlarge(connection: &impl AsFd) {
     drop(SockRef::from(connection).set_send_buffer_size(WAITING));
 }

@@ -1,4 +1,4 @@
-//! What TLS keeps of a connection because it is not whole: records, and messages of handshakes that several of them make up.
+//! Partial records of TLS, and partial messages of handshakes, that are kept for a connection.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use crate::peer::PeerAddress;
 #[doc(alias = "bound")]
 const FREE: usize = 4 * 1024;
 
-/// What was read of a connection and is not delivered yet, on the account of its source.
+/// Bytes that were read of a connection and are not delivered yet, on the account of its source.
 #[derive(Debug)]
 pub(crate) struct KeptRecords {
     cursor: RecordCursor,
@@ -39,7 +39,7 @@ impl KeptRecords {
         self.kept += bytes.len();
     }
 
-    /// The content of whole records is delivered, or the handshake is over: only what is not whole is still kept.
+    /// The content of whole records is delivered, or the handshake is over: only partial records are still kept.
     pub(crate) fn delivered(&mut self) {
         self.kept = self.cursor.partial();
         if self.kept <= FREE {
@@ -47,7 +47,7 @@ impl KeptRecords {
         }
     }
 
-    /// Waits for more: `source` is charged for what is kept.
+    /// Waits for more: `source` is charged for the kept bytes.
     ///
     /// # Errors
     /// Its memory is used up.

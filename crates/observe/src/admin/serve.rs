@@ -204,7 +204,7 @@ async fn connection<A: Answer>(
     );
 
     tokio::select! {
-        // What has come is looked at before it is dismissed for having said nothing.
+        // Bytes that have come are looked at before a connection is ended for its silence.
         biased;
         () = watch.forced() => {}
         // A client that left or broke the protocol is no concern of ours.

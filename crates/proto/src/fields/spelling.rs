@@ -11,10 +11,10 @@
 
 use super::{Class, Fields, Line};
 
-/// What a text with spelled names begins with.
+/// The first byte of a text with spelled names.
 const MARK: u8 = 0;
 
-/// What it begins with once they are forgotten.
+/// Its first byte once they are forgotten.
 const FORGOTTEN: u8 = 1;
 
 /// Bytes before the first line: the mark, and where the lines that came end.

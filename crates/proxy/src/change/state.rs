@@ -143,7 +143,7 @@ fn folder() -> Option<PathBuf> {
     folder.map(|folder| folder.join("hermes"))
 }
 
-/// What the first line says, and the document below it; `None` where it was not written as a whole.
+/// The head in the first line, and the document below it; `None` where the file is not whole.
 fn parted(text: &str) -> Option<(Head, &str)> {
     let (first, document) = text.split_once('\n')?;
     let head: Head = serde_json::from_str(first.strip_prefix(MARK)?).ok()?;

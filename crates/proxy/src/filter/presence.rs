@@ -111,7 +111,7 @@ impl Presence {
         let silence = self
             .silent_since
             .map(|since| now.saturating_duration_since(since));
-        // Where nothing listened meanwhile it was started anew, which says nothing of what questions cost.
+        // Where nothing listened meanwhile it was started anew, which says nothing of the cost of questions.
         let silence = silence.filter(|_| !self.was_refused());
         let longest = self.longest.max(silence.unwrap_or_default());
         *self = Self {
@@ -128,7 +128,7 @@ impl Presence {
         }
     }
 
-    /// How long the server may need for what it never answered.
+    /// How long the server may need for questions that it never answered.
     fn work(&self, timeout: Duration) -> Duration {
         let of_one = (timeout * COST).min(LONGEST_COST).max(timeout);
         let of_all = of_one.saturating_mul(self.unanswered);

@@ -27,7 +27,7 @@ impl Timed {
         }
     }
 
-    /// The filter did not decide. What it is asked may have taken it long: that opens only where it says itself that it cannot decide.
+    /// The filter did not decide. The question may have taken it long: that opens only where it says itself that it cannot decide.
     fn undecided(&self) -> Verdict {
         let reason = format!("no decision within {} ms", self.timeout.as_millis());
         let verdict = match self.fail {

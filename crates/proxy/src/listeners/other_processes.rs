@@ -2,7 +2,7 @@
 //!
 //! A datagram does not say whose session it is of, so a process that knows no session of its client asks the others:
 //!
-//! | who received it | what it does |
+//! | received by | action |
 //! |---|---|
 //! | the newest process | gives it to the next older one, which takes it or returns it; when all have, begins a session |
 //! | an older one | gives it to the newest, which asks the others, if there are any, and begins a session |
@@ -42,7 +42,7 @@ impl OtherProcesses {
         }
     }
 
-    /// Gives another process what this one received from a client that it has no session of. False: it may begin one.
+    /// Gives another process the datagrams of a client that this one has no session of. False: it may begin one.
     pub(super) fn give(&self, run: &ReceivedRun<'_>) -> bool {
         let Some(others) = &self.0 else { return false };
         let Some(newest) = others.newest() else {
@@ -54,7 +54,7 @@ impl OtherProcesses {
         is_given || others.drains()
     }
 
-    /// Gives on what another process forwarded from a client that this one has no session of. False: it may begin one.
+    /// Gives on forwarded datagrams of a client that this one has no session of. False: it may begin one.
     pub(super) fn give_on(&self, forwarded: &Forwarded<'_>) -> bool {
         let Some(others) = &self.0 else { return false };
         let Forwarded { kind, from, run } = forwarded;
@@ -74,7 +74,7 @@ impl OtherProcesses {
     }
 }
 
-/// Gives an older process what it may know the client of. One that takes no more stands still, and its clients are not waited for.
+/// Gives datagrams to an older process that may know their client. One that takes no more stands still, and its clients are not waited for.
 fn ask(others: &Siblings, older: Option<Sibling>, run: &ReceivedRun<'_>) -> bool {
     older.is_some_and(|older| others.try_forward(older, ForwardKind::IfKnown, run))
 }

@@ -6,7 +6,7 @@
 //! | kind of passed socket | workers that use it | matched by |
 //! |---|---|---|
 //! | TCP, Unix | all accept, each on a descriptor of its own | name, then address |
-//! | UDP, HTTP/3 | one for each passed socket; what is another process's goes to it ([`hermes_net::shared_socket`]) | name, then address |
+//! | UDP, HTTP/3 | one for each passed socket; datagrams of another process's clients go to it ([`hermes_net::shared_socket`]) | name, then address |
 //! | `admin.metrics` | the run time of administration | address |
 //! | `admin.socket` | the run time of administration | file |
 

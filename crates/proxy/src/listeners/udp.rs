@@ -55,7 +55,7 @@ pub(super) async fn serve(
     };
 
     let mut batch = RecvBatch::new();
-    // What other processes forward.
+    // Datagrams that other processes forward.
     let mut room = Vec::new();
     // Whether clients without a session may still begin one.
     let mut closing = false;
@@ -132,7 +132,7 @@ struct Share {
 type FlowEnds = (SocketAddr, Option<IpAddr>);
 
 impl Share {
-    /// Takes what the socket has received, as far as it is ours.
+    /// Takes received datagrams whose sessions are ours.
     fn take_batch(
         &self,
         entrance: &Entrance,
@@ -167,7 +167,7 @@ impl Share {
         others.has_any() && self.sessions.find(run.source).is_none() && others.give(run)
     }
 
-    /// Takes what another process forwards, or gives it on.
+    /// Takes forwarded datagrams, or gives them on.
     fn deliver(
         &self,
         entrance: &mut Entrance,

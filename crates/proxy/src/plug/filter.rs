@@ -34,8 +34,8 @@ pub trait Filter: Send + Sync {
     /// Decides.
     fn decide<'a>(&'a self, subject: &'a Subject<'a>) -> Deciding<'a>;
 
-    /// Whether it can decide about no exchange, because what it needs is away: then `fail: open` lets those go on for which it takes too
-    /// long. An exchange may take it long by what its client wrote, which proves nothing: `false` unless the filter knows otherwise.
+    /// Whether it can decide about no exchange, because a server that it needs is away: then `fail: open` lets those go on for which it takes too
+    /// long. An exchange may take it long because of its client's words, which proves nothing: `false` unless the filter knows otherwise.
     fn is_away(&self) -> bool {
         false
     }

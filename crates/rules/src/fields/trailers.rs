@@ -30,7 +30,7 @@ const OF_HEADS_PREFIXES: [&str; 6] = [
     "x-rewrite-",
 ];
 
-/// What a node's document says of trailers.
+/// The fields that a node's document keeps out of trailers.
 #[derive(Debug, Clone, Copy)]
 pub struct TrailerRules<'a> {
     /// Which fields are overlay fields.
@@ -42,7 +42,7 @@ pub struct TrailerRules<'a> {
 }
 
 impl TrailerRules<'_> {
-    /// Leaves of the trailers of a request what its target may read: not the overlay's fields, nor those that say where it comes from or
+    /// Leaves in the trailers of a request the fields that its target may read: not the overlay's, nor those that say where it comes from or
     /// goes to, nor the operator's, nor those that belong in a head. Underscores count as hyphens, as for servers that make variables of
     /// names.
     pub fn strip_request(&self, trailers: &mut Fields) {
@@ -58,7 +58,7 @@ impl TrailerRules<'_> {
         });
     }
 
-    /// Removes from the trailers of a response what belongs to the overlay, to its hops, to the operator, or to heads of requests. All
+    /// Removes from the trailers of a response the fields that belong to the overlay, to its hops, to the operator, or to heads of requests. All
     /// else is between the target and its client: services put results of their own there.
     pub fn strip_response(&self, trailers: &mut Fields) {
         self.overlay.strip(trailers, &[]);

@@ -167,7 +167,7 @@ impl PacketRule {
         self.takes(&self.to, address)
     }
 
-    /// A translator on the way sends what is for an IPv6 address of NAT64 or 6to4 to the IPv4 address in it: a rule that denies the latter
+    /// A translator on the way sends packets for an IPv6 address of NAT64 or 6to4 to the IPv4 address in it: a rule that denies the latter
     /// denies both, and one that allows the latter does not speak of the former.
     fn takes(&self, prefixes: &[IpPrefix], address: IpAddr) -> bool {
         holds(prefixes, address)
