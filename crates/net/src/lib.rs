@@ -17,6 +17,7 @@
 pub mod activation;
 mod appended;
 pub mod background;
+mod bounded_file;
 pub mod clock;
 pub mod connect;
 pub mod descriptors;
@@ -52,6 +53,7 @@ pub mod worker;
 
 pub use activation::{PassedKind, PassedSocket};
 pub use appended::AppendedFile;
+pub use bounded_file::read_at_most;
 pub use connect::{ConnectError, ConnectErrorKind};
 pub use dns::{DnsError, DnsErrorKind, Lookup, Resolver};
 pub use drain::{Drain, Watch};

@@ -8,10 +8,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hermes_config::model::PacketTermination;
+use hermes_net::read_at_most;
 use hermes_packet::tun::{TunHub, TunProxy, TunService};
 use parking_lot::Mutex;
 
 use crate::change::replace;
+
+/// Bytes of a file of leases: more than those that a pool may have.
+#[doc(alias = "bound")]
+const FILE_BYTES: u64 = 64 << 20;
 
 /// How long a file of leases is waited for.
 #[doc(alias = "bound")]
@@ -37,7 +42,8 @@ pub(crate) async fn read(end: PacketTermination<'_>) -> Result<Option<String>, S
     let from = file.clone();
     let read = beside(move || {
         let _reading = reading;
-        std::fs::read_to_string(from)
+        let bytes = read_at_most(&from, FILE_BYTES)?;
+        String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))
     });
     let read = tokio::time::timeout(READING, read).await;
     match read.map_err(|_| stands_still())? {

@@ -8,6 +8,7 @@ use hermes_config::model::{
     self, ClientTls, CongestionControl, EndpointAddress, FilePath, HttpVersion, TlsChoice,
 };
 use hermes_net::quic::{self, Congestion};
+use hermes_net::read_at_most;
 use hermes_net::tls::{self, ClientOptions};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -185,7 +186,7 @@ pub(crate) fn fingerprint(config: &model::Upstream) -> u64 {
 }
 
 fn read(file: &Path) -> Option<Vec<u8>> {
-    std::fs::read(file).ok()
+    read_at_most(file, tls::FILE_BYTES).ok()
 }
 
 /// The system's authorities and both HTTP versions, for origins that requests name.

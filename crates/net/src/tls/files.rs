@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::fs;
-use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +12,7 @@ use rustls::server::VerifierBuilderError;
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate, X509Version};
 
 use super::words;
+use crate::read_at_most;
 
 /// Permission bits that let others than the owner use a file.
 const GROUP_AND_OTHER: u32 = 0o077;
@@ -25,7 +25,7 @@ const ROOT: u32 = 0;
 
 /// Bytes of one file: a list of 300,000 revoked certificates has 10 MiB.
 #[doc(alias = "bound")]
-const FILE_BYTES: u64 = 16 << 20;
+pub const FILE_BYTES: u64 = 16 << 20;
 
 /// What a PEM block begins with.
 const PEM: &[u8] = b"-----BEGIN ";
@@ -214,18 +214,7 @@ pub(super) fn refused_pair(cert: &Path, key: &Path, error: &rustls::Error) -> Tl
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, TlsFileError> {
-    let opened = fs::File::open(file).map_err(|error| unreadable(file, &error))?;
-    let mut content = Vec::new();
-    opened
-        .take(FILE_BYTES + 1)
-        .read_to_end(&mut content)
-        .map_err(|error| unreadable(file, &error))?;
-
-    if content.len() as u64 > FILE_BYTES {
-        return Err(TlsFileError::new(file, "longer than 16 MiB")
-            .remedy("name a file of certificates, keys or lists of revoked certificates"));
-    }
-    Ok(content)
+    read_at_most(file, FILE_BYTES).map_err(|error| unreadable(file, &error))
 }
 
 fn unreadable(file: &Path, error: &std::io::Error) -> TlsFileError {

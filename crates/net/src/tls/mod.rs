@@ -26,7 +26,7 @@ use rustls::crypto::CryptoProvider;
 pub use chain::ShownChain;
 pub use client::{ClientOptions, TlsClient, client};
 pub use control_record::ControlRecord;
-pub use files::TlsFileError;
+pub use files::{FILE_BYTES, TlsFileError};
 pub use handshake::{TlsError, TlsErrorKind, accept, connect};
 pub(crate) use kept_records::KeptRecords;
 pub use kernel::kernel_carries;

@@ -15,7 +15,7 @@ use hermes_http::MinRate;
 use hermes_http::server::Options;
 use hermes_identity::Authenticator;
 use hermes_net::tls::{self, Clients, TlsFileError, TlsServerOptions};
-use hermes_net::{PeerAddress, StreamInfo, quic};
+use hermes_net::{PeerAddress, StreamInfo, quic, read_at_most};
 use hermes_observe::{ListenerTelemetry, Telemetry};
 use hermes_packet::Bounds;
 use hermes_proto::uri_template::UriTemplate;
@@ -606,7 +606,7 @@ fn quic_options(
     let secret = match &files.acme {
         // Its key changes with each renewal.
         Some(acme) => certificates.find(acme)?.secret().map(String::into_bytes),
-        None => std::fs::read(&files.key_file.as_ref()?.0).ok(),
+        None => read_at_most(&files.key_file.as_ref()?.0, tls::FILE_BYTES).ok(),
     };
     let keys = secret.map_or_else(quic::Keys::random, |secret| quic::Keys::derive(&secret));
 
