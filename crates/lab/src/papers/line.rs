@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 
 use crate::emulator::wire::{End, Wire};
 use crate::emulator::{Loss, Profile};
@@ -42,12 +42,10 @@ impl FaultyCable {
         for name in ["near", "far"] {
             let namespace = topology.add(name)?;
             // As QUIC does here: what is compared is not the congestion control.
-            namespace.run(&[
-                "sysctl",
-                "-q",
-                "-w",
-                "net.ipv4.tcp_congestion_control=cubic",
-            ])?;
+            let cubic = "net.ipv4.tcp_congestion_control=cubic";
+            namespace.run(&["sysctl", "-q", "-w", cubic]).context(
+                "a new network may not use CUBIC: sysctl -w net.ipv4.tcp_allowed_congestion_control='reno cubic'",
+            )?;
         }
         let profile = Profile {
             delay: faults.delay,
