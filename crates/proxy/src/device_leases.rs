@@ -8,11 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hermes_config::model::PacketTermination;
-use hermes_net::read_at_most;
+use hermes_net::{read_at_most, replace_file};
 use hermes_packet::tun::{TunHub, TunProxy, TunService};
 use parking_lot::Mutex;
-
-use crate::change::replace;
 
 /// Bytes of a file of leases: more than those that a pool may have.
 #[doc(alias = "bound")]
@@ -110,7 +108,7 @@ pub(crate) async fn keep(hub: &TunHub, file: PathBuf) {
         let text = proxy.leases();
         let to = file.clone();
         let written = tokio::select! {
-            written = beside(move || replace(&to, &text)) => written,
+            written = beside(move || replace_file(&to, &text)) => written,
             () = long_closed(hub) => {
                 let reason = "it stands still; what changed last is lost";
                 tracing::error!(file = %file.display(), "leases_file: {reason}");

@@ -1,49 +1,15 @@
-//! The TUN devices where routes end: there from the start on, whether or not a tunnel leads there.
+//! The TUN devices of this node, those of listeners and those where routes end, and what is to be seen of them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use hermes_config::model::{self, Document, InterceptedEcho, PacketTermination, Terminate};
-use hermes_net::Watch;
-use hermes_net::os::forwarded_families;
-use hermes_net::tun::{MAX_QUEUES, TunSettings};
+use hermes_config::model::{Document, PacketTermination, Terminate};
 use hermes_observe::MovedPath;
-use hermes_packet::Bounds;
-use hermes_packet::tun::{
-    DeviceView, NamedHostsView, NodePools, StackDeviceSettings, TunHub, TunProxy, TunService,
-    WireguardPorts,
-};
-use hermes_proto::ip::IpPrefix;
-use hermes_rules::packets::prefix_of;
-use hermes_stack::{EchoHandling, StackSettings};
-use ipnet::IpNet;
+use hermes_packet::tun::{DeviceView, NamedHostsView, NodePools, TunHub, WireguardPorts};
 use parking_lot::Mutex;
 use serde::Serialize;
-
-use crate::device_leases;
-use crate::remote_device;
-use crate::worker::Worker;
-
-/// The MTU of devices for which none is configured: that of Ethernet, as servers behind them expect.
-pub(crate) const MTU: u16 = 1500;
-
-/// After which time a device that could not be had, or is gone, is tried again.
-const AGAIN: Duration = Duration::from_secs(2);
-
-/// How often to look whether a device is still there.
-const LOOK: Duration = Duration::from_secs(1);
-
-/// How often a device of a node that drains looks whether its tunnels have ended.
-const DRAIN_LOOK: Duration = Duration::from_millis(100);
-
-/// What is kept of the datagrams of one flow, until it is known what its listener or route says.
-#[doc(alias = "bound")]
-pub(crate) const DATAGRAMS: Bounds = Bounds {
-    bytes: 16 * 1024,
-    age: Duration::from_secs(5),
-};
 
 /// The devices of routes, by name. Bounded by the document.
 #[derive(Debug, Default)]
@@ -74,9 +40,9 @@ struct RouteDevice {
 }
 
 /// Where a route of the document in force ends packets.
-struct WantedEnd<'a> {
-    terminate: &'a Terminate,
-    packets: PacketTermination<'a>,
+pub(crate) struct WantedEnd<'a> {
+    pub(crate) terminate: &'a Terminate,
+    pub(crate) packets: PacketTermination<'a>,
 }
 
 /// The device of a listener, and the tunnel that it has.
@@ -187,6 +153,11 @@ impl ListenerDevice {
 }
 
 impl Devices {
+    /// Says whether no one keeps those of routes yet: the asker does from now on.
+    pub(crate) fn begin_upkeep(&self) -> bool {
+        !self.is_kept.swap(true, Ordering::Relaxed)
+    }
+
     /// So many workers read them.
     pub(crate) fn set_workers(&self, count: usize) {
         self.workers.store(count, Ordering::Relaxed);
@@ -384,7 +355,7 @@ impl Devices {
     }
 
     /// Lets go of devices that are not wanted, or wanted otherwise. Their tunnels end.
-    fn leave(&self, wanted: &[&Terminate]) {
+    pub(crate) fn leave(&self, wanted: &[&Terminate]) {
         self.by_name.lock().retain(|_, kept| {
             let stays = wanted.contains(&&kept.end);
             if let (false, Ok(hub)) = (stays, &kept.hub) {
@@ -395,13 +366,13 @@ impl Devices {
     }
 
     /// Whether this device is still to be opened.
-    fn is_missing(&self, name: &str) -> bool {
+    pub(crate) fn is_missing(&self, name: &str) -> bool {
         let kept = self.by_name.lock();
         kept.get(name).is_none_or(|kept| kept.hub.is_err())
     }
 
     /// Enters a device; says whether that is news.
-    fn enter(&self, end: &WantedEnd<'_>, hub: Result<Arc<TunHub>, String>) -> bool {
+    pub(crate) fn enter(&self, end: &WantedEnd<'_>, hub: Result<Arc<TunHub>, String>) -> bool {
         let name = end.packets.name();
         let mut devices = self.by_name.lock();
         let before = devices.get(&*name).and_then(|kept| kept.hub.as_ref().err());
@@ -417,60 +388,8 @@ impl Devices {
     }
 }
 
-/// Keeps the devices of the configuration in force until told to stop, on the first worker that runs this.
-pub(crate) async fn keep(worker: Arc<Worker>, watch: Watch) {
-    let shared = worker.shared.clone();
-    if shared.devices.is_kept.swap(true, Ordering::Relaxed) {
-        return;
-    }
-
-    let mut revision = shared.revision.subscribe();
-    loop {
-        let snapshot = worker.snapshot();
-        let wanted = wanted(&snapshot.document);
-        let terminates: Vec<&Terminate> = wanted.iter().map(|end| end.terminate).collect();
-        shared.devices.leave(&terminates);
-        let is_missing = |end: &WantedEnd<'_>| shared.devices.is_missing(&end.packets.name());
-        for end in wanted.iter().filter(|end| is_missing(end)) {
-            let leases = device_leases::read(end.packets).await;
-            open(&worker, end, leases, &watch);
-        }
-
-        let is_short = wanted.iter().any(is_missing);
-        tokio::select! {
-            changed = revision.changed() => if changed.is_err() { return },
-            () = tokio::time::sleep(AGAIN), if is_short => {}
-            // One that is gone is noticed by its tunnels, and here.
-            () = gone(&worker, &wanted), if !is_short && !wanted.is_empty() => {}
-            () = watch.graceful() => return,
-        }
-    }
-}
-
-/// Resolves when one of these devices is gone.
-async fn gone(worker: &Worker, wanted: &[WantedEnd<'_>]) {
-    let hubs = wanted
-        .iter()
-        .filter_map(|end| worker.shared.devices.hub(end.packets).ok());
-    let hubs: Vec<Arc<TunHub>> = hubs.collect();
-    while hubs.iter().all(|hub| !hub.is_closed()) {
-        tokio::time::sleep(LOOK).await;
-    }
-    for end in wanted {
-        let is_closed = worker
-            .shared
-            .devices
-            .hub(end.packets)
-            .is_ok_and(|hub| hub.is_closed());
-        if is_closed {
-            let reason = format!("{}: it is gone", described(end.packets));
-            worker.shared.devices.enter(end, Err(reason));
-        }
-    }
-}
-
 /// Where routes end packets, each once.
-fn wanted(document: &Document) -> Vec<WantedEnd<'_>> {
+pub(crate) fn wanted(document: &Document) -> Vec<WantedEnd<'_>> {
     let mut wanted: Vec<WantedEnd<'_>> = Vec::new();
     for terminate in document
         .routes
@@ -490,158 +409,5 @@ pub(crate) fn described(end: PacketTermination<'_>) -> String {
     match end {
         PacketTermination::Tun(end) => format!("TUN device {}", end.tun),
         PacketTermination::Intercept(_) => end.name().into_owned(),
-    }
-}
-
-fn open(
-    worker: &Arc<Worker>,
-    end: &WantedEnd<'_>,
-    leases: Result<Option<String>, String>,
-    watch: &Watch,
-) {
-    let packets = end.packets;
-    let hub = leases.and_then(|leases| make(packets, leases.as_deref(), &worker.shared.devices));
-    let said = hub.as_ref().map(|_| ()).map_err(Clone::clone);
-    if let Ok(hub) = &hub {
-        if let Some(file) = packets.leases_file() {
-            let file = file.0.clone();
-            let hub = hub.clone();
-            watch.spawn(async move { device_leases::keep(&hub, file).await });
-        }
-        let hub = hub.clone();
-        let own = watch.clone();
-        watch.spawn(async move { mind(&hub, &own).await });
-    }
-
-    let is_news = worker.shared.devices.enter(end, hub);
-    match said {
-        Ok(()) => {
-            tracing::info!(device = %packets.name(), "takes packets of tunnels");
-            if let PacketTermination::Tun(end) = packets {
-                warn_of_no_forwarding(end);
-            }
-        }
-        Err(reason) if is_news => tracing::error!("{reason}"),
-        Err(_) => {}
-    }
-}
-
-/// What is translated to the addresses of this machine does not leave a machine that forwards nothing.
-fn warn_of_no_forwarding(end: &model::TerminateTun) {
-    let forwarded = forwarded_families();
-    let is_needed = |is_ipv4| end.nat && end.pool.iter().any(|one| one.addr().is_ipv4() == is_ipv4);
-    if is_needed(true) && !forwarded.v4 {
-        tracing::warn!(
-            device = end.tun,
-            "`nat`, but this machine does not forward IPv4: sysctl -w net.ipv4.ip_forward=1"
-        );
-    }
-    if is_needed(false) && !forwarded.v6 {
-        tracing::warn!(
-            device = end.tun,
-            "`nat`, but this machine does not forward IPv6: sysctl -w net.ipv6.conf.all.forwarding=1"
-        );
-    }
-}
-
-/// Closes a device when it is gone or left; on a node that drains, when its tunnels, and connections to its names, have ended.
-pub(crate) async fn mind(hub: &TunHub, watch: &Watch) {
-    tokio::select! {
-        () = deleted(hub) => tracing::error!(device = hub.name(), "the device was deleted"),
-        () = hub.closed() => {}
-        never = hub.keep_time() => match never {},
-        () = watch.forced() => {}
-        () = async {
-            watch.graceful().await;
-            while hub.is_in_use() {
-                tokio::time::sleep(DRAIN_LOOK).await;
-            }
-        } => {}
-    }
-    hub.close();
-}
-
-/// Resolves when someone has deleted the device.
-async fn deleted(hub: &TunHub) {
-    while hub.is_there() {
-        tokio::time::sleep(LOOK).await;
-    }
-}
-
-fn echo_handling(echo: InterceptedEcho) -> EchoHandling {
-    match echo {
-        InterceptedEcho::Answer => EchoHandling::Answer,
-        InterceptedEcho::Forward => EchoHandling::Ask,
-        InterceptedEcho::Refuse => EchoHandling::HandOn,
-    }
-}
-
-/// What every kind of device has.
-fn general_settings(end: PacketTermination<'_>) -> TunSettings {
-    let mtu = end.mtu();
-    TunSettings {
-        name: end.name().into_owned(),
-        queues: 1,
-        mtu: mtu
-            .unwrap_or_else(|| remote_device::default_mtu(end, MTU))
-            .into(),
-        addresses: Vec::new(),
-        routes: Vec::new(),
-        past: None,
-        masquerade: false,
-    }
-}
-
-fn make(
-    end: PacketTermination<'_>,
-    leases: Option<&str>,
-    devices: &Devices,
-) -> Result<Arc<TunHub>, String> {
-    let pool: Vec<IpPrefix> = end.pool().iter().filter_map(prefix_of).collect();
-    let routes: Vec<IpPrefix> = end.routes().iter().filter_map(prefix_of).collect();
-    let service = TunProxy::new(&pool, &routes).map_err(|error| error.to_string())?;
-    let service = match end {
-        PacketTermination::Tun(end) => service
-            .client_to_client(end.client_to_client)
-            .super_packets(end.super_packets),
-        PacketTermination::Intercept(_) => service,
-    };
-    let service = service.among(&devices.pools);
-    if let (Some(file), Some(text)) = (end.leases_file(), leases) {
-        device_leases::restore(&service, &file.0, text)?;
-    }
-
-    let settings = general_settings(end);
-    let service = TunService::Proxy(Box::new(service));
-    if let Some(wireguard) = end.wireguard() {
-        let remote = remote_device::settings(wireguard, &[], settings.mtu)?;
-        return TunHub::on_another_machine(settings, service, (&devices.ports, remote));
-    }
-    match end {
-        PacketTermination::Tun(end) => {
-            let own = |prefix: &IpPrefix| {
-                let address = TunProxy::device_address(*prefix);
-                IpNet::new(address, prefix.length()).ok()
-            };
-            let settings = TunSettings {
-                addresses: pool.iter().filter_map(own).collect(),
-                masquerade: end.nat,
-                queues: end.queues.map_or(MAX_QUEUES, usize::from),
-                ..settings
-            };
-            TunHub::open(settings, service, devices.workers())
-        }
-        PacketTermination::Intercept(end) => {
-            let stack = StackSettings {
-                mtu: settings.mtu as usize,
-                echo: echo_handling(end.echo.unwrap_or(InterceptedEcho::Answer)),
-                ..StackSettings::default()
-            };
-            let stack = StackDeviceSettings {
-                stack,
-                datagrams: DATAGRAMS,
-            };
-            Ok(TunHub::in_user_space(settings, service, stack))
-        }
     }
 }

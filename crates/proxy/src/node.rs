@@ -23,6 +23,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
+use crate::builtin;
 use crate::change::{
     By, Deadline, Documents, Endpoint, Metrics, NotReloaded, ReloadReport, StateFile, Watched,
     follow, keep_time,
@@ -123,7 +124,8 @@ pub fn check(loaded: Loaded) -> Result<(), Problems> {
 pub fn check_with(loaded: Loaded, plugs: &Plugs) -> Result<(), Problems> {
     let files = loaded.files.clone();
     let telemetry = Telemetry::new("check", AccessSink::off());
-    let built = Snapshot::build(loaded, None, &telemetry, plugs);
+    let plugs = builtin::beneath(plugs.clone());
+    let built = Snapshot::build(loaded, None, &telemetry, &plugs);
     built
         .map(drop)
         .map_err(|problems| problems.in_order(&files))
@@ -179,6 +181,7 @@ impl Proxy {
         passed: Vec<PassedSocket>,
         plugs: Plugs,
     ) -> Result<Self, Problems> {
+        let plugs = builtin::beneath(plugs);
         let configured = Configured::read(loaded, &file, &plugs)?;
         let document = configured.draft.document();
         configured.telemetry.users(document.metrics.users);

@@ -23,10 +23,11 @@ use http::HeaderValue;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
+use crate::builtin;
 use crate::entry::Entry;
 use crate::filter::{self, Checkpoint, KnownUser};
 use crate::permit::Permitting;
-use crate::plug::{Changes, Decision, Plugs, Subject, Verdict};
+use crate::plug::{Changes, Decision, Subject, Verdict};
 use crate::refusal::Refusal;
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::target::Target;
@@ -95,7 +96,7 @@ impl Rehearsal {
     pub fn new(loaded: Loaded) -> Result<Self, Problems> {
         let files = loaded.files.clone();
         let telemetry = Telemetry::new("rehearsal", AccessSink::off());
-        let built = Snapshot::build(loaded, None, &telemetry, &Plugs::new());
+        let built = Snapshot::build(loaded, None, &telemetry, &builtin::plugs());
         let draft = built.map_err(|problems| problems.in_order(&files))?;
         let snapshot = draft.with_sockets(HashMap::new(), &[], &LocalAddresses::default());
 

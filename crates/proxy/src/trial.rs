@@ -15,7 +15,7 @@ pub use hermes_upstream::{PathReport, QuicAnswer, measure_path};
 use http::HeaderValue;
 use tokio_util::task::TaskTracker;
 
-use crate::plug::Plugs;
+use crate::builtin;
 use crate::snapshot::{Draft, Snapshot};
 
 /// Tries every upstream of a document that has endpoints of its own, and every authorisation server, each way to each endpoint no longer than `time`; by name, in
@@ -32,7 +32,7 @@ pub async fn try_upstreams(
         loaded,
         None,
         &Telemetry::new("check", AccessSink::off()),
-        &Plugs::new(),
+        &builtin::plugs(),
     );
 
     let upstreams = Arc::new(TrialUpstreams(

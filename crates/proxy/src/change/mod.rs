@@ -31,7 +31,7 @@ pub(crate) use confirm::{Confirmed, Deadline, NotReturned, keep_time};
 pub use documents::Unconfirmed;
 pub(crate) use documents::{Documents, Revision};
 pub(crate) use metrics::{Endpoint, Metrics};
-pub(crate) use state::{StateFile, replace};
+pub(crate) use state::StateFile;
 pub(crate) use watch::{Watched, follow};
 
 /// What a reload did.

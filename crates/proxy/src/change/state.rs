@@ -1,11 +1,12 @@
 //! The last confirmed document, beside the run of the process: a node that is started anew can still return to it.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hermes_net::replace_file;
 use serde::{Deserialize, Serialize};
 
 use super::documents::Revision;
@@ -17,9 +18,7 @@ const MARK: &str = "# hermes: ";
 #[doc(alias = "bound")]
 const BYTES: u64 = 16 * 1024 * 1024;
 
-/// Modes of the folder and the file: documents may hold secrets.
-const FOLDER_MODE: u32 = 0o700;
-const FILE_MODE: u32 = 0o600;
+/// Others can write the file.
 const OTHERS_WRITE: u32 = 0o022;
 
 /// Where a node keeps its last confirmed document.
@@ -109,7 +108,7 @@ impl StateFile {
 
         // Paths are text in a document, and numbers are numbers.
         let head = serde_json::to_string(&head).unwrap_or_default();
-        replace(path, &format!("{MARK}{head}\n{}", confirmed.text))
+        replace_file(path, &format!("{MARK}{head}\n{}", confirmed.text))
             .map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
 
@@ -169,32 +168,6 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Writes another file and renames it, so that there is always a whole one.
-pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    DirBuilder::new()
-        .recursive(true)
-        .mode(FOLDER_MODE)
-        .create(folder)?;
-    let new = path.with_extension("new");
-
-    match std::fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-
-    let mut options = OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(FILE_MODE)
-        .open(&new)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-
-    std::fs::rename(&new, path)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
@@ -231,17 +204,6 @@ mod tests {
         assert_eq!(edge.read().unwrap().time, None);
         edge.remove();
         assert!(edge.read().is_none());
-    }
-
-    #[test]
-    fn it_is_for_this_user_only() {
-        let folder = tempfile::tempdir().unwrap();
-        let edge = state(folder.path(), "/etc/edge.yaml");
-        edge.write(&revision(), None).unwrap();
-        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        let file = edge.path.unwrap();
-        assert_eq!(mode(&file), FILE_MODE);
-        assert_eq!(mode(file.parent().unwrap()), FOLDER_MODE);
     }
 
     #[test]

@@ -39,7 +39,7 @@ use crate::door::DoorId;
 use crate::entrance::Entrance;
 use crate::snapshot::ListenerRules;
 use crate::worker::Worker;
-use crate::{device_queues, devices};
+use crate::{device_queues, device_upkeep};
 pub use joins::{JoinView, Joins};
 pub use passed::PassedSockets;
 pub use sessions::{Joined, SessionPermit, Sessions};
@@ -97,7 +97,7 @@ impl Socket {
 /// Opens the doors that are sent to a worker, on its thread, until the channel closes.
 pub async fn run(worker: Arc<Worker>, mut doors: UnboundedReceiver<Door>, watch: Watch) {
     let mut draining = false;
-    watch.spawn(devices::keep(worker.clone(), watch.clone()));
+    watch.spawn(device_upkeep::keep(worker.clone(), watch.clone()));
     watch.spawn(device_queues::read(worker.clone(), watch.clone()));
     loop {
         tokio::select! {

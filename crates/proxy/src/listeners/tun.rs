@@ -39,7 +39,7 @@ use tokio::time::Instant;
 
 use super::{named, split};
 use crate::arrival::Arrival;
-use crate::devices::{DATAGRAMS, mind};
+use crate::device_upkeep::{DATAGRAMS, mind};
 use crate::entrance::Entrance;
 use crate::pipeline;
 use crate::remote_device;

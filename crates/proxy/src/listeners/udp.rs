@@ -18,8 +18,8 @@ use super::clients::Clients;
 use super::other_processes::OtherProcesses;
 use crate::arrival::Arrival;
 use crate::entrance::Entrance;
-use crate::fixed_target::connect_udp;
 use crate::pipeline;
+use crate::plug::opening_head::connect_udp;
 
 /// How long a client whose tunnel was refused is ignored: it bounds the tunnels that it can make us
 /// ask for.

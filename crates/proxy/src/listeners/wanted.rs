@@ -14,7 +14,7 @@ use ipnet::IpNet;
 
 use super::bind::{At, Serves, Wanted};
 use super::tun::{ListenerNames, ListenerTun};
-use crate::devices::MTU;
+use crate::device_upkeep::MTU;
 use crate::remote_device::REMOTE_MTU;
 
 /// Attachments that a listener keeps where the configuration says nothing: so that one worker, or one endpoint, may fail.

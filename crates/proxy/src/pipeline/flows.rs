@@ -26,8 +26,8 @@ use tokio::sync::oneshot;
 use super::{echoes, run};
 use crate::arrival::Arrival;
 use crate::entrance::Entrance;
-use crate::fixed_target::{connect, connect_udp};
 use crate::forward::Carried;
+use crate::plug::opening_head::{connect, connect_udp};
 use crate::routed::Routed;
 
 /// How long the datagrams of a flow are ignored whose exchange was refused: it bounds the exchanges that a client can make us open.

@@ -22,6 +22,7 @@ mod handler;
 mod ingress;
 mod mover;
 mod names;
+pub(crate) mod opening_head;
 mod query;
 mod store;
 mod transform;
@@ -47,15 +48,11 @@ pub use store::{NewContent, Store, StoreError, StoreWriter, StoredContent, Stori
 pub use transform::{Alter, Altering, Malformed, PIECE, Transform};
 pub use waits::Waits;
 
-use crate::compress::Compress;
-use crate::memory_store::MemoryStore;
-use crate::no_custody::NoCustody;
-
 /// The handler and the ingress of custody, which a program brings where the document asks for it.
 pub const CUSTODY: &str = "custody";
 
 /// The store of those that name none.
-const MEMORY: &str = "memory";
+pub(crate) const MEMORY: &str = "memory";
 
 /// What a node can be told to use, by name. Names are unique for each kind; the later of two is taken.
 #[derive(Clone)]
@@ -69,21 +66,29 @@ pub struct Plugs {
 }
 
 impl Plugs {
-    /// Those that are part of every node: the transform `compress` and the store `memory`.
+    /// None. A node adds those that are part of it: the transform `compress` and the store `memory`.
     pub fn new() -> Self {
-        let plugs = Self {
+        Self {
             ingresses: Names::new("ingress"),
             filters: Names::new("filter"),
             handlers: Names::new("handler"),
             transforms: Names::new("transform"),
             stores: Names::new("store"),
             mover: None,
-        };
-        plugs
-            .transform("compress", Compress::new())
-            .store(MEMORY, MemoryStore::default())
-            .handler(CUSTODY, NoCustody)
-            .ingress(CUSTODY, NoCustody)
+        }
+    }
+
+    /// These, and of the others those whose names are not taken.
+    #[must_use]
+    pub(crate) fn over(self, others: Self) -> Self {
+        Self {
+            ingresses: self.ingresses.over(&others.ingresses),
+            filters: self.filters.over(&others.filters),
+            handlers: self.handlers.over(&others.handlers),
+            transforms: self.transforms.over(&others.transforms),
+            stores: self.stores.over(&others.stores),
+            mover: self.mover.or(others.mover),
+        }
     }
 
     /// With an ingress.

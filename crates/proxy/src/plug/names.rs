@@ -33,6 +33,15 @@ impl<T: ?Sized> Names<T> {
         Arc::make_mut(&mut self.known).insert(name.to_owned(), plug);
     }
 
+    /// These, and of the others those whose names are not taken.
+    pub(super) fn over(mut self, others: &Self) -> Self {
+        let known = Arc::make_mut(&mut self.known);
+        for (name, plug) in &*others.known {
+            known.entry(name.clone()).or_insert_with(|| plug.clone());
+        }
+        self
+    }
+
     /// The plug of this name.
     ///
     /// # Errors

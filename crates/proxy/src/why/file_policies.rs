@@ -10,8 +10,8 @@ use hermes_rules::{Matcher, Rules};
 
 use super::asked::FilterClient;
 use super::forecast::{Filtered, Filtering, unasked};
+use crate::builtin;
 use crate::filter::{Checkpoint, FlowRego, Policies, read_policies};
-use crate::plug::Plugs;
 use crate::rehearsal::Nowhere;
 
 /// What decides in the process of a node with this file, beside its rules.
@@ -39,7 +39,7 @@ impl<'a> FilePolicies<'a> {
             wrong.push((path, reason));
         });
 
-        let plugs = Plugs::new();
+        let plugs = builtin::plugs();
         let upstreams = HashMap::new();
         let entries = document.authorize.iter().zip(filters).enumerate();
         let filters = entries.map(|(index, (config, policy))| {

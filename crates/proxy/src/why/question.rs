@@ -18,8 +18,8 @@ use http::{HeaderName, HeaderValue, Method, Uri, Version};
 use ipnet::IpNet;
 
 use crate::filter;
-use crate::fixed_target;
 use crate::listeners;
+use crate::plug::opening_head;
 use crate::refusal::Refusal;
 use crate::snapshot::split_tunnels;
 use crate::target::{Forms, Target};
@@ -70,8 +70,8 @@ impl SupposedRequest {
     pub fn of_listener(listener: &Listener) -> Option<Self> {
         let target = listener.target.as_ref();
         let head = match listener {
-            Listener { tcp: Some(_), .. } => fixed_target::connect(target?),
-            Listener { udp: Some(_), .. } => fixed_target::connect_udp(target?)?,
+            Listener { tcp: Some(_), .. } => opening_head::connect(target?),
+            Listener { udp: Some(_), .. } => opening_head::connect_udp(target?)?,
             Listener { tun: Some(tun), .. } => listeners::tun::head(None, tun.super_packets()),
             _ => return None,
         };
@@ -169,7 +169,7 @@ fn tunnel(protocol: Option<Protocol>, target: &str) -> Result<RequestHead, Strin
     };
     let path = template.map(|template| template.expand(&known.host, known.port));
     let Some(path) = path else {
-        return Ok(fixed_target::connect(&known));
+        return Ok(opening_head::connect(&known));
     };
     extended(protocol, path)
 }

@@ -16,7 +16,6 @@ use tempfile::TempDir;
 use super::Account;
 use crate::Proxy;
 use crate::node::LogFilter;
-use crate::plug::Plugs;
 use generator::{Issuer, Sent, configuration, exchange};
 
 /// How many exchanges are tried: `HERMES_FORECASTS`, else this many.
@@ -87,7 +86,7 @@ impl Whole {
         let file = folder.path().join("edge.yaml");
         std::fs::write(&file, text).unwrap();
         let loaded = load(&file, &|_| None).unwrap();
-        let plugs = Plugs::new();
+        let plugs = crate::builtin::plugs();
         let proxy = Proxy::start(loaded, file.clone(), Box::new(Silent), Vec::new(), plugs).ok()?;
         Some(Self {
             proxy,
