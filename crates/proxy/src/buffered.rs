@@ -64,7 +64,9 @@ impl From<Overdrawn> for Failure {
 /// The content of a message.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
+    /// The bytes.
     pub(crate) data: Bytes,
+    /// The trailers, if there were any.
     pub(crate) trailers: Option<Fields>,
     /// What it is charged for, where someone is charged.
     pub(crate) charge: Option<Charge>,
@@ -103,7 +105,9 @@ pub(crate) enum RequestBody {
 /// A content in a store, with its trailers.
 #[derive(Clone)]
 pub(crate) struct Stored {
+    /// Where it is kept.
     pub(crate) content: Arc<dyn StoredContent>,
+    /// The trailers, if there were any.
     pub(crate) trailers: Option<Fields>,
 }
 

@@ -41,7 +41,9 @@ struct RouteDevice {
 
 /// Where a route of the document in force ends packets.
 pub(crate) struct WantedEnd<'a> {
+    /// As the document has it.
     pub(crate) terminate: &'a Terminate,
+    /// The same, read as an end of packets.
     pub(crate) packets: PacketTermination<'a>,
 }
 

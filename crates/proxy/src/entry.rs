@@ -26,8 +26,11 @@ use crate::target::Target;
 /// Where an exchange enters, and from whom.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
+    /// The rules in force.
     pub(crate) snapshot: &'a Snapshot,
+    /// Those of its listener.
     pub(crate) listener: &'a ListenerRules,
+    /// The connection that it came on.
     pub(crate) source: &'a StreamInfo,
 }
 

@@ -18,8 +18,11 @@ use crate::target::Target;
 
 /// The request that is decided on, and who tells of that. No one tells of what is only supposed.
 pub(crate) struct Permitting<'a, 'b> {
+    /// The target that it names.
     pub(crate) target: &'a Target,
+    /// Whose it is.
     pub(crate) whose: KnownUser<'a>,
+    /// Who logs the decision; `None` in a dry run.
     pub(crate) witness: Option<&'a mut Witness<'b>>,
     /// When, in Unix time; `None`: now.
     pub(crate) at: Option<u64>,

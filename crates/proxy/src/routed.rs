@@ -18,17 +18,27 @@ use crate::worker::Worker;
 /// An exchange whose route is known.
 #[derive(Clone)]
 pub(crate) struct Routed {
+    /// The worker that it lives on.
     pub(crate) worker: Arc<Worker>,
+    /// Where it came in.
     pub(crate) entrance: Entrance,
+    /// The rules that decided on it.
     pub(crate) snapshot: Arc<Snapshot>,
+    /// Those of its listener.
     pub(crate) listener: Arc<ListenerRules>,
+    /// Its record.
     pub(crate) exchange: Arc<Exchange>,
+    /// The connection that it came on.
     pub(crate) source: Arc<StreamInfo>,
+    /// The target that it names.
     pub(crate) target: Target,
+    /// Its user, if the user is known.
     pub(crate) user: Option<String>,
+    /// Who the client is, and by which proof.
     pub(crate) auth: Arc<AuthContext>,
     /// The UDP session that the client asks for.
     pub(crate) asked: Option<Asked>,
+    /// Its route.
     pub(crate) route: Arc<CompiledRoute>,
     /// Handlers that it has passed, each of which opened the next.
     pub(crate) handlers: u8,

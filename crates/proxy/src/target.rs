@@ -30,6 +30,7 @@ pub enum Target {
 /// Which IP packets an exchange is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IpPackets {
+    /// The destinations and protocols that it asks for.
     pub(crate) scope: IpScope,
     /// Where they go, in words.
     text: String,

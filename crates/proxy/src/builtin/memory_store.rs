@@ -45,12 +45,6 @@ struct Writer {
     named: Arc<Mutex<HashMap<String, Arc<InMemory>>>>,
 }
 
-impl From<Overdrawn> for StoreError {
-    fn from(overdrawn: Overdrawn) -> Self {
-        Self::Full(overdrawn.to_string())
-    }
-}
-
 impl MemoryStore {
     fn begin(&self, content: NewContent) -> Result<Writer, Overdrawn> {
         let account = self.memory.owner(content.owner);

@@ -16,7 +16,9 @@ use crate::snapshot::Snapshot;
 
 /// A flow in a tunnel that the rules of a snapshot deny.
 pub(crate) struct DeniedFlow<'a> {
+    /// The tunnel.
     pub(crate) routed: &'a Routed,
+    /// The rules that deny it.
     pub(crate) snapshot: &'a Snapshot,
     /// Its first packet, and the rule.
     pub(crate) denied: &'a DeniedPacket<'a>,

@@ -34,6 +34,7 @@ pub struct FlowRego {
 /// What a policy says of a flow.
 #[derive(Debug)]
 pub(crate) struct FlowRuling {
+    /// The outcome.
     pub(crate) outcome: Outcome,
     /// In words.
     pub(crate) reason: String,
@@ -42,11 +43,15 @@ pub(crate) struct FlowRuling {
 /// What is known of the tunnel of a flow.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FlowTunnel<'a> {
+    /// Its user, if the user is known.
     pub(crate) user: Option<&'a str>,
+    /// The groups of that user.
     pub(crate) groups: &'a [&'a str],
     /// What the token of the user claims.
     pub(crate) claims: Option<&'a Map<String, Value>>,
+    /// The names of the client's certificate.
     pub(crate) certificate: Option<&'a CertificateNames>,
+    /// Its listener.
     pub(crate) listener: &'a str,
     /// What the tunnel is for.
     pub(crate) target: &'a str,

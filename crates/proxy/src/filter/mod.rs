@@ -129,6 +129,7 @@ pub(crate) fn assemble(
 /// Whose an exchange is.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct KnownUser<'a> {
+    /// The name, if the user is known.
     pub(crate) user: Option<&'a str>,
     /// The groups that this user's token claims.
     pub(crate) claimed: ClaimedGroups<'a>,
@@ -177,6 +178,7 @@ pub(crate) fn kind(head: &RequestHead) -> &'static str {
     exchange_kind(head.kind()).word()
 }
 
+/// The kind of an exchange, as filters see it.
 pub(crate) fn exchange_kind(kind: Kind) -> ExchangeKind {
     match kind {
         Kind::Message => ExchangeKind::Http,

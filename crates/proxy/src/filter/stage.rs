@@ -22,10 +22,15 @@ use crate::worker::Worker;
 
 /// An exchange on its way through the filters.
 pub(crate) struct Stage<'a> {
+    /// The worker that asks.
     pub(crate) worker: &'a Worker,
+    /// Where it came in.
     pub(crate) entry: Entry<'a>,
+    /// Its record.
     pub(crate) exchange: &'a Exchange,
+    /// The target that it names.
     pub(crate) target: &'a Target,
+    /// Who the client is.
     pub(crate) auth: &'a AuthContext,
 }
 

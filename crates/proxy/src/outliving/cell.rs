@@ -21,6 +21,7 @@ struct CellState {
 
 /// What a path is to carry next.
 pub(crate) enum ToPath {
+    /// A capsule of the protocol.
     Capsule(Bytes),
     /// The tunnel is over, and the peer was told why.
     Reset,
@@ -29,6 +30,7 @@ pub(crate) enum ToPath {
 }
 
 impl Cell {
+    /// Without a path, charged with this share of all windows.
     pub(crate) fn new(end: ResumableEnd, share: WindowShare) -> Self {
         Self(Mutex::new(CellState {
             end,

@@ -43,6 +43,7 @@ pub(crate) struct Outliving {
 
 /// The far end of a tunnel of bytes, as it goes from one exchange to the next.
 pub(crate) struct FarEnd {
+    /// The state that outlives its paths.
     pub(crate) cell: Cell,
     /// The connection to the target.
     pub(crate) target: (Incoming, Outgoing),
@@ -58,6 +59,7 @@ pub(crate) struct FarEnd {
 
 /// A tunnel of a device, with its addresses, as it goes from one exchange to the next.
 pub(crate) struct DeviceTunnel {
+    /// The tunnel of the device.
     pub(crate) tunnel: Arc<TunTunnel>,
     /// How often it was resumed.
     pub(crate) times: u32,

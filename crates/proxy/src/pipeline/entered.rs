@@ -34,10 +34,15 @@ use crate::trace;
 
 /// An exchange in the table of live exchanges, by the rules of one snapshot.
 pub(super) struct Entered {
+    /// Where it came in.
     pub(super) entrance: Entrance,
+    /// The rules that decide on it.
     pub(super) snapshot: Arc<Snapshot>,
+    /// Those of its listener.
     pub(super) listener: Arc<ListenerRules>,
+    /// Its record.
     pub(super) exchange: Arc<Exchange>,
+    /// The connection that it came on.
     pub(super) source: Arc<StreamInfo>,
     /// Whether its client learns why it is refused.
     pub(super) explained: bool,

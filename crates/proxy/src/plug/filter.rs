@@ -197,6 +197,7 @@ impl Changes {
         }
     }
 
+    /// Makes these changes.
     pub(crate) fn apply(&self, fields: &mut Fields) {
         let unwanted = |name: FieldName<'_>| {
             self.remove.iter().any(|pattern| pattern.matches(&name))

@@ -85,6 +85,7 @@ pub struct RequestContent {
 }
 
 impl RequestContent {
+    /// The content of a request, counted for its record.
     pub(crate) fn new(incoming: Incoming, exchange: Arc<Exchange>) -> Self {
         Self {
             incoming,
@@ -152,6 +153,7 @@ pub(crate) trait Opens: Send + Sync {
 }
 
 impl Opener {
+    /// Opens exchanges by these means.
     pub(crate) fn new(opens: Arc<dyn Opens>) -> Self {
         Self(Some(opens))
     }

@@ -58,6 +58,7 @@ pub(crate) trait Takes: Send + Sync {
 }
 
 impl Gate {
+    /// Hands exchanges to this taker.
     pub(crate) fn new(takes: Arc<dyn Takes>) -> Self {
         Self(takes)
     }

@@ -57,11 +57,17 @@ pub(crate) const MEMORY: &str = "memory";
 /// What a node can be told to use, by name. Names are unique for each kind; the later of two is taken.
 #[derive(Clone)]
 pub struct Plugs {
+    /// Ingresses.
     pub(crate) ingresses: Names<dyn Ingress>,
+    /// Filters.
     pub(crate) filters: Names<dyn Filter>,
+    /// Handlers.
     pub(crate) handlers: Names<dyn Handler>,
+    /// Transforms.
     pub(crate) transforms: Names<dyn Transform>,
+    /// Stores.
     pub(crate) stores: Names<dyn Store>,
+    /// The mover, of which there is one at most.
     pub(crate) mover: Option<Arc<dyn Mover>>,
 }
 

@@ -22,6 +22,7 @@ pub(crate) struct NoPlug {
 }
 
 impl<T: ?Sized> Names<T> {
+    /// No plugs of this kind.
     pub(super) fn new(kind: &'static str) -> Self {
         Self {
             kind,
@@ -29,6 +30,7 @@ impl<T: ?Sized> Names<T> {
         }
     }
 
+    /// Adds a plug; one of the same name is replaced.
     pub(super) fn add(&mut self, name: &str, plug: Arc<T>) {
         Arc::make_mut(&mut self.known).insert(name.to_owned(), plug);
     }

@@ -24,6 +24,7 @@ pub(crate) enum Disobeyed {
 }
 
 impl QueryChanges {
+    /// Says whether nothing changes.
     pub(crate) fn is_empty(&self) -> bool {
         self.set.is_empty() && self.remove.is_empty()
     }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hermes_net::memory::Owner;
+use hermes_net::memory::{Overdrawn, Owner};
 
 /// Keeps contents of messages: those that an exchange needs more than once, and those that outlive it.
 ///
@@ -114,3 +114,9 @@ impl fmt::Display for StoreError {
 }
 
 impl std::error::Error for StoreError {}
+
+impl From<Overdrawn> for StoreError {
+    fn from(overdrawn: Overdrawn) -> Self {
+        Self::Full(overdrawn.to_string())
+    }
+}

@@ -70,6 +70,7 @@ enum Word {
 
 /// How a tunnel is to be opened anew.
 pub(crate) struct Move {
+    /// The rules that allowed it.
     pub(crate) snapshot: Arc<Snapshot>,
     /// The route that it takes there.
     pub(crate) route: Arc<CompiledRoute>,

@@ -157,6 +157,7 @@ pub(crate) struct TunnelState {
 }
 
 impl TunnelState {
+    /// The state of a tunnel that has just been opened.
     pub(super) fn new(routed: &Routed, opened: Opened, movable: bool) -> Self {
         let opened = Mutex::new(opened);
         let listener = Mutex::new(routed.listener.clone());

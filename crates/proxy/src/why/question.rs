@@ -18,7 +18,7 @@ use http::{HeaderName, HeaderValue, Method, Uri, Version};
 use ipnet::IpNet;
 
 use crate::filter;
-use crate::listeners;
+use crate::listeners::tun as tun_listener;
 use crate::plug::opening_head;
 use crate::refusal::Refusal;
 use crate::snapshot::split_tunnels;
@@ -72,7 +72,7 @@ impl SupposedRequest {
         let head = match listener {
             Listener { tcp: Some(_), .. } => opening_head::connect(target?),
             Listener { udp: Some(_), .. } => opening_head::connect_udp(target?)?,
-            Listener { tun: Some(tun), .. } => listeners::tun::head(None, tun.super_packets()),
+            Listener { tun: Some(tun), .. } => tun_listener::head(None, tun.super_packets()),
             _ => return None,
         };
         Self::of_head(head).ok()

@@ -59,10 +59,15 @@ pub struct LastRefusals {
 
 /// One refusal, or the end of a tunnel that this node has brought about.
 pub(crate) struct RememberedRefusal {
+    /// Its number, which the client was told.
     pub(super) id: RefusalId,
+    /// When it happened.
     pub(super) time: SystemTime,
+    /// The revision of the rules that refused it.
     pub(super) revision: u64,
+    /// Where it came in.
     pub(super) listener: Arc<str>,
+    /// The connection that it came on.
     pub(super) source: Arc<StreamInfo>,
     /// What it was that became no exchange.
     pub(super) instead: Instead,
@@ -72,6 +77,7 @@ pub(crate) struct RememberedRefusal {
     pub(super) head: Option<Box<RequestHead>>,
     /// The last thing that was compared.
     pub(super) last: Step,
+    /// The status of the answer; `None` where there was none.
     pub(super) status: Option<u16>,
 }
 
@@ -111,12 +117,17 @@ impl Instead {
 
 /// What is known of an exchange when it is refused.
 pub(crate) struct Circumstances<'a> {
+    /// The rules that refused it.
     pub(crate) snapshot: &'a Snapshot,
+    /// Those of its listener.
     pub(crate) listener: &'a ListenerRules,
+    /// The connection that it came on.
     pub(crate) source: &'a Arc<StreamInfo>,
+    /// Its record, if it became an exchange.
     pub(crate) exchange: Option<&'a Exchange>,
     /// What it was, where there is no exchange.
     pub(crate) instead: Instead,
+    /// The request, as far as it is still here.
     pub(crate) head: Option<&'a RequestHead>,
     /// Position of its route.
     pub(crate) route: Option<usize>,

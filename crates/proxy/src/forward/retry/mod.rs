@@ -222,7 +222,7 @@ impl<'a> Tries<'a> {
     }
 
     /// Pays for an attempt beside those that are under way.
-    fn may_hedge(&self) -> bool {
+    pub(crate) fn may_hedge(&self) -> bool {
         let paid = self.pay();
         if paid {
             self.routed
