@@ -2,6 +2,7 @@
 
 use std::borrow::Borrow;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -32,9 +33,10 @@ use crate::h2::Profile;
 use crate::pending::{Awaited, Event};
 use crate::{Incoming, Kind, Outgoing, RequestHead};
 
-/// How long a connection that is no longer needed waits for its last bytes to be acknowledged.
+/// How long a connection that is no longer needed waits at most for its last bytes to be acknowledged: they may be some megabytes, on a path of
+/// a few hundred kilobits a second.
 #[doc(alias = "bound")]
-const FAREWELL: Duration = Duration::from_secs(2);
+const FAREWELL: Duration = Duration::from_secs(60);
 
 /// How long the handshake of a connection with early data may take: as one that is waited for, by
 /// default.
@@ -370,13 +372,18 @@ async fn run(shared: Arc<Shared>, gone: CancellationToken) {
     // A client has nothing to say after SETTINGS.
     let (_, later) = mpsc::channel(1);
 
+    // It goes on to the end: a server that finds our control stream at its end (RFC 9114, 6.2.1)
+    // closes the connection at once, whatever is on its way.
+    let mut driven = pin!(drive(shared.clone(), settings, budget, later));
+    let delivered = async {
+        gone.cancelled().await;
+        let _ = tokio::time::timeout(FAREWELL, shared.delivered()).await;
+    };
     tokio::select! {
-        () = drive(shared.clone(), settings, budget, later) => {}
+        () = driven.as_mut() => {}
         () = overdue(&shared) => {}
         () = shared.evicted() => {}
-        () = gone.cancelled() => {
-            let _ = tokio::time::timeout(FAREWELL, shared.finishing.delivered()).await;
-        }
+        () = delivered => {}
     }
 
     shared

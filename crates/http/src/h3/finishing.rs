@@ -3,9 +3,11 @@
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use hermes_net::quic::SendStream;
 use parking_lot::Mutex;
+use tokio::time::timeout;
 
 /// Finished streams, those that were delivered among them until they are cleared away.
 #[derive(Debug, Default)]
@@ -17,6 +19,10 @@ struct Streams {
     /// Length at which those that were delivered are looked for: twice what was left the last time.
     clear_at: usize,
 }
+
+/// How long a peer may be silent while it has yet to acknowledge the last bytes: then it is gone.
+#[doc(alias = "bound")]
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// Streams below which nothing is cleared away.
 const FEW: usize = 16;
@@ -32,8 +38,19 @@ impl Finishing {
         kept.streams.push(stream);
     }
 
+    /// Waits until everything is delivered, or the peer is silent: how much came of it says `received`.
+    pub(super) async fn delivered_unless_silent(&self, received: impl Fn() -> u64) {
+        let mut delivered = pin!(self.delivered());
+        loop {
+            let before = received();
+            if timeout(SILENCE, &mut delivered).await.is_ok() || received() == before {
+                return;
+            }
+        }
+    }
+
     /// Waits until everything is delivered, or cannot be any more.
-    pub(super) async fn delivered(&self) {
+    async fn delivered(&self) {
         loop {
             let next = self.0.lock().streams.pop();
             match next {

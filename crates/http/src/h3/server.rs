@@ -54,10 +54,6 @@ const END_TIME: Duration = Duration::from_millis(5);
 #[doc(alias = "bound")]
 const SETTINGS_TIME: Duration = Duration::from_secs(1);
 
-/// How long a client may be silent while it has yet to acknowledge the last bytes: then it is gone.
-#[doc(alias = "bound")]
-const SILENCE: Duration = Duration::from_secs(3);
-
 /// Offers the exchanges of a connection until it ends, is drained, or is forced to stop.
 pub async fn serve<H: Handler>(
     connection: Connection,
@@ -103,8 +99,10 @@ pub async fn serve<H: Handler>(
         watch,
     };
 
+    // Until the connection is closed: no one is to find that our control stream ends before (RFC 9114, 6.2.1).
+    let mut driven = pin!(drive(shared.clone(), settings, profile.control, next));
     tokio::select! {
-        () = drive(shared.clone(), settings, profile.control, next) => {}
+        () = driven.as_mut() => {}
         () = server.run() => {}
         () = watch.forced() => {}
         () = shared.evicted() => {}
@@ -170,7 +168,7 @@ impl<H: Handler> Server<'_, H> {
     async fn leave(&self) {
         let done = async {
             self.active.none_for(Duration::ZERO).await;
-            self.deliver().await;
+            self.shared.delivered().await;
         };
 
         tokio::pin!(done);
@@ -185,18 +183,6 @@ impl<H: Handler> Server<'_, H> {
                     Err(_) => return,
                 },
                 () = &mut done => return,
-            }
-        }
-    }
-
-    /// Waits until everything is delivered, or the client is gone.
-    async fn deliver(&self) {
-        let connection = &self.shared.connection;
-        let mut delivered = pin!(self.shared.finishing.delivered());
-        loop {
-            let before = connection.received();
-            if timeout(SILENCE, &mut delivered).await.is_ok() || connection.received() == before {
-                return;
             }
         }
     }

@@ -142,6 +142,12 @@ impl Shared {
         }
     }
 
+    /// Waits until all that was said is delivered, or the peer is silent.
+    pub(super) async fn delivered(&self) {
+        let received = || self.connection.received();
+        self.finishing.delivered_unless_silent(received).await;
+    }
+
     /// Nothing more comes on this connection.
     pub(super) fn end(&self) {
         if self.ended.swap(true, Ordering::Relaxed) {
