@@ -6,6 +6,7 @@ mod frames;
 mod handshakes;
 mod resume;
 mod share;
+mod siblings;
 mod signs;
 mod strangers;
 mod tunnels;
@@ -24,6 +25,7 @@ use hermes_proto::custody::{
 use ended::Ended;
 use epochs::KnownEpochs;
 use resume::Keeping;
+pub use siblings::{DatagramProcess, ForeignFrames, Whereabouts};
 pub use strangers::RefusedDatagrams;
 use strangers::{Strangers, Unknown};
 use tunnels::Tunnelled;
@@ -199,6 +201,10 @@ struct KnownKeys {
     removed: HashMap<PublicKey, NeighbourId>,
     /// What this node calls the keys that it shares with each.
     epochs: KnownEpochs,
+    /// Other processes have the node's key too.
+    is_shared: bool,
+    /// What was said under our keys of exchanges that those may have.
+    foreign: VecDeque<ForeignFrames>,
 }
 
 impl Engine {
@@ -566,6 +572,11 @@ impl Engine {
             return;
         };
         let frames = decode_frames(&plain).unwrap_or_default();
+        let frames = self.without_foreign(id, frames, came);
+        self.handle_frames(id, frames, came);
+    }
+
+    fn handle_frames(&mut self, id: NeighbourId, frames: Vec<CustodyFrame>, came: Came) {
         let offered: Vec<_> = frames.iter().filter_map(offered).collect();
         for frame in frames {
             if let CustodyFrame::Req { object, .. } = &frame

@@ -8,6 +8,7 @@ use hermes_http::{
     Cause, HeldClient, Incoming, Kind, Offered, Outgoing, Replying, Reset, ResponseHead,
     StreamError, pipe,
 };
+use hermes_net::shared_socket::DatagramSocket;
 use hermes_net::{PeerAddress, Stream, StreamInfo, Watch};
 use hermes_proto::binary_http::{BinaryPiece, encode_response};
 use hermes_proto::custody::ErrCode;
@@ -30,9 +31,9 @@ impl Ingress for Custody {
         true
     }
 
-    fn datagrams(&self, socket: std::net::UdpSocket, gate: Gate, watch: Watch) -> Serving<'_> {
+    fn datagrams(&self, socket: DatagramSocket, gate: Gate, watch: Watch) -> Serving<'_> {
         Box::pin(async move {
-            let local = socket.local_addr().ok();
+            let local = socket.socket.local_addr().ok();
             let tasks = watch.clone();
             let asked = |key, from| {
                 let asked = NeighbourRequest {

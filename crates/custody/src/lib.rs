@@ -28,6 +28,7 @@
 //! Begin reading in [`receiver`]: what makes it fast is there.
 
 mod asked;
+mod company;
 mod cookie;
 pub mod disk;
 pub mod engine;

@@ -195,6 +195,24 @@ impl Neighbour {
         }
     }
 
+    /// Its key.
+    pub fn key(&self) -> PublicKey {
+        self.public
+    }
+
+    /// Something of it came from there to another process, which has keys with it.
+    pub fn is_said_to_be_at(&mut self, from: SocketAddr, bytes: usize, now: Instant) {
+        if self.path.is_none() {
+            self.came_from(from, bytes, now);
+        }
+    }
+
+    /// Where it is, once it has shown that it receives there.
+    pub fn validated_address(&self) -> Option<SocketAddr> {
+        let path = self.path.filter(|path| path.validated)?;
+        Some(path.address)
+    }
+
     /// Where it is, if that is known.
     pub fn address(&self) -> Option<SocketAddr> {
         self.path.map(|path| path.address)
@@ -261,6 +279,20 @@ impl Neighbour {
         let known = known.find(|known| known.hello == *hello)?;
         known.came_from(from);
         Some(known.answer.clone())
+    }
+
+    /// Whether a HELLO was answered before.
+    pub fn has_answered(&self, hello: &Bytes) -> bool {
+        let pending = [&self.pending.newest, &self.pending.doubtful];
+        let mut answered = pending
+            .into_iter()
+            .filter_map(|pending| pending.answered.as_ref());
+        answered.any(|known| known.hello == *hello)
+    }
+
+    /// Whether a RETRY with this name of keys may be about what this node said.
+    pub fn may_be_asked_again(&self, epoch: u32) -> bool {
+        self.hello_epoch() == Some(epoch) || self.is_current(epoch)
     }
 
     /// It asks for keys, as was checked. That it has left the address where it was is not believed before it uses them: someone else may have
@@ -336,7 +368,8 @@ impl Neighbour {
         current.is_some_and(|known| known.peer == epoch)
     }
 
-    fn is_silent(&self, now: Instant) -> bool {
+    /// Whether nothing was heard for so long that it may have forgotten its keys.
+    pub fn is_silent(&self, now: Instant) -> bool {
         let heard = self.heard();
         heard.is_none_or(|heard| now.saturating_duration_since(heard) >= SILENT)
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hermes_config::model::{CustodyNeighbour, ListenAddress, NodeCustody};
+use hermes_net::shared_socket::{DatagramSocket, NextDatagrams};
 use hermes_net::{StreamInfo, TimedSocket, Watch};
 use hermes_observe::NeighbourView;
 use hermes_proto::custody::{ErrCode, MAX_CUSTODY_DATAGRAM};
@@ -16,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::net::UdpSocket;
 use tokio::sync::{Notify, watch as changes};
 
+use crate::company::Company;
 use crate::disk::Disk;
 use crate::engine::{
     AskingProgress, Came, Engine, Event, ExchangeKey, NeighbourId, Opening, Reading,
@@ -107,6 +109,8 @@ struct Inner {
     sources: Mutex<HashMap<ExchangeKey, Source>>,
     /// A socket is served.
     driven: AtomicBool,
+    /// Another process may take what comes.
+    is_draining: AtomicBool,
     /// What the system did not send last.
     not_sent: Mutex<Option<NotSent>>,
 }
@@ -148,6 +152,7 @@ impl Custody {
             waiting: Mutex::default(),
             sources: Mutex::default(),
             driven: AtomicBool::new(false),
+            is_draining: AtomicBool::new(false),
             not_sent: Mutex::default(),
         }))
     }
@@ -217,6 +222,8 @@ impl Custody {
     /// Resolves when the listener is to end, and nothing goes on.
     pub(crate) async fn quiet(&self, watch: &Watch) {
         watch.graceful().await;
+        self.0.is_draining.store(true, Ordering::Relaxed);
+        self.0.due.notify_one();
         loop {
             let ended = self.0.ended.notified();
             if self.0.engine.lock().is_idle() {
@@ -233,7 +240,7 @@ impl Custody {
     /// The socket cannot be used, or another one is served.
     pub async fn drive(
         &self,
-        socket: std::net::UdpSocket,
+        socket: impl Into<DatagramSocket>,
         mut asked: impl FnMut(ExchangeKey, SocketAddr),
     ) -> io::Result<()> {
         if self.0.driven.swap(true, Ordering::AcqRel) {
@@ -243,6 +250,8 @@ impl Custody {
         }
         let _driven = Driven(&self.0);
         self.0.engine.lock().freeze(false);
+        let DatagramSocket { socket, rendezvous } = socket.into();
+        let mut company = Company::new(rendezvous)?;
         let timed = TimedSocket::new(socket)?;
         let socket = timed.socket();
         let mut buffer = vec![0; MAX_CUSTODY_DATAGRAM + 1];
@@ -252,22 +261,25 @@ impl Custody {
         let mut log = NeighbourLog::new(Instant::now());
 
         loop {
+            company.look(&self.0.engine, &self.0.is_draining);
             // What waits to be heard comes first: a node that was late itself takes no one for silent.
-            let received = self.receive(&timed, &mut buffer);
+            let received = self.receive(&timed, &mut buffer, &mut company);
             let sent = self.send(socket, is_v6, &mut unsent);
             self.tell(&mut asked);
             log.look(self, Instant::now());
             if received == Batch::Cut || sent == Batch::Cut {
                 // There is more, from a sender that is as fast as it can be: the others on this worker have their turn first.
-                tokio::task::yield_now().await;
-                self.0.engine.lock().handle_timeout(Instant::now());
+                self.give_way(&mut company).await;
                 continue;
             }
             let now = Instant::now();
-            let due = self.due(&log, now);
+            let due = self.due(&log, now).min(company.due(now));
 
             tokio::select! {
-                ready = socket.readable() => ready?,
+                next = company.next_or(socket.readable()) => match next {
+                    NextDatagrams::Received(ready) => ready?,
+                    NextDatagrams::Forwarded(arrived) => company.hear(&self.0.engine, arrived),
+                },
                 ready = socket.writable(), if unsent.is_some() => ready?,
                 () = tokio::time::sleep_until(due.into()) => {
                     self.0.engine.lock().handle_timeout(Instant::now());
@@ -276,6 +288,13 @@ impl Custody {
                 () = hurry.due() => self.0.engine.lock().hurry(Instant::now()),
             }
         }
+    }
+
+    /// Lets the others on this worker have their turn, and then other processes.
+    async fn give_way(&self, company: &mut Company) {
+        tokio::task::yield_now().await;
+        company.hear_others(&self.0.engine).await;
+        self.0.engine.lock().handle_timeout(Instant::now());
     }
 
     /// When there is something to do at the latest.
@@ -321,7 +340,7 @@ impl Custody {
         Batch::Cut
     }
 
-    fn receive(&self, socket: &TimedSocket, buffer: &mut [u8]) -> Batch {
+    fn receive(&self, socket: &TimedSocket, buffer: &mut [u8], company: &mut Company) -> Batch {
         let until = Instant::now() + TURN;
         for _ in 0..BATCH {
             match socket.try_recv(buffer) {
@@ -333,7 +352,7 @@ impl Custody {
                         waited: came.waited,
                         now,
                     };
-                    self.0.engine.lock().handle_late_datagram(&datagram, came);
+                    company.take(&mut self.0.engine.lock(), &datagram, came);
                     if now >= until {
                         return Batch::Cut;
                     }

@@ -227,6 +227,14 @@ impl UdpSocket {
         self.io.ready(INCOMING).await.map(drop)
     }
 
+    /// Waits until [`Self::try_send_from`] may find room: on a new socket it does not before the runtime has looked at it.
+    ///
+    /// # Errors
+    /// When the runtime is shutting down.
+    pub async fn writable(&self) -> io::Result<()> {
+        self.io.writable().await
+    }
+
     /// Like [`Self::recv`] without waiting; `None` when nothing is ready.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! Opens the TUN devices where routes end, and keeps them: there from the start on, whether or not a tunnel leads there.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,14 +59,24 @@ pub(crate) async fn keep(worker: Arc<Worker>, watch: Watch) {
         }
 
         let is_short = wanted.iter().any(is_missing);
+        let ports = ports(&wanted);
         tokio::select! {
             changed = revision.changed() => if changed.is_err() { return },
             () = tokio::time::sleep(AGAIN), if is_short => {}
+            () = shared.devices.ports().freed(&ports), if is_short => {}
             // One that is gone is noticed by its tunnels, and here.
             () = gone(&worker, &wanted), if !is_short && !wanted.is_empty() => {}
             () = watch.graceful() => return,
         }
     }
+}
+
+/// The ports of WireGuard that these devices are behind.
+fn ports(wanted: &[WantedEnd<'_>]) -> Vec<SocketAddr> {
+    let wireguard = wanted.iter().filter_map(|end| end.packets.wireguard());
+    wireguard
+        .filter_map(|wireguard| wireguard.listen.socket_address())
+        .collect()
 }
 
 /// Resolves when one of these devices is gone.

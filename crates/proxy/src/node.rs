@@ -497,6 +497,8 @@ impl NodeSockets {
     ) -> Changing {
         self.metrics.apply(self.endpoint);
         let snapshot = shared.snapshot.load();
+        let datagrams = self.table.passed().datagrams();
+        shared.devices.ports().pass(datagrams);
         self.table
             .apply(self.prepared, &snapshot, &doors, &drain.watch());
         self.table.log_unused(&snapshot.document);

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use hermes_net::clock::unix_seconds;
+use hermes_net::shared_socket::forward_counts;
 use hermes_observe::NeighbourView;
 use hermes_observe::admin::Control;
 use serde_json::{Value, json};
@@ -56,6 +57,7 @@ impl Control for Node {
             "custody": neighbours,
             "exchanges": { "live": self.shared.telemetry.live_count() },
             "dns": { "servers": self.resolver.servers() },
+            "shared_sockets": shared_sockets(),
             "memory": memory_limits::view(),
             "holders": memory_limits::holders(),
             "draining": self.drain.watch().is_draining(),
@@ -133,14 +135,22 @@ fn refused_answer(refused: &NotReloaded) -> Value {
     json!({ "problems": refused.problems(), "valid": valid })
 }
 
+/// Datagrams of sockets that other processes have too, once there are any.
+fn shared_sockets() -> Option<Value> {
+    let counts = forward_counts();
+    let has_any = counts.forwarded + counts.dropped > 0;
+    has_any.then(|| json!({ "forwarded": counts.forwarded, "dropped": counts.dropped }))
+}
+
 /// Without what is said only while there is something to say.
 fn without_absent(mut status: Value) -> Value {
-    const RARE: [&str; 5] = [
+    const RARE: [&str; 6] = [
         "unconfirmed",
         "given_up",
         "missing_devices",
         "custody",
         "acme",
+        "shared_sockets",
     ];
     let is_said =
         |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());

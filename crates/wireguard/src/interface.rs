@@ -97,6 +97,19 @@ impl Interface {
         Ok(id)
     }
 
+    /// Begins a handshake with a peer, which is at this address by what another end with this key has heard.
+    pub fn take_over(&mut self, id: PeerId, endpoint: SocketAddr, now: Instant) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.take_over(&mut self.own, endpoint, now);
+        }
+    }
+
+    /// Where the peers are, as far as that is known.
+    pub fn endpoints(&self) -> impl Iterator<Item = (PublicKey, SocketAddr)> + '_ {
+        let peers = self.peers.values();
+        peers.filter_map(|peer| Some((*peer.public_key(), peer.endpoint()?)))
+    }
+
     /// Forgets a peer, its keys and where it is.
     pub fn remove_peer(&mut self, id: PeerId) {
         if let Some(peer) = self.peers.remove(&id) {

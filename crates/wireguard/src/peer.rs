@@ -145,6 +145,16 @@ impl Peer {
         }
     }
 
+    pub(crate) fn endpoint(&self) -> Option<SocketAddr> {
+        self.endpoint
+    }
+
+    /// Begins a handshake with the peer, which is there: it has keys of another end with our key, under which nothing of it is heard any more.
+    pub(crate) fn take_over(&mut self, own: &mut Own, endpoint: SocketAddr, now: Instant) {
+        self.endpoint = Some(endpoint);
+        self.initiate(own, now);
+    }
+
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.timers.next()
     }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0, a process introduces itself | its generation (4 bytes) and its tag (3) |
 //! | 1, it drains | nothing |
-//! | 2, 3, 4: datagrams of one sender, by their [`ForwardKind`] | flags, source (16), port (2), scope (4), our address (16), bytes of each (2), and the datagrams |
+//! | 2, 3, 4, 5: datagrams of one sender, by their [`ForwardKind`] | flags, source (16), port (2), scope (4), our address (16), bytes of each (2), and the datagrams |
 //!
 //! Flags: 1 the source is IPv4, 2 our address is known, 4 it is IPv4; the two highest bits are the traffic class's ECN.
 
@@ -21,6 +21,7 @@ const DRAINING: u8 = 1;
 const FINAL: u8 = 2;
 const IF_KNOWN: u8 = 3;
 const RETURNED: u8 = 4;
+const WHEREABOUTS: u8 = 5;
 
 const SOURCE_IS_V4: u8 = 1;
 const HAS_LOCAL: u8 = 2;
@@ -36,6 +37,8 @@ pub enum ForwardKind {
     IfKnown,
     /// They were returned.
     Returned,
+    /// It is no datagram, but what the protocol calls the party that is at this address.
+    Whereabouts,
 }
 
 /// Datagrams of one sender, as the kernel gave them: all of equal size but the last.
@@ -126,6 +129,7 @@ pub(super) fn header(kind: ForwardKind, run: &ReceivedRun<'_>) -> [u8; HEADER] {
         ForwardKind::Final => FINAL,
         ForwardKind::IfKnown => IF_KNOWN,
         ForwardKind::Returned => RETURNED,
+        ForwardKind::Whereabouts => WHEREABOUTS,
     };
     header[1] = flags;
     header[2..18].copy_from_slice(&octets(run.source.ip()));
@@ -148,6 +152,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<SiblingMessage<'_>> {
         FINAL => ForwardKind::Final,
         IF_KNOWN => ForwardKind::IfKnown,
         RETURNED => ForwardKind::Returned,
+        WHEREABOUTS => ForwardKind::Whereabouts,
         _ => return None,
     };
 
@@ -213,6 +218,7 @@ mod tests {
                 ForwardKind::Final,
                 ForwardKind::IfKnown,
                 ForwardKind::Returned,
+                ForwardKind::Whereabouts,
             ] {
                 let run = ReceivedRun {
                     source: source.parse().unwrap(),
@@ -264,7 +270,7 @@ mod tests {
         let mut no_v4 = whole;
         no_v4[2] = 1;
         assert_eq!(decode(&no_v4), None);
-        assert_eq!(decode(&[5; 64]), None);
+        assert_eq!(decode(&[6; 64]), None);
         assert_eq!(decode(&[HELLO; 9]), None);
         assert_eq!(decode(&[DRAINING, 0]), None);
     }

@@ -13,6 +13,7 @@
 //! | the newest one that does not drain | everything of clients that are new      |
 
 mod message;
+mod others;
 mod process;
 mod rendezvous;
 mod siblings;
@@ -21,6 +22,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use message::{ForwardKind, ReceivedRun};
+pub use others::{NextDatagrams, OtherProcesses};
 pub use process::ProcessTag;
 pub use rendezvous::{Rendezvous, SocketUse};
 pub use siblings::{Arrived, Forwarded, Sibling, Siblings};

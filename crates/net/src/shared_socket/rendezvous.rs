@@ -28,6 +28,10 @@ pub enum SocketUse {
     Quic,
     /// The sessions of a `udp` listener.
     Sessions,
+    /// WireGuard.
+    Wireguard,
+    /// The protocol of a `udp` listener's ingress.
+    Ingress,
 }
 
 /// The place of this process among those that share a socket: its name, and connections to the others that there are.
@@ -93,6 +97,8 @@ fn prefix(socket: u64, purpose: SocketUse) -> String {
     let purpose = match purpose {
         SocketUse::Quic => "quic",
         SocketUse::Sessions => "udp",
+        SocketUse::Wireguard => "wireguard",
+        SocketUse::Ingress => "ingress",
     };
     format!("hermes/1/{purpose}/{socket:x}/")
 }

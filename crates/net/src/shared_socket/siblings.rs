@@ -150,6 +150,33 @@ impl Siblings {
         found.map(Sibling)
     }
 
+    /// The bytes that name another process.
+    #[must_use]
+    pub fn tag_of(&self, sibling: Sibling) -> Option<ProcessTag> {
+        self.peers.get(sibling.0).map(|peer| peer.id.tag)
+    }
+
+    /// The number of another process.
+    #[must_use]
+    pub fn process(&self, sibling: Sibling) -> Option<i32> {
+        self.peers.get(sibling.0).map(|peer| peer.pid)
+    }
+
+    /// How many other processes there are, as far as is known.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// Tells all of them who is where ([`ForwardKind::Whereabouts`]); false if one takes nothing of it now.
+    pub fn tell(&self, run: &ReceivedRun<'_>) -> bool {
+        let mut is_told = true;
+        for peer in &self.peers {
+            is_told &= peer.send(ForwardKind::Whereabouts, run);
+        }
+        is_told
+    }
+
     /// The process that serves new clients: the newest that does not drain. `None` if it is this one, or all drain.
     #[must_use]
     pub fn newest(&self) -> Option<Sibling> {
@@ -205,16 +232,7 @@ impl Siblings {
         let Some(peer) = self.peers.get(to.0) else {
             return false;
         };
-        let header = message::header(kind, run);
-        let parts = [IoSlice::new(&header), IoSlice::new(run.bytes)];
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let is_sent = sendmsg(
-            &peer.connection,
-            &parts,
-            &mut SendAncillaryBuffer::default(),
-            flags,
-        )
-        .is_ok();
+        let is_sent = peer.send(kind, run);
         if is_sent {
             FORWARDED.fetch_add(run.count(), Ordering::Relaxed);
         }
@@ -390,6 +408,15 @@ impl Siblings {
 }
 
 impl Peer {
+    /// Sends it a message, unless it takes none now.
+    fn send(&self, kind: ForwardKind, run: &ReceivedRun<'_>) -> bool {
+        let header = message::header(kind, run);
+        let parts = [IoSlice::new(&header), IoSlice::new(run.bytes)];
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let mut nothing = SendAncillaryBuffer::default();
+        sendmsg(&self.connection, &parts, &mut nothing, flags).is_ok()
+    }
+
     /// Says that we drain, if that has to be said. One that takes nothing now is told when it is heard next.
     fn tell(&mut self) {
         if self.is_untold {

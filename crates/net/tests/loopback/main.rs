@@ -7,6 +7,7 @@ mod kernel_tls;
 mod listening;
 mod quic;
 mod resolving;
+mod shared_sessions;
 mod splicing;
 mod streams;
 mod tls;

@@ -32,6 +32,7 @@ mod leases;
 mod named_hosts;
 mod node_pools;
 mod opened_flows;
+mod port_others;
 mod port_reader;
 mod remote_device;
 #[cfg(test)]

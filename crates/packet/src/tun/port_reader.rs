@@ -30,19 +30,28 @@ impl WireguardPort<TunHub> {
         let mut batch = RecvBatch::new();
         let mut rooms = Rooms::default();
         let mut looked = Instant::now();
+        // What is due at once, such as a handshake, would find no room.
+        socket.writable().await?;
         self.look();
         loop {
             let is_idle = self.is_idle();
             tokio::select! {
                 received = socket.recv(&mut batch) => match received {
                     Ok(_) => batch.runs().for_each(|run| self.take_run(&run, &mut rooms)),
-                    Err(UdpError::Io(error)) => return Err(error),
+                    Err(UdpError::Io(error)) => {
+                        self.give_up();
+                        return Err(error);
+                    }
                     // About what was sent: where a peer is not, nothing comes from it.
                     Err(_) => {}
                 },
                 () = tokio::time::sleep(LOOK), if !is_idle => {}
                 () = self.woken() => {}
-                () = self.closed() => return Ok(()),
+                () = self.joined() => self.look(),
+                () = self.closed() => {
+                    self.give_up();
+                    return Ok(());
+                }
             }
             if is_idle || looked.elapsed() >= LOOK {
                 looked = Instant::now();

@@ -1,10 +1,12 @@
 //! Ports of WireGuard: a socket for the peers of several devices, and the [machine](hermes_wireguard::Interface) that knows them.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
 use hermes_net::listen::{self, Carries};
@@ -16,12 +18,17 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::port_others::PortOthers;
 use super::sealed_run::SealedRun;
 
 /// The ports of a node, by address, which lead to devices of type `D`. Bounded by the document.
 #[derive(Debug)]
 pub struct WireguardPorts<D> {
     open: Mutex<HashMap<SocketAddr, Weak<WireguardPort<D>>>>,
+    /// The sockets that a service manager passed, by their address. Bounded by those that a process takes.
+    passed: Mutex<HashMap<SocketAddr, std::net::UdpSocket>>,
+    /// Of those that another process has in use: the way to hear when it has done. Bounded as they are.
+    awaited: Mutex<HashMap<SocketAddr, PortOthers>>,
 }
 
 /// A port, which goes when it has no peer any more.
@@ -38,6 +45,8 @@ pub struct WireguardPort<D> {
     /// The task that reads does not look whether anything is due.
     is_idle: AtomicBool,
     closed: CancellationToken,
+    /// The other processes that have its socket, if it was passed.
+    others: Mutex<Option<PortOthers>>,
 }
 
 #[derive(Debug)]
@@ -58,11 +67,36 @@ impl<D> Default for WireguardPorts<D> {
     fn default() -> Self {
         Self {
             open: Mutex::default(),
+            passed: Mutex::default(),
+            awaited: Mutex::default(),
         }
     }
 }
 
 impl<D> WireguardPorts<D> {
+    /// Ports at the addresses of these sockets use them.
+    pub fn pass(&self, sockets: impl IntoIterator<Item = (SocketAddr, std::net::UdpSocket)>) {
+        self.passed.lock().extend(sockets);
+    }
+
+    /// Resolves when another process has given up the port at one of these addresses, of which it has the socket too.
+    pub async fn freed(&self, addresses: &[SocketAddr]) {
+        poll_fn(|cx| {
+            let mut awaited = self.awaited.lock();
+            let mut is_freed = false;
+            for address in addresses {
+                if let Some(others) = awaited.get_mut(address) {
+                    is_freed |= others.poll_freed(cx).is_ready();
+                }
+            }
+            match is_freed {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+    }
+
     /// The port at an address, which is opened if there is none.
     ///
     /// # Errors
@@ -82,10 +116,50 @@ impl<D> WireguardPorts<D> {
             };
         }
 
-        let port = WireguardPort::open(address, key.clone())?;
-        let port = Arc::new(port);
+        let passed = self
+            .passed
+            .lock()
+            .get(&address)
+            .map(std::net::UdpSocket::try_clone);
+        let opened = match passed
+            .transpose()
+            .map_err(|error| failed(address, &error))?
+        {
+            Some(socket) => {
+                let others = self.others(address, &socket)?;
+                (socket, others)
+            }
+            None => bind(address)?,
+        };
+        let port = Arc::new(WireguardPort::open(address, key.clone(), opened)?);
         open.insert(address, Arc::downgrade(&port));
         Ok(port)
+    }
+
+    /// The other processes that have a passed socket, once none has it in use; where there can be none, no one.
+    fn others(
+        &self,
+        address: SocketAddr,
+        socket: &std::net::UdpSocket,
+    ) -> Result<Option<PortOthers>, String> {
+        let mut awaited = self.awaited.lock();
+        let others = match awaited.remove(&address) {
+            Some(others) => others,
+            None => match PortOthers::meet(socket) {
+                Ok(others) => others,
+                Err(error) => {
+                    tracing::warn!(%address, %error, "a port of WireGuard cannot be handed over to another process");
+                    return Ok(None);
+                }
+            },
+        };
+        let Some(process) = others.holder() else {
+            return Ok(Some(others));
+        };
+        awaited.insert(address, others);
+        Err(format!(
+            "WireGuard on {address} is process {process}'s until that ends: this one takes it over then"
+        ))
     }
 
     /// A port that no worker reads yet, for the worker that this is called in.
@@ -115,11 +189,11 @@ impl<D> WireguardPorts<D> {
 }
 
 impl<D> WireguardPort<D> {
-    fn open(address: SocketAddr, key: PrivateKey) -> Result<Self, String> {
-        let failed = |error: io::Error| format!("WireGuard on {address}: {error}");
-        // Ports are shared among sockets that ask for it, and not with other programs.
-        listen::check_free(address, Carries::Udp).map_err(failed)?;
-        let socket = listen::udp(address).map_err(failed)?;
+    fn open(
+        address: SocketAddr,
+        key: PrivateKey,
+        (socket, others): (std::net::UdpSocket, Option<PortOthers>),
+    ) -> Result<Self, String> {
         let clock = WallClock::of_system(Instant::now(), SystemTime::now());
         let interface = Interface::new(key, clock).map_err(|error| error.to_string())?;
         tracing::info!(%address, public_key = %interface.public_key(), "WireGuard");
@@ -134,6 +208,7 @@ impl<D> WireguardPort<D> {
             due: Notify::new(),
             is_idle: AtomicBool::new(true),
             closed: CancellationToken::new(),
+            others: Mutex::new(others),
         })
     }
 
@@ -153,9 +228,16 @@ impl<D> WireguardPort<D> {
         if self.closed.is_cancelled() {
             return Err(format!("WireGuard on {} is being closed", self.address));
         }
-        let added = state.interface.add_peer(settings, Instant::now());
+        let key = settings.public_key;
+        let now = Instant::now();
+        let added = state.interface.add_peer(settings, now);
         let peer = added.map_err(|error| error.to_string())?;
-        drop(state);
+        let mut others = self.others.lock();
+        let known = others.as_mut().and_then(|others| others.take_known(&key));
+        if let Some(endpoint) = known {
+            state.interface.take_over(peer, endpoint, now);
+        }
+        drop((others, state));
         self.wake();
         Ok(peer)
     }
@@ -172,6 +254,7 @@ impl<D> WireguardPort<D> {
     /// Forgets a peer. With the last one, the port is closed.
     pub(super) fn remove_peer(&self, peer: PeerId) {
         let mut state = self.state.lock();
+        self.tell_others(&state);
         state.devices.remove(&peer);
         state.interface.remove_peer(peer);
         if state.interface.peers() == 0 {
@@ -253,6 +336,27 @@ impl<D> WireguardPort<D> {
         self.closed.cancelled().await;
     }
 
+    /// Tells other processes where the peers are.
+    fn tell_others(&self, state: &PortState<D>) {
+        if let Some(others) = self.others.lock().as_mut() {
+            others.tell(state.interface.endpoints());
+        }
+    }
+
+    /// Resolves when another process came that has the socket.
+    pub(super) async fn joined(&self) {
+        poll_fn(|cx| match self.others.lock().as_mut() {
+            Some(others) => others.poll_newcomer(cx),
+            None => Poll::Pending,
+        })
+        .await;
+    }
+
+    /// Another process may have the port from now on.
+    pub(super) fn give_up(&self) {
+        *self.others.lock() = None;
+    }
+
     /// Does what is due, and finds out whether anything will be.
     pub(super) fn look(&self) {
         let mut state = self.state.lock();
@@ -261,6 +365,7 @@ impl<D> WireguardPort<D> {
             state.interface.handle_timeout(now);
         }
         self.send_outgoing(&mut state, None);
+        self.tell_others(&state);
         let is_idle = state.interface.poll_timeout().is_none();
         // Who sends meanwhile waits for the lock, or has told by now.
         self.is_idle.store(is_idle, Ordering::Relaxed);
@@ -283,6 +388,19 @@ impl<D> WireguardPort<D> {
         device.local = asked.map(|(local, _)| local);
         device.device.upgrade()
     }
+}
+
+/// A socket of this node's own.
+fn bind(address: SocketAddr) -> Result<(std::net::UdpSocket, Option<PortOthers>), String> {
+    // Ports are shared among sockets that ask for it, and not with other programs.
+    let free = listen::check_free(address, Carries::Udp);
+    let socket = free.and_then(|()| listen::udp(address));
+    let socket = socket.map_err(|error| failed(address, &error))?;
+    Ok((socket, None))
+}
+
+fn failed(address: SocketAddr, error: &io::Error) -> String {
+    format!("WireGuard on {address}: {error}")
 }
 
 /// A datagram that finds no room, or no way, is lost, as on any link.

@@ -11,7 +11,6 @@ mod greetings;
 mod http;
 mod joins;
 mod named;
-mod other_processes;
 mod parts;
 mod passed;
 mod proxy_header;
@@ -135,7 +134,7 @@ impl Door {
                 // One worker serves it: what an ingress knows of a peer is in one place.
                 Socket::Udp(_) if entrance.rules.config.ingress.is_some() && share > 0 => Ok(()),
                 Socket::Udp(socket) if entrance.rules.config.ingress.is_some() => {
-                    tcp::datagrams(entrance, socket.socket, &watch).await;
+                    tcp::datagrams(entrance, socket, &watch).await;
                     Ok(())
                 }
                 Socket::Udp(socket) => udp::serve(entrance, socket, &watch).await,

@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | TCP, Unix | all accept, each on a descriptor of its own | name, then address |
 //! | UDP, HTTP/3 | one for each passed socket; datagrams of another process's clients go to it ([`hermes_net::shared_socket`]) | name, then address |
+//! | UDP, a port of WireGuard | one; a port is one process's at a time | address |
 //! | `admin.metrics` | the run time of administration | address |
 //! | `admin.socket` | the run time of administration | file |
 
@@ -76,6 +77,20 @@ impl PassedSockets {
             .filter(|(_, socket)| is_there(socket))
             .map(|(number, _)| number)
             .collect()
+    }
+
+    /// The UDP socket that is bound to `address`.
+    pub(super) fn datagrams_at(&self, address: SocketAddr) -> Option<Passed> {
+        let kind = PassedKind::Udp(address);
+        self.0.iter().position(|socket| socket.kind == kind)
+    }
+
+    /// All UDP sockets, each with a descriptor of its own.
+    pub(crate) fn datagrams(&self) -> impl Iterator<Item = (SocketAddr, UdpSocket)> {
+        self.0.iter().filter_map(|socket| match socket.kind {
+            PassedKind::Udp(address) => Some((address, socket.udp().ok()?)),
+            _ => None,
+        })
     }
 
     /// A TCP listener of its own at `address`, if one was passed.
@@ -178,6 +193,10 @@ impl PassedSockets {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
 
+        let purpose = match listener.ingress {
+            Some(_) => SocketUse::Ingress,
+            None => SocketUse::Sessions,
+        };
         let sockets: io::Result<Vec<Socket>> = match wanted.serves {
             Serves::Streams => (0..workers)
                 .map(|worker| own[worker % own.len()].listener().map(Socket::Stream))
@@ -186,7 +205,7 @@ impl PassedSockets {
                 .iter()
                 .map(|passed| {
                     let socket = passed.udp()?;
-                    Ok(Socket::Udp(shared(socket, passed, SocketUse::Sessions)))
+                    Ok(Socket::Udp(shared(socket, passed, purpose)))
                 })
                 .collect(),
             Serves::Quic => quic(&own),

@@ -213,7 +213,7 @@ impl ListenerTable {
 
         let kept = kept.iter().filter_map(|kept| self.open.get(&kept.before));
         let mut held: Vec<Passed> = kept.flat_map(|open| open.passed.iter().copied()).collect();
-        held.extend(self.passed_for_metrics(document));
+        held.extend(self.passed_by_address(document));
 
         let seekers: Vec<_> = missing
             .iter()
@@ -237,12 +237,16 @@ impl ListenerTable {
         with_listener.collect()
     }
 
-    /// The passed sockets that are where metrics are asked for.
-    fn passed_for_metrics(&self, document: &Document) -> Vec<Passed> {
-        match &document.admin.metrics {
+    /// The passed sockets that are where metrics are asked for, and ports of WireGuard.
+    fn passed_by_address(&self, document: &Document) -> Vec<Passed> {
+        let mut passed = match &document.admin.metrics {
             Some(ListenAddress::Ip(address)) => self.passed.at(*address),
             Some(ListenAddress::Unix(_)) | None => Vec::new(),
-        }
+        };
+        let ports = document.wireguard().into_iter();
+        let ports = ports.filter_map(|(_, wireguard)| wireguard.listen.socket_address());
+        passed.extend(ports.filter_map(|port| self.passed.datagrams_at(port)));
+        passed
     }
 
     /// Sockets that the service manager opened.
@@ -252,7 +256,7 @@ impl ListenerTable {
 
     /// Names the sockets that were passed and that nothing uses.
     pub(crate) fn log_unused(&self, document: &Document) {
-        let mut used = self.passed_for_metrics(document);
+        let mut used = self.passed_by_address(document);
         used.extend(self.open.values().flat_map(|open| &open.passed));
         for socket in self.passed.unused(&used) {
             tracing::warn!(

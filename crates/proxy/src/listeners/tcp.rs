@@ -1,10 +1,10 @@
 //! `tcp` listeners: what every connection means, its ingress says.
 
-use std::net::UdpSocket;
 use std::sync::Arc;
 
 use hermes_config::model::HostPort;
 use hermes_http::Offered;
+use hermes_net::shared_socket::DatagramSocket;
 use hermes_net::{Stream, Watch};
 
 use crate::arrival::Arrival;
@@ -23,7 +23,7 @@ pub(super) async fn connection(entrance: Entrance, stream: Stream, watch: &Watch
 }
 
 /// Serves a socket of datagrams that an ingress makes exchanges of.
-pub(super) async fn datagrams(entrance: Entrance, socket: UdpSocket, watch: &Watch) {
+pub(super) async fn datagrams(entrance: Entrance, socket: DatagramSocket, watch: &Watch) {
     let ingress = entrance.rules.ingress.clone();
     let gate = Gate::new(Arc::new(Inside(entrance)));
     tokio::select! {

@@ -169,6 +169,8 @@ async fn opened(
     let mut said = None;
     let devices = &entrance.worker.shared.devices;
     let listener = &entrance.rules.name;
+    let port = tun.wireguard.as_ref();
+    let port = port.and_then(|wireguard| wireguard.listen.socket_address());
     loop {
         let reason = match open(entrance, tun.clone()) {
             Ok(hub) => return Ok(Some(hub)),
@@ -185,6 +187,7 @@ async fn opened(
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST),
+            () = devices.ports().freed(port.as_slice()) => {}
             () = watch.graceful() => {
                 devices.wants_none(listener);
                 return Ok(None);

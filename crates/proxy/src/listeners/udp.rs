@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_net::memory::{Memory, Owner};
-use hermes_net::shared_socket::{DatagramSocket, Forwarded, ReceivedRun};
+use hermes_net::shared_socket::{
+    DatagramSocket, Forwarded, NextDatagrams, OtherProcesses, ReceivedRun,
+};
 use hermes_net::wake_gated::wake_gated;
 use hermes_net::{PeerAddress, RecvBatch, StreamInfo, UdpError, UdpSocket, Watch};
 use hermes_observe::DropReason;
@@ -15,7 +17,6 @@ use hermes_packet::{Hold, Queue, Session};
 use tokio::time::Instant;
 
 use super::clients::Clients;
-use super::other_processes::OtherProcesses;
 use crate::arrival::Arrival;
 use crate::entrance::Entrance;
 use crate::pipeline;
@@ -62,15 +63,9 @@ pub(super) async fn serve(
     let mut welcome = true;
 
     loop {
-        let received = tokio::select! {
+        let next = tokio::select! {
             biased;
-            arrived = others.next(&mut room) => {
-                if let Some(forwarded) = arrived.decode(&room) {
-                    share.deliver(&mut entrance, &others, &forwarded, welcome);
-                }
-                continue;
-            }
-            received = socket.recv(&mut batch) => received,
+            next = others.next_or(&mut room, socket.recv(&mut batch)) => next,
             () = watch.graceful(), if !closing => {
                 closing = true;
                 others.drain();
@@ -88,6 +83,15 @@ pub(super) async fn serve(
             () = watch.forced() => return Ok(()),
         };
 
+        let received = match next {
+            NextDatagrams::Received(received) => received,
+            NextDatagrams::Forwarded(arrived) => {
+                if let Some(forwarded) = arrived.decode(&room) {
+                    share.deliver(&mut entrance, &mut others, &forwarded, welcome);
+                }
+                continue;
+            }
+        };
         match received {
             Ok(_) => {}
             // An answer that did not reach its client; the socket goes on.
@@ -102,7 +106,7 @@ pub(super) async fn serve(
         }
 
         entrance.renew();
-        share.take_batch(&entrance, &others, &batch, welcome);
+        share.take_batch(&entrance, &mut others, &batch, welcome);
 
         // The tunnels take what has come before more is received: the kernel's buffer is the larger one.
         tokio::task::yield_now().await;
@@ -136,7 +140,7 @@ impl Share {
     fn take_batch(
         &self,
         entrance: &Entrance,
-        others: &OtherProcesses,
+        others: &mut OtherProcesses<SocketAddr>,
         batch: &RecvBatch,
         welcome: bool,
     ) {
@@ -163,20 +167,24 @@ impl Share {
     }
 
     /// Whether datagrams are given to another process: this one has no session of their client.
-    fn is_given_away(&self, others: &OtherProcesses, run: &ReceivedRun<'_>) -> bool {
-        others.has_any() && self.sessions.find(run.source).is_none() && others.give(run)
+    fn is_given_away(
+        &self,
+        others: &mut OtherProcesses<SocketAddr>,
+        run: &ReceivedRun<'_>,
+    ) -> bool {
+        others.has_any() && self.sessions.find(run.source).is_none() && others.give(run.source, run)
     }
 
     /// Takes forwarded datagrams, or gives them on.
     fn deliver(
         &self,
         entrance: &mut Entrance,
-        others: &OtherProcesses,
+        others: &mut OtherProcesses<SocketAddr>,
         forwarded: &Forwarded<'_>,
         welcome: bool,
     ) {
         let is_known = self.sessions.find(forwarded.run.source).is_some();
-        if is_known || !others.give_on(forwarded) {
+        if is_known || !others.give_on(forwarded.run.source, forwarded) {
             entrance.renew();
             self.take(entrance, &forwarded.run, Instant::now(), welcome);
         }

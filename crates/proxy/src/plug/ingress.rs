@@ -1,11 +1,11 @@
 //! An ingress: makes exchanges of connections that do not speak HTTP.
 
-use std::net::UdpSocket;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use hermes_config::model::HostPort;
 use hermes_http::Offered;
+use hermes_net::shared_socket::DatagramSocket;
 use hermes_net::{Stream, Watch};
 
 /// Turns the connections of a `tcp` listener with `ingress: NAME` into exchanges, or the datagrams of a `udp` listener. A `tcp` listener has
@@ -34,8 +34,8 @@ pub trait Ingress: Send + Sync {
     }
 
     /// Serves the socket of a `udp` listener, alone, until the listener is to end and nothing goes on there; at the latest it is
-    /// dropped.
-    fn datagrams(&self, socket: UdpSocket, gate: Gate, watch: Watch) -> Serving<'_> {
+    /// dropped. Where the socket was passed to the process, others may have it too: it says where they are met.
+    fn datagrams(&self, socket: DatagramSocket, gate: Gate, watch: Watch) -> Serving<'_> {
         drop((socket, gate, watch));
         Box::pin(std::future::ready(()))
     }

@@ -16,7 +16,7 @@ use rustix::net::sockopt::socket_cookie;
 const OTHER: u32 = 12_346;
 
 /// Has names as a newer and an older process of the node would: PREFIX. It accepts every connection and counts what it is told. When a
-/// line comes it calls the node, says that it is newer, and prints how many bytes it was told so far.
+/// line comes it calls the node, says that it is newer, forwards a datagram from port 0x1234, and prints how many bytes it was told so far.
 const CLAIMS: &str = r"
 import socket, sys, threading
 prefix, told = '\0' + sys.argv[1], 0
@@ -42,6 +42,8 @@ for name in open('/proc/net/unix').read().split():
         one.connect('\0' + name[1:])
         try:
             one.send(b'\0\x7f\xff\xff\xff\0\0\2')
+            source = b'\0' * 10 + b'\xff\xff\x7f\0\0\1' + b'\x12\x34' + b'\0' * 4
+            one.send(b'\2\1' + source + b'\0' * 16 + b'\0\5forge')
         except BrokenPipeError:
             pass
         calls.append(one)
@@ -99,6 +101,9 @@ fn another_users_process_gets_no_packet_of_a_socket_that_was_passed() {
         let word = format!("client {number}");
         assert_eq!(Client::connect(address).ask(&word), word.as_bytes());
     }
+    let forged = format!("127.0.0.1:{}", 0x1234);
+    assert_eq!(node.exchanges().len(), 8, "none of its datagram");
+    assert!(node.exchanges().iter().all(|one| one["source"] != *forged));
     std::io::Write::write_all(&mut hears, b"end\n").unwrap();
     assert_eq!(says.next().unwrap().unwrap(), "0");
     drop(hears);

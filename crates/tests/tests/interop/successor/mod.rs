@@ -1,16 +1,19 @@
 //! A process and its successor on the sockets that a service manager passed to both: nothing that goes on is lost while there are two.
 
+mod custody;
+mod generations;
+mod links;
+mod wireguard;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use hermes_tests::eventually::{eventually, eventually_true};
+use hermes_tests::eventually::eventually_true;
 use hermes_tests::udp::Client;
-use hermes_tests::{Echo, Node, Pki, h3c, program};
-use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use hermes_tests::{Echo, KeptSockets, Node, Pki, h3c};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -21,61 +24,6 @@ const QUESTION: [(&str, &str); 4] = [
     (":authority", "VIDEO"),
     (":path", "/"),
 ];
-
-/// Sockets as a service manager keeps them, for one process after the other.
-struct Sockets {
-    address: SocketAddr,
-    kept: Vec<OwnedFd>,
-}
-
-impl Sockets {
-    /// A port of UDP, and of TCP too for HTTP.
-    fn open(with_tcp: bool) -> Self {
-        if !with_tcp {
-            let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
-            let address = datagrams.local_addr().unwrap();
-            return Self {
-                address,
-                kept: vec![kept(&datagrams)],
-            };
-        }
-
-        eventually("a free port of both", || {
-            let streams = TcpListener::bind("127.0.0.1:0").unwrap();
-            let address = streams.local_addr().unwrap();
-            let datagrams = UdpSocket::bind(address).ok()?;
-            Some(Self {
-                address,
-                kept: vec![kept(&streams), kept(&datagrams)],
-            })
-        })
-    }
-
-    /// Starts a process that has them (sd_listen_fds(3)).
-    fn start(&self, name: &str, yaml: &str) -> Node {
-        let passed = (3..).zip(&self.kept);
-        let passed: Vec<String> = passed
-            .map(|(number, socket)| format!("{number}<&{}", socket.as_raw_fd()))
-            .collect();
-        let script = format!(
-            "exec {}; export LISTEN_PID=$$; exec \"$0\" \"$@\"",
-            passed.join(" ")
-        );
-        let mut command = Command::new("bash");
-        command
-            .args(["-c", &script])
-            .arg(program::path())
-            .env("LISTEN_FDS", self.kept.len().to_string());
-        Node::start_by(command, name, yaml)
-    }
-}
-
-/// The same socket, out of the way of the numbers by which it is passed, and for children.
-fn kept(socket: &impl AsFd) -> OwnedFd {
-    let kept = fcntl_dupfd_cloexec(socket, 100).unwrap();
-    fcntl_setfd(&kept, FdFlags::empty()).unwrap();
-    kept
-}
 
 /// Clients that ask and answer until they are told to stop.
 struct Load {
@@ -134,6 +82,17 @@ fn web(pki: &Pki, address: SocketAddr) -> String {
     )
 }
 
+/// Datagrams that a process has forwarded, by its metrics, which its `status` tells as well.
+fn forwarded(node: &Node) -> u64 {
+    let name = "hermes_shared_socket_datagrams_total{outcome=\"forwarded\"} ";
+    let metrics = node.metrics();
+    let mut lines = metrics.lines().filter_map(|line| line.strip_prefix(name));
+    let told: u64 = lines.next().expect("the metric").parse().unwrap();
+    let shown = node.status()["shared_sockets"]["forwarded"].as_u64();
+    assert!(shown >= Some(told), "{shown:?} in status, {told} before");
+    told
+}
+
 /// Requests for `VIDEO` that have ended.
 fn short_requests(node: &Node) -> usize {
     let records = fs::read_to_string(node.folder().join("access.json")).unwrap_or_default();
@@ -142,7 +101,7 @@ fn short_requests(node: &Node) -> usize {
 
 #[test]
 fn no_request_fails_and_no_tunnel_ends_while_http3_goes_over_to_a_successor() {
-    let (pki, sockets) = (Pki::new(), Sockets::open(true));
+    let (pki, sockets) = (Pki::new(), KeptSockets::both());
     let yaml = web(&pki, sockets.address);
     let mut first = sockets.start("first", &yaml);
     let load = Load::start(&pki.ca(), sockets.address);
@@ -171,7 +130,7 @@ fn no_request_fails_and_no_tunnel_ends_while_http3_goes_over_to_a_successor() {
 
 #[test]
 fn a_predecessor_that_stands_still_or_is_killed_holds_up_no_new_client() {
-    let (pki, sockets) = (Pki::new(), Sockets::open(true));
+    let (pki, sockets) = (Pki::new(), KeptSockets::both());
     let yaml = web(&pki, sockets.address);
     let mut first = sockets.start("first", &yaml);
     let asked = || h3c::ask(&pki.ca(), sockets.address, &QUESTION)["status"].clone();
@@ -197,7 +156,7 @@ fn a_predecessor_that_stands_still_or_is_killed_holds_up_no_new_client() {
 
 #[test]
 fn no_datagram_of_a_udp_listener_is_lost_while_a_successor_takes_new_clients() {
-    let (echo, sockets) = (Echo::start(), Sockets::open(false));
+    let (echo, sockets) = (Echo::start(), KeptSockets::datagrams());
     let yaml = format!(
         "drain: 1m\nlisteners: {{ voice: {{ udp: \"{}\", target: \"VOICE:1\" }} }}\n\
          routes: [ {{ match: {{ target: VOICE }}, terminate: \"{}\" }} ]\n",
@@ -234,6 +193,7 @@ fn no_datagram_of_a_udp_listener_is_lost_while_a_successor_takes_new_clients() {
     }
 
     assert_eq!(second.exchanges().len(), late.len() + later.len());
+    assert!(forwarded(&first) + forwarded(&second) > 0);
     assert!(first.wait().success(), "it ends when its clients are quiet");
     talk(&early, 40);
     assert_eq!(second.exchanges().len(), 3 * early.len());
