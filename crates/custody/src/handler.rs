@@ -74,7 +74,7 @@ impl Custody {
             None => send(&exchange, head, content, &opener).await,
         }
 
-        let mut reader = MessageReader::response();
+        let mut reader = MessageReader::response(&exchange);
         let words = |known| Some(progress::of_request(&name, known));
         let piece = progress::saying(&exchange, &waits, words, reader.piece(&exchange)).await;
         let mut head = match piece {
@@ -83,7 +83,9 @@ impl Custody {
             Err(cut) => return Err(refused(&name, cut)),
         };
 
-        let length = length_of(&mut head, is_head);
+        let length = length_of(&mut head, is_head).map_err(|cut| refused(&name, cut))?;
+        let kept = reader.keep_head(&head.fields);
+        kept.map_err(|cut| refused(&name, cut))?;
         let (outgoing, incoming) = pipe(length);
         opener.spawn(async move {
             let words = |known| progress::of_rest(&name, known);
@@ -167,10 +169,10 @@ fn go_on(exchange: &Arc<Exchange>, content: RequestContent, rest: Rest, opener: 
 }
 
 /// The length of a response's content. Where there is none, the field says something else.
-fn length_of(head: &mut ResponseHead, is_head: bool) -> Option<u64> {
+fn length_of(head: &mut ResponseHead, is_head: bool) -> Result<Option<u64>, Cut> {
     let none = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&head.status);
     if is_head || none {
-        Some(0)
+        Ok(Some(0))
     } else {
         take_length(&mut head.fields)
     }
@@ -192,6 +194,10 @@ fn refused(name: &str, cut: Cut) -> Refusal {
         ),
         Cut::Broken(ErrCode::Broken) => refusal(name, "the response broke off"),
         Cut::Malformed(error) => refusal(name, &error.to_string()),
+        Cut::NoRoom => {
+            let details = "heads of responses in custody have no room left";
+            Refusal::new(ProxyError::ConnectionLimitReached, details).next_hop(name)
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use hermes_http::{
-    Cause, HeldClient, Incoming, Kind, Offered, Outgoing, Replying, Reset, ResponseHead,
-    StreamError, pipe,
+    Cause, HeldClient, Incoming, Kind, Offered, Outgoing, Replying, RequestHead, Reset,
+    ResponseHead, StreamError, pipe,
 };
 use hermes_net::shared_socket::DatagramSocket;
 use hermes_net::{PeerAddress, Stream, StreamInfo, Watch};
@@ -17,8 +17,9 @@ use hermes_proto::hop;
 use hermes_proxy::plug::{Gate, Ingress, Serving};
 use http::StatusCode;
 
-use crate::message::{MessageReader, give, say_response_length, take_length};
+use crate::message::{Cut, MessageReader, give, keep_request, say_response_length, take_length};
 use crate::node::{Custody, Exchange};
+use crate::owner::HeldAccount;
 use crate::resume::{Begun, Lost, Rest};
 
 impl Ingress for Custody {
@@ -71,13 +72,15 @@ struct NeighbourRequest {
 
 impl NeighbourRequest {
     async fn serve(self) {
-        let mut reader = MessageReader::request();
+        let mut reader = MessageReader::request(&self.exchange);
         let piece = tokio::select! {
             piece = reader.piece(&self.exchange) => piece,
             () = self.exchange.over() => return,
         };
-        let Ok(Some(BinaryPiece::Request(mut head))) = piece else {
-            return self.exchange.break_off(ErrCode::Refused);
+        let mut head = match piece {
+            Ok(Some(BinaryPiece::Request(head))) => head,
+            Ok(_) => return self.exchange.break_off(ErrCode::Refused),
+            Err(cut) => return self.refuse(cut),
         };
         let is_tunnel = head.kind() == Kind::Connect;
         let is_known = is_tunnel || head.kind() == Kind::Message;
@@ -92,7 +95,11 @@ impl NeighbourRequest {
         let said = head.fields.get(names::USER);
         let said = said.and_then(|user| user.to_str().ok());
         self.exchange.belongs_to(said);
-        let length = take_length(&mut head.fields);
+        let counted = match CountedHead::of(&self.exchange, &mut head) {
+            Ok(counted) => counted,
+            Err(cut) => return self.refuse(cut),
+        };
+        let length = counted.length;
         let has_none = length.is_none() && head.method.is_safe();
         let content = if has_none {
             Incoming::Empty
@@ -116,10 +123,52 @@ impl NeighbourRequest {
             exchange: self.exchange,
             tasks: self.tasks,
             begun,
+            head: counted.held,
             answered: false,
         });
         let offered = Offered::held(*head, self.source, content, held);
         self.gate.hand_in(offered).await;
+    }
+}
+
+/// What of a head stands beside it.
+struct CountedHead {
+    /// Bytes of the content, as far as they are known.
+    length: Option<u64>,
+    /// What the head is counted for.
+    held: HeldAccount,
+}
+
+impl CountedHead {
+    /// Takes the length out of a head, and counts the rest.
+    ///
+    /// # Errors
+    /// The length is none, or there is no room for the head.
+    fn of(exchange: &Exchange, head: &mut RequestHead) -> Result<Self, Cut> {
+        Ok(Self {
+            length: take_length(&mut head.fields)?,
+            held: keep_request(exchange, head)?,
+        })
+    }
+}
+
+impl NeighbourRequest {
+    /// It cannot be served: its neighbour is told, and so is the log, unless the neighbour has broken it off itself.
+    fn refuse(self, cut: Cut) {
+        let reason = match cut {
+            Cut::Broken(_) => None,
+            Cut::Malformed(error) => Some(error.to_string()),
+            Cut::NoRoom => Some(
+                "heads of requests of this neighbour, or of this user of it, take all that they may have"
+                    .to_owned(),
+            ),
+        };
+        if let Some(reason) = reason {
+            let neighbour = self.source.neighbour.as_deref();
+            let peer = self.source.peer.to_string();
+            tracing::info!(neighbour, peer, reason, "a request in custody is refused");
+        }
+        self.exchange.break_off(ErrCode::Refused);
     }
 }
 
@@ -136,6 +185,8 @@ struct NeighbourClient {
     exchange: Arc<Exchange>,
     tasks: Watch,
     begun: Option<Begun>,
+    /// Counts the head of its request.
+    head: HeldAccount,
     answered: bool,
 }
 
@@ -173,7 +224,9 @@ impl HeldClient for NeighbourClient {
             let rest = self.begin(&head).await?;
             let (outgoing, incoming) = pipe(length);
             let exchange = self.exchange.clone();
+            let head = std::mem::take(&mut self.head);
             self.tasks.spawn(async move {
+                let _counted = head;
                 tokio::select! {
                     _ = give(&exchange, incoming, rest) => {}
                     () = exchange.over() => {}

@@ -10,6 +10,7 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderValue, StatusCode};
 
 use crate::node::{Exchange, Over};
+use crate::owner::HeldAccount;
 use crate::resume::Rest;
 
 /// Why a message does not come.
@@ -19,26 +20,75 @@ pub(crate) enum Cut {
     Broken(ErrCode),
     /// It is none.
     Malformed(BinaryHttpError),
+    /// Heads take all that there is for its owner.
+    NoRoom,
+}
+
+/// How often a head is in memory: as it came, and as it is sent on.
+const HEAD_COPIES: u64 = 2;
+
+/// Counts the head of a request for as long as the account lives.
+///
+/// # Errors
+/// There is no room for it.
+pub(crate) fn keep_request(exchange: &Exchange, head: &RequestHead) -> Result<HeldAccount, Cut> {
+    let mut held = exchange.account();
+    held.set(HEAD_COPIES * head.footprint() as u64);
+    if held.is_too_much() {
+        return Err(Cut::NoRoom);
+    }
+    Ok(held)
 }
 
 /// Reads the message that a neighbour gives.
 pub(crate) struct MessageReader {
     decoder: BinaryHttpDecoder,
+    /// What it holds of a head or of trailing fields until they are whole, and the head of a response.
+    held: HeldAccount,
+    /// Bytes of that head.
+    head: u64,
 }
 
 impl MessageReader {
     /// Of a request.
-    pub(crate) fn request() -> Self {
-        Self {
-            decoder: BinaryHttpDecoder::request(),
-        }
+    pub(crate) fn request(exchange: &Exchange) -> Self {
+        Self::of(exchange, BinaryHttpDecoder::request())
     }
 
     /// Of a response.
-    pub(crate) fn response() -> Self {
+    pub(crate) fn response(exchange: &Exchange) -> Self {
+        Self::of(exchange, BinaryHttpDecoder::response())
+    }
+
+    fn of(exchange: &Exchange, decoder: BinaryHttpDecoder) -> Self {
         Self {
-            decoder: BinaryHttpDecoder::response(),
+            decoder,
+            held: exchange.account(),
+            head: 0,
         }
+    }
+
+    /// Counts the head of a response, which its client may not have taken yet, for as long as this lives.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub(crate) fn keep_head(&mut self, fields: &Fields) -> Result<(), Cut> {
+        self.head = HEAD_COPIES * fields.footprint() as u64;
+        self.count()
+    }
+
+    /// Counts what is held now.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    fn count(&mut self) -> Result<(), Cut> {
+        // A buffer that grows has up to twice the bytes that are in it.
+        let section = 2 * self.decoder.held() as u64;
+        self.held.set(self.head + section);
+        if section > 0 && self.held.is_too_much() {
+            return Err(Cut::NoRoom);
+        }
+        Ok(())
     }
 
     /// The next piece; `None` behind the end.
@@ -46,7 +96,7 @@ impl MessageReader {
         loop {
             match self.decoder.next() {
                 Ok(Some(piece)) => return Ok(Some(piece)),
-                Ok(None) => {}
+                Ok(None) => self.count()?,
                 Err(error) => return Err(Cut::Malformed(error)),
             }
             match exchange.read().await {
@@ -175,10 +225,25 @@ pub(crate) fn say_response_length(head: &mut ResponseHead, length: Option<u64>) 
 }
 
 /// Takes the length of the content out of the fields.
-pub(crate) fn take_length(fields: &mut Fields) -> Option<u64> {
-    let length = fields.take(CONTENT_LENGTH)?;
-    let text = length.to_str().ok()?;
-    text.bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| text.parse().ok())?
+///
+/// # Errors
+/// There are several, or it is no number: readers could find different ends (RFC 9112, 6.3).
+pub(crate) fn take_length(fields: &mut Fields) -> Result<Option<u64>, Cut> {
+    let malformed = Cut::Malformed(BinaryHttpError::Invalid("content-length"));
+    let mut lines = fields.values(CONTENT_LENGTH);
+    let first = lines.next();
+    if lines.next().is_some() {
+        return Err(malformed);
+    }
+    let Some(length) = first.map(|length| decimal(length.as_bytes())) else {
+        return Ok(None);
+    };
+    fields.remove(CONTENT_LENGTH);
+    length.map(Some).ok_or(malformed)
+}
+
+fn decimal(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().ok())?
 }

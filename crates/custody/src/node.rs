@@ -23,6 +23,7 @@ use crate::engine::{
     AskingProgress, Came, Engine, Event, ExchangeKey, NeighbourId, Opening, Reading,
 };
 use crate::hurry::Hurry;
+use crate::owner::HeldAccount;
 use crate::watch::{self, NeighbourLog, NotSent};
 use hermes_noise::{PrivateKey, PublicKey};
 
@@ -137,6 +138,8 @@ impl Custody {
         let _ = aws_lc_rs::rand::fill(&mut seed);
         let mut engine = Engine::new(settings.key, u64::from_ne_bytes(seed), now);
         let neighbours = known(&mut engine, settings.neighbours, now);
+        let keep_for = settings.keep_for.unwrap_or(KEEP_FOR);
+        engine.keep_for(keep_for);
         if let Some(disk) = settings.disk {
             engine.keep_on(disk, now);
         }
@@ -145,7 +148,7 @@ impl Custody {
             engine: Mutex::new(engine),
             settings: Mutex::new(InForce {
                 neighbours,
-                keep_for: settings.keep_for.unwrap_or(KEEP_FOR),
+                keep_for,
             }),
             due: Notify::new(),
             ended: Notify::new(),
@@ -168,9 +171,11 @@ impl Custody {
                 engine.remove_neighbour(*id, now);
             }
         }
+        let keep_for = keep_for.unwrap_or(KEEP_FOR);
+        engine.keep_for(keep_for);
         *settings = InForce {
             neighbours: wanted,
-            keep_for: keep_for.unwrap_or(KEEP_FOR),
+            keep_for,
         };
         drop(engine);
         self.0.due.notify_one();
@@ -563,6 +568,11 @@ impl Exchange {
         if let Some(owner) = owner {
             engine.belongs(self.key, owner);
         }
+    }
+
+    /// An account for what its reader holds of its head.
+    pub(crate) fn account(&self) -> HeldAccount {
+        self.custody.0.engine.lock().account(self.key)
     }
 
     /// Where its request came from: what is begun in its name is known by that.

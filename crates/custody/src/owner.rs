@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::room::{CROWDED, HELD};
+
 /// Whose bytes are held: a user of one neighbour, or of this node, by numbers that this process gives them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner {
@@ -66,6 +68,15 @@ impl HeldAccount {
         self.bytes
     }
 
+    /// So many from now on.
+    pub(crate) fn set(&mut self, bytes: u64) {
+        if bytes > self.bytes {
+            self.grow(bytes - self.bytes);
+        } else if bytes < self.bytes {
+            self.shrink(self.bytes - bytes);
+        }
+    }
+
     /// One of the same owner, without bytes.
     pub(crate) fn fresh(&self) -> Self {
         Self {
@@ -111,6 +122,24 @@ impl HeldAccount {
     pub(crate) fn is_crowded(&self, held: u64, limit: u64) -> bool {
         let known = self.sums.as_ref().zip(self.owner);
         known.is_some_and(|(sums, owner)| sums.left(owner, held, limit) == 0)
+    }
+}
+
+/// Bytes of a head that are held whatever others hold: what usual ones have.
+#[doc(alias = "bound")]
+const USUAL_HEAD: u64 = 8 * 1024;
+
+impl HeldAccount {
+    /// Whether a head takes more than there is for it: of its owner's share of what is held for readers, or of all where it has no owner.
+    pub(crate) fn is_too_much(&self) -> bool {
+        let Some(sums) = self.sums.as_ref().filter(|_| self.bytes > USUAL_HEAD) else {
+            return false;
+        };
+        let held = sums.all();
+        match self.owner {
+            Some(owner) => sums.left(owner, held, HELD) == 0,
+            None => held >= CROWDED,
+        }
     }
 }
 

@@ -16,7 +16,7 @@ pub const GUARANTEED: u64 = 64 * 1024;
 /// Bytes of all objects from which on no more than [`LITTLE`] of one is held whatever others hold: so many that each have what is guaranteed
 /// would have more than the machine.
 #[doc(alias = "bound")]
-const CROWDED: u64 = HELD / 2 * 3;
+pub(crate) const CROWDED: u64 = HELD / 2 * 3;
 
 /// Bytes of an object that go on even then.
 #[doc(alias = "bound")]

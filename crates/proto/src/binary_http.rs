@@ -3,13 +3,18 @@
 //! Sections of fields and contents end with a zero, so that a message can be written while it comes. Content that is passed on
 //! is never held here; a head is, until it is whole. Trailing fields are kept, interim responses are skipped.
 
+mod section;
+
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, HeaderValue, Method, StatusCode, Version};
 
 use crate::fields::Fields;
 use crate::head::{RequestHead, ResponseHead};
-use crate::varint;
+use crate::{path, varint};
+
+pub use section::MAX_LINES;
+use section::SectionProgress;
 
 /// The framing indicator of a request of unknown length (RFC 9292, section 3.3).
 const REQUEST: u64 = 2;
@@ -30,6 +35,9 @@ pub enum BinaryHttpError {
     /// A head or a trailer section is above [`MAX_SECTION`].
     #[error("a section of the message is above {MAX_SECTION} bytes")]
     TooLong,
+    /// A section has more than [`MAX_LINES`] field lines.
+    #[error("a section of the message has more than {MAX_LINES} field lines")]
+    TooManyLines,
     /// A part of it cannot have the value that it has.
     #[error("the {0} of the message is not valid")]
     Invalid(&'static str),
@@ -116,6 +124,8 @@ pub struct BinaryHttpDecoder {
     input: BytesMut,
     state: BinaryState,
     expected: u64,
+    /// The head or the trailing fields, as far as they have come.
+    section: SectionProgress,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,7 +153,13 @@ impl BinaryHttpDecoder {
             input: BytesMut::new(),
             state: BinaryState::Head,
             expected,
+            section: SectionProgress::head(expected),
         }
+    }
+
+    /// Bytes that it holds: those of a section that is not whole yet.
+    pub fn held(&self) -> usize {
+        self.input.len()
     }
 
     /// Adds what came, when [`next`](Self::next) has nothing left.
@@ -187,7 +203,7 @@ impl BinaryHttpDecoder {
                     }
                     return Ok(head);
                 }
-                BinaryState::Chunk => match self.section(number)? {
+                BinaryState::Chunk => match self.chunk() {
                     None => return Ok(None),
                     Some(0) => self.state = BinaryState::Trailers,
                     Some(left) => self.state = BinaryState::Data { left },
@@ -216,25 +232,27 @@ impl BinaryHttpDecoder {
         }
     }
 
-    /// Reads a section that must be whole; `None` when bytes are missing, which then all are kept.
+    /// Reads a section once it is whole; until then its bytes are kept.
     fn section<T>(
         &mut self,
         read: impl FnOnce(&mut &[u8]) -> Result<T, BinaryHttpError>,
     ) -> Result<Option<T>, BinaryHttpError> {
+        let Some(length) = self.section.look(&self.input)? else {
+            return Ok(None);
+        };
+        let value = read(&mut &self.input[..length])?;
+        self.input.advance(length);
+        self.section = SectionProgress::trailers();
+        Ok(Some(value))
+    }
+
+    /// The length of the next piece of content.
+    fn chunk(&mut self) -> Option<u64> {
         let mut rest = &self.input[..];
-        match read(&mut rest) {
-            Ok(value) => {
-                let taken = self.input.len() - rest.len();
-                if taken > MAX_SECTION {
-                    return Err(BinaryHttpError::TooLong);
-                }
-                self.input.advance(taken);
-                Ok(Some(value))
-            }
-            Err(BinaryHttpError::Truncated) if self.input.len() <= MAX_SECTION => Ok(None),
-            Err(BinaryHttpError::Truncated) => Err(BinaryHttpError::TooLong),
-            Err(error) => Err(error),
-        }
+        let length = varint::decode(&mut rest)?;
+        let taken = self.input.len() - rest.len();
+        self.input.advance(taken);
+        Some(length)
     }
 
     /// RFC 9292, 3.8: what follows a message must be zeros.
@@ -267,9 +285,7 @@ fn decode_request(rest: &mut &[u8]) -> Result<RequestHead, BinaryHttpError> {
     let authority = optional(text(rest)?, "authority", |bytes| {
         Authority::try_from(bytes).ok()
     })?;
-    let path = optional(text(rest)?, "path", |bytes| {
-        PathAndQuery::try_from(bytes).ok()
-    })?;
+    let path = decode_path(&method, text(rest)?)?;
     let fields = decode_fields(rest)?;
 
     Ok(RequestHead {
@@ -282,6 +298,18 @@ fn decode_request(rest: &mut &[u8]) -> Result<RequestHead, BinaryHttpError> {
         version: Version::HTTP_11,
         origin_form: false,
     })
+}
+
+/// A path in the form that rules are about, as those of requests that come over HTTP: its writer may be no node of ours.
+fn decode_path(method: &Method, text: &[u8]) -> Result<Option<PathAndQuery>, BinaryHttpError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    if text == b"*" && *method == Method::OPTIONS {
+        return Ok(Some(PathAndQuery::from_static("*")));
+    }
+    let path = path::decode(Bytes::copy_from_slice(text));
+    path.map(Some).map_err(|_| BinaryHttpError::Invalid("path"))
 }
 
 fn decode_response(rest: &mut &[u8]) -> Result<ResponseHead, BinaryHttpError> {
@@ -467,12 +495,17 @@ mod tests {
             "of known length"
         );
         for (bytes, what) in [
-            (&b"\x02\x01 "[..], "method"),
-            (b"\x02\x03GET\x01:", "scheme"),
-            (b"\x02\x03GET\x04http\x01/", "authority"),
-            (b"\x02\x03GET\x04http\x01a\x02 b", "path"),
-            (b"\x02\x03GET\x00\x00\x00\x01A", "name of a field"),
-            (b"\x02\x03GET\x00\x00\x00\x01a\x01\n", "value of a field"),
+            (&b"\x02\x01 \x00\x00\x00\x00"[..], "method"),
+            (b"\x02\x03GET\x01:\x00\x00\x00", "scheme"),
+            (b"\x02\x03GET\x04http\x01/\x00\x00", "authority"),
+            (b"\x02\x03GET\x04http\x01a\x02 b\x00", "path"),
+            (b"\x02\x03GET\x04http\x01a\x01b\x00", "path"),
+            (b"\x02\x03GET\x04http\x01a\x01*\x00", "path"),
+            (b"\x02\x03GET\x00\x00\x00\x01A\x00\x00", "name of a field"),
+            (
+                b"\x02\x03GET\x00\x00\x00\x01a\x01\n\x00",
+                "value of a field",
+            ),
             (b"\x02\x03GET\x00\x00\x00\x00\x00\x00\x01", "padding"),
         ] {
             assert_eq!(request(bytes), Err(BinaryHttpError::Invalid(what)));
@@ -494,6 +527,46 @@ mod tests {
             result = decoder.next();
         }
         assert_eq!(result, Err(BinaryHttpError::TooLong));
+    }
+
+    #[test]
+    fn a_path_has_the_form_that_rules_are_about() {
+        let message = b"\x02\x03GET\x04http\x01a\x0b/a/../admin\x00";
+        let found = decode_all(BinaryHttpDecoder::request(), message, 1).unwrap();
+        let [BinaryPiece::Request(head)] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert_eq!(head.path(), "/admin");
+    }
+
+    #[test]
+    fn lines_of_fields_are_bounded_however_short_they_are() {
+        let head = b"\x02\x03GET\x00\x00\x00";
+        let lines = |count: usize| [&head[..], &b"\x01a\x00".repeat(count), b"\x00"].concat();
+        let read = |bytes: &[u8]| decode_all(BinaryHttpDecoder::request(), bytes, 1);
+        assert!(read(&lines(MAX_LINES)).is_ok());
+        assert_eq!(
+            read(&lines(MAX_LINES + 1)),
+            Err(BinaryHttpError::TooManyLines)
+        );
+    }
+
+    #[test]
+    fn a_head_that_comes_byte_by_byte_is_looked_at_once() {
+        let value = vec![b'x'; MAX_SECTION - 64];
+        let mut message = b"\x02\x03GET\x00\x00\x00".to_vec();
+        message.extend(b"\x01a\x00".repeat(16));
+        message.extend(b"\x01b");
+        let mut length = BytesMut::new();
+        varint::encode(value.len() as u64, &mut length);
+        message.extend(&length);
+
+        let mut section = SectionProgress::head(REQUEST);
+        for end in 1..=message.len() {
+            assert_eq!(section.look(&message[..end]), Ok(None));
+        }
+        // All but the value that is missing lies behind it.
+        assert_eq!(section.at(), message.len() - length.len());
     }
 
     proptest! {

@@ -12,7 +12,17 @@ use crate::receiver::{Arrived, StatusArrived, Taken};
 use crate::room::Room;
 use crate::sender::Asking;
 
+/// How long an exchange is kept at most that a neighbour has begun, unless `keep_for` of this node is longer: what a neighbour holds that
+/// has left is missing to others.
+#[doc(alias = "bound")]
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
 impl Engine {
+    /// Says how long this node has its own exchanges kept: those of neighbours may be kept for as long.
+    pub fn keep_for(&mut self, time: Duration) {
+        self.keeping.keep_for = time;
+    }
+
     pub(super) fn handle_frame(&mut self, id: NeighbourId, frame: CustodyFrame, came: Came) {
         let Came { now, waited, .. } = came;
         if let CustodyFrame::Req { object, .. }
@@ -111,7 +121,8 @@ impl Engine {
             return sender.refuse(response, ErrCode::Refused);
         }
 
-        let keep = Duration::from_secs(keep.into());
+        let longest = self.keeping.keep_for.max(LONGEST);
+        let keep = Duration::from_secs(keep.into()).min(longest);
         let log = self.begin_log(key, None, once, keep);
         // Until it is known whose it is, it is the neighbour's own.
         let own = self.owner_of(Some(id), None);

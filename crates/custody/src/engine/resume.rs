@@ -24,6 +24,8 @@ pub(super) struct Keeping {
     pub(super) orphans: BTreeMap<ExchangeKey, ExchangeKey>,
     /// What ends from now on stays on disk.
     pub(super) is_frozen: bool,
+    /// How long this node has its own exchanges kept.
+    pub(super) keep_for: Duration,
 }
 
 /// An exchange that was kept, and its objects.

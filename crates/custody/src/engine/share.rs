@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use hermes_proto::custody::ObjectPart;
 
 use super::{Engine, ExchangeKey, NeighbourId, object};
-use crate::owner::Owner;
+use crate::owner::{HeldAccount, Owner};
 use crate::room::{HELD, SHARED};
 
 impl Engine {
@@ -24,6 +24,11 @@ impl Engine {
             neighbour.sender.belongs(object(key, part), owner);
             neighbour.receiver.belongs(object(key, part), owner);
         }
+    }
+
+    /// An account for what the reader of an exchange holds of its head: it counts as what is held for readers.
+    pub(crate) fn account(&self, key: ExchangeKey) -> HeldAccount {
+        self.held.read.account(self.owner(key))
     }
 
     /// Whose an exchange is, where that is known.

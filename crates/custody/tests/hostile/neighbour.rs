@@ -441,6 +441,35 @@ fn exchanges_of_one_neighbour_that_end_do_not_let_those_of_others_begin_again() 
 }
 
 #[test]
+fn a_neighbour_that_leaves_holds_nothing_for_longer_than_a_day() {
+    let mut village = Village::new();
+    village.say(&[offer(1), data(request(1), 0, 1000)]);
+    village.settle();
+    assert!(village.node.held() > 0);
+
+    village.now += Duration::from_secs(23 * 3600);
+    village.settle();
+    assert!(!village.node.is_idle(), "a link may be down for long");
+    village.now += Duration::from_secs(2 * 3600);
+    village.settle();
+    assert!(village.node.is_idle());
+    assert_eq!(village.node.held(), 0);
+}
+
+#[test]
+fn a_node_that_keeps_for_longer_lets_its_neighbours_keep_for_as_long() {
+    let mut village = Village::new();
+    village.node.keep_for(Duration::from_secs(48 * 3600));
+    village.say(&[offer(1)]);
+    village.settle();
+    for (hours, is_over) in [(47, false), (2, true)] {
+        village.now += Duration::from_secs(hours * 3600);
+        village.settle();
+        assert_eq!(village.node.is_idle(), is_over);
+    }
+}
+
+#[test]
 fn frames_with_any_numbers_harm_no_one() {
     for seed in 0..8 {
         let mut rng = Rng::with_seed(seed);

@@ -28,7 +28,7 @@ use crate::packet_filter::{PacketFilter, RouterAddresses};
 use crate::role::IpRole;
 use crate::scope::PacketScope;
 
-/// Addresses that a peer may request and wait for, and IDs of requests that are remembered one by one: a request is for a TUN device or a
+/// Addresses that a peer may request and wait for, refusals that it has not taken included, and IDs of requests that are remembered one by one: a request is for a TUN device or a
 /// new family, of which there are few.
 #[doc(alias = "bound")]
 pub const MAX_REQUESTS: usize = 1024;
@@ -91,7 +91,7 @@ pub enum SessionError {
     #[error(transparent)]
     Capsule(#[from] ConnectIpError),
     /// The peer waits for more addresses than it may.
-    #[error("more than {MAX_REQUESTS} addresses were requested at once")]
+    #[error("more than {MAX_REQUESTS} addresses were requested, and their answers not taken")]
     TooManyRequests,
     /// Capsules come faster than anything changes.
     #[error("capsules of CONNECT-IP come too often")]
@@ -254,7 +254,8 @@ impl IpSession {
         }
         let wanted = request.addresses().to_vec();
         self.requests.peer.extend(&wanted);
-        if self.requests.peer.len() > MAX_REQUESTS {
+        // Refusals that the peer has not taken yet count as well: it may read nothing for as long as it asks.
+        if self.requests.peer.len() + self.outbox.refusals() > MAX_REQUESTS {
             return Err(SessionError::TooManyRequests);
         }
         Ok(SessionEvent::Requested(wanted))

@@ -22,6 +22,11 @@ impl Outbox {
         self.refusals.extend(refusals);
     }
 
+    /// Refusals that are still to be sent.
+    pub(super) fn refusals(&self) -> usize {
+        self.refusals.len()
+    }
+
     pub(super) fn advertise(&mut self) {
         self.routed = true;
     }

@@ -806,6 +806,28 @@ fn a_peer_may_not_request_without_end() {
 }
 
 #[test]
+fn a_peer_that_reads_nothing_is_not_answered_without_end() {
+    let mut tunnel = Tunnel::new();
+    let mut now = tunnel.now;
+    let mut asks = 0;
+    loop {
+        now += Duration::from_secs(1);
+        let first = 128 * asks + 1;
+        let requests = (first..first + 128).map(|id| RequestedAddress::any(id, true));
+        let request = IpCapsule::Request(AddressRequest::new(requests.collect()).unwrap());
+        let fed = feed(&mut tunnel.proxy, &request, now);
+        if let Err(error) = fed {
+            assert_eq!(error, SessionError::TooManyRequests);
+            break;
+        }
+        // It is answered at once, and takes none of the answers.
+        tunnel.proxy.assign(vec![assigned(CLIENT)]).unwrap();
+        asks += 1;
+        assert!(asks <= MAX_REQUESTS as u64 / 128, "refusals without end");
+    }
+}
+
+#[test]
 fn capsules_that_come_too_often_end_the_session() {
     let mut tunnel = Tunnel::new();
     let nothing = IpCapsule::Routes(RouteAdvertisement::default());

@@ -22,7 +22,7 @@ impl ReplayWindow {
         if number >= self.next {
             return true;
         }
-        number + REPLAY_WINDOW >= self.next && self.word(number) & bit(number) == 0
+        number.saturating_add(REPLAY_WINDOW) >= self.next && self.word(number) & bit(number) == 0
     }
 
     /// Marks a number as come; whether it was new.
@@ -101,6 +101,15 @@ mod tests {
         assert!(window.mark(10 * REPLAY_WINDOW));
         assert!(!window.is_new(9 * REPLAY_WINDOW));
         assert!(window.is_new(9 * REPLAY_WINDOW + 1));
+    }
+
+    #[test]
+    fn the_highest_numbers_that_a_packet_may_have_count_once_as_well() {
+        let mut window = ReplayWindow::default();
+        for number in [u64::MAX - 1, u64::MAX - 500, u64::MAX - 2] {
+            assert!(window.mark(number), "{number}");
+            assert!(!window.is_new(number), "{number}");
+        }
     }
 
     proptest! {

@@ -173,14 +173,21 @@ async fn new(
 /// Whose the addresses are: the user, or where there is none the address that the tunnel comes from; and of which of its tunnels, where its
 /// device says that it has several.
 fn owner(routed: &Routed, head: &RequestHead) -> TunnelOwner {
-    let identity = match (&routed.user, &routed.source.peer) {
-        (Some(user), _) => user.clone(),
-        (None, PeerAddress::Ip(address)) => format!("@{}", address.ip().to_canonical()),
-        (None, peer) => format!("@{peer}"),
-    };
+    let identity = identity(routed.user.as_deref(), &routed.source.peer);
     let part = head.fields.get(DEVICE_FIELD);
     let part = part.and_then(|value| DevicePart::parse(value.to_str().ok()?));
     TunnelOwner { identity, part }
+}
+
+/// The name of a user, or an address behind `@`. A user whose own name begins so is written with two: no one can choose the name of another's
+/// address.
+fn identity(user: Option<&str>, peer: &PeerAddress) -> String {
+    match (user, peer) {
+        (Some(user), _) if user.starts_with('@') => format!("@{user}"),
+        (Some(user), _) => user.to_owned(),
+        (None, PeerAddress::Ip(address)) => format!("@{}", address.ip().to_canonical()),
+        (None, peer) => format!("@{peer}"),
+    }
 }
 
 /// The packets that the request is for. A name stands for its addresses of this moment (RFC 9484, section 4.6), of which the tunnel is told

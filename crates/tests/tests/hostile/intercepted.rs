@@ -10,6 +10,7 @@ use hermes_tests::attacks::intercepted::{
 };
 use hermes_tests::capsules::UdpTunnel;
 use hermes_tests::eventually::eventually_true;
+use hermes_tests::ip_packets::assigned;
 use hermes_tests::{Echo, Node, eventually, origins};
 
 use crate::standing::{self, MIB};
@@ -68,6 +69,31 @@ fn nothing_is_left(node: &Node, tunnels: Vec<UdpTunnel>) {
         node.status()["memory"]["charged_for"]["stack"] == 0
     });
     node.idle();
+}
+
+/// A tunnel of someone without a name, and its address.
+fn stranger(proxy: SocketAddr) -> (UdpTunnel, Ipv4Addr) {
+    let path = "/.well-known/masque/ip/*/*/";
+    let mut tunnel = UdpTunnel::h1_for(proxy, "connect-ip", path, "").unwrap();
+    let address = assigned(&mut tunnel)[0].1;
+    (tunnel, address)
+}
+
+#[test]
+fn a_user_whose_name_is_that_of_a_source_gets_no_address_that_is_kept_for_it() {
+    let echo = Echo::start();
+    let node = node(echo.tcp, echo.udp);
+    let proxy = node.address("overlay");
+    let (strangers, kept) = stranger(proxy);
+    nothing_is_left(&node, vec![strangers]);
+
+    let (users, own) = tunnel(proxy, "@127.0.0.1");
+    assert_ne!(own, kept);
+    // Each finds its own again.
+    let (strangers, again) = stranger(proxy);
+    assert_eq!(again, kept);
+    nothing_is_left(&node, vec![users, strangers]);
+    assert_eq!(tunnel(proxy, "@127.0.0.1").1, own);
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod charges;
 mod client_addresses;
 mod client_fields;
 mod custody;
+mod custody_messages;
 mod descriptors;
 mod early_data;
 mod empty_lengths;
