@@ -1,8 +1,13 @@
 //! What leaves on a stream.
 
+use std::future::{Future, ready};
+use std::pin::Pin;
+
 use bytes::Bytes;
 use hermes_proto::fields::Fields;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio_util::either::Either;
 
 use crate::connect_tcp::Wrapping;
 use crate::error::{Cause, Reset, StreamError};
@@ -28,18 +33,24 @@ pub enum Outgoing {
 }
 
 impl Outgoing {
-    /// Sends bytes, and with `end` the end of the stream. Returns when the stream has room for more.
+    /// Sends bytes, and with `end` the end of the stream. Resolves when the stream has room for more. The bytes are taken at once, and
+    /// leave when the future is polled.
     ///
     /// # Errors
     /// The peer reset the stream, the connection failed, or the length that was announced is not kept.
-    pub async fn data(&mut self, data: Bytes, end: bool) -> Result<(), StreamError> {
+    pub fn data(
+        &mut self,
+        data: Bytes,
+        end: bool,
+    ) -> impl Future<Output = Result<(), StreamError>> + Send {
+        // Not an `async fn`: its future would have room for the bytes beside that of the stream, in each tunnel twice.
         match self {
-            Self::Ended => Ok(()),
-            Self::H1(outgoing) => outgoing.data(data, end).await,
-            Self::H2(outgoing) => outgoing.data(data, end).await,
-            Self::H3(outgoing) => Box::pin(outgoing.data(data, end)).await,
-            Self::Wrapped(outgoing) => Box::pin(outgoing.data(data, end)).await,
-            Self::Piped(outgoing) => Box::pin(outgoing.data(data, end)).await,
+            Self::H1(outgoing) => Either::Left(Either::Left(outgoing.data(data, end))),
+            Self::H2(outgoing) => Either::Left(Either::Right(outgoing.data(data, end))),
+            Self::H3(outgoing) => Either::Right(boxed(outgoing.data(data, end))),
+            Self::Wrapped(outgoing) => Either::Right(boxed(outgoing.data(data, end))),
+            Self::Piped(outgoing) => Either::Right(boxed(outgoing.data(data, end))),
+            Self::Ended => Either::Right(boxed(ready(Ok(())))),
         }
     }
 
@@ -97,7 +108,7 @@ impl Outgoing {
         match self {
             Self::Ended => Ok(()),
             Self::H1(outgoing) => outgoing.finish(trailers).await,
-            Self::H2(outgoing) => outgoing.finish(trailers).await,
+            Self::H2(outgoing) => outgoing.finish(trailers),
             Self::H3(outgoing) => Box::pin(outgoing.finish(trailers)).await,
             Self::Wrapped(outgoing) => Box::pin(outgoing.finish()).await,
             Self::Piped(outgoing) => {
@@ -163,7 +174,15 @@ impl Outgoing {
     /// Waits until the peer breaks the stream off, which may be never.
     pub async fn broken(&mut self) -> Reset {
         match self {
-            Self::H1(outgoing) => outgoing.broken().await,
+            // Only TCP tells, and also while nothing is read or written. In one future, as every idle tunnel has room for this one.
+            Self::H1(outgoing) => match outgoing.tcp() {
+                Some(tcp) => {
+                    // A runtime that is shutting down has no more to say either.
+                    let _ = tcp.ready(Interest::ERROR).await;
+                    Reset::Connect
+                }
+                None => std::future::pending().await,
+            },
             Self::H2(outgoing) => outgoing.broken().await,
             Self::H3(outgoing) => outgoing.broken().await,
             Self::Wrapped(outgoing) => Box::pin(outgoing.broken()).await,
@@ -202,4 +221,13 @@ impl Outgoing {
             _ => None,
         }
     }
+}
+
+/// Bytes on their way on a stream whose future is too large for every tunnel.
+type BoxedSending<'a> = Pin<Box<dyn Future<Output = Result<(), StreamError>> + Send + 'a>>;
+
+fn boxed<'a>(
+    sending: impl Future<Output = Result<(), StreamError>> + Send + 'a,
+) -> BoxedSending<'a> {
+    Box::pin(sending)
 }

@@ -25,11 +25,24 @@ const LOOK: usize = 4096;
 /// The direction from the peer to us.
 pub struct ReadHalf {
     io: ReadIo,
-    unread: Bytes,
-    /// What [`Self::look`] met, for the next read.
-    failed: Option<io::Error>,
+    /// Comes before whatever the socket has. Boxed, because there is none while a connection waits.
+    ahead: Option<Box<ReadAhead>>,
     info: Arc<StreamInfo>,
     abort: Arc<AtomicBool>,
+}
+
+/// Outcome of reads made before anyone asked for them.
+enum ReadAhead {
+    /// Never empty.
+    Bytes(Bytes),
+    /// The error that [`ReadHalf::look`] met, for the next read.
+    Failed(io::Error),
+}
+
+impl ReadAhead {
+    fn of(unread: Bytes) -> Option<Box<Self>> {
+        (!unread.is_empty()).then(|| Box::new(Self::Bytes(unread)))
+    }
 }
 
 /// The direction from us to the peer.
@@ -99,8 +112,7 @@ pub(crate) fn halves(stream: Stream) -> (ReadHalf, WriteHalf) {
 
     let read = ReadHalf {
         io: read,
-        unread,
-        failed: None,
+        ahead: ReadAhead::of(unread),
         info: info.clone(),
         abort: abort.clone(),
     };
@@ -120,7 +132,7 @@ pub(crate) fn rejoined(
     mut read: ReadHalf,
     mut write: WriteHalf,
 ) -> Result<Stream, (ReadHalf, WriteHalf)> {
-    if read.failed.is_some() {
+    if matches!(read.ahead.as_deref(), Some(ReadAhead::Failed(_))) {
         return Err((read, write));
     }
 
@@ -137,7 +149,13 @@ pub(crate) fn rejoined(
     };
 
     match transport {
-        Ok(transport) => Ok(Stream::of_parts(transport, read.unread, read.info)),
+        Ok(transport) => {
+            let unread = match read.ahead.map(|ahead| *ahead) {
+                Some(ReadAhead::Bytes(unread)) => unread,
+                Some(ReadAhead::Failed(_)) | None => Bytes::new(),
+            };
+            Ok(Stream::of_parts(transport, unread, read.info))
+        }
         Err((from, to)) => {
             read.io = from;
             write.io = to;
@@ -201,8 +219,8 @@ impl ReadHalf {
     #[must_use]
     pub fn tcp(&self) -> Option<&TcpStream> {
         match &self.io {
-            ReadIo::Tcp(half) if self.unread.is_empty() => Some(half.as_ref()),
-            ReadIo::Kernel(half) if self.unread.is_empty() => Some(half.tcp()),
+            ReadIo::Tcp(half) if self.ahead.is_none() => Some(half.as_ref()),
+            ReadIo::Kernel(half) if self.ahead.is_none() => Some(half.tcp()),
             _ => None,
         }
     }
@@ -211,16 +229,28 @@ impl ReadHalf {
     /// connection only when it has nothing else to do; often they are there before.
     pub fn look(&mut self) {
         let ReadIo::Tcp(half) = &self.io else { return };
-        if !self.unread.is_empty() || self.failed.is_some() {
+        if self.ahead.is_some() {
             return;
         }
 
         let mut room = [0; LOOK];
         match rustix::net::recv(half.as_ref(), &mut room, RecvFlags::DONTWAIT) {
             // An end is told again to the next reader; an error is not.
-            Ok((_, read)) => self.unread = Bytes::copy_from_slice(&room[..read]),
+            Ok((_, read)) => self.ahead = ReadAhead::of(Bytes::copy_from_slice(&room[..read])),
             Err(Errno::WOULDBLOCK | Errno::INTR) => {}
-            Err(error) => self.failed = Some(error.into()),
+            Err(error) => self.ahead = Some(Box::new(ReadAhead::Failed(error.into()))),
+        }
+    }
+
+    /// Serves a read from bytes that came before it, and keeps the rest of them.
+    fn read_ahead(&mut self, ahead: ReadAhead, buf: &mut ReadBuf<'_>) -> io::Result<()> {
+        match ahead {
+            ReadAhead::Bytes(mut unread) => {
+                serve_unread(&mut unread, buf);
+                self.ahead = ReadAhead::of(unread);
+                Ok(())
+            }
+            ReadAhead::Failed(error) => Err(error),
         }
     }
 
@@ -328,11 +358,8 @@ impl AsyncRead for ReadHalf {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if serve_unread(&mut self.unread, buf) {
-            return Poll::Ready(Ok(()));
-        }
-        if let Some(error) = self.failed.take() {
-            return Poll::Ready(Err(error));
+        if let Some(ahead) = self.ahead.take() {
+            return Poll::Ready(self.read_ahead(*ahead, buf));
         }
 
         match &mut self.io {

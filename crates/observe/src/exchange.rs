@@ -201,10 +201,10 @@ impl Exchange {
     pub fn refused_by(&self, node: &str, id: Option<RefusalId>) {
         let mut facts = self.live.facts.lock();
         facts.names.refusal = id.or(facts.names.refusal);
-        facts.refused_by = Some(LaterRefusal {
+        facts.refused_by = Some(Box::new(LaterRefusal {
             node: clip(node),
             id,
-        });
+        }));
     }
 
     /// It is refused, or ended, by this node, which calls that so.
@@ -288,12 +288,12 @@ impl Exchange {
     pub fn moved_for(&self, why: String) {
         let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
         let moved = MovedPath { time, why };
-        self.live.facts.lock().outlived.moved = Some(moved);
+        self.live.facts.lock().outlived.moved = Some(Box::new(moved));
     }
 
     /// When its tunnel took another path last, and why.
     pub fn moved_path(&self) -> Option<MovedPath> {
-        self.live.facts.lock().outlived.moved.clone()
+        self.live.facts.lock().outlived.moved.as_deref().cloned()
     }
 
     /// It waits for this, or for nothing any more.

@@ -93,8 +93,8 @@ pub(super) struct Facts {
     pub tried: Vec<Attempt>,
     /// What was decided about it, and by what.
     pub decided_by: DecidedBy,
-    /// The later proxy that refused it.
-    pub refused_by: Option<LaterRefusal>,
+    /// The later proxy that refused it. Boxed, like the other rare ones: each open tunnel has room for them.
+    pub refused_by: Option<Box<LaterRefusal>>,
     /// Names of what stands against it.
     pub names: Names,
     /// What it has outlived.
@@ -122,7 +122,7 @@ pub(super) struct Outlived {
     /// Attempts that are counted and not listed.
     pub forgotten: usize,
     /// When its tunnel took another path last, and why.
-    pub moved: Option<MovedPath>,
+    pub moved: Option<Box<MovedPath>>,
 }
 
 /// Why a tunnel took another path.
@@ -303,7 +303,7 @@ impl Live {
         } = facts.decided_by.clone();
         let tried = facts.tried.iter().map(|tried| tried.endpoint.to_string());
         let tried = tried.collect();
-        let refused_by = facts.refused_by.clone();
+        let refused_by = facts.refused_by.as_deref().cloned();
         drop(facts);
 
         Learnt {
@@ -326,7 +326,7 @@ impl Live {
             attempts: facts.tried.len() + facts.outlived.forgotten,
             resumed: facts.outlived.resumed,
             waits: facts.outlived.waits.clone(),
-            moved: facts.outlived.moved.clone(),
+            moved: facts.outlived.moved.as_deref().cloned(),
             flows: FlowCountsView::of(&self.counters.flows),
         };
         let age = now.saturating_duration_since(self.since).as_millis();

@@ -66,10 +66,10 @@ const FEW_ROOM: usize = 2 * COPY_BELOW;
 pub(crate) struct ReadSide {
     pub(crate) half: ReadHalf,
     pub(crate) buffer: BytesMut,
-    /// Room for the next read: more while reads fill it, less when they do not.
-    room: usize,
+    /// Room for the next read, at most [`MOST_ROOM`]: more while reads fill it, less when they do not.
+    room: u32,
     /// Room for it at most: what the other side has room for.
-    pub(crate) most: usize,
+    most: u32,
     /// Seconds for which the server said that it keeps the connection.
     pub(crate) kept_seconds: Option<u16>,
 }
@@ -97,8 +97,8 @@ impl ReadSide {
         Self {
             half,
             buffer,
-            room: READ_ROOM,
-            most: MOST_ROOM,
+            room: READ_ROOM as u32,
+            most: MOST_ROOM as u32,
             kept_seconds: None,
         }
     }
@@ -114,14 +114,19 @@ impl ReadSide {
     /// Room for the next read after one that brought this many bytes.
     fn adapt(&mut self, read: usize) {
         if read >= self.size() {
-            self.room = (2 * self.room).min(MOST_ROOM);
-        } else if read < self.room / 4 {
-            self.room = (self.room / 2).max(READ_ROOM);
+            self.room = (2 * self.room).min(MOST_ROOM as u32);
+        } else if read < self.room as usize / 4 {
+            self.room = (self.room / 2).max(READ_ROOM as u32);
         }
     }
 
+    /// Reads no more at once than the other side has room for.
+    pub(super) fn limit(&mut self, most: usize) {
+        self.most = most.clamp(READ_ROOM, MOST_ROOM) as u32;
+    }
+
     fn size(&self) -> usize {
-        self.room.min(self.most)
+        self.room.min(self.most) as usize
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {

@@ -183,7 +183,7 @@ impl BodyReceiver {
     /// Reads no more at once than the other side has room for.
     pub(crate) fn limit(&mut self, most: usize) {
         if let Some(read) = &mut self.read {
-            read.most = most.max(READ_ROOM);
+            read.limit(most);
         }
     }
 

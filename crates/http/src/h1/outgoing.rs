@@ -1,5 +1,6 @@
 //! Content that leaves on an HTTP/1.1 connection, or the plain bytes of a tunnel.
 
+use std::future::{Future, ready};
 use std::io;
 
 use bytes::{Buf, Bytes};
@@ -9,9 +10,10 @@ use hermes_proto::fields::Fields;
 use hermes_proto::h1::{BodyEncoder, Framing, is_forbidden_trailer};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio_util::either::Either;
 
 use super::{ReadSide, WayBack, WriteSide};
-use crate::error::{Cause, NO_ROOM, Reset, StreamError};
+use crate::error::{Cause, NO_ROOM, StreamError};
 use crate::pace::Pace;
 
 /// The sending half. A head is held back until content or a flush follows, so that both leave in one packet.
@@ -76,12 +78,27 @@ impl BodySender {
         Ok(())
     }
 
-    pub(crate) async fn data(&mut self, data: Bytes, end: bool) -> Result<(), StreamError> {
+    /// Takes the bytes at once, so that the future has no room for them, and sends them when it is polled.
+    pub(crate) fn data(
+        &mut self,
+        data: Bytes,
+        end: bool,
+    ) -> impl Future<Output = Result<(), StreamError>> {
+        match self.push(data, end) {
+            Ok(()) => Either::Left(async move {
+                self.flush().await?;
+                if end { self.close().await } else { Ok(()) }
+            }),
+            Err(error) => Either::Right(ready(Err(error))),
+        }
+    }
+
+    fn push(&mut self, data: Bytes, end: bool) -> Result<(), StreamError> {
         let Some(write) = self.write.as_mut().filter(|_| !self.finished) else {
             return Err(has_ended());
         };
         match &mut self.encoder {
-            None => write.pieces.list.push(data),
+            None => write.pieces.push_alone(data),
             Some(encoder) => {
                 encoder.data(data, &mut write.pieces.list)?;
                 if end {
@@ -89,9 +106,7 @@ impl BodySender {
                 }
             }
         }
-
-        self.flush().await?;
-        if end { self.close().await } else { Ok(()) }
+        Ok(())
     }
 
     pub(crate) async fn finish(&mut self, trailers: Option<Fields>) -> Result<(), StreamError> {
@@ -180,13 +195,9 @@ impl BodySender {
         }
     }
 
-    /// Waits until the peer resets the connection.
-    pub(crate) async fn broken(&mut self) -> Reset {
-        match &mut self.write {
-            Some(write) => write.half.broken().await,
-            None => std::future::pending().await,
-        }
-        Reset::Connect
+    /// The socket, where it is plain TCP or under TLS of the kernel.
+    pub(crate) fn tcp(&self) -> Option<&TcpStream> {
+        self.write.as_ref()?.half.tcp()
     }
 
     /// Framed content ends with its last byte; a tunnel ends with the end of the connection's output.

@@ -22,6 +22,14 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
+    /// Adds bytes of a tunnel, which leave before more of them come: the list of one that waits has room for no others.
+    pub(crate) fn push_alone(&mut self, data: Bytes) {
+        if self.list.capacity() == 0 {
+            self.list.reserve_exact(1);
+        }
+        self.list.push(data);
+    }
+
     /// Forgets what is written; `again`: there are further heads, for which some room is kept.
     pub(crate) fn clear(&mut self, again: bool) {
         if !again || self.head.capacity() > KEPT_ROOM {

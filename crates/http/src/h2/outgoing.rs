@@ -1,6 +1,6 @@
 //! What leaves on an HTTP/2 stream.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -37,31 +37,40 @@ impl StreamSender {
         self.pace = pace;
     }
 
-    pub(crate) async fn data(&mut self, mut data: Bytes, end: bool) -> Result<(), StreamError> {
-        if self.ended && !data.is_empty() {
-            return Err(StreamError::new(Cause::Invalid(
-                "the stream has ended".to_owned(),
-            )));
-        }
-
+    /// Holds the bytes from the call on.
+    pub(crate) fn data(
+        &mut self,
+        mut data: Bytes,
+        end: bool,
+    ) -> impl Future<Output = Result<(), StreamError>> {
         let mut held = self.part.hold(data.len());
-        while !data.is_empty() {
-            let room = self
-                .pace
-                .bound(poll_fn(|cx| self.stream.poll_capacity(cx)))
-                .await??;
-            let piece = data.split_to(room.min(data.len()));
-            let length = piece.len();
-            let piece = Piece::new(piece, held.split(length));
-            self.ended = end && data.is_empty();
-            self.pace.moved(length);
-            let end = self.ended;
-            self.stream
-                .tell(|machine, stream| machine.send(stream, piece, end))
-                .map_err(|error| self.failed(error))?;
-        }
 
-        if end { self.finish(None).await } else { Ok(()) }
+        // Not an `async fn`: its future would have room for its arguments twice, and those of idle tunnels are kept.
+        async move {
+            if self.ended && !data.is_empty() {
+                return Err(StreamError::new(Cause::Invalid(
+                    "the stream has ended".to_owned(),
+                )));
+            }
+
+            while !data.is_empty() {
+                let room = self
+                    .pace
+                    .bound(poll_fn(|cx| self.stream.poll_capacity(cx)))
+                    .await??;
+                let piece = data.split_to(room.min(data.len()));
+                let length = piece.len();
+                let piece = Piece::new(piece, held.split(length));
+                self.ended = end && data.is_empty();
+                self.pace.moved(length);
+                let end = self.ended;
+                self.stream
+                    .tell(|machine, stream| machine.send(stream, piece, end))
+                    .map_err(|error| self.failed(error))?;
+            }
+
+            if end { self.finish(None) } else { Ok(()) }
+        }
     }
 
     /// Hands on what may wait for room in the connection itself.
@@ -83,7 +92,7 @@ impl StreamSender {
         self.pace.bound(self.part.roomy()).await
     }
 
-    pub(crate) async fn finish(&mut self, trailers: Option<Fields>) -> Result<(), StreamError> {
+    pub(crate) fn finish(&mut self, trailers: Option<Fields>) -> Result<(), StreamError> {
         if !std::mem::replace(&mut self.ended, true) {
             self.stream
                 .tell(|machine, stream| machine.finish(stream, trailers.as_ref()))

@@ -111,6 +111,10 @@ impl<C: Content> Sending<C> {
 
     pub(super) fn push(&mut self, content: C) {
         self.queued += content.bytes().len();
+        // Most streams never have more than one piece waiting, and keep the room while they are idle.
+        if self.queue.capacity() == 0 {
+            self.queue.reserve_exact(1);
+        }
         self.queue.push_back(content);
     }
 
