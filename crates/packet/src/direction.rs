@@ -80,24 +80,24 @@ impl PacketDirection<'_> {
         loop {
             // The opposite direction reads the same stream, and hears when it breaks. Asking here as well would wake this one for each frame
             // that leaves, though not for each QUIC datagram.
-            let filled = tokio::select! {
+            let came = tokio::select! {
                 biased;
-                () = self.stop.seen(), if filling.is_between() => return Ok(Left::Stopped),
-                limit = first(&mut due) => {
+                () = self.stop.seen(), if filling.is_between() => DirectionEvent::Stop,
+                limit = first(&mut due) => DirectionEvent::Limit(limit),
+                filled = filling.fill(self, &mut batch) => DirectionEvent::Filled(filled),
+                reset = sink.broken(), if is_quic && self.alone => DirectionEvent::Reset(reset),
+            };
+
+            match self.next(came)? {
+                AfterWait::Send => {}
+                AfterWait::Leave(left) => return Ok(left),
+                AfterWait::Tell(limit) => {
                     if let Sink::Stream(to) = sink {
                         Box::pin(self.tell(&to.stream, limit)).await?;
                     }
                     due = Some(Box::pin(self.limits.due(self.to())));
                     continue;
                 }
-                filled = filling.fill(self, &mut batch) => filled?,
-                reset = sink.broken(), if is_quic && self.alone => {
-                    return Err(Broken::reset(self.to(), reset));
-                }
-            };
-
-            if filled == Filled::Ended {
-                return Ok(Left::Ended);
             }
 
             match sink {
@@ -123,6 +123,19 @@ impl PacketDirection<'_> {
                 },
             }
         }
+    }
+
+    /// What follows a wait.
+    fn next(&self, came: DirectionEvent) -> Result<AfterWait, Broken> {
+        Ok(match came {
+            DirectionEvent::Stop => AfterWait::Leave(Left::Stopped),
+            DirectionEvent::Limit(limit) => AfterWait::Tell(limit),
+            DirectionEvent::Filled(filled) => match filled? {
+                Filled::Packets => AfterWait::Send,
+                Filled::Ended => AfterWait::Leave(Left::Ended),
+            },
+            DirectionEvent::Reset(reset) => return Err(Broken::reset(self.to(), reset)),
+        })
     }
 
     /// Sends what an end found: as it is if the other one takes that, and else from a batch that it is copied into.
@@ -263,6 +276,28 @@ impl PacketDirection<'_> {
     pub(crate) fn write(&self, error: &StreamError) -> Broken {
         Broken::write(self.from.other(), error)
     }
+}
+
+/// What ends a wait for packets. An enum, so that nothing is awaited within the `select!`, which would hold its outcome beside its branches.
+enum DirectionEvent {
+    /// It is to stop.
+    Stop,
+    /// The limit on payloads has changed to this many bytes.
+    Limit(usize),
+    /// Packets, or the end.
+    Filled(Result<Filled, Broken>),
+    /// The peer broke the stream that it sends on.
+    Reset(Reset),
+}
+
+/// What follows a wait for packets. Nothing in it is to be dropped, so that no tunnel keeps room for it.
+enum AfterWait {
+    /// Packets are to be sent.
+    Send,
+    /// The direction ends its run.
+    Leave(Left),
+    /// The peer is told that payloads may have so many bytes.
+    Tell(usize),
 }
 
 /// What this future says, if there is one.

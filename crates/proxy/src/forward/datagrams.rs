@@ -10,7 +10,7 @@ use bytes::BytesMut;
 use hermes_http::{Kind, Reset};
 use hermes_ip::offload::{SuperCapsule, agreement};
 use hermes_observe::Exchange;
-use hermes_packet::{ChargedBounds, Limits, Steering, Stop};
+use hermes_packet::{ChargedBounds, Claim, Limits, Steering, Stop};
 use hermes_proto::datagram_limit;
 use hermes_rules::session::Silence;
 use tokio::time::timeout;
@@ -28,40 +28,31 @@ use crate::routed::Routed;
 /// Carries a tunnel to its end; returns why it ended.
 pub(crate) async fn carry(routed: &Routed, ends: Box<(End, Path, TunnelGuard)>) -> String {
     let (mut tunnel, mut guard) = Tunnel::new(routed, ends);
-    let ended = loop {
+    loop {
         let round = tunnel.round(&mut guard).await;
         tunnel.exchange.moved(matches!(round, RoundEnd::Move(_)));
-        match round {
-            RoundEnd::Over(Err(broken)) if broken.is_of_the_path() => match broken.side {
-                // Only the client can open its side again, so this node waits; towards the target
-                // it acts.
-                Side::Client => return Box::pin(tunnel.wait(broken, &mut guard)).await,
-                Side::Target => match Box::pin(tunnel.open_again(broken, &mut guard)).await {
-                    Ok(()) => {
-                        Box::pin(tunnel.take_back_super_packets(&guard)).await;
-                        tunnel.show_move(routed);
-                    }
-                    Err(broken) => break Err(broken),
-                },
-            },
-            RoundEnd::Over(ended) => break ended,
-            RoundEnd::Claimed(claim) => return tunnel.hand_over(claim),
-            RoundEnd::Move(new) => {
-                let (path, opened) = *new;
-                let kind = guard.state().head().kind();
-                Box::pin(tunnel.switch(path, kind)).await;
-                Box::pin(tunnel.take_back_super_packets(&guard)).await;
-                let revision = guard.state().snapshot().revision;
-                tunnel
-                    .exchange
-                    .moved_for(format!("the rules changed (revision {revision})"));
-                tunnel.show_move(routed);
-                guard.moved(opened);
-            }
-        }
-    };
 
-    Box::pin(tunnel.end(ended)).await
+        // On the heap, like all that is done between two rounds: every idle tunnel would have room for it.
+        let next = Box::pin(tunnel.follow(round, &mut guard, routed)).await;
+        match next {
+            AfterRound::Round => {}
+            AfterRound::Wait(broken) => return Box::pin(tunnel.wait(broken, &mut guard)).await,
+            AfterRound::HandOver(claim) => return tunnel.hand_over(claim),
+            AfterRound::End(ended) => return Box::pin(tunnel.end(ended)).await,
+        }
+    }
+}
+
+/// What follows a round.
+enum AfterRound {
+    /// Another one.
+    Round,
+    /// The side of its client broke, which only the client can open again.
+    Wait(Broken),
+    /// Another tunnel takes its session over.
+    HandOver(Claim),
+    /// Its sides are to be ended.
+    End(Result<&'static str, Broken>),
 }
 
 /// A tunnel that is carried.
@@ -131,11 +122,11 @@ impl Tunnel {
         let alone = self.left.is_empty();
         let stop = Stop::default();
         let client = self.client.sink.clone();
-        let round = Round {
+        let mut round = Round {
             exchange: &self.exchange,
             session: self.client.session(),
             has_udp: self.has_udp(),
-            silence,
+            silence: &silence,
             stop: &stop,
             client: &client,
             resumption: &mut self.path.resumption,
@@ -153,6 +144,41 @@ impl Tunnel {
             self.steering.as_deref(),
         ));
         round.run(both).await
+    }
+
+    /// Does what the end of a round asks for.
+    async fn follow(
+        &mut self,
+        round: RoundEnd,
+        guard: &mut TunnelGuard,
+        routed: &Routed,
+    ) -> AfterRound {
+        match round {
+            RoundEnd::Over(Err(broken)) if broken.is_of_the_path() => match broken.side {
+                Side::Client => return AfterRound::Wait(broken),
+                Side::Target => {
+                    if let Err(broken) = self.open_again(broken, guard).await {
+                        return AfterRound::End(Err(broken));
+                    }
+                    self.take_back_super_packets(guard).await;
+                    self.show_move(routed);
+                }
+            },
+            RoundEnd::Over(ended) => return AfterRound::End(ended),
+            RoundEnd::Claimed(claim) => return AfterRound::HandOver(claim),
+            RoundEnd::Move(new) => {
+                let (path, opened) = *new;
+                let kind = guard.state().head().kind();
+                self.switch(path, kind).await;
+                self.take_back_super_packets(guard).await;
+                let revision = guard.state().snapshot().revision;
+                self.exchange
+                    .moved_for(format!("the rules changed (revision {revision})"));
+                self.show_move(routed);
+                guard.moved(opened);
+            }
+        }
+        AfterRound::Round
     }
 
     /// How long it may be silent. A client with a CONNECT-UDP stream says that it is done by ending that (RFC 9298, 3.1), and all nodes

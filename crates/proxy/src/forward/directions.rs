@@ -35,21 +35,24 @@ pub(super) async fn both(
         steering: None,
     };
 
-    let up = run(up, &mut client.source, &path.sink, streams);
-    let down = run(down, &mut path.source, &client.sink, streams);
+    let up = run(&up, &mut client.source, &path.sink, streams);
+    let down = run(&down, &mut path.source, &client.sink, streams);
     let mut up = pin!(up);
     let mut down = pin!(down);
 
     // Streams end each direction by itself: a half-close passes through.
-    let (first, second) = tokio::select! {
-        left = &mut up => match left? {
-            Left::Ended if !streams => return Ok(Left::Ended),
-            left => (left, down.await?),
-        },
-        left = &mut down => match left? {
-            Left::Ended if !streams => return Ok(Left::Ended),
-            left => (left, up.await?),
-        },
+    let (side, left) = tokio::select! {
+        left = &mut up => (Side::Client, left),
+        left = &mut down => (Side::Target, left),
+    };
+
+    let first = left?;
+    if first == Left::Ended && !streams {
+        return Ok(Left::Ended);
+    }
+    let second = match side {
+        Side::Client => down.await?,
+        Side::Target => up.await?,
     };
 
     Ok(if [first, second].contains(&Left::Ended) {
@@ -61,7 +64,7 @@ pub(super) async fn both(
 
 /// One direction; its end goes on where both sides are streams. It has stopped once the other one has, too.
 async fn run(
-    direction: PacketDirection<'_>,
+    direction: &PacketDirection<'_>,
     source: &mut Source,
     sink: &Sink,
     passes_end: bool,

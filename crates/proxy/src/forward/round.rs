@@ -45,7 +45,7 @@ pub(super) struct Round<'a> {
     pub(super) session: Option<Arc<Session>>,
     /// Whether UDP is on a side, so that silence ends the tunnel.
     pub(super) has_udp: bool,
-    pub(super) silence: Silence,
+    pub(super) silence: &'a Silence,
     /// Stops the directions.
     pub(super) stop: &'a Stop,
     /// Leads to the client.
@@ -81,17 +81,17 @@ pub(super) struct Moving {
 impl Round<'_> {
     /// Carries until the end, or until another path is open and nothing is in between.
     pub(super) async fn run(
-        mut self,
+        &mut self,
         mut directions: Pin<&mut impl Future<Output = Result<Left, Broken>>>,
     ) -> RoundEnd {
         let counters = self.exchange.counters();
         let silence = self.silence;
-        let mut silent = pin!(silent(counters, &silence));
+        let mut silent = pin!(silent(counters, silence));
 
         loop {
             let came = self.carry(directions.as_mut(), silent.as_mut()).await;
             if matches!(came, RoundEvent::Silent) && !self.is_done() {
-                silent.set(self::silent(counters, &silence));
+                silent.set(self::silent(counters, silence));
                 continue;
             }
 
