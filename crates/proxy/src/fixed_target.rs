@@ -1,5 +1,7 @@
 //! The ingress of `tcp` listeners that name no other: every connection is a CONNECT for the listener's target.
 
+use std::future::ready;
+
 use hermes_http::Offered;
 use hermes_net::Stream;
 
@@ -11,11 +13,13 @@ pub(crate) struct FixedTarget;
 
 impl Ingress for FixedTarget {
     fn connection(&self, stream: Stream, gate: Gate) -> Serving<'_> {
-        Box::pin(async move {
-            match gate.target().map(connect) {
-                Some(head) => gate.hand_in(Offered::connection(head, stream)).await,
-                None => stream.abort(),
-            }
-        })
+        let Some(head) = gate.target().map(connect) else {
+            stream.abort();
+            return Box::pin(ready(()));
+        };
+
+        // Before the future, which else has room for head and stream for as long as the connection lasts.
+        let offered = Offered::connection(head, stream);
+        Box::pin(async move { gate.hand_in(offered).await })
     }
 }

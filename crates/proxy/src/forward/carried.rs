@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use hermes_http::{Incoming, Outgoing};
+use hermes_packet::Broken;
 use hermes_packet::tun::FlowStack;
 use hermes_upstream::{Active, Upstream};
 
@@ -18,7 +19,7 @@ use super::outlive::near::NearTunnel;
 use super::packets::PacketTunnel;
 use super::pump;
 use crate::arrival::End;
-use crate::reevaluate::TunnelGuard;
+use crate::reevaluate::{TunnelGuard, TunnelState};
 use crate::routed::Routed;
 
 /// What is left to be done for a tunnel.
@@ -69,10 +70,26 @@ impl Carried {
         }
     }
 
+    /// Its state in the table of open tunnels. That of a tunnel that was taken over is of the exchange that opened it.
+    pub(crate) fn state(&self) -> Option<&Arc<TunnelState>> {
+        let guard = match self {
+            Self::Bytes(bytes) | Self::Bridged(bytes, _) => &bytes.guard,
+            Self::Near(tunnel) => tunnel.guard(),
+            Self::Far(tunnel) => tunnel.guard(),
+            Self::Datagrams(ends) => &ends.2,
+            Self::Packets(tunnel) => &tunnel.guard,
+            Self::Over(_) => return None,
+        };
+        Some(guard.state())
+    }
+
     /// Carries it to its end; returns why it ended.
     pub(crate) async fn carry(self, routed: &Routed) -> String {
         match self {
-            Self::Bytes(bytes) => Box::pin(bytes.carry(routed)).await,
+            Self::Bytes(bytes) => {
+                let carried = bytes.carry(routed).await;
+                carried.map_or_else(|broken| broken.reason(), |()| "done".to_owned())
+            }
             Self::Bridged(mut bytes, mut bridges) => {
                 let counters = routed.exchange.counters();
                 let carried = Box::pin(bridges.carry(&mut bytes, counters)).await;
@@ -91,25 +108,26 @@ impl Carried {
 }
 
 impl ByteTunnel {
-    async fn carry(mut self: Box<Self>, routed: &Routed) -> String {
+    async fn carry(mut self: Box<Self>, routed: &Routed) -> Result<(), Broken> {
         if let Some(progress) = self.progress.take() {
-            let carried = Box::pin(movable::carry(&mut self, *progress, &routed.exchange)).await;
-            return carried.map_or_else(|broken| broken.reason(), |()| "done".to_owned());
+            return Box::pin(movable::carry(&mut self, *progress, &routed.exchange)).await;
         }
 
-        let Self {
-            client,
-            target,
-            guard,
-            active: _held,
-            learner,
-            ..
-        } = &mut *self;
-
-        let carried = pump::tunnel(client, target, routed.exchange.counters(), guard).await;
-        if let Some(upstream) = learner {
+        let carried = Box::pin(self.pump(routed)).await;
+        if let Some(upstream) = &self.learner {
             bulk::ended(routed, upstream);
         }
-        carried.map_or_else(|broken| broken.reason(), |()| "done".to_owned())
+        carried
+    }
+
+    /// Carries one that cannot move.
+    fn pump(&mut self, routed: &Routed) -> impl Future<Output = Result<(), Broken>> {
+        let counters = routed.exchange.counters();
+        pump::tunnel(
+            &mut self.client,
+            &mut self.target,
+            counters,
+            &mut self.guard,
+        )
     }
 }

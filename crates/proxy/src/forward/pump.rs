@@ -11,7 +11,7 @@ use hermes_http::{Frame, Incoming, Outgoing, Reset, StreamError};
 use hermes_net::{SpliceError, splice};
 use hermes_observe::Counters;
 use hermes_packet::{Broken, Side};
-use hermes_proto::fields::Fields;
+use pin_project_lite::pin_project;
 use tokio::net::TcpStream;
 
 use crate::reevaluate::TunnelGuard;
@@ -125,10 +125,10 @@ impl Seam for () {
 ///
 /// # Errors
 /// A side broke, or was silent for too long.
-pub fn pump<S: Source>(
-    incoming: &mut S,
-    outgoing: &mut Outgoing,
-    direction: Direction<'_>,
+pub fn pump<'a, S: Source>(
+    incoming: &'a mut S,
+    outgoing: &'a mut Outgoing,
+    direction: Direction<'a>,
 ) -> impl Future<Output = Result<(), Broken>> {
     pump_by(incoming, outgoing, direction, ())
 }
@@ -137,85 +137,234 @@ pub fn pump<S: Source>(
 ///
 /// # Errors
 /// As for [`pump`].
-pub(super) async fn pump_by<S: Source, M: Seam>(
-    incoming: &mut S,
-    outgoing: &mut Outgoing,
-    direction: Direction<'_>,
-    mut seam: M,
-) -> Result<(), Broken> {
-    let Direction { from, moved, rules } = direction;
-    let to = from.other();
-    loop {
-        let room = if M::MOVES {
-            match allowed(incoming, outgoing, &mut seam, from).await? {
-                Some(room) => room,
-                None => return Ok(()),
-            }
-        } else {
-            match outgoing.room() {
-                // Boxed, as most of the time there is room: the place for it would be in every pump.
-                0 => written(incoming, Box::pin(outgoing.roomy()).as_mut(), from).await?,
-                room => room,
-            }
-        };
+pub(super) fn pump_by<'a, S: Source, M: Seam>(
+    incoming: &'a mut S,
+    outgoing: &'a mut Outgoing,
+    direction: Direction<'a>,
+    seam: M,
+) -> impl Future<Output = Result<(), Broken>> {
+    let mut pump = Pump {
+        incoming,
+        outgoing,
+        direction,
+        seam,
+        slot: Slot::default(),
+        length: 0,
+        end: false,
+    };
 
-        // What is read has to be kept until it is written: read no more than there is room for.
-        incoming.limit(room);
-        let frame = match ready(incoming).await {
-            Some(frame) => frame,
-            None => {
-                // Nothing more is there for now, so what was gathered must not wait for it.
-                written(incoming, pin!(outgoing.flush()), from).await?;
-                match wait(incoming, outgoing, from, &seam).await? {
-                    Some(frame) => frame,
-                    // The receiver has all it wants (RFC 9113, 8.1), which is its end of this direction; or it stops.
-                    None => return Ok(()),
-                }
+    // Two of these are most of an idle tunnel. Nothing is kept over an `await` that the next poll does not need: arguments of an `async fn`
+    // would be, twice, and so would all that is borrowed before.
+    async move {
+        loop {
+            if !pump.may_read().await? {
+                return Ok(());
             }
-        };
 
-        match frame {
-            None => return finish(outgoing, None, to).await,
-            Some(Err(error)) => return Err(Broken::read(from, &error)),
-            Some(Ok(Frame::Trailers(mut trailers))) => {
-                if let Some(rules) = rules {
-                    rules.strip_trailers(&mut trailers, from);
-                }
-                return finish(outgoing, Some(trailers), to).await;
+            let mut read = pump.read().await;
+            if read == Read::Nothing {
+                // What was gathered must not wait for more.
+                pump.flush().await?;
+                read = pump.wait().await?;
             }
-            Some(Ok(Frame::Data(data))) => {
-                moved.fetch_add(data.len() as u64, Ordering::Relaxed);
-                let end = incoming.is_end();
-                let length = data.len();
-                seam.passes(&data);
-                written(incoming, pin!(outgoing.data(data, end)), from).await?;
-                seam.passed(length);
+            match read {
+                Read::Data => pump.write().await?,
+                Read::Last => return Box::pin(pump.end()).await,
+                Read::Nothing => return Ok(()),
+            }
 
-                if end {
-                    return Ok(());
-                }
-                if !M::MOVES && incoming.bulk().is_some() && outgoing.plain().is_some() {
-                    Box::pin(bulk(incoming, outgoing, direction)).await?;
-                }
+            pump.seam.passed(pump.length);
+            if pump.end {
+                return Ok(());
+            }
+            if pump.is_bulk() {
+                Box::pin(bulk(pump.incoming, pump.outgoing, direction)).await?;
             }
         }
     }
 }
 
+/// One direction while it is moved.
+struct Pump<'a, S, M> {
+    incoming: &'a mut S,
+    outgoing: &'a mut Outgoing,
+    direction: Direction<'a>,
+    seam: M,
+    slot: Slot,
+    /// Bytes that are written.
+    length: usize,
+    /// They are the last.
+    end: bool,
+}
+
+/// Frame that was read. It is handed on here and not from hand to hand, each of which would keep room for it.
+#[derive(Default)]
+struct Slot {
+    data: Bytes,
+    /// Trailers or an error. Boxed, as there is one in the life of a direction, at most.
+    last: Option<Box<Result<Frame, StreamError>>>,
+}
+
+/// Outcome of a read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Read {
+    /// Bytes, which are in the slot.
+    Data,
+    /// The end, of which the slot says more.
+    Last,
+    /// Nothing is there; after a wait: nothing more is wanted.
+    Nothing,
+}
+
+impl Slot {
+    fn fill(&mut self, frame: Arrived) -> Read {
+        match frame {
+            Some(Ok(Frame::Data(data))) => {
+                self.data = data;
+                Read::Data
+            }
+            other => {
+                self.last = other.map(Box::new);
+                Read::Last
+            }
+        }
+    }
+}
+
+impl<S: Source, M: Seam> Pump<'_, S, M> {
+    /// Waits until the other side has room: what is read has to be kept until it is written. False if this direction is to stop.
+    async fn may_read(&mut self) -> Result<bool, Broken> {
+        let room = if M::MOVES {
+            match allowed(self).await? {
+                Some(room) => room,
+                None => return Ok(false),
+            }
+        } else {
+            match self.outgoing.room() {
+                // Boxed, as most of the time there is room: the place for it would be in every pump.
+                0 => {
+                    let roomy = Box::pin(self.outgoing.roomy());
+                    written(self.incoming, roomy, self.direction.from).await?
+                }
+                room => room,
+            }
+        };
+
+        self.incoming.limit(room);
+        Ok(true)
+    }
+
+    /// Reads the next frame, if it is there without waiting.
+    fn read(&mut self) -> impl Future<Output = Read> {
+        poll_fn(|cx| {
+            Poll::Ready(match self.incoming.poll_frame(cx) {
+                Poll::Ready(frame) => self.slot.fill(frame),
+                Poll::Pending => Read::Nothing,
+            })
+        })
+    }
+
+    /// Waits for the next frame. The other side may also break meanwhile, or say that it has all it wants (RFC 9113, 8.1), which is its end
+    /// of this direction; or this direction is to stop.
+    fn wait(&mut self) -> impl Future<Output = Result<Read, Broken>> {
+        Waiting {
+            incoming: self.incoming,
+            slot: &mut self.slot,
+            seam: &self.seam,
+            from: self.direction.from,
+            broken: self.outgoing.broken(),
+        }
+    }
+
+    /// Sends what is held back.
+    fn flush(&mut self) -> impl Future<Output = Result<(), Broken>> {
+        written(self.incoming, self.outgoing.flush(), self.direction.from)
+    }
+
+    /// Writes the bytes that were read.
+    fn write(&mut self) -> impl Future<Output = Result<(), Broken>> {
+        let data = std::mem::take(&mut self.slot.data);
+        let moved = self.direction.moved;
+        moved.fetch_add(data.len() as u64, Ordering::Relaxed);
+        self.length = data.len();
+        self.end = self.incoming.is_end();
+        self.seam.passes(&data);
+
+        let sending = self.outgoing.data(data, self.end);
+        written(self.incoming, sending, self.direction.from)
+    }
+
+    /// Whether the kernel can go on.
+    fn is_bulk(&self) -> bool {
+        !M::MOVES && self.incoming.bulk().is_some() && self.outgoing.plain().is_some()
+    }
+
+    /// Ends this direction in the way that its bytes ended. It happens once in its life.
+    async fn end(&mut self) -> Result<(), Broken> {
+        let Direction { from, rules, .. } = self.direction;
+        let trailers = match self.slot.last.take().map(|last| *last) {
+            Some(Err(error)) => return Err(Broken::read(from, &error)),
+            Some(Ok(Frame::Trailers(mut trailers))) => {
+                if let Some(rules) = rules {
+                    rules.strip_trailers(&mut trailers, from);
+                }
+                Some(trailers)
+            }
+            Some(Ok(Frame::Data(_))) | None => None,
+        };
+
+        let finished = self.outgoing.finish(trailers).await;
+        finished.map_err(|error| Broken::write(from.other(), &error))
+    }
+}
+
+pin_project! {
+    /// The wait of an idle direction, in no more room than it needs.
+    struct Waiting<'a, S, M, F> {
+        incoming: &'a mut S,
+        slot: &'a mut Slot,
+        seam: &'a M,
+        from: Side,
+        #[pin]
+        broken: F,
+    }
+}
+
+impl<S: Source, M: Seam, F: Future<Output = Reset>> Future for Waiting<'_, S, M, F> {
+    type Output = Result<Read, Broken>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let waiting = self.project();
+        if M::MOVES && waiting.seam.stops() {
+            return Poll::Ready(Ok(Read::Nothing));
+        }
+        if let Poll::Ready(frame) = waiting.incoming.poll_frame(cx) {
+            return Poll::Ready(Ok(waiting.slot.fill(frame)));
+        }
+        waiting.broken.poll(cx).map(|reset| match reset {
+            Reset::Unneeded => Ok(Read::Nothing),
+            reset => Err(Broken::reset(waiting.from.other(), reset)),
+        })
+    }
+}
+
 /// Waits until more may be read, and says how many bytes; `None` if it is to stop.
-async fn allowed<S: Source, M: Seam>(
-    incoming: &mut S,
-    outgoing: &mut Outgoing,
-    seam: &mut M,
-    from: Side,
-) -> Result<Option<usize>, Broken> {
+async fn allowed<S: Source, M: Seam>(pump: &mut Pump<'_, S, M>) -> Result<Option<usize>, Broken> {
+    let Pump {
+        incoming,
+        outgoing,
+        direction: Direction { from, .. },
+        seam,
+        ..
+    } = pump;
+
     let room = match outgoing.room() {
         0 => {
-            let mut roomy = Box::pin(outgoing.roomy());
+            let roomy = Box::pin(outgoing.roomy());
             tokio::select! {
                 biased;
                 () = stopped(seam) => return Ok(None),
-                room = written(incoming, roomy.as_mut(), from) => room?,
+                room = written(*incoming, roomy, *from) => room?,
             }
         }
         room => room,
@@ -228,8 +377,8 @@ async fn allowed<S: Source, M: Seam>(
         seam.poll_room(cx).map(Some)
     });
 
-    let allowed = meanwhile(incoming, pin!(allowed)).await;
-    let allowed = allowed.map_err(|error| Broken::read(from, &error))?;
+    let allowed = meanwhile(*incoming, pin!(allowed)).await;
+    let allowed = allowed.map_err(|error| Broken::read(*from, &error))?;
     Ok(allowed.map(|allowed| allowed.min(room)))
 }
 
@@ -243,13 +392,6 @@ async fn stopped<M: Seam>(seam: &M) {
         }
     })
     .await;
-}
-
-/// Ends a direction. It happens once in its life, so its future has a place of its own on the heap.
-async fn finish(outgoing: &mut Outgoing, trailers: Option<Fields>, to: Side) -> Result<(), Broken> {
-    Box::pin(outgoing.finish(trailers))
-        .await
-        .map_err(|error| Broken::write(to, &error))
 }
 
 /// Has the kernel move the bytes as long as they come in bulk, where it can. The end is left for the next read to find.
@@ -288,16 +430,41 @@ async fn bulk<S: Source>(
 
 type Arrived = Option<Result<Frame, StreamError>>;
 
+pin_project! {
+    /// The wait for what came `from` a side to be sent.
+    struct Writing<'a, S, W> {
+        incoming: &'a mut S,
+        from: Side,
+        #[pin]
+        write: W,
+    }
+}
+
 /// Waits until `write` has sent what came `from` a side, or until that side was ended because this takes too long.
-async fn written<S: Source, T>(
-    incoming: &mut S,
-    write: Pin<&mut impl Future<Output = Result<T, StreamError>>>,
-    from: Side,
-) -> Result<T, Broken> {
-    let written = meanwhile(incoming, write)
-        .await
-        .map_err(|error| Broken::read(from, &error))?;
-    written.map_err(|error| Broken::write(from.other(), &error))
+fn written<S, W>(incoming: &mut S, write: W, from: Side) -> Writing<'_, S, W> {
+    Writing {
+        incoming,
+        from,
+        write,
+    }
+}
+
+impl<S: Source, T, W: Future<Output = Result<T, StreamError>>> Future for Writing<'_, S, W> {
+    type Output = Result<T, Broken>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let writing = self.project();
+        let from = *writing.from;
+        match writing.write.poll(cx) {
+            Poll::Ready(written) => {
+                Poll::Ready(written.map_err(|error| Broken::write(from.other(), &error)))
+            }
+            Poll::Pending => writing
+                .incoming
+                .poll_unasked(cx)
+                .map(|error| Err(Broken::read(from, &error))),
+        }
+    }
 }
 
 /// Waits for `work`, and meanwhile packs what comes: a tunnel fed byte by byte whose far end has stopped would else use up what
@@ -305,45 +472,14 @@ async fn written<S: Source, T>(
 ///
 /// # Errors
 /// The source was ended, because nothing asked for what came.
-pub(super) async fn meanwhile<S: Source, W: Future>(
+pub(super) fn meanwhile<S: Source, W: Future>(
     incoming: &mut S,
     mut work: Pin<&mut W>,
-) -> Result<W::Output, StreamError> {
-    poll_fn(|cx| match work.as_mut().poll(cx) {
+) -> impl Future<Output = Result<W::Output, StreamError>> {
+    poll_fn(move |cx| match work.as_mut().poll(cx) {
         Poll::Ready(done) => Poll::Ready(Ok(done)),
         Poll::Pending => incoming.poll_unasked(cx).map(Err),
     })
-    .await
-}
-
-/// What is there without waiting.
-async fn ready<S: Source>(incoming: &mut S) -> Option<Arrived> {
-    poll_fn(|cx| {
-        Poll::Ready(match incoming.poll_frame(cx) {
-            Poll::Ready(frame) => Some(frame),
-            Poll::Pending => None,
-        })
-    })
-    .await
-}
-
-/// Waits for the next frame; `None` when the other side says that it needs no more, or when it is to stop. It may also break
-/// meanwhile.
-async fn wait<S: Source, M: Seam>(
-    incoming: &mut S,
-    outgoing: &mut Outgoing,
-    from: Side,
-    seam: &M,
-) -> Result<Option<Arrived>, Broken> {
-    tokio::select! {
-        biased;
-        () = stopped(seam), if M::MOVES => Ok(None),
-        frame = poll_fn(|cx| incoming.poll_frame(cx)) => Ok(Some(frame)),
-        reset = outgoing.broken() => match reset {
-            Reset::Unneeded => Ok(None),
-            reset => Err(Broken::reset(from.other(), reset)),
-        }
-    }
 }
 
 /// Resolves when an exchange moved nothing in either direction for `time`, looked at four times in that span.

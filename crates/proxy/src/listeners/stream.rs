@@ -64,24 +64,26 @@ pub(super) struct Held {
     _counted: ConnectionGuard,
 }
 
-/// Serves a connection in a task. Those of HTTP and of TCP are different tasks, so that each is only as large as it must be.
+/// Serves a connection in a task. Those of HTTP and of TCP are different tasks, so that each is only as large as it must be; one whose
+/// client is to be introduced first, which few listeners ask for, becomes another task then.
 fn spawn(entrance: Entrance, stream: Stream, watch: &Watch, held: Held) {
-    let own = watch.clone();
-    let introduces = entrance.rules.config.proxy_protocol.is_some();
+    if entrance.rules.config.proxy_protocol.is_none() {
+        return serve_known(entrance, stream, watch, held);
+    }
 
+    let own = watch.clone();
+    watch.spawn(async move {
+        if let Some((entrance, stream)) = introduced(entrance, stream, &own).await {
+            serve_known(entrance, stream, &own, held);
+        }
+    });
+}
+
+/// The same for a client that is known.
+fn serve_known(entrance: Entrance, stream: Stream, watch: &Watch, held: Held) {
+    let own = watch.clone();
     if entrance.rules.config.tcp.is_some() {
-        watch.spawn(async move {
-            let _held = held;
-            if let Some((entrance, stream)) = introduced(entrance, stream, &own).await {
-                tcp::connection(entrance, stream, &own).await;
-            }
-        });
-    } else if introduces {
-        watch.spawn(async move {
-            if let Some((entrance, stream)) = introduced(entrance, stream, &own).await {
-                http::connection(Client::new(entrance, stream, own, held)).await;
-            }
-        });
+        watch.spawn(tcp::connection(entrance, stream, own, held));
     } else {
         watch.spawn(http::connection(Client::new(entrance, stream, own, held)));
     }
@@ -100,16 +102,12 @@ fn admit(entrance: &mut Entrance, stream: &Stream) -> bool {
     admitted
 }
 
-/// Waits until the client is introduced, where it must be.
+/// Waits until the client is introduced.
 async fn introduced(
     mut entrance: Entrance,
     stream: Stream,
     watch: &Watch,
 ) -> Option<(Entrance, Stream)> {
-    if entrance.rules.config.proxy_protocol.is_none() {
-        return Some((entrance, stream));
-    }
-
     let stream = tokio::select! {
         taken = Box::pin(proxy_header::take(stream, &entrance.rules)) => taken?,
         () = watch.forced() => return None,

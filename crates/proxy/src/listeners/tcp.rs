@@ -1,5 +1,6 @@
 //! `tcp` listeners: what every connection means, its ingress says.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use hermes_config::model::HostPort;
@@ -7,18 +8,30 @@ use hermes_http::Offered;
 use hermes_net::shared_socket::DatagramSocket;
 use hermes_net::{Stream, Watch};
 
+use super::stream::Held;
 use crate::arrival::Arrival;
 use crate::entrance::Entrance;
 use crate::pipeline;
 use crate::plug::{Gate, Serving, Takes};
 
-/// Carries one connection.
-pub(super) async fn connection(entrance: Entrance, stream: Stream, watch: &Watch) {
+/// Carries one connection, to its end.
+pub(super) fn connection(
+    entrance: Entrance,
+    stream: Stream,
+    watch: Watch,
+    held: Held,
+) -> impl Future<Output = ()> {
     let ingress = entrance.rules.ingress.clone();
     let gate = Gate::new(Arc::new(Inside(entrance)));
-    tokio::select! {
-        () = ingress.connection(stream, gate) => {}
-        () = watch.forced() => {}
+    // On the heap, from where it is moved: in the future it would leave its room behind for as long as the connection lasts.
+    let stream = Box::new(stream);
+
+    async move {
+        tokio::select! {
+            () = ingress.connection(*stream, gate) => {}
+            () = watch.forced() => {}
+        }
+        drop(held);
     }
 }
 

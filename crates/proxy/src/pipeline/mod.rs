@@ -11,6 +11,7 @@ mod identify;
 mod permits;
 
 use std::future::Future;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hermes_http::{Kind, Offered, ResponseHead, StreamError};
@@ -25,6 +26,7 @@ use crate::forward::{Carried, Failed, Unanswered, answer_changes, forward, handl
 use crate::max_forwards;
 use crate::pac::ProxyPac;
 use crate::plug::{HandlerRequest, Opener, RequestContent, Waits};
+use crate::reevaluate::TunnelState;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::snapshot::Snapshot;
@@ -95,9 +97,35 @@ impl Refused<'_> {
 
 /// A tunnel that is open, and what it holds while it is carried.
 struct OpenTunnel {
-    routed: Routed,
+    exchange: TunnelExchange,
     carried: Carried,
     _permits: Permits,
+}
+
+/// The exchange that a tunnel is.
+enum TunnelExchange {
+    /// As its state in the table of open tunnels has it: twice would be most of what is kept of an idle one.
+    OfState(Arc<TunnelState>),
+    /// Of a tunnel that another exchange opened, whose state is that of the other.
+    Own(Box<Routed>),
+}
+
+impl TunnelExchange {
+    fn new(routed: Routed, carried: &Carried) -> Self {
+        let is_same =
+            |state: &&Arc<TunnelState>| Arc::ptr_eq(&state.as_opened().exchange, &routed.exchange);
+        match carried.state().filter(is_same) {
+            Some(state) => Self::OfState(state.clone()),
+            None => Self::Own(Box::new(routed)),
+        }
+    }
+
+    fn routed(&self) -> &Routed {
+        match self {
+            Self::OfState(state) => state.as_opened(),
+            Self::Own(routed) => routed,
+        }
+    }
 }
 
 /// Takes an exchange from its arrival to its end. Whatever happens, it is answered once and recorded once.
@@ -116,12 +144,13 @@ pub(crate) fn refuse_early(
 async fn take(entrance: &Entrance, arrival: Arrival, too_early: bool) {
     // What opens a tunnel is gone before it is carried: most tunnels wait most of their time.
     if let Some(open) = Box::pin(begin(entrance, arrival, too_early)).await {
+        let routed = open.exchange.routed();
         let reason = match open.carried.stack() {
-            None => open.carried.carry(&open.routed).await,
-            Some(stack) => Box::pin(flows::beside(&stack, open.carried, &open.routed)).await,
+            None => open.carried.carry(routed).await,
+            Some(stack) => Box::pin(flows::beside(&stack, open.carried, routed)).await,
         };
-        note::end(&open.routed, &reason);
-        open.routed.exchange.finish(&reason);
+        note::end(routed, &reason);
+        routed.exchange.finish(&reason);
     }
 }
 
@@ -187,7 +216,7 @@ async fn begin(
         Ok(carried) => {
             permits.opened(&routed.auth);
             return Some(Box::new(OpenTunnel {
-                routed,
+                exchange: TunnelExchange::new(routed, &carried),
                 carried,
                 _permits: permits,
             }));

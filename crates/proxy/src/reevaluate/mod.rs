@@ -11,9 +11,11 @@ mod latest_word;
 mod tunnel_state;
 
 use std::collections::HashMap;
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hermes_http::RequestHead;
@@ -21,7 +23,7 @@ use hermes_identity::LEEWAY;
 use hermes_rules::reevaluate::{Reason, Verdict};
 use parking_lot::Mutex;
 use serde::Serialize;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use crate::next::CompiledRoute;
 use crate::routed::Routed;
@@ -154,29 +156,21 @@ impl TunnelGuard {
 
     /// Waits for the next order: to move or to end. The expiry of the credential is one. May be dropped and called again.
     pub(crate) async fn order(&mut self) -> Order {
-        let mut expired = pin!(expiry(self.state.expires()));
+        let mut expiry = expiry(self.state.expires());
         loop {
-            let Self {
-                state,
-                asking,
-                again,
-                ..
-            } = self;
-
-            let word = tokio::select! {
-                biased;
-                () = &mut expired => return Order::End(Reason::Expired),
-                word = state.words().next() => {
+            let word = match self.heard(&mut expiry).await {
+                GuardEvent::Expired => return Order::End(Reason::Expired),
+                GuardEvent::Word(word) => {
                     // What was asked by older rules is void.
-                    *asking = None;
+                    self.asking = None;
                     word
                 }
-                asked = answer(asking) => {
-                    *asking = None;
-                    *again = asked.again;
+                GuardEvent::Answer(asked) => {
+                    self.asking = None;
+                    self.again = asked.again;
                     asked.order.map(Word::Carry)
                 }
-                () = until(*again), if asking.is_none() => Some(Word::Ask(self.state.snapshot())),
+                GuardEvent::Again => Some(Word::Ask(self.state.snapshot())),
             };
 
             match word {
@@ -189,6 +183,37 @@ impl TunnelGuard {
         }
     }
 
+    /// Waits for whatever comes first. Polled by hand: a `select!` holds the state of each branch, and idle tunnels are here.
+    async fn heard(&mut self, expiry: &mut Option<Timer>) -> GuardEvent {
+        let Self {
+            state,
+            asking,
+            again,
+            ..
+        } = self;
+        let mut again = again
+            .filter(|_| asking.is_none())
+            .map(|again| Box::pin(sleep_until(again)));
+        let mut next = pin!(state.words().next());
+
+        poll_fn(move |cx| {
+            if due(expiry, cx) {
+                return Poll::Ready(GuardEvent::Expired);
+            }
+            if let Poll::Ready(word) = next.as_mut().poll(cx) {
+                return Poll::Ready(GuardEvent::Word(word));
+            }
+            if let Some(asking) = asking {
+                return asking.as_mut().poll(cx).map(GuardEvent::Answer);
+            }
+            if due(&mut again, cx) {
+                return Poll::Ready(GuardEvent::Again);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
     /// Waits until the tunnel may not go on; for tunnels that cannot be moved.
     pub(crate) async fn ended(&mut self) -> Reason {
         loop {
@@ -199,33 +224,37 @@ impl TunnelGuard {
     }
 }
 
-async fn answer(asking: &mut Option<Pin<Box<dyn Future<Output = Asked> + Send>>>) -> Asked {
-    match asking {
-        Some(asking) => asking.await,
-        None => std::future::pending().await,
-    }
+/// What comes while a tunnel is carried.
+enum GuardEvent {
+    /// Its credential is not accepted any more.
+    Expired,
+    /// A decision says something; or that what was said before is void.
+    Word(Option<Word>),
+    /// The filters that were asked have answered.
+    Answer(Asked),
+    /// Filters are to be asked again.
+    Again,
 }
 
-async fn until(again: Option<Instant>) {
-    match again {
-        // On the heap, because most tunnels have no such timer.
-        Some(again) => Box::pin(tokio::time::sleep_until(again)).await,
-        None => std::future::pending().await,
-    }
+/// A time that comes. On the heap, because most tunnels have none.
+type Timer = Pin<Box<Sleep>>;
+
+/// Whether the time has come; the task is polled when it does.
+fn due(timer: &mut Option<Timer>, cx: &mut Context<'_>) -> bool {
+    timer
+        .as_mut()
+        .is_some_and(|timer| timer.as_mut().poll(cx).is_ready())
 }
 
-/// Resolves when a credential that ends at Unix time `expires` is not accepted any more; never without one.
-async fn expiry(expires: Option<u64>) {
-    let Some(expires) = expires else {
-        return std::future::pending().await;
-    };
-
+/// When a credential that ends at Unix time `expires` is not accepted any more; never without one.
+fn expiry(expires: Option<u64>) -> Option<Timer> {
+    let expires = expires?;
     // The token's author chose the number: what a clock cannot show is not added to one.
     let since_epoch = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     let left = Duration::from_secs(expires.saturating_add(LEEWAY)).saturating_sub(since_epoch);
-    Box::pin(tokio::time::sleep(left)).await;
+    Some(Box::pin(sleep(left)))
 }
 
 impl Drop for TunnelGuard {

@@ -171,6 +171,11 @@ impl TunnelState {
         }
     }
 
+    /// The exchange, as it was when the tunnel was opened.
+    pub(crate) fn as_opened(&self) -> &Routed {
+        &self.routed
+    }
+
     /// The fields of the request, after *authorize*.
     pub(crate) fn head(&self) -> Arc<RequestHead> {
         self.opened.lock().head.clone()

@@ -264,6 +264,11 @@ struct FarWait {
 }
 
 impl FarTunnel {
+    /// Its entry in the table of open tunnels.
+    pub(in crate::forward) fn guard(&self) -> &TunnelGuard {
+        &self.guard
+    }
+
     /// Carries it until it ends, or goes on in another exchange.
     pub(in super::super) async fn carry(self, exchange: &Exchange) -> String {
         let Self {

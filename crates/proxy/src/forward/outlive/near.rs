@@ -145,6 +145,11 @@ struct Near<'a> {
 }
 
 impl NearTunnel {
+    /// Its entry in the table of open tunnels.
+    pub(in crate::forward) fn guard(&self) -> &TunnelGuard {
+        &self.guard
+    }
+
     pub(in super::super) fn new(
         granted: Granted,
         client: (Incoming, Outgoing),
