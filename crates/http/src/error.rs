@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use hermes_net::tls::{TlsError, TlsErrorKind};
+use hermes_net::tls::{TlsError, TlsErrorKind, alert_ends_handshake, remedy_of_alert};
 use hermes_proto::h2::Reason;
 
 /// Whether a request may have had an effect before it failed (RFC 9110, 9.2.2).
@@ -96,7 +96,12 @@ pub enum Cause {
     /// The peer is closing the connection, and did not begin with the exchange (GOAWAY).
     Closing,
     /// The peer ended the connection with this TLS alert, often because it wants another certificate.
-    Alert(String),
+    Alert {
+        /// Its number (RFC 8446, section 6).
+        id: u8,
+        /// The same in words, with the peer's own if there are any.
+        text: String,
+    },
     /// The client was slower than it may be while it was waited for (RFC 9110, 15.5.9).
     Slow,
     /// We were about to break it ourselves, for instance with more content than was announced.
@@ -131,12 +136,32 @@ impl StreamError {
         }
     }
 
+    /// A connection that the peer ended with this alert. One that ends the handshake came before the peer could act: with TLS 1.3
+    /// a client has sent its request by then.
+    pub fn alerted(id: u8, text: String) -> Self {
+        let cause = Cause::Alert { id, text };
+        if alert_ends_handshake(id) {
+            Self::unprocessed(cause)
+        } else {
+            Self::new(cause)
+        }
+    }
+
+    /// The same failure, of which this alert was the cause.
+    pub(crate) fn by_alert(self, id: u8, text: String) -> Self {
+        let alerted = Self::alerted(id, text);
+        if self.processed == Processed::No {
+            return Self::unprocessed(alerted.cause);
+        }
+        alerted
+    }
+
     /// The reset to pass on to the other side of the exchange.
     pub fn reset(&self) -> Reset {
         match &self.cause {
             Cause::Reset(reset) => *reset,
             Cause::Closing => Reset::Refused,
-            Cause::Incomplete | Cause::Io(_) | Cause::Alert(_) => Reset::Connect,
+            Cause::Incomplete | Cause::Io(_) | Cause::Alert { .. } => Reset::Connect,
             Cause::Protocol(_) | Cause::Unsupported(_) => Reset::Protocol,
             Cause::Slow => Reset::Cancel,
             Cause::Memory(_) => Reason::ENHANCE_YOUR_CALM.into(),
@@ -155,7 +180,13 @@ impl fmt::Display for StreamError {
             Cause::Silent(reason) | Cause::Memory(reason) => f.write_str(reason),
             Cause::Protocol(reason) => write!(f, "the peer broke the protocol: {reason}"),
             Cause::Closing => f.write_str("the peer is closing the connection"),
-            Cause::Alert(alert) => write!(f, "the peer refused the connection: {alert}"),
+            Cause::Alert { id, text } => {
+                write!(f, "the peer refused the connection: {text}")?;
+                match remedy_of_alert(*id) {
+                    "" => Ok(()),
+                    remedy => write!(f, "; {remedy}"),
+                }
+            }
             Cause::Slow => f.write_str("the client was slower than limits.min_rate"),
             Cause::Invalid(reason) => write!(f, "the message cannot be sent: {reason}"),
             Cause::Unsupported(what) => write!(f, "the peer does not offer {what}"),
@@ -168,8 +199,8 @@ impl std::error::Error for StreamError {}
 impl From<io::Error> for StreamError {
     fn from(error: io::Error) -> Self {
         let tls = TlsError::from_io(&error);
-        if matches!(tls.kind, TlsErrorKind::Alert { .. }) {
-            return Self::new(Cause::Alert(tls.detail));
+        if let TlsErrorKind::Alert { id } = tls.kind {
+            return Self::alerted(id, tls.detail);
         }
 
         match error.kind() {

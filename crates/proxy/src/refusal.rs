@@ -119,7 +119,7 @@ impl Refusal {
         let kind = match &error.cause {
             Cause::Reset(_) | Cause::Io(_) | Cause::Closing => ProxyError::ConnectionTerminated,
             Cause::Silent(_) | Cause::Memory(_) => ProxyError::ConnectionTerminated,
-            Cause::Alert(_) => ProxyError::TlsAlertReceived,
+            Cause::Alert { .. } => ProxyError::TlsAlertReceived,
             Cause::Incomplete => ProxyError::HttpResponseIncomplete,
             Cause::Protocol(_) => ProxyError::HttpProtocolError,
             Cause::Slow => ProxyError::HttpRequestError,

@@ -139,6 +139,9 @@ impl Policy {
 pub enum Outcome {
     /// No connection came about. Nothing was processed.
     ConnectFailure,
+    /// The endpoint and this node do not believe each other's certificates, or share no version: the same endpoint would say the
+    /// same. Nothing was processed.
+    Untrusted,
     /// The next hop did not begin with the exchange (RFC 9113, 8.7). Nothing was processed.
     Refused,
     /// A connection that had served other exchanges ended without a byte: it had probably died of age.
@@ -165,6 +168,7 @@ impl Outcome {
     pub fn word(self) -> &'static str {
         match self {
             Self::ConnectFailure => "connect-failure",
+            Self::Untrusted => "untrusted",
             Self::Refused => "refused-stream",
             Self::Stale => "stale",
             Self::Silent => "silent",
@@ -186,14 +190,14 @@ impl Outcome {
 
     /// Whether the next hop may have acted.
     fn maybe_processed(self) -> bool {
-        !matches!(self, Self::ConnectFailure | Self::Refused)
+        !matches!(self, Self::ConnectFailure | Self::Untrusted | Self::Refused)
     }
 
     /// Whether the policy tries this again. What the next hop refused, or a kept connection lost, always is.
     fn is_retried(self, policy: &Policy) -> bool {
         use RetryOn::{ConnectFailure, GatewayError, Interrupted, RateLimited, Reset, ServerError};
         match self {
-            Self::Refused | Self::Stale | Self::Silent => true,
+            Self::Refused | Self::Stale | Self::Silent | Self::Untrusted => true,
             Self::ConnectFailure => policy.names(&[ConnectFailure, GatewayError, ServerError]),
             Self::Reset | Self::Timeout => policy.names(&[Reset, GatewayError, ServerError]),
             Self::Interrupted => policy.names(&[Interrupted]),
@@ -227,6 +231,8 @@ pub struct Made {
     pub idempotent: bool,
     /// Whether all that was sent can be sent again.
     pub replayable: bool,
+    /// Whether there is an endpoint that was not tried.
+    pub others: bool,
 }
 
 /// Why there is no further attempt.
@@ -272,8 +278,15 @@ pub fn decide(
     if !outcome.is_retried(policy) {
         return Err(Stop::NotNamed);
     }
+    // The endpoint is asked once, however long the exchange is kept for.
+    if outcome == Outcome::Untrusted && !made.others {
+        return Err(Stop::NotNamed);
+    }
     // A connection that died while it was kept most probably died before it was used.
-    let is_presumed_unprocessed = matches!(outcome, Outcome::Refused | Outcome::Stale);
+    let is_presumed_unprocessed = matches!(
+        outcome,
+        Outcome::Refused | Outcome::Stale | Outcome::Untrusted
+    );
     let attempts = match outcome {
         Outcome::Silent => policy.attempts.max(ATTEMPTS_SILENT),
         _ if is_presumed_unprocessed => policy.attempts.max(ATTEMPTS_UNPROCESSED),

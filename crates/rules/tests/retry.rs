@@ -27,6 +27,7 @@ const FIRST: Made = Made {
     elapsed: None,
     idempotent: true,
     replayable: true,
+    others: false,
 };
 
 fn response(status: u16) -> Outcome {
@@ -145,6 +146,35 @@ fn without_a_policy_only_what_had_no_effect_is_repeated_at_once() {
 }
 
 #[test]
+fn an_endpoint_whose_certificate_is_wrong_is_asked_once_and_the_next_one_is() {
+    let kept = json!({ "attempts": 3, "keep_for": "1h", "on": "connect-failure" });
+    for policy in [Policy::unprocessed_only(), policy(json!({})), policy(kept)] {
+        let alone = Made {
+            elapsed: Some(Duration::ZERO),
+            ..FIRST
+        };
+        assert_eq!(
+            decide(&policy, Outcome::Untrusted, alone, 0),
+            Err(Stop::NotNamed)
+        );
+        let made = Made {
+            idempotent: false,
+            others: true,
+            ..FIRST
+        };
+        assert!(decide(&policy, Outcome::Untrusted, made, 0).is_ok());
+        let last = Made {
+            attempts: ATTEMPTS_UNPROCESSED,
+            ..made
+        };
+        assert_eq!(
+            decide(&policy, Outcome::Untrusted, last, 0),
+            Err(Stop::Attempts)
+        );
+    }
+}
+
+#[test]
 fn what_was_on_a_link_that_fell_silent_is_repeated_once_by_any_policy() {
     for policy in [
         Policy::unprocessed_only(),
@@ -246,7 +276,7 @@ proptest! {
         random in any::<u64>(),
     ) {
         let policy = policy(json!({ "attempts": 10, "on": ["5xx", "rate-limited"] }));
-        let made = Made { attempts, elapsed: None, idempotent: false, replayable: true };
+        let made = Made { attempts, elapsed: None, idempotent: false, replayable: true, others: false };
         assert!(decide(&policy, outcome, made, random).is_err());
     }
 }

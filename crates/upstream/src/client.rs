@@ -63,7 +63,13 @@ impl Directory for ArcSwap<HashMap<String, Arc<Upstream>>> {
 }
 
 /// How long the end of a worker waits for those of its links.
+#[doc(alias = "bound")]
 const FAREWELL: Duration = Duration::from_millis(500);
+
+/// The same for links inside tunnels of other links, which end one after the other, the innermost first: two round trips of 125 ms
+/// for each of four.
+#[doc(alias = "bound")]
+const NESTED_FAREWELL: Duration = Duration::from_secs(2);
 
 /// The way to upstreams and targets, with the connections that one worker keeps. Clones share them.
 #[derive(Clone)]
@@ -74,6 +80,8 @@ pub struct Client {
 pub(crate) struct Inner {
     pub(crate) resolver: Arc<Resolver>,
     pub(crate) tasks: TaskTracker,
+    /// What carries links inside tunnels of others.
+    pub(crate) tunnels: TaskTracker,
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) pool: Arc<Pool>,
     /// With the number of the system's authorities that it was made with.
@@ -102,6 +110,7 @@ impl Client {
             Inner {
                 resolver,
                 tasks,
+                tunnels: TaskTracker::new(),
                 directory,
                 pool,
                 origin_tls: Mutex::default(),
@@ -128,8 +137,12 @@ impl Client {
     }
 
     /// Waits, after [`Self::close`] and no longer than half a second, until the peers of links know that they end. TCP's would learn
-    /// it from the kernel, QUIC's by nothing but silence.
+    /// it from the kernel, QUIC's by nothing but silence. Where links are inside of others, the outer ones have half a second once
+    /// the inner ones have ended, or after two seconds.
     pub async fn farewell(&self) {
+        self.inner.tunnels.close();
+        let _ = tokio::time::timeout(NESTED_FAREWELL, self.inner.tunnels.wait()).await;
+
         self.inner.tasks.close();
         let _ = tokio::time::timeout(FAREWELL, self.inner.tasks.wait()).await;
     }

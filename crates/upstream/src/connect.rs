@@ -218,7 +218,7 @@ impl Attempt<'_> {
                     to,
                     bounds.until,
                     &endpoint.text,
-                    &client.tasks,
+                    &client.tunnels,
                 );
 
                 let (connection, nested_mtu) = nested.await?;
@@ -460,7 +460,7 @@ pub(crate) fn agreed(
 
     // RFC 9113, 3.2: HTTP/2 over TLS needs ALPN.
     Err(ConnectFailure::new(
-        FailureKind::Protocol,
+        FailureKind::Alpn,
         endpoint,
         "the peer did not agree to HTTP/2 (ALPN `h2`)",
     ))

@@ -127,7 +127,15 @@ impl<'a> EndpointAttempts<'a> {
         );
 
         endpoint.failed(&failure);
-        self.last = Some(failure);
+        // One that may answer a moment later says more about another attempt than one whose certificate is wrong.
+        let keeps = failure.kind.is_of_trust()
+            && self
+                .last
+                .as_ref()
+                .is_some_and(|last| !last.kind.is_of_trust());
+        if !keeps {
+            self.last = Some(failure);
+        }
     }
 
     /// Why the attempts ended without success.
@@ -139,6 +147,10 @@ impl<'a> EndpointAttempts<'a> {
                 "no endpoint to try",
             )
         };
-        self.last.unwrap_or_else(nothing)
+        let endpoint = |index: &usize| self.upstream.endpoints[*index].text.clone();
+        let before = self.tried.iter().map(endpoint).collect();
+        let last = self.last.unwrap_or_else(nothing);
+
+        ConnectFailure { before, ..last }
     }
 }

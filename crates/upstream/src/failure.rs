@@ -1,10 +1,13 @@
 //! Why no connection came about. Nothing of the exchange was processed in any of these cases.
 
 use std::fmt;
+use std::sync::Arc;
 
 use hermes_net::descriptors::Shortage;
 use hermes_net::dns::{DnsError, DnsErrorKind};
-use hermes_net::tls::{TlsError, TlsErrorKind};
+use hermes_net::tls::{
+    TlsError, TlsErrorKind, alert_ends_handshake, remedy_of_alert, remedy_of_certificate,
+};
 use hermes_net::{ConnectError, ConnectErrorKind};
 use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
@@ -18,6 +21,8 @@ pub struct ConnectFailure {
     pub endpoint: String,
     /// What happened, for people.
     pub reason: String,
+    /// Endpoints, as configured, that failed before it.
+    pub before: Vec<Arc<str>>,
 }
 
 /// The kind of a [`ConnectFailure`].
@@ -52,8 +57,10 @@ pub enum FailureKind {
         /// What it answered, if it did.
         status: Option<StatusCode>,
     },
-    /// The peer does not speak HTTP, or not the version that is needed.
+    /// The peer does not speak HTTP, or broke off before it did.
     Protocol,
+    /// The peer agreed to no version of HTTP that is needed (ALPN).
+    Alpn,
     /// A configured bound of the upstream is reached.
     Limit,
     /// No descriptor is left on this machine.
@@ -62,6 +69,20 @@ pub enum FailureKind {
     Ports,
     /// This machine could not try.
     Local,
+}
+
+impl FailureKind {
+    /// Whether the two ends do not believe each other's certificates, or share no version: the same endpoint would say the same
+    /// the next time, until someone changes it or this node.
+    #[must_use]
+    pub fn is_of_trust(self) -> bool {
+        match self {
+            Self::Tls { certificate } => certificate,
+            Self::TlsAlert(id) => alert_ends_handshake(id),
+            Self::Alpn => true,
+            _ => false,
+        }
+    }
 }
 
 impl ConnectFailure {
@@ -74,6 +95,7 @@ impl ConnectFailure {
             kind,
             endpoint: endpoint.into(),
             reason: reason.into(),
+            before: Vec::new(),
         }
     }
 
@@ -118,7 +140,14 @@ impl ConnectFailure {
             | TlsErrorKind::Eof
             | TlsErrorKind::Io => FailureKind::Tls { certificate: false },
         };
-        Self::new(kind, endpoint, error.to_string())
+        let reason = match error.kind {
+            TlsErrorKind::Certificate => {
+                with(error, remedy_of_certificate(error.fault, &error.detail))
+            }
+            TlsErrorKind::Alert { id } => with(error, remedy_of_alert(id)),
+            _ => error.to_string(),
+        };
+        Self::new(kind, endpoint, reason)
     }
 
     /// Whether it speaks against the endpoint, and not only against this machine or its configuration.
@@ -145,7 +174,7 @@ impl ConnectFailure {
             FailureKind::Tls { certificate: false } => "TLS",
             FailureKind::TlsAlert(_) => "TLS, which it refuses",
             FailureKind::Via { .. } => "the proxy on the way",
-            FailureKind::Protocol => "HTTP",
+            FailureKind::Protocol | FailureKind::Alpn => "HTTP",
             FailureKind::Prohibited
             | FailureKind::NoEndpoint
             | FailureKind::Limit
@@ -169,12 +198,20 @@ impl ConnectFailure {
             FailureKind::TlsAlert(_) => ProxyError::TlsAlertReceived,
             FailureKind::Prohibited => ProxyError::DestinationIpProhibited,
             FailureKind::NoEndpoint | FailureKind::Via { .. } => ProxyError::DestinationUnavailable,
-            FailureKind::Protocol => ProxyError::HttpProtocolError,
+            FailureKind::Protocol | FailureKind::Alpn => ProxyError::HttpProtocolError,
             FailureKind::Limit | FailureKind::Descriptors | FailureKind::Ports => {
                 ProxyError::ConnectionLimitReached
             }
             FailureKind::Local => ProxyError::ProxyInternalError,
         }
+    }
+}
+
+/// An error and what helps, if that is known.
+fn with(error: &TlsError, remedy: &str) -> String {
+    match remedy {
+        "" => error.to_string(),
+        remedy => format!("{error}; {remedy}"),
     }
 }
 

@@ -50,14 +50,14 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// The context of UDP payloads as it is written.
 const CONTEXT: [u8; 1] = [UDP_CONTEXT as u8];
 
-/// Opens a connection to `server_name` inside a tunnel. `depth` connections are around it.
+/// Opens a connection to `server_name` inside a tunnel, which is one of `tunnels` until it has ended. `depth` connections are around it.
 pub(crate) async fn connect(
     tunnel: Tunnel,
     depth: u8,
     (name, config): (&str, &ClientConfig),
     until: Instant,
     endpoint: &str,
-    tasks: &tokio_util::task::TaskTracker,
+    tunnels: &tokio_util::task::TaskTracker,
 ) -> Result<(Connection, Arc<NestedMtu>), ConnectFailure> {
     let quic = tunnel.outgoing.datagrams();
     let sizes = match &quic {
@@ -69,7 +69,7 @@ pub(crate) async fn connect(
     let (carrier, socket) = Carrier::new();
     let nested_mtu = Arc::new(NestedMtu::new(quic.as_ref().map(payload)));
     // Before the handshake, whose packets it carries.
-    tasks.spawn(carry(carrier, tunnel, quic, nested_mtu.clone()));
+    tunnels.spawn(carry(carrier, tunnel, quic, nested_mtu.clone()));
     let connecting = Endpoint::connect_through(socket, sizes, name, config);
 
     match timeout_at(until, connecting).await {
@@ -152,7 +152,12 @@ async fn leave(
                 small && packet.len() > largest && packet.len() <= usize::from(SMALLEST_MTU)
             };
 
-            write(packets.iter().filter(by_stream), &mut capsules);
+            // The last word of a connection is said where nothing is lost, too: its peer would wait for minutes.
+            if carrier.is_ending() {
+                write(packets.iter(), &mut capsules);
+            } else {
+                write(packets.iter().filter(by_stream), &mut capsules);
+            }
             // What the hop before would drop is not sent there.
             let goes = |packet: &&Bytes| !by_stream(packet) && packet.len() <= nested_mtu.limit();
             let sent = quic.send(

@@ -98,7 +98,7 @@ fn to_io(error: StreamError) -> io::Error {
         Cause::Incomplete => io::ErrorKind::UnexpectedEof,
         Cause::Io(inner) => inner.kind(),
         Cause::Slow => io::ErrorKind::TimedOut,
-        Cause::Protocol(_) | Cause::Invalid(_) | Cause::Unsupported(_) | Cause::Alert(_) => {
+        Cause::Protocol(_) | Cause::Invalid(_) | Cause::Unsupported(_) | Cause::Alert { .. } => {
             io::ErrorKind::InvalidData
         }
     };

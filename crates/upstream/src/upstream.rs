@@ -174,6 +174,14 @@ impl Upstream {
         }
     }
 
+    /// Whether it has an endpoint that is none of `tried`, which are named as they are configured.
+    #[must_use]
+    pub fn has_endpoint_beside(&self, tried: &[Arc<str>]) -> bool {
+        self.endpoints
+            .iter()
+            .any(|endpoint| !tried.contains(&endpoint.text))
+    }
+
     /// The name under which nodes that it stands for are attached to this one; `None` where it has endpoints.
     pub fn attached(&self) -> Option<&model::Template> {
         self.attached.as_ref()

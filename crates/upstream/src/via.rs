@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hermes_config::model::HostPort;
 use hermes_http::h1::client::Receiver;
-use hermes_http::{Event, Kind, Processed, RequestHead, StreamError};
+use hermes_http::{Cause, Event, Kind, Processed, RequestHead, StreamError};
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::fields::Fields;
 use hermes_proto::upgrade::Protocol;
@@ -80,6 +80,7 @@ pub(crate) fn tunnel<'a>(
                 .map_err(|failure| ConnectFailure {
                     reason: format!("via {}: {}", failure.endpoint, failure.reason),
                     endpoint: target.clone(),
+                    before: Vec::new(),
                     ..failure
                 })?;
 
@@ -100,6 +101,10 @@ pub(crate) fn tunnel<'a>(
                     });
                     return Err(refused(&target, &proxy, (status, why)));
                 }
+                // It would say the same again.
+                Err(error) if alert_of(&error).is_some() => {
+                    return Err(untrusted(&target, &proxy, &error));
+                }
                 // Nothing of ours was in the tunnel yet, so asking again does no harm.
                 Err(error)
                     if attempt < ATTEMPTS && (reused || error.processed == Processed::No) => {}
@@ -109,6 +114,19 @@ pub(crate) fn tunnel<'a>(
 
         Err(unreachable(format!("via {via}: no tunnel")))
     })
+}
+
+/// The alert with which a proxy ended the connection, if it did.
+fn alert_of(error: &StreamError) -> Option<u8> {
+    match error.cause {
+        Cause::Alert { id, .. } => Some(id),
+        _ => None,
+    }
+}
+
+fn untrusted(target: &str, proxy: &str, error: &StreamError) -> ConnectFailure {
+    let kind = alert_of(error).map_or(FailureKind::Protocol, FailureKind::TlsAlert);
+    ConnectFailure::new(kind, target, format!("via {proxy}: {error}"))
 }
 
 fn refused(

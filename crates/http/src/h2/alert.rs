@@ -17,11 +17,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub(super) struct Alert(Arc<OnceLock<(u8, String)>>);
 
 impl Alert {
-    /// What the peer said.
-    pub(super) fn text(&self) -> Option<&str> {
-        self.0.get().map(|(_, text)| text.as_str())
-    }
-
     /// Its number (RFC 8446, section 6) and what the peer said.
     pub(super) fn said(&self) -> Option<(u8, String)> {
         self.0.get().cloned()

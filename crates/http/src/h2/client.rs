@@ -61,11 +61,8 @@ struct State {
 impl State {
     /// An error of a stream, or the alert that was its cause.
     fn explain(&self, error: StreamError) -> StreamError {
-        let error = match self.alert.text() {
-            Some(alert) => StreamError {
-                cause: Cause::Alert(alert.to_owned()),
-                ..error
-            },
+        let error = match self.alert.said() {
+            Some((id, text)) => error.by_alert(id, text),
             None => error,
         };
         super::explain(self.arrivals.account(), error)
@@ -294,8 +291,8 @@ impl TcpLink {
             return Ok(());
         }
 
-        let cause = match self.state.alert.text() {
-            Some(alert) => Cause::Alert(alert.to_owned()),
+        let cause = match self.state.alert.said() {
+            Some((id, text)) => Cause::Alert { id, text },
             None if seen => Cause::Unsupported("extended CONNECT"),
             None => Cause::Incomplete,
         };

@@ -15,8 +15,8 @@ pub(super) enum Over {
     Incomplete,
     /// It failed.
     Io(io::ErrorKind, String),
-    /// The peer ended it with a TLS alert.
-    Alert(String),
+    /// The peer ended it with a TLS alert: its number and text.
+    Alert(u8, String),
     /// The peer broke the protocol.
     Failed(ConnectionError),
 }
@@ -26,7 +26,7 @@ impl Over {
     pub(super) fn io(error: io::Error) -> Self {
         match StreamError::from(error).cause {
             Cause::Incomplete => Self::Incomplete,
-            Cause::Alert(detail) => Self::Alert(detail),
+            Cause::Alert { id, text } => Self::Alert(id, text),
             Cause::Io(error) => Self::Io(error.kind(), error.to_string()),
             _ => Self::Closed,
         }
@@ -34,11 +34,18 @@ impl Over {
 
     /// What that means for a stream.
     pub(super) fn error(&self) -> StreamError {
+        if let Self::Alert(id, text) = self {
+            return StreamError::alerted(*id, text.clone());
+        }
+
         StreamError::new(match self {
             Self::Closed => Cause::Reset(Reset::Connect),
             Self::Incomplete => Cause::Incomplete,
             Self::Io(kind, text) => Cause::Io(io::Error::new(*kind, text.clone())),
-            Self::Alert(detail) => Cause::Alert(detail.clone()),
+            Self::Alert(id, text) => Cause::Alert {
+                id: *id,
+                text: text.clone(),
+            },
             Self::Failed(error) => match error.reason {
                 Reason::ENHANCE_YOUR_CALM => {
                     let text = format!("the peer sent {}", error.words);

@@ -72,10 +72,13 @@ impl From<Fault> for StreamError {
 
 impl From<ConnectionError> for StreamError {
     fn from(error: ConnectionError) -> Self {
+        if let ConnectionError::Tls(error) = &error
+            && let TlsErrorKind::Alert { id } = error.kind
+        {
+            return Self::alerted(id, error.detail.clone());
+        }
+
         Self::new(match error {
-            ConnectionError::Tls(error) if matches!(error.kind, TlsErrorKind::Alert { .. }) => {
-                Cause::Alert(error.detail)
-            }
             ConnectionError::Application { code, .. } if Code::from(code) == Code::NoError => {
                 Cause::Incomplete
             }

@@ -19,6 +19,7 @@ use super::datagrams::{self, Counters, DatagramCounts, SentDatagrams};
 use super::error::ConnectionError;
 use super::flows::Flows;
 use super::handshakes::Handshake;
+use super::nested_path::NestedPath;
 use super::path_stats::PathStats;
 use super::recv::RecvStream;
 use super::refusals::Refusals;
@@ -53,6 +54,8 @@ struct State {
     confirmation: Confirmation,
     /// What the peer's machine says to our socket.
     refusals: OnceLock<Arc<Refusals>>,
+    /// What carries its packets, within a tunnel.
+    nested: OnceLock<Arc<NestedPath>>,
 }
 
 /// Whether the handshake has ended.
@@ -99,6 +102,7 @@ impl Connection {
                 flows,
                 confirmation,
                 refusals,
+                nested: OnceLock::new(),
             }),
         }
     }
@@ -106,6 +110,12 @@ impl Connection {
     /// The same, with what the peer's machine says to its socket.
     pub(super) fn told(self, refusals: &Arc<Refusals>) -> Self {
         let _ = self.state.refusals.set(refusals.clone());
+        self
+    }
+
+    /// The same, whose packets pass through a tunnel.
+    pub(super) fn nested(self, path: Arc<NestedPath>) -> Self {
+        let _ = self.state.nested.set(path);
         self
     }
 
@@ -307,11 +317,19 @@ impl Connection {
     }
 
     /// As [`Self::close`], and lets the connection's driver, a task of this thread, send that: a process that ends just then would
-    /// leave the peer to find out by silence.
+    /// leave the peer to find out by silence. The tunnel around a connection ends then, too.
     pub async fn close_and_tell(&self, code: u64, reason: &[u8]) {
+        let nested = self.state.nested.get();
+        if let Some(path) = nested {
+            path.begin_end();
+        }
+
         self.close(code, reason);
         for _ in 0..YIELDS {
             tokio::task::yield_now().await;
+        }
+        if let Some(path) = nested {
+            path.end();
         }
     }
 

@@ -164,6 +164,7 @@ impl Endpoint {
         server_name: &str,
         config: &ClientConfig,
     ) -> Result<Connection, ConnectionError> {
+        let path = socket.path();
         let ours = endpoint_config(WorkerIds::CLIENT, &Keys::random(), sizes);
         let quinn = quinn::Endpoint::new_with_abstract_socket(
             ours,
@@ -183,6 +184,7 @@ impl Endpoint {
         endpoint
             .connect_sized(Socket::FAR, server_name, config, sizes)
             .await
+            .map(|connection| connection.nested(path))
     }
 
     fn on(

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::tls::{Fault, TlsError, TlsErrorKind};
+use rustls::AlertDescription;
+
+use crate::tls::{Fault, TlsError, TlsErrorKind, of_text};
 
 /// Codes of TLS alerts as QUIC carries them: 0x100 and the alert (RFC 9001 section 4.8).
 const CRYPTO: std::ops::RangeInclusive<u64> = 0x100..=0x1ff;
@@ -94,14 +96,21 @@ impl From<quinn::ConnectionError> for ConnectionError {
             From::VersionMismatch => Self::Version,
             From::TransportError(ours) => {
                 let code = u64::from(ours.code);
-                let said = ours.to_string();
-                tls(code, &said, kind_of_ours).unwrap_or(Self::Transport { code, reason: said })
+                let said = of_text(&ours.reason);
+                tls(code, said, kind_of_ours).unwrap_or_else(|| Self::Transport {
+                    code,
+                    reason: ours.to_string(),
+                })
             }
             From::ConnectionClosed(theirs) => {
                 let code = u64::from(theirs.error_code);
-                let said = theirs.to_string();
-                tls(code, &said, |id| TlsErrorKind::Alert { id })
-                    .unwrap_or(Self::Transport { code, reason: said })
+                let said = alert_in_words(code, &theirs.reason);
+                tls(code, said, |id| TlsErrorKind::Alert { id }).unwrap_or_else(|| {
+                    Self::Transport {
+                        code,
+                        reason: theirs.to_string(),
+                    }
+                })
             }
             From::ApplicationClosed(theirs) => Self::Application {
                 code: theirs.error_code.into_inner(),
@@ -116,12 +125,12 @@ impl From<quinn::ConnectionError> for ConnectionError {
 }
 
 /// An error of TLS, if the code is one.
-fn tls(code: u64, said: &str, kind: impl FnOnce(u8) -> TlsErrorKind) -> Option<ConnectionError> {
+fn tls(code: u64, said: String, kind: impl FnOnce(u8) -> TlsErrorKind) -> Option<ConnectionError> {
     if !CRYPTO.contains(&code) {
         return None;
     }
     let alert = (code & 0xff) as u8;
-    let plain = TlsError::new(kind(alert), said.to_owned());
+    let plain = TlsError::new(kind(alert), said);
     let ours = !matches!(plain.kind, TlsErrorKind::Alert { .. });
 
     Some(ConnectionError::Tls(TlsError {
@@ -132,6 +141,16 @@ fn tls(code: u64, said: &str, kind: impl FnOnce(u8) -> TlsErrorKind) -> Option<C
         },
         ..plain
     }))
+}
+
+/// An alert as TLS over TCP words it, with what the peer says of it.
+fn alert_in_words(code: u64, said: &[u8]) -> String {
+    let alert = AlertDescription::from((code & 0xff) as u8);
+    if said.is_empty() {
+        return format!("received fatal alert: {alert:?}");
+    }
+    let said = String::from_utf8_lossy(said);
+    format!("received fatal alert: {alert:?}: {said}")
 }
 
 /// The alert that we sent says what we found.

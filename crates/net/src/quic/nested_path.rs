@@ -9,7 +9,7 @@ use std::io::{self, IoSliceMut};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -49,6 +49,21 @@ pub struct NestedPath {
     leaving: Mutex<Queue>,
     coming: Mutex<Queue>,
     dropped: AtomicU64,
+    /// The connection says now that it ends.
+    ending: AtomicBool,
+}
+
+impl NestedPath {
+    /// The packets from now on say that the connection ends.
+    pub(super) fn begin_end(&self) {
+        self.ending.store(true, Ordering::Relaxed);
+    }
+
+    /// The connection has said so. quinn keeps it for three more probe timeouts (RFC 9000 section 10.2), for packets that are
+    /// under way: here they end with the tunnel, which need not wait for them.
+    pub(super) fn end(&self) {
+        self.leaving.lock().close();
+    }
 }
 
 #[derive(Debug, Default)]
@@ -102,6 +117,7 @@ impl Carrier {
             leaving: Mutex::default(),
             coming: Mutex::default(),
             dropped: AtomicU64::new(0),
+            ending: AtomicBool::new(false),
         });
         (Self { path: path.clone() }, Socket(path))
     }
@@ -139,6 +155,12 @@ impl Carrier {
         .await;
     }
 
+    /// Whether the connection ends: its packets say so to the peer, and are the last.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.path.ending.load(Ordering::Relaxed)
+    }
+
     /// Gives packets to the connection.
     pub fn give(&self, packets: impl IntoIterator<Item = Bytes>) {
         let mut queue = self.path.coming.lock();
@@ -173,6 +195,11 @@ pub struct Socket(Arc<NestedPath>);
 impl Socket {
     /// Where the other end seems to be.
     pub(super) const FAR: SocketAddr = FAR;
+
+    /// What carries its packets.
+    pub(super) fn path(&self) -> Arc<NestedPath> {
+        self.0.clone()
+    }
 }
 
 impl Drop for Socket {

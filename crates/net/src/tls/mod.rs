@@ -39,7 +39,8 @@ pub use server::{
 };
 pub use system::{reread_system_authorities, system_generation};
 pub use validity::{Span, of_certificate, of_certificates, of_revocations};
-pub use words::Fault;
+pub(crate) use words::of_text;
+pub use words::{Fault, alert_ends_handshake, remedy_of_alert, remedy_of_certificate};
 
 /// The one provider of cryptography.
 fn provider() -> Arc<CryptoProvider> {

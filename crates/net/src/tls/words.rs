@@ -142,6 +142,74 @@ impl Fault {
     }
 }
 
+/// Whether an alert ends a handshake (RFC 8446 section 6.2), and would end the next one with the same two ends: it is about
+/// certificates, names, versions or suites. The peer that sends it has processed nothing.
+#[must_use]
+pub fn alert_ends_handshake(number: u8) -> bool {
+    matches!(number, 40..=46 | 48 | 49 | 51 | 70 | 71 | 86 | 109..=113 | 115 | 116 | 120)
+}
+
+/// A remedy for the client that was sent this alert; empty where none is known.
+#[must_use]
+pub fn remedy_of_alert(number: u8) -> &'static str {
+    match AlertDescription::from(number) {
+        AlertDescription::CertificateRequired => {
+            "it wants a certificate of this node: `tls.cert_file` and `key_file`"
+        }
+        AlertDescription::UnknownCA
+        | AlertDescription::DecryptError
+        | AlertDescription::BadCertificate
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::AccessDenied => {
+            "it does not believe `tls.cert_file`, whose authority belongs in its `client_ca_file`"
+        }
+        AlertDescription::CertificateExpired => "`tls.cert_file` has expired for it: renew it",
+        AlertDescription::CertificateRevoked => {
+            "`tls.cert_file` was revoked: have another one issued"
+        }
+        AlertDescription::UnrecognisedName => {
+            "it serves no such name: `tls.server_name` is what it is asked for"
+        }
+        AlertDescription::NoApplicationProtocol => {
+            "it speaks none of the versions of HTTP that `http` of the upstream names"
+        }
+        _ => "",
+    }
+}
+
+/// A remedy for the client that does not believe the server's certificate; empty where none is known.
+#[must_use]
+pub fn remedy_of_certificate(fault: Fault, detail: &str) -> &'static str {
+    match fault {
+        Fault::UnknownAuthority => "its authority belongs in `tls.ca_file`",
+        Fault::Expired => "it has to be renewed there, unless the clock here is wrong",
+        Fault::NotYetValid => "it has to be valid now: look at the clock",
+        Fault::Revoked => "it is in `crl_file`: the server needs another one",
+        _ if detail.contains("not valid for name") => "`tls.server_name` is what it has to name",
+        _ => "",
+    }
+}
+
+/// An error of TLS over QUIC, of which the text of rustls alone is left, in words.
+pub(crate) fn of_text(text: &str) -> String {
+    let ours = |name| text.contains(name);
+    if [
+        "UnsupportedCertVersion",
+        "CaUsedAsEndEntity",
+        "EndEntityUsedAsCa",
+    ]
+    .into_iter()
+    .any(ours)
+    {
+        return of_webpki(text);
+    }
+    if ours("UnknownRevocationStatus") {
+        return of_certificate(&CertificateError::UnknownRevocationStatus);
+    }
+    text.to_owned()
+}
+
 /// An error of rustls in words.
 pub(super) fn of(error: &Error) -> String {
     match error {

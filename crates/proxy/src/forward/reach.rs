@@ -135,7 +135,7 @@ pub(crate) async fn open(
     })?;
 
     let opened = opening.map_err(|error| {
-        let outcome = retry::of_stream(&error, reused).map(|_| Outcome::Refused);
+        let outcome = retry::of_opening(&error);
         Unreached {
             refusal: Refusal::of_stream(&error, &endpoint),
             outcome,
@@ -428,6 +428,7 @@ fn unreached(tries: &Tries<'_>, failure: &ConnectFailure) -> Unreached {
         .telemetry
         .connect_failure(tries.next.name(), error.token());
 
+    tries.failed_before(&failure.before);
     tries.goes_to(&failure.endpoint.as_str().into());
     let refusal = Refusal::new(error, failure.reason.clone()).next_hop(&failure.endpoint);
     let refusal = match failure.kind {

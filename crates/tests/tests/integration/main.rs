@@ -60,5 +60,6 @@ mod tokens;
 mod trace;
 mod transform;
 mod tunnels;
+mod untrusted;
 mod versions;
 mod why;

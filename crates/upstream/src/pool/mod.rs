@@ -18,7 +18,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use hermes_http::h1::Connection;
 use hermes_http::h2::client::{Keepalive, TcpLink};
-use hermes_http::h3;
+use hermes_http::{StreamError, h3};
 use hermes_net::Stream;
 use hermes_net::clock;
 use parking_lot::Mutex;
@@ -512,11 +512,10 @@ fn broken(endpoint: String, reason: String) -> ConnectFailure {
 fn not_begun(link: &TcpLink, endpoint: String) -> ConnectFailure {
     match link.alert() {
         // Under TLS 1.3 a server judges our certificate only now.
-        Some((id, text)) => ConnectFailure::new(
-            FailureKind::TlsAlert(id),
-            endpoint,
-            format!("HTTP/2: {text}"),
-        ),
+        Some((id, text)) => {
+            let alert = StreamError::alerted(id, text);
+            ConnectFailure::new(FailureKind::TlsAlert(id), endpoint, alert.to_string())
+        }
         None => {
             let reason = "the peer does not begin HTTP/2".to_owned();
             broken(endpoint, reason)

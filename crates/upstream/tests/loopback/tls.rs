@@ -72,7 +72,7 @@ async fn a_peer_without_the_only_version_is_refused() {
         .checkout(&upstream, upstream.timeouts())
         .await
         .unwrap_err();
-    assert_eq!(failure.kind, FailureKind::Protocol);
+    assert_eq!(failure.kind, FailureKind::Alpn);
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ use http::Method;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-pub(super) use outcome::{of_connect, of_stream};
+pub(super) use outcome::{of_connect, of_opening, of_stream};
 pub(super) use replay::Replay;
 
 use super::kept_request::KeptRequest;
@@ -134,6 +134,24 @@ impl<'a> Tries<'a> {
         }
     }
 
+    /// These failed to connect before the endpoint that the attempt is said to have gone to.
+    pub(super) fn failed_before(&self, endpoints: &[Arc<str>]) {
+        let mut tried = self.tried.lock();
+        for endpoint in endpoints {
+            if tried.len() < TRIED && !tried.contains(endpoint) {
+                tried.push(Arc::clone(endpoint));
+            }
+        }
+    }
+
+    /// Whether the upstream has an endpoint that was not tried.
+    fn has_others(&self) -> bool {
+        let tried = self.tried.lock();
+        self.next
+            .upstream()
+            .is_some_and(|upstream| upstream.has_endpoint_beside(&tried))
+    }
+
     /// Endpoints that others are preferred to.
     pub(super) fn tried(&self) -> Vec<Arc<str>> {
         self.tried.lock().clone()
@@ -201,6 +219,7 @@ impl<'a> Tries<'a> {
             elapsed: self.kept().map(KeptRequest::elapsed),
             idempotent,
             replayable,
+            others: outcome == Outcome::Untrusted && self.has_others(),
         };
 
         let mut pause = decide(self.policy, outcome, made, fastrand::u64(..))?;

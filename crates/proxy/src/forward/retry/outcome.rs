@@ -13,13 +13,21 @@ use hermes_upstream::FailureKind;
 pub(crate) fn of_stream(error: &StreamError, reused: bool) -> Option<Outcome> {
     match &error.cause {
         Cause::Invalid(_) | Cause::Slow | Cause::Memory(_) => None,
+        Cause::Alert { .. } if error.processed == Processed::No => Some(Outcome::Untrusted),
         _ if error.processed == Processed::No => Some(Outcome::Refused),
         Cause::Silent(_) => Some(Outcome::Silent),
         Cause::Incomplete | Cause::Reset(_) if reused => Some(Outcome::Stale),
-        Cause::Incomplete | Cause::Reset(_) | Cause::Io(_) | Cause::Closing | Cause::Alert(_) => {
-            Some(Outcome::Reset)
-        }
+        Cause::Incomplete | Cause::Reset(_) | Cause::Io(_) | Cause::Closing => Some(Outcome::Reset),
+        Cause::Alert { .. } => Some(Outcome::Reset),
         Cause::Protocol(_) | Cause::Unsupported(_) => None,
+    }
+}
+
+/// A stream that could not be opened, so that nothing was processed; `None` as of [`of_stream`].
+pub(crate) fn of_opening(error: &StreamError) -> Option<Outcome> {
+    match of_stream(error, false)? {
+        Outcome::Untrusted => Some(Outcome::Untrusted),
+        _ => Some(Outcome::Refused),
     }
 }
 
@@ -28,6 +36,7 @@ pub(crate) fn of_connect(kind: FailureKind) -> Option<Outcome> {
     match kind {
         FailureKind::Dotless | FailureKind::Prohibited | FailureKind::Limit => None,
         FailureKind::Descriptors | FailureKind::Ports => None,
+        kind if kind.is_of_trust() => Some(Outcome::Untrusted),
         _ => Some(Outcome::ConnectFailure),
     }
 }
@@ -63,6 +72,37 @@ mod tests {
             assert_eq!(after(odd), None, "{odd}");
         }
         assert_eq!(retry_after(&Fields::new(), now), None);
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_believed_is_final_for_its_endpoint_wherever_it_is_found() {
+        const UNKNOWN_CA: u8 = 48;
+        const INTERNAL_ERROR: u8 = 80;
+        for kind in [
+            FailureKind::Tls { certificate: true },
+            FailureKind::TlsAlert(UNKNOWN_CA),
+            FailureKind::Alpn,
+        ] {
+            assert_eq!(of_connect(kind), Some(Outcome::Untrusted), "{kind:?}");
+        }
+        for kind in [
+            FailureKind::Tls { certificate: false },
+            FailureKind::TlsAlert(INTERNAL_ERROR),
+            FailureKind::Timeout,
+        ] {
+            assert_eq!(of_connect(kind), Some(Outcome::ConnectFailure), "{kind:?}");
+        }
+
+        let alerted = |id| StreamError::alerted(id, String::new());
+        assert_eq!(
+            of_stream(&alerted(UNKNOWN_CA), false),
+            Some(Outcome::Untrusted)
+        );
+        assert_eq!(of_opening(&alerted(UNKNOWN_CA)), Some(Outcome::Untrusted));
+        assert_eq!(
+            of_stream(&alerted(INTERNAL_ERROR), false),
+            Some(Outcome::Reset)
+        );
     }
 
     #[test]
