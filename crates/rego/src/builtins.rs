@@ -43,8 +43,10 @@ const BUILTINS: &[(&str, u8, Builtin)] = &[
     ("time.clock", 1, times::clock),
     ("time.date", 1, times::date),
     ("time.diff", 2, times::diff),
+    ("time.format", 1, times::format),
     ("time.now_ns", 0, times::now),
     ("time.parse_duration_ns", 1, times::parse_duration),
+    ("time.parse_ns", 2, times::parse),
     ("time.parse_rfc3339_ns", 1, times::parse_rfc3339),
     ("time.weekday", 1, times::weekday),
 ];

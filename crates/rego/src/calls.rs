@@ -61,8 +61,8 @@ fn instead_of(name: &str) -> &'static str {
             "ask a server by an entry of `authorize` with `url`, or give the policy a file of data"
         }
         _ if name.starts_with("time.") => {
-            "times are nanoseconds, as `time.now_ns` and `time.parse_rfc3339_ns` say them, and `time.clock`, `time.date` and `time.weekday` take apart in \
-             any zone; no other form is read or written"
+            "times are nanoseconds, as `time.now_ns` and `time.parse_ns` say them; `time.clock`, `time.date` and `time.weekday` take them apart, and \
+             `time.format` writes them, in any zone"
         }
         _ => {
             "docs/policy.md lists those that are missing; a server with OPA (`authorize` with `kind: opa`) has them"

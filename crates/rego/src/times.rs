@@ -1,9 +1,10 @@
-//! Builtins on time. Times are nanoseconds of Unix time, in UTC, or such a time with a zone: `[nanoseconds, "Europe/Oslo"]`.
+//! Builtins on time. Times are nanoseconds of Unix time, in UTC, or such a time with a zone: `[nanoseconds, "Europe/Oslo"]`. The zone
+//! of this machine is `Local`.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -11,13 +12,17 @@ use jiff::{Span, Timestamp, ZonedDateTime};
 use parking_lot::RwLock;
 use regorus::Value;
 
-use crate::budget;
+use crate::{budget, layout};
 
 const SECOND: i64 = 1_000_000_000;
 
 /// Zones that are kept once they were read: policies name a few.
 #[doc(alias = "bound")]
 const ZONES: usize = 64;
+
+/// Bytes of a layout: those that have a name are shorter than 40, and what is written by one can be five times as long.
+#[doc(alias = "bound")]
+const LAYOUT: usize = 4096;
 
 /// Seconds of Unix time that all policies of this process are to take for the present; 0: the clock's.
 static SUPPOSED: AtomicU64 = AtomicU64::new(0);
@@ -29,6 +34,20 @@ static KNOWN: LazyLock<RwLock<HashMap<String, TimeZone>>> = LazyLock::new(RwLock
 /// after another, never in a node.
 pub fn suppose_time(at: Option<u64>) {
     SUPPOSED.store(at.unwrap_or(0), Ordering::Relaxed);
+}
+
+/// The present, as `time.now_ns` has it outside of an evaluation: for the time of a request that is put into an input.
+#[must_use]
+pub fn present() -> SystemTime {
+    match SUPPOSED.load(Ordering::Relaxed) {
+        0 => SystemTime::now(),
+        at => UNIX_EPOCH + Duration::from_secs(at),
+    }
+}
+
+/// Has zones be read again: policies that are read anew see what changed on this machine.
+pub(crate) fn forget_zones() {
+    KNOWN.write().clear();
 }
 
 /// Nanoseconds now: one time for all of an evaluation.
@@ -45,7 +64,7 @@ pub(crate) fn now(_: &[Value]) -> Option<Value> {
 }
 
 /// The zone of this name. One that was read is at hand; another is in a file, for which no worker waits.
-fn zone(name: &str) -> Option<TimeZone> {
+pub(crate) fn zone(name: &str) -> Option<TimeZone> {
     if matches!(name, "" | "UTC") {
         return Some(TimeZone::UTC);
     }
@@ -57,7 +76,11 @@ fn zone(name: &str) -> Option<TimeZone> {
         return None;
     }
 
-    let read = TimeZone::get(name).ok()?;
+    let read = match name {
+        // A machine that says nothing of its zone is in UTC.
+        "Local" => TimeZone::try_system().unwrap_or(TimeZone::UTC),
+        name => TimeZone::get(name).ok()?,
+    };
     let mut known = KNOWN.write();
     if known.len() < ZONES {
         known.insert(name.to_owned(), read.clone());
@@ -182,6 +205,30 @@ pub(crate) fn parse_rfc3339(operands: &[Value]) -> Option<Value> {
         return None;
     }
     nanoseconds(text.parse().ok()?)
+}
+
+/// A time as text: `format(time)`, or with a zone and a layout, `format([time, "Europe/Oslo", "RFC1123"])`.
+pub(crate) fn format(operands: &[Value]) -> Option<Value> {
+    let at = zoned(operands.first())?;
+    let given = operands.first()?.as_array().ok();
+    let given = match given.and_then(|parts| parts.get(2)) {
+        Some(layout) => layout.as_string().ok()?.clone(),
+        None => layout::RFC_3339_NANO.into(),
+    };
+    if given.len() > LAYOUT {
+        return None;
+    }
+    Some(layout::write(&at, layout::named(&given)).into())
+}
+
+/// The time that a text says by a layout.
+pub(crate) fn parse(operands: &[Value]) -> Option<Value> {
+    let layout = operands.first()?.as_string().ok()?;
+    let text = operands.get(1)?.as_string().ok()?;
+    if layout.len() > LAYOUT {
+        return None;
+    }
+    nanoseconds(layout::read(layout::named(layout), text)?)
 }
 
 /// Whether a text has the letters of RFC 3339 where they belong; the parser takes other forms, too.
@@ -359,6 +406,31 @@ mod tests {
             "[[60000000000, \"UTC\"], [0, \"Asia/Shanghai\"]]",
             "[0,0,0,0,1,0]",
         );
+    }
+
+    #[test]
+    fn times_are_written_by_layouts_and_read_again() {
+        gives(format, "[1500000000]", "\"1970-01-01T00:00:01.5Z\"");
+        gives(
+            format,
+            "[[0, \"Europe/Oslo\", \"RFC1123\"]]",
+            "\"Thu, 01 Jan 1970 01:00:00 CET\"",
+        );
+        gives(parse, "[\"RFC3339\", \"1970-01-01T00:00:01.5Z\"]", "1500000000");
+        gives(parse, "[\"2006-01-02\", \"1970-01-02\"]", "86400000000000");
+        assert_eq!(called(parse, "[\"15:04\", \"12:30\"]"), None, "the year 0");
+
+        let long = "5".repeat(LAYOUT + 1);
+        assert_eq!(called(format, &format!("[[0, \"\", \"{long}\"]]")), None);
+        assert_eq!(called(parse, &format!("[\"{long}\", \"0\"]")), None);
+    }
+
+    #[test]
+    fn the_zone_of_this_machine_has_a_name() {
+        let own = TimeZone::try_system().unwrap_or(TimeZone::UTC);
+        let at = Timestamp::UNIX_EPOCH.to_zoned_datetime(own);
+        let expected = list([at.hour(), at.minute(), at.second()]).to_string();
+        gives(clock, "[[0, \"Local\"]]", &expected);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use hermes_config::model::FieldPattern;
 use hermes_http::{AnswerFields, Kind, RequestHead};
 use hermes_net::CertificateNames;
 use hermes_proto::fields::Fields;
+use hermes_rego::present;
 use http::Version;
 use serde_json::{Map, Value, json};
 
@@ -65,6 +66,7 @@ pub(super) fn input_with(subject: &Subject<'_>, fields: &Fields) -> Value {
             "source": from(subject),
             "destination": address(subject.destination()),
             "request": {
+                "time": humantime::format_rfc3339_micros(present()).to_string(),
                 "http": {
                     "method": method.as_str(),
                     "headers": headers,

@@ -4,10 +4,13 @@
 //! of the exchange. gRPC itself is a request over HTTP/2 whose content is a message with its length before it, and whose result stands in the
 //! trailers.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use bytes::Bytes;
 use hermes_http::{AnswerFields, RequestHead, ResponseHead};
 use hermes_proto::fields::Fields;
 use hermes_proto::protobuf::{BadMessage, Message, Reader};
+use hermes_rego::present;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use serde_json::Value;
 
@@ -43,12 +46,25 @@ pub(super) fn question(subject: &Subject<'_>, shown: &Fields) -> Vec<u8> {
     let mut context = Message::default()
         .message(1, &peer(&attributes["source"]))
         .message(2, &peer(&attributes["destination"]))
-        .message(4, &Message::default().message(2, &http));
+        .message(
+            4,
+            &Message::default()
+                .message(1, &timestamp(present()))
+                .message(2, &http),
+        );
     for (name, value) in envoy::context(subject) {
         context = context.entry(10, &name, &text(&value));
     }
 
     framed(&Message::default().message(1, &context).into_bytes())
+}
+
+/// A `google.protobuf.Timestamp`: seconds and nanoseconds.
+fn timestamp(at: SystemTime) -> Message {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Message::default()
+        .number(1, since.as_secs())
+        .number(2, since.subsec_nanos().into())
 }
 
 /// A `Peer`: address and principal.

@@ -48,15 +48,12 @@ const MISSING: &[(&str, &str)] = &[
         "templates would need a crate of their own",
     ),
     ("strings.split_n", NEW),
-    ("time.format", TIMES),
-    ("time.parse_ns", TIMES),
     ("uri.", NEW),
     ("uuid.", "a decision is no matter of chance"),
     ("yaml.", "YAML would need a crate of its own"),
 ];
 
 const NEW: &str = "the interpreter does not know it yet";
-const TIMES: &str = "other forms than RFC 3339 would need a reader of their own";
 
 /// Long enough on any machine: what ends a case is its budget.
 const TIME: Duration = Duration::from_secs(60);

@@ -3,7 +3,7 @@
 use std::fs;
 
 use hermes_tests::raw::Raw;
-use hermes_tests::{Node, curl, origins};
+use hermes_tests::{Node, curl, origins, program};
 use serde_json::json;
 
 /// A policy in the form in which the prototype's were written, for OPA's plugin for Envoy.
@@ -232,4 +232,29 @@ fn a_policy_verifies_tokens_as_opa_does() {
     }
     assert_eq!(status("authorization: Bearer none".to_owned()), 403);
     assert_eq!(status("x-other: 1".to_owned()), 403);
+}
+
+/// Envoy's requests say when they came; a policy that compares that with the clock finds one time, supposed or not.
+#[test]
+fn the_time_of_a_request_is_where_opas_plugin_for_envoy_has_it() {
+    let policy = r#"
+        package envoy.authz
+        came := time.parse_rfc3339_ns(input.attributes.request.time)
+        is_now if abs(came - time.now_ns()) < 60000000000
+        is_day if time.format([came, "Europe/Oslo", "2006-01-02 15:04 MST"]) == "2026-11-27 19:30 CET"
+        allow if { input.parsed_path[0] == "org"; is_now }
+        allow if { input.parsed_path[0] == "day"; is_day; is_now }
+    "#;
+    let node = start(policy, &yaml(ENVOY));
+    assert_eq!(ask(&node, &[]).0, 200);
+
+    let file = node.file();
+    let why = |path: &str, at: &str| {
+        let url = format!("http://onl{path}");
+        program::run(&["why", file.to_str().unwrap(), "GET", &url, "--at", at])
+    };
+    let allowed = why("/day", "2026-11-27T18:30:00Z");
+    assert!(allowed.stdout.contains("overlay allowed"), "{allowed:?}");
+    let later = why("/day", "2026-11-27T18:31:00Z");
+    assert!(later.stdout.contains("overlay denied"), "{later:?}");
 }
