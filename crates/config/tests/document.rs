@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hermes_config::model::{Access, Auth, EndpointAddress, FieldMatch, Hops, Terminate, TlsChoice};
-use hermes_config::{Loaded, load};
+use hermes_config::{Loaded, Problems, load};
 
 fn env(name: &str) -> Option<String> {
     match name {
@@ -18,11 +18,44 @@ fn env(name: &str) -> Option<String> {
     }
 }
 
-fn loaded(text: &str) -> Loaded {
+fn load_text(text: &str) -> Result<Loaded, Problems> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("node.yaml");
     fs::write(&file, text).unwrap();
-    load(&file, &env).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
+    load(&file, &env)
+}
+
+fn loaded(text: &str) -> Loaded {
+    load_text(text).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
+}
+
+#[test]
+fn one_prefix_needs_no_list_and_no_prefix_is_a_list_without_any() {
+    let file = |from: &str| {
+        format!(
+            "
+            version: 1
+            listeners:
+              web:
+                http: 127.0.0.1:0
+                insecure_trust: {from}
+                proxy_protocol_from: {from}
+                client_address: {{ field: forwarded, from: {from} }}
+              net: {{ tun: {{ name: hermes0, addresses: {from}, routes: {from}, exclude: {from} }} }}
+            routes: [{{ terminate: {{ tun: hermes1, pool: 10.7.0.0/24, routes: {from} }} }}]
+            egress: {{ allow: {from}, deny: {from} }}
+            "
+        )
+    };
+    let one = loaded(&file("10.0.0.0/8")).document;
+    let listed = loaded(&file("[10.0.0.0/8]")).document;
+    let none = loaded(&file("[]")).document;
+    assert_eq!(one, listed);
+    assert_eq!(one.egress.allow.len(), 1);
+    assert!(none.egress.deny.is_empty());
+
+    let wrong = load_text(&file("10.0.0.7")).unwrap_err().to_string();
+    assert_eq!(wrong.matches("write 10.0.0.7/32").count(), 9, "{wrong}");
 }
 
 const EVERYTHING: &str = include_str!("documents/everything.yaml");

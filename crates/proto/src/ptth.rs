@@ -8,6 +8,7 @@ use http::header::HeaderName;
 use http::{HeaderValue, Uri};
 
 use crate::fields::Fields;
+use crate::host;
 use crate::uri_template::{decode, encode};
 
 /// The upgrade token.
@@ -40,6 +41,11 @@ pub enum PtthError {
         "a name to attach under is 1 to {NAME_LIMIT} visible characters of ASCII, without capitals"
     )]
     Name,
+    /// No target is called so: it would be compared as another one.
+    #[error(
+        "the name to attach under is a host in a form that no target is compared in: without a final dot, and addresses at their shortest, it could be reached"
+    )]
+    Spelling,
     /// The transposed connection would not be HTTP/2.
     #[error(
         "the ALPN field does not offer h2, and a transposed connection speaks nothing else here"
@@ -70,9 +76,7 @@ pub fn name(path: &str, fields: &Fields) -> Result<String, PtthError> {
 
     let written = decode(variable).map_err(|_| PtthError::Encoding)?;
     let name = host_of_origin(&written).unwrap_or(written);
-    if !is_name(&name) {
-        return Err(PtthError::Name);
-    }
+    check_name(&name)?;
 
     if offers_h2(fields) {
         Ok(name)
@@ -82,10 +86,21 @@ pub fn name(path: &str, fields: &Fields) -> Result<String, PtthError> {
 }
 
 /// Whether someone can be attached under this name. Hosts are the same in capitals and small letters (RFC 9110, 4.2.3) and users
-/// are not, so names have no capitals: a user called `Alice` must not get what is for `alice`.
-pub fn is_name(name: &str) -> bool {
+/// are not, so names have no capitals: a user called `Alice` must not get what is for `alice`. Nor can a name be another spelling of
+/// a host: targets `alice.` are compared as `alice`, so no one would find `alice.`
+///
+/// # Errors
+/// [`PtthError::Name`] or [`PtthError::Spelling`].
+pub fn check_name(name: &str) -> Result<(), PtthError> {
     let fits = |byte: u8| byte.is_ascii_graphic() && !byte.is_ascii_uppercase();
-    (1..=NAME_LIMIT).contains(&name.len()) && name.bytes().all(fits)
+    if !(1..=NAME_LIMIT).contains(&name.len()) || !name.bytes().all(fits) {
+        return Err(PtthError::Name);
+    }
+    // Others than hosts are reached by upstreams that name them.
+    match host::parse(name) {
+        Ok(host) if host != name => Err(PtthError::Spelling),
+        _ => Ok(()),
+    }
 }
 
 /// The host of a serialised origin (RFC 6454, section 6.2) of HTTP.
@@ -93,7 +108,14 @@ fn host_of_origin(text: &str) -> Option<String> {
     if !text.starts_with("http://") && !text.starts_with("https://") {
         return None;
     }
-    text.parse::<Uri>().ok()?.host().map(str::to_owned)
+    let uri = text.parse::<Uri>().ok()?;
+    let written = uri.host()?;
+    let bare = written
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    let host = host::parse(bare.unwrap_or(written)).ok()?;
+
+    Some(host.to_ascii_lowercase())
 }
 
 /// RFC 7639, section 2.2: protocol identifiers, percent-encoded, between commas.
@@ -111,7 +133,7 @@ pub fn fuzz_one(data: &[u8]) {
     };
     let fields = Fields::from_iter([(ALPN, H2)]);
     if let Ok(found) = name(text, &fields) {
-        assert!(is_name(&found));
+        assert!(check_name(&found).is_ok());
         let again = name(&path(&found), &fields);
         // A name may look like an origin itself.
         assert!(again.is_ok_and(|again| again == found || host_of_origin(&found).is_some()));
@@ -156,6 +178,14 @@ mod tests {
             asks("/.well-known/ptth/https%3A%2F%2Fbackend.example.com%3A8443/").as_deref(),
             Ok("backend.example.com")
         );
+        assert_eq!(
+            asks("/.well-known/ptth/https%3A%2F%2FBackend.Example.com.%2F/").as_deref(),
+            Ok("backend.example.com")
+        );
+        assert_eq!(
+            asks("/.well-known/ptth/https%3A%2F%2F%5B0%3A%3A1%5D%2F/").as_deref(),
+            Ok("::1")
+        );
     }
 
     #[test]
@@ -168,6 +198,12 @@ mod tests {
             ("/.well-known/ptth/%20/", PtthError::Name),
             ("/.well-known/ptth/%C3%A4/", PtthError::Name),
             ("/.well-known/ptth/Alice/", PtthError::Name),
+            ("/.well-known/ptth/alice./", PtthError::Spelling),
+            (
+                "/.well-known/ptth/%3A%3Affff%3A192.0.2.1/",
+                PtthError::Spelling,
+            ),
+            ("/.well-known/ptth/0%3A%3A1/", PtthError::Spelling),
             ("/.well-known/ptth/a%2/", PtthError::Encoding),
             ("/.well-known/ptth/%ff/", PtthError::Encoding),
             ("/.well-known/ptth/a@b/", PtthError::Encoding),

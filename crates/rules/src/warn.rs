@@ -16,6 +16,7 @@ use crate::tcp_in_tcp::tcp_in_tcp;
 pub fn warn(document: &Document) -> Vec<Finding> {
     unused_upstreams(document)
         .chain(expose_to(document))
+        .chain(hidden_credentials(document))
         .chain(unused_names(document))
         .chain(users_that_are_groups(document))
         .chain(one_sided(document))
@@ -92,6 +93,36 @@ fn expose_to(document: &Document) -> impl Iterator<Item = Finding> {
             reason,
             "remove it; it belongs where the overlay ends (`terminate`)",
         )
+    })
+}
+
+/// Credentials among the overlay fields, which the origins of a route do not see: what a client, a rule or an authorisation server says in
+/// them is said in vain there.
+fn hidden_credentials(document: &Document) -> impl Iterator<Item = Finding> {
+    const CREDENTIALS: [&str; 2] = ["authorization", "cookie"];
+    let ends = || {
+        let routes = document.routes.iter();
+        routes.filter(|route| route.terminate.is_some())
+    };
+    let hides =
+        move |name: &str| ends().any(|route| !route.expose.iter().any(|field| field.matches(name)));
+
+    let fields = document.fields.iter().enumerate();
+    fields.flat_map(move |(index, field)| {
+        let hidden = CREDENTIALS
+            .into_iter()
+            .filter(move |name| field.matches(name) && hides(name));
+        hidden.map(move |name| {
+            finding(
+                format!("fields[{index}]"),
+                &format!(
+                    "`{name}` is an overlay field here: clients cannot say it, and origins do not see it, though a rule or a filter sets it"
+                ),
+                &format!(
+                    "leave it out of `fields`: `set` and `allow_fields` work without; or let routes `expose: [{name}]`"
+                ),
+            )
+        })
     })
 }
 
@@ -290,6 +321,32 @@ mod tests {
             paths,
             ["upstreams.unused", "routes[0].expose", "routes[4].expose"]
         );
+    }
+
+    #[test]
+    fn credentials_that_no_origin_would_see_are_told_of() {
+        let warned = |fields: &[&str], expose: &[&str]| {
+            let document: Document = serde_json::from_value(json!({
+                "version": 1,
+                "fields": fields,
+                "authorize": [{ "name": "asks", "url": "http://127.0.0.1:1/", "allow_fields": ["authorization", "x-secure"] }],
+                "routes": [
+                    { "terminate": true, "expose": expose },
+                    { "respond": { "status": 200 } },
+                ],
+            }))
+            .unwrap();
+            let findings = warn(&document).into_iter();
+            findings.map(|finding| finding.path).collect::<Vec<_>>()
+        };
+
+        assert_eq!(warned(&["user", "authorization"], &[]), ["fields[1]"]);
+        assert_eq!(warned(&["cookie"], &["authorization"]), ["fields[0]"]);
+        assert_eq!(
+            warned(&["user", "authorization"], &["authorization"]),
+            [""; 0]
+        );
+        assert_eq!(warned(&["user", "x-secure"], &[]), [""; 0]);
     }
 
     /// What is said of a policy, with its path.

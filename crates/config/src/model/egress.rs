@@ -4,7 +4,7 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::scalar::{OneOrMany, PortMatch, Prefix};
+use super::scalar::{OneOrMany, PortMatch, Prefixes, one_or_many};
 
 /// Rules for addresses chosen by a request, checked on the address dialled.
 ///
@@ -15,12 +15,12 @@ use super::scalar::{OneOrMany, PortMatch, Prefix};
 #[serde(deny_unknown_fields)]
 pub struct Egress {
     /// Prefixes that are allowed although the default denies them.
-    #[serde(default)]
-    #[schemars(with = "Vec<Prefix>")]
+    #[serde(default, deserialize_with = "one_or_many")]
+    #[schemars(with = "Prefixes")]
     pub allow: Vec<IpNet>,
     /// Prefixes that are denied although the default allows them; stronger than `allow`.
-    #[serde(default)]
-    #[schemars(with = "Vec<Prefix>")]
+    #[serde(default, deserialize_with = "one_or_many")]
+    #[schemars(with = "Prefixes")]
     pub deny: Vec<IpNet>,
     /// Ports that are denied. Default: 25.
     #[serde(default)]

@@ -13,8 +13,8 @@ use super::pac::Pac;
 use super::proxy_protocol::ProxyProtocol;
 use super::route::Datagrams;
 use super::scalar::{
-    ByteSize, Duration, FieldPattern, FilePath, HostPort, ListenAddress, OneOrMany, Prefix,
-    Template, UserMatch,
+    ByteSize, Duration, FieldPattern, FilePath, HostPort, ListenAddress, OneOrMany, Prefixes,
+    Template, UserMatch, one_or_many,
 };
 use super::templates::Templates;
 use super::trace::Continue;
@@ -75,8 +75,8 @@ pub struct Listener {
     #[serde(default)]
     pub trace: Continue,
     /// Source prefixes that are believed like a peer that speaks for everybody, although the link is clear.
-    #[serde(default)]
-    #[schemars(with = "Vec<Prefix>")]
+    #[serde(default, deserialize_with = "one_or_many")]
+    #[schemars(with = "Prefixes")]
     pub insecure_trust: Vec<IpNet>,
     /// What happens to a `user` field that names another user than the authenticated one.
     #[serde(default)]
@@ -97,8 +97,8 @@ pub struct Listener {
     #[serde(default)]
     pub proxy_protocol: Option<ProxyProtocol>,
     /// Prefixes that PROXY headers are taken from; connections from elsewhere are reset.
-    #[serde(default)]
-    #[schemars(with = "Vec<Prefix>")]
+    #[serde(default, deserialize_with = "one_or_many")]
+    #[schemars(with = "Prefixes")]
     pub proxy_protocol_from: Vec<IpNet>,
     /// The field in which proxies before an `http` listener tell of their clients, and whose word counts. Default: a client is at the
     /// other end of its connection.

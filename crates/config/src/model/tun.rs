@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::SplitDns;
-use super::scalar::{FilePath, OneOrMany, Prefix, SystemUsers, Template};
+use super::scalar::{FilePath, OneOrMany, Prefix, Prefixes, SystemUsers, Template, one_or_many};
 use super::wireguard::Wireguard;
 
 /// The device whose packets a listener takes.
@@ -29,17 +29,17 @@ pub struct TunDetails {
     pub name: String,
     /// Its addresses, one of each family, each with the length of its network; the tunnel is asked for them. Default: those that the
     /// tunnel assigns.
-    #[serde(default)]
-    #[schemars(with = "Vec<Prefix>")]
+    #[serde(default, deserialize_with = "one_or_many")]
+    #[schemars(with = "Prefixes")]
     pub addresses: Vec<IpNet>,
     /// What this machine sends through it; connections of this node pass by it. Where routes of the machine lead to the same address, the
     /// longest prefix decides. What `tunnels` have is led there, too.
-    #[serde(default)]
-    #[schemars(with = "Vec<Prefix>")]
+    #[serde(default, deserialize_with = "one_or_many")]
+    #[schemars(with = "Prefixes")]
     pub routes: Vec<IpNet>,
     /// What passes by it although `routes` or `tunnels` have it.
-    #[serde(default)]
-    #[schemars(with = "Vec<Prefix>")]
+    #[serde(default, deserialize_with = "one_or_many")]
+    #[schemars(with = "Prefixes")]
     pub exclude: Vec<IpNet>,
     /// Whose packets it takes, of this machine's own. Default: everyone's.
     #[serde(default)]
@@ -187,8 +187,8 @@ pub struct TerminateTun {
     #[schemars(with = "OneOrMany<Prefix>")]
     pub pool: OneOrMany<IpNet>,
     /// What clients are told they can reach. Default: everything, of the families of `pool`.
-    #[serde(default)]
-    #[schemars(with = "Vec<Prefix>")]
+    #[serde(default, deserialize_with = "one_or_many")]
+    #[schemars(with = "Prefixes")]
     pub routes: Vec<IpNet>,
     /// The device is that of another machine, which WireGuard leads to: no right to make one is needed. Default: it is on this machine.
     #[serde(default)]
@@ -228,8 +228,8 @@ pub struct TerminateIntercept {
     #[schemars(with = "OneOrMany<Prefix>")]
     pub pool: OneOrMany<IpNet>,
     /// What clients are told they can reach. Default: everything, of the families of `pool`.
-    #[serde(default)]
-    #[schemars(with = "Vec<Prefix>")]
+    #[serde(default, deserialize_with = "one_or_many")]
+    #[schemars(with = "Prefixes")]
     pub routes: Vec<IpNet>,
     /// The longest packets to clients, in bytes; those of a tunnel that carries less are shorter. Default: 1500.
     #[serde(default)]

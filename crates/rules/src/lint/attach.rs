@@ -4,6 +4,8 @@ use hermes_config::model::{
     Attach, AttachAs, Document, Hops, Listener, Match, Template, TemplatePart, Terminate,
     TextMatch, TlsChoice, Upstream,
 };
+use hermes_proto::host;
+use hermes_proto::ptth::{self, PtthError};
 
 use super::report::{Check, Report, each_listener, each_upstream, instead};
 use crate::route::hops_of;
@@ -74,22 +76,38 @@ fn name(document: &Document, report: &mut Report) {
             );
         };
 
-        let fits = |byte: u8| byte.is_ascii_graphic() && !byte.is_ascii_uppercase();
-        if !(1..=256).contains(&name.len()) || !name.bytes().all(fits) {
+        if let Err(unfit) = fits(name) {
             let key = if attach.name().is_some() {
                 format!("{path}.as")
             } else {
                 path.to_owned()
             };
 
-            let reason = format!("no one can be attached as `{name}`");
-            report.add(
-                key,
-                reason,
-                "write 1 to 256 visible characters of ASCII, without capitals",
-            );
+            report.add(key, unfit.reason, unfit.remedy);
         }
     });
+}
+
+/// Why no one can be attached under a name.
+struct UnfitName {
+    reason: String,
+    remedy: String,
+}
+
+/// Whether someone can be attached under this name.
+fn fits(name: &str) -> Result<(), UnfitName> {
+    ptth::check_name(name).map_err(|error| match (error, host::parse(name)) {
+        (PtthError::Spelling, Ok(host)) => UnfitName {
+            reason: format!(
+                "no one can be attached as `{name}`: a target that is called so is compared as `{host}`"
+            ),
+            remedy: format!("write `{host}`, here and wherever that user is named"),
+        },
+        _ => UnfitName {
+            reason: format!("no one can be attached as `{name}`"),
+            remedy: "write 1 to 256 visible characters of ASCII, without capitals".to_owned(),
+        },
+    })
 }
 
 fn connections(document: &Document, report: &mut Report) {
@@ -188,10 +206,10 @@ fn own(document: &Document, report: &mut Report) {
             }
             Some(AttachAs::Names(names)) => {
                 for name in names {
-                    if matches!(name, TextMatch::Exact(name) if name.bytes().any(|byte| byte.is_ascii_uppercase()))
+                    if let TextMatch::Exact(name) = name
+                        && let Err(unfit) = fits(name)
                     {
-                        let reason = format!("no one can be attached as `{name}`");
-                        report.add(path.clone(), reason, "write it without capitals");
+                        report.add(path.clone(), unfit.reason, unfit.remedy);
                     }
                 }
             }
@@ -246,8 +264,20 @@ fn upstream_keys(document: &Document, report: &mut Report) {
                 reason,
                 "write it without capitals",
             );
+        } else if let Some(name) = upstream.attached.as_ref().and_then(text_alone)
+            && let Err(unfit) = fits(name)
+        {
+            report.add(format!("{path}.attached"), unfit.reason, unfit.remedy);
         }
     });
+}
+
+/// The text of a template that nothing is put into.
+fn text_alone(name: &Template) -> Option<&str> {
+    match name.parts.as_slice() {
+        [TemplatePart::Text(text)] => Some(text),
+        _ => None,
+    }
 }
 
 fn is_capital(name: &Template) -> bool {

@@ -64,6 +64,16 @@ fn attached_as_no_one() {
             &[&expected],
         );
     }
+    for (name, host) in [("alice.", "alice"), ("::ffff:192.0.2.1", "192.0.2.1")] {
+        let expected = format!(
+            "listeners.reach.attach.as: no one can be attached as `{name}`: a target that is called so is compared as `{host}`; write `{host}`, here \
+             and wherever that user is named"
+        );
+        finds_of(
+            json!({ "attach": { "to": "next", "as": name } }),
+            &[&expected],
+        );
+    }
     finds_of(
         json!({ "attach": { "to": "next", "connections": 17 } }),
         &[
@@ -104,7 +114,24 @@ fn routes_that_would_take_what_does_not_ask() {
     );
     finds(
         route(json!({ "match": { "protocol": "ptth" }, "attach": ["door", "Printer"] })),
-        &["routes[0].attach: no one can be attached as `Printer`; write it without capitals"],
+        &[
+            "routes[0].attach: no one can be attached as `Printer`; write 1 to 256 visible characters of ASCII, without capitals",
+        ],
+    );
+}
+
+#[test]
+fn names_that_no_target_has() {
+    let said = "no one can be attached as `door.`: a target that is called so is compared as `door`; write `door`, here and wherever that user is named";
+    finds(
+        json!({
+            "routes": [{ "match": { "protocol": "ptth" }, "attach": ["door."] }, { "to": "next" }],
+            "upstreams": { "users": { "attached": "door." } },
+        }),
+        &[
+            &format!("routes[0].attach: {said}"),
+            &format!("upstreams.users.attached: {said}"),
+        ],
     );
 }
 

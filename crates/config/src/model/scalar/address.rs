@@ -119,6 +119,15 @@ pub(super) fn split_port(text: &str) -> Result<(String, Option<u16>), ScalarErro
         return Ok((address.to_string(), after_brackets(rest)?));
     }
 
+    if let Some((user, place)) = text.rsplit_once('@')
+        && user.contains(':')
+        && place.parse::<HostPort>().is_ok()
+    {
+        let reason = format!("`{place}` has a user and a password before it");
+        let remedy =
+            format!("write `{place}` here, and who asks there in `credentials` of the upstream");
+        return Err(ScalarError::new(reason).remedy(remedy));
+    }
     if text.parse::<Ipv6Addr>().is_ok() || text.matches(':').count() > 1 {
         let reason = format!(
             "`{}` is ambiguous: an IPv6 address stands in brackets",
@@ -395,6 +404,18 @@ mod tests {
         ] {
             assert!(text.parse::<HostPort>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn who_asks_is_no_part_of_a_place_and_its_password_is_not_shown() {
+        let wrong = "alice:s3cret@proxy.example:3128".parse::<EndpointAddress>();
+        let said = wrong.unwrap_err().to_string();
+        assert_eq!(
+            said,
+            "`proxy.example:3128` has a user and a password before it; write `proxy.example:3128` here, and who asks there in `credentials` of the upstream"
+        );
+        let said = "a:80@s3cret".parse::<EndpointAddress>().unwrap_err();
+        assert!(!said.to_string().contains("s3cret"), "{said}");
     }
 
     #[test]

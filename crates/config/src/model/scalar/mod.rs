@@ -50,7 +50,8 @@ pub use zone::zone_index;
 
 pub(crate) use address::UNIX;
 pub(crate) use format::{END, PATH, check};
-pub(crate) use prefix::Prefix;
+pub(crate) use many::one_or_many;
+pub(crate) use prefix::{Prefix, Prefixes};
 
 /// Why a text is not what it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

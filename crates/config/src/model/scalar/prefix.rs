@@ -1,10 +1,12 @@
 //! Address prefixes.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::IpNet;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{ScalarError, scalar};
 
@@ -29,6 +31,24 @@ impl FromStr for Prefix {
             Ok(address) => wrong.remedy(format!("write {}", IpNet::from(address))),
             Err(_) => wrong.remedy("write it like 10.0.0.0/8 or 2001:db8::/32"),
         })
+    }
+}
+
+/// Stands for a list of [`IpNet`] in the schema: one prefix, or any number of them.
+pub(crate) struct Prefixes;
+
+impl JsonSchema for Prefixes {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Prefixes".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<Prefix>();
+        json_schema!({ "anyOf": [one, { "type": "array", "items": one }] })
     }
 }
 
