@@ -213,12 +213,16 @@ pub(crate) fn format(operands: &[Value]) -> Option<Value> {
     let given = operands.first()?.as_array().ok();
     let given = match given.and_then(|parts| parts.get(2)) {
         Some(layout) => layout.as_string().ok()?.clone(),
-        None => layout::RFC_3339_NANO.into(),
+        None => "".into(),
     };
     if given.len() > LAYOUT {
         return None;
     }
-    Some(layout::write(&at, layout::named(&given)).into())
+    let layout = match layout::named(&given) {
+        "" => layout::RFC_3339_NANO,
+        layout => layout,
+    };
+    Some(layout::write(&at, layout).into())
 }
 
 /// The time that a text says by a layout.
@@ -416,7 +420,11 @@ mod tests {
             "[[0, \"Europe/Oslo\", \"RFC1123\"]]",
             "\"Thu, 01 Jan 1970 01:00:00 CET\"",
         );
-        gives(parse, "[\"RFC3339\", \"1970-01-01T00:00:01.5Z\"]", "1500000000");
+        gives(
+            parse,
+            "[\"RFC3339\", \"1970-01-01T00:00:01.5Z\"]",
+            "1500000000",
+        );
         gives(parse, "[\"2006-01-02\", \"1970-01-02\"]", "86400000000000");
         assert_eq!(called(parse, "[\"15:04\", \"12:30\"]"), None, "the year 0");
 

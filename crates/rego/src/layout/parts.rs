@@ -119,11 +119,11 @@ pub(super) fn split(layout: &str) -> Split<'_> {
             };
         }
         // The year of `_2006` is no padded day.
-        if rest.starts_with("_2006") {
+        if let Some(after) = rest.strip_prefix("_2006") {
             return Split {
                 before: &layout[..=at],
                 part: Some(Part::LongYear),
-                after: &rest["_2006".len()..],
+                after,
             };
         }
     }

@@ -10,7 +10,7 @@ use super::{Case, DAYS, Fraction, MONTHS, Part, Zone, split};
 /// Nanoseconds of a second have so many digits; what is smaller is left out.
 const DIGITS: usize = 9;
 
-/// Offsets that a name such as `GMT+3` may say, in hours.
+/// Hours that a name such as `GMT+3` may have.
 const GMT_HOURS: i32 = 23;
 
 /// What was read of a time so far.
@@ -150,7 +150,7 @@ impl Found {
         text.strip_prefix(second)
     }
 
-    /// An abbreviation, of which only those of UTC and `GMT+3` say an offset wherever they are read.
+    /// An abbreviation, of which only that of UTC says an offset wherever it is read.
     fn named_zone<'a>(&mut self, text: &'a str) -> Option<&'a str> {
         if let Some(rest) = text.strip_prefix("UTC") {
             self.offset = Some(0);
@@ -309,7 +309,7 @@ fn abbreviation(text: &str) -> Option<usize> {
         return Some(4);
     }
     if let Some(rest) = text.strip_prefix("GMT") {
-        return Some("GMT".len() + signed_hours(rest).map_or(0, |(_, length)| length));
+        return Some("GMT".len() + signed_hours(rest).unwrap_or(0));
     }
     let letters = text
         .bytes()
@@ -325,23 +325,16 @@ fn abbreviation(text: &str) -> Option<usize> {
     }
 }
 
-/// Hours with a sign, and how long they are.
-fn signed_hours(text: &str) -> Option<(i32, usize)> {
-    let sign = match text.chars().next()? {
-        '+' => 1,
-        '-' => -1,
-        _ => return None,
-    };
-    let length = text[1..].bytes().take_while(u8::is_ascii_digit).count();
-    let hours: i32 = text.get(1..=length)?.parse().ok()?;
-    (hours <= GMT_HOURS).then_some((sign * hours, 1 + length))
+/// How long hours with a sign are.
+fn signed_hours(text: &str) -> Option<usize> {
+    let digits = text.strip_prefix(['+', '-'])?;
+    let length = digits.bytes().take_while(u8::is_ascii_digit).count();
+    let hours: i32 = digits[..length].parse().ok()?;
+    (hours <= GMT_HOURS).then_some(1 + length)
 }
 
-/// Seconds from UTC of an abbreviation: one that this machine's own zone has now, `GMT+3`, or none.
+/// Seconds from UTC of an abbreviation: one that this machine's own zone has then, or none. The hours of `GMT+3` say nothing to Go, either.
 fn offset_of(name: &str, at: Timestamp) -> i32 {
-    if let Some(rest) = name.strip_prefix("GMT") {
-        return signed_hours(rest).map_or(0, |(hours, _)| hours * 3600);
-    }
     let own = crate::times::zone("Local").unwrap_or(TimeZone::UTC);
     let info = own.to_offset_info(at);
     if info.abbreviation() == name {

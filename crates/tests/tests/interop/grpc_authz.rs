@@ -16,7 +16,8 @@ TYPES = {
     'Peer': [('address', 1, '.t.Address'), ('principal', 4, 'string')],
     'Address': [('socket', 1, '.t.Socket')],
     'Socket': [('address', 2, 'string'), ('port', 3, 'uint32')],
-    'Request': [('http', 2, '.t.Http')],
+    'Request': [('time', 1, '.t.Time'), ('http', 2, '.t.Http')],
+    'Time': [('seconds', 1, 'int64'), ('nanos', 2, 'int32')],
     'Http': [('method', 2, 'string'), ('headers', 3, '.t.Entry*'), ('path', 4, 'string'), ('host', 5, 'string'),
              ('scheme', 6, 'string'), ('protocol', 10, 'string')],
     'Entry': [('key', 1, 'string'), ('value', 2, 'string')],
@@ -28,7 +29,7 @@ TYPES = {
     'Option': [('header', 1, '.t.Entry')],
 }
 file = descriptor_pb2.FileDescriptorProto(name='t.proto', package='t', syntax='proto3')
-SCALARS = {'string': 9, 'uint32': 13, 'int32': 5}
+SCALARS = {'string': 9, 'uint32': 13, 'int32': 5, 'int64': 3}
 for name, fields in TYPES.items():
     message = file.message_type.add(name=name)
     for field, number, kind in fields:
@@ -45,8 +46,9 @@ Request, Response, Option, Entry = kind('CheckRequest'), kind('CheckResponse'), 
 def check(request, context):
     context_of = request.attributes
     http = context_of.request.http
-    for message in (request, context_of, context_of.source, context_of.destination, context_of.request, http):
+    for message in (request, context_of, context_of.source, context_of.destination, context_of.request, context_of.request.time, http):
         assert len(unknown_fields.UnknownFieldSet(message)) == 0, message
+    assert abs(context_of.request.time.seconds - time.time()) < 300, context_of.request.time
     headers = {entry.key: entry.value for entry in http.headers}
     extensions = {entry.key: entry.value for entry in context_of.extensions}
     token = headers.get('token')

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use hermes_rego::{Budget, Evaluator, Policy};
+use hermes_tests::{Opa, curl};
 use serde_json::{Map, Value, json};
 
 /// Cases that come to something else: the reason, and below it each case, indented.
@@ -232,4 +233,76 @@ fn every_published_case_comes_to_the_same_or_is_listed_with_its_reason() {
     assert_eq!(unlisted, json!({}), "{passed} of {all} pass; {unlisted:#}");
     let unused: Vec<_> = listed.keys().filter(|note| !used.contains(*note)).collect();
     assert!(unused.is_empty(), "need not be listed: {unused:?}");
+}
+
+/// Times that are written and read by layouts, of which OPA publishes few cases.
+const TIMES: &str = r#"
+package times
+
+import rego.v1
+
+layouts := [
+	"", "ANSIC", "UnixDate", "RubyDate", "RFC822", "RFC822Z", "RFC850", "RFC1123", "RFC1123Z", "RFC3339", "RFC3339Nano",
+	"2006-01-02", "Monday January _2 3:04pm", "Mon Jan 2 03 PM", "002 __2 06", "15h4m5s", "05.000 05,999999 .99 .09",
+	"-07 -0700 -07:00 -070000 -07:00:00", "Z07 Z0700 Z07:00 Z070000 Z07:00:00", "MST _2006 20060102 Janus Monk Decem", "é 2 ü",
+]
+
+zones := ["", "UTC", "Europe/Oslo", "America/Los_Angeles", "Asia/Kolkata", "Australia/Lord_Howe", "Local", "Nowhere/City"]
+
+moments := [0, 1, -1, 951868799123456789, 1774745999000000000, 1793448000500000000, 4102444800000000000, -2208988800000000000]
+
+written := {sprintf("%v %v %v", [moment, zone, layout]): text |
+	some moment in moments
+	some zone in zones
+	some layout in layouts
+	text := time.format([moment, zone, layout])
+}
+
+plain := {sprintf("%v", [moment]): text | some moment in moments; text := time.format(moment)}
+
+zoned := {sprintf("%v", [moment]): text | some moment in moments; text := time.format([moment, "Asia/Kolkata"])}
+
+texts := [
+	["RFC3339", "2026-02-03T04:05:06Z"], ["RFC3339", "2026-02-03T04:05:06.789+05:30"], ["RFC3339", "2026-02-03 04:05:06Z"],
+	["RFC3339Nano", "2026-02-03T04:05:06.123456789123-08:00"], ["RFC1123", "Tue, 03 Feb 2026 04:05:06 GMT"],
+	["RFC1123", "Tue, 3 Feb 2026 04:05:06 GMT"], ["RFC1123", "tue, 03 feb 2026 04:05:06 UTC"], ["RFC1123Z", "Tue, 03 Feb 2026 04:05:06 +0100"],
+	["RFC850", "Tuesday, 03-Feb-26 04:05:06 XYZ"], ["ANSIC", "Tue Feb  3 04:05:06 2026"], ["ANSIC", "Tue Feb 3 04:05:06 2026"],
+	["UnixDate", "Tue Feb  3 04:05:06 GMT+3 2026"], ["2006-01-02", "2026-02-30"], ["2006-01-02", "2024-02-29"], ["2006-1-2", "2026-3-14"],
+	["2006-01-02", "2026-3-14"], ["2006-01-02", "2026-03-14 "], ["2006-01-02 15:04", "2026-03-14 24:00"], ["2006-01-02 15:04", "2026-03-14 23:59"],
+	["2006 002", "2024 366"], ["2006 002", "2023 366"], ["2006 __2", "2023   7"], ["2006 002 Jan", "2023 032 Feb"], ["2006 002 Jan", "2023 032 Mar"],
+	["3PM 2 Jan 06", "12AM 1 Jan 70"], ["3pm 2 Jan 06", "12pm 1 Jan 69"], ["3PM 2 Jan 06", "13PM 1 Jan 70"], ["15:04", "04:05"],
+	["2006 -07", "1990 +05"], ["2006 -07:00:00", "1990 -05:30:15"], ["2006 Z0700", "1990 Z"], ["2006 -0700", "1990 Z"], ["2006 -07:00", "1990 +2500"],
+	["2006 5", "1990 7.25"], ["2006 5.000", "1990 7.25"], ["2006 05.00", "1990 07,25"], ["2006 January", "1990 September"], ["2006 Jan", "1990 September"],
+	["2006   Monday", "1990 Friday"], ["2006 Mon", "1990 Fr"], ["nothing", "nothing"], ["", ""], ["", "2026-02-03T04:05:06Z"], ["2006", "2300"], ["2006", "1600"], ["2006", "19900"],
+	["2006 MST", "1990 CEST"], ["2006 MST", "1990 cest"], ["2006 MST", "1990 WITA"], ["2006 MST", "1990 GMT-12"], ["2006 MST", "1990 GMT+99"], ["2006 MST", "1990 +0300"],
+]
+
+read := {sprintf("%v", [index]): at | some index, text in texts; at := time.parse_ns(text[0], text[1])}
+
+all := {"written": written, "plain": plain, "zoned": zoned, "read": read}
+"#;
+
+#[test]
+fn times_are_written_and_read_by_layouts_as_opa_does() {
+    let opa = Opa::start(TIMES);
+    let socket = opa.socket();
+    let said = curl(&[
+        "--unix-socket",
+        socket.to_str().unwrap(),
+        "http://opa/v1/data/times/all",
+    ]);
+    let said: Value = serde_json::from_str(&said.text()).unwrap();
+    let wanted = &said["result"];
+
+    let files = [("times.rego".to_owned(), TIMES.to_owned())];
+    let policy = Policy::new(&files, "data.times.all").unwrap();
+    let evaluator = Evaluator::new(policy, Budget::default(), 1).unwrap();
+    let came = evaluator.ask_blocking(Value::Null, TIME).unwrap().unwrap();
+    for (name, wanted) in wanted.as_object().unwrap() {
+        for (key, wanted) in wanted.as_object().unwrap() {
+            assert_eq!(came[name].get(key), Some(wanted), "{name}: {key}");
+        }
+        let more = came[name].as_object().unwrap();
+        assert_eq!(more.len(), wanted.as_object().unwrap().len(), "{name}");
+    }
 }
