@@ -44,7 +44,7 @@ for name in open('/proc/net/unix').read().split():
             one.send(b'\0\x7f\xff\xff\xff\0\0\2')
             source = b'\0' * 10 + b'\xff\xff\x7f\0\0\1' + b'\x12\x34' + b'\0' * 4
             one.send(b'\2\1' + source + b'\0' * 16 + b'\0\5forge')
-        except BrokenPipeError:
+        except ConnectionError:
             pass
         calls.append(one)
 print(len(calls), told, flush=True)
