@@ -6,6 +6,7 @@
 //! of a file may be missing, and what lies behind it counts as never come.
 
 mod log;
+mod pace;
 mod patient;
 mod terms;
 
@@ -14,6 +15,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hermes_proto::custody::ObjectPart;
@@ -22,6 +24,7 @@ use parking_lot::Mutex;
 use crate::owner::{Holdings, Owner};
 pub use log::RECORD;
 use log::{Found, HEADER, Kind};
+use pace::WritingPace;
 use patient::PatientThread;
 pub use terms::{KeptName, KeptTerms};
 
@@ -54,9 +57,14 @@ struct Folder {
 struct Usage {
     all: u64,
     holdings: Holdings,
-    /// A failure was told, and not yet that it is over.
-    has_failed: bool,
+    pace: WritingPace,
+    /// When a failure was told last.
+    told: Option<Instant>,
 }
+
+/// How often failures are told: a neighbour that has no room fails as often as it writes.
+#[doc(alias = "bound")]
+const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 impl Disk {
     /// Takes a folder, which is made if there is none, for at most so many bytes.
@@ -83,8 +91,12 @@ impl Disk {
         })))
     }
 
-    /// Begins the file of an exchange; without one, if that cannot be done.
-    pub(crate) fn begin(&self, terms: &KeptTerms) -> Option<Log> {
+    /// Begins the file of an exchange of this owner; without one, if that cannot be done.
+    pub(crate) fn begin(&self, terms: &KeptTerms, owner: Option<Owner>) -> Option<Log> {
+        if !self.has_pace(owner, pace::FILE) {
+            self.failed(&too_fast());
+            return None;
+        }
         let side = if terms.parent.is_none() { 'a' } else { 'q' };
         let mut name = String::new();
         for byte in terms.name.exchange {
@@ -104,6 +116,7 @@ impl Disk {
         let file = file.map_err(|error| self.failed(&error)).ok()?;
 
         let mut log = Log::new(self.clone(), file, path, 0);
+        log.owner = owner;
         log.append(Kind::Terms, 0, &terms.encode())
             .is_some()
             .then_some(log)
@@ -152,6 +165,16 @@ impl Disk {
         true
     }
 
+    /// Whether small pieces and files of an owner's neighbour, which count for so much, keep to its pace.
+    fn has_pace(&self, owner: Option<Owner>, bytes: u64) -> bool {
+        let neighbour = owner.and_then(|owner| owner.neighbour);
+        let allows = |neighbour| {
+            let mut usage = self.0.usage.lock();
+            usage.pace.allows(neighbour, bytes, Instant::now())
+        };
+        neighbour.is_none_or(allows)
+    }
+
     fn give_back(&self, owner: Option<Owner>, bytes: u64) {
         let mut usage = self.0.usage.lock();
         usage.all -= bytes;
@@ -160,16 +183,19 @@ impl Disk {
         }
     }
 
-    /// Tells a failure, and those that follow not.
+    /// Tells a failure, and not those that follow soon.
     fn failed(&self, error: &io::Error) {
-        let path = self.0.path.display();
-        if !std::mem::replace(&mut self.0.usage.lock().has_failed, true) {
-            tracing::error!(%path, %error, "custody goes on in memory: what comes now is lost with the process");
+        let now = Instant::now();
+        let mut usage = self.0.usage.lock();
+        let is_told = |told: Instant| now.saturating_duration_since(told) < TOLD_EVERY;
+        if usage.told.is_some_and(is_told) {
+            return;
         }
-    }
+        usage.told = Some(now);
+        drop(usage);
 
-    fn works(&self) {
-        self.0.usage.lock().has_failed = false;
+        let path = self.0.path.display();
+        tracing::error!(%path, %error, "custody goes on in memory: what comes now is lost with the process");
     }
 }
 
@@ -188,6 +214,12 @@ fn belongs_to_this_user(path: &Path) -> io::Result<()> {
         return Ok(());
     };
     Err(io::Error::new(io::ErrorKind::PermissionDenied, wrong))
+}
+
+fn too_fast() -> io::Error {
+    io::Error::other(
+        "a neighbour has files and small pieces written faster than others leave room for",
+    )
 }
 
 /// The file of an exchange.
@@ -276,9 +308,19 @@ impl Log {
         }
         let record = log::encode(kind, offset, content);
         let length = record.len() as u64;
-        if !self.disk.take(self.owner, length) {
-            self.disk
-                .failed(&io::Error::from(io::ErrorKind::QuotaExceeded));
+        let refused = if !self.disk.take(self.owner, length) {
+            Some(io::Error::from(io::ErrorKind::QuotaExceeded))
+        } else if !self
+            .disk
+            .has_pace(self.owner, pace::of_piece(content.len()))
+        {
+            self.disk.give_back(self.owner, length);
+            Some(too_fast())
+        } else {
+            None
+        };
+        if let Some(error) = refused {
+            self.disk.failed(&error);
             self.remove();
             return None;
         }
@@ -295,7 +337,6 @@ impl Log {
             self.remove();
             return None;
         }
-        self.disk.works();
         Some(at)
     }
 }

@@ -29,7 +29,7 @@ fn open(folder: &TempDir, limit: u64) -> Disk {
 
 /// Keeps an exchange of which a request, half a response, and its confirmation have come.
 fn keep(disk: &Disk) -> PathBuf {
-    let mut log = disk.begin(&terms(7)).unwrap();
+    let mut log = disk.begin(&terms(7), None).unwrap();
     log.keep(ObjectPart::Request, 0, b"request").unwrap();
     log.keep_total(ObjectPart::Request, 7);
     log.confirmed();
@@ -103,7 +103,7 @@ fn what_was_being_written_is_forgotten_and_what_stands_before_it_is_not() {
 fn a_byte_that_changes_while_the_file_is_in_use_is_not_delivered() {
     let folder = tempfile::tempdir().unwrap();
     let disk = open(&folder, LIMIT);
-    let mut log = disk.begin(&terms(7)).unwrap();
+    let mut log = disk.begin(&terms(7), None).unwrap();
     let at = log.keep(ObjectPart::Response, 0, b"right").unwrap();
     assert_eq!(log.read(at).unwrap(), "right");
     log.file.write_all_at(b"l", at + HEADER as u64).unwrap();
@@ -114,7 +114,7 @@ fn a_byte_that_changes_while_the_file_is_in_use_is_not_delivered() {
 fn a_folder_that_is_full_takes_no_more_and_gets_its_room_back() {
     let folder = tempfile::tempdir().unwrap();
     let disk = open(&folder, 2 * RECORD as u64);
-    let mut log = disk.begin(&terms(7)).unwrap();
+    let mut log = disk.begin(&terms(7), None).unwrap();
     assert!(log.keep(ObjectPart::Response, 0, &[7; RECORD]).is_some());
     assert!(
         log.keep(ObjectPart::Response, RECORD as u64, &[7; RECORD])
@@ -130,7 +130,7 @@ fn a_folder_that_is_full_takes_no_more_and_gets_its_room_back() {
     drop(log);
     assert_eq!(disk.0.usage.lock().all, 0);
 
-    let mut log = disk.begin(&terms(8)).unwrap();
+    let mut log = disk.begin(&terms(8), None).unwrap();
     assert!(log.keep(ObjectPart::Response, 0, &[7; RECORD]).is_some());
 }
 
@@ -139,7 +139,7 @@ fn no_user_has_more_than_half_of_what_others_leave() {
     let folder = tempfile::tempdir().unwrap();
     let disk = open(&folder, 100 * RECORD as u64);
     let fill = |exchange, owner| {
-        let mut log = disk.begin(&terms(exchange)).unwrap();
+        let mut log = disk.begin(&terms(exchange), None).unwrap();
         log.belongs(Owner {
             user: owner,
             neighbour: None,
@@ -189,4 +189,30 @@ fn a_folder_that_others_can_write_to_or_own_is_refused_with_the_remedy() {
         std::os::unix::fs::chown(&spool, Some(12345), None).unwrap();
         assert!(refused().contains("another user"), "{}", refused());
     }
+}
+
+#[test]
+fn a_neighbour_that_writes_crumbs_without_end_goes_on_in_memory_and_others_on_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = open(&folder, 1 << 30);
+    let owner = |neighbour: u64| Owner {
+        user: neighbour,
+        neighbour: Some(neighbour),
+    };
+
+    let mut log = disk.begin(&terms(1), Some(owner(1))).unwrap();
+    // All of its pace, as of a time that is still to come.
+    let later = Instant::now() + Duration::from_secs(3600);
+    let mut usage = disk.0.usage.lock();
+    while usage.pace.allows(1, pace::of_piece(1), later) {}
+    drop(usage);
+    assert!(log.keep(ObjectPart::Request, 0, &[7; RECORD]).is_some());
+    assert!(log.keep(ObjectPart::Request, RECORD as u64, b"x").is_none());
+    assert!(disk.begin(&terms(2), Some(owner(1))).is_none());
+
+    let mut other = disk.begin(&terms(3), Some(owner(2))).unwrap();
+    assert!(other.keep(ObjectPart::Request, 0, b"request").is_some());
+    // What was refused counts for nothing.
+    drop(log);
+    assert_eq!(disk.0.usage.lock().all, other.end);
 }

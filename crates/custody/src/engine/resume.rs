@@ -131,16 +131,22 @@ impl Engine {
         if let Some(parent) = parent {
             self.exchanges.get(&parent)?.log.as_ref()?;
         }
-        let parent = match parent {
+        let kept_parent = match parent {
             Some(parent) => Some(self.kept_name(parent)?),
             None => None,
         };
-        let log = disk.begin(&KeptTerms {
+        let terms = KeptTerms {
             name: self.kept_name(key)?,
-            parent,
+            parent: kept_parent,
             once,
             until: SystemTime::now().checked_add(keep)?,
-        })?;
+        };
+        // Until it is known whose it is, it is the neighbour's own that has begun it.
+        let owner = match parent {
+            Some(parent) => self.owner(parent),
+            None => Some(self.owner_of(Some(key.neighbour), None)),
+        };
+        let log = disk.begin(&terms, owner)?;
         Some(Arc::new(Mutex::new(log)))
     }
 
