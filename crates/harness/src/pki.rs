@@ -161,9 +161,29 @@ impl Pki {
     /// # Panics
     /// When the list cannot be made.
     pub fn revoke(&self, certificates: &[&Issued], next: SystemTime) -> PathBuf {
+        let serials = certificates
+            .iter()
+            .map(|issued| SerialNumber::from(issued.serial));
+        self.list(serials.collect(), next)
+    }
+
+    /// The same of `count` certificates that were never issued, with serial numbers of 16 bytes that begin with `first`.
+    ///
+    /// # Panics
+    /// When the list cannot be made.
+    pub fn revoke_many(&self, count: u64, first: u8, next: SystemTime) -> PathBuf {
+        let serial = |number: u64| {
+            let mut bytes = vec![first; 8];
+            bytes.extend(number.to_be_bytes());
+            SerialNumber::from(bytes)
+        };
+        self.list((0..count).map(serial).collect(), next)
+    }
+
+    fn list(&self, serials: Vec<SerialNumber>, next: SystemTime) -> PathBuf {
         let day = Duration::from_secs(24 * 60 * 60);
-        let revoked = |issued: &&Issued| RevokedCertParams {
-            serial_number: SerialNumber::from(issued.serial),
+        let revoked = |serial_number| RevokedCertParams {
+            serial_number,
             revocation_time: (SystemTime::now() - day).into(),
             reason_code: None,
             invalidity_date: None,
@@ -174,7 +194,7 @@ impl Pki {
             next_update: next.into(),
             crl_number: SerialNumber::from(1),
             issuing_distribution_point: None,
-            revoked_certs: certificates.iter().map(revoked).collect(),
+            revoked_certs: serials.into_iter().map(revoked).collect(),
             key_identifier_method: KeyIdMethod::Sha256,
         };
 

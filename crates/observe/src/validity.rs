@@ -7,9 +7,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use hermes_config::model::{Document, FilePath, OneOrMany, ServerTls, TlsChoice};
-use hermes_config::{Loaded, Problem, child};
-use hermes_net::tls::{Span, of_certificates, of_revocations};
+use hermes_config::model::{ClientTls, Document, FilePath, OneOrMany, ServerTls, TlsChoice};
+use hermes_config::{Loaded, Problem, child, element};
+use hermes_net::tls::{Span, of_certificates, of_revocations, unlisted};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -42,6 +42,8 @@ pub struct Held {
     pub file: PathBuf,
     role: Role,
     span: Span,
+    /// Of lists that are of no authority beside them: an authority that has none.
+    unlisted: Option<String>,
 }
 
 /// How a file is at a moment.
@@ -87,6 +89,7 @@ impl Held {
             file: file.to_owned(),
             role,
             span,
+            unlisted: None,
         })
     }
 
@@ -108,7 +111,7 @@ impl Held {
 
     /// Whether it is the same file as `other`, read for the same purpose: one warning is enough for both.
     fn is_same(&self, other: &Self) -> bool {
-        self.file == other.file && self.role == other.role
+        self.file == other.file && self.role == other.role && self.unlisted == other.unlisted
     }
 
     /// How it is at `now`, Unix time in seconds.
@@ -128,6 +131,10 @@ impl Held {
 
     /// The warning about it at `now`: what is wrong, and what to do.
     pub fn warning(&self, now: u64) -> Option<(String, &'static str)> {
+        if let Some(authority) = &self.unlisted {
+            return Some((self.foreign(authority), "name the list of each authority"));
+        }
+
         let of = &self.span.of;
         let what = match self.role {
             Role::Own => format!("the certificate of {of}"),
@@ -159,10 +166,19 @@ impl Held {
         Some(told)
     }
 
+    fn foreign(&self, authority: &str) -> String {
+        let of = &self.span.of;
+        format!(
+            "the revocation list of {of} is of no authority that stands beside it, and certificates of {authority}, \
+             which has no list, are refused"
+        )
+    }
+
     /// As `status` shows it.
     pub fn view(&self, now: u64) -> Value {
         let left = self.left(now);
         let state = match self.state(now) {
+            _ if self.unlisted.is_some() => "of no authority here".to_owned(),
             Validity::Valid => "valid".to_owned(),
             Validity::EndsSoon(days) => format!("ends in {days} days"),
             Validity::Ended if self.role == Role::List => "late".to_owned(),
@@ -199,19 +215,21 @@ pub fn all(document: &Document) -> Vec<Held> {
             continue;
         };
         let path = child(&child("upstreams", name), "tls");
-        held.extend(of_client(
-            &path,
-            [&tls.cert_file, &tls.ca_file],
-            tls.crl_file.as_ref(),
-        ));
+        held.extend(of_client_tls(&path, tls));
     }
 
-    if let Some(tls) = &document.trace.tls {
-        held.extend(of_client(
-            "trace.tls",
-            [&tls.cert_file, &tls.ca_file],
-            tls.crl_file.as_ref(),
-        ));
+    for (index, server) in document.authorize.iter().enumerate() {
+        let path = child(&element("authorize", index), "tls");
+        held.extend(server.tls.iter().flat_map(|tls| of_client_tls(&path, tls)));
+    }
+
+    let decisions = document.log.decisions.as_ref();
+    let decisions = decisions.and_then(|log| log.tls.as_ref());
+    for (path, tls) in [
+        ("trace.tls", document.trace.tls.as_ref()),
+        ("log.decisions.tls", decisions),
+    ] {
+        held.extend(tls.into_iter().flat_map(|tls| of_client_tls(path, tls)));
     }
 
     held
@@ -223,6 +241,7 @@ fn of_server(path: &str, tls: &ServerTls) -> Vec<Held> {
     let key = tls.acme.as_deref().map_or("cert_file", |_| "acme");
     held.extend(own.and_then(|file| Held::new(child(path, key), &file.0, Role::Own)));
     let authority = tls.client_ca_file.as_ref();
+    mark_foreign(&mut held, authority);
     held.extend(
         authority
             .and_then(|file| Held::new(child(path, "client_ca_file"), &file.0, Role::Authority)),
@@ -231,11 +250,36 @@ fn of_server(path: &str, tls: &ServerTls) -> Vec<Held> {
     held
 }
 
+/// Marks lists that are of none of the authorities in this file, where one of those has no list.
+fn mark_foreign(held: &mut [Held], authority: Option<&FilePath>) {
+    let Some(authority) = authority else { return };
+    let mut lists: Vec<&mut Held> = held
+        .iter_mut()
+        .filter(|one| one.role == Role::List)
+        .collect();
+    let files: Vec<PathBuf> = lists.iter().map(|list| list.file.clone()).collect();
+    let Some(found) = unlisted(&authority.0, &files) else {
+        return;
+    };
+
+    for list in &mut lists {
+        if found.foreign.contains(&list.file) {
+            list.unlisted = Some(found.authority.clone());
+        }
+    }
+}
+
+fn of_client_tls(path: &str, tls: &ClientTls) -> Vec<Held> {
+    let files = [&tls.cert_file, &tls.ca_file];
+    of_client(path, files, tls.crl_file.as_ref())
+}
+
 fn of_client(
     path: &str,
     [own, authority]: [&Option<FilePath>; 2],
     lists: Option<&OneOrMany<FilePath>>,
 ) -> Vec<Held> {
+    let of_authority = authority;
     let own = own.iter().map(|file| ("cert_file", file, Role::Own));
     let authority = authority
         .iter()
@@ -246,9 +290,11 @@ fn of_client(
         .map(|file| ("crl_file", file, Role::List));
     let named = own.chain(authority).chain(lists);
 
-    named
+    let mut held: Vec<Held> = named
         .filter_map(|(key, file, role)| Held::new(child(path, key), &file.0, role))
-        .collect()
+        .collect();
+    mark_foreign(&mut held, of_authority.as_ref());
+    held
 }
 
 /// Of `held`, the first of each file.
@@ -301,6 +347,7 @@ mod tests {
             file: "f".into(),
             role,
             span,
+            unlisted: None,
         }
     }
 

@@ -9,7 +9,7 @@ use hermes_config::model::{
 };
 use hermes_net::quic::{self, Congestion};
 use hermes_net::read_at_most;
-use hermes_net::tls::{self, ClientOptions};
+use hermes_net::tls::{self, ClientOptions, RevocationsInForce};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
@@ -29,6 +29,8 @@ pub(crate) struct Security {
     pub(crate) quic: Option<quic::ClientConfig>,
     /// For SNI and the certificate, where it is not the endpoint's host.
     pub(crate) server_name: Option<String>,
+    /// Connections do not keep the lists themselves.
+    _revocations: RevocationsInForce,
 }
 
 impl Security {
@@ -68,7 +70,8 @@ impl Security {
         let security = Self {
             h1: h1_only(&http),
             bare: without_protocols(&http),
-            http: http.into(),
+            http: http.config(),
+            _revocations: http.revocations(),
             quic,
             server_name: details.server_name.clone(),
         };

@@ -9,8 +9,9 @@ use rustls::client::{Resumption, WebPkiServerVerifier};
 
 use super::accept_any::AcceptAnyServer;
 use super::files::{
-    TlsFileError, own_certificates, private_key, refused_pair, refused_verifier, revocations, roots,
+    TlsFileError, own_certificates, private_key, refused_pair, refused_verifier, roots,
 };
+use super::revocation::{RevocationCheck, Revocations, Usage};
 use super::sessions::{NotingVerifier, Verified};
 use super::system::system_roots;
 use super::{kernel_carries, provider};
@@ -43,9 +44,27 @@ pub struct TlsClient {
     config: Arc<ClientConfig>,
     /// Nothing is, where any server is believed.
     verified: Option<Verified>,
+    revocations: Revocations,
+    check: Option<Arc<RevocationCheck>>,
 }
 
+/// Keeps the lists of revoked certificates that a [`TlsClient`] was made with. What it opened does not.
+#[derive(Debug)]
+pub struct RevocationsInForce(#[expect(dead_code, reason = "held for its drop")] Revocations);
+
 impl TlsClient {
+    /// What keeps the lists of revoked certificates in force for configurations that were made of this one.
+    #[must_use]
+    pub fn revocations(&self) -> RevocationsInForce {
+        RevocationsInForce(self.revocations.clone())
+    }
+
+    /// The configuration alone. The caller keeps [`TlsClient::revocations`] for as long as handshakes begin with it.
+    #[must_use]
+    pub fn config(&self) -> Arc<ClientConfig> {
+        self.config.clone()
+    }
+
     /// The same with sessions of its own, with this many servers.
     pub(crate) fn apart(&self, servers: usize) -> ClientConfig {
         let mut config = ClientConfig::clone(&self.config);
@@ -62,8 +81,12 @@ impl Deref for TlsClient {
     }
 }
 
+/// A configuration that keeps the lists of revoked certificates by itself.
 impl From<TlsClient> for Arc<ClientConfig> {
     fn from(client: TlsClient) -> Self {
+        if let Some(check) = client.check {
+            check.keep(client.revocations);
+        }
         client.config
     }
 }
@@ -85,6 +108,8 @@ pub fn client(options: ClientOptions<'_>) -> Result<TlsClient, TlsFileError> {
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsFileError::new(Path::new("tls"), error.to_string()))?;
     let verified = (!options.insecure_skip_verify).then(Verified::default);
+    let revocations = Revocations::read(options.crl_files)?;
+    let mut check = None;
 
     let builder = if options.insecure_skip_verify {
         let anything = Arc::new(AcceptAnyServer::new(provider));
@@ -97,15 +122,16 @@ pub fn client(options: ClientOptions<'_>) -> Result<TlsClient, TlsFileError> {
             None => system_roots()?,
         };
 
-        let verifier = WebPkiServerVerifier::builder_with_provider(trusted, provider)
-            .with_crls(revocations(options.crl_files)?)
+        let verifier = WebPkiServerVerifier::builder_with_provider(trusted.clone(), provider)
             .build()
             .map_err(|error| {
                 let ca = options.ca_file.unwrap_or(Path::new("tls"));
-                refused_verifier(ca, options.crl_files, &error)
+                refused_verifier(ca, &error)
             })?;
 
-        let noting = NotingVerifier::new(verifier, verified.clone().unwrap_or_default());
+        check = revocations.check(trusted, Usage::Server).map(Arc::new);
+        let verified = verified.clone().unwrap_or_default();
+        let noting = NotingVerifier::new(verifier, check.clone(), verified);
         builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(noting))
@@ -134,5 +160,7 @@ pub fn client(options: ClientOptions<'_>) -> Result<TlsClient, TlsFileError> {
     Ok(TlsClient {
         config: Arc::new(config),
         verified,
+        revocations,
+        check,
     })
 }

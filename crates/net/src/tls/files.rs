@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::VerifierBuilderError;
-use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate, X509Version};
+use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
 use super::words;
 use crate::read_at_most;
@@ -23,12 +23,9 @@ const BEYOND_READING: u32 = 0o037;
 /// Whom systems give keys that a group may read.
 const ROOT: u32 = 0;
 
-/// Bytes of one file: a list of 300,000 revoked certificates has 10 MiB.
+/// Bytes of one file: a list of 200,000 revoked certificates has 10 MiB as PEM.
 #[doc(alias = "bound")]
 pub const FILE_BYTES: u64 = 16 << 20;
-
-/// What a PEM block begins with.
-const PEM: &[u8] = b"-----BEGIN ";
 
 /// A certificate or key file that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,58 +136,9 @@ pub(super) fn roots(file: &Path) -> Result<RootCertStore, TlsFileError> {
     }
 }
 
-/// The lists of revoked certificates of some files, each of which is DER or holds PEM blocks.
-pub(super) fn revocations(
-    files: &[PathBuf],
-) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsFileError> {
-    let mut all = Vec::new();
-    for file in files {
-        all.extend(revocations_of(file)?);
-    }
-    Ok(all)
-}
-
-/// The lists of one file, at least one, each of which can be read.
-pub(super) fn revocations_of(
-    file: &Path,
-) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsFileError> {
-    let content = read(file)?;
-    let is_pem = content.windows(PEM.len()).any(|bytes| bytes == PEM);
-    let found: Result<Vec<_>, _> = match is_pem {
-        true => CertificateRevocationListDer::pem_slice_iter(&content).collect(),
-        false => Ok(vec![CertificateRevocationListDer::from(content)]),
-    };
-
-    let found = found.map_err(|error| bad_pem(file, &error))?;
-    let is_list =
-        |list: &CertificateRevocationListDer<'_>| CertificateRevocationList::from_der(list).is_ok();
-    if found.is_empty() || !found.iter().all(is_list) {
-        return Err(
-            TlsFileError::new(file, "no list of revoked certificates in it").remedy(
-                "it must be DER, or hold PEM blocks that start with -----BEGIN X509 CRL-----",
-            ),
-        );
-    }
-
-    Ok(found)
-}
-
-/// Why rustls makes no verifier of authorities and lists, in terms of the files they came from.
-pub(super) fn refused_verifier(
-    ca: &Path,
-    lists: &[PathBuf],
-    error: &VerifierBuilderError,
-) -> TlsFileError {
-    let (VerifierBuilderError::InvalidCrl(problem), [first, others @ ..]) = (error, lists) else {
-        return TlsFileError::new(ca, error.to_string());
-    };
-    let which = match others {
-        [] => String::new(),
-        _ => format!(" (or one of the {} after it)", others.len()),
-    };
-    let reason = format!("not a usable list of revoked certificates{which}: {problem:?}");
-    TlsFileError::new(first, reason)
-        .remedy("RFC 5280, section 5.2: it needs a CRL number and an authority key identifier")
+/// Why rustls makes no verifier of authorities, in terms of their file.
+pub(super) fn refused_verifier(ca: &Path, error: &VerifierBuilderError) -> TlsFileError {
+    TlsFileError::new(ca, error.to_string())
 }
 
 /// Why rustls refused a chain and its key, in terms of the files they came from.
@@ -213,7 +161,7 @@ pub(super) fn refused_pair(cert: &Path, key: &Path, error: &rustls::Error) -> Tl
     }
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, TlsFileError> {
+pub(super) fn read(file: &Path) -> Result<Vec<u8>, TlsFileError> {
     read_at_most(file, FILE_BYTES).map_err(|error| unreadable(file, &error))
 }
 
@@ -221,7 +169,7 @@ fn unreadable(file: &Path, error: &std::io::Error) -> TlsFileError {
     TlsFileError::new(file, format!("cannot be read: {error}"))
 }
 
-fn bad_pem(file: &Path, error: &pem::Error) -> TlsFileError {
+pub(super) fn bad_pem(file: &Path, error: &pem::Error) -> TlsFileError {
     let reason = match error {
         pem::Error::MissingSectionEnd { end_marker } => {
             format!(

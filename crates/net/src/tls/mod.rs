@@ -13,6 +13,8 @@ mod kernel;
 mod kernel_halves;
 mod names;
 mod record_cursor;
+mod revocation;
+mod revocation_list;
 mod server;
 mod sessions;
 mod system;
@@ -24,7 +26,7 @@ use std::sync::Arc;
 use rustls::crypto::CryptoProvider;
 
 pub use chain::ShownChain;
-pub use client::{ClientOptions, TlsClient, client};
+pub use client::{ClientOptions, RevocationsInForce, TlsClient, client};
 pub use control_record::ControlRecord;
 pub use files::{FILE_BYTES, TlsFileError};
 pub use handshake::{TlsError, TlsErrorKind, accept, connect};
@@ -38,7 +40,7 @@ pub use server::{
     Clients, TlsServerOptions, certified, certified_as_is, certified_key, server, server_by,
 };
 pub use system::{reread_system_authorities, system_generation};
-pub use validity::{Span, of_certificate, of_certificates, of_revocations};
+pub use validity::{Span, Unlisted, of_certificate, of_certificates, of_revocations, unlisted};
 pub(crate) use words::of_text;
 pub use words::{Fault, alert_ends_handshake, remedy_of_alert, remedy_of_certificate};
 

@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{
-    ClientCertVerifierBuilder, ResolvesServerCert, WantsServerCert, WebPkiClientVerifier,
-};
+use rustls::server::{ResolvesServerCert, WantsServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{ConfigBuilder, ServerConfig};
 
 use super::files::{
-    TlsFileError, own_certificates, private_key, refused_pair, refused_verifier, revocations, roots,
+    TlsFileError, own_certificates, private_key, refused_pair, refused_verifier, roots,
 };
+use super::revocation::{ListedClients, Revocations, Usage};
 use super::{kernel_carries, provider, words};
 
 /// What an accepting configuration is made of.
@@ -26,7 +25,8 @@ pub struct TlsServerOptions<'a> {
     pub key_file: &'a Path,
     /// The authorities whose client certificates are believed; without it clients are not asked for one.
     pub client_ca_file: Option<&'a Path>,
-    /// Lists of client certificates that were revoked (PEM or DER), one at least of each authority; see [`Clients::read`].
+    /// Lists of client certificates that were revoked (PEM or DER), one at least of each authority; see [`Clients::read`]. They
+    /// count as long as there are [`Clients`] of the same files: without them, no certificate is believed.
     pub client_crl_files: &'a [PathBuf],
     /// A client without a certificate is refused. Needs `client_ca_file`.
     pub client_required: bool,
@@ -113,7 +113,11 @@ fn finished(mut config: ServerConfig, alpn: &[&[u8]]) -> Arc<ServerConfig> {
 
 /// The authorities whose client certificates are believed, to judge certificates again that were shown before.
 #[derive(Debug, Clone)]
-pub struct Clients(Arc<dyn ClientCertVerifier>);
+pub struct Clients {
+    verifier: Arc<dyn ClientCertVerifier>,
+    /// In force for handshakes, too.
+    _revocations: Revocations,
+}
 
 impl Clients {
     /// Reads `client_ca_file` and the lists of revoked certificates. With any list, every certificate of a chain but the
@@ -122,10 +126,11 @@ impl Clients {
     /// # Errors
     /// The file at fault, and why.
     pub fn read(client_ca_file: &Path, crl_files: &[PathBuf]) -> Result<Self, TlsFileError> {
-        let verifier = authorities(client_ca_file, crl_files)?.build();
-        Ok(Self(verifier.map_err(|error| {
-            refused_verifier(client_ca_file, crl_files, &error)
-        })?))
+        let revocations = Revocations::read(crl_files)?;
+        Ok(Self {
+            verifier: authorities(client_ca_file, &revocations, false)?,
+            _revocations: revocations,
+        })
     }
 
     /// Whether a certificate, which stands first in `chain`, would be believed at `now`, Unix time in seconds.
@@ -135,7 +140,7 @@ impl Clients {
     pub fn believe(&self, chain: &[CertificateDer<'_>], now: u64) -> Result<(), String> {
         let (own, others) = chain.split_first().ok_or("no certificate was shown")?;
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
-        self.0
+        self.verifier
             .verify_client_cert(own, others, now)
             .map(drop)
             .map_err(|error| words::of(&error))
@@ -144,10 +149,23 @@ impl Clients {
 
 fn authorities(
     ca: &Path,
-    crl_files: &[PathBuf],
-) -> Result<ClientCertVerifierBuilder, TlsFileError> {
-    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(ca)?), provider());
-    Ok(builder.with_crls(revocations(crl_files)?))
+    revocations: &Revocations,
+    is_optional: bool,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsFileError> {
+    let roots = Arc::new(roots(ca)?);
+    let builder = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider());
+    let builder = match is_optional {
+        true => builder.allow_unauthenticated(),
+        false => builder,
+    };
+
+    let verifier = builder
+        .build()
+        .map_err(|error| refused_verifier(ca, &error))?;
+    Ok(match revocations.check(roots, Usage::Client) {
+        Some(check) => Arc::new(ListedClients { verifier, check }),
+        None => verifier,
+    })
 }
 
 fn client_verifier(
@@ -161,15 +179,6 @@ fn client_verifier(
         return Ok(WebPkiClientVerifier::no_client_auth());
     };
 
-    let builder = authorities(file, options.client_crl_files)?;
-    let builder = if options.client_required {
-        builder
-    } else {
-        builder.allow_unauthenticated()
-    };
-
-    let verifier = builder
-        .build()
-        .map_err(|error| refused_verifier(file, options.client_crl_files, &error))?;
-    Ok(verifier)
+    let revocations = Revocations::read(options.client_crl_files)?;
+    authorities(file, &revocations, !options.client_required)
 }

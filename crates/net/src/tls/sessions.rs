@@ -18,6 +18,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, NamedGroup, SignatureScheme};
 
 use super::chain::ShownChain;
+use super::revocation::RevocationCheck;
 
 /// Servers whose certificates' validity is remembered; sessions of others are not resumed.
 #[doc(alias = "bound")]
@@ -28,10 +29,11 @@ const NAMES: usize = 1024;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Verified(Arc<Mutex<HashMap<ServerName<'static>, u64>>>);
 
-/// Verifies as another verifier does, and notes how long that counts.
+/// Verifies as another verifier does, looks certificates up in lists of revoked ones, and notes how long that counts.
 #[derive(Debug)]
 pub(super) struct NotingVerifier {
     verifier: Arc<dyn ServerCertVerifier>,
+    revocations: Option<Arc<RevocationCheck>>,
     verified: Verified,
 }
 
@@ -83,8 +85,16 @@ fn make_room(ends: &mut HashMap<ServerName<'static>, u64>, name: &ServerName<'st
 }
 
 impl NotingVerifier {
-    pub(super) fn new(verifier: Arc<dyn ServerCertVerifier>, verified: Verified) -> Self {
-        Self { verifier, verified }
+    pub(super) fn new(
+        verifier: Arc<dyn ServerCertVerifier>,
+        revocations: Option<Arc<RevocationCheck>>,
+        verified: Verified,
+    ) -> Self {
+        Self {
+            verifier,
+            revocations,
+            verified,
+        }
     }
 }
 
@@ -104,6 +114,9 @@ impl ServerCertVerifier for NotingVerifier {
             ocsp_response,
             now,
         )?;
+        if let Some(revocations) = &self.revocations {
+            revocations.check(end_entity, intermediates, now)?;
+        }
 
         let shown = std::iter::once(end_entity)
             .chain(intermediates)

@@ -1,11 +1,14 @@
 //! From when until when the certificates and lists of a file count, so that someone can be warned.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
+use x509_parser::asn1_rs::Any;
+use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::time::ASN1Time;
+use x509_parser::x509::X509Name;
 
-use super::files::{TlsFileError, certificates, revocations_of};
+use super::files::{TlsFileError, certificates, roots};
+use super::revocation_list::{RevocationFile, revocation_file};
 
 /// What one certificate, or one list of revoked ones, says of its own time, in Unix seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,18 +49,68 @@ pub fn of_certificate(der: &[u8]) -> Option<Span> {
 /// # Errors
 /// The file holds no lists.
 pub fn of_revocations(file: &Path) -> Result<Vec<Span>, TlsFileError> {
-    let spans = revocations_of(file)?.into_iter().filter_map(|der| {
-        let (_, list) = CertificateRevocationList::from_der(&der).ok()?;
-        let from = seconds(list.last_update());
-        let until = list.next_update().map(seconds);
+    Ok(revocation_file(file)?.spans.clone())
+}
 
-        Some(Span {
-            of: list.issuer().to_string(),
-            from,
-            until,
-        })
+/// One list (DER), without a look at what it revokes (RFC 5280 section 5.1); `None` if it is none.
+pub(super) fn of_list(der: &[u8]) -> Option<Span> {
+    let (_, list) = Any::from_der(der).ok()?;
+    let (_, signed) = Any::from_der(list.data).ok()?;
+    let (rest, _version) = Any::from_der(signed.data).ok()?;
+    let (rest, _algorithm) = Any::from_der(rest).ok()?;
+    let (rest, issuer) = X509Name::from_der(rest).ok()?;
+    let (rest, from) = ASN1Time::from_der(rest).ok()?;
+    let until = ASN1Time::from_der(rest).ok().map(|(_, until)| until);
+
+    Some(Span {
+        of: issuer.to_string(),
+        from: seconds(from),
+        until: until.map(seconds),
+    })
+}
+
+/// Lists that say nothing about the authorities beside them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unlisted {
+    /// An authority of which there is no list: each certificate that it issued is refused.
+    pub authority: String,
+    /// The files with lists of others alone.
+    pub foreign: Vec<PathBuf>,
+}
+
+/// Whether lists of revoked certificates stand beside authorities (PEM) of which none of them is, while an authority has no list.
+/// Lists of intermediate authorities are no mistake beside those of all that `ca_file` names. Files that cannot be read are spoken
+/// of elsewhere.
+pub fn unlisted(ca_file: &Path, crl_files: &[PathBuf]) -> Option<Unlisted> {
+    let authorities = roots(ca_file).ok()?.roots;
+    let lists: Vec<_> = crl_files
+        .iter()
+        .filter_map(|file| Some((file, revocation_file(file).ok()?)))
+        .collect();
+
+    let is_of =
+        |file: &RevocationFile, authority| file.lists.iter().any(|one| one.is_of(authority));
+    let is_foreign = |file: &RevocationFile| !authorities.iter().any(|one| is_of(file, one));
+    let foreign = lists.iter().filter(|(_, file)| is_foreign(file));
+    let foreign: Vec<PathBuf> = foreign.map(|(file, _)| (*file).clone()).collect();
+    let has_list = |authority| lists.iter().any(|(_, file)| is_of(file, authority));
+    let bare = authorities.iter().find(|one| !has_list(*one))?;
+
+    (!foreign.is_empty()).then(|| Unlisted {
+        authority: name(ca_file, &bare.subject),
+        foreign,
+    })
+}
+
+/// The name of the authority with this subject (DER without its tag).
+fn name(ca_file: &Path, subject: &[u8]) -> String {
+    let known = certificates(ca_file).unwrap_or_default();
+    let names = known.iter().filter_map(|der| {
+        let (_, certificate) = X509Certificate::from_der(der).ok()?;
+        let found = certificate.subject();
+        found.as_raw().ends_with(subject).then(|| found.to_string())
     });
-    Ok(spans.collect())
+    names.last().unwrap_or_default()
 }
 
 /// A time before 1970 is long ago, too.

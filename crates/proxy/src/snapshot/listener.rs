@@ -497,14 +497,15 @@ impl ListenerTls {
             });
         };
 
-        let server = server_tls(tls, config, versions, certificates)?;
-        // The files were read once for the server: what is wrong with them has been said there.
+        // First, since the server's own verifier does not keep the lists of revoked certificates.
         let clients = tls
             .client_ca_file
             .as_ref()
             .map(|authorities| Clients::read(&authorities.0, &crl_files(tls)))
-            .transpose()
-            .map_err(|error| vec![("client_ca_file", error)])?;
+            .transpose();
+        // It reads the same files: what is wrong with them is said there.
+        let server = server_tls(tls, config, versions, certificates)?;
+        let clients = clients.map_err(|error| vec![("client_ca_file", error)])?;
 
         Ok(Self {
             server: Some(server),

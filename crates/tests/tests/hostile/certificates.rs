@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use hermes_tests::crowd::resident;
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::origins::{Origin, Request};
 use hermes_tests::pki::Issued;
@@ -243,4 +244,86 @@ fn a_revoked_server_is_not_spoken_to() {
             assert_eq!(status_through(&node), status, "HTTP/{http}");
         }
     }
+}
+
+/// As many certificates as make a list of 10 MiB (PEM).
+const REVOKED: u64 = 240_000;
+
+/// What the lists of a node may take beside everything else, once those that were replaced are gone: one copy of 10 MiB takes 13.
+const LISTS: usize = 48 << 20;
+
+/// Were each listener and upstream to keep its own, or connections the lists that they began with, it would be 300 MiB and more.
+#[test]
+fn a_long_list_of_revoked_certificates_is_kept_once_and_goes_when_it_is_replaced() {
+    let (pki, origin, echo) = (Pki::new(), origins::http(), origins::tcp_echo());
+    let soon = SystemTime::now() + Duration::from_secs(24 * 60 * 60);
+    let list = pki.revoke(&[], soon);
+    let crl = format!(", crl_file: {}", list.display());
+    let more: String = (0..4)
+        .map(|number| {
+            format!(
+                "  tls{number}: {{ endpoints: [\"127.0.0.1:1\"], http: [2, 3], tls: {{ ca_file: {} {crl} }} }}\n",
+                pki.ca().display()
+            )
+        })
+        .collect();
+    let yaml = format!("{}{more}", asking(&pki, &pki.ca(), &crl, &origin, &echo));
+
+    let edge = Node::start("edge", &yaml);
+    let client = pki.issue(&["alice.overlay"]);
+    let nodes = [2, 3].map(|http| showing(&pki, &client, &edge, http, &crl));
+    let mut tunnels: Vec<Raw> = Vec::new();
+    let before = resident(&edge);
+    for round in 1..=3 {
+        // Open tunnels outlive each change, and do not keep the lists that were in force when they began.
+        for node in &nodes {
+            let mut tunnel = Raw::connect(node.address("db"));
+            assert_eq!(tunnel.exchange(b"x"), Ok(b"x".to_vec()));
+            tunnels.push(tunnel);
+        }
+        pki.revoke_many(REVOKED, round, soon);
+        assert_eq!(edge.reload(&yaml).0, 200);
+        for node in &nodes {
+            assert_eq!(status_through(node), 200);
+        }
+    }
+
+    assert!(fs::metadata(&list).unwrap().len() > 10 << 20);
+    eventually_true("lists that were replaced are gone", || {
+        resident(&edge) < before + LISTS
+    });
+    for tunnel in &mut tunnels {
+        assert_eq!(tunnel.exchange(b"y"), Ok(b"y".to_vec()));
+    }
+    // It says what it says.
+    pki.revoke(&[&client], soon);
+    assert_eq!(edge.reload(&yaml).0, 200);
+    for node in &nodes {
+        assert_ne!(status_through(node), 200);
+    }
+}
+
+#[test]
+fn a_list_of_another_authority_is_spoken_of() {
+    let (pki, other, origin, echo) = (Pki::new(), Pki::new(), origins::http(), origins::tcp_echo());
+    let soon = SystemTime::now() + Duration::from_secs(24 * 60 * 60);
+    let foreign = other.revoke(&[], soon);
+    let words = "is of no authority that stands beside it";
+    let crl = format!(", crl_file: {}", foreign.display());
+    let yaml = asking(&pki, &pki.ca(), &crl, &origin, &echo);
+    let edge = Node::start("edge", &yaml);
+    assert!(edge.log().contains(words), "{}", edge.log());
+    let status = edge.status();
+    let certificates = status["certificates"].as_array().unwrap();
+    let list = certificates
+        .iter()
+        .find(|one| one["key"] == "listeners.web.tls.crl_file")
+        .unwrap();
+    assert_eq!(list["state"], "of no authority here", "{status:#}");
+
+    // Beside those of the authorities it may be that of an intermediate one.
+    let own = pki.revoke(&[], soon);
+    let crl = format!(", crl_file: [{}, {}]", own.display(), foreign.display());
+    let edge = Node::start("edge", &asking(&pki, &pki.ca(), &crl, &origin, &echo));
+    assert!(!edge.log().contains(words), "{}", edge.log());
 }
