@@ -10,24 +10,55 @@ use crate::places::Places;
 /// Maps of fields and their values.
 const FIELDS: [&str; 3] = ["set", "append", "fields"];
 
-/// Names of fields whose values are credentials, and what such names have in them.
-const CREDENTIALS: [&str; 4] = [
-    "authorization",
-    "proxy-authorization",
-    "cookie",
-    "set-cookie",
-];
-const SIGNS: [&str; 9] = [
+/// Parts of names of fields whose values are credentials.
+const SIGNS: [&str; 12] = [
     "access-key",
-    "api-key",
     "apikey",
+    "authorization",
+    "cookie",
     "credential",
+    "passphrase",
     "passwd",
     "password",
     "private-key",
     "secret",
+    "signature",
     "token",
 ];
+
+/// Whole words of such names, between hyphens, underscores and dots.
+const WORDS: [&str; 14] = [
+    "auth",
+    "authentication",
+    "bearer",
+    "creds",
+    "hmac",
+    "jwt",
+    "key",
+    "otp",
+    "pass",
+    "pin",
+    "pwd",
+    "session",
+    "sid",
+    "sig",
+];
+
+/// Schemes of credentials (RFC 9110 section 11.4), under whatever name these stand.
+const SCHEMES: [&str; 8] = [
+    "apikey ",
+    "aws4-",
+    "basic ",
+    "bearer ",
+    "digest ",
+    "dpop ",
+    "negotiate ",
+    "token ",
+];
+
+/// Characters of a text without a gap from which on it may be a key: 64 random bits in hexadecimal have 16.
+#[doc(alias = "bound")]
+const KEY_CHARACTERS: usize = 16;
 
 /// What stands for a secret. Reading it is an error that says so.
 fn placeholder() -> String {
@@ -78,19 +109,67 @@ impl Spot<'_> {
     }
 }
 
-/// Whether the value of this text is not to be shown here.
+/// Whether the value of this text is not to be shown here: its name says that it is a credential, or it looks like one itself.
 pub(crate) fn is_secret(spot: &Spot<'_>, text: &str) -> bool {
     let Some(name) = spot.field() else {
         return false;
     };
     // An expression is a condition on credentials, and a text of variables alone says none.
-    is_named(&name) && !text.starts_with('~') && has_words(text)
+    let says_something = !text.starts_with('~') && has_words(text);
+    says_something && (is_named(&name) || has_sign_word(&name) || is_credential(text))
 }
 
 /// Whether what has this name looks like a credential.
 pub(crate) fn is_named(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    CREDENTIALS.contains(&name.as_str()) || SIGNS.iter().any(|sign| name.contains(sign))
+    SIGNS.iter().any(|sign| name.contains(sign))
+}
+
+fn has_sign_word(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let mut words = name.split(['-', '_', '.']);
+    words.any(|word| WORDS.contains(&word))
+}
+
+/// Whether a value looks like a credential under any name: it begins with the name of a scheme, or has a word that no one would
+/// write by hand.
+fn is_credential(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    let has_scheme = SCHEMES.iter().any(|scheme| lower.starts_with(scheme));
+    let mut words = text.split(|one: char| !one.is_ascii_alphanumeric() && !"+_-".contains(one));
+    has_scheme || words.any(is_random)
+}
+
+/// A kind of character. Keys change between them, words rarely.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CharacterKind {
+    Digit,
+    Upper,
+    Lower,
+}
+
+impl CharacterKind {
+    fn of(one: char) -> Option<Self> {
+        match one {
+            '0'..='9' => Some(Self::Digit),
+            'A'..='Z' => Some(Self::Upper),
+            'a'..='z' => Some(Self::Lower),
+            _ => None,
+        }
+    }
+
+    /// A word may begin with a capital.
+    fn changes_to(self, next: Self) -> bool {
+        self != next && (self, next) != (Self::Upper, Self::Lower)
+    }
+}
+
+/// Whether a word changes between letters, capitals and digits once in six characters, as keys do.
+fn is_random(word: &str) -> bool {
+    let kinds: Vec<CharacterKind> = word.chars().filter_map(CharacterKind::of).collect();
+    let pairs = kinds.iter().zip(kinds.iter().skip(1));
+    let changes = pairs.filter(|(one, next)| one.changes_to(**next)).count();
+    kinds.len() >= KEY_CHARACTERS && changes * 6 >= kinds.len()
 }
 
 fn has_words(text: &str) -> bool {
@@ -161,6 +240,49 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_credential_under_another_name_is_a_secret() {
+        for name in [
+            "x-functions-key",
+            "x_auth",
+            "php_session",
+            "x-hub-signature-256",
+        ] {
+            assert!(is_secret(&format!("routes[0].set.{name}"), "abc"), "{name}");
+        }
+        for value in [
+            "Bearer abc",
+            "basic YTpi",
+            "3f786850e387550fdab836ed7e6dc881",
+            "v1.9f8b1c2d3e4f5a6b7c8d",
+            "id=7; k=AbC3dE5fG7hI9jK1",
+            "eyJhbGciOiJIUzI1NiJ9.e30.sB1",
+            "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+        ] {
+            assert!(is_secret("upstreams.a.set.x-edge", value), "{value}");
+        }
+    }
+
+    #[test]
+    fn values_that_people_write_are_none() {
+        for value in [
+            "video",
+            "max-age=31536000; includeSubDomains; preload",
+            "https://cdn.example.org/a-long-path/of-words/2026-11-28",
+            "default-src 'self'; img-src https://images1.example.org",
+            "2001:db8:85a3:0:0:8a2e:370:7334",
+            "Sat, 28 Nov 2026 09:20:25 GMT",
+            "text/html; charset=utf-8",
+            "hermes.example.org/v2/tenants/north-west-1",
+            "0.0.0.0/0, 10.0.0.0/8",
+            "1234567890123456",
+        ] {
+            assert!(!is_secret("routes[0].set.x-edge", value), "{value}");
+        }
+        assert!(!is_secret("routes[0].set.keep-alive", "timeout=5"));
+        assert!(!is_secret("routes[0].set.author", "someone"));
     }
 
     #[test]
