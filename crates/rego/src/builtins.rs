@@ -8,6 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use regorus::{Engine, Value};
 use serde_json::Value as Json;
 
+use crate::input::value_of;
 use crate::token_keys::Algorithm;
 use crate::{growing, networks, signed_token, times};
 
@@ -33,6 +34,8 @@ const BUILTINS: &[(&str, u8, Builtin)] = &[
     ("io.jwt.verify_rs256", 2, |of| verify(of, "RS256")),
     ("io.jwt.verify_rs384", 2, |of| verify(of, "RS384")),
     ("io.jwt.verify_rs512", 2, |of| verify(of, "RS512")),
+    ("json.is_valid", 1, is_json),
+    ("json.unmarshal", 1, json),
     ("net.cidr_contains", 2, networks::contains),
     ("net.cidr_intersects", 2, networks::intersects),
     ("net.cidr_is_valid", 1, networks::is_valid),
@@ -49,6 +52,7 @@ const BUILTINS: &[(&str, u8, Builtin)] = &[
     ("time.parse_ns", 2, times::parse),
     ("time.parse_rfc3339_ns", 1, times::parse_rfc3339),
     ("time.weekday", 1, times::weekday),
+    ("to_number", 1, number),
 ];
 
 /// Adds ours. They come before the interpreter's own.
@@ -79,10 +83,35 @@ fn jwt(operands: &[Value]) -> Option<Value> {
         return None;
     }
     Some(Value::from(vec![
-        Value::from(header),
-        Value::from(payload),
+        value_of(header),
+        value_of(payload),
         Value::from(signature),
     ]))
+}
+
+/// A document. The interpreter's own reading takes an object with a certain key for a number of any size, and computes all of it.
+fn json(operands: &[Value]) -> Option<Value> {
+    let text = operands.first()?.as_string().ok()?;
+    serde_json::from_str(text).ok().map(value_of)
+}
+
+fn is_json(operands: &[Value]) -> Option<Value> {
+    let text = operands.first()?.as_string().ok()?;
+    Some(Value::from(serde_json::from_str::<Json>(text).is_ok()))
+}
+
+/// A number, or a text that is one in JSON.
+fn number(operands: &[Value]) -> Option<Value> {
+    match operands.first()? {
+        Value::Null => Some(Value::from(0_u64)),
+        Value::Bool(is_true) => Some(Value::from(u64::from(*is_true))),
+        number @ Value::Number(_) => Some(number.clone()),
+        Value::String(text) => {
+            let json = serde_json::from_str::<Json>(text).ok();
+            json.filter(Json::is_number).map(value_of)
+        }
+        _ => None,
+    }
 }
 
 fn verify(operands: &[Value], algorithm: &str) -> Option<Value> {
@@ -161,6 +190,39 @@ mod tests {
         assert_eq!(of("11111", "11").unwrap(), "2");
         assert_eq!(of("cheese", "").unwrap(), "7");
         assert_eq!(of("", "").unwrap(), "1");
+    }
+
+    #[test]
+    fn no_text_is_a_number_that_takes_all_memory() {
+        let hidden = r#"{"$serde_json::private::Number":"1e999999999"}"#;
+        let read = super::json(&[hidden.into()]).unwrap();
+        assert_eq!(read.as_object().unwrap().len(), 1);
+        assert_eq!(number(&[hidden.into()]), None);
+        assert_eq!(is_json(&[hidden.into()]), Some(Value::from(true)));
+        let payload = URL_SAFE_NO_PAD.encode(hidden);
+        let token = format!("eyJhbGciOiJIUzI1NiJ9.{payload}.AQI");
+        assert!(
+            jwt(&[token.into()])
+                .unwrap()
+                .to_string()
+                .contains("1e999999999")
+        );
+    }
+
+    #[test]
+    fn documents_and_numbers_are_read_from_text() {
+        let of =
+            |builtin: Builtin, value: Json| builtin(&list(json!([value]))).map(|it| it.to_string());
+        assert_eq!(
+            of(super::json, json!("{\"a\":[1,null]}")).unwrap(),
+            r#"{"a":[1,null]}"#
+        );
+        assert_eq!(of(super::json, json!("{")), None);
+        assert_eq!(of(is_json, json!("{")).unwrap(), "false");
+        assert_eq!(of(number, json!("-1.5")).unwrap(), "-1.5");
+        assert_eq!(of(number, json!(true)).unwrap(), "1");
+        assert_eq!(of(number, json!("x")), None);
+        assert_eq!(of(number, json!([])), None);
     }
 
     #[test]

@@ -8,9 +8,8 @@
 use regorus::unstable::{BUILTINS, Expr, Parser, Ref, Rule, RuleHead, Span};
 use regorus::{Engine, Source, Value};
 
-/// Bytes of the result of one call.
-#[doc(alias = "bound")]
-const RESULT: usize = 8 * 1024 * 1024;
+use crate::lengths::{RESULT, length_as_text, text};
+use crate::paths;
 
 /// Bits by which a number is shifted: one of as many takes no time to write down.
 #[doc(alias = "bound")]
@@ -44,14 +43,28 @@ const ESTIMATES: &[(&str, Estimate)] = &[
     ("concat", joined),
     ("glob.match", matched_glob),
     ("glob.quote_meta", quoted_glob),
+    ("graph.reachable", paths::reached),
+    ("graph.reachable_paths", paths::reached_by_paths),
+    ("intersection", paths::united),
+    ("json.filter", paths::filtered),
     ("json.marshal", written),
+    ("json.marshal_with_options", paths::written_in_lines),
     ("json.patch", patched),
+    ("json.remove", paths::filtered),
+    ("object.subset", paths::compared),
+    ("object.union_n", paths::united),
+    ("regex.find_all_string_submatch_n", paths::found_with_groups),
     ("regex.replace", replaced_by_pattern),
     ("replace", replaced),
     ("sprintf", formatted),
+    ("strings.any_prefix_match", paths::compared),
+    ("strings.any_suffix_match", paths::compared),
     ("strings.replace_n", replaced_in_turn),
+    ("union", paths::united),
     ("units.parse", with_unit),
     ("units.parse_bytes", with_unit),
+    ("urlquery.encode_object", in_query),
+    ("walk", paths::walked),
 ];
 
 /// Where a builtin is called, as the interpreter wants to know it for its errors.
@@ -119,43 +132,6 @@ impl CallPlace {
             _ => None,
         }
     }
-}
-
-fn text(value: Option<&Value>) -> Option<&str> {
-    value?.as_string().ok().map(|text| &**text)
-}
-
-/// The length of a value as text, or a little more than `most` where it is longer: one value can stand in another a million times.
-fn length_as_text(value: &Value, most: usize) -> usize {
-    let mut length = 0_usize;
-    let mut left = vec![value];
-    while let Some(value) = left.pop() {
-        length += 4;
-        match value {
-            Value::String(text) => length = length.saturating_add(length_in_quotes(text)),
-            // Digits of the longest ordinary number.
-            Value::Number(_) => length += 400,
-            Value::Array(array) => left.extend(array.iter()),
-            Value::Set(set) => left.extend(set.iter_sorted()),
-            Value::Object(object) => {
-                left.extend(object.iter_sorted().flat_map(|(key, value)| [key, value]));
-            }
-            Value::Null | Value::Bool(_) | Value::Undefined => length += 5,
-        }
-        if length.saturating_add(left.len()) > most {
-            return most + 1;
-        }
-    }
-    length
-}
-
-fn length_in_quotes(text: &str) -> usize {
-    let escaped = |byte: u8| match byte {
-        0..0x20 => 6,
-        b'"' | b'\\' => 2,
-        _ => 1,
-    };
-    text.bytes().map(escaped).sum()
 }
 
 fn shifted(operands: &[Value]) -> Option<usize> {
@@ -282,6 +258,11 @@ fn quoted_glob(operands: &[Value]) -> Option<usize> {
     (glob.len() > GLOB || deepest > NESTED).then_some(usize::MAX)
 }
 
+/// Any byte may become three.
+fn in_query(operands: &[Value]) -> Option<usize> {
+    Some(length_as_text(operands.first()?, RESULT).saturating_mul(3))
+}
+
 /// A copy may double the document.
 fn patched(operands: &[Value]) -> Option<usize> {
     let mut length = length_as_text(operands.first()?, RESULT);
@@ -327,6 +308,31 @@ mod tests {
             None
         );
         assert!(estimated("sprintf", json!(["%08d %s", [1, "a"]])).unwrap() < 1000);
+        let groups = json!({ "a": ["b", "c"], "b": ["d"], "c": ["d"], "d": ["a"] });
+        for (name, operands) in [
+            ("graph.reachable", json!([groups, ["a"]])),
+            ("graph.reachable_paths", json!([groups, ["a"]])),
+            ("walk", json!([groups])),
+            (
+                "json.marshal_with_options",
+                json!([groups, { "indent": "  " }]),
+            ),
+            ("strings.any_prefix_match", json!([["/a", "/b"], "/"])),
+            (
+                "regex.find_all_string_submatch_n",
+                json!(["(a)(b)", "abab", -1]),
+            ),
+        ] {
+            let estimate = estimated(name, operands);
+            assert!(
+                estimate.is_some_and(|bytes| bytes < 5000),
+                "{name}: {estimate:?}"
+            );
+        }
+        assert_eq!(
+            estimated("json.filter", json!([groups, ["a/b", ["c"]]])),
+            None
+        );
     }
 
     #[test]
@@ -346,6 +352,10 @@ mod tests {
             ("sprintf", json!(["%999999999d", [1]])),
             ("sprintf", json!(["%099999999999999999999999d", [1]])),
             ("json.patch", json!([{ "a": {} }, vec![copy; 40]])),
+            (
+                "urlquery.encode_object",
+                json!([{ "a": vec![long.clone(); 100] }]),
+            ),
             ("bits.lsh", json!([1, 1_000_000_000])),
             ("bits.lsh", json!([1, 1e300])),
             ("units.parse", json!(["1e999999999"])),
@@ -354,13 +364,52 @@ mod tests {
             ("glob.match", json!([nested, ["."], "a"])),
             ("glob.quote_meta", json!(["*".repeat(50_000)])),
         ];
-        for (name, operands) in cases {
+        let more = what_follows_paths(&long);
+        for (name, operands) in cases.into_iter().chain(more) {
             let estimate = estimated(name, operands);
             assert!(
                 estimate.is_some_and(|bytes| bytes > RESULT),
                 "{name}: {estimate:?}"
             );
         }
+    }
+
+    fn what_follows_paths(long: &str) -> Vec<(&'static str, Json)> {
+        let names: Vec<String> = (0..30).map(|number| number.to_string()).collect();
+        let all_know_all: Json = names
+            .iter()
+            .map(|name| (name.clone(), json!(names)))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        let row: Json = (0..10_000)
+            .map(|number| (number.to_string(), json!([(number + 1).to_string()])))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        let mut deep = json!([]);
+        for _ in 0..100 {
+            deep = json!([deep, 1]);
+        }
+        let many: Vec<String> = (0..4000).map(|number| number.to_string()).collect();
+        vec![
+            ("graph.reachable_paths", json!([all_know_all, ["0"]])),
+            ("graph.reachable_paths", json!([row, ["0"]])),
+            (
+                "json.marshal_with_options",
+                json!([deep, { "indent": long }]),
+            ),
+            (
+                "json.marshal_with_options",
+                json!([vec![1; 1000], { "prefix": long }]),
+            ),
+            ("json.filter", json!([{}, ["/".repeat(40_000)]])),
+            ("json.remove", json!([{}, [many]])),
+            ("strings.any_prefix_match", json!([many, many])),
+            ("object.subset", json!([many, many])),
+            (
+                "regex.find_all_string_submatch_n",
+                json!(["()".repeat(500), long, -1]),
+            ),
+        ]
     }
 
     #[test]
@@ -370,5 +419,6 @@ mod tests {
             value = Value::from(vec![value.clone(), value]);
         }
         assert_eq!(length_as_text(&value, RESULT), RESULT + 1);
+        assert_eq!(paths::walked(&[value]), Some(usize::MAX));
     }
 }

@@ -14,8 +14,9 @@ pub(crate) fn undefined_if_null(input: Json) -> Value {
     }
 }
 
-/// JSON as a value. The evaluator's own conversion goes through a deserializer, which costs a request more than twice this.
-fn value_of(json: Json) -> Value {
+/// JSON as a value. The evaluator's own conversion goes through a deserializer, which costs a request more than twice this, and takes
+/// an object with a certain key for a number of any size.
+pub(crate) fn value_of(json: Json) -> Value {
     match json {
         Json::Null => Value::Null,
         Json::Bool(is_true) => Value::Bool(is_true),

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use regorus::Value;
 use serde_json::{Map, Value as Json, json};
 
+use crate::input::value_of;
 use crate::outcome::to_json;
 use crate::times;
 use crate::token_keys::{Algorithm, TokenKey, keys};
@@ -157,7 +158,7 @@ pub(crate) fn decode_verify(operands: &[Value]) -> Option<Value> {
         true => json!([true, token.header, token.payload]),
         false => json!([false, {}, {}]),
     };
-    Some(Value::from(answer))
+    Some(value_of(answer))
 }
 
 /// Whether a token has a signature of this kind by this key, whatever it says.
