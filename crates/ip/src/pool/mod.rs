@@ -42,6 +42,11 @@ pub struct Lease {
 /// have all of it.
 const FIRST_LEASES: usize = 4;
 
+/// Seconds in which the only lease of an identity waits for it, however many others want one: a client that moves to another network
+/// or starts anew is back by then.
+#[doc(alias = "bound")]
+const RETURN: u64 = 600;
+
 /// Why an identity has no address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
@@ -119,7 +124,8 @@ struct Held {
 
 impl AddressPool {
     /// A pool of these ranges. A lease that is not in use is kept for `keep` seconds; then it may be given to another, if there is no
-    /// other address. Where all are kept, those of the identity that keeps most are given away sooner, the oldest first.
+    /// other address. Where all are kept, those of the identity that keeps most are given away sooner, the oldest first; the only one of
+    /// an identity waits for it for ten minutes in any case.
     pub fn new(ranges: Vec<PoolRange>, keep: u64) -> Self {
         let (v4, v6) = ranges.into_iter().partition(PoolRange::is_ipv4);
         Self {
@@ -394,7 +400,7 @@ impl AddressPool {
         let oldest = self.idle.first();
         let expired = oldest.filter(|(since, _)| now.saturating_sub(*since) >= self.keep);
         let expired = expired.map(|(_, key)| key.clone());
-        let Some(key) = expired.or_else(|| self.shares.spare()) else {
+        let Some(key) = expired.or_else(|| self.shares.spare(now.saturating_sub(RETURN))) else {
             return false;
         };
 

@@ -72,14 +72,16 @@ impl Shares {
         }
     }
 
-    /// The lease that is given away first: of the holder that keeps most, the one that was not used for longest.
-    pub(super) fn spare(&self) -> Option<LeaseKey> {
+    /// The lease that is given away first: of the holder that keeps most, the one that was not used for longest. Of holders with one
+    /// each, none that was in use after `before`.
+    pub(super) fn spare(&self, before: u64) -> Option<LeaseKey> {
         // Of those that keep as many, the one whose lease is oldest.
         let (most, _) = self.by_kept.last()?;
         let holders = self.by_kept.iter().rev();
         let holders = holders.take_while(|(kept, _)| kept == most);
         let oldest = holders.filter_map(|(_, holder)| self.holders.get(holder)?.kept.first());
-        oldest.min().map(|(_, key)| key.clone())
+        let (since, key) = oldest.min()?;
+        (*most > 1 || *since <= before).then(|| key.clone())
     }
 }
 

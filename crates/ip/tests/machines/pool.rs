@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hermes_ip::{AddressPool, Lease, LeaseTextError, PoolError, PoolRange};
+use hermes_ip::{AddressPool, Lease, LeaseKey, LeaseTextError, PoolError, PoolRange};
 use hermes_proto::connect_ip::RequestedAddress;
 use hermes_proto::ip::IpPrefix;
 use proptest::prelude::*;
@@ -202,6 +202,42 @@ fn kept_leases_of_who_keeps_most_go_first_the_oldest_of_them() {
     assert_eq!(pool.counts(), (7, 7));
     assert!(newcomers.iter().all(|lease| lease.v4 != modest.v4));
     assert_eq!(pool.acquire("modest", &[], 100).unwrap(), modest);
+}
+
+#[test]
+fn the_only_lease_of_an_identity_waits_for_it_however_many_newcomers_there_are() {
+    let mut pool = AddressPool::new(vec![range("10.9.0.0/28")], DAY);
+    let own = pool.acquire("alice", &[], 0).unwrap();
+    pool.release(&own.key, 1000);
+    let newcomers = |pool: &mut AddressPool, now| {
+        let identities = (0..40).map(|n| format!("{now}-{n}"));
+        let got = identities.filter_map(|one| pool.acquire(&one, &[], now).ok());
+        got.collect::<Vec<_>>()
+    };
+    assert_eq!(newcomers(&mut pool, 1001).len(), 13);
+    assert!(newcomers(&mut pool, 1599).is_empty());
+    assert_eq!(pool.acquire("alice", &[], 1599).unwrap(), own);
+
+    // Who stays away for longer finds another, if there is one.
+    pool.release(&own.key, 2000);
+    assert_eq!(
+        newcomers(&mut pool, 2600),
+        [Lease {
+            key: newcomer(2600),
+            ..own
+        }]
+    );
+    assert!(matches!(
+        pool.acquire("alice", &[], 2600),
+        Err(PoolError::Exhausted { .. })
+    ));
+}
+
+fn newcomer(now: u64) -> LeaseKey {
+    LeaseKey {
+        identity: format!("{now}-0").into(),
+        number: 0,
+    }
 }
 
 #[test]
