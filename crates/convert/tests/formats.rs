@@ -366,6 +366,30 @@ fn a_long_list_of_hosts_is_a_short_list_of_routes() {
     assert_eq!(document(&converted).routes.len(), 2);
 }
 
+#[test]
+fn as_many_conditions_are_converted_as_is_said() {
+    let of = |count: u32| {
+        let rules: String = (0..count)
+            .map(|number| {
+                let to = ["DIRECT", "PROXY a.example:1"][number as usize % 2];
+                format!("if (dnsDomainIs(host, 'h{number}.example')) return '{to}';\n")
+            })
+            .collect();
+        let text = format!(
+            "function FindProxyForURL(url, host) {{ {rules} return 'PROXY b.example:1'; }}"
+        );
+        convert(Format::Pac, text.as_bytes())
+    };
+    let converted = of(20_000).unwrap();
+    assert_eq!(converted.yaml().matches("terminate: true").count(), 10_000);
+    assert!(
+        of(20_001)
+            .unwrap_err()
+            .reason
+            .contains("more than 20000 routes")
+    );
+}
+
 /// The blocks of code of a section.
 fn blocks(section: &str) -> Vec<String> {
     let mut parts = section.split("```");

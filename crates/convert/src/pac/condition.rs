@@ -42,7 +42,7 @@ pub(super) enum Scheme {
     Https,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum HostPattern {
     Exact(String),
     /// What is below a domain, with its dot: `.example.com`.

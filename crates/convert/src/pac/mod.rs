@@ -9,18 +9,24 @@ mod syntax;
 mod token;
 mod value;
 
+use std::collections::{HashSet, VecDeque};
+
 use serde_json::json;
 
 use crate::draft::{Draft, Rank};
 use crate::unreadable::Unreadable;
-use condition::{Conjunction, Predicate};
+use condition::{Conjunction, HostPattern, Predicate};
 use proxies::Proxies;
 use syntax::Statement;
 use value::{Evaluator, Misunderstood, Value, Variables};
 
-/// Routes of a file, and branches that are followed: where each `if` sets a variable, there are twice as many with each.
+/// Conditions with a result in a file. Where each `if` sets a variable, branches double with each, and so few are too many.
 #[doc(alias = "bound")]
 const MOST: usize = 20_000;
+
+/// Branches that are followed, results, and rules that are put under a condition: one of each for a condition with a result, and one
+/// branch and result for all other requests.
+const STEPS: usize = 3 * MOST + 2;
 
 /// Values that are copied, and statements that are followed again: a text or condition that is added to itself doubles with each line.
 #[doc(alias = "bound")]
@@ -49,7 +55,7 @@ pub(crate) fn convert(text: &str, draft: &mut Draft) -> Result<(), Unreadable> {
     let mut reading = Reading {
         misunderstood: Vec::new(),
         too_much: Vec::new(),
-        left: MOST,
+        left: STEPS,
         work: WORK,
         depth: 0,
     };
@@ -82,7 +88,7 @@ struct Rule {
 struct Pending {
     line: u32,
     condition: Predicate,
-    then: Vec<Rule>,
+    then: VecDeque<Rule>,
 }
 
 struct Reading {
@@ -117,7 +123,9 @@ impl Reading {
 
     fn spend(&mut self, count: usize, line: u32) -> Result<(), Unreadable> {
         self.left = self.left.checked_sub(count).ok_or_else(|| {
-            let reason = format!("its branches come to more than {MOST} routes");
+            let reason = format!(
+                "its branches come to more than {MOST} routes, or are followed more often than that"
+            );
             Unreadable::at(line, reason)
         })?;
         Ok(())
@@ -147,7 +155,7 @@ impl Reading {
         branch: &[Statement],
         rest: &[&Statement],
         variables: &Variables,
-    ) -> Result<Vec<Rule>, Unreadable> {
+    ) -> Result<VecDeque<Rule>, Unreadable> {
         if self.depth >= DEEPEST {
             let reason = format!("more than {DEEPEST} conditions stand in one another");
             return Err(Unreadable::at(line, reason));
@@ -167,7 +175,7 @@ impl Reading {
         &mut self,
         statements: &[&Statement],
         mut variables: Variables,
-    ) -> Result<Vec<Rule>, Unreadable> {
+    ) -> Result<VecDeque<Rule>, Unreadable> {
         self.spend(1, 1)?;
         let mut pending = Vec::new();
         for (index, statement) in statements.iter().enumerate() {
@@ -218,14 +226,14 @@ impl Reading {
         self.fold(pending, last)
     }
 
-    fn result(&mut self, line: u32, value: Option<&Value>) -> Result<Vec<Rule>, Unreadable> {
+    fn result(&mut self, line: u32, value: Option<&Value>) -> Result<VecDeque<Rule>, Unreadable> {
         self.spend(1, line)?;
         let rule = |result: &str| {
-            vec![Rule {
+            VecDeque::from([Rule {
                 line,
                 condition: Conjunction::default(),
                 result: result.to_owned(),
-            }]
+            }])
         };
         match value {
             None => Ok(rule("DIRECT")),
@@ -249,7 +257,11 @@ impl Reading {
         }
     }
 
-    fn fold(&mut self, pending: Vec<Pending>, last: Vec<Rule>) -> Result<Vec<Rule>, Unreadable> {
+    fn fold(
+        &mut self,
+        pending: Vec<Pending>,
+        last: VecDeque<Rule>,
+    ) -> Result<VecDeque<Rule>, Unreadable> {
         let mut rules = last;
         for one in pending.into_iter().rev() {
             rules = self.choose(one.line, &one.condition, one.then, rules)?;
@@ -262,9 +274,9 @@ impl Reading {
         &mut self,
         line: u32,
         condition: &Predicate,
-        then: Vec<Rule>,
-        otherwise: Vec<Rule>,
-    ) -> Result<Vec<Rule>, Unreadable> {
+        then: VecDeque<Rule>,
+        mut otherwise: VecDeque<Rule>,
+    ) -> Result<VecDeque<Rule>, Unreadable> {
         match (condition, condition.ways()) {
             (Predicate::Not(inner), _) => self.choose(line, inner, otherwise, then),
             (_, Some(ways)) => {
@@ -272,15 +284,19 @@ impl Reading {
                     self.too_much.push(line);
                     Vec::new()
                 });
-                let mut rules = Vec::new();
+                let mut rules = VecDeque::new();
                 for way in &ways {
                     self.within(line, way, &then, &mut rules)?;
                     if way.is_everything() {
                         return Ok(rules);
                     }
                 }
-                rules.extend(otherwise);
-                Ok(rules)
+                // Before a long list that stays where it is.
+                rules
+                    .into_iter()
+                    .rev()
+                    .for_each(|rule| otherwise.push_front(rule));
+                Ok(otherwise)
             }
             // Something must not be: each part is asked for by itself.
             (Predicate::All(parts), None) => {
@@ -306,8 +322,8 @@ impl Reading {
         &mut self,
         line: u32,
         condition: &Conjunction,
-        rules: &[Rule],
-        into: &mut Vec<Rule>,
+        rules: &VecDeque<Rule>,
+        into: &mut VecDeque<Rule>,
     ) -> Result<(), Unreadable> {
         for rule in rules {
             self.spend(1, line)?;
@@ -334,22 +350,27 @@ fn after<'a>(branch: &'a [Statement], rest: &[&'a Statement]) -> Vec<&'a Stateme
 }
 
 /// Writes routes; neighbours that lead to the same place are one.
-fn write(rules: Vec<Rule>, draft: &mut Draft) {
+fn write(rules: VecDeque<Rule>, draft: &mut Draft) {
     draft
         .listeners
         .insert("web".to_owned(), json!({ "http": LISTEN }));
     let mut merged: Vec<Rule> = Vec::new();
+    // Hosts of the last one.
+    let mut known = HashSet::new();
     for rule in rules {
         let ends = rule.condition.is_everything();
         let last = merged.last_mut().filter(|last| last.result == rule.result);
-        match last {
-            Some(last) if ends => last.condition = Conjunction::default(),
-            Some(last) => {
-                if !add_hosts(last, &rule) {
-                    merged.push(rule);
-                }
+        let is_merged = match last {
+            Some(last) if ends => {
+                last.condition = Conjunction::default();
+                true
             }
-            None => merged.push(rule),
+            Some(last) => add_hosts(last, &rule, &mut known),
+            None => false,
+        };
+        if !is_merged {
+            known = rule.condition.hosts.iter().flatten().cloned().collect();
+            merged.push(rule);
         }
         if ends {
             break;
@@ -368,7 +389,7 @@ fn write(rules: Vec<Rule>, draft: &mut Draft) {
 }
 
 /// Adds the hosts of a rule to those of another one that asks for nothing else; whether that can be done.
-fn add_hosts(to: &mut Rule, rule: &Rule) -> bool {
+fn add_hosts(to: &mut Rule, rule: &Rule, known: &mut HashSet<HostPattern>) -> bool {
     let is_alike =
         to.condition.scheme == rule.condition.scheme && to.condition.port == rule.condition.port;
     let more = rule.condition.hosts.as_ref().filter(|_| is_alike);
@@ -376,11 +397,7 @@ fn add_hosts(to: &mut Rule, rule: &Rule) -> bool {
     let Some((hosts, more)) = hosts else {
         return false;
     };
-    let fresh: Vec<_> = more
-        .iter()
-        .filter(|host| !hosts.contains(host))
-        .cloned()
-        .collect();
-    hosts.extend(fresh);
+    let fresh = more.iter().filter(|host| known.insert((*host).clone()));
+    hosts.extend(fresh.cloned());
     true
 }

@@ -3,9 +3,9 @@
 use crate::text::number;
 use crate::unreadable::Unreadable;
 
-/// Tokens of a file.
+/// Tokens of a file: 16 of each of 20,000 conditions with a result, and some more.
 #[doc(alias = "bound")]
-const MOST: usize = 200_000;
+const MOST: usize = 400_000;
 
 /// A token and its line.
 #[derive(Debug, Clone, PartialEq)]
