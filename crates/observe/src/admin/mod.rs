@@ -23,6 +23,7 @@
 mod answer;
 pub mod client;
 mod host;
+mod places;
 mod plain;
 mod serve;
 pub mod socket;
