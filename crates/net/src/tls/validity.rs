@@ -105,12 +105,12 @@ pub fn unlisted(ca_file: &Path, crl_files: &[PathBuf]) -> Option<Unlisted> {
 /// The name of the authority with this subject (DER without its tag).
 fn name(ca_file: &Path, subject: &[u8]) -> String {
     let known = certificates(ca_file).unwrap_or_default();
-    let names = known.iter().filter_map(|der| {
+    let mut names = known.iter().filter_map(|der| {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let found = certificate.subject();
         found.as_raw().ends_with(subject).then(|| found.to_string())
     });
-    names.last().unwrap_or_default()
+    names.next_back().unwrap_or_default()
 }
 
 /// A time before 1970 is long ago, too.
