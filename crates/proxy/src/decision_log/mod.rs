@@ -65,6 +65,7 @@ impl DecisionLog {
 
 /// Who decided, and where that is written.
 pub(crate) struct Author {
+    /// The phase that decided.
     pub(crate) phase: Phase,
     /// The decision, as OPA writes the path of a rule: `policy/admins`, `overlay/decision`.
     pub(crate) decision: String,
@@ -114,8 +115,11 @@ struct HeldBack {
 /// The request that is decided on.
 #[derive(Clone, Copy)]
 pub(crate) struct Decided<'a> {
+    /// The request.
     pub(crate) head: &'a RequestHead,
+    /// The target that it names.
     pub(crate) target: &'a Target,
+    /// Its user, if the user is known.
     pub(crate) user: Option<&'a str>,
 }
 
