@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use hermes_config::{Loaded, parse};
 use hermes_custody::{Custody, NamedNeighbour, PrivateKey, Settings};
+use hermes_proxy::LogFilter;
 use hermes_proxy::Proxy;
-use hermes_proxy::node::LogFilter;
 use hermes_proxy::plug::{CUSTODY, Plugs};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

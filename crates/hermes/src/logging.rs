@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hermes_net::AppendedFile;
 use hermes_net::background::{Background, Sink};
-use hermes_proxy::node::LogFilter;
+use hermes_proxy::LogFilter;
 use hermes_rules::log_filter;
 use parking_lot::Mutex;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;

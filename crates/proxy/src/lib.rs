@@ -36,12 +36,14 @@
 //! Begin reading in `pipeline/mod.rs`: an exchange from its arrival to its end.
 
 mod acme;
+mod administered;
 mod admission;
 mod alternative;
 mod arrival;
 mod buffered;
 mod builtin;
 pub mod change;
+mod check;
 mod client_address;
 mod decision_log;
 mod device_leases;
@@ -82,5 +84,7 @@ mod upkeep;
 pub mod why;
 pub mod worker;
 
-pub use node::{Proxy, check, check_rest, check_with, doubts};
+pub use administered::LogFilter;
+pub use check::{check, check_rest, check_with, doubts};
+pub use node::Proxy;
 pub use node_name::node_name;

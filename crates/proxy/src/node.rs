@@ -8,29 +8,29 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use hermes_config::model::{Document, Tun};
-use hermes_config::{Loaded, Lost, Places, Problem, Problems, child};
+use hermes_config::{Loaded, Places, Problems};
 use hermes_ip::NameLeases;
 use hermes_net::drain::Ended;
 use hermes_net::worker::{self, Workers};
 use hermes_net::{Drain, LocalAddresses, PassedSocket, Resolver, Watch};
 use hermes_observe::admin;
 use hermes_observe::{AccessSink, Telemetry};
-use hermes_rules::lint::holds;
 use hermes_rules::packets::prefix_of;
-use hermes_rules::{Finding, warn};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
+use crate::administered::{Changing, LogFilter, Node, own_addresses};
 use crate::builtin;
 use crate::change::{
     By, Deadline, Documents, Endpoint, Metrics, NotReloaded, ReloadReport, StateFile, Watched,
     follow, keep_time,
 };
+use crate::check::{doubts, log_doubts, one, unbound};
 use crate::decision_log::decisions_file;
 use crate::devices::Devices;
-use crate::listeners::table::{BindError, ListenerView, Prepared};
+use crate::listeners::table::{ListenerView, Prepared};
 use crate::listeners::{self, Door, Joins, ListenerTable, PassedSockets, Sessions, Sources};
 use crate::memory_limits;
 use crate::node_name::node_name;
@@ -56,21 +56,6 @@ const ADMIN_END: Duration = Duration::from_secs(1);
 #[doc(alias = "bound")]
 const CHANGE_END: Duration = Duration::from_secs(1);
 
-/// The filter of the log, which can be changed at run time.
-pub trait LogFilter: Send + Sync {
-    /// The one in force.
-    fn current(&self) -> String;
-
-    /// Logs what `filter` says from now on.
-    ///
-    /// # Errors
-    /// When it would log nothing, or is no filter; the old one stays.
-    fn change(&self, filter: &str) -> Result<(), String>;
-
-    /// Looks at once whether the log's file was moved, and begins a new one then.
-    fn reopen(&self) {}
-}
-
 /// A running proxy.
 pub struct Proxy {
     pub(crate) node: Arc<Node>,
@@ -80,91 +65,6 @@ pub struct Proxy {
     workers: Option<Workers>,
     /// It has a socket of administration.
     is_administered: bool,
-}
-
-/// What administration works on.
-pub(crate) struct Node {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) file: PathBuf,
-    admin_socket: PathBuf,
-    pub(crate) started: Instant,
-    pub(crate) log: Box<dyn LogFilter>,
-    /// What the configuration may name of the program.
-    pub(crate) plugs: Plugs,
-    pub(crate) changing: Mutex<Changing>,
-    pub(crate) drain: Drain,
-    pub(crate) upkeep: Upkeep,
-    /// What all look names up with.
-    pub(crate) resolver: Arc<Resolver>,
-    /// When the document in force has to be confirmed.
-    pub(crate) deadline: watch::Sender<Deadline>,
-}
-
-/// What only one change at a time may touch.
-pub(crate) struct Changing {
-    pub(crate) table: ListenerTable,
-    /// Tells the workers of new sockets; emptied to end them.
-    pub(crate) doors: Vec<UnboundedSender<Door>>,
-    pub(crate) metrics: Metrics,
-    pub(crate) documents: Documents,
-}
-
-/// Everything that is wrong with a configuration and the files it names, for a node without plugs of its own.
-///
-/// # Errors
-/// The problems, each with its place, in their order.
-pub fn check(loaded: Loaded) -> Result<(), Problems> {
-    check_with(loaded, &Plugs::new())
-}
-
-/// As [`check`], for a node that has these plugs.
-///
-/// # Errors
-/// As for [`check`].
-pub fn check_with(loaded: Loaded, plugs: &Plugs) -> Result<(), Problems> {
-    let files = loaded.files.clone();
-    let telemetry = Telemetry::new("check", AccessSink::off());
-    let plugs = builtin::beneath(plugs.clone());
-    let built = Snapshot::build(loaded, None, &telemetry, &plugs);
-    built
-        .map(drop)
-        .map_err(|problems| problems.in_order(&files))
-}
-
-/// As [`check`], for a document of which a part was lost: without what might follow from that.
-///
-/// # Errors
-/// As for [`check`].
-pub fn check_rest(loaded: Loaded, lost: &Lost) -> Result<(), Problems> {
-    check_rest_with(loaded, lost, &Plugs::new())
-}
-
-/// As [`check_rest`], for a node that has these plugs.
-pub(crate) fn check_rest_with(loaded: Loaded, lost: &Lost, plugs: &Plugs) -> Result<(), Problems> {
-    check_with(loaded, plugs).map_err(|Problems(mut problems)| {
-        problems.retain(|problem| holds(lost, &problem.path));
-        Problems(problems)
-    })
-}
-
-/// What in a sound document does nothing, each with its place. It does not keep it from running.
-pub fn doubts(loaded: &Loaded) -> Vec<Problem> {
-    let doubt = |Finding {
-                     path,
-                     reason,
-                     remedy,
-                 }| Problem {
-        place: loaded.places.locate(&path),
-        path,
-        reason,
-        remedy,
-    };
-    warn(&loaded.document).into_iter().map(doubt).collect()
-}
-
-/// Writes them into the log.
-pub(crate) fn log_doubts(doubts: &[Problem]) {
-    doubts.iter().for_each(|doubt| tracing::warn!("{doubt}"));
 }
 
 impl Proxy {
@@ -585,19 +485,6 @@ fn shared(
     })
 }
 
-/// The addresses that no request may choose, because this process listens there.
-pub(crate) fn own_addresses(
-    table: &ListenerTable,
-    prepared: &Prepared,
-    metrics: Option<SocketAddr>,
-) -> Vec<SocketAddr> {
-    table
-        .addresses(prepared)
-        .into_iter()
-        .chain(metrics)
-        .collect()
-}
-
 fn worker_count(document: &Document) -> usize {
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     document.workers.map_or_else(processors, usize::from)
@@ -667,27 +554,4 @@ fn start_workers(
     })?;
 
     Ok((workers, senders))
-}
-
-/// A problem that has no place in a file.
-pub(crate) fn one(path: &str, error: &dyn std::fmt::Display) -> Problems {
-    Problems(vec![Problem {
-        place: None,
-        path: path.to_owned(),
-        reason: error.to_string(),
-        remedy: None,
-    }])
-}
-
-pub(crate) fn unbound(errors: Vec<BindError>, places: &Places) -> Problems {
-    let problem = |error: BindError| {
-        let path = child("listeners", &error.name);
-        Problem {
-            place: places.locate(&path),
-            path,
-            reason: format!("cannot be bound: {}", error.reason),
-            remedy: None,
-        }
-    };
-    Problems(errors.into_iter().map(problem).collect())
 }

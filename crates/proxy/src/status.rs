@@ -9,9 +9,9 @@ use hermes_observe::NeighbourView;
 use hermes_observe::admin::Control;
 use serde_json::{Value, json};
 
+use crate::administered::Node;
 use crate::change::{By, Confirmed, NotReloaded, NotReturned};
 use crate::memory_limits;
-use crate::node::Node;
 use crate::snapshot::Snapshot;
 use hermes_upstream::{HopStatus, UpstreamStatus};
 

@@ -15,12 +15,12 @@ use hermes_noise::{PrivateKey, PublicKey};
 ///
 /// # Panics
 /// One of that is not so.
-pub fn fuzz_one(data: &[u8]) {
+pub fn fuzz_one(data: &[u8], now: Instant) {
     let Ok(key) = PrivateKey::of([0x41; 32]) else {
         return;
     };
     let clock = WallClock {
-        at: Instant::now(),
+        at: now,
         unix: Duration::from_secs(1),
     };
     let Ok(mut interface) = Interface::new(key, clock) else {

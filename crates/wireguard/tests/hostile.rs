@@ -9,6 +9,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Instant;
 
 use fastrand::Rng;
 
@@ -23,7 +24,9 @@ const MAX_INPUT: usize = 4096;
 
 #[test]
 fn interfaces_keep_their_invariants() {
-    run("interface", hermes_wireguard::fuzz_one);
+    run("interface", |data| {
+        hermes_wireguard::fuzz_one(data, Instant::now())
+    });
 }
 
 fn run(name: &str, examine: fn(&[u8])) {

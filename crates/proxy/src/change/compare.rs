@@ -6,7 +6,8 @@ use hermes_config::{Problems, diff, parse, to_json, write};
 use serde_json::{Value, json};
 
 use super::needs_restart;
-use crate::node::{Node, check};
+use crate::administered::Node;
+use crate::check::check;
 
 impl Node {
     /// The document in force, as text and as JSON.

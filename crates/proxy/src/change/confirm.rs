@@ -12,7 +12,7 @@ use hermes_net::Watch;
 use super::documents::{Documents, Probation, Revision, Unconfirmed};
 use super::state::LastConfirmed;
 use super::{Candidate, NotReloaded, ReloadReport};
-use crate::node::{Changing, Node};
+use crate::administered::{Changing, Node};
 
 /// Pause before a failed return is tried again: a file or port that is gone may be back.
 #[doc(alias = "bound")]

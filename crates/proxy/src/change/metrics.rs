@@ -10,8 +10,8 @@ use hermes_observe::Telemetry;
 use hermes_observe::admin;
 use tokio::runtime::Handle;
 
+use crate::check::one;
 use crate::listeners::PassedSockets;
-use crate::node::one;
 
 /// The endpoint of metrics.
 pub(crate) struct Metrics {

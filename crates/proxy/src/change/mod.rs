@@ -21,10 +21,11 @@ use hermes_config::{Loaded, Places, Problem, Problems, read};
 use hermes_observe::AccessSink;
 use serde::Serialize;
 
+use crate::administered::{Changing, Node, own_addresses};
+use crate::check::{check_rest_with, doubts, log_doubts, unbound};
 use crate::decision_log::decisions_file;
 use crate::listeners::table::{ListenerChanges, Prepared};
 use crate::memory_limits;
-use crate::node::{Changing, Node, check_rest_with, doubts, log_doubts, own_addresses, unbound};
 use crate::reevaluate::Reevaluated;
 use crate::snapshot::{Draft, Snapshot};
 pub(crate) use confirm::{Confirmed, Deadline, NotReturned, keep_time};

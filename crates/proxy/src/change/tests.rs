@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::NotReloaded;
 use crate::Proxy;
-use crate::node::LogFilter;
+use crate::administered::LogFilter;
 use crate::plug::Plugs;
 
 /// Nothing is logged.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use hermes_net::Watch;
 
 use super::By;
-use crate::node::Node;
+use crate::administered::Node;
 use crate::snapshot::Snapshot;
 
 /// Time between two looks. A change counts once two looks in a row saw the same: writers take a while.

@@ -11,9 +11,9 @@ use hermes_proto::greeting::Greeting;
 use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
 
+use super::greetings::{self, LAST_HANDSHAKE};
 use super::refusals::{self, HandshakeEnds};
 use super::stream::Held;
-use super::{LAST_HANDSHAKE, greetings};
 use crate::arrival::Arrival;
 use crate::entrance::{Connection, Entrance};
 use crate::explain::explains;

@@ -28,7 +28,6 @@ mod wanted;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hermes_net::shared_socket::DatagramSocket;
 use hermes_net::{Listener, Watch};
@@ -62,11 +61,6 @@ pub struct Door {
     /// Held until the socket is closed.
     pub served: Arc<()>,
 }
-
-/// How long a handshake that has begun may take once its listener drains: a round trip or two of a slow path. A client that says
-/// no more would otherwise hold the end of the process up for the whole `limits.head_time`.
-#[doc(alias = "bound")]
-const LAST_HANDSHAKE: Duration = Duration::from_secs(2);
 
 /// A socket and what becomes of what arrives there.
 pub enum Socket {

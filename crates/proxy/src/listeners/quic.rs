@@ -10,8 +10,9 @@ use hermes_net::shared_socket::DatagramSocket;
 use hermes_net::{PeerAddress, Watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::greetings::LAST_HANDSHAKE;
+use super::http;
 use super::refusals::{self, HandshakeEnds};
-use super::{LAST_HANDSHAKE, http};
 use crate::admission::Admission;
 use crate::entrance::Entrance;
 use crate::snapshot::ListenerRules;

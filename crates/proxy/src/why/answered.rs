@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::recount;
-use crate::node::Node;
+use crate::administered::Node;
 
 impl Node {
     /// What is known of a refusal, or of the exchange that was refused; `None` if it is not remembered.

@@ -18,8 +18,8 @@ use tokio_util::task::TaskTracker;
 use super::account::Account;
 use super::forecast::{Filtered, Filtering, Forecaster, SupposedExchange, unasked};
 use super::question::SupposedRequest;
+use crate::administered::Node;
 use crate::filter::{self, Checkpoint};
-use crate::node::Node;
 use crate::plug::{Decision, Subject};
 use crate::snapshot::Snapshot;
 

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::Account;
 use crate::Proxy;
-use crate::node::LogFilter;
+use crate::administered::LogFilter;
 use generator::{Issuer, Sent, configuration, exchange};
 
 /// How many exchanges are tried: `HERMES_FORECASTS`, else this many.

@@ -2,8 +2,8 @@
 
 use hermes_config::{Places, read};
 
+use crate::administered::Node;
 use crate::change::Revision;
-use crate::node::Node;
 
 impl Node {
     /// The places of the document in force. They are read again when someone asks, because they take ten times the memory of the

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
+use hermes_proxy::LogFilter;
 use hermes_proxy::Proxy;
-use hermes_proxy::node::LogFilter;
 use hermes_proxy::plug::Plugs;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use hermes_config::{Loaded, parse};
+use hermes_proxy::LogFilter;
 use hermes_proxy::Proxy;
 use hermes_proxy::change::ReloadReport;
-use hermes_proxy::node::LogFilter;
 use hermes_proxy::plug::Plugs;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
