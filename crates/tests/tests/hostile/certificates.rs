@@ -269,7 +269,9 @@ fn a_long_list_of_revoked_certificates_is_kept_once_and_goes_when_it_is_replaced
         .collect();
     let yaml = format!("{}{more}", asking(&pki, &pki.ca(), &crl, &origin, &echo));
 
-    let edge = Node::start("edge", &yaml);
+    // Memory that is free goes back to the system at once, so that what the node holds can be seen from outside.
+    let at_once = [("MIMALLOC_PURGE_DELAY", "0")];
+    let edge = Node::start_in(tempfile::tempdir().unwrap(), "edge", &yaml, &at_once);
     let client = pki.issue(&["alice.overlay"]);
     let nodes = [2, 3].map(|http| showing(&pki, &client, &edge, http, &crl));
     let mut tunnels: Vec<Raw> = Vec::new();
