@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hermes_http::{Frame, Incoming, Outgoing, RequestHead, ResponseHead, pipe};
+use hermes_plug::refusal::Refusal;
+use hermes_plug::{Handler, HandlerRequest, Handling, Opener, Response};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_proxy::plug::{Handler, HandlerRequest, Handling, Opener, Response};
-use hermes_proxy::refusal::Refusal;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, StatusCode, Version};
 use parking_lot::Mutex;

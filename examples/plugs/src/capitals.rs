@@ -1,7 +1,7 @@
 //! A transform that needs no peer: what the client sends leaves in capitals, and what comes back passes as it is.
 
 use bytes::{Bytes, BytesMut};
-use hermes_proxy::plug::{Alter, Altering, Malformed, PIECE, Transform};
+use hermes_plug::{Alter, Altering, Malformed, PIECE, Transform};
 
 /// Puts what clients send in capitals.
 pub struct Capitals;

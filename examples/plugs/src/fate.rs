@@ -7,8 +7,8 @@ use hermes_http::{
     HeldClient, Incoming, Offered, Outgoing, Replying, RequestHead, ResponseHead, h1,
 };
 use hermes_net::Stream;
+use hermes_plug::{Gate, Ingress, Serving};
 use hermes_proto::fields::Fields;
-use hermes_proxy::plug::{Gate, Ingress, Serving};
 use http::uri::Authority;
 use http::{Method, Version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use hermes_proxy::plug::{NewContent, Store, StoreError, StoreWriter, StoredContent, Storing};
+use hermes_plug::{NewContent, Store, StoreError, StoreWriter, StoredContent, Storing};
 use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 

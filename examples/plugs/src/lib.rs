@@ -1,18 +1,18 @@
 //! How to extend a node: small plugs, each of which a test runs in a node of this process.
 //!
-//! - [`broker`]: a [`Handler`](hermes_proxy::plug::Handler) that opens one exchange of its own and answers many clients with it.
-//! - [`fate`]: an [`Ingress`](hermes_proxy::plug::Ingress) whose clients are answered when their target is, or reset when it fails.
-//! - [`zones`]: a [`Filter`](hermes_proxy::plug::Filter) that sets a field on which routes look, and denies.
-//! - [`capitals`]: a [`Transform`](hermes_proxy::plug::Transform) that needs no peer.
-//! - [`files`]: a [`Store`](hermes_proxy::plug::Store) of files.
+//! - [`broker`]: a [`Handler`](hermes_plug::Handler) that opens one exchange of its own and answers many clients with it.
+//! - [`fate`]: an [`Ingress`](hermes_plug::Ingress) whose clients are answered when their target is, or reset when it fails.
+//! - [`zones`]: a [`Filter`](hermes_plug::Filter) that sets a field on which routes look, and denies.
+//! - [`capitals`]: a [`Transform`](hermes_plug::Transform) that needs no peer.
+//! - [`files`]: a [`Store`](hermes_plug::Store) of files.
 //! - [`mailbox`]: a handler whose clients find what others left in a store.
 //! - [`queues`]: a [`Device`](hermes_packet::Device), an end of packets that is two queues, as a TUN device would be one.
-//! - [`replay`]: a [`Mover`](hermes_proxy::plug::Mover) with a replay window, by which tunnels of bytes go on by another path.
+//! - [`replay`]: a [`Mover`](hermes_plug::Mover) with a replay window, by which tunnels of bytes go on by another path.
 //!
 //! A program that has them starts its node with `Plugs::new().handler("relay", Broker::new(..))` and lets a route say
 //! `handle: relay`; `tests/spikes/node.rs` shows all of it.
 //!
-//! Begin reading in `hermes_proxy::plug`, which says what each trait has to do.
+//! Begin reading in `hermes_plug`, which says what each trait has to do.
 
 pub mod broker;
 pub mod capitals;

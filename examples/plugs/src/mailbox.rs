@@ -5,12 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hermes_http::{Frame, Outgoing, ResponseHead, pipe};
 use hermes_net::memory::Owner;
-use hermes_proto::proxy_status::ProxyError;
-use hermes_proxy::plug::{
+use hermes_plug::refusal::Refusal;
+use hermes_plug::{
     Handler, HandlerRequest, Handling, NewContent, RequestContent, Response, Store, StoreError,
     StoreWriter, StoredContent,
 };
-use hermes_proxy::refusal::Refusal;
+use hermes_proto::proxy_status::ProxyError;
 use http::{Method, StatusCode};
 
 /// Bytes of a letter.

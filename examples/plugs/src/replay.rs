@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::{Buf, Bytes, BytesMut};
 use hermes_http::{Frame, Incoming, Outgoing, StreamError};
+use hermes_plug::{Movable, Mover, NewPath, Position, Resuming};
 use hermes_proto::fields::Fields;
-use hermes_proxy::plug::{Movable, Mover, NewPath, Position, Resuming};
 use http::{HeaderName, HeaderValue};
 use parking_lot::Mutex;
 

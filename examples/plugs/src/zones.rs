@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use hermes_proxy::plug::{Changes, Deciding, Decision, Filter, Subject, Verdict};
+use hermes_plug::{Changes, Deciding, Decision, Filter, Subject, Verdict};
 use http::{HeaderName, HeaderValue, StatusCode};
 
 /// The field in which routes see the zone; a document that uses it declares it under `fields`.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use hermes_example_plugs::broker::Broker;
 use hermes_example_plugs::zones::Zones;
-use hermes_proxy::plug::Plugs;
+use hermes_plug::Plugs;
 use http::uri::Authority;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};

@@ -1,7 +1,7 @@
 //! A transform without a peer.
 
 use hermes_example_plugs::capitals::Capitals;
-use hermes_proxy::plug::Plugs;
+use hermes_plug::Plugs;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 

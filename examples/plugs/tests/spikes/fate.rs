@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use hermes_example_plugs::fate::Fate;
-use hermes_proxy::plug::Plugs;
+use hermes_plug::Plugs;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 

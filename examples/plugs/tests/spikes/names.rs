@@ -1,8 +1,8 @@
 //! Names of the configuration that no plug has.
 
 use hermes_example_plugs::broker::Broker;
-use hermes_proxy::check_with;
-use hermes_proxy::plug::Plugs;
+use hermes_node::check_with;
+use hermes_plug::Plugs;
 use http::uri::Authority;
 
 use super::node::document;

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use hermes_config::{Loaded, parse};
-use hermes_proxy::LogFilter;
-use hermes_proxy::Proxy;
-use hermes_proxy::change::ReloadReport;
-use hermes_proxy::plug::Plugs;
+use hermes_node::LogFilter;
+use hermes_node::Proxy;
+use hermes_node::change::ReloadReport;
+use hermes_plug::Plugs;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

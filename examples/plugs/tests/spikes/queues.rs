@@ -10,8 +10,8 @@ use hermes_http::{Incoming, Outgoing, h1};
 use hermes_net::{PeerAddress, Stream};
 use hermes_observe::{AccessSink, Begin, Exchange, Telemetry};
 use hermes_packet::{Bounds, Left, Limits, PacketDirection, PacketEnd, Side, Sink, Source, Stop};
+use hermes_plug::Plugs;
 use hermes_proto::datagram::DatagramFormat;
-use hermes_proxy::plug::Plugs;
 use tokio::net::{TcpStream, UdpSocket};
 
 use super::node::{Node, hear, say};

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hermes_example_plugs::replay::{Acknowledged, Replaying};
-use hermes_proxy::plug::Plugs;
+use hermes_plug::Plugs;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hermes_example_plugs::files::Files;
 use hermes_example_plugs::mailbox::Mailbox;
-use hermes_proxy::plug::Plugs;
+use hermes_plug::Plugs;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use hermes_example_plugs::zones::Zones;
-use hermes_proxy::plug::{Deciding, Filter, Plugs, Subject};
+use hermes_plug::{Deciding, Filter, Plugs, Subject};
 use http::HeaderValue;
 
 use super::node::{Node, hear, say};

@@ -1,0 +1,57 @@
+//! Subcommands, one file each.
+
+pub mod cert;
+pub mod check;
+pub mod completions;
+pub mod config;
+pub mod confirm;
+pub mod convert;
+pub mod custody_key;
+pub mod diff;
+pub mod echo;
+pub mod env;
+pub mod exchanges;
+pub mod exec;
+mod foreign;
+pub mod log;
+pub mod netcheck;
+pub mod passwd;
+pub mod policy;
+pub mod refusals;
+pub mod reload;
+pub mod rollback;
+pub mod run;
+pub mod schema;
+pub mod status;
+pub mod top;
+pub mod why;
+pub mod wireguard_key;
+
+use std::path::Path;
+
+use hermes_config::{Loaded, Problems};
+
+use crate::failure::Failure;
+use crate::output::Output;
+
+const WELCOME: &str = "\
+Hermes: any traffic, carried as HTTP, end to end, under one control.
+
+  hermes demo          an overlay of four proxies on this machine, with real traffic; needs no set-up
+  hermes check FILE    everything that is wrong with a configuration file
+  hermes run FILE      run a node
+
+All commands: hermes --help";
+
+/// What a newcomer sees who says nothing.
+pub fn welcome(output: Output) -> Result<(), Failure> {
+    output.line(WELCOME);
+    Ok(())
+}
+
+/// Reads a file with this process's environment. If its form is wrong, the problems are also those of its meaning, as far
+/// as it can be judged.
+fn load(file: &Path) -> Result<Loaded, Problems> {
+    let read = hermes_config::read(file, &|name| std::env::var(name).ok());
+    read.map_err(|flawed| foreign::instead(file, flawed.judged(hermes_node::check_rest)))
+}

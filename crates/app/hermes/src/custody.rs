@@ -1,0 +1,66 @@
+//! Custody, where the document asks for it: its key, its neighbours, and its place among the plugs.
+
+use hermes_config::model::{CustodySpool, Document, NodeCustody};
+use hermes_custody::{Custody, Disk, NamedNeighbour, PrivateKey, Settings};
+use hermes_plug::{CUSTODY, Plugs};
+
+use crate::failure::Failure;
+use crate::key_file;
+
+/// Bytes of what is in custody on disk, where nothing is configured.
+#[doc(alias("bound", "spool.limit"))]
+const SPOOL: u64 = 1024 * 1024 * 1024;
+
+/// Adds custody to the plugs, if the document has it. To be called inside a runtime.
+///
+/// # Errors
+/// The key can neither be read nor made, or no socket can be had.
+pub fn plug(document: &Document, plugs: Plugs) -> Result<Plugs, Failure> {
+    let Some(config) = &document.defaults.custody else {
+        return Ok(plugs);
+    };
+    let key = key_file::read_or_make(&config.key_file.0).map_err(Failure::failed)?;
+    tracing::info!("custody: the public key of this node is {}", key.public());
+
+    let custody = Custody::new(settings(config, key)?);
+    let listens = document
+        .listeners
+        .values()
+        .any(|listener| listener.ingress.as_deref() == Some(CUSTODY));
+    if !listens {
+        let socket = std::net::UdpSocket::bind("[::]:0")
+            .or_else(|_| std::net::UdpSocket::bind("0.0.0.0:0"))
+            .map_err(|error| Failure::failed(format!("custody: {error}")))?;
+        let driven = custody.clone();
+        tokio::spawn(async move {
+            // Without a listener no one asks this node.
+            if let Err(error) = driven.drive(socket, |_, _| {}).await {
+                tracing::error!(%error, "custody has failed");
+            }
+        });
+    }
+
+    Ok(plugs
+        .handler(CUSTODY, custody.clone())
+        .ingress(CUSTODY, custody))
+}
+
+fn settings(config: &NodeCustody, key: PrivateKey) -> Result<Settings, Failure> {
+    let neighbours = NamedNeighbour::all(config).map_err(Failure::failed)?;
+    let disk = config.spool.as_ref().map(disk).transpose()?;
+    Ok(Settings {
+        key,
+        keep_for: config.keep_for.map(|time| time.0),
+        neighbours,
+        disk,
+    })
+}
+
+fn disk(spool: &CustodySpool) -> Result<Disk, Failure> {
+    let folder = &spool.folder.0;
+    let limit = spool.limit.map_or(SPOOL, |limit| limit.0);
+    Disk::open(folder, limit).map_err(|error| {
+        let folder = folder.display();
+        Failure::failed(format!("defaults.custody.spool.folder: {folder}: {error}"))
+    })
+}

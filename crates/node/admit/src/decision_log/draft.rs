@@ -1,0 +1,214 @@
+//! One decision, from what it is about to what came of it.
+
+use std::time::{Duration, SystemTime};
+
+use hermes_net::StreamInfo;
+use hermes_net::memory::Owner;
+use hermes_observe::Exchange;
+use hermes_plug::{Decision, Outcome, Subject};
+use hermes_proto::fields::Fields;
+use hermes_proto::refusal_id::RefusalId;
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::{Author, mask};
+use crate::filter;
+use crate::snapshot::Snapshot;
+
+/// A decision of which is known what it is about, and not yet what came of it.
+pub struct DecisionDraft {
+    /// What it is called. A refusal has the same name.
+    pub id: RefusalId,
+    author: Author,
+    /// Whose share of the log it takes.
+    pub owner: Owner,
+    input: Value,
+    /// Pointers to what was left out of it.
+    erased: Vec<String>,
+    began: SystemTime,
+}
+
+/// Whether what was decided about may go on.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Ruling {
+    /// It may.
+    #[default]
+    Allowed,
+    /// It is answered with this status.
+    Refused(StatusCode),
+    /// It gets no answer of HTTP: a packet.
+    Dropped,
+}
+
+/// Where a decision is made, and about what.
+pub struct Scene<'a> {
+    pub snapshot: &'a Snapshot,
+    pub source: &'a StreamInfo,
+    pub exchange: &'a Exchange,
+    /// It was decided on before: an open tunnel.
+    pub again: bool,
+}
+
+/// What came of a decision.
+#[derive(Default)]
+pub struct Came {
+    pub(crate) ruling: Ruling,
+    /// Why, in words.
+    pub reason: Option<String>,
+    /// Fields that the exchange gets, or the answer to it.
+    pub fields: Fields,
+    /// Fields that the answer gets when it comes.
+    pub answer: Fields,
+    /// How a filter came to it.
+    pub outcome: Option<Outcome>,
+    /// How long that took; `None` where it was remembered, or nothing was asked.
+    pub took: Option<Duration>,
+}
+
+impl Came {
+    /// Of a filter.
+    pub(crate) fn of_filter(
+        decision: &Decision,
+        reason: &str,
+        outcome: Outcome,
+        took: Option<Duration>,
+    ) -> Self {
+        let came = Self {
+            reason: Some(reason.to_owned()),
+            outcome: Some(outcome),
+            took,
+            ..Self::default()
+        };
+
+        match decision {
+            Decision::Allow(changes) => Self {
+                fields: joint([
+                    &changes.set,
+                    &changes.append,
+                    &changes.if_absent,
+                    &changes.if_present,
+                ]),
+                answer: joint(changes.answer.each()),
+                ..came
+            },
+            Decision::Deny(denial) => Self {
+                ruling: Ruling::Refused(denial.status),
+                fields: denial.fields.clone(),
+                ..came
+            },
+        }
+    }
+
+    pub(super) fn denies(&self) -> bool {
+        self.ruling != Ruling::Allowed
+    }
+
+    /// What was decided, in the form in which a policy in Rego answers.
+    fn result(&self, erased: &mut Vec<String>) -> Value {
+        let mut result = json!({ "allow": !self.denies() });
+        if let Ruling::Refused(status) = self.ruling {
+            result["status"] = status.as_u16().into();
+        }
+        if let Some(reason) = &self.reason {
+            result["reason"] = reason.as_str().into();
+        }
+
+        for (key, fields) in [("fields", &self.fields), ("answer_fields", &self.answer)] {
+            let shown = mask::without_secrets(fields, &format!("/result/{key}"), erased);
+            if !shown.is_empty() {
+                result[key] = filter::joined(&shown);
+            }
+        }
+        result
+    }
+
+    /// What stood in the way of a decision.
+    fn error(&self) -> Option<Value> {
+        let undecided = [Outcome::FailedOpen, Outcome::FailedClosed];
+        self.outcome.filter(|how| undecided.contains(how))?;
+        Some(json!({ "code": "undecided", "message": self.reason }))
+    }
+}
+
+/// Both.
+fn joint(given: [&Fields; 4]) -> Fields {
+    let mut joint = Fields::new();
+    for fields in given {
+        joint.extend(fields);
+    }
+    joint
+}
+
+impl DecisionDraft {
+    pub fn new(subject: &Subject<'_>, author: Author) -> Self {
+        let mut erased = Vec::new();
+        let fields = &subject.head.fields;
+        let shown = mask::without_secrets(fields, "/input/fields", &mut erased);
+        let owner = Owner::of(subject.user, &subject.source.peer);
+        Self {
+            erased,
+            ..Self::of(filter::known(subject, &shown), owner, author)
+        }
+    }
+
+    /// About this input, of which nothing was left out.
+    pub fn of(input: Value, owner: Owner, author: Author) -> Self {
+        Self {
+            id: RefusalId::from_random(fastrand::u64(..)),
+            author,
+            owner,
+            input,
+            erased: Vec::new(),
+            began: SystemTime::now(),
+        }
+    }
+
+    /// What is told of it.
+    pub fn event(self, scene: &Scene<'_>, came: Came) -> Map<String, Value> {
+        let Scene {
+            snapshot,
+            source,
+            exchange,
+            again,
+        } = *scene;
+        let mut erased = self.erased;
+        let own = json!({
+            "exchange": exchange.id().to_string(),
+            "phase": self.author.phase.word(),
+            "place": self.author.place,
+            "outcome": came.outcome.map(Outcome::word),
+            "reevaluated": again,
+        });
+
+        let mut event = Map::new();
+        let labels = json!({ "id": &*snapshot.node, "version": env!("CARGO_PKG_VERSION") });
+        event.insert("labels".to_owned(), labels);
+        event.insert("decision_id".to_owned(), self.id.as_str().into());
+        if let Some(span) = exchange.span() {
+            let context = &span.context;
+            event.insert("trace_id".to_owned(), context.trace.to_string().into());
+            event.insert("span_id".to_owned(), context.parent.to_string().into());
+        }
+
+        let revision = snapshot.revision.to_string();
+        let source = source.peer.to_string();
+        let began = humantime::format_rfc3339_micros(self.began).to_string();
+        event.insert("revision".to_owned(), revision.into());
+        event.insert("path".to_owned(), self.author.decision.into());
+        event.insert("requested_by".to_owned(), source.into());
+        event.insert("timestamp".to_owned(), began.into());
+        event.insert("input".to_owned(), self.input);
+        event.insert("result".to_owned(), came.result(&mut erased));
+
+        if let Some(error) = came.error() {
+            event.insert("error".to_owned(), error);
+        }
+        if let Some(took) = came.took {
+            let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+            event.insert("metrics".to_owned(), json!({ "timer_filter_ns": took }));
+        }
+        event.insert("hermes".to_owned(), own);
+        event.insert(mask::ERASED.to_owned(), erased.into());
+        event
+    }
+}

@@ -1,0 +1,188 @@
+//! *Authorize*: filters see an exchange after it was identified and tagged, and before its route is chosen.
+//!
+//! A filter decides on the head alone, so that messages and tunnels of every kind are alike to it. What it adds to the fields
+//! feeds the routes.
+
+mod answer;
+mod envoy;
+mod external;
+mod flow_rego;
+mod grpc;
+mod pace;
+mod presence;
+mod question;
+mod readings;
+mod rego;
+mod server;
+mod stage;
+mod timed;
+mod undecided;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hermes_config::model::{Authorize, Document, ExchangeKind};
+use hermes_http::{Kind, RequestHead};
+use hermes_identity::AuthContext;
+use hermes_net::StreamInfo;
+use hermes_plug::target::Target;
+use hermes_plug::{Decision, Disobeyed, Filter, Outcome, Plugs, Subject, Verdict};
+use hermes_proto::upgrade::Protocol;
+use hermes_rego::Evaluator;
+use hermes_rules::{ClaimedGroups, Facts, Matcher, Names};
+use hermes_upstream::Upstream;
+use http::StatusCode;
+
+use crate::snapshot::ListenerRules;
+pub use flow_rego::FlowRego;
+pub(crate) use flow_rego::described_flow;
+pub use flow_rego::{FlowRuling, FlowTunnel, PLACE as FLOW_REGO};
+pub use question::{joined, known};
+pub use readings::{other_readings, unmatched};
+pub use rego::{Policies, read_policies};
+pub use stage::{Denied, Stage};
+use timed::Timed;
+
+/// A filter where a document asks it.
+pub struct Checkpoint {
+    /// Its name in records, metrics and reasons.
+    pub name: String,
+    matcher: Matcher,
+    filter: Arc<dyn Filter>,
+    /// Whether it decides in this process, without a server.
+    pub is_rego: bool,
+}
+
+impl Checkpoint {
+    /// `None` if what decides is missing, which was reported.
+    pub fn new(
+        config: &Authorize,
+        names: &Arc<Names>,
+        policy: Option<Arc<Evaluator>>,
+        upstreams: &HashMap<String, Arc<Upstream>>,
+        plugs: &Plugs,
+    ) -> Option<Self> {
+        let filter: Arc<dyn Filter> = match (&config.filter, &config.rego) {
+            (Some(name), _) => Arc::new(Timed::new(config, plugs.filters.find(name).ok()?.clone())),
+            (None, Some(rego)) => Arc::new(rego::RegoFilter::new(config, rego, policy?)),
+            (None, None) => {
+                let upstream = upstreams.get(&config.asked())?.clone();
+                Arc::new(external::External::new(config, upstream))
+            }
+        };
+        Some(Self {
+            name: config.name.clone(),
+            is_rego: config.filter.is_none() && config.rego.is_some(),
+            matcher: Matcher::compile(&config.matches, names.clone()),
+            filter,
+        })
+    }
+
+    /// Asks the filter.
+    pub async fn decide(&self, subject: &Subject<'_>) -> Verdict {
+        let verdict = self.filter.decide(subject).await;
+        let refused = match &verdict.decision {
+            Decision::Allow(changes) => changes.query.of(subject.head).err(),
+            Decision::Deny(_) => None,
+        };
+
+        match refused {
+            None => verdict,
+            Some(Disobeyed::NoQuery) => Verdict {
+                reason: format!(
+                    "{}; parameters are not set: there is no query",
+                    verdict.reason
+                ),
+                ..verdict
+            },
+            // What cannot be done as it was decided is not passed over.
+            Some(Disobeyed::Unwritable) => Verdict {
+                outcome: Outcome::FailedClosed,
+                took: verdict.took,
+                ..Verdict::deny(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "a parameter of the query cannot be written".to_owned(),
+                )
+            },
+        }
+    }
+
+    /// Whether the filter is asked about such an exchange.
+    pub fn applies(&self, facts: &Facts<'_>) -> bool {
+        self.matcher.matches(facts)
+    }
+}
+
+/// The filters of a document, in their order; those of which something is missing were reported.
+pub(crate) fn assemble(
+    document: &Document,
+    names: &Arc<Names>,
+    policies: Vec<Option<Arc<Evaluator>>>,
+    upstreams: &HashMap<String, Arc<Upstream>>,
+    plugs: &Plugs,
+) -> Vec<Checkpoint> {
+    let entries = document.authorize.iter().zip(policies);
+    entries
+        .filter_map(|(config, policy)| Checkpoint::new(config, names, policy, upstreams, plugs))
+        .collect()
+}
+
+/// Whose an exchange is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KnownUser<'a> {
+    /// The name, if the user is known.
+    pub user: Option<&'a str>,
+    /// The groups that this user's token claims.
+    pub claimed: ClaimedGroups<'a>,
+}
+
+impl<'a> KnownUser<'a> {
+    /// By what authentication found at this listener; the user may be another one by now.
+    pub fn new(auth: &'a AuthContext, listener: &ListenerRules, user: Option<&'a str>) -> Self {
+        let claimed = auth.claimed(listener.config.auth.as_ref(), user, &listener.aliases);
+        Self { user, claimed }
+    }
+}
+
+/// What rules can say about an exchange at this point.
+pub fn facts<'a>(
+    head: &'a RequestHead,
+    target: &'a Target,
+    whose: KnownUser<'a>,
+    source: &StreamInfo,
+    listener: &'a str,
+) -> Facts<'a> {
+    Facts {
+        kind: exchange_kind(head.kind()),
+        target: target.as_rules(),
+        authority: head
+            .authority
+            .as_ref()
+            .map(|authority| (authority.host(), authority.port_u16())),
+        path: head.path(),
+        method: &head.method,
+        protocol: head.protocol.as_ref().map(Protocol::as_str),
+        fields: &head.fields,
+        user: whose.user,
+        claimed: whose.claimed,
+        source: source.peer.socket().map(|peer| peer.ip()),
+        listener,
+    }
+}
+
+/// What an exchange carries, in a word.
+pub fn kind(head: &RequestHead) -> &'static str {
+    exchange_kind(head.kind()).word()
+}
+
+/// The kind of an exchange, as filters see it.
+pub fn exchange_kind(kind: Kind) -> ExchangeKind {
+    match kind {
+        Kind::Message => ExchangeKind::Http,
+        Kind::Connect => ExchangeKind::Connect,
+        Kind::ConnectUdp => ExchangeKind::ConnectUdp,
+        Kind::ConnectIp => ExchangeKind::ConnectIp,
+        Kind::ConnectTcp => ExchangeKind::ConnectTcp,
+        Kind::Upgrade => ExchangeKind::Upgrade,
+    }
+}

@@ -1,0 +1,32 @@
+//! Admission: who may do what. A configuration compiled for use, and the phases that decide on an exchange.
+
+pub mod admission;
+pub mod alternative;
+pub mod buffered;
+mod client_address;
+pub mod decision_log;
+pub mod devices;
+pub mod entrance;
+pub mod entry;
+pub mod explain;
+pub mod filter;
+mod fixed_target;
+pub mod joins;
+pub mod max_forwards;
+pub mod memory_limits;
+pub mod next;
+pub mod node_name;
+pub mod outliving;
+pub mod pac;
+pub mod permit;
+pub mod phases;
+pub mod post;
+pub mod reevaluate;
+pub mod refusals;
+pub mod remote_device;
+pub mod routed;
+pub mod shares;
+pub mod snapshot;
+mod trace;
+pub mod upgrades;
+pub mod worker;

@@ -1,0 +1,301 @@
+//! The next hop of a route: where its exchanges are sent, with all that the configuration says of the path there.
+//!
+//! It is made with the snapshot, so that no exchange looks a name up or puts levels of the configuration over each other.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use hermes_config::model::{Document, Hedge, Retry, Route, Tunnel, TunnelAnswer};
+use hermes_http::Kind;
+use hermes_http::h1::client::Receiver;
+use hermes_plug::{CUSTODY, Handler, Mover, Names, Plugs, Store, Transform};
+use hermes_proto::uri_template::UriTemplate;
+use hermes_rules::retry::Policy;
+use hermes_rules::route::{self, Act, Split};
+use hermes_upstream::{Hop, Timeouts, Upstream};
+
+use crate::outliving::ResumePolicy;
+
+/// A route, as the data plane meets it.
+pub type CompiledRoute = route::Route<Arc<Next>>;
+
+/// The policy of exchanges for which none is configured.
+static UNPROCESSED_ONLY: Policy = Policy::unprocessed_only();
+
+/// Where an exchange goes, and how.
+pub struct Next {
+    /// Where.
+    pub to: To,
+    /// The time-outs of each attempt: the upstream's, under those of the route.
+    pub timeouts: Timeouts,
+    /// When a failed attempt is followed by another; `None` where nothing is configured.
+    retry: Option<Policy>,
+    /// A second attempt beside a slow one.
+    pub hedge: Option<Hedge>,
+    /// What changes the bytes of its tunnels.
+    pub through: Through,
+    /// What makes tunnels of bytes through it movable.
+    mover: Option<Arc<dyn Mover>>,
+    /// What lets them outlive their path.
+    resume: Option<ResumePolicy>,
+    /// The same for connections to names of the overlay, which do where nothing says otherwise.
+    resume_of_names: Option<ResumePolicy>,
+    /// What takes requests into custody on the way there.
+    custody: Option<Handled>,
+    /// Whether their clients are answered before they are open.
+    answers_early: bool,
+    /// What keeps the contents of its broadcasts.
+    store: Option<Arc<dyn Store>>,
+}
+
+/// What changes the bytes of tunnels.
+pub struct Through {
+    /// What the route asks for, in its order.
+    pub own: Vec<(String, Arc<dyn Transform>)>,
+    /// What this node can undo for its peers.
+    pub known: Names<dyn Transform>,
+}
+
+impl Through {
+    /// Names that no transform has were reported.
+    fn compile(route: &Route, plugs: &Plugs) -> Self {
+        let known = plugs.transforms.clone();
+        let named = route.through.iter();
+        Self {
+            own: named
+                .filter_map(|name| Some((name.clone(), known.find(name).ok()?.clone())))
+                .collect(),
+            known,
+        }
+    }
+}
+
+/// Where an exchange goes.
+#[derive(Clone)]
+pub enum To {
+    /// To an upstream's endpoints: next proxies, or origins that the operator named.
+    Upstream {
+        /// The upstream.
+        upstream: Arc<Upstream>,
+        /// Whether its endpoints are proxies or origins.
+        receiver: Receiver,
+    },
+    /// To the origin that the request names.
+    Target,
+    /// Nowhere: a handler answers here.
+    Handler(Handled),
+}
+
+/// A handler, as a route names it.
+#[derive(Clone)]
+pub struct Handled {
+    /// Its name.
+    pub name: String,
+    /// What answers.
+    pub handler: Arc<dyn Handler>,
+}
+
+/// Whether the route says so.
+fn answers_early(route: &Route) -> bool {
+    let tunnel = route.tunnel.as_ref().and_then(Tunnel::details);
+    tunnel.is_some_and(|tunnel| tunnel.answer == Some(TunnelAnswer::Early))
+}
+
+/// What keeps the contents of a route's broadcasts. Names that no store has were reported.
+fn store_of(route: &Route, plugs: &Plugs) -> Option<Arc<dyn Store>> {
+    let broadcast = route.broadcast.as_ref()?;
+    plugs.store_of(broadcast.store.as_deref()).ok().cloned()
+}
+
+/// What takes requests for a proxy into custody, where the route says so, or else the upstream.
+fn custody_of(
+    receiver: Receiver,
+    (upstream, route): (Option<&Retry>, Option<&Retry>),
+    plugs: &Plugs,
+) -> Option<Handled> {
+    let says = |retry: Option<&Retry>| retry.and_then(|retry| retry.custody);
+    let wanted = says(route).or(says(upstream)).unwrap_or(false);
+    if receiver != Receiver::Proxy || !wanted {
+        return None;
+    }
+
+    let handler = plugs.handlers.find(CUSTODY).ok()?.clone();
+    let name = CUSTODY.to_owned();
+    Some(Handled { name, handler })
+}
+
+impl Next {
+    /// The next hop that `route` names so; `None` if there is no such upstream or handler.
+    pub fn compile(
+        (document, plugs): (&Document, &Plugs),
+        upstreams: &HashMap<String, Arc<Upstream>>,
+        route: &Route,
+        hop: route::Hop<'_>,
+    ) -> Option<Self> {
+        let (name, receiver) = match hop {
+            route::Hop::Proxy(name) => (name, Receiver::Proxy),
+            route::Hop::Origin(name) => (name, Receiver::Origin),
+            route::Hop::Target => return Some(Self::end(To::Target, (document, plugs), route)),
+            route::Hop::Handler(name) => {
+                let handled = Handled {
+                    name: name.to_owned(),
+                    handler: plugs.handlers.find(name).ok()?.clone(),
+                };
+                return Some(Self::end(To::Handler(handled), (document, plugs), route));
+            }
+        };
+
+        let upstream = upstreams.get(name)?.clone();
+        let config = document.upstreams.get(name);
+        let retry = config.and_then(|config| config.retry.as_ref());
+        let hedge = config.and_then(|config| config.hedge.as_ref());
+
+        let custody = custody_of(receiver, (retry, route.retry.as_ref()), plugs);
+        Some(Self {
+            timeouts: upstream.timeouts().overlaid(&route.timeouts),
+            retry: Policy::of(retry, route.retry.as_ref()),
+            hedge: route.hedge.as_ref().or(hedge).cloned(),
+            through: Through::compile(route, plugs),
+            mover: plugs.mover.clone().filter(|_| receiver == Receiver::Proxy),
+            answers_early: answers_early(route),
+            resume: ResumePolicy::of(route).filter(|_| receiver == Receiver::Proxy),
+            resume_of_names: ResumePolicy::of_names(route)
+                .filter(|_| receiver == Receiver::Proxy && custody.is_none()),
+            store: store_of(route, plugs),
+            custody,
+            to: To::Upstream { upstream, receiver },
+        })
+    }
+
+    /// An end of the overlay that is no upstream.
+    fn end(to: To, (document, plugs): (&Document, &Plugs), route: &Route) -> Self {
+        let of_node = Timeouts::default().overlaid(&document.defaults.timeouts);
+        Self {
+            to,
+            timeouts: of_node.overlaid(&route.timeouts),
+            retry: Policy::of(None, route.retry.as_ref()),
+            hedge: route.hedge.clone(),
+            through: Through::compile(route, plugs),
+            mover: None,
+            resume: None,
+            resume_of_names: None,
+            custody: None,
+            answers_early: answers_early(route),
+            store: store_of(route, plugs),
+        }
+    }
+
+    /// The upstream that it is; `None` for the origin that the request names.
+    pub fn upstream(&self) -> Option<&Arc<Upstream>> {
+        match &self.to {
+            To::Upstream { upstream, .. } => Some(upstream),
+            To::Target | To::Handler(_) => None,
+        }
+    }
+
+    /// The handler that it is.
+    pub fn handled(&self) -> Option<&Handled> {
+        match &self.to {
+            To::Handler(handled) => Some(handled),
+            To::Upstream { .. } | To::Target => None,
+        }
+    }
+
+    /// What takes requests into custody on the way there.
+    pub fn custody(&self) -> Option<&Handled> {
+        self.custody.as_ref()
+    }
+
+    /// What keeps the contents of broadcasts along its route.
+    pub fn store(&self) -> Option<&Arc<dyn Store>> {
+        self.store.as_ref()
+    }
+
+    /// What makes tunnels of bytes through it movable.
+    pub fn mover(&self) -> Option<&dyn Mover> {
+        self.mover.as_deref()
+    }
+
+    /// Whether clients of tunnels of bytes are answered before these are open.
+    pub fn answers_early(&self) -> bool {
+        self.answers_early
+    }
+
+    /// What lets tunnels of bytes through it outlive their path.
+    pub fn resume(&self) -> Option<ResumePolicy> {
+        self.resume
+    }
+
+    /// The same for connections to names of the overlay.
+    pub fn resume_of_names(&self) -> Option<ResumePolicy> {
+        self.resume.or(self.resume_of_names)
+    }
+
+    /// Whether it is the origin that the request names.
+    pub fn is_target(&self) -> bool {
+        matches!(self.to, To::Target)
+    }
+
+    /// What the next hop is.
+    pub fn receiver(&self) -> Receiver {
+        match &self.to {
+            To::Upstream { receiver, .. } => *receiver,
+            To::Target | To::Handler(_) => Receiver::Origin,
+        }
+    }
+
+    /// What waits at its end, on a link or on a connection of the exchange's own.
+    pub fn hop(&self, is_link: bool) -> Hop {
+        match self.receiver() {
+            Receiver::Origin => Hop::Origin,
+            Receiver::Proxy if is_link => Hop::Link,
+            Receiver::Proxy => Hop::Unwatched,
+        }
+    }
+
+    /// Whether the link to it is under TLS.
+    pub fn is_tls(&self) -> bool {
+        self.upstream().is_some_and(|upstream| upstream.is_tls())
+    }
+
+    /// The template by which it is asked for tunnels of this kind, where it is not the default one.
+    pub fn template(&self, kind: Kind) -> Option<&UriTemplate> {
+        self.upstream()?.template(kind)
+    }
+
+    /// The upstream's name, for records.
+    pub fn name(&self) -> &Arc<str> {
+        static TARGET: LazyLock<Arc<str>> = LazyLock::new(|| "(target)".into());
+        self.upstream()
+            .map_or(&TARGET, |upstream| upstream.shared_name())
+    }
+
+    /// When a failed attempt is followed by another.
+    pub fn policy(&self) -> &Policy {
+        self.retry.as_ref().unwrap_or(&UNPROCESSED_ONLY)
+    }
+
+    /// Whether that is configured. Where it is not, only what had no effect is tried again, and costs nothing.
+    pub fn has_policy(&self) -> bool {
+        self.retry.is_some()
+    }
+}
+
+/// Where a route sends an exchange; `None` if it answers here.
+pub fn next_hop(route: &CompiledRoute) -> Option<&Arc<Next>> {
+    match &route.act {
+        Act::Proxy(hops) => Some(pick(hops)),
+        Act::Origin(next) => Some(next),
+        Act::Attach(_) | Act::Respond(_) | Act::Redirect(_) | Act::Handle(_) => None,
+    }
+}
+
+/// One of several next proxies, by chance.
+pub fn pick(hops: &Split<Arc<Next>>) -> &Arc<Next> {
+    let random = if hops.is_choice() {
+        fastrand::u64(..)
+    } else {
+        0
+    };
+    hops.pick(random)
+}

@@ -1,0 +1,132 @@
+//! *Accept*, *identify* and *tag*: what an exchange is for, whose it is, and which of its fields are believed.
+
+use std::sync::Arc;
+
+use hermes_http::{Kind, RequestHead};
+use hermes_identity::AuthContext;
+use hermes_packet::Asked;
+use hermes_plug::refusal::Refusal;
+use hermes_plug::target::{Forms, Target};
+use hermes_proto::fields::Fields;
+use hermes_proto::proxy_status::ProxyError;
+use hermes_proto::{hop, path, transform};
+use hermes_rules::Source;
+use hermes_rules::judge::RemovedFields;
+use http::header::CONTENT_LENGTH;
+use http::{Method, StatusCode};
+
+use super::entered::Entered;
+use crate::max_forwards;
+use crate::snapshot::Snapshot;
+
+/// Proxies that a request may pass: more than any sensible overlay has, few enough to end a loop
+/// soon that lacks our name in `Via`.
+#[doc(alias = "bound")]
+const MAX_HOPS: usize = 16;
+
+/// What has been decided before the route.
+pub struct Identified {
+    pub user: Option<String>,
+    pub auth: AuthContext,
+    pub target: Target,
+    pub asked: Option<Asked>,
+    /// Of a TRACE: its fields as the client sent them.
+    pub received: Fields,
+}
+
+/// Takes an exchange through these phases.
+///
+/// # Errors
+/// It is malformed, goes in circles, or is not believed whose it is.
+pub(crate) async fn identify(
+    entered: &Entered,
+    head: &mut RequestHead,
+) -> Result<Identified, Refusal> {
+    let exchange = &entered.exchange;
+    exchange.method(head.wire_method());
+    // Read before a hop changes it: TRACE sends back what was received (RFC 9110, 9.3.8).
+    let received = max_forwards::received(head);
+
+    let tls = entered.source.tls.is_some();
+    let carrier = entered.entrance.carrier.as_deref();
+    let forms = entered.listener.forms();
+    let target = match carrier {
+        None => Target::of(head, &forms, tls)?,
+        // What this node wrote itself is not by the templates of the listener.
+        Some(_) => Target::of(head, &Forms::OWN, tls)?,
+    };
+    let has_path = matches!(head.kind(), Kind::Message | Kind::Upgrade);
+    exchange.target(target.with_path(if has_path { head.path() } else { "" }));
+
+    let entry = entered.entry();
+    entry.verify().inspect_err(|_| entered.entrance.dismiss())?;
+    path::refuse_dots(head.path()).map_err(|error| bad_request(error.to_string()))?;
+    refuse_circles(&entered.snapshot, head)?;
+    // RFC 9110, 7.6.1: what follows sees the fields of the exchange, none of the connection's.
+    hop::strip(&mut head.fields).map_err(|error| bad_request(error.to_string()))?;
+    // RFC 9110, 9.3.6: a tunnel has no content whose length could be told.
+    if head.method == Method::CONNECT {
+        head.fields.remove(CONTENT_LENGTH);
+    }
+
+    if !believes_transforms(entered, head) {
+        head.fields.remove(transform::FIELD);
+    }
+    let asked = Asked::take(&mut head.fields).filter(|_| head.kind().carries_packets());
+    let mut auth = match carrier {
+        None => entry.identify(head).await?,
+        Some(carrier) => carrier.within(Arc::new(head.clone())),
+    };
+    let mut removed = RemovedFields::default();
+    let believed = entry.believe_noting(&auth, &target, head, &mut removed);
+    if !removed.0.is_empty() {
+        exchange.removed(removed.0);
+    }
+    let user = believed?;
+
+    if let Some(user) = &user {
+        exchange.user(user);
+    }
+    auth.user.clone_from(&user);
+    Ok(Identified {
+        user,
+        auth,
+        target,
+        asked,
+        received,
+    })
+}
+
+/// Whether what the request says of changed bytes counts: it does of tunnels that a peer proxy hands over.
+fn believes_transforms(entered: &Entered, head: &RequestHead) -> bool {
+    let bytes = matches!(
+        head.kind(),
+        Kind::Connect | Kind::ConnectTcp | Kind::Upgrade
+    );
+    let source = || {
+        entered
+            .snapshot
+            .source_of(&entered.listener, &entered.source)
+    };
+
+    bytes && head.fields.contains_key(transform::FIELD) && !matches!(source(), Source::Client)
+}
+
+fn bad_request(reason: String) -> Refusal {
+    Refusal::new(ProxyError::HttpRequestError, reason).status(StatusCode::BAD_REQUEST)
+}
+
+/// Requests that go round in circles.
+fn refuse_circles(snapshot: &Snapshot, head: &RequestHead) -> Result<(), Refusal> {
+    // RFC 9110, 7.6.3: Via shows loops.
+    let passed = snapshot.via.passed(&head.fields);
+    let details = if passed.own > 0 {
+        "a node of this name had the request before: routes lead in a circle, or two nodes share a name (`node:`)"
+    } else if passed.hops >= MAX_HOPS {
+        "the request passed too many proxies"
+    } else {
+        return Ok(());
+    };
+
+    Err(Refusal::new(ProxyError::ProxyLoopDetected, details).status(StatusCode::LOOP_DETECTED))
+}

@@ -1,0 +1,568 @@
+//! The state of an open tunnel: how it was opened, where it leads, and how it is decided on again.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_http::RequestHead;
+use hermes_http::h1::client::Receiver;
+use hermes_identity::Proof;
+use hermes_net::clock::unix_seconds;
+use hermes_rules::attach::permits;
+use hermes_rules::reevaluate::{Destination, End, Reason, Tunnel, Verdict};
+use hermes_rules::route::Act;
+use hermes_rules::{reevaluate, still_believed};
+use hermes_upstream::Upstream;
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+
+use super::latest_word::LatestWord;
+use super::{Move, Order, Tunnels, Word};
+use crate::decision_log::Witness;
+use crate::entry::Entry;
+use crate::filter;
+use crate::filter::{Denied, KnownUser, Stage};
+use crate::next::{CompiledRoute, Next};
+use crate::permit::Permitting;
+use crate::post;
+use crate::routed::Routed;
+use crate::snapshot::{ListenerRules, Snapshot};
+use crate::upgrades::permits_upgrade;
+
+/// Shortest time after which filters are asked about an open tunnel again, whatever they say.
+#[doc(alias = "bound")]
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// Pause before filters that gave no answer are asked about an open tunnel again; doubles up to
+/// [`LONGEST_PAUSE`].
+#[doc(alias = "bound")]
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Longest pause between such questions.
+#[doc(alias = "bound")]
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+
+/// Where a tunnel leads, and what was said when it was opened.
+pub struct Opened {
+    destination: Destination,
+    upstream: Option<Arc<Upstream>>,
+    /// The address that the request chose and that is reached; none where the operator wrote it.
+    chosen: Option<SocketAddr>,
+    /// The request, after *authorize*.
+    head: Arc<RequestHead>,
+    /// The snapshot by whose rules it was opened, and the route's name there.
+    revision: u64,
+    route: Arc<str>,
+    /// Where it is an attachment: under which name.
+    attached: Option<String>,
+    /// By the tunnel of IP packets of this listener, if it leaves so.
+    by_ip: Option<String>,
+}
+
+impl Opened {
+    /// For the request `head`, towards `next`; `address` is what was dialled, where that is known.
+    pub fn new(
+        routed: &Routed,
+        head: &RequestHead,
+        next: &Next,
+        address: Option<SocketAddr>,
+    ) -> Self {
+        let upstream = next.upstream().cloned();
+        let end = match next.receiver() {
+            Receiver::Proxy => End::Proxy,
+            Receiver::Origin => End::Socket,
+        };
+
+        let rewrite = routed.route.config.rewrite.as_ref();
+        let rewritten = rewrite.and_then(|rewrite| rewrite.target.clone());
+        let chosen = address.filter(|_| upstream.is_none());
+        let destination = Destination { end, rewritten };
+        let head = kept(routed, head);
+        let revision = routed.snapshot.revision;
+        let route = routed.route.name.clone();
+
+        Self {
+            destination,
+            upstream,
+            chosen,
+            head,
+            revision,
+            route,
+            attached: None,
+            by_ip: by_ip(&routed.route).map(str::to_owned),
+        }
+    }
+
+    /// For an attachment under `name`, which the request `head` asked for.
+    pub fn attached(routed: &Routed, head: &RequestHead, name: String) -> Self {
+        let destination = Destination {
+            end: End::Attachment,
+            rewritten: None,
+        };
+
+        let revision = routed.snapshot.revision;
+        let route = routed.route.name.clone();
+        let head = kept(routed, head);
+
+        Self {
+            destination,
+            upstream: None,
+            chosen: None,
+            head,
+            revision,
+            route,
+            attached: Some(name),
+            by_ip: None,
+        }
+    }
+}
+
+/// The listener by whose tunnel of IP packets a route leaves.
+fn by_ip(route: &CompiledRoute) -> Option<&str> {
+    route.config.terminate.as_ref()?.ip()
+}
+
+/// The request of an open tunnel: that which arrived, where neither identity nor rules have changed it.
+fn kept(routed: &Routed, head: &RequestHead) -> Arc<RequestHead> {
+    let arrived = routed.auth.arrived.as_ref();
+    let same = arrived.filter(|arrived| ***arrived == *head);
+    same.cloned().unwrap_or_else(|| Arc::new(head.clone()))
+}
+
+/// What a tunnel would be now, before filters are asked.
+struct Unasked {
+    head: RequestHead,
+    user: Option<String>,
+    /// How long that counts.
+    lasts: Option<Duration>,
+    /// Whether its carrier is to ask.
+    is_asked: bool,
+}
+
+/// What became of questions about an open tunnel.
+pub struct Asked {
+    /// What its carrier is to do, if anything.
+    pub order: Option<Order>,
+    /// When filters are to be asked again.
+    pub again: Option<Instant>,
+}
+
+/// The state of an open tunnel.
+pub struct TunnelState {
+    /// As it was opened: with its own snapshot and rules.
+    routed: Routed,
+    movable: bool,
+    opened: Mutex<Opened>,
+    /// The rules of its listener that were last in force: they stay so where the listener is gone, or its tunnel of a device is.
+    listener: Mutex<Arc<ListenerRules>>,
+    words: LatestWord,
+}
+
+impl TunnelState {
+    /// The state of a tunnel that has just been opened.
+    pub fn new(routed: &Routed, opened: Opened, movable: bool) -> Self {
+        let opened = Mutex::new(opened);
+        let listener = Mutex::new(routed.listener.clone());
+        let words = LatestWord::default();
+        Self {
+            routed: routed.clone(),
+            movable,
+            opened,
+            listener,
+            words,
+        }
+    }
+
+    /// The exchange, as it was when the tunnel was opened.
+    pub fn as_opened(&self) -> &Routed {
+        &self.routed
+    }
+
+    /// The fields of the request, after *authorize*.
+    pub fn head(&self) -> Arc<RequestHead> {
+        self.opened.lock().head.clone()
+    }
+
+    /// What its carrier hears of decisions.
+    pub(super) fn words(&self) -> &LatestWord {
+        &self.words
+    }
+
+    /// The rules of its listener by this snapshot.
+    fn listener(&self, snapshot: &Snapshot) -> Arc<ListenerRules> {
+        let mut last = self.listener.lock();
+        if let Some(now) = self.routed.entrance.still_in(snapshot) {
+            *last = now.clone();
+        }
+        last.clone()
+    }
+
+    /// Resolves when the process is to stop.
+    pub async fn stops(&self) {
+        self.routed.worker.shared.drain.graceful().await;
+    }
+
+    /// Whether the process is to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.routed.worker.shared.drain.is_draining()
+    }
+
+    /// The exchange as it is on a route of another snapshot.
+    pub fn routed(&self, snapshot: Arc<Snapshot>, route: Arc<CompiledRoute>) -> Routed {
+        let listener = self.listener(&snapshot);
+        Routed {
+            snapshot,
+            listener,
+            route,
+            ..self.routed.clone()
+        }
+    }
+
+    /// Why the tunnel may not stay although it cannot be moved: it may outlive a change of hops, but not one of where the overlay ends.
+    pub fn forbids(&self, opened: &Opened) -> Option<Reason> {
+        let other = self.opened.lock().destination.end != opened.destination.end;
+        other.then(|| Reason::OtherAction(opened.route.to_string()))
+    }
+
+    /// It leads elsewhere now; says by which snapshot's rules.
+    pub fn moved(&self, opened: Opened) -> u64 {
+        let revision = opened.revision;
+        self.routed.exchange.route(&opened.route);
+        *self.opened.lock() = opened;
+        revision
+    }
+
+    /// Re-evaluates the tunnel, and tells its carrier if there is something to do. `None`: the carrier is to ask filters.
+    pub fn reevaluate(&self, snapshot: &Arc<Snapshot>) -> Option<TunnelVerdict> {
+        let mut witness = self.witness();
+        let (verdict, word) = match self.unasked(snapshot, &mut witness) {
+            Ok(unasked) if unasked.is_asked => (None, Some(Word::Ask(snapshot.clone()))),
+            Ok(Unasked { head, user, .. }) => {
+                let (verdict, order) = self.verdict(snapshot, head, user);
+                (Some(verdict), order.map(Word::Carry))
+            }
+            Err(reason) => (
+                Some(Verdict::Ended(reason.clone())),
+                Some(Word::Carry(Order::End(reason))),
+            ),
+        };
+
+        if let Some(Verdict::Moved(_) | Verdict::Ended(_)) = verdict {
+            witness.changes(snapshot);
+        }
+        // A word that was not followed yet is void: this is the later decision.
+        self.words.say(word);
+        verdict
+    }
+
+    /// Asks the filters of `snapshot` about it, and decides with what they say. Where they say nothing, it goes on and they are
+    /// asked again for as long as they allow.
+    pub async fn ask(self: Arc<Self>, snapshot: Arc<Snapshot>) -> Asked {
+        let began = Instant::now();
+        let mut pause = PAUSE;
+        loop {
+            let end = |reason| Asked {
+                order: Some(Order::End(reason)),
+                again: None,
+            };
+            let mut witness = self.witness();
+            match self.asked(&snapshot, &mut witness).await {
+                Err(reason) => {
+                    witness.changes(&snapshot);
+                    return end(reason);
+                }
+                Ok(Ok((head, user, lasts))) => {
+                    let (_, order) = self.verdict(&snapshot, head, user);
+                    if order.is_some() {
+                        witness.changes(&snapshot);
+                    }
+                    return Asked {
+                        order,
+                        again: lasts.map(|lasts| Instant::now() + lasts.max(SHORTEST)),
+                    };
+                }
+                Ok(Err(denied)) if began.elapsed() + pause <= denied.grace => {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                Ok(Err(denied)) => {
+                    witness.changes(&snapshot);
+                    return end(Reason::Denied(denied.refusal.reason()));
+                }
+            }
+        }
+    }
+
+    async fn asked(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        witness: &mut Witness<'_>,
+    ) -> Result<Result<Authorized, Denied>, Reason> {
+        let Unasked {
+            mut head,
+            mut user,
+            lasts: permitted,
+            ..
+        } = self.unasked(snapshot, witness)?;
+        let listener = self.listener(snapshot);
+        self.routed.exchange.refiltered();
+        let authorized = self
+            .stage(self.entry(snapshot, &listener))
+            .authorize(&mut head, &mut user, witness)
+            .await;
+
+        Ok(authorized.map(|granted| {
+            let lasts = [permitted, granted.lasts].into_iter().flatten().min();
+            (head, user, lasts)
+        }))
+    }
+
+    /// The rules in force.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.routed.worker.snapshot()
+    }
+
+    /// When the credential that it rests on expires, in Unix time.
+    pub fn expires(&self) -> Option<u64> {
+        self.routed.auth.expires
+    }
+
+    /// The table of open tunnels.
+    pub fn tunnels(&self) -> &Tunnels {
+        &self.routed.worker.shared.tunnels
+    }
+
+    /// How it is opened by the rules of this snapshot, after its path broke.
+    pub fn anew(&self, snapshot: Arc<Snapshot>) -> Result<Move, Reason> {
+        let mut witness = self.witness();
+        let unasked = self.unasked(&snapshot, &mut witness);
+        let unasked = unasked.inspect_err(|_| witness.changes(&snapshot))?;
+        let (mut head, user) = match unasked {
+            // What filters said counts until they are asked again.
+            unasked if unasked.is_asked => {
+                ((*self.opened.lock().head).clone(), self.routed.user.clone())
+            }
+            Unasked { head, user, .. } => (head, user),
+        };
+        match self.decide(&snapshot, &mut head, user.as_deref()) {
+            Verdict::Kept(route) | Verdict::Outlives(route) | Verdict::Moved(route) => Ok(Move {
+                snapshot,
+                route,
+                head,
+            }),
+            Verdict::Ended(reason) => Err(reason),
+        }
+    }
+
+    fn entry<'a>(&'a self, snapshot: &'a Snapshot, listener: &'a ListenerRules) -> Entry<'a> {
+        Entry {
+            snapshot,
+            listener,
+            source: &self.routed.source,
+        }
+    }
+
+    fn stage<'a>(&'a self, entry: Entry<'a>) -> Stage<'a> {
+        let Routed {
+            worker,
+            exchange,
+            target,
+            auth,
+            ..
+        } = &self.routed;
+        Stage {
+            worker,
+            entry,
+            exchange,
+            target,
+            auth,
+        }
+    }
+
+    /// Who tells of what is decided again.
+    fn witness(&self) -> Witness<'_> {
+        let Routed {
+            worker,
+            exchange,
+            auth,
+            ..
+        } = &self.routed;
+        Witness::of_tunnel(worker, exchange, auth)
+    }
+
+    /// What it would be now, before filters are asked.
+    fn unasked(&self, snapshot: &Snapshot, witness: &mut Witness<'_>) -> Result<Unasked, Reason> {
+        let listener = self.listener(snapshot);
+        self.believed(snapshot, &listener)?;
+        let Routed { auth, target, .. } = &self.routed;
+        let entry = self.entry(snapshot, &listener);
+
+        let mut head = match &auth.arrived {
+            Some(arrived) => (**arrived).clone(),
+            None => {
+                return Ok(Unasked {
+                    head: (*self.opened.lock().head).clone(),
+                    user: self.routed.user.clone(),
+                    lasts: None,
+                    is_asked: false,
+                });
+            }
+        };
+
+        let user = entry
+            .believe(auth, target, &mut head)
+            .map_err(|refusal| Reason::Identity(refusal.reason()))?;
+        let permitting = Permitting {
+            target,
+            whose: KnownUser::new(auth, &listener, user.as_deref()),
+            witness: Some(witness),
+            at: None,
+        };
+        let lasts = entry
+            .permit(&mut head, permitting)
+            .map_err(|refusal| Reason::Denied(refusal.reason()))?;
+
+        // Where rules have hours, the carrier is to know when they change.
+        let is_asked = lasts.is_some() || self.stage(entry).is_asked(&head, user.as_deref());
+        Ok(Unasked {
+            head,
+            user,
+            lasts,
+            is_asked,
+        })
+    }
+
+    /// Whether its user would still be authenticated.
+    fn believed(&self, snapshot: &Snapshot, listener: &ListenerRules) -> Result<(), Reason> {
+        let Routed { source, auth, .. } = &self.routed;
+        let user = auth.user.as_deref();
+        listener
+            .authenticator
+            .still_accepts(&auth.proof, user, unix_seconds())
+            .map_err(Reason::Identity)?;
+        still_believed(&snapshot.source_of(listener, source), auth.peer, user)?;
+        let chain = source.tls.as_ref().and_then(|tls| tls.chain.as_deref());
+
+        if let Some(chain) = chain.filter(|_| auth.peer || auth.proof == Proof::Certificate) {
+            // A link goes on when its certificate is renewed; only a user's ends with it.
+            let at = if auth.peer {
+                chain.last_valid(unix_seconds())
+            } else {
+                unix_seconds()
+            };
+            listener
+                .still_believes(source, snapshot.revision, at)
+                .map_err(Reason::Identity)?;
+        }
+
+        Ok(())
+    }
+
+    /// What happens to it as this user's request, and what its carrier has to do.
+    fn verdict(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        mut head: RequestHead,
+        user: Option<String>,
+    ) -> (TunnelVerdict, Option<Order>) {
+        let verdict = self.decide(snapshot, &mut head, user.as_deref());
+        let order = match &verdict {
+            Verdict::Kept(route) | Verdict::Outlives(route) => {
+                self.routed.exchange.route(&route.name);
+                None
+            }
+            Verdict::Moved(route) => {
+                let moved = Move {
+                    snapshot: snapshot.clone(),
+                    route: route.clone(),
+                    head,
+                };
+                Some(Order::Move(Arc::new(moved)))
+            }
+            Verdict::Ended(reason) => Some(Order::End(reason.clone())),
+        };
+
+        (verdict, order)
+    }
+
+    /// Why it may not go on as a tunnel of this user.
+    fn of_another_user(&self, user: Option<&str>) -> Reason {
+        let whose = |user: Option<&str>| {
+            user.map_or_else(|| "no one's".to_owned(), |user| format!("user {user}'s"))
+        };
+        Reason::Identity(format!(
+            "it would be {} now, not {}",
+            whose(user),
+            whose(self.routed.user.as_deref())
+        ))
+    }
+
+    fn decide(
+        &self,
+        snapshot: &Snapshot,
+        head: &mut RequestHead,
+        user: Option<&str>,
+    ) -> TunnelVerdict {
+        if user != self.routed.user.as_deref() {
+            return Verdict::Ended(self.of_another_user(user));
+        }
+        let opened = self.opened.lock();
+        if let Some(Err(denied)) = opened.chosen.map(|address| snapshot.may_choose(address)) {
+            return Verdict::Ended(Reason::Egress(denied.to_string()));
+        }
+
+        let Routed {
+            source,
+            target,
+            auth,
+            ..
+        } = &self.routed;
+
+        let listener = self.listener(snapshot);
+        let whose = KnownUser::new(auth, &listener, user);
+        // Routes see what the client sent; the tunnel was opened with the CONNECT that a POST
+        // means.
+        let asked = head.clone();
+        post::arrived(head);
+        let facts = filter::facts(&asked, target, whose, source, &listener.name);
+        let same = |next: &Arc<Next>| match (next.upstream(), &opened.upstream) {
+            (Some(new), Some(old)) => Arc::ptr_eq(new, old),
+            (new, old) => new.is_none() && old.is_none(),
+        };
+
+        let tunnel = Tunnel {
+            facts,
+            destination: &opened.destination,
+            movable: self.movable,
+            relabelled: head.fields != opened.head.fields,
+        };
+
+        let verdict = reevaluate(&tunnel, &snapshot.rules.table, same);
+        let (Verdict::Kept(route) | Verdict::Outlives(route)) = &verdict else {
+            return verdict;
+        };
+
+        // What the table of routes does not look at.
+        let binds = target.is_any() && opened.upstream.is_none();
+        if by_ip(route) != opened.by_ip.as_deref()
+            || binds && route.config.bind.is_none()
+            || opened.attached.is_none() && !permits_upgrade(route, &asked)
+        {
+            return Verdict::Ended(Reason::OtherAction(route.name.to_string()));
+        }
+
+        match (&route.act, &opened.attached) {
+            (Act::Attach(rule), Some(name)) => permits(rule, name, user).map_or_else(
+                |reason| Verdict::Ended(Reason::Identity(reason)),
+                |()| verdict,
+            ),
+            _ => verdict,
+        }
+    }
+}
+
+/// What becomes of a tunnel.
+type TunnelVerdict = Verdict<Arc<Next>>;
+
+/// The request after *authorize*, whose it is, and how long that counts.
+type Authorized = (RequestHead, Option<String>, Option<Duration>);

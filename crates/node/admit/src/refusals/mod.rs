@@ -1,0 +1,6 @@
+//! The last refusals, kept so that they can be asked about.
+
+pub mod account;
+pub mod note;
+pub mod remembered;
+mod ring;

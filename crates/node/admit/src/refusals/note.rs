@@ -1,0 +1,191 @@
+//! Where refusals are noted, on the way of exchanges that are refused.
+
+use std::sync::Arc;
+
+use hermes_config::{child, element};
+use hermes_http::RequestHead;
+use hermes_net::StreamInfo;
+use hermes_plug::arrival::Arrival;
+use hermes_plug::refusal::Refusal;
+use hermes_proto::proxy_status::Told;
+use hermes_proto::refusal_id::RefusalId;
+use hermes_rules::judge::Phase;
+
+use super::remembered::{Cause, Circumstances, Instead, LastRefusals};
+use crate::filter::KnownUser;
+use crate::routed::Routed;
+use crate::snapshot::{ListenerRules, Snapshot};
+use crate::worker::Shared;
+
+/// How tunnels end that the rules do not allow any more.
+const CHANGED: &str = "policy_changed";
+
+/// How exchanges end for which no one is to blame, or as one of the far ends chose.
+const ENDED_THERE: [&str; 7] = [
+    "done",
+    "abandoned",
+    "responded",
+    "redirected",
+    "client_closed",
+    "client_reset",
+    "target_reset",
+];
+
+/// Remembers a refusal of an exchange on its route, which may have been forwarded already.
+pub fn routed_refusal(routed: &Routed, arrival: Option<&Arrival>, refusal: &Refusal) -> RefusalId {
+    let head = arrival.map(Arrival::head);
+    let cause = Cause::of(refusal);
+    remember(routed, head, cause, refusal.name())
+}
+
+/// Remembers that an exchange ended for a reason of this node's after it was answered; what else ends it is no refusal.
+pub fn end(routed: &Routed, reason: &str) {
+    // Nearly all of them; and a later proxy may have refused it, which is known then.
+    if reason == "done" || routed.exchange.is_refused() {
+        return;
+    }
+    let word = reason.split(':').next().unwrap_or_default();
+    if ENDED_THERE.contains(&word) {
+        return;
+    }
+
+    let cause = Cause {
+        at: key_of(routed, word).map(|key| (Phase::Forward, key)),
+        said: reason.to_owned(),
+        status: None,
+    };
+    // The decision that ended it may have been told of.
+    let named = routed.exchange.denial().filter(|_| word == CHANGED);
+    remember(routed, None, cause, named);
+}
+
+/// Which key bounds what ended in this way; `None` where what it was forwarded to did.
+fn key_of(routed: &Routed, word: &str) -> Option<String> {
+    let route = element("routes", routed.route.index);
+    let listener = child("listeners", &routed.listener.name);
+    match word {
+        CHANGED => Some(route),
+        "idle" => Some(child(&route, "timeouts")),
+        "slow" | "evicted" => Some(child(&listener, "limits")),
+        "memory" => Some("memory".to_owned()),
+        _ => None,
+    }
+}
+
+/// Remembers that a later proxy refused an exchange, by the name that it gave that.
+pub fn later_refusal(routed: &Routed, id: RefusalId, told: &Told) {
+    let cause = Cause {
+        at: None,
+        said: told.to_string(),
+        status: None,
+    };
+    let circumstances = on_route(routed, None);
+    let refusals = &routed.worker.shared.refusals;
+    refusals.remember(id, &circumstances, cause);
+}
+
+/// Under the name that it has already, if it has one.
+fn remember(
+    routed: &Routed,
+    head: Option<&RequestHead>,
+    cause: Cause,
+    named: Option<RefusalId>,
+) -> RefusalId {
+    let id = named.unwrap_or_else(new_id);
+    routed.exchange.refused(id);
+    let whose = KnownUser::new(&routed.auth, &routed.listener, routed.user.as_deref());
+    routed.exchange.claims(whose.claimed.iter());
+    let circumstances = on_route(routed, head);
+    routed
+        .worker
+        .shared
+        .refusals
+        .remember(id, &circumstances, cause);
+    id
+}
+
+/// Remembers a refusal of an exchange that has no route yet, or of a request that is none.
+pub fn refusal(
+    refusals: &LastRefusals,
+    circumstances: &Circumstances<'_>,
+    refusal: &Refusal,
+) -> RefusalId {
+    let id = refusal.name().unwrap_or_else(new_id);
+    if let Some(exchange) = circumstances.exchange {
+        exchange.refused(id);
+    }
+    refusals.remember(id, circumstances, Cause::of(refusal));
+    id
+}
+
+/// Remembers a handshake that came to nothing, by the key of its listener that bounds it.
+pub fn handshake(
+    shared: &Shared,
+    listener: &ListenerRules,
+    source: StreamInfo,
+    (instead, key, said): (Instead, &str, String),
+) -> RefusalId {
+    let snapshot = shared.snapshot.load();
+    let circumstances = Circumstances {
+        snapshot: &snapshot,
+        listener,
+        source: &Arc::new(source),
+        exchange: None,
+        instead,
+        head: None,
+        route: None,
+    };
+    let listener = child("listeners", &listener.name);
+    let cause = Cause {
+        at: Some((Phase::Accept, child(&listener, key))),
+        said,
+        status: None,
+    };
+
+    let id = new_id();
+    shared.refusals.remember(id, &circumstances, cause);
+    id
+}
+
+/// Remembers that the rules of a snapshot denied a packet of a tunnel, at this place and in these words, under the name that it has
+/// already, if it has one.
+pub fn denied_packet(
+    routed: &Routed,
+    snapshot: &Snapshot,
+    (place, said): (String, String),
+    named: Option<RefusalId>,
+) -> RefusalId {
+    let circumstances = Circumstances {
+        snapshot,
+        instead: Instead::Packet,
+        ..on_route(routed, None)
+    };
+    let cause = Cause {
+        at: Some((Phase::Policy, place)),
+        said,
+        status: None,
+    };
+
+    let id = named.unwrap_or_else(new_id);
+    let refusals = &routed.worker.shared.refusals;
+    refusals.remember(id, &circumstances, cause);
+    id
+}
+
+/// A name for a refusal. That it could be guessed does not matter: only the administrator is told what is behind it.
+fn new_id() -> RefusalId {
+    RefusalId::from_random(fastrand::u64(..))
+}
+
+/// What is known of an exchange on its route.
+fn on_route<'a>(routed: &'a Routed, head: Option<&'a RequestHead>) -> Circumstances<'a> {
+    Circumstances {
+        snapshot: &routed.snapshot,
+        listener: &routed.listener,
+        source: &routed.source,
+        exchange: Some(&routed.exchange),
+        instead: Instead::Request,
+        head,
+        route: Some(routed.route.index),
+    }
+}

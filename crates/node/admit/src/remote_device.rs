@@ -1,0 +1,79 @@
+//! Devices on other machines: from what is written of them to what WireGuard needs.
+
+use std::path::Path;
+use std::str::FromStr;
+
+use hermes_config::model::{Document, PacketTermination, Wireguard};
+use hermes_packet::tun::RemoteSettings;
+use hermes_wireguard::{NoKey, PeerSettings, PresharedKey, PrivateKey};
+use ipnet::IpNet;
+
+/// The MTU of devices on other machines for which none is configured: what fits Ethernet with either family outside, as WireGuard's own
+/// devices have it.
+pub const REMOTE_MTU: u16 = 1420;
+
+/// What WireGuard needs to lead to a device that has these addresses, and this MTU. Secrets are read.
+///
+/// # Errors
+/// What is wrong with a secret, in words.
+pub fn settings(
+    wireguard: &Wireguard,
+    addresses: &[IpNet],
+    mtu: u32,
+) -> Result<RemoteSettings, String> {
+    let peer = &wireguard.peer;
+    let allowed = match peer.allowed.is_empty() {
+        true => addresses.iter().map(|net| net.addr().into()).collect(),
+        false => peer.allowed.0.clone(),
+    };
+    let preshared = peer
+        .preshared_key_file
+        .as_ref()
+        .map(|file| key::<PresharedKey>(&file.0));
+    let public_key = peer.public_key.to_string().parse();
+    let listen = wireguard.listen.socket_address();
+
+    Ok(RemoteSettings {
+        listen: listen.ok_or_else(|| format!("`{}` is no address", wireguard.listen))?,
+        key: key(&wireguard.private_key_file.0)?,
+        peer: PeerSettings {
+            public_key: public_key.map_err(|error: NoKey| error.to_string())?,
+            preshared_key: preshared.transpose()?,
+            endpoint: peer
+                .endpoint
+                .as_ref()
+                .and_then(|endpoint| endpoint.socket_address()),
+            allowed,
+            keepalive: peer.keepalive.map(|interval| interval.0),
+            mtu: mtu as usize,
+        },
+    })
+}
+
+/// Reports what is wrong with the secrets of devices on other machines.
+pub fn check(document: &Document, report: &mut impl FnMut(String, String, Option<String>)) {
+    for (path, wireguard) in document.wireguard() {
+        for (name, file) in wireguard.secrets() {
+            if let Err(reason) = key::<PrivateKey>(&file.0) {
+                let is_own = file.0 == wireguard.private_key_file.0;
+                let remedy = (is_own && !file.0.exists())
+                    .then(|| format!("run: hermes wireguard-key '{file}'"));
+                report(format!("{path}.{name}"), reason, remedy);
+            }
+        }
+    }
+}
+
+/// The MTU of a device where none is configured.
+pub fn default_mtu(end: PacketTermination<'_>, local: u16) -> u16 {
+    match end.wireguard() {
+        Some(_) => REMOTE_MTU,
+        None => local,
+    }
+}
+
+fn key<K: FromStr<Err = NoKey>>(file: &Path) -> Result<K, String> {
+    let text = hermes_config::secret(file)?;
+    text.parse()
+        .map_err(|error: NoKey| format!("{}: {error}", file.display()))
+}

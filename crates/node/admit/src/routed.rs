@@ -1,0 +1,102 @@
+//! An exchange whose route is known: what every action works on.
+
+use std::sync::Arc;
+
+use hermes_identity::AuthContext;
+use hermes_net::StreamInfo;
+use hermes_net::memory::{Memory, Owner, OwnerAccount};
+use hermes_observe::Exchange;
+use hermes_packet::{Asked, ChargedBounds};
+use hermes_plug::target::Target;
+use hermes_rules::Values;
+
+use crate::entrance::Entrance;
+use crate::next::CompiledRoute;
+use crate::snapshot::{ListenerRules, Snapshot};
+use crate::worker::Worker;
+
+/// An exchange whose route is known.
+#[derive(Clone)]
+pub struct Routed {
+    /// The worker that it lives on.
+    pub worker: Arc<Worker>,
+    /// Where it came in.
+    pub entrance: Entrance,
+    /// The rules that decided on it.
+    pub snapshot: Arc<Snapshot>,
+    /// Those of its listener.
+    pub listener: Arc<ListenerRules>,
+    /// Its record.
+    pub exchange: Arc<Exchange>,
+    /// The connection that it came on.
+    pub source: Arc<StreamInfo>,
+    /// The target that it names.
+    pub target: Target,
+    /// Its user, if the user is known.
+    pub user: Option<String>,
+    /// Who the client is, and by which proof.
+    pub auth: Arc<AuthContext>,
+    /// The UDP session that the client asks for.
+    pub asked: Option<Asked>,
+    /// Its route.
+    pub route: Arc<CompiledRoute>,
+    /// Handlers that it has passed, each of which opened the next.
+    pub handlers: u8,
+}
+
+impl Routed {
+    /// The memory account of its user, or of its source where no one knows the user.
+    pub fn account(&self) -> OwnerAccount {
+        Memory::node().owner(self.owner())
+    }
+
+    /// Who is charged for its memory.
+    pub fn owner(&self) -> Owner {
+        Owner::of(self.user.as_deref(), &self.source.peer)
+    }
+
+    /// Bounds on datagrams of its tunnel that wait, and who is charged for them.
+    pub fn datagram_bounds(&self) -> ChargedBounds {
+        let bounds = self
+            .listener
+            .datagram_bounds(self.route.config.datagrams.as_ref());
+        ChargedBounds {
+            bounds,
+            account: self.account(),
+        }
+    }
+
+    /// What the variables of templates stand for; path and method are the caller's to fill in.
+    pub fn values<'a>(&'a self, target: &'a Target) -> Values<'a> {
+        values(
+            &self.source,
+            &self.listener,
+            self.user.as_deref(),
+            target,
+            &self.snapshot.node,
+        )
+    }
+}
+
+/// What the variables of templates stand for; path and method are the caller's to fill in.
+pub fn values<'a>(
+    source: &'a StreamInfo,
+    listener: &'a ListenerRules,
+    user: Option<&'a str>,
+    target: &'a Target,
+    node: &'a str,
+) -> Values<'a> {
+    let certificate = source.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
+    Values {
+        peer: source.peer.socket(),
+        listener: &listener.name,
+        user,
+        tls_peer: certificate.and_then(|names| names.primary()),
+        target_host: target.host(),
+        target_port: target.port(),
+        node,
+        path: "",
+        query: None,
+        method: "",
+    }
+}

@@ -1,0 +1,4 @@
+//! What one source or user may have open at a listener.
+
+pub mod sessions;
+pub mod sources;

@@ -1,0 +1,784 @@
+//! What one listener asks of its clients, made ready.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_acme::Certificates;
+use hermes_config::child;
+use hermes_config::model::{
+    AcmeChallenge, Auth, AuthMode, Datagrams, Document, FieldCase, HttpVersion, Listener,
+    OneOrMany, Oversize, ServerTls, Upstream,
+};
+use hermes_http::MinRate;
+use hermes_http::server::Options;
+use hermes_identity::Authenticator;
+use hermes_net::tls::{self, Clients, TlsFileError, TlsServerOptions};
+use hermes_net::{PeerAddress, StreamInfo, quic, read_at_most};
+use hermes_observe::{ListenerTelemetry, Telemetry};
+use hermes_packet::Bounds;
+use hermes_proto::uri_template::UriTemplate;
+
+use hermes_plug::target::Forms;
+use hermes_plug::{Ingress, Plugs};
+use hermes_rules::judge::{is_identified, listener_user};
+use hermes_rules::{UserAliases, Whom};
+use hermes_upstream::ATTACHMENT_KEEPALIVE;
+
+use crate::client_address::ClientAddressRule;
+use crate::fixed_target::FixedTarget;
+use crate::snapshot::crowded::Crowded;
+use crate::snapshot::split_tunnels;
+
+/// Connections (UDP: sessions) of one worker at once.
+#[doc(alias("bound", "limits.connections"))]
+const CONNECTIONS: usize = 10_000;
+
+/// Connections of one stranger's address at once, over all workers.
+#[doc(alias("bound", "limits.per_source"))]
+const PER_SOURCE: usize = 1_000;
+
+/// Sources of strangers that are needed to fill a worker, where it takes fewer connections too.
+#[doc(alias("bound", "limits.per_source"))]
+const SOURCES: usize = 10;
+
+/// Sources of strangers that are needed to take all descriptors.
+#[doc(alias("bound", "limits.per_source"))]
+const DESCRIPTORS: usize = 8;
+
+/// Connections that a source may always have: what a browser opens, and some more.
+#[doc(alias("bound", "limits.per_source"))]
+const FEWEST_OF_SOURCE: usize = 16;
+
+/// Users who are needed to fill what a worker takes: they are known, and can be asked.
+#[doc(alias("bound", "limits.connections_per_user"))]
+const USERS: usize = 4;
+
+/// Bytes a second that strangers must send and read, as slow clients hold streams: a modem of 1990
+/// manages ten times as much.
+#[doc(alias("bound", "limits.min_rate"))]
+const MIN_RATE: u64 = 240;
+
+/// How far strangers may fall behind that rate: a tunnel under a hill.
+#[doc(alias("bound", "limits.rate_window"))]
+const RATE_WINDOW: Duration = Duration::from_secs(20);
+
+/// CONNECT-UDP sessions of one user at once: each costs a socket, and a resolver that opens one for
+/// each question needs thousands.
+#[doc(alias("bound", "limits.sessions_per_user"))]
+const SESSIONS_PER_USER: usize = 4096;
+
+/// Bytes of datagrams that wait for a tunnel: what Envoy deployments for video use.
+#[doc(alias("bound", "datagrams.hold_bytes"))]
+const HOLD_BYTES: usize = 160 * 1024;
+
+/// Age of datagrams that wait for a tunnel: the connect time-out.
+#[doc(alias("bound", "datagrams.hold_time"))]
+const HOLD_TIME: Duration = Duration::from_secs(5);
+
+/// How long an attachment may be without exchanges: a year stands for ever. PINGs say whether the other side is there.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Which connections count against the bound of their source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// None.
+    Never,
+    /// Those whose client is not known yet; this many at most.
+    UntilKnown(usize),
+    /// All, as long as they are open; this many at most.
+    Always(usize),
+}
+
+/// What one user may have open at a listener at once, over all workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UserBounds {
+    /// Connections, of a user whom a password or token makes known.
+    pub connections: usize,
+    /// Exchanges.
+    pub exchanges: usize,
+    /// CONNECT-UDP sessions.
+    pub sessions: usize,
+}
+
+/// The rules of one listener. Its socket lives elsewhere and outlives them.
+pub struct ListenerRules {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its configuration.
+    pub config: Listener,
+    /// Who may use it.
+    pub authenticator: Authenticator,
+    /// TLS, if it speaks that.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Whose client certificates it believes.
+    clients: Option<Clients>,
+    /// How it accepts connections of HTTP/3, if it speaks that.
+    pub quic: Option<quic::ServerOptions>,
+    /// The HTTP versions that it speaks.
+    pub versions: Vec<HttpVersion>,
+    /// Bounds of its HTTP connections.
+    pub options: Options,
+    /// The templates of CONNECT-UDP that it serves beside the default one.
+    pub udp_templates: Vec<UriTemplate>,
+    /// Those of connect-tcp.
+    pub tcp_templates: Vec<UriTemplate>,
+    /// Whose traffic this is without authentication.
+    pub user: Option<String>,
+    /// Other names of users.
+    pub aliases: Arc<UserAliases>,
+    /// Its metrics.
+    pub telemetry: Arc<ListenerTelemetry>,
+    /// What its connections mean, if it is a `tcp` listener.
+    pub ingress: Arc<dyn Ingress>,
+    /// What the log tells of its bounds.
+    pub(super) crowded: Crowded,
+    /// How clients behind proxies are known.
+    pub client_address: Option<ClientAddressRule>,
+}
+
+impl ListenerRules {
+    /// Whether the certificate that a client or peer showed when it connected, if it showed one, would be believed at `now`, Unix
+    /// time in seconds, by these rules, which are of this revision. Asked at every exchange: the answer is kept with the connection
+    /// until another revision, or until one of its certificates ends. So it does not matter whether the handshake verified them:
+    /// it does not where a session was resumed.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub fn still_believes(
+        &self,
+        source: &StreamInfo,
+        revision: u64,
+        now: u64,
+    ) -> Result<(), String> {
+        let Some(chain) = source.tls.as_ref().and_then(|tls| tls.chain.as_deref()) else {
+            return Ok(());
+        };
+        if chain.is_believed(revision, now) {
+            return Ok(());
+        }
+
+        self.believes(source, now)?;
+        chain.believed(revision, now);
+        Ok(())
+    }
+
+    /// The same without regard to what was found before.
+    fn believes(&self, source: &StreamInfo, now: u64) -> Result<(), String> {
+        // The link is this node's own; its upstream judges who is at the other end, and a change of that makes another link.
+        if self.config.attach.is_some() {
+            return Ok(());
+        }
+        let chain = source.tls.as_ref().and_then(|tls| tls.chain.as_deref());
+        let (Some(clients), Some(chain)) = (&self.clients, chain) else {
+            return Err("certificates are not asked for any more".to_owned());
+        };
+
+        clients
+            .believe(chain.certificates(), now)
+            .map_err(|reason| format!("its certificate is not believed any more: {reason}"))
+    }
+
+    /// The forms of requests that it takes.
+    pub fn forms(&self) -> Forms<'_> {
+        Forms {
+            udp_templates: &self.udp_templates,
+            tcp_templates: &self.tcp_templates,
+            gateway: self.config.gateway,
+        }
+    }
+
+    /// `http`, `tcp`, `udp`, `attach` or `tun`.
+    pub fn kind(&self) -> &'static str {
+        match &self.config {
+            Listener { http: Some(_), .. } => "http",
+            Listener { tcp: Some(_), .. } => "tcp",
+            Listener {
+                attach: Some(_), ..
+            } => "attach",
+            Listener { tun: Some(_), .. } => "tun",
+            _ => "udp",
+        }
+    }
+
+    /// Whether a stream of this listener may go on with HTTP. Without TLS it may; else ALPN must have settled on a version that is
+    /// spoken here. A client without ALPN speaks HTTP/1.1.
+    pub fn speaks(&self, info: &StreamInfo) -> bool {
+        let Some(tls) = &info.tls else { return true };
+        let version = if tls.alpn.as_deref() == Some(b"h2") {
+            HttpVersion::H2
+        } else {
+            HttpVersion::H1
+        };
+        self.versions.contains(&version)
+    }
+
+    /// Connections (UDP: sessions) at once of one worker.
+    pub fn connections(&self) -> usize {
+        self.config.limits.connections.unwrap_or(CONNECTIONS)
+    }
+
+    /// UDP sessions at once of one source, over all workers.
+    pub fn per_source(&self) -> usize {
+        // A peer carries many users, and programs on this machine are no strangers.
+        let default = if self.config.public && !self.options.link {
+            self.of_source()
+        } else {
+            usize::MAX
+        };
+        self.config.limits.per_source.unwrap_or(default)
+    }
+
+    /// Which connections from `peer` count against its bound of connections at once, over all workers.
+    pub fn counted(&self, peer: &PeerAddress) -> Counted {
+        // Its clients are counted instead.
+        if self.is_of_proxy(peer) {
+            return Counted::Never;
+        }
+        if let Some(stated) = self.config.limits.per_source {
+            return Counted::Always(stated);
+        }
+        let identifies = self.authenticator.asks() || self.clients.is_some();
+        match () {
+            // A peer carries many users, and programs on this machine are no strangers.
+            () if self.is_trusted(peer) => Counted::Never,
+            () if identifies => Counted::UntilKnown(self.of_source()),
+            () if self.config.public => Counted::Always(self.of_source()),
+            () => Counted::Never,
+        }
+    }
+
+    /// Connections of one source, where the configuration says nothing.
+    fn of_source(&self) -> usize {
+        let descriptors = hermes_net::descriptors::ceiling() / DESCRIPTORS;
+        (self.connections() / SOURCES)
+            .clamp(FEWEST_OF_SOURCE, PER_SOURCE)
+            .min(descriptors)
+            .max(1)
+    }
+
+    /// What one user may have open at once, over all workers; `whom` says who it is where that matters.
+    pub fn user_bounds<'a>(&self, whom: impl FnOnce() -> Whom<'a>) -> UserBounds {
+        let limits = &self.config.limits;
+        let own = match limits.users.as_slice() {
+            [] => None,
+            users => {
+                let whom = whom();
+                users.iter().find(|own| whom.is_meant(&own.user))
+            }
+        };
+
+        let connections = own
+            .and_then(|own| own.connections_per_user)
+            .or(limits.connections_per_user)
+            .unwrap_or((self.connections() / USERS).max(FEWEST_OF_SOURCE));
+        let exchanges = own.and_then(|own| own.per_user).or(limits.per_user);
+        let sessions = own
+            .and_then(|own| own.sessions_per_user)
+            .or(limits.sessions_per_user);
+
+        UserBounds {
+            connections,
+            exchanges: exchanges.unwrap_or(usize::MAX),
+            sessions: sessions.unwrap_or_else(|| self.default_sessions()),
+        }
+    }
+
+    /// As decisions see it.
+    pub fn entrance(&self) -> hermes_rules::judge::Entrance<'_> {
+        hermes_rules::judge::Entrance {
+            name: &self.name,
+            config: &self.config,
+            user: self.user.as_deref(),
+        }
+    }
+
+    /// Whether `insecure_trust` names the address.
+    pub fn is_trusted(&self, peer: &PeerAddress) -> bool {
+        peer.ip().is_some_and(|ip| {
+            let ip = ip.to_canonical();
+            self.config
+                .insecure_trust
+                .iter()
+                .any(|prefix| prefix.contains(&ip))
+        })
+    }
+
+    /// Bounds of a connection of HTTP from `source`: those of a link for a peer, those of strangers for others at the same port.
+    pub fn options_for(&self, source: &StreamInfo) -> Options {
+        let mut options = self.options.clone();
+        let certified = source
+            .tls
+            .as_ref()
+            .is_some_and(|tls| tls.certificate.is_some());
+        if options.link && !certified && !self.is_trusted(&source.peer) {
+            options.link = false;
+            options.min_rate = min_rate(&self.config, false);
+        }
+
+        options
+    }
+
+    /// CONNECT-UDP sessions of one user, where the configuration says nothing.
+    fn default_sessions(&self) -> usize {
+        let carries = self.config.http.is_some() || self.config.attach.is_some();
+        if carries {
+            SESSIONS_PER_USER
+        } else {
+            usize::MAX
+        }
+    }
+
+    /// Notes that a source has reached its bound.
+    pub fn source_refused(&self, peer: &PeerAddress) {
+        tracing::debug!(listener = %self.name, %peer, "refused: limits.per_source is reached");
+    }
+
+    /// What becomes of datagrams that are too large for QUIC datagrams: by `route`, else by the listener.
+    pub fn oversize(&self, route: Option<&Datagrams>) -> Oversize {
+        let stated = route.and_then(|route| route.oversize);
+        stated
+            .or(self.config.datagrams.as_ref().and_then(|own| own.oversize))
+            .unwrap_or_default()
+    }
+
+    /// Bounds on datagrams that wait for a tunnel: those of `route`, else of the listener.
+    pub fn datagram_bounds(&self, route: Option<&Datagrams>) -> Bounds {
+        let own = self.config.datagrams.as_ref();
+        let bytes = route
+            .and_then(|route| route.hold_bytes)
+            .or(own.and_then(|own| own.hold_bytes));
+        let age = route
+            .and_then(|route| route.hold_time)
+            .or(own.and_then(|own| own.hold_time));
+
+        Bounds {
+            bytes: bytes.map_or(HOLD_BYTES, |bytes| {
+                usize::try_from(bytes.0).unwrap_or(HOLD_BYTES)
+            }),
+            age: age.map_or(HOLD_TIME, |age| age.0),
+        }
+    }
+}
+
+/// Whether a client that shook hands is an authority that looks for its challenge: there is nothing more to say (RFC 8737 section 3).
+pub fn is_challenge(info: &StreamInfo) -> bool {
+    let alpn = info.tls.as_ref().and_then(|tls| tls.alpn.as_deref());
+    alpn == Some(hermes_acme::ALPN)
+}
+
+/// What listeners are made of.
+pub(super) struct Building<'a> {
+    pub document: &'a Document,
+    /// Those before.
+    pub previous: Option<&'a HashMap<Arc<str>, Arc<ListenerRules>>>,
+    pub telemetry: &'a Arc<Telemetry>,
+    pub record: &'a quic::Record,
+    /// Those that the node obtains itself.
+    pub certificates: &'a Certificates,
+    pub plugs: &'a Plugs,
+}
+
+impl Building<'_> {
+    /// Makes all listeners of the document ready; those with mistakes are reported and left out.
+    pub fn all(
+        &self,
+        report: &mut impl FnMut(String, String, Option<String>),
+    ) -> HashMap<Arc<str>, Arc<ListenerRules>> {
+        let listeners = self.document.listeners.iter();
+        let aliases = Arc::new(UserAliases::new(&self.document.users));
+        let mut all = HashMap::new();
+        for (name, config) in listeners {
+            if let Some(rules) = self.one((name, config), &aliases, report) {
+                all.insert(rules.name.clone(), Arc::new(rules));
+            }
+            for (tunnel, config) in split_tunnels::listeners(config) {
+                // What is wrong with the listener was said of it.
+                let rules = self.one((name, &config), &aliases, &mut |_, _, _| {});
+                let key = split_tunnels::key(name, tunnel);
+                all.extend(rules.map(|rules| (key.into(), Arc::new(rules))));
+            }
+        }
+        all
+    }
+
+    /// What a listener's connections mean. A name that no plug has is reported with the others.
+    fn ingress(&self, config: &Listener) -> Option<Arc<dyn Ingress>> {
+        match &config.ingress {
+            Some(name) => self.plugs.ingresses.find(name).ok().cloned(),
+            None => Some(Arc::new(FixedTarget)),
+        }
+    }
+
+    fn one(
+        &self,
+        (name, config): (&str, &Listener),
+        aliases: &Arc<UserAliases>,
+        report: &mut impl FnMut(String, String, Option<String>),
+    ) -> Option<ListenerRules> {
+        let path = child("listeners", name);
+        let known = self.previous.and_then(|previous| previous.get(name));
+        let known = known.map(|known| &known.authenticator);
+        let authenticator = Authenticator::build(config, &path, known);
+        let versions = hermes_rules::versions(self.document, config);
+        let tls = ListenerTls::read(config, &versions, self.certificates);
+
+        // Both are looked at before either fails: all mistakes are said at once.
+        if let Err(errors) = &authenticator {
+            for error in errors {
+                report(
+                    error.path.clone(),
+                    error.reason.clone(),
+                    error.remedy.clone(),
+                );
+            }
+        }
+
+        if let Err(errors) = &tls {
+            for (key, error) in errors {
+                let reason = format!("{}: {}", error.file.display(), error.reason);
+                report(
+                    child(&child(&path, "tls"), key),
+                    reason,
+                    error.remedy.clone(),
+                );
+            }
+        }
+
+        let authenticator = authenticator.ok()?;
+        let ListenerTls { server, clients } = tls.ok()?;
+
+        let ingress = self.ingress(config)?;
+        let quic = server
+            .as_ref()
+            .filter(|_| versions.contains(&HttpVersion::H3));
+        let written = config.templates.as_ref();
+        let name: Arc<str> = name.into();
+
+        Some(ListenerRules {
+            telemetry: self.telemetry.listener(&name),
+            name,
+            authenticator,
+            quic: quic.and_then(|tls| quic_options(tls, config, (self.certificates, self.record))),
+            versions,
+            tls: server,
+            clients,
+            options: options_of(self.document, config),
+            udp_templates: templates(written.and_then(|written| written.udp.as_ref())),
+            tcp_templates: templates(written.and_then(|written| written.tcp.as_ref())),
+            user: listener_user(self.document, config),
+            aliases: aliases.clone(),
+            config: config.clone(),
+            ingress,
+            crowded: Crowded::default(),
+            client_address: ClientAddressRule::of(config),
+        })
+    }
+}
+
+/// What TLS of a listener needs; nothing where it has none.
+struct ListenerTls {
+    server: Option<Arc<rustls::ServerConfig>>,
+    clients: Option<Clients>,
+}
+
+impl ListenerTls {
+    /// Reads the files.
+    fn read(
+        config: &Listener,
+        versions: &[HttpVersion],
+        certificates: &Certificates,
+    ) -> Result<Self, Vec<FileError>> {
+        let Some(tls) = &config.tls else {
+            return Ok(Self {
+                server: None,
+                clients: None,
+            });
+        };
+
+        // First, since the server's own verifier does not keep the lists of revoked certificates.
+        let clients = tls
+            .client_ca_file
+            .as_ref()
+            .map(|authorities| Clients::read(&authorities.0, &crl_files(tls)))
+            .transpose();
+        // It reads the same files: what is wrong with them is said there.
+        let server = server_tls(tls, config, versions, certificates)?;
+        let clients = clients.map_err(|error| vec![("client_ca_file", error)])?;
+
+        Ok(Self {
+            server: Some(server),
+            clients,
+        })
+    }
+}
+
+/// The templates that hold; `lint` has said of the others what is wrong with them.
+fn templates(texts: Option<&OneOrMany<String>>) -> Vec<UriTemplate> {
+    texts
+        .into_iter()
+        .flatten()
+        .filter_map(|text| UriTemplate::parse(text).ok())
+        .collect()
+}
+
+fn crl_files(tls: &ServerTls) -> Vec<PathBuf> {
+    tls.crl_file
+        .iter()
+        .flatten()
+        .map(|file| file.0.clone())
+        .collect()
+}
+
+/// What is wrong with the file of a key.
+type FileError = (&'static str, TlsFileError);
+
+fn server_tls(
+    tls: &ServerTls,
+    config: &Listener,
+    versions: &[HttpVersion],
+    certificates: &Certificates,
+) -> Result<Arc<rustls::ServerConfig>, Vec<FileError>> {
+    let files = [
+        ("cert_file", tls.cert_file.as_ref()),
+        ("key_file", tls.key_file.as_ref()),
+        ("client_ca_file", tls.client_ca_file.as_ref()),
+    ];
+    let lists = crl_files(tls);
+    let named = || {
+        files
+            .iter()
+            .filter_map(|(key, file)| Some((*key, &file.as_ref()?.0)))
+    };
+
+    let given = || named().chain(lists.iter().map(|file| ("crl_file", file)));
+    let unreadable: Vec<FileError> = given()
+        .filter_map(|(key, file)| {
+            let reason = std::fs::File::open(file).err()?.to_string();
+            Some((
+                key,
+                TlsFileError {
+                    file: file.clone(),
+                    reason,
+                    remedy: None,
+                },
+            ))
+        })
+        .collect();
+
+    // TLS stops at the first file that it cannot read; here all of them are named.
+    if !unreadable.is_empty() {
+        return Err(unreadable);
+    }
+    let alpn = application_protocols(tls, versions);
+    let shown = tls.certificate_file();
+    // `lint` has said that there is none.
+    let (Some(cert_file), Some(key_file)) = (&shown, tls.key_file.as_ref().or(shown.as_ref()))
+    else {
+        return Err(Vec::new());
+    };
+    let options = TlsServerOptions {
+        cert_file: &cert_file.0,
+        key_file: &key_file.0,
+        client_ca_file: tls.client_ca_file.as_ref().map(|file| file.0.as_path()),
+        client_crl_files: &lists,
+        client_required: requires_certificate(config.auth.as_ref()),
+        alpn: &alpn,
+    };
+    // What is wrong with the folder of one that is obtained has been said.
+    let made = made(tls, options, certificates).ok_or_else(Vec::new)?;
+
+    made.map_err(|error| {
+        let key = given()
+            .find(|(_, file)| **file == error.file)
+            .map_or("cert_file", |(key, _)| key);
+        vec![(key, error)]
+    })
+}
+
+/// HTTP/3 with the same TLS. The keys of its port come from the private key, so that they outlive the process.
+fn quic_options(
+    tls: &Arc<rustls::ServerConfig>,
+    config: &Listener,
+    (certificates, record): (&Certificates, &quic::Record),
+) -> Option<quic::ServerOptions> {
+    let files = config.tls.as_ref()?;
+    let secret = match &files.acme {
+        // Its key changes with each renewal.
+        Some(acme) => certificates.find(acme)?.secret().map(String::into_bytes),
+        None => read_at_most(&files.key_file.as_ref()?.0, tls::FILE_BYTES).ok(),
+    };
+    let keys = secret.map_or_else(quic::Keys::random, |secret| quic::Keys::derive(&secret));
+
+    let usual = quic::ServerOptions::new(tls.clone(), keys);
+    // What the handshake allows cannot be taken back.
+    let streams = options(config).streams;
+    Some(quic::ServerOptions {
+        early_data: files.early_data,
+        streams,
+        record: record.clone(),
+        ..usual
+    })
+}
+
+/// The configuration of TLS, with a certificate from files or from an authority; `None` if there is no folder for the latter.
+fn made(
+    tls: &ServerTls,
+    options: TlsServerOptions<'_>,
+    certificates: &Certificates,
+) -> Option<Result<Arc<rustls::ServerConfig>, TlsFileError>> {
+    Some(match &tls.acme {
+        None => tls::server(options),
+        Some(acme) => tls::server_by(certificates.find(acme)?, options),
+    })
+}
+
+/// What a client can agree to speak, over TCP.
+fn application_protocols(tls: &ServerTls, versions: &[HttpVersion]) -> Vec<&'static [u8]> {
+    let spoken = [
+        (HttpVersion::H2, b"h2".as_slice()),
+        (HttpVersion::H1, b"http/1.1"),
+    ];
+    let versions = spoken
+        .into_iter()
+        .filter(|(version, _)| versions.contains(version))
+        .map(|(_, id)| id);
+    let asked = tls.acme.as_deref();
+    let by_handshake = asked.filter(|acme| acme.challenge == AcmeChallenge::TlsAlpn01);
+
+    versions
+        .chain(by_handshake.map(|_| hermes_acme::ALPN))
+        .collect()
+}
+
+/// A certificate is the only way in.
+fn requires_certificate(auth: Option<&Auth>) -> bool {
+    match auth {
+        None | Some(Auth::Word(AuthMode::None)) => false,
+        Some(Auth::Word(AuthMode::Mtls)) => true,
+        Some(Auth::Methods(ways)) => ways.mtls && ways.basic.is_none() && ways.bearer.is_none(),
+    }
+}
+
+fn options_of(document: &Document, config: &Listener) -> Options {
+    let mut options = options(config);
+    // Which upstream a request goes to is not known before it is read.
+    let preserves = |upstream: &Upstream| upstream.field_case == FieldCase::Preserve;
+    options.head.keeps_spelling = document.upstreams.values().any(preserves);
+    options
+}
+
+fn options(config: &Listener) -> Options {
+    let mut options = Options::default();
+    let limits = &config.limits;
+    if let Some(bytes) = limits.head_bytes {
+        options.head.head_bytes = usize::try_from(bytes.0).unwrap_or(usize::MAX);
+    }
+
+    if let Some(bytes) = limits.trailer_bytes {
+        options.head.trailer_bytes = usize::try_from(bytes.0).unwrap_or(usize::MAX);
+    }
+
+    options.head.fields = limits.fields.unwrap_or(options.head.fields);
+    options.head_time = limits.head_time.map_or(options.head_time, |time| time.0);
+    options.idle_time = limits.idle_time.map_or(options.idle_time, |time| time.0);
+
+    // This node opened the connection itself, so bounds against strangers do not apply.
+    if config.attach.is_some() {
+        (options.link, options.idle_time) = (true, NEVER);
+        options.keepalive = Some(ATTACHMENT_KEEPALIVE);
+        options.streams = limits.streams.unwrap_or(options.streams);
+        return options;
+    }
+
+    options.link = config
+        .tls
+        .as_ref()
+        .is_some_and(|tls| tls.client_ca_file.is_some())
+        || !config.insecure_trust.is_empty();
+    options.streams = limits.streams.unwrap_or(options.streams);
+    options.half_close = config.half_close;
+    options.min_rate = min_rate(config, options.link);
+
+    options
+}
+
+/// How fast clients must be: strangers by default, links and programs on this machine only if the configuration says so.
+fn min_rate(config: &Listener, link: bool) -> Option<MinRate> {
+    let default = ((config.public || is_identified(config)) && !link).then_some(MIN_RATE);
+    let rate = config
+        .limits
+        .min_rate
+        .map_or(default, |rate| Some(rate.0))
+        .filter(|rate| *rate > 0)?;
+
+    Some(MinRate {
+        rate,
+        window: config
+            .limits
+            .rate_window
+            .map_or(RATE_WINDOW, |window| window.0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_config::model::{AuthMethods, ByteSize, Limits};
+
+    use super::*;
+
+    fn listener(public: bool, limits: Limits) -> Listener {
+        Listener {
+            public,
+            limits,
+            ..Listener::default()
+        }
+    }
+
+    #[test]
+    fn strangers_are_held_to_a_rate_and_links_and_programs_here_are_not() {
+        let strangers = Some(MinRate {
+            rate: MIN_RATE,
+            window: RATE_WINDOW,
+        });
+        assert_eq!(
+            options(&listener(true, Limits::default())).min_rate,
+            strangers
+        );
+        assert_eq!(options(&listener(false, Limits::default())).min_rate, None);
+        let trusted = Listener {
+            insecure_trust: vec!["10.0.0.0/8".parse().unwrap()],
+            ..listener(true, Limits::default())
+        };
+        assert_eq!(options(&trusted).min_rate, None);
+        let asked = Listener {
+            auth: Some(Auth::Methods(AuthMethods {
+                mtls: true,
+                ..AuthMethods::default()
+            })),
+            ..Listener::default()
+        };
+        assert_eq!(
+            options(&asked).min_rate,
+            strangers,
+            "a client that is asked is a stranger until then"
+        );
+    }
+
+    #[test]
+    fn a_stated_rate_counts_everywhere_and_zero_is_no_bound() {
+        let stated = |rate| Limits {
+            min_rate: Some(ByteSize(rate)),
+            ..Limits::default()
+        };
+        assert_eq!(
+            options(&listener(false, stated(9))).min_rate,
+            Some(MinRate {
+                rate: 9,
+                window: RATE_WINDOW
+            })
+        );
+        assert_eq!(options(&listener(true, stated(0))).min_rate, None);
+    }
+}

@@ -1,0 +1,564 @@
+//! A snapshot: one valid configuration, ready to decide with.
+//!
+//! It is immutable. An exchange keeps the one that it began with; what is learnt at run time lives elsewhere.
+
+mod crowded;
+mod listener;
+mod own_credentials;
+pub mod split_tunnels;
+mod told;
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_config::model::{
+    self, Action, Attach, Chain, Document, Duration as Interval, FilePath, Keepalive, PolicyDefault,
+};
+use hermes_config::{Loaded, Places, Problem, Problems, child, element};
+use hermes_identity::is_sent;
+use hermes_net::quic::Record;
+use hermes_net::{LocalAddresses, StreamInfo};
+use hermes_observe::{PolicyTally, Telemetry};
+use hermes_packet::Side;
+use hermes_plug::Plugs;
+use hermes_plug::door::DoorId;
+use hermes_proto::fields::Fields;
+use hermes_proto::fields::names::{AUTHORIZATION, PROXY_AUTHORIZATION};
+use hermes_proto::via;
+use hermes_rules::policy::{Effect, Rule};
+use hermes_rules::route::{Unfit, hops_of};
+use hermes_rules::{Denied, EgressRules, Finding, Rules, Source, TrailerRules, chains, ends, lint};
+use hermes_upstream::{BuildError, Upstream};
+use http::{HeaderName, HeaderValue};
+
+use crate::filter;
+use crate::filter::{Checkpoint, FlowRego};
+use crate::next::Next;
+use crate::node_name::node_name;
+use crate::remote_device;
+pub use listener::is_challenge;
+pub use listener::{Counted, ListenerRules, UserBounds};
+pub use own_credentials::OwnCredentials;
+use told::Told;
+
+/// One valid configuration.
+pub struct Snapshot {
+    /// Counts the snapshots of this process, from 1.
+    pub revision: u64,
+    /// What it was made from.
+    pub document: Document,
+    /// The files that the document stands in.
+    pub files: Vec<PathBuf>,
+    /// Name of this node.
+    pub node: Arc<str>,
+    /// What this node writes into `Via`, and looks for.
+    pub via: via::Node,
+    /// What is decided by.
+    pub rules: Rules<Arc<Next>>,
+    /// What stands beside the rules of the policy.
+    pub policing: Policing,
+    /// What is asked before a route is chosen, in its order.
+    pub filters: Vec<Checkpoint>,
+    /// Which fields with credentials a filter is to see.
+    pub(crate) filtered_credentials: Vec<HeaderName>,
+    /// Whether a route has tunnels that come or leave as POST.
+    pub(crate) tunnels_by_post: bool,
+    /// The upstreams, by name.
+    pub upstreams: HashMap<String, Arc<Upstream>>,
+    /// The listeners' rules, by name.
+    pub listeners: HashMap<Arc<str>, Arc<ListenerRules>>,
+    /// What this node shows of itself.
+    pub own: OwnCredentials,
+    /// Which listener is behind which door.
+    pub doors: HashMap<DoorId, Arc<str>>,
+    /// Which addresses a request may choose.
+    egress: EgressRules,
+    /// This machine's addresses, as they are at any moment.
+    local: LocalAddresses,
+    /// Who is told what is seen and decided.
+    pub told: Told,
+    /// What is written down of QUIC connections.
+    pub record: Record,
+}
+
+/// What stands beside the rules of the policy.
+pub struct Policing {
+    /// Counts what the policy decides, if there is one.
+    pub tally: Option<PolicyTally>,
+    /// What is asked about the flows of tunnels of IP packets.
+    pub flows: Option<Arc<FlowRego>>,
+}
+
+impl Policing {
+    fn new(rules: &Rules<Arc<Next>>, flows: Option<Arc<FlowRego>>, telemetry: &Telemetry) -> Self {
+        Self {
+            tally: tally(rules, telemetry),
+            flows,
+        }
+    }
+}
+
+impl Snapshot {
+    /// Makes a snapshot of a document. Upstreams that did not change keep what `previous` learnt of them. It is a
+    /// draft until it is known on which sockets the process listens. `plugs` are what the document may name of the program.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the document or with the files it names, each with its place.
+    pub fn build(
+        mut loaded: Loaded,
+        previous: Option<&Self>,
+        telemetry: &Arc<Telemetry>,
+        plugs: &Plugs,
+    ) -> Result<Draft, Problems> {
+        ends::expand(&mut loaded.document);
+        let findings = lint(&loaded.document);
+        chains::expand(&mut loaded.document);
+        let Loaded {
+            document, places, ..
+        } = &loaded;
+        let mut found = Report::new(places, findings);
+        let mut report = |path: String, reason: String, remedy: Option<String>| {
+            found.add(path, reason, remedy);
+        };
+
+        let record = record(document, previous);
+        let upstreams = upstreams(document, previous, &record, &mut report);
+
+        let before = previous.map(|previous| &previous.own);
+        let own = OwnCredentials::read(document, before, &mut report);
+        let building = listener::Building {
+            document,
+            certificates: &own.certificates,
+            previous: previous.map(|previous| &previous.listeners),
+            telemetry,
+            record: &record,
+            plugs,
+        };
+
+        let listeners = building.all(&mut report);
+        let told = Told::read(document, &mut report);
+        remote_device::check(document, &mut report);
+        let policies = plugged(document, plugs, &mut report);
+        let node = node_of(&loaded, previous, &mut report);
+        // Routes name upstreams: without this, a broken upstream would be reported a second time
+        // below.
+        found.result()?;
+
+        let rules = compile((document, plugs), &node, &upstreams)
+            .map_err(|unfit| unfit_route(places, unfit))?;
+        Ok(Draft(Self {
+            revision: previous.map_or(1, |previous| previous.revision + 1),
+            via: via::Node::new(&node),
+            node,
+            filters: filter::assemble(document, &rules.names, policies.filters, &upstreams, plugs),
+            policing: Policing::new(&rules, policies.flows, telemetry),
+            rules,
+            filtered_credentials: filtered_credentials(document),
+            tunnels_by_post: tunnels_by_post(document),
+            upstreams,
+            listeners,
+            own,
+            doors: HashMap::new(),
+            egress: EgressRules::compile(&document.egress, &[]),
+            local: LocalAddresses::default(),
+            told,
+            record,
+            files: loaded.files,
+            document: loaded.document,
+        }))
+    }
+
+    /// Leaves of trailers what may pass: they come when everything was decided.
+    pub fn strip_trailers(&self, trailers: &mut Fields, from: Side) {
+        let rules = &self.rules;
+        let of = |controlled| TrailerRules {
+            overlay: &rules.overlay,
+            provenance: &rules.provenance,
+            controlled,
+        };
+        match from {
+            Side::Client => of(&rules.controlled).strip_request(trailers),
+            Side::Target => of(&rules.controlled_answers).strip_response(trailers),
+        }
+    }
+
+    /// Whether a request may choose this address.
+    ///
+    /// # Errors
+    /// With the rule that denies it.
+    pub fn may_choose(&self, address: SocketAddr) -> Result<(), Denied> {
+        self.egress.check(address, |ip| self.local.contains(ip))
+    }
+
+    /// The rules of the listener behind a door; `None` once no one wants it any more.
+    pub fn behind(&self, door: DoorId) -> Option<&Arc<ListenerRules>> {
+        self.listeners.get(self.doors.get(&door)?)
+    }
+
+    /// The same for one of several tunnels of a device.
+    pub(crate) fn behind_tunnel(&self, door: DoorId, tunnel: &str) -> Option<&Arc<ListenerRules>> {
+        let key = split_tunnels::key(self.doors.get(&door)?, tunnel);
+        self.listeners.get(key.as_str())
+    }
+
+    /// The peer that hands an exchange over, and what it is believed in.
+    pub fn source_of(&self, listener: &ListenerRules, source: &StreamInfo) -> Source<'_> {
+        let certificate = source.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
+        let peer = certificate
+            .and_then(|names| self.rules.peers.certified(names.all().map(AsRef::as_ref)));
+        let neighbour = source.neighbour.as_ref();
+        let peer = peer.or_else(|| self.rules.peers.neighbour(neighbour?));
+        if let Some(peer) = peer {
+            return peer;
+        }
+
+        if listener.is_trusted(&source.peer) {
+            Source::InsecurePeer
+        } else {
+            Source::Client
+        }
+    }
+}
+
+/// What counts the decisions of the policy, if there is one.
+fn tally(rules: &Rules<Arc<Next>>, telemetry: &Telemetry) -> Option<PolicyTally> {
+    let policy = rules.policy.as_ref()?;
+    let decides = |rule: &Rule| match rule.effect {
+        Effect::Allow => Some(true),
+        Effect::Deny(_) => Some(false),
+        Effect::Set => None,
+    };
+    let rules = policy.rules().iter();
+    let rules = rules.map(|rule| decides(rule).map(|allows| (&rule.name, allows)));
+    Some(telemetry.policy(rules, policy.default() == PolicyDefault::Allow))
+}
+
+/// A snapshot that does not know yet on which sockets the process listens. Nothing decides by it.
+pub struct Draft(Snapshot);
+
+impl Draft {
+    /// What it was made from.
+    pub fn document(&self) -> &Document {
+        &self.0.document
+    }
+
+    /// Name of this node.
+    pub fn node(&self) -> &str {
+        &self.0.node
+    }
+
+    /// An upstream, by its name.
+    pub fn upstream(&self, name: &str) -> Option<&Arc<Upstream>> {
+        self.0.upstreams.get(name)
+    }
+
+    /// `Proxy-Authorization` for the next proxy.
+    pub fn token(&self) -> Option<&HeaderValue> {
+        self.0.own.token.as_ref()
+    }
+
+    /// The snapshot, with the sockets that this process listens on: which listener each belongs to, and the addresses, which no
+    /// request may choose; and with what knows this machine's addresses.
+    #[must_use]
+    pub fn with_sockets(
+        self,
+        doors: HashMap<DoorId, Arc<str>>,
+        own: &[SocketAddr],
+        local: &LocalAddresses,
+    ) -> Snapshot {
+        let egress = EgressRules::compile(&self.0.document.egress, own);
+        Snapshot {
+            doors,
+            egress,
+            local: local.clone(),
+            ..self.0
+        }
+    }
+}
+
+/// What is wrong with a document, each at its place.
+struct Report<'a> {
+    places: &'a Places,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Report<'a> {
+    /// With what the rules found.
+    fn new(places: &'a Places, findings: Vec<Finding>) -> Self {
+        let mut report = Self {
+            places,
+            problems: Vec::new(),
+        };
+
+        for finding in findings {
+            let problem = report.problem(finding.path, finding.reason, finding.remedy);
+            report.problems.push(problem);
+        }
+
+        // What `defaults` say is wrong once, however many entries take it over.
+        report.problems.dedup();
+        report
+    }
+
+    /// Adds what was found otherwise. What the rules said of a place need not be said again.
+    fn add(&mut self, path: String, reason: String, remedy: Option<String>) {
+        let problem = self.problem(path, reason, remedy);
+        if !self.problems.iter().any(|known| known.path == problem.path) {
+            self.problems.push(problem);
+        }
+    }
+
+    fn problem(&self, path: String, reason: String, remedy: Option<String>) -> Problem {
+        let path = self.places.origin_of(&path);
+        Problem {
+            place: self.places.locate(&path),
+            path,
+            reason,
+            remedy,
+        }
+    }
+
+    /// Whether there is nothing.
+    fn result(self) -> Result<(), Problems> {
+        if self.problems.is_empty() {
+            Ok(())
+        } else {
+            Err(Problems(self.problems))
+        }
+    }
+}
+
+/// Whether a route has tunnels that come or leave as POST.
+fn tunnels_by_post(document: &Document) -> bool {
+    document.routes.iter().any(|route| route.tunnel.is_some())
+}
+
+/// Names of plugs that the program does not have. Returns the policies in Rego.
+fn plugged(
+    document: &Document,
+    plugs: &Plugs,
+    report: &mut impl FnMut(String, String, Option<String>),
+) -> filter::Policies {
+    for (name, config) in &document.listeners {
+        let ingress = config.ingress.as_deref().filter(|_| config.udp.is_some());
+        let found = ingress.and_then(|name| plugs.ingresses.find(name).ok());
+        if found.is_some_and(|ingress| !ingress.takes_datagrams()) {
+            let path = child(&child("listeners", name), "ingress");
+            let reason = "it is for `tcp` listeners".to_owned();
+            report(path, reason, Some("make it a `tcp` listener".to_owned()));
+        }
+        if let Some(Err(no)) = config
+            .ingress
+            .as_ref()
+            .map(|name| plugs.ingresses.find(name))
+        {
+            let path = child(&child("listeners", name), "ingress");
+            report(path, no.reason, Some(no.remedy));
+        }
+    }
+
+    for (index, config) in document.authorize.iter().enumerate() {
+        if let Some(Err(no)) = config.filter.as_ref().map(|name| plugs.filters.find(name)) {
+            let path = child(&element("authorize", index), "filter");
+            report(path, no.reason, Some(no.remedy));
+        }
+    }
+
+    for (index, route) in document.routes.iter().enumerate() {
+        through(index, route, plugs, report);
+        if let Some(Err(no)) = route.handle.as_ref().map(|name| plugs.handlers.find(name)) {
+            let path = child(&element("routes", index), "handle");
+            report(path, no.reason, Some(no.remedy));
+        }
+
+        let broadcast = route.broadcast.as_ref();
+        let store = broadcast.map(|broadcast| plugs.store_of(broadcast.store.as_deref()));
+        if let Some(Err(no)) = store {
+            let path = child(&child(&element("routes", index), "broadcast"), "store");
+            report(path, no.reason, Some(no.remedy));
+        }
+    }
+    filter::read_policies(document, report)
+}
+
+/// Transforms that the program does not have, or that nothing undoes where the overlay ends.
+fn through(
+    index: usize,
+    route: &model::Route,
+    plugs: &Plugs,
+    report: &mut impl FnMut(String, String, Option<String>),
+) {
+    for (at, name) in route.through.iter().enumerate() {
+        let path = element(&child(&element("routes", index), "through"), at);
+        match plugs.transforms.find(name) {
+            Err(no) => report(path, no.reason, Some(no.remedy)),
+            Ok(transform) if transform.needs_peer() && route.terminate.is_some() => {
+                let reason = format!("nothing undoes `{name}` where the overlay ends");
+                let remedy = "remove it here: what the node before does is undone anyway";
+                report(path, reason, Some(remedy.to_owned()));
+            }
+            Ok(_) => {}
+        }
+    }
+}
+
+/// Which fields with credentials the filters of a document are to see.
+fn filtered_credentials(document: &Document) -> Vec<HeaderName> {
+    [PROXY_AUTHORIZATION, AUTHORIZATION]
+        .into_iter()
+        .filter(|name| {
+            let mut filters = document.authorize.iter();
+            filters.any(|filter| is_sent(&filter.send, name.as_str()))
+        })
+        .map(HeaderName::from)
+        .collect()
+}
+
+/// How links to other proxies are watched where the configuration says nothing: a peer that is gone without a word is noticed
+/// within 9 s, so that what waits for it can go elsewhere. Nothing else bounds how long a response head is waited for there.
+const LINK_KEEPALIVE: Keepalive = Keepalive {
+    every: Some(Interval(Duration::from_secs(4))),
+    timeout: Some(Interval(Duration::from_secs(5))),
+};
+
+/// The upstreams that are other proxies: routes go on to them, others are reached through them, or listeners attach to them.
+fn proxies(document: &Document) -> HashSet<&str> {
+    let hops = document
+        .routes
+        .iter()
+        .filter_map(|route| match route.action() {
+            Some(Action::To(hops)) => Some(hops_of(hops)),
+            _ => None,
+        });
+
+    let via = document
+        .upstreams
+        .values()
+        .filter_map(|upstream| upstream.via.as_deref());
+    let attach = document
+        .listeners
+        .values()
+        .filter_map(|listener| listener.attach.as_ref());
+
+    hops.flatten()
+        .chain(via)
+        .chain(attach.map(Attach::upstream))
+        .collect()
+}
+
+/// The node's name; a machine that is called otherwise now runs the node that it did.
+fn node_of(
+    loaded: &Loaded,
+    previous: Option<&Snapshot>,
+    report: &mut impl FnMut(String, String, Option<String>),
+) -> Arc<str> {
+    let same = previous.filter(|previous| previous.document.node == loaded.document.node);
+    let name = same.map_or_else(
+        || node_name(loaded).map(Arc::from),
+        |same| Ok(same.node.clone()),
+    );
+    name.unwrap_or_else(|reason| {
+        let remedy = "give it one (`hostnamectl hostname`), or write the node's name";
+        report("node".to_owned(), reason, Some(remedy.to_owned()));
+        Arc::default()
+    })
+}
+
+/// What is decided by.
+fn compile(
+    (document, plugs): (&Document, &Plugs),
+    node: &Arc<str>,
+    upstreams: &HashMap<String, Arc<Upstream>>,
+) -> Result<Rules<Arc<Next>>, Unfit> {
+    Rules::compile(document, node.clone(), |route, hop| {
+        Next::compile((document, plugs), upstreams, route, hop).map(Arc::new)
+    })
+}
+
+/// A route of which lint said nothing and that cannot be taken all the same.
+fn unfit_route(places: &Places, unfit: Unfit) -> Problems {
+    let path = places.origin_of(&element("routes", unfit.route));
+    Problems(vec![Problem {
+        place: places.locate(&path),
+        path,
+        reason: unfit.reason,
+        remedy: None,
+    }])
+}
+
+fn upstreams(
+    document: &Document,
+    previous: Option<&Snapshot>,
+    record: &Record,
+    report: &mut impl FnMut(String, String, Option<String>),
+) -> HashMap<String, Arc<Upstream>> {
+    let mut built = HashMap::new();
+    let zone = document.zone.as_deref();
+    // An upstream keeps the recorder that it was built with, so a new one needs new upstreams.
+    let previous = previous.filter(|previous| previous.document.debug == document.debug);
+
+    let mut build = |name: &String, config: &model::Upstream| {
+        let kept = previous
+            .and_then(|previous| previous.upstreams.get(name))
+            .filter(|known| known.same_in(zone, config));
+        let upstream = kept
+            .cloned()
+            .map_or_else(|| Upstream::build_recorded(zone, name, config, record), Ok)?;
+        built.insert(name.clone(), upstream);
+
+        Ok::<_, BuildError>(())
+    };
+
+    let proxies = proxies(document);
+    for (name, config) in &document.upstreams {
+        let mut config = Cow::Borrowed(config);
+        if proxies.contains(name.as_str())
+            && config.keepalive.is_none()
+            && config.attached.is_none()
+        {
+            config.to_mut().keepalive = Some(LINK_KEEPALIVE);
+        }
+
+        config.to_mut().timeouts = config.timeouts.or(&document.defaults.timeouts);
+        if let Err(error) = build(name, &config) {
+            // `a > b` is a name of ours: the document knows the mistake under `b`.
+            let path = error.path.replacen(name, Chain::last_of(name), 1);
+            report(path, error.reason, error.remedy);
+        }
+    }
+
+    for (index, authorize) in document.authorize.iter().enumerate() {
+        if let Some(Err(error)) = authorize
+            .own_upstream()
+            .map(|config| build(&authorize.asked(), &config))
+        {
+            let key = error
+                .path
+                .rsplit_once(".tls.")
+                .map_or("url".to_owned(), |(_, key)| format!("tls.{key}"));
+            report(
+                format!("authorize[{index}].{key}"),
+                error.reason,
+                error.remedy,
+            );
+        }
+    }
+
+    built
+}
+
+/// Connections are recorded where `debug` says; one that changed asks for a new recorder.
+fn record(document: &Document, previous: Option<&Snapshot>) -> Record {
+    if let Some(same) = previous.filter(|previous| previous.document.debug == document.debug) {
+        return same.record.clone();
+    }
+
+    let path = |file: &Option<FilePath>| file.as_ref().map(|file| file.0.clone());
+    let qlog = path(&document.debug.qlog);
+    let secrets = path(&document.debug.tls_secrets);
+    Record::new(qlog.as_deref(), secrets.as_deref())
+}

@@ -1,0 +1,68 @@
+//! What this node shows of itself, and does not read from a listener's or upstream's own files.
+
+use hermes_acme::Certificates;
+use hermes_config::child;
+use hermes_config::model::{Acme, Document};
+use http::HeaderValue;
+
+/// What this node shows of itself.
+pub struct OwnCredentials {
+    /// `Proxy-Authorization` for the next proxy.
+    pub token: Option<HeaderValue>,
+    /// The certificates that it obtains itself.
+    pub certificates: Certificates,
+}
+
+impl OwnCredentials {
+    /// Reads them; the certificates of `previous` go on.
+    pub fn read(
+        document: &Document,
+        previous: Option<&Self>,
+        report: &mut impl FnMut(String, String, Option<String>),
+    ) -> Self {
+        let before = previous.map(|previous| &previous.certificates);
+        Self {
+            token: token(document, report),
+            certificates: Certificates::read(before, wanted(document), report),
+        }
+    }
+}
+
+/// The certificates that listeners have the node obtain, with the paths of their keys.
+fn wanted(document: &Document) -> impl Iterator<Item = (String, &Acme)> {
+    document.listeners.iter().filter_map(|(name, listener)| {
+        let acme = listener.tls.as_ref()?.acme.as_deref()?;
+        let path = child(&child("listeners", name), "tls");
+        Some((child(&path, "acme"), acme))
+    })
+}
+
+fn token(
+    document: &Document,
+    report: &mut impl FnMut(String, String, Option<String>),
+) -> Option<HeaderValue> {
+    let file = document.identity.as_ref()?.token_file.as_ref()?;
+    let path = child("identity", "token_file");
+    let secret = match hermes_config::secret(&file.0) {
+        Ok(secret) => secret,
+        Err(reason) => {
+            report(path, reason, None);
+            return None;
+        }
+    };
+
+    match HeaderValue::from_str(&format!("Bearer {}", secret.trim())) {
+        Ok(mut value) => {
+            value.set_sensitive(true);
+            Some(value)
+        }
+        Err(_) => {
+            report(
+                path,
+                "the token holds characters that no field may hold".to_owned(),
+                None,
+            );
+            None
+        }
+    }
+}

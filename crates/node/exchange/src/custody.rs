@@ -1,0 +1,325 @@
+//! Requests and tunnels that are taken into custody on their way to the next proxy, instead of a connection there.
+
+use std::sync::atomic::AtomicU64;
+
+use hermes_admit::next::{Handled, Next};
+use hermes_admit::reevaluate::{Opened, enter};
+use hermes_admit::routed::Routed;
+use hermes_http::{Incoming, Kind, Offered, Outgoing, RequestHead, Reset, ResponseHead, pipe};
+use hermes_observe::CLIENT_CLOSED;
+use hermes_packet::Side;
+use hermes_plug::arrival::{Arrival, End};
+use hermes_plug::refusal::Refusal;
+use hermes_plug::{HandlerRequest, NewPath, RequestContent, Response};
+use hermes_proto::capsule::CAPSULE_PROTOCOL;
+use hermes_proto::fields::Fields;
+use hermes_proto::proxy_status::ProxyError;
+use hermes_proto::transform;
+use hermes_rules::route::Act;
+use hermes_upstream::Active;
+use http::Method;
+
+use super::carried::{ByteTunnel, Carried};
+use super::pump::{Direction, pump};
+use super::tunnel::{passed_on, refused};
+use crate::failed::{Failed, Unanswered};
+use crate::here::handle;
+use crate::reach::departure::depart;
+use crate::reach::form;
+use crate::reach::opening::BytePath;
+use crate::tunnel::early_answer;
+use crate::tunnel::outlive::near;
+use crate::tunnel::outlive::near::{AskedSession, Granted, NearTunnel};
+use crate::tunnel::terminate::opening_fields;
+
+/// Whether the route may act on this: what was acted on before the node was started again is only taken up where it is kept.
+pub(crate) fn permits(routed: &Routed, arrival: &Arrival) -> Result<(), Refusal> {
+    let Arrival::Offered(offered) = arrival else {
+        return Ok(());
+    };
+    let keeps = match &routed.route.act {
+        Act::Proxy(hops) => hops.iter().all(|next| next.custody().is_some()),
+        _ => false,
+    };
+    if !offered.is_taken_up() || keeps && routed.route.config.broadcast.is_none() {
+        return Ok(());
+    }
+    let details =
+        "the request was acted on before this node was started again, and its route is another now";
+    Err(Refusal::new(ProxyError::HttpResponseIncomplete, details))
+}
+
+/// Has the plug of custody answer a request, or carry a tunnel.
+pub(crate) async fn forward(
+    routed: &Routed,
+    arrival: Arrival,
+    next: &Next,
+) -> Result<Carried, Failed> {
+    match arrival.kind() {
+        Kind::Message => message(routed, arrival, next).await.map(Carried::Over),
+        _ => tunnel(routed, arrival, next).await,
+    }
+}
+
+/// Has the plug answer, with the request as it would leave for the next proxy.
+async fn message(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<String, Failed> {
+    let departing = depart(routed, arrival.head_mut().take(), next);
+    let refusal = match (departing, arrival, next.custody()) {
+        (Ok((head, _)), Arrival::Offered(mut offered), Some(handled)) => {
+            offered.head = head;
+            let onward = Some(next.name().clone());
+            return handle::give(routed, *offered, handled, onward).await;
+        }
+        (Err(refusal), unanswered, _) => (refusal, unanswered),
+        (Ok(_), unanswered, _) => (no_message(), unanswered),
+    };
+
+    let (refusal, unanswered) = refusal;
+    Err(Failed {
+        unanswered: Unanswered::Arrival(unanswered),
+        refusal,
+    })
+}
+
+/// Has the plug carry a tunnel of bytes: as a CONNECT whose content is what the client says, and whose response's content is what
+/// the target says.
+async fn tunnel(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
+    let head = connect(routed, arrival.head(), next);
+    let (mut head, handled, offered) = match (head, next.custody(), arrival) {
+        (Ok(head), Some(handled), Arrival::Offered(offered)) => (head, handled, offered),
+        (head, _, unanswered) => {
+            return Err(Failed {
+                unanswered: Unanswered::Arrival(unanswered),
+                refusal: head.err().unwrap_or_else(no_message),
+            });
+        }
+    };
+
+    let exchange = &routed.exchange;
+    exchange.upstream(next.name(), &CUSTODY.into(), None);
+    if offered.is_stored() {
+        return relay(routed, offered, head, (next, handled)).await;
+    }
+    // Nothing here would change the bytes back.
+    head.fields.remove(transform::FIELD);
+    let session = near::ask(routed, next, &mut head);
+    // Whether bytes have to be within capsules is not known before the answer.
+    if session.is_none() && next.answers_early() && early_answer::may_be_given(&offered) {
+        return begin(routed, offered, head, (next, handled)).await;
+    }
+    open(routed, offered, (head, session), (next, handled)).await
+}
+
+/// Opens a path in custody for a tunnel that goes on: its request has these fields as well.
+pub(crate) async fn path(
+    routed: &Routed,
+    head: &RequestHead,
+    fields: &Fields,
+    (next, handled): (&Next, &Handled),
+) -> Result<BytePath, Refusal> {
+    let mut head = connect(routed, head, next)?;
+    head.fields.replace(fields);
+    let (outgoing, content) = pipe(None);
+    let asked = ask(routed, head, content, next);
+    let (head, incoming) = answer(handled, asked).await?;
+    if !head.status.is_success() {
+        return Err(refused((routed, next), &head));
+    }
+
+    let streams = NewPath {
+        incoming,
+        outgoing,
+        fields: head.fields,
+    };
+    Ok(BytePath {
+        streams,
+        active: Active::default(),
+    })
+}
+
+/// What stands for an endpoint in the record.
+const CUSTODY: &str = "(custody)";
+
+/// The CONNECT that leaves, whatever form the tunnel came in.
+fn connect(routed: &Routed, head: &RequestHead, next: &Next) -> Result<RequestHead, Refusal> {
+    let (mut head, target) = depart(routed, head.clone(), next)?;
+    head.method = Method::CONNECT;
+    head.protocol = None;
+    (head.scheme, head.path) = (None, None);
+    head.fields.remove(CAPSULE_PROTOCOL);
+    target.write_into(&mut head)?;
+    Ok(head)
+}
+
+/// Passes a tunnel on that came in custody: its bytes pass before it is known whether the target answers.
+async fn relay(
+    routed: &Routed,
+    mut offered: Box<Offered>,
+    head: RequestHead,
+    (next, handled): (&Next, &Handled),
+) -> Result<Carried, Failed> {
+    let opened = Opened::new(routed, &offered.head, next, None);
+    let mut guard = enter(routed, opened, false);
+    offered.head = head;
+    let onward = Some(next.name().clone());
+    tokio::select! {
+        ended = handle::give(routed, *offered, handled, onward) => ended.map(Carried::Over),
+        reason = guard.ended() => Ok(Carried::Over(format!("policy_changed: {reason}"))),
+    }
+}
+
+/// Opens a tunnel, and tells the client when the target has answered.
+async fn open(
+    routed: &Routed,
+    mut offered: Box<Offered>,
+    (head, session): (RequestHead, Option<Box<AskedSession>>),
+    (next, handled): (&Next, &Handled),
+) -> Result<Carried, Failed> {
+    let (up, content) = pipe(None);
+    let asked = ask(routed, head, content, next);
+    let answer = tokio::select! {
+        answer = answer(handled, asked) => answer,
+        () = offered.gone() => Err(Refusal::client_gone("before the tunnel was open")),
+    };
+    let opened = answer.and_then(|(head, content)| match head.status.is_success() {
+        true => Ok((head.fields, content)),
+        false => Err(refused((routed, next), &head)),
+    });
+    match opened {
+        Ok((mut fields, down)) => {
+            let granted = session.and_then(|asked| asked.granted(&mut fields));
+            let answered = TunnelAnswer {
+                fields,
+                granted,
+                target: (down, up),
+            };
+            Ok(accept(routed, offered, answered, next).await)
+        }
+        Err(refusal) => Err(Failed {
+            unanswered: Unanswered::Arrival(Arrival::Offered(offered)),
+            refusal,
+        }),
+    }
+}
+
+/// Carries a tunnel whose client was told that it is open. If it cannot be opened, the client sees a reset.
+async fn begin(
+    routed: &Routed,
+    offered: Box<Offered>,
+    head: RequestHead,
+    (next, handled): (&Next, &Handled),
+) -> Result<Carried, Failed> {
+    let (up, content) = pipe(None);
+    let (mut sent, down) = pipe(None);
+    let asked = ask(routed, head, content, next);
+    let opener = asked.opener.clone();
+    let handled = handled.clone();
+    let target = routed.target.to_string();
+    opener.spawn(async move {
+        let answered = tokio::select! {
+            answered = answer(&handled, asked) => answered,
+            _ = sent.broken() => return,
+        };
+        let reason = match answered {
+            Ok((head, mut content)) if head.status.is_success() => {
+                return pass(&mut content, &mut sent).await;
+            }
+            Ok((head, _)) => format!("the next hop answered {}", head.status),
+            Err(refusal) => refusal.reason(),
+        };
+        tracing::info!(target, reason, "a tunnel in custody was not opened");
+        sent.reset(Reset::Connect);
+    });
+    let answered = TunnelAnswer {
+        fields: Fields::new(),
+        granted: None,
+        target: (down, up),
+    };
+    Ok(accept(routed, offered, answered, next).await)
+}
+
+/// Passes on what the target says.
+async fn pass(content: &mut Incoming, sent: &mut Outgoing) {
+    let direction = Direction {
+        from: Side::Target,
+        // The tunnel counts it.
+        moved: &AtomicU64::new(0),
+        rules: None,
+    };
+    if let Err(broken) = pump(content, sent, direction).await {
+        sent.reset(broken.reset);
+    }
+}
+
+fn ask(routed: &Routed, head: RequestHead, content: Incoming, next: &Next) -> HandlerRequest {
+    let content = RequestContent::counted(content);
+    handle::ask(routed, head, content, Some(next.name().clone()))
+}
+
+/// The answer to the CONNECT, and what follows it.
+async fn answer(
+    handled: &Handled,
+    asked: HandlerRequest,
+) -> Result<(ResponseHead, Incoming), Refusal> {
+    Ok(match handled.handler.handle(asked).await? {
+        Response::Stream(head, content) => (head, content),
+        Response::Whole(head, _) => (head, Incoming::Empty),
+    })
+}
+
+/// A tunnel whose client is to be told.
+struct TunnelAnswer {
+    /// Fields of the answer: what was agreed on further along is the client's to know.
+    fields: Fields,
+    /// The session that the far end has granted this node.
+    granted: Option<Box<Granted>>,
+    target: (Incoming, Outgoing),
+}
+
+/// Tells the client that the tunnel is open, if it was not told before.
+async fn accept(
+    routed: &Routed,
+    offered: Box<Offered>,
+    answered: TunnelAnswer,
+    next: &Next,
+) -> Carried {
+    let TunnelAnswer {
+        fields,
+        granted,
+        target,
+    } = answered;
+    let kind = offered.kind();
+    routed
+        .exchange
+        .status(offered.head.opening_status().as_u16());
+    let opened = Opened::new(routed, &offered.head, next, None);
+    let guard = enter(routed, opened, granted.is_some());
+    let mut fields = passed_on(fields);
+    fields.replace(&opening_fields(routed, kind));
+    match Arrival::Offered(offered).accept(fields).await {
+        Ok(End::Stream(incoming, outgoing)) => {
+            let client = form::bytes(kind, Kind::Connect, (incoming, outgoing));
+            if let Some(granted) = granted {
+                let active = Active::default();
+                let tunnel = NearTunnel::new(*granted, client, target, guard, active);
+                return Carried::Near(Box::new(tunnel));
+            }
+            let tunnel = ByteTunnel {
+                client,
+                target,
+                guard,
+                active: Active::default(),
+                learner: None,
+                progress: None,
+            };
+            Carried::of(tunnel, None)
+        }
+        Ok(End::Udp(_)) => Carried::Over(no_message().reason()),
+        Err(error) => Carried::Over(format!("{CLIENT_CLOSED}: {error}")),
+    }
+}
+
+fn no_message() -> Refusal {
+    let details = "datagrams do not pass in custody";
+    Refusal::new(ProxyError::ProxyInternalError, details)
+}

@@ -1,0 +1,301 @@
+//! A tunnel of datagrams, which can move from one path to another without losing any.
+//!
+//! The new path is opened while the old one carries on. Then both directions stop between two datagrams, what the client sends takes
+//! the new path, and what still comes back on the old one is taken for a while ([`LeftPaths`]).
+
+mod directions;
+mod draining_paths;
+pub(crate) mod resume;
+mod round;
+mod stalled;
+pub(crate) mod udp_bind;
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use hermes_admit::reevaluate::TunnelGuard;
+use hermes_admit::routed::Routed;
+use hermes_http::{Kind, Reset};
+use hermes_ip::offload::{SuperCapsule, agreement};
+use hermes_observe::Exchange;
+use hermes_packet::{Broken, Side};
+use hermes_packet::{ChargedBounds, Claim, Limits, Steering, Stop};
+use hermes_plug::arrival::End;
+use hermes_proto::datagram_limit;
+use hermes_rules::session::Silence;
+use tokio::time::timeout;
+
+use crate::datagrams::draining_paths::{LeftPaths, SWITCH_TIME};
+use crate::datagrams::resume::Again;
+use crate::datagrams::round::{EVICTED, Moving, Round, RoundEnd};
+use crate::reach::datagram_path::{Ends, Path};
+use crate::reach::departure;
+use crate::reach::session_token::Resumption;
+
+/// Carries a tunnel to its end; returns why it ended.
+pub(crate) async fn carry(routed: &Routed, ends: Box<(End, Path, TunnelGuard)>) -> String {
+    let (mut tunnel, mut guard) = Tunnel::new(routed, ends);
+    loop {
+        let round = tunnel.round(&mut guard).await;
+        tunnel.exchange.moved(matches!(round, RoundEnd::Move(_)));
+
+        // On the heap, like all that is done between two rounds: every idle tunnel would have room for it.
+        let next = Box::pin(tunnel.follow(round, &mut guard, routed)).await;
+        match next {
+            AfterRound::Round => {}
+            AfterRound::Wait(broken) => return Box::pin(tunnel.wait(broken, &mut guard)).await,
+            AfterRound::HandOver(claim) => return tunnel.hand_over(claim),
+            AfterRound::End(ended) => return Box::pin(tunnel.end(ended)).await,
+        }
+    }
+}
+
+/// What follows a round.
+enum AfterRound {
+    /// Another one.
+    Round,
+    /// The side of its client broke, which only the client can open again.
+    Wait(Broken),
+    /// Another tunnel takes its session over.
+    HandOver(Claim),
+    /// Its sides are to be ended.
+    End(Result<&'static str, Broken>),
+}
+
+/// A tunnel that is carried.
+pub(crate) struct Tunnel {
+    pub(crate) exchange: Arc<Exchange>,
+    pub(crate) client: Ends,
+    pub(crate) path: Path,
+    /// Bounds on datagrams that wait.
+    bounds: ChargedBounds,
+    left: LeftPaths,
+    /// Which packets still go along those that were left, where the tunnel is one of IP.
+    steering: Option<Arc<Steering>>,
+    limits: Limits,
+    pub(crate) again: Again,
+    /// Whether the client asked for a session, and can open it again.
+    asked: bool,
+}
+
+impl Tunnel {
+    /// Unpacks the ends, and frees the box that brought them.
+    fn new(routed: &Routed, ends: Box<(End, Path, TunnelGuard)>) -> (Self, TunnelGuard) {
+        let (client, path, guard) = *ends;
+        let head = guard.state().head();
+        let mut client = Ends::of_client(head.kind(), client);
+        let bounds = routed.datagram_bounds();
+        client.source.set_bounds(bounds.clone());
+        let mut limits = Limits::new(departure::floor(routed, &head));
+        limits.lead(
+            Side::Client,
+            &client.sink,
+            datagram_limit::is_understood(&head.fields),
+        );
+        let exchange = routed.exchange.clone();
+        let asked = routed.asked.is_some();
+        let left = LeftPaths::default();
+        let again = Again::default();
+
+        (
+            Self {
+                exchange,
+                client,
+                path,
+                bounds,
+                left,
+                steering: None,
+                limits,
+                again,
+                asked,
+            },
+            guard,
+        )
+    }
+
+    /// Carries until the end, or until another path is open and nothing is in between.
+    async fn round(&mut self, guard: &mut TunnelGuard) -> RoundEnd {
+        self.limits
+            .lead(Side::Target, &self.path.ends.sink, self.path.listens);
+        self.path.ends.source.set_bounds(self.bounds.clone());
+        let silence = self.silence();
+        for session in [self.client.session(), self.path.ends.session()]
+            .into_iter()
+            .flatten()
+        {
+            session.outlast(silence.longest());
+        }
+
+        let alone = self.left.is_empty();
+        let stop = Stop::default();
+        let client = self.client.sink.clone();
+        let mut round = Round {
+            exchange: &self.exchange,
+            session: self.client.session(),
+            has_udp: self.has_udp(),
+            silence: &silence,
+            stop: &stop,
+            client: &client,
+            resumption: &mut self.path.resumption,
+            guard,
+            moving: Moving::default(),
+        };
+
+        let ends = (&mut self.client, &mut self.path.ends);
+        let both = pin!(directions::both(
+            &self.exchange,
+            ends,
+            &stop,
+            alone,
+            &self.limits,
+            self.steering.as_deref(),
+        ));
+        round.run(both).await
+    }
+
+    /// Does what the end of a round asks for.
+    async fn follow(
+        &mut self,
+        round: RoundEnd,
+        guard: &mut TunnelGuard,
+        routed: &Routed,
+    ) -> AfterRound {
+        match round {
+            RoundEnd::Over(Err(broken)) if broken.is_of_the_path() => match broken.side {
+                Side::Client => return AfterRound::Wait(broken),
+                Side::Target => {
+                    if let Err(broken) = self.open_again(broken, guard).await {
+                        return AfterRound::End(Err(broken));
+                    }
+                    self.take_back_super_packets(guard).await;
+                    self.show_move(routed);
+                }
+            },
+            RoundEnd::Over(ended) => return AfterRound::End(ended),
+            RoundEnd::Claimed(claim) => return AfterRound::HandOver(claim),
+            RoundEnd::Move(new) => {
+                let (path, opened) = *new;
+                let kind = guard.state().head().kind();
+                self.switch(path, kind).await;
+                self.take_back_super_packets(guard).await;
+                let revision = guard.state().snapshot().revision;
+                self.exchange
+                    .moved_for(format!("the rules changed (revision {revision})"));
+                self.show_move(routed);
+                guard.moved(opened);
+            }
+        }
+        AfterRound::Round
+    }
+
+    /// How long it may be silent. A client with a CONNECT-UDP stream says that it is done by ending that (RFC 9298, 3.1), and all nodes
+    /// behind it let go then. A UDP client says nothing, so the node that it sends to takes it to be done when it has its answer.
+    fn silence(&self) -> Silence {
+        match self.client.session() {
+            Some(_) => self.path.silence,
+            None => Silence::of_any(self.path.silence.conversation),
+        }
+    }
+
+    /// Leaves the path for a new one.
+    async fn switch(&mut self, new: Path, kind: Kind) {
+        self.left.room().await;
+        let mut old = std::mem::replace(&mut self.path, new);
+        let stays = self.path.resumption.is_of_session(&old.resumption);
+        // The session goes on along the new path.
+        old.resumption = Resumption::Nothing;
+
+        // It did not stop in time: what would still come on it begins within a capsule, and so would anything sent there.
+        if !old.ends.source.is_between() || !old.ends.sink.is_between() {
+            old.ends.sink.reset(Reset::Cancel);
+            return;
+        }
+
+        let client = self.client.sink.clone();
+        let exchange = self.exchange.clone();
+        let floor = self.limits.floor();
+        if kind != Kind::ConnectIp || stays {
+            return self.left.add(old, client, exchange, floor);
+        }
+
+        // Another end: connections of TCP stay where they were opened.
+        let steering = self.steering.get_or_insert_default().clone();
+        self.left.keep(old, client, exchange, floor, steering);
+    }
+
+    /// What the end said that the tunnel has left, which took super-packets, does not hold for another: that says so itself, if it does.
+    fn take_back_super_packets(&self, guard: &TunnelGuard) -> impl Future<Output = ()> + use<> {
+        let head = guard.state().head();
+        let is_offered =
+            head.kind() == Kind::ConnectIp && agreement::offered(&head.fields).is_some();
+        let told = is_offered.then(|| self.client.sink.clone());
+
+        async move {
+            let Some(client) = told else {
+                return;
+            };
+            let mut none = BytesMut::new();
+            SuperCapsule::TakesNone.encode(&mut none);
+            // A client that does not read is noticed where it is sent packets.
+            let _ = timeout(SWITCH_TIME, client.say(none.freeze())).await;
+        }
+    }
+
+    /// Has the device of a listener show that it took another path.
+    fn show_move(&self, routed: &Routed) {
+        let devices = &routed.worker.shared.devices;
+        let entrance = &routed.entrance;
+        let tunnel = entrance.tunnel.as_deref();
+        devices.has_moved(&entrance.rules.name, tunnel, self.exchange.moved_path());
+    }
+
+    /// Whether UDP is on a side. Streams alone have no time-out, and end in each direction for itself.
+    fn has_udp(&self) -> bool {
+        self.client.source.is_end() || self.path.ends.source.is_end()
+    }
+
+    pub(crate) async fn end(mut self, ended: Result<&'static str, Broken>) -> String {
+        let udp = self.has_udp();
+        // What the client sends from now on begins another session.
+        if let Some(session) = self.client.session() {
+            // So does what it asked just now, which met the end of a tunnel that had to make room.
+            let made_room = matches!(ended, Ok("done" | EVICTED));
+            if made_room && self.exchange.counters().traffic().asks_anew() {
+                self.client.source.keep();
+            }
+            session.leave();
+        }
+
+        self.client.sink.settle(&self.exchange);
+        self.left.end();
+        let client = &mut self.client;
+        let path = &mut self.path.ends;
+
+        let reason = match ended {
+            Ok(EVICTED) => {
+                tokio::join!(client.part(), path.part());
+                EVICTED.to_owned()
+            }
+            Ok(reason) if udp => {
+                tokio::join!(client.farewell(), path.farewell());
+                reason.to_owned()
+            }
+            Ok(reason) => reason.to_owned(),
+            Err(broken) => {
+                client.sink.reset(broken.reset);
+                // A session that no one will take over is not to wait for that.
+                let goes_on = self.asked && broken.side == Side::Client && broken.is_of_the_path();
+                match self.path.resumption {
+                    Resumption::Beyond(_) if !goes_on => path.farewell().await,
+                    _ => path.sink.reset(broken.reset),
+                }
+
+                broken.reason()
+            }
+        };
+
+        self.left.ended().await;
+        reason
+    }
+}

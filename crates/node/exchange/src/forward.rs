@@ -1,0 +1,133 @@
+//! *Forward*: what happens to an exchange once its route is known.
+//!
+//! | action | message | CONNECT, connect-tcp | CONNECT-UDP | CONNECT-IP | Upgrade |
+//! |---|---|---|---|---|---|
+//! | `to` | `message`, to the next proxy | `tunnel` | `tunnel` | `tunnel` | `tunnel` |
+//! | `terminate` | `message`, to the origin | `terminate`: a TCP connection | `terminate`: a UDP socket | `packets`: a TUN device, or a stack | `tunnel`, to the origin |
+//! | `terminate: { ip }` | | `terminate`, by `ip_path` | `terminate`, by `ip_path` | | |
+//! | `broadcast` | `broadcast`, if the request asks for it | | | | |
+//! | `attach` | | | | | `attach`, if it is asked for |
+//! | `respond`, `redirect` | `local` | `local` | `local` | `local` | `local` |
+//! | `handle` | `handle` | | | | |
+
+use hermes_admit::next::{Next, pick};
+use hermes_admit::routed::Routed;
+use hermes_http::Kind;
+use hermes_http::h1::client::Receiver;
+use hermes_packet::Asked;
+use hermes_plug::arrival::Arrival;
+use hermes_plug::refusal::Refusal;
+use hermes_rules::route::Act;
+
+use crate::carried::Carried;
+use crate::custody;
+use crate::failed::{Failed, Unanswered};
+use crate::here::attach;
+use crate::here::handle;
+use crate::here::local;
+use crate::message;
+use crate::message::broadcast;
+use crate::message::broadcast::Offer;
+use crate::packets;
+use crate::reach::form;
+use crate::reach::from_stack;
+use crate::reach::opening;
+use crate::tunnel;
+use crate::tunnel::early_answer;
+use crate::tunnel::terminate;
+
+/// Acts on an exchange; what it returns is left to be carried, or says why the exchange ended, for the record.
+pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<Carried, Failed> {
+    if let Err(refusal) = custody::permits(routed, &arrival) {
+        return Err(Failed {
+            unanswered: Unanswered::Arrival(arrival),
+            refusal,
+        });
+    }
+    let arrival = match broadcast::offer(routed, arrival) {
+        Offer::Ordinary(arrival) => arrival,
+        Offer::Broadcast(rule, arrival) => {
+            return Box::pin(broadcast::run(routed, arrival, rule))
+                .await
+                .map(Carried::Over);
+        }
+        Offer::Refused(failed) => return Err(failed),
+    };
+
+    let ended = match &routed.route.act {
+        Act::Attach(rule) => Box::pin(attach::accept(routed, arrival, rule)).await,
+        Act::Respond(respond) => Box::pin(local::respond(routed, arrival, respond)).await,
+        Act::Redirect(redirect) => Box::pin(local::redirect(routed, arrival, redirect)).await,
+        Act::Handle(next) => match next.handled() {
+            Some(handled) => Box::pin(handle::answer(routed, arrival, handled)).await,
+            None => return onwards(routed, arrival, next).await,
+        },
+        Act::Proxy(hops) => return onwards(routed, arrival, pick(hops)).await,
+        Act::Origin(next) => return onwards(routed, arrival, next).await,
+    };
+
+    ended.map(Carried::Over)
+}
+
+/// Whether the route takes what arrived.
+///
+/// # Errors
+/// Why it does not.
+fn check(routed: &Routed, arrival: &Arrival, next: &Next) -> Result<(), Refusal> {
+    // Sessions are taken over where they end, and there alone.
+    let ends_here = next.receiver() == Receiver::Origin && !routed.target.is_any();
+    if matches!(routed.asked, Some(Asked::Only(_))) && !ends_here {
+        return Err(opening::no_room());
+    }
+
+    hermes_admit::upgrades::check(&routed.route, arrival.head())?;
+    if arrival.kind() != Kind::ConnectIp && packets::end(routed).is_some() {
+        return Err(packets::only_packets());
+    }
+
+    let is_flow = matches!(
+        arrival.kind(),
+        Kind::Connect | Kind::ConnectTcp | Kind::ConnectUdp
+    );
+    if from_stack::listener(routed).is_some() && (!is_flow || routed.target.is_any()) {
+        return Err(from_stack::only_flows());
+    }
+    Ok(())
+}
+
+/// To the next hop. What follows has a place of its own on the heap: else each future around it would be as large as the largest
+/// of them, and be copied at each step on the way there.
+async fn onwards(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
+    if let Err(refusal) = check(routed, &arrival, next) {
+        return Err(Failed {
+            unanswered: Unanswered::Arrival(arrival),
+            refusal,
+        });
+    }
+
+    form::confirm(&mut arrival).await;
+    if next.answers_early() {
+        arrival = match Box::pin(early_answer::give(routed, arrival)).await {
+            Ok(arrival) => arrival,
+            Err(error) => return Ok(Carried::Over(format!("client_closed: {error}"))),
+        };
+    }
+    match (arrival.kind(), next.receiver()) {
+        (Kind::ConnectIp, Receiver::Origin) => Box::pin(packets::open(routed, arrival, next)).await,
+        (Kind::Message | Kind::Connect | Kind::ConnectTcp, _) if next.custody().is_some() => {
+            Box::pin(custody::forward(routed, arrival, next)).await
+        }
+        (Kind::Message, _) => Box::pin(message::forward(routed, arrival, next))
+            .await
+            .map(Carried::Over),
+        (Kind::Upgrade, _) | (_, Receiver::Proxy) => {
+            Box::pin(tunnel::forward(routed, arrival, next)).await
+        }
+        (Kind::Connect | Kind::ConnectTcp, Receiver::Origin) => {
+            Box::pin(terminate::tcp(routed, arrival, next)).await
+        }
+        (Kind::ConnectUdp, Receiver::Origin) => {
+            Box::pin(terminate::udp(routed, arrival, next)).await
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Exchanges that end at this node: answers of routes and handlers, attachments, challenges of authorities.
+
+pub(crate) mod acme;
+pub(crate) mod attach;
+pub(crate) mod handle;
+pub(crate) mod local;

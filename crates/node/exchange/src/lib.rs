@@ -1,0 +1,349 @@
+//! The pipeline: what every exchange goes through, whatever it carries and wherever it entered.
+//!
+//! ```text
+//! accept -> identify -> tag -> policy -> authorize -> route -> forward
+//! ```
+
+mod carried;
+mod custody;
+mod datagrams;
+mod failed;
+mod forward;
+mod here;
+mod message;
+mod packets;
+mod pump;
+mod reach;
+mod tunnel;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hermes_admit::entrance::Entrance;
+use hermes_admit::max_forwards;
+use hermes_admit::pac::ProxyPac;
+use hermes_admit::phases::entered::Entered;
+use hermes_admit::phases::permits::Permits;
+use hermes_admit::post;
+use hermes_admit::reevaluate::TunnelState;
+use hermes_admit::refusals::note;
+use hermes_admit::refusals::remembered::{Circumstances, Instead};
+use hermes_admit::routed::Routed;
+use hermes_admit::snapshot::Snapshot;
+use hermes_http::{Kind, Offered, ResponseHead, StreamError};
+use hermes_observe::{CLIENT_CLOSED, Exchange};
+use hermes_plug::arrival::Arrival;
+use hermes_plug::refusal::Refusal;
+use hermes_plug::target::Target;
+use hermes_plug::{HandlerRequest, Opener, RequestContent, Waits};
+use hermes_proto::fields::Fields;
+use hermes_proto::refusal_id::RefusalId;
+
+use crate::carried::Carried;
+use crate::failed::{Failed, Unanswered};
+use crate::forward::forward;
+use crate::here::acme;
+use crate::here::handle;
+use crate::message::answer_changes;
+use crate::packets::opened_flows;
+pub use crate::packets::opened_flows::{BegunFlow, Flows};
+
+/// How far an exchange has come that is refused.
+#[derive(Clone, Copy)]
+enum Refused<'a> {
+    /// It has no route.
+    Entered(&'a Entered),
+    /// It has one; and whether its client learns why.
+    Routed(&'a Routed, bool),
+}
+
+impl Refused<'_> {
+    fn exchange(&self) -> &Exchange {
+        match self {
+            Self::Entered(entered) => &entered.exchange,
+            Self::Routed(routed, _) => &routed.exchange,
+        }
+    }
+
+    /// The name of this node.
+    fn node(&self) -> &str {
+        match self {
+            Self::Entered(entered) => &entered.snapshot.node,
+            Self::Routed(routed, _) => &routed.snapshot.node,
+        }
+    }
+
+    /// Whether its client learns why.
+    fn is_explained(&self) -> bool {
+        match self {
+            Self::Entered(entered) => entered.explained,
+            Self::Routed(_, explained) => *explained,
+        }
+    }
+
+    /// Remembers the refusal, so that it can be asked about.
+    fn note(&self, unanswered: &Unanswered, refusal: &Refusal) -> RefusalId {
+        let arrival = match unanswered {
+            Unanswered::Arrival(arrival) => Some(arrival),
+            Unanswered::Responder(_) => None,
+        };
+        let entered = match self {
+            Self::Entered(entered) => entered,
+            Self::Routed(routed, _) => return note::routed_refusal(routed, arrival, refusal),
+        };
+
+        let circumstances = Circumstances {
+            snapshot: &entered.snapshot,
+            listener: &entered.listener,
+            source: &entered.source,
+            exchange: Some(&entered.exchange),
+            instead: Instead::Request,
+            head: arrival.map(Arrival::head),
+            route: None,
+        };
+        let refusals = &entered.entrance.worker.shared.refusals;
+        note::refusal(refusals, &circumstances, refusal)
+    }
+}
+
+/// A tunnel that is open, and what it holds while it is carried.
+struct OpenTunnel {
+    exchange: TunnelExchange,
+    carried: Carried,
+    _permits: Permits,
+}
+
+/// The exchange that a tunnel is.
+enum TunnelExchange {
+    /// As its state in the table of open tunnels has it: twice would be most of what is kept of an idle one.
+    OfState(Arc<TunnelState>),
+    /// Of a tunnel that another exchange opened, whose state is that of the other.
+    Own(Box<Routed>),
+}
+
+impl TunnelExchange {
+    fn new(routed: Routed, carried: &Carried) -> Self {
+        let is_same =
+            |state: &&Arc<TunnelState>| Arc::ptr_eq(&state.as_opened().exchange, &routed.exchange);
+        match carried.state().filter(is_same) {
+            Some(state) => Self::OfState(state.clone()),
+            None => Self::Own(Box::new(routed)),
+        }
+    }
+
+    fn routed(&self) -> &Routed {
+        match self {
+            Self::OfState(state) => state.as_opened(),
+            Self::Own(routed) => routed,
+        }
+    }
+}
+
+/// Takes an exchange from its arrival to its end. Whatever happens, it is answered once and recorded once.
+pub fn run(entrance: &Entrance, arrival: Arrival) -> impl Future<Output = ()> + Send {
+    take(entrance, arrival, false)
+}
+
+/// As [`run`], of an exchange that came in early data and must not be repeated: 425, if nothing else refuses it (RFC 8470, 5.2).
+pub fn refuse_early(entrance: &Entrance, arrival: Arrival) -> impl Future<Output = ()> + Send {
+    take(entrance, arrival, true)
+}
+
+async fn take(entrance: &Entrance, arrival: Arrival, too_early: bool) {
+    // What opens a tunnel is gone before it is carried: most tunnels wait most of their time.
+    if let Some(open) = Box::pin(begin(entrance, arrival, too_early)).await {
+        let routed = open.exchange.routed();
+        let reason = match open.carried.stack() {
+            None => open.carried.carry(routed).await,
+            Some(stack) => Box::pin(opened_flows::beside(&stack, open.carried, routed)).await,
+        };
+        note::end(routed, &reason);
+        routed.exchange.finish(&reason);
+    }
+}
+
+/// All of an exchange, but for a tunnel only its opening.
+async fn begin(
+    entrance: &Entrance,
+    mut arrival: Arrival,
+    too_early: bool,
+) -> Option<Box<OpenTunnel>> {
+    let entered = Entered::new(entrance, &mut arrival);
+    if let Some(pac) = entered.proxy_pac(&arrival) {
+        arrival = match arrival {
+            Arrival::Offered(offered) => {
+                // Boxed, here and below: few exchanges need it, and every one would carry room for
+                // it.
+                Box::pin(proxy_pac(&entered, *offered, &pac)).await;
+                return None;
+            }
+            session => session,
+        };
+    }
+
+    if let Some(file) = acme::answer(&entered.snapshot, &arrival) {
+        let reason = "responded: a challenge of this node's authority";
+        Box::pin(here(&entered.exchange, arrival, file, reason)).await;
+        return None;
+    }
+
+    let decided = entered.decide(&mut arrival, too_early).await;
+    let explained = entered.explained;
+    let (routed, received, mut permits) = match decided {
+        Ok(admitted) => admitted.routed(entered),
+        Err(refusal) => {
+            let unanswered = Unanswered::Arrival(arrival);
+            Box::pin(answer(Refused::Entered(&entered), unanswered, refusal)).await;
+            return None;
+        }
+    };
+
+    // TRACE and OPTIONS may end here (RFC 9110, 7.6.2).
+    let counted = match on_route(&routed, &mut arrival) {
+        Ok(()) => count_down(&routed.snapshot, &mut arrival, &received),
+        Err(refusal) => Err(refusal),
+    };
+    let forwarded = match counted {
+        Ok(None) => forward(&routed, arrival).await,
+        Ok(Some(file)) => {
+            let reason = "responded: no hop is left";
+            Box::pin(here(&routed.exchange, arrival, file, reason)).await;
+            return None;
+        }
+        Err(refusal) => Err(Failed {
+            unanswered: Unanswered::Arrival(arrival),
+            refusal,
+        }),
+    };
+
+    match forwarded {
+        Ok(Carried::Over(reason)) => {
+            note::end(&routed, &reason);
+            routed.exchange.finish(&reason);
+        }
+        Ok(carried) => {
+            permits.opened(&routed.auth);
+            return Some(Box::new(OpenTunnel {
+                exchange: TunnelExchange::new(routed, &carried),
+                carried,
+                _permits: permits,
+            }));
+        }
+        Err(Failed {
+            unanswered,
+            refusal,
+        }) => {
+            let refused = Refused::Routed(&routed, explained);
+            Box::pin(answer(refused, unanswered, refusal)).await;
+        }
+    }
+
+    None
+}
+
+/// What the route says of an exchange before it leaves.
+fn on_route(routed: &Routed, arrival: &mut Arrival) -> Result<(), Refusal> {
+    let route = &routed.route.config;
+    if post::arrive(arrival.head_mut(), route) {
+        routed.exchange.is_post();
+    }
+    if let Arrival::Session { session, .. } = arrival {
+        session.set_bounds(routed.listener.datagram_bounds(route.datagrams.as_ref()));
+    }
+
+    // What answers a CONNECT is for the proxy that asked.
+    if matches!(arrival.kind(), Kind::Message | Kind::Upgrade)
+        && let Some(changes) = answer_changes::of(routed, arrival.head())?
+    {
+        arrival.add_to_answer(vec![changes]);
+    }
+    Ok(())
+}
+
+/// A TRACE or OPTIONS comes one hop nearer to its end; the answer, if that is here.
+fn count_down(
+    snapshot: &Snapshot,
+    arrival: &mut Arrival,
+    received: &Fields,
+) -> Result<Option<(ResponseHead, Bytes)>, Refusal> {
+    let Arrival::Offered(offered) = arrival else {
+        return Ok(None);
+    };
+    max_forwards::withdraw(&mut offered.head, received, &snapshot.rules.overlay);
+    let has_content = offered.has_content();
+
+    max_forwards::count_down(
+        &mut offered.head,
+        has_content,
+        received,
+        &snapshot.rules.overlay,
+    )
+}
+
+/// Sends a browser the file that it asks for.
+async fn proxy_pac(entered: &Entered, offered: Offered, pac: &ProxyPac) {
+    let exchange = &entered.exchange;
+    exchange.method(offered.head.wire_method());
+    let (head, content, responder) = offered.message();
+
+    let asked = HandlerRequest {
+        content: RequestContent::new(content, exchange.clone()),
+        target: Target::Any,
+        user: None,
+        source: entered.source.clone(),
+        listener: entered.listener.name.clone(),
+        onward: None,
+        opener: Opener::none(),
+        waits: Waits::new(exchange.clone(), &entered.snapshot.node),
+        head,
+    };
+
+    match handle::respond(exchange, pac, "proxy.pac", (asked, responder), &|head| head).await {
+        Ok(reason) => exchange.finish(&reason),
+        Err(Failed {
+            unanswered,
+            refusal,
+        }) => {
+            answer(Refused::Entered(entered), unanswered, refusal).await;
+        }
+    }
+}
+
+/// Answers what is for this proxy itself.
+async fn here(
+    exchange: &Exchange,
+    arrival: Arrival,
+    (head, content): (ResponseHead, Bytes),
+    reason: &str,
+) {
+    exchange.method(arrival.head().wire_method());
+    exchange.status(head.status.as_u16());
+    match arrival.refuse(head, content).await {
+        Ok(()) => exchange.finish(reason),
+        Err(error) => exchange.finish(&format!("client_closed: {error}")),
+    }
+}
+
+/// Answers what no one answered, and records why.
+async fn answer(refused: Refused<'_>, unanswered: Unanswered, refusal: Refusal) {
+    let exchange = refused.exchange();
+    // A client that was answered early sees a reset.
+    if !exchange.is_answered() {
+        exchange.status(refusal.code().as_u16());
+    }
+
+    let id = refused.note(&unanswered, &refusal);
+    let reason = refusal.reason();
+    let (head, content) = refusal.answer(refused.node(), id, refused.is_explained());
+    let answered: Result<(), StreamError> = match unanswered {
+        Unanswered::Arrival(arrival) => arrival.refuse(head, content).await,
+        Unanswered::Responder(responder) => responder.answer(head, content).await,
+    };
+
+    match answered {
+        _ if reason.starts_with(CLIENT_CLOSED) => exchange.finish(&reason),
+        Ok(()) => exchange.finish(&reason),
+        Err(_) => exchange.finish(&format!("client_closed: before the answer ({reason})")),
+    }
+}

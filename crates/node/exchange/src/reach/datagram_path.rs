@@ -1,0 +1,113 @@
+//! What a tunnel of datagrams leads along: the two directions of a side, and the path to the target.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_http::{Incoming, Kind, Outgoing};
+use hermes_net::UdpSocket;
+use hermes_packet::{ChargedBounds, PacketEnd, PacketReader, Received, Session, Sink, Source};
+use hermes_plug::arrival::End;
+use hermes_proto::datagram::DatagramFormat;
+use hermes_rules::session::Silence;
+use hermes_upstream::Active;
+
+use crate::pump::END_TIME;
+use crate::reach::session_token::Resumption;
+
+/// How long the end of a tunnel that has to make room may take to be sent.
+#[doc(alias = "bound")]
+const PART_TIME: Duration = Duration::from_secs(1);
+
+/// Two directions that lead to one side.
+pub(crate) struct Ends {
+    pub(crate) source: Source,
+    pub(crate) sink: Sink,
+}
+
+/// A path to the target.
+pub(crate) struct Path {
+    pub(crate) ends: Ends,
+    pub(crate) active: Active,
+    /// Silence after which the tunnel ends, where it has UDP on a side.
+    pub(crate) silence: Silence,
+    /// What lets the session go on when a path breaks.
+    pub(crate) resumption: Resumption,
+    /// Whether the next hop understands [`datagram_limit`](hermes_proto::datagram_limit).
+    pub(crate) listens: bool,
+}
+
+impl Ends {
+    /// Of a pair of streams of UDP packets.
+    pub(crate) fn streams(incoming: Incoming, outgoing: Outgoing) -> Self {
+        Self::carrying(DatagramFormat::UDP, incoming, outgoing)
+    }
+
+    /// Of a pair of streams of packets of a tunnel of this kind.
+    pub(crate) fn of_kind(kind: Kind, incoming: Incoming, outgoing: Outgoing) -> Self {
+        let format = match kind {
+            Kind::ConnectIp => DatagramFormat::IP,
+            _ => DatagramFormat::UDP,
+        };
+        Self::carrying(format, incoming, outgoing)
+    }
+
+    fn carrying(format: DatagramFormat, incoming: Incoming, outgoing: Outgoing) -> Self {
+        Self {
+            source: Source::stream(incoming, format),
+            sink: Sink::stream(outgoing, format),
+        }
+    }
+
+    /// The client's, in a tunnel of this kind.
+    pub(crate) fn of_client(kind: Kind, end: End) -> Self {
+        match end {
+            End::Stream(incoming, outgoing) => Self::of_kind(kind, incoming, outgoing),
+            End::Udp(udp) => Self::end(udp),
+        }
+    }
+
+    /// Of an end that this node has itself.
+    pub(crate) fn end(end: PacketEnd) -> Self {
+        Self {
+            source: Source::end(&end),
+            sink: Sink::End(end),
+        }
+    }
+
+    /// Of a UDP socket that was taken over, with what came to it meanwhile.
+    pub(crate) fn resumed(
+        socket: Arc<UdpSocket>,
+        received: Received,
+        bounds: ChargedBounds,
+    ) -> Self {
+        let sink = Sink::End(PacketEnd::Socket(socket.clone(), bounds));
+        Self {
+            source: Source::End(PacketReader::Socket(socket, received)),
+            sink,
+        }
+    }
+
+    /// Ends our direction and waits for the end of the other: a stream that is dropped half open looks broken to its peer. RFC
+    /// 9298, 3: a stream ends where the socket does. A peer that does not read is not waited for.
+    pub(crate) async fn farewell(&mut self) {
+        let _ = tokio::time::timeout(END_TIME, async {
+            if self.sink.finish().await.is_ok() {
+                self.source.drain().await;
+            }
+        })
+        .await;
+    }
+
+    /// The client of a `udp` listener, if it leads to one.
+    pub(crate) fn session(&self) -> Option<Arc<Session>> {
+        match &self.sink {
+            Sink::End(PacketEnd::Session(session)) => Some(session.clone()),
+            _ => None,
+        }
+    }
+
+    /// Ends our direction, and waits for nothing: others need the room.
+    pub(crate) async fn part(&mut self) {
+        let _ = tokio::time::timeout(PART_TIME, self.sink.finish()).await;
+    }
+}

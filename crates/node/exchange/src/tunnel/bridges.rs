@@ -1,0 +1,220 @@
+//! What changes the bytes of a tunnel here: the transforms of its route, and what undoes those of the peer that it comes from.
+
+use std::sync::atomic::AtomicU64;
+
+use hermes_admit::next::Next;
+use hermes_admit::routed::Routed;
+use hermes_http::h1::client::Receiver;
+use hermes_http::{Incoming, Kind, RequestHead};
+use hermes_net::memory::{Charge, Purpose};
+use hermes_observe::Counters;
+use hermes_packet::{Broken, Side};
+use hermes_plug::arrival::Arrival;
+use hermes_plug::refusal::Refusal;
+use hermes_plug::{Altering, Transform};
+use hermes_proto::fields::Fields;
+use hermes_proto::proxy_status::ProxyError;
+use hermes_proto::transform;
+use http::StatusCode;
+
+use super::transformed::TransformedSource;
+use crate::carried::ByteTunnel;
+use crate::pump;
+use crate::pump::{Direction, Source, pump};
+
+/// What changes the bytes of one tunnel.
+pub(crate) struct Bridges {
+    /// Undoes what the peer does that the tunnel comes from.
+    inwards: Vec<Inwards>,
+    /// What the route asks for.
+    outwards: Vec<Outwards>,
+}
+
+/// A transform of the peer.
+struct Inwards {
+    name: String,
+    altering: Altering,
+    _charge: Charge,
+}
+
+/// A transform that the route asks for.
+struct Outwards {
+    name: String,
+    altering: Altering,
+    needs_peer: bool,
+    _charge: Charge,
+}
+
+impl Bridges {
+    /// Those of a tunnel of bytes that arrives, and takes this way; none where nothing changes its bytes. What a peer has asked for
+    /// is taken out of the fields. Where the memory of a transform is more than its user or source may have, the bytes stay as they are.
+    ///
+    /// # Errors
+    /// The peer names a transform twice.
+    pub(crate) fn of(
+        routed: &Routed,
+        arrival: &mut Arrival,
+        next: &Next,
+    ) -> Result<Option<Box<Self>>, Refusal> {
+        let asked = transform::take(&mut arrival.head_mut().fields).map_err(|error| {
+            Refusal::new(ProxyError::HttpRequestError, error.to_string())
+                .status(StatusCode::BAD_REQUEST)
+        })?;
+        let through = &next.through;
+        if asked.is_empty() && through.own.is_empty() || !carries_bytes(arrival.kind()) {
+            return Ok(None);
+        }
+
+        let account = routed.account();
+        let charge = |transform: &dyn Transform| {
+            account.charge(Purpose::Transforms, transform.memory()).ok()
+        };
+        let undone = asked.into_iter().filter_map(|name| {
+            let transform = through.known.find(&name).ok()?;
+            let _charge = charge(&**transform)?;
+            let altering = transform.undo()?;
+            Some(Inwards {
+                name,
+                altering,
+                _charge,
+            })
+        });
+
+        let is_proxy = next.receiver() == Receiver::Proxy;
+        let own = through.own.iter().filter_map(|(name, transform)| {
+            let needs_peer = transform.needs_peer();
+            if needs_peer && !is_proxy {
+                return None;
+            }
+            let _charge = charge(&**transform)?;
+            let altering = transform.begin()?;
+            Some(Outwards {
+                name: name.clone(),
+                altering,
+                needs_peer,
+                _charge,
+            })
+        });
+
+        let bridges = Self {
+            inwards: undone.collect(),
+            outwards: own.collect(),
+        };
+
+        Ok((!bridges.is_idle()).then(|| Box::new(bridges)))
+    }
+
+    fn is_idle(&self) -> bool {
+        self.inwards.is_empty() && self.outwards.is_empty()
+    }
+
+    /// Asks the next proxy to undo what only it can undo.
+    pub(crate) fn ask(bridges: Option<&Self>, head: &mut RequestHead) {
+        let Some(bridges) = bridges else { return };
+        let asked = bridges.outwards.iter().filter(|own| own.needs_peer);
+        transform::write(asked.map(|own| own.name.as_str()), &mut head.fields);
+    }
+
+    /// Keeps what the next proxy has confirmed, or need not know of; none if that is nothing.
+    pub(crate) fn confirmed(mut self: Box<Self>, by: &[String]) -> Option<Box<Self>> {
+        self.outwards
+            .retain(|own| !own.needs_peer || by.contains(&own.name));
+        (!self.is_idle()).then_some(self)
+    }
+
+    /// Says in the answer to a peer what is undone here.
+    pub(crate) fn confirm(&self, fields: &mut Fields) {
+        transform::write(self.inwards.iter().map(|own| own.name.as_str()), fields);
+    }
+
+    /// What both directions are read from. From the client, what its peer did is undone first, then what the route asks for is done,
+    /// in its order; from the target, the reverse.
+    fn sources<'a>(
+        &'a mut self,
+        client: &'a mut Incoming,
+        target: &'a mut Incoming,
+    ) -> (DynSource<'a>, DynSource<'a>) {
+        let mut client_stages = Vec::new();
+        let mut target_stages = Vec::new();
+        for undone in &mut self.inwards {
+            client_stages.push((&*undone.name, &mut undone.altering.to_target));
+            target_stages.push((&*undone.name, &mut undone.altering.to_client));
+        }
+        for own in &mut self.outwards {
+            client_stages.push((&*own.name, &mut own.altering.to_target));
+            target_stages.push((&*own.name, &mut own.altering.to_client));
+        }
+
+        let mut to_target: DynSource<'a> = Box::new(client);
+        for (name, alter) in client_stages {
+            to_target = Box::new(TransformedSource::new(to_target, name, &mut **alter));
+        }
+
+        let mut to_client: DynSource<'a> = Box::new(target);
+        for (name, alter) in target_stages.into_iter().rev() {
+            to_client = Box::new(TransformedSource::new(to_client, name, &mut **alter));
+        }
+
+        (to_target, to_client)
+    }
+
+    /// Carries the tunnel: as [`pump::tunnel`] does, with other bytes.
+    ///
+    /// # Errors
+    /// A side broke, bytes could not be changed, or the rules changed.
+    pub(crate) async fn carry(
+        &mut self,
+        bytes: &mut ByteTunnel,
+        counters: &Counters,
+    ) -> Result<(), Broken> {
+        let (client_in, client_out) = &mut bytes.client;
+        let (target_in, target_out) = &mut bytes.target;
+        let carried = {
+            let (mut to_target, mut to_client) = self.sources(client_in, target_in);
+            let client = direction(Side::Client, &counters.client_to_target);
+            let target = direction(Side::Target, &counters.target_to_client);
+            let both = async {
+                tokio::try_join!(
+                    pump(&mut to_target, target_out, client),
+                    pump(&mut to_client, client_out, target),
+                )
+            };
+            tokio::select! {
+                carried = both => carried.map(|_| ()),
+                reason = bytes.guard.ended() => Err(Broken::policy(&reason)),
+            }
+        };
+
+        match &carried {
+            Err(broken) => {
+                client_out.reset(broken.reset);
+                target_out.reset(broken.reset);
+            }
+            Ok(()) => {
+                // A stream that is dropped half open would look broken to its peer.
+                let client = pump::part(client_in, client_out);
+                let target = pump::part(target_in, target_out);
+                tokio::join!(client, target);
+            }
+        }
+
+        carried
+    }
+}
+
+/// What a direction is read from, through any number of stages.
+type DynSource<'a> = Box<dyn Source + Send + 'a>;
+
+/// What comes from a side of a tunnel.
+fn direction(from: Side, moved: &AtomicU64) -> Direction<'_> {
+    Direction {
+        from,
+        moved,
+        rules: None,
+    }
+}
+
+/// Tunnels whose bytes can be changed.
+pub(crate) fn carries_bytes(kind: Kind) -> bool {
+    matches!(kind, Kind::Connect | Kind::ConnectTcp | Kind::Upgrade)
+}

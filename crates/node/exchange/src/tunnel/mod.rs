@@ -1,0 +1,606 @@
+//! A tunnel through the next proxy, or an upgraded connection to an origin.
+
+pub(crate) mod bridges;
+pub(crate) mod early_answer;
+pub(crate) mod movable;
+pub(crate) mod outlive;
+pub(crate) mod terminate;
+mod transformed;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hermes_admit::explain;
+use hermes_admit::next::Next;
+use hermes_admit::post;
+use hermes_admit::reevaluate::{Opened, enter};
+use hermes_admit::routed::Routed;
+use hermes_http::h1::client::Receiver;
+use hermes_http::{
+    Cause, Event, Incoming, Kind, Outgoing, Pending, RequestHead, ResponseHead, StreamError,
+};
+use hermes_observe::CLIENT_CLOSED;
+use hermes_packet::Asked;
+use hermes_packet::Side;
+use hermes_packet::{Early, PacketDirection};
+use hermes_plug::Mover;
+use hermes_plug::arrival::{Arrival, End};
+use hermes_plug::refusal::Refusal;
+use hermes_plug::target::Target;
+use hermes_proto::fields::Fields;
+use hermes_proto::fields::names::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use hermes_proto::proxy_status::ProxyError;
+use hermes_proto::{datagram_limit, hop, transform, udp_bind};
+use hermes_rules::retry::Outcome;
+use hermes_rules::session::Silence;
+use hermes_upstream::{Active, Upstream};
+use http::{StatusCode, Version};
+
+use super::carried::{ByteTunnel, Carried};
+use super::pump::{self, Direction};
+use super::reach::{self, Reached, Unreached};
+use crate::failed::{Failed, Unanswered};
+use crate::reach::bulk;
+use crate::reach::cause;
+use crate::reach::datagram_path::{Ends, Path};
+use crate::reach::departure;
+use crate::reach::departure::depart;
+use crate::reach::early_bytes::EarlyBytes;
+use crate::reach::retry;
+use crate::reach::retry::Tries;
+use crate::reach::session_token::Resumption;
+use crate::reach::{form, verdict};
+use crate::tunnel::bridges::Bridges;
+use crate::tunnel::movable::Progress;
+use crate::tunnel::outlive::near;
+use crate::tunnel::outlive::near::{AskedSession, Granted, NearTunnel};
+
+/// Opens the tunnel through the next hop.
+pub(crate) async fn forward(
+    routed: &Routed,
+    mut arrival: Arrival,
+    next: &Next,
+) -> Result<Carried, Failed> {
+    let mut bridges = match Bridges::of(routed, &mut arrival, next) {
+        Ok(bridges) => bridges,
+        Err(refusal) => {
+            return Err(Failed {
+                unanswered: Unanswered::Arrival(arrival),
+                refusal,
+            });
+        }
+    };
+    let asked = ask(routed, &mut arrival, next, &mut bridges).await;
+    let AskedFor {
+        opened,
+        form,
+        first,
+        session,
+    } = match asked {
+        Ok(asked) => asked,
+        Err(Unopened::Gone(gone)) => {
+            return Ok(Carried::Over(format!("{CLIENT_CLOSED}: {gone}")));
+        }
+        Err(Unopened::Refused(refusal)) => {
+            return Err(Failed {
+                unanswered: Unanswered::Arrival(arrival),
+                refusal,
+            });
+        }
+    };
+
+    let Open {
+        outgoing,
+        answer,
+        active,
+        silence,
+        early,
+    } = opened;
+
+    match answer {
+        Event::Tunnel(mut head, incoming) => {
+            let granted = session.and_then(|asked| asked.granted(&mut head.fields));
+            let progress = mover(next, form, bridges.as_deref())
+                .and_then(|mover| Progress::new(mover, &mut head.fields, &first));
+            arrived(routed, &arrival, early);
+            let opened = Opened::new(routed, arrival.head(), next, None);
+
+            let accepted = Accepted {
+                head,
+                target: (incoming, outgoing),
+                form,
+                active,
+                silence,
+                opened,
+                progress,
+                granted,
+                bridges,
+                learner: bulk::learner(next, form).cloned(),
+            };
+            Ok(accept(routed, arrival, accepted).await)
+        }
+        Event::Final(head, _) if let Some(refusal) = departure::unaccepted(routed, next, &head) => {
+            Err(Failed {
+                unanswered: Unanswered::Arrival(arrival),
+                refusal,
+            })
+        }
+        Event::Final(head, incoming) => {
+            Box::pin(pass_refusal((routed, next), arrival, head, incoming))
+                .await
+                .map(Carried::Over)
+        }
+        Event::Interim(_) => unreachable!("interim responses are passed over while opening"),
+    }
+}
+
+/// What the client sends before its tunnel is open. Where a transform changes bytes there is none, because they would leave unchanged.
+fn first_bytes<'a>(
+    tries: &Tries<'_>,
+    arrival: &'a mut Arrival,
+    departing: &RequestHead,
+    bridges: Option<&Bridges>,
+) -> EarlyBytes<'a> {
+    match bridges {
+        Some(_) => EarlyBytes::default(),
+        None => EarlyBytes::of(tries, arrival, departing),
+    }
+}
+
+/// The datagrams that left with the request have arrived with it.
+fn arrived(routed: &Routed, arrival: &Arrival, early: Option<Early>) {
+    if let (Some(session), Some(early)) = (arrival.session(), early) {
+        session.arrived(&early);
+        PacketDirection::count(&routed.exchange, Side::Client, early.count, early.bytes);
+    }
+}
+
+/// A tunnel that the next hop was asked for, and answered.
+struct AskedFor {
+    opened: Open,
+    /// How it left.
+    form: Kind,
+    /// Bytes that left before the answer.
+    first: Bytes,
+    /// A session was asked for.
+    session: Option<Box<AskedSession>>,
+}
+
+/// Why there is no tunnel.
+enum Unopened {
+    /// The client is gone.
+    Gone(StreamError),
+    Refused(Refusal),
+}
+
+/// Asks the next hop for the tunnel, with what lets it outlive its path.
+async fn ask(
+    routed: &Routed,
+    arrival: &mut Arrival,
+    next: &Next,
+    bridges: &mut Option<Box<Bridges>>,
+) -> Result<AskedFor, Unopened> {
+    let departing = depart(routed, arrival.head().clone(), next);
+    let (mut head, target) = departing.map_err(Unopened::Refused)?;
+    Bridges::ask(bridges.as_deref(), &mut head);
+
+    if head.kind().carries_packets() && next.receiver() == Receiver::Proxy {
+        departure::ask(routed, routed.asked.unwrap_or(Asked::New), &mut head);
+    }
+    if let Some(mover) = mover(next, head.kind(), bridges.as_deref()) {
+        mover.ask(&mut head.fields);
+    }
+    // A tunnel whose bytes are changed on their way, or that a plug moves, has no session.
+    let is_plain = bridges.is_none() && next.mover().is_none();
+    let outlives = is_plain
+        .then(|| near::ask(routed, next, &mut head))
+        .flatten();
+
+    let session = arrival.session().cloned();
+    let tries = Tries::new(routed, next, arrival.head()).early(session.as_ref());
+    let mut first = if outlives.is_some() {
+        // Whether they have to be within capsules is not known before the answer.
+        EarlyBytes::default()
+    } else {
+        first_bytes(&tries, arrival, &head, bridges.as_deref())
+    };
+    let opened = open(&tries, &head, &target, &mut first).await;
+
+    // Before the answer is looked at: no one is left to hear it.
+    if let Some(gone) = first.gone.take() {
+        return Err(Unopened::Gone(gone));
+    }
+    routed.exchange.counters().from_client(first.moved());
+    Ok(AskedFor {
+        opened: opened.map_err(Unopened::Refused)?,
+        form: head.kind(),
+        first: first.take_sent(),
+        session: outlives,
+    })
+}
+
+/// What makes a tunnel movable that leaves in this form: one of bytes, to another proxy. A tunnel with transforms does not move,
+/// because they are in the middle of its bytes.
+fn mover<'a>(next: &'a Next, form: Kind, bridges: Option<&Bridges>) -> Option<&'a dyn Mover> {
+    if bridges.is_some() {
+        return None;
+    }
+    match form {
+        Kind::Connect | Kind::ConnectTcp => next.mover(),
+        Kind::Message | Kind::ConnectUdp | Kind::ConnectIp | Kind::Upgrade => None,
+    }
+}
+
+/// A tunnel that the next hop answered.
+pub(crate) struct Open {
+    pub(crate) outgoing: Outgoing,
+    pub(crate) answer: Event,
+    pub(crate) active: Active,
+    /// Silence after which a tunnel of datagrams ends.
+    pub(crate) silence: Silence,
+    /// Datagrams that it has carried already.
+    early: Option<Early>,
+}
+
+/// Asks the next hop for the tunnel, and again as the policy says. An attempt may have sent datagrams, which may arrive twice, or the
+/// `first` bytes, which have their own bounds.
+pub(crate) async fn open(
+    tries: &Tries<'_>,
+    head: &RequestHead,
+    target: &Target,
+    first: &mut EarlyBytes<'_>,
+) -> Result<Open, Refusal> {
+    loop {
+        let deadline = tries.begin();
+        let attempt = retry::within(deadline, pin!(attempt(tries, head, target, first))).await;
+        match attempt.unwrap_or_else(|| Err(too_late(tries))) {
+            Ok(open) => match again(tries, &open.answer) {
+                Some(pause) => {
+                    drop(open);
+                    tokio::time::sleep(pause).await;
+                }
+                None => return Ok(open),
+            },
+            Err(unreached) => reach::pause(tries, unreached).await?,
+        }
+    }
+}
+
+/// Whether the next hop refused in a way that is tried again, and after which pause.
+fn again(tries: &Tries<'_>, answer: &Event) -> Option<Duration> {
+    match answer {
+        Event::Final(head, _) => tries.again(Some(retry::of_response(head)), true).ok(),
+        Event::Tunnel(..) | Event::Interim(_) => None,
+    }
+}
+
+/// The time of an attempt was over before the next hop had answered.
+fn too_late(tries: &Tries<'_>) -> Unreached {
+    let refusal = tries.attempt().no_head(tries);
+    let refusal = match tries.tried().last() {
+        Some(endpoint) => refusal.next_hop(endpoint),
+        None => refusal,
+    };
+
+    Unreached {
+        refusal,
+        outcome: Some(Outcome::Timeout),
+    }
+}
+
+async fn attempt(
+    tries: &Tries<'_>,
+    head: &RequestHead,
+    target: &Target,
+    first: &mut EarlyBytes<'_>,
+) -> Result<Open, Unreached> {
+    let is_post = post::is_post(head);
+    // A POST carries the tunnel as its content; a CONNECT has none (RFC 9110, 9.3.6).
+    let length = if is_post { None } else { Some(0) };
+    let reached = reach::open(tries, head, target, length).await?;
+
+    let Reached {
+        mut outgoing,
+        mut pending,
+        active,
+        endpoint,
+        reused,
+        hop,
+    } = reached;
+
+    let early = tries.first_datagrams().filter(|_| outgoing.takes_early());
+    first.begin(tries, &outgoing);
+    let answered = answer(
+        tries,
+        first,
+        early.as_ref(),
+        &mut outgoing,
+        &mut pending,
+        is_post,
+    );
+
+    let wait = tries.header(hop);
+    let answered = retry::within(wait.deadline(), pin!(answered)).await;
+    match answered {
+        Some(Ok(answer)) => {
+            active.served();
+            Ok(Open {
+                outgoing,
+                answer,
+                active,
+                silence: reach::silence(&tries.next.timeouts),
+                early,
+            })
+        }
+        Some(Err(error)) => {
+            verdict::broke(&active, &error);
+            Err(Unreached {
+                refusal: Refusal::of_stream(&error, &endpoint),
+                outcome: retry::of_stream(&error, reused),
+            })
+        }
+        None => Err(Unreached {
+            refusal: wait.no_head(tries).next_hop(&endpoint),
+            outcome: Some(Outcome::Timeout),
+        }),
+    }
+}
+
+/// Waits for the answer, and sends what leaves before it.
+async fn answer(
+    tries: &Tries<'_>,
+    first: &mut EarlyBytes<'_>,
+    early: Option<&Early>,
+    outgoing: &mut Outgoing,
+    pending: &mut Pending,
+    is_post: bool,
+) -> Result<Event, StreamError> {
+    if let Some(early) = early {
+        outgoing.early(early.capsules.clone())?;
+    }
+
+    outgoing.flush().await?;
+    loop {
+        let event = tokio::select! {
+            biased;
+            data = first.next(), if first.is_awaited() => {
+                first.send(tries, data, outgoing);
+                if first.gone.is_some() {
+                    let gone = "the client is gone".to_owned();
+                    return Err(StreamError::new(Cause::Invalid(gone)));
+                }
+                continue;
+            }
+            event = pending.event(Some(outgoing)) => event?,
+        };
+
+        match event {
+            Event::Interim(_) => {}
+            answer if is_post => return Ok(post::opened(answer)),
+            answer => {
+                outgoing.flush().await?;
+                return Ok(answer);
+            }
+        }
+    }
+}
+
+/// A tunnel that the next hop has opened, and that the client is still to be told of.
+struct Accepted {
+    /// The next hop's response.
+    head: ResponseHead,
+    target: (Incoming, Outgoing),
+    /// How the request left.
+    form: Kind,
+    active: Active,
+    /// Silence after which a tunnel of datagrams ends.
+    silence: Silence,
+    opened: Opened,
+    progress: Option<Box<Progress>>,
+    /// The session that the far end has granted.
+    granted: Option<Box<Granted>>,
+    bridges: Option<Box<Bridges>>,
+    /// What learns from its size.
+    learner: Option<Arc<Upstream>>,
+}
+
+/// Tells the client that the tunnel is open.
+async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted) -> Carried {
+    let Accepted {
+        mut head,
+        target,
+        form,
+        active,
+        silence,
+        opened,
+        progress,
+        granted,
+        bridges,
+        learner,
+    } = accepted;
+
+    let kind = arrival.kind();
+    // A peer that names a transform twice confirms none.
+    let undone = transform::take(&mut head.fields).unwrap_or_default();
+    let bridges = bridges.and_then(|bridges| bridges.confirmed(&undone));
+    let resumption = Resumption::beyond(&mut head.fields);
+    let listens = datagram_limit::is_understood(&head.fields);
+    let fields = opening_fields(
+        routed,
+        &arrival,
+        head.fields,
+        &resumption,
+        bridges.as_deref(),
+    );
+
+    routed
+        .exchange
+        .status(arrival.head().opening_status().as_u16());
+
+    // Another path would not know the contexts of this one.
+    let movable = progress.is_some()
+        || granted.is_some()
+        || kind.carries_packets() && !udp_bind::is_asked_for(&fields);
+    let guard = enter(routed, opened, movable);
+    let client = match arrival.accept(fields).await {
+        Ok(client) => client,
+        Err(error) => return Carried::Over(format!("client_closed: {error}")),
+    };
+
+    match client {
+        End::Stream(incoming, outgoing) if !kind.carries_packets() => {
+            // Transforms change the bytes, not the capsules around them.
+            let is_own = bridges.is_some() || granted.is_some();
+            let plain = is_own.then_some(Kind::Connect);
+            let client = form::bytes(kind, plain.unwrap_or(form), (incoming, outgoing));
+            let target = form::bytes(form, plain.unwrap_or(kind), target);
+            if let Some(granted) = granted {
+                let tunnel = NearTunnel::new(*granted, client, target, guard, active);
+                return Carried::Near(Box::new(tunnel));
+            }
+            let tunnel = ByteTunnel {
+                client,
+                target,
+                guard,
+                active,
+                learner,
+                progress,
+            };
+
+            Carried::of(tunnel, bridges)
+        }
+        client => {
+            let path = Path {
+                ends: Ends::of_kind(kind, target.0, target.1),
+                active,
+                silence,
+                resumption,
+                listens,
+            };
+            Carried::Datagrams(Box::new((client, path, guard)))
+        }
+    }
+}
+
+/// The fields of the response that opens the tunnel for the client.
+fn opening_fields(
+    routed: &Routed,
+    arrival: &Arrival,
+    answered: Fields,
+    resumption: &Resumption,
+    bridges: Option<&Bridges>,
+) -> Fields {
+    let kind = arrival.kind();
+    let mut fields = passed_on(answered);
+    form::announce(kind, &mut fields);
+    if let Some(bridges) = bridges {
+        bridges.confirm(&mut fields);
+    }
+
+    if kind.carries_packets() {
+        if routed.asked.is_some() {
+            resumption.tell(&mut fields);
+        }
+        datagram_limit::answer(&arrival.head().fields, &mut fields);
+    }
+
+    fields
+}
+
+/// Why the next hop refused: what the proxy that refused says, or else the status.
+pub(crate) fn refused((routed, next): (&Routed, &Next), head: &ResponseHead) -> Refusal {
+    let refusal = match cause::of(routed, next, head) {
+        Some(told) => Refusal::new(told.error, told.words()),
+        None => Refusal::new(
+            ProxyError::HttpUpgradeFailed,
+            format!("the next hop answered {}", head.status),
+        ),
+    };
+
+    // A status that is no error, such as 200 where 101 is needed, is an error here because no tunnel came of it: 502.
+    if verdict::is_failure(head.status) {
+        refusal.status(head.status)
+    } else {
+        refusal
+    }
+}
+
+/// Passes the next hop's refusal on, with its status, fields and content, so that the client learns the true reason.
+async fn pass_refusal(
+    (routed, next): (&Routed, &Next),
+    arrival: Arrival,
+    head: ResponseHead,
+    mut incoming: Incoming,
+) -> Result<String, Failed> {
+    let refusal = refused((routed, next), &head);
+    let reason = refusal.reason();
+    let Arrival::Offered(offered) = arrival else {
+        return Err(Failed {
+            unanswered: Unanswered::Arrival(arrival),
+            refusal,
+        });
+    };
+
+    let mut head = ResponseHead {
+        fields: passed_on(head.fields),
+        ..head
+    };
+
+    // RFC 9110, 7.8: an origin may ignore an upgrade. Anywhere else a success would say that the tunnel is open.
+    let ignored = offered.kind() == Kind::Upgrade && offered.head.version <= Version::HTTP_11;
+    departure::keep_own_challenge(&mut head);
+    if explain::hide(routed, &mut head) {
+        incoming = Incoming::Empty;
+    }
+
+    if head.status.is_success() && !ignored {
+        // RFC 9220, 3: the origin does not know the protocol that an extended CONNECT asks for.
+        let unknown = offered.kind() == Kind::Upgrade;
+        head.status = if unknown {
+            StatusCode::NOT_IMPLEMENTED
+        } else {
+            StatusCode::BAD_GATEWAY
+        };
+    }
+
+    routed.exchange.status(head.status.as_u16());
+    let (_, _content, responder) = offered.message();
+    let length = incoming.length();
+
+    if let Ok(mut outgoing) = responder.respond(head, length).await {
+        let counters = routed.exchange.counters();
+        let from = Side::Target;
+        let moved = &counters.target_to_client;
+
+        let passed = pump::pump(
+            &mut incoming,
+            &mut outgoing,
+            Direction {
+                from,
+                moved,
+                rules: None,
+            },
+        );
+
+        // The client may not care for the rest of a refusal.
+        tokio::select! {
+            _ = passed => {}
+            () = pump::silence(counters, reach::REFUSAL_IDLE) => {}
+        }
+    }
+
+    Ok(reason)
+}
+
+/// Fields of a response that go on to the client.
+pub(crate) fn passed_on(mut fields: Fields) -> Fields {
+    if hop::strip(&mut fields).is_err() {
+        fields.clear();
+    }
+    fields.remove(CONTENT_LENGTH);
+    fields.remove(TRANSFER_ENCODING);
+    fields.remove(transform::FIELD);
+    fields
+}

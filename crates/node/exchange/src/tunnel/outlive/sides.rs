@@ -1,0 +1,111 @@
+//! The side that an end of a tunnel serves: the client at the near end, the target at the far one.
+
+use std::future::{pending, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hermes_admit::outliving::Cell;
+use hermes_http::{Frame, Incoming, Outgoing, Reset};
+use hermes_observe::Counters;
+use hermes_packet::{Broken, Side};
+use hermes_proto::resumable::Delivery;
+
+use crate::pump::{Source, meanwhile};
+
+/// How a tunnel ends on the side that its end serves.
+pub(super) enum SideEnd {
+    /// That side broke.
+    Broken(Broken),
+    /// The peer says that the tunnel is over.
+    Reset(Reset, String),
+}
+
+/// Carries what comes from that side and what goes there; resolves only if the tunnel is over.
+pub(super) async fn carry(
+    (incoming, outgoing): &mut (Incoming, Outgoing),
+    cell: &Cell,
+    side: Side,
+    counters: &Counters,
+) -> SideEnd {
+    let (from, to) = match side {
+        Side::Client => (&counters.client_to_target, &counters.target_to_client),
+        Side::Target => (&counters.target_to_client, &counters.client_to_target),
+    };
+
+    tokio::select! {
+        broken = fill(incoming, cell, side, from) => SideEnd::Broken(broken),
+        end = deliver(outgoing, cell, side, to) => end,
+    }
+}
+
+/// Reads as far as there is room. Nothing is lost if this is dropped.
+async fn fill(incoming: &mut Incoming, cell: &Cell, side: Side, counter: &AtomicU64) -> Broken {
+    loop {
+        let room = pin!(poll_fn(|cx| cell.poll_room(cx)));
+        let room = match meanwhile(incoming, room).await {
+            Ok(room) => room,
+            Err(error) => return Broken::read(side, &error),
+        };
+
+        Source::limit(incoming, room);
+        match incoming.frame().await {
+            Some(Ok(Frame::Data(data))) => {
+                counter.fetch_add(data.len() as u64, Ordering::Relaxed);
+                cell.keep(&data);
+            }
+            Some(Ok(Frame::Trailers(_))) | None => {
+                cell.end();
+                return pending().await;
+            }
+            Some(Err(error)) => return Broken::read(side, &error),
+        }
+    }
+}
+
+/// Writes what came on the path. A plain connection keeps what was being written if this is dropped.
+async fn deliver(outgoing: &mut Outgoing, cell: &Cell, side: Side, counter: &AtomicU64) -> SideEnd {
+    loop {
+        let delivery = match cell.delivery() {
+            Some(delivery) => delivery,
+            None => match wait(outgoing, cell).await {
+                Ok(delivery) => delivery,
+                Err(end) => return SideEnd::Broken(end(side)),
+            },
+        };
+
+        let written = match delivery {
+            Delivery::Data(data) => {
+                counter.fetch_add(data.len() as u64, Ordering::Relaxed);
+                outgoing.data(data, false).await
+            }
+            Delivery::End => match outgoing.finish(None).await {
+                Ok(()) => {
+                    cell.delivered();
+                    return pending().await;
+                }
+                Err(error) => Err(error),
+            },
+            Delivery::Reset(code, reason) => {
+                let code = u32::try_from(code).unwrap_or(u32::MAX);
+                return SideEnd::Reset(hermes_proto::h2::Reason::from(code).into(), reason);
+            }
+        };
+        if let Err(error) = written {
+            return SideEnd::Broken(Broken::write(side, &error));
+        }
+    }
+}
+
+type Why = Box<dyn FnOnce(Side) -> Broken + Send>;
+
+/// Waits for more to write.
+async fn wait(outgoing: &mut Outgoing, cell: &Cell) -> Result<Delivery, Why> {
+    let flushed = outgoing.flush().await;
+    flushed.map_err(|error| -> Why { Box::new(move |side| Broken::write(side, &error)) })?;
+
+    tokio::select! {
+        biased;
+        delivery = poll_fn(|cx| cell.poll_delivery(cx)) => Ok(delivery),
+        reset = outgoing.broken() => Err(Box::new(move |side| Broken::reset(side, reset))),
+    }
+}

@@ -1,0 +1,219 @@
+//! Binding what a listener asks for.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use super::tun::ListenerTun;
+use hermes_config::model::ListenAddress;
+use hermes_net::listen::{self, Carries};
+use hermes_net::quic::steering;
+
+use super::Socket;
+
+/// Mode of a Unix socket that clients connect to: its owner's only.
+const UNIX_MODE: u32 = 0o600;
+
+/// What sockets are for. Whether those of streams serve `http` or `tcp` is not their business: that may change under them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Serves {
+    /// Connections, of TCP or a Unix socket.
+    Streams,
+    /// Datagrams of UDP clients.
+    Datagrams,
+    /// HTTP/3.
+    Quic,
+    /// Attachments, which this node opens.
+    Attachments,
+    /// The packets of a TUN device.
+    Packets,
+}
+
+/// What is to be bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) serves: Serves,
+    pub(super) at: At,
+}
+
+/// Where something is bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum At {
+    /// At an address of this machine.
+    Address(ListenAddress),
+    /// At an upstream, to which this node attaches.
+    Upstream {
+        /// The upstream's name.
+        upstream: String,
+        /// The name to be attached under.
+        name: String,
+        /// How many attachments.
+        connections: u8,
+    },
+    /// At a TUN device.
+    Device {
+        /// The device.
+        tun: Box<ListenerTun>,
+        /// Whether it has several tunnels.
+        is_split: bool,
+    },
+}
+
+impl At {
+    /// Whether it is a device of this machine, into which the kernel might lead what this node opens.
+    pub(super) fn is_own_device(&self) -> bool {
+        matches!(self, Self::Device { tun, .. } if tun.wireguard.is_none())
+    }
+}
+
+impl Serves {
+    fn carries(self) -> Carries {
+        match self {
+            Self::Streams => Carries::Tcp,
+            Self::Datagrams | Self::Quic => Carries::Udp,
+            // They go through sockets that no one else could want.
+            Self::Attachments | Self::Packets => Carries::Tcp,
+        }
+    }
+}
+
+impl Wanted {
+    /// Whether the address says which socket it is: port 0 is another one each time.
+    pub(super) fn is_definite(&self) -> bool {
+        !matches!(&self.at, At::Address(ListenAddress::Ip(address)) if address.port() == 0)
+    }
+
+    /// Whether both want the same port, on the same address or on one that holds the other.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        match (&self.at, &other.at) {
+            (At::Address(own), At::Address(other_address)) => {
+                self.serves.carries() == other.serves.carries() && own.overlaps(other_address)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Where a listener is bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Bound {
+    Ip(SocketAddr),
+    Unix(std::path::PathBuf),
+    /// Attached to an upstream under a name.
+    Upstream(String, String),
+    /// A TUN device.
+    Device(String),
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Device(name) => name.fmt(f),
+            Self::Upstream(upstream, name) => write!(f, "{upstream} as {name}"),
+        }
+    }
+}
+
+impl Bound {
+    /// The IP address; `None` for a Unix socket.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        if let Self::Ip(address) = self {
+            Some(*address)
+        } else {
+            None
+        }
+    }
+
+    /// Takes a Unix socket's file away: no one answers there any more.
+    pub(super) fn unlink(&self) {
+        if let Self::Unix(path) = self
+            && let Err(error) = std::fs::remove_file(path)
+        {
+            tracing::debug!(path = %path.display(), %error, "the file of a closed socket stays");
+        }
+    }
+}
+
+/// One socket a worker: TCP and UDP share a port by `SO_REUSEPORT`, a Unix socket is one for all. `ours` says that the port is
+/// one of ours already.
+pub(super) fn bind(
+    serves: Serves,
+    at: &At,
+    workers: usize,
+    ours: bool,
+) -> io::Result<(Bound, Vec<Socket>)> {
+    match at {
+        At::Upstream {
+            upstream,
+            name,
+            connections,
+        } => {
+            let all = usize::from(*connections);
+            let workers = workers.max(1);
+            let share = |worker: usize| all / workers + usize::from(worker < all % workers);
+            let sockets = (0..workers)
+                .map(|worker| Socket::Attachments(share(worker)))
+                .collect();
+            Ok((Bound::Upstream(upstream.clone(), name.clone()), sockets))
+        }
+        At::Device { tun, .. } => {
+            let device = Socket::Device(tun.clone());
+            Ok((Bound::Device(tun.settings.name.clone()), vec![device]))
+        }
+        At::Address(ListenAddress::Unix(path)) => {
+            let first = hermes_net::Listener::from(listen::unix(path, UNIX_MODE)?);
+            let shares = (0..workers).map(|_| first.try_clone().map(Socket::Stream));
+            Ok((Bound::Unix(path.clone()), shares.collect::<Result<_, _>>()?))
+        }
+        At::Address(ListenAddress::Ip(address)) => {
+            // SO_REUSEPORT would let us share the port of another process of the same user
+            // unnoticed.
+            if !ours {
+                listen::check_free(*address, serves.carries())?;
+            }
+            if serves == Serves::Quic {
+                return quic(*address, workers);
+            }
+
+            let first = one(*address, serves)?;
+            // Port 0 is chosen once, for all workers.
+            let bound = first.address().unwrap_or(*address);
+            let rest = (1..workers).map(|_| one(bound, serves));
+            let all: Result<Vec<Socket>, _> = std::iter::once(Ok(first)).chain(rest).collect();
+
+            Ok((Bound::Ip(bound), all?))
+        }
+    }
+}
+
+fn one(address: SocketAddr, serves: Serves) -> io::Result<Socket> {
+    match serves.carries() {
+        Carries::Udp => listen::udp(address).map(|socket| Socket::Udp(socket.into())),
+        Carries::Tcp => listen::tcp(address).map(|listener| Socket::Stream(listener.into())),
+    }
+}
+
+/// A connection ID names its worker in one byte. Where the kernel cannot go by that, one worker serves all.
+fn quic(address: SocketAddr, workers: usize) -> io::Result<(Bound, Vec<Socket>)> {
+    let first = listen::udp(address)?;
+    let bound = first.local_addr()?;
+    let mut sockets = vec![first];
+
+    for _ in 1..workers.min(usize::from(u8::MAX)) {
+        sockets.push(listen::udp(bound)?);
+    }
+    match steering::steer(&sockets) {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => sockets.truncate(1),
+        steered => steered?,
+    }
+
+    Ok((
+        Bound::Ip(bound),
+        sockets
+            .into_iter()
+            .map(|socket| Socket::Quic(socket.into()))
+            .collect(),
+    ))
+}

@@ -1,0 +1,132 @@
+//! Stream sockets: the loop that accepts connections of `http` and `tcp` listeners.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use hermes_admit::admission::Admission;
+use hermes_admit::entrance::Entrance;
+use hermes_net::shares::Share;
+use hermes_net::{Acceptor, Listener, Stream, Watch};
+use hermes_observe::ConnectionGuard;
+
+use super::http::Client;
+use super::{http, proxy_header, tcp};
+
+/// Accepts connections until told to stop; then those that the kernel has accepted already.
+pub(super) async fn serve(
+    mut entrance: Entrance,
+    listener: Listener,
+    watch: &Watch,
+) -> io::Result<()> {
+    let acceptor = Acceptor::new(listener)?;
+    let open = Arc::new(());
+    loop {
+        let stream = tokio::select! {
+            stream = acceptor.accept() => Some(stream),
+            () = watch.graceful() => waiting(&acceptor).await,
+        };
+
+        let Some(stream) = stream else { return Ok(()) };
+        let rules = entrance.renew();
+        if Arc::strong_count(&open) > rules.connections() {
+            rules.connection_refused();
+            stream.abort();
+            continue;
+        }
+
+        // A source that is introduced is not known yet.
+        let unknown = rules.config.proxy_protocol.is_some();
+        let mut inside = entrance.clone();
+        if !unknown && !admit(&mut inside, &stream) {
+            stream.abort();
+            continue;
+        }
+
+        let held = Held {
+            _open: open.clone(),
+            _share: inside.worker.shared.telemetry.shares().connection(),
+            _counted: entrance.rules.telemetry.accepted(),
+        };
+        spawn(inside, stream, watch, held);
+    }
+}
+
+/// What a connection holds for as long as it is there.
+pub(super) struct Held {
+    /// One of the listener's connections.
+    _open: Arc<()>,
+    /// Its descriptor.
+    _share: Share,
+    /// In the metrics.
+    _counted: ConnectionGuard,
+}
+
+/// Serves a connection in a task. Those of HTTP and of TCP are different tasks, so that each is only as large as it must be; one whose
+/// client is to be introduced first, which few listeners ask for, becomes another task then.
+fn spawn(entrance: Entrance, stream: Stream, watch: &Watch, held: Held) {
+    if entrance.rules.config.proxy_protocol.is_none() {
+        return serve_known(entrance, stream, watch, held);
+    }
+
+    let own = watch.clone();
+    watch.spawn(async move {
+        if let Some((entrance, stream)) = introduced(entrance, stream, &own).await {
+            serve_known(entrance, stream, &own, held);
+        }
+    });
+}
+
+/// The same for a client that is known.
+fn serve_known(entrance: Entrance, stream: Stream, watch: &Watch, held: Held) {
+    let own = watch.clone();
+    if entrance.rules.config.tcp.is_some() {
+        watch.spawn(tcp::connection(entrance, stream, own, held));
+    } else {
+        watch.spawn(http::connection(Client::new(entrance, stream, own, held)));
+    }
+}
+
+/// Takes a place under the bound of the stream's source; false when that has too many already.
+fn admit(entrance: &mut Entrance, stream: &Stream) -> bool {
+    let rules = &entrance.rules;
+    let peer = &stream.info().peer;
+    let admission = Admission::of(rules, peer);
+    let admitted = admission
+        .as_ref()
+        .is_none_or(|own| own.enter(&entrance.worker.shared, rules, peer));
+    entrance.admission = admission;
+
+    admitted
+}
+
+/// Waits until the client is introduced.
+async fn introduced(
+    mut entrance: Entrance,
+    stream: Stream,
+    watch: &Watch,
+) -> Option<(Entrance, Stream)> {
+    let stream = tokio::select! {
+        taken = Box::pin(proxy_header::take(stream, &entrance.rules)) => taken?,
+        () = watch.forced() => return None,
+    };
+    if !admit(&mut entrance, &stream) {
+        stream.abort();
+        return None;
+    }
+    Some((entrance, stream))
+}
+
+/// A connection that is there without waiting: its client believes that it was accepted.
+async fn waiting(acceptor: &Acceptor) -> Option<Stream> {
+    // Lets the runtime hear of what has come, and asks without the cooperative budget, which would answer for the socket.
+    tokio::task::yield_now().await;
+    let mut accept = pin!(tokio::task::unconstrained(acceptor.accept()));
+    poll_fn(|cx| match accept.as_mut().poll(cx) {
+        Poll::Ready(stream) => Poll::Ready(Some(stream)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}

@@ -1,0 +1,59 @@
+//! `tcp` listeners: what every connection means, its ingress says.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use hermes_admit::entrance::Entrance;
+use hermes_config::model::HostPort;
+use hermes_exchange as pipeline;
+use hermes_http::Offered;
+use hermes_net::shared_socket::DatagramSocket;
+use hermes_net::{Stream, Watch};
+use hermes_plug::arrival::Arrival;
+use hermes_plug::{Gate, Serving, Takes};
+
+use super::stream::Held;
+
+/// Carries one connection, to its end.
+pub(super) fn connection(
+    entrance: Entrance,
+    stream: Stream,
+    watch: Watch,
+    held: Held,
+) -> impl Future<Output = ()> {
+    let ingress = entrance.rules.ingress.clone();
+    let gate = Gate::new(Arc::new(Inside(entrance)));
+    // On the heap, from where it is moved: in the future it would leave its room behind for as long as the connection lasts.
+    let stream = Box::new(stream);
+
+    async move {
+        tokio::select! {
+            () = ingress.connection(*stream, gate) => {}
+            () = watch.forced() => {}
+        }
+        drop(held);
+    }
+}
+
+/// Serves a socket of datagrams that an ingress makes exchanges of.
+pub async fn datagrams(entrance: Entrance, socket: DatagramSocket, watch: &Watch) {
+    let ingress = entrance.rules.ingress.clone();
+    let gate = Gate::new(Arc::new(Inside(entrance)));
+    tokio::select! {
+        () = ingress.datagrams(socket, gate, watch.clone()) => {}
+        () = watch.forced() => {}
+    }
+}
+
+/// Where exchanges of one connection come in.
+struct Inside(Entrance);
+
+impl Takes for Inside {
+    fn target(&self) -> Option<&HostPort> {
+        self.0.rules.config.target.as_ref()
+    }
+
+    fn take(&self, offered: Box<Offered>) -> Serving<'_> {
+        Box::pin(pipeline::run(&self.0, Arrival::Offered(offered)))
+    }
+}

@@ -1,0 +1,307 @@
+//! `udp` listeners: the datagrams of one client address become a CONNECT-UDP session for the configured target.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_admit::entrance::Entrance;
+use hermes_exchange as pipeline;
+use hermes_net::memory::{Memory, Owner};
+use hermes_net::shared_socket::{
+    DatagramSocket, Forwarded, NextDatagrams, OtherProcesses, ReceivedRun,
+};
+use hermes_net::wake_gated::wake_gated;
+use hermes_net::{PeerAddress, RecvBatch, StreamInfo, UdpError, UdpSocket, Watch};
+use hermes_observe::DropReason;
+use hermes_packet::{Hold, Queue, Session};
+use hermes_plug::arrival::Arrival;
+use hermes_plug::opening_head::connect_udp;
+use tokio::time::Instant;
+
+use super::clients::Clients;
+
+/// How long a client whose tunnel was refused is ignored: it bounds the tunnels that it can make us
+/// ask for.
+#[doc(alias = "bound")]
+const DEAF_AFTER_REFUSAL: Duration = Duration::from_secs(1);
+
+/// Pause after an error of the socket itself, such as a lack of memory.
+const AFTER_ERROR: Duration = Duration::from_millis(50);
+
+/// Silence after which a session of a draining listener is over: UDP has no farewell.
+#[doc(alias = "bound")]
+const DRAIN_QUIET: Duration = Duration::from_secs(2);
+
+/// How often a listener that drains looks whether its sessions have ended.
+const DRAIN_LOOK: Duration = Duration::from_millis(100);
+
+/// Takes datagrams until told to stop; then those that have arrived already, and those of sessions that are open.
+pub(super) async fn serve(
+    mut entrance: Entrance,
+    socket: DatagramSocket,
+    watch: &Watch,
+) -> io::Result<()> {
+    let mut others = OtherProcesses::new(socket.rendezvous)?;
+    let socket = Arc::new(UdpSocket::bound(socket.socket)?);
+    let own = socket.local_addr().ok();
+    let owner = Owner::Listener(entrance.rules.name.as_ref().into());
+    let share = Share {
+        sessions: Clients::default(),
+        hold: Hold::new(Memory::node().owner(owner)),
+        socket: socket.clone(),
+        own,
+        watch: watch.clone(),
+    };
+
+    let mut batch = RecvBatch::new();
+    // Datagrams that other processes forward.
+    let mut room = Vec::new();
+    // Whether clients without a session may still begin one.
+    let mut closing = false;
+    let mut welcome = true;
+
+    loop {
+        let next = tokio::select! {
+            biased;
+            next = others.next_or(&mut room, socket.recv(&mut batch)) => next,
+            () = watch.graceful(), if !closing => {
+                closing = true;
+                others.drain();
+                // Lets the runtime hear of what has come.
+                tokio::task::yield_now().await;
+                continue;
+            }
+            // Clients that come later belong to the next listener. Only when nothing is left to
+            // receive: the order of these branches matters.
+            () = std::future::ready(()), if closing && welcome => {
+                welcome = false;
+                continue;
+            }
+            () = drained(&share.sessions), if !welcome => return Ok(()),
+            () = watch.forced() => return Ok(()),
+        };
+
+        let received = match next {
+            NextDatagrams::Received(received) => received,
+            NextDatagrams::Forwarded(arrived) => {
+                if let Some(forwarded) = arrived.decode(&room) {
+                    share.deliver(&mut entrance, &mut others, &forwarded, welcome);
+                }
+                continue;
+            }
+        };
+        match received {
+            Ok(_) => {}
+            // An answer that did not reach its client; the socket goes on.
+            Err(
+                UdpError::Refused | UdpError::Unreachable | UdpError::TooLarge | UdpError::Dropped,
+            ) => continue,
+            Err(UdpError::Io(error)) => {
+                tracing::warn!(listener = %entrance.rules.name, %error, "cannot receive; trying again");
+                tokio::time::sleep(AFTER_ERROR).await;
+                continue;
+            }
+        }
+
+        entrance.renew();
+        share.take_batch(&entrance, &mut others, &batch, welcome);
+
+        // The tunnels take what has come before more is received: the kernel's buffer is the larger one.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Resolves when no session is left: those that are open may go on.
+async fn drained(sessions: &Clients) {
+    while !sessions.is_empty() {
+        tokio::time::sleep(DRAIN_LOOK).await;
+    }
+}
+
+/// One worker's share of a listener.
+#[derive(Clone)]
+struct Share {
+    sessions: Clients,
+    /// What waits of their datagrams.
+    hold: Arc<Hold>,
+    socket: Arc<UdpSocket>,
+    /// Its own address.
+    own: Option<SocketAddr>,
+    watch: Watch,
+}
+
+/// The ends of a flow: a client, and the address of ours that it asked.
+type FlowEnds = (SocketAddr, Option<IpAddr>);
+
+impl Share {
+    /// Takes received datagrams whose sessions are ours.
+    fn take_batch(
+        &self,
+        entrance: &Entrance,
+        others: &mut OtherProcesses<SocketAddr>,
+        batch: &RecvBatch,
+        welcome: bool,
+    ) {
+        let now = Instant::now();
+        for run in batch.runs() {
+            let run = ReceivedRun::from(&run);
+            if !self.is_given_away(others, &run) {
+                self.take(entrance, &run, now, welcome);
+            }
+        }
+    }
+
+    /// Puts datagrams into the session of their client.
+    fn take(&self, entrance: &Entrance, run: &ReceivedRun<'_>, now: Instant, welcome: bool) {
+        let ends = (run.source, run.local);
+        match self.session(entrance, ends, welcome) {
+            Some(session) => session.push(run.datagrams(), now),
+            None => entrance
+                .worker
+                .shared
+                .telemetry
+                .datagrams_dropped(DropReason::SessionLimit, run.count()),
+        }
+    }
+
+    /// Whether datagrams are given to another process: this one has no session of their client.
+    fn is_given_away(
+        &self,
+        others: &mut OtherProcesses<SocketAddr>,
+        run: &ReceivedRun<'_>,
+    ) -> bool {
+        others.has_any() && self.sessions.find(run.source).is_none() && others.give(run.source, run)
+    }
+
+    /// Takes forwarded datagrams, or gives them on.
+    fn deliver(
+        &self,
+        entrance: &mut Entrance,
+        others: &mut OtherProcesses<SocketAddr>,
+        forwarded: &Forwarded<'_>,
+        welcome: bool,
+    ) {
+        let is_known = self.sessions.find(forwarded.run.source).is_some();
+        if is_known || !others.give_on(forwarded.run.source, forwarded) {
+            entrance.renew();
+            self.take(entrance, &forwarded.run, Instant::now(), welcome);
+        }
+    }
+
+    /// The client's session, begun if need be; `None` when there are too many.
+    fn session(&self, entrance: &Entrance, ends: FlowEnds, welcome: bool) -> Option<Arc<Session>> {
+        self.sessions
+            .find(ends.0)
+            .or_else(|| self.begin(entrance, ends, (welcome, false)))
+    }
+
+    /// Begins a session; `second` says that it goes on with what another one left over.
+    fn begin(
+        &self,
+        entrance: &Entrance,
+        ends: FlowEnds,
+        (welcome, second): (bool, bool),
+    ) -> Option<Arc<Session>> {
+        let (client, local) = ends;
+        let successor = if welcome {
+            None
+        } else {
+            Some(entrance.successor()?)
+        };
+
+        let entrance = successor.as_ref().unwrap_or(entrance);
+        let rules = &entrance.rules;
+        let head = rules.config.target.as_ref().and_then(connect_udp)?;
+        let bound = ("limits.connections", rules.connections());
+
+        match self.sessions.make_room(bound.1) {
+            Ok(0) => {}
+            Ok(ended) => rules.sessions_evicted(ended, bound, None),
+            Err(()) => {
+                rules.sessions_refused(1, bound);
+                return None;
+            }
+        }
+
+        let peer = PeerAddress::Ip(client);
+        let Some(place) =
+            entrance
+                .worker
+                .shared
+                .sources
+                .enter(&rules.name, &peer, rules.per_source())
+        else {
+            rules.source_refused(&peer);
+            return None;
+        };
+
+        let session = Session::new(
+            client,
+            local,
+            self.socket.clone(),
+            rules.datagram_bounds(None),
+            &self.hold,
+        );
+        let session = Arc::new(if second { session.second() } else { session });
+        self.sessions.enter(client, session.clone());
+        let source = Arc::new(StreamInfo {
+            peer,
+            local: self.own,
+            tls: None,
+            neighbour: None,
+        });
+        let arrival = Arrival::Session {
+            head: Box::new(head),
+            source,
+            session: session.clone(),
+        };
+
+        let entrance = entrance.clone();
+        let share = self.clone();
+        let begun = session.clone();
+        self.watch.spawn(async move {
+            share.carry(&entrance, arrival, &begun).await;
+            share.sessions.leave(client, &begun);
+            // Given back first: the session that goes on with the leftover needs it.
+            drop(place);
+            if let Some(leftover) = begun.leftover() {
+                share.go_on(&entrance, ends, (welcome, &leftover));
+            }
+        });
+
+        Some(session)
+    }
+
+    /// Carries a session to its end.
+    async fn carry(&self, entrance: &Entrance, arrival: Arrival, begun: &Session) {
+        let over = pin!(async {
+            tokio::select! {
+                () = async {
+                    self.watch.graceful().await;
+                    begun.quiet(DRAIN_QUIET).await;
+                } => {}
+                () = self.watch.forced() => {}
+                () = begun.evicted() => {}
+            }
+        });
+
+        tokio::select! {
+            () = pipeline::run(entrance, arrival) => {}
+            () = wake_gated(over) => {}
+        }
+
+        if begun.is_refused() {
+            tokio::time::sleep(DEAF_AFTER_REFUSAL).await;
+        }
+    }
+
+    /// Gives what a session left over to the next one of its client: it came when the tunnel was ending already.
+    fn go_on(&self, entrance: &Entrance, ends: FlowEnds, (welcome, leftover): (bool, &Queue)) {
+        let found = self.sessions.find(ends.0);
+        if let Some(session) = found.or_else(|| self.begin(entrance, ends, (welcome, true))) {
+            session.push(leftover.iter(), Instant::now());
+        }
+    }
+}

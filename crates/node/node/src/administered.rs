@@ -1,0 +1,73 @@
+//! The parts of a running process that administration works on.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hermes_admit::worker::Shared;
+use hermes_listen::table::Prepared;
+use hermes_listen::{Door, ListenerTable};
+use hermes_net::{Drain, Resolver};
+use hermes_plug::Plugs;
+use parking_lot::Mutex;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
+
+use crate::change::{Deadline, Documents, Metrics};
+use crate::upkeep::Upkeep;
+
+/// The filter of the log, which can be changed at run time.
+pub trait LogFilter: Send + Sync {
+    /// The one in force.
+    fn current(&self) -> String;
+
+    /// Logs what `filter` says from now on.
+    ///
+    /// # Errors
+    /// When it would log nothing, or is no filter; the old one stays.
+    fn change(&self, filter: &str) -> Result<(), String>;
+
+    /// Looks at once whether the log's file was moved, and begins a new one then.
+    fn reopen(&self) {}
+}
+
+/// What administration works on.
+pub(crate) struct Node {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) file: PathBuf,
+    pub(crate) admin_socket: PathBuf,
+    pub(crate) started: Instant,
+    pub(crate) log: Box<dyn LogFilter>,
+    /// What the configuration may name of the program.
+    pub(crate) plugs: Plugs,
+    pub(crate) changing: Mutex<Changing>,
+    pub(crate) drain: Drain,
+    pub(crate) upkeep: Upkeep,
+    /// What all look names up with.
+    pub(crate) resolver: Arc<Resolver>,
+    /// When the document in force has to be confirmed.
+    pub(crate) deadline: watch::Sender<Deadline>,
+}
+
+/// What only one change at a time may touch.
+pub(crate) struct Changing {
+    pub(crate) table: ListenerTable,
+    /// Tells the workers of new sockets; emptied to end them.
+    pub(crate) doors: Vec<UnboundedSender<Door>>,
+    pub(crate) metrics: Metrics,
+    pub(crate) documents: Documents,
+}
+
+/// The addresses that no request may choose, because this process listens there.
+pub(crate) fn own_addresses(
+    table: &ListenerTable,
+    prepared: &Prepared,
+    metrics: Option<SocketAddr>,
+) -> Vec<SocketAddr> {
+    table
+        .addresses(prepared)
+        .into_iter()
+        .chain(metrics)
+        .collect()
+}

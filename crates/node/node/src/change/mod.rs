@@ -1,0 +1,394 @@
+//! From one configuration to the next, while exchanges go on: read, judge, bind, swap, re-evaluate tunnels, report.
+//!
+//! Everything that can fail comes before the swap: a file that does not hold changes nothing.
+
+mod compare;
+mod confirm;
+mod documents;
+mod metrics;
+mod state;
+mod watch;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_admit::decision_log::decisions_file;
+use hermes_admit::memory_limits;
+use hermes_admit::reevaluate::Reevaluated;
+use hermes_admit::snapshot::{Draft, Snapshot};
+use hermes_config::model::Document;
+use hermes_config::{Loaded, Places, Problem, Problems, read};
+use hermes_listen::changes::ListenerChanges;
+use hermes_listen::table::Prepared;
+use hermes_observe::AccessSink;
+use serde::Serialize;
+
+use crate::administered::{Changing, Node, own_addresses};
+use crate::check::{check_rest_with, doubts, log_doubts, unbound};
+pub(crate) use confirm::{Confirmed, Deadline, NotReturned, keep_time};
+pub use documents::Unconfirmed;
+pub(crate) use documents::{Documents, Revision};
+pub(crate) use metrics::{Endpoint, Metrics};
+pub(crate) use state::StateFile;
+pub(crate) use watch::{Watched, follow};
+
+/// What a reload did.
+#[derive(Debug, Clone, Serialize)]
+pub struct ReloadReport {
+    /// Number of the snapshot now in force.
+    pub revision: u64,
+    /// What happened to the listeners.
+    pub listeners: ListenerChanges,
+    /// Upstreams whose configuration changed, or that are new.
+    pub upstreams_changed: Vec<String>,
+    /// What became of open tunnels.
+    pub tunnels: Reevaluated,
+    /// Routes now in force.
+    pub routes: usize,
+    /// Keys that changed and are in force only after a restart.
+    pub needs_restart: Vec<&'static str>,
+    /// What becomes of the document where it is not confirmed; `None`: it stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unconfirmed: Option<Unconfirmed>,
+}
+
+/// Who wants a reload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The administrator, who may want to confirm it within this time.
+    Operator(Option<Duration>),
+    /// A signal, or a file that changed: it may mean something else, such as that logs were moved.
+    Surroundings,
+}
+
+/// Why nothing has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotReloaded {
+    /// The configuration is not valid.
+    Invalid(Problems),
+    /// It is valid, but something that it asks for cannot be bound now.
+    Unbound(Problems),
+    /// It is still the one that was not confirmed, and no one has asked for it again.
+    GivenUp(Problems),
+}
+
+impl NotReloaded {
+    /// What is wrong.
+    pub fn problems(&self) -> &Problems {
+        let (Self::Invalid(problems) | Self::Unbound(problems) | Self::GivenUp(problems)) = self;
+        problems
+    }
+}
+
+impl From<Problems> for NotReloaded {
+    fn from(problems: Problems) -> Self {
+        Self::Invalid(problems)
+    }
+}
+
+impl fmt::Display for NotReloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.problems().fmt(f)
+    }
+}
+
+impl Node {
+    pub(crate) fn reload(&self, by: By) -> Result<ReloadReport, NotReloaded> {
+        // Moving logs away asks for it, too, whether the file is valid or not.
+        self.shared.telemetry.reopen_access();
+        self.shared.telemetry.reopen_decisions();
+        self.log.reopen();
+        self.shared.snapshot.load().record.reopen();
+        self.resolver.forget();
+        reread_authorities();
+        let reloaded = self.change(by);
+        self.shared.telemetry.reload(if reloaded.is_ok() {
+            "applied"
+        } else {
+            "refused"
+        });
+
+        reloaded
+    }
+
+    fn change(&self, by: By) -> Result<ReloadReport, NotReloaded> {
+        loop {
+            let loaded = read(&self.file, &|name| std::env::var(name).ok()).map_err(|flawed| {
+                flawed.judged(|rest, lost| check_rest_with(rest, lost, &self.plugs))
+            })?;
+            let candidate = self.candidate(loaded)?;
+            let mut changing = self.changing.lock();
+            if self.follows(&candidate) {
+                return self.enter(&mut changing, candidate, by);
+            }
+        }
+    }
+
+    /// Puts a document in force, wherever it comes from.
+    ///
+    /// # Errors
+    /// What is wrong with it; then nothing has changed.
+    pub(crate) fn apply(&self, document: impl Into<Loaded>) -> Result<ReloadReport, NotReloaded> {
+        let mut loaded = document.into();
+        if loaded.files.is_empty() {
+            // What no file says is another document of this node, whose name may be that of its file.
+            loaded.files.clone_from(&self.shared.snapshot.load().files);
+        }
+        loop {
+            let candidate = self.candidate(loaded.clone())?;
+            let mut changing = self.changing.lock();
+            if self.follows(&candidate) {
+                return self.enter(&mut changing, candidate, By::Operator(None));
+            }
+        }
+    }
+
+    /// Builds all that a document says, and reads the files that it names. They may stand still, for ever: so nothing is locked here, and
+    /// another document can be put in force, or confirmed, meanwhile.
+    fn candidate(&self, loaded: Loaded) -> Result<Candidate, NotReloaded> {
+        let previous = self.shared.snapshot.load_full();
+        let revision = Revision::of(&loaded, previous.revision + 1);
+        let places = loaded.places.clone();
+        let files = loaded.files.clone();
+        let doubts = doubts(&loaded);
+        let draft = Snapshot::build(loaded, Some(&previous), &self.shared.telemetry, &self.plugs)
+            .map_err(|problems| problems.in_order(&files))?;
+
+        Ok(Candidate {
+            previous,
+            revision,
+            places,
+            doubts,
+            draft,
+        })
+    }
+
+    /// Whether a candidate still follows what is in force. To be asked with the lock that it is put in force under.
+    fn follows(&self, candidate: &Candidate) -> bool {
+        Arc::ptr_eq(&candidate.previous, &self.shared.snapshot.load_full())
+    }
+
+    fn enter(
+        &self,
+        changing: &mut Changing,
+        candidate: Candidate,
+        by: By,
+    ) -> Result<ReloadReport, NotReloaded> {
+        let confirm = match by {
+            By::Operator(confirm) => confirm,
+            By::Surroundings => {
+                not_given_up(&changing.documents, &candidate.revision)?;
+                None
+            }
+        };
+
+        let previous = changing.documents.current.clone();
+        let report = self.put_in_force(changing, candidate)?;
+        let unconfirmed = self.set_condition(&mut changing.documents, &previous, confirm);
+
+        Ok(ReloadReport {
+            unconfirmed,
+            ..report
+        })
+    }
+
+    fn put_in_force(
+        &self,
+        changing: &mut Changing,
+        candidate: Candidate,
+    ) -> Result<ReloadReport, NotReloaded> {
+        let Candidate {
+            previous,
+            revision: kept,
+            places,
+            doubts,
+            draft,
+        } = candidate;
+        log_doubts(&doubts);
+
+        let bound = changing
+            .bind(draft.document(), &places)
+            .map_err(NotReloaded::Unbound)?;
+        let doors = bound.listeners.doors();
+        let snapshot = Arc::new(draft.with_sockets(doors, &bound.own, &self.shared.local));
+
+        // Nothing can fail from here on. New rules first: a new listener must find them.
+        self.shared.snapshot.store(snapshot.clone());
+        self.shared.revision.send_replace(snapshot.revision);
+        self.upkeep.follow(&snapshot);
+
+        let Changing {
+            table,
+            doors,
+            metrics,
+            documents,
+        } = changing;
+
+        documents.follow(kept);
+        let listeners = table.apply(bound.listeners, &snapshot, doors, &self.drain.watch());
+        metrics.apply(bound.metrics);
+
+        let tunnels = self.shared.tunnels.reevaluate(&snapshot);
+        self.shared.telemetry.users(snapshot.document.metrics.users);
+        memory_limits::apply(&snapshot.document.memory);
+        self.follow_log(&previous.document, &snapshot.document);
+        for handler in self.plugs.handlers.all() {
+            handler.follow(&snapshot.document);
+        }
+
+        Ok(ReloadReport {
+            revision: snapshot.revision,
+            listeners,
+            upstreams_changed: upstreams_changed(&previous, &snapshot),
+            tunnels,
+            routes: snapshot.document.routes.len(),
+            needs_restart: needs_restart(&previous.document, &snapshot.document),
+            unconfirmed: None,
+        })
+    }
+
+    /// Logs as the new document says. What cannot be opened or read leaves the log as it was, and says so there.
+    fn follow_log(&self, old: &Document, new: &Document) {
+        if old.log.access != new.log.access {
+            match AccessSink::open(&new.log.access) {
+                Ok(sink) => self.shared.telemetry.redirect_access(sink),
+                Err(error) => tracing::error!(%error, "access records go on where they went"),
+            }
+        }
+
+        let file = decisions_file(new);
+        if decisions_file(old) != file
+            && let Err(error) = self.shared.telemetry.redirect_decisions(file)
+        {
+            tracing::error!(%error, "decisions go on where they went");
+        }
+
+        if let Some(level) = new
+            .log
+            .level
+            .as_deref()
+            .filter(|level| old.log.level.as_deref() != Some(level))
+            && let Err(error) = self.log.change(level)
+        {
+            tracing::error!(error, "the log level stays as it was");
+        }
+    }
+}
+
+/// The system's authorities may be others by now: upstreams that rely on them are built anew.
+fn reread_authorities() {
+    match hermes_net::tls::reread_system_authorities() {
+        Ok(true) => tracing::info!("the system's authorities have changed, and count from now on"),
+        Ok(false) => {}
+        Err(error) => tracing::warn!(%error, "the system's authorities stay as they were"),
+    }
+}
+
+/// A document with all that its files say, which could be put in force after `previous`.
+struct Candidate {
+    previous: Arc<Snapshot>,
+    revision: Revision,
+    places: Places,
+    doubts: Vec<Problem>,
+    draft: Draft,
+}
+
+/// What a document asks for, bound and not yet served.
+struct NewSockets {
+    listeners: Prepared,
+    metrics: Endpoint,
+    /// The addresses of both, which no request may choose.
+    own: Vec<SocketAddr>,
+}
+
+impl Changing {
+    /// Binds what a document asks for and is not bound yet.
+    fn bind(&mut self, document: &Document, places: &Places) -> Result<NewSockets, Problems> {
+        let listeners = self
+            .table
+            .prepare(document, self.doors.len())
+            .map_err(|errors| unbound(errors, places))?;
+        let metrics = self.metrics.prepare(document, self.table.passed())?;
+        let own = own_addresses(&self.table, &listeners, self.metrics.address(&metrics));
+
+        Ok(NewSockets {
+            listeners,
+            metrics,
+            own,
+        })
+    }
+}
+
+/// A file that was given up is not put in force again because someone moved logs.
+fn not_given_up(documents: &Documents, asked: &Revision) -> Result<(), NotReloaded> {
+    let Some(given_up) = &documents.given_up else {
+        return Ok(());
+    };
+    if asked.text != given_up.text {
+        return Ok(());
+    }
+
+    Err(NotReloaded::GivenUp(Problems(vec![Problem {
+        place: None,
+        path: String::new(),
+        reason: format!(
+            "the file still says what was given up with revision {}",
+            given_up.number
+        ),
+        remedy: Some("mend it, or put it in force all the same by `hermes reload`".to_owned()),
+    }])))
+}
+
+/// Upstreams that are not the same as before.
+fn upstreams_changed(previous: &Snapshot, snapshot: &Snapshot) -> Vec<String> {
+    let unchanged = |name: &String| {
+        let old = previous.upstreams.get(name);
+        let new = snapshot.upstreams.get(name);
+        old.zip(new).is_some_and(|(old, new)| Arc::ptr_eq(old, new))
+    };
+    snapshot
+        .upstreams
+        .keys()
+        .filter(|name| !unchanged(name))
+        .cloned()
+        .collect()
+}
+
+/// Keys that a running process cannot follow.
+fn needs_restart(old: &Document, new: &Document) -> Vec<&'static str> {
+    let custody_key = |document: &Document| {
+        let custody = document.defaults.custody.as_ref();
+        custody.map(|custody| custody.key_file.clone())
+    };
+    let custody_spool = |document: &Document| {
+        let custody = document.defaults.custody.as_ref();
+        custody.map(|custody| custody.spool.clone())
+    };
+    let changed = [
+        ("node", old.node != new.node),
+        ("workers", old.workers != new.workers),
+        (
+            "debug.core_dumps",
+            old.debug.core_dumps != new.debug.core_dumps,
+        ),
+        ("admin.socket", old.admin.socket != new.admin.socket),
+        ("log.file", old.log.file != new.log.file),
+        (
+            "defaults.custody.key_file",
+            custody_key(old) != custody_key(new),
+        ),
+        (
+            "defaults.custody.spool",
+            custody_spool(old) != custody_spool(new),
+        ),
+    ];
+    changed
+        .into_iter()
+        .filter_map(|(key, changed)| changed.then_some(key))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! Where the administrator asks: HTTP/1.1 on a Unix socket of the node's user, and metrics over TCP if wanted.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /healthz` | `{"healthy": true}` |
+//! | `GET /readyz` | `{"ready": true}`; 503 while it drains, or a TUN device is not there, with what is missing |
+//! | `GET /status` | what [`Control::status`] says |
+//! | `GET /exchanges` | `{"exchanges": [...], "live": count}`, oldest first, at most [`crate::VIEW_LIMIT`] |
+//! | `GET /usage` | [`crate::UsageView`]: counts by user, route and upstream |
+//! | `GET /metrics` | OpenMetrics text; the only path over TCP |
+//! | `GET /config` | the document in force, as text and as JSON |
+//! | `POST /diff` | body: a document; 200 and how it differs from the one in force, or 422 with what is wrong with it |
+//! | `POST /reload` | body: nothing, or the time to confirm it, such as `60s`; 200, or 422 with what is wrong with the configuration |
+//! | `GET /refusals` | the refusals that are remembered, the latest first: when, who, what for, and why |
+//! | `GET /why/ID` | why this refusal, or this exchange, was refused, step by step; 404 if it is not remembered |
+//! | `POST /why` | body: an exchange that is only supposed, as JSON; what would become of it, step by step |
+//! | `POST /confirm` | 200, or 409 when it is too late |
+//! | `POST /rollback` | as `/reload`; 409 where there is no earlier configuration |
+//! | `PUT /log` | body: a log filter; 204, or 422 with what is wrong with it |
+//!
+//! Errors are `{"error": "..."}`. What it is not: it proxies nothing, and it shows no secret.
+
+mod answer;
+pub mod client;
+mod host;
+mod places;
+mod plain;
+mod serve;
+pub mod socket;
+mod time;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_net::Watch;
+
+use crate::Telemetry;
+
+pub use client::{AdminError, call};
+pub use socket::{AdminSocket, bind, default_socket, take};
+pub use time::confirm_time;
+
+use answer::{Admin, MetricsOnly};
+
+/// What the administrator can ask of the process; implemented where the process is put together.
+pub trait Control: Send + Sync + 'static {
+    /// The node, its version, listeners, routes, upstreams and their health.
+    fn status(&self) -> serde_json::Value;
+
+    /// Whether all is there that the document asks for; may block.
+    ///
+    /// # Errors
+    /// What is missing.
+    fn readiness(&self) -> Result<(), serde_json::Value> {
+        Ok(())
+    }
+
+    /// The document in force, without its secrets; may block.
+    ///
+    /// # Errors
+    /// Why it cannot be shown.
+    fn document(&self) -> Result<serde_json::Value, serde_json::Value>;
+
+    /// How the document in force differs from the one in `text`, and what applying that would do; may block.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    fn compare(&self, text: &str) -> Result<serde_json::Value, serde_json::Value>;
+
+    /// Reads the configuration again and applies it; may block. It is returned from where it is not confirmed in time.
+    ///
+    /// # Errors
+    /// What is wrong with it. Nothing has changed then.
+    fn reload(&self, confirm: Option<Duration>) -> Result<serde_json::Value, serde_json::Value>;
+
+    /// What was compared when this was refused: a refusal, by its name, or an exchange, by its identifier; may block. `None` if it
+    /// is not remembered.
+    fn why(&self, id: &str) -> Option<serde_json::Value>;
+
+    /// The refusals that are remembered, the latest first; may block.
+    fn refusals(&self) -> serde_json::Value {
+        serde_json::json!({ "refusals": [] })
+    }
+
+    /// What would become of an exchange that is only supposed, in JSON; may block.
+    ///
+    /// # Errors
+    /// Why the question is none.
+    fn suppose(&self, question: &str) -> Result<serde_json::Value, serde_json::Value>;
+
+    /// Keeps the configuration in force.
+    ///
+    /// # Errors
+    /// When it is too late.
+    fn confirm(&self) -> Result<serde_json::Value, serde_json::Value>;
+
+    /// Returns to the configuration before, or to the last that was confirmed; may block.
+    ///
+    /// # Errors
+    /// What is wrong with it, or that there is none. Nothing has changed then.
+    fn roll_back(&self) -> Result<serde_json::Value, serde_json::Value>;
+
+    /// Changes what is logged, e.g. to `debug` or `hermes_node=debug,info`.
+    ///
+    /// # Errors
+    /// What is wrong with the filter.
+    fn log_level(&self, filter: &str) -> Result<(), String>;
+}
+
+/// Serves the administrator on `socket` until `watch` drains; then removes its file, if that is ours.
+///
+/// # Errors
+/// When the listener cannot be used at all. Failures to accept are logged and waited out.
+pub async fn serve_unix(
+    socket: AdminSocket,
+    control: Arc<dyn Control>,
+    telemetry: Arc<Telemetry>,
+    watch: Watch,
+) -> io::Result<()> {
+    let AdminSocket { listener, file } = socket;
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::UnixListener::from_std(listener)?;
+    serve::serve(&listener, Arc::new(Admin { control, telemetry }), &watch).await;
+
+    if let Some(file) = file {
+        // Someone may have removed it before us.
+        let _ = std::fs::remove_file(file);
+    }
+
+    Ok(())
+}
+
+/// Serves `GET /metrics`, and nothing else, on `listener` until `watch` drains.
+///
+/// On a loopback address the `Host` field must name this machine: a web page that had its own name resolve to
+/// loopback (DNS rebinding) is refused.
+///
+/// # Errors
+/// When the listener cannot be used at all. Failures to accept are logged and waited out.
+pub async fn serve_metrics(
+    listener: TcpListener,
+    telemetry: Arc<Telemetry>,
+    watch: Watch,
+) -> io::Result<()> {
+    let loopback = listener.local_addr()?.ip().to_canonical().is_loopback();
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    serve::serve(
+        &listener,
+        Arc::new(MetricsOnly {
+            telemetry,
+            loopback,
+        }),
+        &watch,
+    )
+    .await;
+
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! What can be seen of a node: live exchanges, access records, metrics, traces and usage, and where the administrator asks.
+//!
+//! One [`Telemetry`] serves the process. Every exchange holds an [`Exchange`] guard, whose [`Counters`] are relaxed
+//! atomics: moving a packet costs one addition, takes no lock and looks nothing up. What the counters gained goes
+//! to the listener's metrics when someone asks for them, and when the exchange ends.
+//!
+//! - [`Exchange`]: begin reading here; the guard that the data plane tells what happens. `live`: the table of them.
+//! - `record`, `access`: one line of JSON at the end of each, written by a thread of its own.
+//! - `metrics`, `series`, `usage` and `top`: counts, in bounded memory whatever clients send.
+//! - [`trace`] and `otlp`: an exchange's place in a trace, and how spans and metrics reach a collector.
+//! - [`validity`]: certificates that end. [`shown`]: text that someone else chose, where it meets a terminal.
+//! - [`admin`]: the Unix socket that answers; what it can ask of the process is the trait [`admin::Control`].
+//!
+//! What it is not: it decides nothing about an exchange, it knows no route and no listener but by name, and it is not the log: that
+//! is `tracing`, whose lines about exchanges keep the target [`LOG`].
+//!
+//! Specifications: W3C Trace Context, OpenMetrics 1.0, OTLP 1.0 (JSON over HTTP).
+
+mod access;
+pub mod admin;
+mod broadcasts;
+mod certificate_metrics;
+mod counters;
+mod counts;
+mod decisions;
+mod exchange;
+mod filters;
+mod flow_record;
+mod lines;
+mod listener;
+mod live;
+mod looked_up;
+mod metrics;
+mod neighbours;
+mod otlp;
+mod periodic;
+mod policies;
+mod post;
+mod process;
+mod reason;
+mod record;
+mod renewals;
+mod series;
+pub mod shown;
+mod span;
+mod telemetry;
+mod top;
+pub mod trace;
+mod upstreams;
+mod usage;
+pub mod validity;
+mod waiting;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use access::AccessSink;
+pub use counters::{Counters, FlowCounters};
+pub use counts::Counts;
+pub use decisions::DecisionLine;
+pub use exchange::Exchange;
+pub use flow_record::{MovedPackets, SeenFlow};
+pub use lines::LineShares;
+pub use listener::{ConnectionGuard, ListenerTelemetry};
+pub use live::{
+    Begin, ExchangeView, FlowCountsView, Id, LONG_AFTER, LaterRefusal, Learnt, MovedPath,
+};
+pub use metrics::DropReason;
+pub use neighbours::{NeighbourState, NeighbourView};
+pub use periodic::Periodic;
+pub use policies::PolicyTally;
+pub use post::Destination;
+pub use reason::{CLIENT_CLOSED, class_of};
+pub use renewals::RenewalView;
+pub use span::Span;
+pub use telemetry::{Telemetry, VIEW_LIMIT};
+pub use usage::UsageView;
+
+/// What the log's lines about exchanges are under: filters such as `hermes_node=debug` name the data plane as a whole.
+pub const LOG: &str = "hermes_proxy";

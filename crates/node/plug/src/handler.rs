@@ -1,0 +1,191 @@
+//! A handler: answers requests here, and may open exchanges of its own.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hermes_config::model::Document;
+use hermes_http::{Frame, Incoming, RequestHead, ResponseHead, StreamError};
+use hermes_net::StreamInfo;
+use hermes_observe::{Exchange, NeighbourView};
+use hermes_proto::proxy_status::ProxyError;
+
+use super::waits::Waits;
+use crate::refusal::Refusal;
+use crate::target::Target;
+
+/// Answers the requests of routes that say `handle: NAME`; one of the name `custody`, also those of routes to an upstream with
+/// `retry: { custody: true }`, as they would leave for it.
+///
+/// - **Gets** the request as the routes saw it: whose it is was decided, filters have allowed it, and hop-by-hop fields are gone; the
+///   content as it comes; and an [`Opener`].
+/// - **Must** give a [`Response`]. Content that is not at hand yet comes through a [`pipe`](hermes_http::pipe): the node forwards it as
+///   fast as the client reads, and the handler's end of the pipe waits meanwhile. Tunnels do not reach it: they are refused with 501.
+///   What takes requests on their way elsewhere (`onward`) gets tunnels of bytes, too, as CONNECT: their bytes are the contents.
+/// - **Time**: none is set. Its future is dropped when the client goes away before the answer; afterwards the pipe is
+///   [broken](hermes_http::Outgoing::broken); a client of HTTP/1.1 that closes is noticed when something is sent to it.
+/// - **Errors**: a [`Refusal`] becomes the answer, with `Proxy-Status`, and the reason in the record. Dropping the sender of a pipe
+///   before its end resets the client's stream.
+/// - **Charged**: the exchange counts against the bounds of its listener and user until its content has ended. What a handler keeps
+///   beyond that it must bound itself.
+/// - **Runs** on the worker of the exchange, many at once on one thread: it must not block. Handlers are shared by all workers.
+pub trait Handler: Send + Sync {
+    /// Answers.
+    fn handle(&self, request: HandlerRequest) -> Handling<'_>;
+
+    /// A reload has put this document in force. For handlers that the document has settings for; it must not block.
+    fn follow(&self, _document: &Document) {}
+
+    /// The neighbours in custody, as `hermes status` and the metrics show them. For the handler of that name; it must not block.
+    fn neighbours(&self) -> Vec<NeighbourView> {
+        Vec::new()
+    }
+}
+
+/// An answer on its way.
+pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<Response, Refusal>> + Send + 'a>>;
+
+/// What a handler is asked.
+pub struct HandlerRequest {
+    /// The request, with the fields that are believed.
+    pub head: RequestHead,
+    /// Its content.
+    pub content: RequestContent,
+    /// What it is for.
+    pub target: Target,
+    /// Whose it is.
+    pub user: Option<String>,
+    /// Where it came from.
+    pub source: Arc<StreamInfo>,
+    /// Where it entered.
+    pub listener: Arc<str>,
+    /// The upstream that its route would have sent it to, where it was taken from there into custody.
+    pub onward: Option<Arc<str>>,
+    /// Opens exchanges in its name.
+    pub opener: Opener,
+    /// Takes what the answer waits for, where that may be long.
+    pub waits: Waits,
+}
+
+/// An answer.
+pub enum Response {
+    /// With content that is at hand; `Content-Length` is added.
+    Whole(ResponseHead, Bytes),
+    /// With content that comes.
+    Stream(ResponseHead, Incoming),
+}
+
+/// The content of a request, counted as it is read.
+pub struct RequestContent {
+    incoming: Incoming,
+    /// Where it is counted, unless that is done elsewhere.
+    exchange: Option<Arc<Exchange>>,
+}
+
+impl RequestContent {
+    /// The content of a request, counted for its record.
+    pub fn new(incoming: Incoming, exchange: Arc<Exchange>) -> Self {
+        Self {
+            incoming,
+            exchange: Some(exchange),
+        }
+    }
+
+    /// Content that was counted before it came here.
+    pub fn counted(incoming: Incoming) -> Self {
+        Self {
+            incoming,
+            exchange: None,
+        }
+    }
+
+    /// Polls for the next piece, or for the trailers; `None` at the end. The client sends no more than was asked for and its window
+    /// allows.
+    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
+        let polled = self.incoming.poll_frame(cx);
+        if let (Poll::Ready(Some(Ok(Frame::Data(data)))), Some(exchange)) =
+            (&polled, &self.exchange)
+        {
+            let moved = &exchange.counters().client_to_target;
+            moved.fetch_add(data.len() as u64, Ordering::Relaxed);
+        }
+        polled
+    }
+
+    /// The next piece, or the trailers; `None` at the end.
+    ///
+    /// # Errors
+    /// The client went away, or broke the protocol.
+    pub async fn frame(&mut self) -> Option<Result<Frame, StreamError>> {
+        std::future::poll_fn(|cx| self.poll_frame(cx)).await
+    }
+
+    /// Bytes that will come in all, where the client announced them.
+    pub fn length(&self) -> Option<u64> {
+        self.incoming.length()
+    }
+}
+
+/// Opens exchanges on behalf of the one that a handler answers: with its user, and at its listener.
+/// Policy and filters decide on them. They are routed by the same snapshot, have records of their own, and count against no bound of
+/// the listener; a handler that opens many must bound them itself.
+///
+/// It may be kept, and may outlive the exchange; it keeps the exchange's data alive, its snapshot
+/// too. Use it on the worker of that exchange, such as in a task that it [spawns](Self::spawn),
+/// because connections belong to one worker. Open exchanges delay the end of the node like any
+/// others.
+#[derive(Clone)]
+pub struct Opener(Option<Arc<dyn Opens>>);
+
+/// An answer to an exchange that a handler opened.
+pub type OpeningAnswer<'a> =
+    Pin<Box<dyn Future<Output = Result<(ResponseHead, Incoming), Refusal>> + Send + 'a>>;
+
+/// What opens exchanges.
+pub trait Opens: Send + Sync {
+    /// Opens one.
+    fn open(&self, head: RequestHead, content: Incoming) -> OpeningAnswer<'_>;
+
+    /// Runs a task until the node ends.
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>);
+}
+
+impl Opener {
+    /// Opens exchanges by these means.
+    pub fn new(opens: Arc<dyn Opens>) -> Self {
+        Self(Some(opens))
+    }
+
+    /// For a handler that is called before the exchange has a route: it opens nothing.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// Sends a request along the first route that matches it, and gives the answer; a failure on the way is an answer too, with
+    /// `Proxy-Status`. Dropping the answer's content ends the exchange. The authority says what it is for, and must be there.
+    ///
+    /// # Errors
+    /// The request is a tunnel's, names no target or has no route; it came through too many handlers; or the node ends.
+    pub async fn open(
+        &self,
+        head: RequestHead,
+        content: Incoming,
+    ) -> Result<(ResponseHead, Incoming), Refusal> {
+        match &self.0 {
+            Some(opens) => opens.open(head, content).await,
+            None => {
+                let details = "nothing is opened for an exchange that has no route";
+                Err(Refusal::new(ProxyError::ProxyInternalError, details))
+            }
+        }
+    }
+
+    /// Runs a task on this worker beside the answer, until it is done or the node ends: a drain waits for it, and then drops it.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        if let Some(opens) = &self.0 {
+            opens.spawn(Box::pin(task));
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What can be plugged into a node: the traits that other crates implement, and the [`Plugs`] that a node is started with.
+//!
+//! | trait | what it does | chosen by |
+//! |---|---|---|
+//! | [`Ingress`] | makes exchanges of connections that speak no HTTP | `ingress: NAME` of a `tcp` listener |
+//! | [`Filter`] | sees heads, and says which exchanges may go on | `authorize: [{ filter: NAME }]` |
+//! | [`Handler`] | answers here, and may open exchanges of its own | `handle: NAME` of a route |
+//! | [`Transform`] | changes the bytes of tunnels | `through: [NAME]` of a route |
+//! | [`Store`] | keeps contents, also beyond the life of their clients | `broadcast: { store: NAME }` of a route |
+//! | [`Mover`] | lets tunnels of bytes go on by another path | the answer of the proxy at their other end |
+//!
+//! Each trait says what it gets, what it must do and in what time, who is charged, and on which
+//! thread it runs. A plug is called once per exchange, never per packet. The node's own loops then
+//! move the bytes, through enums; only a tunnel that goes through a transform, or that a mover can
+//! move, has a plug on its path. A plug is registered under a name when the node starts, and costs
+//! nothing unless the configuration names it.
+//!
+//! Crates that implement these traits depend on this one, never the other way round. `examples/plugs` has small ones of each kind.
+
+pub mod arrival;
+pub mod door;
+mod filter;
+pub mod forwarded;
+mod handler;
+mod ingress;
+mod mover;
+mod names;
+pub mod opening_head;
+mod query;
+pub mod refusal;
+mod store;
+pub mod target;
+mod transform;
+mod waits;
+
+use std::sync::Arc;
+
+use hermes_observe::NeighbourView;
+
+pub use filter::{Changes, Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
+pub use handler::Opens;
+pub use handler::{
+    Handler, HandlerRequest, Handling, Opener, OpeningAnswer, RequestContent, Response,
+};
+pub use ingress::Takes;
+pub use ingress::{Gate, Ingress, Serving};
+pub use names::Names;
+pub(crate) use names::NoPlug;
+
+pub use mover::{Movable, Mover, NewPath, Position, Resuming};
+pub use query::Disobeyed;
+pub use query::QueryChanges;
+pub use store::{NewContent, Store, StoreError, StoreWriter, StoredContent, Storing};
+pub use transform::{Alter, Altering, Malformed, PIECE, Transform};
+pub use waits::Waits;
+
+/// The handler and the ingress of custody, which a program brings where the document asks for it.
+pub const CUSTODY: &str = "custody";
+
+/// The store of those that name none.
+pub const MEMORY: &str = "memory";
+
+/// What a node can be told to use, by name. Names are unique for each kind; the later of two is taken.
+#[derive(Clone)]
+pub struct Plugs {
+    /// Ingresses.
+    pub ingresses: Names<dyn Ingress>,
+    /// Filters.
+    pub filters: Names<dyn Filter>,
+    /// Handlers.
+    pub handlers: Names<dyn Handler>,
+    /// Transforms.
+    pub transforms: Names<dyn Transform>,
+    /// Stores.
+    pub(crate) stores: Names<dyn Store>,
+    /// The mover, of which there is one at most.
+    pub mover: Option<Arc<dyn Mover>>,
+}
+
+impl Plugs {
+    /// None. A node adds those that are part of it: the transform `compress` and the store `memory`.
+    pub fn new() -> Self {
+        Self {
+            ingresses: Names::new("ingress"),
+            filters: Names::new("filter"),
+            handlers: Names::new("handler"),
+            transforms: Names::new("transform"),
+            stores: Names::new("store"),
+            mover: None,
+        }
+    }
+
+    /// These, and of the others those whose names are not taken.
+    #[must_use]
+    pub fn over(self, others: Self) -> Self {
+        Self {
+            ingresses: self.ingresses.over(&others.ingresses),
+            filters: self.filters.over(&others.filters),
+            handlers: self.handlers.over(&others.handlers),
+            transforms: self.transforms.over(&others.transforms),
+            stores: self.stores.over(&others.stores),
+            mover: self.mover.or(others.mover),
+        }
+    }
+
+    /// With an ingress.
+    #[must_use]
+    pub fn ingress(mut self, name: &str, ingress: impl Ingress + 'static) -> Self {
+        self.ingresses.add(name, Arc::new(ingress));
+        self
+    }
+
+    /// With a filter.
+    #[must_use]
+    pub fn filter(mut self, name: &str, filter: impl Filter + 'static) -> Self {
+        self.filters.add(name, Arc::new(filter));
+        self
+    }
+
+    /// With a handler.
+    #[must_use]
+    pub fn handler(mut self, name: &str, handler: impl Handler + 'static) -> Self {
+        self.handlers.add(name, Arc::new(handler));
+        self
+    }
+
+    /// The neighbours in custody.
+    pub fn neighbours(&self) -> Vec<NeighbourView> {
+        let custody = self.handlers.find(CUSTODY).ok();
+        custody.map_or_else(Vec::new, |custody| custody.neighbours())
+    }
+
+    /// With a transform.
+    #[must_use]
+    pub fn transform(mut self, name: &str, transform: impl Transform + 'static) -> Self {
+        self.transforms.add(name, Arc::new(transform));
+        self
+    }
+
+    /// With a store.
+    #[must_use]
+    pub fn store(mut self, name: &str, store: impl Store + 'static) -> Self {
+        self.stores.add(name, Arc::new(store));
+        self
+    }
+
+    /// With a mover, for the tunnels of all routes: the far end of each says whether it knows how.
+    #[must_use]
+    pub fn mover(mut self, mover: impl Mover + 'static) -> Self {
+        self.mover = Some(Arc::new(mover));
+        self
+    }
+}
+
+impl Plugs {
+    /// The store of this name; without one, that of the node's memory.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn store_of(&self, name: Option<&str>) -> Result<&Arc<dyn Store>, NoPlug> {
+        self.stores.find(name.unwrap_or(MEMORY))
+    }
+}
+
+impl Default for Plugs {
+    fn default() -> Self {
+        Self::new()
+    }
+}
