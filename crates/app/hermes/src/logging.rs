@@ -189,6 +189,33 @@ impl LogFilter for Logging {
     }
 }
 
+/// The crates of the data plane, which a filter names `hermes_proxy` as a whole.
+const DATA_PLANE: [&str; 5] = [
+    "hermes_plug",
+    "hermes_admit",
+    "hermes_exchange",
+    "hermes_listen",
+    "hermes_node",
+];
+
+/// The filter with each crate of the data plane where it names the whole.
+fn with_data_plane(filter: &str) -> String {
+    let directives = filter.split(',').map(|directive| {
+        let (part, level) = match directive.split_once('=') {
+            Some((part, level)) => (part, format!("={level}")),
+            None => (directive, String::new()),
+        };
+        match part.trim().split("::").next() {
+            Some("hermes_proxy") => {
+                let each = DATA_PLANE.map(|part| format!(",{part}{level}"));
+                format!("hermes_proxy{level}{}", each.concat())
+            }
+            _ => directive.to_owned(),
+        }
+    });
+    directives.collect::<Vec<_>>().join(",")
+}
+
 /// The filter with what `debug` alone means: the parts of this program at `debug`, all else at `info`. Libraries tell each frame at
 /// `debug`, which buries what an exchange did; `trace` has them.
 fn without_frames(filter: &str) -> String {
@@ -235,7 +262,7 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
     if let Some((reason, remedy)) = log_filter::mistake(filter) {
         return Err(format!("{reason}; {remedy}"));
     }
-    let full = without_packets(without_frames(filter));
+    let full = without_packets(without_frames(&with_data_plane(filter)));
     EnvFilter::try_new(full).map_err(|error| {
         format!("`{filter}` is no log filter: {error}; write it like `info` or `hermes_proxy=debug,info`")
     })
@@ -244,6 +271,22 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_data_plane_is_named_as_a_whole() {
+        assert_eq!(with_data_plane("debug,h2=info"), "debug,h2=info");
+        let whole = with_data_plane("hermes_proxy=debug,info");
+        assert_eq!(
+            whole,
+            "hermes_proxy=debug,hermes_plug=debug,hermes_admit=debug,hermes_exchange=debug,hermes_listen=debug,hermes_node=debug,info"
+        );
+        assert_eq!(
+            with_data_plane("hermes_proxy::forward=debug")
+                .matches("=debug")
+                .count(),
+            6
+        );
+    }
 
     #[test]
     fn frames_are_for_trace() {

@@ -1,7 +1,7 @@
 //! The `hermes` program: one binary, one file a subcommand.
 //!
 //! What it is: the command line around the data plane, and the demo. What it is not: nothing here decides about
-//! traffic; that is `hermes-proxy` and `hermes-rules`.
+//! traffic; that is `hermes-node` and the crates below it.
 //!
 //! Specifications: none of its own; exit codes are in `hermes --help`.
 //!

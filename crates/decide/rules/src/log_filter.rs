@@ -8,11 +8,16 @@ use hermes_config::nearest;
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Parts of the program that log.
-pub const PARTS: [&str; 8] = [
+pub const PARTS: [&str; 13] = [
     "hermes",
+    "hermes_admit",
     "hermes_config",
+    "hermes_exchange",
     "hermes_http",
+    "hermes_listen",
     "hermes_net",
+    "hermes_node",
+    "hermes_plug",
     "hermes_proto",
     "hermes_proxy",
     "hermes_rules",

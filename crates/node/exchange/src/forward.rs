@@ -4,7 +4,7 @@
 //! |---|---|---|---|---|---|
 //! | `to` | `message`, to the next proxy | `tunnel` | `tunnel` | `tunnel` | `tunnel` |
 //! | `terminate` | `message`, to the origin | `terminate`: a TCP connection | `terminate`: a UDP socket | `packets`: a TUN device, or a stack | `tunnel`, to the origin |
-//! | `terminate: { ip }` | | `terminate`, by `ip_path` | `terminate`, by `ip_path` | | |
+//! | `terminate: { ip }` | | `terminate`, by `from_stack` | `terminate`, by `from_stack` | | |
 //! | `broadcast` | `broadcast`, if the request asks for it | | | | |
 //! | `attach` | | | | | `attach`, if it is asked for |
 //! | `respond`, `redirect` | `local` | `local` | `local` | `local` | `local` |

@@ -1,8 +1,15 @@
-//! The pipeline: what every exchange goes through, whatever it carries and wherever it entered.
+//! What happens to an exchange, whatever it carries and wherever it entered.
 //!
 //! ```text
 //! accept -> identify -> tag -> policy -> authorize -> route -> forward
 //! ```
+//!
+//! - [`run`] takes an exchange from its arrival to its end; the phases up to *route* are in `hermes-admit`.
+//! - `forward`: what its route does. `message`, `tunnel`, `datagrams` and `packets` carry it; `here`: it ends at this node.
+//! - `reach`: from a route to an open connection, socket or path. `pump`: the loop that moves one direction.
+//! - `custody`: kept until a neighbour has it, instead of a connection.
+//!
+//! Specifications: RFC 9110 (proxy role), RFC 9298 (CONNECT-UDP), RFC 9484 (CONNECT-IP).
 
 mod carried;
 mod custody;

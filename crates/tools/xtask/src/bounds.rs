@@ -73,7 +73,7 @@ fn render(tree: &Tree) -> (String, Vec<Violation>) {
     let mut violations = Vec::new();
 
     for file in tree.files.iter().filter(|file| file.is_production()) {
-        let folder = file.path.split('/').nth(1).unwrap_or_default();
+        let folder = file.path.split('/').nth(2).unwrap_or_default();
         for bound in bounds(&file.text) {
             violations.extend(faults(file, &bound, configuration));
             crates.entry(folder).or_default().push((file, bound));

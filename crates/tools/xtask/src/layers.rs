@@ -1,58 +1,76 @@
 //! The arrows of the architecture: which crate may know which.
 //!
-//! `hermes -> proxy -> {identity, packet} -> observe -> upstream -> http -> net -> proto`, and `config`, plain data, is known to all
-//! but http, net and proto.
+//! A crate knows those before it in its own folder, and what its folder may know.
 
 use serde_json::Value;
 
 use crate::report::Violation;
 
-/// Each crate and the crates of this workspace that it may know, tests included; from the bottom up, names without
-/// `hermes-`. A new crate gets a line here, or `tidy` fails.
-const LAYERS: &[(&str, &str)] = &[
-    ("proto", ""),
-    ("config", ""),
-    ("ip", "proto"),
-    ("rules", "proto config ip"),
-    ("rego", ""),
-    ("convert", "config"),
-    ("stack", "proto"),
-    ("noise", ""),
-    ("wireguard", "noise"),
-    ("net", "proto"),
-    ("acme", "proto config net"),
-    ("http", "proto net"),
-    ("upstream", "proto config net http"),
-    ("observe", "proto config rules net http upstream"),
-    ("identity", "proto config rules net http"),
-    (
-        "packet",
-        "proto ip stack wireguard rules net http upstream observe",
-    ),
-    (
-        "proxy",
-        "proto config ip stack wireguard rules rego net acme http upstream observe identity packet",
-    ),
-    ("custody", "proto config noise net http observe proxy"),
-    (
-        "hermes",
-        "proto config convert ip noise rules rego net http upstream observe identity packet proxy custody",
-    ),
-    ("harness", ""),
-    ("lab", "proto config net noise wireguard harness"),
-    (
-        "tests",
-        "proto config ip stack wireguard rules rego net http upstream observe identity packet proxy custody hermes harness lab",
-    ),
-    (
-        "example-plugs",
-        "proto config ip rules rego net http upstream observe identity packet proxy",
-    ),
-    ("xtask", ""),
+/// A folder of `crates/`.
+struct Folder {
+    name: &'static str,
+    /// Its crates from the bottom up, without `hermes-`: each may know those before it.
+    crates: &'static str,
+    /// Other folders whose crates they may know, and single crates.
+    knows: &'static str,
+    /// What their tests may know besides.
+    tests_know: &'static str,
+}
+
+/// The folders from the bottom up. A new crate gets a word here, or `tidy` fails.
+const FOLDERS: &[Folder] = &[
+    Folder {
+        name: "wire",
+        crates: "proto ip stack noise wireguard",
+        knows: "",
+        tests_know: "",
+    },
+    Folder {
+        name: "decide",
+        crates: "config rules rego convert",
+        knows: "wire",
+        tests_know: "",
+    },
+    Folder {
+        name: "machine",
+        crates: "net http upstream acme",
+        knows: "wire config",
+        tests_know: "",
+    },
+    Folder {
+        name: "node",
+        crates: "observe identity packet plug admit exchange listen node",
+        knows: "wire decide machine",
+        tests_know: "",
+    },
+    Folder {
+        name: "plugs",
+        crates: "custody",
+        knows: "wire decide machine observe identity packet plug",
+        tests_know: "node",
+    },
+    Folder {
+        name: "app",
+        crates: "example-plugs hermes",
+        knows: "wire decide machine node plugs",
+        tests_know: "",
+    },
+    Folder {
+        name: "tools",
+        crates: "xtask harness lab tests",
+        knows: "wire decide machine node plugs app",
+        tests_know: "",
+    },
 ];
 
-/// Crates that stay pure: time and randomness are arguments, bytes come in and go out.
-const PURE: &[&str] = &["proto", "convert", "ip", "rules", "stack"];
+/// Folders whose crates stay pure: time and randomness are arguments, bytes come in and go out.
+const PURE: &[&str] = &["wire", "decide"];
+
+/// Crates of these folders that are not pure, and why.
+const NOT_PURE: &[(&str, &str)] = &[(
+    "rego",
+    "a policy runs on threads of its own, within bounds of time",
+)];
 
 /// What a pure crate may not know, itself or through our own crates.
 const IMPURE: &[(&str, &str)] = &[
@@ -78,10 +96,7 @@ pub fn check(metadata: &Value) -> Vec<Violation> {
         .iter()
         .flat_map(|package| check_edges(package, &packages))
         .collect();
-    for package in packages
-        .iter()
-        .filter(|package| PURE.contains(&short(package.name)))
-    {
+    for package in packages.iter().filter(|package| is_pure(package.name)) {
         let mut trail = vec![package.name];
         check_purity(package, package, &packages, &mut trail, &mut violations);
     }
@@ -141,34 +156,71 @@ fn short(name: &str) -> &str {
     name.strip_prefix("hermes-").unwrap_or(name)
 }
 
+/// The folder of a crate.
+fn folder_of(name: &str) -> Option<&'static Folder> {
+    let has = |folder: &&Folder| folder.crates.split(' ').any(|known| known == short(name));
+    FOLDERS.iter().find(has)
+}
+
+fn is_pure(name: &str) -> bool {
+    let is_excepted = NOT_PURE.iter().any(|(other, _)| *other == short(name));
+    folder_of(name).is_some_and(|folder| PURE.contains(&folder.name)) && !is_excepted
+}
+
+impl Folder {
+    /// Whether a crate of this folder may depend on another of ours.
+    fn may_know(&self, from: &str, to: &Dependency<'_>) -> bool {
+        let name = short(to.name);
+        let before = self.crates.split(' ').take_while(|own| *own != short(from));
+        let listed = |list: &str| {
+            let folder = folder_of(to.name).map(|folder| folder.name);
+            list.split(' ')
+                .any(|known| known == name || Some(known) == folder)
+        };
+
+        before.into_iter().any(|own| own == name)
+            || listed(self.knows)
+            || !to.normal && listed(self.tests_know)
+    }
+
+    /// What a crate of this folder may know, in words.
+    fn known(&self, from: &str) -> String {
+        let before = self.crates.split(' ').take_while(|own| *own != short(from));
+        let known: Vec<_> = self.knows.split_whitespace().chain(before).collect();
+        match known.is_empty() {
+            true => "none of ours".to_owned(),
+            false => known.join(" "),
+        }
+    }
+}
+
 fn check_edges(package: &Package<'_>, all: &[Package<'_>]) -> Vec<Violation> {
-    let Some((_, may_know)) = LAYERS.iter().find(|(name, _)| *name == short(package.name)) else {
+    let Some(folder) = folder_of(package.name) else {
         let message = format!(
-            "crate {} has no layer; add it to LAYERS in crates/tools/xtask/src/layers.rs",
+            "crate {} has no layer; add it to FOLDERS in crates/tools/xtask/src/layers.rs",
             package.name
         );
         return vec![Violation::new(&package.manifest, 0, message)];
     };
 
     let ours = |name: &str| all.iter().any(|other| other.name == name);
-    let allowed = |name: &str| may_know.split(' ').any(|known| known == short(name));
-    let forbidden = package
+    let upward = package
         .dependencies
         .iter()
-        .filter(|to| ours(to.name) && !allowed(to.name));
-
-    forbidden
-        .map(|to| edge_violation(package, to.name, may_know))
-        .collect()
+        .filter(|to| ours(to.name) && !folder.may_know(package.name, to));
+    let edges = upward.map(|to| edge_violation(package, to.name, &folder.known(package.name)));
+    edges.chain(misplaced(package, folder)).collect()
 }
 
-fn edge_violation(package: &Package<'_>, to: &str, may_know: &str) -> Violation {
-    let known = if may_know.is_empty() {
-        "none of ours"
-    } else {
-        may_know
-    };
+/// A crate that lies in another folder than the table says.
+fn misplaced(package: &Package<'_>, folder: &Folder) -> Option<Violation> {
+    let within = package.manifest.strip_prefix("crates/")?;
+    let expected = format!("{}/{}/", folder.name, short(package.name));
+    let message = format!("{} belongs to crates/{expected}", package.name);
+    (!within.starts_with(&expected)).then(|| Violation::new(&package.manifest, 0, message))
+}
 
+fn edge_violation(package: &Package<'_>, to: &str, known: &str) -> Violation {
     let message = format!(
         "{} may not depend on {to}: a crate depends only downwards, here on: {known}",
         package.name
@@ -284,16 +336,52 @@ mod tests {
     }
 
     #[test]
-    fn every_crate_has_one_layer_and_knows_only_layers() {
-        let mut names: Vec<_> = LAYERS.iter().map(|(name, _)| *name).collect();
+    fn the_tests_of_a_plug_may_start_a_node_but_the_plug_knows_none() {
+        let custody = |kind| {
+            messages(&[
+                ("hermes-custody", &[("hermes-node", kind)]),
+                ("hermes-node", &[]),
+            ])
+        };
+        assert!(custody(Some("dev")).is_empty());
+        assert!(custody(None)[0].contains("hermes-custody may not depend on hermes-node"));
+    }
+
+    #[test]
+    fn a_crate_lies_in_its_folder() {
+        let mut metadata = metadata(&[("hermes-net", &[])]);
+        let mut said = |manifest: &str| {
+            metadata["packages"][0]["manifest_path"] = manifest.into();
+            check(&metadata)
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
+        assert!(said("/r/crates/machine/net/Cargo.toml").is_empty());
+        assert!(
+            said("/r/crates/wire/net/Cargo.toml")[0].contains("belongs to crates/machine/net/")
+        );
+    }
+
+    #[test]
+    fn every_crate_has_one_folder_and_knows_only_those_before() {
+        let mut names = Vec::new();
+        for folder in FOLDERS {
+            let known = folder
+                .knows
+                .split_whitespace()
+                .chain(folder.tests_know.split_whitespace());
+            for known in known {
+                assert!(names.contains(&known), "{known}");
+            }
+
+            names.push(folder.name);
+            names.extend(folder.crates.split(' ').filter(|own| *own != folder.name));
+        }
+
+        let count = names.len();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), LAYERS.len());
-        for known in LAYERS
-            .iter()
-            .flat_map(|(_, may_know)| may_know.split_whitespace())
-        {
-            assert!(names.contains(&known), "{known}");
-        }
+        assert_eq!(names.len(), count);
     }
 }

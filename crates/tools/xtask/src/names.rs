@@ -37,7 +37,7 @@ pub fn shared(tree: &Tree) -> Vec<Sized> {
         .collect()
 }
 
-/// `crates/proxy` of a path within it.
+/// `crates/node/admit` of a path within it.
 pub fn crate_of(path: &str) -> &str {
     path.split_once("/src/").map_or(path, |(folder, _)| folder)
 }

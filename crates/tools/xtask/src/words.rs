@@ -36,9 +36,10 @@ const NOT_IN_PURE_CRATES: &[(&str, &str)] = &[
     ),
 ];
 const PURE_FOLDERS: &[&str] = &[
-    "crates/wire/proto/src/",
-    "crates/wire/ip/src/",
+    "crates/wire/",
+    "crates/decide/config/src/",
     "crates/decide/rules/src/",
+    "crates/decide/convert/src/",
 ];
 
 /// Function names that say nothing of what the function does.
