@@ -1,4 +1,5 @@
-//! Modules of a crate have an order, as crates have one: a circle of imports is at most one small family of files.
+//! Modules of a crate have an order, as crates have one: a circle of imports is at most one small family of files. So have its rooms, which
+//! are the folders in its root, and the files there.
 //!
 //! An edge is a path by which a module's production code names an item of another module of its crate. A parent that only
 //! re-exports its children does not know them, and who imports through it knows the child in which the item is defined.
@@ -12,10 +13,13 @@ use crate::tree::{File, Tree};
 
 /// Share of a crate's production lines that its largest circle may hold.
 const PERCENT: usize = 20;
+/// Share of a crate's production lines that all its circles together may hold.
+const TOGETHER: usize = 25;
 /// Re-exports that a path is looked through, one after the other.
 const RE_EXPORTS: usize = 5;
 
-/// The crates whose largest circle is too large, as `crates/NAME`.
+/// The crates with too much in circles: `crates/FOLDER/NAME` for the largest circle of files, the same with `rooms` for that of rooms, with
+/// `circles` for all circles of files together.
 pub fn large(tree: &Tree) -> Vec<Sized> {
     let mut crates: BTreeMap<&str, Vec<&File>> = BTreeMap::new();
     for file in tree.files.iter().filter(|file| file.is_production()) {
@@ -24,7 +28,12 @@ pub fn large(tree: &Tree) -> Vec<Sized> {
 
     crates
         .into_iter()
-        .filter_map(|(name, files)| Graph::new(&files).sized(name))
+        .flat_map(|(name, files)| {
+            let files = Graph::new(&files);
+            let rooms = files.rooms().sized(&format!("{name} rooms"));
+            [files.sized(name), rooms, files.together(name)]
+        })
+        .flatten()
         .collect()
 }
 
@@ -67,10 +76,68 @@ impl<'a> Graph<'a> {
         }
     }
 
+    /// The rooms, as modules.
+    fn rooms(&self) -> Self {
+        let mut rooms: Vec<Module<'a>> = Vec::new();
+        let place = self.modules.iter().map(|module| {
+            let first = module.file.split('/').next().unwrap_or_default();
+            // A folder, and the file that is its module.
+            let name = first.trim_end_matches(".rs");
+            let known = rooms.iter().position(|room| room.file == name);
+            let at = known.unwrap_or(rooms.len());
+            if known.is_none() {
+                rooms.push(Module {
+                    file: name,
+                    lines: 0,
+                });
+            }
+            rooms[at].lines += module.lines;
+            at
+        });
+        let place: Vec<usize> = place.collect();
+
+        let mut edges = vec![BTreeSet::new(); rooms.len()];
+        for (from, known) in self.edges.iter().enumerate() {
+            let others = known.iter().map(|to| place[*to]);
+            edges[place[from]].extend(others.filter(|to| *to != place[from]));
+        }
+
+        Self {
+            modules: rooms,
+            edges,
+        }
+    }
+
+    /// The share of lines in a part of the modules, in percent.
+    fn share(&self, part: &[usize]) -> usize {
+        let all: usize = self.modules.iter().map(|module| module.lines).sum();
+        self.lines(part) * 100 / all.max(1)
+    }
+
+    /// All circles together, if they are over the budget.
+    fn together(&self, name: &str) -> Option<Sized> {
+        let reached: Vec<_> = (0..self.edges.len())
+            .map(|from| reach(&self.edges, from))
+            .collect();
+        let within: Vec<_> = (0..self.edges.len())
+            .filter(|at| reached[*at].contains(at))
+            .collect();
+        let size = self.share(&within);
+
+        (size > TOGETHER).then(|| Sized {
+            subject: format!("{name} circles"),
+            path: format!("{name}/src"),
+            line: 0,
+            size,
+            unit: "percent of its lines in circles of imports",
+            budget: TOGETHER,
+            remedy: "move what they share into modules below them".to_owned(),
+        })
+    }
+
     /// The largest circle, if it is over the budget.
     fn sized(&self, name: &str) -> Option<Sized> {
-        let all: usize = self.modules.iter().map(|module| module.lines).sum();
-        let share = |circle: &[usize]| self.lines(circle) * 100 / all.max(1);
+        let share = |circle: &[usize]| self.share(circle);
         let circle = self.largest(&self.edges);
         let size = share(&circle);
 
@@ -82,7 +149,7 @@ impl<'a> Graph<'a> {
         let breaking = self.breaking(|edges| share(&self.largest(edges)) <= PERCENT);
         Some(Sized {
             subject: name.to_owned(),
-            path: format!("{name}/src"),
+            path: format!("{}/src", name.trim_end_matches(" rooms")),
             line: 0,
             size,
             unit: "percent of its lines in one circle of imports",
@@ -380,6 +447,42 @@ mod tests {
         let edges = ["a.rs -> b.rs", "b.rs -> c.rs", "c.rs -> a.rs"];
         let named = edges.iter().filter(|edge| remedy.contains(**edge));
         assert_eq!(named.count(), 1, "one edge is enough: {remedy}");
+    }
+
+    #[test]
+    fn rooms_have_an_order_even_where_their_files_have_one() {
+        let files = files_of(&[
+            ("a/mod.rs", "mod one;\n"),
+            ("a/one.rs", "use crate::b::two::T;\n"),
+            ("a/two.rs", "struct A;\n"),
+            ("b/mod.rs", "mod one;\n"),
+            ("b/one.rs", "use crate::a::two::A;\n"),
+            ("b/two.rs", "struct T;\n"),
+        ]);
+        let files = Graph::new(&files.iter().collect::<Vec<_>>());
+        assert!(files.sized("crates/a").is_none());
+        assert!(files.together("crates/a").is_none());
+        let rooms = files
+            .rooms()
+            .sized("crates/a rooms")
+            .expect("a knows b, and b knows a");
+        assert_eq!(
+            (rooms.size, rooms.subject.as_str()),
+            (100, "crates/a rooms")
+        );
+    }
+
+    #[test]
+    fn small_circles_count_together() {
+        let files = files_of(&[
+            ("a.rs", "use crate::b::B;\n"),
+            ("b.rs", "use crate::a::A;\n"),
+            ("c.rs", "use crate::d::D;\n"),
+            ("d.rs", "use crate::c::C;\n"),
+            ("e.rs", "struct E;\n"),
+        ]);
+        let together = Graph::new(&files.iter().collect::<Vec<_>>()).together("crates/a");
+        assert_eq!(together.expect("four of five lines").size, 80);
     }
 
     #[test]

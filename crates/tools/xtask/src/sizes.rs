@@ -22,7 +22,7 @@ const ALLOW: &str = "crates/tools/xtask/allow.txt";
 /// Something that has a size.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Sized {
-    /// `path` of a file, `path::function`, `path::Struct`, `crate::Name`, or `crate`.
+    /// `path` of a file, `path::function`, `path::Struct`, `crate::Name`, `crate`, `crate rooms`, or `crate circles`.
     pub subject: String,
     /// Where it stands, and on which line.
     pub path: String,
