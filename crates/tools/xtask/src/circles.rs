@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::budget::Sized;
 use crate::imports::{self, Import};
 use crate::names::crate_of;
-use crate::sizes::Sized;
 use crate::tree::{File, Tree};
 
 /// Share of a crate's production lines that its largest circle may hold.

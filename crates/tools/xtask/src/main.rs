@@ -8,6 +8,7 @@
 //! Specifications: none but `CONTRIBUTING.md`. Begin reading in `words.rs`: a check as all are, with its tests.
 
 mod bounds;
+mod budget;
 mod circles;
 mod deny;
 mod docs;
@@ -24,6 +25,7 @@ mod rust;
 mod sizes;
 mod tree;
 mod tuned;
+mod tuples;
 mod words;
 
 use std::io::Write as _;

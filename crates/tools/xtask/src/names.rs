@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::sizes::Sized;
+use crate::budget::Sized;
 use crate::tree::Tree;
 
 /// Types of one name in one crate.

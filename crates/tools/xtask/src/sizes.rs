@@ -3,10 +3,12 @@
 //!
 //! What a reader carries in his head is the number of things said, not of lines: sizes are in tokens, so that air costs nothing.
 
+use crate::budget::Sized;
 use crate::circles;
 use crate::names;
 use crate::report::Violation;
 use crate::tree::{File, Tree};
+use crate::tuples;
 
 /// Tokens of a production file, its test module not counted. The aim is 2,500.
 const FILE_TOKENS: usize = 5_000;
@@ -18,23 +20,6 @@ const FIELDS: usize = 12;
 const SPLIT: &str = "split it by phase or by concept";
 /// The exceptions, each with its ceiling and its reason.
 const ALLOW: &str = "crates/tools/xtask/allow.txt";
-
-/// Something that has a size.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Sized {
-    /// `path` of a file, `path::function`, `path::Struct`, `crate::Name`, `crate`, `crate rooms`, or `crate circles`.
-    pub subject: String,
-    /// Where it stands, and on which line.
-    pub path: String,
-    pub line: usize,
-    /// How large it is, in units.
-    pub size: usize,
-    pub unit: &'static str,
-    /// How large it may be.
-    pub budget: usize,
-    /// What to do about it.
-    pub remedy: String,
-}
 
 /// An exception: `subject <= ceiling: reason`.
 #[derive(Debug, PartialEq, Eq)]
@@ -55,6 +40,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     let mut large: Vec<Sized> = production.flat_map(large).collect();
     large.extend(names::shared(tree));
     large.extend(circles::large(tree));
+    large.extend(tuples::many(tree));
     let (allowed, mut violations) = parse(list);
     violations.extend(judge(&large, &allowed));
 
