@@ -1,4 +1,4 @@
-//! `tun` listeners: the packets that this machine sends into a device become one CONNECT-IP exchange, or [several](super::split).
+//! `tun` listeners: the packets that this machine sends into a device become one CONNECT-IP exchange, or several (`split.rs`).
 //!
 //! The exchange is an ordinary one: it is routed by its fields and its user, and where it goes its capsules go. When it ends, or no one
 //! takes it, another is begun after a pause; the device, its addresses and its routes stay meanwhile.
