@@ -78,6 +78,8 @@ enum WriteIo {
 struct Abortable {
     transport: Transport,
     abort: Arc<AtomicBool>,
+    /// A read has failed: TLS has said its alert, and must not be asked again.
+    has_failed: bool,
 }
 
 impl Drop for Abortable {
@@ -105,6 +107,7 @@ pub(crate) fn halves(stream: Stream) -> (ReadHalf, WriteHalf) {
             let (read, write) = tokio::io::split(Abortable {
                 transport,
                 abort: abort.clone(),
+                has_failed: false,
             });
             (ReadIo::Shared(read), WriteIo::Shared(write))
         }
@@ -427,7 +430,13 @@ impl AsyncRead for Abortable {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.transport).poll_read(cx, buf)
+        if self.has_failed {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        }
+
+        let read = Pin::new(&mut self.transport).poll_read(cx, buf);
+        self.has_failed = matches!(read, Poll::Ready(Err(_)));
+        read
     }
 }
 

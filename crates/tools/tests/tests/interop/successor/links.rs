@@ -259,7 +259,8 @@ fn transfer(stream: &TcpStream, seed: u64, held: &Arc<Held>) -> Vec<u8> {
 fn an_upload_and_a_download_of_100_mib_go_on_over_tcp_and_http3_while_the_far_node_is_succeeded() {
     let (pki, sockets, held) = (Pki::new(), KeptSockets::both(), Arc::new(Held::default()));
     let (target, served) = server(&held);
-    let yaml = web(&pki, sockets.address);
+    // A busy machine takes its time for 400 MiB.
+    let yaml = web(&pki, sockets.address).replace("drain: 1m", "drain: 10m");
     let mut first = sockets.start("first", &yaml);
     let nodes = [2, 3].map(|http| {
         let link = Link {
