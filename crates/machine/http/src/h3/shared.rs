@@ -142,7 +142,7 @@ impl Shared {
         }
     }
 
-    /// Waits until all that was said is delivered, or the peer is silent.
+    /// Waits until all that was said is delivered, or the peer takes no more.
     pub(super) async fn delivered(&self) {
         let received = || self.connection.received();
         self.finishing.delivered_unless_silent(received).await;
