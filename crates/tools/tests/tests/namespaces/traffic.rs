@@ -175,6 +175,8 @@ impl Asking {
             if left.is_zero() {
                 return;
             }
+            // Less than a microsecond would be none at all, and the socket would be waited for without end.
+            let left = left.max(Duration::from_millis(1));
             self.socket.set_read_timeout(Some(left)).unwrap();
             // Errors are about echoes that are lost.
             if let Ok(length) = self.socket.read(&mut room) {
