@@ -1,4 +1,4 @@
-//! Files that hold what the node knows, for its user alone: there is always a whole one, the old or the new.
+//! State files, readable by the node's user alone and replaced as a whole: there is always a complete one, the old or the new.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! The TUN devices of this node, those of listeners and those where routes end, and what is to be seen of them.
+//! The TUN devices of this node, those of listeners and those where routes end, and their views for administration.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ struct DeviceTunnelState {
     moved: Option<MovedPath>,
 }
 
-/// What is to be seen of a device.
+/// The view of a device.
 #[derive(Debug, Serialize)]
 pub struct SeenDevice {
     #[serde(flatten)]
@@ -100,12 +100,12 @@ pub struct MissingDevice {
     pub reason: String,
 }
 
-/// What is to be seen of one of several tunnels.
+/// The view of one of several tunnels.
 #[derive(Debug, Serialize)]
 struct SeenTunnel {
     /// Its name.
     tunnel: Arc<str>,
-    /// What it takes.
+    /// The destinations that it takes.
     prefixes: Vec<String>,
     /// When it was opened; none: it is not open.
     since: Option<String>,
@@ -243,7 +243,7 @@ impl Devices {
         devices.retain(|name, device| &**name != listener || !is_own(name, device));
     }
 
-    /// What is to be seen of all of them.
+    /// The views of all devices.
     pub fn views(&self) -> Vec<SeenDevice> {
         let mut seen: Vec<SeenDevice> = self
             .of_listeners
@@ -334,7 +334,7 @@ impl Devices {
         pending
     }
 
-    /// What makes packets of what is opened here, of the listener of this name.
+    /// The stack of this listener, which makes packets of the flows that are opened here.
     ///
     /// # Errors
     /// Why there is nothing.
@@ -344,7 +344,7 @@ impl Devices {
         found.ok_or_else(|| format!("listener {name} has no stack yet"))
     }
 
-    /// What ends the packets of a route.
+    /// The device that ends the packets of a route.
     ///
     /// # Errors
     /// Why there is nothing.
@@ -406,7 +406,7 @@ pub fn wanted(document: &Document) -> Vec<WantedEnd<'_>> {
     wanted
 }
 
-/// What it is, for those who read why it is not there.
+/// Names the device in messages about its absence.
 pub fn described(end: PacketTermination<'_>) -> String {
     match end {
         PacketTermination::Tun(end) => format!("TUN device {}", end.tun),

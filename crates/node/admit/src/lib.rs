@@ -1,10 +1,10 @@
-//! Admission: who may do what. A configuration compiled for use, and the phases that decide on an exchange.
+//! Admission: a configuration compiled for use, and the phases that decide on an exchange by it.
 //!
-//! - [`snapshot`]: a valid configuration, compiled for use. [`worker`]: what all workers share, and what each has.
+//! - [`snapshot`]: a valid configuration, compiled for use. [`worker`]: the state of one worker, and the state that all share.
 //! - [`phases`]: from an arrival to an admitted exchange: *identify*, *tag*, *policy*, *authorize*, *route*. [`filter`]: those who are asked.
-//! - [`reevaluate`]: what happens to open tunnels when the snapshot changes, or a credential or decision expires.
-//! - [`decision_log`] and [`refusals`]: what was decided, for those who ask later.
-//! - [`shares`] and [`memory_limits`]: what one source or user may have. [`outliving`]: tunnels that outlive the path to them.
+//! - [`reevaluate`]: decides on open tunnels again when the snapshot changes, or a credential or decision expires.
+//! - [`decision_log`] and [`refusals`]: decisions and refusals, kept for later questions.
+//! - [`shares`] and [`memory_limits`]: limits of one source or user. [`outliving`]: tunnels that outlive the path to them.
 //! - [`max_forwards`] and [`pac`]: requests for this proxy itself. [`explain`]: which clients see why something failed.
 //!
 //! Specifications: RFC 9110 (proxy role), RFC 9209 (Proxy-Status), RFC 7239 (Forwarded).

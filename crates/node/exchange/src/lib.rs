@@ -1,11 +1,11 @@
-//! What happens to an exchange, whatever it carries and wherever it entered.
+//! Carries exchanges from their arrival to their end, of every kind and from every listener.
 //!
 //! ```text
 //! accept -> identify -> tag -> policy -> authorize -> route -> forward
 //! ```
 //!
 //! - [`run`] takes an exchange from its arrival to its end; the phases up to *route* are in `hermes-admit`.
-//! - `forward`: what its route does. `message`, `tunnel`, `datagrams` and `packets` carry it; `here`: it ends at this node.
+//! - `forward`: the action of its route. `message`, `tunnel`, `datagrams` and `packets` carry it; `here`: it ends at this node.
 //! - `reach`: from a route to an open connection, socket or path. `pump`: the loop that moves one direction.
 //! - `custody`: kept until a neighbour has it, instead of a connection.
 //!
@@ -114,7 +114,7 @@ impl Refused<'_> {
     }
 }
 
-/// A tunnel that is open, and what it holds while it is carried.
+/// An open tunnel, and the permits that it holds while it is carried.
 struct OpenTunnel {
     exchange: TunnelExchange,
     carried: Carried,
@@ -249,7 +249,7 @@ async fn begin(
     None
 }
 
-/// What the route says of an exchange before it leaves.
+/// Applies the settings of the route before the exchange leaves.
 fn on_route(routed: &Routed, arrival: &mut Arrival) -> Result<(), Refusal> {
     let route = &routed.route.config;
     if post::arrive(arrival.head_mut(), route) {
@@ -317,7 +317,7 @@ async fn proxy_pac(entered: &Entered, offered: Offered, pac: &ProxyPac) {
     }
 }
 
-/// Answers what is for this proxy itself.
+/// Answers a request for this proxy itself.
 async fn here(
     exchange: &Exchange,
     arrival: Arrival,
@@ -332,7 +332,7 @@ async fn here(
     }
 }
 
-/// Answers what no one answered, and records why.
+/// Answers an exchange that was refused, and records the reason.
 async fn answer(refused: Refused<'_>, unanswered: Unanswered, refusal: Refusal) {
     let exchange = refused.exchange();
     // A client that was answered early sees a reset.

@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How often a device of a node that drains looks whether its tunnels have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(100);
 
-/// What is kept of the datagrams of one flow, until it is known what its listener or route says.
+/// Bounds of the datagrams of one flow that wait until its listener or route is known.
 #[doc(alias = "bound")]
 pub(crate) const DATAGRAMS: Bounds = Bounds {
     bytes: 16 * 1024,
@@ -184,7 +184,7 @@ fn echo_handling(echo: InterceptedEcho) -> EchoHandling {
     }
 }
 
-/// What every kind of device has.
+/// Settings that every kind of device has.
 fn general_settings(end: PacketTermination<'_>) -> TunSettings {
     let mtu = end.mtu();
     TunSettings {

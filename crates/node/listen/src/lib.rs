@@ -1,4 +1,4 @@
-//! *Accept*: what arrives at a socket, or over an attachment, becomes an exchange.
+//! *Accept*: turns arrivals at sockets and over attachments into exchanges.
 //!
 //! Sockets are owned by one [`table`], which is diffed and never rebuilt; every worker has its share of each socket.
 
@@ -52,13 +52,13 @@ pub struct Door {
     /// Says when to stop accepting.
     pub watch: Watch,
     /// The rules with which it is opened: when the worker hears of it, the listener may be gone
-    /// already, but what waits at the socket must still be served.
+    /// already, but clients that wait at the socket must still be served.
     pub rules: Arc<ListenerRules>,
     /// Held until the socket is closed.
     pub served: Arc<()>,
 }
 
-/// A socket and what becomes of what arrives there.
+/// A socket, by the kind of its arrivals.
 pub enum Socket {
     /// Connections: of HTTP, or of TCP, each of which becomes a CONNECT. The listener's rules say which, at every connection.
     Stream(Listener),
@@ -103,7 +103,7 @@ pub async fn run(worker: Arc<Worker>, mut doors: UnboundedReceiver<Door>, watch:
 }
 
 impl Door {
-    /// Serves what comes, in a task of its own.
+    /// Serves arrivals in a task of its own.
     fn open(self, worker: &Arc<Worker>) {
         let Self {
             id,

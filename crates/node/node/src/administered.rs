@@ -22,7 +22,7 @@ pub trait LogFilter: Send + Sync {
     /// The one in force.
     fn current(&self) -> String;
 
-    /// Logs what `filter` says from now on.
+    /// Logs by `filter` from now on.
     ///
     /// # Errors
     /// When it would log nothing, or is no filter; the old one stays.
@@ -32,25 +32,25 @@ pub trait LogFilter: Send + Sync {
     fn reopen(&self) {}
 }
 
-/// What administration works on.
+/// The parts of the process that administration reads and changes.
 pub(crate) struct Node {
     pub(crate) shared: Arc<Shared>,
     pub(crate) file: PathBuf,
     pub(crate) admin_socket: PathBuf,
     pub(crate) started: Instant,
     pub(crate) log: Box<dyn LogFilter>,
-    /// What the configuration may name of the program.
+    /// The plugs that the configuration may name.
     pub(crate) plugs: Plugs,
     pub(crate) changing: Mutex<Changing>,
     pub(crate) drain: Drain,
     pub(crate) upkeep: Upkeep,
-    /// What all look names up with.
+    /// Resolves names for everyone in the process.
     pub(crate) resolver: Arc<Resolver>,
     /// When the document in force has to be confirmed.
     pub(crate) deadline: watch::Sender<Deadline>,
 }
 
-/// What only one change at a time may touch.
+/// State that one change at a time holds.
 pub(crate) struct Changing {
     pub(crate) table: ListenerTable,
     /// Tells the workers of new sockets; emptied to end them.

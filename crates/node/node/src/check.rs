@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and what in it does nothing.
+//! Checks of a configuration: its errors, and keys without effect.
 
 use hermes_admit::snapshot::Snapshot;
 use hermes_config::{Loaded, Lost, Places, Problem, Problems, child};
@@ -32,7 +32,7 @@ pub fn check_with(loaded: Loaded, plugs: &Plugs) -> Result<(), Problems> {
         .map_err(|problems| problems.in_order(&files))
 }
 
-/// As [`check`], for a document of which a part was lost: without what might follow from that.
+/// As [`check`], for a document that lost a part: without errors that may follow from the loss.
 ///
 /// # Errors
 /// As for [`check`].
@@ -48,7 +48,7 @@ pub(crate) fn check_rest_with(loaded: Loaded, lost: &Lost, plugs: &Plugs) -> Res
     })
 }
 
-/// What in a sound document does nothing, each with its place. It does not keep it from running.
+/// Keys of a sound document that have no effect, each with its place. The document can run with them.
 pub fn doubts(loaded: &Loaded) -> Vec<Problem> {
     let doubt = |Finding {
                      path,
@@ -78,7 +78,7 @@ pub(crate) fn one(path: &str, error: &dyn std::fmt::Display) -> Problems {
     }])
 }
 
-/// What could not be bound, at its places in the document.
+/// The listeners that could not be bound, each at its place in the document.
 pub(crate) fn unbound(errors: Vec<BindError>, places: &Places) -> Problems {
     let problem = |error: BindError| {
         let path = child("listeners", &error.name);

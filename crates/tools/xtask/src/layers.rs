@@ -1,6 +1,6 @@
 //! The arrows of the architecture: which crate may know which.
 //!
-//! A crate knows those before it in its own folder, and what its folder may know.
+//! A crate knows those before it in its own folder, and the folders that its own may know.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ struct Folder {
     crates: &'static str,
     /// Other folders whose crates they may know, and single crates.
     knows: &'static str,
-    /// What their tests may know besides.
+    /// Crates that their tests may know besides.
     tests_know: &'static str,
 }
 
@@ -183,7 +183,7 @@ impl Folder {
             || !to.normal && listed(self.tests_know)
     }
 
-    /// What a crate of this folder may know, in words.
+    /// The crates and folders that a crate of this folder may know, in words.
     fn known(&self, from: &str) -> String {
         let before = self.crates.split(' ').take_while(|own| *own != short(from));
         let known: Vec<_> = self.knows.split_whitespace().chain(before).collect();

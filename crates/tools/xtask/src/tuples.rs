@@ -9,7 +9,7 @@ use crate::tree::{File, Tree};
 /// Parameters that are tuples, in the production code of all crates.
 const TUPLES: usize = 10;
 
-/// What is over the budget, if anything is.
+/// The excess over the budget, if there is any.
 pub fn many(tree: &Tree) -> Option<Sized> {
     let production = tree.files.iter().filter(|file| file.is_production());
     let found: Vec<(&str, usize)> = production

@@ -1,4 +1,4 @@
-//! The phases of a decision, each of which knows only what it needs.
+//! The phases of a decision, each a type with the knowledge of that phase alone.
 
 pub mod entered;
 mod identify;

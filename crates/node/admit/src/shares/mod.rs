@@ -1,4 +1,4 @@
-//! What one source or user may have open at a listener.
+//! Limits of one source or user at a listener: connections, exchanges and sessions.
 
 pub mod sessions;
 pub mod sources;
