@@ -7,7 +7,6 @@
 //! - [`files`]: a [`Store`](hermes_plug::Store) of files.
 //! - [`mailbox`]: a handler whose clients find what others left in a store.
 //! - [`queues`]: a [`Device`](hermes_packet::Device), an end of packets that is two queues, as a TUN device would be one.
-//! - [`replay`]: a [`Mover`](hermes_plug::Mover) with a replay window, by which tunnels of bytes go on by another path.
 //!
 //! A program that has them starts its node with `Plugs::new().handler("relay", Broker::new(..))` and lets a route say
 //! `handle: relay`; `tests/spikes/node.rs` shows all of it.
@@ -20,5 +19,4 @@ pub mod fate;
 pub mod files;
 pub mod mailbox;
 pub mod queues;
-pub mod replay;
 pub mod zones;

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use hermes_config::model::{Document, Hedge, Retry, Route, Tunnel, TunnelAnswer};
 use hermes_http::Kind;
 use hermes_http::h1::client::Receiver;
-use hermes_plug::{CUSTODY, Handler, Mover, Names, Plugs, Store, Transform};
+use hermes_plug::{CUSTODY, Handler, Names, Plugs, Store, Transform};
 use hermes_proto::uri_template::UriTemplate;
 use hermes_rules::retry::Policy;
 use hermes_rules::route::{self, Act, Split};
@@ -34,8 +34,6 @@ pub struct Next {
     pub hedge: Option<Hedge>,
     /// What changes the bytes of its tunnels.
     pub through: Through,
-    /// What makes tunnels of bytes through it movable.
-    mover: Option<Arc<dyn Mover>>,
     /// What lets them outlive their path.
     resume: Option<ResumePolicy>,
     /// The same for connections to names of the overlay, which do where nothing says otherwise.
@@ -156,7 +154,6 @@ impl Next {
             retry: Policy::of(retry, route.retry.as_ref()),
             hedge: route.hedge.as_ref().or(hedge).cloned(),
             through: Through::compile(route, plugs),
-            mover: plugs.mover.clone().filter(|_| receiver == Receiver::Proxy),
             answers_early: answers_early(route),
             resume: ResumePolicy::of(route).filter(|_| receiver == Receiver::Proxy),
             resume_of_names: ResumePolicy::of_names(route)
@@ -176,7 +173,6 @@ impl Next {
             retry: Policy::of(None, route.retry.as_ref()),
             hedge: route.hedge.clone(),
             through: Through::compile(route, plugs),
-            mover: None,
             resume: None,
             resume_of_names: None,
             custody: None,
@@ -209,11 +205,6 @@ impl Next {
     /// What keeps the contents of broadcasts along its route.
     pub fn store(&self) -> Option<&Arc<dyn Store>> {
         self.store.as_ref()
-    }
-
-    /// What makes tunnels of bytes through it movable.
-    pub fn mover(&self) -> Option<&dyn Mover> {
-        self.mover.as_deref()
     }
 
     /// Whether clients of tunnels of bytes are answered before these are open.

@@ -18,8 +18,6 @@ use super::pump;
 use crate::reach::bulk;
 use crate::reach::datagram_path::Path;
 use crate::tunnel::bridges::Bridges;
-use crate::tunnel::movable;
-use crate::tunnel::movable::Progress;
 use crate::tunnel::outlive::far::FarTunnel;
 use crate::tunnel::outlive::near::NearTunnel;
 
@@ -47,11 +45,9 @@ pub(crate) struct ByteTunnel {
     pub(crate) target: (Incoming, Outgoing),
     pub(crate) guard: TunnelGuard,
     /// Counts it at its upstream.
-    pub(crate) active: Active,
+    pub(crate) _active: Active,
     /// What learns from its size how to connect the next.
     pub(crate) learner: Option<Arc<Upstream>>,
-    /// What lets it move, where it can.
-    pub(crate) progress: Option<Box<Progress>>,
 }
 
 impl Carried {
@@ -110,10 +106,6 @@ impl Carried {
 
 impl ByteTunnel {
     async fn carry(mut self: Box<Self>, routed: &Routed) -> Result<(), Broken> {
-        if let Some(progress) = self.progress.take() {
-            return Box::pin(movable::carry(&mut self, *progress, &routed.exchange)).await;
-        }
-
         let carried = Box::pin(self.pump(routed)).await;
         if let Some(upstream) = &self.learner {
             bulk::ended(routed, upstream);
@@ -121,7 +113,6 @@ impl ByteTunnel {
         carried
     }
 
-    /// Carries one that cannot move.
     fn pump(&mut self, routed: &Routed) -> impl Future<Output = Result<(), Broken>> {
         let counters = routed.exchange.counters();
         pump::tunnel(

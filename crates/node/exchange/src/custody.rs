@@ -10,7 +10,7 @@ use hermes_observe::CLIENT_CLOSED;
 use hermes_packet::Side;
 use hermes_plug::arrival::{Arrival, End};
 use hermes_plug::refusal::Refusal;
-use hermes_plug::{HandlerRequest, NewPath, RequestContent, Response};
+use hermes_plug::{HandlerRequest, RequestContent, Response};
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
@@ -126,13 +126,10 @@ pub(crate) async fn path(
         return Err(refused((routed, next), &head));
     }
 
-    let streams = NewPath {
+    Ok(BytePath {
         incoming,
         outgoing,
         fields: head.fields,
-    };
-    Ok(BytePath {
-        streams,
         active: Active::default(),
     })
 }
@@ -308,9 +305,8 @@ async fn accept(
                 client,
                 target,
                 guard,
-                active: Active::default(),
+                _active: Active::default(),
                 learner: None,
-                progress: None,
             };
             Carried::of(tunnel, None)
         }

@@ -21,6 +21,7 @@ mod message;
 mod packets;
 mod pump;
 mod reach;
+mod transformed;
 mod tunnel;
 
 use std::future::Future;

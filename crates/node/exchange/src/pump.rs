@@ -1,7 +1,7 @@
 //! The loop that moves one direction of an exchange, and the pair of loops that is a tunnel.
 
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -85,41 +85,6 @@ impl Source for Incoming {
     }
 }
 
-/// Where a direction can be stopped between two bytes, and continued elsewhere. `()` is the seam of all directions that cannot: nothing
-/// of this is compiled for them.
-pub(crate) trait Seam {
-    /// Whether there is one.
-    const MOVES: bool;
-
-    /// Whether it is to stop now. The task that says so polls next.
-    fn stops(&self) -> bool;
-
-    /// Polls until more may be read; says how many bytes.
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<usize>;
-
-    /// These bytes are written next.
-    fn passes(&mut self, bytes: &Bytes);
-
-    /// This many were written.
-    fn passed(&mut self, bytes: usize);
-}
-
-impl Seam for () {
-    const MOVES: bool = false;
-
-    fn stops(&self) -> bool {
-        false
-    }
-
-    fn poll_room(&mut self, _: &mut Context<'_>) -> Poll<usize> {
-        Poll::Ready(usize::MAX)
-    }
-
-    fn passes(&mut self, _: &Bytes) {}
-
-    fn passed(&mut self, _: usize) {}
-}
-
 /// Moves what arrives from one side to the other until it ends.
 ///
 /// # Errors
@@ -129,26 +94,11 @@ pub fn pump<'a, S: Source>(
     outgoing: &'a mut Outgoing,
     direction: Direction<'a>,
 ) -> impl Future<Output = Result<(), Broken>> {
-    pump_by(incoming, outgoing, direction, ())
-}
-
-/// The same by a seam, where it may also stop.
-///
-/// # Errors
-/// As for [`pump`].
-pub(crate) fn pump_by<'a, S: Source, M: Seam>(
-    incoming: &'a mut S,
-    outgoing: &'a mut Outgoing,
-    direction: Direction<'a>,
-    seam: M,
-) -> impl Future<Output = Result<(), Broken>> {
     let mut pump = Pump {
         incoming,
         outgoing,
         direction,
-        seam,
         slot: Slot::default(),
-        length: 0,
         end: false,
     };
 
@@ -156,9 +106,7 @@ pub(crate) fn pump_by<'a, S: Source, M: Seam>(
     // would be, twice, and so would all that is borrowed before.
     async move {
         loop {
-            if !pump.may_read().await? {
-                return Ok(());
-            }
+            pump.may_read().await?;
 
             let mut read = pump.read().await;
             if read == Read::Nothing {
@@ -172,7 +120,6 @@ pub(crate) fn pump_by<'a, S: Source, M: Seam>(
                 Read::Nothing => return Ok(()),
             }
 
-            pump.seam.passed(pump.length);
             if pump.end {
                 return Ok(());
             }
@@ -184,15 +131,12 @@ pub(crate) fn pump_by<'a, S: Source, M: Seam>(
 }
 
 /// One direction while it is moved.
-struct Pump<'a, S, M> {
+struct Pump<'a, S> {
     incoming: &'a mut S,
     outgoing: &'a mut Outgoing,
     direction: Direction<'a>,
-    seam: M,
     slot: Slot,
-    /// Bytes that are written.
-    length: usize,
-    /// They are the last.
+    /// The bytes that were written are the last.
     end: bool,
 }
 
@@ -230,27 +174,20 @@ impl Slot {
     }
 }
 
-impl<S: Source, M: Seam> Pump<'_, S, M> {
-    /// Waits until the other side has room: what is read has to be kept until it is written. False if this direction is to stop.
-    async fn may_read(&mut self) -> Result<bool, Broken> {
-        let room = if M::MOVES {
-            match allowed(self).await? {
-                Some(room) => room,
-                None => return Ok(false),
+impl<S: Source> Pump<'_, S> {
+    /// Waits until the other side has room: what is read has to be kept until it is written.
+    async fn may_read(&mut self) -> Result<(), Broken> {
+        let room = match self.outgoing.room() {
+            // Boxed, as most of the time there is room: the place for it would be in every pump.
+            0 => {
+                let roomy = Box::pin(self.outgoing.roomy());
+                written(self.incoming, roomy, self.direction.from).await?
             }
-        } else {
-            match self.outgoing.room() {
-                // Boxed, as most of the time there is room: the place for it would be in every pump.
-                0 => {
-                    let roomy = Box::pin(self.outgoing.roomy());
-                    written(self.incoming, roomy, self.direction.from).await?
-                }
-                room => room,
-            }
+            room => room,
         };
 
         self.incoming.limit(room);
-        Ok(true)
+        Ok(())
     }
 
     /// Reads the next frame, if it is there without waiting.
@@ -264,12 +201,11 @@ impl<S: Source, M: Seam> Pump<'_, S, M> {
     }
 
     /// Waits for the next frame. The other side may also break meanwhile, or say that it has all it wants (RFC 9113, 8.1), which is its end
-    /// of this direction; or this direction is to stop.
+    /// of this direction.
     fn wait(&mut self) -> impl Future<Output = Result<Read, Broken>> {
         Waiting {
             incoming: self.incoming,
             slot: &mut self.slot,
-            seam: &self.seam,
             from: self.direction.from,
             broken: self.outgoing.broken(),
         }
@@ -285,9 +221,7 @@ impl<S: Source, M: Seam> Pump<'_, S, M> {
         let data = std::mem::take(&mut self.slot.data);
         let moved = self.direction.moved;
         moved.fetch_add(data.len() as u64, Ordering::Relaxed);
-        self.length = data.len();
         self.end = self.incoming.is_end();
-        self.seam.passes(&data);
 
         let sending = self.outgoing.data(data, self.end);
         written(self.incoming, sending, self.direction.from)
@@ -295,7 +229,7 @@ impl<S: Source, M: Seam> Pump<'_, S, M> {
 
     /// Whether the kernel can go on.
     fn is_bulk(&self) -> bool {
-        !M::MOVES && self.incoming.bulk().is_some() && self.outgoing.plain().is_some()
+        self.incoming.bulk().is_some() && self.outgoing.plain().is_some()
     }
 
     /// Ends this direction in the way that its bytes ended. It happens once in its life.
@@ -319,24 +253,20 @@ impl<S: Source, M: Seam> Pump<'_, S, M> {
 
 pin_project! {
     /// The wait of an idle direction, in no more room than it needs.
-    struct Waiting<'a, S, M, F> {
+    struct Waiting<'a, S, F> {
         incoming: &'a mut S,
         slot: &'a mut Slot,
-        seam: &'a M,
         from: Side,
         #[pin]
         broken: F,
     }
 }
 
-impl<S: Source, M: Seam, F: Future<Output = Reset>> Future for Waiting<'_, S, M, F> {
+impl<S: Source, F: Future<Output = Reset>> Future for Waiting<'_, S, F> {
     type Output = Result<Read, Broken>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let waiting = self.project();
-        if M::MOVES && waiting.seam.stops() {
-            return Poll::Ready(Ok(Read::Nothing));
-        }
         if let Poll::Ready(frame) = waiting.incoming.poll_frame(cx) {
             return Poll::Ready(Ok(waiting.slot.fill(frame)));
         }
@@ -345,52 +275,6 @@ impl<S: Source, M: Seam, F: Future<Output = Reset>> Future for Waiting<'_, S, M,
             reset => Err(Broken::reset(waiting.from.other(), reset)),
         })
     }
-}
-
-/// Waits until more may be read, and says how many bytes; `None` if it is to stop.
-async fn allowed<S: Source, M: Seam>(pump: &mut Pump<'_, S, M>) -> Result<Option<usize>, Broken> {
-    let Pump {
-        incoming,
-        outgoing,
-        direction: Direction { from, .. },
-        seam,
-        ..
-    } = pump;
-
-    let room = match outgoing.room() {
-        0 => {
-            let roomy = Box::pin(outgoing.roomy());
-            tokio::select! {
-                biased;
-                () = stopped(seam) => return Ok(None),
-                room = written(*incoming, roomy, *from) => room?,
-            }
-        }
-        room => room,
-    };
-
-    let allowed = poll_fn(|cx| {
-        if seam.stops() {
-            return Poll::Ready(None);
-        }
-        seam.poll_room(cx).map(Some)
-    });
-
-    let allowed = meanwhile(*incoming, pin!(allowed)).await;
-    let allowed = allowed.map_err(|error| Broken::read(*from, &error))?;
-    Ok(allowed.map(|allowed| allowed.min(room)))
-}
-
-/// Resolves when it is to stop, provided that the waiting task is polled then.
-async fn stopped<M: Seam>(seam: &M) {
-    poll_fn(|_| {
-        if seam.stops() {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    })
-    .await;
 }
 
 /// Has the kernel move the bytes as long as they come in bulk, where it can. The end is left for the next read to find.

@@ -7,12 +7,10 @@
 //! | [`Handler`] | answers here, and may open exchanges of its own | `handle: NAME` of a route |
 //! | [`Transform`] | changes the bytes of tunnels | `through: [NAME]` of a route |
 //! | [`Store`] | keeps contents, also beyond the life of their clients | `broadcast: { store: NAME }` of a route |
-//! | [`Mover`] | lets tunnels of bytes go on by another path | the answer of the proxy at their other end |
 //!
 //! Each trait says what it gets, what it must do and in what time, who is charged, and on which
 //! thread it runs. A plug is called once per exchange, never per packet. The node's own loops then
-//! move the bytes, through enums; only a tunnel that goes through a transform, or that a mover can
-//! move, has a plug on its path. A plug is registered under a name when the node starts, and costs
+//! move the bytes, through enums; only a tunnel that goes through a transform has a plug on its path. A plug is registered under a name when the node starts, and costs
 //! nothing unless the configuration names it.
 //!
 //! Crates that implement these traits depend on this one, never the other way round. `examples/plugs` has small ones of each kind.
@@ -23,7 +21,6 @@ mod filter;
 pub mod forwarded;
 mod handler;
 mod ingress;
-mod mover;
 mod names;
 pub mod opening_head;
 mod query;
@@ -47,7 +44,6 @@ pub use ingress::{Gate, Ingress, Serving};
 pub use names::Names;
 pub(crate) use names::NoPlug;
 
-pub use mover::{Movable, Mover, NewPath, Position, Resuming};
 pub use query::Disobeyed;
 pub use query::QueryChanges;
 pub use store::{NewContent, Store, StoreError, StoreWriter, StoredContent, Storing};
@@ -73,8 +69,6 @@ pub struct Plugs {
     pub transforms: Names<dyn Transform>,
     /// Stores.
     pub(crate) stores: Names<dyn Store>,
-    /// The mover, of which there is one at most.
-    pub mover: Option<Arc<dyn Mover>>,
 }
 
 impl Plugs {
@@ -86,7 +80,6 @@ impl Plugs {
             handlers: Names::new("handler"),
             transforms: Names::new("transform"),
             stores: Names::new("store"),
-            mover: None,
         }
     }
 
@@ -99,7 +92,6 @@ impl Plugs {
             handlers: self.handlers.over(&others.handlers),
             transforms: self.transforms.over(&others.transforms),
             stores: self.stores.over(&others.stores),
-            mover: self.mover.or(others.mover),
         }
     }
 
@@ -141,13 +133,6 @@ impl Plugs {
     #[must_use]
     pub fn store(mut self, name: &str, store: impl Store + 'static) -> Self {
         self.stores.add(name, Arc::new(store));
-        self
-    }
-
-    /// With a mover, for the tunnels of all routes: the far end of each says whether it knows how.
-    #[must_use]
-    pub fn mover(mut self, mover: impl Mover + 'static) -> Self {
-        self.mover = Some(Arc::new(mover));
         self
     }
 }

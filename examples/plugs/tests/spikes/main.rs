@@ -8,6 +8,5 @@ mod fate;
 mod names;
 mod node;
 mod queues;
-mod replay;
 mod stores;
 mod zones;

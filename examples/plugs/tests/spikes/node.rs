@@ -7,7 +7,6 @@ use std::time::Duration;
 use hermes_config::{Loaded, parse};
 use hermes_node::LogFilter;
 use hermes_node::Proxy;
-use hermes_node::change::ReloadReport;
 use hermes_plug::Plugs;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -16,7 +15,7 @@ use tokio::net::TcpStream;
 /// A node and the folder of its administration.
 pub struct Node {
     proxy: Proxy,
-    folder: TempDir,
+    _folder: TempDir,
 }
 
 impl Node {
@@ -26,13 +25,10 @@ impl Node {
         let loaded = document(name, yaml, folder.path());
         let file = folder.path().join("node.yaml");
         let proxy = Proxy::start(loaded, file, Box::new(Silent), Vec::new(), plugs).unwrap();
-        Self { proxy, folder }
-    }
-
-    /// Has another configuration in force; says what became of open tunnels.
-    pub fn apply(&self, name: &str, yaml: &str) -> ReloadReport {
-        let loaded = document(name, yaml, self.folder.path());
-        self.proxy.apply(loaded).unwrap()
+        Self {
+            proxy,
+            _folder: folder,
+        }
     }
 
     /// Connects to its first listener.

@@ -122,9 +122,4 @@ impl<'a> EarlyBytes<'a> {
     pub(crate) fn moved(&self) -> u64 {
         self.sent.len() as u64
     }
-
-    /// These bytes, to be kept.
-    pub(crate) fn take_sent(&mut self) -> Bytes {
-        std::mem::take(&mut self.sent)
-    }
 }

@@ -8,11 +8,10 @@ use hermes_admit::next::next_hop;
 use hermes_admit::reevaluate::Opened;
 use hermes_admit::routed::Routed;
 use hermes_http::h1::client::Receiver;
-use hermes_http::{Event, Kind, RequestHead};
+use hermes_http::{Event, Incoming, Kind, Outgoing, RequestHead};
 use hermes_identity::Proof;
 use hermes_net::{LocalEnd, UdpSocket};
 use hermes_packet::{Asked, Destination, Handed, PacketEnd, Token};
-use hermes_plug::NewPath;
 use hermes_plug::refusal::Refusal;
 use hermes_plug::target::Target;
 use hermes_proto::fields::Fields;
@@ -83,7 +82,13 @@ pub(crate) async fn open(
 
 /// A path for bytes.
 pub(crate) struct BytePath {
-    pub(crate) streams: NewPath,
+    /// Bytes from its far end.
+    pub(crate) incoming: Incoming,
+    /// Bytes to its far end.
+    pub(crate) outgoing: Outgoing,
+    /// The fields of the answer that opened it.
+    pub(crate) fields: Fields,
+    /// Counts it at its upstream.
     pub(crate) active: Active,
 }
 
@@ -122,14 +127,10 @@ pub(crate) async fn bytes(
         Event::Tunnel(answer, incoming) => {
             let halves = (incoming, opened.outgoing);
             let (incoming, outgoing) = form::bytes(departing.kind(), other, halves);
-            let streams = NewPath {
+            let path = BytePath {
                 incoming,
                 outgoing,
                 fields: answer.fields,
-            };
-
-            let path = BytePath {
-                streams,
                 active: opened.active,
             };
 

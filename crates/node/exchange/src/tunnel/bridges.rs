@@ -17,10 +17,10 @@ use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::transform;
 use http::StatusCode;
 
-use super::transformed::TransformedSource;
 use crate::carried::ByteTunnel;
 use crate::pump;
 use crate::pump::{Direction, Source, pump};
+use crate::transformed::TransformedSource;
 
 /// What changes the bytes of one tunnel.
 pub(crate) struct Bridges {

@@ -2,16 +2,13 @@
 
 pub(crate) mod bridges;
 pub(crate) mod early_answer;
-pub(crate) mod movable;
 pub(crate) mod outlive;
 pub(crate) mod terminate;
-mod transformed;
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use hermes_admit::explain;
 use hermes_admit::next::Next;
 use hermes_admit::post;
@@ -25,7 +22,6 @@ use hermes_observe::CLIENT_CLOSED;
 use hermes_packet::Asked;
 use hermes_packet::Side;
 use hermes_packet::{Early, PacketDirection};
-use hermes_plug::Mover;
 use hermes_plug::arrival::{Arrival, End};
 use hermes_plug::refusal::Refusal;
 use hermes_plug::target::Target;
@@ -53,7 +49,6 @@ use crate::reach::retry::Tries;
 use crate::reach::session_token::Resumption;
 use crate::reach::{form, verdict};
 use crate::tunnel::bridges::Bridges;
-use crate::tunnel::movable::Progress;
 use crate::tunnel::outlive::near;
 use crate::tunnel::outlive::near::{AskedSession, Granted, NearTunnel};
 
@@ -76,7 +71,6 @@ pub(crate) async fn forward(
     let AskedFor {
         opened,
         form,
-        first,
         session,
     } = match asked {
         Ok(asked) => asked,
@@ -102,8 +96,6 @@ pub(crate) async fn forward(
     match answer {
         Event::Tunnel(mut head, incoming) => {
             let granted = session.and_then(|asked| asked.granted(&mut head.fields));
-            let progress = mover(next, form, bridges.as_deref())
-                .and_then(|mover| Progress::new(mover, &mut head.fields, &first));
             arrived(routed, &arrival, early);
             let opened = Opened::new(routed, arrival.head(), next, None);
 
@@ -114,7 +106,6 @@ pub(crate) async fn forward(
                 active,
                 silence,
                 opened,
-                progress,
                 granted,
                 bridges,
                 learner: bulk::learner(next, form).cloned(),
@@ -162,8 +153,6 @@ struct AskedFor {
     opened: Open,
     /// How it left.
     form: Kind,
-    /// Bytes that left before the answer.
-    first: Bytes,
     /// A session was asked for.
     session: Option<Box<AskedSession>>,
 }
@@ -189,14 +178,11 @@ async fn ask(
     if head.kind().carries_packets() && next.receiver() == Receiver::Proxy {
         departure::ask(routed, routed.asked.unwrap_or(Asked::New), &mut head);
     }
-    if let Some(mover) = mover(next, head.kind(), bridges.as_deref()) {
-        mover.ask(&mut head.fields);
-    }
-    // A tunnel whose bytes are changed on their way, or that a plug moves, has no session.
-    let is_plain = bridges.is_none() && next.mover().is_none();
-    let outlives = is_plain
-        .then(|| near::ask(routed, next, &mut head))
-        .flatten();
+    // A tunnel whose bytes are changed on their way has no session.
+    let outlives = match bridges {
+        Some(_) => None,
+        None => near::ask(routed, next, &mut head),
+    };
 
     let session = arrival.session().cloned();
     let tries = Tries::new(routed, next, arrival.head()).early(session.as_ref());
@@ -216,21 +202,8 @@ async fn ask(
     Ok(AskedFor {
         opened: opened.map_err(Unopened::Refused)?,
         form: head.kind(),
-        first: first.take_sent(),
         session: outlives,
     })
-}
-
-/// What makes a tunnel movable that leaves in this form: one of bytes, to another proxy. A tunnel with transforms does not move,
-/// because they are in the middle of its bytes.
-fn mover<'a>(next: &'a Next, form: Kind, bridges: Option<&Bridges>) -> Option<&'a dyn Mover> {
-    if bridges.is_some() {
-        return None;
-    }
-    match form {
-        Kind::Connect | Kind::ConnectTcp => next.mover(),
-        Kind::Message | Kind::ConnectUdp | Kind::ConnectIp | Kind::Upgrade => None,
-    }
 }
 
 /// A tunnel that the next hop answered.
@@ -398,7 +371,6 @@ struct Accepted {
     /// Silence after which a tunnel of datagrams ends.
     silence: Silence,
     opened: Opened,
-    progress: Option<Box<Progress>>,
     /// The session that the far end has granted.
     granted: Option<Box<Granted>>,
     bridges: Option<Box<Bridges>>,
@@ -415,7 +387,6 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted) -> Carrie
         active,
         silence,
         opened,
-        progress,
         granted,
         bridges,
         learner,
@@ -440,9 +411,7 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted) -> Carrie
         .status(arrival.head().opening_status().as_u16());
 
     // Another path would not know the contexts of this one.
-    let movable = progress.is_some()
-        || granted.is_some()
-        || kind.carries_packets() && !udp_bind::is_asked_for(&fields);
+    let movable = granted.is_some() || kind.carries_packets() && !udp_bind::is_asked_for(&fields);
     let guard = enter(routed, opened, movable);
     let client = match arrival.accept(fields).await {
         Ok(client) => client,
@@ -464,9 +433,8 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted) -> Carrie
                 client,
                 target,
                 guard,
-                active,
+                _active: active,
                 learner,
-                progress,
             };
 
             Carried::of(tunnel, bridges)

@@ -84,9 +84,8 @@ pub(crate) async fn tcp(
                     client,
                     target: target.streams,
                     guard,
-                    active: target.active,
+                    _active: target.active,
                     learner: None,
-                    progress: None,
                 },
                 bridges,
             )

@@ -314,15 +314,15 @@ impl Near<'_> {
         self.opening = None;
         let exchange = self.exchange;
         match opened {
-            Ok(BytePath { streams, active }) => {
+            Ok(opened) => {
                 // What is still on the old path is sent again, or was received.
                 self.path = None;
                 self.cell.resume();
                 let link = Link {
-                    incoming: streams.incoming,
-                    outgoing: streams.outgoing,
+                    incoming: opened.incoming,
+                    outgoing: opened.outgoing,
                 };
-                self.path = Some((path::carry(link, self.cell), active));
+                self.path = Some((path::carry(link, self.cell), opened.active));
                 self.lost = None;
                 self.times += 1;
 
@@ -436,7 +436,7 @@ async fn open(
     let (mut path, opened) = opened.map_err(unopened)?;
 
     // Another proxy would take what follows for bytes of a new tunnel.
-    if Request::take(&mut path.streams.fields) != Some(Request::New) {
+    if Request::take(&mut path.fields) != Some(Request::New) {
         let details = "the tunnel was opened anew, by a proxy that does not know its session";
         let refusal = Refusal::new(ProxyError::HttpRequestDenied, details);
         return Err(NoPath {
