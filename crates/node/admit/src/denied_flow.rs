@@ -8,10 +8,8 @@ use hermes_rules::judge::Phase;
 use hermes_rules::packets::{NONE_ALLOWS, has_ports};
 use serde_json::Value;
 
-use super::draft::{Came, DecisionDraft, Ruling, Scene};
-use super::{Author, mask, tell};
+use crate::decision_log::{self, Author, Came, DecisionDraft, Ruling, Scene};
 use crate::filter;
-use crate::filter::FlowTunnel;
 use crate::routed::Routed;
 use crate::snapshot::Snapshot;
 
@@ -43,7 +41,7 @@ impl DeniedFlow<'_> {
         };
 
         let owner = Owner::of(self.routed.user.as_deref(), &self.routed.source.peer);
-        let draft = DecisionDraft::of(self.input(), owner.clone(), author);
+        let draft = DecisionDraft::of(self.input(), owner, author);
         let id = draft.id;
         let came = Came {
             ruling: Ruling::Dropped,
@@ -51,14 +49,15 @@ impl DeniedFlow<'_> {
             ..Came::default()
         };
         let scene = Scene {
-            snapshot: self.snapshot,
+            node: &self.snapshot.node,
+            revision: self.snapshot.revision,
             source: &self.routed.source,
             exchange: &self.routed.exchange,
             again: false,
         };
 
-        let line = mask::line(draft.event(&scene, came), &log.mask).owned_by(owner);
-        tell(&self.routed.worker, log, line);
+        let line = log.line(draft, &scene, came);
+        decision_log::write(&self.routed.worker.shared.telemetry, log, line);
         Some(id)
     }
 
@@ -72,7 +71,7 @@ impl DeniedFlow<'_> {
         let is_with_ports = has_ports(flow.protocol) && packet.fragment() != Fragment::Later;
         let groups = snapshot.rules.names.groups_of(routed.user.as_deref());
         let target = routed.target.to_string();
-        let tunnel = FlowTunnel::of(routed, &groups, &target);
+        let tunnel = routed.flow_tunnel(&groups, &target);
         filter::described_flow(&flow, is_with_ports, self.denied.sender, tunnel)
     }
 }

@@ -20,7 +20,6 @@ use hermes_rules::{BadField, Source, Values};
 use http::uri::PathAndQuery;
 use http::{Method, StatusCode};
 
-use crate::routed::values;
 use crate::snapshot::{ListenerRules, Snapshot};
 
 /// Where an exchange enters, and from whom.
@@ -224,4 +223,27 @@ impl Entry<'_> {
 fn may_tunnel(head: &RequestHead, snapshot: &Snapshot) -> bool {
     let is_post = snapshot.tunnels_by_post && head.method == Method::POST;
     head.kind() != Kind::Message || is_post
+}
+
+/// What the variables of templates stand for; path and method are the caller's to fill in.
+pub(crate) fn values<'a>(
+    source: &'a StreamInfo,
+    listener: &'a ListenerRules,
+    user: Option<&'a str>,
+    target: &'a Target,
+    node: &'a str,
+) -> Values<'a> {
+    let certificate = source.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
+    Values {
+        peer: source.peer.socket(),
+        listener: &listener.name,
+        user,
+        tls_peer: certificate.and_then(|names| names.primary()),
+        target_host: target.host(),
+        target_port: target.port(),
+        node,
+        path: "",
+        query: None,
+        method: "",
+    }
 }

@@ -11,8 +11,7 @@ use hermes_proto::proxy_status::Told;
 use hermes_proto::refusal_id::RefusalId;
 use hermes_rules::judge::Phase;
 
-use super::remembered::{Cause, Circumstances, Instead, LastRefusals};
-use crate::filter::KnownUser;
+use crate::refusals::remembered::{Cause, Circumstances, Instead, LastRefusals};
 use crate::routed::Routed;
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::worker::Shared;
@@ -93,8 +92,7 @@ fn remember(
 ) -> RefusalId {
     let id = named.unwrap_or_else(new_id);
     routed.exchange.refused(id);
-    let whose = KnownUser::new(&routed.auth, &routed.listener, routed.user.as_deref());
-    routed.exchange.claims(whose.claimed.iter());
+    routed.exchange.claims(routed.known_user().claimed.iter());
     let circumstances = on_route(routed, head);
     routed
         .worker

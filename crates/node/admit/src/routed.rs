@@ -10,7 +10,10 @@ use hermes_packet::{Asked, ChargedBounds};
 use hermes_plug::target::Target;
 use hermes_rules::Values;
 
+use crate::decide::DecisionLogger;
 use crate::entrance::Entrance;
+use crate::entry::values;
+use crate::filter::{FlowTunnel, KnownUser};
 use crate::next::CompiledRoute;
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::worker::Worker;
@@ -66,6 +69,29 @@ impl Routed {
         }
     }
 
+    /// Its tunnel as policies on flows of packets see it; `groups` are those of its user, `target` is written as they read it.
+    pub fn flow_tunnel<'a>(&'a self, groups: &'a [&'a str], target: &'a str) -> FlowTunnel<'a> {
+        let tls = self.source.tls.as_ref();
+        FlowTunnel {
+            user: self.user.as_deref(),
+            groups,
+            claims: self.auth.proof.claims(),
+            certificate: tls.and_then(|tls| tls.certificate.as_ref()),
+            listener: &self.listener.name,
+            target,
+        }
+    }
+
+    /// Its user, with the groups that the user's token claims.
+    pub fn known_user(&self) -> KnownUser<'_> {
+        self.listener.known_user(&self.auth, self.user.as_deref())
+    }
+
+    /// Logs the decisions on it, or on what is opened in its name.
+    pub fn logger(&self) -> DecisionLogger<'_> {
+        self.worker.logger(&self.exchange, &self.auth)
+    }
+
     /// What the variables of templates stand for; path and method are the caller's to fill in.
     pub fn values<'a>(&'a self, target: &'a Target) -> Values<'a> {
         values(
@@ -75,28 +101,5 @@ impl Routed {
             target,
             &self.snapshot.node,
         )
-    }
-}
-
-/// What the variables of templates stand for; path and method are the caller's to fill in.
-pub fn values<'a>(
-    source: &'a StreamInfo,
-    listener: &'a ListenerRules,
-    user: Option<&'a str>,
-    target: &'a Target,
-    node: &'a str,
-) -> Values<'a> {
-    let certificate = source.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
-    Values {
-        peer: source.peer.socket(),
-        listener: &listener.name,
-        user,
-        tls_peer: certificate.and_then(|names| names.primary()),
-        target_host: target.host(),
-        target_port: target.port(),
-        node,
-        path: "",
-        query: None,
-        method: "",
     }
 }

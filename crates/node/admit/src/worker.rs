@@ -5,23 +5,25 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use hermes_identity::AuthContext;
 use hermes_net::turns::{TurnBounds, Turns};
 use hermes_net::{LocalAddresses, LocalEnd, Resolver, Watch};
-use hermes_observe::Telemetry;
+use hermes_observe::{Exchange, Telemetry};
 use hermes_packet::Egress;
 use hermes_upstream::{AnswerLimits, Attached, Budget, Client, Directory, Upstream, local_end};
 use http::HeaderValue;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
+use crate::decide::DecisionLogger;
 use crate::devices::Devices;
 use crate::joins::Joins;
 use crate::outliving::Outliving;
-use crate::reevaluate::Tunnels;
 use crate::refusals::remembered::LastRefusals;
 use crate::shares::sessions::Sessions;
 use crate::shares::sources::{Sources, Users};
 use crate::snapshot::Snapshot;
+use crate::tunnels::Tunnels;
 
 /// What all workers share.
 pub struct Shared {
@@ -149,6 +151,15 @@ impl Worker {
         let client = Client::new(resolver, tasks, shared.clone());
         client.keep_warm();
         Arc::new(Self { shared, client })
+    }
+
+    /// Logs the decisions on an exchange.
+    pub fn logger<'a>(
+        &'a self,
+        exchange: &'a Exchange,
+        auth: &'a AuthContext,
+    ) -> DecisionLogger<'a> {
+        DecisionLogger::new(&self.client, &self.shared.telemetry, exchange, auth)
     }
 
     /// The configuration in force.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use hermes_config::model::{Auth, FieldPattern};
+use hermes_config::model::{Auth, Bearer, FieldPattern};
 use hermes_http::RequestHead;
 use hermes_http::fields::Fields;
 use hermes_rules::judge::Authenticated;
@@ -89,14 +89,17 @@ impl AuthContext {
         let Some(claims) = self.proof.claims() else {
             return ClaimedGroups::default();
         };
-        let bearer = match auth {
-            Some(Auth::Methods(methods)) => methods.bearer.as_ref(),
+        let named = self.authenticated.as_deref();
+        if user.is_none() || user != named.map(|name| aliases.user_of(name)) {
+            return ClaimedGroups::default();
+        }
+
+        let groups_claim = match (&self.proof, auth) {
+            (Proof::Supposed(token), _) => Some(token.groups_claim.as_str()),
+            (_, Some(Auth::Methods(methods))) => methods.bearer.as_ref().map(Bearer::groups_claim),
             _ => None,
         };
-        let named = self.authenticated.as_deref();
-        let is_named = user.is_some() && user == named.map(|name| aliases.user_of(name));
-        let bearer = bearer.filter(|_| is_named);
-        ClaimedGroups(bearer.and_then(|bearer| claims.get(bearer.groups_claim())))
+        ClaimedGroups(groups_claim.and_then(|name| claims.get(name)))
     }
 }
 

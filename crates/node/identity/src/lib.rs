@@ -40,5 +40,5 @@ pub use authenticator::{Authenticator, Identity};
 pub use build_error::BuildError;
 pub use challenge::Challenge;
 pub use claims::LEEWAY;
-pub use proof::Proof;
+pub use proof::{Proof, SupposedToken};
 pub use user_name::USER_LIMIT;

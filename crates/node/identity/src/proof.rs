@@ -17,10 +17,12 @@ pub enum Proof {
     Token(Arc<TokenProof>),
     /// A certificate; the stream holds it.
     Certificate,
+    /// Nothing: a dry run supposes the claims of a token.
+    Supposed(Arc<SupposedToken>),
 }
 
 impl Proof {
-    /// `none`, `basic`, `bearer` or `mtls`.
+    /// `none`, `basic`, `bearer` or `mtls`; `supposed` in a dry run.
     #[must_use]
     pub fn scheme(&self) -> &'static str {
         match self {
@@ -28,6 +30,7 @@ impl Proof {
             Self::Password(_) => "basic",
             Self::Token(_) => "bearer",
             Self::Certificate => "mtls",
+            Self::Supposed(_) => "supposed",
         }
     }
 }
@@ -38,6 +41,7 @@ impl Proof {
     pub fn claims(&self) -> Option<&Map<String, Value>> {
         match self {
             Self::Token(token) => Some(&token.claims),
+            Self::Supposed(token) => Some(&token.claims),
             Self::Nothing | Self::Password(_) | Self::Certificate => None,
         }
     }
@@ -51,6 +55,15 @@ impl PasswordProof {
     pub(crate) fn of(hash: &str) -> Self {
         Self(digest(&SHA256, hash.as_bytes()).as_ref().to_vec())
     }
+}
+
+/// A token that no one has shown, for a dry run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SupposedToken {
+    /// Its claims.
+    pub claims: Map<String, Value>,
+    /// The claim that names groups.
+    pub groups_claim: String,
 }
 
 /// What a token said and who signed it, without the signature.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hermes_admit::entrance::{Connection, Entrance};
 use hermes_admit::explain::explains;
-use hermes_admit::refusals::note;
+use hermes_admit::note;
 use hermes_admit::refusals::remembered::{Circumstances, Instead};
 use hermes_admit::snapshot::is_challenge;
 use hermes_exchange as pipeline;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use hermes_admit::refusals::note;
+use hermes_admit::note;
 use hermes_admit::refusals::remembered::Instead;
 use hermes_admit::snapshot::ListenerRules;
 use hermes_admit::worker::Shared;

@@ -22,6 +22,7 @@ mod builtin;
 pub mod change;
 mod check;
 pub mod node;
+mod nowhere;
 pub mod rehearsal;
 mod scarcity;
 mod status;

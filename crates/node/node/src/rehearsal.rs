@@ -8,37 +8,28 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use hermes_admit::decide::{Candidate, DryRun, Mode};
 use hermes_admit::entry::Entry;
-use hermes_admit::filter;
-use hermes_admit::filter::{Checkpoint, KnownUser};
-use hermes_admit::permit::Permitting;
 use hermes_admit::snapshot::{ListenerRules, Snapshot};
 use hermes_config::{Loaded, Problems};
 use hermes_http::RequestHead;
-use hermes_identity::{AuthContext, Identity, Proof};
+use hermes_identity::{AuthContext, Identity};
 use hermes_net::{LocalAddresses, PeerAddress, Resolver, StreamInfo};
 use hermes_observe::{AccessSink, Telemetry};
 use hermes_plug::refusal::Refusal;
 use hermes_plug::target::Target;
-use hermes_plug::{Changes, Decision, Subject, Verdict};
 use hermes_proto::fields::Fields;
-use hermes_proto::proxy_status::ProxyError;
-use hermes_rules::Facts;
-use hermes_rules::fields::USER;
 use hermes_rules::judge::Authenticated;
-use hermes_upstream::{Client, Directory, Upstream};
-use http::HeaderValue;
+use hermes_upstream::Client;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
 use crate::builtin;
+use crate::nowhere::Nowhere;
 use crate::why::packet::{JudgedSupposed, SupposedFlows, SupposedPacket};
 use crate::why::question;
-use crate::why::question::{SupposedRequest, own_address};
+use crate::why::question::{CLIENT_PORT, SupposedRequest, own_address};
 use crate::why::supposed_claims::{SaidOfUser, SupposedClaims};
-
-/// The port that the supposed connection comes from.
-const CLIENT_PORT: u16 = 50_000;
 
 /// An exchange that is only supposed.
 #[derive(Debug, Clone)]
@@ -144,24 +135,22 @@ impl Rehearsal {
         };
 
         let claims = SupposedClaims::new(Some(config), supposed.said_of_user())?;
-        let mut going = Going {
-            entry,
-            head,
-            user: None,
-            claims: &claims,
-            claimed: Authenticated {
-                user: supposed.user.as_deref(),
-                claimed: claims.groups(),
-                ..Authenticated::default()
-            },
-            said: Vec::new(),
+        let identity = Identity {
+            user: supposed.user.clone(),
+            proof: claims.proof(),
+            certificate: None,
+            expires: None,
         };
-        let outcome = self.phases(&mut going, supposed).await;
+        let auth = AuthContext::new(identity, Fields::new(), false);
+
+        let mut dry = DryRun::new(self.client.clone(), supposed.at);
+        let mut user = None;
+        let outcome = phases(entry, &auth, &mut dry, &mut head, &mut user).await;
         Ok(Rehearsed {
-            user: going.user,
-            fields: going.head.fields,
+            user,
+            fields: head.fields,
             outcome: outcome.map_err(|refusal| (refusal.code().as_u16(), refusal.reason())),
-            filters: going.said,
+            filters: dry.said,
         })
     }
 
@@ -207,142 +196,25 @@ impl Rehearsal {
             .map(Arc::as_ref)
             .ok_or_else(|| format!("there is no listener `{key}`"))
     }
-
-    async fn phases(&self, going: &mut Going<'_>, supposed: &Supposed) -> Result<String, Refusal> {
-        let entry = going.entry;
-        let target = Target::of(&going.head, &entry.listener.forms(), false)?;
-        let identity = Identity {
-            user: supposed.user.clone(),
-            proof: Proof::Nothing,
-            certificate: None,
-            expires: None,
-        };
-        let auth = AuthContext::new(identity, Fields::new(), false);
-        going.user = entry.believe(&auth, &target, &mut going.head)?;
-        let permitting = Permitting {
-            target: &target,
-            whose: KnownUser {
-                user: going.user.as_deref(),
-                claimed: going
-                    .claimed
-                    .claimed_of(going.user.as_deref(), &entry.listener.aliases),
-            },
-            witness: None,
-            at: supposed.at,
-        };
-        entry.permit(&mut going.head, permitting)?;
-
-        for asked in self.snapshot.filters.iter().filter(|filter| filter.is_rego) {
-            self.ask_about_others(asked, going, &target).await?;
-            if asked.applies(&going.facts(&target)) {
-                let changes = self.ask(asked, going, &target).await?;
-                going.change(&changes);
-            }
-        }
-
-        let route = self.snapshot.rules.route(&going.facts(&target), &mut ());
-        route
-            .map(|route| route.name.to_string())
-            .map_err(|unmatched| filter::unmatched(&unmatched, || unmatched.to_string()))
-    }
-
-    /// Asks about the other readings of the path, as the pipeline does.
-    async fn ask_about_others(
-        &self,
-        asked: &Checkpoint,
-        going: &mut Going<'_>,
-        target: &Target,
-    ) -> Result<(), Refusal> {
-        for other in filter::other_readings(&self.snapshot.document, &going.head)? {
-            let written = std::mem::replace(&mut going.head, other);
-            let answer = match asked.applies(&going.facts(target)) {
-                true => self.ask(asked, going, target).await.map(drop),
-                false => Ok(()),
-            };
-            going.head = written;
-            answer?;
-        }
-        Ok(())
-    }
-
-    async fn ask(
-        &self,
-        asked: &Checkpoint,
-        going: &mut Going<'_>,
-        target: &Target,
-    ) -> Result<Changes, Refusal> {
-        let user = going.user.as_deref();
-        let target = target.canonical();
-        let subject = Subject {
-            client: &self.client,
-            head: &going.head,
-            target: &target,
-            user,
-            source: going.entry.source,
-            listener: &going.entry.listener.name,
-            credentials: &Fields::new(),
-            claims: going.claims.all(),
-            groups: self.snapshot.rules.names.groups_of(user),
-        };
-        let Verdict {
-            decision,
-            outcome,
-            reason,
-            ..
-        } = asked.decide(&subject).await;
-        let reason = format!("{} {}: {reason}", asked.name, outcome.word());
-        going.said.push(reason.clone());
-
-        match decision {
-            Decision::Allow(changes) => Ok(changes),
-            Decision::Deny(denial) => {
-                Err(Refusal::new(ProxyError::HttpRequestDenied, reason).status(denial.status))
-            }
-        }
-    }
 }
 
-/// An exchange on its way through the phases.
-struct Going<'a> {
-    entry: Entry<'a>,
-    head: RequestHead,
-    user: Option<String>,
-    claims: &'a SupposedClaims,
-    claimed: Authenticated<'a>,
-    said: Vec<String>,
-}
+/// Takes the exchange through the phases of one that arrives; the name of its route.
+async fn phases(
+    entry: Entry<'_>,
+    auth: &AuthContext,
+    dry: &mut DryRun,
+    head: &mut RequestHead,
+    user: &mut Option<String>,
+) -> Result<String, Refusal> {
+    let target = Target::of(head, &entry.listener.forms(), false)?;
+    let mut candidate = Candidate {
+        entry,
+        target: &target,
+        auth,
+        mode: Mode::DryRun(dry),
+    };
 
-impl Going<'_> {
-    fn change(&mut self, changes: &Changes) {
-        changes.apply_to(&mut self.head);
-        let named = changes.set.get(USER).and_then(|named| named.to_str().ok());
-        if let Some(named) = named {
-            self.user = Some(named.to_owned());
-        }
-    }
-
-    fn facts<'a>(&'a self, target: &'a Target) -> Facts<'a> {
-        let Entry {
-            source, listener, ..
-        } = self.entry;
-        let user = self.user.as_deref();
-        let whose = KnownUser {
-            user,
-            claimed: self.claimed.claimed_of(user, &self.entry.listener.aliases),
-        };
-        filter::facts(&self.head, target, whose, source, &listener.name)
-    }
-}
-
-/// Nothing is reached.
-pub(crate) struct Nowhere;
-
-impl Directory for Nowhere {
-    fn upstream(&self, _: &str) -> Option<Arc<Upstream>> {
-        None
-    }
-
-    fn token(&self, _: &Upstream) -> Option<HeaderValue> {
-        None
-    }
+    *user = candidate.believe(head)?;
+    let (_, route) = candidate.decide(head, user).await?;
+    Ok(route.name.to_string())
 }

@@ -123,6 +123,7 @@ impl<'a> Graph<'a> {
             .filter(|at| reached[*at].contains(at))
             .collect();
         let size = self.share(&within);
+        let files: Vec<_> = within.iter().map(|at| self.modules[*at].file).collect();
 
         (size > TOGETHER).then(|| Sized {
             subject: format!("{name} circles"),
@@ -131,7 +132,10 @@ impl<'a> Graph<'a> {
             size,
             unit: "percent of its lines in circles of imports",
             budget: TOGETHER,
-            remedy: "move what they share into modules below them".to_owned(),
+            remedy: format!(
+                "move what they share into modules below them: {}",
+                files.join(", ")
+            ),
         })
     }
 

@@ -1,57 +1,36 @@
-//! An exchange on its way through the filters of its snapshot.
+//! *Authorize*: the filters of the snapshot are asked, in their order.
 
 use std::time::Duration;
 
 use hermes_config::element;
-use hermes_http::{AnswerFields, RequestHead};
-use hermes_identity::AuthContext;
-use hermes_observe::Exchange;
+use hermes_http::RequestHead;
 use hermes_plug::refusal::Refusal;
-use hermes_plug::target::Target;
 use hermes_plug::{Changes, Decision, Denial, Subject, Verdict};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::refusal_id::RefusalId;
-use hermes_rules::Facts;
 use hermes_rules::fields::USER;
 use hermes_rules::judge::Phase;
 
-use super::{Checkpoint, KnownUser, facts, other_readings};
-use crate::decision_log::{Author, Came, Decided, Witness};
-use crate::entry::Entry;
-use crate::worker::Worker;
-
-/// An exchange on its way through the filters.
-pub struct Stage<'a> {
-    /// The worker that asks.
-    pub worker: &'a Worker,
-    /// Where it came in.
-    pub entry: Entry<'a>,
-    /// Its record.
-    pub exchange: &'a Exchange,
-    /// The target that it names.
-    pub target: &'a Target,
-    /// Who the client is.
-    pub auth: &'a AuthContext,
-}
-
-/// What filters have allowed, besides changes to the request.
-#[derive(Default)]
-pub struct FilterGrant {
-    /// How long that counts for a tunnel.
-    pub(crate) lasts: Option<Duration>,
-    /// What the answer gets, of each filter that gives it something.
-    pub answer: Vec<AnswerFields>,
-}
+use super::candidate::{Candidate, Grant, Mode};
+use crate::decision_log::{Author, Came, Decided, DecisionDraft};
+use crate::filter::{Checkpoint, other_readings};
 
 /// An exchange that may not go on.
 pub struct Denied {
     /// The answer to it.
     pub refusal: Refusal,
-    /// How long an open tunnel may go on all the same, because no one decided.
-    pub(crate) grace: Duration,
+    /// How long an open tunnel may go on all the same, because no filter decided.
+    pub grace: Duration,
 }
 
-impl Stage<'_> {
+/// The answer of one filter that allows an exchange.
+struct Allowed {
+    changes: Changes,
+    /// How long that counts for a tunnel.
+    lasts: Option<Duration>,
+}
+
+impl Candidate<'_> {
     /// Whether any filter is to be asked. Where none is, none is after another's changes.
     pub fn is_asked(&self, head: &RequestHead, user: Option<&str>) -> bool {
         let filters = &self.entry.snapshot.filters;
@@ -66,63 +45,168 @@ impl Stage<'_> {
             && (applies(head) || others().map_or(true, |others| others.iter().any(applies)))
     }
 
-    /// Asks every filter that applies; the first denial ends it.
+    /// *Authorize*: asks every filter that applies; the first denial ends it. A filter may change fields and name the user.
     ///
     /// # Errors
     /// A filter denied the exchange.
     pub async fn authorize(
-        &self,
+        &mut self,
         head: &mut RequestHead,
         user: &mut Option<String>,
-        witness: &mut Witness<'_>,
-    ) -> Result<FilterGrant, Denied> {
-        let mut granted = FilterGrant::default();
-        for filter in &self.entry.snapshot.filters {
-            let others = other_readings(&self.entry.snapshot.document, head);
+    ) -> Result<Grant, Denied> {
+        let snapshot = self.entry.snapshot;
+        let mut granted = Grant::default();
+        for filter in &snapshot.filters {
+            if self.passes_over(filter) {
+                continue;
+            }
+
+            let others = other_readings(&snapshot.document, head);
             let others = others.map_err(|refusal| Denied {
                 refusal,
                 grace: Duration::ZERO,
             })?;
             for other in others {
                 if filter.applies(&self.facts(&other, user.as_deref())) {
-                    let (_, lasts) = self
-                        .question(filter, &other, user.as_deref(), witness)
-                        .await?;
-                    granted.lasts = [granted.lasts, lasts].into_iter().flatten().min();
+                    let allowed = self.ask(filter, &other, user.as_deref()).await?;
+                    granted.at_most(allowed.lasts);
                 }
             }
 
             if filter.applies(&self.facts(head, user.as_deref())) {
-                let also = self.ask(filter, head, user, witness).await?;
-                granted.lasts = [granted.lasts, also.lasts].into_iter().flatten().min();
-                granted.answer.extend(also.answer);
+                let allowed = self.ask(filter, head, user.as_deref()).await?;
+                granted.at_most(allowed.lasts);
+                self.follow(&allowed.changes, head, user);
+                if !allowed.changes.answer.is_empty() {
+                    granted.answer.push(*allowed.changes.answer);
+                }
             }
         }
 
         Ok(granted)
     }
 
-    fn facts<'b>(&'b self, head: &'b RequestHead, user: Option<&'b str>) -> Facts<'b> {
-        facts(
+    /// A dry run asks no server, and no filter of the program.
+    fn passes_over(&self, filter: &Checkpoint) -> bool {
+        matches!(self.mode, Mode::DryRun(_)) && !filter.is_rego
+    }
+
+    /// Changes the request as a filter says. The user field and the recorded identity have to agree.
+    fn follow(&mut self, changes: &Changes, head: &mut RequestHead, user: &mut Option<String>) {
+        changes.apply_to(head);
+        let named = changes.set.get(USER);
+        let named = named.and_then(|named| std::str::from_utf8(named.as_bytes()).ok());
+        let Some(named) = named else {
+            return;
+        };
+
+        if let Some(logger) = self.mode.logger() {
+            logger.exchange.user(named);
+        }
+        *user = Some(named.to_owned());
+    }
+
+    /// Asks a filter, which changes nothing yet.
+    async fn ask(
+        &mut self,
+        filter: &Checkpoint,
+        head: &RequestHead,
+        user: Option<&str>,
+    ) -> Result<Allowed, Denied> {
+        let verdict = self.verdict(filter, head, user).await;
+        let named = self.logged(filter, head, user, &verdict);
+        let reason = format!(
+            "{} {}: {}",
+            filter.name,
+            verdict.outcome.word(),
+            verdict.reason
+        );
+        match &mut self.mode {
+            Mode::Arriving(logger) | Mode::Opened(logger) | Mode::Reevaluated(logger) => {
+                logger.exchange.filtered(&reason);
+            }
+            Mode::DryRun(dry) => dry.said.push(reason.clone()),
+        }
+
+        match verdict.decision {
+            Decision::Allow(changes) => Ok(Allowed {
+                changes,
+                lasts: verdict.lasts,
+            }),
+            Decision::Deny(denial) => {
+                let refusal = self.refusal(&filter.name, denial, reason);
+                Err(Denied {
+                    refusal: named.into_iter().fold(refusal, Refusal::named),
+                    grace: verdict.grace,
+                })
+            }
+        }
+    }
+
+    /// What a filter says of a request.
+    async fn verdict(
+        &mut self,
+        filter: &Checkpoint,
+        head: &RequestHead,
+        user: Option<&str>,
+    ) -> Verdict {
+        let client = match &self.mode {
+            Mode::Arriving(logger) | Mode::Opened(logger) | Mode::Reevaluated(logger) => {
+                logger.client
+            }
+            Mode::DryRun(dry) => &dry.client,
+        };
+        let compared = self.target.canonical();
+        let subject = Subject {
+            client,
             head,
-            self.target,
-            KnownUser::new(self.auth, self.entry.listener, user),
-            self.entry.source,
-            &self.entry.listener.name,
-        )
+            target: &compared,
+            user,
+            source: self.entry.source,
+            listener: &self.entry.listener.name,
+            credentials: &self.auth.credentials,
+            claims: self.auth.proof.claims(),
+            groups: self.entry.snapshot.rules.names.groups_of(user),
+        };
+        filter.decide(&subject).await
     }
 
-    /// Where a filter is written.
-    fn place(&self, name: &str) -> String {
-        let mut written = self.entry.snapshot.document.authorize.iter();
-        let index = written.position(|filter| filter.name == name);
-        index.map_or_else(
-            || "authorize".to_owned(),
-            |index| element("authorize", index),
-        )
+    /// Counts and logs a verdict; returns the name of the decision, where it is logged.
+    fn logged(
+        &mut self,
+        filter: &Checkpoint,
+        head: &RequestHead,
+        user: Option<&str>,
+        verdict: &Verdict,
+    ) -> Option<RefusalId> {
+        let decided = Decided {
+            head,
+            target: self.target,
+            user,
+        };
+        let denies = matches!(verdict.decision, Decision::Deny(_));
+        let document = &self.entry.snapshot.document;
+
+        let logger = self.mode.logger()?;
+        let outcome = verdict.outcome;
+        logger
+            .telemetry
+            .filtered(&filter.name, outcome.word(), verdict.took);
+        let draft = logger.draft(&self.entry, decided, denies, || {
+            Author::filter(document, &filter.name)
+        })?;
+
+        let came = Came::of_filter(&verdict.decision, &verdict.reason, outcome, verdict.took);
+        self.log(*draft, came)
     }
 
-    /// The refusal of what a filter denies.
+    /// Logs the outcome of a decision, and returns its name; `None` in a dry run.
+    pub(super) fn log(&mut self, draft: DecisionDraft, came: Came) -> Option<RefusalId> {
+        let logger = self.mode.logger()?;
+        Some(logger.log(&self.entry, draft, came))
+    }
+
+    /// The refusal of an exchange that a filter denies.
     fn refusal(&self, name: &str, denial: Denial, reason: String) -> Refusal {
         let Denial {
             status,
@@ -140,110 +224,13 @@ impl Stage<'_> {
         }
     }
 
-    /// Tells of a decision, if it is told of; what it is called then.
-    fn tell(
-        &self,
-        name: &str,
-        decided: Decided<'_>,
-        denies: bool,
-        (witness, came): (&mut Witness<'_>, &dyn Fn() -> Came),
-    ) -> Option<RefusalId> {
-        let author = || Author::filter(self.entry.snapshot, name);
-        let draft = witness.draft(&self.entry, decided, denies, author)?;
-        Some(witness.end(&self.entry, *draft, came()))
-    }
-
-    /// Asks a filter, and changes the request as it says.
-    async fn ask(
-        &self,
-        asked: &Checkpoint,
-        head: &mut RequestHead,
-        user: &mut Option<String>,
-        witness: &mut Witness<'_>,
-    ) -> Result<FilterGrant, Denied> {
-        let (changes, lasts) = self.question(asked, head, user.as_deref(), witness).await?;
-        changes.apply_to(head);
-
-        // A filter may name the user; the field and the recorded identity have to agree.
-        if let Some(named) = changes
-            .set
-            .get(USER)
-            .and_then(|named| std::str::from_utf8(named.as_bytes()).ok())
-        {
-            self.exchange.user(named);
-            *user = Some(named.to_owned());
-        }
-
-        let mut answer = Vec::new();
-        if !changes.answer.is_empty() {
-            answer.push(*changes.answer);
-        }
-        Ok(FilterGrant { lasts, answer })
-    }
-
-    /// Asks a filter, which changes nothing by that: what it allows, and for how long.
-    async fn question(
-        &self,
-        asked: &Checkpoint,
-        head: &RequestHead,
-        user: Option<&str>,
-        witness: &mut Witness<'_>,
-    ) -> Result<(Changes, Option<Duration>), Denied> {
-        let Self {
-            worker,
-            target,
-            auth,
-            entry:
-                Entry {
-                    snapshot,
-                    source,
-                    listener,
-                },
-            ..
-        } = *self;
-
-        let compared = target.canonical();
-        let subject = Subject {
-            client: &worker.client,
-            head,
-            target: &compared,
-            user,
-            source,
-            listener: &listener.name,
-            credentials: &auth.credentials,
-            claims: auth.proof.claims(),
-            groups: snapshot.rules.names.groups_of(user),
-        };
-
-        let Verdict {
-            decision,
-            reason,
-            outcome,
-            took,
-            lasts,
-            grace,
-        } = asked.decide(&subject).await;
-
-        worker
-            .shared
-            .telemetry
-            .filtered(&asked.name, outcome.word(), took);
-        let came = || Came::of_filter(&decision, &reason, outcome, took);
-        let decided = Decided { head, target, user };
-        let is_denial = matches!(decision, Decision::Deny(_));
-        let told = self.tell(&asked.name, decided, is_denial, (witness, &came));
-
-        let reason = format!("{} {}: {reason}", asked.name, outcome.word());
-        self.exchange.filtered(&reason);
-
-        match decision {
-            Decision::Allow(changes) => Ok((changes, lasts)),
-            Decision::Deny(denial) => {
-                let refusal = self.refusal(&asked.name, denial, reason);
-                let refusal = told.into_iter().fold(refusal, Refusal::named);
-
-                Err(Denied { refusal, grace })
-            }
-        }
+    /// Where a filter is written.
+    fn place(&self, name: &str) -> String {
+        let mut written = self.entry.snapshot.document.authorize.iter();
+        let index = written.position(|filter| filter.name == name);
+        index.map_or_else(
+            || "authorize".to_owned(),
+            |index| element("authorize", index),
+        )
     }
 }

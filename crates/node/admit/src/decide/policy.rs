@@ -4,120 +4,128 @@ use std::time::Duration;
 
 use hermes_config::{child, element};
 use hermes_http::RequestHead;
+use hermes_identity::Proof;
 use hermes_net::clock::unix_seconds;
 use hermes_plug::refusal::Refusal;
-use hermes_plug::target::Target;
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::judge::Phase;
 use hermes_rules::policy::{Decision, Denial};
+use http::StatusCode;
 
-use crate::decision_log::{Author, Came, Decided, DecisionDraft, Ruling, Witness};
-use crate::entry::Entry;
-use crate::filter;
-use crate::filter::KnownUser;
+use super::candidate::{Candidate, Mode};
+use crate::decision_log::{Author, Came, Decided, DecisionDraft, Ruling};
 
-/// The request that is decided on, and who tells of that. No one tells of what is only supposed.
-pub struct Permitting<'a, 'b> {
-    /// The target that it names.
-    pub target: &'a Target,
-    /// Whose it is.
-    pub whose: KnownUser<'a>,
-    /// Who logs the decision; `None` in a dry run.
-    pub witness: Option<&'a mut Witness<'b>>,
-    /// When, in Unix time; `None`: now.
-    pub at: Option<u64>,
-}
-
-impl Entry<'_> {
-    /// *Policy*: whether this user's exchange may go on, and the fields that it has then. Returns how long that counts for a tunnel.
+impl Candidate<'_> {
+    /// *Policy*: whether `user`'s exchange may go on, and the fields that it has then. Returns how long that counts for a tunnel.
     ///
     /// # Errors
     /// The policy denies it, or a field cannot be written.
     pub fn permit(
-        &self,
+        &mut self,
         head: &mut RequestHead,
-        permitting: Permitting<'_, '_>,
+        user: Option<&str>,
     ) -> Result<Option<Duration>, Refusal> {
-        let rules = &self.snapshot.rules;
+        let snapshot = self.entry.snapshot;
+        let rules = &snapshot.rules;
         if rules.policy.is_none() {
             return Ok(None);
         }
 
-        let Permitting {
-            target,
-            whose,
-            witness,
-            at,
-        } = permitting;
-        let user = whose.user;
-        let now = at.unwrap_or_else(unix_seconds);
-        let facts = filter::facts(head, target, whose, self.source, &self.listener.name);
+        let now = self.now();
+        let facts = self.facts(head, user);
         let Some(decision) = rules.decide(&facts, now, &mut ()) else {
             return Ok(None);
         };
-        if let Some(tally) = &self.snapshot.policing.tally {
+        if let Some(tally) = &snapshot.policing.tally {
             tally.decided(decision.rule.map(|rule| rule.index));
         }
 
-        let asking = Decided { head, target, user };
-        let told =
-            witness.and_then(|witness| Some((self.draft(witness, asking, &decision)?, witness)));
+        let draft = self.draft(head, user, &decision);
         if let Some(denial) = &decision.denied {
-            return Err(self.denied(denial, place(&decision), told));
+            let refusal = self.denied(denial, place(&decision), draft);
+            return Err(self.asking_who(refusal));
         }
         if !decision.sets().is_empty() {
-            self.change(head, target, user, |values, fields| {
-                rules.apply(&decision, values, fields, &mut ())
-            })?;
+            self.entry
+                .change(head, self.target, user, |values, fields| {
+                    rules.apply(&decision, values, fields, &mut ())
+                })?;
         }
-        if let Some((draft, witness)) = told {
-            let fields = set_by(&decision, &head.fields);
+        if let Some(draft) = draft {
             let came = Came {
-                fields,
+                fields: set_by(&decision, &head.fields),
                 ..Came::default()
             };
-            witness.end(self, *draft, came);
+            self.log(*draft, came);
         }
 
         let until = decision.until;
         Ok(until.map(|until| Duration::from_secs(until.saturating_sub(now))))
     }
 
-    /// Begins to tell of a decision, if it is to be told of.
+    /// When it is decided on, in Unix time.
+    fn now(&self) -> u64 {
+        let supposed = match &self.mode {
+            Mode::DryRun(dry) => dry.at,
+            Mode::Arriving(_) | Mode::Opened(_) | Mode::Reevaluated(_) => None,
+        };
+        supposed.unwrap_or_else(unix_seconds)
+    }
+
+    /// Begins the line about a decision, if it is to be logged.
     fn draft(
-        &self,
-        witness: &Witness<'_>,
-        asking: Decided<'_>,
+        &mut self,
+        head: &RequestHead,
+        user: Option<&str>,
         decision: &Decision<'_>,
     ) -> Option<Box<DecisionDraft>> {
+        let asking = Decided {
+            head,
+            target: self.target,
+            user,
+        };
         let denies = decision.denied.is_some();
-        witness.draft(self, asking, denies, || Author {
+        let logger = self.mode.logger()?;
+        logger.draft(&self.entry, asking, denies, || Author {
             phase: Phase::Policy,
             decision: format!("policy/{}", decision.by()),
             place: place(decision),
         })
     }
 
-    /// The refusal of what is denied, which has the name of the decision where that is told of.
+    /// The refusal of an exchange that is denied; it has the name of the decision where that is logged.
     fn denied(
-        &self,
+        &mut self,
         denial: &Denial,
         place: String,
-        told: Option<(Box<DecisionDraft>, &mut Witness<'_>)>,
+        draft: Option<Box<DecisionDraft>>,
     ) -> Refusal {
         let refusal = Refusal::new(ProxyError::HttpRequestDenied, denial.reason.as_str());
         let refusal = refusal.status(denial.status).at(Phase::Policy, place);
 
-        let Some((draft, witness)) = told else {
-            return refusal;
-        };
-        let came = Came {
+        let came = || Came {
             ruling: Ruling::Refused(denial.status),
             reason: Some(denial.reason.clone()),
             ..Came::default()
         };
-        refusal.named(witness.end(self, *draft, came))
+        let logged = draft.and_then(|draft| self.log(*draft, came()));
+        logged.into_iter().fold(refusal, Refusal::named)
+    }
+
+    /// A client that arrives, has shown nothing, and may not go on for that is asked who it is.
+    fn asking_who(&self, refusal: Refusal) -> Refusal {
+        let is_anonymous = self.auth.proof == Proof::Nothing && !self.auth.peer;
+        let is_asked = matches!(self.mode, Mode::Arriving(_)) && is_anonymous;
+        if !is_asked || refusal.code() != StatusCode::FORBIDDEN {
+            return refusal;
+        }
+
+        let listener = self.entry.listener;
+        match listener.authenticator.asks_again(listener.config.gateway) {
+            Some(challenge) => refusal.status(challenge.status).fields(challenge.fields),
+            None => refusal,
+        }
     }
 }
 

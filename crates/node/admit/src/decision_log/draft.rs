@@ -13,7 +13,6 @@ use serde_json::{Map, Value, json};
 
 use super::{Author, mask};
 use crate::filter;
-use crate::snapshot::Snapshot;
 
 /// A decision of which is known what it is about, and not yet what came of it.
 pub struct DecisionDraft {
@@ -42,7 +41,10 @@ pub(crate) enum Ruling {
 
 /// Where a decision is made, and about what.
 pub struct Scene<'a> {
-    pub snapshot: &'a Snapshot,
+    /// Name of this node.
+    pub node: &'a str,
+    /// The snapshot that decides.
+    pub revision: u64,
     pub source: &'a StreamInfo,
     pub exchange: &'a Exchange,
     /// It was decided on before: an open tunnel.
@@ -99,7 +101,7 @@ impl Came {
         }
     }
 
-    pub(super) fn denies(&self) -> bool {
+    pub(crate) fn denies(&self) -> bool {
         self.ruling != Ruling::Allowed
     }
 
@@ -166,7 +168,8 @@ impl DecisionDraft {
     /// What is told of it.
     pub fn event(self, scene: &Scene<'_>, came: Came) -> Map<String, Value> {
         let Scene {
-            snapshot,
+            node,
+            revision,
             source,
             exchange,
             again,
@@ -181,7 +184,7 @@ impl DecisionDraft {
         });
 
         let mut event = Map::new();
-        let labels = json!({ "id": &*snapshot.node, "version": env!("CARGO_PKG_VERSION") });
+        let labels = json!({ "id": node, "version": env!("CARGO_PKG_VERSION") });
         event.insert("labels".to_owned(), labels);
         event.insert("decision_id".to_owned(), self.id.as_str().into());
         if let Some(span) = exchange.span() {
@@ -190,7 +193,7 @@ impl DecisionDraft {
             event.insert("span_id".to_owned(), context.parent.to_string().into());
         }
 
-        let revision = snapshot.revision.to_string();
+        let revision = revision.to_string();
         let source = source.peer.to_string();
         let began = humantime::format_rfc3339_micros(self.began).to_string();
         event.insert("revision".to_owned(), revision.into());

@@ -1,10 +1,9 @@
 //! The log of decisions: what is told of each, in the form of Open Policy Agent's.
 //!
-//! A [`Witness`] stands beside an exchange while it is decided on. It begins a draft before the fields change, because that is what
-//! was decided about, and ends it with what came of it. A [`DeniedFlow`] is what rules on packets deny. Where no log is configured,
-//! nothing is made or copied.
+//! A [`DecisionDraft`] begins before the fields of an exchange change, because the decision is about those, and becomes an event with
+//! the outcome. `mask` leaves out of it what the document and credentials ask for. Exchanges are logged by
+//! [`DecisionLogger`](crate::decide::DecisionLogger), flows of packets by [`DeniedFlow`](crate::denied_flow::DeniedFlow).
 
-mod denied_flow;
 mod draft;
 mod mask;
 
@@ -13,19 +12,11 @@ use std::path::Path;
 use hermes_config::element;
 use hermes_config::model::{self, DecisionPointer, Document, Percent};
 use hermes_http::RequestHead;
-use hermes_identity::AuthContext;
-use hermes_observe::{DecisionLine, Destination, Exchange};
-use hermes_plug::Subject;
+use hermes_observe::{DecisionLine, Destination, Telemetry};
 use hermes_plug::target::Target;
-use hermes_proto::refusal_id::RefusalId;
 use hermes_rules::judge::Phase;
 
-use crate::entry::Entry;
-use crate::snapshot::Snapshot;
-use crate::worker::Worker;
-pub use denied_flow::DeniedFlow;
-use draft::Scene;
-pub(crate) use draft::{Came, DecisionDraft, Ruling};
+pub(crate) use draft::{Came, DecisionDraft, Ruling, Scene};
 
 /// What a document says of its log of decisions.
 pub struct DecisionLog {
@@ -56,8 +47,14 @@ impl DecisionLog {
     }
 
     /// Whether a decision to allow is logged.
-    fn samples(&self) -> bool {
+    pub(crate) fn samples(&self) -> bool {
         self.sample >= ALL || fastrand::u32(..ALL) < self.sample
+    }
+
+    /// The line about a decision and its outcome, which takes its owner's share of the log.
+    pub(crate) fn line(&self, draft: DecisionDraft, scene: &Scene<'_>, came: Came) -> DecisionLine {
+        let owner = draft.owner.clone();
+        mask::line(draft.event(scene, came), &self.mask).owned_by(owner)
     }
 }
 
@@ -73,8 +70,8 @@ pub struct Author {
 
 impl Author {
     /// The filter of this name in a document: a policy in Rego by its query, a server by its name.
-    pub fn filter(snapshot: &Snapshot, name: &str) -> Self {
-        let mut filters = snapshot.document.authorize.iter().enumerate();
+    pub fn filter(document: &Document, name: &str) -> Self {
+        let mut filters = document.authorize.iter().enumerate();
         let found = filters.find(|(_, filter)| filter.name == name);
         let query = found.and_then(|(_, filter)| filter.rego.as_ref());
         let decision = query.map_or_else(
@@ -93,23 +90,6 @@ impl Author {
     }
 }
 
-/// Tells of the decisions on one exchange.
-pub struct Witness<'a> {
-    worker: &'a Worker,
-    exchange: &'a Exchange,
-    auth: &'a AuthContext,
-    /// Of an open tunnel: what is told if it changes. `None`: everything is told at once.
-    held: Option<HeldBack>,
-}
-
-/// What was decided again about an open tunnel.
-#[derive(Default)]
-struct HeldBack {
-    lines: Vec<DecisionLine>,
-    /// The name of the decision that denies it.
-    denial: Option<RefusalId>,
-}
-
 /// The request that is decided on.
 #[derive(Clone, Copy)]
 pub struct Decided<'a> {
@@ -121,99 +101,8 @@ pub struct Decided<'a> {
     pub user: Option<&'a str>,
 }
 
-impl<'a> Witness<'a> {
-    /// Of an exchange that begins.
-    pub fn new(worker: &'a Worker, exchange: &'a Exchange, auth: &'a AuthContext) -> Self {
-        Self {
-            worker,
-            exchange,
-            auth,
-            held: None,
-        }
-    }
-
-    /// Of an open tunnel: nothing is told unless [`Self::changes`] says so.
-    pub(crate) fn of_tunnel(
-        worker: &'a Worker,
-        exchange: &'a Exchange,
-        auth: &'a AuthContext,
-    ) -> Self {
-        Self {
-            held: Some(HeldBack::default()),
-            ..Self::new(worker, exchange, auth)
-        }
-    }
-
-    /// Begins to tell of a decision, if it is to be told of. Those to deny always are.
-    pub fn draft(
-        &self,
-        entry: &Entry<'_>,
-        asking: Decided<'_>,
-        denies: bool,
-        author: impl FnOnce() -> Author,
-    ) -> Option<Box<DecisionDraft>> {
-        let log = entry.snapshot.told.decisions.as_deref()?;
-        if !denies && !log.samples() {
-            return None;
-        }
-
-        let user = asking.user;
-        let target = asking.target.canonical();
-        let subject = Subject {
-            client: &self.worker.client,
-            head: asking.head,
-            target: &target,
-            user,
-            source: entry.source,
-            listener: &entry.listener.name,
-            credentials: &self.auth.credentials,
-            claims: self.auth.proof.claims(),
-            groups: entry.snapshot.rules.names.groups_of(user),
-        };
-        Some(Box::new(DecisionDraft::new(&subject, author())))
-    }
-
-    /// Tells what came of it, and returns what the decision is called.
-    pub fn end(&mut self, entry: &Entry<'_>, draft: DecisionDraft, came: Came) -> RefusalId {
-        let id = draft.id;
-        let Some(log) = entry.snapshot.told.decisions.as_deref() else {
-            return id;
-        };
-        let denies = came.denies();
-        let scene = Scene {
-            snapshot: entry.snapshot,
-            source: entry.source,
-            exchange: self.exchange,
-            again: self.held.is_some(),
-        };
-        let owner = draft.owner.clone();
-        let line = mask::line(draft.event(&scene, came), &log.mask).owned_by(owner);
-
-        match &mut self.held {
-            None => tell(self.worker, log, line),
-            Some(held) => {
-                held.lines.push(line);
-                held.denial = denies.then_some(id).or(held.denial);
-            }
-        }
-        id
-    }
-
-    /// What was decided changes the tunnel: it is told.
-    pub fn changes(&mut self, snapshot: &Snapshot) {
-        let Some(log) = snapshot.told.decisions.as_deref() else {
-            return;
-        };
-        let held = self.held.take().unwrap_or_default();
-        self.exchange.denied(held.denial);
-        for line in held.lines {
-            tell(self.worker, log, line);
-        }
-    }
-}
-
-fn tell(worker: &Worker, log: &DecisionLog, line: DecisionLine) {
-    let telemetry = &worker.shared.telemetry;
+/// Writes a line where the document says: to a service, or to a file.
+pub(crate) fn write(telemetry: &Telemetry, log: &DecisionLog, line: DecisionLine) {
     if log.service.is_some() {
         telemetry.post_decision(line);
     } else {

@@ -16,8 +16,8 @@ use http::Version;
 use serde_json::{Map, Value, json};
 
 use super::answer::{self, Answer, Answered, Owned};
-use super::kind;
-use super::question::path_of;
+use super::facts::kind;
+use super::readings::path_of;
 
 /// The keys of a result that say what becomes of the query, and of the answer.
 const TO_SET: &str = "query_parameters_to_set";

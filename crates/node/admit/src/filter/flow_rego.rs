@@ -18,7 +18,6 @@ use serde_json::{Map, Value, json};
 use super::answer::{self, Others, Owned};
 use super::question::described_certificate;
 use super::rego;
-use crate::routed::Routed;
 
 /// Where it is written.
 pub const PLACE: &str = "policy.packets.rego";
@@ -55,21 +54,6 @@ pub struct FlowTunnel<'a> {
     pub listener: &'a str,
     /// What the tunnel is for.
     pub target: &'a str,
-}
-
-impl<'a> FlowTunnel<'a> {
-    /// That of an exchange whose user is in these groups, and whose target is written so.
-    pub fn of(routed: &'a Routed, groups: &'a [&'a str], target: &'a str) -> Self {
-        let tls = routed.source.tls.as_ref();
-        Self {
-            user: routed.user.as_deref(),
-            groups,
-            claims: routed.auth.proof.claims(),
-            certificate: tls.and_then(|tls| tls.certificate.as_ref()),
-            listener: &routed.listener.name,
-            target,
-        }
-    }
 }
 
 impl FlowRego {

@@ -6,41 +6,36 @@
 mod answer;
 mod envoy;
 mod external;
+mod facts;
 mod flow_rego;
 mod grpc;
 mod pace;
+mod policies;
 mod presence;
 mod question;
 mod readings;
 mod rego;
 mod server;
-mod stage;
 mod timed;
 mod undecided;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hermes_config::model::{Authorize, Document, ExchangeKind};
-use hermes_http::{Kind, RequestHead};
-use hermes_identity::AuthContext;
-use hermes_net::StreamInfo;
-use hermes_plug::target::Target;
+use hermes_config::model::{Authorize, Document};
 use hermes_plug::{Decision, Disobeyed, Filter, Outcome, Plugs, Subject, Verdict};
-use hermes_proto::upgrade::Protocol;
 use hermes_rego::Evaluator;
-use hermes_rules::{ClaimedGroups, Facts, Matcher, Names};
+use hermes_rules::{Facts, Matcher, Names};
 use hermes_upstream::Upstream;
 use http::StatusCode;
 
-use crate::snapshot::ListenerRules;
+pub use facts::{KnownUser, exchange_kind, facts, kind};
 pub use flow_rego::FlowRego;
 pub(crate) use flow_rego::described_flow;
 pub use flow_rego::{FlowRuling, FlowTunnel, PLACE as FLOW_REGO};
+pub use policies::{Policies, read_policies};
 pub use question::{joined, known};
 pub use readings::{other_readings, unmatched};
-pub use rego::{Policies, read_policies};
-pub use stage::{Denied, Stage};
 use timed::Timed;
 
 /// A filter where a document asks it.
@@ -125,64 +120,4 @@ pub(crate) fn assemble(
     entries
         .filter_map(|(config, policy)| Checkpoint::new(config, names, policy, upstreams, plugs))
         .collect()
-}
-
-/// Whose an exchange is.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct KnownUser<'a> {
-    /// The name, if the user is known.
-    pub user: Option<&'a str>,
-    /// The groups that this user's token claims.
-    pub claimed: ClaimedGroups<'a>,
-}
-
-impl<'a> KnownUser<'a> {
-    /// By what authentication found at this listener; the user may be another one by now.
-    pub fn new(auth: &'a AuthContext, listener: &ListenerRules, user: Option<&'a str>) -> Self {
-        let claimed = auth.claimed(listener.config.auth.as_ref(), user, &listener.aliases);
-        Self { user, claimed }
-    }
-}
-
-/// What rules can say about an exchange at this point.
-pub fn facts<'a>(
-    head: &'a RequestHead,
-    target: &'a Target,
-    whose: KnownUser<'a>,
-    source: &StreamInfo,
-    listener: &'a str,
-) -> Facts<'a> {
-    Facts {
-        kind: exchange_kind(head.kind()),
-        target: target.as_rules(),
-        authority: head
-            .authority
-            .as_ref()
-            .map(|authority| (authority.host(), authority.port_u16())),
-        path: head.path(),
-        method: &head.method,
-        protocol: head.protocol.as_ref().map(Protocol::as_str),
-        fields: &head.fields,
-        user: whose.user,
-        claimed: whose.claimed,
-        source: source.peer.socket().map(|peer| peer.ip()),
-        listener,
-    }
-}
-
-/// What an exchange carries, in a word.
-pub fn kind(head: &RequestHead) -> &'static str {
-    exchange_kind(head.kind()).word()
-}
-
-/// The kind of an exchange, as filters see it.
-pub fn exchange_kind(kind: Kind) -> ExchangeKind {
-    match kind {
-        Kind::Message => ExchangeKind::Http,
-        Kind::Connect => ExchangeKind::Connect,
-        Kind::ConnectUdp => ExchangeKind::ConnectUdp,
-        Kind::ConnectIp => ExchangeKind::ConnectIp,
-        Kind::ConnectTcp => ExchangeKind::ConnectTcp,
-        Kind::Upgrade => ExchangeKind::Upgrade,
-    }
 }

@@ -1,7 +1,5 @@
 //! What an authorisation server is asked.
 
-use std::borrow::Cow;
-
 use aws_lc_rs::digest;
 use bytes::Bytes;
 use hermes_config::model::{AuthorizeBody, FieldPattern};
@@ -19,7 +17,9 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, HeaderValue, Method, Version};
 use serde_json::{Map, Value, json};
 
-use super::{grpc, kind};
+use super::facts::kind;
+use super::grpc;
+use super::readings::path_of;
 
 /// Fields that a pattern with a star never means, because they hold credentials.
 const CREDENTIALS: [&str; 4] = [
@@ -243,22 +243,6 @@ fn question_method(head: &RequestHead) -> Method {
         Method::GET
     } else {
         head.method.clone()
-    }
-}
-
-/// Path and query as routes compare them, so that a server which denies `/admin/` denies `//admin/` and `/%61dmin/`, too.
-pub(super) fn path_of(head: &RequestHead) -> Cow<'_, str> {
-    let Some(path) = head
-        .path
-        .as_ref()
-        .filter(|path| path.as_str().starts_with('/'))
-    else {
-        return Cow::Borrowed("/");
-    };
-    match (normalise(path.path()), path.query()) {
-        (Cow::Borrowed(_), _) => Cow::Borrowed(path.as_str()),
-        (compared, None) => compared,
-        (compared, Some(query)) => Cow::Owned(format!("{compared}?{query}")),
     }
 }
 

@@ -1,16 +1,19 @@
 //! Requests as some servers read their paths and others do not. A filter is asked about each reading: what it would deny an origin that reads
 //! the path so, it denies.
 
+use std::borrow::Cow;
+
 use hermes_config::model::Document;
 use hermes_http::RequestHead;
 use hermes_plug::refusal::Refusal;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::judge::Phase;
+use hermes_rules::normalise;
 use hermes_rules::route::{AmbiguousPath, Unmatched, readings};
 use http::StatusCode;
 use http::uri::PathAndQuery;
 
-use super::exchange_kind;
+use super::facts::exchange_kind;
 
 /// Readings of one path that filters are asked about. An ordinary path with parameters and encoded slashes has three; each is one more
 /// question, so a path with more is refused.
@@ -52,6 +55,22 @@ fn with_path(head: &RequestHead, path: &str) -> Result<RequestHead, Refusal> {
         path: Some(path),
         ..head.clone()
     })
+}
+
+/// Path and query as routes compare them, so that a server which denies `/admin/` denies `//admin/` and `/%61dmin/`, too.
+pub(super) fn path_of(head: &RequestHead) -> Cow<'_, str> {
+    let Some(path) = head
+        .path
+        .as_ref()
+        .filter(|path| path.as_str().starts_with('/'))
+    else {
+        return Cow::Borrowed("/");
+    };
+    match (normalise(path.path()), path.query()) {
+        (Cow::Borrowed(_), _) => Cow::Borrowed(path.as_str()),
+        (compared, None) => compared,
+        (compared, Some(query)) => Cow::Owned(format!("{compared}?{query}")),
+    }
 }
 
 /// The refusal of an exchange that takes no route; `details` are those where none matches.

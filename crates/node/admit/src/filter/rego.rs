@@ -9,10 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hermes_config::model::{
-    Authorize, Document, FieldPattern, FilePath, OneOrMany, Rego, RegoInput,
-};
-use hermes_config::{child, element};
+use hermes_config::child;
+use hermes_config::model::{Authorize, FieldPattern, FilePath, OneOrMany, Rego, RegoInput};
 use hermes_net::Asker;
 use hermes_net::turns::{NoTurn, TurnBounds, Turns};
 use hermes_plug::{Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
@@ -27,7 +25,6 @@ use tokio::time::timeout_at;
 use super::answer::{self, Answer, Answered, Others, Owned};
 use super::envoy;
 use super::external::{CONCURRENCY, GRACE, TIMEOUT};
-use super::flow_rego::FlowRego;
 use super::question::known;
 use super::undecided::Undecided;
 
@@ -40,32 +37,8 @@ const FILE: u64 = 1024 * 1024;
 #[doc(alias = "bound")]
 const OF_THREAD: usize = 4;
 
-/// The policies of a document.
-pub struct Policies {
-    /// Those of filters, each where its entry is.
-    pub filters: Vec<Option<Arc<Evaluator>>>,
-    /// That about flows.
-    pub flows: Option<Arc<FlowRego>>,
-}
-
-/// The policies of a document; those of which something is wrong are reported.
-pub fn read_policies(
-    document: &Document,
-    report: &mut impl FnMut(String, String, Option<String>),
-) -> Policies {
-    let entries = document.authorize.iter().enumerate();
-    let read = entries.map(|(index, config)| {
-        let rego = config.rego.as_ref()?;
-        let path = child(&element("authorize", index), "rego");
-        read(rego, &path, report).map(Arc::new)
-    });
-    Policies {
-        filters: read.collect(),
-        flows: FlowRego::read(document, report),
-    }
-}
-
-fn read(
+/// The policy of an entry, ready to be asked; what is wrong with it is reported.
+pub(super) fn evaluator(
     rego: &Rego,
     path: &str,
     report: &mut impl FnMut(String, String, Option<String>),

@@ -16,7 +16,6 @@ use http::{HeaderValue, StatusCode};
 
 use super::entered::Entered;
 use super::identify::Identified;
-use crate::filter::KnownUser;
 use crate::outliving::is_resumed;
 use crate::shares::sessions::{Joined, SessionPermit};
 use crate::shares::sources::Permit;
@@ -205,8 +204,8 @@ fn bounds(entered: &Entered, identified: &Identified) -> UserBounds {
         snapshot, listener, ..
     } = entered;
     listener.user_bounds(|| {
-        let whose = KnownUser::new(&identified.auth, listener, identified.user.as_deref());
-        Whom::new(&snapshot.rules.names, whose.user, whose.claimed)
+        let known = listener.known_user(&identified.auth, identified.user.as_deref());
+        Whom::new(&snapshot.rules.names, known.user, known.claimed)
     })
 }
 

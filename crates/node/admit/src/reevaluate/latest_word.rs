@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::Word;
+use super::order::Word;
 
 /// The latest word of the decisions. A `tokio::sync::watch` would do, but has room for many listeners: a third of a kilobyte in each tunnel.
 #[derive(Default)]

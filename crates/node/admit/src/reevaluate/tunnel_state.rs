@@ -17,16 +17,15 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::latest_word::LatestWord;
-use super::{Move, Order, Tunnels, Word};
-use crate::decision_log::Witness;
+use super::order::{Move, Order, Word};
+use crate::decide::{Candidate, Denied, Mode};
 use crate::entry::Entry;
 use crate::filter;
-use crate::filter::{Denied, KnownUser, Stage};
 use crate::next::{CompiledRoute, Next};
-use crate::permit::Permitting;
 use crate::post;
 use crate::routed::Routed;
 use crate::snapshot::{ListenerRules, Snapshot};
+use crate::tunnels::{OpenTunnel, Tunnels};
 use crate::upgrades::permits_upgrade;
 
 /// Shortest time after which filters are asked about an open tunnel again, whatever they say.
@@ -129,14 +128,28 @@ fn kept(routed: &Routed, head: &RequestHead) -> Arc<RequestHead> {
     same.cloned().unwrap_or_else(|| Arc::new(head.clone()))
 }
 
-/// What a tunnel would be now, before filters are asked.
-struct Unasked {
+/// An open tunnel as a request that arrives now: with the fields and the user of the rules in force.
+struct Request {
     head: RequestHead,
     user: Option<String>,
-    /// How long that counts.
+    /// How long the decisions count.
     lasts: Option<Duration>,
-    /// Whether its carrier is to ask.
-    is_asked: bool,
+}
+
+/// What the policy and the proof of a client say of an open tunnel.
+enum Permission {
+    /// It may go on; no filter has to be asked.
+    Granted(Request),
+    /// It may go on if filters say so, which its carrier asks.
+    Pending(Request),
+}
+
+/// What filters say of an open tunnel.
+enum FilterRuling {
+    /// It may go on.
+    Granted(Request),
+    /// A filter denies it, or gave no answer.
+    Denied(Denied),
 }
 
 /// What became of questions about an open tunnel.
@@ -232,89 +245,55 @@ impl TunnelState {
         revision
     }
 
-    /// Re-evaluates the tunnel, and tells its carrier if there is something to do. `None`: the carrier is to ask filters.
-    pub fn reevaluate(&self, snapshot: &Arc<Snapshot>) -> Option<TunnelVerdict> {
-        let mut witness = self.witness();
-        let (verdict, word) = match self.unasked(snapshot, &mut witness) {
-            Ok(unasked) if unasked.is_asked => (None, Some(Word::Ask(snapshot.clone()))),
-            Ok(Unasked { head, user, .. }) => {
-                let (verdict, order) = self.verdict(snapshot, head, user);
-                (Some(verdict), order.map(Word::Carry))
-            }
-            Err(reason) => (
-                Some(Verdict::Ended(reason.clone())),
-                Some(Word::Carry(Order::End(reason))),
-            ),
-        };
-
-        if let Some(Verdict::Moved(_) | Verdict::Ended(_)) = verdict {
-            witness.changes(snapshot);
-        }
-        // A word that was not followed yet is void: this is the later decision.
-        self.words.say(word);
-        verdict
-    }
-
     /// Asks the filters of `snapshot` about it, and decides with what they say. Where they say nothing, it goes on and they are
     /// asked again for as long as they allow.
     pub async fn ask(self: Arc<Self>, snapshot: Arc<Snapshot>) -> Asked {
+        let listener = self.listener(&snapshot);
         let began = Instant::now();
         let mut pause = PAUSE;
         loop {
-            let end = |reason| Asked {
-                order: Some(Order::End(reason)),
-                again: None,
-            };
-            let mut witness = self.witness();
-            match self.asked(&snapshot, &mut witness).await {
-                Err(reason) => {
-                    witness.changes(&snapshot);
-                    return end(reason);
-                }
-                Ok(Ok((head, user, lasts))) => {
+            let mut candidate = self.candidate(&snapshot, &listener);
+            let (order, again) = match self.ruling(&mut candidate).await {
+                Ok(FilterRuling::Granted(Request { head, user, lasts })) => {
                     let (_, order) = self.verdict(&snapshot, head, user);
-                    if order.is_some() {
-                        witness.changes(&snapshot);
-                    }
-                    return Asked {
-                        order,
-                        again: lasts.map(|lasts| Instant::now() + lasts.max(SHORTEST)),
-                    };
+                    (order, lasts)
                 }
-                Ok(Err(denied)) if began.elapsed() + pause <= denied.grace => {
+                Ok(FilterRuling::Denied(denied)) if began.elapsed() + pause <= denied.grace => {
                     sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
+                    continue;
                 }
-                Ok(Err(denied)) => {
-                    witness.changes(&snapshot);
-                    return end(Reason::Denied(denied.refusal.reason()));
+                Ok(FilterRuling::Denied(denied)) => {
+                    let reason = Reason::Denied(denied.refusal.reason());
+                    (Some(Order::End(reason)), None)
                 }
+                Err(reason) => (Some(Order::End(reason)), None),
+            };
+
+            if order.is_some() {
+                candidate.log_held();
             }
+            return Asked {
+                order,
+                again: again.map(|lasts| Instant::now() + lasts.max(SHORTEST)),
+            };
         }
     }
 
-    async fn asked(
-        &self,
-        snapshot: &Arc<Snapshot>,
-        witness: &mut Witness<'_>,
-    ) -> Result<Result<Authorized, Denied>, Reason> {
-        let Unasked {
-            mut head,
-            mut user,
-            lasts: permitted,
-            ..
-        } = self.unasked(snapshot, witness)?;
-        let listener = self.listener(snapshot);
-        self.routed.exchange.refiltered();
-        let authorized = self
-            .stage(self.entry(snapshot, &listener))
-            .authorize(&mut head, &mut user, witness)
-            .await;
+    /// Decides on it, filters included.
+    async fn ruling(&self, candidate: &mut Candidate<'_>) -> Result<FilterRuling, Reason> {
+        let permitted = self.permission(candidate)?;
+        let (Permission::Granted(mut request) | Permission::Pending(mut request)) = permitted;
 
-        Ok(authorized.map(|granted| {
-            let lasts = [permitted, granted.lasts].into_iter().flatten().min();
-            (head, user, lasts)
-        }))
+        self.routed.exchange.refiltered();
+        let authorized = candidate.authorize(&mut request.head, &mut request.user);
+        Ok(match authorized.await {
+            Ok(granted) => {
+                request.lasts = [request.lasts, granted.lasts].into_iter().flatten().min();
+                FilterRuling::Granted(request)
+            }
+            Err(denied) => FilterRuling::Denied(denied),
+        })
     }
 
     /// The rules in force.
@@ -334,15 +313,15 @@ impl TunnelState {
 
     /// How it is opened by the rules of this snapshot, after its path broke.
     pub fn anew(&self, snapshot: Arc<Snapshot>) -> Result<Move, Reason> {
-        let mut witness = self.witness();
-        let unasked = self.unasked(&snapshot, &mut witness);
-        let unasked = unasked.inspect_err(|_| witness.changes(&snapshot))?;
-        let (mut head, user) = match unasked {
+        let listener = self.listener(&snapshot);
+        let mut candidate = self.candidate(&snapshot, &listener);
+        let permitted = self.permission(&mut candidate);
+        let (mut head, user) = match permitted.inspect_err(|_| candidate.log_held())? {
+            Permission::Granted(Request { head, user, .. }) => (head, user),
             // What filters said counts until they are asked again.
-            unasked if unasked.is_asked => {
+            Permission::Pending(_) => {
                 ((*self.opened.lock().head).clone(), self.routed.user.clone())
             }
-            Unasked { head, user, .. } => (head, user),
         };
         match self.decide(&snapshot, &mut head, user.as_deref()) {
             Verdict::Kept(route) | Verdict::Outlives(route) | Verdict::Moved(route) => Ok(Move {
@@ -354,81 +333,58 @@ impl TunnelState {
         }
     }
 
-    fn entry<'a>(&'a self, snapshot: &'a Snapshot, listener: &'a ListenerRules) -> Entry<'a> {
-        Entry {
-            snapshot,
-            listener,
-            source: &self.routed.source,
-        }
-    }
-
-    fn stage<'a>(&'a self, entry: Entry<'a>) -> Stage<'a> {
+    /// The tunnel as an exchange that is decided on by this snapshot.
+    fn candidate<'a>(
+        &'a self,
+        snapshot: &'a Snapshot,
+        listener: &'a ListenerRules,
+    ) -> Candidate<'a> {
         let Routed {
-            worker,
-            exchange,
+            source,
             target,
             auth,
             ..
         } = &self.routed;
-        Stage {
-            worker,
-            entry,
-            exchange,
+        Candidate {
+            entry: Entry {
+                snapshot,
+                listener,
+                source,
+            },
             target,
             auth,
+            mode: Mode::Reevaluated(self.routed.logger().holding_back()),
         }
-    }
-
-    /// Who tells of what is decided again.
-    fn witness(&self) -> Witness<'_> {
-        let Routed {
-            worker,
-            exchange,
-            auth,
-            ..
-        } = &self.routed;
-        Witness::of_tunnel(worker, exchange, auth)
     }
 
     /// What it would be now, before filters are asked.
-    fn unasked(&self, snapshot: &Snapshot, witness: &mut Witness<'_>) -> Result<Unasked, Reason> {
-        let listener = self.listener(snapshot);
-        self.believed(snapshot, &listener)?;
-        let Routed { auth, target, .. } = &self.routed;
-        let entry = self.entry(snapshot, &listener);
+    fn permission(&self, candidate: &mut Candidate<'_>) -> Result<Permission, Reason> {
+        let Entry {
+            snapshot, listener, ..
+        } = candidate.entry;
+        self.believed(snapshot, listener)?;
 
-        let mut head = match &auth.arrived {
-            Some(arrived) => (**arrived).clone(),
-            None => {
-                return Ok(Unasked {
-                    head: (*self.opened.lock().head).clone(),
-                    user: self.routed.user.clone(),
-                    lasts: None,
-                    is_asked: false,
-                });
-            }
+        let Some(arrived) = &self.routed.auth.arrived else {
+            return Ok(Permission::Granted(Request {
+                head: (*self.opened.lock().head).clone(),
+                user: self.routed.user.clone(),
+                lasts: None,
+            }));
         };
-
-        let user = entry
-            .believe(auth, target, &mut head)
+        let mut head = (**arrived).clone();
+        let user = candidate
+            .believe(&mut head)
             .map_err(|refusal| Reason::Identity(refusal.reason()))?;
-        let permitting = Permitting {
-            target,
-            whose: KnownUser::new(auth, &listener, user.as_deref()),
-            witness: Some(witness),
-            at: None,
-        };
-        let lasts = entry
-            .permit(&mut head, permitting)
+        let lasts = candidate
+            .permit(&mut head, user.as_deref())
             .map_err(|refusal| Reason::Denied(refusal.reason()))?;
 
         // Where rules have hours, the carrier is to know when they change.
-        let is_asked = lasts.is_some() || self.stage(entry).is_asked(&head, user.as_deref());
-        Ok(Unasked {
-            head,
-            user,
-            lasts,
-            is_asked,
+        let is_asked = lasts.is_some() || candidate.is_asked(&head, user.as_deref());
+        let request = Request { head, user, lasts };
+        Ok(match is_asked {
+            true => Permission::Pending(request),
+            false => Permission::Granted(request),
         })
     }
 
@@ -519,7 +475,7 @@ impl TunnelState {
         } = &self.routed;
 
         let listener = self.listener(snapshot);
-        let whose = KnownUser::new(auth, &listener, user);
+        let whose = listener.known_user(auth, user);
         // Routes see what the client sent; the tunnel was opened with the CONNECT that a POST
         // means.
         let asked = head.clone();
@@ -561,8 +517,30 @@ impl TunnelState {
     }
 }
 
+impl OpenTunnel for TunnelState {
+    fn reevaluate(&self, snapshot: &Arc<Snapshot>) -> Option<TunnelVerdict> {
+        let listener = self.listener(snapshot);
+        let mut candidate = self.candidate(snapshot, &listener);
+        let (verdict, word) = match self.permission(&mut candidate) {
+            Ok(Permission::Pending(_)) => (None, Some(Word::Ask(snapshot.clone()))),
+            Ok(Permission::Granted(Request { head, user, .. })) => {
+                let (verdict, order) = self.verdict(snapshot, head, user);
+                (Some(verdict), order.map(Word::Carry))
+            }
+            Err(reason) => (
+                Some(Verdict::Ended(reason.clone())),
+                Some(Word::Carry(Order::End(reason))),
+            ),
+        };
+
+        if let Some(Verdict::Moved(_) | Verdict::Ended(_)) = verdict {
+            candidate.log_held();
+        }
+        // An order that was not followed yet is void: this is the later decision.
+        self.words.say(word);
+        verdict
+    }
+}
+
 /// What becomes of a tunnel.
 type TunnelVerdict = Verdict<Arc<Next>>;
-
-/// The request after *authorize*, whose it is, and how long that counts.
-type Authorized = (RequestHead, Option<String>, Option<Duration>);

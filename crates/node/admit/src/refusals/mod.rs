@@ -1,6 +1,5 @@
 //! The last refusals, kept so that they can be asked about.
 
 pub mod account;
-pub mod note;
 pub mod remembered;
 mod ring;

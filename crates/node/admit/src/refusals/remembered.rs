@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::account::{Account, Happened, Later, Stated};
-use super::ring::Ring;
+use super::ring::{Ring, RingEntry};
 use crate::snapshot::{ListenerRules, Snapshot};
 
 /// Refusals that a node remembers of users, and as many of strangers and of handshakes, which cannot push out those of users: minutes
@@ -48,13 +48,13 @@ const REASON_BYTES: usize = 1024;
 #[derive(Default)]
 pub struct LastRefusals {
     /// Of exchanges whose user is known.
-    users: Mutex<Ring>,
+    users: Mutex<Ring<Arc<RememberedRefusal>>>,
     /// Of all others.
-    strangers: Mutex<Ring>,
+    strangers: Mutex<Ring<Arc<RememberedRefusal>>>,
     /// Of handshakes, which anyone can begin: a flood of them pushes out nothing else.
-    handshakes: Mutex<Ring>,
+    handshakes: Mutex<Ring<Arc<RememberedRefusal>>>,
     /// Of packets within tunnels that go on.
-    packets: Mutex<Ring>,
+    packets: Mutex<Ring<Arc<RememberedRefusal>>>,
 }
 
 /// One refusal, or the end of a tunnel that this node has brought about.
@@ -429,4 +429,14 @@ fn later(refused_by: Option<&LaterRefusal>) -> Option<Later> {
         node: later.node.clone(),
         refusal: later.id.map(|id| id.to_string()),
     })
+}
+
+impl RingEntry for Arc<RememberedRefusal> {
+    fn owner(&self) -> Owner {
+        (**self).owner()
+    }
+
+    fn size(&self) -> usize {
+        (**self).size()
+    }
 }

@@ -2,11 +2,8 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
 use hermes_net::memory::Owner;
-
-use super::remembered::RememberedRefusal;
 
 /// Bytes that the refusals of one kind take together. 8 KiB for each is twice of what browsers send.
 #[doc(alias = "bound")]
@@ -21,18 +18,8 @@ pub(crate) trait RingEntry {
     fn size(&self) -> usize;
 }
 
-impl RingEntry for Arc<RememberedRefusal> {
-    fn owner(&self) -> Owner {
-        (**self).owner()
-    }
-
-    fn size(&self) -> usize {
-        (**self).size()
-    }
-}
-
 /// Refusals of one kind.
-pub(crate) struct Ring<R = Arc<RememberedRefusal>> {
+pub(crate) struct Ring<R> {
     owners: HashMap<Owner, OwnRefusals<R>>,
     /// How many there are, and how many there were.
     count: usize,

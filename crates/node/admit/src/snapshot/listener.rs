@@ -13,7 +13,7 @@ use hermes_config::model::{
 };
 use hermes_http::MinRate;
 use hermes_http::server::Options;
-use hermes_identity::Authenticator;
+use hermes_identity::{Authenticator, BuildError};
 use hermes_net::tls::{self, Clients, TlsFileError, TlsServerOptions};
 use hermes_net::{PeerAddress, StreamInfo, quic, read_at_most};
 use hermes_observe::{ListenerTelemetry, Telemetry};
@@ -233,7 +233,8 @@ impl ListenerRules {
     /// Which connections from `peer` count against its bound of connections at once, over all workers.
     pub fn counted(&self, peer: &PeerAddress) -> Counted {
         // Its clients are counted instead.
-        if self.is_of_proxy(peer) {
+        let rule = self.client_address.as_ref();
+        if rule.is_some_and(|rule| rule.is_of_proxy(peer)) {
             return Counted::Never;
         }
         if let Some(stated) = self.config.limits.per_source {
@@ -424,28 +425,13 @@ impl Building<'_> {
         let versions = hermes_rules::versions(self.document, config);
         let tls = ListenerTls::read(config, &versions, self.certificates);
 
-        // Both are looked at before either fails: all mistakes are said at once.
-        if let Err(errors) = &authenticator {
-            for error in errors {
-                report(
-                    error.path.clone(),
-                    error.reason.clone(),
-                    error.remedy.clone(),
-                );
-            }
-        }
-
-        if let Err(errors) = &tls {
-            for (key, error) in errors {
-                let reason = format!("{}: {}", error.file.display(), error.reason);
-                report(
-                    child(&child(&path, "tls"), key),
-                    reason,
-                    error.remedy.clone(),
-                );
-            }
-        }
-
+        // Both are looked at before either fails: all mistakes are reported at once.
+        report_all(
+            &path,
+            authenticator.as_ref().err(),
+            tls.as_ref().err(),
+            report,
+        );
         let authenticator = authenticator.ok()?;
         let ListenerTls { server, clients } = tls.ok()?;
 
@@ -455,9 +441,11 @@ impl Building<'_> {
             .filter(|_| versions.contains(&HttpVersion::H3));
         let written = config.templates.as_ref();
         let name: Arc<str> = name.into();
+        let telemetry = self.telemetry.listener(&name);
 
         Some(ListenerRules {
-            telemetry: self.telemetry.listener(&name),
+            client_address: ClientAddressRule::of(config, &name, &telemetry),
+            telemetry,
             name,
             authenticator,
             quic: quic.and_then(|tls| quic_options(tls, config, (self.certificates, self.record))),
@@ -472,8 +460,31 @@ impl Building<'_> {
             config: config.clone(),
             ingress,
             crowded: Crowded::default(),
-            client_address: ClientAddressRule::of(config),
         })
+    }
+}
+
+/// Reports the mistakes in the authentication and in the TLS of a listener.
+fn report_all(
+    path: &str,
+    of_authentication: Option<&Vec<BuildError>>,
+    of_tls: Option<&Vec<(&'static str, TlsFileError)>>,
+    report: &mut impl FnMut(String, String, Option<String>),
+) {
+    for error in of_authentication.into_iter().flatten() {
+        report(
+            error.path.clone(),
+            error.reason.clone(),
+            error.remedy.clone(),
+        );
+    }
+    for (key, error) in of_tls.into_iter().flatten() {
+        let reason = format!("{}: {}", error.file.display(), error.reason);
+        report(
+            child(&child(path, "tls"), key),
+            reason,
+            error.remedy.clone(),
+        );
     }
 }
 

@@ -3,6 +3,7 @@
 //! It is immutable. An exchange keeps the one that it began with; what is learnt at run time lives elsewhere.
 
 mod crowded;
+mod known_user;
 mod listener;
 mod own_credentials;
 pub mod split_tunnels;

@@ -4,13 +4,11 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use hermes_admit::decision_log::Witness;
+use hermes_admit::decide::{Candidate, Mode};
 use hermes_admit::entry::Entry;
 use hermes_admit::filter;
-use hermes_admit::filter::{KnownUser, Stage};
 use hermes_admit::next::Handled;
-use hermes_admit::permit::Permitting;
-use hermes_admit::refusals::note;
+use hermes_admit::note;
 use hermes_admit::routed::Routed;
 use hermes_http::{AnswerFields, Cause, RequestHead, Responder};
 use hermes_http::{
@@ -178,7 +176,7 @@ struct Behalf {
 }
 
 impl Behalf {
-    /// The request on its route, as one that arrived: policy and filters decide on it, too.
+    /// The request on its route: policy and filters decide on it as on one that arrives.
     async fn route(&self, head: &mut RequestHead) -> Result<OpenedExchange, Refusal> {
         let own = &self.routed;
         if head.kind() != Kind::Message {
@@ -200,23 +198,23 @@ impl Behalf {
         };
 
         let target = Target::of(head, &forms, false)?;
-        self.permit(head, &target)?;
-        let authorized = self.authorize(head, &target).await?;
-        let OpeningGrant { user, answer } = authorized;
-        let whose = KnownUser::new(&own.auth, &own.listener, user.as_deref());
-
-        let listener = &own.listener.name;
-        let facts = filter::facts(head, &target, whose, &own.source, listener);
-        let route = own.snapshot.rules.route(&facts, &mut ());
-        let route = route.cloned().map_err(|unmatched| {
-            let details = || format!("no route for {target}, which a handler asks for");
-            filter::unmatched(&unmatched, details)
-        })?;
+        let mut user = own.user.clone();
+        let mut candidate = Candidate {
+            entry: Entry {
+                snapshot: &own.snapshot,
+                listener: &own.listener,
+                source: &own.source,
+            },
+            target: &target,
+            auth: &own.auth,
+            mode: Mode::Opened(own.logger()),
+        };
+        let (grant, route) = candidate.decide(head, &mut user).await?;
 
         let begun = own.worker.shared.telemetry.begin_at(
             Begin {
                 kind: filter::kind(head),
-                listener: listener.clone(),
+                listener: own.listener.name.clone(),
                 source: own.source.peer,
                 protocol: "handler",
             },
@@ -239,55 +237,10 @@ impl Behalf {
             handlers: own.handlers + 1,
             ..own.clone()
         };
-        Ok(OpenedExchange { routed, answer })
-    }
-
-    fn entry(&self) -> Entry<'_> {
-        let own = &self.routed;
-        Entry {
-            snapshot: &own.snapshot,
-            listener: &own.listener,
-            source: &own.source,
-        }
-    }
-
-    /// *Policy*: whether it may go on.
-    fn permit(&self, head: &mut RequestHead, target: &Target) -> Result<(), Refusal> {
-        let own = &self.routed;
-        let mut witness = Witness::new(&own.worker, &own.exchange, &own.auth);
-        let permitting = Permitting {
-            target,
-            whose: KnownUser::new(&own.auth, &own.listener, own.user.as_deref()),
-            witness: Some(&mut witness),
-            at: None,
-        };
-        self.entry().permit(head, permitting).map(|_| ())
-    }
-
-    /// *Authorize*: the filters are asked, as about the exchange in whose name it is.
-    async fn authorize(
-        &self,
-        head: &mut RequestHead,
-        target: &Target,
-    ) -> Result<OpeningGrant, Refusal> {
-        let own = &self.routed;
-        let mut user = own.user.clone();
-        if own.snapshot.filters.is_empty() {
-            let answer = Vec::new();
-            return Ok(OpeningGrant { user, answer });
-        }
-
-        let stage = Stage {
-            worker: &own.worker,
-            entry: self.entry(),
-            exchange: &own.exchange,
-            target,
-            auth: &own.auth,
-        };
-        let mut witness = Witness::new(&own.worker, &own.exchange, &own.auth);
-        let granted = stage.authorize(head, &mut user, &mut witness).await;
-        let answer = granted.map_err(|denied| denied.refusal)?.answer;
-        Ok(OpeningGrant { user, answer })
+        Ok(OpenedExchange {
+            routed,
+            answer: grant.answer,
+        })
     }
 }
 
@@ -295,12 +248,6 @@ impl Behalf {
 struct OpenedExchange {
     routed: Routed,
     /// What filters add to its answer.
-    answer: Vec<AnswerFields>,
-}
-
-/// What filters said of it.
-struct OpeningGrant {
-    user: Option<String>,
     answer: Vec<AnswerFields>,
 }
 

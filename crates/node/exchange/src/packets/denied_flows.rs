@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use hermes_admit::decision_log::DeniedFlow;
+use hermes_admit::denied_flow::DeniedFlow;
 use hermes_admit::filter::FLOW_REGO;
-use hermes_admit::refusals::note;
+use hermes_admit::note;
 use hermes_admit::routed::Routed;
 use hermes_admit::snapshot::Snapshot;
 use hermes_config::element;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use hermes_admit::filter::{FLOW_REGO, FlowRego, FlowRuling, FlowTunnel, KnownUser};
+use hermes_admit::filter::{FLOW_REGO, FlowRego, FlowRuling};
 use hermes_admit::routed::Routed;
 use hermes_admit::snapshot::Snapshot;
 use hermes_net::{LocalAddresses, clock};
@@ -81,7 +81,7 @@ fn flow_policy(
 
         let groups = snapshot.rules.names.groups_of(routed.user.as_deref());
         let target = routed.target.to_string();
-        let tunnel = FlowTunnel::of(&routed, &groups, &target);
+        let tunnel = routed.flow_tunnel(&groups, &target);
         let FlowRuling { outcome, reason } = policy.judge(question, tunnel);
         telemetry.filtered(FLOW_REGO, outcome.word(), Some(began.elapsed()));
         match outcome {
@@ -103,7 +103,7 @@ fn rules(routed: &Routed, snapshot: &Arc<Snapshot>, seed: u64) -> Option<GateRul
     let rules = snapshot.rules.packets.as_ref()?;
     let user = routed.user.as_deref();
     let listener = routed.entrance.rules_in(snapshot);
-    let claimed = KnownUser::new(&routed.auth, &listener, user).claimed;
+    let claimed = listener.known_user(&routed.auth, user).claimed;
     let policy = rules.of(&Whom::new(&snapshot.rules.names, user, claimed));
 
     let counted = policy

@@ -2,7 +2,7 @@
 //! see the answer.
 
 use hermes_admit::next::Next;
-use hermes_admit::refusals::note;
+use hermes_admit::note;
 use hermes_admit::routed::Routed;
 use hermes_http::ResponseHead;
 use hermes_http::h1::client::Receiver;

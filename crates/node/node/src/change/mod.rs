@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use hermes_admit::decision_log::decisions_file;
 use hermes_admit::memory_limits;
-use hermes_admit::reevaluate::Reevaluated;
 use hermes_admit::snapshot::{Draft, Snapshot};
+use hermes_admit::tunnels::Reevaluated;
 use hermes_config::model::Document;
 use hermes_config::{Loaded, Places, Problem, Problems, read};
 use hermes_listen::changes::ListenerChanges;

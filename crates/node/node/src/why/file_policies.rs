@@ -12,7 +12,7 @@ use hermes_rules::{Matcher, Rules};
 use super::asked::FilterClient;
 use super::forecast::{Filtered, Filtering, unasked};
 use crate::builtin;
-use crate::rehearsal::Nowhere;
+use crate::nowhere::Nowhere;
 
 /// What decides in the process of a node with this file, beside its rules.
 pub struct FilePolicies<'a> {

@@ -23,11 +23,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::packet::{JudgedSupposed, SupposedFlows, SupposedPacket};
-use super::question::{self, SupposedRequest};
+use super::question::{self, CLIENT_PORT, SupposedRequest};
 use super::supposed_claims::{SaidOfUser, SupposedClaims};
-
-/// Where the supposed connection comes from, but for its address.
-pub(super) const CLIENT_PORT: u16 = 50_000;
 
 /// An exchange that is only supposed, as a person describes it.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -13,7 +13,7 @@ use hermes_rules::judge::{Authenticated, Phase, Step};
 use hermes_rules::packets::{OpenedBy, has_ports};
 use serde_json::{Map, Value};
 
-use super::forecast::CLIENT_PORT;
+use super::question::CLIENT_PORT;
 
 /// A packet that the client of a tunnel sends.
 const FROM_CLIENT: &str = "PACKET";

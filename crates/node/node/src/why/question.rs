@@ -23,6 +23,9 @@ use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderName, HeaderValue, Method, Uri, Version};
 use ipnet::IpNet;
 
+/// The port that a supposed connection comes from.
+pub(crate) const CLIENT_PORT: u16 = 50_000;
+
 /// What can be asked, in words.
 const EXAMPLES: &str = "say what the exchange asks for, such as GET http://VIDEO/one, CONNECT DB:5432, \
      CONNECT-IP 10.0.0.0/8 or UPGRADE websocket http://VIDEO/chat";

@@ -1,6 +1,9 @@
 //! What the token of a supposed user claims.
 
+use std::sync::Arc;
+
 use hermes_config::model::{Auth, Bearer, Document, Listener};
+use hermes_identity::{Proof, SupposedToken};
 use hermes_rules::ClaimedGroups;
 use serde_json::{Map, Value};
 
@@ -89,6 +92,18 @@ impl SupposedClaims {
     #[must_use]
     pub fn all(&self) -> Option<&Map<String, Value>> {
         self.claims.as_ref()
+    }
+
+    /// The same as the proof of a client.
+    #[must_use]
+    pub fn proof(&self) -> Proof {
+        match &self.claims {
+            Some(claims) => Proof::Supposed(Arc::new(SupposedToken {
+                claims: claims.clone(),
+                groups_claim: self.groups.clone(),
+            })),
+            None => Proof::Nothing,
+        }
     }
 
     /// The groups.
