@@ -37,7 +37,7 @@ mod websocket;
 
 pub use answer_fields::{Adding, AnswerFields, NamePattern};
 pub use error::{Cause, Processed, Reset, StreamError};
-pub use held::{HeldClient, Replying};
+pub use held::{HeldClient, RefusalReason, Replying};
 pub use hermes_proto::fields;
 use hermes_proto::head;
 pub use hermes_proto::head::{Kind, RequestHead, ResponseHead};

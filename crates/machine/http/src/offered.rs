@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::answer_fields::{Adding, AnswerFields};
 use crate::error::{Reset, StreamError};
 use crate::head::{Kind, RequestHead, ResponseHead};
-use crate::held::HeldClient;
+use crate::held::{HeldClient, RefusalReason};
 use crate::pace::Pace;
 use crate::{Frame, Incoming, Outgoing, h1, h2, h3};
 
@@ -140,6 +140,20 @@ impl Offered {
         // What of the content was not read decides whether the connection can go on, and the answer says so.
         drop(self.incoming);
         self.responder.answer(head, content).await
+    }
+
+    /// The same, as a refusal for this reason.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn refuse_for(
+        self,
+        reason: RefusalReason,
+        head: ResponseHead,
+        content: Bytes,
+    ) -> Result<(), StreamError> {
+        drop(self.incoming);
+        self.responder.refuse(reason, head, content).await
     }
 
     /// Sends an interim response.
@@ -308,7 +322,29 @@ impl Responder {
     ///
     /// # Errors
     /// The client is gone.
-    pub async fn answer(self, mut head: ResponseHead, content: Bytes) -> Result<(), StreamError> {
+    pub async fn answer(self, head: ResponseHead, content: Bytes) -> Result<(), StreamError> {
+        self.answer_as(None, head, content).await
+    }
+
+    /// The same, as a refusal for this reason.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn refuse(
+        self,
+        reason: RefusalReason,
+        head: ResponseHead,
+        content: Bytes,
+    ) -> Result<(), StreamError> {
+        self.answer_as(Some(reason), head, content).await
+    }
+
+    async fn answer_as(
+        self,
+        refusal: Option<RefusalReason>,
+        mut head: ResponseHead,
+        content: Bytes,
+    ) -> Result<(), StreamError> {
         let forbidden = matches!(
             head.status,
             StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
@@ -324,7 +360,11 @@ impl Responder {
             content
         };
 
-        let mut outgoing = self.respond(head, Some(content.len() as u64)).await?;
+        let length = Some(content.len() as u64);
+        let mut outgoing = match refusal {
+            Some(reason) => self.respond_refusal(reason, head, length).await?,
+            None => self.respond(head, length).await?,
+        };
         if content.is_empty() {
             outgoing.finish(None).await
         } else {
@@ -339,6 +379,27 @@ impl Responder {
             Self::H3(responder) => responder.is_head(),
             Self::Connection(_) | Self::Held(_) => false,
             Self::Adding(adding) => adding.responder.is_head(),
+        }
+    }
+
+    /// Begins a refusal for this reason; see [`Self::respond`].
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn respond_refusal(
+        self,
+        reason: RefusalReason,
+        mut head: ResponseHead,
+        length: Option<u64>,
+    ) -> Result<Outgoing, StreamError> {
+        let mut responder = self;
+        while let Self::Adding(adding) = responder {
+            adding.apply(&mut head.fields);
+            responder = adding.responder;
+        }
+        match responder {
+            Self::Held(held) => held.refuse(reason, head, length).await,
+            responder => responder.respond(head, length).await,
         }
     }
 

@@ -27,6 +27,8 @@ pub struct Entrance {
     pub tunnel: Option<Arc<str>>,
     /// Whose the tunnel of IP packets is that it is made of, if it is. It proves itself by nothing else.
     pub carrier: Option<Arc<AuthContext>>,
+    /// The user whom the listener's ingress has found out by itself.
+    pub proven: Option<Arc<str>>,
     /// The connection that it came on; none where that is not one of HTTP that a client opened.
     pub connection: Option<Arc<Connection>>,
 }
@@ -50,7 +52,17 @@ impl Entrance {
             admission: None,
             tunnel: None,
             carrier: None,
+            proven: None,
             connection: None,
+        }
+    }
+
+    /// The same entrance for exchanges of this user, by the word of the listener's ingress.
+    #[must_use]
+    pub fn of_user(&self, user: &str) -> Self {
+        Self {
+            proven: Some(user.into()),
+            ..self.clone()
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use hermes_config::child;
 use hermes_http::{Kind, RequestHead};
-use hermes_identity::AuthContext;
+use hermes_identity::{AuthContext, Challenge, Identity};
 use hermes_net::StreamInfo;
 use hermes_net::clock::unix_seconds;
 use hermes_plug::forwarded::append_forwarded;
@@ -58,9 +58,7 @@ impl Entry<'_> {
     /// They are missing or wrong.
     pub(crate) async fn identify(&self, head: &mut RequestHead) -> Result<AuthContext, Refusal> {
         let Self {
-            snapshot,
-            listener,
-            source,
+            listener, source, ..
         } = *self;
         let credentials = self.credentials(&head.fields);
         let gateway = listener.config.gateway;
@@ -68,18 +66,39 @@ impl Entry<'_> {
             .authenticator
             .authenticate(&mut head.fields, source, gateway, unix_seconds())
             .await;
-        let identity = identity.map_err(|challenge| {
-            listener.telemetry.auth_failure(challenge.scheme);
-            Refusal::new(ProxyError::HttpRequestDenied, challenge.reason)
-                .status(challenge.status)
-                .fields(challenge.fields)
-                .at(Phase::Identify, self.key("auth"))
-        })?;
-        let peer = !matches!(snapshot.source_of(listener, source), Source::Client);
-        let mut auth = AuthContext::new(identity, credentials, peer);
-        auth.arrived = may_tunnel(head, snapshot).then(|| Arc::new(head.clone()));
+        let identity = identity.map_err(|challenge| self.challenged(challenge))?;
+        Ok(self.known(identity, credentials, head))
+    }
 
-        Ok(auth)
+    /// The same where the listener's ingress has found out by itself that this is the user.
+    ///
+    /// # Errors
+    /// The listener asks for something else, or there can be no such user.
+    pub(crate) fn identify_proven(
+        &self,
+        user: &str,
+        head: &RequestHead,
+    ) -> Result<AuthContext, Refusal> {
+        let authenticator = &self.listener.authenticator;
+        let identity = authenticator.believe_ingress(user, self.source);
+        let identity = identity.map_err(|challenge| self.challenged(challenge))?;
+        Ok(self.known(identity, Fields::new(), head))
+    }
+
+    fn challenged(&self, challenge: Challenge) -> Refusal {
+        self.listener.telemetry.auth_failure(challenge.scheme);
+        Refusal::new(ProxyError::HttpRequestDenied, challenge.reason)
+            .status(challenge.status)
+            .fields(challenge.fields)
+            .at(Phase::Identify, self.key("auth"))
+    }
+
+    fn known(&self, identity: Identity, credentials: Fields, head: &RequestHead) -> AuthContext {
+        let source = self.snapshot.source_of(self.listener, self.source);
+        let peer = !matches!(source, Source::Client);
+        let mut auth = AuthContext::new(identity, credentials, peer);
+        auth.arrived = may_tunnel(head, self.snapshot).then(|| Arc::new(head.clone()));
+        auth
     }
 
     /// The user whose exchange this is. Afterwards the overlay fields are those that are believed, and those that the listener

@@ -310,7 +310,7 @@ async fn accept(
             };
             Carried::of(tunnel, None)
         }
-        Ok(End::Udp(_)) => Carried::Over(no_message().reason()),
+        Ok(End::Packets(_)) => Carried::Over(no_message().reason()),
         Err(error) => Carried::Over(format!("{CLIENT_CLOSED}: {error}")),
     }
 }

@@ -256,7 +256,7 @@ fn on_route(routed: &Routed, arrival: &mut Arrival) -> Result<(), Refusal> {
     if post::arrive(arrival.head_mut(), route) {
         routed.exchange.is_post();
     }
-    if let Arrival::Session { session, .. } = arrival {
+    if let Some(session) = arrival.session() {
         session.set_bounds(routed.listener.datagram_bounds(route.datagrams.as_ref()));
     }
 
@@ -327,7 +327,7 @@ async fn here(
 ) {
     exchange.method(arrival.head().wire_method());
     exchange.status(head.status.as_u16());
-    match arrival.refuse(head, content).await {
+    match arrival.answer(head, content).await {
         Ok(()) => exchange.finish(reason),
         Err(error) => exchange.finish(&format!("client_closed: {error}")),
     }
@@ -343,10 +343,11 @@ async fn answer(refused: Refused<'_>, unanswered: Unanswered, refusal: Refusal) 
 
     let id = refused.note(&unanswered, &refusal);
     let reason = refusal.reason();
+    let for_ingress = refusal.for_ingress();
     let (head, content) = refusal.answer(refused.node(), id, refused.is_explained());
     let answered: Result<(), StreamError> = match unanswered {
-        Unanswered::Arrival(arrival) => arrival.refuse(head, content).await,
-        Unanswered::Responder(responder) => responder.answer(head, content).await,
+        Unanswered::Arrival(arrival) => arrival.refuse(for_ingress, head, content).await,
+        Unanswered::Responder(responder) => responder.refuse(for_ingress, head, content).await,
     };
 
     match answered {

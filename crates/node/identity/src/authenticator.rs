@@ -1,5 +1,7 @@
 //! What a listener asks for, and whether what was shown proves it.
 
+use std::sync::Arc;
+
 use hermes_config::model::{Auth, AuthMethods, AuthMode, Listener};
 use hermes_http::fields::Fields;
 use hermes_net::{CertificateNames, PeerAddress, StreamInfo};
@@ -34,6 +36,8 @@ pub struct Authenticator {
     mtls: bool,
     /// Whether nothing need be shown.
     optional: bool,
+    /// The ingress that makes exchanges of what comes.
+    ingress: Option<Arc<str>>,
 }
 
 impl Authenticator {
@@ -74,6 +78,7 @@ impl Authenticator {
                 bearer,
                 mtls: methods.mtls,
                 optional: methods.optional,
+                ingress: listener.ingress.as_deref().map(Arc::from),
             })
         } else {
             Err(errors)
@@ -110,6 +115,27 @@ impl Authenticator {
         found.map_err(|refusal| Challenge::new(refusal, &self.schemes(), gateway))
     }
 
+    /// Takes the word of the listener's ingress that this is the user, where nothing else has to be shown.
+    ///
+    /// # Errors
+    /// The response to send to a client of HTTP, as for credentials that are wrong.
+    pub fn believe_ingress(&self, user: &str, source: &StreamInfo) -> Result<Identity, Challenge> {
+        let refused = |refusal| Challenge::new(refusal, &self.schemes(), false);
+        let Some(ingress) = self.ingress.clone().filter(|_| !self.requires()) else {
+            return Err(refused(Refusal::Unasked("ingress")));
+        };
+        if !is_user(user) {
+            let reason = "the ingress has found out a name that cannot be a user";
+            return Err(refused(Refusal::Ingress(reason)));
+        }
+        Ok(Identity {
+            user: Some(user.to_owned()),
+            proof: Proof::Ingress(ingress),
+            certificate: source.tls.as_ref().and_then(|tls| tls.certificate.clone()),
+            expires: None,
+        })
+    }
+
     /// What to answer to a client that showed nothing, where that was permitted and did not suffice; `None` where it is always asked, or
     /// can be asked for nothing but a certificate.
     #[must_use]
@@ -138,7 +164,11 @@ impl Authenticator {
                 Err(reason) => Some(reason),
             },
             (Proof::Certificate, ..) if self.mtls => None,
-            (Proof::Nothing, ..) if !self.asks() || self.optional => None,
+            (Proof::Nothing, ..) if !self.requires() => None,
+            (Proof::Ingress(name), ..) if self.ingress.as_ref() == Some(name) => {
+                let reason = "the listener asks its clients now for credentials";
+                self.requires().then_some(reason)
+            }
             (Proof::Nothing, ..) => Some("the listener asks now who its clients are"),
             _ => {
                 let scheme = proof.scheme();
@@ -198,6 +228,11 @@ impl Authenticator {
         }
     }
 
+    /// Whether each client has to show credentials or a certificate.
+    fn requires(&self) -> bool {
+        self.asks() && !self.optional
+    }
+
     /// Whether credentials are expected in a field.
     fn asks_field(&self) -> bool {
         self.basic.is_some() || self.bearer.is_some()
@@ -217,13 +252,18 @@ fn certificate_user(certificate: Option<&CertificateNames>) -> Result<String, Re
     let user = names
         .primary()
         .ok_or(Refusal::Certificate("the certificate holds no name"))?;
-    let printable = user.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-
-    if user.trim().is_empty() || user.trim() != user || !printable || user.len() > USER_LIMIT {
+    if !is_user(user) {
         return Err(Refusal::Certificate(
             "the certificate's name cannot be a user",
         ));
     }
 
     Ok(user.to_owned())
+}
+
+/// Whether a name can be a user: it may hold spaces within, and no more than a field can.
+fn is_user(name: &str) -> bool {
+    let printable = name.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    let trimmed = name.trim();
+    printable && !trimmed.is_empty() && trimmed == name && name.len() <= USER_LIMIT
 }

@@ -16,7 +16,7 @@ pub struct Challenge {
     pub fields: Fields,
     /// Why, in words that tell nothing secret. `busy` when too many passwords are waiting.
     pub reason: String,
-    /// The scheme that failed: `basic`, `bearer`, `mtls`, `other`, or `none` when nothing readable was shown.
+    /// The scheme that failed: `basic`, `bearer`, `mtls`, `ingress`, `other`, or `none` when nothing readable was shown.
     pub scheme: &'static str,
 }
 
@@ -35,6 +35,8 @@ pub(crate) enum Refusal {
     Bearer(&'static str),
     /// The certificate names no one.
     Certificate(&'static str),
+    /// Whom the ingress names cannot be a user.
+    Ingress(&'static str),
     /// Too many passwords are waiting to be checked.
     Busy,
 }
@@ -101,6 +103,7 @@ impl Refusal {
             Self::Basic => ("basic", "user and password do not match".to_owned()),
             Self::Bearer(reason) => ("bearer", reason.to_owned()),
             Self::Certificate(reason) => ("mtls", reason.to_owned()),
+            Self::Ingress(reason) => ("ingress", reason.to_owned()),
             Self::Busy => ("basic", "busy".to_owned()),
         }
     }

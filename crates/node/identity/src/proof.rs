@@ -17,12 +17,14 @@ pub enum Proof {
     Token(Arc<TokenProof>),
     /// A certificate; the stream holds it.
     Certificate,
+    /// The word of the ingress of this name.
+    Ingress(Arc<str>),
     /// Nothing: a dry run supposes the claims of a token.
     Supposed(Arc<SupposedToken>),
 }
 
 impl Proof {
-    /// `none`, `basic`, `bearer` or `mtls`; `supposed` in a dry run.
+    /// `none`, `basic`, `bearer`, `mtls` or `ingress`; `supposed` in a dry run.
     #[must_use]
     pub fn scheme(&self) -> &'static str {
         match self {
@@ -30,6 +32,7 @@ impl Proof {
             Self::Password(_) => "basic",
             Self::Token(_) => "bearer",
             Self::Certificate => "mtls",
+            Self::Ingress(_) => "ingress",
             Self::Supposed(_) => "supposed",
         }
     }
@@ -42,7 +45,7 @@ impl Proof {
         match self {
             Self::Token(token) => Some(&token.claims),
             Self::Supposed(token) => Some(&token.claims),
-            Self::Nothing | Self::Password(_) | Self::Certificate => None,
+            Self::Nothing | Self::Password(_) | Self::Certificate | Self::Ingress(_) => None,
         }
     }
 }

@@ -485,6 +485,52 @@ async fn a_wrong_credential_is_refused_even_with_a_certificate() {
     }
 }
 
+#[test]
+fn the_word_of_an_ingress_counts_where_nothing_else_is_required() {
+    let with = |auth, ingress: &str| {
+        let listener = Listener {
+            auth,
+            ingress: Some(ingress.to_owned()),
+            ..Listener::default()
+        };
+        Authenticator::build(&listener, "listeners.door", None).unwrap()
+    };
+    let mtls = |optional| {
+        Some(Auth::Methods(AuthMethods {
+            mtls: true,
+            optional,
+            ..AuthMethods::default()
+        }))
+    };
+    let source = stream(None);
+
+    let open = with(None, "socks");
+    let alice = open.believe_ingress("alice", &source).unwrap();
+    assert_eq!(alice.user.as_deref(), Some("alice"));
+    assert_eq!(alice.proof.scheme(), "ingress");
+    for strange in ["", " alice", "al\nice", "\u{e4}"] {
+        let refused = open.believe_ingress(strange, &source).unwrap_err();
+        assert_eq!(
+            (refused.status, refused.scheme),
+            (StatusCode::FORBIDDEN, "ingress")
+        );
+    }
+
+    let strict = with(mtls(false), "socks");
+    assert!(strict.believe_ingress("alice", &source).is_err());
+    let plain = Authenticator::build(&Listener::default(), "listeners.door", None).unwrap();
+    assert!(plain.believe_ingress("alice", &source).is_err());
+
+    let still = |authenticator: &Authenticator| {
+        authenticator.still_accepts(&alice.proof, Some("alice"), NOW)
+    };
+    assert_eq!(still(&open), Ok(()));
+    assert_eq!(still(&with(mtls(true), "socks")), Ok(()));
+    assert!(still(&strict).is_err());
+    assert!(still(&with(None, "other")).is_err());
+    assert!(still(&plain).is_err());
+}
+
 #[tokio::test]
 async fn tokens_of_every_algorithm_are_verified() {
     let issuer = Issuer::new();

@@ -14,7 +14,7 @@ use hermes_packet::tun::{SplitPrefixes, TunHub};
 use hermes_rules::packets::prefix_of;
 use tokio::task::JoinHandle;
 
-use super::tun;
+use super::device_tunnel;
 
 /// A tunnel that is kept.
 struct KeptTunnel {
@@ -94,7 +94,7 @@ fn begin(entrance: &Entrance, hub: &Arc<TunHub>, name: &Arc<str>, watch: &Watch)
     let mut entrance = entrance.for_tunnel(name);
     let hub = hub.clone();
     let task = drain.watch().spawn(async move {
-        Box::pin(tun::keep(&mut entrance, &hub, &own)).await;
+        Box::pin(device_tunnel::keep(&mut entrance, &hub, &own)).await;
     });
     KeptTunnel { drain, task }
 }

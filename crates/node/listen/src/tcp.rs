@@ -6,7 +6,6 @@ use std::sync::Arc;
 use hermes_admit::entrance::Entrance;
 use hermes_config::model::HostPort;
 use hermes_exchange as pipeline;
-use hermes_http::Offered;
 use hermes_net::shared_socket::DatagramSocket;
 use hermes_net::{Stream, Watch};
 use hermes_plug::arrival::Arrival;
@@ -53,7 +52,11 @@ impl Takes for Inside {
         self.0.rules.config.target.as_ref()
     }
 
-    fn take(&self, offered: Box<Offered>) -> Serving<'_> {
-        Box::pin(pipeline::run(&self.0, Arrival::Offered(offered)))
+    fn take(&self, arrival: Arrival) -> Serving<'_> {
+        Box::pin(pipeline::run(&self.0, arrival))
+    }
+
+    fn of_user(&self, user: &str) -> Arc<dyn Takes> {
+        Arc::new(Self(self.0.of_user(user)))
     }
 }

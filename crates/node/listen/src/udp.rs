@@ -1,4 +1,4 @@
-//! `udp` listeners: the datagrams of one client address become a CONNECT-UDP session for the configured target.
+//! `udp` listeners: the datagrams of one client address for one target become a CONNECT-UDP session.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,12 +15,10 @@ use hermes_net::shared_socket::{
 use hermes_net::wake_gated::wake_gated;
 use hermes_net::{PeerAddress, RecvBatch, StreamInfo, UdpError, UdpSocket, Watch};
 use hermes_observe::DropReason;
-use hermes_packet::{Hold, Queue, Session};
-use hermes_plug::arrival::Arrival;
+use hermes_packet::{Hold, NoRoom, PacketEnd, Queue, Session, SessionKey, SessionTarget, Sessions};
+use hermes_plug::arrival::{Arrival, PacketArrival};
 use hermes_plug::opening_head::connect_udp;
 use tokio::time::Instant;
-
-use super::clients::Clients;
 
 /// How long a client whose tunnel was refused is ignored: it bounds the tunnels that it can make us
 /// ask for.
@@ -48,7 +46,7 @@ pub(super) async fn serve(
     let own = socket.local_addr().ok();
     let owner = Owner::Listener(entrance.rules.name.as_ref().into());
     let share = Share {
-        sessions: Clients::default(),
+        sessions: Sessions::default(),
         hold: Hold::new(Memory::node().owner(owner)),
         socket: socket.clone(),
         own,
@@ -114,7 +112,7 @@ pub(super) async fn serve(
 }
 
 /// Resolves when no session is left: those that are open may go on.
-async fn drained(sessions: &Clients) {
+async fn drained(sessions: &Sessions) {
     while !sessions.is_empty() {
         tokio::time::sleep(DRAIN_LOOK).await;
     }
@@ -123,7 +121,7 @@ async fn drained(sessions: &Clients) {
 /// One worker's share of a listener.
 #[derive(Clone)]
 struct Share {
-    sessions: Clients,
+    sessions: Sessions,
     /// What waits of their datagrams.
     hold: Arc<Hold>,
     socket: Arc<UdpSocket>,
@@ -132,8 +130,34 @@ struct Share {
     watch: Watch,
 }
 
-/// The ends of a flow: a client, and the address of ours that it asked.
-type FlowEnds = (SocketAddr, Option<IpAddr>);
+/// Whose datagrams came, and how they are taken.
+#[derive(Clone)]
+struct ArrivedFlow {
+    /// The client, and where its datagrams go.
+    key: SessionKey,
+    /// The address of ours that the client asked.
+    local: Option<IpAddr>,
+    /// Whether clients may still begin sessions here.
+    welcome: bool,
+}
+
+impl ArrivedFlow {
+    /// All that comes to this socket is for the listener's target.
+    fn of(run: &ReceivedRun<'_>, welcome: bool) -> Self {
+        Self {
+            key: key(run),
+            local: run.local,
+            welcome,
+        }
+    }
+}
+
+fn key(run: &ReceivedRun<'_>) -> SessionKey {
+    SessionKey {
+        client: run.source,
+        target: SessionTarget::OfListener,
+    }
+}
 
 impl Share {
     /// Takes received datagrams whose sessions are ours.
@@ -155,8 +179,7 @@ impl Share {
 
     /// Puts datagrams into the session of their client.
     fn take(&self, entrance: &Entrance, run: &ReceivedRun<'_>, now: Instant, welcome: bool) {
-        let ends = (run.source, run.local);
-        match self.session(entrance, ends, welcome) {
+        match self.session(entrance, ArrivedFlow::of(run, welcome)) {
             Some(session) => session.push(run.datagrams(), now),
             None => entrance
                 .worker
@@ -172,7 +195,7 @@ impl Share {
         others: &mut OtherProcesses<SocketAddr>,
         run: &ReceivedRun<'_>,
     ) -> bool {
-        others.has_any() && self.sessions.find(run.source).is_none() && others.give(run.source, run)
+        others.has_any() && self.sessions.find(&key(run)).is_none() && others.give(run.source, run)
     }
 
     /// Takes forwarded datagrams, or gives them on.
@@ -183,7 +206,7 @@ impl Share {
         forwarded: &Forwarded<'_>,
         welcome: bool,
     ) {
-        let is_known = self.sessions.find(forwarded.run.source).is_some();
+        let is_known = self.sessions.find(&key(&forwarded.run)).is_some();
         if is_known || !others.give_on(forwarded.run.source, forwarded) {
             entrance.renew();
             self.take(entrance, &forwarded.run, Instant::now(), welcome);
@@ -191,21 +214,15 @@ impl Share {
     }
 
     /// The client's session, begun if need be; `None` when there are too many.
-    fn session(&self, entrance: &Entrance, ends: FlowEnds, welcome: bool) -> Option<Arc<Session>> {
+    fn session(&self, entrance: &Entrance, flow: ArrivedFlow) -> Option<Arc<Session>> {
         self.sessions
-            .find(ends.0)
-            .or_else(|| self.begin(entrance, ends, (welcome, false)))
+            .find(&flow.key)
+            .or_else(|| self.begin(entrance, flow, false))
     }
 
     /// Begins a session; `second` says that it goes on with what another one left over.
-    fn begin(
-        &self,
-        entrance: &Entrance,
-        ends: FlowEnds,
-        (welcome, second): (bool, bool),
-    ) -> Option<Arc<Session>> {
-        let (client, local) = ends;
-        let successor = if welcome {
+    fn begin(&self, entrance: &Entrance, flow: ArrivedFlow, second: bool) -> Option<Arc<Session>> {
+        let successor = if flow.welcome {
             None
         } else {
             Some(entrance.successor()?)
@@ -213,19 +230,21 @@ impl Share {
 
         let entrance = successor.as_ref().unwrap_or(entrance);
         let rules = &entrance.rules;
-        let head = rules.config.target.as_ref().and_then(connect_udp)?;
+        let target = flow.key.target.host_port();
+        let target = target.as_ref().or(rules.config.target.as_ref());
+        let head = target.and_then(connect_udp)?;
         let bound = ("limits.connections", rules.connections());
 
         match self.sessions.make_room(bound.1) {
             Ok(0) => {}
             Ok(ended) => rules.sessions_evicted(ended, bound, None),
-            Err(()) => {
+            Err(NoRoom) => {
                 rules.sessions_refused(1, bound);
                 return None;
             }
         }
 
-        let peer = PeerAddress::Ip(client);
+        let peer = PeerAddress::Ip(flow.key.client);
         let Some(place) =
             entrance
                 .worker
@@ -238,36 +257,36 @@ impl Share {
         };
 
         let session = Session::new(
-            client,
-            local,
+            flow.key.client,
+            flow.local,
             self.socket.clone(),
             rules.datagram_bounds(None),
             &self.hold,
         );
         let session = Arc::new(if second { session.second() } else { session });
-        self.sessions.enter(client, session.clone());
+        self.sessions.enter(flow.key.clone(), session.clone());
         let source = Arc::new(StreamInfo {
             peer,
             local: self.own,
             tls: None,
             neighbour: None,
         });
-        let arrival = Arrival::Session {
-            head: Box::new(head),
+        let arrival = Arrival::from(PacketArrival {
+            head,
             source,
-            session: session.clone(),
-        };
+            end: PacketEnd::Session(session.clone()),
+        });
 
         let entrance = entrance.clone();
         let share = self.clone();
         let begun = session.clone();
         self.watch.spawn(async move {
             share.carry(&entrance, arrival, &begun).await;
-            share.sessions.leave(client, &begun);
+            share.sessions.leave(&flow.key, &begun);
             // Given back first: the session that goes on with the leftover needs it.
             drop(place);
             if let Some(leftover) = begun.leftover() {
-                share.go_on(&entrance, ends, (welcome, &leftover));
+                share.go_on(&entrance, flow, &leftover);
             }
         });
 
@@ -298,9 +317,9 @@ impl Share {
     }
 
     /// Gives what a session left over to the next one of its client: it came when the tunnel was ending already.
-    fn go_on(&self, entrance: &Entrance, ends: FlowEnds, (welcome, leftover): (bool, &Queue)) {
-        let found = self.sessions.find(ends.0);
-        if let Some(session) = found.or_else(|| self.begin(entrance, ends, (welcome, true))) {
+    fn go_on(&self, entrance: &Entrance, flow: ArrivedFlow, leftover: &Queue) {
+        let found = self.sessions.find(&flow.key);
+        if let Some(session) = found.or_else(|| self.begin(entrance, flow, true)) {
             session.push(leftover.iter(), Instant::now());
         }
     }

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use hermes_http::RefusalReason;
 use hermes_net::turns::Turn;
 use hermes_observe::{DropReason, Exchange};
 use hermes_proto::batch::{Batch, Layout};
@@ -53,6 +54,12 @@ pub trait Device: Send + Sync {
     fn handle_capsule(&self, _kind: CapsuleType, _value: &[u8]) -> Result<CapsulePackets, String> {
         Ok(CapsulePackets::default())
     }
+
+    /// The tunnel that it asked for is about to be open: it is filled and sent to from now on.
+    fn accepted(&self) {}
+
+    /// The tunnel that it asked for is refused.
+    fn refused(&self, _reason: RefusalReason) {}
 
     /// Waits for the turn of the user whose packets these are, where each of them costs much; `None`: there are no turns. It is over
     /// after a batch, however many packets have come already.

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use hermes_http::RefusalReason;
 use hermes_net::{UdpError, UdpSocket};
 use hermes_observe::{DropReason, Exchange};
 use hermes_proto::batch::{Batch, Layout};
@@ -36,6 +37,30 @@ pub enum PacketReader {
 }
 
 impl PacketEnd {
+    /// The UDP client that it is.
+    pub fn session(&self) -> Option<&Arc<Session>> {
+        match self {
+            Self::Session(session) => Some(session),
+            Self::Socket(..) | Self::Device(..) => None,
+        }
+    }
+
+    /// The tunnel of its packets is about to be open.
+    pub fn accept(&self) {
+        if let Self::Device(device, _) = self {
+            device.accepted();
+        }
+    }
+
+    /// There is no tunnel for its packets.
+    pub fn refuse(&self, reason: RefusalReason) {
+        match self {
+            Self::Session(session) => session.refuse(reason),
+            Self::Device(device, _) => device.refused(reason),
+            Self::Socket(..) => {}
+        }
+    }
+
     /// What reading needs.
     pub fn reader(&self) -> PacketReader {
         match self {

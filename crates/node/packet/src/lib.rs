@@ -9,6 +9,7 @@
 //! data of the end ([`DatagramFormat`](hermes_proto::datagram::DatagramFormat)).
 //!
 //! - [`PacketDirection`]: begin reading here; one direction of a tunnel, between a [`Source`] and a [`Sink`].
+//! - [`Sessions`]: a [`Session`] for each client of a socket, and each target that it speaks with.
 //! - [`PacketEnd`]: a client of a `udp` listener ([`Session`], with its [`Queue`]), a socket towards the target, or a [`Device`] that
 //!   another crate brings.
 //! - [`BindSockets`]: sockets of CONNECT-UDP Bind, with many peers. [`Limits`]: how large packets may be that go on.
@@ -36,6 +37,7 @@ mod received;
 mod room;
 mod session;
 mod session_token;
+mod sessions;
 mod shared;
 mod sink;
 mod source;
@@ -56,6 +58,7 @@ pub use queue::{Bounds, ChargedBounds, Queue};
 pub use received::Received;
 pub use session::{Early, Session};
 pub use session_token::{Asked, Token};
+pub use sessions::{NoRoom, SessionKey, SessionTarget, Sessions};
 pub use sink::{CapsuleSink, Sink};
 pub use source::{Capsules, Source};
 pub use steering::Steering;

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hermes_http::RefusalReason;
 use hermes_net::clock;
 use hermes_net::{UdpError, UdpSocket};
 use hermes_observe::{DropReason, Exchange};
@@ -60,6 +61,8 @@ enum SessionClient {
         /// The address of ours that the client asked, which its answers come from.
         local: Option<IpAddr>,
         socket: Arc<UdpSocket>,
+        /// The bytes before each answer.
+        header: Bytes,
     },
     /// A pair of ports behind a tunnel of IP.
     Flow(UdpFlow),
@@ -71,7 +74,8 @@ struct SessionPhase {
     is_open: AtomicBool,
     /// Among those in the listener's hold that may lose their datagrams.
     is_held: AtomicBool,
-    is_refused: AtomicBool,
+    /// Why there is no tunnel.
+    refusal: OnceLock<Box<RefusalReason>>,
     /// Takes nothing any more: the next datagram begins another.
     is_retired: AtomicBool,
 }
@@ -109,6 +113,7 @@ impl Session {
             address: client,
             local,
             socket,
+            header: Bytes::new(),
         };
         let queue = Queue::charged(&ChargedBounds {
             bounds,
@@ -118,6 +123,15 @@ impl Session {
             hold: Some(hold.clone()),
             ..Self::with(client, queue)
         }
+    }
+
+    /// The same, whose client gets these bytes before each answer, such as the header of SOCKS (RFC 1928, 7).
+    #[must_use]
+    pub fn answered_with(mut self, answer_header: Bytes) -> Self {
+        if let SessionClient::Address { header, .. } = &mut self.client {
+            *header = answer_header;
+        }
+        self
     }
 
     /// A session of a pair of ports in a stack, whose datagrams wait in this queue.
@@ -325,10 +339,19 @@ impl Session {
                 address,
                 local,
                 socket,
+                header,
             } => {
-                socket
-                    .send_from(*local, Some(*address), data, segment)
-                    .await
+                let to = Some(*address);
+                if header.is_empty() {
+                    return socket.send_from(*local, to, data, segment).await;
+                }
+                // Boxed, as few sessions have it.
+                let headed = Box::pin(async {
+                    let whole = with_headers(header, data, segment.unwrap_or(data.len()));
+                    let segment = segment.map(|segment| segment + header.len());
+                    socket.send_from(*local, to, &whole, segment).await
+                });
+                headed.await
             }
             SessionClient::Flow(flow) => {
                 flow.send(data, segment);
@@ -422,6 +445,11 @@ impl Session {
         self.evicted.cancel();
     }
 
+    /// Whether it had to make room for others.
+    pub fn is_evicted(&self) -> bool {
+        self.evicted.is_cancelled()
+    }
+
     /// Resolves when others need the room and its tunnel, if it is open, has had time to end.
     pub async fn evicted(&self) {
         self.evicted.cancelled().await;
@@ -435,14 +463,20 @@ impl Session {
     }
 
     /// The tunnel was refused: what waits is of no use.
-    pub fn refuse(&self) {
-        self.phase.is_refused.store(true, Ordering::Relaxed);
+    pub fn refuse(&self, reason: RefusalReason) {
+        // An exchange is answered once.
+        let _ = self.phase.refusal.set(Box::new(reason));
         self.forget_all();
     }
 
     /// Whether the tunnel was refused.
     pub fn is_refused(&self) -> bool {
-        self.phase.is_refused.load(Ordering::Relaxed)
+        self.phase.refusal.get().is_some()
+    }
+
+    /// Why the tunnel was refused, if it was.
+    pub fn refusal(&self) -> Option<&RefusalReason> {
+        self.phase.refusal.get().map(|reason| &**reason)
     }
 
     /// Datagrams that were dropped since this was last asked: those without room, and those that waited too long.
@@ -452,6 +486,21 @@ impl Session {
             self.lost.expired.swap(0, Ordering::Relaxed),
         )
     }
+}
+
+/// Datagrams of `segment` bytes, with a header before each.
+fn with_headers(header: &[u8], data: &[u8], segment: usize) -> Vec<u8> {
+    let datagrams = data.chunks(segment.max(1));
+    let mut whole = Vec::with_capacity(data.len() + header.len() * datagrams.len());
+    for datagram in datagrams {
+        whole.extend_from_slice(header);
+        whole.extend_from_slice(datagram);
+    }
+    // One without bytes has its header all the same.
+    if data.is_empty() {
+        whole.extend_from_slice(header);
+    }
+    whole
 }
 
 /// Datagrams that were dropped.
@@ -543,7 +592,11 @@ mod tests {
         for session in [&refused, &evicted] {
             push(session);
         }
-        refused.refuse();
+        refused.refuse(RefusalReason {
+            status: http::StatusCode::FORBIDDEN,
+            error: hermes_proto::proxy_status::ProxyError::HttpRequestDenied,
+            details: "a rule denies it".to_owned(),
+        });
         refused.leave();
         evicted.evict();
         assert!(refused.leftover().is_none() && evicted.leftover().is_none());

@@ -4,25 +4,31 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hermes_http::{
-    AnswerFields, Incoming, Kind, Offered, Outgoing, RequestHead, ResponseHead, StreamError,
+    AnswerFields, Incoming, Kind, Offered, Outgoing, RefusalReason, RequestHead, ResponseHead,
+    StreamError,
 };
 use hermes_net::StreamInfo;
 use hermes_packet::{PacketEnd, Session};
 use hermes_proto::fields::Fields;
+use hermes_proto::proxy_status::ProxyError;
 
-/// An exchange that is not yet answered: offered over HTTP or by a TCP connection, or begun by a datagram.
+/// An exchange that is not yet answered: offered over HTTP or by a TCP connection, or of packets that came to an end of this node.
 pub enum Arrival {
     /// Over HTTP, or a TCP connection turned into CONNECT. Boxed, because it goes through many hands.
     Offered(Box<Offered>),
-    /// A UDP client's first datagram, turned into CONNECT-UDP.
-    Session {
-        /// The CONNECT-UDP that it means.
-        head: Box<RequestHead>,
-        /// Where the datagrams come from.
-        source: Arc<StreamInfo>,
-        /// The session.
-        session: Arc<Session>,
-    },
+    /// Packets: of a UDP client, of a device, or of an end that an ingress brings.
+    Packets(Box<PacketArrival>),
+}
+
+/// A tunnel of packets whose client side is an end of this node, which learns the answer: an open tunnel [reads](PacketEnd::reader) it, and
+/// [`PacketEnd::accept`] or [`PacketEnd::refuse`] is called before.
+pub struct PacketArrival {
+    /// The CONNECT-UDP or CONNECT-IP that the packets mean.
+    pub head: RequestHead,
+    /// Where they come from.
+    pub source: Arc<StreamInfo>,
+    /// Where they are read, and where answers are written. It says also in which [format](PacketEnd::format) they are.
+    pub end: PacketEnd,
 }
 
 /// One side of an open tunnel.
@@ -33,8 +39,20 @@ pub enum Arrival {
 pub enum End {
     /// Bytes, or capsules, in a pair of streams.
     Stream(Incoming, Outgoing),
-    /// UDP.
-    Udp(PacketEnd),
+    /// Packets.
+    Packets(PacketEnd),
+}
+
+impl From<Box<Offered>> for Arrival {
+    fn from(offered: Box<Offered>) -> Self {
+        Self::Offered(offered)
+    }
+}
+
+impl From<PacketArrival> for Arrival {
+    fn from(packets: PacketArrival) -> Self {
+        Self::Packets(Box::new(packets))
+    }
 }
 
 impl Arrival {
@@ -42,7 +60,7 @@ impl Arrival {
     pub fn head(&self) -> &RequestHead {
         match self {
             Self::Offered(offered) => &offered.head,
-            Self::Session { head, .. } => head,
+            Self::Packets(packets) => &packets.head,
         }
     }
 
@@ -50,7 +68,7 @@ impl Arrival {
     pub fn head_mut(&mut self) -> &mut RequestHead {
         match self {
             Self::Offered(offered) => &mut offered.head,
-            Self::Session { head, .. } => head,
+            Self::Packets(packets) => &mut packets.head,
         }
     }
 
@@ -58,14 +76,14 @@ impl Arrival {
     pub fn add_to_answer(&mut self, decided: Vec<AnswerFields>) {
         match self {
             Self::Offered(offered) if !decided.is_empty() => offered.add_to_answer(decided),
-            Self::Offered(_) | Self::Session { .. } => {}
+            Self::Offered(_) | Self::Packets(_) => {}
         }
     }
 
     /// The UDP client that it is the tunnel of.
     pub fn session(&self) -> Option<&Arc<Session>> {
         match self {
-            Self::Session { session, .. } => Some(session),
+            Self::Packets(packets) => packets.end.session(),
             Self::Offered(_) => None,
         }
     }
@@ -74,7 +92,7 @@ impl Arrival {
     pub fn source(&self) -> &Arc<StreamInfo> {
         match self {
             Self::Offered(offered) => &offered.source,
-            Self::Session { source, .. } => source,
+            Self::Packets(packets) => &packets.source,
         }
     }
 
@@ -87,7 +105,7 @@ impl Arrival {
     pub fn early(&mut self) -> Option<&mut Incoming> {
         match self {
             Self::Offered(offered) => offered.early(),
-            Self::Session { .. } => None,
+            Self::Packets(_) => None,
         }
     }
 
@@ -98,15 +116,38 @@ impl Arrival {
         }
     }
 
-    /// Answers it here. A TCP client sees a reset; a UDP client sees nothing.
+    /// Answers it here. A TCP client sees a reset; an end of packets hears that there is no tunnel.
     ///
     /// # Errors
     /// The client is gone.
-    pub async fn refuse(self, head: ResponseHead, content: Bytes) -> Result<(), StreamError> {
+    pub async fn answer(self, head: ResponseHead, content: Bytes) -> Result<(), StreamError> {
         match self {
             Self::Offered(offered) => offered.refuse(head, content).await,
-            Self::Session { session, .. } => {
-                session.refuse();
+            Self::Packets(packets) => {
+                packets.end.refuse(RefusalReason {
+                    status: head.status,
+                    error: ProxyError::HttpUpgradeFailed,
+                    details: format!("packets were answered with {}", head.status),
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// Refuses it for this reason, of which a client of HTTP learns by `head` and `content`.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn refuse(
+        self,
+        reason: RefusalReason,
+        head: ResponseHead,
+        content: Bytes,
+    ) -> Result<(), StreamError> {
+        match self {
+            Self::Offered(offered) => offered.refuse_for(reason, head, content).await,
+            Self::Packets(packets) => {
+                packets.end.refuse(reason);
                 Ok(())
             }
         }
@@ -122,7 +163,10 @@ impl Arrival {
                 .accept(fields)
                 .await
                 .map(|(incoming, outgoing)| End::Stream(incoming, outgoing)),
-            Self::Session { session, .. } => Ok(End::Udp(PacketEnd::Session(session))),
+            Self::Packets(packets) => {
+                packets.end.accept();
+                Ok(End::Packets(packets.end))
+            }
         }
     }
 }

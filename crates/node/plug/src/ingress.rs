@@ -4,9 +4,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use hermes_config::model::HostPort;
-use hermes_http::Offered;
 use hermes_net::shared_socket::DatagramSocket;
 use hermes_net::{Stream, Watch};
+
+use crate::arrival::Arrival;
 
 /// Turns the connections of a `tcp` listener with `ingress: NAME` into exchanges, or the datagrams of a `udp` listener. A `tcp` listener has
 /// one built in: without the key, each connection becomes a CONNECT for its `target`.
@@ -14,15 +15,18 @@ use hermes_net::{Stream, Watch};
 /// - **Gets** each connection after it was accepted, and introduced by a PROXY header where the listener asks for one; and a [`Gate`].
 /// - **Must** find out what the client wants, and [hand in](Gate::hand_in) an exchange that says
 ///   so, such as a CONNECT. To make the client wait for the target, it hands in a
-///   [held](Offered::held) exchange: the client is answered only after the target has answered, and
-///   [`HeldClient`](hermes_http::HeldClient) learns how that ended. From then on the node's loops
-///   carry the bytes: a connection that is handed over as it is can be spliced.
+///   [held](hermes_http::Offered::held) exchange: the client is answered only after the target has answered, and
+///   [`HeldClient`](hermes_http::HeldClient) learns how that ended, and why it was refused. From then on the node's loops
+///   carry the bytes: a connection that is handed over as it is can be spliced. Datagrams are handed in as
+///   [packets](crate::arrival::PacketArrival), one tunnel for each client and destination.
 /// - **Time**: it must bound how long a client may take to say what it wants. The connection ends when its future does, or is dropped,
 ///   which happens when the node ends.
 /// - **Errors**: a failed exchange is refused to its holder, recorded, and over when `hand_in`
 ///   returns. Anything that is not an exchange yet leaves no record.
-/// - **Charged**: the connection counts against the listener's `limits`; the exchange against those of its user. An ingress knows no
-///   user: the listener's `user` says whose the traffic is.
+/// - **Charged**: the connection counts against the listener's `limits`; the exchange against those of its user. Sessions of UDP that it
+///   keeps it must bound itself.
+/// - **User**: one whom it has found out by itself, by a password of SOCKS or the owner of a socket, it hands in [through a gate of this
+///   user](Gate::of_user). Otherwise the listener's `user` says whose the traffic is.
 /// - **Runs** on the worker that accepted the connection, many at once on one thread: it must not block. It is shared by all workers.
 pub trait Ingress: Send + Sync {
     /// Serves one connection, to its end.
@@ -54,7 +58,10 @@ pub trait Takes: Send + Sync {
     fn target(&self) -> Option<&HostPort>;
 
     /// Carries one to its end.
-    fn take(&self, offered: Box<Offered>) -> Serving<'_>;
+    fn take(&self, arrival: Arrival) -> Serving<'_>;
+
+    /// The same for exchanges of this user.
+    fn of_user(&self, user: &str) -> Arc<dyn Takes>;
 }
 
 impl Gate {
@@ -68,8 +75,15 @@ impl Gate {
         self.0.target()
     }
 
+    /// The gate for a client of whom the ingress has found out that it is this user. The proof is the ingress's word: it counts where the
+    /// listener asks for no other credentials, now and whenever the configuration changes.
+    #[must_use]
+    pub fn of_user(&self, user: &str) -> Self {
+        Self(self.0.of_user(user))
+    }
+
     /// Takes an exchange through the pipeline, to its end. Whatever happens, it is answered once and recorded once.
-    pub fn hand_in(&self, offered: Box<Offered>) -> Serving<'_> {
-        self.0.take(offered)
+    pub fn hand_in(&self, arrival: impl Into<Arrival>) -> Serving<'_> {
+        self.0.take(arrival.into())
     }
 }

@@ -1,7 +1,7 @@
 //! Answers that this proxy makes itself: one place turns a reason into HTTP.
 
 use bytes::Bytes;
-use hermes_http::{Cause, Processed, ResponseHead, StreamError};
+use hermes_http::{Cause, Processed, RefusalReason, ResponseHead, StreamError};
 use hermes_proto::fields::Fields;
 use hermes_proto::fields::names::{CACHE_CONTROL, CONTENT_TYPE};
 use hermes_proto::proxy_status::{self, PROXY_STATUS, ProxyError};
@@ -165,6 +165,15 @@ impl Refusal {
             self.error.token()
         };
         format!("{word}: {}", self.details)
+    }
+
+    /// The reason for a client that is no client of HTTP.
+    pub fn for_ingress(&self) -> RefusalReason {
+        RefusalReason {
+            status: self.status,
+            error: self.error,
+            details: self.reason(),
+        }
     }
 
     /// The answer: head and content. A client that is not `explained` anything learns only the kind of the failure, and what the

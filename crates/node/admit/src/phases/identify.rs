@@ -73,10 +73,7 @@ pub(crate) async fn identify(
         head.fields.remove(transform::FIELD);
     }
     let asked = Asked::take(&mut head.fields).filter(|_| head.kind().carries_packets());
-    let mut auth = match carrier {
-        None => entry.identify(head).await?,
-        Some(carrier) => carrier.within(Arc::new(head.clone())),
-    };
+    let mut auth = authenticate(entered, head).await?;
     let mut removed = RemovedFields::default();
     let believed = entry.believe_noting(&auth, &target, head, &mut removed);
     if !removed.0.is_empty() {
@@ -95,6 +92,18 @@ pub(crate) async fn identify(
         asked,
         received,
     })
+}
+
+/// What proves whose it is: the tunnel that it came out of, the word of an ingress, or credentials.
+async fn authenticate(entered: &Entered, head: &mut RequestHead) -> Result<AuthContext, Refusal> {
+    let entry = entered.entry();
+    if let Some(carrier) = &entered.entrance.carrier {
+        return Ok(carrier.within(Arc::new(head.clone())));
+    }
+    match &entered.entrance.proven {
+        Some(user) => entry.identify_proven(user, head),
+        None => entry.identify(head).await,
+    }
 }
 
 /// Whether what the request says of changed bytes counts: it does of tunnels that a peer proxy hands over.

@@ -102,7 +102,7 @@ pub(crate) fn admit_connection(entered: &Entered, identified: &Identified) -> Re
         return Ok(());
     };
     let user = match (&identified.auth.proof, &identified.user) {
-        (Proof::Password(_) | Proof::Token(_), Some(user)) => user,
+        (Proof::Password(_) | Proof::Token(_) | Proof::Ingress(_), Some(user)) => user,
         _ => return Ok(()),
     };
 

@@ -52,7 +52,9 @@ pub(crate) async fn open(routed: &Routed, arrival: Arrival, next: &Next) -> Resu
     );
     let client = match arrival.accept(Fields::from_iter(fields)).await {
         Ok(End::Stream(incoming, outgoing)) => Ends::streams(incoming, outgoing),
-        Ok(End::Udp(_)) => return Ok("proxy_internal_error: a UDP client cannot bind".to_owned()),
+        Ok(End::Packets(_)) => {
+            return Ok("proxy_internal_error: a UDP client cannot bind".to_owned());
+        }
         Err(error) => return Ok(format!("client_closed: {error}")),
     };
 

@@ -55,7 +55,7 @@ pub(crate) async fn accept(
         .await
     {
         Ok(End::Stream(incoming, outgoing)) => (incoming, outgoing),
-        Ok(End::Udp(_)) => return Ok("proxy_internal_error: an attachment over UDP".to_owned()),
+        Ok(End::Packets(_)) => return Ok("proxy_internal_error: an attachment over UDP".to_owned()),
         Err(error) => return Ok(format!("client_closed: {error}")),
     };
 

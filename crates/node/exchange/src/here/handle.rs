@@ -303,12 +303,13 @@ async fn carry(routed: Routed, arrival: Arrival) {
         Unanswered::Responder(_) => None,
     };
     let id = note::routed_refusal(&routed, arrival, &refusal);
+    let for_ingress = refusal.for_ingress();
     let (head, content) = refusal.answer(&routed.snapshot.node, id, true);
 
     // A handler that does not wait any more has its reasons.
     let _ = match unanswered {
-        Unanswered::Arrival(arrival) => arrival.refuse(head, content).await,
-        Unanswered::Responder(responder) => responder.answer(head, content).await,
+        Unanswered::Arrival(arrival) => arrival.refuse(for_ingress, head, content).await,
+        Unanswered::Responder(responder) => responder.refuse(for_ingress, head, content).await,
     };
 
     exchange.finish(&reason);

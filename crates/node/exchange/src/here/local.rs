@@ -108,7 +108,7 @@ async fn answer(
     arrival.settle().await;
     alternative::advertise(routed, &mut head.fields);
     routed.exchange.status(head.status.as_u16());
-    match arrival.refuse(head, content).await {
+    match arrival.answer(head, content).await {
         Ok(()) => reason.to_owned(),
         Err(error) => format!("client_closed: {error}"),
     }

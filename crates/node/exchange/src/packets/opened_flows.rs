@@ -19,8 +19,8 @@ use hermes_http::{
 };
 use hermes_net::{Asker, StreamInfo, Watch};
 use hermes_packet::tun::{AskedFlow, DEVICE_FIELD, FlowCarrier, FlowStack, TcpFlow};
-use hermes_packet::{Asked, Session};
-use hermes_plug::arrival::Arrival;
+use hermes_packet::{Asked, PacketEnd, Session};
+use hermes_plug::arrival::{Arrival, PacketArrival};
 use hermes_plug::opening_head::{connect, connect_udp};
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::datagram_limit;
@@ -160,11 +160,11 @@ impl Flows {
         let Some(head) = self.datagram_head(target) else {
             return;
         };
-        let arrival = Arrival::Session {
-            head: Box::new(head),
+        let arrival = Arrival::from(PacketArrival {
+            head,
             source,
-            session: session.clone(),
-        };
+            end: PacketEnd::Session(session.clone()),
+        });
         let entrance = self.entrance();
         // One whose tunnel has ended before its turn came does not begin.
         tokio::select! {

@@ -62,7 +62,7 @@ impl Ends {
     pub(crate) fn of_client(kind: Kind, end: End) -> Self {
         match end {
             End::Stream(incoming, outgoing) => Self::of_kind(kind, incoming, outgoing),
-            End::Udp(udp) => Self::end(udp),
+            End::Packets(end) => Self::end(end),
         }
     }
 

@@ -536,8 +536,9 @@ async fn pass_refusal(
     routed.exchange.status(head.status.as_u16());
     let (_, _content, responder) = offered.message();
     let length = incoming.length();
+    let responding = responder.respond_refusal(refusal.for_ingress(), head, length);
 
-    if let Ok(mut outgoing) = responder.respond(head, length).await {
+    if let Ok(mut outgoing) = responding.await {
         let counters = routed.exchange.counters();
         let from = Side::Target;
         let moved = &counters.target_to_client;

@@ -90,7 +90,7 @@ pub(crate) async fn tcp(
                 bridges,
             )
         }
-        Ok(End::Udp(_)) => Carried::Over(
+        Ok(End::Packets(_)) => Carried::Over(
             "proxy_internal_error: datagrams cannot enter a TCP connection".to_owned(),
         ),
         Err(error) => Carried::Over(format!("client_closed: {error}")),

@@ -8,7 +8,6 @@ use hermes_admit::filter;
 use hermes_admit::snapshot::split_tunnels;
 use hermes_config::model::{Document, ExchangeKind, HostPort, IpProtocol, Listener, Tun};
 use hermes_http::{Kind, RequestHead};
-use hermes_listen::tun as tun_listener;
 use hermes_plug::opening_head;
 use hermes_plug::refusal::Refusal;
 use hermes_plug::target::{Forms, Target};
@@ -74,7 +73,7 @@ impl SupposedRequest {
         let head = match listener {
             Listener { tcp: Some(_), .. } => opening_head::connect(target?),
             Listener { udp: Some(_), .. } => opening_head::connect_udp(target?)?,
-            Listener { tun: Some(tun), .. } => tun_listener::head(None, tun.super_packets()),
+            Listener { tun: Some(tun), .. } => opening_head::connect_ip(None, tun.super_packets()),
             _ => return None,
         };
         Self::of_head(head).ok()

@@ -182,7 +182,7 @@ pub(crate) async fn resume(
             let (incoming, outgoing) = form::bytes(kind, Kind::Connect, (incoming, outgoing));
             Some(Link { incoming, outgoing })
         }
-        Ok(End::Udp(_)) | Err(_) => None,
+        Ok(End::Packets(_)) | Err(_) => None,
     };
 
     Ok(Carried::Far(Box::new(FarTunnel {

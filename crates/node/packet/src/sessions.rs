@@ -1,14 +1,15 @@
-//! The live sessions of one worker's share of a `udp` listener. A client that sends one datagram has one, so those that were not answered are
-//! the first to go: a flood of sources displaces itself.
+//! The live sessions of one worker's share of a socket for UDP, each of a client and where its datagrams go. A client that sends one datagram
+//! has one, so those that were not answered are the first to go: a flood of sources displaces itself.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use hermes_config::model::HostPort;
 use hermes_rules::session::{Candidate, Class, evicted};
 use parking_lot::Mutex;
 
-use hermes_packet::Session;
+use crate::Session;
 
 /// The fraction of all sessions that ends at once to make room, so that the search for them is not
 /// paid for by each.
@@ -19,55 +20,96 @@ const PART: usize = 16;
 #[doc(alias = "bound")]
 const UNANSWERED: usize = 2;
 
-/// Live sessions, by their clients.
+/// Whose datagrams a session carries, and where they go: one client may speak with many targets.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SessionKey {
+    /// The address of the client.
+    pub client: SocketAddr,
+    /// Where its datagrams go.
+    pub target: SessionTarget,
+}
+
+/// Where the datagrams of a session go.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum SessionTarget {
+    /// To the target of the listener.
+    OfListener,
+    /// To an address, such as that to which a captured datagram was sent.
+    Address(SocketAddr),
+    /// To a name and a port, as a client of SOCKS may say.
+    Name(Arc<str>, u16),
+}
+
+impl SessionTarget {
+    /// Name or address, with its port; `None`: the listener knows.
+    pub fn host_port(&self) -> Option<HostPort> {
+        match self {
+            Self::OfListener => None,
+            Self::Address(address) => Some(HostPort {
+                host: address.ip().to_string(),
+                port: address.port(),
+            }),
+            Self::Name(name, port) => Some(HostPort {
+                host: name.to_string(),
+                port: *port,
+            }),
+        }
+    }
+}
+
+/// Live sessions.
 #[derive(Clone, Default)]
-pub(super) struct Clients(Arc<Mutex<Live>>);
+pub struct Sessions(Arc<Mutex<Live>>);
 
 #[derive(Default)]
 struct Live {
-    sessions: HashMap<SocketAddr, Arc<Session>>,
+    sessions: HashMap<SessionKey, Arc<Session>>,
     /// The number of sessions at which to look whether some have to go.
     look: usize,
 }
 
-impl Clients {
-    /// The session of a client, if it takes datagrams.
-    pub(super) fn find(&self, client: SocketAddr) -> Option<Arc<Session>> {
+/// All sessions go on speaking, so that there is no room for another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoRoom;
+
+impl Sessions {
+    /// The session of a client for a target, if it takes datagrams.
+    pub fn find(&self, key: &SessionKey) -> Option<Arc<Session>> {
         self.0
             .lock()
             .sessions
-            .get(&client)
+            .get(key)
             .filter(|session| !session.is_retired())
             .cloned()
     }
 
     /// Enters a session.
-    pub(super) fn enter(&self, client: SocketAddr, session: Arc<Session>) {
-        self.0.lock().sessions.insert(client, session);
+    pub fn enter(&self, key: SessionKey, session: Arc<Session>) {
+        self.0.lock().sessions.insert(key, session);
     }
 
-    /// A session has ended; another of the same client may be there already.
-    pub(super) fn leave(&self, client: SocketAddr, session: &Arc<Session>) {
+    /// A session has ended; another with the same key may be there already.
+    pub fn leave(&self, key: &SessionKey, session: &Arc<Session>) {
         let mut live = self.0.lock();
         if live
             .sessions
-            .get(&client)
+            .get(key)
             .is_some_and(|other| Arc::ptr_eq(other, session))
         {
-            live.sessions.remove(&client);
+            live.sessions.remove(key);
         }
     }
 
     /// Whether there are none.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.lock().sessions.is_empty()
     }
 
-    /// Makes room for one more where there may be `most`.
+    /// Makes room for one more where there may be `most`; says how many had to end for it.
     ///
     /// # Errors
     /// There is none: all go on speaking.
-    pub(super) fn make_room(&self, most: usize) -> Result<usize, ()> {
+    pub fn make_room(&self, most: usize) -> Result<usize, NoRoom> {
         let mut live = self.0.lock();
         let gone = if live.sessions.len() >= live.look.min(most) {
             live.end_some(most)
@@ -78,7 +120,7 @@ impl Clients {
         if live.sessions.len() < most {
             Ok(gone)
         } else {
-            Err(())
+            Err(NoRoom)
         }
     }
 }
@@ -86,24 +128,14 @@ impl Clients {
 impl Live {
     /// Ends sessions if there are too many, and says when to look again.
     fn end_some(&mut self, most: usize) -> usize {
-        let mut by_age: Vec<_> = self
-            .sessions
-            .iter()
-            .map(|(client, session)| (session.began(), *client))
-            .collect();
-        by_age.sort_unstable();
-        let class = |client: &SocketAddr| {
-            self.sessions
-                .get(client)
-                .map_or(Class::Unanswered, |one| one.worth())
-        };
+        let mut by_age: Vec<Arc<Session>> = self.sessions.values().cloned().collect();
+        by_age.sort_unstable_by_key(|session| session.began());
 
-        let candidate = |(_, client): &_| Candidate {
-            class: class(client),
+        let candidate = |session: &Arc<Session>| Candidate {
+            class: session.worth(),
             own: true,
             quiet: false,
         };
-
         let candidates: Vec<_> = by_age.iter().map(candidate).collect();
         let unanswered = candidates
             .iter()
@@ -119,9 +151,10 @@ impl Live {
 
         let gone = evicted(&candidates, wanted);
         for index in &gone {
-            if let Some(session) = self.sessions.remove(&by_age[*index].1) {
-                session.evict();
-            }
+            by_age[*index].evict();
+        }
+        if !gone.is_empty() {
+            self.sessions.retain(|_, session| !session.is_evicted());
         }
 
         // Each further session is one more that is unanswered, at most.
@@ -141,14 +174,21 @@ mod tests {
     use hermes_net::{PeerAddress, UdpSocket};
 
     use super::*;
+    use crate::{Bounds, Hold};
     use hermes_observe::{AccessSink, Begin, Telemetry};
-    use hermes_packet::{Bounds, Hold};
 
     struct Listener {
-        clients: Clients,
+        sessions: Sessions,
         socket: Arc<UdpSocket>,
         telemetry: Arc<Telemetry>,
         next: u16,
+    }
+
+    fn key(port: u16) -> SessionKey {
+        SessionKey {
+            client: SocketAddr::from(([127, 0, 0, 1], port)),
+            target: SessionTarget::OfListener,
+        }
     }
 
     impl Listener {
@@ -157,7 +197,7 @@ mod tests {
                 UdpSocket::bound(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
             let telemetry = Telemetry::new("a", AccessSink::off());
             Self {
-                clients: Clients::default(),
+                sessions: Sessions::default(),
                 socket: Arc::new(socket),
                 telemetry,
                 next: 1,
@@ -187,12 +227,12 @@ mod tests {
                 .chars()
                 .for_each(|who| exchange.counters().spoke(who == 'c'));
             session.is_exchange(&exchange);
-            self.clients.enter(client, session.clone());
+            self.sessions.enter(key(self.next - 1), session.clone());
             session
         }
 
         fn len(&self) -> usize {
-            self.clients.0.lock().sessions.len()
+            self.sessions.0.lock().sessions.len()
         }
     }
 
@@ -202,7 +242,7 @@ mod tests {
         let call = listener.add("ctc");
         let question = listener.add("ct");
         for _ in 0..10_000 {
-            assert!(listener.clients.make_room(64).is_ok());
+            assert!(listener.sessions.make_room(64).is_ok());
             listener.add("c");
             tokio::time::advance(Duration::from_millis(1)).await;
             assert!(listener.len() <= 34, "{}", listener.len());
@@ -214,26 +254,36 @@ mod tests {
     async fn those_that_go_on_speaking_make_no_room() {
         let mut listener = Listener::new();
         let calls: Vec<_> = (0..4).map(|_| listener.add("ctc")).collect();
-        assert!(listener.clients.make_room(4).is_err());
-        listener
-            .clients
-            .leave(SocketAddr::from(([127, 0, 0, 1], 1)), &calls[1]);
+        assert!(listener.sessions.make_room(4).is_err());
+        listener.sessions.leave(&key(1), &calls[1]);
         assert_eq!(
             listener.len(),
             4,
             "another session of that client is not its own"
         );
-        listener
-            .clients
-            .leave(SocketAddr::from(([127, 0, 0, 1], 1)), &calls[0]);
-        assert_eq!(listener.clients.make_room(4), Ok(0));
+        listener.sessions.leave(&key(1), &calls[0]);
+        assert_eq!(listener.sessions.make_room(4), Ok(0));
         listener.add("ct");
-        assert_eq!(listener.clients.make_room(4), Ok(1));
-        assert!(
-            listener
-                .clients
-                .find(SocketAddr::from(([127, 0, 0, 1], 5)))
-                .is_none()
-        );
+        assert_eq!(listener.sessions.make_room(4), Ok(1));
+        assert!(listener.sessions.find(&key(5)).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_client_has_a_session_for_each_target() {
+        let mut listener = Listener::new();
+        let question = listener.add("ct");
+        let mut other = key(1);
+        other.target = SessionTarget::Address(SocketAddr::from(([192, 0, 2, 1], 53)));
+        assert!(listener.sessions.find(&other).is_none());
+
+        let call = listener.add("ctc");
+        listener.sessions.enter(other.clone(), call.clone());
+        let found = |key: &SessionKey| listener.sessions.find(key).unwrap();
+        assert!(Arc::ptr_eq(&found(&key(1)), &question));
+        assert!(Arc::ptr_eq(&found(&other), &call));
+
+        listener.sessions.leave(&other, &call);
+        assert!(listener.sessions.find(&other).is_none());
+        assert!(listener.sessions.find(&key(1)).is_some());
     }
 }
