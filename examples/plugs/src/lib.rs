@@ -2,6 +2,7 @@
 //!
 //! - [`broker`]: a [`Handler`](hermes_plug::Handler) that opens one exchange of its own and answers many clients with it.
 //! - [`fate`]: an [`Ingress`](hermes_plug::Ingress) whose clients are answered when their target is, or reset when it fails.
+//! - [`socks`]: an ingress of another protocol, which knows its users, hands in datagrams, and tells why something was refused.
 //! - [`zones`]: a [`Filter`](hermes_plug::Filter) that sets a field on which routes look, and denies.
 //! - [`capitals`]: a [`Transform`](hermes_plug::Transform) that needs no peer.
 //! - [`files`]: a [`Store`](hermes_plug::Store) of files.
@@ -19,4 +20,5 @@ pub mod fate;
 pub mod files;
 pub mod mailbox;
 pub mod queues;
+pub mod socks;
 pub mod zones;

@@ -8,5 +8,6 @@ mod fate;
 mod names;
 mod node;
 mod queues;
+mod socks;
 mod stores;
 mod zones;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use hermes_config::{Loaded, parse};
 use hermes_node::LogFilter;
 use hermes_node::Proxy;
+use hermes_node::change::ReloadReport;
 use hermes_plug::Plugs;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,7 +16,7 @@ use tokio::net::TcpStream;
 /// A node and the folder of its administration.
 pub struct Node {
     proxy: Proxy,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Node {
@@ -25,10 +26,13 @@ impl Node {
         let loaded = document(name, yaml, folder.path());
         let file = folder.path().join("node.yaml");
         let proxy = Proxy::start(loaded, file, Box::new(Silent), Vec::new(), plugs).unwrap();
-        Self {
-            proxy,
-            _folder: folder,
-        }
+        Self { proxy, folder }
+    }
+
+    /// Has another configuration in force; says what became of open tunnels.
+    pub fn apply(&self, name: &str, yaml: &str) -> ReloadReport {
+        let loaded = document(name, yaml, self.folder.path());
+        self.proxy.apply(loaded).unwrap()
     }
 
     /// Connects to its first listener.
