@@ -8,7 +8,7 @@ use crate::source;
 ///
 /// # Panics
 /// When the YAML of a document cannot be read, or an error or a note has no reason: all are bugs.
-pub fn fuzz_one(bytes: &[u8]) {
+pub(crate) fn fuzz_one(bytes: &[u8]) {
     recognize(bytes);
     for format in Format::ALL {
         match convert(format, bytes) {

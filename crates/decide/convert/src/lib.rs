@@ -18,7 +18,10 @@ mod discovered;
 mod draft;
 mod envoy;
 mod format;
+#[cfg(test)]
 mod fuzz;
+#[cfg(test)]
+mod fuzz_tests;
 mod new_file;
 mod note;
 mod pac;
@@ -33,7 +36,8 @@ pub use conversion::{convert, convert_beside};
 pub use converted::Converted;
 pub use discovered::ReadBeside;
 pub use format::{Format, recognize};
-pub use fuzz::fuzz_one;
+#[cfg(test)]
+pub(crate) use fuzz::fuzz_one;
 pub use new_file::{NewFile, NewFileContent, NewUser};
 pub use note::{Loss, Note};
 pub use text::LONGEST;

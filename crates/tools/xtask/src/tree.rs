@@ -45,7 +45,9 @@ impl File {
             || ["/tests/", "/benches/", "/examples/", "/fuzz/"]
                 .iter()
                 .any(|folder| self.path.contains(folder))
-            || self.path.ends_with("/tests.rs")
+            || ["/tests.rs", "/fuzz.rs"]
+                .iter()
+                .any(|name| self.path.ends_with(name))
             || self.path.ends_with("_tests.rs");
         self.rust.is_some() && self.in_src() && !test_only
     }

@@ -35,6 +35,8 @@ pub mod offload;
 mod device_addresses;
 mod flow_cache;
 mod flow_table;
+#[cfg(test)]
+mod fuzz;
 mod intervals;
 mod link_echo;
 mod mtu;
@@ -65,9 +67,10 @@ pub use prefix_table::{MAX_PREFIXES, PrefixTable, PrefixTableError};
 pub use role::IpRole;
 pub use routing_table::{MAX_TABLE_ROUTES, NextHop, RouteConflict, RoutingTable};
 pub use scope::{PacketScope, ScopeError};
+#[cfg(test)]
+pub(crate) use session::fuzz_session;
 pub use session::{
     Accepts, Ignored, IpSession, MAX_REQUESTS, SessionError, SessionEvent, SessionSettings,
-    fuzz_session,
 };
 pub use tcp_pins::{MAX_PINS, PIN_SILENCE, PinRoutes, TcpPins};
 pub use verdict::{Rejection, Verdict};

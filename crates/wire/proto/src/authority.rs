@@ -135,7 +135,8 @@ pub fn is_dotless_name(host: &str) -> bool {
 }
 
 /// Parses arbitrary text as an authority: what is accepted is displayed as text that means the same.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else {
         return;
     };

@@ -376,7 +376,8 @@ fn optional<T>(
 /// Decodes arbitrary bytes as both kinds, whole and in pieces: both find the same, and that survives encoding.
 ///
 /// The first byte sets the length of the pieces.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     let [piece, message @ ..] = data else { return };
     for decoder in [BinaryHttpDecoder::request, BinaryHttpDecoder::response] {
         let whole = decode_all(decoder(), message, message.len().max(1));
@@ -393,6 +394,7 @@ pub fn fuzz_one(data: &[u8]) {
 }
 
 /// What is found, with the data joined.
+#[cfg(test)]
 fn decode_all(
     mut decoder: BinaryHttpDecoder,
     message: &[u8],
@@ -413,6 +415,7 @@ fn decode_all(
     Ok(found)
 }
 
+#[cfg(test)]
 fn encode_all(pieces: &[BinaryPiece]) -> Vec<u8> {
     let mut output = Vec::new();
     for piece in pieces {

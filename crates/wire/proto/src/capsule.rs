@@ -298,6 +298,7 @@ impl CapsuleDecoder {
     }
 
     /// Bytes held between chunks.
+    #[cfg(test)]
     fn held(&self) -> usize {
         match &self.state {
             CapsuleState::Header { length, .. } => *length,
@@ -311,7 +312,8 @@ impl CapsuleDecoder {
 /// is held, and what was found is found again after encoding it.
 ///
 /// The first byte sets the limit, the second the length of the pieces.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     sift::fuzz_one(data);
     let [limit, piece, stream @ ..] = data else {
         return;
@@ -332,6 +334,7 @@ pub fn fuzz_one(data: &[u8]) {
     assert_eq!(decode_all(&again, limit, 1), (whole.0, 0, Ok(())));
 }
 
+#[cfg(test)]
 fn decode_all(
     stream: &[u8],
     limit: u64,

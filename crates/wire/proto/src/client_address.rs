@@ -168,7 +168,8 @@ fn port(text: &str) -> Option<u16> {
 }
 
 /// Reads arbitrary bytes as both kinds of fields. However they begin, what a proxy behind them appends is read first.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     let names = [
         FORWARDED.field_name().into(),
         HeaderName::from_static("x-forwarded-for"),

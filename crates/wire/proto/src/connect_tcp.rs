@@ -197,7 +197,8 @@ fn take(input: &mut Bytes, left: &mut u64) -> Bytes {
 /// Decodes arbitrary bytes, whole and in pieces: both find the same bytes and the same end, and these survive encoding.
 ///
 /// The first byte sets the length of the pieces.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     let [piece, stream @ ..] = data else { return };
     let whole = decode_all(stream, stream.len().max(1));
     assert_eq!(whole, decode_all(stream, usize::from(*piece).max(1)));
@@ -208,6 +209,7 @@ pub fn fuzz_one(data: &[u8]) {
 }
 
 /// The bytes, whether their end was given, and whether the stream may end there.
+#[cfg(test)]
 fn decode_all(stream: &[u8], piece: usize) -> (Vec<u8>, bool, bool) {
     let mut decoder = ConnectTcpDecoder::default();
     let mut bytes = Vec::new();

@@ -7,6 +7,7 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+#[cfg(test)]
 use http::header::HeaderValue;
 
 use crate::fields::names::PROXY_AUTHORIZATION;
@@ -134,7 +135,8 @@ impl fmt::Debug for Credentials {
 }
 
 /// Parses an arbitrary value: what is accepted keeps its grammar, survives a round trip and is never shown.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     let Ok(value) = HeaderValue::from_bytes(data) else {
         return;
     };

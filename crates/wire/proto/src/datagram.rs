@@ -187,7 +187,8 @@ pub fn encode_udp_capsule(payload: &[u8], output: &mut BytesMut) -> Result<(), D
 }
 
 /// Decodes arbitrary bytes as an HTTP datagram: the payload is its tail, and a UDP payload survives a round trip.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     let Ok(datagram) = UdpDatagram::decode(Bytes::copy_from_slice(data)) else {
         return;
     };

@@ -160,7 +160,8 @@ fn beyond(address: IpAddr, length: u8) -> bool {
 }
 
 /// Parses arbitrary text as a path: what is accepted is written as a path that means the same.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     let Ok(path) = str::from_utf8(data) else {
         return;
     };

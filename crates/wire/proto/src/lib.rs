@@ -45,7 +45,7 @@
 //! | [`credentials`] | RFC 9110, section 11.7, RFC 7617, RFC 6750 |
 //! | [`trace_context`] | W3C Trace Context, Level 1 and Level 2 |
 //!
-//! Every decoder has a `fuzz_one` that states its invariants; `tests/fuzz.rs` runs all of them over a committed corpus.
+//! Every decoder has a `fuzz_one` that states its invariants; `fuzz.rs` runs all of them over a committed corpus.
 //!
 //! Begin reading in [`capsule`]: a decoder as all are, with its limits, its errors and its tests.
 
@@ -63,6 +63,8 @@ pub mod datagram_floor;
 pub mod datagram_limit;
 pub mod fields;
 pub mod forwarded;
+#[cfg(test)]
+mod fuzz;
 pub mod greeting;
 pub mod h1;
 pub mod h2;

@@ -361,7 +361,8 @@ pub const fn capital(digit: u8) -> u8 {
 
 /// Reads arbitrary bytes as a path: what comes out is polite, has no dot segment unless it is refused for it, and reading it again
 /// changes nothing.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     let Ok(path) = decode(Bytes::copy_from_slice(data)) else {
         return;
     };

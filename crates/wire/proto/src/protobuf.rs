@@ -196,7 +196,8 @@ impl<'a> Reader<'a> {
 }
 
 /// Reads arbitrary bytes: every field takes some, and what is read of numbers and texts can be written and read again.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     let mut reader = Reader::new(data);
     let mut before = data.len();
     while let Ok(Some((field, value))) = reader.next_field() {

@@ -342,7 +342,8 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
 
 /// Decodes arbitrary bytes. A header that is taken lies within the input and needs all of it: no shorter input is taken,
 /// and what stands behind it changes nothing. What it says survives being written in both versions.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     let Ok(Some((header, length))) = decode(data) else {
         return;
     };

@@ -127,7 +127,8 @@ fn offers_h2(fields: &Fields) -> bool {
 }
 
 /// Parses arbitrary text as a path: a name that is accepted is found again in the path that asks for it.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };

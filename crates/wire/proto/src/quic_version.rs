@@ -77,7 +77,8 @@ fn connection_id(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Decodes arbitrary bytes: what is found is part of them, and no version is made up.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     let Some(found) = decode(data) else {
         return;
     };

@@ -251,7 +251,8 @@ fn is_value(value: &str) -> bool {
 
 /// Reads arbitrary lines of both fields: what is accepted is written and read again as the same, and a state fits its
 /// bound.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     let (parent, states) = data.split_at(
         data.iter()
             .position(|&byte| byte == b'\n')

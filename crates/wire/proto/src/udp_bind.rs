@@ -181,7 +181,8 @@ impl Contexts {
 
 /// Feeds arbitrary capsules and datagrams: never more contexts than may be, one of each kind for a peer, and what goes to a peer comes back
 /// from it.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     let mut contexts = Contexts::default();
     let mut rest = data;
     while let [kind, length, more @ ..] = rest {

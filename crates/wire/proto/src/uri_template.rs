@@ -222,7 +222,8 @@ impl fmt::Display for UriTemplate {
 
 /// Parses arbitrary text as a template and, after a line feed, a path: a template that is not ambiguous matches what it expands
 /// to, and a path that is matched expands to one that means the same.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else {
         return;
     };

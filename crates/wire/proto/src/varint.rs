@@ -57,7 +57,8 @@ pub fn size(value: u64) -> usize {
 }
 
 /// Decodes arbitrary bytes: what is taken off is 1, 2, 4 or 8 bytes, and the value survives a round trip.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     let mut rest = data;
     while let Some(value) = decode(&mut rest) {
         assert!(value <= MAX);

@@ -9,8 +9,10 @@ use std::borrow::Cow;
 use http::Version;
 use http::header::HeaderValue;
 
+#[cfg(test)]
+use crate::fields::FieldValue;
+use crate::fields::Fields;
 use crate::fields::names::VIA;
-use crate::fields::{FieldValue, Fields};
 use crate::quoted;
 
 /// What a node writes and looks for: its entries, one for each version, written once.
@@ -145,7 +147,8 @@ impl Comment {
 
 /// Reads arbitrary `Via` lines: nothing panics, and an entry that is added is counted once, also when a later hop joins
 /// all lines into one.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     let mut fields = Fields::new();
     for line in data.split(|&byte| byte == b'\n') {
         if let Ok(value) = HeaderValue::from_bytes(line) {

@@ -97,7 +97,8 @@ fn value(text: &str) -> HeaderValue {
 }
 
 /// Reads arbitrary bytes as a key: what is taken is 24 characters that stay as they came.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     let Ok(key) = HeaderValue::from_bytes(data) else {
         return;
     };

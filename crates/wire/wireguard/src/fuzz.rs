@@ -15,7 +15,7 @@ use hermes_noise::{PrivateKey, PublicKey};
 ///
 /// # Panics
 /// One of that is not so.
-pub fn fuzz_one(data: &[u8], now: Instant) {
+pub(crate) fn fuzz_one(data: &[u8], now: Instant) {
     let Ok(key) = PrivateKey::of([0x41; 32]) else {
         return;
     };

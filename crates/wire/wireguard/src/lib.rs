@@ -20,8 +20,11 @@
 //!
 //! Begin reading in [`Interface`].
 
+#[cfg(test)]
 mod fuzz;
 mod handshake;
+#[cfg(test)]
+mod hostile_tests;
 mod indices;
 mod interface;
 mod macs;
@@ -36,7 +39,8 @@ mod transport;
 mod waiting;
 mod xchacha;
 
-pub use fuzz::fuzz_one;
+#[cfg(test)]
+pub(crate) use fuzz::fuzz_one;
 pub use hermes_noise::{NoKey, PresharedKey, PrivateKey, PublicKey};
 pub use indices::PeerId;
 pub use interface::{Interface, PeerTwice, RefusedDatagrams};

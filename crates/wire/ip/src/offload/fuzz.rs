@@ -7,7 +7,7 @@ use super::{Coalescer, HEADER_BYTES, OffloadHeader, OffloadKind, SuperCapsule, s
 
 /// Reads arbitrary bytes as a super-packet of a peer, as they are and with lengths put right: what is accepted can be cut into packets
 /// that are packets, within the bounds; and merging those gives them back.
-pub fn fuzz_one(data: &[u8]) {
+pub(crate) fn fuzz_one(data: &[u8]) {
     read_capsule(data);
     let Some((header, packet)) = OffloadHeader::decode(data) else {
         return;

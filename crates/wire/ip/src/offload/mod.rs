@@ -24,6 +24,7 @@ pub mod agreement;
 mod capsule;
 mod check;
 mod coalesce;
+#[cfg(test)]
 mod fuzz;
 mod header;
 mod headers;
@@ -33,6 +34,7 @@ mod segment;
 pub use capsule::{SuperCapsule, cut_super};
 pub use check::{MAX_TCP_SEGMENTS, MAX_UDP_SEGMENTS, OffloadError, Offloaded};
 pub use coalesce::{Coalescer, MAX_OPEN};
-pub use fuzz::fuzz_one;
+#[cfg(test)]
+pub(crate) use fuzz::fuzz_one;
 pub use header::{HEADER_BYTES, MAX_OFFLOADED, OffloadHeader, OffloadKind};
 pub use segment::{complete_checksum, segment};

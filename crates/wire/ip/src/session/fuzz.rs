@@ -14,7 +14,7 @@ use crate::scope::PacketScope;
 
 /// Feeds a proxy's session arbitrary capsules and packets, each behind a type and a length of a byte: every request is answered within
 /// the bounds, and what passes comes from what the client was assigned or granted, and goes where it may.
-pub fn fuzz_session(data: &[u8], mut now: Instant) {
+pub(crate) fn fuzz_session(data: &[u8], mut now: Instant) {
     let client = IpPrefix::host([192, 0, 2, 11].into());
     let Ok(granted) = IpPrefix::new([10, 7, 0, 0].into(), 16) else {
         return;

@@ -1,6 +1,7 @@
 //! One session of CONNECT-IP: what was assigned, requested and advertised, in both directions (RFC 9484, section 4.7).
 
 mod accepts;
+#[cfg(test)]
 mod fuzz;
 mod outbox;
 mod pace;
@@ -18,7 +19,8 @@ use hermes_proto::connect_ip::{
 use hermes_proto::ip::{ANY_PROTOCOL, IpPrefix, IpRange};
 
 pub use accepts::Accepts;
-pub use fuzz::fuzz_session;
+#[cfg(test)]
+pub(crate) use fuzz::fuzz_session;
 use outbox::Outbox;
 use pace::Pace;
 

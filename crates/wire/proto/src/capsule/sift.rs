@@ -3,7 +3,9 @@
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::{Capsule, CapsuleError, CapsuleType, MAX_HEADER};
-use crate::{datagram_limit, varint};
+#[cfg(test)]
+use crate::datagram_limit;
+use crate::varint;
 
 /// A piece of a stream of capsules.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -201,7 +203,8 @@ enum SiftedHeader {
 
 /// Sifts arbitrary bytes, whole and in pieces: both find the same datagrams and pass on the same bytes, and datagrams and the rest
 /// are what a decoder finds.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     let [limit, piece, stream @ ..] = data else {
         return;
     };
@@ -225,6 +228,7 @@ pub fn fuzz_one(data: &[u8]) {
 }
 
 /// The values of these types, the other bytes, and whether the stream was sound.
+#[cfg(test)]
 fn sift(
     kinds: &'static [CapsuleType],
     stream: &[u8],

@@ -6,7 +6,7 @@ use crate::ip::IpRange;
 
 /// Reads arbitrary bytes as the value of each capsule: what is accepted is within the bounds and survives a round trip, and routes
 /// neither overlap nor change when they are put into order once more.
-pub fn fuzz_one(data: &[u8]) {
+pub(crate) fn fuzz_one(data: &[u8]) {
     for kind in [
         CapsuleType::AddressAssign,
         CapsuleType::AddressRequest,

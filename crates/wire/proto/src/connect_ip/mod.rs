@@ -5,6 +5,7 @@
 
 mod addresses;
 mod error;
+#[cfg(test)]
 mod fuzz;
 mod routes;
 mod wire;
@@ -16,7 +17,8 @@ use crate::varint;
 
 pub use addresses::{AddressAssign, AddressRequest, AssignedAddress, RequestedAddress};
 pub use error::ConnectIpError;
-pub use fuzz::fuzz_one;
+#[cfg(test)]
+pub(crate) use fuzz::fuzz_one;
 pub use routes::RouteAdvertisement;
 
 /// The context of IP packets in HTTP datagrams (RFC 9484, section 6).

@@ -494,6 +494,7 @@ fn array<const N: usize>(rest: &mut Bytes) -> Result<[u8; N], CustodyError> {
 }
 
 /// Frames that decode say the same after a round trip, and no range reaches beyond what can be written.
+#[cfg(test)]
 pub(super) fn fuzz_one(data: &[u8]) {
     let Ok(frames) = decode_frames(&Bytes::copy_from_slice(data)) else {
         return;

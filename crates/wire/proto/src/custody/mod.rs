@@ -66,7 +66,8 @@ pub enum CustodyError {
 }
 
 /// Decodes arbitrary bytes, as a datagram, as frames, and as packet numbers: what is found survives a round trip.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     packet::fuzz_one(data);
     frame::fuzz_one(data);
     replay::fuzz_one(data);

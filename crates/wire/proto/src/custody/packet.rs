@@ -147,6 +147,7 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], CustodyError> {
 }
 
 /// A datagram that decodes is what encoding gives again.
+#[cfg(test)]
 pub(super) fn fuzz_one(data: &[u8]) {
     let datagram = Bytes::copy_from_slice(data);
     if let Ok(packet) = CustodyPacket::decode(&datagram) {

@@ -64,6 +64,7 @@ fn bit(number: u64) -> u64 {
 }
 
 /// Any numbers: none is new twice, and the highest never is again.
+#[cfg(test)]
 pub(super) fn fuzz_one(data: &[u8]) {
     let mut window = ReplayWindow::default();
     let mut seen = std::collections::BTreeSet::new();

@@ -15,7 +15,7 @@ use crate::fields::names::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 ///
 /// # Panics
 /// When cutting the input in two changes the result, or when a message does not survive being written and read again.
-pub fn fuzz_one(data: &[u8]) {
+pub(crate) fn fuzz_one(data: &[u8]) {
     let hash = hash(data);
     let limits = match hash % 4 {
         0 => tight_limits(),

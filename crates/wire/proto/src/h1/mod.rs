@@ -14,9 +14,12 @@ mod body_decode;
 mod body_encode;
 mod chunk;
 mod connection;
+#[cfg(test)]
+mod corpus_tests;
 mod encode;
 mod error;
 mod framing;
+#[cfg(test)]
 mod fuzz;
 mod head;
 mod limits;
@@ -31,7 +34,8 @@ pub use body_encode::BodyEncoder;
 pub use encode::{encode_request, encode_request_for, encode_response};
 pub use error::{DecodeError, DecodeErrorKind, MessageEncodeError};
 pub use framing::Framing;
-pub use fuzz::fuzz_one;
+#[cfg(test)]
+pub(crate) use fuzz::fuzz_one;
 pub use limits::MessageLimits;
 pub use request::{RequestHead, decode_request};
 pub use response::{ResponseHead, decode_response};

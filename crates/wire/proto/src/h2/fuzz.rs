@@ -26,7 +26,7 @@ const PLENTY: Budget = Budget {
 };
 
 /// Decodes arbitrary bytes as whatever the first of them says: a field section, lines to be written, or what a client or a server sends.
-pub fn fuzz_one(data: &[u8], now: Instant) {
+pub(crate) fn fuzz_one(data: &[u8], now: Instant) {
     let [what, data @ ..] = data else { return };
     match what {
         b'h' => heads(data),

@@ -19,6 +19,7 @@ mod connection;
 mod event;
 mod flow;
 mod frame;
+#[cfg(test)]
 mod fuzz;
 mod head;
 pub mod hpack;
@@ -38,7 +39,8 @@ pub use batch::{Content, FrameBatch};
 pub use connection::{Connection, ConnectionOptions, UnfinishedBlock};
 pub use event::{Event, Failure};
 pub use frame::{FRAME_HEAD, FrameHead, FrameKind, LEAST_FRAME_SIZE, PREFACE};
-pub use fuzz::fuzz_one;
+#[cfg(test)]
+pub(crate) use fuzz::fuzz_one;
 pub use head::{BadHead, HeadLines, HeadParts, Unsendable};
 pub use meter::{Bucket, Budget, Budgets, Verdict};
 pub use outbound::{OpenError, SendError};

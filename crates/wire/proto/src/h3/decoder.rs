@@ -353,6 +353,7 @@ const SHAPE: Fault = Fault::connection(
 
 /// Decodes arbitrary bytes, whole and in pieces: both find the same content, frames and end, and no more than the limit is
 /// held. The first byte chooses the stream, the second the length of the pieces.
+#[cfg(test)]
 pub(super) fn fuzz_one(data: &[u8]) {
     let [stream, piece, bytes @ ..] = data else {
         return;
@@ -371,9 +372,11 @@ pub(super) fn fuzz_one(data: &[u8]) {
 }
 
 /// Content, or a frame.
+#[cfg(test)]
 type Found = Result<Vec<u8>, Frame>;
 
 /// Content and frames in their order, with neighbouring content joined; and how it ended.
+#[cfg(test)]
 fn decode_all(
     mut decoder: FrameDecoder,
     bytes: &[u8],

@@ -18,7 +18,7 @@ const LIMITS: FieldSectionLimits = FieldSectionLimits {
 
 /// Decodes arbitrary bytes as whatever the first of them says: frames, a head, settings, a datagram, a priority, or a whole
 /// stream with its machine.
-pub fn fuzz_one(data: &[u8]) {
+pub(crate) fn fuzz_one(data: &[u8]) {
     let [what, data @ ..] = data else { return };
     match what {
         b'f' => decoder::fuzz_one(data),

@@ -15,6 +15,7 @@ pub mod datagram;
 mod decoder;
 mod fields;
 pub mod frame;
+#[cfg(test)]
 mod fuzz;
 mod priority;
 mod request;
@@ -32,7 +33,8 @@ pub use fields::{
     section_size,
 };
 pub use frame::{Frame, FrameType};
-pub use fuzz::fuzz_one;
+#[cfg(test)]
+pub(crate) use fuzz::fuzz_one;
 pub use priority::{Priority, Signal};
 pub use request::{BadRequest, RequestParts, decode_request, encode_request};
 pub use response::{decode_response, encode_response};

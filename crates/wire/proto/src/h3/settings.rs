@@ -123,6 +123,7 @@ fn wrong(reason: &'static str) -> Fault {
 }
 
 /// Decodes arbitrary bytes: settings that hold survive a round trip.
+#[cfg(test)]
 pub(super) fn fuzz_one(data: &[u8]) {
     if let Ok(settings) = Settings::decode(data) {
         let mut output = BytesMut::new();

@@ -10,7 +10,7 @@ use super::{
 
 /// Reads arbitrary bytes as a packet, as they are and with their lengths and the checksum of IPv4 mended: forwarding changes the hop
 /// limit only, an error about it is a packet about which there is no error, and a segment keeps its length.
-pub fn fuzz_one(data: &[u8]) {
+pub(crate) fn fuzz_one(data: &[u8]) {
     examine(data);
     examine(&mended(data));
 }

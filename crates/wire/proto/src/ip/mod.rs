@@ -9,6 +9,7 @@
 pub mod checksum;
 
 mod extensions;
+#[cfg(test)]
 mod fuzz;
 mod hop_limit;
 mod icmp;
@@ -22,7 +23,8 @@ mod rewrite;
 #[cfg(test)]
 mod sample;
 
-pub use fuzz::fuzz_one;
+#[cfg(test)]
+pub(crate) use fuzz::fuzz_one;
 pub use hop_limit::{HopLimitExceeded, decrement_hop_limit};
 pub use icmp::{DUMMY_ROUTER_V4, IcmpError};
 pub use icmp_limiter::{ICMP_BURST, ICMP_PER_SECOND, IcmpLimiter};

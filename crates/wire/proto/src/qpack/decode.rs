@@ -1,9 +1,11 @@
 //! Reading field sections (RFC 9204, section 4.5).
 
+#[cfg(test)]
+use super::QpackDecoder;
 use super::static_table::{ENTRIES, NAMES};
 use super::string::{self, StringText};
 use super::table::QpackTable;
-use super::{LINE_OVERHEAD, QpackDecoder, QpackError, integer};
+use super::{LINE_OVERHEAD, QpackError, integer};
 use crate::fields::LineName;
 
 /// Upper bounds on a field section.
@@ -191,9 +193,11 @@ fn form(first: u8) -> Form {
 }
 
 /// The name and the value of a line.
+#[cfg(test)]
 pub(super) type OwnedLine = (Vec<u8>, Vec<u8>);
 
 /// All lines of a section that refers to no dynamic entry.
+#[cfg(test)]
 pub(super) fn all(
     section: &[u8],
     limits: FieldSectionLimits,
@@ -202,6 +206,7 @@ pub(super) fn all(
 }
 
 /// All lines of a section of stream 0.
+#[cfg(test)]
 pub(super) fn all_by(
     decoder: &mut QpackDecoder,
     section: &[u8],

@@ -1,6 +1,8 @@
 //! What comes on a peer's two QPACK streams (RFC 9204, sections 4.3 and 4.4), in whatever pieces.
 
-use super::{QpackDecoder, QpackEncoder, QpackError, integer};
+#[cfg(test)]
+use super::QpackDecoder;
+use super::{QpackEncoder, QpackError, integer};
 
 /// An instruction that cannot be: the connection ends with `QPACK_ENCODER_STREAM_ERROR` or `QPACK_DECODER_STREAM_ERROR`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -111,6 +113,7 @@ impl QpackEncoder {
 }
 
 /// Reads arbitrary bytes, whole and byte by byte, on both sides: the outcome is the same.
+#[cfg(test)]
 pub(super) fn fuzz_one(data: &[u8]) {
     for most in [0, 256] {
         let mut whole = QpackDecoder::new(most);

@@ -25,6 +25,7 @@ pub use instructions::InstructionError;
 /// What RFC 9114, section 4.2.2 adds to the length of each field line when a section's size is counted, in bytes.
 pub const LINE_OVERHEAD: usize = 32;
 
+#[cfg(test)]
 use crate::fields::LineName;
 
 /// Why a field section cannot be read.
@@ -62,7 +63,8 @@ impl QpackError {
 
 /// Decodes arbitrary bytes as a field section: nothing above the limits comes out, and what came out is decoded again after
 /// encoding it. The first byte sets the limits.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     huffman::fuzz_one(data);
     instructions::fuzz_one(data);
     converse(data);
@@ -94,10 +96,12 @@ pub fn fuzz_one(data: &[u8]) {
 }
 
 /// Names of the lines that arbitrary bytes choose.
+#[cfg(test)]
 const NAMES: [&[u8]; 4] = [b":path", b"via", b"x-user", b"authorization"];
 
 /// Takes arbitrary bytes as lines, each of which is written on a stream of its own, and as what arrives in which order: each is read as
 /// it was written.
+#[cfg(test)]
 fn converse(data: &[u8]) {
     let mut encoder = QpackEncoder::default();
     let mut decoder = QpackDecoder::new(256);

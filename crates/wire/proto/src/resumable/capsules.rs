@@ -298,6 +298,7 @@ fn control(kind: u64, mut value: &[u8]) -> Result<ResumablePiece, ResumableError
 /// Decodes arbitrary bytes, whole and in pieces: both find the same.
 ///
 /// The first byte sets the length of the pieces.
+#[cfg(test)]
 pub(super) fn fuzz_one(data: &[u8]) {
     let [piece, stream @ ..] = data else { return };
     let whole = decode_all(stream, stream.len().max(1));
@@ -305,6 +306,7 @@ pub(super) fn fuzz_one(data: &[u8]) {
 }
 
 /// What comes, with bytes joined; and the error, if there is one.
+#[cfg(test)]
 pub(super) fn decode_all(
     stream: &[u8],
     piece: usize,

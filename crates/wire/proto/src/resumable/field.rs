@@ -160,6 +160,7 @@ fn parse<const LENGTH: usize>(value: &[u8]) -> Option<[u8; LENGTH]> {
 }
 
 /// What is taken out of a field survives being written.
+#[cfg(test)]
 pub(super) fn fuzz_one(data: &[u8]) {
     let Ok(value) = HeaderValue::from_bytes(data) else {
         return;

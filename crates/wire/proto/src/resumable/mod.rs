@@ -35,7 +35,8 @@ pub use field::{FIELD, Grant, Request, Ticket};
 pub const SESSION: usize = 16;
 
 /// Decodes arbitrary bytes as capsules, and as values of the field.
-pub fn fuzz_one(data: &[u8]) {
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
     capsules::fuzz_one(data);
     field::fuzz_one(data);
     end::fuzz_one(data);

@@ -6,6 +6,7 @@
 
 mod decode;
 mod encode;
+#[cfg(test)]
 mod fuzz;
 mod repeated;
 mod static_table;
@@ -15,4 +16,5 @@ pub use crate::fields::{LineName, PseudoName};
 pub(super) use decode::TABLE_SIZE;
 pub use decode::{HpackDecoder, HpackError};
 pub use encode::HpackEncoder;
+#[cfg(test)]
 pub(crate) use fuzz::fuzz_one;

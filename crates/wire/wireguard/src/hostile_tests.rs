@@ -2,11 +2,6 @@
 //!
 //! A failure prints the input; add it to `corpus/<name>/` with the fix.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "the functions around the tests are tests, too"
-)]
-
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
@@ -24,9 +19,7 @@ const MAX_INPUT: usize = 4096;
 
 #[test]
 fn interfaces_keep_their_invariants() {
-    run("interface", |data| {
-        hermes_wireguard::fuzz_one(data, Instant::now())
-    });
+    run("interface", |data| crate::fuzz_one(data, Instant::now()));
 }
 
 fn run(name: &str, examine: fn(&[u8])) {

@@ -2,11 +2,6 @@
 //!
 //! A failure prints the input; add it to `corpus/<name>/` with the fix.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "the functions around the tests are tests, too"
-)]
-
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
@@ -24,14 +19,12 @@ const MAX_INPUT: usize = 4096;
 
 #[test]
 fn super_packets_keep_their_invariants() {
-    run("offload", hermes_ip::offload::fuzz_one);
+    run("offload", crate::offload::fuzz_one);
 }
 
 #[test]
 fn sessions_keep_their_invariants() {
-    run("session", |data| {
-        hermes_ip::fuzz_session(data, Instant::now())
-    });
+    run("session", |data| crate::fuzz_session(data, Instant::now()));
 }
 
 fn run(name: &str, examine: fn(&[u8])) {

@@ -1,12 +1,13 @@
 //! The committed corpus, and seeded mutations of it, break no promise of the HTTP/1.1 codec.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
 use std::path::Path;
 
 use bytes::BytesMut;
-use hermes_proto::h1::{MessageLimits, decode_request, decode_response, fuzz_one};
 use http::Method;
+use proptest::collection::vec;
+use proptest::prelude::{Just, any, prop_oneof, proptest};
+
+use super::{MessageLimits, decode_request, decode_response, fuzz_one};
 
 /// The files of a corpus folder, by name.
 fn corpus(folder: &str) -> Vec<(String, Vec<u8>)> {
@@ -97,5 +98,24 @@ fn mutate(data: &mut Vec<u8>, seeds: &[Vec<u8>], random: &mut fastrand::Rng) {
             data.extend_from_slice(&other[at.min(other.len())..]);
         }
         _ => data.insert(at, byte),
+    }
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_bytes_break_no_promise(data in vec(any::<u8>(), 0..400)) {
+        fuzz_one(&data);
+    }
+
+    #[test]
+    fn bytes_that_look_like_http_break_no_promise(
+        data in vec(prop_oneof![
+            Just("GET / HTTP/1.1\r\n"), Just("POST http://a HTTP/1.1\r\n"), Just("HTTP/1.1 200 OK\r\n"),
+            Just("Host: a\r\n"), Just("\r\n"), Just("\n"), Just("\r"), Just(" "), Just(":"), Just(","), Just(";"),
+            Just("Content-Length: 3\r\n"), Just("Transfer-Encoding: chunked\r\n"), Just("Connection: close\r\n"),
+            Just("3\r\nabc\r\n"), Just("0\r\n"), Just("0\r\n\r\n"), Just("a: b\r\n"), Just("abc"),
+        ], 0..14)
+    ) {
+        fuzz_one(data.concat().as_bytes());
     }
 }

@@ -2,11 +2,6 @@
 //!
 //! A failure prints the input; add it to `corpus/<decoder>/` with the fix.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "the functions around the tests are tests, too"
-)]
-
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
@@ -29,7 +24,7 @@ macro_rules! decoders {
     ($($test:ident: $decoder:ident;)+) => {
         $(#[test]
         fn $test() {
-            run(stringify!($decoder), hermes_proto::$decoder::fuzz_one);
+            run(stringify!($decoder), crate::$decoder::fuzz_one);
         })+
     };
 }
@@ -67,9 +62,7 @@ decoders! {
 /// Beside its input, it takes the time.
 #[test]
 fn h2_keeps_its_invariants() {
-    run("h2", |data| {
-        hermes_proto::h2::fuzz_one(data, Instant::now())
-    });
+    run("h2", |data| crate::h2::fuzz_one(data, Instant::now()));
 }
 
 fn run(name: &str, decode: fn(&[u8])) {
