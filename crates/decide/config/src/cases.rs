@@ -102,7 +102,7 @@ pub fn read_cases(file: &Path, env: Env<'_>) -> Result<(Cases, Places), Problems
     };
 
     let (json, found) = walk::read(schema, &root);
-    problems.extend(found.problems);
+    problems.extend(found);
     if !problems.is_empty() {
         return Err(Problems(problems).in_order(&files));
     }

@@ -6,8 +6,8 @@
 //!
 //! What it is not: it knows the form of a document, not its meaning. Dangling names, conflicting
 //! ports and routes that never match are found by the rules crate, which points to them through
-//! [`Places`]. Both are reported at once: for a document with problems, [`read`] also returns the
-//! rest of it, and separates real findings in it from mere consequences.
+//! [`Places`]. Only a document whose form is right is searched for them: what a part would mean that
+//! cannot be read is a guess, and so would be most of what follows from it.
 //!
 //! Documents are written, too: [`write()`] returns the text of one, in the words of the reference
 //! and without secrets, and [`diff`] names the differences between two by the paths of their keys.
@@ -22,11 +22,12 @@ mod defaults;
 mod diff;
 mod emit;
 mod env;
+#[cfg(test)]
 mod fuzz;
+#[cfg(test)]
+mod fuzz_tests;
 mod include;
 mod load;
-mod lost;
-mod mend;
 pub mod model;
 mod nearest;
 mod path;
@@ -44,11 +45,11 @@ mod yaml;
 
 pub use cases::{Case, Cases, Expect, read_cases};
 pub use diff::{Change, Kind, diff};
-pub use fuzz::fuzz_one;
-pub use load::{Flawed, Loaded, load, parse, read, read_text};
-pub use lost::Lost;
+#[cfg(test)]
+pub(crate) use fuzz::fuzz_one;
+pub use load::{Loaded, load, parse};
 pub use nearest::nearest;
-pub use path::{Step, child, element, steps};
+pub use path::{child, element};
 pub use place::Place;
 pub use places::Places;
 pub use problems::{Problem, Problems};

@@ -2,7 +2,7 @@
 
 /// One step of a path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
+pub(crate) enum Step {
     /// The entry of a map.
     Key(String),
     /// The element of a list.
@@ -11,7 +11,7 @@ pub enum Step {
 
 impl Step {
     /// The key; empty for an element.
-    pub fn key(&self) -> &str {
+    pub(crate) fn key(&self) -> &str {
         match self {
             Self::Key(key) => key,
             Self::Index(_) => "",
@@ -43,7 +43,7 @@ pub fn element(path: &str, index: usize) -> String {
 }
 
 /// The steps of a path; stops at the first that cannot be read.
-pub fn steps(path: &str) -> Vec<Step> {
+pub(crate) fn steps(path: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut rest = path;
     while let Some((step, after)) = step(rest) {

@@ -1,11 +1,10 @@
 //! Checks of a configuration: its errors, and keys without effect.
 
 use hermes_admit::snapshot::Snapshot;
-use hermes_config::{Loaded, Lost, Places, Problem, Problems, child};
+use hermes_config::{Loaded, Places, Problem, Problems, child};
 use hermes_listen::table::BindError;
 use hermes_observe::{AccessSink, Telemetry};
 use hermes_plug::Plugs;
-use hermes_rules::lint::holds;
 use hermes_rules::{Finding, warn};
 
 use crate::builtin;
@@ -30,22 +29,6 @@ pub fn check_with(loaded: Loaded, plugs: &Plugs) -> Result<(), Problems> {
     built
         .map(drop)
         .map_err(|problems| problems.in_order(&files))
-}
-
-/// As [`check`], for a document that lost a part: without errors that may follow from the loss.
-///
-/// # Errors
-/// As for [`check`].
-pub fn check_rest(loaded: Loaded, lost: &Lost) -> Result<(), Problems> {
-    check_rest_with(loaded, lost, &Plugs::new())
-}
-
-/// As [`check_rest`], for a node that has these plugs.
-pub(crate) fn check_rest_with(loaded: Loaded, lost: &Lost, plugs: &Plugs) -> Result<(), Problems> {
-    check_with(loaded, plugs).map_err(|Problems(mut problems)| {
-        problems.retain(|problem| holds(lost, &problem.path));
-        Problems(problems)
-    })
 }
 
 /// Keys of a sound document that have no effect, each with its place. The document can run with them.

@@ -31,6 +31,6 @@ mod upkeep;
 pub mod why;
 
 pub use administered::LogFilter;
-pub use check::{check, check_rest, check_with, doubts};
+pub use check::{check, check_with, doubts};
 pub use hermes_admit::node_name::node_name;
 pub use node::Proxy;

@@ -137,11 +137,9 @@ pub(super) fn load(file: &Path) -> Result<Loaded, Problems> {
     }
 
     let format = hermes_convert::recognize(text.as_bytes());
-    let read = hermes_config::read_text(file, text, &|name| std::env::var(name).ok());
-    read.map_err(|flawed| {
-        let problems = flawed.judged(hermes_node::check_rest);
-        format.map_or(problems, |format| super::foreign::problem(file, format))
-    })
+    let loaded = hermes_config::parse(file, &text, &|name| std::env::var(name).ok());
+    loaded
+        .map_err(|problems| format.map_or(problems, |format| super::foreign::problem(file, format)))
 }
 
 /// A file of access records that this user could not write. The node may run as another user.

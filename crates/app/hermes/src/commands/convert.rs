@@ -159,8 +159,7 @@ fn content(content: &NewFileContent) -> Result<String, Failure> {
 /// What `hermes check` says of the result. Files that it names are looked for where it was written; without that, they may be anywhere.
 fn problems(to: Option<&Path>, yaml: &str) -> Vec<Problem> {
     let place = to.unwrap_or(Path::new("hermes.yaml"));
-    let read = hermes_config::read_text(place, yaml.to_owned(), &|_| None);
-    let loaded = read.map_err(|flawed| flawed.judged(hermes_node::check_rest));
+    let loaded = hermes_config::parse(place, yaml, &|_| None);
     let checked = loaded.and_then(|loaded| match to {
         Some(_) => hermes_node::check(loaded),
         None => Err(linted(&loaded)),

@@ -49,9 +49,8 @@ pub fn welcome(output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads a file with this process's environment. If its form is wrong, the problems are also those of its meaning, as far
-/// as it can be judged.
+/// Reads a file with this process's environment.
 fn load(file: &Path) -> Result<Loaded, Problems> {
-    let read = hermes_config::read(file, &|name| std::env::var(name).ok());
-    read.map_err(|flawed| foreign::instead(file, flawed.judged(hermes_node::check_rest)))
+    let loaded = hermes_config::load(file, &|name| std::env::var(name).ok());
+    loaded.map_err(|problems| foreign::instead(file, problems))
 }

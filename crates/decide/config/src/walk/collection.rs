@@ -2,17 +2,16 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::{At, Walk, accepts};
+use super::{At, Walk};
 use crate::Problem;
 use crate::nearest;
 use crate::path::{child, element};
-use crate::tree::{Entry, Node, Value};
+use crate::tree::{Entry, Node};
 
 impl<'s> Walk<'s> {
     pub(super) fn map(&mut self, schema: &'s Json, entries: &[Entry], at: At<'_>) -> Json {
         let properties = schema.get("properties").and_then(Json::as_object);
         let others = schema.get("additionalProperties");
-        let mut unknown = Vec::new();
         let mut meant = Vec::new();
         let mut json = Map::new();
 
@@ -30,38 +29,11 @@ impl<'s> Walk<'s> {
                 json.insert(entry.key.clone(), entry.node.json());
             } else if others == Some(&Json::Bool(false)) {
                 meant.extend(self.unknown(properties, entry, &path));
-                unknown.push(&entry.node.value);
             }
         }
 
         self.missing(schema, entries, &meant, at);
-        for (key, schema) in properties
-            .into_iter()
-            .flatten()
-            .filter(|(key, _)| !json.contains_key(*key))
-        {
-            if meant.contains(&key.as_str()) || self.takes_any(schema, &unknown) {
-                self.found.lost.insert(child(at.path, key));
-            }
-        }
-
-        // Without a required key it cannot be read; its lack was reported above.
-        let lacks = required(schema).any(|key| json.get(key).is_none_or(Json::is_null));
-        if lacks && !at.path.is_empty() {
-            Json::Null
-        } else {
-            Json::Object(json)
-        }
-    }
-
-    /// Whether one of the values is of a kind that the schema takes.
-    fn takes_any(&self, schema: &'s Json, values: &[&Value]) -> bool {
-        let mut branches = Vec::new();
-        self.branches(schema, &mut branches);
-        let unclear = |value: &Value| matches!(value, Value::Null | Value::Unread);
-        values
-            .iter()
-            .any(|value| unclear(value) || branches.iter().any(|branch| accepts(branch, value)))
+        Json::Object(json)
     }
 
     /// Reports an unknown key; returns the key that was probably meant.
@@ -88,8 +60,7 @@ impl<'s> Walk<'s> {
             None => format!("keys here are {}", keys().collect::<Vec<_>>().join(", ")),
         };
 
-        self.found
-            .problems
+        self.problems
             .push(Problem::new(&entry.place, path, "unknown key").remedy(remedy));
         near
     }
@@ -108,8 +79,7 @@ impl<'s> Walk<'s> {
                 None => format!("add `{key}`"),
             };
 
-            self.found
-                .problems
+            self.problems
                 .push(at.problem(format!("`{key}` is missing")).remedy(remedy));
         }
     }

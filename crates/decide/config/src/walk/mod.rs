@@ -4,33 +4,22 @@
 //! `additionalProperties`, `items`, `minItems`, `enum`, `const`, `anyOf`, `oneOf`, `minimum`, `maximum`, `format`.
 //! Of several alternatives, the one for the value's own kind is checked, so that a problem is about what was meant.
 //!
-//! What is wrong becomes null: a value that violates the schema, and a map that lacks what it needs.
+//! A value that violates the schema becomes null.
 
 mod collection;
 mod mismatch;
 mod scalar;
-
-use std::collections::BTreeSet;
 
 use serde_json::Value as Json;
 
 use crate::tree::{Node, Value};
 use crate::{Place, Problem};
 
-/// What a walk found, besides the values themselves.
-#[derive(Debug, Default)]
-pub(crate) struct Found {
-    /// Every violation of the schema.
-    pub(crate) problems: Vec<Problem>,
-    /// Paths of what is null in the result, and of absent keys that an unknown key may have meant.
-    pub(crate) lost: BTreeSet<String>,
-}
-
-/// Reads the tree along the schema. Only the root is never null for what it lacks.
-pub(crate) fn read(schema: &Json, root: &Node) -> (Json, Found) {
+/// Reads the tree along the schema; returns every violation as well.
+pub(crate) fn read(schema: &Json, root: &Node) -> (Json, Vec<Problem>) {
     let mut walk = Walk {
         root: schema,
-        found: Found::default(),
+        problems: Vec::new(),
     };
 
     let json = walk.value(
@@ -42,7 +31,7 @@ pub(crate) fn read(schema: &Json, root: &Node) -> (Json, Found) {
         },
     );
 
-    (json, walk.found)
+    (json, walk.problems)
 }
 
 /// A value that is looked at.
@@ -63,29 +52,24 @@ impl At<'_> {
 /// The walk; every schema that it meets is part of `root`.
 struct Walk<'s> {
     root: &'s Json,
-    found: Found,
+    problems: Vec<Problem>,
 }
 
 impl<'s> Walk<'s> {
     fn value(&mut self, schema: &'s Json, at: At<'_>) -> Json {
-        let json = match at.node.value {
+        match at.node.value {
             Value::Null => self.wrong(
                 at.problem("there is no value")
                     .remedy("write a value, or remove the key"),
             ),
             Value::Unread => Json::Null,
             _ => self.meant(schema, at),
-        };
-
-        if json.is_null() {
-            self.found.lost.insert(at.path.to_owned());
         }
-        json
     }
 
     /// Reports a value that is wrong, which becomes null.
     fn wrong(&mut self, problem: Problem) -> Json {
-        self.found.problems.push(problem);
+        self.problems.push(problem);
         Json::Null
     }
 
@@ -98,14 +82,14 @@ impl<'s> Walk<'s> {
             .copied()
             .filter(|branch| accepts(branch, &at.node.value))
             .collect();
-        let problems = self.found.problems.len();
+        let problems = self.problems.len();
         let json = self.of_kind(&branches, &fitting, at);
 
         // A word that is none of those listed may be the beginning of a map.
         if let Value::Text(text) = &at.node.value
             && fitting.iter().all(|branch| scalar::is_choice(branch))
             && let Some(form) = self.map_form(&branches, text)
-            && let [problem] = &mut self.found.problems[problems..]
+            && let [problem] = &mut self.problems[problems..]
             && problem.path == at.path
         {
             problem.remedy = Some(form);
@@ -155,24 +139,23 @@ impl<'s> Walk<'s> {
         if several.iter().all(|branch| scalar::is_choice(branch)) {
             return self.choice(several, at);
         }
-        let kept = std::mem::take(&mut self.found);
-        let mut best: Option<(Found, Json)> = None;
+        let kept = std::mem::take(&mut self.problems);
+        let mut best: Option<(Vec<Problem>, Json)> = None;
 
         for branch in several {
             let json = self.typed(branch, at);
-            let found = std::mem::take(&mut self.found);
+            let found = std::mem::take(&mut self.problems);
             if best
                 .as_ref()
-                .is_none_or(|(fewest, _)| found.problems.len() < fewest.problems.len())
+                .is_none_or(|(fewest, _)| found.len() < fewest.len())
             {
                 best = Some((found, json));
             }
         }
 
-        self.found = kept;
+        self.problems = kept;
         let (found, json) = best.unwrap_or_default();
-        self.found.problems.extend(found.problems);
-        self.found.lost.extend(found.lost);
+        self.problems.extend(found);
 
         json
     }

@@ -15,7 +15,6 @@ mod decision_log;
 mod edges;
 mod fitness;
 mod flow_log;
-mod holds;
 mod http3;
 mod links;
 mod listeners;
@@ -40,7 +39,6 @@ mod wireguard;
 
 use hermes_config::model::Document;
 
-pub use holds::holds;
 pub use listeners::is_open;
 pub(crate) use matches::each_match;
 pub use report::Finding;

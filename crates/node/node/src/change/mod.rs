@@ -19,14 +19,14 @@ use hermes_admit::memory_limits;
 use hermes_admit::snapshot::{Draft, Snapshot};
 use hermes_admit::tunnels::Reevaluated;
 use hermes_config::model::Document;
-use hermes_config::{Loaded, Places, Problem, Problems, read};
+use hermes_config::{Loaded, Places, Problem, Problems, load};
 use hermes_listen::changes::ListenerChanges;
 use hermes_listen::table::Prepared;
 use hermes_observe::AccessSink;
 use serde::Serialize;
 
 use crate::administered::{Changing, Node, own_addresses};
-use crate::check::{check_rest_with, doubts, log_doubts, unbound};
+use crate::check::{doubts, log_doubts, unbound};
 pub(crate) use confirm::{Confirmed, Deadline, NotReturned, keep_time};
 pub use documents::Unconfirmed;
 pub(crate) use documents::{Documents, Revision};
@@ -115,9 +115,7 @@ impl Node {
 
     fn change(&self, by: By) -> Result<ReloadReport, NotReloaded> {
         loop {
-            let loaded = read(&self.file, &|name| std::env::var(name).ok()).map_err(|flawed| {
-                flawed.judged(|rest, lost| check_rest_with(rest, lost, &self.plugs))
-            })?;
+            let loaded = load(&self.file, &|name| std::env::var(name).ok())?;
             let candidate = self.candidate(loaded)?;
             let mut changing = self.changing.lock();
             if self.follows(&candidate) {

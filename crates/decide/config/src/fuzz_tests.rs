@@ -1,11 +1,9 @@
 //! Any bytes: the committed corpus, and seeded mutations of it.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
-
 use std::fs;
 use std::path::Path;
 
-use hermes_config::fuzz_one;
+use crate::fuzz_one;
 
 /// A small generator (xorshift), so that every run sees the same bytes.
 struct Dice(u64);
