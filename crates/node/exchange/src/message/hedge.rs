@@ -10,7 +10,7 @@ use hermes_http::{Event, Incoming, Outgoing, Pending, RequestHead, ResponseHead}
 use hermes_plug::target::Target;
 use tokio::time::Instant;
 
-use crate::message::NoResponse;
+use super::no_response::NoResponse;
 use crate::reach;
 use crate::reach::Reached;
 use crate::reach::retry::{Tries, within};
