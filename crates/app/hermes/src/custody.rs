@@ -26,7 +26,7 @@ pub fn plug(document: &Document, plugs: Plugs) -> Result<Plugs, Failure> {
     let listens = document
         .listeners
         .values()
-        .any(|listener| listener.ingress.as_deref() == Some(CUSTODY));
+        .any(|listener| listener.ingress() == Some(CUSTODY));
     if !listens {
         let socket = std::net::UdpSocket::bind("[::]:0")
             .or_else(|_| std::net::UdpSocket::bind("0.0.0.0:0"))

@@ -27,6 +27,7 @@ mod fuzz;
 #[cfg(test)]
 mod fuzz_tests;
 mod include;
+mod kinds;
 mod load;
 pub mod model;
 mod nearest;

@@ -9,7 +9,7 @@ use crate::env::Env;
 use crate::include::IncludeReader;
 use crate::model::Document;
 use crate::tree::{Node, Value};
-use crate::{Places, Problem, Problems, schema, walk};
+use crate::{Places, Problem, Problems, kinds, schema, walk};
 
 /// Begins the reason of a problem that is a bug of this crate.
 pub(crate) const DISAGREE: &str = "the schema allows this, but the types do not";
@@ -84,6 +84,7 @@ pub(crate) fn typed(root: &Node, mut problems: Vec<Problem>) -> Result<Document,
     problems.extend(found);
     if let Json::Object(json) = &mut json {
         problems.extend(write_out(json, root));
+        kinds::check(json, root, &mut problems);
         // What the included files say is part of the document now.
         json.remove("include");
     }

@@ -69,7 +69,7 @@ fn a_document_that_says_everything_loads() {
     );
     let web = &document.listeners["web"];
     assert!(
-        matches!(web.auth, Some(Auth::Methods(ref methods)) if methods.mtls && methods.basic.is_some() && methods.bearer.is_some())
+        matches!(web.auth(), Some(Auth::Methods(methods)) if methods.mtls && methods.basic.is_some() && methods.bearer.is_some())
     );
     assert_eq!(
         web.limits.head_time.map(|time| time.0),

@@ -75,9 +75,9 @@ fn paths_are_relative_to_the_file_where_they_stand() {
         loaded.document.admin.socket.unwrap().0,
         folder.path().join("parts/run/admin.sock")
     );
-    let listener = loaded.document.listeners["a"].http.as_ref().unwrap();
+    let listener = loaded.document.listeners["a"].http().unwrap();
     assert_eq!(
-        listener.to_string(),
+        listener.address.to_string(),
         format!("unix:{}", folder.path().join("a.sock").display())
     );
 }

@@ -126,7 +126,7 @@ mod tests {
             ],
         }))
         .unwrap();
-        let tun = document.listeners["vpn"].tun.as_ref().unwrap();
+        let tun = document.listeners["vpn"].tun().unwrap();
         OverlayNames::of(&document, "vpn", tun.dns().unwrap())
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hermes_config::child;
 use hermes_config::model::{
-    Document, ExchangeKind, Hops, HostPort, HttpVersion, Listener, Match, Route, Tun,
+    Document, ExchangeKind, Hops, HostPort, HttpVersion, Listener, ListenerKind, Match, Route, Tun,
 };
 
 use crate::lint::Finding;
@@ -47,10 +47,10 @@ pub(crate) fn tcp_in_tcp(document: &Document) -> Vec<Finding> {
 }
 
 fn sender<'a>(name: &'a str, listener: &'a Listener) -> Option<Sender<'a>> {
-    match (&listener.tun, &listener.udp, &listener.target) {
-        (Some(tun), _, _) => of_packets(name, tun),
-        (None, Some(_), Some(target)) => of_datagrams(name, target),
-        _ => None,
+    match &listener.kind {
+        ListenerKind::Tun(listener) => of_packets(name, &listener.tun),
+        ListenerKind::Udp(udp) => of_datagrams(name, udp.purpose.target.as_ref()?),
+        ListenerKind::Http(_) | ListenerKind::Tcp(_) | ListenerKind::Attach(_) => None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which HTTP versions a listener speaks.
 
-use hermes_config::model::{Document, HttpVersion, ListenAddress, Listener};
+use hermes_config::model::{Document, HttpListener, HttpVersion, ListenAddress, Listener};
 
 use crate::overlap::overlap;
 
@@ -11,31 +11,32 @@ const ALL: [HttpVersion; 3] = [HttpVersion::H1, HttpVersion::H2, HttpVersion::H3
 /// these are the first two, between which the client chooses by what it sends.
 #[must_use]
 pub fn versions(document: &Document, listener: &Listener) -> Vec<HttpVersion> {
-    let Some(address) = &listener.http else {
+    let Some(http) = listener.http() else {
         return Vec::new();
     };
-    match &listener.versions {
+    match &http.versions {
         Some(stated) => ALL
             .into_iter()
             .filter(|version| stated.contains(version))
             .collect(),
-        None if listener.tls.is_some() && may_be_quic(document, listener, address) => ALL.to_vec(),
+        None if http.tls.is_some() && may_be_quic(document, http) => ALL.to_vec(),
         None => ALL[..2].to_vec(),
     }
 }
 
 /// Whether a UDP port beside the TCP port takes nothing away from anybody. A PROXY header cannot stand in front of QUIC.
-fn may_be_quic(document: &Document, listener: &Listener, address: &ListenAddress) -> bool {
-    let ListenAddress::Ip(address) = address else {
+fn may_be_quic(document: &Document, http: &HttpListener) -> bool {
+    let ListenAddress::Ip(address) = http.address else {
         return false;
     };
     let claims = document
         .listeners
         .values()
-        .filter_map(|other| match &other.udp {
-            Some(ListenAddress::Ip(udp)) => Some(*udp),
-            _ => None,
+        .filter_map(|other| match other.udp()?.address {
+            ListenAddress::Ip(udp) => Some(udp),
+            ListenAddress::Unix(_) => None,
         });
 
-    listener.proxy_protocol.is_none() && !claims.into_iter().any(|udp| overlap(udp, *address))
+    http.introduction.proxy_protocol.is_none()
+        && !claims.into_iter().any(|udp| overlap(udp, address))
 }

@@ -30,11 +30,13 @@ pub fn warn(document: &Document) -> Vec<Finding> {
 /// Tokens that an authority asks for at port 80, where no listener of this node is.
 fn unanswered_challenges(document: &Document) -> impl Iterator<Item = Finding> {
     let answers = |listener: &Listener| {
-        listener.tls.is_none() && matches!(listener.http, Some(ListenAddress::Ip(_)))
+        listener
+            .http()
+            .is_some_and(|http| http.tls.is_none() && matches!(http.address, ListenAddress::Ip(_)))
     };
     let is_answered = document.listeners.values().any(answers);
     let asked = document.listeners.iter().filter(move |(_, listener)| {
-        let acme = listener.tls.as_ref().and_then(|tls| tls.acme.as_deref());
+        let acme = listener.tls().and_then(|tls| tls.acme.as_deref());
         !is_answered && acme.is_some_and(|acme| acme.challenge == AcmeChallenge::Http01)
     });
     asked.map(|(name, _)| {
@@ -60,7 +62,7 @@ fn unused_upstreams(document: &Document) -> impl Iterator<Item = Finding> {
     let attaching = document
         .listeners
         .values()
-        .filter_map(|listener| listener.attach.as_ref());
+        .filter_map(|listener| listener.attach());
     used.extend(attaching.map(|attach| attach.upstream().to_owned()));
     document
         .upstreams

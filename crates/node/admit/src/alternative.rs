@@ -14,7 +14,7 @@ const REMEMBERED: u32 = 86_400;
 /// Tells a client that came over TLS and TCP that the same port serves HTTP/3, or the one at which it is reached from outside. Only a gateway may: what a forward proxy passes on
 /// speaks for its origin. For the same reason a gateway takes away what the servers behind it say.
 pub fn advertise(routed: &Routed, fields: &mut Fields) {
-    if !routed.listener.config.gateway {
+    if !routed.listener.config.is_gateway() {
         return;
     }
     fields.remove(ALT_SVC);
@@ -24,7 +24,8 @@ pub fn advertise(routed: &Routed, fields: &mut Fields) {
         return;
     };
 
-    let port = match routed.listener.config.alt_svc {
+    let stated = routed.listener.config.http().and_then(|http| http.alt_svc);
+    let port = match stated {
         Some(AltSvc::Switch(false)) => return,
         Some(AltSvc::Port(outside)) => outside,
         Some(AltSvc::Switch(true)) | None => local.port(),

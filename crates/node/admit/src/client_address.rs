@@ -27,7 +27,7 @@ impl ClientAddressRule {
         telemetry: &Arc<ListenerTelemetry>,
     ) -> Option<Self> {
         Some(Self {
-            field: ClientField::new(config.client_address.as_ref()?)?,
+            field: ClientField::new(config.http()?.client_address.as_ref()?)?,
             listener: listener.clone(),
             telemetry: telemetry.clone(),
             unread: Periodic::default(),

@@ -290,7 +290,7 @@ impl Devices {
         let of_listeners = self.missing.lock();
         let wanted = of_listeners.iter().filter(|(name, _)| {
             let listener = document.listeners.get(&***name);
-            listener.is_some_and(|listener| listener.tun.is_some())
+            listener.is_some_and(|listener| listener.tun().is_some())
         });
         let mut missing: Vec<_> = wanted.map(|(_, missing)| missing.clone()).collect();
         drop(of_listeners);
@@ -317,7 +317,7 @@ impl Devices {
             .iter()
             .filter(|(name, listener)| {
                 let name = name.as_str();
-                listener.tun.is_some() && !open.contains_key(name) && !missing.contains_key(name)
+                listener.tun().is_some() && !open.contains_key(name) && !missing.contains_key(name)
             })
             .map(|(name, _)| name.clone())
             .collect();

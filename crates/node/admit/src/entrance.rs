@@ -1,5 +1,6 @@
 //! Where exchanges come in, and the connection that they came on.
 
+use std::mem::discriminant;
 use std::sync::Arc;
 
 use hermes_identity::AuthContext;
@@ -127,7 +128,7 @@ impl Entrance {
     /// choose whose datagrams they get.
     pub fn successor(&self) -> Option<Self> {
         let snapshot = self.worker.snapshot();
-        let address = self.rules.config.udp.as_ref()?;
+        let address = &self.rules.config.udp()?.address;
         let found = snapshot.doors.iter().find_map(|(door, name)| {
             let rules = snapshot
                 .listeners
@@ -135,9 +136,8 @@ impl Entrance {
                 .filter(|_| *door != self.door)?;
             rules
                 .config
-                .udp
-                .as_ref()
-                .is_some_and(|other| other.overlaps(address))
+                .udp()
+                .is_some_and(|other| other.address.overlaps(address))
                 .then(|| (*door, rules.clone()))
         });
 
@@ -154,6 +154,6 @@ impl Entrance {
     /// As [`Self::rules_in`]; `None` where the listener is gone, or is of another kind.
     pub(crate) fn still_in<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Arc<ListenerRules>> {
         self.found_in(snapshot)
-            .filter(|now| now.kind() == self.rules.kind())
+            .filter(|now| discriminant(&now.config.kind) == discriminant(&self.rules.config.kind))
     }
 }

@@ -61,7 +61,7 @@ impl Entry<'_> {
             listener, source, ..
         } = *self;
         let credentials = self.credentials(&head.fields);
-        let gateway = listener.config.gateway;
+        let gateway = listener.config.is_gateway();
         let identity = listener
             .authenticator
             .authenticate(&mut head.fields, source, gateway, unix_seconds())

@@ -15,14 +15,14 @@ use crate::snapshot::{ListenerRules, Snapshot};
 /// clients who they are, or anyone where the configuration says `explain`.
 pub fn explains(snapshot: &Snapshot, listener: &ListenerRules, source: &StreamInfo) -> bool {
     let config = &listener.config;
-    let asks = !matches!(config.auth, None | Some(Auth::Word(AuthMode::None)))
+    let asks = !matches!(config.auth(), None | Some(Auth::Word(AuthMode::None)))
         && !config.takes_anonymous();
     let is_local = source
         .peer
         .ip()
         .is_none_or(|ip| ip.to_canonical().is_loopback());
 
-    config.explain
+    config.http().is_some_and(|http| http.explain)
         || asks
         || is_local
         || !matches!(snapshot.source_of(listener, source), Source::Client)

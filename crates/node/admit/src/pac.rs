@@ -36,7 +36,7 @@ impl ProxyPac {
         source: &StreamInfo,
         head: &RequestHead,
     ) -> Option<Self> {
-        listener.config.pac.filter(|pac| pac.is_served())?;
+        listener.config.http()?.pac.filter(|pac| pac.is_served())?;
         let is_asked = head.path() == PATH && [Method::GET, Method::HEAD].contains(&head.method);
         let is_here = head.origin_form || head.version == Version::HTTP_2 && is_own(head, source);
 
@@ -53,7 +53,7 @@ impl ProxyPac {
     }
 
     fn write(&self, proxy: &str) -> (ResponseHead, Bytes) {
-        let script = match self.listener.config.pac {
+        let script = match self.listener.config.http().and_then(|http| http.pac) {
             Some(Pac::Word(PacWord::All)) => {
                 format!("function FindProxyForURL(url, host) {{\n  return \"{proxy}\";\n}}\n")
             }

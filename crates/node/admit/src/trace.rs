@@ -25,7 +25,7 @@ pub fn enter(
         &mut head.fields,
         |name| {
             config.trace == Continue::Continue
-                || trace::names(&config.accepts, name)
+                || trace::names(config.accepts(), name)
                 || !matches!(snapshot.source_of(listener, source), Source::Client)
         },
         snapshot.document.trace.sample,

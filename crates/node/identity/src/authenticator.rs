@@ -51,7 +51,7 @@ impl Authenticator {
         path: &str,
         previous: Option<&Self>,
     ) -> Result<Self, Vec<BuildError>> {
-        let methods = match &listener.auth {
+        let methods = match listener.auth() {
             None | Some(Auth::Word(AuthMode::None)) => AuthMethods::default(),
             Some(Auth::Word(AuthMode::Mtls)) => AuthMethods {
                 mtls: true,
@@ -78,7 +78,7 @@ impl Authenticator {
                 bearer,
                 mtls: methods.mtls,
                 optional: methods.optional,
-                ingress: listener.ingress.as_deref().map(Arc::from),
+                ingress: listener.ingress().map(Arc::from),
             })
         } else {
             Err(errors)

@@ -133,15 +133,17 @@ fn claims(changes: Value) -> Value {
     claims
 }
 
-fn listener(methods: AuthMethods) -> Listener {
-    Listener {
-        auth: Some(Auth::Methods(methods)),
-        ..Listener::default()
-    }
+fn listener(auth: Option<Auth>) -> Listener {
+    serde_json::from_value(json!({ "http": "127.0.0.1:1", "auth": auth })).unwrap()
 }
 
 fn build(methods: AuthMethods) -> Authenticator {
-    Authenticator::build(&listener(methods), "listeners.web", None).unwrap()
+    Authenticator::build(
+        &listener(Some(Auth::Methods(methods))),
+        "listeners.web",
+        None,
+    )
+    .unwrap()
 }
 
 /// Users alice and bob, whose passwords are `wonder` and `builder`.
@@ -225,15 +227,7 @@ fn lines(challenge: &Challenge, name: &http::HeaderName) -> Vec<String> {
 #[tokio::test]
 async fn no_one_is_asked_and_credentials_are_removed_all_the_same() {
     for auth in [None, Some(Auth::Word(AuthMode::None))] {
-        let authenticator = Authenticator::build(
-            &Listener {
-                auth,
-                ..Listener::default()
-            },
-            "listeners.web",
-            None,
-        )
-        .unwrap();
+        let authenticator = Authenticator::build(&listener(auth), "listeners.web", None).unwrap();
 
         assert!(!authenticator.asks());
         let shown = basic("alice", "wrong");
@@ -375,11 +369,7 @@ async fn two_lines_of_credentials_are_refused() {
 
 #[tokio::test]
 async fn a_certificate_names_the_user() {
-    let mtls = Listener {
-        auth: Some(Auth::Word(AuthMode::Mtls)),
-        ..Listener::default()
-    };
-
+    let mtls = listener(Some(Auth::Word(AuthMode::Mtls)));
     let authenticator = Authenticator::build(&mtls, "listeners.web", None).unwrap();
     let cases = [
         (Some(named("Alice Adams")), "mtls Alice Adams"),
@@ -429,11 +419,7 @@ async fn a_certificate_names_the_user() {
 
 #[tokio::test]
 async fn a_user_of_a_certificate_ends_with_it_to_the_second() {
-    let mtls = Listener {
-        auth: Some(Auth::Word(AuthMode::Mtls)),
-        ..Listener::default()
-    };
-
+    let mtls = listener(Some(Auth::Word(AuthMode::Mtls)));
     let authenticator = Authenticator::build(&mtls, "listeners.web", None).unwrap();
     let certificate = CertificateNames {
         not_after: Some(NOW + 600),
@@ -487,24 +473,14 @@ async fn a_wrong_credential_is_refused_even_with_a_certificate() {
 
 #[test]
 fn the_word_of_an_ingress_counts_where_nothing_else_is_required() {
-    let with = |auth, ingress: &str| {
-        let listener = Listener {
-            auth,
-            ingress: Some(ingress.to_owned()),
-            ..Listener::default()
-        };
+    let built = |keys: Value| {
+        let listener = serde_json::from_value(keys).unwrap();
         Authenticator::build(&listener, "listeners.door", None).unwrap()
     };
-    let mtls = |optional| {
-        Some(Auth::Methods(AuthMethods {
-            mtls: true,
-            optional,
-            ..AuthMethods::default()
-        }))
-    };
+    let with = |ingress: &str| built(json!({ "tcp": "127.0.0.1:1", "ingress": ingress }));
     let source = stream(None);
 
-    let open = with(None, "socks");
+    let open = with("socks");
     let alice = open.believe_ingress("alice", &source).unwrap();
     assert_eq!(alice.user.as_deref(), Some("alice"));
     assert_eq!(alice.proof.scheme(), "ingress");
@@ -516,18 +492,17 @@ fn the_word_of_an_ingress_counts_where_nothing_else_is_required() {
         );
     }
 
-    let strict = with(mtls(false), "socks");
+    let strict = built(json!({ "http": "127.0.0.1:1", "auth": "mtls" }));
     assert!(strict.believe_ingress("alice", &source).is_err());
-    let plain = Authenticator::build(&Listener::default(), "listeners.door", None).unwrap();
+    let plain = built(json!({ "tcp": "127.0.0.1:1", "target": "a:1" }));
     assert!(plain.believe_ingress("alice", &source).is_err());
 
     let still = |authenticator: &Authenticator| {
         authenticator.still_accepts(&alice.proof, Some("alice"), NOW)
     };
     assert_eq!(still(&open), Ok(()));
-    assert_eq!(still(&with(mtls(true), "socks")), Ok(()));
     assert!(still(&strict).is_err());
-    assert!(still(&with(None, "other")).is_err());
+    assert!(still(&with("other")).is_err());
     assert!(still(&plain).is_err());
 }
 
@@ -765,7 +740,12 @@ fn busy_is_not_the_fault_of_the_credential() {
 
 /// The errors of a configuration that cannot be built, without the folder's name.
 fn errors(issuer: &Issuer, methods: AuthMethods) -> Vec<String> {
-    let errors = Authenticator::build(&listener(methods), "listeners.web", None).unwrap_err();
+    let errors = Authenticator::build(
+        &listener(Some(Auth::Methods(methods))),
+        "listeners.web",
+        None,
+    )
+    .unwrap_err();
     let folder = format!("{}/", issuer.folder.path().display());
     errors
         .iter()

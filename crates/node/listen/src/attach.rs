@@ -150,7 +150,7 @@ impl JoinAs {
     /// As the configuration in force says; `None` if the listener attaches no more.
     fn of(entrance: &Entrance) -> Option<Self> {
         let snapshot = entrance.worker.snapshot();
-        let attach = entrance.rules.config.attach.as_ref()?;
+        let attach = entrance.rules.config.attach()?;
         let upstream = snapshot.upstreams.get(attach.upstream())?.clone();
         let name = attached_as(&snapshot.document, attach)?.to_owned();
 

@@ -122,8 +122,8 @@ impl Door {
             let served = match socket {
                 Socket::Stream(listener) => stream::serve(entrance, listener, &watch).await,
                 // One worker serves it: what an ingress knows of a peer is in one place.
-                Socket::Udp(_) if entrance.rules.config.ingress.is_some() && share > 0 => Ok(()),
-                Socket::Udp(socket) if entrance.rules.config.ingress.is_some() => {
+                Socket::Udp(_) if entrance.rules.config.ingress().is_some() && share > 0 => Ok(()),
+                Socket::Udp(socket) if entrance.rules.config.ingress().is_some() => {
                     tcp::datagrams(entrance, socket, &watch).await;
                     Ok(())
                 }

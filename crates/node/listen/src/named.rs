@@ -367,7 +367,7 @@ impl Answers {
         let mut entrance = entrance.clone();
         let rules = entrance.renew();
         // A listener that is gone is about to be closed.
-        let Some(dns) = rules.config.tun.as_ref().and_then(Tun::dns) else {
+        let Some(dns) = rules.config.tun().and_then(Tun::dns) else {
             return Self {
                 revision: snapshot.revision,
                 names: OverlayNames::default(),

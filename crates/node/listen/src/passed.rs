@@ -193,7 +193,7 @@ impl PassedSockets {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
 
-        let purpose = match listener.ingress {
+        let purpose = match listener.ingress() {
             Some(_) => SocketUse::Ingress,
             None => SocketUse::Sessions,
         };
@@ -292,6 +292,7 @@ mod tests {
     use std::os::fd::OwnedFd;
 
     use hermes_net::listen;
+    use serde_json::json;
 
     use super::*;
 
@@ -411,13 +412,16 @@ mod tests {
         );
     }
 
+    fn listener(public: bool) -> Listener {
+        let keys = json!({ "http": "127.0.0.1:0", "public": public });
+        serde_json::from_value(keys).unwrap()
+    }
+
     #[test]
     fn every_worker_accepts_and_one_receives() {
         let ((streams, at_streams), (datagrams, at_datagrams)) = (tcp(), udp());
-        let (sockets, listener) = (
-            passed(vec![("", streams), ("", datagrams)]),
-            Listener::default(),
-        );
+        let sockets = passed(vec![("", streams), ("", datagrams)]);
+        let listener = listener(false);
         let open = |wanted: Wanted, number| {
             sockets
                 .open(&listener, &wanted, &[number], 3)
@@ -436,7 +440,7 @@ mod tests {
         let sockets = passed(vec![("web", socket.into())]);
         let wanted = elsewhere(Serves::Streams);
         let refused = sockets
-            .open(&Listener::default(), &wanted, &[0], 1)
+            .open(&listener(false), &wanted, &[0], 1)
             .err()
             .unwrap();
         assert!(
@@ -445,10 +449,6 @@ mod tests {
                 .contains("descriptor 3 (\"web\", TCP at 0.0.0.0:"),
             "{refused}"
         );
-        let public = Listener {
-            public: true,
-            ..Listener::default()
-        };
-        assert!(sockets.open(&public, &wanted, &[0], 1).is_ok());
+        assert!(sockets.open(&listener(true), &wanted, &[0], 1).is_ok());
     }
 }

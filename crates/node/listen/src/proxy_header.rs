@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt;
 /// Reads the header that a connection begins with, where the listener's configuration asks for one: the stream is then
 /// its client's. `None`: it was reset, because it came from elsewhere than it may or did not begin with a header.
 pub(super) async fn take(stream: Stream, rules: &ListenerRules) -> Option<Stream> {
-    if rules.config.proxy_protocol.is_none() {
+    if !rules.config.is_introduced() {
         return Some(stream);
     }
     let peer = stream.info().peer;
@@ -39,11 +39,11 @@ pub(super) async fn take(stream: Stream, rules: &ListenerRules) -> Option<Stream
 fn may_introduce(rules: &ListenerRules, peer: PeerAddress) -> bool {
     peer.ip().is_none_or(|ip| {
         let ip = ip.to_canonical();
-        rules
-            .config
-            .proxy_protocol_from
-            .iter()
-            .any(|prefix| prefix.contains(&ip))
+        let headers = rules.config.introduction();
+        headers.is_some_and(|headers| {
+            let mut prefixes = headers.proxy_protocol_from.iter();
+            prefixes.any(|prefix| prefix.contains(&ip))
+        })
     })
 }
 

@@ -47,7 +47,7 @@ pub(super) async fn serve(entrance: &mut Entrance, hub: &Arc<TunHub>, watch: &Wa
 
 /// The tunnels that the configuration wants, and what each takes.
 fn wanted(rules: &ListenerRules) -> Vec<SplitPrefixes> {
-    let tunnels = rules.config.tun.iter().flat_map(Tun::tunnels);
+    let tunnels = rules.config.tun().into_iter().flat_map(Tun::tunnels);
     let split = tunnels.map(|(name, tunnel)| SplitPrefixes {
         tunnel: name.into(),
         prefixes: tunnel.prefixes.iter().filter_map(prefix_of).collect(),

@@ -38,7 +38,7 @@ pub(super) async fn serve(
         }
 
         // A source that is introduced is not known yet.
-        let unknown = rules.config.proxy_protocol.is_some();
+        let unknown = rules.config.is_introduced();
         let mut inside = entrance.clone();
         if !unknown && !admit(&mut inside, &stream) {
             stream.abort();
@@ -67,7 +67,7 @@ pub(super) struct Held {
 /// Serves a connection in a task. Those of HTTP and of TCP are different tasks, so that each is only as large as it must be; one whose
 /// client is to be introduced first, which few listeners ask for, becomes another task then.
 fn spawn(entrance: Entrance, stream: Stream, watch: &Watch, held: Held) {
-    if entrance.rules.config.proxy_protocol.is_none() {
+    if !entrance.rules.config.is_introduced() {
         return serve_known(entrance, stream, watch, held);
     }
 
@@ -82,7 +82,7 @@ fn spawn(entrance: Entrance, stream: Stream, watch: &Watch, held: Held) {
 /// The same for a client that is known.
 fn serve_known(entrance: Entrance, stream: Stream, watch: &Watch, held: Held) {
     let own = watch.clone();
-    if entrance.rules.config.tcp.is_some() {
+    if entrance.rules.config.tcp().is_some() {
         watch.spawn(tcp::connection(entrance, stream, own, held));
     } else {
         watch.spawn(http::connection(Client::new(entrance, stream, own, held)));

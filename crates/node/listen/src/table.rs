@@ -435,19 +435,11 @@ impl ListenerTable {
             let open = all
                 .into_iter()
                 .find_map(|serves| self.open.get(&(name.as_str().into(), serves)))?;
-            let kind = match (&listener.http, open.wanted.serves) {
-                (Some(_), _) => "http",
-                (None, Serves::Attachments) => "attach",
-                (None, Serves::Packets) => "tun",
-                (None, Serves::Streams) => "tcp",
-                (None, Serves::Datagrams | Serves::Quic) => "udp",
-            };
-
             Some(ListenerView {
                 name: name.clone(),
-                kind,
+                kind: listener.kind.key(),
                 address: open.bound.to_string(),
-                tls: listener.tls.is_some(),
+                tls: listener.tls().is_some(),
                 http: versions(document, listener)
                     .into_iter()
                     .map(HttpVersion::number)

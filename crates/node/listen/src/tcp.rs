@@ -49,7 +49,7 @@ struct Inside(Entrance);
 
 impl Takes for Inside {
     fn target(&self) -> Option<&HostPort> {
-        self.0.rules.config.target.as_ref()
+        self.0.rules.config.target()
     }
 
     fn take(&self, arrival: Arrival) -> Serving<'_> {

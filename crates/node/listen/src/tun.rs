@@ -146,12 +146,7 @@ fn led(tun: &ListenerTun, details: Option<&TunDetails>) -> Vec<IpPrefix> {
 }
 
 fn open(entrance: &Entrance, tun: ListenerTun) -> Result<Arc<TunHub>, String> {
-    let details = entrance
-        .rules
-        .config
-        .tun
-        .as_ref()
-        .and_then(|tun| tun.details());
+    let details = entrance.rules.config.tun().and_then(|tun| tun.details());
     let configured = details.map_or(&[][..], |details| &details.addresses);
     let tunnels = details.map(|details| &details.tunnels);
     let host = |net: &ipnet::IpNet| IpPrefix::host(net.addr());

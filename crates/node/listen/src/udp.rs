@@ -231,7 +231,7 @@ impl Share {
         let entrance = successor.as_ref().unwrap_or(entrance);
         let rules = &entrance.rules;
         let target = flow.key.target.host_port();
-        let target = target.as_ref().or(rules.config.target.as_ref());
+        let target = target.as_ref().or(rules.config.target());
         let head = target.and_then(connect_udp)?;
         let bound = ("limits.connections", rules.connections());
 

@@ -2,7 +2,7 @@
 
 use hermes_admit::remote_device::REMOTE_MTU;
 use hermes_config::model::{
-    Attach, Document, HttpVersion, ListenAddress, Listener, NamedEcho, OtherTunAddress, SplitDns,
+    Attach, Document, HttpVersion, Listener, ListenerKind, NamedEcho, OtherTunAddress, SplitDns,
     SystemUsers, Tun, TunDetails, TunSenders,
 };
 use hermes_ip::NameLeases;
@@ -128,19 +128,43 @@ pub(super) fn wanted(
     document: &Document,
     listener: &Listener,
 ) -> impl Iterator<Item = Wanted> + use<> {
-    let http = versions(document, listener);
-    let streams = listener.http.clone().filter(|_| http != [HttpVersion::H3]);
-    let quic = listener
-        .http
-        .clone()
-        .filter(|_| http.contains(&HttpVersion::H3));
-    let streams = streams.or_else(|| listener.tcp.clone());
-    let attach = listener.attach.as_ref().map(|attach| At::Upstream {
+    let parts = match &listener.kind {
+        ListenerKind::Http(http) => {
+            let spoken = versions(document, listener);
+            let place = || At::Address(http.address.clone());
+            let streams = spoken != [HttpVersion::H3];
+            let quic = spoken.contains(&HttpVersion::H3);
+            [
+                streams.then(|| (Serves::Streams, place())),
+                quic.then(|| (Serves::Quic, place())),
+            ]
+        }
+        ListenerKind::Tcp(tcp) => one(Serves::Streams, At::Address(tcp.address.clone())),
+        ListenerKind::Udp(udp) => one(Serves::Datagrams, At::Address(udp.address.clone())),
+        ListenerKind::Attach(listener) => {
+            one(Serves::Attachments, attached(document, &listener.attach))
+        }
+        ListenerKind::Tun(listener) => one(Serves::Packets, device_of(&listener.tun)),
+    };
+
+    let parts = parts.into_iter().flatten();
+    parts.map(|(serves, at)| Wanted { serves, at })
+}
+
+fn one(serves: Serves, at: At) -> [Option<(Serves, At)>; 2] {
+    [Some((serves, at)), None]
+}
+
+fn attached(document: &Document, attach: &Attach) -> At {
+    At::Upstream {
         upstream: attach.upstream().to_owned(),
         name: attached_as(document, attach).unwrap_or_default().to_owned(),
         connections: attach.connections().unwrap_or(ATTACHMENTS),
-    });
-    let device = listener.tun.as_ref().map(|tun| At::Device {
+    }
+}
+
+fn device_of(tun: &Tun) -> At {
+    At::Device {
         tun: Box::new(ListenerTun {
             settings: device(tun),
             other: other_assigned(tun),
@@ -150,18 +174,5 @@ pub(super) fn wanted(
             wireguard: tun.wireguard().cloned().map(Box::new),
         }),
         is_split: tun.tunnels().next().is_some(),
-    });
-    let address = |address: Option<ListenAddress>| address.map(At::Address);
-
-    let parts = [
-        (Serves::Streams, address(streams)),
-        (Serves::Datagrams, address(listener.udp.clone())),
-        (Serves::Quic, address(quic)),
-        (Serves::Attachments, attach),
-        (Serves::Packets, device),
-    ];
-
-    parts
-        .into_iter()
-        .filter_map(|(serves, at)| Some(Wanted { serves, at: at? }))
+    }
 }

@@ -20,7 +20,7 @@ use hermes_admit::shares::sources::Sources;
 use hermes_admit::snapshot::{Draft, Snapshot};
 use hermes_admit::tunnels::Tunnels;
 use hermes_admit::worker::{AllOfUsers, Shared, Worker};
-use hermes_config::model::{Document, Tun};
+use hermes_config::model::{Document, Listener, Tun};
 use hermes_config::{Loaded, Places, Problems};
 use hermes_ip::NameLeases;
 use hermes_listen as listeners;
@@ -456,10 +456,7 @@ impl DataPlane {
 
 /// Where this node itself answers about names.
 fn own_name_servers(document: &Document) -> Vec<IpAddr> {
-    let devices = document
-        .listeners
-        .values()
-        .filter_map(|one| one.tun.as_ref());
+    let devices = document.listeners.values().filter_map(Listener::tun);
     let pools = devices.filter_map(Tun::dns).flat_map(|dns| &dns.pool);
     let prefixes = pools.filter_map(prefix_of);
     prefixes.map(NameLeases::server_address).collect()

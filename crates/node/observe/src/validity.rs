@@ -205,7 +205,7 @@ fn date(seconds: u64) -> String {
 pub fn all(document: &Document) -> Vec<Held> {
     let mut held = Vec::new();
     for (name, listener) in &document.listeners {
-        let Some(tls) = &listener.tls else { continue };
+        let Some(tls) = listener.tls() else { continue };
         let path = child(&child("listeners", name), "tls");
         held.extend(of_server(&path, tls));
     }

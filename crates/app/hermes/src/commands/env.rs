@@ -91,16 +91,14 @@ fn quoted(value: &str) -> String {
 }
 
 fn in_file(document: &Document, file: &Path) -> Result<String, Failure> {
-    let found = document
-        .listeners
-        .values()
-        .filter_map(|listener| match &listener.http {
-            Some(ListenAddress::Ip(address)) => {
-                let url = url(*address, listener.tls.is_some())?;
-                Some((listener.is_for_nodes(), url))
-            }
-            _ => None,
-        });
+    let found = document.listeners.values().filter_map(|listener| {
+        let http = listener.http()?;
+        let ListenAddress::Ip(address) = http.address else {
+            return None;
+        };
+        let url = url(address, http.tls.is_some())?;
+        Some((listener.is_for_nodes(), url))
+    });
     for_programs(found).ok_or_else(|| {
         Failure::failed(format!(
             "{}: no `http` listener on an IP address and a fixed port",

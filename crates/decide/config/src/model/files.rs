@@ -46,7 +46,7 @@ impl Document {
 }
 
 fn of_listener(listener: &Listener) -> Vec<&FilePath> {
-    let tls = listener.tls.iter().flat_map(|tls| {
+    let tls = listener.tls().into_iter().flat_map(|tls| {
         let files = [
             tls.cert_file.as_ref(),
             tls.key_file.as_ref(),
@@ -60,7 +60,7 @@ fn of_listener(listener: &Listener) -> Vec<&FilePath> {
             .chain(tls.crl_file.iter().flatten())
     });
 
-    let methods = match &listener.auth {
+    let methods = match listener.auth() {
         Some(Auth::Methods(methods)) => Some(methods),
         Some(Auth::Word(_)) | None => None,
     };

@@ -1,83 +1,32 @@
 //! Listeners: where exchanges enter, who may, and what they may say of themselves.
 
 use indexmap::IndexMap;
-use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::acme::Acme;
-use super::answer::AltSvc;
-use super::attach::Attach;
-use super::client_address::ClientAddress;
-use super::pac::Pac;
-use super::proxy_protocol::ProxyProtocol;
-use super::route::Datagrams;
-use super::scalar::{
-    ByteSize, Duration, FieldPattern, FilePath, HostPort, ListenAddress, OneOrMany, Prefixes,
-    Template, UserMatch, one_or_many,
-};
-use super::templates::Templates;
+use super::listener_kind::{ListenerKind, one_mapping};
+use super::scalar::{ByteSize, Duration, FieldPattern, FilePath, OneOrMany, Template, UserMatch};
 use super::trace::Continue;
-use super::tun::Tun;
-use super::upstream::HttpVersion;
 
-/// One listener; exactly one of `http`, `tcp`, `udp`, `attach` and `tun` is given.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+/// One listener: of what kind it is, and what listeners of all kinds have.
+///
+/// In a document the keys of both stand in one mapping. The loader refuses those of another kind, with their places.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[schemars(transform = one_mapping)]
 pub struct Listener {
-    /// HTTP/1.1 and HTTP/2 (by prior knowledge, or by ALPN under TLS) on this address; under TLS also HTTP/3, on the UDP port of
-    /// the same number.
-    #[serde(default)]
-    pub http: Option<ListenAddress>,
-    /// A TCP port whose connections become CONNECT exchanges for `target`.
-    #[serde(default)]
-    pub tcp: Option<ListenAddress>,
-    /// A UDP port whose datagrams become CONNECT-UDP exchanges for `target`, one session per client address.
-    #[serde(default)]
-    pub udp: Option<ListenAddress>,
-    /// Attach to a proxy, an upstream of this name, and take exchanges over the connections that this node opens to it.
-    #[serde(default)]
-    pub attach: Option<Attach>,
-    /// Make a TUN device of this name, whose packets become a CONNECT-IP exchange.
-    #[serde(default)]
-    pub tun: Option<Tun>,
-    /// What a `tcp` or `udp` listener's exchanges are for, as `host:port`.
-    #[serde(default)]
-    pub target: Option<HostPort>,
-    /// What the connections of a `tcp` listener mean, says an ingress of this name, which is part of the program. Default: each is a
-    /// CONNECT for `target`.
-    #[serde(default)]
-    pub ingress: Option<String>,
-    /// TLS on an `http` listener: its files, or `true` for those of `defaults.tls`, which are here once the document is loaded.
-    #[serde(default)]
-    #[schemars(with = "Option<ServerTlsChoice>")]
-    pub tls: Option<ServerTls>,
-    /// HTTP versions of an `http` listener with TLS. Default: [1, 2, 3]; without 3 on a Unix socket, behind a PROXY header, and
-    /// where a `udp` listener has the port.
-    #[serde(default)]
-    pub versions: Option<OneOrMany<HttpVersion>>,
-    /// Who may use an `http` listener. Default: no authentication, which only loopback and Unix sockets may do.
-    #[serde(default)]
-    pub auth: Option<Auth>,
+    /// Where exchanges enter, and what only listeners of this kind have.
+    #[serde(flatten)]
+    pub kind: ListenerKind,
     /// Allow `auth: none` on an address that strangers can reach.
     #[serde(default)]
     pub public: bool,
-    /// Accept requests in origin form, as a gateway (reverse proxy) does.
-    #[serde(default)]
-    pub gateway: bool,
     /// Whose traffic this is without authentication. Default: the node's `identity`.
     #[serde(default)]
     pub user: Option<String>,
-    /// Overlay fields that clients of this listener may set; all others are removed.
-    #[serde(default)]
-    pub accepts: Vec<FieldPattern>,
     /// What becomes of a client's `traceparent`: `new` or `continue`.
     #[serde(default)]
     pub trace: Continue,
-    /// Source prefixes that are believed like a peer that speaks for everybody, although the link is clear.
-    #[serde(default, deserialize_with = "one_or_many")]
-    #[schemars(with = "Prefixes")]
-    pub insecure_trust: Vec<IpNet>,
     /// What happens to a `user` field that names another user than the authenticated one.
     #[serde(default)]
     pub forged: Forged,
@@ -90,38 +39,6 @@ pub struct Listener {
     /// Fields removed from every exchange that enters here.
     #[serde(default)]
     pub remove: Vec<FieldPattern>,
-    /// Datagrams kept while the tunnel of a `udp` session opens.
-    #[serde(default)]
-    pub datagrams: Option<Datagrams>,
-    /// `accept`: connections begin with a PROXY header, which says whose they are. Default: none.
-    #[serde(default)]
-    pub proxy_protocol: Option<ProxyProtocol>,
-    /// Prefixes that PROXY headers are taken from; connections from elsewhere are reset.
-    #[serde(default, deserialize_with = "one_or_many")]
-    #[schemars(with = "Prefixes")]
-    pub proxy_protocol_from: Vec<IpNet>,
-    /// The field in which proxies before an `http` listener tell of their clients, and whose word counts. Default: a client is at the
-    /// other end of its connection.
-    #[serde(default)]
-    pub client_address: Option<ClientAddress>,
-    /// What a `gateway` says of its HTTP/3 to clients over TCP: `false` for nothing, or the port at which they reach it where that is
-    /// another one. Default: the port of the listener.
-    #[serde(default)]
-    pub alt_svc: Option<AltSvc>,
-    /// Serve `/proxy.pac` on an `http` listener: `true` sends the names that routes know here, `all` everything.
-    #[serde(default)]
-    pub pac: Option<Pac>,
-    /// URI templates that an `http` listener serves beside the default ones.
-    #[serde(default)]
-    pub templates: Option<Templates>,
-    /// Tell strangers too why a request failed, and where. Default: clients on this machine, peers, and clients of
-    /// listeners that authenticate are told.
-    #[serde(default)]
-    pub explain: bool,
-    /// Whether clients of HTTP/1.1 may end their side of the connection after a request and wait for the answer. Default: false; a client
-    /// that closes looks the same, and its exchange ends.
-    #[serde(default)]
-    pub half_close: bool,
     /// Bounds on what strangers can cost here.
     #[serde(default)]
     pub limits: Limits,
@@ -134,7 +51,7 @@ pub struct Listener {
     dead_code,
     reason = "only its schema is used: `true` is gone when the document is loaded"
 )]
-enum ServerTlsChoice {
+pub(super) enum ServerTlsChoice {
     /// `true`: TLS with the files of `defaults.tls`; `false`: none.
     Switch(bool),
     /// TLS with files of its own.
@@ -178,20 +95,20 @@ impl ServerTls {
 impl Listener {
     /// Whether its clients may show no credentials, although it knows some.
     pub fn takes_anonymous(&self) -> bool {
-        matches!(&self.auth, Some(Auth::Methods(methods)) if methods.optional)
+        matches!(self.auth(), Some(Auth::Methods(methods)) if methods.optional)
     }
 
     /// Whether it is for other nodes or for clients of an origin, rather than for programs that use a proxy: it is a gateway, believes what
     /// neighbours say of users, or takes none without a certificate.
     pub fn is_for_nodes(&self) -> bool {
-        let only_mtls = match &self.auth {
+        let only_mtls = match self.auth() {
             Some(Auth::Word(mode)) => *mode == AuthMode::Mtls,
             Some(Auth::Methods(methods)) => {
                 methods.mtls && methods.basic.is_none() && methods.bearer.is_none()
             }
             None => false,
         };
-        self.gateway || only_mtls || !self.insecure_trust.is_empty()
+        self.is_gateway() || only_mtls || !self.insecure_trust().is_empty()
     }
 }
 

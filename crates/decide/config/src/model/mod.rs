@@ -20,6 +20,7 @@ mod flow_log;
 mod health;
 mod keeping;
 mod listener;
+mod listener_kind;
 mod memory;
 mod node;
 mod pac;
@@ -58,6 +59,11 @@ pub use keeping::{Keepalive, UpstreamLimits};
 pub use listener::{
     Auth, AuthMethods, AuthMode, Basic, Bearer, Forged, Limits, Listener, ServerTls, UserLimits,
 };
+pub use listener_kind::{
+    AttachListener, HttpListener, ListenerKind, ProxyHeaders, Purpose, Requests, TcpListener,
+    TunListener, UdpListener,
+};
+pub(crate) use listener_kind::{KindKeys, kinds_in};
 pub use memory::Memory;
 pub use node::{Access, Admin, Debug, Document, Log, NodeIdentity, Peer, default_provenance};
 pub use pac::{Pac, PacWord};

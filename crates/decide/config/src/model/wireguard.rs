@@ -46,7 +46,7 @@ impl Document {
     /// Every device of another machine, with its place. One that several routes name is there once.
     pub fn wireguard(&self) -> Vec<(String, &Wireguard)> {
         let listeners = self.listeners.iter().filter_map(|(name, listener)| {
-            let wireguard = listener.tun.as_ref()?.wireguard()?;
+            let wireguard = listener.tun()?.wireguard()?;
             let path = child("listeners", name);
             Some((format!("{path}.tun.wireguard"), wireguard))
         });

@@ -237,7 +237,7 @@ impl<H> Rules<H> {
         let before = steps.is_wanted().then(|| fields.clone());
         if is_client {
             fields.remove(FORWARDED);
-            let accepts = &entrance.config.accepts;
+            let accepts = entrance.config.accepts();
             self.provenance
                 .strip_telling(fields, accepts, |name| steps.removes(name));
         }
@@ -254,7 +254,7 @@ impl<H> Rules<H> {
             authenticated: user.map(|user| self.aliases.user_of(user)),
             aliases: &self.aliases,
             forged: config.forged,
-            accepts: &config.accepts,
+            accepts: config.accepts(),
             overlay: &self.overlay,
         };
         let believed = believing.believe(source, fields, |name| steps.removes(name));
@@ -461,7 +461,7 @@ impl<H> Rules<H> {
 /// Whose traffic enters at a listener without authentication.
 pub fn listener_user(document: &Document, listener: &Listener) -> Option<String> {
     // What comes over an attachment is someone else's, even where no one says whose.
-    if is_identified(listener) || listener.attach.is_some() {
+    if is_identified(listener) || listener.attach().is_some() {
         return None;
     }
     let of_node = document.identity.as_ref().map(|identity| &identity.user);
@@ -470,16 +470,16 @@ pub fn listener_user(document: &Document, listener: &Listener) -> Option<String>
 
 /// Whether clients of a listener are asked who they are: all are strangers until then.
 pub fn is_identified(listener: &Listener) -> bool {
-    !matches!(listener.auth, None | Some(Auth::Word(AuthMode::None)))
+    !matches!(listener.auth(), None | Some(Auth::Word(AuthMode::None)))
 }
 
 /// The status with which a client of a listener that showed nothing is asked who it is, when the policy denies what it asks for
 /// (RFC 9110, 15.5.2 and 15.5.8); `None` where no credentials in a field would help.
 pub fn asks_again(listener: &Listener) -> Option<u16> {
-    match &listener.auth {
+    match listener.auth() {
         Some(Auth::Methods(methods)) => {
             let asks = methods.optional && (methods.basic.is_some() || methods.bearer.is_some());
-            let status = if listener.gateway { 401 } else { 407 };
+            let status = if listener.is_gateway() { 401 } else { 407 };
             asks.then_some(status)
         }
         Some(Auth::Word(_)) | None => None,

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use hermes_config::model::{
-    Acme, AcmeChallenge, Auth, AuthMode, Document, HttpVersion, Listener, ServerTls,
+    Acme, AcmeChallenge, Auth, AuthMode, Document, HttpListener, HttpVersion, ServerTls,
 };
 use http::Uri;
 use http::uri::Scheme;
@@ -25,7 +25,7 @@ const LABEL: usize = 63;
 
 fn certificates(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        let Some(tls) = &listener.tls else { return };
+        let Some(tls) = listener.tls() else { return };
         let ServerTls {
             cert_file,
             key_file,
@@ -157,18 +157,18 @@ fn authority(document: &Document, report: &mut Report) {
 
 /// The authority must come through to the listener that is to answer it.
 fn challenge(document: &Document, report: &mut Report) {
-    each_acme(document, |path, acme, listener| {
+    each_acme(document, |path, acme, http| {
         if acme.challenge != AcmeChallenge::TlsAlpn01 {
             return;
         }
         let path = format!("{path}.challenge");
-        if requires_certificate(listener) {
+        if requires_certificate(http) {
             report.add(
                 path,
                 "the authority has no client certificate, which this listener requires",
                 "write `challenge: http-01`",
             );
-        } else if listener.versions.as_deref() == Some(&[HttpVersion::H3]) {
+        } else if http.versions.as_deref() == Some(&[HttpVersion::H3]) {
             report.add(
                 path,
                 "the authority comes by TCP, and this listener speaks HTTP/3 alone",
@@ -182,7 +182,7 @@ fn challenge(document: &Document, report: &mut Report) {
 fn files(document: &Document, report: &mut Report) {
     let mut known: HashMap<PathBuf, &Acme> = HashMap::new();
     for (name, listener) in &document.listeners {
-        let tls = listener.tls.as_ref();
+        let tls = listener.tls();
         let Some(acme) = tls.and_then(|tls| tls.acme.as_deref()) else {
             continue;
         };
@@ -197,19 +197,19 @@ fn files(document: &Document, report: &mut Report) {
     }
 }
 
-fn requires_certificate(listener: &Listener) -> bool {
-    match &listener.auth {
+fn requires_certificate(http: &HttpListener) -> bool {
+    match &http.auth {
         None | Some(Auth::Word(AuthMode::None)) => false,
         Some(Auth::Word(AuthMode::Mtls)) => true,
         Some(Auth::Methods(ways)) => ways.mtls && ways.basic.is_none() && ways.bearer.is_none(),
     }
 }
 
-fn each_acme(document: &Document, mut check: impl FnMut(&str, &Acme, &Listener)) {
+fn each_acme(document: &Document, mut check: impl FnMut(&str, &Acme, &HttpListener)) {
     each_listener(document, |path, listener| {
-        let tls = listener.tls.as_ref();
-        if let Some(acme) = tls.and_then(|tls| tls.acme.as_deref()) {
-            check(&format!("{path}.tls.acme"), acme, listener);
+        let Some(http) = listener.http() else { return };
+        if let Some(acme) = http.tls.as_ref().and_then(|tls| tls.acme.as_deref()) {
+            check(&format!("{path}.tls.acme"), acme, http);
         }
     });
 }

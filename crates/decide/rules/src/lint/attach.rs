@@ -26,7 +26,7 @@ const PTTH: &str = "ptth";
 
 fn each_attach(document: &Document, mut check: impl FnMut(&str, &Listener, &Attach)) {
     each_listener(document, |path, listener| {
-        if let Some(attach) = &listener.attach {
+        if let Some(attach) = listener.attach() {
             check(&format!("{path}.attach"), listener, attach);
         }
     });
@@ -129,36 +129,21 @@ fn connections(document: &Document, report: &mut Report) {
     });
 }
 
-/// Keys that mean nothing where this node itself opens the connections.
+/// Keys of every kind that mean nothing where this node itself opens the connections.
 fn listener_keys(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        let is_port = listener.http.is_some() || listener.tcp.is_some() || listener.udp.is_some();
-        if listener.attach.is_none() || is_port {
+        if listener.attach().is_none() {
             return;
         }
 
-        let upstream = "the upstream that it attaches to says so";
         let keys = [
-            ("tls", listener.tls.is_some(), upstream),
-            ("versions", listener.versions.is_some(), upstream),
-            (
-                "auth",
-                listener.auth.is_some(),
-                "the proxy at the other end is known by its certificate, in `peers`",
-            ),
             (
                 "user",
                 listener.user.is_some(),
-                "what comes in is the user\'s for whom a peer speaks",
+                "what comes in is the user's for whom a peer speaks",
             ),
             ("public", listener.public, "no stranger can reach it"),
-            (
-                "target",
-                listener.target.is_some(),
-                "each request names its own",
-            ),
         ];
-
         for (key, _, why) in keys.into_iter().filter(|(_, given, _)| *given) {
             report.add(
                 format!("{path}.{key}"),

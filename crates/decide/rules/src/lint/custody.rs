@@ -96,14 +96,14 @@ fn missing(path: &str, report: &mut Report) {
 
 fn ingress(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        if listener.ingress.as_deref() != Some(INGRESS) {
+        if listener.ingress() != Some(INGRESS) {
             return;
         }
         let path = format!("{path}.ingress");
         if document.defaults.custody.is_none() {
             missing(&path, report);
         }
-        if listener.tcp.is_some() {
+        if listener.tcp().is_some() {
             let reason = "custody is for `udp` listeners";
             report.add(path, reason, "make it a `udp` listener");
         }
@@ -135,7 +135,7 @@ fn neighbours(document: &Document, report: &mut Report) {
     let serves = document
         .listeners
         .values()
-        .any(|listener| listener.ingress.as_deref() == Some(INGRESS));
+        .any(|listener| listener.ingress() == Some(INGRESS));
     if let Some(name) = reached.first().filter(|_| !serves) {
         let reason = "neither node can begin: this one does not know where the other is, and has no listener for it";
         let path = child("defaults.custody.neighbours", name);

@@ -12,13 +12,9 @@ use super::report::{Check, Report, each_listener};
 use crate::versions;
 
 pub(super) const CHECKS: &[Check] = &[
-    proxy_protocol,
     proxy_protocol_from,
     client_address,
     alt_svc,
-    pac,
-    explain,
-    half_close,
     tunnel_action,
     through,
     resume,
@@ -26,29 +22,18 @@ pub(super) const CHECKS: &[Check] = &[
     tunnel_path,
 ];
 
-fn is_udp(listener: &Listener) -> bool {
-    listener.udp.is_some() && listener.http.is_none() && listener.tcp.is_none()
-}
-
-fn proxy_protocol(document: &Document, report: &mut Report) {
-    each_listener(document, |path, listener| {
-        if listener.proxy_protocol.is_some() && is_udp(listener) {
-            let reason = "a UDP port has no connections that a PROXY header could begin";
-            report.add(format!("{path}.proxy_protocol"), reason, "remove it");
-        }
-    });
-}
-
 /// A client that may write a PROXY header may claim any address.
 fn proxy_protocol_from(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        let address = listener.http.as_ref().or(listener.tcp.as_ref());
-        let is_unix = matches!(address, Some(ListenAddress::Unix(_)));
+        let Some(headers) = listener.introduction() else {
+            return;
+        };
+        let is_unix = matches!(listener.kind.address(), Some(ListenAddress::Unix(_)));
         match (
-            listener.proxy_protocol,
-            listener.proxy_protocol_from.is_empty(),
+            headers.proxy_protocol,
+            headers.proxy_protocol_from.is_empty(),
         ) {
-            (Some(_), true) if !is_unix && !is_udp(listener) => {
+            (Some(_), true) if !is_unix => {
                 let reason =
                     "no one may connect: no prefix is named from which PROXY headers are taken";
                 report.add(
@@ -73,21 +58,13 @@ fn proxy_protocol_from(document: &Document, report: &mut Report) {
 /// A field is as good as those who may write it.
 fn client_address(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        let Some(config) = &listener.client_address else {
+        let Some(http) = listener.http() else { return };
+        let Some(config) = &http.client_address else {
             return;
         };
         let path = format!("{path}.client_address");
-        if listener.http.is_none() {
-            report.add(
-                &path,
-                "only requests of `http` listeners have fields",
-                "remove it",
-            );
-            return;
-        }
-
         field_name(&format!("{path}.field"), &config.field, report);
-        let is_unix = matches!(listener.http, Some(ListenAddress::Unix(_)));
+        let is_unix = matches!(http.address, ListenAddress::Unix(_));
         if config.from.is_empty() && !is_unix {
             let reason = "the field counts from no one: no proxy is named that writes it";
             report.add(&path, reason, "name your proxies in `from: [10.0.0.7/32]`");
@@ -102,7 +79,7 @@ fn client_address(document: &Document, report: &mut Report) {
             }
         }
 
-        if !listener.insecure_trust.is_empty() {
+        if !http.requests.insecure_trust.is_empty() {
             report.add(
                 &path,
                 "an address that a field tells cannot be one that `insecure_trust` believes about every user",
@@ -115,46 +92,11 @@ fn client_address(document: &Document, report: &mut Report) {
 fn alt_svc(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
         let speaks = versions(document, listener).contains(&HttpVersion::H3);
-        if listener.alt_svc.is_some() && !(listener.gateway && speaks) {
+        let states = listener.http().is_some_and(|http| http.alt_svc.is_some());
+        if states && !(listener.is_gateway() && speaks) {
             report.add(
                 format!("{path}.alt_svc"),
                 "only a `gateway` that speaks HTTP/3 says so in `Alt-Svc`",
-                "remove it",
-            );
-        }
-    });
-}
-
-fn pac(document: &Document, report: &mut Report) {
-    each_listener(document, |path, listener| {
-        if listener.http.is_none() && listener.pac.is_some() {
-            report.add(
-                format!("{path}.pac"),
-                "`pac` is for `http` listeners",
-                "remove it",
-            );
-        }
-    });
-}
-
-fn explain(document: &Document, report: &mut Report) {
-    each_listener(document, |path, listener| {
-        if listener.http.is_none() && listener.explain {
-            report.add(
-                format!("{path}.explain"),
-                "`explain` is for `http` listeners",
-                "remove it",
-            );
-        }
-    });
-}
-
-fn half_close(document: &Document, report: &mut Report) {
-    each_listener(document, |path, listener| {
-        if listener.http.is_none() && listener.half_close {
-            report.add(
-                format!("{path}.half_close"),
-                "`half_close` is for `http` listeners",
                 "remove it",
             );
         }
@@ -243,7 +185,9 @@ fn early_answer(document: &Document, report: &mut Report) {
         let named = route.matches.listener.as_deref().unwrap_or_default();
         let held = named.iter().find(|name| {
             let listener = document.listeners.get(name.as_str());
-            listener.is_some_and(|listener| listener.tcp.is_some() && listener.ingress.is_some())
+            listener
+                .and_then(Listener::tcp)
+                .is_some_and(|tcp| tcp.purpose.ingress.is_some())
         });
 
         if let Some(held) = held.filter(|_| is_early) {

@@ -15,26 +15,18 @@ pub(super) const CHECKS: &[Check] = &[
 
 fn listener_versions(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        let Some(stated) = &listener.versions else {
+        let Some(http) = listener.http() else { return };
+        let Some(stated) = &http.versions else {
             return;
         };
         let path = format!("{path}.versions");
-        if listener.http.is_none() {
-            report.add(
-                path,
-                "`versions` is for `http` listeners",
-                "remove it, or make it an `http` listener",
-            );
-            return;
-        }
-
         if stated.is_empty() {
             report.add(
                 &path,
                 "no HTTP version is left",
                 "remove `versions` for the default, or give one",
             );
-        } else if listener.tls.is_none() {
+        } else if http.tls.is_none() {
             let reason = "without TLS no version can be agreed on: the client sends HTTP/1.1 or HTTP/2 as it likes";
             report.add(&path, reason, "remove `versions`, or add `tls`");
         }
@@ -51,7 +43,8 @@ fn listener_versions(document: &Document, report: &mut Report) {
 /// What is said outright must be possible; the default looks for itself.
 fn listener_quic(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        let wanted = listener
+        let Some(http) = listener.http() else { return };
+        let wanted = http
             .versions
             .as_ref()
             .is_some_and(|stated| stated.contains(&HttpVersion::H3));
@@ -60,13 +53,13 @@ fn listener_quic(document: &Document, report: &mut Report) {
         }
 
         let path = format!("{path}.versions");
-        if matches!(listener.http, Some(ListenAddress::Unix(_))) {
+        if matches!(http.address, ListenAddress::Unix(_)) {
             report.add(
                 path,
                 "HTTP/3 needs a UDP port, not a Unix socket",
                 "remove 3, or listen on an IP address",
             );
-        } else if listener.proxy_protocol.is_some() {
+        } else if http.introduction.proxy_protocol.is_some() {
             let reason = "HTTP/3 has no PROXY headers: its clients would not be introduced";
             report.add(
                 path,
@@ -79,7 +72,7 @@ fn listener_quic(document: &Document, report: &mut Report) {
 
 fn early_data(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        let Some(tls) = listener.tls.as_ref().filter(|tls| tls.early_data) else {
+        let Some(tls) = listener.tls().filter(|tls| tls.early_data) else {
             return;
         };
         let path = format!("{path}.tls.early_data");
@@ -132,7 +125,7 @@ fn upstream_early_data(document: &Document, report: &mut Report) {
     let attached_to: Vec<_> = document
         .listeners
         .values()
-        .filter_map(|listener| Some(listener.attach.as_ref()?.upstream()))
+        .filter_map(|listener| Some(listener.attach()?.upstream()))
         .collect();
     each_upstream(document, |path, upstream| {
         let path = format!("{path}.early_data");

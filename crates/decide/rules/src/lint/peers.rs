@@ -24,9 +24,10 @@ fn unknowable(document: &Document, report: &mut Report) {
             .is_some_and(has_tls)
     };
 
-    let knows = document.listeners.values().any(|listener| {
-        listener.tls.as_ref().is_some_and(asked) || listener.attach.as_ref().is_some_and(sees)
-    });
+    let knows = document
+        .listeners
+        .values()
+        .any(|listener| listener.tls().is_some_and(asked) || listener.attach().is_some_and(sees));
     let has_certified = document.peers.values().any(|peer| peer.neighbour.is_none());
     if has_certified && !knows {
         let reason = "no listener can know a peer: none has `tls.client_ca_file`";

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use hermes_config::child;
-use hermes_config::model::{Document, HttpVersion, ListenAddress};
+use hermes_config::model::{Document, HttpVersion, ListenAddress, ListenerKind};
 
 use super::report::{Check, Report};
 use crate::overlap::overlap;
@@ -60,29 +60,25 @@ fn conflicts(document: &Document, report: &mut Report) {
 fn claims(document: &Document) -> Vec<AddressClaim<'_>> {
     let mut claims = Vec::new();
     for (name, listener) in &document.listeners {
-        for (key, address) in [
-            ("http", &listener.http),
-            ("tcp", &listener.tcp),
-            ("udp", &listener.udp),
-        ] {
-            let place = address
-                .as_ref()
-                .map(|address| Place::of(address, key == "udp"));
-            // HTTP/3 alone takes no TCP port.
-            let place = place
-                .filter(|_| key != "http" || versions(document, listener) != [HttpVersion::H3]);
-            claims.extend(place.map(|place| AddressClaim {
-                path: child(&child("listeners", name), key),
-                place,
-            }));
-        }
+        let spoken = versions(document, listener);
+        let path = child("listeners", name);
+        // HTTP/3 alone takes no TCP port.
+        let address = listener.kind.address();
+        let address = address.filter(|_| spoken != [HttpVersion::H3]);
+        let is_udp = matches!(listener.kind, ListenerKind::Udp(_));
+        claims.extend(address.map(|address| AddressClaim {
+            path: child(&path, listener.kind.key()),
+            place: Place::of(address, is_udp),
+        }));
 
         // HTTP/3 takes the UDP port of the same number: a `udp` listener there would collide.
-        let quic = versions(document, listener).contains(&HttpVersion::H3);
-        if let Some(ListenAddress::Ip(address)) = listener.http.as_ref().filter(|_| quic) {
+        let quic = spoken.contains(&HttpVersion::H3);
+        if let Some(http) = listener.http().filter(|_| quic)
+            && let ListenAddress::Ip(address) = &http.address
+        {
             let path = child(
-                &child("listeners", name),
-                if listener.versions.is_some() {
+                &path,
+                if http.versions.is_some() {
                     "versions"
                 } else {
                     "http"

@@ -31,7 +31,7 @@ impl Answering<'_> {
 
 fn each(document: &Document) -> impl Iterator<Item = Answering<'_>> {
     document.listeners.iter().filter_map(|(name, listener)| {
-        let details = listener.tun.as_ref()?.details()?;
+        let details = listener.tun()?.details()?;
         Some(Answering {
             listener: name,
             path: format!("{}.tun", child("listeners", name)),

@@ -26,7 +26,7 @@ const LONGEST_NAME: usize = 64;
 fn each_device(document: &Document) -> impl Iterator<Item = (String, &TunDetails)> {
     let listeners = document.listeners.iter();
     let devices = listeners.filter_map(|(name, listener)| {
-        let details = listener.tun.as_ref().and_then(Tun::details)?;
+        let details = listener.tun().and_then(Tun::details)?;
         Some((format!("{}.tun", child("listeners", name)), details))
     });
     devices.filter(|(_, details)| !details.tunnels.is_empty())

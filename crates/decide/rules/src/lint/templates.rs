@@ -9,16 +9,7 @@ pub(super) const CHECKS: &[Check] = &[listeners, upstreams];
 
 fn listeners(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        if listener.http.is_none() && listener.templates.is_some() {
-            report.add(
-                format!("{path}.templates"),
-                "`templates` is for `http` listeners",
-                "remove it",
-            );
-            return;
-        }
-
-        let Some(templates) = &listener.templates else {
+        let Some(templates) = listener.http().and_then(|http| http.templates.as_ref()) else {
             return;
         };
         served(

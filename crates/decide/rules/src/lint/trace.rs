@@ -58,9 +58,7 @@ fn interval(document: &Document, report: &mut Report) {
 /// Only requests have fields that could say which trace goes on.
 fn continued(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        if listener.trace == Continue::Continue
-            && (listener.tcp.is_some() || listener.udp.is_some())
-        {
+        if listener.trace == Continue::Continue && listener.purpose().is_some() {
             let reason = "`trace: continue` is for `http` listeners";
             report.add(
                 format!("{path}.trace"),

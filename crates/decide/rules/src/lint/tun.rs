@@ -23,13 +23,13 @@ const SMALLEST_V6: u8 = 125;
 const MAX_SENDERS: usize = 64;
 
 pub(super) const CHECKS: &[Check] = &[
-    names, shared, senders, intercepts, stacks, ip, addresses, target, kind, pool, routes,
+    names, shared, senders, intercepts, stacks, ip, addresses, kind, pool, routes,
 ];
 
 /// Every device that the document names, with its place.
 fn devices(document: &Document) -> Vec<(String, &str)> {
     let listeners = document.listeners.iter().filter_map(|(name, listener)| {
-        let tun = listener.tun.as_ref()?;
+        let tun = listener.tun()?;
         let path = child("listeners", name);
         let key = if tun.details().is_some() { ".name" } else { "" };
         Some((format!("{path}.tun{key}"), tun.name()))
@@ -53,7 +53,7 @@ fn each_end(document: &Document) -> impl Iterator<Item = (String, PacketTerminat
 /// What leads packets to a device leads none to a stack.
 fn stacks(document: &Document, report: &mut Report) {
     for (name, listener) in &document.listeners {
-        let details = listener.tun.as_ref().and_then(|tun| tun.details());
+        let details = listener.tun().and_then(|tun| tun.details());
         let Some(details) = details.filter(|details| details.stack) else {
             continue;
         };
@@ -85,7 +85,7 @@ fn ip(document: &Document, report: &mut Report) {
         };
         let path = format!("routes[{index}].terminate.ip");
         let listener = document.listeners.get(name);
-        let is_stack = listener.is_some_and(|one| one.tun.as_ref().is_some_and(Tun::is_stack));
+        let is_stack = listener.is_some_and(|one| one.tun().is_some_and(Tun::is_stack));
         if !is_stack {
             report.add(
                 path.clone(),
@@ -139,7 +139,7 @@ fn names(document: &Document, report: &mut Report) {
 fn each_senders(document: &Document) -> impl Iterator<Item = (String, &TunSenders)> {
     let listeners = document.listeners.iter();
     listeners.flat_map(|(name, listener)| {
-        let details = listener.tun.as_ref().and_then(Tun::details);
+        let details = listener.tun().and_then(Tun::details);
         let lists = details.map_or([None, None], |details| {
             [
                 ("only", details.only.as_ref()),
@@ -198,7 +198,7 @@ fn shared(document: &Document, report: &mut Report) {
 
 fn addresses(document: &Document, report: &mut Report) {
     for (name, listener) in &document.listeners {
-        let Some(details) = listener.tun.as_ref().and_then(|tun| tun.details()) else {
+        let Some(details) = listener.tun().and_then(|tun| tun.details()) else {
             continue;
         };
         if details.other_address == Some(OtherTunAddress::Adopt) && !details.addresses.is_empty() {
@@ -221,18 +221,6 @@ fn addresses(document: &Document, report: &mut Report) {
 
 pub(super) fn is_v4(net: &IpNet) -> bool {
     matches!(net, IpNet::V4(_))
-}
-
-fn target(document: &Document, report: &mut Report) {
-    for (name, listener) in &document.listeners {
-        if listener.tun.is_some() && listener.target.is_some() {
-            report.add(
-                format!("{}.target", child("listeners", name)),
-                "a `tun` listener has no target: each packet names its own",
-                "remove `target`",
-            );
-        }
-    }
 }
 
 /// What else takes such a route would have nowhere to go.

@@ -91,7 +91,7 @@ fn groups(document: &Document, report: &mut Report) {
 
 /// A token has to be checked by this node for its groups to be known.
 fn claims(document: &Document, report: &mut Report) {
-    let checks = |listener: &Listener| match &listener.auth {
+    let checks = |listener: &Listener| match listener.auth() {
         Some(Auth::Methods(methods)) => methods.bearer.is_some(),
         _ => false,
     };

@@ -37,7 +37,7 @@ fn addresses(document: &Document, report: &mut Report) {
 /// Every listener's device on another machine, with its place.
 fn each_listener(document: &Document) -> impl Iterator<Item = (String, &TunDetails)> {
     document.listeners.iter().filter_map(|(name, listener)| {
-        let details = listener.tun.as_ref()?.details()?;
+        let details = listener.tun()?.details()?;
         let path = format!("{}.tun", child("listeners", name));
         details.wireguard.is_some().then_some((path, details))
     })

@@ -91,12 +91,6 @@ fn keys_that_say_nothing_where_one_attaches() {
             "listeners.reach.public: `public` says nothing where one attaches: no stranger can reach it; remove it",
         ],
     );
-    finds_of(
-        json!({ "attach": "next", "http": "127.0.0.1:1" }),
-        &[
-            "listeners.reach.attach: the listener is http and attach at once; make a listener of each",
-        ],
-    );
 }
 
 #[test]

@@ -28,28 +28,6 @@ fn proxy_headers_need_to_come_from_somewhere() {
            add `proxy_protocol: accept`, or remove it",
         ],
     );
-    finds(
-        json!({ "listeners": { "rtp": { "udp": "127.0.0.1:5004", "target": "RTP:5004", "proxy_protocol": "accept" } } }),
-        &[
-            "listeners.rtp.proxy_protocol: a UDP port has no connections that a PROXY header could begin; remove it",
-        ],
-    );
-}
-
-#[test]
-fn pac_explain_and_half_close_are_for_http() {
-    finds(
-        json!({ "listeners": { "web": { "pac": true, "explain": true, "half_close": true } } }),
-        &[],
-    );
-    finds(
-        json!({ "listeners": { "db": { "tcp": "127.0.0.1:5432", "target": "DB:5432", "pac": "all", "explain": true, "half_close": true } } }),
-        &[
-            "listeners.db.pac: `pac` is for `http` listeners; remove it",
-            "listeners.db.explain: `explain` is for `http` listeners; remove it",
-            "listeners.db.half_close: `half_close` is for `http` listeners; remove it",
-        ],
-    );
 }
 
 #[test]
@@ -179,10 +157,6 @@ fn a_field_with_addresses_counts_from_proxies_that_are_named() {
             "listeners.web.client_address: an address that a field tells cannot be one that `insecure_trust` believes about every user; \
              remove one of the two",
         ],
-    );
-    finds(
-        json!({ "http": null, "tcp": "127.0.0.1:1", "target": "a:1", "client_address": { "field": "forwarded", "from": ["10.0.0.7/32"] } }),
-        &["listeners.web.client_address: only requests of `http` listeners have fields; remove it"],
     );
 }
 

@@ -70,12 +70,6 @@ fn versions_of_listeners() {
         &["listeners.web.versions[1]: HTTP version 3 is listed twice; remove one"],
     );
     listener(
-        json!({ "http": null, "tcp": "127.0.0.1:1", "target": "A:1", "versions": 1 }),
-        &[
-            "listeners.web.versions: `versions` is for `http` listeners; remove it, or make it an `http` listener",
-        ],
-    );
-    listener(
         json!({ "http": "unix:a.sock", "tls": tls(), "versions": [1, 3] }),
         &[
             "listeners.web.versions: HTTP/3 needs a UDP port, not a Unix socket; remove 3, or listen on an IP address",

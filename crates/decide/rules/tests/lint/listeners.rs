@@ -13,34 +13,6 @@ fn finds_in(listener: Value, expected: &[&str]) {
 const STRANGERS: &str = "and no authentication is configured";
 
 #[test]
-fn listener_without_address() {
-    finds_in(
-        json!({}),
-        &[
-            "listeners.more: the listener has no address; give one of `http`, `tcp`, `udp`, `attach` and `tun`",
-        ],
-    );
-}
-
-#[test]
-fn names_that_paths_would_misread_are_quoted() {
-    finds(
-        json!({ "listeners": { "a.b": {} } }),
-        &[
-            "listeners[\"a.b\"]: the listener has no address; give one of `http`, `tcp`, `udp`, `attach` and `tun`",
-        ],
-    );
-}
-
-#[test]
-fn listener_with_two_addresses() {
-    finds_in(
-        json!({ "tcp": "127.0.0.1:1", "udp": "127.0.0.1:1", "target": "a:1" }),
-        &["listeners.more.udp: the listener is tcp and udp at once; make a listener of each"],
-    );
-}
-
-#[test]
 fn port_without_target() {
     for kind in ["tcp", "udp"] {
         finds_in(
@@ -53,50 +25,10 @@ fn port_without_target() {
 }
 
 #[test]
-fn http_with_target() {
-    finds_in(
-        json!({ "http": "127.0.0.1:1", "target": "a:1" }),
-        &[
-            "listeners.more.target: an `http` listener has no target: each request names its own; remove `target`, or make it a `tcp` listener",
-        ],
-    );
-}
-
-#[test]
 fn udp_on_a_unix_socket() {
     finds_in(
         json!({ "udp": "unix:/tmp/a", "target": "a:1" }),
         &["listeners.more.udp: a Unix socket is not a UDP port; write an IP address and a port"],
-    );
-}
-
-#[test]
-fn keys_of_http_on_a_port() {
-    let remedy = "remove it, or make it an `http` listener";
-    finds_in(
-        json!({
-            "tcp": "127.0.0.1:1", "target": "a:1", "auth": "none", "insecure_trust": ["10.0.0.0/8"], "accepts": ["service"],
-            "tls": { "cert_file": "c", "key_file": "k" }, "gateway": true,
-        }),
-        &[
-            "listeners.more.auth: `auth` is for `http` listeners; remove it, and say whose the traffic is with `user`",
-            &format!(
-                "listeners.more.insecure_trust: `insecure_trust` is for `http` listeners; {remedy}"
-            ),
-            &format!("listeners.more.accepts: `accepts` is for `http` listeners; {remedy}"),
-            &format!("listeners.more.tls: `tls` is for `http` listeners; {remedy}"),
-            &format!("listeners.more.gateway: `gateway` is for `http` listeners; {remedy}"),
-        ],
-    );
-}
-
-#[test]
-fn datagrams_without_udp() {
-    finds_in(
-        json!({ "tcp": "127.0.0.1:1", "target": "a:1", "datagrams": {} }),
-        &[
-            "listeners.more.datagrams: `datagrams` is for `udp` listeners; remove it, or put it on a route",
-        ],
     );
 }
 
@@ -213,9 +145,5 @@ fn an_ingress_is_for_tcp_and_knows_the_target() {
     finds(
         json!({ "listeners": { "door": { "tcp": "127.0.0.1:1", "ingress": "socks" } } }),
         &[],
-    );
-    finds(
-        json!({ "listeners": { "web": { "http": "127.0.0.1:1", "ingress": "socks" } } }),
-        &["listeners.web.ingress: `ingress` is for `tcp` and `udp` listeners; remove it"],
     );
 }

@@ -58,11 +58,3 @@ fn what_rfc_9298_forbids_is_found() {
         &[],
     );
 }
-
-#[test]
-fn only_requests_have_paths() {
-    finds(
-        json!({ "listeners": { "db": { "tcp": "127.0.0.1:5432", "target": "DB:5432", "templates": {} } } }),
-        &["listeners.db.templates: `templates` is for `http` listeners; remove it"],
-    );
-}

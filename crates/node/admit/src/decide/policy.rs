@@ -122,7 +122,10 @@ impl Candidate<'_> {
         }
 
         let listener = self.entry.listener;
-        match listener.authenticator.asks_again(listener.config.gateway) {
+        match listener
+            .authenticator
+            .asks_again(listener.config.is_gateway())
+        {
             Some(challenge) => refusal.status(challenge.status).fields(challenge.fields),
             None => refusal,
         }

@@ -87,13 +87,13 @@ impl Entered {
 
 fn described(listener: &ListenerRules, arrival: &Arrival) -> Begin {
     // Of a device, what is no tunnel of packets is made of packets.
-    let is_flow = listener.config.tun.is_some() && arrival.head().kind() != Kind::ConnectIp;
+    let is_flow = listener.config.tun().is_some() && arrival.head().kind() != Kind::ConnectIp;
     let protocol = match arrival {
         _ if is_flow => "ip",
         Arrival::Packets(packets) if packets.end.session().is_some() => "udp",
         // The CONNECT-IP of a device is written as that of HTTP/2.
         Arrival::Packets(_) => "h2",
-        Arrival::Offered(_) if listener.config.tcp.is_some() => "tcp",
+        Arrival::Offered(_) if listener.config.tcp().is_some() => "tcp",
         Arrival::Offered(offered) if offered.head.version == Version::HTTP_3 => "h3",
         Arrival::Offered(offered) if offered.head.version == Version::HTTP_2 => "h2",
         Arrival::Offered(_) => "h1",

@@ -9,7 +9,7 @@ use hermes_acme::Certificates;
 use hermes_config::child;
 use hermes_config::model::{
     AcmeChallenge, Auth, AuthMode, Datagrams, Document, FieldCase, HttpVersion, Listener,
-    OneOrMany, Oversize, ServerTls, Upstream,
+    ListenerKind, OneOrMany, Oversize, ServerTls, Upstream,
 };
 use hermes_http::MinRate;
 use hermes_http::server::Options;
@@ -167,7 +167,7 @@ impl ListenerRules {
     /// The same without regard to what was found before.
     fn believes(&self, source: &StreamInfo, now: u64) -> Result<(), String> {
         // The link is this node's own; its upstream judges who is at the other end, and a change of that makes another link.
-        if self.config.attach.is_some() {
+        if self.config.attach().is_some() {
             return Ok(());
         }
         let chain = source.tls.as_ref().and_then(|tls| tls.chain.as_deref());
@@ -185,20 +185,7 @@ impl ListenerRules {
         Forms {
             udp_templates: &self.udp_templates,
             tcp_templates: &self.tcp_templates,
-            gateway: self.config.gateway,
-        }
-    }
-
-    /// `http`, `tcp`, `udp`, `attach` or `tun`.
-    pub fn kind(&self) -> &'static str {
-        match &self.config {
-            Listener { http: Some(_), .. } => "http",
-            Listener { tcp: Some(_), .. } => "tcp",
-            Listener {
-                attach: Some(_), ..
-            } => "attach",
-            Listener { tun: Some(_), .. } => "tun",
-            _ => "udp",
+            gateway: self.config.is_gateway(),
         }
     }
 
@@ -300,7 +287,7 @@ impl ListenerRules {
         peer.ip().is_some_and(|ip| {
             let ip = ip.to_canonical();
             self.config
-                .insecure_trust
+                .insecure_trust()
                 .iter()
                 .any(|prefix| prefix.contains(&ip))
         })
@@ -323,11 +310,9 @@ impl ListenerRules {
 
     /// CONNECT-UDP sessions of one user, where the configuration says nothing.
     fn default_sessions(&self) -> usize {
-        let carries = self.config.http.is_some() || self.config.attach.is_some();
-        if carries {
-            SESSIONS_PER_USER
-        } else {
-            usize::MAX
+        match self.config.kind {
+            ListenerKind::Http(_) | ListenerKind::Attach(_) => SESSIONS_PER_USER,
+            ListenerKind::Tcp(_) | ListenerKind::Udp(_) | ListenerKind::Tun(_) => usize::MAX,
         }
     }
 
@@ -340,13 +325,18 @@ impl ListenerRules {
     pub fn oversize(&self, route: Option<&Datagrams>) -> Oversize {
         let stated = route.and_then(|route| route.oversize);
         stated
-            .or(self.config.datagrams.as_ref().and_then(|own| own.oversize))
+            .or_else(|| self.datagrams()?.oversize)
             .unwrap_or_default()
+    }
+
+    /// What a UDP port says of its datagrams.
+    fn datagrams(&self) -> Option<&Datagrams> {
+        self.config.udp()?.datagrams.as_ref()
     }
 
     /// Bounds on datagrams that wait for a tunnel: those of `route`, else of the listener.
     pub fn datagram_bounds(&self, route: Option<&Datagrams>) -> Bounds {
-        let own = self.config.datagrams.as_ref();
+        let own = self.datagrams();
         let bytes = route
             .and_then(|route| route.hold_bytes)
             .or(own.and_then(|own| own.hold_bytes));
@@ -406,7 +396,7 @@ impl Building<'_> {
 
     /// What a listener's connections mean. A name that no plug has is reported with the others.
     fn ingress(&self, config: &Listener) -> Option<Arc<dyn Ingress>> {
-        match &config.ingress {
+        match config.ingress() {
             Some(name) => self.plugs.ingresses.find(name).ok().cloned(),
             None => Some(Arc::new(FixedTarget)),
         }
@@ -439,7 +429,7 @@ impl Building<'_> {
         let quic = server
             .as_ref()
             .filter(|_| versions.contains(&HttpVersion::H3));
-        let written = config.templates.as_ref();
+        let written = config.http().and_then(|http| http.templates.as_ref());
         let name: Arc<str> = name.into();
         let telemetry = self.telemetry.listener(&name);
 
@@ -501,7 +491,7 @@ impl ListenerTls {
         versions: &[HttpVersion],
         certificates: &Certificates,
     ) -> Result<Self, Vec<FileError>> {
-        let Some(tls) = &config.tls else {
+        let Some(tls) = config.tls() else {
             return Ok(Self {
                 server: None,
                 clients: None,
@@ -594,7 +584,7 @@ fn server_tls(
         key_file: &key_file.0,
         client_ca_file: tls.client_ca_file.as_ref().map(|file| file.0.as_path()),
         client_crl_files: &lists,
-        client_required: requires_certificate(config.auth.as_ref()),
+        client_required: requires_certificate(config.auth()),
         alpn: &alpn,
     };
     // What is wrong with the folder of one that is obtained has been said.
@@ -614,7 +604,7 @@ fn quic_options(
     config: &Listener,
     (certificates, record): (&Certificates, &quic::Record),
 ) -> Option<quic::ServerOptions> {
-    let files = config.tls.as_ref()?;
+    let files = config.tls()?;
     let secret = match &files.acme {
         // Its key changes with each renewal.
         Some(acme) => certificates.find(acme)?.secret().map(String::into_bytes),
@@ -696,20 +686,17 @@ fn options(config: &Listener) -> Options {
     options.idle_time = limits.idle_time.map_or(options.idle_time, |time| time.0);
 
     // This node opened the connection itself, so bounds against strangers do not apply.
-    if config.attach.is_some() {
+    if config.attach().is_some() {
         (options.link, options.idle_time) = (true, NEVER);
         options.keepalive = Some(ATTACHMENT_KEEPALIVE);
         options.streams = limits.streams.unwrap_or(options.streams);
         return options;
     }
 
-    options.link = config
-        .tls
-        .as_ref()
-        .is_some_and(|tls| tls.client_ca_file.is_some())
-        || !config.insecure_trust.is_empty();
+    options.link = config.tls().is_some_and(|tls| tls.client_ca_file.is_some())
+        || !config.insecure_trust().is_empty();
     options.streams = limits.streams.unwrap_or(options.streams);
-    options.half_close = config.half_close;
+    options.half_close = config.http().is_some_and(|http| http.half_close);
     options.min_rate = min_rate(config, options.link);
 
     options
@@ -735,16 +722,21 @@ fn min_rate(config: &Listener, link: bool) -> Option<MinRate> {
 
 #[cfg(test)]
 mod tests {
-    use hermes_config::model::{AuthMethods, ByteSize, Limits};
+    use hermes_config::model::{ByteSize, Limits};
+    use serde_json::{Value, json};
 
     use super::*;
 
     fn listener(public: bool, limits: Limits) -> Listener {
         Listener {
-            public,
             limits,
-            ..Listener::default()
+            ..http(json!({ "public": public }))
         }
+    }
+
+    fn http(mut keys: Value) -> Listener {
+        keys["http"] = json!("127.0.0.1:0");
+        serde_json::from_value(keys).unwrap()
     }
 
     #[test]
@@ -758,18 +750,9 @@ mod tests {
             strangers
         );
         assert_eq!(options(&listener(false, Limits::default())).min_rate, None);
-        let trusted = Listener {
-            insecure_trust: vec!["10.0.0.0/8".parse().unwrap()],
-            ..listener(true, Limits::default())
-        };
+        let trusted = http(json!({ "public": true, "insecure_trust": "10.0.0.0/8" }));
         assert_eq!(options(&trusted).min_rate, None);
-        let asked = Listener {
-            auth: Some(Auth::Methods(AuthMethods {
-                mtls: true,
-                ..AuthMethods::default()
-            })),
-            ..Listener::default()
-        };
+        let asked = http(json!({ "auth": { "mtls": true } }));
         assert_eq!(
             options(&asked).min_rate,
             strangers,

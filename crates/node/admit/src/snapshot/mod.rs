@@ -345,18 +345,14 @@ fn plugged(
     report: &mut impl FnMut(String, String, Option<String>),
 ) -> filter::Policies {
     for (name, config) in &document.listeners {
-        let ingress = config.ingress.as_deref().filter(|_| config.udp.is_some());
+        let ingress = config.udp().and_then(|udp| udp.purpose.ingress.as_deref());
         let found = ingress.and_then(|name| plugs.ingresses.find(name).ok());
         if found.is_some_and(|ingress| !ingress.takes_datagrams()) {
             let path = child(&child("listeners", name), "ingress");
             let reason = "it is for `tcp` listeners".to_owned();
             report(path, reason, Some("make it a `tcp` listener".to_owned()));
         }
-        if let Some(Err(no)) = config
-            .ingress
-            .as_ref()
-            .map(|name| plugs.ingresses.find(name))
-        {
+        if let Some(Err(no)) = config.ingress().map(|name| plugs.ingresses.find(name)) {
             let path = child(&child("listeners", name), "ingress");
             report(path, no.reason, Some(no.remedy));
         }
@@ -443,7 +439,7 @@ fn proxies(document: &Document) -> HashSet<&str> {
     let attach = document
         .listeners
         .values()
-        .filter_map(|listener| listener.attach.as_ref());
+        .filter_map(|listener| listener.attach());
 
     hops.flatten()
         .chain(via)

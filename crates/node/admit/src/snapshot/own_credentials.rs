@@ -31,7 +31,7 @@ impl OwnCredentials {
 /// The certificates that listeners have the node obtain, with the paths of their keys.
 fn wanted(document: &Document) -> impl Iterator<Item = (String, &Acme)> {
     document.listeners.iter().filter_map(|(name, listener)| {
-        let acme = listener.tls.as_ref()?.acme.as_deref()?;
+        let acme = listener.tls()?.acme.as_deref()?;
         let path = child(&child("listeners", name), "tls");
         Some((child(&path, "acme"), acme))
     })

@@ -9,7 +9,7 @@ pub fn key(listener: &str, tunnel: &str) -> String {
 
 /// The listener as it is for each of its tunnels, by their names.
 pub fn listeners(config: &Listener) -> impl Iterator<Item = (&str, Listener)> {
-    let tunnels = config.tun.iter().flat_map(Tun::tunnels);
+    let tunnels = config.tun().into_iter().flat_map(Tun::tunnels);
     tunnels.map(|(name, tunnel)| {
         let mut own = config.clone();
         // Those of the tunnel come last, and replace what is there.
@@ -24,7 +24,9 @@ pub fn listeners(config: &Listener) -> impl Iterator<Item = (&str, Listener)> {
 
 #[cfg(test)]
 mod tests {
-    use hermes_config::model::{OneOrMany, SplitTunnel, Template, TunDetails};
+    use hermes_config::model::{
+        ListenerKind, OneOrMany, SplitTunnel, Template, TunDetails, TunListener,
+    };
 
     use super::*;
 
@@ -59,12 +61,10 @@ mod tests {
             dns: None,
             tunnels: tunnels.into_iter().collect(),
         };
-        let listener = Listener {
-            tun: Some(Tun::Details(Box::new(details))),
-            user: Some("bob".to_owned()),
-            set: fields("any"),
-            ..Listener::default()
-        };
+        let tun = Tun::Details(Box::new(details));
+        let mut listener = Listener::from(ListenerKind::Tun(TunListener { tun }));
+        listener.user = Some("bob".to_owned());
+        listener.set = fields("any");
 
         let own: Vec<_> = listeners(&listener).collect();
         let seen = own.iter().map(|(name, own)| {

@@ -44,7 +44,7 @@ pub(crate) fn depart(
             .rules
             .overlay
             .strip(&mut head.fields, &route.expose);
-        if !routed.listener.config.gateway
+        if !routed.listener.config.is_gateway()
             && !route
                 .expose
                 .iter()
@@ -245,7 +245,7 @@ pub(crate) fn floor(routed: &Routed, head: &RequestHead) -> usize {
     if head.kind() == Kind::ConnectIp {
         return MIN_MTU_V6;
     }
-    if routed.listener.config.udp.is_none() {
+    if routed.listener.config.udp().is_none() {
         return datagram_floor::of(&head.fields);
     }
     match routed

@@ -109,7 +109,11 @@ pub struct Forecaster<'a, H> {
 
 /// The address of a client that comes from `connection`, where a trusted field tells it.
 fn client_of(config: &Listener, fields: &mut Fields, connection: IpAddr) -> IpAddr {
-    let Some(field) = config.client_address.as_ref().and_then(ClientField::new) else {
+    let Some(field) = config
+        .http()
+        .and_then(|http| http.client_address.as_ref())
+        .and_then(ClientField::new)
+    else {
         return connection;
     };
     match field.client(fields, Some(connection)) {

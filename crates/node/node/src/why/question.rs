@@ -6,7 +6,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use bytes::Bytes;
 use hermes_admit::filter;
 use hermes_admit::snapshot::split_tunnels;
-use hermes_config::model::{Document, ExchangeKind, HostPort, IpProtocol, Listener, Tun};
+use hermes_config::model::{
+    Document, ExchangeKind, HostPort, IpProtocol, Listener, ListenerKind, Tun,
+};
 use hermes_http::{Kind, RequestHead};
 use hermes_plug::opening_head;
 use hermes_plug::refusal::Refusal;
@@ -69,12 +71,11 @@ impl SupposedRequest {
 
     /// What a connection, a datagram or a device asks for that enters at a `tcp`, `udp` or `tun` listener.
     pub fn of_listener(listener: &Listener) -> Option<Self> {
-        let target = listener.target.as_ref();
-        let head = match listener {
-            Listener { tcp: Some(_), .. } => opening_head::connect(target?),
-            Listener { udp: Some(_), .. } => opening_head::connect_udp(target?)?,
-            Listener { tun: Some(tun), .. } => opening_head::connect_ip(None, tun.super_packets()),
-            _ => return None,
+        let head = match &listener.kind {
+            ListenerKind::Tcp(tcp) => opening_head::connect(tcp.purpose.target.as_ref()?),
+            ListenerKind::Udp(udp) => opening_head::connect_udp(udp.purpose.target.as_ref()?)?,
+            ListenerKind::Tun(own) => opening_head::connect_ip(None, own.tun.super_packets()),
+            ListenerKind::Http(_) | ListenerKind::Attach(_) => return None,
         };
         Self::of_head(head).ok()
     }
@@ -262,7 +263,7 @@ pub fn listener<'a>(
     let found = match named {
         Some(name) => all.find(|(known, _)| *known == name),
         None => {
-            let http = all.clone().find(|(_, listener)| listener.http.is_some());
+            let http = all.clone().find(|(_, listener)| listener.http().is_some());
             http.or_else(|| all.next())
         }
     };
@@ -303,7 +304,7 @@ fn tunnel_of_device<'a>(
 
 /// Where exchanges come from unless something else is said: the device of a `tun` listener, else this machine.
 pub fn own_address(listener: &Listener) -> IpAddr {
-    let device = listener.tun.as_ref().and_then(Tun::details);
+    let device = listener.tun().and_then(Tun::details);
     let own = device.and_then(|device| device.addresses.first());
     own.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), IpNet::addr)
 }
@@ -325,7 +326,7 @@ pub fn source<'a>(
     }
 
     let trusted = listener
-        .insecure_trust
+        .insecure_trust()
         .iter()
         .any(|prefix| prefix.contains(&address));
 

@@ -116,7 +116,7 @@ impl SupposedClaims {
 
 /// How a listener takes tokens.
 fn bearer(listener: &Listener) -> Option<&Bearer> {
-    match &listener.auth {
+    match listener.auth() {
         Some(Auth::Methods(methods)) => methods.bearer.as_ref(),
         _ => None,
     }

@@ -84,7 +84,7 @@ listeners:
   web: { http: 0.0.0.0:8080 }
   twin: { http: 127.0.0.1:18080 }
   other: { tcp: 127.0.0.1:18080, target: "db:5432" }
-  both: { http: 127.0.0.1:0, udp: 127.0.0.1:0, target: "db:5432" }
+  unix: { udp: "unix:/run/a.sock", target: "db:5432" }
   lost: { udp: 127.0.0.1:0 }
 routes:
   - { match: { target: video }, to: nowhere }
@@ -104,7 +104,7 @@ fn every_mistake_of_meaning_is_said_with_its_place() {
     let expected = [
         ("node.yaml:3:16: listeners.web.http: ", "public: true"),
         ("node.yaml:5:17: listeners.other.tcp: ", "18080 already"),
-        ("node.yaml:6:35: listeners.both.udp: ", "at once"),
+        ("node.yaml:6:16: listeners.unix.udp: ", "not a UDP port"),
         ("node.yaml:7:3: listeners.lost: ", "target"),
         ("node.yaml:9:37: routes[0].to: ", "nowhere"),
         (

@@ -76,7 +76,7 @@ pub(crate) fn ask(
 
 /// Whether a program of this machine asked by a name of the overlay: nothing else enters as a connection at a device.
 fn by_name(routed: &Routed) -> bool {
-    let device = routed.listener.config.tun.as_ref();
+    let device = routed.listener.config.tun();
     device.is_some_and(|device| device.dns().is_some())
 }
 

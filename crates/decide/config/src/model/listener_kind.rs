@@ -1,0 +1,366 @@
+//! Kinds of listeners: how exchanges enter, and the keys that only listeners of one kind have.
+
+use indexmap::IndexMap;
+use ipnet::IpNet;
+use schemars::{JsonSchema, Schema};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+
+use super::answer::AltSvc;
+use super::attach::Attach;
+use super::client_address::ClientAddress;
+use super::listener::{Auth, Forged, Limits, Listener, ServerTls, ServerTlsChoice};
+use super::pac::Pac;
+use super::proxy_protocol::ProxyProtocol;
+use super::route::Datagrams;
+use super::scalar::{FieldPattern, HostPort, ListenAddress, OneOrMany, Prefixes, one_or_many};
+use super::templates::Templates;
+use super::trace::Continue;
+use super::tun::Tun;
+use super::upstream::HttpVersion;
+
+/// Where exchanges enter. Each kind is known by the one key that it must have.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "a listener has one of `http`, `tcp`, `udp`, `attach` and `tun`"
+)]
+pub enum ListenerKind {
+    /// Requests.
+    Http(Box<HttpListener>),
+    /// Connections.
+    Tcp(TcpListener),
+    /// Datagrams.
+    Udp(UdpListener),
+    /// Requests over connections that this node opens.
+    Attach(AttachListener),
+    /// IP packets.
+    Tun(TunListener),
+}
+
+/// A listener whose clients speak HTTP.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct HttpListener {
+    /// HTTP/1.1 and HTTP/2 (by prior knowledge, or by ALPN under TLS) on this address; under TLS also HTTP/3, on the UDP port of
+    /// the same number.
+    #[serde(rename = "http")]
+    pub address: ListenAddress,
+    /// TLS on an `http` listener: its files, or `true` for those of `defaults.tls`, which are here once the document is loaded.
+    #[serde(default)]
+    #[schemars(with = "Option<ServerTlsChoice>")]
+    pub tls: Option<ServerTls>,
+    /// HTTP versions of an `http` listener with TLS. Default: [1, 2, 3]; without 3 on a Unix socket, behind a PROXY header, and
+    /// where a `udp` listener has the port.
+    #[serde(default)]
+    pub versions: Option<OneOrMany<HttpVersion>>,
+    /// Who may use an `http` listener. Default: no authentication, which only loopback and Unix sockets may do.
+    #[serde(default)]
+    pub auth: Option<Auth>,
+    /// What its requests may be, and say.
+    #[serde(flatten)]
+    pub requests: Requests,
+    /// PROXY headers before its connections.
+    #[serde(flatten)]
+    pub introduction: ProxyHeaders,
+    /// The field in which proxies before an `http` listener tell of their clients, and whose word counts. Default: a client is at the
+    /// other end of its connection.
+    #[serde(default)]
+    pub client_address: Option<ClientAddress>,
+    /// What a `gateway` says of its HTTP/3 to clients over TCP: `false` for nothing, or the port at which they reach it where that is
+    /// another one. Default: the port of the listener.
+    #[serde(default)]
+    pub alt_svc: Option<AltSvc>,
+    /// Serve `/proxy.pac` on an `http` listener: `true` sends the names that routes know here, `all` everything.
+    #[serde(default)]
+    pub pac: Option<Pac>,
+    /// URI templates that an `http` listener serves beside the default ones.
+    #[serde(default)]
+    pub templates: Option<Templates>,
+    /// Tell strangers too why a request failed, and where. Default: clients on this machine, peers, and clients of
+    /// listeners that authenticate are told.
+    #[serde(default)]
+    pub explain: bool,
+    /// Whether clients of HTTP/1.1 may end their side of the connection after a request and wait for the answer. Default: false; a client
+    /// that closes looks the same, and its exchange ends.
+    #[serde(default)]
+    pub half_close: bool,
+}
+
+/// A TCP port whose connections are for one target, or for what an ingress makes of them.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct TcpListener {
+    /// A TCP port whose connections become CONNECT exchanges for `target`.
+    #[serde(rename = "tcp")]
+    pub address: ListenAddress,
+    /// The meaning of its connections.
+    #[serde(flatten)]
+    pub purpose: Purpose,
+    /// PROXY headers before its connections.
+    #[serde(flatten)]
+    pub introduction: ProxyHeaders,
+}
+
+/// A UDP port whose datagrams are for one target, or for what an ingress makes of them.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct UdpListener {
+    /// A UDP port whose datagrams become CONNECT-UDP exchanges for `target`, one session per client address.
+    #[serde(rename = "udp")]
+    pub address: ListenAddress,
+    /// The meaning of its datagrams.
+    #[serde(flatten)]
+    pub purpose: Purpose,
+    /// Datagrams kept while the tunnel of a `udp` session opens.
+    #[serde(default)]
+    pub datagrams: Option<Datagrams>,
+}
+
+/// A listener that takes exchanges from a proxy to which this node connects.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct AttachListener {
+    /// Attach to a proxy, an upstream of this name, and take exchanges over the connections that this node opens to it.
+    pub attach: Attach,
+    /// What its requests may be, and say.
+    #[serde(flatten)]
+    pub requests: Requests,
+}
+
+/// A listener that takes the packets of a device.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct TunListener {
+    /// Make a TUN device of this name, whose packets become a CONNECT-IP exchange.
+    pub tun: Tun,
+}
+
+/// What the requests of a listener may be, and may say of themselves.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+pub struct Requests {
+    /// Accept requests in origin form, as a gateway (reverse proxy) does.
+    #[serde(default)]
+    pub gateway: bool,
+    /// Overlay fields that clients of this listener may set; all others are removed.
+    #[serde(default)]
+    pub accepts: Vec<FieldPattern>,
+    /// Source prefixes that are believed like a peer that speaks for everybody, although the link is clear.
+    #[serde(default, deserialize_with = "one_or_many")]
+    #[schemars(with = "Prefixes")]
+    pub insecure_trust: Vec<IpNet>,
+}
+
+/// PROXY headers, with which load balancers introduce their clients.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+pub struct ProxyHeaders {
+    /// `accept`: connections begin with a PROXY header, which says whose they are. Default: none.
+    #[serde(default)]
+    pub proxy_protocol: Option<ProxyProtocol>,
+    /// Prefixes that PROXY headers are taken from; connections from elsewhere are reset.
+    #[serde(default, deserialize_with = "one_or_many")]
+    #[schemars(with = "Prefixes")]
+    pub proxy_protocol_from: Vec<IpNet>,
+}
+
+/// The meaning of what enters at a port: exchanges for a target, unless an ingress knows better.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+pub struct Purpose {
+    /// What a `tcp` or `udp` listener's exchanges are for, as `host:port`.
+    #[serde(default)]
+    pub target: Option<HostPort>,
+    /// What the connections of a `tcp` listener mean, says an ingress of this name, which is part of the program. Default: each is a
+    /// CONNECT for `target`.
+    #[serde(default)]
+    pub ingress: Option<String>,
+}
+
+impl ListenerKind {
+    /// The key that a listener of this kind must have.
+    pub fn key(&self) -> &'static str {
+        match self {
+            Self::Http(_) => "http",
+            Self::Tcp(_) => "tcp",
+            Self::Udp(_) => "udp",
+            Self::Attach(_) => "attach",
+            Self::Tun(_) => "tun",
+        }
+    }
+
+    /// The address of its socket; `None` where it has no socket of its own.
+    pub fn address(&self) -> Option<&ListenAddress> {
+        match self {
+            Self::Http(http) => Some(&http.address),
+            Self::Tcp(tcp) => Some(&tcp.address),
+            Self::Udp(udp) => Some(&udp.address),
+            Self::Attach(_) | Self::Tun(_) => None,
+        }
+    }
+}
+
+impl From<ListenerKind> for Listener {
+    /// A listener that says no more than its kind.
+    fn from(kind: ListenerKind) -> Self {
+        Self {
+            kind,
+            public: false,
+            user: None,
+            trace: Continue::default(),
+            forged: Forged::default(),
+            set: IndexMap::new(),
+            append: IndexMap::new(),
+            remove: Vec::new(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Listener {
+    /// As one whose clients speak HTTP.
+    pub fn http(&self) -> Option<&HttpListener> {
+        match &self.kind {
+            ListenerKind::Http(http) => Some(http),
+            _ => None,
+        }
+    }
+
+    /// As a TCP port.
+    pub fn tcp(&self) -> Option<&TcpListener> {
+        match &self.kind {
+            ListenerKind::Tcp(tcp) => Some(tcp),
+            _ => None,
+        }
+    }
+
+    /// As a UDP port.
+    pub fn udp(&self) -> Option<&UdpListener> {
+        match &self.kind {
+            ListenerKind::Udp(udp) => Some(udp),
+            _ => None,
+        }
+    }
+
+    /// The proxy that it attaches to.
+    pub fn attach(&self) -> Option<&Attach> {
+        match &self.kind {
+            ListenerKind::Attach(listener) => Some(&listener.attach),
+            _ => None,
+        }
+    }
+
+    /// Its device.
+    pub fn tun(&self) -> Option<&Tun> {
+        match &self.kind {
+            ListenerKind::Tun(listener) => Some(&listener.tun),
+            _ => None,
+        }
+    }
+
+    /// The rules for its requests, where requests enter.
+    pub fn requests(&self) -> Option<&Requests> {
+        match &self.kind {
+            ListenerKind::Http(http) => Some(&http.requests),
+            ListenerKind::Attach(listener) => Some(&listener.requests),
+            ListenerKind::Tcp(_) | ListenerKind::Udp(_) | ListenerKind::Tun(_) => None,
+        }
+    }
+
+    /// The PROXY headers before its connections, where connections enter.
+    pub fn introduction(&self) -> Option<&ProxyHeaders> {
+        match &self.kind {
+            ListenerKind::Http(http) => Some(&http.introduction),
+            ListenerKind::Tcp(tcp) => Some(&tcp.introduction),
+            ListenerKind::Udp(_) | ListenerKind::Attach(_) | ListenerKind::Tun(_) => None,
+        }
+    }
+
+    /// The meaning of what enters at its port.
+    pub fn purpose(&self) -> Option<&Purpose> {
+        match &self.kind {
+            ListenerKind::Tcp(tcp) => Some(&tcp.purpose),
+            ListenerKind::Udp(udp) => Some(&udp.purpose),
+            ListenerKind::Http(_) | ListenerKind::Attach(_) | ListenerKind::Tun(_) => None,
+        }
+    }
+
+    /// The target of what enters at its port.
+    pub fn target(&self) -> Option<&HostPort> {
+        self.purpose()?.target.as_ref()
+    }
+
+    /// The ingress that knows what enters at its port.
+    pub fn ingress(&self) -> Option<&str> {
+        self.purpose()?.ingress.as_deref()
+    }
+
+    /// How its clients are authenticated; of other kinds than `http`, no client is.
+    pub fn auth(&self) -> Option<&Auth> {
+        self.http()?.auth.as_ref()
+    }
+
+    /// Its certificate; of other kinds than `http`, none is shown.
+    pub fn tls(&self) -> Option<&ServerTls> {
+        self.http()?.tls.as_ref()
+    }
+
+    /// Whether its connections begin with a PROXY header.
+    pub fn is_introduced(&self) -> bool {
+        self.introduction()
+            .is_some_and(|headers| headers.proxy_protocol.is_some())
+    }
+
+    /// Whether requests in origin form are taken.
+    pub fn is_gateway(&self) -> bool {
+        self.requests().is_some_and(|requests| requests.gateway)
+    }
+
+    /// Overlay fields that its clients may set.
+    pub fn accepts(&self) -> &[FieldPattern] {
+        self.requests().map_or(&[], |requests| &requests.accepts)
+    }
+
+    /// Prefixes that are believed like a peer that speaks for everybody.
+    pub fn insecure_trust(&self) -> &[IpNet] {
+        self.requests()
+            .map_or(&[], |requests| &requests.insecure_trust)
+    }
+}
+
+/// The keys of one kind, as its type has them.
+pub(crate) struct KindKeys {
+    /// The key that it must have.
+    pub(crate) key: String,
+    /// All of them, with their schemas.
+    pub(crate) properties: Map<String, Json>,
+}
+
+/// The kinds among the alternatives of a schema.
+pub(crate) fn kinds_in(alternatives: Option<&Json>) -> impl Iterator<Item = KindKeys> {
+    let alternatives = alternatives.and_then(Json::as_array).into_iter().flatten();
+    alternatives.filter_map(|kind| {
+        let key = kind.get("required")?.get(0)?.as_str()?;
+        let properties = kind.get("properties")?.as_object()?;
+        Some(KindKeys {
+            key: key.to_owned(),
+            properties: properties.clone(),
+        })
+    })
+}
+
+/// The schema of one mapping that may have the keys of every kind: whether they fit together is found with a better message.
+pub(super) fn one_mapping(schema: &mut Schema) {
+    let alternatives = schema.remove("anyOf");
+    let mut properties = Map::new();
+    for kind in kinds_in(alternatives.as_ref()) {
+        for (key, property) in kind.properties {
+            properties.entry(key).or_insert(property);
+        }
+    }
+
+    let common = schema.remove("properties");
+    if let Some(Json::Object(common)) = common {
+        properties.extend(common);
+    }
+    schema.insert("properties".to_owned(), properties.into());
+    schema.insert("additionalProperties".to_owned(), false.into());
+}
