@@ -102,7 +102,7 @@ fn last_words(output: Output, failure: Failure) {
 /// The sockets that a service manager passed to a node. Before anything else opens descriptors or starts threads.
 fn passed(command: Option<&Command>) -> Result<Vec<PassedSocket>, Failure> {
     match command {
-        Some(Command::Run(_)) => hermes_net::os::passed_sockets()
+        Some(Command::Run(_)) => hermes_net::activation::passed_sockets()
             .map_err(|error| Failure::failed(format!("socket activation: {error}"))),
         _ => Ok(Vec::new()),
     }

@@ -5,18 +5,19 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{env, process};
 
 use socket2::{SockRef, Socket};
 
 use crate::Listener;
 use crate::listen::enlarge_buffers;
 use crate::os;
+pub use crate::os::PassedKind;
 
 /// The descriptor of the first socket (`SD_LISTEN_FDS_START`).
-pub(crate) const FIRST: i32 = 3;
+const FIRST: i32 = 3;
 
 /// Sockets that are taken from a service manager, for their number comes from outside. It has 1024
 /// descriptors itself by default.
@@ -31,7 +32,7 @@ const FDS: &str = "LISTEN_FDS";
 const NAMES: &str = "LISTEN_FDNAMES";
 
 /// All variables of the protocol; the last one is of newer service managers and says the same as the first.
-pub(crate) const VARIABLES: [&str; 4] = [PID, FDS, NAMES, "LISTEN_PIDFDID"];
+const VARIABLES: [&str; 4] = [PID, FDS, NAMES, "LISTEN_PIDFDID"];
 
 /// A socket that was passed to this process. It stays open as long as this value lives: users get descriptors of their own.
 #[derive(Debug)]
@@ -43,19 +44,6 @@ pub struct PassedSocket {
     /// What it is, and where it is bound.
     pub kind: PassedKind,
     socket: Socket,
-}
-
-/// What a passed socket is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PassedKind {
-    /// It accepts TCP connections here.
-    Tcp(SocketAddr),
-    /// It receives UDP datagrams here.
-    Udp(SocketAddr),
-    /// It accepts connections on this file.
-    Unix(PathBuf),
-    /// Nothing that could be served, and why.
-    Unusable(&'static str),
 }
 
 impl PassedSocket {
@@ -111,17 +99,6 @@ impl fmt::Display for PassedSocket {
     }
 }
 
-impl fmt::Display for PassedKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => write!(f, "TCP at {address}"),
-            Self::Udp(address) => write!(f, "UDP at {address}"),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Unusable(why) => f.write_str(why),
-        }
-    }
-}
-
 /// Variables or descriptors that are not what the protocol promises.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ActivationError {
@@ -144,12 +121,38 @@ pub enum ActivationError {
     NotOpen(i32),
 }
 
+/// Whether the descriptors have an owner already.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// The sockets that were passed to this process, the first time; then none. To be called before anything else opens descriptors or
+/// starts threads: then the variables are taken away, so that no child believes that they are for it. The descriptors do not
+/// reach children in any case.
+///
+/// # Errors
+/// When what was passed is not what the variables say.
+pub fn passed_sockets() -> Result<Vec<PassedSocket>, ActivationError> {
+    if TAKEN.swap(true, Ordering::Relaxed) {
+        return Ok(Vec::new());
+    }
+    let variable = |name: &str| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    let names = parse(process::id(), &variable);
+    os::forget_variables(&VARIABLES);
+
+    let numbered = (FIRST..).zip(names?);
+    let passed = numbered.map(|(descriptor, name)| {
+        let owned = os::adopt(descriptor).map_err(|_| ActivationError::NotOpen(descriptor))?;
+        Ok(PassedSocket::new(descriptor, name, owned))
+    });
+
+    passed.collect()
+}
+
 /// The names of the sockets that were passed to the process `own`, one a socket. Sockets for another process, such as the one
 /// that started this one, are none.
 ///
 /// # Errors
 /// When the variables contradict themselves.
-pub(crate) fn parse(
+fn parse(
     own: u32,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Vec<Option<String>>, ActivationError> {

@@ -38,6 +38,7 @@ pub mod quic;
 mod replaced_file;
 pub mod shared_socket;
 pub mod shares;
+mod shown_chain;
 pub mod splice;
 pub mod split;
 pub mod stream;

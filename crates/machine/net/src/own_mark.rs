@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use socket2::SockRef;
 
 use crate::os;
-
-/// The mark, and the bits of marks that it has: others are left to whom they belong.
-pub(crate) const MARK: (u32, u32) = (0x4800_0000, 0xff00_0000);
+use crate::os::OWN_MARK;
 
 /// Whether there is a device past which something has to be led. It stays so: what was opened once is marked for good.
 static IS_IN_FORCE: AtomicBool = AtomicBool::new(false);
@@ -25,11 +23,11 @@ pub fn begin() -> io::Result<()> {
         return Ok(());
     }
     let probe = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-    os::mark(&SockRef::from(&probe), MARK.0)?;
+    os::mark(&SockRef::from(&probe), OWN_MARK.0)?;
 
     // What is opened meanwhile is marked by whom it is opened.
     IS_IN_FORCE.store(true, Ordering::SeqCst);
-    os::mark_open(MARK.0)
+    os::mark_open(OWN_MARK.0)
 }
 
 /// Marks a socket, where that matters: one that is to be connected, or listens, from which the connections that it accepts have the mark.
@@ -38,7 +36,7 @@ pub fn begin() -> io::Result<()> {
 /// `PermissionDenied`: the process has lost the right that it had to make its device.
 pub fn marked<S: AsFd>(socket: S) -> io::Result<S> {
     if IS_IN_FORCE.load(Ordering::SeqCst) {
-        os::mark(&SockRef::from(&socket), MARK.0)?;
+        os::mark(&SockRef::from(&socket), OWN_MARK.0)?;
     }
     Ok(socket)
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use crate::tls::ShownChain;
+use crate::shown_chain::ShownChain;
 
 /// What is known about a stream from the moment it was accepted or connected.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::process::Command;
 
-use hermes_net::os::passed_sockets;
+use hermes_net::activation::passed_sockets;
 
 /// Where the passed socket is bound; it is there in the process that has one.
 const PASSED: &str = "HERMES_PASSED";

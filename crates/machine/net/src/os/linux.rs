@@ -16,8 +16,7 @@ use rustix::process::{
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpStream, UdpSocket, UnixStream};
 
-use super::{ForwardedFamilies, ProcessStats};
-use crate::quic::steering::Instruction;
+use super::{ForwardedFamilies, Instruction, ProcessStats};
 
 mod activation;
 mod addresses;
@@ -37,7 +36,7 @@ mod probe;
 mod route_rules;
 mod tcp_info;
 mod tun;
-pub use activation::{passed_kind, passed_sockets};
+pub use activation::{adopt, forget_variables, passed_kind};
 pub use addresses::{AddressChanges, local_addresses};
 pub use arrivals::{note_arrivals, receive_timed};
 pub use echo_errors::take_echo_error;

@@ -3,8 +3,7 @@
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
-use crate::tun::SenderCondition;
-
+mod control_record;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
@@ -13,19 +12,39 @@ use linux as system;
 mod other;
 #[cfg(not(target_os = "linux"))]
 use other as system;
+mod passed_kind;
+mod sender_condition;
+
+pub use control_record::ControlRecord;
+pub use passed_kind::PassedKind;
+pub use sender_condition::SenderCondition;
+pub(crate) use sender_condition::{CGROUP_MARK, OWN_MARK};
 
 pub use system::{
     AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, accept_local, add_cable, add_exception,
-    allow_dumps, allow_fragments, attach_reuseport_filter, attach_tls, bind_to_interface,
+    adopt, allow_dumps, allow_fragments, attach_reuseport_filter, attach_tls, bind_to_interface,
     choose_port_when_connected, connect_local, datagram_socket, echo_socket, enter_network,
-    exceptions, forbid_fragments, forwarded_families, give_tls_keys, host_name, is_transparent,
-    listen_local, local_addresses, local_names, local_process, mark, mark_open, masquerades,
-    new_network, note_arrivals, open_tun, passed_kind, passed_sockets, path_mtu, peer_uid,
+    exceptions, forbid_fragments, forget_variables, forwarded_families, give_tls_keys, host_name,
+    is_transparent, listen_local, local_addresses, local_names, local_process, mark, mark_open,
+    masquerades, new_network, note_arrivals, open_tun, passed_kind, path_mtu, peer_uid,
     prepare_datagrams, process_stats, raise_open_files, receive_merged, receive_timed,
     remove_exception, report_errors, round_trip, send_close_notify, send_cut, set_congestion,
     socket_number, take_echo_error, take_foreign_addresses, take_queued_error, take_tls_control,
     tun_cuts_udp, use_small_pages,
 };
+
+/// One instruction of the classic packet filter (BPF): code, jumps if true and if false, and a constant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instruction {
+    /// What to do.
+    pub code: u16,
+    /// Instructions to skip if a condition holds.
+    pub jt: u8,
+    /// Instructions to skip if it does not.
+    pub jf: u8,
+    /// The constant.
+    pub k: u32,
+}
 
 /// What a socket of ICMP was told about an echo that it asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

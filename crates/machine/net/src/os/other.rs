@@ -8,9 +8,7 @@ use ipnet::IpNet;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpStream, UdpSocket, UnixStream};
 
-use super::{EchoError, ForwardedFamilies, LocalProcess, ProcessStats};
-use crate::activation::{ActivationError, PassedKind, PassedSocket};
-use crate::quic::steering::Instruction;
+use super::{EchoError, ForwardedFamilies, Instruction, LocalProcess, PassedKind, ProcessStats};
 
 mod cgroup_mark;
 mod link;
@@ -101,13 +99,16 @@ pub fn local_names(_prefix: &str, _most: usize) -> io::Result<Vec<String>> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// None: no service manager passes sockets here as systemd does.
+/// Not supported: no service manager passes sockets here as systemd does.
 ///
 /// # Errors
-/// Never.
-pub fn passed_sockets() -> Result<Vec<PassedSocket>, ActivationError> {
-    Ok(Vec::new())
+/// Always.
+pub fn adopt(_descriptor: i32) -> io::Result<OwnedFd> {
+    Err(io::ErrorKind::Unsupported.into())
 }
+
+/// Not needed: no service manager sets any.
+pub fn forget_variables(_names: &[&str]) {}
 
 /// Unknown here.
 ///
@@ -319,7 +320,7 @@ pub fn give_tls_keys<T>(_stream: &T, _secrets: &rustls::ExtractedSecrets) -> io:
 ///
 /// # Errors
 /// Always.
-pub fn take_tls_control<T>(_stream: &T) -> io::Result<crate::tls::ControlRecord> {
+pub fn take_tls_control<T>(_stream: &T) -> io::Result<super::ControlRecord> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

@@ -26,7 +26,8 @@ use super::refusals::Refusals;
 use super::send::{SendStream, code_of};
 use crate::memory::{Flow, Pressure};
 use crate::peer::{PeerAddress, StreamInfo, TlsPeer, canonical};
-use crate::tls::{ShownChain, certificate_names};
+use crate::shown_chain::ShownChain;
+use crate::tls::certificate_names;
 
 /// How long datagrams may wait for room in the send buffer: older ones are better dropped.
 #[doc(alias = "bound")]

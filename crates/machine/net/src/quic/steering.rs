@@ -10,19 +10,7 @@ use std::io;
 use std::net::UdpSocket;
 
 use crate::os;
-
-/// One instruction of the classic packet filter (BPF): code, jumps if true and if false, and a constant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Instruction {
-    /// What to do.
-    pub code: u16,
-    /// Instructions to skip if a condition holds.
-    pub jt: u8,
-    /// Instructions to skip if it does not.
-    pub jf: u8,
-    /// The constant.
-    pub k: u32,
-}
+use crate::os::Instruction;
 
 /// Load the byte at `k`.
 const LOAD: u16 = 0x30;

@@ -12,10 +12,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::chain::ShownChain;
 use super::names::certificate_names;
 use super::words::{self, Fault};
 use crate::peer::{StreamInfo, TlsPeer};
+use crate::shown_chain::ShownChain;
 use crate::stream::{Stream, Transport};
 
 /// How long a refused client is listened to, so that it can read why.

@@ -3,9 +3,7 @@
 //! [`server`] and [`client`] make configurations from files; [`accept`] and [`connect`] wrap a stream.
 
 mod accept_any;
-mod chain;
 mod client;
-mod control_record;
 mod files;
 mod handshake;
 mod kept_records;
@@ -25,9 +23,8 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 
-pub use chain::ShownChain;
+pub use crate::shown_chain::ShownChain;
 pub use client::{ClientOptions, RevocationsInForce, TlsClient, client};
-pub use control_record::ControlRecord;
 pub use files::{FILE_BYTES, TlsFileError};
 pub use handshake::{TlsError, TlsErrorKind, accept, connect};
 pub(crate) use kept_records::KeptRecords;

@@ -17,8 +17,8 @@ use rustls::client::{
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, NamedGroup, SignatureScheme};
 
-use super::chain::ShownChain;
 use super::revocation::RevocationCheck;
+use crate::shown_chain::ShownChain;
 
 /// Servers whose certificates' validity is remembered; sessions of others are not resumed.
 #[doc(alias = "bound")]

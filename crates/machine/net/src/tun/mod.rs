@@ -19,7 +19,7 @@ use crate::os::{Link, Masquerade, open_tun};
 use bypass::Bypass;
 
 pub use queue::{HEADER_BYTES, TunPort, TunQueue, TunWriter};
-pub use senders::{SenderCondition, Senders, SystemUsers};
+pub use senders::{Senders, SystemUsers};
 
 /// Queues of a device: the kernel allows as many (`MAX_TAP_QUEUES`).
 #[doc(alias = "bound")]

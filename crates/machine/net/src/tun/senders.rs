@@ -9,8 +9,7 @@ use std::path::PathBuf;
 
 use nix::unistd::User;
 
-use crate::os::CgroupMark;
-use crate::own_mark;
+use crate::os::{CGROUP_MARK, CgroupMark, OWN_MARK, SenderCondition};
 
 /// Users and control groups of this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,21 +31,6 @@ pub enum SystemUsers {
 
 /// The last number of a user: the one behind it stands for none.
 const LAST_USER: u32 = u32::MAX - 1;
-
-/// What the marks of the members of control groups have in common, and the bits of marks that such a mark has. The rest is that of a
-/// device; our [own mark](own_mark::MARK) has the same bits but for one.
-const CGROUP_MARK: (u32, u32) = (0x4900_0000, 0xff00_ffff);
-
-/// A condition under which a packet is led to a device, by its socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SenderCondition {
-    /// It has not the mark of this process.
-    NotOwn,
-    /// Its user is one of these, from one number to another, and it has neither our mark nor that of a control group.
-    OfUsers(u32, u32),
-    /// It has the mark of a control group, and the user is one of these.
-    OfCgroup(u32, (u32, u32)),
-}
 
 /// Whose packets a device takes, as the kernel is told.
 #[derive(Debug)]
@@ -112,7 +96,7 @@ impl Selection {
     pub(super) fn new(only: &Senders, except: &Senders, device: u16) -> io::Result<Self> {
         let of_device = CGROUP_MARK.0 | u32::from(device);
         let mut marks = only.mark(of_device)?;
-        marks.extend(except.mark(own_mark::MARK.0)?);
+        marks.extend(except.mark(OWN_MARK.0)?);
 
         Ok(Self {
             conditions: conditions(only, &except.ranges()?, of_device)?,
@@ -123,25 +107,6 @@ impl Selection {
     /// Any of them leads a packet to the device.
     pub(super) fn conditions(&self) -> &[SenderCondition] {
         &self.conditions
-    }
-}
-
-impl SenderCondition {
-    /// The mark that it asks for, and the bits of marks that it looks at.
-    pub(crate) const fn mark(self) -> (u32, u32) {
-        match self {
-            Self::NotOwn => own_mark::MARK,
-            Self::OfUsers(..) => (0, own_mark::MARK.1),
-            Self::OfCgroup(mark, _) => (mark, CGROUP_MARK.1),
-        }
-    }
-
-    /// The users that it asks for, from one number to another; none: it is content with all.
-    pub(crate) const fn users(self) -> Option<(u32, u32)> {
-        match self {
-            Self::NotOwn => None,
-            Self::OfUsers(first, last) | Self::OfCgroup(_, (first, last)) => Some((first, last)),
-        }
     }
 }
 
@@ -238,7 +203,7 @@ mod tests {
 
     #[test]
     fn no_mark_of_a_control_group_is_taken_for_ours() {
-        let (own, bits) = own_mark::MARK;
+        let (own, bits) = OWN_MARK;
         let theirs = CGROUP_MARK.0 | u32::from(u16::MAX);
         assert_ne!(theirs & bits, own);
     }

@@ -1,68 +1,44 @@
-//! Descriptors that a service manager passed on, and the variables that say so: sd_listen_fds(3).
+//! Descriptors that a service manager passed on: sd_listen_fds(3).
 
 use std::env;
 use std::fs;
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::activation::{ActivationError, FIRST, PassedKind, PassedSocket, VARIABLES, parse};
+use crate::os::PassedKind;
 
-/// Whether the descriptors have an owner already.
-static TAKEN: AtomicBool = AtomicBool::new(false);
-
-/// The sockets that were passed to this process, the first time; then none. To be called before anything else opens descriptors or
-/// starts threads: then the variables are taken away, so that no child believes that they are for it. The descriptors do not
-/// reach children in any case.
+/// Owns an open descriptor that was passed to this process, and keeps it from children. To be called once for each number.
 ///
 /// # Errors
-/// When what was passed is not what the variables say.
-pub fn passed_sockets() -> Result<Vec<PassedSocket>, ActivationError> {
-    if TAKEN.swap(true, Ordering::Relaxed) {
-        return Ok(Vec::new());
-    }
-    let variable = |name: &str| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-    let names = parse(std::process::id(), &variable);
-    forget_variables();
-
-    let numbered = (FIRST..).zip(names?);
-    let passed = numbered.map(|(descriptor, name)| {
-        let owned = adopt(descriptor).map_err(|_| ActivationError::NotOpen(descriptor))?;
-        Ok(PassedSocket::new(descriptor, name, owned))
-    });
-
-    passed.collect()
-}
-
-/// Owns an open descriptor, and keeps it from children.
+/// It is not open.
 #[expect(
     unsafe_code,
     reason = "its number is all that the service manager says of a descriptor"
 )]
-fn adopt(descriptor: i32) -> io::Result<OwnedFd> {
+pub fn adopt(descriptor: i32) -> io::Result<OwnedFd> {
     // SAFETY: the number is not -1, and the descriptor, if there is one, stays open during the call: nothing else knows of it.
     let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
     fcntl_setfd(borrowed, FdFlags::CLOEXEC)?;
-    // SAFETY: it is open, as the call before has shown. It is ours alone: `LISTEN_PID` names this process, and `TAKEN` lets each
-    // number come here once.
+    // SAFETY: it is open, as the call before has shown. It is ours alone: `LISTEN_PID` names this process, and each number comes
+    // here once.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Where other threads run, which may read variables at this moment, they stay; they name this process, and no child.
+/// Takes these variables out of the environment. Where other threads run, which may read variables at this moment, they stay; they name this process, and no child.
 #[expect(
     unsafe_code,
     reason = "the environment is shared by all threads without a lock"
 )]
-fn forget_variables() {
+pub fn forget_variables(names: &[&str]) {
     let alone = fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
     if !alone {
         return;
     }
 
-    for name in VARIABLES {
+    for name in names {
         // SAFETY: there is no other thread.
         unsafe { env::remove_var(name) };
     }
@@ -113,9 +89,10 @@ mod tests {
     use std::os::unix::net::{UnixDatagram, UnixListener};
 
     use super::*;
+    use crate::activation::PassedSocket;
 
     fn kind(socket: impl Into<OwnedFd>) -> PassedKind {
-        PassedSocket::new(FIRST, None, socket.into()).kind
+        PassedSocket::new(3, None, socket.into()).kind
     }
 
     #[test]

@@ -12,7 +12,7 @@ use nix::sys::socket::{
 };
 use rustls::{ConnectionTrafficSecrets, ExtractedSecrets};
 
-use crate::tls::ControlRecord;
+use crate::os::ControlRecord;
 
 /// Bytes of a record's content (RFC 8446, 5.1).
 const RECORD: usize = 16 * 1024;

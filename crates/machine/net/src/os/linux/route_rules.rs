@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use super::super::{FoundRule, Link, PlacedRule, RouteRule};
 use super::link::{AF_INET, AF_INET6, RTM_DELROUTE, RTM_NEWROUTE, octets};
 use super::netlink::{Change, Dump, attributes, number};
-use crate::tun::SenderCondition;
+use crate::os::SenderCondition;
 
 /// Types of messages (`linux/rtnetlink.h`).
 const RTM_GETROUTE: u16 = 26;

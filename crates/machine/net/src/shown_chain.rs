@@ -56,7 +56,7 @@ impl ShownChain {
     }
 
     /// The first moment after `now`, Unix times in seconds, at which one of them is not valid any more.
-    pub(super) fn next_end(&self, now: u64) -> Option<u64> {
+    pub(crate) fn next_end(&self, now: u64) -> Option<u64> {
         self.ends.iter().copied().find(|end| now < *end)
     }
 
