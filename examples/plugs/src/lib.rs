@@ -1,6 +1,8 @@
 //! How to extend a node: small plugs, each of which a test runs in a node of this process.
 //!
 //! - [`broker`]: a [`Handler`](hermes_plug::Handler) that opens one exchange of its own and answers many clients with it.
+//! - [`detour`]: a handler that takes tunnels, and opens others for them.
+//! - [`echo`]: a [`Connector`](hermes_plug::Connector) to a service that is no socket.
 //! - [`fate`]: an [`Ingress`](hermes_plug::Ingress) whose clients are answered when their target is, or reset when it fails.
 //! - [`socks`]: an ingress of another protocol, which knows its users, hands in datagrams, and tells why something was refused.
 //! - [`zones`]: a [`Filter`](hermes_plug::Filter) that sets a field on which routes look, and denies.
@@ -16,6 +18,8 @@
 
 pub mod broker;
 pub mod capitals;
+pub mod detour;
+pub mod echo;
 pub mod fate;
 pub mod files;
 pub mod mailbox;

@@ -39,6 +39,8 @@ pub enum End {
     Socket,
     /// This node, to which its client is attached.
     Attachment,
+    /// A handler of this node.
+    Handler,
 }
 
 /// An open tunnel.
@@ -115,10 +117,13 @@ pub fn reevaluate<H>(
 
     let destination = tunnel.destination;
     let (end, same_hop) = match &route.act {
-        Act::Proxy(hops) => (End::Proxy, hops.iter().any(same)),
+        Act::Proxy(hops) => (End::Proxy, hops.iter().any(&same)),
         Act::Origin(origin) => (End::Socket, same(origin)),
         // Whether it may under that name, the caller decides.
         Act::Attach(_) if destination.end == End::Attachment => {
+            return Verdict::Kept(route.clone());
+        }
+        Act::Handle(handler) if destination.end == End::Handler && same(handler) => {
             return Verdict::Kept(route.clone());
         }
         Act::Attach(_) | Act::Respond(_) | Act::Redirect(_) | Act::Handle(_) => return other(),

@@ -35,7 +35,9 @@ fn labelled(routes: &Value, led: &Led, movable: bool, relabelled: bool) -> Verdi
         serde_json::from_value(json!({ "version": 1, "routes": routes })).unwrap();
     let table = Table::compile(&document, |_, hop| {
         Some(match hop {
-            Hop::Proxy(name) | Hop::Origin(name) | Hop::Handler(name) => Some(name.to_owned()),
+            Hop::Proxy(name) | Hop::Origin(name) | Hop::Connector(name) | Hop::Handler(name) => {
+                Some(name.to_owned())
+            }
             Hop::Target => None,
         })
     })
@@ -103,6 +105,14 @@ fn a_tunnel_that_goes_where_the_new_rules_send_it_is_kept() {
         (
             json!([{ "terminate": true }]),
             destination(End::Socket, None),
+        ),
+        (
+            json!([{ "terminate": { "by": "a" } }]),
+            destination(End::Socket, Some("a")),
+        ),
+        (
+            json!([{ "handle": "a" }]),
+            destination(End::Handler, Some("a")),
         ),
         (
             json!([{ "name": "other", "set": { "x": "y" }, "to": "a" }]),

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use hermes_config::model::{Document, Hedge, Retry, Route, Tunnel, TunnelAnswer};
 use hermes_http::Kind;
 use hermes_http::h1::client::Receiver;
-use hermes_plug::{CUSTODY, Handler, Names, Plugs, Store, Transform};
+use hermes_plug::{CUSTODY, Connector, Handler, Names, Plugs, Store, Transform};
 use hermes_proto::uri_template::UriTemplate;
 use hermes_rules::retry::Policy;
 use hermes_rules::route::{self, Act, Split};
@@ -80,8 +80,19 @@ pub enum To {
     },
     /// To the origin that the request names.
     Target,
+    /// To what a connector opens.
+    Connector(NamedConnector),
     /// Nowhere: a handler answers here.
     Handler(Handled),
+}
+
+/// A connector, as a route names it.
+#[derive(Clone)]
+pub struct NamedConnector {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What opens far ends.
+    pub connector: Arc<dyn Connector>,
 }
 
 /// A handler, as a route names it.
@@ -123,7 +134,7 @@ fn custody_of(
 }
 
 impl Next {
-    /// The next hop that `route` names so; `None` if there is no such upstream or handler.
+    /// The next hop that `route` names so; `None` if there is no such upstream, connector or handler.
     pub fn compile(
         (document, plugs): (&Document, &Plugs),
         upstreams: &HashMap<String, Arc<Upstream>>,
@@ -134,6 +145,13 @@ impl Next {
             route::Hop::Proxy(name) => (name, Receiver::Proxy),
             route::Hop::Origin(name) => (name, Receiver::Origin),
             route::Hop::Target => return Some(Self::end(To::Target, (document, plugs), route)),
+            route::Hop::Connector(name) => {
+                let named = NamedConnector {
+                    name: name.into(),
+                    connector: plugs.connectors.find(name).ok()?.clone(),
+                };
+                return Some(Self::end(To::Connector(named), (document, plugs), route));
+            }
             route::Hop::Handler(name) => {
                 let handled = Handled {
                     name: name.to_owned(),
@@ -185,7 +203,7 @@ impl Next {
     pub fn upstream(&self) -> Option<&Arc<Upstream>> {
         match &self.to {
             To::Upstream { upstream, .. } => Some(upstream),
-            To::Target | To::Handler(_) => None,
+            To::Target | To::Connector(_) | To::Handler(_) => None,
         }
     }
 
@@ -193,6 +211,15 @@ impl Next {
     pub fn handled(&self) -> Option<&Handled> {
         match &self.to {
             To::Handler(handled) => Some(handled),
+            To::Upstream { .. } | To::Target | To::Connector(_) => None,
+        }
+    }
+
+    /// The connector or handler that it is, by its name.
+    pub fn plug(&self) -> Option<&str> {
+        match &self.to {
+            To::Connector(named) => Some(&named.name),
+            To::Handler(handled) => Some(&handled.name),
             To::Upstream { .. } | To::Target => None,
         }
     }
@@ -231,7 +258,7 @@ impl Next {
     pub fn receiver(&self) -> Receiver {
         match &self.to {
             To::Upstream { receiver, .. } => *receiver,
-            To::Target | To::Handler(_) => Receiver::Origin,
+            To::Target | To::Connector(_) | To::Handler(_) => Receiver::Origin,
         }
     }
 
@@ -254,11 +281,14 @@ impl Next {
         self.upstream()?.template(kind)
     }
 
-    /// The upstream's name, for records.
+    /// The name of the upstream or of the connector, for records.
     pub fn name(&self) -> &Arc<str> {
         static TARGET: LazyLock<Arc<str>> = LazyLock::new(|| "(target)".into());
-        self.upstream()
-            .map_or(&TARGET, |upstream| upstream.shared_name())
+        match &self.to {
+            To::Upstream { upstream, .. } => upstream.shared_name(),
+            To::Connector(named) => &named.name,
+            To::Target | To::Handler(_) => &TARGET,
+        }
     }
 
     /// When a failed attempt is followed by another.

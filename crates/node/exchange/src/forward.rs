@@ -5,10 +5,11 @@
 //! | `to` | `message`, to the next proxy | `tunnel` | `tunnel` | `tunnel` | `tunnel` |
 //! | `terminate` | `message`, to the origin | `terminate`: a TCP connection | `terminate`: a UDP socket | `packets`: a TUN device, or a stack | `tunnel`, to the origin |
 //! | `terminate: { ip }` | | `terminate`, by `from_stack` | `terminate`, by `from_stack` | | |
+//! | `terminate: { by }` | | `terminate`, by a connector | `terminate`, by a connector | | |
 //! | `broadcast` | `broadcast`, if the request asks for it | | | | |
 //! | `attach` | | | | | `attach`, if it is asked for |
 //! | `respond`, `redirect` | `local` | `local` | `local` | `local` | `local` |
-//! | `handle` | `handle` | | | | |
+//! | `handle` | `handle` | `terminate`, by the handler | `terminate`, by the handler | | |
 
 use hermes_admit::next::{Next, pick};
 use hermes_admit::routed::Routed;
@@ -30,8 +31,8 @@ use crate::message::broadcast;
 use crate::message::broadcast::Offer;
 use crate::packets;
 use crate::reach::form;
-use crate::reach::from_stack;
 use crate::reach::opening;
+use crate::reach::termination::Termination;
 use crate::tunnel;
 use crate::tunnel::early_answer;
 use crate::tunnel::terminate;
@@ -58,9 +59,11 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<Carried
         Act::Attach(rule) => Box::pin(attach::accept(routed, arrival, rule)).await,
         Act::Respond(respond) => Box::pin(local::respond(routed, arrival, respond)).await,
         Act::Redirect(redirect) => Box::pin(local::redirect(routed, arrival, redirect)).await,
-        Act::Handle(next) => match next.handled() {
-            Some(handled) => Box::pin(handle::answer(routed, arrival, handled)).await,
-            None => return onwards(routed, arrival, next).await,
+        Act::Handle(next) => match (next.handled(), arrival) {
+            (Some(handled), Arrival::Offered(offered)) if offered.kind() == Kind::Message => {
+                Box::pin(handle::give(routed, *offered, handled, None)).await
+            }
+            (_, tunnel) => return onwards(routed, tunnel, next).await,
         },
         Act::Proxy(hops) => return onwards(routed, arrival, pick(hops)).await,
         Act::Origin(next) => return onwards(routed, arrival, next).await,
@@ -85,14 +88,7 @@ fn check(routed: &Routed, arrival: &Arrival, next: &Next) -> Result<(), Refusal>
         return Err(packets::only_packets());
     }
 
-    let is_flow = matches!(
-        arrival.kind(),
-        Kind::Connect | Kind::ConnectTcp | Kind::ConnectUdp
-    );
-    if from_stack::listener(routed).is_some() && (!is_flow || routed.target.is_any()) {
-        return Err(from_stack::only_flows());
-    }
-    Ok(())
+    Termination::of(routed, next).check(arrival.kind(), &routed.target)
 }
 
 /// To the next hop. What follows has a place of its own on the heap: else each future around it would be as large as the largest

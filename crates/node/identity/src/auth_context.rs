@@ -56,13 +56,23 @@ impl AuthContext {
     #[must_use]
     pub fn within(&self, arrived: Arc<RequestHead>) -> Self {
         Self {
+            user: None,
+            arrived: Some(arrived),
+            ..self.on_behalf()
+        }
+    }
+
+    /// The same for an exchange that is opened on behalf of this one: whose it is was decided, and no request for it has arrived.
+    #[must_use]
+    pub fn on_behalf(&self) -> Self {
+        Self {
             authenticated: self.authenticated.clone(),
             proof: self.proof.clone(),
             expires: self.expires,
             peer: self.peer,
-            user: None,
+            user: self.user.clone(),
             credentials: self.credentials.clone(),
-            arrived: Some(arrived),
+            arrived: None,
             authorized: None,
         }
     }

@@ -109,6 +109,14 @@ impl Arrival {
         }
     }
 
+    /// Waits until the client is known to be gone, which may be never.
+    pub async fn gone(&mut self) {
+        match self {
+            Self::Offered(offered) => offered.gone().await,
+            Self::Packets(_) => std::future::pending().await,
+        }
+    }
+
     /// Takes in content that nothing needs; see [`Offered::settle`].
     pub async fn settle(&mut self) {
         if let Self::Offered(offered) = self {

@@ -7,12 +7,14 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hermes_config::model::Document;
-use hermes_http::{Frame, Incoming, RequestHead, ResponseHead, StreamError};
+use hermes_http::{Frame, Incoming, Outgoing, RequestHead, ResponseHead, StreamError};
 use hermes_net::StreamInfo;
 use hermes_observe::{Exchange, NeighbourView};
 use hermes_proto::proxy_status::ProxyError;
+use http::StatusCode;
 
 use super::waits::Waits;
+use crate::connector::{Connecting, TunnelRequest};
 use crate::refusal::Refusal;
 use crate::target::Target;
 
@@ -22,7 +24,8 @@ use crate::target::Target;
 /// - **Gets** the request as the routes saw it: whose it is was decided, filters have allowed it, and hop-by-hop fields are gone; the
 ///   content as it comes; and an [`Opener`].
 /// - **Must** give a [`Response`]. Content that is not at hand yet comes through a [`pipe`](hermes_http::pipe): the node forwards it as
-///   fast as the client reads, and the handler's end of the pipe waits meanwhile. Tunnels do not reach it: they are refused with 501.
+///   fast as the client reads, and the handler's end of the pipe waits meanwhile. Tunnels of bytes and of datagrams go to
+///   [`Handler::tunnel`], which is to a handler what [`Connector::connect`](crate::Connector::connect) is to a connector.
 ///   What takes requests on their way elsewhere (`onward`) gets tunnels of bytes, too, as CONNECT: their bytes are the contents.
 /// - **Time**: none is set. Its future is dropped when the client goes away before the answer; afterwards the pipe is
 ///   [broken](hermes_http::Outgoing::broken); a client of HTTP/1.1 that closes is noticed when something is sent to it.
@@ -34,6 +37,14 @@ use crate::target::Target;
 pub trait Handler: Send + Sync {
     /// Answers.
     fn handle(&self, request: HandlerRequest) -> Handling<'_>;
+
+    /// Takes a tunnel: CONNECT, connect-tcp or CONNECT-UDP. Unless it says otherwise, they are refused with 501.
+    fn tunnel(&self, _request: TunnelRequest) -> Connecting<'_> {
+        let details = "this handler takes requests, no tunnels";
+        let refusal = Refusal::new(ProxyError::HttpUpgradeFailed, details);
+        let refused = Err(refusal.status(StatusCode::NOT_IMPLEMENTED));
+        Box::pin(std::future::ready(refused))
+    }
 
     /// A reload has put this document in force. For handlers that the document has settings for; it must not block.
     fn follow(&self, _document: &Document) {}
@@ -143,10 +154,25 @@ pub struct Opener(Option<Arc<dyn Opens>>);
 pub type OpeningAnswer<'a> =
     Pin<Box<dyn Future<Output = Result<(ResponseHead, Incoming), Refusal>> + Send + 'a>>;
 
+/// A tunnel that a handler or a connector opened.
+pub struct OpenedTunnel {
+    /// What the target sends: its bytes, or capsules where the tunnel carries packets.
+    pub incoming: Incoming,
+    /// What the target is sent.
+    pub outgoing: Outgoing,
+}
+
+/// A tunnel that is being opened.
+pub type OpeningTunnel<'a> =
+    Pin<Box<dyn Future<Output = Result<OpenedTunnel, Refusal>> + Send + 'a>>;
+
 /// What opens exchanges.
 pub trait Opens: Send + Sync {
-    /// Opens one.
+    /// Sends a request.
     fn open(&self, head: RequestHead, content: Incoming) -> OpeningAnswer<'_>;
+
+    /// Opens a tunnel.
+    fn tunnel(&self, head: RequestHead) -> OpeningTunnel<'_>;
 
     /// Runs a task until the node ends.
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>);
@@ -175,10 +201,18 @@ impl Opener {
     ) -> Result<(ResponseHead, Incoming), Refusal> {
         match &self.0 {
             Some(opens) => opens.open(head, content).await,
-            None => {
-                let details = "nothing is opened for an exchange that has no route";
-                Err(Refusal::new(ProxyError::ProxyInternalError, details))
-            }
+            None => Err(no_route()),
+        }
+    }
+
+    /// Opens a tunnel along the first route that matches its CONNECT, connect-tcp or CONNECT-UDP. Dropping both halves ends it.
+    ///
+    /// # Errors
+    /// The request is no tunnel's, or was refused on the way; else as for [`Self::open`].
+    pub async fn tunnel(&self, head: RequestHead) -> Result<OpenedTunnel, Refusal> {
+        match &self.0 {
+            Some(opens) => opens.tunnel(head).await,
+            None => Err(no_route()),
         }
     }
 
@@ -188,4 +222,9 @@ impl Opener {
             opens.spawn(Box::pin(task));
         }
     }
+}
+
+fn no_route() -> Refusal {
+    let details = "nothing is opened for an exchange that has no route";
+    Refusal::new(ProxyError::ProxyInternalError, details)
 }

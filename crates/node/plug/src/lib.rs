@@ -5,6 +5,7 @@
 //! | [`Ingress`] | makes exchanges of connections that speak no HTTP | `ingress: NAME` of a `tcp` listener |
 //! | [`Filter`] | sees heads, and says which exchanges may go on | `authorize: [{ filter: NAME }]` |
 //! | [`Handler`] | answers here, and may open exchanges of its own | `handle: NAME` of a route |
+//! | [`Connector`] | opens far ends of tunnels | `terminate: { by: NAME }` of a route |
 //! | [`Transform`] | changes the bytes of tunnels | `through: [NAME]` of a route |
 //! | [`Store`] | keeps contents, also beyond the life of their clients | `broadcast: { store: NAME }` of a route |
 //!
@@ -16,6 +17,7 @@
 //! Crates that implement these traits depend on this one, never the other way round. `examples/plugs` has small ones of each kind.
 
 pub mod arrival;
+mod connector;
 pub mod door;
 mod filter;
 pub mod forwarded;
@@ -34,10 +36,12 @@ use std::sync::Arc;
 
 use hermes_observe::NeighbourView;
 
+pub use connector::{Connecting, Connector, TunnelRequest};
 pub use filter::{Changes, Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
 pub use handler::Opens;
 pub use handler::{
-    Handler, HandlerRequest, Handling, Opener, OpeningAnswer, RequestContent, Response,
+    Handler, HandlerRequest, Handling, OpenedTunnel, Opener, OpeningAnswer, OpeningTunnel,
+    RequestContent, Response,
 };
 pub use ingress::Takes;
 pub use ingress::{Gate, Ingress, Serving};
@@ -65,6 +69,8 @@ pub struct Plugs {
     pub filters: Names<dyn Filter>,
     /// Handlers.
     pub handlers: Names<dyn Handler>,
+    /// Connectors.
+    pub connectors: Names<dyn Connector>,
     /// Transforms.
     pub transforms: Names<dyn Transform>,
     /// Stores.
@@ -78,6 +84,7 @@ impl Plugs {
             ingresses: Names::new("ingress"),
             filters: Names::new("filter"),
             handlers: Names::new("handler"),
+            connectors: Names::new("connector"),
             transforms: Names::new("transform"),
             stores: Names::new("store"),
         }
@@ -90,6 +97,7 @@ impl Plugs {
             ingresses: self.ingresses.over(&others.ingresses),
             filters: self.filters.over(&others.filters),
             handlers: self.handlers.over(&others.handlers),
+            connectors: self.connectors.over(&others.connectors),
             transforms: self.transforms.over(&others.transforms),
             stores: self.stores.over(&others.stores),
         }
@@ -120,6 +128,13 @@ impl Plugs {
     pub fn neighbours(&self) -> Vec<NeighbourView> {
         let custody = self.handlers.find(CUSTODY).ok();
         custody.map_or_else(Vec::new, |custody| custody.neighbours())
+    }
+
+    /// With a connector.
+    #[must_use]
+    pub fn connector(mut self, name: &str, connector: impl Connector + 'static) -> Self {
+        self.connectors.add(name, Arc::new(connector));
+        self
     }
 
     /// With a transform.

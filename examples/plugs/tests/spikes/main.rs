@@ -4,6 +4,7 @@
 
 mod broker;
 mod capitals;
+mod ends;
 mod fate;
 mod names;
 mod node;

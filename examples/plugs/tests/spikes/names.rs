@@ -51,6 +51,11 @@ fn a_name_that_no_plug_has_is_a_mistake() {
         "routes[0].through[0]: there is no transform `compres`; did you mean `compress`?\n\
          routes[0].through[1]: nothing undoes `compress` where the overlay ends; remove it here: what the node before does is undone anyway"
     );
+    let by = "listeners: { web: { http: 127.0.0.1:0 } }\nroutes: [ { terminate: { by: ndn } } ]\n";
+    assert_eq!(
+        problems(by, &Plugs::new()),
+        "routes[0].terminate.by: there is no connector `ndn`; this program has no connector: use one that has, or remove it"
+    );
     assert_eq!(
         problems(&routes("relay"), &Plugs::new()),
         "routes[0].handle: there is no handler `relay`; handler: this program has custody"

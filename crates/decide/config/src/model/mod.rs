@@ -75,7 +75,7 @@ pub use resume::{Resume, ResumeDetails};
 pub use retry::{Backoff, Hedge, Retry, RetryBudget, RetryOn};
 pub use route::{
     Action, Datagrams, ExchangeKind, FieldMatch, Hops, Match, Oversize, PathRewrite, Redirect,
-    Respond, Rewrite, Route, Terminate, Timeouts,
+    Respond, Rewrite, Route, Terminate, TerminateBy, Timeouts,
 };
 pub use scalar::{
     ByteSize, DecisionPointer, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch,

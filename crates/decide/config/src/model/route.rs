@@ -77,7 +77,8 @@ pub struct Route {
     #[serde(default)]
     pub to: Option<Hops>,
     /// End the overlay here: `true` dials the target, a name dials that upstream's endpoints, `host:port` or `unix:/path` dials
-    /// that address; a map with `tun` or `intercept` takes the packets of CONNECT-IP, and one with `ip` sends connections and datagrams as such.
+    /// that address; a map with `tun` or `intercept` takes the packets of CONNECT-IP, one with `ip` sends connections and
+    /// datagrams as such, and one with `by` has a connector take them.
     #[serde(default)]
     pub terminate: Option<Terminate>,
     /// Let nodes be attached here, to be reached through an upstream with `attached`: `true` under the name of the request's
@@ -94,7 +95,7 @@ pub struct Route {
     /// Send the client elsewhere.
     #[serde(default)]
     pub redirect: Option<Redirect>,
-    /// Have requests answered here by a handler of this name, which is part of the program.
+    /// Have requests answered, and tunnels taken, here by a handler of this name, which is part of the program.
     #[serde(default)]
     pub handle: Option<String>,
 }
@@ -338,6 +339,16 @@ pub enum Terminate {
     Intercept(TerminateIntercept),
     /// Connections and datagrams: in the tunnel of IP packets of a listener.
     Ip(TerminateIp),
+    /// Connections and datagrams: at what a connector opens.
+    By(TerminateBy),
+}
+
+/// The connector that opens the far ends of a route's tunnels.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TerminateBy {
+    /// Its name, which is part of the program.
+    pub by: String,
 }
 
 impl Terminate {
@@ -346,7 +357,7 @@ impl Terminate {
         match self {
             Self::Tun(end) => Some(PacketTermination::Tun(end)),
             Self::Intercept(end) => Some(PacketTermination::Intercept(end)),
-            Self::Target(_) | Self::Upstream(_) | Self::Ip(_) => None,
+            Self::Target(_) | Self::Upstream(_) | Self::Ip(_) | Self::By(_) => None,
         }
     }
 
@@ -354,6 +365,14 @@ impl Terminate {
     pub fn ip(&self) -> Option<&str> {
         match self {
             Self::Ip(end) => Some(&end.ip),
+            _ => None,
+        }
+    }
+
+    /// The connector that opens its far ends.
+    pub fn connector(&self) -> Option<&str> {
+        match self {
+            Self::By(end) => Some(&end.by),
             _ => None,
         }
     }

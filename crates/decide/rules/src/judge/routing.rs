@@ -76,6 +76,12 @@ pub fn describe_action(route: &Route) -> String {
                 end.ip
             )
         }
+        Some(Action::Terminate(Terminate::By(end))) => {
+            format!(
+                "the overlay ends here, at what the connector {} opens",
+                end.by
+            )
+        }
         Some(Action::Attach(_)) => "the client is attached here".to_owned(),
         Some(Action::Respond(respond)) => {
             format!("answered here with status {}", respond.status)

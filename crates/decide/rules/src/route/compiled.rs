@@ -16,8 +16,21 @@ pub enum Hop<'a> {
     Origin(&'a str),
     /// The origin that the request itself names: the overlay ends here.
     Target,
+    /// A connector, which opens far ends: the overlay ends here.
+    Connector(&'a str),
     /// A handler, which answers here.
     Handler(&'a str),
+}
+
+impl fmt::Display for Hop<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Proxy(name) | Self::Origin(name) => write!(f, "upstream {name}"),
+            Self::Target => f.write_str("upstream (target)"),
+            Self::Connector(name) => write!(f, "connector {name}"),
+            Self::Handler(name) => write!(f, "handler {name}"),
+        }
+    }
 }
 
 /// One route. `H` is what its user holds of a next hop instead of the name.
@@ -81,14 +94,7 @@ impl<H> Route<H> {
             reason,
         };
 
-        let mut found = |hop: Hop<'_>| {
-            let name = match hop {
-                Hop::Proxy(name) | Hop::Origin(name) => format!("upstream {name}"),
-                Hop::Target => "upstream (target)".to_owned(),
-                Hop::Handler(name) => format!("handler {name}"),
-            };
-            find(hop).ok_or_else(|| unfit(format!("there is no {name}")))
-        };
+        let mut found = |hop: Hop<'_>| find(hop).ok_or_else(|| unfit(format!("there is no {hop}")));
 
         let action = config.action();
         let act = match action {
@@ -98,6 +104,9 @@ impl<H> Route<H> {
             }
             Some(Action::Terminate(Terminate::Upstream(name))) => {
                 Act::Origin(found(Hop::Origin(name))?)
+            }
+            Some(Action::Terminate(Terminate::By(end))) => {
+                Act::Origin(found(Hop::Connector(&end.by))?)
             }
             // What takes its packets is known where they are taken.
             Some(Action::Terminate(

@@ -56,6 +56,8 @@ pub struct Opened {
     attached: Option<String>,
     /// By the tunnel of IP packets of this listener, if it leaves so.
     by_ip: Option<String>,
+    /// The connector or the handler that it leads to.
+    plug: Option<String>,
 }
 
 impl Opened {
@@ -69,6 +71,7 @@ impl Opened {
         let upstream = next.upstream().cloned();
         let end = match next.receiver() {
             Receiver::Proxy => End::Proxy,
+            Receiver::Origin if next.handled().is_some() => End::Handler,
             Receiver::Origin => End::Socket,
         };
 
@@ -89,6 +92,7 @@ impl Opened {
             route,
             attached: None,
             by_ip: by_ip(&routed.route).map(str::to_owned),
+            plug: next.plug().map(str::to_owned),
         }
     }
 
@@ -112,6 +116,18 @@ impl Opened {
             route,
             attached: Some(name),
             by_ip: None,
+            plug: None,
+        }
+    }
+}
+
+impl Opened {
+    /// Whether it leads there already, and the configuration of that did not change.
+    fn leads_to(&self, next: &Next) -> bool {
+        match (next.upstream(), &self.upstream) {
+            (Some(new), Some(old)) => Arc::ptr_eq(new, old),
+            (None, None) => next.plug() == self.plug.as_deref(),
+            (Some(_), None) | (None, Some(_)) => false,
         }
     }
 }
@@ -364,17 +380,21 @@ impl TunnelState {
         } = candidate.entry;
         self.believed(snapshot, listener)?;
 
-        let Some(arrived) = &self.routed.auth.arrived else {
-            return Ok(Permission::Granted(Request {
-                head: (*self.opened.lock().head).clone(),
-                user: self.routed.user.clone(),
-                lasts: None,
-            }));
-        };
-        let mut head = (**arrived).clone();
-        let user = candidate
-            .believe(&mut head)
-            .map_err(|refusal| Reason::Identity(refusal.reason()))?;
+        let mut head;
+        let user;
+        match &self.routed.auth.arrived {
+            Some(arrived) => {
+                head = (**arrived).clone();
+                user = candidate
+                    .believe(&mut head)
+                    .map_err(|refusal| Reason::Identity(refusal.reason()))?;
+            }
+            // What was opened on behalf of another, or became long when it was answered: whose it is was decided.
+            None => {
+                head = (*self.opened.lock().head).clone();
+                user = self.routed.user.clone();
+            }
+        }
         let lasts = candidate
             .permit(&mut head, user.as_deref())
             .map_err(|refusal| Reason::Denied(refusal.reason()))?;
@@ -481,11 +501,6 @@ impl TunnelState {
         let asked = head.clone();
         post::arrived(head);
         let facts = filter::facts(&asked, target, whose, source, &listener.name);
-        let same = |next: &Arc<Next>| match (next.upstream(), &opened.upstream) {
-            (Some(new), Some(old)) => Arc::ptr_eq(new, old),
-            (new, old) => new.is_none() && old.is_none(),
-        };
-
         let tunnel = Tunnel {
             facts,
             destination: &opened.destination,
@@ -493,7 +508,7 @@ impl TunnelState {
             relabelled: head.fields != opened.head.fields,
         };
 
-        let verdict = reevaluate(&tunnel, &snapshot.rules.table, same);
+        let verdict = reevaluate(&tunnel, &snapshot.rules.table, |next| opened.leads_to(next));
         let (Verdict::Kept(route) | Verdict::Outlives(route)) = &verdict else {
             return verdict;
         };

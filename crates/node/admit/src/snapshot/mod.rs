@@ -366,20 +366,39 @@ fn plugged(
     }
 
     for (index, route) in document.routes.iter().enumerate() {
-        through(index, route, plugs, report);
-        if let Some(Err(no)) = route.handle.as_ref().map(|name| plugs.handlers.find(name)) {
-            let path = child(&element("routes", index), "handle");
-            report(path, no.reason, Some(no.remedy));
-        }
-
-        let broadcast = route.broadcast.as_ref();
-        let store = broadcast.map(|broadcast| plugs.store_of(broadcast.store.as_deref()));
-        if let Some(Err(no)) = store {
-            let path = child(&child(&element("routes", index), "broadcast"), "store");
-            report(path, no.reason, Some(no.remedy));
-        }
+        plugs_of_route(index, route, plugs, report);
     }
     filter::read_policies(document, report)
+}
+
+/// Plugs of a route that the program does not have.
+fn plugs_of_route(
+    index: usize,
+    route: &model::Route,
+    plugs: &Plugs,
+    report: &mut impl FnMut(String, String, Option<String>),
+) {
+    through(index, route, plugs, report);
+    if let Some(Err(no)) = route.handle.as_ref().map(|name| plugs.handlers.find(name)) {
+        let path = child(&element("routes", index), "handle");
+        report(path, no.reason, Some(no.remedy));
+    }
+
+    let connector = route
+        .terminate
+        .as_ref()
+        .and_then(model::Terminate::connector);
+    if let Some(Err(no)) = connector.map(|name| plugs.connectors.find(name)) {
+        let path = child(&child(&element("routes", index), "terminate"), "by");
+        report(path, no.reason, Some(no.remedy));
+    }
+
+    let broadcast = route.broadcast.as_ref();
+    let store = broadcast.map(|broadcast| plugs.store_of(broadcast.store.as_deref()));
+    if let Some(Err(no)) = store {
+        let path = child(&child(&element("routes", index), "broadcast"), "store");
+        report(path, no.reason, Some(no.remedy));
+    }
 }
 
 /// Transforms that the program does not have, or that nothing undoes where the overlay ends.

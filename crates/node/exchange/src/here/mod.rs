@@ -2,5 +2,6 @@
 
 pub(crate) mod acme;
 pub(crate) mod attach;
+pub(crate) mod behalf;
 pub(crate) mod handle;
 pub(crate) mod local;

@@ -18,17 +18,12 @@ use hermes_proto::proxy_status::ProxyError;
 use hermes_upstream::{Active, FailureKind};
 use http::StatusCode;
 
+use super::byte_end::ByteEnd;
 use super::datagram_path::{Ends, Path};
 use super::retry::Tries;
 use crate::reach;
 use crate::reach::asker;
 use crate::reach::session_token::Resumption;
-
-/// A connection that is open.
-pub(crate) struct IpConnection {
-    pub(crate) streams: (Incoming, Outgoing),
-    pub(crate) endpoint: Arc<str>,
-}
 
 /// The listener by whose tunnel the route leaves.
 pub(crate) fn listener(routed: &Routed) -> Option<&str> {
@@ -36,17 +31,8 @@ pub(crate) fn listener(routed: &Routed) -> Option<&str> {
     terminate.and_then(Terminate::ip)
 }
 
-/// What does not become packets.
-pub(crate) fn only_flows() -> Refusal {
-    let details = "this route takes connections and datagrams, and nothing else";
-    Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::NOT_IMPLEMENTED)
-}
-
 /// Opens a connection to the target.
-pub(crate) async fn connection(
-    tries: &Tries<'_>,
-    target: &Target,
-) -> Result<IpConnection, Refusal> {
+pub(crate) async fn connection(tries: &Tries<'_>, target: &Target) -> Result<ByteEnd, Refusal> {
     let hub = hub(tries.routed)?;
     let account = Memory::node().owner(tries.routed.owner());
     let mut last = None;
@@ -55,9 +41,12 @@ pub(crate) async fn connection(
         let wait = tries.next.timeouts.connect;
         match hub.open_tcp(address, wait, &account).await {
             Ok(flow) => {
-                return Ok(IpConnection {
+                return Ok(ByteEnd {
                     streams: carried(tries.routed, flow),
                     endpoint,
+                    // No address of this machine's networks, of which `egress` speaks.
+                    address: None,
+                    active: Active::default(),
                 });
             }
             Err(error) => last = Some(unreached(address, &error)),

@@ -3,6 +3,7 @@
 mod affinity;
 mod binding;
 pub(crate) mod bulk;
+pub(crate) mod byte_end;
 pub(crate) mod cause;
 pub(crate) mod datagram_path;
 pub(crate) mod departure;
@@ -15,6 +16,7 @@ pub(crate) mod opening;
 pub(crate) mod progress;
 pub(crate) mod retry;
 pub(crate) mod session_token;
+pub(crate) mod termination;
 pub(crate) mod verdict;
 pub(crate) mod wait;
 
@@ -186,7 +188,7 @@ async fn checkout(
     let share = asks.then(|| ShareOwner::of(routed).take(1)).transpose()?;
 
     let checked_out = match &tries.next.to {
-        To::Handler(_) => return Err(nowhere().into()),
+        To::Connector(_) | To::Handler(_) => return Err(nowhere().into()),
         To::Upstream { upstream, .. } if upstream.attached().is_some() => {
             let name = attached_name(routed, upstream, head, target);
             let attached = &routed.worker.shared.attached;
@@ -373,7 +375,7 @@ fn place<'a>(
     avoid: &'a [Arc<str>],
 ) -> Result<Dial<'a>, Refusal> {
     match &tries.next.to {
-        To::Handler(_) => Err(nowhere()),
+        To::Connector(_) | To::Handler(_) => Err(nowhere()),
         To::Upstream { upstream, .. } => Ok(Dial::Upstream {
             upstream,
             affinity: affinity(tries.routed, tries.next, None),
@@ -390,9 +392,9 @@ fn place<'a>(
     }
 }
 
-/// A handler answers here.
+/// A plug is at the end of the route.
 fn nowhere() -> Refusal {
-    let details = "what a handler answers is sent nowhere";
+    let details = "what a plug takes is sent nowhere";
     Refusal::new(ProxyError::ProxyInternalError, details)
 }
 

@@ -25,8 +25,9 @@ use super::departure::{self, depart};
 use super::descriptor_share;
 use super::form;
 use super::retry::Tries;
+use super::termination::Termination;
+use crate::here::behalf;
 use crate::reach::early_bytes::EarlyBytes;
-use crate::reach::from_stack;
 use crate::reach::session_token::Resumption;
 use crate::{custody, reach, tunnel};
 
@@ -140,22 +141,29 @@ pub(crate) async fn bytes(
     }
 }
 
-/// Opens a path of UDP where the overlay ends: a socket, that of the session which the client asks for, or ports in a tunnel of IP packets.
+/// Opens a path of UDP where the overlay ends: a socket, that of the session which the client asks for, ports in a tunnel of IP packets,
+/// or what a plug gives.
 pub(crate) async fn end(
     routed: &Routed,
     head: &RequestHead,
     next: &Next,
     asked: Option<Asked>,
 ) -> Result<(Path, Opened), Refusal> {
-    if from_stack::listener(routed).is_none() {
+    let termination = Termination::of(routed, next);
+    if matches!(termination, Termination::Socket) {
         return socket(routed, head, next, asked).await;
     }
     // Sessions have sockets.
     if let Some(Asked::Only(_)) = asked {
         return Err(no_room());
     }
-    let (_, target) = depart(routed, head.clone(), next)?;
-    let path = from_stack::datagrams(&Tries::new(routed, next, head), &target).await?;
+    let (departing, target) = depart(routed, head.clone(), next)?;
+    let tries = Tries::new(routed, next, head);
+    let path = termination
+        .datagrams(&tries, &target, || {
+            behalf::tunnel(routed, departing, &target)
+        })
+        .await?;
     Ok((path, Opened::new(routed, head, next, None)))
 }
 

@@ -1,31 +1,29 @@
-//! Where the overlay ends: a tunnel becomes a TCP connection or a UDP socket.
+//! Where the overlay ends: a tunnel becomes a TCP connection, a UDP socket, or what a plug opens instead.
 
 use hermes_admit::next::Next;
 use hermes_admit::reevaluate::{Opened, enter};
 use hermes_admit::routed::Routed;
-use hermes_http::{Incoming, Kind, Outgoing, RequestHead, h1};
-use hermes_net::Stream;
+use hermes_http::Kind;
 use hermes_plug::arrival::{Arrival, End};
 use hermes_plug::refusal::Refusal;
-use hermes_plug::target::Target;
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::{self, PROXY_STATUS};
 use hermes_proto::resumable::Request;
 use hermes_proto::{datagram_floor, datagram_limit};
-use hermes_upstream::Active;
 use http::HeaderValue;
 
 use super::bridges::Bridges;
-use super::outlive::far::{self, NewSession, NewTarget};
+use super::outlive::far::{self, NewSession};
 use crate::carried::{ByteTunnel, Carried};
 use crate::datagrams::udp_bind;
 use crate::failed::{Failed, Unanswered};
-use crate::reach;
+use crate::here::behalf;
+use crate::reach::byte_end::ByteEnd;
 use crate::reach::departure::depart;
-use crate::reach::from_stack::IpConnection;
 use crate::reach::retry::Tries;
-use crate::reach::{form, from_stack, opening};
+use crate::reach::termination::Termination;
+use crate::reach::{form, opening};
 
 /// Opens the TCP connection that a CONNECT (RFC 9110, 9.3.6) or connect-tcp asks for.
 pub(crate) async fn tcp(
@@ -47,8 +45,8 @@ pub(crate) async fn tcp(
         return Box::pin(far::resume(routed, arrival, next, ticket)).await;
     }
 
-    let dialling = dial(routed, arrival.head(), next, asked.is_some());
-    let (target, session) = match dialling.await {
+    let dialled = dial(routed, &mut arrival, next, asked.is_some()).await;
+    let (target, session) = match dialled {
         Ok(dialled) => dialled,
         Err(refusal) => {
             return Err(Failed {
@@ -100,50 +98,40 @@ pub(crate) async fn tcp(
 /// Connects to the target, with a session for the tunnel if one is asked for and there is room for it.
 async fn dial(
     routed: &Routed,
-    head: &RequestHead,
+    arrival: &mut Arrival,
     next: &Next,
     resumable: bool,
-) -> Result<(NewTarget, Option<Box<NewSession>>), Refusal> {
-    let departing = depart(routed, head.clone(), next);
-    let tries = Tries::new(routed, next, head);
-    let (_, target) = departing?;
-    let dialled = match from_stack::listener(routed) {
-        Some(_) => by_packets(&tries, &target).await?,
-        None => by_socket(&tries, &target).await?,
+) -> Result<(ByteEnd, Option<Box<NewSession>>), Refusal> {
+    let departing = depart(routed, arrival.head().clone(), next);
+    let tries = Tries::new(routed, next, arrival.head());
+    let (departing, target) = departing?;
+
+    let termination = Termination::of(routed, next);
+    let opening = termination.bytes(&tries, &target, || {
+        behalf::tunnel(routed, departing, &target)
+    });
+    let dialled = if termination.is_plug() {
+        wanted(arrival, opening).await?
+    } else {
+        opening.await?
     };
 
     let session = resumable.then(|| NewSession::grant(routed, next, target.to_string()));
     Ok((dialled, session.flatten().map(Box::new)))
 }
 
-async fn by_socket(tries: &Tries<'_>, target: &Target) -> Result<NewTarget, Refusal> {
-    let dialled = reach::dial(tries, target).await?;
-    Ok(NewTarget {
-        streams: halves(dialled.stream),
-        endpoint: dialled.endpoint,
-        address: dialled.address,
-        active: dialled.active,
+/// Waits for a plug to open a far end, as long as the client does.
+fn wanted<T>(
+    arrival: &mut Arrival,
+    opening: impl Future<Output = Result<T, Refusal>>,
+) -> impl Future<Output = Result<T, Refusal>> {
+    // Boxed: most tunnels end at sockets.
+    Box::pin(async move {
+        tokio::select! {
+            opened = opening => opened,
+            () = arrival.gone() => Err(Refusal::client_gone("before the far end was open")),
+        }
     })
-}
-
-async fn by_packets(tries: &Tries<'_>, target: &Target) -> Result<NewTarget, Refusal> {
-    let IpConnection { streams, endpoint } = from_stack::connection(tries, target).await?;
-    Ok(NewTarget {
-        streams,
-        endpoint,
-        // No address of this machine's networks, of which `egress` speaks.
-        address: None,
-        active: Active::default(),
-    })
-}
-
-/// Both directions of a connection.
-fn halves(stream: Stream) -> (Incoming, Outgoing) {
-    let (read, write) = stream.split();
-    (
-        Incoming::H1(h1::BodyReceiver::bytes(read)),
-        Outgoing::H1(h1::BodySender::bytes(write)),
-    )
 }
 
 /// The fields of the answer that opens a tunnel of bytes which ends here.
@@ -158,14 +146,25 @@ pub(crate) fn opening_fields(routed: &Routed, kind: Kind) -> Fields {
 
 /// Opens the UDP socket that a CONNECT-UDP asks for (RFC 9298, 3.1). The name is resolved before the
 /// tunnel is accepted, and only the target's datagrams are taken.
-pub(crate) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
+pub(crate) async fn udp(
+    routed: &Routed,
+    mut arrival: Arrival,
+    next: &Next,
+) -> Result<Carried, Failed> {
     if routed.target.is_any() {
         return Box::pin(udp_bind::open(routed, arrival, next))
             .await
             .map(Carried::Over);
     }
 
-    let (path, opened) = match opening::end(routed, arrival.head(), next, routed.asked).await {
+    let opened = if Termination::of(routed, next).is_plug() {
+        let head = arrival.head().clone();
+        let opening = opening::end(routed, &head, next, routed.asked);
+        wanted(&mut arrival, opening).await
+    } else {
+        opening::end(routed, arrival.head(), next, routed.asked).await
+    };
+    let (path, opened) = match opened {
         Ok(opened) => opened,
         Err(refusal) => {
             return Err(Failed {

@@ -29,7 +29,9 @@ pub fn account(
     } = loaded;
 
     let found = |hop: Hop<'_>| match hop {
-        Hop::Proxy(name) | Hop::Origin(name) | Hop::Handler(name) => name.to_owned(),
+        Hop::Proxy(name) | Hop::Origin(name) | Hop::Connector(name) | Hop::Handler(name) => {
+            name.to_owned()
+        }
         Hop::Target => "(target)".to_owned(),
     };
     let rules = Rules::compile(&document, node.into(), |_, hop| Some(found(hop)))

@@ -1,7 +1,6 @@
 //! The far end: where a tunnel becomes a TCP connection to the target.
 
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +17,6 @@ use hermes_plug::refusal::Refusal;
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::resumable::{Grant, Request, ResumableEnd, Ticket};
-use hermes_upstream::Active;
 use http::StatusCode;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -27,6 +25,7 @@ use super::path::{self, Carrying, LAST_WORD, Link, PathEnd};
 use super::sides::{self, SideEnd};
 use crate::carried::Carried;
 use crate::failed::{Failed, Unanswered};
+use crate::reach::byte_end::ByteEnd;
 use crate::reach::departure::depart;
 use crate::reach::form;
 use crate::reach::retry::Tries;
@@ -45,14 +44,6 @@ pub(crate) struct FarTunnel {
     guard: TunnelGuard,
     /// The path; none if the near end was gone before it was answered.
     link: Option<Link>,
-}
-
-/// The connection to the target of a new session.
-pub(crate) struct NewTarget {
-    pub(crate) streams: (Incoming, Outgoing),
-    pub(crate) endpoint: Arc<str>,
-    pub(crate) address: Option<SocketAddr>,
-    pub(crate) active: Active,
 }
 
 /// A session that is granted with the answer.
@@ -92,7 +83,7 @@ impl NewSession {
     pub(crate) fn tunnel(
         self,
         routed: &Routed,
-        target: NewTarget,
+        target: ByteEnd,
         (incoming, outgoing): (Incoming, Outgoing),
         guard: TunnelGuard,
     ) -> Carried {

@@ -1,0 +1,302 @@
+//! Exchanges that a handler or a connector opens on behalf of another.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use hermes_admit::decide::{Candidate, Mode};
+use hermes_admit::entry::Entry;
+use hermes_admit::filter;
+use hermes_admit::note;
+use hermes_admit::routed::Routed;
+use hermes_http::{
+    AnswerFields, Cause, HeldClient, Incoming, Kind, Offered, Outgoing, RefusalReason, Replying,
+    RequestHead, Reset, ResponseHead, StreamError, pipe,
+};
+use hermes_observe::Begin;
+use hermes_plug::arrival::Arrival;
+use hermes_plug::refusal::Refusal;
+use hermes_plug::target::{Forms, Target};
+use hermes_plug::{OpenedTunnel, Opener, OpeningAnswer, OpeningTunnel, Opens, TunnelRequest};
+use hermes_proto::fields::Fields;
+use hermes_proto::proxy_status::ProxyError;
+use http::StatusCode;
+use tokio::sync::oneshot;
+
+use crate::failed::{Failed, Unanswered};
+use crate::forward::forward;
+
+/// Handlers that an exchange may pass, each of which opened the next: more than anyone needs, few enough to end a circle soon.
+#[doc(alias = "bound")]
+const HANDLERS: u8 = 4;
+
+/// In whose name a plug opens exchanges.
+struct Behalf {
+    routed: Routed,
+}
+
+/// Opens exchanges on behalf of this one.
+pub(crate) fn opener(routed: &Routed) -> Opener {
+    Opener::new(Arc::new(Behalf {
+        routed: routed.clone(),
+    }))
+}
+
+/// What a plug gets of a tunnel that leaves with this head.
+pub(crate) fn tunnel(routed: &Routed, head: RequestHead, target: &Target) -> TunnelRequest {
+    TunnelRequest {
+        head,
+        target: target.clone(),
+        user: routed.user.clone(),
+        source: routed.source.clone(),
+        listener: routed.listener.name.clone(),
+        bounds: routed.datagram_bounds().bounds,
+        opener: opener(routed),
+    }
+}
+
+impl Behalf {
+    /// The request on its route: policy and filters decide on it as on one that arrives.
+    async fn route(&self, head: &mut RequestHead) -> Result<OpenedExchange, Refusal> {
+        let own = &self.routed;
+        // A request that a handler opens may be routed to a handler again: this ends a circle.
+        if own.handlers >= HANDLERS {
+            let details = "the request passed too many handlers";
+            return Err(Refusal::new(ProxyError::ProxyLoopDetected, details)
+                .status(StatusCode::LOOP_DETECTED));
+        }
+
+        let forms = Forms {
+            udp_templates: &[],
+            tcp_templates: &[],
+            gateway: true,
+        };
+
+        let target = Target::of(head, &forms, false)?;
+        let mut user = own.user.clone();
+        let mut candidate = Candidate {
+            entry: Entry {
+                snapshot: &own.snapshot,
+                listener: &own.listener,
+                source: &own.source,
+            },
+            target: &target,
+            auth: &own.auth,
+            mode: Mode::Opened(own.logger()),
+        };
+        let (grant, route) = candidate.decide(head, &mut user).await?;
+
+        let begun = own.worker.shared.telemetry.begin_at(
+            Begin {
+                kind: filter::kind(head),
+                listener: own.listener.name.clone(),
+                source: own.source.peer,
+                protocol: "handler",
+            },
+            own.listener.telemetry.clone(),
+        );
+
+        begun.method(head.wire_method());
+        begun.target(target.with_path(head.path()));
+        if let Some(user) = &user {
+            begun.user(user);
+        }
+
+        begun.route(&route.name);
+        let routed = Routed {
+            exchange: Arc::new(begun),
+            target,
+            user,
+            route,
+            asked: None,
+            auth: Arc::new(own.auth.on_behalf()),
+            handlers: own.handlers + 1,
+            ..own.clone()
+        };
+        Ok(OpenedExchange {
+            routed,
+            answer: grant.answer,
+        })
+    }
+}
+
+/// An exchange that a handler opened, on its route.
+struct OpenedExchange {
+    routed: Routed,
+    /// What filters add to its answer.
+    answer: Vec<AnswerFields>,
+}
+
+impl Behalf {
+    /// Sends a request on its route, and gives the first that is heard of it.
+    async fn first_answer(
+        &self,
+        mut head: RequestHead,
+        content: Incoming,
+    ) -> Result<FirstAnswer, Refusal> {
+        let opened = self.route(&mut head).await?;
+        let routed = opened.routed;
+        let (told, answer) = oneshot::channel();
+        let held = Box::new(Awaited { told });
+        let offered = Offered::held(head, routed.source.clone(), content, held);
+        let mut arrival = Arrival::Offered(offered);
+        arrival.add_to_answer(opened.answer);
+        self.spawn(Box::pin(carry(routed, arrival)));
+
+        let cut_off = |_| Refusal::new(ProxyError::ProxyInternalError, "the exchange was cut off");
+        answer.await.map_err(cut_off)
+    }
+}
+
+impl Opens for Behalf {
+    fn open(&self, head: RequestHead, content: Incoming) -> OpeningAnswer<'_> {
+        Box::pin(async move {
+            if head.kind() != Kind::Message {
+                return Err(unfit("it is a tunnel, and no request"));
+            }
+            match self.first_answer(head, content).await? {
+                FirstAnswer::Response(head, content, _) => Ok((head, content)),
+                FirstAnswer::Tunnel(_) => Err(unfit("a request became a tunnel")),
+            }
+        })
+    }
+
+    fn tunnel(&self, head: RequestHead) -> OpeningTunnel<'_> {
+        Box::pin(async move {
+            if !matches!(
+                head.kind(),
+                Kind::Connect | Kind::ConnectTcp | Kind::ConnectUdp
+            ) {
+                return Err(unfit("it is no tunnel of bytes or datagrams"));
+            }
+            match self.first_answer(head, Incoming::Empty).await? {
+                FirstAnswer::Tunnel(tunnel) => Ok(tunnel),
+                FirstAnswer::Response(head, _, reason) => Err(refused(&head, reason)),
+            }
+        })
+    }
+
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        let watch = self.routed.worker.shared.drain.clone();
+        let forced = watch.clone();
+        watch.spawn(async move {
+            tokio::select! {
+                () = task => {}
+                () = forced.forced() => {}
+            }
+        });
+    }
+}
+
+/// An exchange that a handler opened, to its end.
+async fn carry(routed: Routed, arrival: Arrival) {
+    let exchange = &routed.exchange;
+    let Failed {
+        unanswered,
+        refusal,
+    } = match forward(&routed, arrival).await {
+        Ok(carried) => {
+            let reason = carried.carry(&routed).await;
+            note::end(&routed, &reason);
+            return exchange.finish(&reason);
+        }
+        Err(failed) => failed,
+    };
+
+    exchange.status(refusal.code().as_u16());
+    let reason = refusal.reason();
+    let arrival = match &unanswered {
+        Unanswered::Arrival(arrival) => Some(arrival),
+        Unanswered::Responder(_) => None,
+    };
+    let id = note::routed_refusal(&routed, arrival, &refusal);
+    let for_ingress = refusal.for_ingress();
+    let (head, content) = refusal.answer(&routed.snapshot.node, id, true);
+
+    // A handler that does not wait any more has its reasons.
+    let _ = match unanswered {
+        Unanswered::Arrival(arrival) => arrival.refuse(for_ingress, head, content).await,
+        Unanswered::Responder(responder) => responder.refuse(for_ingress, head, content).await,
+    };
+
+    exchange.finish(&reason);
+}
+
+/// What is heard first of an exchange that a plug opened.
+enum FirstAnswer {
+    /// Its response, which may be a refusal for this reason.
+    Response(ResponseHead, Incoming, Option<RefusalReason>),
+    /// Its tunnel is open.
+    Tunnel(OpenedTunnel),
+}
+
+/// What was asked for cannot be opened.
+fn unfit(details: &str) -> Refusal {
+    Refusal::new(ProxyError::ProxyInternalError, details)
+}
+
+/// Why there is no tunnel.
+fn refused(head: &ResponseHead, reason: Option<RefusalReason>) -> Refusal {
+    let refusal = match reason {
+        Some(reason) => Refusal::new(reason.error, reason.details),
+        None => {
+            let details = format!("the tunnel was answered with {}", head.status);
+            Refusal::new(ProxyError::HttpUpgradeFailed, details)
+        }
+    };
+    refusal.status(head.status)
+}
+
+/// The plug's side of an exchange that it opened.
+struct Awaited {
+    told: oneshot::Sender<FirstAnswer>,
+}
+
+impl fmt::Debug for Awaited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Awaited")
+    }
+}
+
+impl Awaited {
+    /// Tells the plug, and gives this side of what it hears of.
+    fn tell<T: Send + 'static>(self, first: FirstAnswer, own: T) -> Replying<T> {
+        let told = self.told.send(first).map(|()| own);
+        let answered = told.map_err(|_| StreamError::new(Cause::Reset(Reset::Cancel)));
+        Box::pin(std::future::ready(answered))
+    }
+}
+
+impl HeldClient for Awaited {
+    fn accept(self: Box<Self>, _: Fields) -> Replying<(Incoming, Outgoing)> {
+        let (to_target, from_plug) = pipe(None);
+        let (to_plug, from_target) = pipe(None);
+        let tunnel = OpenedTunnel {
+            incoming: from_target,
+            outgoing: to_target,
+        };
+        self.tell(FirstAnswer::Tunnel(tunnel), (from_plug, to_plug))
+    }
+
+    fn respond(self: Box<Self>, head: ResponseHead, length: Option<u64>) -> Replying<Outgoing> {
+        let (outgoing, incoming) = pipe(length);
+        self.tell(FirstAnswer::Response(head, incoming, None), outgoing)
+    }
+
+    fn refuse(
+        self: Box<Self>,
+        reason: RefusalReason,
+        head: ResponseHead,
+        length: Option<u64>,
+    ) -> Replying<Outgoing> {
+        let (outgoing, incoming) = pipe(length);
+        self.tell(
+            FirstAnswer::Response(head, incoming, Some(reason)),
+            outgoing,
+        )
+    }
+
+    fn gone(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.told.closed())
+    }
+}

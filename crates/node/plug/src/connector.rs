@@ -1,0 +1,59 @@
+//! A connector: the far end of tunnels, where that is no socket of the node.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use hermes_http::{Kind, RequestHead};
+use hermes_net::StreamInfo;
+use hermes_packet::Bounds;
+
+use crate::arrival::End;
+use crate::handler::Opener;
+use crate::refusal::Refusal;
+use crate::target::Target;
+
+/// Opens the far ends of tunnels of routes that say `terminate: { by: NAME }`: a target becomes bytes or packets. The node's own TCP
+/// connections and UDP sockets are the same to the rest of the pipeline.
+///
+/// - **Gets** a [`TunnelRequest`] for CONNECT, connect-tcp or CONNECT-UDP: with the target as the route rewrote it, and the fields that
+///   an origin may see. Other exchanges of the route are refused with 501.
+/// - **Must** give an [`End`]: a pair of streams for bytes, an end of UDP packets for datagrams
+///   ([`TunnelRequest::carries_packets`]). The node's loops move what passes, count it, and end it when rules or credentials change.
+/// - **Time**: the route's `timeouts.connect`. Its future is dropped when that has passed, and when the client goes.
+/// - **Errors**: a [`Refusal`] becomes the answer, with `Proxy-Status`, and the reason in the record. It is not tried again.
+/// - **Charged**: the tunnel counts against the bounds of its listener and user. What waits beyond the streams of `hermes_http` the
+///   connector must bound itself; [`TunnelRequest::bounds`] says how much for packets. The rules of `egress` are about addresses that
+///   the node dials: what a connector reaches, it must decide itself.
+/// - **Runs** on the worker of the tunnel, many at once on one thread: it must not block. Connectors are shared by all workers.
+pub trait Connector: Send + Sync {
+    /// Opens a far end.
+    fn connect(&self, request: TunnelRequest) -> Connecting<'_>;
+}
+
+/// A far end that is being opened.
+pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<End, Refusal>> + Send + 'a>>;
+
+/// A tunnel for which a far end is wanted.
+pub struct TunnelRequest {
+    /// The request, as an origin would see it.
+    pub head: RequestHead,
+    /// Where it leads.
+    pub target: Target,
+    /// Whose it is.
+    pub user: Option<String>,
+    /// Where it came from.
+    pub source: Arc<StreamInfo>,
+    /// Where it entered.
+    pub listener: Arc<str>,
+    /// Bounds on packets that wait for it.
+    pub bounds: Bounds,
+    /// Opens exchanges in its name.
+    pub opener: Opener,
+}
+
+impl TunnelRequest {
+    /// Whether it carries datagrams; else it carries bytes.
+    pub fn carries_packets(&self) -> bool {
+        self.head.kind() == Kind::ConnectUdp
+    }
+}
