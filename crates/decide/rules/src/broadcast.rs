@@ -33,6 +33,7 @@ pub fn may(broadcast: &Broadcast, user: Option<&str>, source: &Source<'_>) -> bo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trust::Mandate;
 
     fn fields(lines: &[&str]) -> Fields {
         lines
@@ -59,11 +60,11 @@ mod tests {
     fn users_and_peers_that_are_named_may() {
         let peer = Source::Peer {
             name: "dp",
-            speaks_for: &[],
+            speaks_for: Mandate::of(&[]),
         };
         let stranger = Source::Peer {
             name: "other",
-            speaks_for: &[],
+            speaks_for: Mandate::of(&[]),
         };
         let rule = |users: &[&str], peers: &[&str]| Broadcast {
             users: users.iter().map(|user| user.parse().unwrap()).collect(),

@@ -158,9 +158,7 @@ pub fn still_believed(
         (Source::Client, Some(user)) if was_peer => Err(Reason::Identity(format!(
             "who handed it over is no peer any more, and cannot speak for user {user}"
         ))),
-        (Source::Peer { name, speaks_for }, Some(user))
-            if !speaks_for.iter().any(|pattern| pattern.matches(user)) =>
-        {
+        (Source::Peer { name, speaks_for }, Some(user)) if !speaks_for.covers(user) => {
             Err(Reason::Identity(format!(
                 "peer {name} does not speak for user {user} any more"
             )))

@@ -25,10 +25,34 @@ pub enum Source<'a> {
         /// Its name in the configuration.
         name: &'a str,
         /// Users that it may speak for.
-        speaks_for: &'a [UserPattern],
+        speaks_for: Mandate<'a>,
     },
     /// A peer proxy over a clear link whose address is listed in `insecure_trust`: speaks for everybody.
     InsecurePeer,
+}
+
+/// The users that a peer may speak for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Mandate<'a> {
+    /// Those that the configuration names.
+    pub named: &'a [UserPattern],
+    /// The one whom its certificate names, where the configuration says that it counts.
+    pub certified: Option<&'a str>,
+}
+
+impl<'a> Mandate<'a> {
+    /// To speak for users that the configuration names.
+    pub fn of(named: &'a [UserPattern]) -> Self {
+        Self {
+            named,
+            certified: None,
+        }
+    }
+
+    /// Whether it is one to speak for this user.
+    pub fn covers(&self, user: &str) -> bool {
+        self.certified == Some(user) || self.named.iter().any(|pattern| pattern.matches(user))
+    }
 }
 
 /// An exchange that claims to be someone's whose it is not.
@@ -167,7 +191,7 @@ impl Believing<'_> {
         let user = match source {
             Source::Client => client_user(claim, authenticated, forged, accepts)?,
             Source::Peer { name, speaks_for } => {
-                let speaks = |user: &str| speaks_for.iter().any(|pattern| pattern.matches(user));
+                let speaks = |user: &str| speaks_for.covers(user);
                 peer_user(claim, authenticated, || format!("peer {name}"), speaks)?
             }
             Source::InsecurePeer => peer_user(

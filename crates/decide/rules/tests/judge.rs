@@ -11,7 +11,7 @@ use hermes_rules::judge::{
     Arrived, ArrivedPath, Authenticated, Entrance, Judged, Step, Unrouted, listener_user,
 };
 use hermes_rules::route::Unmatched;
-use hermes_rules::{Rules, Source, Target};
+use hermes_rules::{Mandate, Rules, Source, Target};
 use http::{HeaderValue, Method};
 use serde_json::{Value, json};
 
@@ -110,10 +110,13 @@ fn a_certificate_of_a_peer_says_which_proxy_it_is_and_not_whose_the_exchange_is(
     assert!(
         rules
             .peers
-            .certified(["other.example"].into_iter())
+            .certified(["other.example"].into_iter(), None)
             .is_none()
     );
-    let peer = rules.peers.certified(["core.test"].into_iter()).unwrap();
+    let peer = rules
+        .peers
+        .certified(["core.test"].into_iter(), None)
+        .unwrap();
     let certificate = Authenticated {
         user: Some("core.example"),
         by_certificate: true,
@@ -142,8 +145,65 @@ fn of_peers_with_one_certificate_the_first_in_the_document_counts() {
         "listeners": { "web": { "http": "127.0.0.1:0" } },
     }));
     let rules = rules(&document);
-    let found = rules.peers.certified(["b", "shared"].into_iter());
+    let found = rules.peers.certified(["b", "shared"].into_iter(), None);
     assert!(matches!(found, Some(Source::Peer { name: "second", .. })));
+}
+
+#[test]
+fn a_peer_of_a_family_speaks_for_the_user_of_its_certificate() {
+    let document = document(json!({
+        "users": { "carol": ["caroline"] },
+        "groups": { "staff": ["dave"] },
+        "peers": {
+            "devices": { "certificate": "spiffe://a/user/{user}/*", "speaks_for": ["{user}", "group:staff"] },
+            "own": { "certificate": "spiffe://a/user/eve/x", "speaks_for": ["*"] },
+            "nodes": { "certificate": "spiffe://a/user/*/x", "speaks_for": [] },
+        },
+        "listeners": { "web": { "http": "127.0.0.1:0" } },
+        "routes": [{ "to": "a" }],
+    }));
+    let rules = rules(&document);
+    let speaks = |id: &str, user: &str| {
+        let source = rules.peers.certified([id].into_iter(), Some(id)).unwrap();
+        let (judged, _) = judge(
+            &document,
+            source,
+            Authenticated::default(),
+            &[("user", user)],
+        );
+        judged.is_ok()
+    };
+
+    assert!(speaks("spiffe://a/user/alice/x", "alice"));
+    assert!(speaks("spiffe://a/user/alice/x", "dave"));
+    assert!(speaks("spiffe://a/user/caroline/x", "carol"));
+    assert!(!speaks("spiffe://a/user/alice/x", "bob"));
+    assert!(!speaks("spiffe://a/user/alice/x", "{user}"));
+    // An exact name comes before a family, wherever it stands.
+    assert!(speaks("spiffe://a/user/eve/x", "bob"));
+
+    let id = "spiffe://a/user/alice/x";
+    let is_devices = |found| {
+        matches!(
+            found,
+            Some(Source::Peer {
+                name: "devices",
+                ..
+            })
+        )
+    };
+    assert!(is_devices(rules.peers.named(id)));
+    // A common name, or one of several URIs, is no SPIFFE ID.
+    assert!(rules.peers.certified([id].into_iter(), None).is_none());
+    // The entry alone says of no one that it is theirs.
+    let entry = rules.peers.named("devices").unwrap();
+    let (judged, _) = judge(
+        &document,
+        entry,
+        Authenticated::default(),
+        &[("user", "alice")],
+    );
+    assert!(judged.is_err());
 }
 
 #[test]
@@ -255,7 +315,7 @@ fn a_peer_speaks_for_a_user_by_any_of_the_names() {
         let patterns = [pattern.parse().unwrap()];
         let source = Source::Peer {
             name: "core",
-            speaks_for: &patterns,
+            speaks_for: Mandate::of(&patterns),
         };
         let (judged, _) = judge(
             &document,

@@ -9,7 +9,9 @@ use hermes_config::model::{Document, ExchangeKind};
 use hermes_proto::fields::Fields;
 use hermes_rules::reevaluate::{Destination, End, Reason, Tunnel};
 use hermes_rules::route::Hop;
-use hermes_rules::{ClaimedGroups, Facts, Source, Table, Target, reevaluate, still_believed};
+use hermes_rules::{
+    ClaimedGroups, Facts, Mandate, Source, Table, Target, reevaluate, still_believed,
+};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -220,7 +222,7 @@ fn a_peer_must_still_speak_for_the_user() {
     let patterns = ["alice".parse().unwrap(), "team-*".parse().unwrap()];
     let peer = Source::Peer {
         name: "core",
-        speaks_for: &patterns,
+        speaks_for: Mandate::of(&patterns),
     };
     let cases = [
         (peer, true, Some("alice"), true),

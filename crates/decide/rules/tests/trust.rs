@@ -7,7 +7,7 @@
 
 use hermes_config::model::{FieldPattern, Forged, UserPattern};
 use hermes_proto::fields::Fields;
-use hermes_rules::{OverlayFields, Source, believe};
+use hermes_rules::{Mandate, OverlayFields, Source, believe};
 use http::{HeaderName, HeaderValue};
 
 const REMOVE: Forged = Forged::Remove;
@@ -172,7 +172,7 @@ fn peer_speaks_for_some() {
         .collect();
     let peer = Source::Peer {
         name: "dp",
-        speaks_for: &speaks_for,
+        speaks_for: Mandate::of(&speaks_for),
     };
     let several = Err("peer dp: more than one user field");
     for (lines, authenticated, expected) in [
@@ -220,7 +220,7 @@ fn peer_speaks_for_some() {
 fn peer_that_speaks_for_no_one_or_for_everybody() {
     let unnamed = Source::Peer {
         name: "dp",
-        speaks_for: &[],
+        speaks_for: Mandate::of(&[]),
     };
     decides(
         &unnamed,
@@ -235,7 +235,7 @@ fn peer_that_speaks_for_no_one_or_for_everybody() {
     decides(
         &Source::Peer {
             name: "dp",
-            speaks_for: &all,
+            speaks_for: Mandate::of(&all),
         },
         &["alice"],
         None,
@@ -405,7 +405,7 @@ fn peers_keep_all_overlay_fields() {
         Source::InsecurePeer,
         Source::Peer {
             name: "dp",
-            speaks_for: &all,
+            speaks_for: Mandate::of(&all),
         },
     ] {
         let mut fields = map(&sent);

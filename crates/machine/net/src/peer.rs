@@ -99,6 +99,15 @@ impl CertificateNames {
         listed.chain(&self.common_name).map(String::as_str)
     }
 
+    /// The URI, if it is the only one: an X.509-SVID has exactly one (SPIFFE X509-SVID section 2), whatever other names stand beside it.
+    #[must_use]
+    pub fn spiffe_id(&self) -> Option<&str> {
+        match self.uris.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
     /// The first name of [`Self::all`]: the one to show and to call the peer by.
     #[must_use]
     pub fn primary(&self) -> Option<&str> {

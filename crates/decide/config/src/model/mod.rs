@@ -78,10 +78,11 @@ pub use route::{
     Respond, Rewrite, Route, Terminate, TerminateBy, Timeouts,
 };
 pub use scalar::{
-    ByteSize, DecisionPointer, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch,
-    HostPort, Hours, HttpUrl, IpProtocol, ListenAddress, NameServerAddress, OneOrMany, PathMatch,
-    Percent, PortMatch, Rate, StatusMatch, SystemUsers, TargetMatch, Template, TemplatePart,
-    TextMatch, UpgradeName, UserMatch, UserPattern, Variable, WireguardKey, zone_index,
+    ByteSize, CertificateName, DecisionPointer, Duration, EndpointAddress, FamilyMember,
+    FieldPattern, FilePath, HostMatch, HostPort, Hours, HttpUrl, IpProtocol, ListenAddress,
+    NameServerAddress, OneOrMany, PathMatch, Percent, PortMatch, Rate, SpiffeFamily, StatusMatch,
+    SystemUsers, TargetMatch, Template, TemplatePart, TextMatch, UpgradeName, UserMatch,
+    UserPattern, Variable, WireguardKey, zone_index,
 };
 pub use split_dns::{NamedEcho, OtherNames, SplitDns};
 pub use sticky::Hash;

@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::scalar::{
-    Duration, FieldPattern, FilePath, ListenAddress, OneOrMany, TargetMatch, UserPattern,
+    CertificateName, Duration, FieldPattern, FilePath, ListenAddress, OneOrMany, TargetMatch,
+    UserPattern,
 };
 use super::{
     Authorize, DecisionLog, Defaults, Egress, FlowLog, Listener, Memory, Metrics, Policy, Route,
@@ -243,13 +244,14 @@ pub struct NodeIdentity {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Peer {
-    /// Names in its certificate, any of: URI, DNS or e-mail subject alternative name, or common name.
+    /// Names in its certificate, any of: URI, DNS or e-mail subject alternative name, or common name; or the SPIFFE IDs of a family,
+    /// as `spiffe://example.org/user/{user}/*`.
     #[serde(default)]
-    pub certificate: OneOrMany<String>,
+    pub certificate: OneOrMany<CertificateName>,
     /// The neighbour in custody that it is: a name in `defaults.custody.neighbours`. Default: none.
     #[serde(default)]
     pub neighbour: Option<String>,
-    /// Users that it may speak for: a name, `*`, `*@example.com`, `team-*` or `group:admins`.
+    /// Users that it may speak for: a name, `*`, `*@example.com`, `team-*` or `group:admins`, or the `{user}` of its certificate.
     #[serde(default)]
     pub speaks_for: Vec<UserPattern>,
 }

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use hermes_config::model::{Document, ExchangeKind, FieldPattern, Forged, Template, UserPattern};
 use hermes_proto::fields::Fields;
 use hermes_rules::{
-    ClaimedGroups, Facts, OverlayFields, Source, Table, Target, Values, apply, believe,
+    ClaimedGroups, Facts, Mandate, OverlayFields, Source, Table, Target, Values, apply, believe,
 };
 use http::{HeaderValue, Method};
 use indexmap::IndexMap;
@@ -74,7 +74,7 @@ pub fn believe_peer(rounds: usize) {
         rounds,
         &Source::Peer {
             name: "entry",
-            speaks_for: &speaks_for,
+            speaks_for: Mandate::of(&speaks_for),
         },
         None,
     );

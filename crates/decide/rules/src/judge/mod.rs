@@ -51,7 +51,7 @@ pub struct Rules<H> {
     /// The peers, by the names in their certificates.
     pub peers: Peers,
     /// Other names of users.
-    pub aliases: UserAliases,
+    pub aliases: Arc<UserAliases>,
     /// Groups of users, and services.
     pub names: Arc<Names>,
     /// Whether an exchange may go on; `None`: whatever a route takes.
@@ -206,17 +206,18 @@ impl<H> Rules<H> {
         find: impl FnMut(&hermes_config::model::Route, Hop<'_>) -> Option<H>,
     ) -> Result<Self, Unfit> {
         let names = Arc::new(Names::new(document));
+        let aliases = Arc::new(UserAliases::new(&document.users));
         Ok(Self {
             node,
             overlay: OverlayFields::new(&document.fields),
             provenance: Provenance::new(&document.provenance),
             controlled: ControlledFields::of_requests(document),
             controlled_answers: ControlledFields::of_answers(document),
-            peers: Peers::new(&document.peers, &document.groups),
+            peers: Peers::new(document, aliases.clone()),
             table: Table::with_names(document, names.clone(), find)?,
             policy: CompiledPolicy::compile(document),
             packets: PacketRules::new(document),
-            aliases: UserAliases::new(&document.users),
+            aliases,
             names,
         })
     }

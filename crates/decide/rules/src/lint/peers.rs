@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use hermes_config::child;
-use hermes_config::model::{Attach, Document};
+use hermes_config::model::{Attach, CertificateName, Document};
+use hermes_config::{child, element};
 
 use super::report::{Check, Report, has_tls};
 
@@ -11,6 +11,7 @@ pub(super) const CHECKS: &[Check] = &[
     unknowable,
     without_certificate,
     same_certificate,
+    certified_user,
     unknown_neighbour,
 ];
 
@@ -42,7 +43,8 @@ fn unknowable(document: &Document, report: &mut Report) {
 fn without_certificate(document: &Document, report: &mut Report) {
     for (name, peer) in &document.peers {
         let has_none = peer.certificate.is_empty() && peer.neighbour.is_none();
-        if has_none || peer.certificate.iter().any(String::is_empty) {
+        let is_empty = |name: &CertificateName| *name == CertificateName::Exact(String::new());
+        if has_none || peer.certificate.iter().any(is_empty) {
             let reason = "a peer without a name in its certificate, or a neighbour that it is, cannot be known";
             report.add(
                 child(&child("peers", name), "certificate"),
@@ -76,7 +78,7 @@ fn unknown_neighbour(document: &Document, report: &mut Report) {
 
 /// One certificate is one peer, or it would not be known for whom it speaks.
 fn same_certificate(document: &Document, report: &mut Report) {
-    let mut owners: HashMap<&str, &str> = HashMap::new();
+    let mut owners: HashMap<&CertificateName, &str> = HashMap::new();
     for (name, peer) in &document.peers {
         for certificate in peer.certificate.iter() {
             let owner = owners.entry(certificate).or_insert(name);
@@ -89,6 +91,37 @@ fn same_certificate(document: &Document, report: &mut Report) {
                     "give each peer a name of its own",
                 );
             }
+        }
+    }
+}
+
+/// `{user}` is the user whom a certificate names: each name of the certificate has to say where, and then it has to count.
+fn certified_user(document: &Document, report: &mut Report) {
+    const EXAMPLE: &str = "write `certificate: spiffe://example.org/user/{user}/*`";
+    let names_a_user = |name: &CertificateName| match name {
+        CertificateName::Exact(_) => false,
+        CertificateName::Family(family) => family.names_a_user(),
+    };
+
+    for (name, peer) in &document.peers {
+        let path = child("peers", name);
+        let speaks = |user: &hermes_config::model::UserPattern| user.is_certified_user();
+        let spoken = peer.speaks_for.iter().position(speaks);
+        let names_all = peer.certificate.iter().all(names_a_user) && !peer.certificate.is_empty();
+        let names_any = peer.certificate.iter().any(names_a_user);
+
+        match spoken {
+            Some(index) if !names_all => {
+                let reason = "not every name in `certificate` says who the user is";
+                let path = element(&child(&path, "speaks_for"), index);
+                report.add(path, reason, EXAMPLE);
+            }
+            None if names_any => {
+                let reason = "`{user}` is not among those that it `speaks_for`";
+                let remedy = "write `speaks_for: [\"{user}\"]`, or `*` in place of `{user}`";
+                report.add(child(&path, "certificate"), reason, remedy);
+            }
+            Some(_) | None => {}
         }
     }
 }

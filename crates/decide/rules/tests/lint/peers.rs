@@ -68,3 +68,30 @@ fn peers_that_are_neighbours() {
         ],
     );
 }
+
+#[test]
+fn users_of_certificates_that_do_not_name_one() {
+    let with = |certificate: Value, speaks_for: &str| {
+        with_peers(
+            json!({ "dp": { "certificate": certificate, "speaks_for": ["eve", speaks_for] } }),
+        )
+    };
+    let family = "spiffe://example.org/user/{user}/*";
+    finds(with(json!(family), "{user}"), &[]);
+    finds(with(json!("spiffe://example.org/node/*"), "*"), &[]);
+
+    let unnamed = "peers.dp.speaks_for[1]: not every name in `certificate` says who the user is; write `certificate: spiffe://example.org/user/{user}/*`";
+    for certificate in [
+        json!("dp.example"),
+        json!([family, "dp.example"]),
+        json!("spiffe://example.org/user/*"),
+    ] {
+        finds(with(certificate, "{user}"), &[unnamed]);
+    }
+    finds(
+        with(json!(family), "*"),
+        &[
+            "peers.dp.certificate: `{user}` is not among those that it `speaks_for`; write `speaks_for: [\"{user}\"]`, or `*` in place of `{user}`",
+        ],
+    );
+}

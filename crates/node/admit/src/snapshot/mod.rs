@@ -207,10 +207,10 @@ impl Snapshot {
     }
 
     /// The peer that hands an exchange over, and what it is believed in.
-    pub fn source_of(&self, listener: &ListenerRules, source: &StreamInfo) -> Source<'_> {
+    pub fn source_of<'a>(&'a self, listener: &ListenerRules, source: &'a StreamInfo) -> Source<'a> {
         let certificate = source.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
         let peer = certificate
-            .and_then(|names| self.rules.peers.certified(names.all().map(AsRef::as_ref)));
+            .and_then(|names| self.rules.peers.certified(names.all(), names.spiffe_id()));
         let neighbour = source.neighbour.as_ref();
         let peer = peer.or_else(|| self.rules.peers.neighbour(neighbour?));
         if let Some(peer) = peer {

@@ -315,7 +315,7 @@ pub fn own_address(listener: &Listener) -> IpAddr {
 /// There is no such peer.
 pub fn source<'a>(
     peers: &'a Peers,
-    peer: Option<&str>,
+    peer: Option<&'a str>,
     listener: &Listener,
     address: IpAddr,
 ) -> Result<Source<'a>, String> {

@@ -21,6 +21,7 @@ mod descriptors;
 mod early_data;
 mod empty_lengths;
 mod expiry;
+mod families;
 mod greetings;
 mod grpc_filter;
 mod handshakes;

@@ -3,9 +3,9 @@
 use std::str::FromStr;
 
 use super::{
-    ByteSize, DecisionPointer, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch,
-    HostPort, Hours, HttpUrl, IpProtocol, ListenAddress, NameServerAddress, PathMatch, Percent,
-    PortMatch, Prefix, Rate, ScalarError, StatusMatch, SystemUsers, TargetMatch, Template,
+    ByteSize, CertificateName, DecisionPointer, Duration, EndpointAddress, FieldPattern, FilePath,
+    HostMatch, HostPort, Hours, HttpUrl, IpProtocol, ListenAddress, NameServerAddress, PathMatch,
+    Percent, PortMatch, Prefix, Rate, ScalarError, StatusMatch, SystemUsers, TargetMatch, Template,
     TextMatch, UpgradeName, UserMatch, UserPattern, WireguardKey,
 };
 
@@ -17,7 +17,7 @@ pub(crate) const END: &str = "hermes-end";
 
 type Check = fn(&str) -> Result<(), ScalarError>;
 
-const FORMATS: [(&str, Check); 28] = [
+const FORMATS: [(&str, Check); 29] = [
     ("hermes-duration", parses::<Duration>),
     ("hermes-byte-size", parses::<ByteSize>),
     ("hermes-rate", parses::<Rate>),
@@ -29,6 +29,7 @@ const FORMATS: [(&str, Check); 28] = [
     ("hermes-name-server", parses::<NameServerAddress>),
     ("hermes-field-pattern", parses::<FieldPattern>),
     ("hermes-user-pattern", parses::<UserPattern>),
+    ("hermes-certificate-name", parses::<CertificateName>),
     ("hermes-user-match", parses::<UserMatch>),
     ("hermes-hours", parses::<Hours>),
     ("hermes-text-match", parses::<TextMatch>),

@@ -4,6 +4,7 @@
 //! itself in the JSON Schema's `format` (`hermes-duration`, ...), by which the loader finds its parser.
 
 mod address;
+mod certificate;
 mod format;
 mod host;
 mod hours;
@@ -28,6 +29,7 @@ mod wireguard_key;
 mod zone;
 
 pub use address::{EndpointAddress, FilePath, HostPort, ListenAddress};
+pub use certificate::{CertificateName, FamilyMember, SpiffeFamily};
 pub use host::{HostMatch, TargetMatch};
 pub use hours::{Hours, WEEK, second_of_week};
 pub use http_url::HttpUrl;
@@ -150,10 +152,10 @@ mod tests {
     use proptest::prelude::{Strategy, proptest};
 
     use super::{
-        ByteSize, DecisionPointer, Duration, EndpointAddress, FieldPattern, HostMatch, HostPort,
-        Hours, HttpUrl, ListenAddress, NameServerAddress, PathMatch, Percent, PortMatch,
-        StatusMatch, SystemUsers, TargetMatch, Template, TextMatch, UpgradeName, UserMatch,
-        UserPattern, WireguardKey,
+        ByteSize, CertificateName, DecisionPointer, Duration, EndpointAddress, FieldPattern,
+        HostMatch, HostPort, Hours, HttpUrl, ListenAddress, NameServerAddress, PathMatch, Percent,
+        PortMatch, StatusMatch, SystemUsers, TargetMatch, Template, TextMatch, UpgradeName,
+        UserMatch, UserPattern, WireguardKey,
     };
 
     /// What parses is printed in a form that parses to the same.
@@ -177,6 +179,7 @@ mod tests {
             "[0-9]{1,5}-[0-9]{1,5}",
             "((mon|tue|sun)(-fri|,sat)? )?[012][0-9]:[0-5]0-[012][0-9]:[0-5]0( [+-]0[0-9]:00)?",
             "(group|service):[a-z0-9]{1,4}",
+            "spiffe://[a-z.]{1,4}(/(\\{user\\}|\\*|[a-z.]{0,3})){0,3}",
             "[A-Za-z0-9+/]{42}[AE]=",
             "/(input|result)/(fields/)?[a-zA-Z~01/]{0,6}",
             ".{0,8}",
@@ -194,6 +197,7 @@ mod tests {
             round_trips::<NameServerAddress>(&text);
             round_trips::<FieldPattern>(&text);
             round_trips::<UserPattern>(&text);
+            round_trips::<CertificateName>(&text);
             round_trips::<UserMatch>(&text);
             round_trips::<Hours>(&text);
             round_trips::<TextMatch>(&text);

@@ -9,6 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::certificate::USER;
 use super::{ScalarError, regex, scalar};
 
 /// A field name, or the beginning of field names: `service`, `x-hermes-*`.
@@ -133,6 +134,11 @@ impl UserPattern {
             Form::Exact(user) => Some(user),
             Form::Star { .. } | Form::Group(_) | Form::ClaimGroup(_) => None,
         }
+    }
+
+    /// Whether it stands for the user whom a peer's certificate names: `{user}`.
+    pub fn is_certified_user(&self) -> bool {
+        self.exact() == Some(USER)
     }
 
     /// The group, if it is one.
