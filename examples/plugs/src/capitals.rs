@@ -1,17 +1,18 @@
 //! A transform that needs no peer: what the client sends leaves in capitals, and what comes back passes as it is.
 
 use bytes::{Bytes, BytesMut};
-use hermes_plug::{Alter, Altering, Malformed, PIECE, Transform};
+use hermes_plug::{Alter, Altering, Beginning, Malformed, PIECE, Transform, TunnelSubject};
 
 /// Puts what clients send in capitals.
 pub struct Capitals;
 
 impl Transform for Capitals {
-    fn begin(&self) -> Option<Altering> {
-        Some(Altering {
+    fn begin<'a>(&'a self, _: &'a TunnelSubject<'a>) -> Beginning<'a> {
+        let altering = Altering {
             to_target: Box::new(EachByte(|byte| byte.to_ascii_uppercase())),
             to_client: Box::new(EachByte(|byte| byte)),
-        })
+        };
+        Box::pin(std::future::ready(Ok(Some(altering))))
     }
 }
 

@@ -6,6 +6,8 @@
 //! - [`fate`]: an [`Ingress`](hermes_plug::Ingress) whose clients are answered when their target is, or reset when it fails.
 //! - [`socks`]: an ingress of another protocol, which knows its users, hands in datagrams, and tells why something was refused.
 //! - [`zones`]: a [`Filter`](hermes_plug::Filter) that sets a field on which routes look, and denies.
+//! - [`greeter`]: a handler that is a [`Plug`](hermes_plug::Plug), too: it has settings for the node, and work beside the exchanges.
+//! - [`only`]: a transform that has settings where a route names it, and refuses tunnels by their target.
 //! - [`capitals`]: a [`Transform`](hermes_plug::Transform) that needs no peer.
 //! - [`files`]: a [`Store`](hermes_plug::Store) of files.
 //! - [`mailbox`]: a handler whose clients find what others left in a store.
@@ -22,7 +24,9 @@ pub mod detour;
 pub mod echo;
 pub mod fate;
 pub mod files;
+pub mod greeter;
 pub mod mailbox;
+pub mod only;
 pub mod queues;
 pub mod socks;
 pub mod zones;

@@ -1,6 +1,6 @@
 //! Custody, where the document asks for it: its key, its neighbours, and its place among the plugs.
 
-use hermes_config::model::{CustodySpool, Document, NodeCustody};
+use hermes_config::model::{CustodySpool, Document, Listener, NodeCustody};
 use hermes_custody::{Custody, Disk, NamedNeighbour, PrivateKey, Settings};
 use hermes_plug::{CUSTODY, Plugs};
 
@@ -26,7 +26,8 @@ pub fn plug(document: &Document, plugs: Plugs) -> Result<Plugs, Failure> {
     let listens = document
         .listeners
         .values()
-        .any(|listener| listener.ingress() == Some(CUSTODY));
+        .filter_map(Listener::ingress)
+        .any(|ingress| ingress.name == CUSTODY);
     if !listens {
         let socket = std::net::UdpSocket::bind("[::]:0")
             .or_else(|_| std::net::UdpSocket::bind("0.0.0.0:0"))

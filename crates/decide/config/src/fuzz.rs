@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::env::Env;
 use crate::load::{DISAGREE, typed};
 use crate::model::Document;
-use crate::{Places, Problem, env, write_whole, yaml};
+use crate::{Places, Problem, env, schema, write_whole, yaml};
 
 /// Reads any bytes as a document, without what it includes.
 ///
@@ -47,7 +47,7 @@ fn check_text(text: &str, env: Env<'_>) -> Result<Document, Vec<Problem>> {
     match yaml::parse(text, &file, &mut problems) {
         Ok(mut root) => {
             env::expand(&mut root, env, "", &mut problems);
-            typed(&root, problems)
+            typed(schema::cached(), &root, problems)
         }
         Err(problem) => Err(vec![problem]),
     }

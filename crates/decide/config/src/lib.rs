@@ -7,7 +7,8 @@
 //! What it is not: it knows the form of a document, not its meaning. Dangling names, conflicting
 //! ports and routes that never match are found by the rules crate, which points to them through
 //! [`Places`]. Only a document whose form is right is searched for them: what a part would mean that
-//! cannot be read is a guess, and so would be most of what follows from it.
+//! cannot be read is a guess, and so would be most of what follows from it. The form of settings of
+//! plugs comes from the program that has them ([`DocumentForm`]).
 //!
 //! Documents are written, too: [`write()`] returns the text of one, in the words of the reference
 //! and without secrets, and [`diff`] names the differences between two by the paths of their keys.
@@ -22,6 +23,7 @@ mod defaults;
 mod diff;
 mod emit;
 mod env;
+mod form;
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
@@ -46,6 +48,7 @@ mod yaml;
 
 pub use cases::{Case, Cases, Expect, read_cases};
 pub use diff::{Change, Kind, diff};
+pub use form::{DocumentForm, PlugForm, PlugPlace};
 #[cfg(test)]
 pub(crate) use fuzz::fuzz_one;
 pub use load::{Loaded, load, parse};
@@ -54,6 +57,6 @@ pub use path::{child, element};
 pub use place::Place;
 pub use places::Places;
 pub use problems::{Problem, Problems};
-pub use schema::schema;
+pub use schema::{schema, settings_schema};
 pub use secret::secret;
 pub use write::{format, to_json, write, write_whole};

@@ -41,7 +41,7 @@ impl From<Document> for Loaded {
 /// # Errors
 /// Everything that is wrong with its form, in the order of files and lines.
 pub fn load(file: &Path, env: Env<'_>) -> Result<Loaded, Problems> {
-    read_by(IncludeReader::new(env), file)
+    read_by(schema::cached(), IncludeReader::new(env), file)
 }
 
 /// Reads a document from its text, which problems call `name`; what it includes is looked for from the folder of the process.
@@ -49,17 +49,26 @@ pub fn load(file: &Path, env: Env<'_>) -> Result<Loaded, Problems> {
 /// # Errors
 /// Everything that is wrong with its form, in the order of files and lines.
 pub fn parse(name: &Path, text: &str, env: Env<'_>) -> Result<Loaded, Problems> {
-    read_by(IncludeReader::of_text(text.to_owned(), env), name)
+    read_by(
+        schema::cached(),
+        IncludeReader::of_text(text.to_owned(), env),
+        name,
+    )
 }
 
-fn read_by(mut reader: IncludeReader<'_>, file: &Path) -> Result<Loaded, Problems> {
+/// Reads what a reader has, as this schema says.
+pub(crate) fn read_by(
+    schema: &Json,
+    mut reader: IncludeReader<'_>,
+    file: &Path,
+) -> Result<Loaded, Problems> {
     let root = reader.read(file, None);
     let IncludeReader {
         files, problems, ..
     } = reader;
 
     let read = match root {
-        Some(root) => typed(&root, problems).map(|document| (document, root)),
+        Some(root) => typed(schema, &root, problems).map(|document| (document, root)),
         None => Err(problems),
     };
     match read {
@@ -72,15 +81,19 @@ fn read_by(mut reader: IncludeReader<'_>, file: &Path) -> Result<Loaded, Problem
     }
 }
 
-/// Checks the tree against the schema; `problems` were found before.
-pub(crate) fn typed(root: &Node, mut problems: Vec<Problem>) -> Result<Document, Vec<Problem>> {
+/// Checks the tree against a schema; `problems` were found before.
+pub(crate) fn typed(
+    schema: &Json,
+    root: &Node,
+    mut problems: Vec<Problem>,
+) -> Result<Document, Vec<Problem>> {
     if matches!(root.value, Value::Null) {
         let problem = Problem::new(&root.place, "", "the file is empty");
         problems.push(problem.remedy("begin with `version: 1`"));
         return Err(problems);
     }
 
-    let (mut json, found) = walk::read(schema::cached(), root);
+    let (mut json, found) = walk::read(schema, root);
     problems.extend(found);
     if let Json::Object(json) = &mut json {
         problems.extend(write_out(json, root));

@@ -38,6 +38,23 @@ pub(crate) fn of<T: JsonSchema>() -> Value {
     schema
 }
 
+/// The schema of a type of settings, in which everything stands where it is used: so it can be part of another schema. A type that
+/// contains itself has none.
+pub fn settings_schema<T: JsonSchema>() -> Value {
+    let settings =
+        SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value();
+    without_null(&mut schema);
+    if let Value::Object(root) = &mut schema {
+        root.retain(|key, _| key != "$schema" && key != "title");
+    }
+
+    schema
+}
+
 /// Removes null from everything: a key that may be absent is left away, not set to nothing.
 fn without_null(schema: &mut Value) {
     match schema {

@@ -210,10 +210,27 @@ pub(crate) fn instead(places: &Places, spot: &Spot<'_>, text: &str) -> Option<St
     written.or_else(|| is_secret(spot, text).then(placeholder))
 }
 
-/// The variables that the value of a field was written with, if it still says what came from them.
+/// Whether a path is one within the settings of a plug, for the node or where the plug is named.
+fn is_in_settings(path: &str) -> bool {
+    let steps = steps(path);
+    let keys: Vec<&str> = steps.iter().map(Step::key).collect();
+    matches!(
+        keys.as_slice(),
+        ["plugs", _, _, ..]
+            | ["listeners", _, "ingress", _, ..]
+            | ["authorize", _, "filter", _, ..]
+            | ["routes", _, "handle" | "through", _, ..]
+            | ["routes", _, "broadcast", "store", _, ..]
+            | ["routes", _, "terminate", "by", _, ..]
+    )
+}
+
+/// The variables that the value of a field or setting was written with, if it still says what came from them.
 pub(crate) fn variables(places: &Places, spot: &Spot<'_>, text: &str) -> Option<String> {
-    spot.field()?;
     let path = spot.path();
+    if spot.field().is_none() && !is_in_settings(&path) {
+        return None;
+    }
     let (written, expanded) = places.variables(&path)?;
     (expanded == text).then(|| written.to_owned())
 }

@@ -55,14 +55,15 @@ pub struct Through {
 }
 
 impl Through {
-    /// Names that no transform has were reported.
+    /// Names that no transform has, and settings that are wrong, were reported.
     fn compile(route: &Route, plugs: &Plugs) -> Self {
         let known = plugs.transforms.clone();
-        let named = route.through.iter();
+        let own = route.through.iter().filter_map(|named| {
+            let transform = known.named("through", named).ok()?;
+            Some((named.name.clone(), transform))
+        });
         Self {
-            own: named
-                .filter_map(|name| Some((name.clone(), known.find(name).ok()?.clone())))
-                .collect(),
+            own: own.collect(),
             known,
         }
     }
@@ -110,10 +111,10 @@ fn answers_early(route: &Route) -> bool {
     tunnel.is_some_and(|tunnel| tunnel.answer == Some(TunnelAnswer::Early))
 }
 
-/// What keeps the contents of a route's broadcasts. Names that no store has were reported.
+/// What keeps the contents of a route's broadcasts. Names that no store has, and settings that are wrong, were reported.
 fn store_of(route: &Route, plugs: &Plugs) -> Option<Arc<dyn Store>> {
     let broadcast = route.broadcast.as_ref()?;
-    plugs.store_of(broadcast.store.as_deref()).ok().cloned()
+    plugs.store_of("store", broadcast.store.as_ref()).ok()
 }
 
 /// What takes requests for a proxy into custody, where the route says so, or else the upstream.
@@ -148,14 +149,20 @@ impl Next {
             route::Hop::Connector(name) => {
                 let named = NamedConnector {
                     name: name.into(),
-                    connector: plugs.connectors.find(name).ok()?.clone(),
+                    connector: plugs
+                        .connectors
+                        .named("by", route.terminate.as_ref()?.connector()?)
+                        .ok()?,
                 };
                 return Some(Self::end(To::Connector(named), (document, plugs), route));
             }
             route::Hop::Handler(name) => {
                 let handled = Handled {
                     name: name.to_owned(),
-                    handler: plugs.handlers.find(name).ok()?.clone(),
+                    handler: plugs
+                        .handlers
+                        .named("handle", route.handle.as_ref()?)
+                        .ok()?,
                 };
                 return Some(Self::end(To::Handler(handled), (document, plugs), route));
             }

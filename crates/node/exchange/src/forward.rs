@@ -34,6 +34,7 @@ use crate::reach::form;
 use crate::reach::opening;
 use crate::reach::termination::Termination;
 use crate::tunnel;
+use crate::tunnel::bridges::admit_packets;
 use crate::tunnel::early_answer;
 use crate::tunnel::terminate;
 
@@ -95,6 +96,16 @@ fn check(routed: &Routed, arrival: &Arrival, next: &Next) -> Result<(), Refusal>
 /// of them, and be copied at each step on the way there.
 async fn onwards(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
     if let Err(refusal) = check(routed, &arrival, next) {
+        return Err(Failed {
+            unanswered: Unanswered::Arrival(arrival),
+            refusal,
+        });
+    }
+
+    if arrival.kind().carries_packets()
+        && !next.through.own.is_empty()
+        && let Err(refusal) = Box::pin(admit_packets(routed, arrival.head(), next)).await
+    {
         return Err(Failed {
             unanswered: Unanswered::Arrival(arrival),
             refusal,

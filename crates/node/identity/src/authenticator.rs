@@ -78,7 +78,9 @@ impl Authenticator {
                 bearer,
                 mtls: methods.mtls,
                 optional: methods.optional,
-                ingress: listener.ingress().map(Arc::from),
+                ingress: listener
+                    .ingress()
+                    .map(|ingress| ingress.name.as_str().into()),
             })
         } else {
             Err(errors)

@@ -1,10 +1,12 @@
 //! Checks of a configuration: its errors, and keys without effect.
 
-use hermes_admit::snapshot::Snapshot;
+use std::sync::Arc;
+
+use hermes_admit::snapshot::{Draft, Snapshot};
 use hermes_config::{Loaded, Places, Problem, Problems, child};
 use hermes_listen::table::BindError;
 use hermes_observe::{AccessSink, Telemetry};
-use hermes_plug::Plugs;
+use hermes_plug::{PlugChanges, Plugs};
 use hermes_rules::{Finding, warn};
 
 use crate::builtin;
@@ -25,25 +27,61 @@ pub fn check_with(loaded: Loaded, plugs: &Plugs) -> Result<(), Problems> {
     let files = loaded.files.clone();
     let telemetry = Telemetry::new("check", AccessSink::off());
     let plugs = builtin::beneath(plugs.clone());
-    let built = Snapshot::build(loaded, None, &telemetry, &plugs);
-    built
+    let proposal = Proposal::new(loaded, None, &telemetry, &plugs, true);
+    proposal
         .map(drop)
         .map_err(|problems| problems.in_order(&files))
 }
 
+/// A document that could be put in force: all that can fail has not.
+pub(crate) struct Proposal {
+    /// What is decided by then.
+    pub(crate) draft: Draft,
+    /// What plugs do then.
+    pub(crate) plugs: PlugChanges,
+}
+
+impl Proposal {
+    /// Has the rules and the plugs read a document; see [`Snapshot::build`]. `is_check`: it will not be put in force.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, each with its place.
+    pub(crate) fn new(
+        loaded: Loaded,
+        previous: Option<&Snapshot>,
+        telemetry: &Arc<Telemetry>,
+        plugs: &Plugs,
+        is_check: bool,
+    ) -> Result<Self, Problems> {
+        let places = loaded.places.clone();
+        let prepared = plugs.whole.prepare(&loaded.document, is_check);
+        let draft = Snapshot::build(loaded, previous, telemetry, plugs);
+        match (draft, prepared) {
+            (Ok(draft), Ok(plugs)) => Ok(Self { draft, plugs }),
+            (draft, prepared) => {
+                let mut problems = draft.err().map_or_else(Vec::new, |Problems(found)| found);
+                let findings = prepared.err().into_iter().flatten();
+                problems.extend(findings.map(|finding| placed(finding, &places)));
+                Err(Problems(problems))
+            }
+        }
+    }
+}
+
+/// A finding at its place.
+fn placed(finding: Finding, places: &Places) -> Problem {
+    Problem {
+        place: places.locate(&finding.path),
+        path: finding.path,
+        reason: finding.reason,
+        remedy: finding.remedy,
+    }
+}
+
 /// Keys of a sound document that have no effect, each with its place. The document can run with them.
 pub fn doubts(loaded: &Loaded) -> Vec<Problem> {
-    let doubt = |Finding {
-                     path,
-                     reason,
-                     remedy,
-                 }| Problem {
-        place: loaded.places.locate(&path),
-        path,
-        reason,
-        remedy,
-    };
-    warn(&loaded.document).into_iter().map(doubt).collect()
+    let doubts = warn(&loaded.document).into_iter();
+    doubts.map(|doubt| placed(doubt, &loaded.places)).collect()
 }
 
 /// Writes them into the log.

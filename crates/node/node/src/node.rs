@@ -31,7 +31,7 @@ use hermes_net::worker::{self, Workers};
 use hermes_net::{Drain, LocalAddresses, PassedSocket, Resolver, Watch};
 use hermes_observe::admin;
 use hermes_observe::{AccessSink, Telemetry};
-use hermes_plug::Plugs;
+use hermes_plug::{Background, PlugChanges, Plugs};
 use hermes_rules::packets::prefix_of;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -44,7 +44,7 @@ use crate::change::{
     By, Deadline, Documents, Endpoint, Metrics, NotReloaded, ReloadReport, StateFile, Watched,
     follow, keep_time,
 };
-use crate::check::{doubts, log_doubts, one, unbound};
+use crate::check::{Proposal, doubts, log_doubts, one, unbound};
 use crate::scarcity;
 use crate::upkeep::Upkeep;
 use crate::why::SupposedExchange;
@@ -107,12 +107,16 @@ impl Proxy {
         let plane = DataPlane::start(configured.telemetry, snapshot, local, workers)?;
 
         // From here on nothing can fail but the socket of administration.
+        plugs.whole.start(&Background::new(plane.drain.watch()));
+        configured.plugs.apply();
         let changing = sockets.serve(
             configured.documents,
             plane.doors,
             &plane.shared,
             &plane.drain,
         );
+        let whole = plugs.whole.clone();
+        plane.shared.telemetry.watch_plugs(move || whole.metrics());
         let of_custody = plugs.clone();
         plane
             .shared
@@ -325,6 +329,7 @@ struct Configured {
     /// Where the parts of the document are written.
     places: Places,
     draft: Draft,
+    plugs: PlugChanges,
 }
 
 impl Configured {
@@ -342,7 +347,7 @@ impl Configured {
 
         let places = loaded.places.clone();
         let doubts = doubts(&loaded);
-        let draft = Snapshot::build(loaded, None, &telemetry, plugs)?;
+        let Proposal { draft, plugs } = Proposal::new(loaded, None, &telemetry, plugs, false)?;
         log_doubts(&doubts);
 
         Ok(Self {
@@ -350,6 +355,7 @@ impl Configured {
             documents,
             places,
             draft,
+            plugs,
         })
     }
 }

@@ -55,6 +55,7 @@ impl Control for Node {
             "devices": self.shared.devices.views(),
             "missing_devices": self.shared.devices.missing(&snapshot.document),
             "custody": neighbours,
+            "plugs": self.plugs.whole.status(),
             "exchanges": { "live": self.shared.telemetry.live_count() },
             "dns": { "servers": self.resolver.servers() },
             "shared_sockets": shared_sockets(),
@@ -144,16 +145,21 @@ fn shared_sockets() -> Option<Value> {
 
 /// Without what is said only while there is something to say.
 fn without_absent(mut status: Value) -> Value {
-    const RARE: [&str; 6] = [
+    const RARE: [&str; 7] = [
         "unconfirmed",
         "given_up",
         "missing_devices",
         "custody",
+        "plugs",
         "acme",
         "shared_sockets",
     ];
-    let is_said =
-        |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
+    let is_said = |value: &Value| match value {
+        Value::Null => false,
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(entries) => !entries.is_empty(),
+        _ => true,
+    };
     if let Value::Object(entries) = &mut status {
         entries.retain(|key, value| !RARE.contains(&key.as_str()) || is_said(value));
     }

@@ -34,6 +34,7 @@ mod metrics;
 mod neighbours;
 mod otlp;
 mod periodic;
+mod plug_gauges;
 mod policies;
 mod post;
 mod process;
@@ -69,6 +70,7 @@ pub use live::{
 pub use metrics::DropReason;
 pub use neighbours::{NeighbourState, NeighbourView};
 pub use periodic::Periodic;
+pub use plug_gauges::{GaugeFamily, LabelledGauge};
 pub use policies::PolicyTally;
 pub use post::Destination;
 pub use reason::{CLIENT_CLOSED, class_of};

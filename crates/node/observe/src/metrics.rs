@@ -31,6 +31,7 @@ use super::series::{self, Ending, Series};
 use super::upstreams::Upstreams;
 use super::usage::{Usage, UsageCollector};
 use crate::neighbours::Neighbours;
+use crate::plug_gauges::PlugGauges;
 use crate::renewals::Renewals;
 
 /// Bounds of the duration histogram in seconds: from a local answer to a long download.
@@ -141,6 +142,7 @@ pub(super) struct Watched {
     pub(super) certificates: Certificates,
     pub(super) neighbours: Neighbours,
     pub(super) renewals: Renewals,
+    pub(super) plugs: PlugGauges,
 }
 
 impl Watched {
@@ -150,6 +152,7 @@ impl Watched {
         registry.register_collector(Box::new(watched.certificates.clone()));
         registry.register_collector(Box::new(watched.neighbours.clone()));
         registry.register_collector(Box::new(watched.renewals.clone()));
+        registry.register_collector(Box::new(watched.plugs.clone()));
         watched
     }
 }

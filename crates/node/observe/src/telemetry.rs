@@ -221,6 +221,11 @@ impl Telemetry {
         self.metrics.watched.neighbours.look(Arc::new(look));
     }
 
+    /// Says in metrics what plugs say of themselves, as found there.
+    pub fn watch_plugs(&self, look: impl Fn() -> Vec<crate::GaugeFamily> + Send + Sync + 'static) {
+        self.metrics.watched.plugs.look(Arc::new(look));
+    }
+
     /// Says in metrics what became of orders of certificates, as found there.
     pub fn watch_renewals(
         &self,

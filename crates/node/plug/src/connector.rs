@@ -10,6 +10,7 @@ use hermes_packet::Bounds;
 use crate::arrival::End;
 use crate::handler::Opener;
 use crate::refusal::Refusal;
+use crate::settings::Settings;
 use crate::target::Target;
 
 /// Opens the far ends of tunnels of routes that say `terminate: { by: NAME }`: a target becomes bytes or packets. The node's own TCP
@@ -28,6 +29,11 @@ use crate::target::Target;
 pub trait Connector: Send + Sync {
     /// Opens a far end.
     fn connect(&self, request: TunnelRequest) -> Connecting<'_>;
+
+    /// What it takes where a document names it, as `terminate: { by: { NAME: {..} } }`. Default: nothing.
+    fn settings(&self) -> Option<Settings<dyn Connector>> {
+        None
+    }
 }
 
 /// A far end that is being opened.

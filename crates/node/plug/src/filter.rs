@@ -15,6 +15,7 @@ use http::StatusCode;
 use serde_json::{Map, Value};
 
 use super::query::QueryChanges;
+use crate::settings::Settings;
 use crate::target::Target;
 
 /// Decides on an exchange after it was identified and tagged, and before its route is chosen. `authorize: [{ name: a, filter: NAME }]`
@@ -33,6 +34,11 @@ use crate::target::Target;
 pub trait Filter: Send + Sync {
     /// Decides.
     fn decide<'a>(&'a self, subject: &'a Subject<'a>) -> Deciding<'a>;
+
+    /// What it takes where a document names it, as `filter: { NAME: {..} }`. Default: nothing.
+    fn settings(&self) -> Option<Settings<dyn Filter>> {
+        None
+    }
 
     /// Whether it can decide about no exchange, because a server that it needs is away: then `fail: open` lets those go on for which it takes too
     /// long. An exchange may take it long because of its client's words, which proves nothing: `false` unless the filter knows otherwise.

@@ -16,6 +16,7 @@ use http::StatusCode;
 use super::waits::Waits;
 use crate::connector::{Connecting, TunnelRequest};
 use crate::refusal::Refusal;
+use crate::settings::Settings;
 use crate::target::Target;
 
 /// Answers the requests of routes that say `handle: NAME`; one of the name `custody`, also those of routes to an upstream with
@@ -44,6 +45,11 @@ pub trait Handler: Send + Sync {
         let refusal = Refusal::new(ProxyError::HttpUpgradeFailed, details);
         let refused = Err(refusal.status(StatusCode::NOT_IMPLEMENTED));
         Box::pin(std::future::ready(refused))
+    }
+
+    /// What it takes where a document names it, as `handle: { NAME: {..} }`. Default: nothing.
+    fn settings(&self) -> Option<Settings<dyn Handler>> {
+        None
     }
 
     /// A reload has put this document in force. For handlers that the document has settings for; it must not block.

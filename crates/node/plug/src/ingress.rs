@@ -8,6 +8,7 @@ use hermes_net::shared_socket::DatagramSocket;
 use hermes_net::{Stream, Watch};
 
 use crate::arrival::Arrival;
+use crate::settings::Settings;
 
 /// Turns the connections of a `tcp` listener with `ingress: NAME` into exchanges, or the datagrams of a `udp` listener. A `tcp` listener has
 /// one built in: without the key, each connection becomes a CONNECT for its `target`.
@@ -31,6 +32,11 @@ use crate::arrival::Arrival;
 pub trait Ingress: Send + Sync {
     /// Serves one connection, to its end.
     fn connection(&self, stream: Stream, gate: Gate) -> Serving<'_>;
+
+    /// What it takes where a document names it, as `ingress: { NAME: {..} }`. Default: nothing.
+    fn settings(&self) -> Option<Settings<dyn Ingress>> {
+        None
+    }
 
     /// Whether it serves `udp` listeners, too.
     fn takes_datagrams(&self) -> bool {

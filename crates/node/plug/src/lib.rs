@@ -8,11 +8,13 @@
 //! | [`Connector`] | opens far ends of tunnels | `terminate: { by: NAME }` of a route |
 //! | [`Transform`] | changes the bytes of tunnels | `through: [NAME]` of a route |
 //! | [`Store`] | keeps contents, also beyond the life of their clients | `broadcast: { store: NAME }` of a route |
+//! | [`Plug`] | has settings for the node, work of its own, and something to tell | `plugs: { NAME: {..} }` |
 //!
 //! Each trait says what it gets, what it must do and in what time, who is charged, and on which
 //! thread it runs. A plug is called once per exchange, never per packet. The node's own loops then
-//! move the bytes, through enums; only a tunnel that goes through a transform has a plug on its path. A plug is registered under a name when the node starts, and costs
-//! nothing unless the configuration names it.
+//! move the bytes, through enums; only a tunnel that goes through a transform has a plug on its path.
+//! A plug is registered under a name when the node starts, and costs nothing unless the configuration
+//! names it. Wherever a key names one, `{ NAME: {..} }` gives it [`Settings`] for that place.
 //!
 //! Crates that implement these traits depend on this one, never the other way round. `examples/plugs` has small ones of each kind.
 
@@ -24,9 +26,12 @@ pub mod forwarded;
 mod handler;
 mod ingress;
 mod names;
+mod node_plugs;
 pub mod opening_head;
+mod plug;
 mod query;
 pub mod refusal;
+mod settings;
 mod store;
 pub mod target;
 mod transform;
@@ -34,7 +39,10 @@ mod waits;
 
 use std::sync::Arc;
 
+use hermes_config::model::PlugUse;
+use hermes_config::{DocumentForm, PlugPlace};
 use hermes_observe::NeighbourView;
+use hermes_rules::Finding;
 
 pub use connector::{Connecting, Connector, TunnelRequest};
 pub use filter::{Changes, Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
@@ -46,12 +54,16 @@ pub use handler::{
 pub use ingress::Takes;
 pub use ingress::{Gate, Ingress, Serving};
 pub use names::Names;
-pub(crate) use names::NoPlug;
+pub use node_plugs::{NodePlugs, PlugChanges};
 
+pub use plug::{Background, Change, DocumentSettings, Plug, ReachState};
 pub use query::Disobeyed;
 pub use query::QueryChanges;
+pub use settings::Settings;
 pub use store::{NewContent, Store, StoreError, StoreWriter, StoredContent, Storing};
-pub use transform::{Alter, Altering, Malformed, PIECE, Transform};
+pub use transform::{
+    Alter, Altering, Beginning, Malformed, PIECE, Payload, Transform, TunnelSubject,
+};
 pub use waits::Waits;
 
 /// The handler and the ingress of custody, which a program brings where the document asks for it.
@@ -75,6 +87,8 @@ pub struct Plugs {
     pub transforms: Names<dyn Transform>,
     /// Stores.
     pub(crate) stores: Names<dyn Store>,
+    /// Plugs as wholes, of whatever kinds.
+    pub whole: NodePlugs,
 }
 
 impl Plugs {
@@ -87,6 +101,7 @@ impl Plugs {
             connectors: Names::new("connector"),
             transforms: Names::new("transform"),
             stores: Names::new("store"),
+            whole: NodePlugs::default(),
         }
     }
 
@@ -100,27 +115,31 @@ impl Plugs {
             connectors: self.connectors.over(&others.connectors),
             transforms: self.transforms.over(&others.transforms),
             stores: self.stores.over(&others.stores),
+            whole: self.whole.over(others.whole),
         }
     }
 
     /// With an ingress.
     #[must_use]
     pub fn ingress(mut self, name: &str, ingress: impl Ingress + 'static) -> Self {
-        self.ingresses.add(name, Arc::new(ingress));
+        let settings = ingress.settings();
+        self.ingresses.add(name, Arc::new(ingress), settings);
         self
     }
 
     /// With a filter.
     #[must_use]
     pub fn filter(mut self, name: &str, filter: impl Filter + 'static) -> Self {
-        self.filters.add(name, Arc::new(filter));
+        let settings = filter.settings();
+        self.filters.add(name, Arc::new(filter), settings);
         self
     }
 
     /// With a handler.
     #[must_use]
     pub fn handler(mut self, name: &str, handler: impl Handler + 'static) -> Self {
-        self.handlers.add(name, Arc::new(handler));
+        let settings = handler.settings();
+        self.handlers.add(name, Arc::new(handler), settings);
         self
     }
 
@@ -133,32 +152,66 @@ impl Plugs {
     /// With a connector.
     #[must_use]
     pub fn connector(mut self, name: &str, connector: impl Connector + 'static) -> Self {
-        self.connectors.add(name, Arc::new(connector));
+        let settings = connector.settings();
+        self.connectors.add(name, Arc::new(connector), settings);
         self
     }
 
     /// With a transform.
     #[must_use]
     pub fn transform(mut self, name: &str, transform: impl Transform + 'static) -> Self {
-        self.transforms.add(name, Arc::new(transform));
+        let settings = transform.settings();
+        self.transforms.add(name, Arc::new(transform), settings);
         self
     }
 
     /// With a store.
     #[must_use]
     pub fn store(mut self, name: &str, store: impl Store + 'static) -> Self {
-        self.stores.add(name, Arc::new(store));
+        let settings = store.settings();
+        self.stores.add(name, Arc::new(store), settings);
+        self
+    }
+
+    /// With a plug as a whole: under this name stand its settings for the node.
+    #[must_use]
+    pub fn plug(mut self, name: &str, plug: impl Plug + 'static) -> Self {
+        self.whole.add(name, Arc::new(plug));
         self
     }
 }
 
 impl Plugs {
-    /// The store of this name; without one, that of the node's memory.
+    /// The store that a document names at this path; without one, that of the node's memory.
     ///
     /// # Errors
-    /// There is none.
-    pub fn store_of(&self, name: Option<&str>) -> Result<&Arc<dyn Store>, NoPlug> {
-        self.stores.find(name.unwrap_or(MEMORY))
+    /// There is none, or its settings are wrong.
+    pub fn store_of(
+        &self,
+        path: &str,
+        named: Option<&PlugUse>,
+    ) -> Result<Arc<dyn Store>, Vec<Finding>> {
+        match named {
+            Some(named) => self.stores.named(path, named),
+            None => {
+                let memory = self.stores.find(MEMORY);
+                memory.cloned().map_err(|unknown| vec![unknown])
+            }
+        }
+    }
+
+    /// The form of documents that may name these plugs.
+    pub fn form(&self) -> DocumentForm {
+        let forms = self
+            .whole
+            .forms()
+            .chain(self.ingresses.forms(PlugPlace::Ingress))
+            .chain(self.filters.forms(PlugPlace::Filter))
+            .chain(self.handlers.forms(PlugPlace::Handler))
+            .chain(self.transforms.forms(PlugPlace::Transform))
+            .chain(self.connectors.forms(PlugPlace::Connector))
+            .chain(self.stores.forms(PlugPlace::Store));
+        DocumentForm::new(&forms.collect::<Vec<_>>())
     }
 }
 

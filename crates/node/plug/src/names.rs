@@ -1,24 +1,35 @@
 //! Plugs of one kind, by name.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use hermes_config::nearest;
+use hermes_config::model::PlugUse;
+use hermes_config::{PlugForm, PlugPlace, nearest};
+use hermes_rules::Finding;
+use parking_lot::Mutex;
+
+use crate::settings::{Settings, located};
 
 /// Plugs of one kind, by name.
 pub struct Names<T: ?Sized> {
     /// What they are, in a word.
     kind: &'static str,
-    known: Arc<BTreeMap<String, Arc<T>>>,
+    known: Arc<BTreeMap<String, Registered<T>>>,
+    /// Those that have settings of their own, and are in use.
+    configured: Arc<Mutex<Vec<Configured<T>>>>,
 }
 
-/// A name that no plug has.
-#[derive(Debug, PartialEq, Eq)]
-pub struct NoPlug {
-    /// What is wrong.
-    pub reason: String,
-    /// What mends it.
-    pub remedy: String,
+/// A plug under its name.
+struct Registered<T: ?Sized> {
+    plug: Arc<T>,
+    /// What it takes where it is named.
+    settings: Option<Arc<Settings<T>>>,
+}
+
+/// A plug that was made for settings.
+struct Configured<T: ?Sized> {
+    named: PlugUse,
+    plug: Weak<T>,
 }
 
 impl<T: ?Sized> Names<T> {
@@ -27,12 +38,14 @@ impl<T: ?Sized> Names<T> {
         Self {
             kind,
             known: Arc::default(),
+            configured: Arc::default(),
         }
     }
 
-    /// Adds a plug; one of the same name is replaced.
-    pub fn add(&mut self, name: &str, plug: Arc<T>) {
-        Arc::make_mut(&mut self.known).insert(name.to_owned(), plug);
+    /// Adds a plug, and what it takes where it is named; one of the same name is replaced.
+    pub fn add(&mut self, name: &str, plug: Arc<T>, settings: Option<Settings<T>>) {
+        let settings = settings.map(Arc::new);
+        Arc::make_mut(&mut self.known).insert(name.to_owned(), Registered { plug, settings });
     }
 
     /// These, and of the others those whose names are not taken.
@@ -48,16 +61,74 @@ impl<T: ?Sized> Names<T> {
     ///
     /// # Errors
     /// There is none.
-    pub fn find(&self, name: &str) -> Result<&Arc<T>, NoPlug> {
-        self.known.get(name).ok_or_else(|| self.unknown(name))
+    pub fn find(&self, name: &str) -> Result<&Arc<T>, Finding> {
+        self.registered(name).map(|registered| &registered.plug)
+    }
+
+    /// The plug that a document names at this path, with the settings that it has there. Where another place says the same, now or in
+    /// the document before, it is the same plug: what it has counted or kept survives a reload.
+    ///
+    /// # Errors
+    /// There is none of the name, it takes no settings, or they are wrong.
+    pub fn named(&self, path: &str, named: &PlugUse) -> Result<Arc<T>, Vec<Finding>> {
+        let registered = self
+            .registered(&named.name)
+            .map_err(|unknown| vec![located(path, unknown)])?;
+        let Some(settings) = &named.settings else {
+            return Ok(registered.plug.clone());
+        };
+        let path = hermes_config::child(path, &named.name);
+        let Some(taken) = &registered.settings else {
+            return Err(vec![Finding {
+                path,
+                reason: format!("the {} `{}` takes no settings here", self.kind, named.name),
+                remedy: Some(format!("write `{}` alone", named.name)),
+            }]);
+        };
+
+        let mut configured = self.configured.lock();
+        configured.retain(|one| one.plug.strong_count() > 0);
+        let known = configured.iter().find(|one| one.named == *named);
+        if let Some(plug) = known.and_then(|known| known.plug.upgrade()) {
+            return Ok(plug);
+        }
+
+        let plug = taken.plug(settings).map_err(|findings| {
+            let findings = findings.into_iter();
+            findings
+                .map(|finding| located(&path, finding))
+                .collect::<Vec<_>>()
+        })?;
+        configured.push(Configured {
+            named: named.clone(),
+            plug: Arc::downgrade(&plug),
+        });
+        Ok(plug)
+    }
+
+    /// What each takes where it is named.
+    pub(crate) fn forms(&self, place: PlugPlace) -> impl Iterator<Item = PlugForm> {
+        let form = move |(name, registered): (&String, &Registered<T>)| PlugForm {
+            place,
+            name: name.clone(),
+            schema: registered
+                .settings
+                .as_ref()
+                .map(|settings| settings.schema().clone()),
+        };
+        self.known.iter().map(form)
     }
 
     /// All of them.
     pub fn all(&self) -> impl Iterator<Item = &Arc<T>> {
-        self.known.values()
+        self.known.values().map(|registered| &registered.plug)
     }
 
-    fn unknown(&self, name: &str) -> NoPlug {
+    fn registered(&self, name: &str) -> Result<&Registered<T>, Finding> {
+        self.known.get(name).ok_or_else(|| self.unknown(name))
+    }
+
+    fn unknown(&self, name: &str) -> Finding {
         let kind = self.kind;
         let known = || self.known.keys().map(String::as_str);
         let remedy = match nearest(name, known()) {
@@ -70,9 +141,10 @@ impl<T: ?Sized> Names<T> {
                 format!("{kind}: this program has {}", names.join(", "))
             }
         };
-        NoPlug {
+        Finding {
+            path: String::new(),
             reason: format!("there is no {kind} `{name}`"),
-            remedy,
+            remedy: Some(remedy),
         }
     }
 }
@@ -82,29 +154,96 @@ impl<T: ?Sized> Clone for Names<T> {
         Self {
             kind: self.kind,
             known: self.known.clone(),
+            configured: self.configured.clone(),
+        }
+    }
+}
+
+impl<T: ?Sized> Clone for Registered<T> {
+    fn clone(&self) -> Self {
+        Self {
+            plug: self.plug.clone(),
+            settings: self.settings.clone(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use schemars::JsonSchema;
+    use serde::Deserialize;
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn a_name_that_no_plug_has_is_answered_with_the_nearest_or_all() {
         let mut names: Names<str> = Names::new("handler");
-        let remedy = |names: &Names<str>, name| names.find(name).unwrap_err().remedy;
+        let remedy = |names: &Names<str>, name| names.find(name).unwrap_err().remedy.unwrap();
         assert_eq!(
             remedy(&names, "relay"),
             "this program has no handler: use one that has, or remove it"
         );
-        names.add("relay", "a".into());
-        names.add("cache", "b".into());
+        names.add("relay", "a".into(), None);
+        names.add("cache", "b".into(), None);
         assert_eq!(&**names.find("relay").unwrap(), "a");
         assert_eq!(remedy(&names, "rely"), "did you mean `relay`?");
         assert_eq!(
             remedy(&names, "something"),
             "handler: this program has cache, relay"
+        );
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    struct Word {
+        word: String,
+    }
+
+    fn word(settings: serde_json::Value) -> PlugUse {
+        serde_json::from_value(json!({ "say": settings })).unwrap()
+    }
+
+    #[test]
+    fn the_same_settings_mean_the_same_plug_while_one_has_it() {
+        let mut names: Names<str> = Names::new("handler");
+        let settings = Settings::new(|word: Word| Ok(Arc::from(word.word)));
+        names.add("say", "nothing".into(), Some(settings));
+        let one = names.named("a", &word(json!({ "word": "one" }))).unwrap();
+        let same = names
+            .clone()
+            .named("b", &word(json!({ "word": "one" })))
+            .unwrap();
+        let other = names.named("c", &word(json!({ "word": "two" }))).unwrap();
+        assert!(Arc::ptr_eq(&one, &same) && &*other == "two");
+
+        drop((one, same, other));
+        names.named("a", &word(json!({ "word": "one" }))).unwrap();
+        assert_eq!(names.configured.lock().len(), 1);
+    }
+
+    #[test]
+    fn settings_that_are_wrong_or_not_taken_are_found_where_they_stand() {
+        let mut names: Names<str> = Names::new("handler");
+        let settings = Settings::new(|word: Word| Ok(Arc::from(word.word)));
+        names.add("say", "nothing".into(), Some(settings));
+        names.add("be", "silent".into(), None);
+        let found = |named: PlugUse| {
+            let findings = names.named("routes[0].handle", &named).unwrap_err();
+            let Finding { path, reason, .. } = findings.into_iter().next().unwrap();
+            format!("{path}: {reason}")
+        };
+        assert_eq!(
+            found(word(json!({ "word": 5 }))),
+            "routes[0].handle.say.word: invalid type: integer `5`, expected a string"
+        );
+        let settings = PlugUse {
+            name: "be".to_owned(),
+            ..word(json!({}))
+        };
+        assert_eq!(
+            found(settings),
+            "routes[0].handle.be: the handler `be` takes no settings here"
         );
     }
 }

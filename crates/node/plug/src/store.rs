@@ -7,6 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hermes_net::memory::{Overdrawn, Owner};
 
+use crate::settings::Settings;
+
 /// Keeps contents of messages: those that an exchange needs more than once, and those that outlive it.
 ///
 /// - **Gets** the owner of a content, the key under which to find it, and its length if known; then
@@ -29,6 +31,11 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// There is no room for it, or the store failed.
     fn create(&self, content: NewContent) -> Storing<'_, Box<dyn StoreWriter>>;
+
+    /// What it takes where a document names it, as `broadcast: { store: { NAME: {..} } }`. Default: nothing.
+    fn settings(&self) -> Option<Settings<dyn Store>> {
+        None
+    }
 
     /// The content of this key, if there is one.
     ///

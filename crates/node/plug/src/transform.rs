@@ -1,19 +1,30 @@
-//! A transform: changes the bytes of tunnels on their way.
+//! A transform: changes the bytes of tunnels on their way, or lets no tunnel begin.
+
+use std::pin::Pin;
 
 use bytes::{Bytes, BytesMut};
+use hermes_http::RequestHead;
+use hermes_net::StreamInfo;
+
+use crate::refusal::Refusal;
+use crate::settings::Settings;
+use crate::target::Target;
 
 /// Bytes that are made at once: what a tunnel holds of changed bytes that have not left.
 #[doc(alias = "bound")]
 pub const PIECE: usize = 16 * 1024;
 
-/// Changes the bytes of tunnels of routes that say `through: [NAME]`, in both directions. Requests and datagrams pass unchanged.
+/// Changes the bytes of tunnels of routes that say `through: [NAME]`, in both directions. Tunnels of datagrams and of packets begin with
+/// it, too, and pass unchanged; requests pass by it.
 ///
-/// - **Gets** each piece of bytes as it came, in the tunnel's own order, without the capsules around them.
+/// - **Gets** the [tunnel](TunnelSubject) before anything is opened for it, and then each piece of bytes as it came, in the tunnel's own
+///   order, without the capsules around them.
 /// - **Must** give what leaves instead, and hold nothing back that the other side could wait for: a tunnel is a conversation. One
 ///   that the next proxy has to undo says so with [`needs_peer`](Self::needs_peer); the two nodes agree on it when the tunnel opens,
 ///   by the name under which both have it, and without that the bytes stay as they are.
-/// - **Time**: none is set; every call is a short computation.
-/// - **Errors**: what cannot be changed breaks the tunnel: both sides are reset, and the record says why.
+/// - **Time**: none is set. The client waits while it begins, and ends that by going away; every other call is a short computation.
+/// - **Errors**: a [`Refusal`] is the answer to the client, with its reason in the record. What cannot be changed breaks the tunnel: both
+///   sides are reset, and the record says why.
 /// - **Charged**: what it holds is the tunnel's; it must bound it, say it by [`memory`](Self::memory), and bound the tunnels that it has
 ///   at once.
 /// - **Runs** on the worker of the tunnel, between two turns of the loop that moves the bytes: it must not block. The next piece is
@@ -21,7 +32,12 @@ pub const PIECE: usize = 16 * 1024;
 pub trait Transform: Send + Sync {
     /// Begins with a tunnel. `None` if its bytes are to stay as they are: then nothing stands between them and the kernel, which may
     /// splice them.
-    fn begin(&self) -> Option<Altering>;
+    fn begin<'a>(&'a self, tunnel: &'a TunnelSubject<'a>) -> Beginning<'a>;
+
+    /// What it takes where a document names it, as `through: [{ NAME: {..} }]`. Default: nothing.
+    fn settings(&self) -> Option<Settings<dyn Transform>> {
+        None
+    }
 
     /// What undoes it, on a node to which a peer sends changed bytes; `None` if nothing does, or for want of room.
     fn undo(&self) -> Option<Altering> {
@@ -39,6 +55,35 @@ pub trait Transform: Send + Sync {
         false
     }
 }
+
+/// A tunnel that begins.
+pub struct TunnelSubject<'a> {
+    /// The request, with the fields that are believed.
+    pub head: &'a RequestHead,
+    /// What it is for, in the one form in which it is compared: a name in lower case, an IPv4 address as one.
+    pub target: &'a Target,
+    /// Whose it is.
+    pub user: Option<&'a str>,
+    /// Where it came from.
+    pub source: &'a StreamInfo,
+    /// Where it entered.
+    pub listener: &'a str,
+    /// What it carries.
+    pub payload: Payload,
+}
+
+/// What a tunnel carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Payload {
+    /// Bytes: their transform may change them.
+    Bytes,
+    /// UDP datagrams or IP packets: what a transform gives for them is dropped.
+    Packets,
+}
+
+/// A tunnel that begins with a transform.
+pub type Beginning<'a> =
+    Pin<Box<dyn Future<Output = Result<Option<Altering>, Refusal>> + Send + 'a>>;
 
 /// What changes the two directions of a tunnel.
 pub struct Altering {

@@ -9,6 +9,7 @@ mod fate;
 mod names;
 mod node;
 mod queues;
+mod settings;
 mod socks;
 mod stores;
 mod zones;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use hermes_config::{Loaded, parse};
+use hermes_net::drain::Ended;
 use hermes_node::LogFilter;
 use hermes_node::Proxy;
 use hermes_node::change::ReloadReport;
@@ -35,10 +36,22 @@ impl Node {
         self.proxy.apply(loaded).unwrap()
     }
 
+    /// Why another configuration is not put in force.
+    pub fn refused(&self, name: &str, yaml: &str) -> String {
+        let loaded = document(name, yaml, self.folder.path());
+        self.proxy.apply(loaded).unwrap_err().to_string()
+    }
+
     /// Connects to its first listener.
     pub async fn connect(&self) -> TcpStream {
         let address: SocketAddr = self.proxy.listeners()[0].address.parse().unwrap();
         TcpStream::connect(address).await.unwrap()
+    }
+
+    /// Ends it when all that it does has ended.
+    pub async fn drained(mut self) {
+        let ended = self.proxy.drain(Duration::from_secs(10)).await;
+        assert!(matches!(ended, Ended::Gracefully), "{ended:?}");
     }
 
     /// Ends it at once.

@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::scalar::{Duration, FieldPattern, HttpUrl, OneOrMany};
-use super::{ClientTls, Endpoint, EndpointAddress, HttpVersion, Match, Rego, TlsChoice, Upstream};
+use super::{
+    ClientTls, Endpoint, EndpointAddress, HttpVersion, Match, PlugUse, Rego, TlsChoice, Upstream,
+};
 
 /// An authorisation server that is asked over HTTP, a policy that is evaluated here, or a filter that is part of the program. All whose
 /// `match` holds are asked, one after the other.
@@ -18,9 +20,9 @@ pub struct Authorize {
     /// Which protocol the server speaks.
     #[serde(default)]
     pub kind: AuthorizeKind,
-    /// A filter of this name, which is part of the program, decides instead of a server.
+    /// A filter of this name, which is part of the program, decides instead of a server; `{ NAME: {..} }` with settings.
     #[serde(default)]
-    pub filter: Option<String>,
+    pub filter: Option<PlugUse>,
     /// A policy in Rego decides instead of a server.
     #[serde(default)]
     pub rego: Option<Rego>,

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::plugs::PlugUse;
 use super::scalar::{ByteSize, Duration, OneOrMany, UserPattern};
 
 /// Requests with `X-Hermes-Broadcast: true` are copied to all endpoints, if their sender may ask for that.
@@ -30,9 +31,9 @@ pub struct Broadcast {
     #[serde(default)]
     #[schemars(range(min = 1, max = 256))]
     pub copies: Option<NonZeroUsize>,
-    /// What keeps the content of a request: a store that the program has. Default: memory.
+    /// What keeps the content of a request: a store that the program has; `{ NAME: {..} }` with settings. Default: memory.
     #[serde(default)]
-    pub store: Option<String>,
+    pub store: Option<PlugUse>,
     /// Content of a request, which is kept until all copies are sent. Default: 64KiB.
     #[serde(default)]
     pub request_bytes: Option<ByteSize>,

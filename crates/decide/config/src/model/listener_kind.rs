@@ -11,6 +11,7 @@ use super::attach::Attach;
 use super::client_address::ClientAddress;
 use super::listener::{Auth, Forged, Limits, Listener, ServerTls, ServerTlsChoice};
 use super::pac::Pac;
+use super::plugs::PlugUse;
 use super::proxy_protocol::ProxyProtocol;
 use super::route::Datagrams;
 use super::scalar::{FieldPattern, HostPort, ListenAddress, OneOrMany, Prefixes, one_or_many};
@@ -169,10 +170,10 @@ pub struct Purpose {
     /// What a `tcp` or `udp` listener's exchanges are for, as `host:port`.
     #[serde(default)]
     pub target: Option<HostPort>,
-    /// What the connections of a `tcp` listener mean, says an ingress of this name, which is part of the program. Default: each is a
-    /// CONNECT for `target`.
+    /// What the connections of a `tcp` listener mean, says an ingress of this name, which is part of the program; `{ NAME: {..} }`
+    /// with settings. Default: each is a CONNECT for `target`.
     #[serde(default)]
-    pub ingress: Option<String>,
+    pub ingress: Option<PlugUse>,
 }
 
 impl ListenerKind {
@@ -289,8 +290,8 @@ impl Listener {
     }
 
     /// The ingress that knows what enters at its port.
-    pub fn ingress(&self) -> Option<&str> {
-        self.purpose()?.ingress.as_deref()
+    pub fn ingress(&self) -> Option<&PlugUse> {
+        self.purpose()?.ingress.as_ref()
     }
 
     /// How its clients are authenticated; of other kinds than `http`, no client is.

@@ -11,8 +11,8 @@ use super::scalar::{
     UserPattern,
 };
 use super::{
-    Authorize, DecisionLog, Defaults, Egress, FlowLog, Listener, Memory, Metrics, Policy, Route,
-    Trace, Upstream,
+    Authorize, DecisionLog, Defaults, Egress, FlowLog, Listener, Memory, Metrics, PlugSettings,
+    Policy, Route, Trace, Upstream,
 };
 
 /// One node's configuration.
@@ -107,6 +107,9 @@ pub struct Document {
     /// Which addresses a request may choose.
     #[serde(default)]
     pub egress: Egress,
+    /// What parts of the program are to do, by their names. Default: what each does without.
+    #[serde(default)]
+    pub plugs: IndexMap<String, PlugSettings>,
 }
 
 /// The overlay fields of a document that names none.

@@ -15,7 +15,7 @@ use super::scalar::{
 };
 use super::tun::{PacketTermination, TerminateIntercept, TerminateIp, TerminateTun};
 use super::tunnel::Tunnel;
-use super::{AnswerChanges, Bind, Broadcast, Chain};
+use super::{AnswerChanges, Bind, Broadcast, Chain, PlugUse};
 
 /// One route. The first route that matches decides; exactly one of `to`, `terminate`, `attach`, `respond`, `redirect`, `handle`
 /// is given.
@@ -70,9 +70,9 @@ pub struct Route {
     #[serde(default)]
     pub upgrades: Vec<UpgradeName>,
     /// What changes the bytes of tunnels that take this route, in this order: transforms, which are part of the program, such as
-    /// `compress`. Default: nothing.
+    /// `compress`; `{ NAME: {..} }` with settings. Default: nothing.
     #[serde(default)]
-    pub through: Vec<String>,
+    pub through: Vec<PlugUse>,
     /// Forward to the next proxy: an upstream, a list of 1 to 4 that are passed one inside the other, or a map with weights.
     #[serde(default)]
     pub to: Option<Hops>,
@@ -95,9 +95,10 @@ pub struct Route {
     /// Send the client elsewhere.
     #[serde(default)]
     pub redirect: Option<Redirect>,
-    /// Have requests answered, and tunnels taken, here by a handler of this name, which is part of the program.
+    /// Have requests answered, and tunnels taken, here by a handler of this name, which is part of the program; `{ NAME: {..} }` with
+    /// settings.
     #[serde(default)]
-    pub handle: Option<String>,
+    pub handle: Option<PlugUse>,
 }
 
 /// What a route does, once it is known that exactly one action is given.
@@ -126,7 +127,9 @@ impl Route {
             self.attach.as_ref().map(Action::Attach),
             self.respond.as_ref().map(Action::Respond),
             self.redirect.as_ref().map(Action::Redirect),
-            self.handle.as_deref().map(Action::Handle),
+            self.handle
+                .as_ref()
+                .map(|handle| Action::Handle(&handle.name)),
         ];
 
         let mut given = actions.into_iter().flatten();
@@ -347,8 +350,8 @@ pub enum Terminate {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TerminateBy {
-    /// Its name, which is part of the program.
-    pub by: String,
+    /// Its name, which is part of the program; `{ NAME: {..} }` with settings.
+    pub by: PlugUse,
 }
 
 impl Terminate {
@@ -370,7 +373,7 @@ impl Terminate {
     }
 
     /// The connector that opens its far ends.
-    pub fn connector(&self) -> Option<&str> {
+    pub fn connector(&self) -> Option<&PlugUse> {
         match self {
             Self::By(end) => Some(&end.by),
             _ => None,

@@ -33,6 +33,9 @@ impl<'s> Walk<'s> {
         }
 
         self.missing(schema, entries, &meant, at);
+        if let Some(problem) = miscounted(schema, entries.len(), at) {
+            return self.wrong(problem);
+        }
         Json::Object(json)
     }
 
@@ -57,6 +60,7 @@ impl<'s> Walk<'s> {
             .or_else(|| nearest(&entry.key, keys()));
         let remedy = match near {
             Some(near) => format!("did you mean `{near}`?"),
+            None if keys().next().is_none() => "there are none here".to_owned(),
             None => format!("keys here are {}", keys().collect::<Vec<_>>().join(", ")),
         };
 
@@ -111,6 +115,24 @@ impl<'s> Walk<'s> {
 
         Json::Array(json)
     }
+}
+
+/// What is wrong with the number of entries of a map.
+fn miscounted(schema: &Json, count: usize, at: At<'_>) -> Option<Problem> {
+    if bound(schema, "minProperties").is_some_and(|least| count < least) {
+        return Some(at.problem("the map is empty").remedy("write a name in it"));
+    }
+    let most = bound(schema, "maxProperties").filter(|most| count > *most)?;
+    let reason = format!("the map has {count} keys, and may have {most}");
+    Some(
+        at.problem(reason)
+            .remedy("write each in a place of its own"),
+    )
+}
+
+/// A bound on the number of entries.
+fn bound(schema: &Json, name: &str) -> Option<usize> {
+    usize::try_from(schema.get(name)?.as_u64()?).ok()
 }
 
 /// The keys that a map must have.

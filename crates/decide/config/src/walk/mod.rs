@@ -1,7 +1,7 @@
 //! From tree to JSON along the schema, collecting every violation.
 //!
 //! Understands the part of JSON Schema that the model's types use: `$ref`, `type`, `properties`, `required`,
-//! `additionalProperties`, `items`, `minItems`, `enum`, `const`, `anyOf`, `oneOf`, `minimum`, `maximum`, `format`.
+//! `additionalProperties`, `minProperties`, `maxProperties`, `items`, `minItems`, `enum`, `const`, `anyOf`, `oneOf`, `minimum`, `maximum`, `format`.
 //! Of several alternatives, the one for the value's own kind is checked, so that a problem is about what was meant.
 //!
 //! A value that violates the schema becomes null.

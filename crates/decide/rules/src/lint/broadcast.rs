@@ -136,7 +136,10 @@ fn bounds(document: &Document, report: &mut Report) {
             );
         }
 
-        let in_memory = broadcast.store.as_deref().is_none_or(|name| name == MEMORY);
+        let in_memory = broadcast
+            .store
+            .as_ref()
+            .is_none_or(|store| store.name == MEMORY);
         if in_memory && is_above(broadcast.request_bytes, OF_ONE) {
             report.add(
                 format!("{path}.request_bytes"),

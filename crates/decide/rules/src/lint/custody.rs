@@ -1,6 +1,6 @@
 //! Checks of custody.
 
-use hermes_config::model::{Document, Hops, ListenAddress, Retry, Route};
+use hermes_config::model::{Document, Hops, ListenAddress, Listener, Retry, Route};
 use hermes_config::{child, nearest};
 
 use super::report::{Check, Report, each_listener};
@@ -94,9 +94,15 @@ fn missing(path: &str, report: &mut Report) {
     report.add(path, reason, "add `defaults.custody`");
 }
 
+fn is_of_custody(listener: &Listener) -> bool {
+    listener
+        .ingress()
+        .is_some_and(|ingress| ingress.name == INGRESS)
+}
+
 fn ingress(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        if listener.ingress() != Some(INGRESS) {
+        if !is_of_custody(listener) {
             return;
         }
         let path = format!("{path}.ingress");
@@ -132,10 +138,7 @@ fn neighbours(document: &Document, report: &mut Report) {
     let names = custody.neighbours.iter();
     let reached = names.filter(|(_, neighbour)| neighbour.address.is_none());
     let reached: Vec<&str> = reached.map(|(name, _)| name.as_str()).collect();
-    let serves = document
-        .listeners
-        .values()
-        .any(|listener| listener.ingress() == Some(INGRESS));
+    let serves = document.listeners.values().any(is_of_custody);
     if let Some(name) = reached.first().filter(|_| !serves) {
         let reason = "neither node can begin: this one does not know where the other is, and has no listener for it";
         let path = child("defaults.custody.neighbours", name);

@@ -106,7 +106,7 @@ impl<H> Route<H> {
                 Act::Origin(found(Hop::Origin(name))?)
             }
             Some(Action::Terminate(Terminate::By(end))) => {
-                Act::Origin(found(Hop::Connector(&end.by))?)
+                Act::Origin(found(Hop::Connector(&end.by.name))?)
             }
             // What takes its packets is known where they are taken.
             Some(Action::Terminate(

@@ -58,7 +58,10 @@ impl Checkpoint {
         plugs: &Plugs,
     ) -> Option<Self> {
         let filter: Arc<dyn Filter> = match (&config.filter, &config.rego) {
-            (Some(name), _) => Arc::new(Timed::new(config, plugs.filters.find(name).ok()?.clone())),
+            (Some(named), _) => {
+                let filter = plugs.filters.named("filter", named).ok()?;
+                Arc::new(Timed::new(config, filter))
+            }
             (None, Some(rego)) => Arc::new(rego::RegoFilter::new(config, rego, policy?)),
             (None, None) => {
                 let upstream = upstreams.get(&config.asked())?.clone();

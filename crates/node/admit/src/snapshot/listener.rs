@@ -394,10 +394,10 @@ impl Building<'_> {
         all
     }
 
-    /// What a listener's connections mean. A name that no plug has is reported with the others.
+    /// What a listener's connections mean. A name that no plug has, or wrong settings, are reported with the others.
     fn ingress(&self, config: &Listener) -> Option<Arc<dyn Ingress>> {
         match config.ingress() {
-            Some(name) => self.plugs.ingresses.find(name).ok().cloned(),
+            Some(named) => self.plugs.ingresses.named("ingress", named).ok(),
             None => Some(Arc::new(FixedTarget)),
         }
     }

@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_config::model::{
-    self, Action, Attach, Chain, Document, Duration as Interval, FilePath, Keepalive, PolicyDefault,
+    self, Action, Attach, Chain, Document, Duration as Interval, FilePath, Keepalive, PlugUse,
+    PolicyDefault,
 };
 use hermes_config::{Loaded, Places, Problem, Problems, child, element};
 use hermes_identity::is_sent;
@@ -338,87 +339,92 @@ fn tunnels_by_post(document: &Document) -> bool {
     document.routes.iter().any(|route| route.tunnel.is_some())
 }
 
-/// Names of plugs that the program does not have. Returns the policies in Rego.
+/// Names of plugs that the program does not have, and settings that these do not take. Returns the policies in Rego.
 fn plugged(
     document: &Document,
     plugs: &Plugs,
     report: &mut impl FnMut(String, String, Option<String>),
 ) -> filter::Policies {
-    for (name, config) in &document.listeners {
-        let ingress = config.udp().and_then(|udp| udp.purpose.ingress.as_deref());
-        let found = ingress.and_then(|name| plugs.ingresses.find(name).ok());
-        if found.is_some_and(|ingress| !ingress.takes_datagrams()) {
-            let path = child(&child("listeners", name), "ingress");
-            let reason = "it is for `tcp` listeners".to_owned();
-            report(path, reason, Some("make it a `tcp` listener".to_owned()));
+    let mut missing = |found: Result<(), Vec<Finding>>| {
+        for finding in found.err().into_iter().flatten() {
+            report(finding.path, finding.reason, finding.remedy);
         }
-        if let Some(Err(no)) = config.ingress().map(|name| plugs.ingresses.find(name)) {
+    };
+
+    for (name, config) in &document.listeners {
+        if let Some(named) = config.ingress() {
             let path = child(&child("listeners", name), "ingress");
-            report(path, no.reason, Some(no.remedy));
+            missing(ingress(&path, named, config.udp().is_some(), plugs));
         }
     }
 
     for (index, config) in document.authorize.iter().enumerate() {
-        if let Some(Err(no)) = config.filter.as_ref().map(|name| plugs.filters.find(name)) {
+        if let Some(named) = &config.filter {
             let path = child(&element("authorize", index), "filter");
-            report(path, no.reason, Some(no.remedy));
+            missing(plugs.filters.named(&path, named).map(drop));
         }
     }
 
     for (index, route) in document.routes.iter().enumerate() {
-        plugs_of_route(index, route, plugs, report);
+        missing(plugs_of_route(&element("routes", index), route, plugs));
     }
     filter::read_policies(document, report)
 }
 
-/// Plugs of a route that the program does not have.
-fn plugs_of_route(
-    index: usize,
-    route: &model::Route,
-    plugs: &Plugs,
-    report: &mut impl FnMut(String, String, Option<String>),
-) {
-    through(index, route, plugs, report);
-    if let Some(Err(no)) = route.handle.as_ref().map(|name| plugs.handlers.find(name)) {
-        let path = child(&element("routes", index), "handle");
-        report(path, no.reason, Some(no.remedy));
+/// An ingress that the program does not have, or that takes no datagrams.
+fn ingress(path: &str, named: &PlugUse, is_udp: bool, plugs: &Plugs) -> Result<(), Vec<Finding>> {
+    let ingress = plugs.ingresses.named(path, named)?;
+    if !is_udp || ingress.takes_datagrams() {
+        return Ok(());
     }
+    Err(vec![Finding {
+        path: path.to_owned(),
+        reason: "it is for `tcp` listeners".to_owned(),
+        remedy: Some("make it a `tcp` listener".to_owned()),
+    }])
+}
 
-    let connector = route
-        .terminate
-        .as_ref()
-        .and_then(model::Terminate::connector);
-    if let Some(Err(no)) = connector.map(|name| plugs.connectors.find(name)) {
-        let path = child(&child(&element("routes", index), "terminate"), "by");
-        report(path, no.reason, Some(no.remedy));
+/// Plugs of a route that the program does not have, or whose settings are wrong.
+fn plugs_of_route(path: &str, route: &model::Route, plugs: &Plugs) -> Result<(), Vec<Finding>> {
+    through(path, route, plugs)?;
+    if let Some(named) = &route.handle {
+        plugs.handlers.named(&child(path, "handle"), named)?;
     }
-
-    let broadcast = route.broadcast.as_ref();
-    let store = broadcast.map(|broadcast| plugs.store_of(broadcast.store.as_deref()));
-    if let Some(Err(no)) = store {
-        let path = child(&child(&element("routes", index), "broadcast"), "store");
-        report(path, no.reason, Some(no.remedy));
+    let end = route.terminate.as_ref();
+    if let Some(named) = end.and_then(model::Terminate::connector) {
+        let path = child(&child(path, "terminate"), "by");
+        plugs.connectors.named(&path, named)?;
     }
+    if let Some(broadcast) = &route.broadcast {
+        let path = child(&child(path, "broadcast"), "store");
+        plugs.store_of(&path, broadcast.store.as_ref())?;
+    }
+    Ok(())
 }
 
 /// Transforms that the program does not have, or that nothing undoes where the overlay ends.
-fn through(
-    index: usize,
-    route: &model::Route,
-    plugs: &Plugs,
-    report: &mut impl FnMut(String, String, Option<String>),
-) {
-    for (at, name) in route.through.iter().enumerate() {
-        let path = element(&child(&element("routes", index), "through"), at);
-        match plugs.transforms.find(name) {
-            Err(no) => report(path, no.reason, Some(no.remedy)),
+fn through(path: &str, route: &model::Route, plugs: &Plugs) -> Result<(), Vec<Finding>> {
+    let mut findings = Vec::new();
+    for (at, named) in route.through.iter().enumerate() {
+        let path = element(&child(path, "through"), at);
+        match plugs.transforms.named(&path, named) {
+            Err(missing) => findings.extend(missing),
             Ok(transform) if transform.needs_peer() && route.terminate.is_some() => {
-                let reason = format!("nothing undoes `{name}` where the overlay ends");
                 let remedy = "remove it here: what the node before does is undone anyway";
-                report(path, reason, Some(remedy.to_owned()));
+                findings.push(Finding {
+                    path,
+                    reason: format!("nothing undoes `{}` where the overlay ends", named.name),
+                    remedy: Some(remedy.to_owned()),
+                });
             }
             Ok(_) => {}
         }
+    }
+
+    if findings.is_empty() {
+        Ok(())
+    } else {
+        Err(findings)
     }
 }
 

@@ -42,6 +42,10 @@ pub(crate) async fn open(
         return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
     };
 
+    if !next.through.own.is_empty() {
+        Box::pin(tunnel::bridges::admit_packets(routed, head, next)).await?;
+    }
+
     match (head.kind(), next.receiver()) {
         (_, Receiver::Proxy) => {}
         (Kind::ConnectIp, Receiver::Origin) => {

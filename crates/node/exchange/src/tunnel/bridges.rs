@@ -11,7 +11,8 @@ use hermes_observe::Counters;
 use hermes_packet::{Broken, Side};
 use hermes_plug::arrival::Arrival;
 use hermes_plug::refusal::Refusal;
-use hermes_plug::{Altering, Transform};
+use hermes_plug::target::Target;
+use hermes_plug::{Altering, Payload, TunnelSubject};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::transform;
@@ -37,6 +38,26 @@ struct Inwards {
     _charge: Charge,
 }
 
+impl Inwards {
+    /// What undoes the transforms that the peer has asked for, as far as this node has them.
+    fn all(routed: &Routed, next: &Next, asked: Vec<String>) -> Vec<Self> {
+        let account = routed.account();
+        let one = |name: String| {
+            let transform = next.through.known.find(&name).ok()?;
+            let _charge = account
+                .charge(Purpose::Transforms, transform.memory())
+                .ok()?;
+            let altering = transform.undo()?;
+            Some(Self {
+                name,
+                altering,
+                _charge,
+            })
+        };
+        asked.into_iter().filter_map(one).collect()
+    }
+}
+
 /// A transform that the route asks for.
 struct Outwards {
     name: String,
@@ -45,13 +66,77 @@ struct Outwards {
     _charge: Charge,
 }
 
+impl Outwards {
+    /// Begins with the transforms of the route, one after the other.
+    async fn all(routed: &Routed, head: &RequestHead, next: &Next) -> Result<Vec<Self>, Refusal> {
+        let account = routed.account();
+        let is_proxy = next.receiver() == Receiver::Proxy;
+        let target = routed.target.canonical();
+        let subject = subject(routed, head, &target);
+        let mut outwards = Vec::with_capacity(next.through.own.len());
+
+        for (name, transform) in &next.through.own {
+            let needs_peer = transform.needs_peer();
+            if needs_peer && !is_proxy {
+                continue;
+            }
+            let charge = account.charge(Purpose::Transforms, transform.memory());
+            // Asked whether there is memory or not: it may refuse the tunnel.
+            let altering = transform.begin(&subject).await?;
+            if let (Ok(_charge), Some(altering)) = (charge, altering) {
+                outwards.push(Self {
+                    name: name.clone(),
+                    altering,
+                    needs_peer,
+                    _charge,
+                });
+            }
+        }
+
+        Ok(outwards)
+    }
+}
+
+/// Asks the transforms of a route about a tunnel of datagrams or of packets, which they do not change.
+///
+/// # Errors
+/// One refuses it.
+pub(crate) async fn admit_packets(
+    routed: &Routed,
+    head: &RequestHead,
+    next: &Next,
+) -> Result<(), Refusal> {
+    let target = routed.target.canonical();
+    let subject = subject(routed, head, &target);
+    for (_, transform) in &next.through.own {
+        transform.begin(&subject).await?;
+    }
+    Ok(())
+}
+
+/// What transforms see of a tunnel.
+fn subject<'a>(routed: &'a Routed, head: &'a RequestHead, target: &'a Target) -> TunnelSubject<'a> {
+    TunnelSubject {
+        head,
+        target,
+        user: routed.user.as_deref(),
+        source: &routed.source,
+        listener: &routed.listener.name,
+        payload: if head.kind().carries_packets() {
+            Payload::Packets
+        } else {
+            Payload::Bytes
+        },
+    }
+}
+
 impl Bridges {
     /// Those of a tunnel of bytes that arrives, and takes this way; none where nothing changes its bytes. What a peer has asked for
     /// is taken out of the fields. Where the memory of a transform is more than its user or source may have, the bytes stay as they are.
     ///
     /// # Errors
-    /// The peer names a transform twice.
-    pub(crate) fn of(
+    /// The peer names a transform twice, or a transform of the route refuses the tunnel.
+    pub(crate) async fn of(
         routed: &Routed,
         arrival: &mut Arrival,
         next: &Next,
@@ -60,46 +145,14 @@ impl Bridges {
             Refusal::new(ProxyError::HttpRequestError, error.to_string())
                 .status(StatusCode::BAD_REQUEST)
         })?;
-        let through = &next.through;
-        if asked.is_empty() && through.own.is_empty() || !carries_bytes(arrival.kind()) {
+        if asked.is_empty() && next.through.own.is_empty() || !carries_bytes(arrival.kind()) {
             return Ok(None);
         }
 
-        let account = routed.account();
-        let charge = |transform: &dyn Transform| {
-            account.charge(Purpose::Transforms, transform.memory()).ok()
-        };
-        let undone = asked.into_iter().filter_map(|name| {
-            let transform = through.known.find(&name).ok()?;
-            let _charge = charge(&**transform)?;
-            let altering = transform.undo()?;
-            Some(Inwards {
-                name,
-                altering,
-                _charge,
-            })
-        });
-
-        let is_proxy = next.receiver() == Receiver::Proxy;
-        let own = through.own.iter().filter_map(|(name, transform)| {
-            let needs_peer = transform.needs_peer();
-            if needs_peer && !is_proxy {
-                return None;
-            }
-            let _charge = charge(&**transform)?;
-            let altering = transform.begin()?;
-            Some(Outwards {
-                name: name.clone(),
-                altering,
-                needs_peer,
-                _charge,
-            })
-        });
-
-        let bridges = Self {
-            inwards: undone.collect(),
-            outwards: own.collect(),
-        };
+        let inwards = Inwards::all(routed, next, asked);
+        // On the heap: most tunnels have no transform, and each would have room for its beginning.
+        let outwards = Box::pin(Outwards::all(routed, arrival.head(), next)).await?;
+        let bridges = Self { inwards, outwards };
 
         Ok((!bridges.is_idle()).then(|| Box::new(bridges)))
     }

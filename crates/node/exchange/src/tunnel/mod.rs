@@ -58,7 +58,7 @@ pub(crate) async fn forward(
     mut arrival: Arrival,
     next: &Next,
 ) -> Result<Carried, Failed> {
-    let mut bridges = match Bridges::of(routed, &mut arrival, next) {
+    let mut bridges = match Bridges::of(routed, &mut arrival, next).await {
         Ok(bridges) => bridges,
         Err(refusal) => {
             return Err(Failed {

@@ -31,7 +31,7 @@ pub(crate) async fn tcp(
     mut arrival: Arrival,
     next: &Next,
 ) -> Result<Carried, Failed> {
-    let bridges = match Bridges::of(routed, &mut arrival, next) {
+    let bridges = match Bridges::of(routed, &mut arrival, next).await {
         Ok(bridges) => bridges,
         Err(refusal) => {
             return Err(Failed {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use flate2::{Compression, Decompress, FlushCompress, FlushDecompress, Status};
-use hermes_plug::{Alter, Altering, Malformed, PIECE, Transform};
+use hermes_plug::{
+    Alter, Altering, Beginning, Malformed, PIECE, Payload, Transform, TunnelSubject,
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Tunnels that are compressed at once; others stay plain.
@@ -47,15 +49,24 @@ impl Compress {
 
         Some((Box::new(deflating), Box::new(inflating)))
     }
-}
 
-impl Transform for Compress {
-    fn begin(&self) -> Option<Altering> {
+    /// What packs the bytes of a tunnel, while there is room.
+    fn packing(&self) -> Option<Altering> {
         let (to_target, to_client) = self.pair()?;
         Some(Altering {
             to_target,
             to_client,
         })
+    }
+}
+
+impl Transform for Compress {
+    fn begin<'a>(&'a self, tunnel: &'a TunnelSubject<'a>) -> Beginning<'a> {
+        let packing = match tunnel.payload {
+            Payload::Bytes => self.packing(),
+            Payload::Packets => None,
+        };
+        Box::pin(std::future::ready(Ok(packing)))
     }
 
     fn undo(&self) -> Option<Altering> {
@@ -201,7 +212,7 @@ mod tests {
     #[test]
     fn each_piece_arrives_at_once_and_as_it_was() {
         let compress = Compress::new();
-        let mut here = compress.begin().unwrap();
+        let mut here = compress.packing().unwrap();
         let mut there = compress.undo().unwrap();
         let random: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..))
             .take(3 * PIECE)
@@ -219,7 +230,7 @@ mod tests {
     fn a_bomb_comes_in_pieces() {
         const SIZE: usize = 16 * 1024 * 1024;
         let compress = Compress::new();
-        let mut here = compress.begin().unwrap();
+        let mut here = compress.packing().unwrap();
         let bomb = altered(&mut *here.to_target, &vec![0; SIZE]).unwrap();
         assert!(bomb.len() < SIZE / 200);
         let mut there = compress.undo().unwrap();
@@ -238,7 +249,7 @@ mod tests {
         let compress = Compress::new();
         let mut there = compress.undo().unwrap();
         assert!(altered(&mut *there.to_target, &[0xff; 100]).is_err());
-        let mut here = compress.begin().unwrap();
+        let mut here = compress.packing().unwrap();
         let mut there = compress.undo().unwrap();
         let packed = altered(&mut *here.to_target, b"hello").unwrap();
         altered(&mut *there.to_target, &packed).unwrap();
@@ -251,8 +262,8 @@ mod tests {
     #[test]
     fn the_tunnels_are_bounded() {
         let compress = Compress::new();
-        let held: Vec<_> = (0..TUNNELS).map(|_| compress.begin().unwrap()).collect();
-        assert!(compress.begin().is_none() && compress.undo().is_none());
+        let held: Vec<_> = (0..TUNNELS).map(|_| compress.packing().unwrap()).collect();
+        assert!(compress.packing().is_none() && compress.undo().is_none());
         drop(held);
         assert!(compress.undo().is_some());
     }

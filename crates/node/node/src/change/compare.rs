@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::needs_restart;
 use crate::administered::Node;
-use crate::check::check;
+use crate::check::check_with;
 
 impl Node {
     /// The document in force, as text and as JSON.
@@ -33,8 +33,11 @@ impl Node {
         let old = kept.loaded()?;
         let changes = diff(&old, &new);
         let listeners = self.changing.lock().table.preview(&new.document);
-        let needs_restart = needs_restart(&old.document, &new.document);
-        let problems = check(new)
+        let mut needs_restart = needs_restart(&old.document, &new.document);
+        if let Ok(changes) = self.plugs.whole.prepare(&new.document, true) {
+            needs_restart.extend(changes.restarts());
+        }
+        let problems = check_with(new, &self.plugs)
             .err()
             .map_or_else(Vec::new, |Problems(found)| found);
 

@@ -16,17 +16,17 @@ use std::time::Duration;
 
 use hermes_admit::decision_log::decisions_file;
 use hermes_admit::memory_limits;
-use hermes_admit::snapshot::{Draft, Snapshot};
+use hermes_admit::snapshot::Snapshot;
 use hermes_admit::tunnels::Reevaluated;
 use hermes_config::model::Document;
-use hermes_config::{Loaded, Places, Problem, Problems, load};
+use hermes_config::{Loaded, Places, Problem, Problems};
 use hermes_listen::changes::ListenerChanges;
 use hermes_listen::table::Prepared;
 use hermes_observe::AccessSink;
 use serde::Serialize;
 
 use crate::administered::{Changing, Node, own_addresses};
-use crate::check::{doubts, log_doubts, unbound};
+use crate::check::{Proposal, doubts, log_doubts, unbound};
 pub(crate) use confirm::{Confirmed, Deadline, NotReturned, keep_time};
 pub use documents::Unconfirmed;
 pub(crate) use documents::{Documents, Revision};
@@ -48,7 +48,7 @@ pub struct ReloadReport {
     /// Routes now in force.
     pub routes: usize,
     /// Keys that changed and are in force only after a restart.
-    pub needs_restart: Vec<&'static str>,
+    pub needs_restart: Vec<String>,
     /// What becomes of the document where it is not confirmed; `None`: it stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unconfirmed: Option<Unconfirmed>,
@@ -115,7 +115,8 @@ impl Node {
 
     fn change(&self, by: By) -> Result<ReloadReport, NotReloaded> {
         loop {
-            let loaded = load(&self.file, &|name| std::env::var(name).ok())?;
+            let env = |name: &str| std::env::var(name).ok();
+            let loaded = self.plugs.form().load(&self.file, &env)?;
             let candidate = self.candidate(loaded)?;
             let mut changing = self.changing.lock();
             if self.follows(&candidate) {
@@ -151,7 +152,8 @@ impl Node {
         let places = loaded.places.clone();
         let files = loaded.files.clone();
         let doubts = doubts(&loaded);
-        let draft = Snapshot::build(loaded, Some(&previous), &self.shared.telemetry, &self.plugs)
+        let telemetry = &self.shared.telemetry;
+        let proposal = Proposal::new(loaded, Some(&previous), telemetry, &self.plugs, false)
             .map_err(|problems| problems.in_order(&files))?;
 
         Ok(Candidate {
@@ -159,7 +161,7 @@ impl Node {
             revision,
             places,
             doubts,
-            draft,
+            proposal,
         })
     }
 
@@ -202,7 +204,7 @@ impl Node {
             revision: kept,
             places,
             doubts,
-            draft,
+            proposal: Proposal { draft, plugs },
         } = candidate;
         log_doubts(&doubts);
 
@@ -235,6 +237,8 @@ impl Node {
         for handler in self.plugs.handlers.all() {
             handler.follow(&snapshot.document);
         }
+        let mut needs_restart = needs_restart(&previous.document, &snapshot.document);
+        needs_restart.extend(plugs.apply());
 
         Ok(ReloadReport {
             revision: snapshot.revision,
@@ -242,7 +246,7 @@ impl Node {
             upstreams_changed: upstreams_changed(&previous, &snapshot),
             tunnels,
             routes: snapshot.document.routes.len(),
-            needs_restart: needs_restart(&previous.document, &snapshot.document),
+            needs_restart,
             unconfirmed: None,
         })
     }
@@ -290,7 +294,7 @@ struct Candidate {
     revision: Revision,
     places: Places,
     doubts: Vec<Problem>,
-    draft: Draft,
+    proposal: Proposal,
 }
 
 /// What a document asks for, bound and not yet served.
@@ -355,7 +359,7 @@ fn upstreams_changed(previous: &Snapshot, snapshot: &Snapshot) -> Vec<String> {
 }
 
 /// Keys that a running process cannot follow.
-fn needs_restart(old: &Document, new: &Document) -> Vec<&'static str> {
+fn needs_restart(old: &Document, new: &Document) -> Vec<String> {
     let custody_key = |document: &Document| {
         let custody = document.defaults.custody.as_ref();
         custody.map(|custody| custody.key_file.clone())
@@ -384,7 +388,8 @@ fn needs_restart(old: &Document, new: &Document) -> Vec<&'static str> {
     ];
     changed
         .into_iter()
-        .filter_map(|(key, changed)| changed.then_some(key))
+        .filter(|(_, changed)| *changed)
+        .map(|(key, _)| key.to_owned())
         .collect()
 }
 

@@ -1,6 +1,6 @@
 //! Where the document in force is written.
 
-use hermes_config::{Places, load};
+use hermes_config::Places;
 
 use crate::administered::Node;
 use crate::change::Revision;
@@ -13,7 +13,8 @@ impl Node {
     /// Its file says something else by now, in words.
     pub(crate) fn written_places(&self) -> Result<Places, String> {
         let in_force = self.changing.lock().documents.current.clone();
-        let loaded = load(&self.file, &|name| std::env::var(name).ok());
+        let form = self.plugs.form();
+        let loaded = form.load(&self.file, &|name| std::env::var(name).ok());
         let same = loaded
             .ok()
             .filter(|loaded| Revision::of(loaded, in_force.number).text == in_force.text);

@@ -1,0 +1,175 @@
+//! The form of documents for one program: that of the model, and of the settings that the program's plugs take.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::Problems;
+use crate::env::Env;
+use crate::include::IncludeReader;
+use crate::load::{Loaded, read_by};
+use crate::schema::schema;
+
+/// The form of documents for one program. The default one is for no program: it takes any settings.
+#[derive(Debug, Clone)]
+pub struct DocumentForm(Arc<Json>);
+
+/// What a plug takes in one of the places where a document can speak to it.
+#[derive(Debug, Clone)]
+pub struct PlugForm {
+    /// The place.
+    pub place: PlugPlace,
+    /// The plug's name there.
+    pub name: String,
+    /// The JSON Schema of its settings; `None`: it takes none there.
+    pub schema: Option<Json>,
+}
+
+/// Where a document speaks to plugs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlugPlace {
+    /// `plugs`, for the whole node.
+    Node,
+    /// `ingress` of a listener.
+    Ingress,
+    /// `filter` of an entry of `authorize`.
+    Filter,
+    /// `handle` of a route.
+    Handler,
+    /// `through` of a route.
+    Transform,
+    /// `terminate.by` of a route.
+    Connector,
+    /// `broadcast.store` of a route.
+    Store,
+}
+
+impl PlugPlace {
+    const ALL: [Self; 7] = [
+        Self::Node,
+        Self::Ingress,
+        Self::Filter,
+        Self::Handler,
+        Self::Transform,
+        Self::Connector,
+        Self::Store,
+    ];
+
+    /// The map of names and settings, in the schema of the model.
+    fn pointer(self) -> &'static str {
+        match self {
+            Self::Node => "/properties/plugs",
+            Self::Ingress => "/$defs/Listener/properties/ingress/anyOf/1",
+            Self::Filter => "/$defs/Authorize/properties/filter/anyOf/1",
+            Self::Handler => "/$defs/Route/properties/handle/anyOf/1",
+            Self::Transform => "/$defs/Route/properties/through/items/anyOf/1",
+            Self::Connector => "/$defs/TerminateBy/properties/by/anyOf/1",
+            Self::Store => "/$defs/Broadcast/properties/store/anyOf/1",
+        }
+    }
+}
+
+impl Default for DocumentForm {
+    fn default() -> Self {
+        Self(Arc::new(schema()))
+    }
+}
+
+impl DocumentForm {
+    /// The form for a program that has these plugs, and no others.
+    pub fn new(plugs: &[PlugForm]) -> Self {
+        let mut schema = schema();
+        for place in PlugPlace::ALL {
+            let named = plugs.iter().filter(|plug| plug.place == place);
+            let forms: Map<String, Json> = named
+                .map(|plug| (plug.name.clone(), plug.schema.clone().unwrap_or_else(none)))
+                .collect();
+            if let Some(Json::Object(map)) = schema.pointer_mut(place.pointer()) {
+                map.insert("properties".to_owned(), Json::Object(forms));
+                map.insert("additionalProperties".to_owned(), json!(false));
+            }
+        }
+
+        Self(Arc::new(schema))
+    }
+
+    /// The JSON Schema (draft 2020-12), for editors and other programs.
+    pub fn schema(&self) -> &Json {
+        &self.0
+    }
+
+    /// Reads a document of this form like [`load`](crate::load).
+    ///
+    /// # Errors
+    /// Everything that is wrong with its form.
+    pub fn load(&self, file: &Path, env: Env<'_>) -> Result<Loaded, Problems> {
+        read_by(&self.0, IncludeReader::new(env), file)
+    }
+
+    /// Reads a document of this form like [`parse`](crate::parse).
+    ///
+    /// # Errors
+    /// Everything that is wrong with its form.
+    pub fn parse(&self, name: &Path, text: &str, env: Env<'_>) -> Result<Loaded, Problems> {
+        read_by(&self.0, IncludeReader::of_text(text.to_owned(), env), name)
+    }
+}
+
+/// The form of settings where none are taken.
+fn none() -> Json {
+    json!({ "type": "object", "additionalProperties": false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_place_is_one_of_the_schema() {
+        let schema = schema();
+        for place in PlugPlace::ALL {
+            let map = schema.pointer(place.pointer());
+            let takes_any = map.and_then(|map| map.get("additionalProperties"));
+            assert!(takes_any.is_some_and(Json::is_object), "{place:?}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_in_settings_is_one_of_the_document() {
+        let schema = json!({
+            "type": "object",
+            "properties": { "hosts": { "type": "array", "items": { "type": "string" } } },
+            "additionalProperties": false,
+        });
+        let form = |place, schema| PlugForm {
+            place,
+            name: "only".to_owned(),
+            schema,
+        };
+        let form = DocumentForm::new(&[
+            form(PlugPlace::Node, Some(schema.clone())),
+            form(PlugPlace::Transform, Some(schema)),
+            form(PlugPlace::Handler, None),
+        ]);
+        let text = "version: 1\n\
+             routes:\n  \
+             - { to: next, through: [ only, { only: { host: [a] } } ] }\n  \
+             - { handle: { only: { level: 1 } } }\n  \
+             - { handle: { only: {}, more: {} } }\n\
+             plugs:\n  only: { hosts: 5 }\n  onli: {}\n";
+        let read = form.parse(Path::new("node.yaml"), text, &|_| None);
+        let problems = read.unwrap_err().to_string();
+        assert_eq!(
+            problems.lines().collect::<Vec<_>>(),
+            [
+                "node.yaml:3:40: routes[0].through[1].only.host: unknown key; did you mean `hosts`?",
+                "node.yaml:4:23: routes[1].handle.only.level: unknown key; there are none here",
+                "node.yaml:5:5: routes[2].handle: the map has 2 keys, and may have 1; write each in a place of its own",
+                "node.yaml:5:25: routes[2].handle.more: unknown key; did you mean `only`?",
+                "node.yaml:7:16: plugs.only.hosts: expected a list, found the number `5`; write a list: [5]",
+                "node.yaml:8:3: plugs.onli: unknown key; did you mean `only`?",
+            ]
+        );
+    }
+}

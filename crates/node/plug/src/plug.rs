@@ -1,0 +1,180 @@
+//! What a plug is as a whole, beside its work for single exchanges: settings for the node, a life, and what it tells of itself.
+
+use hermes_config::model::{Document, PlugSettings};
+use hermes_net::Watch;
+use hermes_observe::GaugeFamily;
+use hermes_rules::Finding;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::runtime::Handle;
+
+use crate::settings::read;
+
+/// The whole of a plug, whatever its kinds: one that is a handler and an ingress has one of these, and one that has no settings, no
+/// work of its own and nothing to tell has none. It is registered by [`Plugs::plug`](crate::Plugs::plug), under the name that
+/// `plugs: { NAME: {..} }` has.
+///
+/// Its life: [`start`](Self::start), once; each document is [prepared](Self::prepare), and the change that came of it applied if the
+/// document is put in force, at the start and on each reload; when the node drains, [`Background::stopping`] resolves, and the
+/// drain waits for its tasks.
+///
+/// All of it runs outside the workers. What is called must not block, except that [`prepare`](Self::prepare) may read files.
+pub trait Plug: Send + Sync {
+    /// The JSON Schema of its settings, by [`settings_schema`](hermes_config::settings_schema). `None`: it takes none.
+    fn schema(&self) -> Option<Value> {
+        None
+    }
+
+    /// Reads a document: what is wrong, or the change by which it is put in force. All that can fail is to fail here; nothing is to
+    /// change before the change is applied, which it may never be.
+    ///
+    /// # Errors
+    /// All that is wrong, with paths in the document ([`DocumentSettings::finding`]).
+    fn prepare(&self, settings: &DocumentSettings<'_>) -> Result<Change, Vec<Finding>> {
+        let _ = settings;
+        Ok(Change::none())
+    }
+
+    /// The node runs, and its first document is about to be put in force.
+    fn start(&self, background: &Background) {
+        let _ = background;
+    }
+
+    /// What `hermes status` shows of it. Null: nothing.
+    fn status(&self) -> Value {
+        Value::Null
+    }
+
+    /// How an upstream of this name is that it reaches by means of its own; `None`: it reaches none.
+    fn reached(&self, upstream: &str) -> Option<ReachState> {
+        let _ = upstream;
+        None
+    }
+
+    /// What metrics say of it. Their names begin with `hermes_NAME_`.
+    fn metrics(&self) -> Vec<GaugeFamily> {
+        Vec::new()
+    }
+}
+
+/// What a document says to a plug as a whole.
+pub struct DocumentSettings<'a> {
+    /// The document.
+    pub document: &'a Document,
+    /// What stands under the plug's name; `None`: nothing does.
+    pub settings: Option<&'a PlugSettings>,
+    /// The path where that stands, or would.
+    pub path: String,
+    /// Whether it is only asked what is wrong: then no file is to be made, and nothing to be taken that others could use.
+    pub is_check: bool,
+}
+
+impl DocumentSettings<'_> {
+    /// The settings as this type; `None` without any.
+    ///
+    /// # Errors
+    /// What is wrong with their form.
+    pub fn read<S: DeserializeOwned>(&self) -> Result<Option<S>, Finding> {
+        let settings = self.settings.map(read).transpose();
+        settings.map_err(|wrong| crate::settings::located(&self.path, wrong))
+    }
+
+    /// What is wrong with the part of the settings at this path, such as `neighbours.a.key`.
+    pub fn finding(&self, path: &str, reason: impl Into<String>, remedy: &str) -> Finding {
+        let finding = Finding {
+            path: path.to_owned(),
+            reason: reason.into(),
+            remedy: Some(remedy.to_owned()),
+        };
+        crate::settings::located(&self.path, finding)
+    }
+}
+
+/// By which a document that was prepared is put in force.
+#[derive(Default)]
+pub struct Change {
+    apply: Option<Box<dyn FnOnce() + Send>>,
+    needs_restart: Vec<String>,
+}
+
+impl Change {
+    /// Nothing is to be done.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// This is to be done, and cannot fail.
+    pub fn new(apply: impl FnOnce() + Send + 'static) -> Self {
+        Self {
+            apply: Some(Box::new(apply)),
+            needs_restart: Vec::new(),
+        }
+    }
+
+    /// Keys, by their paths, that changed and are in force only after a restart.
+    #[must_use]
+    pub fn needs_restart(mut self, keys: Vec<String>) -> Self {
+        self.needs_restart = keys;
+        self
+    }
+
+    /// Does it; says which keys need a restart.
+    pub(crate) fn apply(self) -> Vec<String> {
+        if let Some(apply) = self.apply {
+            apply();
+        }
+        self.needs_restart
+    }
+
+    /// Which keys need a restart.
+    pub(crate) fn restarts(&self) -> &[String] {
+        &self.needs_restart
+    }
+}
+
+/// Where a plug works beside the exchanges: on the runtime of administration, never on a worker.
+#[derive(Clone)]
+pub struct Background {
+    runtime: Handle,
+    watch: Watch,
+}
+
+impl Background {
+    /// On the runtime of the caller, until `watch` drains.
+    pub fn new(watch: Watch) -> Self {
+        Self {
+            runtime: Handle::current(),
+            watch,
+        }
+    }
+
+    /// Runs a task. It should end soon after [`stopping`](Self::stopping): the drain waits for it, and then cuts it off.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let _entered = self.runtime.enter();
+        let watch = self.watch.clone();
+        self.watch.spawn(async move {
+            tokio::select! {
+                () = task => {}
+                () = watch.forced() => {}
+            }
+        });
+    }
+
+    /// Resolves when the node drains.
+    pub async fn stopping(&self) {
+        self.watch.graceful().await;
+    }
+
+    /// The drain itself.
+    pub fn watch(&self) -> &Watch {
+        &self.watch
+    }
+}
+
+/// How an upstream is that a plug reaches.
+pub struct ReachState {
+    /// In a word, such as `up`.
+    pub word: &'static str,
+    /// Why it is not reached.
+    pub reason: Option<String>,
+}

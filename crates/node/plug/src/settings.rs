@@ -1,0 +1,70 @@
+//! What a plug takes where a document names it, as `{ NAME: {..} }`.
+
+use std::sync::Arc;
+
+use hermes_config::model::PlugSettings;
+use hermes_config::settings_schema;
+use hermes_rules::Finding;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// The settings that a plug takes where a document names it, and how it becomes a plug of its own that has them. `T` is its kind.
+pub struct Settings<T: ?Sized> {
+    schema: Value,
+    make: Box<Make<T>>,
+}
+
+type Make<T> = dyn Fn(&PlugSettings) -> Result<Arc<T>, Vec<Finding>> + Send + Sync;
+
+impl<T: ?Sized> Settings<T> {
+    /// Settings of the form of `S`; `make` makes a plug of them, or says what is wrong, with paths from the settings on.
+    /// `S` should deny unknown fields: a document of a program, not of a file, is checked by nothing else.
+    pub fn new<S: JsonSchema + DeserializeOwned>(
+        make: impl Fn(S) -> Result<Arc<T>, Vec<Finding>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            schema: settings_schema::<S>(),
+            make: Box::new(move |settings| make(read(settings).map_err(|wrong| vec![wrong])?)),
+        }
+    }
+
+    /// The JSON Schema.
+    pub(crate) fn schema(&self) -> &Value {
+        &self.schema
+    }
+
+    /// The plug that has these settings.
+    ///
+    /// # Errors
+    /// What is wrong with them, with paths from the settings on.
+    pub(crate) fn plug(&self, settings: &PlugSettings) -> Result<Arc<T>, Vec<Finding>> {
+        (self.make)(settings)
+    }
+}
+
+/// Reads settings as this type.
+///
+/// # Errors
+/// What is wrong with them, with its path from the settings on.
+pub fn read<S: DeserializeOwned>(settings: &PlugSettings) -> Result<S, Finding> {
+    serde_path_to_error::deserialize(Value::Object(settings.clone())).map_err(|error| {
+        let path = error.path().to_string();
+        Finding {
+            // The path of the whole is a dot.
+            path: if path == "." { String::new() } else { path },
+            reason: error.into_inner().to_string(),
+            remedy: None,
+        }
+    })
+}
+
+/// The same finding, with its path from the document on: `settings` is where the settings stand.
+pub(crate) fn located(settings: &str, finding: Finding) -> Finding {
+    let path = match finding.path.as_str() {
+        "" => settings.to_owned(),
+        element if element.starts_with('[') => format!("{settings}{element}"),
+        key => format!("{settings}.{key}"),
+    };
+    Finding { path, ..finding }
+}
