@@ -11,6 +11,7 @@
 //! - [`capitals`]: a [`Transform`](hermes_plug::Transform) that needs no peer.
 //! - [`files`]: a [`Store`](hermes_plug::Store) of files.
 //! - [`mailbox`]: a handler whose clients find what others left in a store.
+//! - [`memo`]: a handler that stands between requests and their next hop.
 //! - [`queues`]: a [`Device`](hermes_packet::Device), an end of packets that is two queues, as a TUN device would be one.
 //!
 //! A program that has them starts its node with `Plugs::new().handler("relay", Broker::new(..))` and lets a route say
@@ -26,6 +27,7 @@ pub mod fate;
 pub mod files;
 pub mod greeter;
 pub mod mailbox;
+pub mod memo;
 pub mod only;
 pub mod queues;
 pub mod socks;

@@ -46,23 +46,33 @@ pub struct Next {
     store: Option<Arc<dyn Store>>,
 }
 
-/// What changes the bytes of tunnels.
+/// What stands between the exchanges of a route and its next hop.
 pub struct Through {
-    /// What the route asks for, in its order.
+    /// The handlers that get its requests, in their order.
+    pub between: Vec<Handled>,
+    /// The transforms that the route asks for, in its order.
     pub own: Vec<(String, Arc<dyn Transform>)>,
     /// What this node can undo for its peers.
     pub known: Names<dyn Transform>,
 }
 
 impl Through {
-    /// Names that no transform has, and settings that are wrong, were reported.
+    /// Names that no plug has, and settings that are wrong, were reported.
     fn compile(route: &Route, plugs: &Plugs) -> Self {
         let known = plugs.transforms.clone();
         let own = route.through.iter().filter_map(|named| {
             let transform = known.named("through", named).ok()?;
             Some((named.name.clone(), transform))
         });
+        let between = route.through.iter().filter_map(|named| {
+            let handler = plugs.handlers.named("through", named).ok()?;
+            let name = named.name.clone();
+            handler
+                .stands_between()
+                .then_some(Handled { name, handler })
+        });
         Self {
+            between: between.collect(),
             own: own.collect(),
             known,
         }
@@ -145,27 +155,7 @@ impl Next {
         let (name, receiver) = match hop {
             route::Hop::Proxy(name) => (name, Receiver::Proxy),
             route::Hop::Origin(name) => (name, Receiver::Origin),
-            route::Hop::Target => return Some(Self::end(To::Target, (document, plugs), route)),
-            route::Hop::Connector(name) => {
-                let named = NamedConnector {
-                    name: name.into(),
-                    connector: plugs
-                        .connectors
-                        .named("by", route.terminate.as_ref()?.connector()?)
-                        .ok()?,
-                };
-                return Some(Self::end(To::Connector(named), (document, plugs), route));
-            }
-            route::Hop::Handler(name) => {
-                let handled = Handled {
-                    name: name.to_owned(),
-                    handler: plugs
-                        .handlers
-                        .named("handle", route.handle.as_ref()?)
-                        .ok()?,
-                };
-                return Some(Self::end(To::Handler(handled), (document, plugs), route));
-            }
+            end => return Self::at_end(end, (document, plugs), route),
         };
 
         let upstream = upstreams.get(name)?.clone();
@@ -187,6 +177,33 @@ impl Next {
             custody,
             to: To::Upstream { upstream, receiver },
         })
+    }
+
+    /// An end of the overlay, as `route` names it.
+    fn at_end(
+        end: route::Hop<'_>,
+        (document, plugs): (&Document, &Plugs),
+        route: &Route,
+    ) -> Option<Self> {
+        let to = match end {
+            route::Hop::Proxy(_) | route::Hop::Origin(_) => return None,
+            route::Hop::Target => To::Target,
+            route::Hop::Connector(name) => {
+                let named = route.terminate.as_ref()?.connector()?;
+                To::Connector(NamedConnector {
+                    name: name.into(),
+                    connector: plugs.connectors.named("by", named).ok()?,
+                })
+            }
+            route::Hop::Handler(name) => {
+                let named = route.handle.as_ref()?;
+                To::Handler(Handled {
+                    name: name.to_owned(),
+                    handler: plugs.handlers.named("handle", named).ok()?,
+                })
+            }
+        };
+        Some(Self::end(to, (document, plugs), route))
     }
 
     /// An end of the overlay that is no upstream.

@@ -10,7 +10,7 @@ use hermes_observe::CLIENT_CLOSED;
 use hermes_packet::Side;
 use hermes_plug::arrival::{Arrival, End};
 use hermes_plug::refusal::Refusal;
-use hermes_plug::{HandlerRequest, RequestContent, Response};
+use hermes_plug::{HandlerRequest, Onward, RequestContent, Response};
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
@@ -67,7 +67,7 @@ async fn message(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<S
     let refusal = match (departing, arrival, next.custody()) {
         (Ok((head, _)), Arrival::Offered(mut offered), Some(handled)) => {
             offered.head = head;
-            let onward = Some(next.name().clone());
+            let onward = Some(Onward::in_custody(next.name().clone()));
             return handle::give(routed, *offered, handled, onward).await;
         }
         (Err(refusal), unanswered, _) => (refusal, unanswered),
@@ -158,7 +158,7 @@ async fn relay(
     let opened = Opened::new(routed, &offered.head, next, None);
     let mut guard = enter(routed, opened, false);
     offered.head = head;
-    let onward = Some(next.name().clone());
+    let onward = Some(Onward::in_custody(next.name().clone()));
     tokio::select! {
         ended = handle::give(routed, *offered, handled, onward) => ended.map(Carried::Over),
         reason = guard.ended() => Ok(Carried::Over(format!("policy_changed: {reason}"))),
@@ -250,7 +250,12 @@ async fn pass(content: &mut Incoming, sent: &mut Outgoing) {
 
 fn ask(routed: &Routed, head: RequestHead, content: Incoming, next: &Next) -> HandlerRequest {
     let content = RequestContent::counted(content);
-    handle::ask(routed, head, content, Some(next.name().clone()))
+    handle::ask(
+        routed,
+        head,
+        content,
+        Some(Onward::in_custody(next.name().clone())),
+    )
 }
 
 /// The answer to the CONNECT, and what follows it.

@@ -7,9 +7,12 @@
 //! | `terminate: { ip }` | | `terminate`, by `from_stack` | `terminate`, by `from_stack` | | |
 //! | `terminate: { by }` | | `terminate`, by a connector | `terminate`, by a connector | | |
 //! | `broadcast` | `broadcast`, if the request asks for it | | | | |
+//! | `through` a handler | `between`, and from there to the next hop | | | | |
 //! | `attach` | | | | | `attach`, if it is asked for |
 //! | `respond`, `redirect` | `local` | `local` | `local` | `local` | `local` |
 //! | `handle` | `handle` | `terminate`, by the handler | `terminate`, by the handler | | |
+
+use std::sync::Arc;
 
 use hermes_admit::next::{Next, pick};
 use hermes_admit::routed::Routed;
@@ -24,6 +27,7 @@ use crate::carried::Carried;
 use crate::custody;
 use crate::failed::{Failed, Unanswered};
 use crate::here::attach;
+use crate::here::between;
 use crate::here::handle;
 use crate::here::local;
 use crate::message;
@@ -94,7 +98,11 @@ fn check(routed: &Routed, arrival: &Arrival, next: &Next) -> Result<(), Refusal>
 
 /// To the next hop. What follows has a place of its own on the heap: else each future around it would be as large as the largest
 /// of them, and be copied at each step on the way there.
-async fn onwards(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
+async fn onwards(
+    routed: &Routed,
+    mut arrival: Arrival,
+    next: &Arc<Next>,
+) -> Result<Carried, Failed> {
     if let Err(refusal) = check(routed, &arrival, next) {
         return Err(Failed {
             unanswered: Unanswered::Arrival(arrival),
@@ -123,6 +131,11 @@ async fn onwards(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<C
         (Kind::ConnectIp, Receiver::Origin) => Box::pin(packets::open(routed, arrival, next)).await,
         (Kind::Message | Kind::Connect | Kind::ConnectTcp, _) if next.custody().is_some() => {
             Box::pin(custody::forward(routed, arrival, next)).await
+        }
+        (Kind::Message, _) if !next.through.between.is_empty() => {
+            Box::pin(between::answer(routed, arrival, next))
+                .await
+                .map(Carried::Over)
         }
         (Kind::Message, _) => Box::pin(message::forward(routed, arrival, next))
             .await

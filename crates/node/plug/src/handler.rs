@@ -13,6 +13,7 @@ use hermes_observe::{Exchange, NeighbourView};
 use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
 
+use super::onward::Onward;
 use super::waits::Waits;
 use crate::connector::{Connecting, TunnelRequest};
 use crate::refusal::Refusal;
@@ -52,6 +53,12 @@ pub trait Handler: Send + Sync {
         None
     }
 
+    /// Whether it stands between requests and their next hop, and so is named by `through` of a route with `to` or `terminate`: it gets
+    /// [`HandlerRequest::onward`]. Tunnels pass it by.
+    fn stands_between(&self) -> bool {
+        false
+    }
+
     /// A reload has put this document in force. For handlers that the document has settings for; it must not block.
     fn follow(&self, _document: &Document) {}
 
@@ -78,8 +85,8 @@ pub struct HandlerRequest {
     pub source: Arc<StreamInfo>,
     /// Where it entered.
     pub listener: Arc<str>,
-    /// The upstream that its route would have sent it to, where it was taken from there into custody.
-    pub onward: Option<Arc<str>>,
+    /// The way to the next hop, where the handler stands between; its name, where the request was taken into custody.
+    pub onward: Option<Onward>,
     /// Opens exchanges in its name.
     pub opener: Opener,
     /// Takes what the answer waits for, where that may be long.
@@ -116,6 +123,11 @@ impl RequestContent {
             incoming,
             exchange: None,
         }
+    }
+
+    /// The content for an exchange that this one is sent on with, whose record counts it.
+    pub fn into_incoming(self) -> Incoming {
+        self.incoming
     }
 
     /// Polls for the next piece, or for the trailers; `None` at the end. The client sends no more than was asked for and its window

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`Ingress`] | makes exchanges of connections that speak no HTTP | `ingress: NAME` of a `tcp` listener |
 //! | [`Filter`] | sees heads, and says which exchanges may go on | `authorize: [{ filter: NAME }]` |
-//! | [`Handler`] | answers here, and may open exchanges of its own | `handle: NAME` of a route |
+//! | [`Handler`] | answers here, and may open exchanges of its own; or stands between a request and its next hop | `handle: NAME` of a route; `through: [NAME]` |
 //! | [`Connector`] | opens far ends of tunnels | `terminate: { by: NAME }` of a route |
 //! | [`Transform`] | changes the bytes of tunnels | `through: [NAME]` of a route |
 //! | [`Store`] | keeps contents, also beyond the life of their clients | `broadcast: { store: NAME }` of a route |
@@ -27,6 +27,7 @@ mod handler;
 mod ingress;
 mod names;
 mod node_plugs;
+mod onward;
 pub mod opening_head;
 mod plug;
 mod query;
@@ -55,6 +56,7 @@ pub use ingress::Takes;
 pub use ingress::{Gate, Ingress, Serving};
 pub use names::Names;
 pub use node_plugs::{NodePlugs, PlugChanges};
+pub use onward::{Onward, Sends};
 
 pub use plug::{Background, Change, DocumentSettings, Plug, ReachState};
 pub use query::Disobeyed;

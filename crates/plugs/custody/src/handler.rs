@@ -8,7 +8,7 @@ use hermes_http::{Kind, RequestHead, ResponseHead, pipe};
 use hermes_net::StreamInfo;
 use hermes_observe::NeighbourView;
 use hermes_plug::refusal::Refusal;
-use hermes_plug::{Handler, HandlerRequest, Handling, Opener, RequestContent, Response};
+use hermes_plug::{Handler, HandlerRequest, Handling, Onward, Opener, RequestContent, Response};
 use hermes_proto::binary_http::{BinaryPiece, encode_request};
 use hermes_proto::custody::ErrCode;
 use hermes_proto::proxy_status::ProxyError;
@@ -96,8 +96,9 @@ impl Custody {
     }
 
     /// The neighbour that a request was on its way to, and its name.
-    fn next(&self, onward: Option<Arc<str>>) -> Result<(Arc<str>, NeighbourId), Refusal> {
-        let name = onward.ok_or_else(|| {
+    fn next(&self, onward: Option<Onward>) -> Result<(Arc<str>, NeighbourId), Refusal> {
+        let name = onward.map(|onward| onward.upstream().clone());
+        let name = name.ok_or_else(|| {
             let details = "custody is asked for by `retry: { custody: true }` of a route with `to`";
             Refusal::new(ProxyError::ProxyConfigurationError, details)
         })?;

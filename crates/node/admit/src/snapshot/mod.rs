@@ -26,8 +26,8 @@ use hermes_net::quic::Record;
 use hermes_net::{LocalAddresses, StreamInfo};
 use hermes_observe::{PolicyTally, Telemetry};
 use hermes_packet::Side;
-use hermes_plug::Plugs;
 use hermes_plug::door::DoorId;
+use hermes_plug::{Handler, Plugs};
 use hermes_proto::fields::Fields;
 use hermes_proto::fields::names::{AUTHORIZATION, PROXY_AUTHORIZATION};
 use hermes_proto::via;
@@ -407,6 +407,13 @@ fn through(path: &str, route: &model::Route, plugs: &Plugs) -> Result<(), Vec<Fi
     let mut findings = Vec::new();
     for (at, named) in route.through.iter().enumerate() {
         let path = element(&child(path, "through"), at);
+        // A handler has a name of its own: transforms come first.
+        if plugs.transforms.find(&named.name).is_err()
+            && let Ok(handler) = plugs.handlers.named(&path, named)
+        {
+            findings.extend(not_between(&path, &named.name, &*handler));
+            continue;
+        }
         match plugs.transforms.named(&path, named) {
             Err(missing) => findings.extend(missing),
             Ok(transform) if transform.needs_peer() && route.terminate.is_some() => {
@@ -426,6 +433,17 @@ fn through(path: &str, route: &model::Route, plugs: &Plugs) -> Result<(), Vec<Fi
     } else {
         Err(findings)
     }
+}
+
+/// A handler that answers by itself where one that stands between is wanted.
+fn not_between(path: &str, name: &str, handler: &dyn Handler) -> Option<Finding> {
+    (!handler.stands_between()).then(|| Finding {
+        path: path.to_owned(),
+        reason: format!("the handler `{name}` answers by itself, and sends nothing on"),
+        remedy: Some(format!(
+            "write `handle: {name}`, without `to` and `terminate`"
+        )),
+    })
 }
 
 /// Which fields with credentials the filters of a document are to see.

@@ -23,6 +23,7 @@ use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
 use tokio::sync::oneshot;
 
+use crate::carried::Carried;
 use crate::failed::{Failed, Unanswered};
 use crate::forward::forward;
 
@@ -136,15 +137,15 @@ impl Behalf {
     ) -> Result<FirstAnswer, Refusal> {
         let opened = self.route(&mut head).await?;
         let routed = opened.routed;
-        let (told, answer) = oneshot::channel();
-        let held = Box::new(Awaited { told });
+        let (held, answer) = waiting();
         let offered = Offered::held(head, routed.source.clone(), content, held);
         let mut arrival = Arrival::Offered(offered);
         arrival.add_to_answer(opened.answer);
-        self.spawn(Box::pin(carry(routed, arrival)));
-
-        let cut_off = |_| Refusal::new(ProxyError::ProxyInternalError, "the exchange was cut off");
-        answer.await.map_err(cut_off)
+        spawn(&self.routed, async move {
+            let forwarded = forward(&routed, arrival).await;
+            end(&routed, forwarded).await;
+        });
+        answer.await
     }
 }
 
@@ -177,27 +178,48 @@ impl Opens for Behalf {
     }
 
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        let watch = self.routed.worker.shared.drain.clone();
-        let forced = watch.clone();
-        watch.spawn(async move {
-            tokio::select! {
-                () = task => {}
-                () = forced.forced() => {}
-            }
-        });
+        spawn(&self.routed, task);
     }
 }
 
-/// An exchange that a handler opened, to its end.
-async fn carry(routed: Routed, arrival: Arrival) {
+/// Runs a task beside an exchange until the node ends: a drain waits for it, and then drops it.
+pub(super) fn spawn(routed: &Routed, task: impl Future<Output = ()> + Send + 'static) {
+    let watch = routed.worker.shared.drain.clone();
+    let forced = watch.clone();
+    watch.spawn(async move {
+        tokio::select! {
+            () = task => {}
+            () = forced.forced() => {}
+        }
+    });
+}
+
+/// A plug as the client of an exchange, and the first that it hears.
+///
+/// # Errors
+/// Of the answer: the exchange was cut off, because the node ends.
+pub(super) fn waiting() -> (
+    Box<Awaited>,
+    impl Future<Output = Result<FirstAnswer, Refusal>>,
+) {
+    let (told, answer) = oneshot::channel();
+    let answer = async move {
+        let cut_off = |_| Refusal::new(ProxyError::ProxyInternalError, "the exchange was cut off");
+        answer.await.map_err(cut_off)
+    };
+    (Box::new(Awaited { told }), answer)
+}
+
+/// Carries what is left of an exchange whose client is a plug, and records its end; a refusal becomes the plug's answer.
+pub(super) async fn end(routed: &Routed, forwarded: Result<Carried, Failed>) {
     let exchange = &routed.exchange;
     let Failed {
         unanswered,
         refusal,
-    } = match forward(&routed, arrival).await {
+    } = match forwarded {
         Ok(carried) => {
-            let reason = carried.carry(&routed).await;
-            note::end(&routed, &reason);
+            let reason = carried.carry(routed).await;
+            note::end(routed, &reason);
             return exchange.finish(&reason);
         }
         Err(failed) => failed,
@@ -209,7 +231,7 @@ async fn carry(routed: Routed, arrival: Arrival) {
         Unanswered::Arrival(arrival) => Some(arrival),
         Unanswered::Responder(_) => None,
     };
-    let id = note::routed_refusal(&routed, arrival, &refusal);
+    let id = note::routed_refusal(routed, arrival, &refusal);
     let for_ingress = refusal.for_ingress();
     let (head, content) = refusal.answer(&routed.snapshot.node, id, true);
 
@@ -223,7 +245,7 @@ async fn carry(routed: Routed, arrival: Arrival) {
 }
 
 /// What is heard first of an exchange that a plug opened.
-enum FirstAnswer {
+pub(super) enum FirstAnswer {
     /// Its response, which may be a refusal for this reason.
     Response(ResponseHead, Incoming, Option<RefusalReason>),
     /// Its tunnel is open.
@@ -231,7 +253,7 @@ enum FirstAnswer {
 }
 
 /// What was asked for cannot be opened.
-fn unfit(details: &str) -> Refusal {
+pub(super) fn unfit(details: &str) -> Refusal {
     Refusal::new(ProxyError::ProxyInternalError, details)
 }
 
@@ -248,7 +270,7 @@ fn refused(head: &ResponseHead, reason: Option<RefusalReason>) -> Refusal {
 }
 
 /// The plug's side of an exchange that it opened.
-struct Awaited {
+pub(super) struct Awaited {
     told: oneshot::Sender<FirstAnswer>,
 }
 

@@ -1,13 +1,11 @@
 //! Answers that a handler gives here.
 
-use std::sync::Arc;
-
 use hermes_admit::next::Handled;
 use hermes_admit::routed::Routed;
 use hermes_http::{Incoming, Offered, RequestHead, Responder, ResponseHead};
 use hermes_observe::{CLIENT_CLOSED, Exchange};
 use hermes_packet::Side;
-use hermes_plug::{Handler, HandlerRequest, RequestContent, Response, Waits};
+use hermes_plug::{Handler, HandlerRequest, Onward, RequestContent, Response, Waits};
 use http::{Method, StatusCode};
 
 use super::behalf;
@@ -16,12 +14,12 @@ use crate::message;
 use crate::pump::{Direction, pump};
 use crate::reach::progress::AnswerProgress;
 
-/// Gives a message to a handler; `onward` is the upstream that it was on its way to.
+/// Gives a message to a handler; `onward` is the way that it was on when it was taken into custody.
 pub(crate) async fn give(
     routed: &Routed,
     offered: Offered,
     handled: &Handled,
-    onward: Option<Arc<str>>,
+    onward: Option<Onward>,
 ) -> Result<String, Failed> {
     let (head, content, responder) = offered.message();
     let exchange = &routed.exchange;
@@ -51,7 +49,7 @@ pub(crate) fn ask(
     routed: &Routed,
     head: RequestHead,
     content: RequestContent,
-    onward: Option<Arc<str>>,
+    onward: Option<Onward>,
 ) -> HandlerRequest {
     HandlerRequest {
         head,

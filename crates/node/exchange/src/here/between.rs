@@ -1,0 +1,125 @@
+//! Handlers that stand between a request and its next hop, in the order of `through`.
+
+use std::sync::Arc;
+
+use hermes_admit::filter;
+use hermes_admit::next::Next;
+use hermes_admit::routed::Routed;
+use hermes_http::{Incoming, Kind, Offered, RequestHead};
+use hermes_observe::Begin;
+use hermes_plug::arrival::Arrival;
+use hermes_plug::{Onward, OpeningAnswer, RequestContent, Sends};
+
+use super::behalf::{self, FirstAnswer};
+use super::handle;
+use crate::carried::Carried;
+use crate::failed::{Failed, Unanswered};
+use crate::message;
+
+/// Has the handlers of a route answer a request, each of which may send it on to the next.
+pub(crate) async fn answer(
+    routed: &Routed,
+    arrival: Arrival,
+    next: &Arc<Next>,
+) -> Result<String, Failed> {
+    let way = Way {
+        routed: routed.clone(),
+        next: next.clone(),
+        passed: 0,
+    };
+    way.go(arrival).await
+}
+
+/// The way of a request from one of the handlers to its next hop.
+#[derive(Clone)]
+struct Way {
+    /// The exchange on this part of the way.
+    routed: Routed,
+    next: Arc<Next>,
+    /// Handlers that lie behind.
+    passed: usize,
+}
+
+impl Way {
+    /// To the next handler, or to the next hop.
+    async fn go(self, arrival: Arrival) -> Result<String, Failed> {
+        let Some(handled) = self.next.through.between.get(self.passed) else {
+            return message::forward(&self.routed, arrival, &self.next).await;
+        };
+        let Arrival::Offered(offered) = arrival else {
+            return Err(Failed {
+                unanswered: Unanswered::Arrival(arrival),
+                refusal: behalf::unfit("packets are no message"),
+            });
+        };
+
+        let (head, content, responder) = offered.message();
+        let routed = self.routed.clone();
+        let handled = handled.clone();
+        let upstream = self.next.name().clone();
+        let onward = Onward::new(upstream, Arc::new(self));
+        let content = RequestContent::new(content, routed.exchange.clone());
+        let asked = handle::ask(&routed, head, content, Some(onward));
+        // The next hop's answer lost what concerned its connection when it came here.
+        handle::respond(
+            &routed.exchange,
+            &*handled.handler,
+            &handled.name,
+            (asked, responder),
+            &|head| head,
+        )
+        .await
+    }
+
+    /// The exchange that a handler sends on. It is the same to policy and filters, which are not asked again.
+    fn begin(&self, head: &RequestHead) -> Routed {
+        let own = &self.routed;
+        let begun = own.worker.shared.telemetry.begin_at(
+            Begin {
+                kind: filter::kind(head),
+                listener: own.listener.name.clone(),
+                source: own.source.peer,
+                protocol: "handler",
+            },
+            own.listener.telemetry.clone(),
+        );
+        begun.method(head.wire_method());
+        begun.target(own.target.with_path(head.path()));
+        if let Some(user) = &own.user {
+            begun.user(user);
+        }
+        begun.route(&own.route.name);
+
+        Routed {
+            exchange: Arc::new(begun),
+            ..own.clone()
+        }
+    }
+}
+
+impl Sends for Way {
+    fn send(&self, head: RequestHead, content: Incoming) -> OpeningAnswer<'_> {
+        Box::pin(async move {
+            if head.kind() != Kind::Message {
+                return Err(behalf::unfit("it is a tunnel, and no request"));
+            }
+
+            let routed = self.begin(&head);
+            let (held, answer) = behalf::waiting();
+            let offered = Offered::held(head, routed.source.clone(), content, held);
+            let onward = Self {
+                routed: routed.clone(),
+                next: self.next.clone(),
+                passed: self.passed + 1,
+            };
+            behalf::spawn(&self.routed, async move {
+                let ended = onward.go(Arrival::Offered(offered)).await;
+                behalf::end(&routed, ended.map(Carried::Over)).await;
+            });
+            match answer.await? {
+                FirstAnswer::Response(head, content, _) => Ok((head, content)),
+                FirstAnswer::Tunnel(_) => Err(behalf::unfit("a request became a tunnel")),
+            }
+        })
+    }
+}
