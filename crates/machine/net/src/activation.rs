@@ -82,6 +82,14 @@ impl PassedSocket {
         Ok(own.into())
     }
 
+    /// Another descriptor of it.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.socket.try_clone().map(OwnedFd::from)
+    }
+
     fn own(&self) -> io::Result<Socket> {
         let own = self.socket.try_clone()?;
         own.set_nonblocking(true)?;

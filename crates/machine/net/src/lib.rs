@@ -3,7 +3,7 @@
 //! What it is: everything below HTTP that touches the machine. A [`stream::Stream`] is one connection
 //! whatever carries it; a [`udp::UdpSocket`] moves datagrams in batches; [`connect`] races addresses;
 //! [`listen`] opens sockets that several workers can share, [`activation`] takes those that a service
-//! manager opened, [`shared_socket`] shares them with other processes; [`tls`] wraps streams; [`quic`] opens and accepts connections over UDP; [`dns`]
+//! manager opened, [`handover`] gives them to another process, [`shared_socket`] shares them with it; [`tls`] wraps streams; [`quic`] opens and accepts connections over UDP; [`dns`]
 //! resolves names; [`tun`] has packets of IP; [`network`] makes networks to try things in; [`machine`] finds out what the system allows; [`worker`] starts threads; [`drain`] ends what they run.
 //!
 //! What it is not: it knows no HTTP, no routes and no configuration file. Calls that only one operating
@@ -24,6 +24,7 @@ pub mod descriptors;
 pub mod dns;
 pub mod drain;
 mod echo;
+pub mod handover;
 pub mod listen;
 mod local;
 mod local_end;

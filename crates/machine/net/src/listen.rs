@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
@@ -189,6 +189,17 @@ impl Listener {
             Self::Tcp(listener) => listener.try_clone().map(Self::Tcp),
             Self::Unix(listener) => listener.try_clone().map(Self::Unix),
         }
+    }
+
+    /// A descriptor that another process can be given.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        Ok(match self.try_clone()? {
+            Self::Tcp(listener) => listener.into(),
+            Self::Unix(listener) => listener.into(),
+        })
     }
 
     /// The IP address it listens on (with the port the system chose for port 0); `None` for Unix.

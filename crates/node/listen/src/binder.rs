@@ -53,7 +53,12 @@ impl Binder<'_> {
         let mut done = Vec::new();
         for part in missing {
             let (bound, sockets) = match part.passed.as_slice() {
-                [] => self.bind_own(part.wanted, beside, workers)?,
+                [] => {
+                    let (bound, sockets) = self.bind_own(part.wanted, beside, workers)?;
+                    let sockets = sockets.into_iter();
+                    let shareable = |socket| self.passed.shareable(socket, part.listener);
+                    (bound, sockets.map(shareable).collect())
+                }
                 passed => {
                     self.check_passed(part, beside)?;
                     self.passed
@@ -61,11 +66,16 @@ impl Binder<'_> {
                 }
             };
 
+            let is_kept = part.passed.is_empty() && self.passed.has_successor();
+            let kept = sockets.iter().filter(|_| is_kept);
+            let descriptors = kept.filter_map(|socket| socket.descriptor().transpose());
+
             beside = beside.or(bound.address());
             done.push(BoundSockets {
                 wanted: part.wanted.clone(),
                 bound,
                 passed: part.passed.clone(),
+                descriptors: descriptors.collect::<io::Result<_>>()?,
                 sockets,
             });
         }

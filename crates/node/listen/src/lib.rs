@@ -26,7 +26,9 @@ pub mod tun;
 mod udp;
 mod wanted;
 
+use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use hermes_admit::entrance::Entrance;
@@ -73,6 +75,18 @@ pub enum Socket {
 }
 
 impl Socket {
+    /// A descriptor that another process can be given; `None` where there is no socket.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    fn descriptor(&self) -> io::Result<Option<OwnedFd>> {
+        match self {
+            Self::Stream(listener) => listener.descriptor().map(Some),
+            Self::Udp(shared) | Self::Quic(shared) => Ok(Some(shared.socket.try_clone()?.into())),
+            Self::Attachments(_) | Self::Device(_) => Ok(None),
+        }
+    }
+
     /// Where it is bound; `None` for a Unix socket.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {

@@ -1,5 +1,6 @@
 //! The parts of listeners, each of which has sockets of its own: one, or two where a listener speaks HTTP/3 as well.
 
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
 use hermes_config::model::Listener;
@@ -20,6 +21,10 @@ pub(super) struct OpenPart {
     pub(super) bound: Bound,
     /// The sockets were not bound here, but passed.
     pub passed: Vec<Passed>,
+    /// Descriptors of those that were bound here, where a successor may be given them.
+    pub(super) descriptors: Vec<OwnedFd>,
+    /// A successor has been given them.
+    pub(super) is_given: bool,
     pub(super) drain: Drain,
     /// Held by the servers of the sockets.
     pub(super) served: Arc<()>,
@@ -37,6 +42,7 @@ pub(super) struct BoundSockets {
     pub(super) wanted: Wanted,
     pub(super) bound: Bound,
     pub passed: Vec<Passed>,
+    pub(super) descriptors: Vec<OwnedFd>,
     pub(super) sockets: Vec<Socket>,
 }
 

@@ -1,4 +1,5 @@
-//! Sockets that a service manager opened (socket activation), and which listener has them.
+//! Sockets that another process opened and passed to this one, a service manager (socket activation) or the node before it
+//! ([`hermes_net::handover`]), and which listener has them.
 //!
 //! They stay open to the end of the process, whether a listener uses them or not: the service manager has them too, so closing one here
 //! would turn no client away, and a listener that comes back finds its socket again.
@@ -11,11 +12,14 @@
 //! | `admin.metrics` | the run time of administration | address |
 //! | `admin.socket` | the run time of administration | file |
 
+use std::fmt;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
+use std::sync::Arc;
 
 use hermes_config::model::{ListenAddress, Listener};
+use hermes_net::handover::GivenSocket;
 use hermes_net::quic::steering;
 use hermes_net::shared_socket::{DatagramSocket, Rendezvous, SocketUse};
 use hermes_net::{PassedKind, PassedSocket};
@@ -24,9 +28,12 @@ use hermes_rules::lint::is_open;
 use super::Socket;
 use super::bind::{At, Bound, Serves, Wanted};
 
-/// The sockets that were passed to this process.
+/// The sockets that were passed to this process, and whether it passes its own on.
 #[derive(Debug, Default)]
-pub struct PassedSockets(Vec<PassedSocket>);
+pub struct PassedSockets {
+    sockets: Vec<PassedSocket>,
+    has_successor: bool,
+}
 
 /// The number of one of them.
 pub(super) type Passed = usize;
@@ -43,26 +50,73 @@ type Suits<'a> = dyn Fn(&Seeker<'_>, &PassedSocket) -> bool + 'a;
 
 impl From<Vec<PassedSocket>> for PassedSockets {
     fn from(sockets: Vec<PassedSocket>) -> Self {
-        Self(sockets)
+        Self {
+            sockets,
+            has_successor: false,
+        }
     }
 }
 
 impl PassedSockets {
+    /// Those of a node that can give its sockets to a successor. It keeps a descriptor of each, and shares those of UDP that it opens as it
+    /// does those that are passed to it: connection IDs of QUIC name this process from the start.
+    #[must_use]
+    pub fn with_successor(self) -> Self {
+        Self {
+            has_successor: true,
+            ..self
+        }
+    }
+
+    /// Whether the sockets of this node may be given to a successor.
+    pub(super) fn has_successor(&self) -> bool {
+        self.has_successor
+    }
+
+    /// A descriptor of each, under the name of the part that has it, else its own.
+    pub(super) fn given(
+        &self,
+        name_of: impl Fn(Passed) -> Option<Arc<str>>,
+    ) -> io::Result<Vec<GivenSocket>> {
+        let numbered = self.sockets.iter().enumerate();
+        let given = numbered.map(|(number, socket)| {
+            let name = name_of(number).map(|name| name.to_string());
+            Ok(GivenSocket {
+                name: name.or_else(|| socket.name.clone()).unwrap_or_default(),
+                descriptor: socket.descriptor()?,
+            })
+        });
+        given.collect()
+    }
+
+    /// A socket of UDP that this node opened, such that a successor can have it too.
+    pub(super) fn shareable(&self, socket: Socket, listener: &Listener) -> Socket {
+        match socket {
+            Socket::Udp(own) if self.has_successor => {
+                Socket::Udp(shared(own.socket, &OWN, datagram_use(listener)))
+            }
+            Socket::Quic(own) if self.has_successor => {
+                Socket::Quic(shared(own.socket, &OWN, SocketUse::Quic))
+            }
+            other => other,
+        }
+    }
+
     /// One of them.
     pub(super) fn socket(&self, number: Passed) -> Option<&PassedSocket> {
-        self.0.get(number)
+        self.sockets.get(number)
     }
 
     /// Its port; `None` for a Unix socket.
     pub(super) fn port(&self, number: Passed) -> Option<u16> {
-        bound(&self.0.get(number)?.kind)?
+        bound(&self.sockets.get(number)?.kind)?
             .address()
             .map(|address| address.port())
     }
 
     /// Those that are not `used`.
     pub fn unused(&self, used: &[Passed]) -> impl Iterator<Item = &PassedSocket> {
-        let numbered = self.0.iter().enumerate();
+        let numbered = self.sockets.iter().enumerate();
         numbered
             .filter(|(number, _)| !used.contains(number))
             .map(|(_, socket)| socket)
@@ -71,7 +125,7 @@ impl PassedSockets {
     /// The TCP sockets that are bound to `address`.
     pub(super) fn at(&self, address: SocketAddr) -> Vec<Passed> {
         let is_there = |socket: &PassedSocket| socket.kind == PassedKind::Tcp(address);
-        self.0
+        self.sockets
             .iter()
             .enumerate()
             .filter(|(_, socket)| is_there(socket))
@@ -82,12 +136,12 @@ impl PassedSockets {
     /// The UDP socket that is bound to `address`.
     pub(super) fn datagrams_at(&self, address: SocketAddr) -> Option<Passed> {
         let kind = PassedKind::Udp(address);
-        self.0.iter().position(|socket| socket.kind == kind)
+        self.sockets.iter().position(|socket| socket.kind == kind)
     }
 
     /// All UDP sockets, each with a descriptor of its own.
     pub fn datagrams(&self) -> impl Iterator<Item = (SocketAddr, UdpSocket)> {
-        self.0.iter().filter_map(|socket| match socket.kind {
+        self.sockets.iter().filter_map(|socket| match socket.kind {
             PassedKind::Udp(address) => Some((address, socket.udp().ok()?)),
             _ => None,
         })
@@ -96,7 +150,7 @@ impl PassedSockets {
     /// A TCP listener of its own at `address`, if one was passed.
     pub fn tcp(&self, address: SocketAddr) -> Option<io::Result<std::net::TcpListener>> {
         let socket = self
-            .0
+            .sockets
             .iter()
             .find(|socket| socket.kind == PassedKind::Tcp(address))?;
         Some(socket.listener().and_then(|listener| match listener {
@@ -109,15 +163,15 @@ impl PassedSockets {
     pub fn take_unix(&mut self, path: &Path) -> Option<PassedSocket> {
         let is_there =
             |socket: &PassedSocket| matches!(&socket.kind, PassedKind::Unix(file) if file == path);
-        let found = self.0.iter().position(is_there)?;
-        Some(self.0.remove(found))
+        let found = self.sockets.iter().position(is_there)?;
+        Some(self.sockets.remove(found))
     }
 
     /// Which sockets each of the seekers gets, of those that are not among `holds`: first by name, then by address. With one come all
     /// others that are bound to the same address, for the system deals out what arrives among them.
     pub(super) fn assign(&self, seekers: &[Seeker<'_>], holds: &[Passed]) -> Vec<Vec<Passed>> {
         let mut assigned = vec![Vec::new(); seekers.len()];
-        let mut free: Vec<Passed> = (0..self.0.len())
+        let mut free: Vec<Passed> = (0..self.sockets.len())
             .filter(|number| !holds.contains(number))
             .collect();
         let by_name = |seeker: &Seeker<'_>, socket: &PassedSocket| {
@@ -138,16 +192,16 @@ impl PassedSockets {
                 .filter(|(_, own)| own.is_empty())
             {
                 let is_its = |number: &Passed| {
-                    let socket = &self.0[*number];
+                    let socket = &self.sockets[*number];
                     can_serve(socket, seeker.wanted) && suits(seeker, socket)
                 };
                 let Some(first) = free.iter().copied().find(is_its) else {
                     continue;
                 };
-                let kind = &self.0[first].kind;
+                let kind = &self.sockets[first].kind;
                 (*own, free) = free
                     .into_iter()
-                    .partition(|number| self.0[*number].kind == *kind);
+                    .partition(|number| self.sockets[*number].kind == *kind);
             }
         }
 
@@ -165,7 +219,7 @@ impl PassedSockets {
     ) -> io::Result<(Bound, Vec<Socket>)> {
         let own: Vec<&PassedSocket> = own
             .iter()
-            .filter_map(|number| self.0.get(*number))
+            .filter_map(|number| self.sockets.get(*number))
             .collect();
         let Some(bound) = own.first().and_then(|socket| bound(&socket.kind)) else {
             return Err(io::ErrorKind::NotFound.into());
@@ -193,10 +247,7 @@ impl PassedSockets {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
 
-        let purpose = match listener.ingress() {
-            Some(_) => SocketUse::Ingress,
-            None => SocketUse::Sessions,
-        };
+        let purpose = datagram_use(listener);
         let sockets: io::Result<Vec<Socket>> = match wanted.serves {
             Serves::Streams => (0..workers)
                 .map(|worker| own[worker % own.len()].listener().map(Socket::Stream))
@@ -205,7 +256,7 @@ impl PassedSockets {
                 .iter()
                 .map(|passed| {
                     let socket = passed.udp()?;
-                    Ok(Socket::Udp(shared(socket, passed, purpose)))
+                    Ok(Socket::Udp(shared(socket, *passed, purpose)))
                 })
                 .collect(),
             Serves::Quic => quic(&own),
@@ -225,12 +276,23 @@ fn quic(own: &[&PassedSocket]) -> io::Result<Vec<Socket>> {
     steering::steer(&sockets)?;
     let sockets = sockets.into_iter().zip(own);
     Ok(sockets
-        .map(|(socket, passed)| Socket::Quic(shared(socket, passed, SocketUse::Quic)))
+        .map(|(socket, passed)| Socket::Quic(shared(socket, *passed, SocketUse::Quic)))
         .collect())
 }
 
+/// A socket that this node opened itself, in words.
+const OWN: &str = "a socket of this node";
+
+/// The protocol of a `udp` listener's datagrams.
+fn datagram_use(listener: &Listener) -> SocketUse {
+    match listener.ingress() {
+        Some(_) => SocketUse::Ingress,
+        None => SocketUse::Sessions,
+    }
+}
+
 /// A socket that the process before this one may have too, and the one after it.
-fn shared(socket: UdpSocket, passed: &PassedSocket, purpose: SocketUse) -> DatagramSocket {
+fn shared(socket: UdpSocket, passed: &dyn fmt::Display, purpose: SocketUse) -> DatagramSocket {
     let rendezvous = match Rendezvous::open(&socket, purpose) {
         Ok(rendezvous) => Some(rendezvous),
         Err(error) => {

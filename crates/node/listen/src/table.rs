@@ -1,11 +1,13 @@
 //! The sockets of all listeners. A new configuration is compared with what is bound: what it leaves as it was is not touched.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hermes_admit::snapshot::Snapshot;
 use hermes_config::model::{Document, HttpVersion, ListenAddress, Listener};
+use hermes_net::handover::GivenSocket;
 use hermes_net::{Watch, own_mark};
 use hermes_plug::door::DoorId;
 use hermes_rules::versions;
@@ -249,6 +251,43 @@ impl ListenerTable {
         passed
     }
 
+    /// Every socket at which something arrives, under the name of its listener: for a successor, which takes them as passed ones. The node
+    /// goes on with them until it drains.
+    ///
+    /// # Errors
+    /// When no descriptor is left, or the node was not started as one that has a successor.
+    pub fn give(&mut self) -> io::Result<Vec<GivenSocket>> {
+        if !self.passed.has_successor() {
+            let reason = "the node was not started as one that gives its sockets to a successor";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+        }
+
+        let owner = |number| {
+            let mut open = self.open.iter();
+            let (part, _) = open.find(|(_, open)| open.passed.contains(&number))?;
+            Some(part.0.clone())
+        };
+        let mut given = self.passed.given(owner)?;
+        for ((name, _), open) in &mut self.open {
+            for descriptor in &open.descriptors {
+                given.push(GivenSocket {
+                    name: name.to_string(),
+                    descriptor: descriptor.try_clone()?,
+                });
+            }
+            open.is_given = true;
+        }
+
+        Ok(given)
+    }
+
+    /// Closes the descriptors that were kept for a successor: a client of a node that stops must be refused, not left waiting.
+    pub fn keep_none(&mut self) {
+        for open in self.open.values_mut() {
+            open.descriptors.clear();
+        }
+    }
+
     /// Sockets that the service manager opened.
     pub fn passed(&self) -> &PassedSockets {
         &self.passed
@@ -352,8 +391,8 @@ impl ListenerTable {
 
         for ((name, serves), open) in before {
             open.drain.start();
-            // The path of a socket that was passed to us belongs to the program that opened it.
-            if open.passed.is_empty() {
+            // The path of a socket that was passed to us belongs to the program that opened it; of one that was given away, to the successor.
+            if open.passed.is_empty() && !open.is_given {
                 open.bound.unlink();
             }
 
@@ -374,6 +413,7 @@ impl ListenerTable {
                     wanted,
                     bound,
                     passed,
+                    descriptors,
                     sockets,
                 },
         } in prepared.new
@@ -403,6 +443,8 @@ impl ListenerTable {
                     wanted,
                     bound,
                     passed,
+                    descriptors,
+                    is_given: false,
                     drain,
                     served,
                 },

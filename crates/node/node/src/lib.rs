@@ -7,6 +7,7 @@
 //! - [`why`]: explains the end of an exchange, and forecasts that of another.
 //! - `builtin`: plugs that every node has. `upkeep`: health checks and metrics, beside the exchanges. `scarcity`: whether the machine runs
 //!   out of something.
+//! - `handover`: gives the node's sockets to a successor.
 //!
 //! Exchanges are carried by `hermes-exchange`, admitted by `hermes-admit`, and accepted from sockets by `hermes-listen`.
 //!
@@ -21,6 +22,7 @@ mod administered;
 mod builtin;
 pub mod change;
 mod check;
+mod handover;
 pub mod node;
 mod nowhere;
 pub mod rehearsal;
@@ -33,4 +35,5 @@ pub mod why;
 pub use administered::LogFilter;
 pub use check::{check, check_with, doubts};
 pub use hermes_admit::node_name::node_name;
+pub use hermes_listen::PassedSockets;
 pub use node::Proxy;

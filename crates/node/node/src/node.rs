@@ -83,7 +83,7 @@ impl Proxy {
         loaded: Loaded,
         file: PathBuf,
         log: Box<dyn LogFilter>,
-        passed: Vec<PassedSocket>,
+        passed: impl Into<PassedSockets>,
         plugs: Plugs,
     ) -> Result<Self, Problems> {
         let plugs = builtin::beneath(plugs);
@@ -95,7 +95,7 @@ impl Proxy {
         let workers = worker_count(document);
         let admin = Drain::new();
         let admin_socket = admin_socket(&configured.draft);
-        let mut passed = PassedSockets::from(passed);
+        let mut passed = passed.into();
         let passed_admin = passed.take_unix(&admin_socket);
         // Bound before a thread starts: an address that is taken fails the start, and nothing else.
         let sockets = NodeSockets::bind(&configured, passed, workers, &admin)?;
@@ -299,6 +299,9 @@ impl Proxy {
     /// Ends the proxy: nothing new is accepted, what is open may finish within `deadline`, the rest is cut off.
     /// Called again, with another deadline, it goes on from where it was.
     pub async fn drain(&mut self, deadline: Duration) -> Ended {
+        if let Some(mut changing) = self.node.changing.try_lock() {
+            changing.table.keep_none();
+        }
         let ended = self.drain.drain(deadline).await;
         // A reload that hangs, at a file of a machine that is gone, has it for ever; the doors end with the process then.
         let changing = self.node.changing.try_lock_for(CHANGE_END);
