@@ -11,12 +11,8 @@ use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 use tokio_util::sync::WaitForCancellationFuture;
 
-use crate::server::{Handler, LAST_REQUEST, Options, exchanges};
-
-/// How long a client of HTTP/1.1 is silent before its connection lets go of what it needs for the next
-/// exchange. Programs that ask again and again do so within a fraction of it.
-#[doc(alias = "bound")]
-pub(crate) const SILENCE: Duration = Duration::from_secs(2);
+use crate::server::exchanges;
+use crate::server::options::{Handler, LAST_REQUEST, Options, SILENCE};
 
 /// A connection of a client while nothing is open on it.
 ///

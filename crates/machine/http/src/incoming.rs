@@ -4,23 +4,14 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use hermes_proto::fields::Fields;
 use tokio::net::TcpStream;
 
 use crate::connect_tcp::Unwrapping;
 use crate::error::StreamError;
+use crate::frame::Frame;
 use crate::pace::Pace;
 use crate::pipe::PipeReceiver;
 use crate::{h1, h2, h3};
-
-/// One piece of what arrives.
-#[derive(Debug)]
-pub enum Frame {
-    /// Content or tunnel bytes; never empty.
-    Data(Bytes),
-    /// Trailers of a message; the last frame.
-    Trailers(Fields),
-}
 
 /// The receiving half of a stream.
 #[derive(Debug)]

@@ -13,36 +13,42 @@
 //! Specifications: RFC 9110, RFC 9112, RFC 9113, RFC 9114, RFC 8441 and RFC 9220 (extended CONNECT), RFC 9218
 //! (priorities), RFC 9297 (HTTP datagrams), RFC 8470 (early data), RFC 6455 (its handshake), RFC 9931 (optimistic tunnels).
 //!
-//! Begin reading in `server.rs`, then `offered.rs` and `pending.rs`: the two types. Below them are `h1`, `h2` and `h3`.
+//! Begin reading in `server/mod.rs`, then `offered.rs` and `pending.rs`: the two types. `server` and `client` have a file for each version, and
+//! stand above `h1`, `h2` and `h3`.
 
 mod answer_fields;
+pub mod client;
 mod connect_tcp;
 mod error;
 mod exchanges;
+mod frame;
 pub mod h1;
 pub mod h2;
 pub mod h3;
 mod held;
 mod idle_connection;
 mod incoming;
+mod interim;
 mod offered;
 mod outgoing;
 mod pace;
 mod pending;
 mod pipe;
 mod priority;
+mod responders;
 mod reusable_timer;
 pub mod server;
 mod websocket;
 
 pub use answer_fields::{Adding, AnswerFields, NamePattern};
 pub use error::{Cause, Processed, Reset, StreamError};
+pub use frame::Frame;
 pub use held::{HeldClient, RefusalReason, Replying};
 pub use hermes_proto::fields;
 use hermes_proto::head;
 pub use hermes_proto::head::{Kind, RequestHead, ResponseHead};
 pub use idle_connection::IdleConnection;
-pub use incoming::{Frame, Incoming};
+pub use incoming::Incoming;
 pub use offered::{Offered, Responder};
 pub use outgoing::Outgoing;
 pub use pace::MinRate;

@@ -17,7 +17,8 @@ use crate::error::{Reset, StreamError};
 use crate::head::{Kind, RequestHead, ResponseHead};
 use crate::held::{HeldClient, RefusalReason};
 use crate::pace::Pace;
-use crate::{Frame, Incoming, Outgoing, h1, h2, h3};
+use crate::responders::{ConnectionResponder, RequestStreamResponder, StreamResponder};
+use crate::{Frame, Incoming, Outgoing, h1};
 
 /// Content that nothing needs and that is taken in before its answer, in bytes.
 #[doc(alias = "bound")]
@@ -259,11 +260,11 @@ impl Offered {
 #[derive(Debug)]
 pub enum Responder {
     /// HTTP/1.1.
-    H1(h1::server::ConnectionResponder),
+    H1(ConnectionResponder),
     /// HTTP/2.
-    H2(h2::server::StreamResponder),
+    H2(StreamResponder),
     /// HTTP/3.
-    H3(h3::RequestStreamResponder),
+    H3(RequestStreamResponder),
     /// A plain connection, which can only be accepted or reset.
     Connection(Outgoing),
     /// No connection of HTTP.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hermes_http::h1::client::Receiver;
-use hermes_http::{Outgoing, Pending, RequestHead, StreamError, h1};
+use hermes_http::{Outgoing, Pending, RequestHead, StreamError, client, h1};
 use hermes_net::StreamInfo;
 use hermes_proto::h1::MessageLimits;
 
@@ -132,7 +132,7 @@ impl Checkout {
                     berth.for_exchange(pool, slot)
                 });
                 (
-                    h1::client::open_within(*connection, (head, length), receiver, home, answers)?,
+                    client::h1::open_within(*connection, (head, length), receiver, home, answers)?,
                     None,
                 )
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hermes_config::model::{self, CongestionControl};
-use hermes_http::h2::client::Keepalive;
+use hermes_http::h2::Keepalive;
 use hermes_net::LocalEnd;
 
 /// How the links of an upstream are kept, defaults filled in.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use hermes_http::h2::client::Keepalive;
+use hermes_http::h2::Keepalive;
 use hermes_net::Stream;
 use hermes_net::quic::Connection;
 use tokio::time::Instant;

@@ -10,7 +10,7 @@ use hermes_admit::refusals::remembered::{Circumstances, Instead};
 use hermes_admit::snapshot::is_challenge;
 use hermes_exchange as pipeline;
 use hermes_http::server::{Handler, serve as serve_http};
-use hermes_http::{IdleConnection, Offered, ResponseHead, h3};
+use hermes_http::{IdleConnection, Offered, ResponseHead, server};
 use hermes_net::tls::Fault;
 use hermes_net::{Drain, Stream, StreamInfo, Watch, quic, tls};
 use hermes_plug::arrival::Arrival;
@@ -189,7 +189,7 @@ pub(super) async fn quic_connection(
     release_certified(&entrance, connection.info());
     let (entrance, own) = known(entrance, connection.info(), watch);
     tokio::select! {
-        () = h3::server::serve(connection, &options, Proxying(entrance), &own) => {}
+        () = server::h3::serve(connection, &options, Proxying(entrance), &own) => {}
         () = watch.forced() => {}
     }
 }

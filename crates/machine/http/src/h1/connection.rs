@@ -37,7 +37,7 @@ fn is_little(room: &BytesMut) -> bool {
 }
 
 /// All bytes of a room, which is empty then.
-pub(super) fn take(room: &mut BytesMut) -> Bytes {
+pub(crate) fn take(room: &mut BytesMut) -> Bytes {
     if !is_little(room) {
         return room.split().freeze();
     }
@@ -121,7 +121,7 @@ impl ReadSide {
     }
 
     /// Reads no more at once than the other side has room for.
-    pub(super) fn limit(&mut self, most: usize) {
+    pub(crate) fn limit(&mut self, most: usize) {
         self.most = most.clamp(READ_ROOM, MOST_ROOM) as u32;
     }
 

@@ -6,7 +6,6 @@ mod incoming;
 mod outgoing;
 mod pieces;
 mod rejoin;
-pub(crate) mod server;
 
 pub use connection::Connection;
 pub(crate) use connection::{ReadSide, WriteSide};

@@ -14,11 +14,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The alert that ended a connection, if one did.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Alert(Arc<OnceLock<(u8, String)>>);
+pub(crate) struct Alert(Arc<OnceLock<(u8, String)>>);
 
 impl Alert {
     /// Its number (RFC 8446, section 6) and what the peer said.
-    pub(super) fn said(&self) -> Option<(u8, String)> {
+    pub(crate) fn said(&self) -> Option<(u8, String)> {
         self.0.get().cloned()
     }
 
@@ -31,7 +31,7 @@ impl Alert {
 }
 
 /// A stream that remembers the alert which ended it.
-pub(super) struct AlertedStream {
+pub(crate) struct AlertedStream {
     stream: Stream,
     alert: Alert,
 }
@@ -43,7 +43,7 @@ impl AsMut<Stream> for AlertedStream {
 }
 
 impl AlertedStream {
-    pub(super) fn new(stream: Stream) -> (Self, Alert) {
+    pub(crate) fn new(stream: Stream) -> (Self, Alert) {
         let alert = Alert::default();
         (
             Self {

@@ -19,7 +19,7 @@ const SHORT: Duration = Duration::from_millis(1);
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Finding {
+pub(crate) enum Finding {
     /// A PING is to be sent, whose answer ends the measurement.
     Measure,
     /// The window of each stream should be this many bytes.
@@ -28,7 +28,7 @@ pub(super) enum Finding {
 
 /// What is known of the bandwidth of a connection and its delay.
 #[derive(Debug)]
-pub(super) struct Bandwidth {
+pub(crate) struct Bandwidth {
     window: u32,
     most: u32,
     measuring: Option<Begun>,
@@ -50,7 +50,7 @@ struct Begun {
 
 impl Bandwidth {
     /// Of streams with this window, which may grow to `most` bytes.
-    pub(super) fn new(window: u32, most: u32) -> Self {
+    pub(crate) fn new(window: u32, most: u32) -> Self {
         Self {
             window,
             most,
@@ -62,7 +62,7 @@ impl Bandwidth {
     }
 
     /// So many bytes have come by now, all in all, and so many PINGs were answered.
-    pub(super) fn handle(&mut self, arrived: u64, pongs: u64, now: Instant) -> Option<Finding> {
+    pub(crate) fn handle(&mut self, arrived: u64, pongs: u64, now: Instant) -> Option<Finding> {
         match self.measuring {
             Some(begun) if begun.pongs == pongs => None,
             Some(begun) => {

@@ -6,7 +6,7 @@ use http::uri::Scheme;
 use crate::head::{Kind, RequestHead, ResponseHead};
 
 /// A request to be sent.
-pub(super) fn request_parts(head: &RequestHead) -> HeadParts<'_> {
+pub(crate) fn request_parts(head: &RequestHead) -> HeadParts<'_> {
     let is_connect = head.kind() == Kind::Connect;
     let scheme = head.scheme.as_ref().unwrap_or(&Scheme::HTTP);
     HeadParts::Request {
@@ -20,6 +20,6 @@ pub(super) fn request_parts(head: &RequestHead) -> HeadParts<'_> {
 }
 
 /// A response to be sent.
-pub(super) fn response_parts(head: &ResponseHead) -> HeadParts<'_> {
+pub(crate) fn response_parts(head: &ResponseHead) -> HeadParts<'_> {
     HeadParts::Response(head.status, &head.fields)
 }

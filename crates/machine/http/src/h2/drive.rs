@@ -32,7 +32,7 @@ const SLICES: usize = 64;
 const BACKLOG: usize = 64 * 1024;
 
 /// A socket with its machine.
-pub(super) struct ConnectionDriver<S> {
+pub(crate) struct ConnectionDriver<S> {
     stream: S,
     joint: Arc<Joint>,
     input: ReadBuffer,
@@ -58,7 +58,7 @@ impl<S> Drop for ConnectionDriver<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
-    pub(super) fn new(mut stream: S, joint: &Arc<Joint>) -> Self {
+    pub(crate) fn new(mut stream: S, joint: &Arc<Joint>) -> Self {
         let longest = joint.core().machine.longest_batch();
         stream.as_mut().limit_unsent(longest as u32);
         Self {
@@ -77,24 +77,24 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
     }
 
     /// Holds the peer to what a field section may cost while it is not whole, and to the time that it may take.
-    pub(super) fn guarded(mut self, patience: Duration) -> Self {
+    pub(crate) fn guarded(mut self, patience: Duration) -> Self {
         self.unfinished = Some(UnfinishedSection::new(patience));
         self
     }
 
     /// Finds out what comes within a round trip, and how large windows should be: [`News::Grow`].
-    pub(super) fn measuring(mut self) -> Self {
+    pub(crate) fn measuring(mut self) -> Self {
         self.bandwidth = Some(Bandwidth::new(STREAM_WINDOW, windows::most()));
         self
     }
 
     /// What the owner is to deal with; `None` when the connection is over.
-    pub(super) async fn next(&mut self) -> Option<News> {
+    pub(crate) async fn next(&mut self) -> Option<News> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 
     /// Goes on until the connection is over.
-    pub(super) async fn run(&mut self) {
+    pub(crate) async fn run(&mut self) {
         while self.next().await.is_some() {}
     }
 

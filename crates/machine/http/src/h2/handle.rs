@@ -18,9 +18,9 @@ use crate::error::{Cause, StreamError};
 
 /// A stream, for one of its owners. When the last one is gone, the stream is given up.
 #[derive(Debug)]
-pub(super) struct StreamHandle {
-    pub(super) joint: Arc<Joint>,
-    pub(super) stream: u32,
+pub(crate) struct StreamHandle {
+    pub(crate) joint: Arc<Joint>,
+    pub(crate) stream: u32,
 }
 
 impl Clone for StreamHandle {
@@ -64,7 +64,7 @@ impl Drop for StreamHandle {
 }
 
 impl StreamHandle {
-    pub(super) fn arrivals(&self) -> &Arc<Arrivals> {
+    pub(crate) fn arrivals(&self) -> &Arc<Arrivals> {
         &self.joint.arrivals
     }
 
@@ -74,7 +74,7 @@ impl StreamHandle {
     }
 
     /// Asks the machine something about the stream.
-    pub(super) fn tell<T>(&self, command: impl FnOnce(&mut Connection<Piece>, u32) -> T) -> T {
+    pub(crate) fn tell<T>(&self, command: impl FnOnce(&mut Connection<Piece>, u32) -> T) -> T {
         self.joint.tell(|machine| command(machine, self.stream))
     }
 
@@ -105,7 +105,7 @@ impl StreamHandle {
     }
 
     /// The next head of a response, and whether that is all.
-    pub(super) fn poll_head(
+    pub(crate) fn poll_head(
         &self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(ResponseHead, bool), StreamError>> {
@@ -118,7 +118,7 @@ impl StreamHandle {
     }
 
     /// Gives back `read` bytes, then takes the next content; or the end, with its trailers.
-    pub(super) fn poll_content(
+    pub(crate) fn poll_content(
         &self,
         cx: &mut Context<'_>,
         read: usize,
@@ -141,14 +141,14 @@ impl StreamHandle {
     }
 
     /// Puts back what was taken last.
-    pub(super) fn unread(&self, data: Bytes) {
+    pub(crate) fn unread(&self, data: Bytes) {
         if let Some(inbox) = self.joint.core().inboxes.get_mut(&self.stream) {
             inbox.data.unread(data);
         }
     }
 
     /// Whether it is certain that nothing more comes.
-    pub(super) fn is_at_end(&self) -> bool {
+    pub(crate) fn is_at_end(&self) -> bool {
         let mut core = self.joint.core();
         let Some(inbox) = core.inboxes.get_mut(&self.stream) else {
             return true;
@@ -164,7 +164,7 @@ impl StreamHandle {
     }
 
     /// No one reads it any more.
-    pub(super) fn discard(&self, taken: usize) {
+    pub(crate) fn discard(&self, taken: usize) {
         let mut core = self.joint.core();
         let mut unread = taken;
         if let Some(inbox) = core.inboxes.get_mut(&self.stream) {
@@ -182,7 +182,7 @@ impl StreamHandle {
     }
 
     /// How many bytes may be sent.
-    pub(super) fn poll_capacity(&self, cx: &mut Context<'_>) -> Poll<Result<usize, StreamError>> {
+    pub(crate) fn poll_capacity(&self, cx: &mut Context<'_>) -> Poll<Result<usize, StreamError>> {
         let mut core = self.joint.core();
         match core.machine.capacity(self.stream) {
             Some(0) if core.over.is_none() => {
@@ -201,7 +201,7 @@ impl StreamHandle {
     }
 
     /// Why nothing can be sent any more.
-    pub(super) fn gone(&self) -> StreamError {
+    pub(crate) fn gone(&self) -> StreamError {
         let error = self.joint.core().failure(self.stream);
         self.explain(
             error.unwrap_or_else(|| {
@@ -211,7 +211,7 @@ impl StreamHandle {
     }
 
     /// Resets the stream.
-    pub(super) fn reset(&self, reason: Reason) {
+    pub(crate) fn reset(&self, reason: Reason) {
         let mut core = self.joint.core();
         core.machine.reset(self.stream, reason);
         if let Some(inbox) = core.inboxes.get_mut(&self.stream) {
@@ -222,7 +222,7 @@ impl StreamHandle {
     }
 
     /// Ready once the peer breaks the stream off, or the connection is over.
-    pub(super) fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<StreamError> {
+    pub(crate) fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<StreamError> {
         let mut core = self.joint.core();
         if let Some(inbox) = core.inboxes.get_mut(&self.stream)
             && inbox.is_whole_and_unread()
@@ -243,7 +243,7 @@ impl StreamHandle {
     }
 
     /// Waits until the peer takes the heads before this one, which may be never, or is gone.
-    pub(super) async fn has_room_for_head(&self) -> Result<(), StreamError> {
+    pub(crate) async fn has_room_for_head(&self) -> Result<(), StreamError> {
         tokio::select! {
             biased;
             () = self.joint.has_room_for_head() => Ok(()),
@@ -254,7 +254,7 @@ impl StreamHandle {
 
 /// What came next on a stream.
 #[derive(Debug)]
-pub(super) enum Arrived {
+pub(crate) enum Arrived {
     Data(Bytes),
     End(Option<Box<Fields>>),
 }

@@ -9,35 +9,35 @@ use hermes_proto::h2::{Failure, Reason};
 use hermes_proto::head::ResponseHead;
 
 use super::packed::Packed;
-use crate::pending::Interim;
+use crate::interim::Interim;
 use crate::priority::Signals;
 
 /// What has come on a stream and was not taken, and who waits for more.
 #[derive(Debug, Default)]
-pub(super) struct Inbox {
+pub(crate) struct Inbox {
     /// How many hold the stream.
-    pub(super) handles: u32,
-    pub(super) heads: Heads,
+    pub(crate) handles: u32,
+    pub(crate) heads: Heads,
     /// What came in fields, until the stream is gone.
-    pub(super) charge: Option<ExchangeCharge>,
-    pub(super) data: Packed,
+    pub(crate) charge: Option<ExchangeCharge>,
+    pub(crate) data: Packed,
     /// The peer's half has ended, with trailers or without.
-    pub(super) end: Option<Option<Box<Fields>>>,
+    pub(crate) end: Option<Option<Box<Fields>>>,
     /// Its owner knows the end, or does not ask for it.
-    pub(super) is_read: bool,
+    pub(crate) is_read: bool,
     /// Someone reads the content of the response.
-    pub(super) has_reader: bool,
-    pub(super) failure: Option<Failure>,
+    pub(crate) has_reader: bool,
+    pub(crate) failure: Option<Failure>,
     /// What was said of its priority.
-    pub(super) signals: Signals,
-    pub(super) reader: Option<Waker>,
-    pub(super) opener: Option<Waker>,
-    pub(super) writer: Option<Waker>,
+    pub(crate) signals: Signals,
+    pub(crate) reader: Option<Waker>,
+    pub(crate) opener: Option<Waker>,
+    pub(crate) writer: Option<Waker>,
 }
 
 /// Heads of responses that wait, with what they hold.
 #[derive(Debug, Default)]
-pub(super) struct Heads {
+pub(crate) struct Heads {
     /// The first one: most streams have no other.
     first: Option<(ResponseHead, bool)>,
     waiting: VecDeque<(ResponseHead, bool)>,
@@ -49,7 +49,7 @@ impl Heads {
     ///
     /// # Errors
     /// There were too many interim ones before the final one.
-    pub(super) fn count(&mut self, response: &ResponseHead) -> Result<(), Failure> {
+    pub(crate) fn count(&mut self, response: &ResponseHead) -> Result<(), Failure> {
         if !response.status.is_informational() || self.interim.count(response) {
             return Ok(());
         }
@@ -59,7 +59,7 @@ impl Heads {
         ))
     }
 
-    pub(super) fn push(&mut self, response: ResponseHead, end: bool) {
+    pub(crate) fn push(&mut self, response: ResponseHead, end: bool) {
         if self.first.is_none() && self.waiting.is_empty() {
             self.first = Some((response, end));
         } else {
@@ -67,20 +67,20 @@ impl Heads {
         }
     }
 
-    pub(super) fn pop(&mut self) -> Option<(ResponseHead, bool)> {
+    pub(crate) fn pop(&mut self) -> Option<(ResponseHead, bool)> {
         self.first.take().or_else(|| self.waiting.pop_front())
     }
 }
 
 impl Inbox {
     /// RFC 9113, section 8.1: a response that is whole is not discarded because the rest of the request is not needed.
-    pub(super) fn is_whole_and_unread(&self) -> bool {
+    pub(crate) fn is_whole_and_unread(&self) -> bool {
         let is_unneeded = self.failure == Some(Failure::Reset(Reason::NO_ERROR));
         is_unneeded && self.end.is_some() && self.has_reader && !self.is_read
     }
 
     /// Wakes all who wait.
-    pub(super) fn wake_all(&mut self) {
+    pub(crate) fn wake_all(&mut self) {
         for waker in [&mut self.reader, &mut self.opener, &mut self.writer] {
             if let Some(waker) = waker.take() {
                 waker.wake();
@@ -89,7 +89,7 @@ impl Inbox {
     }
 
     /// Wakes one who waits.
-    pub(super) fn wake(waker: &mut Option<Waker>) {
+    pub(crate) fn wake(waker: &mut Option<Waker>) {
         if let Some(waker) = waker.take() {
             waker.wake();
         }

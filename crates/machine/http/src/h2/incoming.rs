@@ -23,7 +23,7 @@ pub struct StreamReceiver {
 
 impl StreamReceiver {
     /// Of a message with these fields, of which that is all with `end`.
-    pub(super) fn new(stream: StreamHandle, fields: &Fields, end: bool) -> Self {
+    pub(crate) fn new(stream: StreamHandle, fields: &Fields, end: bool) -> Self {
         let announced = fields
             .get(CONTENT_LENGTH)
             .and_then(|value| value.to_str().ok()?.parse().ok());

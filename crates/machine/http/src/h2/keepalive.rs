@@ -19,7 +19,7 @@ pub struct Keepalive {
 }
 
 /// Resolves when the peer has fallen silent; never where it is not watched, which takes no room.
-pub(super) fn silence(
+pub(crate) fn silence(
     joint: &Arc<Joint>,
     keepalive: Option<Keepalive>,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {

@@ -2,31 +2,30 @@
 //!
 //! Begin reading in `drive.rs`: one task a connection drives its machine; the owners of its streams share it, by `shared.rs`.
 
-mod alert;
+pub(crate) mod alert;
 mod bandwidth;
-pub mod client;
-mod convert;
-mod drive;
-mod handle;
+pub(crate) mod convert;
+pub(crate) mod drive;
+pub(crate) mod handle;
 mod inbox;
 mod incoming;
-mod keepalive;
+pub(crate) mod keepalive;
 mod outgoing;
 mod over;
 mod packed;
-mod piece;
-mod profile;
+pub(crate) mod piece;
+pub(crate) mod profile;
 mod read_buffer;
-pub(crate) mod server;
-mod shared;
+pub(crate) mod shared;
 mod turn_length;
 mod unfinished;
-mod windows;
+pub(crate) mod windows;
 
 use hermes_net::memory::Account;
 
 use crate::error::{Cause, EVICTED, StreamError};
 pub use incoming::StreamReceiver;
+pub use keepalive::Keepalive;
 pub use outgoing::StreamSender;
 
 pub(crate) use hermes_proto::h2::{Bucket, Budget, Verdict};

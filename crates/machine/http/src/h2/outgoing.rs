@@ -24,7 +24,7 @@ pub struct StreamSender {
 }
 
 impl StreamSender {
-    pub(super) fn new(stream: StreamHandle) -> Self {
+    pub(crate) fn new(stream: StreamHandle) -> Self {
         Self {
             part: Part::of(stream.arrivals().account()),
             stream,

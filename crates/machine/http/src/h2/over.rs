@@ -8,7 +8,7 @@ use crate::error::{Cause, NO_ROOM, Reset, StreamError};
 
 /// Why a connection is over.
 #[derive(Debug)]
-pub(super) enum Over {
+pub(crate) enum Over {
     /// It was closed, by the peer or by us.
     Closed,
     /// It ended where it must not.
@@ -23,7 +23,7 @@ pub(super) enum Over {
 
 impl Over {
     /// A connection that failed.
-    pub(super) fn io(error: io::Error) -> Self {
+    pub(crate) fn io(error: io::Error) -> Self {
         match StreamError::from(error).cause {
             Cause::Incomplete => Self::Incomplete,
             Cause::Alert { id, text } => Self::Alert(id, text),
@@ -33,7 +33,7 @@ impl Over {
     }
 
     /// What that means for a stream.
-    pub(super) fn error(&self) -> StreamError {
+    pub(crate) fn error(&self) -> StreamError {
         if let Self::Alert(id, text) = self {
             return StreamError::alerted(*id, text.clone());
         }
@@ -65,7 +65,7 @@ fn broken(reason: Reason, words: String) -> Cause {
 }
 
 /// What the failure of one stream means for its owners.
-pub(super) fn failed(failure: &Failure) -> StreamError {
+pub(crate) fn failed(failure: &Failure) -> StreamError {
     match failure {
         // RFC 9113, 8.7: a refused stream was not processed.
         Failure::Reset(Reason::REFUSED_STREAM) => {

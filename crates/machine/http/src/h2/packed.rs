@@ -12,7 +12,7 @@ const PIECE: usize = 16 * 1024;
 
 /// Data in its order. Its size is bounded by the window of the stream that it came on.
 #[derive(Debug, Default)]
-pub(super) struct Packed {
+pub(crate) struct Packed {
     /// The first of it, before all else: a reader that keeps up never has more waiting.
     first: Option<Bytes>,
     whole: VecDeque<Bytes>,
@@ -21,7 +21,7 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    pub(super) fn push(&mut self, data: Bytes) {
+    pub(crate) fn push(&mut self, data: Bytes) {
         // The first one is about to be read.
         if self.is_empty() {
             self.first = Some(data);
@@ -38,7 +38,7 @@ impl Packed {
         }
     }
 
-    pub(super) fn pop(&mut self) -> Option<Bytes> {
+    pub(crate) fn pop(&mut self) -> Option<Bytes> {
         if let Some(first) = self.first.take() {
             return Some(first);
         }
@@ -49,19 +49,19 @@ impl Packed {
     }
 
     /// Puts back what was popped.
-    pub(super) fn unread(&mut self, data: Bytes) {
+    pub(crate) fn unread(&mut self, data: Bytes) {
         if let Some(second) = self.first.replace(data) {
             self.whole.push_front(second);
         }
     }
 
     /// Bytes of all of it.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         let whole = self.first.iter().chain(&self.whole);
         whole.map(Bytes::len).sum::<usize>() + self.last.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.first.is_none() && self.whole.is_empty() && self.last.is_empty()
     }
 

@@ -13,7 +13,7 @@ pub(crate) struct Piece {
 
 impl Piece {
     /// Bytes that are counted by `held`.
-    pub(super) fn new(bytes: Bytes, held: Held) -> Self {
+    pub(crate) fn new(bytes: Bytes, held: Held) -> Self {
         Self { bytes, held }
     }
 }

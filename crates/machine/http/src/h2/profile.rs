@@ -108,7 +108,7 @@ impl Profile {
     }
 
     /// What the machine counts.
-    pub(super) fn budgets(self) -> Budgets {
+    pub(crate) fn budgets(self) -> Budgets {
         Budgets {
             resets: self.resets,
             control: self.control,

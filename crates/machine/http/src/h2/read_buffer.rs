@@ -28,7 +28,7 @@ thread_local! {
 
 /// Bytes that came and were not handled, and room for more.
 #[derive(Debug)]
-pub(super) struct ReadBuffer {
+pub(crate) struct ReadBuffer {
     bytes: BytesMut,
     /// How much is read next.
     appetite: usize,
@@ -45,7 +45,7 @@ struct Filled {
 }
 
 impl ReadBuffer {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             bytes: BytesMut::new(),
             appetite: READ,
@@ -55,17 +55,17 @@ impl ReadBuffer {
     }
 
     /// The bytes, for the machine that takes them off the front.
-    pub(super) fn bytes_mut(&mut self) -> &mut BytesMut {
+    pub(crate) fn bytes_mut(&mut self) -> &mut BytesMut {
         &mut self.bytes
     }
 
     /// How many bytes were not handled.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
     /// Reads once. Returns how many bytes came: none at the end. While nothing comes, the room is others'.
-    pub(super) fn poll_fill<S: AsyncRead + Unpin>(
+    pub(crate) fn poll_fill<S: AsyncRead + Unpin>(
         &mut self,
         stream: &mut S,
         cx: &mut Context<'_>,

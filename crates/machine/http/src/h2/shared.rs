@@ -24,7 +24,7 @@ use crate::priority::{self, Signals};
 
 /// What a driver is to deal with itself.
 #[derive(Debug)]
-pub(super) enum News {
+pub(crate) enum News {
     /// An exchange is offered.
     Request(StreamHandle, ChargedRequest, bool),
     /// A request is to be refused with a status and the reason.
@@ -41,26 +41,26 @@ pub(super) enum News {
 
 /// A request, and what it is charged for.
 #[derive(Debug)]
-pub(super) struct ChargedRequest {
-    pub(super) head: RequestHead,
-    pub(super) charge: ExchangeCharge,
+pub(crate) struct ChargedRequest {
+    pub(crate) head: RequestHead,
+    pub(crate) charge: ExchangeCharge,
 }
 
 /// The part that is changed.
 #[derive(Debug)]
-pub(super) struct Core {
-    pub(super) machine: Connection<Piece>,
-    pub(super) inboxes: HashMap<u32, Inbox, ByNumber>,
+pub(crate) struct Core {
+    pub(crate) machine: Connection<Piece>,
+    pub(crate) inboxes: HashMap<u32, Inbox, ByNumber>,
     /// The driver, where it waits.
-    pub(super) driver: Option<Waker>,
-    pub(super) over: Option<Over>,
+    pub(crate) driver: Option<Waker>,
+    pub(crate) over: Option<Over>,
     /// A head waits for those before it to be written.
-    pub(super) is_head_waiting: bool,
+    pub(crate) is_head_waiting: bool,
     /// No one will open streams any more.
-    pub(super) is_left: bool,
+    pub(crate) is_left: bool,
     /// All streams are those of one client, which says in which order they are sent. Those of a link are not: one user's must not wait
     /// for another's (RFC 9218, section 13), so that all take turns.
-    pub(super) is_one_client: bool,
+    pub(crate) is_one_client: bool,
     /// PRIORITY_UPDATEs whose requests have not come.
     early: VecDeque<(u32, Priority)>,
 }
@@ -76,7 +76,7 @@ const EARLY_UPDATES: usize = 16;
 
 impl Core {
     /// Wakes the driver if there is something to write and it waits: once for a batch.
-    pub(super) fn kick(&mut self) {
+    pub(crate) fn kick(&mut self) {
         if self.machine.has_output()
             && let Some(driver) = self.driver.take()
         {
@@ -85,7 +85,7 @@ impl Core {
     }
 
     /// As [`Core::kick`], whatever there is.
-    pub(super) fn rouse(&mut self) {
+    pub(crate) fn rouse(&mut self) {
         if let Some(driver) = self.driver.take() {
             driver.wake();
         }
@@ -114,7 +114,7 @@ impl Core {
     }
 
     /// Something is said of the priority of a stream.
-    pub(super) fn advise(&mut self, stream: u32, say: impl FnOnce(&mut Signals)) {
+    pub(crate) fn advise(&mut self, stream: u32, say: impl FnOnce(&mut Signals)) {
         let inbox = self.inboxes.get_mut(&stream);
         let Some(inbox) = inbox.filter(|_| self.is_one_client) else {
             return;
@@ -149,12 +149,12 @@ impl Core {
     }
 
     /// Whether the connection is over.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.over.is_some()
     }
 
     /// Why nothing more comes on a stream.
-    pub(super) fn failure(&self, stream: u32) -> Option<StreamError> {
+    pub(crate) fn failure(&self, stream: u32) -> Option<StreamError> {
         let inbox = self.inboxes.get(&stream);
         match inbox.and_then(|inbox| inbox.failure.as_ref()) {
             Some(failure) => Some(failed(failure)),
@@ -165,24 +165,24 @@ impl Core {
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Joint {
+pub(crate) struct Joint {
     core: Mutex<Core>,
-    pub(super) arrivals: Arc<Arrivals>,
+    pub(crate) arrivals: Arc<Arrivals>,
     /// What the heads that come are charged to.
-    pub(super) charges: Arc<ConnectionCharges>,
+    pub(crate) charges: Arc<ConnectionCharges>,
     /// How often something came from the peer, whatever it was.
     heard: AtomicU64,
     /// Answers to our PINGs.
-    pub(super) pongs: AtomicU64,
-    pub(super) answered: Notify,
+    pub(crate) pongs: AtomicU64,
+    pub(crate) answered: Notify,
     /// The heads that waited are on their way.
-    pub(super) departed: Notify,
+    pub(crate) departed: Notify,
     /// More streams can be opened, or none ever again.
-    pub(super) openable: Notify,
+    pub(crate) openable: Notify,
 }
 
 impl Joint {
-    pub(super) fn new(options: ConnectionOptions, arrivals: &Arc<Arrivals>) -> Arc<Self> {
+    pub(crate) fn new(options: ConnectionOptions, arrivals: &Arc<Arrivals>) -> Arc<Self> {
         let now = clock::now().into_std();
         Arc::new(Self {
             core: Mutex::new(Core {
@@ -205,30 +205,30 @@ impl Joint {
         })
     }
 
-    pub(super) fn core(&self) -> MutexGuard<'_, Core> {
+    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
         self.core.lock()
     }
 
     /// Tells the machine something, and has written what comes of it.
-    pub(super) fn tell<T>(&self, command: impl FnOnce(&mut Connection<Piece>) -> T) -> T {
+    pub(crate) fn tell<T>(&self, command: impl FnOnce(&mut Connection<Piece>) -> T) -> T {
         let mut core = self.core.lock();
         let done = command(&mut core.machine);
         core.kick();
         done
     }
 
-    pub(super) fn note_heard(&self) {
+    pub(crate) fn note_heard(&self) {
         self.heard.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How often something came from the peer, whatever it was.
-    pub(super) fn heard(&self) -> u64 {
+    pub(crate) fn heard(&self) -> u64 {
         self.heard.load(Ordering::Relaxed)
     }
 
     /// Waits while many heads wait before the peer takes them. Heads pass no window, so one that is to be sent asks here first. Content holds up
     /// none: on a slow link, some always waits.
-    pub(super) async fn has_room_for_head(&self) {
+    pub(crate) async fn has_room_for_head(&self) {
         loop {
             let departed = self.departed.notified();
             if self.core().admits_head() {
@@ -239,7 +239,7 @@ impl Joint {
     }
 
     /// The connection is over: everyone who waits learns it.
-    pub(super) fn end(&self, over: Over) {
+    pub(crate) fn end(&self, over: Over) {
         let mut core = self.core.lock();
         core.over.get_or_insert(over);
 
@@ -256,12 +256,12 @@ impl Joint {
     }
 
     /// Why it is over.
-    pub(super) fn over(&self) -> Option<StreamError> {
+    pub(crate) fn over(&self) -> Option<StreamError> {
         self.core.lock().over.as_ref().map(Over::error)
     }
 
     /// Gives what the machine has found to those whom it concerns, and the rest to the driver.
-    pub(super) fn dispatch(self: &Arc<Self>, core: &mut Core, news: &mut VecDeque<News>) {
+    pub(crate) fn dispatch(self: &Arc<Self>, core: &mut Core, news: &mut VecDeque<News>) {
         while let Some(event) = core.machine.poll_event() {
             match event {
                 Event::Request {
@@ -405,7 +405,7 @@ impl Joint {
     }
 
     /// The first handle of a stream.
-    pub(super) fn adopt(self: &Arc<Self>, core: &mut Core, stream: u32) -> StreamHandle {
+    pub(crate) fn adopt(self: &Arc<Self>, core: &mut Core, stream: u32) -> StreamHandle {
         let inbox = Inbox {
             handles: 1,
             ..Inbox::default()

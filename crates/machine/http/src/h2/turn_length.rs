@@ -19,14 +19,14 @@ const MOST_TIME: Duration = Duration::from_secs(1);
 
 /// What a connection has written since it was measured last.
 #[derive(Debug, Default)]
-pub(super) struct TurnLength {
+pub(crate) struct TurnLength {
     since: Option<Instant>,
     bytes: usize,
 }
 
 impl TurnLength {
     /// So many bytes were written: how long turns are from now on, if that is to change. `now` is called only where it matters.
-    pub(super) fn wrote(&mut self, bytes: usize, now: impl FnOnce() -> Instant) -> Option<usize> {
+    pub(crate) fn wrote(&mut self, bytes: usize, now: impl FnOnce() -> Instant) -> Option<usize> {
         self.bytes += bytes;
         if self.bytes < LEAST_BYTES {
             return None;

@@ -28,7 +28,7 @@ static BEYOND_ROOM: Semaphore = Semaphore::const_new(WITHOUT_ROOM);
 
 /// A field section, or one of its frames, that is under way.
 #[derive(Debug)]
-pub(super) struct UnfinishedSection {
+pub(crate) struct UnfinishedSection {
     patience: Duration,
     charge: FieldsCharge,
     late: Option<Deadline>,
@@ -36,7 +36,7 @@ pub(super) struct UnfinishedSection {
 
 /// What is not whole of what has come.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Unwhole {
+pub(crate) struct Unwhole {
     part: UnwholePart,
     /// Bytes of memory that it takes.
     memory: usize,
@@ -63,7 +63,7 @@ struct Deadline {
 impl Unwhole {
     /// Of a connection with this field section, of which so many bytes were taken, and so many wait for more. No more than the head of a
     /// frame is of no weight: content often ends with some of it.
-    pub(super) fn of(section: Option<UnfinishedBlock>, taken: u64, waiting: usize) -> Option<Self> {
+    pub(crate) fn of(section: Option<UnfinishedBlock>, taken: u64, waiting: usize) -> Option<Self> {
         let (part, memory) = match section {
             Some(section) => (UnwholePart::Section(section.stream), section.memory),
             None if waiting > FRAME_HEAD => (UnwholePart::Frame(taken), 0),
@@ -79,7 +79,7 @@ impl Unwhole {
 
 impl UnfinishedSection {
     /// One may take so long.
-    pub(super) fn new(patience: Duration) -> Self {
+    pub(crate) fn new(patience: Duration) -> Self {
         Self {
             patience,
             charge: FieldsCharge::default(),
@@ -91,7 +91,7 @@ impl UnfinishedSection {
     ///
     /// # Errors
     /// There is no room for it, and for too many others: the connection has to end.
-    pub(super) fn note(
+    pub(crate) fn note(
         &mut self,
         peer: &PeerAddress,
         unwhole: Option<Unwhole>,
@@ -128,7 +128,7 @@ impl UnfinishedSection {
     }
 
     /// Ready when it has taken too long, with the reason.
-    pub(super) fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<&'static str> {
+    pub(crate) fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<&'static str> {
         let Some(late) = &mut self.late else {
             return Poll::Pending;
         };

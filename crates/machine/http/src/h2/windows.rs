@@ -40,7 +40,7 @@ const AGAIN: Duration = Duration::from_millis(10);
 const STAY: Duration = Duration::from_secs(1);
 
 /// Room for all streams of a link, in bytes, while their windows are not the smallest.
-pub(super) fn of_link() -> u32 {
+pub(crate) fn of_link() -> u32 {
     u32::try_from(Memory::node().connection())
         .unwrap_or(u32::MAX)
         .clamp(STREAM_WINDOW, i32::MAX as u32)
@@ -48,13 +48,13 @@ pub(super) fn of_link() -> u32 {
 
 /// Bytes of a stream's window at most, however fast and long the path is: one that stands still leaves the others half of a link's
 /// room.
-pub(super) fn most() -> u32 {
+pub(crate) fn most() -> u32 {
     (of_link() / 2).max(STREAM_WINDOW)
 }
 
 /// What is to be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
+pub(crate) enum Change {
     /// The window of each stream, which the peer has to confirm; [`Windows::told`] hears whether it could be told.
     Streams(Level),
     /// The room for all streams together, in bytes.
@@ -82,7 +82,7 @@ enum Due {
 }
 
 /// The windows of a link.
-pub(super) struct Windows {
+pub(crate) struct Windows {
     account: Arc<Account>,
     /// Streams that it can have.
     streams: u32,
@@ -98,7 +98,7 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    pub(super) fn new(account: &Arc<Account>, streams: u32) -> Self {
+    pub(crate) fn new(account: &Arc<Account>, streams: u32) -> Self {
         Self {
             account: account.clone(),
             streams,
@@ -112,7 +112,7 @@ impl Windows {
     }
 
     /// Does what [`Self::change`] has found.
-    pub(super) fn apply(&mut self, joint: &Joint, change: Change) {
+    pub(crate) fn apply(&mut self, joint: &Joint, change: Change) {
         match change {
             Change::Streams(level) => {
                 let size = self.of_stream(level);
@@ -124,7 +124,7 @@ impl Windows {
     }
 
     /// More comes within a round trip than the window of a stream has been: it is this large from now on, while little is unread.
-    pub(super) fn grow(&mut self, window: u32) {
+    pub(crate) fn grow(&mut self, window: u32) {
         self.ample = window;
         self.is_grown = true;
     }
@@ -138,13 +138,13 @@ impl Windows {
     }
 
     /// The peer allows this many streams.
-    pub(super) fn allow(&mut self, streams: usize) {
+    pub(crate) fn allow(&mut self, streams: usize) {
         let streams = u32::try_from(streams).unwrap_or(u32::MAX);
         self.streams = self.streams.max(streams.min(MOST_STREAMS));
     }
 
     /// Resolves when something is to be changed. Dropping the future loses nothing.
-    pub(super) async fn change(&mut self) -> Change {
+    pub(crate) async fn change(&mut self) -> Change {
         loop {
             match self.due(Instant::now()) {
                 Due::Now(change) => return change,

@@ -12,7 +12,7 @@ use crate::error::StreamError;
 use crate::head::{Kind, RequestHead, ResponseHead};
 
 /// A request, encoded for this stream.
-pub(super) fn from_request(
+pub(crate) fn from_request(
     head: &RequestHead,
     tables: &Tables,
     stream: u64,
@@ -33,7 +33,7 @@ pub(super) fn from_request(
 }
 
 /// A response, encoded for the stream of this state.
-pub(super) fn from_response(
+pub(crate) fn from_response(
     head: &ResponseHead,
     state: &StreamState,
 ) -> Result<BytesMut, StreamError> {
@@ -42,7 +42,7 @@ pub(super) fn from_response(
 }
 
 /// The length of a response's content, where it is known: 0 where there must be none, whatever is announced (RFC 9110, 6.4.1).
-pub(super) fn response_length(
+pub(crate) fn response_length(
     method: &Method,
     head: &mut ResponseHead,
 ) -> Result<Option<u64>, Fault> {

@@ -30,7 +30,7 @@ const EARLY_TIME: Duration = Duration::from_millis(300);
 
 /// The streams of a connection that take datagrams.
 #[derive(Debug, Default)]
-pub(super) struct Registry {
+pub(crate) struct Registry {
     known: Mutex<Known>,
     total: Total,
 }
@@ -78,7 +78,7 @@ impl Known {
 
 impl Registry {
     /// A queue for a stream, with what came before it.
-    pub(super) fn open(&self, stream: u64) -> Arc<Queue> {
+    pub(crate) fn open(&self, stream: u64) -> Arc<Queue> {
         let queue = Arc::new(Queue::new(self.total.clone()));
         let mut known = self.known.lock();
         let early = known.held_for(stream, Instant::now());
@@ -88,19 +88,19 @@ impl Registry {
     }
 
     /// The bytes that wait.
-    pub(super) fn total(&self) -> &Total {
+    pub(crate) fn total(&self) -> &Total {
         &self.total
     }
 
     /// A stream takes no more.
-    pub(super) fn close(&self, stream: u64) {
+    pub(crate) fn close(&self, stream: u64) {
         if let Some(queue) = self.known.lock().queues.remove(&stream) {
             queue.end();
         }
     }
 
     /// The connection has ended.
-    pub(super) fn close_all(&self) {
+    pub(crate) fn close_all(&self) {
         for (_, queue) in self.known.lock().queues.drain() {
             queue.end();
         }
@@ -110,7 +110,7 @@ impl Registry {
     ///
     /// # Errors
     /// One of them belongs to no stream that there could be.
-    pub(super) fn deliver(&self, batch: &mut Vec<Bytes>) -> Result<(), Fault> {
+    pub(crate) fn deliver(&self, batch: &mut Vec<Bytes>) -> Result<(), Fault> {
         let mut datagrams = batch.drain(..).map(datagram::decode).peekable();
         let mut known = self.known.lock();
         while let Some(first) = datagrams.next() {
@@ -139,7 +139,7 @@ impl Registry {
 
 /// Receives the datagrams of one stream.
 #[derive(Debug)]
-pub struct DatagramReceiver(pub(super) Arc<Queue>);
+pub struct DatagramReceiver(pub(crate) Arc<Queue>);
 
 impl DatagramReceiver {
     /// Waits for a datagram, then takes those that are there too, `most` at most, and appends their payloads; for CONNECT-UDP a
@@ -166,7 +166,7 @@ impl DatagramReceiver {
 
 /// Sends datagrams of one stream. Clones are the same.
 #[derive(Debug, Clone)]
-pub struct DatagramSender(pub(super) Arc<StreamState>);
+pub struct DatagramSender(pub(crate) Arc<StreamState>);
 
 impl DatagramSender {
     /// Sends payloads, each behind `prefix`, without waiting. What is too large for the path, or finds the connection's buffer

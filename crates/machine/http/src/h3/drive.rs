@@ -35,7 +35,7 @@ const READ: usize = 4096;
 const DATAGRAMS: usize = 256;
 
 /// Runs until the connection ends. `later` brings what the control stream is to carry after SETTINGS.
-pub(super) async fn drive(
+pub(crate) async fn drive(
     shared: Arc<Shared>,
     settings: Settings,
     control: Budget,
@@ -145,7 +145,7 @@ async fn write_control(
     Ok(())
 }
 
-pub(super) async fn write(stream: &mut SendStream, bytes: Bytes) -> Result<(), WriteError> {
+pub(crate) async fn write(stream: &mut SendStream, bytes: Bytes) -> Result<(), WriteError> {
     let mut pieces = [bytes];
     while !pieces[0].is_empty() {
         stream.write(&mut pieces).await?;

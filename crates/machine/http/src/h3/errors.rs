@@ -13,7 +13,7 @@ const CALM: u32 = 0xb;
 const HTTP_1_1: u32 = 0xd;
 
 /// The code that says this to a peer; `role` is ours.
-pub(super) fn code(reset: Reset, role: Role) -> Code {
+pub(crate) fn code(reset: Reset, role: Role) -> Code {
     match reset {
         Reset::Cancel => Code::RequestCancelled,
         Reset::Unneeded => Code::NoError,
@@ -30,7 +30,7 @@ pub(super) fn code(reset: Reset, role: Role) -> Code {
 }
 
 /// What a peer's code says; RFC 9114, 8.1: an unknown one says no more than that it ended.
-pub(super) fn reset(code: Code) -> Reset {
+pub(crate) fn reset(code: Code) -> Reset {
     match code {
         Code::NoError => Reset::Unneeded,
         Code::ConnectError => Reset::Connect,
@@ -44,7 +44,7 @@ pub(super) fn reset(code: Code) -> Reset {
 }
 
 /// A stream that the peer reset or stopped. RFC 9114, 4.1.1: what was rejected was not processed.
-pub(super) fn by_peer(number: u64) -> StreamError {
+pub(crate) fn by_peer(number: u64) -> StreamError {
     let code = Code::from(number);
     let processed = if code == Code::RequestRejected {
         Processed::No

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 /// Finished streams, those that were delivered among them until they are cleared away.
 #[derive(Debug, Default)]
-pub(super) struct Finishing(Mutex<Streams>);
+pub(crate) struct Finishing(Mutex<Streams>);
 
 #[derive(Debug, Default)]
 struct Streams {
@@ -34,7 +34,7 @@ const FEW: usize = 16;
 
 impl Finishing {
     /// Keeps a finished stream until it is delivered. There are never more than twice those that the peer has yet to confirm.
-    pub(super) fn push(&self, stream: SendStream) {
+    pub(crate) fn push(&self, stream: SendStream) {
         let mut kept = self.0.lock();
         if kept.streams.len() >= kept.clear_at.max(FEW) {
             kept.streams.retain(|stream| !is_delivered(stream));
@@ -44,7 +44,7 @@ impl Finishing {
     }
 
     /// Waits until everything is delivered, or the peer takes no more of it: `received` says how many datagrams came of it.
-    pub(super) async fn delivered_unless_silent(&self, received: impl Fn() -> u64) {
+    pub(crate) async fn delivered_unless_silent(&self, received: impl Fn() -> u64) {
         let mut delivered = pin!(self.delivered());
         loop {
             let before = received();

@@ -10,7 +10,7 @@ use hermes_net::quic::PathStats;
 use tokio::time::Instant;
 
 /// How often to look.
-pub(super) const LOOK: Duration = Duration::from_millis(20);
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// Looks that are no farther from each other are those of a steady sender.
 const SOON: Duration = Duration::from_millis(50);
@@ -22,7 +22,7 @@ const BOUNDS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::
 
 /// What was seen of a connection.
 #[derive(Debug, Default)]
-pub(super) struct Hearing {
+pub(crate) struct Hearing {
     seen: PathStats,
     looked: Option<Instant>,
     /// Since when something waits to be acknowledged, as far as was seen.
@@ -32,7 +32,7 @@ pub(super) struct Hearing {
 
 impl Hearing {
     /// Whether what was sent waits for too long.
-    pub(super) fn look(&mut self, now: Instant, stats: impl FnOnce() -> PathStats) -> bool {
+    pub(crate) fn look(&mut self, now: Instant, stats: impl FnOnce() -> PathStats) -> bool {
         if self
             .looked
             .is_some_and(|last| now.duration_since(last) < LOOK)

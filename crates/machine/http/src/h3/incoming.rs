@@ -28,7 +28,7 @@ pub struct RequestStreamReceiver {
 
 impl RequestStreamReceiver {
     /// Content of this length, where it is known.
-    pub(super) fn new(reader: Reader, length: Option<u64>) -> Self {
+    pub(crate) fn new(reader: Reader, length: Option<u64>) -> Self {
         Self {
             reader,
             length,
@@ -40,7 +40,7 @@ impl RequestStreamReceiver {
     }
 
     /// Of a response that is charged for its head.
-    pub(super) fn charged(mut self, charge: ExchangeCharge) -> Self {
+    pub(crate) fn charged(mut self, charge: ExchangeCharge) -> Self {
         self.charge = Some(charge);
         self
     }

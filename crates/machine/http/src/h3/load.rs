@@ -16,7 +16,7 @@ struct Load {
 }
 
 /// The account of a connection; a `link` carries exchanges of many.
-pub(super) fn account(connection: &Connection, datagrams: &Total, link: bool) -> Arc<Account> {
+pub(crate) fn account(connection: &Connection, datagrams: &Total, link: bool) -> Arc<Account> {
     let account = Account::open(connection.info());
     account.carried_by(Load {
         connection: connection.downgrade(),

@@ -3,32 +3,27 @@
 //! Both sides share one driver (`drive`), which sends and reads control streams and gives received datagrams
 //! to the streams that they belong to. A stream is two halves, a `Reader` and a `Sender`, and what they share.
 
-pub mod client;
-mod convert;
+pub(crate) mod convert;
 mod datagrams;
-mod drive;
+pub(crate) mod drive;
 mod errors;
 mod finishing;
 mod hearing;
 mod incoming;
 mod load;
-mod outgoing;
-mod priority;
+pub(crate) mod outgoing;
+pub(crate) mod priority;
 mod queue;
-mod reader;
-mod responder;
-mod sender;
-pub mod server;
-mod shared;
-mod tables;
+pub(crate) mod reader;
+pub(crate) mod sender;
+pub(crate) mod shared;
+pub(crate) mod tables;
 mod watched;
 
-pub use client::QuicLink;
 pub use datagrams::{DatagramReceiver, DatagramSender};
 pub use incoming::RequestStreamReceiver;
 pub use outgoing::RequestStreamSender;
 pub use queue::Lost;
-pub use responder::RequestStreamResponder;
 pub use watched::Watched;
 
 /// Bytes that are taken from a stream at once, and the largest piece that small ones are joined to: as a frame of HTTP/2.

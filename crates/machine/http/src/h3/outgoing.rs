@@ -25,7 +25,7 @@ pub struct RequestStreamSender {
 }
 
 impl RequestStreamSender {
-    pub(super) fn new(sender: Sender) -> Self {
+    pub(crate) fn new(sender: Sender) -> Self {
         let part = Part::of(&sender.state.shared().account);
         Self {
             sender,

@@ -26,16 +26,16 @@ const LEVELS: i32 = 1 << 27;
 
 /// How the streams of a connection are put in order.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Order {
+pub(crate) struct Order {
     /// Requests that the peer may have at once.
-    pub(super) streams: u64,
+    pub(crate) streams: u64,
     /// All are those of one client, which can be sent one after the other.
-    pub(super) in_turn: bool,
+    pub(crate) in_turn: bool,
 }
 
 /// Where a new priority of a request belongs.
 #[derive(Debug)]
-pub(super) struct Priorities {
+pub(crate) struct Priorities {
     order: Order,
     requests: Mutex<Requests>,
 }
@@ -50,11 +50,11 @@ struct Requests {
 
 impl Priorities {
     /// How streams are put in order.
-    pub(super) fn order(&self) -> Order {
+    pub(crate) fn order(&self) -> Order {
         self.order
     }
 
-    pub(super) fn new(order: Order) -> Self {
+    pub(crate) fn new(order: Order) -> Self {
         Self {
             order,
             requests: Mutex::default(),
@@ -62,7 +62,7 @@ impl Priorities {
     }
 
     /// A request's stream was accepted: PRIORITY_UPDATE finds it now, and one that came before counts.
-    pub(super) fn accept(&self, state: &Arc<StreamState>) {
+    pub(crate) fn accept(&self, state: &Arc<StreamState>) {
         let mut requests = self.requests.lock();
         requests.next = requests.next.max(state.id() + 4);
         requests.open.insert(state.id(), Arc::downgrade(state));
@@ -77,13 +77,13 @@ impl Priorities {
     }
 
     /// A request's stream was refused.
-    pub(super) fn refuse(&self, stream: u64) {
+    pub(crate) fn refuse(&self, stream: u64) {
         let mut requests = self.requests.lock();
         requests.next = requests.next.max(stream + 4);
     }
 
     /// A request is over.
-    pub(super) fn remove(&self, stream: u64) {
+    pub(crate) fn remove(&self, stream: u64) {
         self.requests.lock().open.remove(&stream);
     }
 
@@ -91,7 +91,7 @@ impl Priorities {
     ///
     /// # Errors
     /// There can be no such request yet (RFC 9218, section 7.2).
-    pub(super) fn update(&self, stream: u64, priority: Priority) -> Result<(), Fault> {
+    pub(crate) fn update(&self, stream: u64, priority: Priority) -> Result<(), Fault> {
         let mut requests = self.requests.lock();
         if stream / 4 >= requests.next / 4 + self.order.streams {
             return Err(Fault::connection(
@@ -120,7 +120,7 @@ impl Priorities {
     }
 
     /// What a request says of itself; a PRIORITY_UPDATE stands above it (RFC 9218, section 7).
-    pub(super) fn request(&self, state: &StreamState, signal: Option<Signal>) {
+    pub(crate) fn request(&self, state: &StreamState, signal: Option<Signal>) {
         let Some(signal) = signal else { return };
         state
             .rank
@@ -128,7 +128,7 @@ impl Priorities {
     }
 
     /// What the origin says in its response, which stands above what the client said (RFC 9218, section 8).
-    pub(super) fn response(&self, state: &StreamState, signal: Option<Signal>) {
+    pub(crate) fn response(&self, state: &StreamState, signal: Option<Signal>) {
         let Some(signal) = signal else { return };
         state
             .rank
@@ -138,14 +138,14 @@ impl Priorities {
 
 /// When the turn of a stream is.
 #[derive(Debug, Default)]
-pub(super) struct Rank {
+pub(crate) struct Rank {
     signals: Mutex<Signals>,
     level: AtomicI32,
 }
 
 impl Rank {
     /// As [`SendStream::set_priority`](hermes_net::quic::SendStream::set_priority) takes it.
-    pub(super) fn level(&self) -> i32 {
+    pub(crate) fn level(&self) -> i32 {
         self.level.load(Ordering::Relaxed)
     }
 

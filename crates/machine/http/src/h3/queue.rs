@@ -11,16 +11,16 @@ use parking_lot::Mutex;
 /// Datagrams that wait on one stream: 25 ms at 800 Mbit/s of full ones. The oldest are dropped, and
 /// counted.
 #[doc(alias = "bound")]
-pub(super) const DATAGRAMS: usize = 2048;
+pub(crate) const DATAGRAMS: usize = 2048;
 
 /// Bytes of datagrams that wait on one stream, with [`OVERHEAD`] for each: a little more than so many full ones have.
 #[doc(alias = "bound")]
-pub(super) const BYTES: usize = 3 * 1024 * 1024;
+pub(crate) const BYTES: usize = 3 * 1024 * 1024;
 
 /// Bytes of datagrams that wait on all streams of a connection: three full queues, so that streams
 /// which no one reads do not take the memory of a thousand.
 #[doc(alias = "bound")]
-pub(super) const CONNECTION_BYTES: usize = 3 * BYTES;
+pub(crate) const CONNECTION_BYTES: usize = 3 * BYTES;
 
 /// What a datagram costs beside its bytes.
 const OVERHEAD: usize = 64;
@@ -35,11 +35,11 @@ pub struct Lost {
 }
 
 /// The bytes that all queues of a connection hold.
-pub(super) type Total = Arc<AtomicUsize>;
+pub(crate) type Total = Arc<AtomicUsize>;
 
 /// The queue of one stream; the connection's driver fills it, the exchange empties it.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(crate) struct Queue {
     held: Mutex<QueuedDatagrams>,
     total: Total,
 }
@@ -81,7 +81,7 @@ impl QueuedDatagrams {
 }
 
 impl Queue {
-    pub(super) fn new(total: Total) -> Self {
+    pub(crate) fn new(total: Total) -> Self {
         Self {
             held: Mutex::default(),
             total,
@@ -89,7 +89,7 @@ impl Queue {
     }
 
     /// Adds datagrams; the oldest go where there is no room for all. What comes after the end is dropped.
-    pub(super) fn extend(&self, datagrams: impl Iterator<Item = Bytes>) {
+    pub(crate) fn extend(&self, datagrams: impl Iterator<Item = Bytes>) {
         let mut held = self.held.lock();
         if held.ended {
             return;
@@ -104,7 +104,7 @@ impl Queue {
     }
 
     /// Nothing more comes. What is there can still be taken.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         let mut held = self.held.lock();
         held.ended = true;
         if let Some(waiting) = held.waiting.take() {
@@ -113,7 +113,7 @@ impl Queue {
     }
 
     /// Takes what is there, `most` at most; false when it has ended and is empty.
-    pub(super) fn poll_take(
+    pub(crate) fn poll_take(
         &self,
         cx: &mut Context<'_>,
         into: &mut Vec<Bytes>,
@@ -138,7 +138,7 @@ impl Queue {
         Poll::Pending
     }
 
-    pub(super) fn take_lost(&self) -> Lost {
+    pub(crate) fn take_lost(&self) -> Lost {
         std::mem::take(&mut self.held.lock().lost)
     }
 }

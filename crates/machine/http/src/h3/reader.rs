@@ -15,7 +15,7 @@ use crate::error::{Cause, NO_ROOM, StreamError};
 
 /// What comes on a stream.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(crate) enum Part {
     /// An encoded field section.
     Section(Section, Bytes),
     /// Content, or bytes of a tunnel.
@@ -26,7 +26,7 @@ pub(super) enum Part {
 
 /// Why nothing more comes.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// The peer broke the protocol.
     Fault(Fault),
     /// The stream or the connection broke.
@@ -44,12 +44,12 @@ impl From<Failure> for StreamError {
 
 /// The half itself. Dropped before the end, it tells the peer to stop.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(crate) struct Reader {
     /// Taken only by the end of the reader itself.
     stream: Option<RecvStream>,
     frames: FrameDecoder,
-    pub(super) sequence: Sequence,
-    pub(super) state: Arc<StreamState>,
+    pub(crate) sequence: Sequence,
+    pub(crate) state: Arc<StreamState>,
     /// What a head or trailers are charged for that are not whole.
     reserved: Option<ExchangeCharge>,
     is_begun: bool,
@@ -59,7 +59,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(stream: RecvStream, state: Arc<StreamState>) -> Self {
+    pub(crate) fn new(stream: RecvStream, state: Arc<StreamState>) -> Self {
         let shared = state.shared();
         let frames = FrameDecoder::request(shared.tables.limits.bytes);
         let sequence = Sequence::new(shared.role);
@@ -77,7 +77,7 @@ impl Reader {
     }
 
     /// The next part. After the end, or a failure, there is none.
-    pub(super) fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<Part, Failure>> {
+    pub(crate) fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<Part, Failure>> {
         if let Some(ahead) = self.ahead.take() {
             return Poll::Ready(ahead);
         }
@@ -100,18 +100,18 @@ impl Reader {
     }
 
     /// As [`Self::poll_part`], and what is found is found again.
-    pub(super) fn poll_peek(&mut self, cx: &mut Context<'_>) -> Poll<&Result<Part, Failure>> {
+    pub(crate) fn poll_peek(&mut self, cx: &mut Context<'_>) -> Poll<&Result<Part, Failure>> {
         let part = ready!(self.poll_part(cx));
         Poll::Ready(self.ahead.insert(part))
     }
 
     /// Puts a part back.
-    pub(super) fn unread(&mut self, part: Result<Part, Failure>) {
+    pub(crate) fn unread(&mut self, part: Result<Part, Failure>) {
         self.ahead = Some(part);
     }
 
     /// Whether it is certain that nothing more comes.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.over
             && !matches!(
                 self.ahead,
@@ -171,7 +171,7 @@ impl Reader {
     }
 
     /// Ready once the stream was ended because no one reads it. To be polled while it is not read.
-    pub(super) fn poll_still(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+    pub(crate) fn poll_still(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
         let Some(stream) = self.stream.as_mut().filter(|_| !self.over) else {
             return Poll::Pending;
         };
@@ -228,7 +228,7 @@ impl Reader {
     }
 
     /// Whether the request came before the handshake had ended, so that it may have been repeated by someone (RFC 8470).
-    pub(super) fn is_early(&self) -> bool {
+    pub(crate) fn is_early(&self) -> bool {
         self.stream.as_ref().is_some_and(RecvStream::is_early)
             && !self.state.shared().connection.is_confirmed()
     }

@@ -15,12 +15,12 @@ use crate::error::{Cause, Reset, StreamError};
 const SMALL: usize = 512;
 
 /// The half itself. Dropped before its end, it resets the stream.
-pub(super) struct Sender {
+pub(crate) struct Sender {
     stream: Option<SendStream>,
     /// What a frame that is being written still lacks: a wait for room can be dropped within it.
     unsent: Vec<Bytes>,
     stopped: Option<ReusableBoxFuture<'static, Stopped>>,
-    pub(super) state: Arc<StreamState>,
+    pub(crate) state: Arc<StreamState>,
     priority: i32,
     ended: bool,
 }
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Sender {
 }
 
 impl Sender {
-    pub(super) fn new(stream: SendStream, state: Arc<StreamState>) -> Self {
+    pub(crate) fn new(stream: SendStream, state: Arc<StreamState>) -> Self {
         Self {
             stream: Some(stream),
             unsent: Vec::new(),
@@ -46,12 +46,12 @@ impl Sender {
         }
     }
 
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 
     /// Writes a HEADERS frame with an encoded section.
-    pub(super) async fn section(&mut self, section: &[u8]) -> Result<(), StreamError> {
+    pub(crate) async fn section(&mut self, section: &[u8]) -> Result<(), StreamError> {
         let mut bytes = BytesMut::with_capacity(frame::MAX_HEAD + section.len());
         frame::encode(FrameType::Headers, section, &mut bytes);
         self.flush().await?;
@@ -60,7 +60,7 @@ impl Sender {
     }
 
     /// Writes a DATA frame.
-    pub(super) async fn data(&mut self, data: Bytes) -> Result<(), StreamError> {
+    pub(crate) async fn data(&mut self, data: Bytes) -> Result<(), StreamError> {
         self.flush().await?;
         let mut head = BytesMut::with_capacity(
             frame::MAX_HEAD + if data.len() < SMALL { data.len() } else { 0 },
@@ -78,12 +78,12 @@ impl Sender {
     }
 
     /// Whether something is left of a frame.
-    pub(super) fn holds(&self) -> bool {
+    pub(crate) fn holds(&self) -> bool {
         self.unsent.iter().any(|piece| !piece.is_empty())
     }
 
     /// Writes what is left of a frame.
-    pub(super) async fn flush(&mut self) -> Result<(), StreamError> {
+    pub(crate) async fn flush(&mut self) -> Result<(), StreamError> {
         while let Some(stream) = &mut self.stream {
             self.unsent.retain(|piece| !piece.is_empty());
             if self.unsent.is_empty() {
@@ -111,7 +111,7 @@ impl Sender {
     }
 
     /// Ends the stream.
-    pub(super) async fn finish(&mut self) -> Result<(), StreamError> {
+    pub(crate) async fn finish(&mut self) -> Result<(), StreamError> {
         if self.ended {
             return Ok(());
         }
@@ -124,7 +124,7 @@ impl Sender {
     }
 
     /// Breaks the stream off, in both directions.
-    pub(super) fn reset(&mut self, reset: Reset) {
+    pub(crate) fn reset(&mut self, reset: Reset) {
         self.state.reset(reset);
         self.break_off();
     }
@@ -141,7 +141,7 @@ impl Sender {
     }
 
     /// Waits until the peer breaks the stream off, which may be never.
-    pub(super) async fn broken(&mut self) -> Reset {
+    pub(crate) async fn broken(&mut self) -> Reset {
         let Some(stream) = &self.stream else {
             return std::future::pending().await;
         };

@@ -43,12 +43,12 @@ fn may_tell() -> bool {
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) connection: Connection,
+pub(crate) struct Shared {
+    pub(crate) connection: Connection,
     /// What we are.
-    pub(super) role: Role,
+    pub(crate) role: Role,
     /// What field sections refer to.
-    pub(super) tables: Tables,
+    pub(crate) tables: Tables,
     /// What the peer said of itself, once it has.
     settings: watch::Sender<Option<Settings>>,
     /// What waiting for a response may come to.
@@ -62,16 +62,16 @@ pub(super) struct Shared {
     /// Whether what was sent last is acknowledged.
     hearing: Mutex<Hearing>,
     /// Why it was given up, if it was.
-    pub(super) given_up: OnceLock<&'static str>,
-    pub(super) finishing: Finishing,
-    pub(super) datagrams: Registry,
-    pub(super) priorities: Priorities,
+    pub(crate) given_up: OnceLock<&'static str>,
+    pub(crate) finishing: Finishing,
+    pub(crate) datagrams: Registry,
+    pub(crate) priorities: Priorities,
     /// What its streams hold.
-    pub(super) account: Arc<Account>,
+    pub(crate) account: Arc<Account>,
 }
 
 impl Shared {
-    pub(super) fn new(
+    pub(crate) fn new(
         connection: Connection,
         role: Role,
         bounds: SectionBounds,
@@ -103,7 +103,7 @@ impl Shared {
     }
 
     /// Closes the connection for what the peer did.
-    pub(super) fn fail(&self, fault: Fault) {
+    pub(crate) fn fail(&self, fault: Fault) {
         let _ = self.fault.set(fault);
         let peer = &self.connection.info().peer;
         // Everything on a link ends, of many users.
@@ -117,7 +117,7 @@ impl Shared {
     }
 
     /// Resolves when it holds too much and does not move; it is closed then.
-    pub(super) async fn evicted(&self) {
+    pub(crate) async fn evicted(&self) {
         self.account.ended().await;
         let _ = self.given_up.set(EVICTED);
         self.connection
@@ -143,13 +143,13 @@ impl Shared {
     }
 
     /// Waits until all that was said is delivered, or the peer takes no more.
-    pub(super) async fn delivered(&self) {
+    pub(crate) async fn delivered(&self) {
         let received = || self.connection.received();
         self.finishing.delivered_unless_silent(received).await;
     }
 
     /// Nothing more comes on this connection.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         if self.ended.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -162,12 +162,12 @@ impl Shared {
     }
 
     /// Whether nothing comes back at the moment, as was said last.
-    pub(super) fn is_silent(&self) -> bool {
+    pub(crate) fn is_silent(&self) -> bool {
         self.silent.load(Ordering::Relaxed)
     }
 
     /// Says whether nothing comes back.
-    pub(super) fn set_silent(&self, silent: bool) {
+    pub(crate) fn set_silent(&self, silent: bool) {
         self.silent.store(silent, Ordering::Relaxed);
         if !silent {
             self.heard.notify_waiters();
@@ -175,7 +175,7 @@ impl Shared {
     }
 
     /// Whether what is sent now may be lost: the watcher says so, or what was sent last is not acknowledged as soon as it should be.
-    pub(super) fn holds_back(&self) -> bool {
+    pub(crate) fn holds_back(&self) -> bool {
         let looks = || {
             self.hearing
                 .lock()
@@ -185,7 +185,7 @@ impl Shared {
     }
 
     /// Waits while that is so, at the longest until the connection has ended. Dropping the future loses nothing.
-    pub(super) async fn heard(&self) {
+    pub(crate) async fn heard(&self) {
         loop {
             let heard = self.heard.notified();
             if !self.holds_back() {
@@ -200,7 +200,7 @@ impl Shared {
     }
 
     /// Resolves when the client has sent nothing for a while, although it was asked for a sign of life.
-    pub(super) async fn deserted(&self) {
+    pub(crate) async fn deserted(&self) {
         loop {
             let before = self.connection.received();
             sleep(QUIET).await;
@@ -217,14 +217,14 @@ impl Shared {
     }
 
     /// Whether new exchanges can be opened.
-    pub(super) fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         !self.ended.load(Ordering::Relaxed)
             && self.outlook.borrow().first == u64::MAX
             && self.connection.closed_reason().is_none()
     }
 
     /// An error of a stream, or what ended the whole connection before it.
-    pub(super) fn explain(&self, stream: u64, error: impl Into<StreamError>) -> StreamError {
+    pub(crate) fn explain(&self, stream: u64, error: impl Into<StreamError>) -> StreamError {
         let error = error.into();
         let first = self.outlook.borrow().first;
         if first != u64::MAX && stream >= first {
@@ -242,18 +242,18 @@ impl Shared {
         }
     }
 
-    pub(super) fn settle(&self, settings: Settings) {
+    pub(crate) fn settle(&self, settings: Settings) {
         self.tables.allow(settings.qpack_capacity);
         self.settings.send_replace(Some(settings));
     }
 
     /// The peer's settings, if they have come.
-    pub(super) fn peer(&self) -> Option<Settings> {
+    pub(crate) fn peer(&self) -> Option<Settings> {
         *self.settings.borrow()
     }
 
     /// Waits for the peer's settings; `None` if the connection ended before.
-    pub(super) async fn settled(&self) -> Option<Settings> {
+    pub(crate) async fn settled(&self) -> Option<Settings> {
         let mut settings = self.settings.subscribe();
         let over =
             |settings: &Option<Settings>| settings.is_some() || self.ended.load(Ordering::Relaxed);
@@ -264,23 +264,23 @@ impl Shared {
     }
 
     /// RFC 9297, 2.1.1: both sides said that they take datagrams; we always do.
-    pub(super) fn takes_datagrams(&self) -> bool {
+    pub(crate) fn takes_datagrams(&self) -> bool {
         self.peer().is_some_and(|settings| settings.datagrams)
             && self.connection.max_datagram_size().is_some()
     }
 
-    pub(super) fn goaway(&self, stream: u64) {
+    pub(crate) fn goaway(&self, stream: u64) {
         self.outlook.send_modify(|outlook| outlook.first = stream);
     }
 
     /// Says whether nothing has come back for so long that a response is not to be expected.
-    pub(super) fn set_lost(&self, lost: bool) {
+    pub(crate) fn set_lost(&self, lost: bool) {
         self.outlook
             .send_if_modified(|outlook| std::mem::replace(&mut outlook.lost, lost) != lost);
     }
 
     /// Resolves when no response to this stream is to be expected any more: why.
-    pub(super) async fn unanswered(&self, stream: u64) -> StreamError {
+    pub(crate) async fn unanswered(&self, stream: u64) -> StreamError {
         let mut outlook = self.outlook.subscribe();
         let changed = outlook
             .wait_for(|outlook| outlook.lost || outlook.first <= stream)
@@ -316,14 +316,14 @@ const GONE: Duration = Duration::from_secs(5);
 
 /// What the halves of a stream share.
 #[derive(Debug)]
-pub(super) struct StreamState {
+pub(crate) struct StreamState {
     shared: Arc<Shared>,
     id: u64,
     /// The code that ended the stream early, or [`OPEN`].
     code: AtomicU64,
     cancelled: AtomicBool,
     sending: AtomicBool,
-    pub(super) rank: Rank,
+    pub(crate) rank: Rank,
     /// Datagrams that come for it, where it takes any.
     datagrams: OnceLock<Arc<Queue>>,
     parting: Mutex<Parting>,
@@ -358,7 +358,7 @@ const OPEN: u64 = u64::MAX;
 
 impl StreamState {
     /// A new stream.
-    pub(super) fn new(shared: &Arc<Shared>, id: u64, hold: Option<Hold>) -> Arc<Self> {
+    pub(crate) fn new(shared: &Arc<Shared>, id: u64, hold: Option<Hold>) -> Arc<Self> {
         Arc::new(Self {
             shared: shared.clone(),
             id,
@@ -373,28 +373,28 @@ impl StreamState {
     }
 
     /// From now on datagrams of this stream are kept.
-    pub(super) fn open_datagrams(&self) {
+    pub(crate) fn open_datagrams(&self) {
         self.datagrams
             .get_or_init(|| self.shared.datagrams.open(self.id));
     }
 
     /// The datagrams that come, where the stream takes any and both sides agreed on them.
-    pub(super) fn datagrams(&self) -> Option<&Arc<Queue>> {
+    pub(crate) fn datagrams(&self) -> Option<&Arc<Queue>> {
         self.datagrams
             .get()
             .filter(|_| self.shared.takes_datagrams())
     }
 
-    pub(super) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }
 
-    pub(super) fn id(&self) -> u64 {
+    pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
     /// What the peer did to this stream. One half finds it, and both end with it.
-    pub(super) fn fail(&self, fault: Fault) {
+    pub(crate) fn fail(&self, fault: Fault) {
         match fault.scope {
             Scope::Connection => self.shared.fail(fault),
             Scope::Stream => {
@@ -405,18 +405,18 @@ impl StreamState {
     }
 
     /// Both halves are to end with this code, unless there is one already.
-    pub(super) fn abandon(&self, code: Code) {
+    pub(crate) fn abandon(&self, code: Code) {
         let _ =
             self.code
                 .compare_exchange(OPEN, code.number(), Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    pub(super) fn reset(&self, reset: Reset) {
+    pub(crate) fn reset(&self, reset: Reset) {
         self.abandon(errors::code(reset, self.shared.role));
     }
 
     /// The code to end a half with, or `otherwise`.
-    pub(super) fn code_or(&self, otherwise: Code) -> u64 {
+    pub(crate) fn code_or(&self, otherwise: Code) -> u64 {
         match self.code.load(Ordering::Relaxed) {
             OPEN => otherwise.number(),
             code => code,
@@ -424,7 +424,7 @@ impl StreamState {
     }
 
     /// An error of this stream in the terms that all versions share; remembers who cancelled.
-    pub(super) fn explain(&self, error: impl Into<StreamError>) -> StreamError {
+    pub(crate) fn explain(&self, error: impl Into<StreamError>) -> StreamError {
         let error = self.shared.explain(self.id, error);
         if matches!(&error.cause, Cause::Reset(reset) if *reset != Reset::Unneeded) {
             self.cancelled.store(true, Ordering::Relaxed);
@@ -441,32 +441,32 @@ impl StreamState {
     }
 
     /// Whether the peer was seen to break the stream off, or to break the protocol on it.
-    pub(super) fn was_cancelled(&self) -> bool {
+    pub(crate) fn was_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    pub(super) fn note_cancelled(&self) {
+    pub(crate) fn note_cancelled(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
     /// Our side of the stream has ended.
-    pub(super) fn end_sending(&self) {
+    pub(crate) fn end_sending(&self) {
         self.sending.store(false, Ordering::Relaxed);
     }
 
-    pub(super) fn is_sending(&self) -> bool {
+    pub(crate) fn is_sending(&self) -> bool {
         self.sending.load(Ordering::Relaxed)
     }
 
     /// The peer's side of the stream has ended.
-    pub(super) fn end_receiving(&self) {
+    pub(crate) fn end_receiving(&self) {
         if self.datagrams.get().is_some() {
             self.shared.datagrams.close(self.id);
         }
     }
 
     /// Keeps what was not read of a request until [`Self::part`].
-    pub(super) fn part_with(&self, mut unread: RecvStream) {
+    pub(crate) fn part_with(&self, mut unread: RecvStream) {
         let mut parting = self.parting.lock();
         if parting.over || self.code.load(Ordering::Relaxed) != OPEN {
             return unread.stop(self.code_or(Code::NoError));
@@ -475,12 +475,12 @@ impl StreamState {
     }
 
     /// The response was sent to its end; `delivered` resolves when it has arrived.
-    pub(super) fn sent(&self, delivered: impl Future<Output = Stopped> + Send + 'static) {
+    pub(crate) fn sent(&self, delivered: impl Future<Output = Stopped> + Send + 'static) {
         self.parting.lock().delivered = Some(Box::pin(delivered));
     }
 
     /// Tells the client, once it has the response, that the rest of the request is not needed.
-    pub(super) async fn part(&self) {
+    pub(crate) async fn part(&self) {
         let parting = Parting {
             over: true,
             ..Parting::default()
@@ -509,7 +509,7 @@ impl Drop for StreamState {
 
 /// Each of these keeps a client's connection open; the driver learns when the last is gone.
 #[derive(Debug, Clone)]
-pub(super) struct Hold {
+pub(crate) struct Hold {
     _held: Arc<Held>,
 }
 
@@ -518,7 +518,7 @@ struct Held(CancellationToken);
 
 impl Hold {
     /// The first, and what resolves when the last is gone.
-    pub(super) fn new() -> (Self, CancellationToken) {
+    pub(crate) fn new() -> (Self, CancellationToken) {
         let gone = CancellationToken::new();
         (
             Self {

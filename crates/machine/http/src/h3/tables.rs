@@ -18,19 +18,19 @@ use super::shared::Shared;
 
 /// Bytes of the dynamic table that we keep for the peer of a link. A stranger's gets none.
 #[doc(alias = "bound")]
-pub(super) const HEADER_TABLE: usize = 4096;
+pub(crate) const HEADER_TABLE: usize = 4096;
 
 /// Both tables. Their locks are held for a section or a few instructions, never across a wait.
 #[derive(Debug)]
-pub(super) struct Tables {
+pub(crate) struct Tables {
     /// Bytes of ours; 0 where none is used, in neither direction.
     table: usize,
     /// Of every field section that comes.
-    pub(super) limits: FieldSectionLimits,
+    pub(crate) limits: FieldSectionLimits,
     /// Of those that are trailers.
     trailers: FieldSectionLimits,
     /// What is charged for them.
-    pub(super) charges: Arc<ConnectionCharges>,
+    pub(crate) charges: Arc<ConnectionCharges>,
     decoder: Mutex<QpackDecoder>,
     encoder: Mutex<QpackEncoder>,
     /// There is something to send.
@@ -39,14 +39,14 @@ pub(super) struct Tables {
 
 /// What the field sections of messages may have.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct SectionBounds {
+pub(crate) struct SectionBounds {
     /// Those of heads.
-    pub(super) heads: FieldSectionLimits,
+    pub(crate) heads: FieldSectionLimits,
     trailers: FieldSectionLimits,
 }
 
 impl SectionBounds {
-    pub(super) fn of(message: &MessageLimits) -> Self {
+    pub(crate) fn of(message: &MessageLimits) -> Self {
         let section = |bytes| FieldSectionLimits {
             bytes,
             lines: message.fields,
@@ -60,7 +60,7 @@ impl SectionBounds {
 
 impl Tables {
     /// Tables of which ours takes so many bytes, for sections with these limits that come from this peer.
-    pub(super) fn new(table: usize, bounds: SectionBounds, peer: &PeerAddress) -> Self {
+    pub(crate) fn new(table: usize, bounds: SectionBounds, peer: &PeerAddress) -> Self {
         Self {
             table,
             limits: bounds.heads,
@@ -73,7 +73,7 @@ impl Tables {
     }
 
     /// None: what is written refers to nothing.
-    pub(super) fn none() -> Self {
+    pub(crate) fn none() -> Self {
         let none = FieldSectionLimits { bytes: 0, lines: 0 };
         let bounds = SectionBounds {
             heads: none,
@@ -83,24 +83,24 @@ impl Tables {
     }
 
     /// What we announce of ours.
-    pub(super) fn announced(&self) -> u64 {
+    pub(crate) fn announced(&self) -> u64 {
         self.table as u64
     }
 
     /// The peer has announced this capacity. A link uses it; to write into a stranger's table is not worth the memory of what is in it.
-    pub(super) fn allow(&self, capacity: u64) {
+    pub(crate) fn allow(&self, capacity: u64) {
         if self.table > 0 {
             self.encoder.lock().allow(capacity);
         }
     }
 
     /// Whether sections depend on the stream on which they leave.
-    pub(super) fn are_used(&self) -> bool {
+    pub(crate) fn are_used(&self) -> bool {
         self.encoder.lock().uses_table()
     }
 
     /// Reads a head that came on this stream.
-    pub(super) fn read<T, E: From<Fault>>(
+    pub(crate) fn read<T, E: From<Fault>>(
         &self,
         stream: u64,
         section: &[u8],
@@ -110,7 +110,7 @@ impl Tables {
     }
 
     /// Reads trailers that came on this stream.
-    pub(super) fn read_trailers<T, E: From<Fault>>(
+    pub(crate) fn read_trailers<T, E: From<Fault>>(
         &self,
         stream: u64,
         section: &[u8],
@@ -141,7 +141,7 @@ impl Tables {
     }
 
     /// Writes a section that is to leave on this stream.
-    pub(super) fn write<E>(
+    pub(crate) fn write<E>(
         &self,
         stream: u64,
         with: impl FnOnce(SectionEncoder<'_>) -> Result<(), E>,
@@ -156,7 +156,7 @@ impl Tables {
     }
 
     /// Nothing more is read of this stream, on which sections may have come.
-    pub(super) fn cancel(&self, stream: u64) {
+    pub(crate) fn cancel(&self, stream: u64) {
         let mut decoder = self.decoder.lock();
         decoder.cancel(stream);
         self.wake_for(&decoder);
@@ -169,7 +169,7 @@ impl Tables {
     }
 
     /// Takes what came on the stream of the peer's encoder.
-    pub(super) fn encoder_says(&self, bytes: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn encoder_says(&self, bytes: &[u8]) -> Result<(), Fault> {
         let mut decoder = self.decoder.lock();
         let handled = decoder.handle(bytes);
         self.wake_for(&decoder);
@@ -182,7 +182,7 @@ impl Tables {
     }
 
     /// Takes what came on the stream of the peer's decoder.
-    pub(super) fn decoder_says(&self, bytes: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn decoder_says(&self, bytes: &[u8]) -> Result<(), Fault> {
         self.encoder.lock().handle(bytes).map_err(|_| {
             Fault::connection(
                 Code::QpackDecoderStreamError,
@@ -200,7 +200,7 @@ fn unheard() -> Fault {
 }
 
 /// Sends what each table has to say, on streams that are opened when there is something.
-pub(super) async fn write(shared: Arc<Shared>) -> Result<(), Fault> {
+pub(crate) async fn write(shared: Arc<Shared>) -> Result<(), Fault> {
     let tables = &shared.tables;
     let mut encoder = Stream::new(StreamType::QpackEncoder);
     let mut decoder = Stream::new(StreamType::QpackDecoder);

@@ -10,7 +10,7 @@ use super::shared::Shared;
 /// A link that is watched. It is not kept open by that.
 #[derive(Debug, Clone)]
 pub struct Watched {
-    pub(super) shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Watched {

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::BytesMut;
+use hermes_http::client::{self, QuicLink, TcpLink};
 use hermes_http::h1::{self, client::Receiver};
-use hermes_http::h2::client::TcpLink;
-use hermes_http::h3;
 use hermes_http::{Event, Incoming, Outgoing, Pending, RequestHead, ResponseHead, StreamError};
 use hermes_net::Stream;
 use hermes_net::quic::Endpoint;
@@ -37,7 +36,7 @@ pub enum AnyLink {
     H2(TcpLink),
     /// With what must live as long.
     H3 {
-        link: h3::QuicLink,
+        link: QuicLink,
         _endpoint: Endpoint,
     },
 }
@@ -106,7 +105,7 @@ impl Client {
         }
         let kept = self.kept.clone();
         let home = Arc::new(move |connection| kept.lock().push(connection));
-        h1::client::open(
+        client::h1::open(
             self.connection().await,
             head,
             length,
@@ -180,7 +179,7 @@ pub async fn link(tcp: TcpStream) -> TcpLink {
 /// HTTP/3 over a connection of its own.
 pub async fn link_h3(address: SocketAddr) -> AnyLink {
     let (connection, endpoint) = quic::connect(address).await;
-    let link = h3::QuicLink::connect(connection, &TaskTracker::new()).unwrap();
+    let link = QuicLink::connect(connection, &TaskTracker::new()).unwrap();
     AnyLink::H3 {
         link,
         _endpoint: endpoint,
@@ -206,6 +205,6 @@ pub fn open_h1(
         drop(home.map(|home| home.send(connection)));
     });
     let (outgoing, pending) =
-        h1::client::open(connection, head, length, receiver, Some(home)).unwrap();
+        client::h1::open(connection, head, length, receiver, Some(home)).unwrap();
     (outgoing, pending, returned)
 }

@@ -96,7 +96,7 @@ async fn a_head_that_cannot_be_written_was_not_processed() {
         };
         let home = Arc::new(|_| panic!("nothing was sent"));
         let error =
-            hermes_http::h1::client::open(connection, &head, Some(0), Receiver::Proxy, Some(home))
+            hermes_http::client::h1::open(connection, &head, Some(0), Receiver::Proxy, Some(home))
                 .unwrap_err();
         assert_eq!(error.processed, Processed::No);
         assert!(matches!(error.cause, Cause::Invalid(_)), "{error}");

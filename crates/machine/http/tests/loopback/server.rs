@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hermes_http::server::{Handler, Options, serve};
-use hermes_http::{Offered, ResponseHead, h3};
+use hermes_http::{Offered, ResponseHead};
 use hermes_net::quic::Endpoint;
 use hermes_net::{Drain, Stream, StreamInfo};
 use http::{HeaderValue, StatusCode};
@@ -87,7 +87,7 @@ async fn accept_quic<H: Handler>(endpoint: Endpoint, drain: Drain, options: Opti
         let (options, handler, watch) = (options.clone(), handler.clone(), drain.watch());
         drain.watch().spawn(async move {
             if let Ok(connection) = incoming.accept().await {
-                h3::server::serve(connection, &options, handler, &watch).await;
+                hermes_http::server::h3::serve(connection, &options, handler, &watch).await;
             }
         });
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use hermes_http::h2::client::{Keepalive, TcpLink};
+use hermes_http::client::TcpLink;
+use hermes_http::h2::Keepalive;
 use hermes_http::{Incoming, Outgoing};
 use hermes_net::{PeerAddress, Stream, StreamInfo};
 use tokio::time::timeout;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use hermes_config::model::CheckKind;
+use hermes_http::client::TcpLink;
 use hermes_http::h1::client::Receiver;
-use hermes_http::h2::client::TcpLink;
-use hermes_http::{Event, RequestHead, h1, h3};
+use hermes_http::{Event, RequestHead, client, h1};
 use hermes_net::{RecvBatch, UdpSocket};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_protocol::Header;
@@ -97,7 +97,7 @@ pub(crate) async fn ask(
     let (mut outgoing, mut pending) = match transport {
         Transport::H1(stream) => {
             let connection = h1::Connection::new(stream, BytesMut::new());
-            h1::client::open(connection, head, Some(0), Receiver::Origin, None).map_err(words)?
+            client::h1::open(connection, head, Some(0), Receiver::Origin, None).map_err(words)?
         }
         Transport::H2(stream) => {
             let link = TcpLink::connect(stream, None, &client.tasks)
@@ -106,7 +106,7 @@ pub(crate) async fn ask(
             link.open(head, Some(0)).await.map_err(words)?
         }
         Transport::H3(connection) => {
-            let link = h3::QuicLink::connect(connection, &client.tasks).map_err(words)?;
+            let link = client::QuicLink::connect(connection, &client.tasks).map_err(words)?;
             link.open(head, Some(0)).await.map_err(words)?
         }
     };

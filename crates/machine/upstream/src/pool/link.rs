@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use hermes_http::{Outgoing, Pending, RequestHead, StreamError, h2, h3};
+use hermes_http::{Outgoing, Pending, RequestHead, StreamError, client};
 use hermes_net::StreamInfo;
 
 /// A connection that exchanges share. Clones are the same one.
 #[derive(Debug, Clone)]
 pub(crate) enum Link {
     /// HTTP/2.
-    H2(h2::client::TcpLink),
+    H2(client::TcpLink),
     /// HTTP/3.
-    H3(h3::QuicLink),
+    H3(client::QuicLink),
 }
 
 impl Link {

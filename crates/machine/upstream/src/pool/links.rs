@@ -222,7 +222,7 @@ fn least_busy<'a>(links: &'a [Shared], fits: Fits<'_>) -> Option<&'a Shared> {
 
 #[cfg(test)]
 mod tests {
-    use hermes_http::h2;
+    use hermes_http::client;
     use hermes_net::{PeerAddress, Stream, StreamInfo};
     use tokio::io::DuplexStream;
     use tokio_util::task::TaskTracker;
@@ -238,7 +238,7 @@ mod tests {
             tls: None,
             neighbour: None,
         };
-        let link = h2::client::TcpLink::connect(
+        let link = client::TcpLink::connect(
             Stream::other(Box::new(near), info),
             None,
             &TaskTracker::new(),

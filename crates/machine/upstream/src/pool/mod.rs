@@ -16,9 +16,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use hermes_http::StreamError;
+use hermes_http::client::{QuicLink, TcpLink};
 use hermes_http::h1::Connection;
-use hermes_http::h2::client::{Keepalive, TcpLink};
-use hermes_http::{StreamError, h3};
+use hermes_http::h2::Keepalive;
 use hermes_net::Stream;
 use hermes_net::clock;
 use parking_lot::Mutex;
@@ -334,8 +335,7 @@ impl Pool {
                 Link::H2(self.begin_h2((stream, slot), keepalive, endpoint).await?)
             }
             Transport::H3(connection) => {
-                let link =
-                    h3::QuicLink::connect_within(connection, &self.tasks, &slot.answers.message);
+                let link = QuicLink::connect_within(connection, &self.tasks, &slot.answers.message);
                 Link::H3(link.map_err(|error| broken(endpoint, format!("HTTP/3: {error}")))?)
             }
         };

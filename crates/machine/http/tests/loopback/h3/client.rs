@@ -1,6 +1,6 @@
 //! Servers that write every byte themselves, and what a link makes of it.
 
-use hermes_http::h3::QuicLink;
+use hermes_http::client::QuicLink;
 use hermes_http::server::Options;
 use hermes_http::{Cause, Event, Offered, Processed, Reset, StreamError};
 use hermes_proto::fields::Fields;

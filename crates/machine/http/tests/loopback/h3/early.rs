@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use hermes_http::h3::QuicLink;
-use hermes_http::h3::server::serve;
+use hermes_http::client::QuicLink;
 use hermes_http::server::Options;
+use hermes_http::server::h3::serve;
 use hermes_http::{Cause, Event, Offered};
 use hermes_net::Drain;
 use hermes_proto::fields::Fields;

@@ -19,18 +19,18 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::drive::drive;
-use super::priority::Order;
-use super::reader::{Failure, Part, Reader};
-use super::responder::RequestStreamResponder;
-use super::sender::Sender;
-use super::shared::{Shared, StreamState};
-use super::tables::{HEADER_TABLE, SectionBounds};
-use super::{RequestStreamReceiver, convert};
+use super::options::{Handler, Options};
 use crate::exchanges::{Active, Exchanges};
 use crate::h2::{Bucket, Profile, Verdict};
+use crate::h3::drive::drive;
+use crate::h3::priority::Order;
+use crate::h3::reader::{Failure, Part, Reader};
+use crate::h3::sender::Sender;
+use crate::h3::shared::{Shared, StreamState};
+use crate::h3::tables::{HEADER_TABLE, SectionBounds};
+use crate::h3::{RequestStreamReceiver, convert};
 use crate::pace::Pace;
-use crate::server::{Handler, Options};
+use crate::responders::RequestStreamResponder;
 use crate::{Incoming, Offered, RequestHead, Responder};
 
 /// Frames that wait for the control stream: the two GOAWAYs of a connection.

@@ -20,16 +20,16 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::convert;
-use super::drive::drive;
-use super::priority::Order;
-use super::reader::{Failure, Part, Reader};
-use super::sender::Sender;
-use super::shared::{Hold, Shared, StreamState};
-use super::tables::{HEADER_TABLE, SectionBounds, Tables};
-use super::{RequestStreamReceiver, RequestStreamSender, Watched};
 use crate::error::{Cause, NO_ROOM, StreamError};
 use crate::h2::Profile;
+use crate::h3::convert;
+use crate::h3::drive::drive;
+use crate::h3::priority::Order;
+use crate::h3::reader::{Failure, Part, Reader};
+use crate::h3::sender::Sender;
+use crate::h3::shared::{Hold, Shared, StreamState};
+use crate::h3::tables::{HEADER_TABLE, SectionBounds, Tables};
+use crate::h3::{RequestStreamReceiver, RequestStreamSender, Watched};
 use crate::pending::{Awaited, Event};
 use crate::{Incoming, Kind, Outgoing, RequestHead};
 

@@ -12,18 +12,18 @@ use http::Method;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use super::alert::{Alert, AlertedStream};
-use super::drive::ConnectionDriver;
-use super::handle::StreamHandle;
-pub use super::keepalive::Keepalive;
-use super::keepalive::silence;
-use super::profile::{Profile, remembered_streams};
-use super::shared::{Joint, News};
-use super::windows::{self, Windows};
-use super::{
+use crate::error::{Cause, StreamError};
+use crate::h2::alert::{Alert, AlertedStream};
+use crate::h2::drive::ConnectionDriver;
+use crate::h2::handle::StreamHandle;
+pub use crate::h2::keepalive::Keepalive;
+use crate::h2::keepalive::silence;
+use crate::h2::profile::{Profile, remembered_streams};
+use crate::h2::shared::{Joint, News};
+use crate::h2::windows::{self, Windows};
+use crate::h2::{
     FRAME_SIZE, HEADER_TABLE, SEND_BUFFER, STREAM_WINDOW, StreamReceiver, StreamSender, convert,
 };
-use crate::error::{Cause, StreamError};
 use crate::pending::{Awaited, Event};
 use crate::{Incoming, Kind, Outgoing, RequestHead};
 
@@ -65,7 +65,7 @@ impl State {
             Some((id, text)) => error.by_alert(id, text),
             None => error,
         };
-        super::explain(self.arrivals.account(), error)
+        crate::h2::explain(self.arrivals.account(), error)
     }
 }
 

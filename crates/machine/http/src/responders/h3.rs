@@ -4,10 +4,10 @@ use hermes_proto::fields::Fields;
 use hermes_proto::websocket::Key;
 use http::{Method, StatusCode};
 
-use super::convert;
-use super::outgoing::RequestStreamSender;
-use super::sender::Sender;
 use crate::error::{Reset, StreamError};
+use crate::h3::convert;
+use crate::h3::outgoing::RequestStreamSender;
+use crate::h3::sender::Sender;
 use crate::head::{RequestHead, ResponseHead};
 use crate::pace::{Answered, Pace};
 use crate::{MinRate, Outgoing};
@@ -26,7 +26,7 @@ pub struct RequestStreamResponder {
 }
 
 impl RequestStreamResponder {
-    pub(super) fn new(
+    pub(crate) fn new(
         sender: Sender,
         head: &RequestHead,
         min_rate: Option<MinRate>,

@@ -1,35 +1,31 @@
 //! The server side of an HTTP/2 connection: all exchanges at once.
 
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_net::memory::{Account, Arrivals, Memory};
 use hermes_net::{Stream, StreamInfo, Watch};
-use hermes_proto::fields::Fields;
-use hermes_proto::h2::{ConnectionOptions, FieldSectionLimits, Reason, Role, SendError};
-use hermes_proto::websocket::Key;
+use hermes_proto::h2::{ConnectionOptions, FieldSectionLimits, Reason, Role};
 use http::header::EXPECT;
 use http::{Method, StatusCode};
 
-use super::drive::ConnectionDriver;
-use super::handle::StreamHandle;
-use super::keepalive::silence;
-use super::profile::{Profile, remembered_streams};
-use super::shared::{ChargedRequest, Joint, News};
-use super::windows::{self, Windows};
-use super::{
-    FRAME_SIZE, HEADER_TABLE, PUBLIC_FRAME_SIZE, PUBLIC_WINDOW, SEND_BUFFER, STREAM_WINDOW,
-    StreamReceiver, StreamSender, convert,
-};
-use crate::error::{Cause, NO_ROOM, StreamError};
+use super::options::{Handler, Options};
+use crate::error::NO_ROOM;
 use crate::exchanges::{Active, Exchanges};
-use crate::head::ResponseHead;
-use crate::pace::{Answered, Pace};
-use crate::priority;
-use crate::server::{Handler, Options};
-use crate::{Incoming, MinRate, Offered, Outgoing, Responder};
+use crate::h2::drive::ConnectionDriver;
+use crate::h2::handle::StreamHandle;
+use crate::h2::keepalive::silence;
+use crate::h2::profile::{Profile, remembered_streams};
+use crate::h2::shared::{ChargedRequest, Joint, News};
+use crate::h2::windows::{self, Windows};
+use crate::h2::{
+    FRAME_SIZE, HEADER_TABLE, PUBLIC_FRAME_SIZE, PUBLIC_WINDOW, SEND_BUFFER, STREAM_WINDOW,
+    StreamReceiver, convert,
+};
+use crate::pace::Pace;
+use crate::responders::StreamResponder;
+use crate::{Incoming, Offered, Responder};
 
 /// Offers the exchanges of a connection until it ends.
 pub(crate) async fn serve<H: Handler>(
@@ -249,78 +245,6 @@ impl<H: Handler> Offers<'_, H> {
     }
 }
 
-/// The way to answer one exchange.
-#[derive(Debug)]
-pub struct StreamResponder {
-    stream: StreamHandle,
-    is_head: bool,
-    /// The key that a WebSocket client waits to see answered, behind a proxy that passes it on.
-    websocket: Option<Key>,
-    /// How fast the client must read the response.
-    min_rate: Option<MinRate>,
-    /// Told when the response begins.
-    answered: Answered,
-}
-
-impl StreamResponder {
-    /// Waits while the client takes no heads: those of a connection would else wait for it without bound.
-    pub(crate) async fn interim(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
-        self.stream.has_room_for_head().await?;
-        self.send(head, false)
-    }
-
-    fn send(&self, head: &ResponseHead, end: bool) -> Result<(), StreamError> {
-        if let Some(signal) = priority::signal(&head.fields) {
-            let mut core = self.stream.joint.core();
-            core.advise(self.stream.stream, |signals| signals.response = signal);
-        }
-        let sent = self
-            .stream
-            .tell(|machine, stream| machine.respond(stream, &convert::response_parts(head), end));
-        sent.map_err(|error| match error {
-            SendError::Gone => self.stream.gone(),
-            SendError::Unsendable(why) => StreamError::new(Cause::Invalid(why.to_string())),
-        })
-    }
-
-    pub(crate) fn is_head(&self) -> bool {
-        self.is_head
-    }
-
-    pub(crate) async fn gone(&mut self) {
-        let _ = poll_fn(|cx| self.stream.poll_broken(cx)).await;
-    }
-
-    pub(crate) async fn respond(
-        self,
-        head: ResponseHead,
-        length: Option<u64>,
-    ) -> Result<Outgoing, StreamError> {
-        let end = length == Some(0);
-        let mut pace = Pace::of_reader(self.min_rate);
-        pace.bound(self.stream.has_room_for_head()).await??;
-        self.send(&head, end)?;
-        self.answered.set();
-        let outgoing = if end {
-            Outgoing::Ended
-        } else {
-            Outgoing::H2(StreamSender::new(self.stream))
-        };
-
-        Ok(outgoing.paced(pace))
-    }
-
-    pub(crate) fn accept(self, mut fields: Fields) -> Result<Outgoing, StreamError> {
-        crate::websocket::answer(self.websocket.as_ref(), &mut fields);
-        let head = ResponseHead {
-            fields,
-            ..ResponseHead::new(StatusCode::OK)
-        };
-        self.send(&head, false)?;
-        Ok(Outgoing::H2(StreamSender::new(self.stream)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
@@ -328,10 +252,11 @@ mod tests {
     use bytes::{Bytes, BytesMut};
     use hermes_net::PeerAddress;
     use hermes_net::memory::Part;
+    use hermes_proto::fields::Fields;
     use hermes_proto::h2::{FRAME_HEAD, FrameBatch, FrameHead, FrameKind, HeadParts, PREFACE};
 
-    use super::super::piece::Piece;
     use super::*;
+    use crate::h2::piece::Piece;
 
     fn frame(kind: FrameKind, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
         let head = FrameHead {
