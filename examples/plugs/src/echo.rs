@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use hermes_http::pipe;
-use hermes_packet::{Device, PacketEnd, SentPackets};
+use hermes_packet::{Device, DeviceCapsules, PacketEnd, SentPackets};
 use hermes_plug::arrival::End;
 use hermes_plug::refusal::Refusal;
 use hermes_plug::{Connecting, Connector, TunnelRequest};
@@ -66,7 +66,12 @@ impl Device for Mirror {
         Layout::UDP
     }
 
-    fn poll_fill(&self, cx: &mut Context<'_>, batch: &mut Batch) -> Poll<io::Result<()>> {
+    fn poll_fill(
+        &self,
+        cx: &mut Context<'_>,
+        batch: &mut Batch,
+        _: &mut DeviceCapsules,
+    ) -> Poll<io::Result<()>> {
         let mut state = self.state.lock();
         while let Some(datagram) = state.datagrams.front() {
             if batch.push(datagram).is_err() {

@@ -7,7 +7,7 @@ use std::io;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use hermes_packet::{Device, SentPackets};
+use hermes_packet::{Device, DeviceCapsules, SentPackets};
 use hermes_proto::batch::{Batch, Layout};
 use hermes_proto::datagram::DatagramFormat;
 use parking_lot::Mutex;
@@ -80,7 +80,12 @@ impl Device for Queues {
         Layout::UDP
     }
 
-    fn poll_fill(&self, cx: &mut Context<'_>, batch: &mut Batch) -> Poll<io::Result<()>> {
+    fn poll_fill(
+        &self,
+        cx: &mut Context<'_>,
+        batch: &mut Batch,
+        _: &mut DeviceCapsules,
+    ) -> Poll<io::Result<()>> {
         let mut state = self.state.lock();
         // What has no room in the batch waits for the next one.
         while let Some(packet) = state.inward.front() {

@@ -1,11 +1,12 @@
 //! Ends of packets that other crates bring: a TUN device, a user-space stack, a queue in this process.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::{Bytes, BytesMut};
 use hermes_http::RefusalReason;
 use hermes_net::turns::Turn;
 use hermes_observe::{DropReason, Exchange};
@@ -27,13 +28,28 @@ pub trait Device: Send + Sync {
     /// What it fills, and wants to be sent: headroom, and whether super-packets.
     fn layout(&self) -> Layout;
 
-    /// Polls for packets, and adds those that are ready to the empty `batch`; at least one. If the
+    /// Polls for packets, and adds those that are ready to the empty `batch`; at least one, unless there are `capsules`. If the
     /// other end takes no super-packets, the layout of the batch has none, and the device cuts them
     /// itself.
     ///
     /// # Errors
     /// It is gone; so is the tunnel then.
-    fn poll_fill(&self, cx: &mut Context<'_>, batch: &mut Batch) -> Poll<io::Result<()>>;
+    fn poll_fill(
+        &self,
+        cx: &mut Context<'_>,
+        batch: &mut Batch,
+        capsules: &mut DeviceCapsules,
+    ) -> Poll<io::Result<()>>;
+
+    /// What it fills goes along another path from now on, which has QUIC datagrams or has none.
+    fn lead(&self, _has_datagrams: bool) {}
+
+    /// Does what is due while a tunnel of its packets is open, and says why it ends that. `carries` tells the length of the longest
+    /// packets that the path carries now. Default: nothing.
+    fn upkeep<'a>(&'a self, carries: PathCarries<'a>) -> Option<DeviceUpkeep<'a>> {
+        drop(carries);
+        None
+    }
 
     /// Polls to send the packets of `batch` behind those that are `sent`, until all are sent or dropped, and says so there.
     ///
@@ -61,6 +77,9 @@ pub trait Device: Send + Sync {
     /// The tunnel that it asked for is refused.
     fn refused(&self, _reason: RefusalReason) {}
 
+    /// The tunnel that it asked for has ended, for this reason.
+    fn ended(&self, _reason: &str) {}
+
     /// Waits for the turn of the user whose packets these are, where each of them costs much; `None`: there are no turns. It is over
     /// after a batch, however many packets have come already.
     fn turn(&self) -> Option<WaitingTurn<'_>> {
@@ -75,6 +94,30 @@ pub trait Device: Send + Sync {
 
 /// A turn for which is waited; `None` where too many wait for theirs.
 pub type WaitingTurn<'a> = Pin<Box<dyn Future<Output = Option<Turn>> + Send + 'a>>;
+
+/// The length of the longest packets that a path carries, at the time when it is asked.
+pub type PathCarries<'a> = Box<dyn Fn() -> usize + Send + 'a>;
+
+/// What a device does while its tunnel is open. It resolves with the reason for which the device ends that.
+pub type DeviceUpkeep<'a> = Pin<Box<dyn Future<Output = &'static str> + Send + 'a>>;
+
+/// Capsules that a device has for the other end of its tunnel, and the packets in them.
+#[derive(Debug, Default)]
+pub struct DeviceCapsules {
+    /// Whole capsules.
+    pub bytes: BytesMut,
+    /// How many packets they are to be cut into.
+    pub packets: u64,
+    /// Bytes of the packets, as they are.
+    pub size: u64,
+}
+
+impl DeviceCapsules {
+    /// Takes the capsules out.
+    pub(crate) fn take_bytes(&mut self) -> Bytes {
+        self.bytes.split().freeze()
+    }
+}
 
 /// What became of the packets of a batch.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -132,6 +175,7 @@ impl CapsulePackets {
 pub struct DeviceReader {
     device: Arc<dyn Device>,
     batch: Batch,
+    capsules: DeviceCapsules,
     bounds: Bounds,
     /// Since when what was found waits, where it could not be sent.
     kept: Option<Instant>,
@@ -147,14 +191,16 @@ impl DeviceReader {
         Self {
             device,
             batch,
+            capsules: DeviceCapsules::default(),
             bounds,
             kept: None,
             expired: 0,
         }
     }
 
-    /// What it finds from now on goes to an end with this layout, which may take super-packets, too.
-    pub(crate) fn lead(&mut self, to: Layout) {
+    /// What it finds from now on goes to an end with this layout, which may take super-packets, too, and QUIC datagrams.
+    pub(crate) fn lead(&mut self, to: Layout, has_datagrams: bool) {
+        self.device.lead(has_datagrams);
         let own = self.device.layout();
         let layout = Layout {
             super_packets: own.super_packets && to.super_packets,
@@ -176,7 +222,27 @@ impl DeviceReader {
         }
 
         self.batch.clear();
-        poll_fn(|cx| self.device.poll_fill(cx, &mut self.batch)).await
+        poll_fn(|cx| {
+            let Self {
+                device,
+                batch,
+                capsules,
+                ..
+            } = self;
+            device.poll_fill(cx, batch, capsules)
+        })
+        .await
+    }
+
+    /// Takes the capsules that [`Self::fill`] found, if there are any.
+    pub(crate) fn take_capsules(&mut self) -> Option<DeviceCapsules> {
+        let has_capsules = !self.capsules.bytes.is_empty();
+        has_capsules.then(|| std::mem::take(&mut self.capsules))
+    }
+
+    /// What its packets are in HTTP datagrams.
+    pub(crate) fn format(&self) -> DatagramFormat {
+        self.device.format()
     }
 
     /// What [`Self::fill`] found.

@@ -5,19 +5,20 @@ use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use hermes_http::{Reset, StreamError};
 use hermes_net::UdpError;
 use hermes_observe::{DropReason, Exchange};
 use hermes_proto::batch::{Batch, PushError};
+use hermes_proto::capsule::{Capsule, CapsuleDecoder};
 use tokio::sync::Mutex;
 
-use super::device::{Device, SentPackets};
+use super::device::{Device, DeviceCapsules, SentPackets};
 use super::filling::{Filled, Filling};
 use super::limit::Limits;
 use super::room::in_room;
 use super::shared::Shared;
-use super::sink::Sink;
+use super::sink::{CapsuleSink, Sink};
 use super::source::Source;
 use super::steering::Steering;
 use super::stop::Stop;
@@ -100,6 +101,9 @@ impl PacketDirection<'_> {
                 }
             }
 
+            if self.send_first(filling, &batch, sink).await? {
+                continue;
+            }
             match sink {
                 Sink::End(end) => match filling.reader() {
                     Some(reader) => {
@@ -231,15 +235,83 @@ impl PacketDirection<'_> {
         Ok(())
     }
 
-    /// Writes whole capsules beside the packets.
-    ///
-    /// # Errors
-    /// The stream broke.
-    pub async fn write_capsules(&self, sink: &Sink, capsules: Bytes) -> Result<(), Broken> {
-        match sink {
-            Sink::End(_) => Ok(()),
-            Sink::Stream(to) => self.write_on(&to.stream, capsules).await,
+    /// Sends what goes before the packets of a batch, and where the tunnel has left paths, these too; says whether that is all.
+    async fn send_first(
+        &self,
+        filling: &mut Filling<'_>,
+        batch: &Batch,
+        sink: &Sink,
+    ) -> Result<bool, Broken> {
+        let capsules = filling.take_capsules();
+        if let (Some(steering), Sink::Stream(to)) = (self.steering, sink)
+            && steering.is_needed()
+        {
+            let filled = self.as_capsules(filling, batch, to, capsules);
+            Box::pin(self.steer_capsules(filled, to, steering)).await?;
+            return Ok(true);
         }
+        if let Some(capsules) = capsules {
+            self.send_capsules(capsules, sink).await?;
+        }
+        Ok(false)
+    }
+
+    /// Sends what a device has beside its packets.
+    async fn send_capsules(&self, mut capsules: DeviceCapsules, sink: &Sink) -> Result<(), Broken> {
+        let bytes = capsules.take_bytes();
+        match sink {
+            Sink::Stream(to) => {
+                self.write_on(&to.stream, bytes).await?;
+                self.moved(capsules.packets, capsules.size);
+                Ok(())
+            }
+            Sink::End(PacketEnd::Device(device, _)) => self.give_capsules(bytes, &**device),
+            Sink::End(_) => Ok(()),
+        }
+    }
+
+    /// Gives a device the capsules of another one.
+    fn give_capsules(&self, bytes: Bytes, device: &dyn Device) -> Result<(), Broken> {
+        let mut decoder = CapsuleDecoder::new(device.format().max_capsule());
+        decoder.push(bytes);
+        while let Some(capsule) = decoder
+            .next()
+            .map_err(|error| Broken::malformed(self.from, error.to_string()))?
+        {
+            self.give_capsule(&capsule, device)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a device a capsule that came between packets, and counts the packets in it.
+    pub(crate) fn give_capsule(
+        &self,
+        capsule: &Capsule,
+        device: &dyn Device,
+    ) -> Result<(), Broken> {
+        let handled = device.handle_capsule(capsule.kind, &capsule.value);
+        let packets = handled.map_err(|reason| Broken::malformed(self.from, reason))?;
+        self.moved(packets.moved, packets.bytes);
+        if let Some((reason, count)) = packets.dropped {
+            self.exchange.dropped(reason, count);
+        }
+        Ok(())
+    }
+
+    /// Everything that was found, as capsules.
+    fn as_capsules(
+        &self,
+        filling: &Filling<'_>,
+        batch: &Batch,
+        to: &CapsuleSink,
+        capsules: Option<DeviceCapsules>,
+    ) -> Bytes {
+        let mut bytes = BytesMut::new();
+        filling.encode(batch, to.format, &mut bytes, |_| true);
+        if let Some(capsules) = capsules {
+            bytes.extend_from_slice(&capsules.bytes);
+        }
+        bytes.freeze()
     }
 
     pub(crate) fn moved(&self, datagrams: u64, bytes: u64) {

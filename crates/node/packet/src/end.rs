@@ -11,7 +11,7 @@ use hermes_observe::{DropReason, Exchange};
 use hermes_proto::batch::{Batch, Layout};
 use hermes_proto::datagram::DatagramFormat;
 
-use super::device::{Device, DeviceReader};
+use super::device::{Device, DeviceCapsules, DeviceReader};
 use super::received::Received;
 use super::{Bounds, ChargedBounds, Queue, Session};
 
@@ -164,6 +164,14 @@ impl PacketReader {
         }
     }
 
+    /// What its packets are in HTTP datagrams.
+    pub(crate) fn format(&self) -> DatagramFormat {
+        match self {
+            Self::Session(..) | Self::Socket(..) => DatagramFormat::UDP,
+            Self::Device(reader) => reader.format(),
+        }
+    }
+
     /// What [`PacketReader::fill`] found.
     pub(crate) fn packets(&self) -> impl Iterator<Item = &[u8]> {
         match self {
@@ -183,10 +191,18 @@ impl PacketReader {
         }
     }
 
-    /// What is found from now on goes to an end with this layout.
-    pub(crate) fn lead(&mut self, to: Layout) {
+    /// What is found from now on goes to an end with this layout, or along a path that has QUIC datagrams.
+    pub(crate) fn lead(&mut self, to: Layout, has_datagrams: bool) {
         if let Self::Device(reader) = self {
-            reader.lead(to);
+            reader.lead(to, has_datagrams);
+        }
+    }
+
+    /// Takes the capsules that [`PacketReader::fill`] found, if there are any.
+    pub(crate) fn take_capsules(&mut self) -> Option<DeviceCapsules> {
+        match self {
+            Self::Session(..) | Self::Socket(..) => None,
+            Self::Device(reader) => reader.take_capsules(),
         }
     }
 

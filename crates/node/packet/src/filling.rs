@@ -11,7 +11,7 @@ use hermes_proto::batch::{Batch, MAX_RUN_DATAGRAMS, PushError};
 use hermes_proto::capsule::{CapsuleDecoder, CapsuleType};
 use hermes_proto::datagram::DatagramFormat;
 
-use super::device::Device;
+use super::device::{Device, DeviceCapsules};
 use super::direction::PacketDirection;
 use super::end::PacketReader;
 use super::sink::Sink;
@@ -55,13 +55,30 @@ impl<'a> Filling<'a> {
     pub(crate) fn new(source: &'a mut Source, to: &'a Sink, exchange: &Exchange) -> Self {
         match source {
             Source::End(reader) => {
-                reader.lead(to.layout());
+                reader.lead(to.layout(), to.quic().is_some());
                 Self::End(reader)
             }
             Source::Stream(capsules) => {
                 exchange.dropped(DropReason::Expired, capsules.beside.release());
                 Self::Capsules(Unwrapping::new(capsules, to.device()))
             }
+        }
+    }
+
+    /// The same, of which packets alone are taken, and nothing that a device would hear of.
+    pub(crate) fn of_packets(source: &'a mut Source, to: &'a Sink, exchange: &Exchange) -> Self {
+        let mut filling = Self::new(source, to, exchange);
+        if let Self::Capsules(unwrapping) = &mut filling {
+            unwrapping.device = None;
+        }
+        filling
+    }
+
+    /// The capsules that the device has which is the end, if there are any.
+    pub(crate) fn take_capsules(&mut self) -> Option<DeviceCapsules> {
+        match self {
+            Self::End(reader) => reader.take_capsules(),
+            Self::Capsules(_) => None,
         }
     }
 
@@ -252,12 +269,7 @@ impl<'a> Unwrapping<'a> {
             }
             if capsule.kind != CapsuleType::Datagram {
                 if let Some(device) = self.device {
-                    let handled = device.handle_capsule(capsule.kind, &capsule.value);
-                    let packets = handled.map_err(malformed)?;
-                    direction.moved(packets.moved, packets.bytes);
-                    if let Some((reason, count)) = packets.dropped {
-                        direction.exchange.dropped(reason, count);
-                    }
+                    direction.give_capsule(&capsule, device)?;
                 }
                 continue;
             }

@@ -49,7 +49,9 @@ pub mod tun;
 mod udp_bind;
 
 pub use broken::{Broken, Side};
-pub use device::{CapsulePackets, Device, DeviceReader, SentPackets};
+pub use device::{
+    CapsulePackets, Device, DeviceCapsules, DeviceReader, DeviceUpkeep, PathCarries, SentPackets,
+};
 pub use direction::{Left, PacketDirection};
 pub use end::{PacketEnd, PacketReader};
 pub use hold::Hold;

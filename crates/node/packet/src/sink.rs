@@ -7,11 +7,12 @@ use hermes_http::h3::DatagramSender;
 use hermes_http::{Outgoing, Reset, StreamError};
 use hermes_observe::Exchange;
 use hermes_proto::batch::Layout;
+use hermes_proto::capsule::CapsuleDecoder;
 use hermes_proto::datagram::DatagramFormat;
 use tokio::sync::Mutex;
 
 use super::PacketEnd;
-use super::device::Device;
+use super::device::{Device, DeviceUpkeep};
 use super::shared::Shared;
 
 /// Where packets go.
@@ -51,12 +52,13 @@ impl Sink {
         })
     }
 
-    /// Writes whole capsules there; other ends have no use for any.
+    /// Writes whole capsules there, which carry no packets, or gives them to a device; other ends have no use for any.
     ///
     /// # Errors
     /// The stream broke, or is within a capsule.
     pub async fn say(&self, capsules: Bytes) -> Result<(), StreamError> {
         let Self::Stream(to) = self else {
+            self.tell_device(capsules);
             return Ok(());
         };
         let mut stream = to.stream.lock().await;
@@ -105,6 +107,34 @@ impl Sink {
             Self::End(end) => end.layout(),
             Self::Stream(_) => Layout::UDP,
         }
+    }
+
+    /// Gives a device capsules of this node's own.
+    fn tell_device(&self, capsules: Bytes) {
+        let Some(device) = self.device() else {
+            return;
+        };
+        let mut decoder = CapsuleDecoder::new(device.format().max_capsule());
+        decoder.push(capsules);
+        while let Ok(Some(capsule)) = decoder.next() {
+            // They carry no packets, and none of them is wrong.
+            let _ = device.handle_capsule(capsule.kind, &capsule.value);
+        }
+    }
+
+    /// Tells a device why the tunnel ends that it asked for.
+    pub fn ended(&self, reason: &str) {
+        if let Some(device) = self.device() {
+            device.ended(reason);
+        }
+    }
+
+    /// What a device does while its tunnel is open, whose path `carries` packets of some length.
+    pub fn upkeep<'a>(
+        &'a self,
+        carries: impl Fn() -> usize + Send + 'a,
+    ) -> Option<DeviceUpkeep<'a>> {
+        self.device()?.upkeep(Box::new(carries))
     }
 
     /// The device that it is.

@@ -89,4 +89,12 @@ impl Source {
     pub fn is_end(&self) -> bool {
         matches!(self, Self::End(_))
     }
+
+    /// Whether it is one of UDP, whose silence is its end.
+    pub fn is_udp(&self) -> bool {
+        match self {
+            Self::End(reader) => reader.format() == DatagramFormat::UDP,
+            Self::Stream(_) => false,
+        }
+    }
 }

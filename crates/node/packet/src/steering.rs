@@ -173,8 +173,28 @@ impl PacketDirection<'_> {
     /// # Errors
     /// A side broke.
     pub async fn run_packets(&self, source: &mut Source, sink: &Sink) -> Result<Left, Broken> {
-        let mut filling = Filling::new(source, sink, self.exchange);
+        let mut filling = Filling::of_packets(source, sink, self.exchange);
         self.carry(&mut filling, sink).await
+    }
+
+    /// Sends the capsules of a device on, and packets of connections to where they were opened.
+    pub(crate) async fn steer_capsules(
+        &self,
+        capsules: Bytes,
+        to: &CapsuleSink,
+        steering: &Steering,
+    ) -> Result<(), Broken> {
+        let mut sieve = CapsuleSieve::new(PACKETS, to.format.max_capsule());
+        let mut held = None;
+        let mut rest = capsules;
+        // A direction that is to stop leaves a rest, of which nothing may be lost.
+        while !rest.is_empty() {
+            sieve.push(rest);
+            self.sort(&mut sieve, &mut held, (to, to.format), steering)
+                .await?;
+            rest = sieve.take_rest();
+        }
+        Ok(())
     }
 
     /// Passes everything on as [`Self::pass`] does, and packets of connections to where they were opened.

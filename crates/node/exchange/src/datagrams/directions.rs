@@ -3,7 +3,9 @@
 use std::pin::pin;
 
 use hermes_observe::Exchange;
-use hermes_packet::{Broken, Left, Limits, PacketDirection, Side, Sink, Source, Steering, Stop};
+use hermes_packet::{
+    Broken, DeviceUpkeep, Left, Limits, PacketDirection, Side, Sink, Source, Steering, Stop,
+};
 
 use crate::reach::datagram_path::Ends;
 
@@ -35,6 +37,7 @@ pub(crate) async fn both(
         steering: None,
     };
 
+    let mut upkeep = client.sink.upkeep(|| limits.carries(Side::Target));
     let up = run(&up, &mut client.source, &path.sink, streams);
     let down = run(&down, &mut path.source, &client.sink, streams);
     let mut up = pin!(up);
@@ -44,6 +47,8 @@ pub(crate) async fn both(
     let (side, left) = tokio::select! {
         left = &mut up => (Side::Client, left),
         left = &mut down => (Side::Target, left),
+        // The device ends it.
+        _ = due(&mut upkeep) => return Ok(Left::Ended),
     };
 
     let first = left?;
@@ -60,6 +65,14 @@ pub(crate) async fn both(
     } else {
         Left::Stopped
     })
+}
+
+/// What a device does beside both directions, if one is on the client's side.
+async fn due(upkeep: &mut Option<DeviceUpkeep<'_>>) -> &'static str {
+    match upkeep {
+        Some(upkeep) => upkeep.await,
+        None => std::future::pending().await,
+    }
 }
 
 /// One direction; its end goes on where both sides are streams. It has stopped once the other one has, too.

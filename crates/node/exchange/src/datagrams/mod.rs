@@ -250,13 +250,18 @@ impl Tunnel {
         devices.has_moved(&entrance.rules.name, tunnel, self.exchange.moved_path());
     }
 
-    /// Whether UDP is on a side. Streams alone have no time-out, and end in each direction for itself.
+    /// Whether UDP is on a side, so that silence ends it. A device and streams alone have no time-out.
     fn has_udp(&self) -> bool {
+        self.client.source.is_udp() || self.path.ends.source.is_udp()
+    }
+
+    /// Whether an end of this node is on a side. Streams alone end in each direction for itself.
+    fn has_own_end(&self) -> bool {
         self.client.source.is_end() || self.path.ends.source.is_end()
     }
 
     pub(crate) async fn end(mut self, ended: Result<&'static str, Broken>) -> String {
-        let udp = self.has_udp();
+        let has_own_end = self.has_own_end();
         // What the client sends from now on begins another session.
         if let Some(session) = self.client.session() {
             // So does what it asked just now, which met the end of a tunnel that had to make room.
@@ -277,7 +282,7 @@ impl Tunnel {
                 tokio::join!(client.part(), path.part());
                 EVICTED.to_owned()
             }
-            Ok(reason) if udp => {
+            Ok(reason) if has_own_end => {
                 tokio::join!(client.farewell(), path.farewell());
                 reason.to_owned()
             }
@@ -296,6 +301,7 @@ impl Tunnel {
         };
 
         self.left.ended().await;
+        client.sink.ended(&reason);
         reason
     }
 }

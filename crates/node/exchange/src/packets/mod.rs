@@ -247,15 +247,16 @@ async fn renew_policy(tunnel: &TunTunnel, routed: &Routed) -> Infallible {
 
 impl PacketTunnel {
     /// Carries it to its end; returns why it ended.
-    pub(crate) async fn carry(mut self, routed: &Routed) -> String {
+    pub(crate) async fn carry(self, routed: &Routed) -> String {
+        let client = self.client.sink.clone();
+        let reason = self.carry_on(routed).await;
+        client.ended(&reason);
+        reason
+    }
+
+    async fn carry_on(mut self, routed: &Routed) -> String {
         let ends = (&mut self.client.source, &self.client.sink);
-        let carried = carry(
-            &routed.exchange,
-            self.tunnel.clone(),
-            ends,
-            Side::Client,
-            self.listens,
-        );
+        let carried = carry(&routed.exchange, self.tunnel.clone(), ends, self.listens);
         let ended = tokio::select! {
             ended = carried => ended,
             reason = self.guard.ended() => Err(Broken::policy(&reason)),

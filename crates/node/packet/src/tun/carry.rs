@@ -1,5 +1,7 @@
-//! Carries one tunnel of a device.
+//! Carries one tunnel that ends at a device.
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,14 +10,13 @@ use hermes_proto::ip::MIN_MTU_V6;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::end::TunTunnel;
-use super::super_packets::send_super;
 use crate::{Bounds, Broken, Limits, PacketDirection, PacketEnd, Side, Sink, Source, Stop};
 
 /// How often to look whether the path carries more or less than before.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Carries a tunnel between its device and a stream, which leads to this side, until the stream ends. `listens` says whether what is
-/// behind it understands [limits](hermes_proto::datagram_limit).
+/// Carries a tunnel between its device and its client, until the client's stream ends, or its device ends it. `listens` says whether
+/// the client understands [limits](hermes_proto::datagram_limit).
 ///
 /// # Errors
 /// A side broke.
@@ -23,20 +24,13 @@ pub async fn carry(
     exchange: &Exchange,
     tunnel: Arc<TunTunnel>,
     (source, sink): (&mut Source, &Sink),
-    peer: Side,
     listens: bool,
 ) -> Result<&'static str, Broken> {
     // What QUIC datagrams are too small for goes as capsules, so that every tunnel carries IPv6.
     let mut limits = Limits::new(MIN_MTU_V6);
-    limits.lead(peer, sink, listens);
+    limits.lead(Side::Client, sink, listens);
     let limits = limits;
     let stop = Stop::default();
-    tunnel
-        .end
-        .inbox
-        .super_packets
-        .set_datagrams(sink.quic().is_some());
-    tunnel.forget_ipv6();
     let end = PacketEnd::Device(tunnel.clone(), Bounds::NOTHING);
     let mut own = Source::end(&end);
     let own_sink = Sink::End(end);
@@ -49,15 +43,22 @@ pub async fn carry(
         limits: &limits,
         steering: None,
     };
-    let inwards = direction(peer);
-    let outwards = direction(peer.other());
+    let inwards = direction(Side::Client);
+    let outwards = direction(Side::Target);
+    // Its client may be the device of a listener.
+    let of_client = sink.upkeep(|| limits.carries(Side::Target));
+    let of_client = async {
+        match of_client {
+            Some(upkeep) => upkeep.await,
+            None => pending().await,
+        }
+    };
 
     tokio::select! {
         left = inwards.run(source, &own_sink) => left.map(|_| "done"),
         left = outwards.run(&mut own, sink) => left.map(|_| "done"),
-        sent = send_super(&outwards, &tunnel, sink) => sent,
-        told = tell(&outwards, &tunnel, (sink, peer)) => told,
-        () = tunnel.closed() => Ok("the device is gone"),
+        reason = tunnel.keep(|| limits.carries(Side::Client)) => Ok(reason),
+        reason = of_client => Ok(reason),
     }
 }
 
@@ -81,22 +82,26 @@ pub async fn take(exchange: &Exchange, tunnel: Arc<TunTunnel>, source: &mut Sour
     }
 }
 
-/// Sends the capsules that a tunnel has, and follows what its path carries.
-async fn tell(
-    outwards: &PacketDirection<'_>,
-    tunnel: &TunTunnel,
-    (sink, peer): (&Sink, Side),
-) -> Result<&'static str, Broken> {
-    let mut look = interval(LOOK);
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
+impl TunTunnel {
+    /// Follows what its path carries, until its device ends it; the reason for that.
+    pub(super) async fn keep(&self, carries: impl Fn() -> usize) -> &'static str {
         tokio::select! {
-            capsules = tunnel.capsules() => outwards.write_capsules(sink, capsules).await?,
-            _ = look.tick() => {
-                tunnel.set_mtu(outwards.limits.carries(peer));
-                tunnel.end_silent_flows();
-                tunnel.prove_ipv6();
-            }
+            never = self.look(carries) => match never {},
+            () = self.closed() => match self.hub.is_closed() {
+                true => "the device is gone",
+                false => "done",
+            },
+        }
+    }
+
+    async fn look(&self, carries: impl Fn() -> usize) -> Infallible {
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            look.tick().await;
+            self.set_mtu(carries());
+            self.end_silent_flows();
+            self.prove_ipv6();
         }
     }
 }

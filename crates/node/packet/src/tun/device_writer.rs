@@ -1,7 +1,7 @@
 //! What writing packets of a tunnel into a device, or into the tunnel of another client, needs, and what becomes of those that do not pass.
 
 use hermes_ip::offload::Coalescer;
-use hermes_ip::{MtuProbe, Rejection};
+use hermes_ip::{MtuProbe, Rejection, Verdict};
 use hermes_proto::ip::IcmpLimiter;
 
 use super::sealed_run::SealedRun;
@@ -34,6 +34,8 @@ pub(super) struct Writer {
     pub(super) from_client: FromClient,
     /// What goes to another machine.
     pub(super) sealed: SealedRun,
+    /// What becomes of the packets of a batch; none of those that the probe takes.
+    pub(super) verdicts: Vec<Option<Verdict>>,
     /// What finds out whether the tunnel carries IPv6.
     pub(super) probe: Option<MtuProbe>,
 }

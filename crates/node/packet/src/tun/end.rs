@@ -5,32 +5,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
-use hermes_ip::offload::{OffloadHeader, segment};
+use bytes::BytesMut;
 use hermes_ip::{
-    Accepts, Adoption, InnerMtu, IpRole, IpSession, Lease, PacketFilter, PacketScope, PoolError,
-    SessionEvent, SessionSettings, Verdict,
+    Accepts, Adoption, InnerMtu, IpRole, IpSession, Lease, PacketScope, PoolError, SessionEvent,
+    SessionSettings,
 };
 use hermes_proto::capsule::CapsuleType;
-use hermes_proto::ip::{IcmpLimiter, IpPrefix};
+use hermes_proto::ip::IpPrefix;
 use hermes_rules::packets::OpenedBy;
 use ipnet::IpNet;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use super::device_group::DeviceGroup;
-use super::device_writer::{FromClient, Writer};
+use super::device_writer::Writer;
 use super::flow_stack::FlowStack;
-use super::gate::{ArrivedPacket, PacketGate};
+use super::gate::PacketGate;
 use super::hub::{ClientTunnel, TunHub};
-use super::hub_device::Outlet;
 use super::inbox::Inbox;
 use super::service::{TunClient, TunService};
 use super::shared_addresses::AddressDecision;
-use super::super_queue::SuperPushed;
 use super::surroundings::{OwnMachine, Surroundings};
 use super::translations::{TranslatedAddress, Translations};
 use super::tunnel_gate::TunnelGate;
+use super::tunnel_outcome::TunnelOutcome;
 use super::tunnel_owner::TunnelOwner;
 use super::wanted_addresses::Wanted;
 
@@ -53,19 +52,20 @@ pub(super) struct TunEnd {
     owner: GroupedOwner,
     /// A new tunnel of the same client took its place.
     pub(super) replaced: Notify,
-    pub(super) outlet: Outlet,
+    /// What ends its packets in user space, if the device of its hub does not take them.
+    pub(super) stack: Option<Arc<FlowStack>>,
     pub(super) session: Mutex<IpSession>,
     /// What the pool gave, where there is one.
     pub(super) lease: Mutex<Option<Lease>>,
     pub(super) inbox: Inbox,
-    /// The session has capsules to send.
-    pub(super) changed: Notify,
     pub(super) writer: Mutex<Writer>,
     /// Who the hosts behind the device are, for rules.
     pub(super) device_side: OpenedBy,
     /// The policy on its packets, where there is one, and what they never reach.
     gate: Mutex<TunnelGate>,
-    pub(super) reader: Mutex<Reader>,
+    /// It, or all of its device's, are to end.
+    closed: CancellationToken,
+    pub(super) outcome: TunnelOutcome,
 }
 
 /// Whose a tunnel is, and with which others it shares a lease.
@@ -76,15 +76,6 @@ struct GroupedOwner {
     opened: Instant,
     /// It has what it asked for.
     is_content: AtomicBool,
-}
-
-/// What packets of the device meet.
-#[derive(Default)]
-pub(super) struct Reader {
-    /// How often errors are written to the device.
-    limiter: IcmpLimiter,
-    /// The addresses that packets get on their way, in both directions.
-    pub(super) translations: Translations,
 }
 
 impl fmt::Debug for TunEnd {
@@ -105,6 +96,20 @@ impl TunTunnel {
         owner: &TunnelOwner,
         scope: PacketScope,
     ) -> Result<Self, PoolError> {
+        let tunnel = Self::new(hub, owner, &scope)?;
+        tunnel.enter(&scope);
+        Ok(tunnel)
+    }
+
+    /// A tunnel of a listener's device that is asked for, which the device has when it is accepted.
+    ///
+    /// # Errors
+    /// The pool has no address for it: none of a listener's has one.
+    pub fn asked(hub: &Arc<TunHub>, owner: &TunnelOwner) -> Result<Self, PoolError> {
+        Self::new(hub, owner, &PacketScope::any())
+    }
+
+    fn new(hub: &Arc<TunHub>, owner: &TunnelOwner, scope: &PacketScope) -> Result<Self, PoolError> {
         let device_side = match &hub.service {
             TunService::Client(_) => OpenedBy::Client,
             TunService::Proxy(_) => OpenedBy::Target,
@@ -140,6 +145,7 @@ impl TunTunnel {
             }
         };
 
+        let session = IpSession::new(settings);
         let end = Arc::new(TunEnd {
             number: hub.number(),
             owner: GroupedOwner {
@@ -149,24 +155,27 @@ impl TunTunnel {
                 is_content: AtomicBool::new(false),
             },
             replaced: Notify::new(),
-            outlet: hub.device.outlet(),
-            session: Mutex::new(IpSession::new(settings)),
+            stack: hub.device.stack_for_tunnel(),
             lease: Mutex::new(lease),
-            inbox: Inbox::new(),
-            changed: Notify::new(),
+            inbox: Inbox::new(session.filter().clone()),
+            session: Mutex::new(session),
             writer: Mutex::default(),
             device_side,
             gate: Mutex::default(),
-            reader: Mutex::default(),
+            closed: hub.closed_token(),
+            outcome: TunnelOutcome::default(),
         });
-        hub.enter(end.number, end.clone());
-        hub.join(&end);
-        let tunnel = Self {
+        Ok(Self {
             hub: hub.clone(),
             end,
-        };
-        tunnel.begin(&scope);
-        Ok(tunnel)
+        })
+    }
+
+    /// From here on the device leads packets into it.
+    fn enter(&self, scope: &PacketScope) {
+        self.hub.enter(self.end.number, self.end.clone());
+        self.hub.join(&self.end);
+        self.begin(scope);
     }
 
     /// Says what this end has to say first.
@@ -179,12 +188,13 @@ impl TunTunnel {
             }) => {
                 let held = shared.held();
                 if !held.is_empty() {
-                    self.end.session.lock().request(&held);
+                    self.end.with_session(|session| session.request(&held));
                 }
             }
             TunService::Client(client) => {
                 if !client.addresses.is_empty() {
-                    self.end.session.lock().request(&client.addresses);
+                    self.end
+                        .with_session(|session| session.request(&client.addresses));
                 }
                 client.wanted.lock().begin();
                 // What may enter it, the session's filter says.
@@ -194,10 +204,9 @@ impl TunTunnel {
             TunService::Proxy(proxy) => {
                 self.hub.assign(proxy, &self.end);
                 let routes = scope.narrow(&proxy.routes);
-                self.end.session.lock().advertise(routes);
+                self.end.with_session(|session| session.advertise(routes));
             }
         }
-        self.end.changed.notify_one();
     }
 
     /// Whether the device is gone, or another tunnel took its place.
@@ -217,8 +226,7 @@ impl TunTunnel {
 
     /// Another stream leads to its client now, which is told once more what it was told last.
     pub fn resumed(&self) {
-        self.end.session.lock().repeat();
-        self.end.changed.notify_one();
+        self.end.with_session(IpSession::repeat);
     }
 
     /// The policy on its packets from now on; `None`: there is none.
@@ -239,13 +247,8 @@ impl TunTunnel {
     /// What is known of the machine that has its device, from now on: its packets reach that only where they may. `seed` is a number that
     /// peers do not know.
     pub fn set_machine(&self, machine: Box<dyn OwnMachine>, seed: u64) {
-        let device = match &self.end.outlet {
-            Outlet::Kernel(_) => {
-                let own = self.hub.settings().addresses.iter();
-                Some(own.map(IpNet::addr).collect())
-            }
-            Outlet::Stack(_) | Outlet::Remote(_) => None,
-        };
+        let own = self.hub.settings().addresses.iter().map(IpNet::addr);
+        let device = self.hub.device.is_of_kernel().then(|| own.collect());
         let around = Surroundings::new(device, machine, seed);
         let mut around = Box::new(around);
         let mut gate = self.end.gate.lock();
@@ -262,14 +265,35 @@ impl TunTunnel {
         }
     }
 
-    /// Resolves when the device ends its tunnels.
+    /// Resolves when it is to end, as all tunnels of its device are, or it alone.
     pub(super) async fn closed(&self) {
-        self.hub.closed().await;
+        self.end.closed.cancelled().await;
+    }
+
+    /// Has it end, as nothing needs it any more.
+    pub fn close(&self) {
+        self.end.closed.cancel();
+    }
+
+    /// Waits until it was asked for with success.
+    pub async fn accepted(&self) {
+        self.end.outcome.accepted().await;
+    }
+
+    /// Why it was refused, or has ended, if that is so.
+    pub fn end_reason(&self) -> Option<&str> {
+        self.end.outcome.reason()
+    }
+
+    /// It was asked for, and is about to be open.
+    pub(super) fn handle_accepted(&self) {
+        self.enter(&PacketScope::any());
+        self.end.outcome.accept();
     }
 
     /// What ends its packets in user space, if the kernel does not.
     pub fn stack(&self) -> Option<&Arc<FlowStack>> {
-        self.end.outlet.stack()
+        self.end.stack.as_ref()
     }
 
     /// The addresses that it has.
@@ -285,11 +309,11 @@ impl TunTunnel {
     /// # Errors
     /// The stream must be aborted; why.
     pub(super) fn receive_capsule(&self, kind: CapsuleType, value: &[u8]) -> Result<(), String> {
-        let mut session = self.end.session.lock();
-        let waiting = session.unanswered().len();
-        let handled = session.handle_capsule(kind, value, Instant::now());
-        let is_answer = session.unanswered().len() < waiting;
-        drop(session);
+        let (handled, is_answer) = self.end.with_session(|session| {
+            let waiting = session.unanswered().len();
+            let handled = session.handle_capsule(kind, value, Instant::now());
+            (handled, session.unanswered().len() < waiting)
+        });
         let Some(event) = handled.map_err(|error| error.to_string())? else {
             return Ok(());
         };
@@ -301,8 +325,7 @@ impl TunTunnel {
             // This end routes nothing and gives nothing out.
             (SessionEvent::Requested(_), TunService::Client(_)) => {
                 // Without IPv6 there is nothing that the tunnel could be too narrow for.
-                let _ = self.end.session.lock().assign(Vec::new());
-                self.end.changed.notify_one();
+                let _ = self.end.with_session(|session| session.assign(Vec::new()));
             }
             (
                 SessionEvent::Assigned {
@@ -348,18 +371,18 @@ impl TunTunnel {
         let mut wanted = client.wanted.lock();
         match wanted.handle_assigned((taken, assigned), is_answer) {
             Wanted::Request(addresses) => {
-                self.end.session.lock().request(&addresses);
-                self.end.changed.notify_one();
+                self.end.with_session(|session| session.request(&addresses));
             }
             Wanted::Adopt => self.adopt(taken),
             Wanted::Keep(adoption) => {
                 if !adoption.new.is_empty() {
                     self.adopt(wanted.held());
                 }
-                let mut session = self.end.session.lock();
-                session.accept_addresses(wanted.accepts());
-                let is_answered = session.unanswered().is_empty();
-                if is_answered && session.own_addresses().is_empty() && !assigned.is_empty() {
+                let has_none = self.end.with_session(|session| {
+                    session.accept_addresses(wanted.accepts());
+                    session.unanswered().is_empty() && session.own_addresses().is_empty()
+                });
+                if has_none && !assigned.is_empty() {
                     let held = wanted.held();
                     return Err(format!(
                         "it has {} and was assigned {}",
@@ -367,7 +390,6 @@ impl TunTunnel {
                         listed(assigned)
                     ));
                 }
-                drop(session);
                 self.translate(&adoption);
             }
         }
@@ -377,7 +399,10 @@ impl TunTunnel {
     /// Packets get the addresses of the tunnel on their way from now on, where the device has others.
     fn translate(&self, adoption: &Adoption) {
         let translations = Translations::of(&adoption.translations);
-        let before = std::mem::replace(&mut self.end.reader.lock().translations, translations);
+        let before = self
+            .end
+            .inbox
+            .with(|inbox| std::mem::replace(&mut inbox.translations, translations));
         if before == translations {
             return;
         }
@@ -409,8 +434,7 @@ impl TunTunnel {
         match decided {
             AddressDecision::Agreed => self.translate(&Adoption::default()),
             AddressDecision::Request(addresses) => {
-                self.end.session.lock().request(&addresses);
-                self.end.changed.notify_one();
+                self.end.with_session(|session| session.request(&addresses));
             }
             AddressDecision::Adopt(addresses) => {
                 self.adopt(&addresses);
@@ -429,24 +453,22 @@ impl TunTunnel {
 
     /// What the tunnel carries from now on, in bytes.
     pub(super) fn set_mtu(&self, bytes: usize) {
-        let bytes = match &self.end.outlet {
+        let bytes = match self.hub.device.remote() {
             // Both directions of a connection end there: neither is to have longer segments.
-            Outlet::Remote(remote) => bytes.min(remote.mtu().bytes()),
-            _ => bytes,
+            Some(remote) => bytes.min(remote.mtu().bytes()),
+            None => bytes,
         };
         let Ok(mtu) = InnerMtu::new(bytes) else {
             return;
         };
-        let mut session = self.end.session.lock();
-        if session.mtu() == mtu {
+        if self.end.carries() == mtu.bytes() {
             return;
         }
-        let set = session.set_mtu(mtu);
-        drop(session);
+        let set = self.end.with_session(|session| session.set_mtu(mtu));
         match set {
             Ok(()) => {
                 self.forget_ipv6();
-                if let Some(stack) = self.end.outlet.stack() {
+                if let Some(stack) = &self.end.stack {
                     stack.set_mtu(self.stack_mtu(bytes));
                 }
                 tracing::debug!(
@@ -471,21 +493,14 @@ impl TunTunnel {
         least.unwrap_or(bytes).min(configured)
     }
 
-    /// The capsules that are to be sent, as soon as there are any.
-    pub(super) async fn capsules(&self) -> Bytes {
-        loop {
-            let mut output = BytesMut::new();
-            {
-                let mut session = self.end.session.lock();
-                while let Some(capsule) = session.poll_capsule() {
-                    capsule.encode(&mut output);
-                }
-            }
-            if !output.is_empty() {
-                return output.freeze();
-            }
-            self.end.changed.notified().await;
+    /// The capsules that its session has to send.
+    pub(super) fn session_capsules(&self) -> BytesMut {
+        let mut output = BytesMut::new();
+        let mut session = self.end.session.lock();
+        while let Some(capsule) = session.poll_capsule() {
+            capsule.encode(&mut output);
         }
+        output
     }
 }
 
@@ -506,7 +521,7 @@ impl Drop for TunTunnel {
                 }
             }
             TunService::Proxy(proxy) => {
-                if let Some(stack) = self.end.outlet.stack() {
+                if let Some(stack) = &self.end.stack {
                     stack.close();
                 }
                 self.hub.end(proxy, &self.end);
@@ -546,105 +561,31 @@ impl TunEnd {
         is_content || self.owner.opened.elapsed() >= SETTLING
     }
 
-    pub(super) fn filter(&self) -> Arc<PacketFilter> {
-        self.session.lock().filter().clone()
+    /// Has the session do something. What packets meet from then on, and what is to be sent of it, follows from that.
+    pub(super) fn with_session<T>(&self, act: impl FnOnce(&mut IpSession) -> T) -> T {
+        let mut session = self.session.lock();
+        let result = act(&mut session);
+        // While the session is locked, so that no older filter comes later.
+        self.inbox.with(|inbox| inbox.follow(session.filter()));
+        result
     }
 
-    /// Takes a packet that the device of `hub` gave; says whether there should be a pause.
-    pub(super) fn take(
-        &self,
-        hub: &TunHub,
-        header: OffloadHeader,
-        packet: &mut [u8],
-        longest: usize,
-        room: &mut Vec<u8>,
-    ) -> bool {
-        let filter = self.filter();
-        let now = Instant::now();
-        let mut reader = self.reader.lock();
-        let Reader {
-            limiter,
-            translations,
-        } = &mut *reader;
-        translations.leave(packet, !header.needs_checksum);
-        let verdict = filter.check_to_peer(packet, longest, limiter, now);
-        let verdict = match verdict {
-            Verdict::Pass
-                if !self.passes(
-                    hub,
-                    ArrivedPacket {
-                        bytes: packet,
-                        count: header.segments_of(packet.len()),
-                        sender: self.device_side,
-                    },
-                    now,
-                ) =>
-            {
-                filter.prohibit(packet, limiter, now)
-            }
-            verdict => verdict,
-        };
-        match verdict {
-            Verdict::Pass => {}
-            Verdict::Answer(answer)
-            | Verdict::Reject {
-                error: Some(answer),
-                ..
-            } => {
-                self.answer(&answer, translations);
-                return false;
-            }
-            Verdict::Reject { reason, .. } => {
-                tracing::trace!(
-                    reason = reason.name(),
-                    "a packet of the device does not pass"
-                );
-                return false;
-            }
+    /// What every packet of it has to pass.
+    pub(super) fn gate(&self) -> MutexGuard<'_, TunnelGate> {
+        self.gate.lock()
+    }
+
+    /// Tells who sent a packet into the tunnel something about it.
+    pub(super) fn tell_device(&self, hub: &TunHub, packet: &[u8]) {
+        match &self.stack {
+            Some(stack) => stack.handle_packet(packet),
+            None => hub.device.answer(packet),
         }
-
-        filter.clamp_tcp(packet, !header.needs_checksum);
-        let Ok(checked) = header.check(packet) else {
-            return false;
-        };
-        match self.inbox.super_packets.push(&header, &checked) {
-            SuperPushed::Waits { is_crowded } => is_crowded,
-            SuperPushed::Plain => self
-                .inbox
-                .fill(|push| segment(&checked, room, |segment| push(segment))),
-        }
-    }
-
-    /// Takes a packet that came out of the tunnel of another client; `longest` is what it is cut into.
-    pub(super) fn take_of_client(
-        &self,
-        hub: &TunHub,
-        header: OffloadHeader,
-        packet: &[u8],
-        longest: usize,
-        room: &mut FromClient,
-    ) {
-        let FromClient {
-            packet: copy,
-            segment,
-        } = room;
-        copy.clear();
-        copy.extend_from_slice(packet);
-        // A tunnel that is crowded loses it, as any link does.
-        self.take(hub, header, copy, longest, segment);
-    }
-
-    /// Tells a host behind the device something about a packet that it sent.
-    fn answer(&self, answer: &[u8], translations: &Translations) {
-        let mut answer = answer.to_vec();
-        // It is about the packet as it was translated.
-        translations.arrive(&mut answer, true);
-        self.outlet.answer(&answer);
     }
 
     /// The addresses that are others in the tunnel.
     pub(super) fn translated(&self) -> impl Iterator<Item = TranslatedAddress> + use<> {
-        self.reader.lock().translations.addresses()
+        self.inbox.rules().translations.addresses()
     }
 
     /// The longest packets that its path carries, in bytes.
@@ -656,7 +597,7 @@ impl TunEnd {
     pub(super) fn client(&self) -> ClientTunnel {
         let lease = self.lease.lock().clone();
         let addresses = lease.iter().flat_map(|lease| [lease.v4, lease.v6]);
-        let flows = self.outlet.stack().map(|stack| stack.flows());
+        let flows = self.stack.as_ref().map(|stack| stack.flows());
         ClientTunnel {
             user: self.owner.owner.identity.clone(),
             addresses: addresses
@@ -667,11 +608,6 @@ impl TunEnd {
             connections: flows.map(|[tcp, _]| tcp),
             sessions: flows.map(|[_, udp]| udp),
         }
-    }
-
-    /// Whether a packet may go where it goes, and the policy lets it pass, which counts for its flow.
-    pub(super) fn passes(&self, hub: &TunHub, packet: ArrivedPacket<'_>, now: Instant) -> bool {
-        self.gate.lock().passes(hub.pool_entry(), packet, now)
     }
 
     /// How many flows of its packets are open, where they are followed.

@@ -2,17 +2,15 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use hermes_ip::offload::{Coalescer, OffloadHeader, segment};
+use hermes_ip::offload::Coalescer;
 use hermes_ip::{NextHop, RouteConflict, RoutingTable};
-use hermes_net::tun::{HEADER_BYTES, TunSettings};
-use hermes_proto::datagram::MAX_IP_PACKET;
+use hermes_net::tun::TunSettings;
 use hermes_proto::ip::{DUMMY_ROUTER_V4, IcmpError, IcmpLimiter, IpPrefix, Packet};
 use ipnet::IpNet;
 use parking_lot::{Mutex, RwLock};
@@ -22,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::device_group::DeviceGroup;
 use super::device_queues::{ClaimedQueue, DeviceQueues};
 use super::end::TunEnd;
-use super::hub_device::{HubDevice, StackDevice, StackDeviceSettings};
+use super::hub_device::{HubDevice, StackDeviceSettings};
 use super::ipv6_proof::Ipv6Proof;
 use super::named_hosts::{NameQuestion, NamedHosts};
 use super::node_pools::PoolEntry;
@@ -42,7 +40,7 @@ pub struct TunHub {
     pub(super) service: TunService,
     pub(super) device: HubDevice,
     settings: TunSettings,
-    table: RwLock<Table>,
+    pub(super) table: RwLock<Table>,
     /// What the kernel leads to the device.
     led: Mutex<Vec<IpNet>>,
     next: AtomicU64,
@@ -99,8 +97,9 @@ pub struct ClientTunnel {
     pub sessions: Option<usize>,
 }
 
+/// The tunnels, and where each destination is.
 #[derive(Debug)]
-struct Table {
+pub(super) struct Table {
     routes: RoutingTable<u64>,
     ends: HashMap<u64, Arc<TunEnd>>,
     /// Owners of routes that are several tunnels.
@@ -205,6 +204,11 @@ impl TunHub {
         self.device.close();
     }
 
+    /// Cancelled when its tunnels are to end, or one of them alone.
+    pub(super) fn closed_token(&self) -> CancellationToken {
+        self.closed.child_token()
+    }
+
     /// Whether it takes no more tunnels.
     pub fn is_closed(&self) -> bool {
         self.closed.is_cancelled()
@@ -243,7 +247,7 @@ impl TunHub {
                 .map_or_else(Vec::new, DeviceQueues::packets),
             super_packets: ends
                 .iter()
-                .filter(|end| end.inbox.super_packets.is_agreed())
+                .filter(|end| end.inbox.with(|inbox| inbox.super_packets.is_agreed()))
                 .count(),
             flows: ends.iter().map(|end| end.open_flows()).sum(),
             carries: carries.map(|carries| carries.min(mtu as usize)),
@@ -370,38 +374,6 @@ impl TunHub {
         }
     }
 
-    /// Does what is due in the stack of a listener, and spreads what that sends, for as long as it is awaited.
-    pub async fn keep_time(&self) -> Infallible {
-        tokio::select! {
-            never = self.device.keep_time() => never,
-            never = self.spread() => never,
-        }
-    }
-
-    /// Gives what the stack of a listener sends to those of its tunnels that have the destinations. One tunnel takes all by itself.
-    async fn spread(&self) -> Infallible {
-        let own = self.device.own_stack().and_then(StackDevice::own);
-        let Some(own) = own.filter(|_| self.is_split()) else {
-            return std::future::pending().await;
-        };
-        let mut room = Vec::new();
-        loop {
-            for mut packet in own.next_transmits().await {
-                let Ok(parsed) = Packet::parse(&packet) else {
-                    continue;
-                };
-                match self.end_of(&parsed) {
-                    Some(end) => {
-                        let longest = packet.len();
-                        // What a tunnel does not take is lost, as on any link: others do not wait for it.
-                        end.take(self, OffloadHeader::DONE, &mut packet, longest, &mut room);
-                    }
-                    None => self.say_unreachable(&parsed),
-                }
-            }
-        }
-    }
-
     pub(super) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
@@ -455,12 +427,12 @@ impl TunHub {
         }
     }
 
-    /// What has the destination of a packet that came out of a tunnel: the kernel, or another tunnel.
-    pub(super) fn next_hop(&self, from: u64, destination: IpAddr) -> NextHop<u64> {
+    /// What has the destination of a packet that came out of a tunnel, by this table: the kernel, or another tunnel.
+    pub(super) fn next_hop(&self, table: &Table, from: u64, destination: IpAddr) -> NextHop<u64> {
         match self.service {
             // The other ends of its tunnels are where packets come from.
             TunService::Client(_) => NextHop::Elsewhere,
-            TunService::Proxy(_) => self.table.read().routes.next_hop(Some(from), destination),
+            TunService::Proxy(_) => table.routes.next_hop(Some(from), destination),
         }
     }
 
@@ -468,61 +440,19 @@ impl TunHub {
     pub(super) fn neighbour(&self, packet: &[u8]) -> Option<Arc<TunEnd>> {
         match &self.service {
             TunService::Proxy(proxy) if proxy.client_to_client => {
-                self.end_of(&Packet::parse(packet).ok()?)
+                self.table.read().end_of(&Packet::parse(packet).ok()?)
             }
             _ => None,
         }
     }
 
-    /// Reads a queue of the device, and gives each packet to the tunnel that has its destination. Ends when the device fails.
-    ///
-    /// # Errors
-    /// The device is gone.
-    pub async fn read(&self, queue: &ClaimedQueue) -> io::Result<()> {
-        let mut room = vec![0; HEADER_BYTES + MAX_IP_PACKET];
-        let mut segment = Vec::new();
-        loop {
-            let length = poll_fn(|cx| queue.port.poll_read(cx, &mut room)).await?;
-            let Some((header, packet)) = room[..length].split_first_chunk_mut::<HEADER_BYTES>()
-            else {
-                continue;
-            };
-            let Some(header) = OffloadHeader::from_device(header) else {
-                continue;
-            };
-            let crowded = self.dispatch((queue.number, header), packet, &mut segment);
-            if let Some(end) = crowded {
-                end.inbox.room().await;
-            }
-        }
-    }
-
-    /// Takes a packet of another machine's device, and gives it to the tunnel that has its destination.
-    pub(super) fn take_packet(&self, packet: &mut [u8], segment: &mut Vec<u8>) {
-        // What finds no room is lost: its port has the packets of others, too.
-        let _ = self.dispatch((0, OffloadHeader::DONE), packet, segment);
-    }
-
-    /// The tunnel for a packet.
-    fn end_of(&self, packet: &Packet<'_>) -> Option<Arc<TunEnd>> {
-        let table = self.table.read();
-        if let Some(split) = &table.split {
-            return split.end_of(packet.destination()).cloned();
-        }
-        let owner = table.routes.owner(packet.destination())?;
-        match table.groups.get(&owner) {
-            Some(group) => group.end_for(packet.source()),
-            None => table.ends.get(&owner).cloned(),
-        }
-    }
-
     /// The names, if an address is one of theirs.
-    fn names_at(&self, address: IpAddr) -> Option<&Arc<NamedHosts>> {
+    pub(super) fn names_at(&self, address: IpAddr) -> Option<&Arc<NamedHosts>> {
         self.names().filter(|names| names.covers(address))
     }
 
     /// Tells the sender of a packet that no tunnel has its destination.
-    fn say_unreachable(&self, packet: &Packet<'_>) {
+    pub(super) fn say_unreachable(&self, packet: &Packet<'_>) {
         let routers = match &self.service {
             TunService::Client(client) => client.routers,
             TunService::Proxy(proxy) => proxy.routers,
@@ -538,36 +468,18 @@ impl TunHub {
             self.device.answer(&error);
         }
     }
+}
 
-    /// Gives a packet to its tunnel; returns that where the device had better wait for it.
-    fn dispatch(
-        &self,
-        (queue, header): (usize, OffloadHeader),
-        packet: &mut [u8],
-        room: &mut Vec<u8>,
-    ) -> Option<Arc<TunEnd>> {
-        let checked = header.check_device(packet).ok()?;
-        let longest = checked.longest();
-        if let Some(queues) = self.device.queues() {
-            queues.note(queue, checked.packet());
+impl Table {
+    /// The tunnel for a packet.
+    pub(super) fn end_of(&self, packet: &Packet<'_>) -> Option<Arc<TunEnd>> {
+        if let Some(split) = &self.split {
+            return split.end_of(packet.destination()).cloned();
         }
-        if let Some(names) = self.names_at(checked.packet().destination()) {
-            segment(&checked, room, |packet| {
-                if let Some(error) = names.take(packet) {
-                    self.device.answer(&error);
-                }
-            });
-            return None;
+        let owner = self.routes.owner(packet.destination())?;
+        match self.groups.get(&owner) {
+            Some(group) => group.end_for(packet.source()),
+            None => self.ends.get(&owner).cloned(),
         }
-        let header = checked.header();
-
-        let Some(end) = self.end_of(checked.packet()) else {
-            self.say_unreachable(checked.packet());
-            return None;
-        };
-        let is_crowded = end.take(self, header, packet, longest, room);
-        // Many tunnels do not wait for one of them: what it does not take is lost, as on any link.
-        let waits = matches!(&self.service, TunService::Client(client) if client.shared.is_none());
-        (is_crowded && waits).then_some(end)
     }
 }

@@ -60,17 +60,6 @@ pub struct StackDeviceSettings {
     pub datagrams: Bounds,
 }
 
-/// Where the packets that come out of a tunnel go.
-#[derive(Debug, Clone)]
-pub(super) enum Outlet {
-    /// To the kernel.
-    Kernel(Arc<DeviceQueues>),
-    /// To a stack.
-    Stack(Arc<FlowStack>),
-    /// To another machine.
-    Remote(Arc<RemoteDevice>),
-}
-
 impl HubDevice {
     /// A device of the kernel, of whose queues each is read by one of so many workers.
     pub(super) fn kernel(settings: &TunSettings, workers: usize) -> Result<Self, String> {
@@ -245,16 +234,26 @@ impl HubDevice {
         coalescer.flush(&mut output);
     }
 
-    /// Where the packets of a new tunnel go.
-    pub(super) fn outlet(&self) -> Outlet {
+    /// The stack that ends the packets of a new tunnel, if there is no other device.
+    pub(super) fn stack_for_tunnel(&self) -> Option<Arc<FlowStack>> {
+        let Self::Stack(device) = self else {
+            return None;
+        };
+        let StackDeviceSettings { stack, datagrams } = device.settings;
+        let own = device.own.clone();
+        Some(own.unwrap_or_else(|| FlowStack::new(stack, datagrams)))
+    }
+
+    /// Whether it is a device of the kernel.
+    pub(super) fn is_of_kernel(&self) -> bool {
+        matches!(self, Self::Kernel(_))
+    }
+
+    /// The device on another machine.
+    pub(super) fn remote(&self) -> Option<&RemoteDevice> {
         match self {
-            Self::Kernel(kernel) => Outlet::Kernel(kernel.queues.clone()),
-            Self::Remote(remote) => Outlet::Remote(remote.clone()),
-            Self::Stack(device) => {
-                let StackDeviceSettings { stack, datagrams } = device.settings;
-                let own = device.own.clone();
-                Outlet::Stack(own.unwrap_or_else(|| FlowStack::new(stack, datagrams)))
-            }
+            Self::Remote(remote) => Some(remote),
+            Self::Kernel(_) | Self::Stack(_) => None,
         }
     }
 }
@@ -278,35 +277,6 @@ impl StackDevice {
                 return own;
             }
             assigned.await;
-        }
-    }
-}
-
-impl Outlet {
-    /// The stack, if it is one.
-    pub(super) fn stack(&self) -> Option<&Arc<FlowStack>> {
-        match self {
-            Self::Kernel(_) | Self::Remote(_) => None,
-            Self::Stack(stack) => Some(stack),
-        }
-    }
-
-    /// Sends what is left of a run to another machine.
-    pub(super) fn flush(&self, run: &mut SealedRun) {
-        if let Self::Remote(remote) = self {
-            remote.flush(run);
-        }
-    }
-
-    /// Tells who sent a packet into a tunnel something about it.
-    pub(super) fn answer(&self, packet: &[u8]) {
-        match self {
-            Self::Kernel(queues) => {
-                // A device that is gone is noticed where it is read.
-                let _ = queues.write(&OffloadHeader::DONE.to_device(), packet);
-            }
-            Self::Stack(stack) => stack.handle_packet(packet),
-            Self::Remote(remote) => remote.send_one(packet),
         }
     }
 }

@@ -1,13 +1,20 @@
-//! Packets on their way into a tunnel, until its task takes them.
+//! Packets on their way into a tunnel, until its task takes them, and what they meet before.
+//!
+//! Everything is behind one lock, which is taken once for what was read of a device at once, and once for what is taken.
 
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use hermes_ip::PacketFilter;
 use hermes_proto::batch::{Batch, Layout};
 use hermes_proto::datagram::MAX_IP_PACKET;
+use hermes_proto::ip::IcmpLimiter;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::super_queue::SuperQueue;
+use super::translations::Translations;
+use crate::device::DeviceCapsules;
 
 /// Bytes that wait for a tunnel: some super-packets of the kernel's, so that a slow tunnel delays its flows and no more.
 #[doc(alias = "bound")]
@@ -17,7 +24,7 @@ const MOST_BYTES: usize = 512 * 1024;
 #[doc(alias = "bound")]
 const MOST_PACKETS: usize = 1024;
 
-/// Bytes above which the device is better not read: one more super-packet fits beside them.
+/// Bytes above which the device is better not read: what is read of it at once fits beside them.
 const CROWDED: usize = MOST_BYTES / 2;
 
 /// What waits, and what is sent into a device.
@@ -32,87 +39,149 @@ pub(super) const LAYOUT: Layout = Layout {
 /// Packets that wait.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    waiting: Mutex<InboxState>,
+    state: Mutex<InboxState>,
     taken: Notify,
-    /// Those that go whole.
-    pub(super) super_packets: SuperQueue,
 }
 
+/// What waits, and what packets meet on their way there.
 #[derive(Debug)]
-struct InboxState {
+pub(super) struct InboxState {
+    /// That of the session, as it is now.
+    pub(super) filter: Arc<PacketFilter>,
+    /// How often errors are written to the device.
+    pub(super) limiter: IcmpLimiter,
+    /// The addresses that packets get on their way, in both directions.
+    pub(super) translations: Translations,
+    /// Those that go whole.
+    pub(super) super_packets: SuperQueue,
     batch: Batch,
+    /// Whether the session may have capsules to send.
+    has_capsules: bool,
     reader: Option<Waker>,
     lost: u64,
     is_closed: bool,
 }
 
+/// What packets meet that come out of the tunnel.
+#[derive(Debug, Clone)]
+pub(super) struct InboxRules {
+    pub(super) filter: Arc<PacketFilter>,
+    pub(super) translations: Translations,
+}
+
+/// What was taken beside packets.
+#[derive(Debug, Default)]
+pub(super) struct TakenCapsules {
+    /// Super-packets.
+    pub(super) super_packets: DeviceCapsules,
+    /// Whether the session may have some, too.
+    pub(super) has_more: bool,
+}
+
+impl InboxState {
+    /// Puts one packet in; what finds no room is counted.
+    pub(super) fn push(&mut self, packet: &[u8]) {
+        self.lost += u64::from(self.batch.push(packet).is_err());
+    }
+
+    /// The session has another filter, and may have capsules to send.
+    pub(super) fn follow(&mut self, filter: &Arc<PacketFilter>) {
+        self.filter.clone_from(filter);
+        self.has_capsules = true;
+    }
+
+    /// Whether what waits is so much that there had better be a pause.
+    pub(super) fn is_crowded(&self) -> bool {
+        let is_crowded = self.batch.bytes().len() > CROWDED || self.batch.len() > MOST_PACKETS / 2;
+        is_crowded || self.super_packets.is_crowded()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.batch.is_empty() && self.super_packets.is_empty() && !self.has_capsules
+    }
+}
+
 impl Inbox {
-    pub(super) fn new() -> Self {
+    /// Without packets, for a session with this filter.
+    pub(super) fn new(filter: Arc<PacketFilter>) -> Self {
         Self {
-            waiting: Mutex::new(InboxState {
+            state: Mutex::new(InboxState {
+                filter,
+                limiter: IcmpLimiter::default(),
+                translations: Translations::default(),
+                super_packets: SuperQueue::default(),
                 batch: Batch::with(LAYOUT),
+                has_capsules: false,
                 reader: None,
                 lost: 0,
                 is_closed: false,
             }),
             taken: Notify::new(),
-            super_packets: SuperQueue::default(),
         }
     }
 
-    /// Puts in what `push` gives, packet by packet; what finds no room is counted. Says whether there should be a pause.
-    pub(super) fn fill(&self, fill: impl FnOnce(&mut dyn FnMut(&[u8]))) -> bool {
-        let mut waiting = self.waiting.lock();
-        let InboxState { batch, lost, .. } = &mut *waiting;
-        fill(&mut |packet| *lost += u64::from(batch.push(packet).is_err()));
-
-        let is_crowded = batch.bytes().len() > CROWDED || batch.len() > MOST_PACKETS / 2;
-        let reader = waiting.reader.take();
-        drop(waiting);
+    /// Does something with what waits, and wakes who waits for it.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut InboxState) -> T) -> T {
+        let mut state = self.state.lock();
+        let result = act(&mut state);
+        let reader = match state.is_empty() {
+            true => None,
+            false => state.reader.take(),
+        };
+        drop(state);
         if let Some(reader) = reader {
             reader.wake();
         }
-        is_crowded
+        result
     }
 
     /// Puts one packet in.
     pub(super) fn push(&self, packet: &[u8]) {
-        self.fill(|push| push(packet));
+        self.with(|state| state.push(packet));
+    }
+
+    /// What packets meet that come out of the tunnel.
+    pub(super) fn rules(&self) -> InboxRules {
+        let state = self.state.lock();
+        InboxRules {
+            filter: state.filter.clone(),
+            translations: state.translations,
+        }
     }
 
     /// Whether what waits is so much that there had better be a pause.
     pub(super) fn is_crowded(&self) -> bool {
-        let waiting = self.waiting.lock();
-        waiting.batch.bytes().len() > CROWDED || waiting.batch.len() > MOST_PACKETS / 2
+        self.state.lock().is_crowded()
     }
 
-    /// Polls for what waits, and gives it for the empty `batch`.
-    pub(super) fn poll_take(&self, cx: &mut Context<'_>, batch: &mut Batch) -> Poll<()> {
-        let mut waiting = self.waiting.lock();
-        if waiting.batch.is_empty() {
-            waiting.reader = Some(cx.waker().clone());
+    /// Polls for what waits: packets, which it gives for the empty `batch`, and capsules.
+    pub(super) fn poll_take(&self, cx: &mut Context<'_>, batch: &mut Batch) -> Poll<TakenCapsules> {
+        let mut state = self.state.lock();
+        if state.is_empty() {
+            state.reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
 
-        std::mem::swap(batch, &mut waiting.batch);
-        waiting.batch.clear();
-        drop(waiting);
+        std::mem::swap(batch, &mut state.batch);
+        state.batch.clear();
+        let taken = TakenCapsules {
+            super_packets: state.super_packets.take(),
+            has_more: std::mem::take(&mut state.has_capsules),
+        };
+        drop(state);
         self.taken.notify_waiters();
-        Poll::Ready(())
+        Poll::Ready(taken)
     }
 
     /// Waits until what was there is taken, or will never be.
     pub(super) async fn room(&self) {
-        self.super_packets.room().await;
         loop {
             let taken = self.taken.notified();
-            let is_crowded = {
-                let waiting = self.waiting.lock();
-                let is_full =
-                    waiting.batch.bytes().len() > CROWDED || waiting.batch.len() > MOST_PACKETS / 2;
-                is_full && !waiting.is_closed
+            let is_full = {
+                let state = self.state.lock();
+                state.is_crowded() && !state.is_closed
             };
-            if !is_crowded {
+            if !is_full {
                 return;
             }
             taken.await;
@@ -121,26 +190,47 @@ impl Inbox {
 
     /// No one takes anything any more.
     pub(super) fn close(&self) {
-        self.super_packets.close();
-        self.waiting.lock().is_closed = true;
+        self.state.lock().is_closed = true;
         self.taken.notify_waiters();
     }
 
     /// How many packets had to be dropped since this was last asked.
     pub(super) fn take_lost(&self) -> u64 {
-        std::mem::take(&mut self.waiting.lock().lost) + self.super_packets.take_lost()
+        let mut state = self.state.lock();
+        std::mem::take(&mut state.lost) + std::mem::take(&mut state.super_packets.lost)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use hermes_ip::{Accepts, InnerMtu, IpRole, IpSession, PacketScope, SessionSettings};
+
     use super::*;
+
+    fn inbox() -> Inbox {
+        let session = IpSession::new(SessionSettings {
+            role: IpRole::Client,
+            scope: PacketScope::any(),
+            routers: Default::default(),
+            mtu: InnerMtu::STREAM,
+            accepts_addresses: Accepts::All,
+            accepts_routes: Accepts::All,
+        });
+        Inbox::new(session.filter().clone())
+    }
 
     #[test]
     fn what_finds_no_room_is_lost_and_counted() {
-        let inbox = Inbox::new();
+        let inbox = inbox();
         let packet = vec![0x45; 60_000];
-        let pauses: Vec<bool> = (0..9).map(|_| inbox.fill(|push| push(&packet))).collect();
+        let pauses: Vec<bool> = (0..9)
+            .map(|_| {
+                inbox.with(|state| {
+                    state.push(&packet);
+                    state.is_crowded()
+                })
+            })
+            .collect();
         assert_eq!(pauses.iter().filter(|pause| **pause).count(), 5);
         assert_eq!(inbox.take_lost(), 1);
         assert_eq!(inbox.take_lost(), 0);
@@ -148,20 +238,32 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_that_waits_for_room_hears_when_it_is_taken_or_closed() {
-        let inbox = Inbox::new();
+        let inbox = inbox();
         for _ in 0..8 {
             inbox.push(&[0x45; 60_000]);
         }
         let mut batch = Batch::with(LAYOUT);
         let (_, taken) = tokio::join!(
             inbox.room(),
-            std::future::poll_fn(|cx| inbox.poll_take(cx, &mut batch).map(|()| true))
+            std::future::poll_fn(|cx| inbox.poll_take(cx, &mut batch))
         );
-        assert!(taken && batch.len() == 8);
+        assert!(!taken.has_more && batch.len() == 8);
 
         for _ in 0..8 {
             inbox.push(&[0x45; 60_000]);
         }
         tokio::join!(inbox.room(), async { inbox.close() });
+    }
+
+    #[tokio::test]
+    async fn a_task_that_waits_for_packets_hears_of_capsules_too() {
+        let inbox = inbox();
+        let mut batch = Batch::with(LAYOUT);
+        let filter = inbox.rules().filter;
+        let (taken, ()) = tokio::join!(
+            std::future::poll_fn(|cx| inbox.poll_take(cx, &mut batch)),
+            async { inbox.with(|state| state.follow(&filter)) }
+        );
+        assert!(taken.has_more && batch.is_empty());
     }
 }

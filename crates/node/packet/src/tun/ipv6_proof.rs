@@ -70,7 +70,8 @@ impl TunTunnel {
     }
 
     fn refuse_ipv6(&self, is_refused: bool) {
-        self.end.session.lock().refuse_ipv6(is_refused);
+        self.end
+            .with_session(|session| session.refuse_ipv6(is_refused));
     }
 }
 

@@ -47,11 +47,10 @@ impl TunHub {
         };
         self.lead_end(end, &addresses(&lease));
 
-        let narrow = end.session.lock().assign(lease.answer(requests));
+        let narrow = end.with_session(|session| session.assign(lease.answer(requests)));
         if let Err(error) = narrow {
             tracing::warn!(device = self.name(), %error, "the tunnel gets no IPv6");
         }
-        end.changed.notify_one();
     }
 
     /// Leads these addresses to a tunnel, or to those that share its lease.

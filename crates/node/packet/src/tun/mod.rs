@@ -11,14 +11,16 @@
 //! so that the kernel takes many at once. Between two ends that [agreed](hermes_ip::offload::agreement), they stay whole, and take the
 //! stream: `super_packets.rs`.
 //!
-//! Each worker reads a queue of each device, and a flow stays in one: `device_queues.rs`. The device of a listener reaches its exchange through a
-//! pipe, which costs a turn of a task.
+//! Each worker reads a queue of each device, and a flow stays in one: `device_queues.rs`. What is read at once (`read_batch.rs`) is led to its
+//! tunnels under one lock of the table, and enters each under one lock of its own (`entering.rs`).
 
 mod carry;
 mod device_group;
 mod device_queues;
 mod device_writer;
+mod dispatch;
 mod end;
+mod entering;
 mod flow_error;
 mod flow_ledger;
 mod flow_policy;
@@ -34,6 +36,7 @@ mod node_pools;
 mod opened_flows;
 mod port_others;
 mod port_reader;
+mod read_batch;
 mod remote_device;
 #[cfg(test)]
 mod returning_devices;
@@ -48,6 +51,7 @@ mod tcp_flow;
 mod translations;
 mod tunnel_device;
 mod tunnel_gate;
+mod tunnel_outcome;
 mod tunnel_owner;
 mod udp_flow;
 mod wanted_addresses;

@@ -1,10 +1,8 @@
 //! Super-packets of a tunnel: how its ends agree on them, and what becomes of those that come out of it.
 
-use std::future::poll_fn;
 use std::io;
 use std::time::Instant;
 
-use bytes::Bytes;
 use hermes_ip::Verdict;
 use hermes_ip::offload::{
     OffloadHeader, OffloadKind, Offloaded, SuperCapsule, agreement, cut_super, segment,
@@ -15,11 +13,10 @@ use hermes_proto::datagram::DatagramFormat;
 
 use super::device_writer::{Unsent, Writer};
 use super::end::TunTunnel;
-use super::hub_device::Outlet;
+use super::hub_device::HubDevice;
 use super::service::TunService;
-use super::super_queue::WaitingCapsules;
-use crate::device::CapsulePackets;
-use crate::{PacketDirection, Sink};
+use super::tunnel_device::LeavingPackets;
+use crate::device::{CapsulePackets, DeviceCapsules};
 
 impl TunTunnel {
     /// A stream leads to the client of this tunnel, whose request offers this context: it is told in which one super-packets are taken here.
@@ -28,26 +25,27 @@ impl TunTunnel {
             return;
         };
         let agreed = context.filter(|_| proxy.super_packets);
-        self.end.inbox.super_packets.agree(agreed, agreed);
-        if let Some(context) = agreed {
-            self.end
-                .inbox
-                .super_packets
-                .say(&SuperCapsule::Takes(context));
-        }
+        self.end.inbox.with(|inbox| {
+            inbox.super_packets.agree(agreed, agreed);
+            if let Some(context) = agreed {
+                inbox.super_packets.say(&SuperCapsule::Takes(context));
+            }
+        });
     }
 
     /// What a client offers in its request.
     pub(super) fn offer(&self) {
         if let TunService::Client(client) = &self.hub.service {
             let takes = client.super_packets.then_some(agreement::CONTEXT);
-            self.end.inbox.super_packets.agree(takes, None);
+            self.end
+                .inbox
+                .with(|inbox| inbox.super_packets.agree(takes, None));
         }
     }
 
     /// Takes a capsule of super-packets. A bad one is dropped, and the tunnel goes on, as with any packet.
     pub(super) fn handle_super(&self, value: &[u8]) -> CapsulePackets {
-        let taken = self.end.inbox.super_packets.takes();
+        let taken = self.end.inbox.with(|inbox| inbox.super_packets.takes());
         match SuperCapsule::decode(value) {
             None => CapsulePackets::dropped(DropReason::Malformed),
             _ if taken.is_none() => CapsulePackets::dropped(DropReason::UnknownContext),
@@ -74,14 +72,16 @@ impl TunTunnel {
 
     /// The peer takes super-packets in this context from now on, or none: what waits goes as packets then.
     fn send_from_now_on(&self, context: Option<u64>) -> CapsulePackets {
-        let mut waiting = self.end.inbox.super_packets.set_sends(context);
         let is_agreed = context.is_some();
         tracing::debug!(
             device = self.hub.device.name(),
             is_agreed,
             "super-packets into the tunnel"
         );
-        cut_waiting(&mut waiting, |packet| self.end.inbox.push(packet));
+        self.end.inbox.with(|inbox| {
+            let waiting = inbox.super_packets.set_sends(context);
+            cut_waiting(waiting, |packet| inbox.push(packet));
+        });
         CapsulePackets::default()
     }
 
@@ -89,7 +89,6 @@ impl TunTunnel {
     fn write_super(&self, checked: &Offloaded<'_>) -> CapsulePackets {
         let packet = checked.packet().bytes();
         let segments = checked.segments() as u64;
-        let now = Instant::now();
         let mut writer = self.end.writer.lock();
         let Writer {
             limiter,
@@ -99,15 +98,24 @@ impl TunTunnel {
         } = &mut *writer;
 
         let mut unsent = Unsent::default();
-        let filter = self.end.filter();
+        let rules = self.end.inbox.rules();
         let arrived = self.end.arrived(packet, checked.segments());
-        match self.judge(arrived, &filter, limiter, now) {
+        let verdict = LeavingPackets {
+            table: &self.hub.table.read(),
+            gate: &mut self.end.gate(),
+            filter: &rules.filter,
+            limiter,
+            now: Instant::now(),
+        }
+        .judge(self, arrived);
+        match verdict {
             Verdict::Pass if self.hand_over(checked.header(), packet, from_client) => {}
             Verdict::Pass => {
                 let header = checked.header();
-                let translations = self.end.reader.lock().translations;
-                let packet = translations.arrived(packet, !header.needs_checksum, translated);
-                let written = write(&self.end.outlet, header, packet);
+                let packet = rules
+                    .translations
+                    .arrived(packet, !header.needs_checksum, translated);
+                let written = write(&self.hub.device, header, packet);
                 // A device that is gone is noticed where it is read.
                 unsent.failed += usize::from(written.is_err());
             }
@@ -130,8 +138,8 @@ impl TunTunnel {
 }
 
 /// Writes a super-packet into a device. Before Linux 6.2, UDP must be cut for it.
-fn write(outlet: &Outlet, header: OffloadHeader, packet: &[u8]) -> io::Result<()> {
-    let Outlet::Kernel(queues) = outlet else {
+fn write(device: &HubDevice, header: OffloadHeader, packet: &[u8]) -> io::Result<()> {
+    let Some(queues) = device.queues() else {
         // Where a stack ends packets, none is agreed on.
         return Err(io::ErrorKind::Unsupported.into());
     };
@@ -155,24 +163,10 @@ fn write(outlet: &Outlet, header: OffloadHeader, packet: &[u8]) -> io::Result<()
 }
 
 /// Gives the packets of super-packets that were to be sent.
-fn cut_waiting(waiting: &mut WaitingCapsules, mut packet: impl FnMut(&[u8])) {
+fn cut_waiting(mut waiting: DeviceCapsules, mut packet: impl FnMut(&[u8])) {
     let mut decoder = CapsuleDecoder::new(DatagramFormat::IP.max_capsule());
     decoder.push(waiting.take_bytes());
     while let Ok(Some(capsule)) = decoder.next() {
         cut_super(&capsule.value, &mut packet);
-    }
-}
-
-/// Sends the super-packets of a tunnel along the stream that leads to its peer.
-pub(super) async fn send_super(
-    outwards: &PacketDirection<'_>,
-    tunnel: &TunTunnel,
-    sink: &Sink,
-) -> Result<&'static str, crate::Broken> {
-    loop {
-        let mut waiting = poll_fn(|cx| tunnel.end.inbox.super_packets.poll_take(cx)).await;
-        let capsules: Bytes = waiting.take_bytes();
-        outwards.write_capsules(sink, capsules).await?;
-        outwards.moved(waiting.packets, waiting.size);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
+use hermes_http::RefusalReason;
 use hermes_ip::offload::OffloadHeader;
 use hermes_ip::{NextHop, PacketFilter, Rejection, Verdict};
 use hermes_proto::batch::{Batch, Layout};
@@ -14,33 +15,39 @@ use hermes_proto::ip::{IcmpLimiter, Packet};
 
 use super::device_writer::{FromClient, Unsent, Writer};
 use super::end::{TunEnd, TunTunnel};
+use super::entering::EnteringPacket;
 use super::flow_stack::FlowStack;
 use super::gate::ArrivedPacket;
-use super::hub_device::Outlet;
-use super::inbox::LAYOUT;
-use crate::device::{CapsulePackets, Device, SentPackets, WaitingTurn};
+use super::hub::Table;
+use super::inbox::{InboxRules, LAYOUT};
+use super::tunnel_gate::TunnelGate;
+use crate::device::{
+    CapsulePackets, Device, DeviceCapsules, DeviceUpkeep, PathCarries, SentPackets, WaitingTurn,
+};
 
 impl TunTunnel {
     /// Writes a batch into the device, or gives it to the stack; says how many packets did not pass.
     fn write(&self, batch: &Batch) -> io::Result<Unsent> {
         let end = &*self.end;
-        let filter = end.filter();
-        let now = Instant::now();
         let mut writer = end.writer.lock();
-        let translations = end.reader.lock().translations;
+        let InboxRules {
+            filter,
+            translations,
+        } = end.inbox.rules();
+        self.judge_all(batch, &filter, &mut writer);
         let Writer {
             coalescer,
-            limiter,
             translated,
             from_client,
             sealed,
-            probe,
+            verdicts,
+            ..
         } = &mut *writer;
 
         let mut failed = 0;
         let mut gone = None;
         let mut output = |header: OffloadHeader, packet: &[u8]| {
-            let Outlet::Kernel(queues) = &end.outlet else {
+            let Some(queues) = self.hub.device.queues() else {
                 return;
             };
             match queues.write(&header.to_device(), packet) {
@@ -51,29 +58,21 @@ impl TunTunnel {
         };
 
         let mut unsent = Unsent::default();
-        for packet in batch.iter() {
-            if let Some(probe) = probe
-                && probe.handle_packet(packet)
-            {
-                continue;
-            }
-            let verdict = self.judge(end.arrived(packet, 1), &filter, limiter, now);
-            if matches!(verdict, Verdict::Pass)
-                && self.hand_over(OffloadHeader::DONE, packet, from_client)
-            {
-                continue;
-            }
+        for (packet, verdict) in batch.iter().zip(verdicts.drain(..)) {
             match verdict {
-                Verdict::Pass => {
+                None => {}
+                Some(Verdict::Pass) if self.hand_over(OffloadHeader::DONE, packet, from_client) => {
+                }
+                Some(Verdict::Pass) => {
                     let packet = translations.arrived(packet, true, translated);
-                    match &end.outlet {
-                        Outlet::Kernel(_) => coalescer.push(packet, false, &mut output),
-                        Outlet::Stack(stack) => stack.handle_packet(packet),
-                        Outlet::Remote(remote) => remote.send(packet, sealed),
+                    match (&end.stack, self.hub.device.remote()) {
+                        (Some(stack), _) => stack.handle_packet(packet),
+                        (None, Some(remote)) => remote.send(packet, sealed),
+                        (None, None) => coalescer.push(packet, false, &mut output),
                     }
                 }
-                Verdict::Answer(answer) => end.inbox.push(&answer),
-                Verdict::Reject { reason, error } => {
+                Some(Verdict::Answer(answer)) => end.inbox.push(&answer),
+                Some(Verdict::Reject { reason, error }) => {
                     unsent.count(reason);
                     tracing::trace!(reason = reason.name(), "a packet of a tunnel does not pass");
                     if let Some(error) = error {
@@ -83,7 +82,9 @@ impl TunTunnel {
             }
         }
         coalescer.flush(&mut output);
-        end.outlet.flush(sealed);
+        if let Some(remote) = self.hub.device.remote() {
+            remote.flush(sealed);
+        }
 
         match gone {
             Some(error) => Err(error),
@@ -94,39 +95,27 @@ impl TunTunnel {
         }
     }
 
-    /// What becomes of a packet that came out of the tunnel.
-    pub(super) fn judge(
-        &self,
-        arrived: ArrivedPacket<'_>,
-        filter: &PacketFilter,
-        limiter: &mut IcmpLimiter,
-        now: Instant,
-    ) -> Verdict {
-        let end = &*self.end;
-        let packet = arrived.bytes;
-        let verdict = match filter.check_from_peer(packet, limiter, now) {
-            Verdict::Pass if self.is_of_name(packet) => Verdict::Reject {
-                reason: Rejection::Source,
-                error: None,
-            },
-            Verdict::Pass => self.check_next_hop(packet),
-            verdict => verdict,
+    /// What becomes of the packets of a batch, which are judged under one lock.
+    fn judge_all(&self, batch: &Batch, filter: &PacketFilter, writer: &mut Writer) {
+        let Writer {
+            limiter,
+            probe,
+            verdicts,
+            ..
+        } = writer;
+        let mut leaving = LeavingPackets {
+            table: &self.hub.table.read(),
+            gate: &mut self.end.gate(),
+            filter,
+            limiter,
+            now: Instant::now(),
         };
-        if !matches!(verdict, Verdict::Pass) {
-            return verdict;
-        }
-
-        let is_taken = match &end.outlet {
-            Outlet::Kernel(_) | Outlet::Remote(_) => true,
-            Outlet::Stack(stack) => stack.takes(packet),
-        };
-        match (is_taken && end.passes(&self.hub, arrived, now), &end.outlet) {
-            (false, _) => filter.prohibit(packet, limiter, now),
-            // The kernel says itself what is too long for its next link.
-            (true, Outlet::Remote(remote)) => {
-                filter.check_onward(packet, remote.mtu(), limiter, now)
-            }
-            (true, _) => Verdict::Pass,
+        verdicts.clear();
+        for packet in batch.iter() {
+            let is_of_probe = probe
+                .as_mut()
+                .is_some_and(|probe| probe.handle_packet(packet));
+            verdicts.push((!is_of_probe).then(|| leaving.judge(self, self.end.arrived(packet, 1))));
         }
     }
 
@@ -146,16 +135,11 @@ impl TunTunnel {
             if packets.is_empty() {
                 return;
             }
-            for mut packet in packets {
-                let longest = packet.len();
-                self.end.take(
-                    &self.hub,
-                    OffloadHeader::DONE,
-                    &mut packet,
-                    longest,
-                    &mut room,
-                );
-            }
+            self.end.take_all(&self.hub, |entering| {
+                for mut packet in packets {
+                    entering.take(EnteringPacket::whole(&mut packet), &mut room);
+                }
+            });
         }
     }
 
@@ -184,7 +168,7 @@ impl TunTunnel {
     }
 
     /// No tunnel leads into another, unless clients may send to each other, and none back into itself.
-    fn check_next_hop(&self, packet: &[u8]) -> Verdict {
+    fn check_next_hop(&self, table: &Table, packet: &[u8]) -> Verdict {
         let destination = Packet::parse(packet).map(|parsed| parsed.destination());
         let may_pass = destination.is_ok_and(|destination| {
             // An answer takes the same tunnel.
@@ -195,7 +179,7 @@ impl TunTunnel {
                 .end
                 .group()
                 .map_or(self.end.number, |group| group.number);
-            self.hub.next_hop(owner, destination) != NextHop::Forbidden
+            self.hub.next_hop(table, owner, destination) != NextHop::Forbidden
         });
         match may_pass {
             true => Verdict::Pass,
@@ -203,6 +187,50 @@ impl TunTunnel {
                 reason: Rejection::ClientToClient,
                 error: None,
             },
+        }
+    }
+}
+
+/// Packets that came out of a tunnel, and what they meet.
+pub(super) struct LeavingPackets<'a> {
+    pub(super) table: &'a Table,
+    pub(super) gate: &'a mut TunnelGate,
+    pub(super) filter: &'a PacketFilter,
+    pub(super) limiter: &'a mut IcmpLimiter,
+    pub(super) now: Instant,
+}
+
+impl LeavingPackets<'_> {
+    /// What becomes of a packet of this tunnel.
+    pub(super) fn judge(&mut self, tunnel: &TunTunnel, arrived: ArrivedPacket<'_>) -> Verdict {
+        let packet = arrived.bytes;
+        let verdict = self.filter.check_from_peer(packet, self.limiter, self.now);
+        let verdict = match verdict {
+            Verdict::Pass if tunnel.is_of_name(packet) => Verdict::Reject {
+                reason: Rejection::Source,
+                error: None,
+            },
+            Verdict::Pass => tunnel.check_next_hop(self.table, packet),
+            verdict => verdict,
+        };
+        if !matches!(verdict, Verdict::Pass) {
+            return verdict;
+        }
+
+        let stack = tunnel.end.stack.as_ref();
+        let is_taken = stack.is_none_or(|stack| stack.takes(packet));
+        let pool = tunnel.hub.pool_entry();
+        if !is_taken || !self.gate.passes(pool, arrived, self.now) {
+            return self.filter.prohibit(packet, self.limiter, self.now);
+        }
+        match tunnel.hub.device.remote() {
+            // The kernel says itself what is too long for its next link.
+            Some(remote) => {
+                let mtu = remote.mtu();
+                self.filter
+                    .check_onward(packet, mtu, self.limiter, self.now)
+            }
+            None => Verdict::Pass,
         }
     }
 }
@@ -227,23 +255,64 @@ impl Device for TunTunnel {
         LAYOUT
     }
 
-    fn poll_fill(&self, cx: &mut Context<'_>, batch: &mut Batch) -> Poll<io::Result<()>> {
+    fn poll_fill(
+        &self,
+        cx: &mut Context<'_>,
+        batch: &mut Batch,
+        capsules: &mut DeviceCapsules,
+    ) -> Poll<io::Result<()>> {
         // What is for several tunnels is spread by the hub.
-        let stack = self.end.outlet.stack();
-        let Some(stack) = stack.filter(|_| !self.hub.is_split()) else {
-            ready!(self.end.inbox.poll_take(cx, batch));
-            return Poll::Ready(Ok(()));
-        };
+        let stack = self.end.stack.as_ref().filter(|_| !self.hub.is_split());
+        loop {
+            if let Some(stack) = stack {
+                // Who has packets meanwhile wakes this task, or finds that there are some already.
+                stack.wake(cx.waker());
+                self.pull(stack);
+            }
+            let taken = ready!(self.end.inbox.poll_take(cx, batch));
+            *capsules = taken.super_packets;
+            if taken.has_more {
+                // The session's come first: addresses before packets.
+                let mut own = self.session_capsules();
+                own.extend_from_slice(&capsules.bytes);
+                capsules.bytes = own;
+            }
+            if !batch.is_empty() || !capsules.bytes.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
 
-        // Who has packets meanwhile wakes this task, or finds that there are some already.
-        stack.wake(cx.waker());
-        self.pull(stack);
-        ready!(self.end.inbox.poll_take(cx, batch));
-        Poll::Ready(Ok(()))
+    fn lead(&self, has_datagrams: bool) {
+        self.end
+            .inbox
+            .with(|inbox| inbox.super_packets.set_datagrams(has_datagrams));
+        self.forget_ipv6();
+    }
+
+    fn upkeep<'a>(&'a self, carries: PathCarries<'a>) -> Option<DeviceUpkeep<'a>> {
+        Some(Box::pin(self.keep(carries)))
+    }
+
+    fn accepted(&self) {
+        self.handle_accepted();
+    }
+
+    fn refused(&self, reason: RefusalReason) {
+        let RefusalReason {
+            status, details, ..
+        } = reason;
+        self.end
+            .outcome
+            .end(format!("refused with {status}: {details}"));
+    }
+
+    fn ended(&self, reason: &str) {
+        self.end.outcome.end(reason.to_owned());
     }
 
     fn turn(&self) -> Option<WaitingTurn<'_>> {
-        self.end.outlet.stack()?.turn()
+        self.end.stack.as_ref()?.turn()
     }
 
     fn poll_send(

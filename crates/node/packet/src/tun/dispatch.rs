@@ -1,0 +1,190 @@
+//! Gives the packets of a device to the tunnels that have their destinations.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+
+use hermes_ip::offload::{OffloadHeader, Offloaded, segment};
+
+use super::device_queues::ClaimedQueue;
+use super::end::TunEnd;
+use super::entering::EnteringPacket;
+use super::hub::{Table, TunHub};
+use super::hub_device::StackDevice;
+use super::read_batch::ReadBatch;
+use super::service::TunService;
+
+/// A packet of a device, and where it goes.
+struct LedPacket {
+    header: OffloadHeader,
+    /// The length of the longest packet into which it is cut.
+    longest: usize,
+    /// The tunnel that has its destination, unless that is a name's.
+    end: Option<Arc<TunEnd>>,
+}
+
+impl LedPacket {
+    /// Leads a packet of a device.
+    fn of(hub: &TunHub, table: &Table, checked: &Offloaded<'_>) -> Self {
+        let packet = checked.packet();
+        let names = hub.names_at(packet.destination());
+        Self {
+            header: checked.header(),
+            longest: checked.longest(),
+            end: match names {
+                Some(_) => None,
+                None => table.end_of(packet),
+            },
+        }
+    }
+
+    fn entering<'a>(&self, bytes: &'a mut [u8]) -> EnteringPacket<'a> {
+        EnteringPacket {
+            header: self.header,
+            bytes,
+            longest: self.longest,
+        }
+    }
+}
+
+impl TunHub {
+    /// Reads a queue of the device, and gives each packet to the tunnel that has its destination. Ends when the device fails.
+    ///
+    /// # Errors
+    /// The device is gone.
+    pub async fn read(&self, queue: &ClaimedQueue) -> io::Result<()> {
+        let mut read = ReadBatch::new();
+        let mut led = Vec::new();
+        let mut segment = Vec::new();
+        loop {
+            poll_fn(|cx| read.poll_read(&queue.port, cx)).await?;
+            self.lead_all(queue.number, &mut read, &mut led);
+            if let Some(end) = self.enter_all(&mut read, &led, &mut segment) {
+                end.inbox.room().await;
+            }
+        }
+    }
+
+    /// Finds the tunnels of packets that were read of a queue.
+    fn lead_all(&self, queue: usize, read: &mut ReadBatch, led: &mut Vec<Option<LedPacket>>) {
+        led.clear();
+        let queues = self.device.queues();
+        let table = self.table.read();
+        for number in 0..read.len() {
+            let (header, packet) = read.packet(number);
+            // What is no packet is passed over.
+            let checked = header.check_device(packet).ok();
+            if let (Some(queues), Some(checked)) = (queues, &checked) {
+                queues.note(queue, checked.packet());
+            }
+            led.push(checked.map(|checked| LedPacket::of(self, &table, &checked)));
+        }
+    }
+
+    /// Gives packets to their tunnels, as many as follow each other to the same at once; returns one for which the device had better wait.
+    fn enter_all(
+        &self,
+        read: &mut ReadBatch,
+        led: &[Option<LedPacket>],
+        room: &mut Vec<u8>,
+    ) -> Option<Arc<TunEnd>> {
+        let mut crowded = None;
+        let mut at = 0;
+        while at < led.len() {
+            let Some(first) = &led[at] else {
+                at += 1;
+                continue;
+            };
+            let (_, packet) = read.packet(at);
+            let Some(end) = self.end_for(first, packet, room) else {
+                at += 1;
+                continue;
+            };
+
+            let run = led[at..].iter().map_while(|next| {
+                let next = next.as_ref()?;
+                let is_same = next
+                    .end
+                    .as_ref()
+                    .is_some_and(|other| Arc::ptr_eq(other, end));
+                is_same.then_some(next)
+            });
+            let mut taken = at;
+            let is_crowded = end.take_all(self, |entering| {
+                for next in run {
+                    let (_, packet) = read.packet(taken);
+                    entering.take(next.entering(packet), room);
+                    taken += 1;
+                }
+            });
+            at = taken;
+            if is_crowded && self.waits() {
+                crowded = Some(end.clone());
+            }
+        }
+        crowded
+    }
+
+    /// The tunnel of a packet. One that has none, or is for a name, is dealt with here.
+    fn end_for<'a>(
+        &self,
+        led: &'a LedPacket,
+        packet: &[u8],
+        room: &mut Vec<u8>,
+    ) -> Option<&'a Arc<TunEnd>> {
+        if let Some(end) = &led.end {
+            return Some(end);
+        }
+        let checked = led.header.check(packet).ok()?;
+        match self.names_at(checked.packet().destination()) {
+            Some(names) => segment(&checked, room, |packet| {
+                if let Some(error) = names.take(packet) {
+                    self.device.answer(&error);
+                }
+            }),
+            None => self.say_unreachable(checked.packet()),
+        }
+        None
+    }
+
+    /// Whether a device waits for a tunnel that is crowded. Many tunnels do not wait for one of them: what it does not take is lost, as
+    /// on any link.
+    fn waits(&self) -> bool {
+        matches!(&self.service, TunService::Client(client) if client.shared.is_none())
+    }
+
+    /// Takes a packet of another machine's device, or of a stack, and gives it to the tunnel that has its destination.
+    pub(super) fn take_packet(&self, packet: &mut [u8], room: &mut Vec<u8>) {
+        let Ok(checked) = OffloadHeader::DONE.check_device(packet) else {
+            return;
+        };
+        let led = LedPacket::of(self, &self.table.read(), &checked);
+        if let Some(end) = self.end_for(&led, packet, room) {
+            // What finds no room is lost: its port has the packets of others, too.
+            end.take_all(self, |entering| entering.take(led.entering(packet), room));
+        }
+    }
+
+    /// Does what is due in the stack of a listener, and spreads what that sends, for as long as it is awaited.
+    pub async fn keep_time(&self) -> Infallible {
+        tokio::select! {
+            never = self.device.keep_time() => never,
+            never = self.spread() => never,
+        }
+    }
+
+    /// Gives what the stack of a listener sends to those of its tunnels that have the destinations. One tunnel takes all by itself.
+    async fn spread(&self) -> Infallible {
+        let own = self.device.own_stack().and_then(StackDevice::own);
+        let Some(own) = own.filter(|_| self.is_split()) else {
+            return std::future::pending().await;
+        };
+        let mut room = Vec::new();
+        loop {
+            for mut packet in own.next_transmits().await {
+                self.take_packet(&mut packet, &mut room);
+            }
+        }
+    }
+}

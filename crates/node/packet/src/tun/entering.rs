@@ -1,0 +1,156 @@
+//! Packets that a device gave, on their way into a tunnel: those that were read at once are checked under one lock.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hermes_ip::offload::{OffloadHeader, segment};
+use hermes_ip::{PacketFilter, Verdict};
+
+use super::device_writer::FromClient;
+use super::end::TunEnd;
+use super::gate::ArrivedPacket;
+use super::hub::TunHub;
+use super::inbox::InboxState;
+use super::super_queue::SuperPushed;
+use super::tunnel_gate::TunnelGate;
+
+/// A tunnel that takes packets.
+pub(super) struct EnteringPackets<'a> {
+    end: &'a TunEnd,
+    hub: &'a TunHub,
+    gate: &'a mut TunnelGate,
+    inbox: &'a mut InboxState,
+    filter: Arc<PacketFilter>,
+    now: Instant,
+}
+
+/// A packet that a device gave.
+pub(super) struct EnteringPacket<'a> {
+    pub(super) header: OffloadHeader,
+    pub(super) bytes: &'a mut [u8],
+    /// The length of the longest packet into which it is cut.
+    pub(super) longest: usize,
+}
+
+impl<'a> EnteringPacket<'a> {
+    /// One that is not to be cut.
+    pub(super) fn whole(bytes: &'a mut [u8]) -> Self {
+        Self {
+            header: OffloadHeader::DONE,
+            longest: bytes.len(),
+            bytes,
+        }
+    }
+}
+
+impl TunEnd {
+    /// Takes packets that the device of `hub` gave; says whether there should be a pause.
+    pub(super) fn take_all(
+        &self,
+        hub: &TunHub,
+        take: impl FnOnce(&mut EnteringPackets<'_>),
+    ) -> bool {
+        // Always in this order.
+        let mut gate = self.gate();
+        self.inbox.with(|inbox| {
+            take(&mut EnteringPackets {
+                end: self,
+                hub,
+                gate: &mut gate,
+                filter: inbox.filter.clone(),
+                inbox,
+                now: Instant::now(),
+            });
+            inbox.is_crowded()
+        })
+    }
+
+    /// Takes a packet that came out of the tunnel of another client; `longest` is what it is cut into.
+    pub(super) fn take_of_client(
+        &self,
+        hub: &TunHub,
+        header: OffloadHeader,
+        packet: &[u8],
+        longest: usize,
+        room: &mut FromClient,
+    ) {
+        let FromClient {
+            packet: copy,
+            segment,
+        } = room;
+        copy.clear();
+        copy.extend_from_slice(packet);
+        let packet = EnteringPacket {
+            header,
+            bytes: copy,
+            longest,
+        };
+        // A tunnel that is crowded loses it, as any link does.
+        self.take_all(hub, |entering| entering.take(packet, segment));
+    }
+}
+
+impl EnteringPackets<'_> {
+    /// Takes a packet, or tells its sender why not.
+    pub(super) fn take(&mut self, packet: EnteringPacket<'_>, room: &mut Vec<u8>) {
+        let EnteringPacket {
+            header,
+            bytes: packet,
+            longest,
+        } = packet;
+        let inbox = &mut *self.inbox;
+        inbox.translations.leave(packet, !header.needs_checksum);
+        let limiter = &mut inbox.limiter;
+        let verdict = self
+            .filter
+            .check_to_peer(packet, longest, limiter, self.now);
+        let verdict = match verdict {
+            Verdict::Pass if !self.passes(header, packet) => {
+                let limiter = &mut self.inbox.limiter;
+                self.filter.prohibit(packet, limiter, self.now)
+            }
+            verdict => verdict,
+        };
+        match verdict {
+            Verdict::Pass => {}
+            Verdict::Answer(answer)
+            | Verdict::Reject {
+                error: Some(answer),
+                ..
+            } => return self.answer(&answer),
+            Verdict::Reject { reason, .. } => {
+                tracing::trace!(
+                    reason = reason.name(),
+                    "a packet of the device does not pass"
+                );
+                return;
+            }
+        }
+
+        self.filter.clamp_tcp(packet, !header.needs_checksum);
+        let Ok(checked) = header.check(packet) else {
+            return;
+        };
+        if self.inbox.super_packets.push(&header, &checked) == SuperPushed::Plain {
+            segment(&checked, room, |segment| self.inbox.push(segment));
+        }
+    }
+
+    /// Whether the policy lets a packet pass, which counts for its flow.
+    fn passes(&mut self, header: OffloadHeader, packet: &[u8]) -> bool {
+        let arrived = ArrivedPacket {
+            bytes: packet,
+            count: header.segments_of(packet.len()),
+            sender: self.end.device_side,
+        };
+        self.gate.passes(self.hub.pool_entry(), arrived, self.now)
+    }
+
+    /// Tells a host behind the device something about a packet that it sent.
+    fn answer(&self, answer: &[u8]) {
+        let mut answer = answer.to_vec();
+        // It is about the packet as it was translated.
+        self.inbox.translations.arrive(&mut answer, true);
+        self.end.tell_device(self.hub, &answer);
+    }
+}
