@@ -11,6 +11,7 @@ use serde_json::{Map, Value as Json};
 use crate::env::Env;
 use crate::include::IncludeReader;
 use crate::model::scalar::FilePath;
+use crate::reader::SystemFiles;
 use crate::{Places, Problem, Problems, schema, walk};
 
 /// A file of cases.
@@ -90,7 +91,7 @@ pub fn read_cases(file: &Path, env: Env<'_>) -> Result<(Cases, Places), Problems
     static SCHEMA: OnceLock<Json> = OnceLock::new();
     let schema = SCHEMA.get_or_init(schema::of::<Cases>);
 
-    let mut reader = IncludeReader::new(env);
+    let mut reader = IncludeReader::new(env, &SystemFiles);
     let root = reader.read(file, None);
     let IncludeReader {
         mut problems,

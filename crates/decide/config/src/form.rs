@@ -9,6 +9,7 @@ use crate::Problems;
 use crate::env::Env;
 use crate::include::IncludeReader;
 use crate::load::{Loaded, read_by};
+use crate::reader::SystemFiles;
 use crate::schema::schema;
 
 /// The form of documents for one program. The default one is for no program: it takes any settings.
@@ -104,7 +105,7 @@ impl DocumentForm {
     /// # Errors
     /// Everything that is wrong with its form.
     pub fn load(&self, file: &Path, env: Env<'_>) -> Result<Loaded, Problems> {
-        read_by(&self.0, IncludeReader::new(env), file)
+        read_by(&self.0, IncludeReader::new(env, &SystemFiles), file)
     }
 
     /// Reads a document of this form like [`parse`](crate::parse).
@@ -112,7 +113,8 @@ impl DocumentForm {
     /// # Errors
     /// Everything that is wrong with its form.
     pub fn parse(&self, name: &Path, text: &str, env: Env<'_>) -> Result<Loaded, Problems> {
-        read_by(&self.0, IncludeReader::of_text(text.to_owned(), env), name)
+        let reader = IncludeReader::of_text(text.to_owned(), env, &SystemFiles);
+        read_by(&self.0, reader, name)
     }
 }
 

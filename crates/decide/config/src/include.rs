@@ -1,12 +1,11 @@
 //! Reading a file and what it includes, into one tree.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::env::{Env, expand};
 use crate::path::{child, element};
+use crate::reader::{FileReader, absolute};
 use crate::tree::{Entry, Node, Value};
 use crate::{Place, Problem, yaml};
 
@@ -27,6 +26,7 @@ const OWN_KEYS: [&str; 3] = ["version", "$schema", "include"];
 /// Reads files; collects what is wrong with them.
 pub(crate) struct IncludeReader<'a> {
     env: Env<'a>,
+    source: &'a dyn FileReader,
     /// Every file that was opened, absolute, in order.
     pub(crate) files: Vec<PathBuf>,
     /// What is wrong so far.
@@ -40,9 +40,10 @@ pub(crate) struct IncludeReader<'a> {
 }
 
 impl<'a> IncludeReader<'a> {
-    pub(crate) fn new(env: Env<'a>) -> Self {
+    pub(crate) fn new(env: Env<'a>, source: &'a dyn FileReader) -> Self {
         Self {
             env,
+            source,
             files: Vec::new(),
             problems: Vec::new(),
             open: Vec::new(),
@@ -52,10 +53,10 @@ impl<'a> IncludeReader<'a> {
     }
 
     /// Reads this text in place of the first file. What it includes is looked for from the folder of the process.
-    pub(crate) fn of_text(text: String, env: Env<'a>) -> Self {
+    pub(crate) fn of_text(text: String, env: Env<'a>, source: &'a dyn FileReader) -> Self {
         Self {
             given: Some(text),
-            ..Self::new(env)
+            ..Self::new(env, source)
         }
     }
 
@@ -98,19 +99,12 @@ impl<'a> IncludeReader<'a> {
     fn text(&mut self, file: &Path) -> Result<String, String> {
         if let Some(text) = self.given.take() {
             self.known.push(file.to_owned());
-            self.files
-                .push(std::path::absolute(file).unwrap_or_default());
+            self.files.push(absolute(file));
             return Ok(text);
         }
 
         let failed = |error: std::io::Error| format!("cannot read {}: {error}", file.display());
-        // A pipe or a device has no length to ask for first, so the reading itself is bounded.
-        let mut bytes = Vec::new();
-        File::open(file)
-            .map_err(failed)?
-            .take(FILE_BYTES + 1)
-            .read_to_end(&mut bytes)
-            .map_err(failed)?;
+        let bytes = self.source.read(file, FILE_BYTES + 1).map_err(failed)?;
 
         if bytes.len() as u64 > FILE_BYTES {
             return Err(format!(
@@ -121,9 +115,9 @@ impl<'a> IncludeReader<'a> {
         }
 
         // A pipe, such as that of `<(..)` in a shell, has no name of its own.
-        let name = file.canonicalize();
-        self.known.push(name.unwrap_or_else(|_| file.to_owned()));
-        self.files.push(std::path::absolute(file).map_err(failed)?);
+        let name = self.source.true_name(file);
+        self.known.push(name.unwrap_or_else(|| file.to_owned()));
+        self.files.push(absolute(file));
         String::from_utf8(bytes).map_err(|error| {
             let line = error
                 .as_bytes()
@@ -173,7 +167,7 @@ impl<'a> IncludeReader<'a> {
     }
 
     fn refused(&self, file: &Path) -> Option<String> {
-        let name = file.canonicalize().ok()?;
+        let name = self.source.true_name(file)?;
         if self.open.contains(&name) {
             return Some(format!("{} includes itself", file.display()));
         }

@@ -8,6 +8,7 @@ use crate::defaults::write_out;
 use crate::env::Env;
 use crate::include::IncludeReader;
 use crate::model::Document;
+use crate::reader::{FileReader, SystemFiles};
 use crate::tree::{Node, Value};
 use crate::{Places, Problem, Problems, kinds, schema, walk};
 
@@ -41,7 +42,15 @@ impl From<Document> for Loaded {
 /// # Errors
 /// Everything that is wrong with its form, in the order of files and lines.
 pub fn load(file: &Path, env: Env<'_>) -> Result<Loaded, Problems> {
-    read_by(schema::cached(), IncludeReader::new(env), file)
+    load_from(&SystemFiles, file, env)
+}
+
+/// Reads a document like [`load`], with what it includes, from files that `source` has.
+///
+/// # Errors
+/// As for [`load`].
+pub fn load_from(source: &dyn FileReader, file: &Path, env: Env<'_>) -> Result<Loaded, Problems> {
+    read_by(schema::cached(), IncludeReader::new(env, source), file)
 }
 
 /// Reads a document from its text, which problems call `name`; what it includes is looked for from the folder of the process.
@@ -51,7 +60,7 @@ pub fn load(file: &Path, env: Env<'_>) -> Result<Loaded, Problems> {
 pub fn parse(name: &Path, text: &str, env: Env<'_>) -> Result<Loaded, Problems> {
     read_by(
         schema::cached(),
-        IncludeReader::of_text(text.to_owned(), env),
+        IncludeReader::of_text(text.to_owned(), env, &SystemFiles),
         name,
     )
 }

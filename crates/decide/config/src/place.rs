@@ -19,6 +19,15 @@ pub struct Place {
 }
 
 impl Place {
+    /// A place that the caller knows, such as that of a resource which a document was compiled from.
+    pub fn new(file: &Path, line: usize, column: usize) -> Self {
+        Self {
+            file: file.into(),
+            line,
+            column,
+        }
+    }
+
     /// The beginning of a file.
     pub(crate) fn start(file: &Arc<Path>) -> Self {
         Self {

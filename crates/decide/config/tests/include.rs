@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
 
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use hermes_config::{Loaded, Problems, load};
+use hermes_config::{FileReader, Loaded, Problems, load, load_from};
 
 /// Loads the first of these files.
 fn loaded(folder: &Path, files: &[(&str, &str)]) -> Result<Loaded, Problems> {
@@ -56,7 +56,8 @@ fn maps_and_lists_of_included_files_are_added() {
     assert_eq!(loaded.files.len(), 4);
     assert!(loaded.files.iter().all(|file| file.is_absolute()));
     let token = loaded.document.identity.unwrap().token_file.unwrap();
-    assert!(token.0.is_absolute() && token.0.file_name().unwrap() == "alice.jwt");
+    let token = &token.file().unwrap().0;
+    assert!(token.is_absolute() && token.file_name().unwrap() == "alice.jwt");
     let place = loaded.places.locate("routes[2].name").unwrap();
     assert!(place.file.ends_with("parts/routes.yaml") && (place.line, place.column) == (4, 11));
 }
@@ -159,4 +160,42 @@ fn an_included_file_of_another_version_is_refused() {
         ("b.yaml", "version: 2\n"),
     ];
     assert!(problems(&files).starts_with("b.yaml:1:10: version: the version differs"));
+}
+
+/// Files that are on no disk.
+struct InMemory(&'static [(&'static str, &'static str)]);
+
+impl FileReader for InMemory {
+    fn read(&self, file: &Path, most: u64) -> io::Result<Vec<u8>> {
+        let found = self.0.iter().find(|(name, _)| Path::new(name) == file);
+        let (_, text) = found.ok_or(io::ErrorKind::NotFound)?;
+        let most = usize::try_from(most).unwrap();
+        Ok(text.bytes().take(most).collect())
+    }
+
+    fn true_name(&self, file: &Path) -> Option<PathBuf> {
+        Some(file.to_owned())
+    }
+}
+
+#[test]
+fn a_document_is_read_where_there_are_no_files() {
+    let files = InMemory(&[
+        ("/node.yaml", "version: 1\ninclude: [parts/a.yaml]\n"),
+        ("/parts/a.yaml", "routes: [{ name: a }]\n"),
+        (
+            "/self.yaml",
+            "version: 1\ninclude: [self.yaml, gone.yaml]\n",
+        ),
+    ]);
+    let loaded = load_from(&files, Path::new("/node.yaml"), &|_| None).unwrap();
+    assert_eq!(loaded.document.routes[0].name.as_deref(), Some("a"));
+    assert_eq!(loaded.files.len(), 2);
+    let place = loaded.places.locate("routes[0].name").unwrap();
+    assert_eq!(place.to_string(), "/parts/a.yaml:1:18");
+
+    let wrong = load_from(&files, Path::new("/self.yaml"), &|_| None);
+    let said = wrong.unwrap_err().to_string();
+    assert!(said.contains("/self.yaml includes itself"), "{said}");
+    assert!(said.contains("cannot read /gone.yaml"), "{said}");
 }

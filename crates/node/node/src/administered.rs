@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
-use crate::change::{Deadline, Documents, Metrics};
+use crate::change::{Deadline, DocumentSource, Documents, Metrics};
 use crate::upkeep::Upkeep;
 
 /// The filter of the log, which can be changed at run time.
@@ -35,7 +35,7 @@ pub trait LogFilter: Send + Sync {
 /// The parts of the process that administration reads and changes.
 pub(crate) struct Node {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) file: PathBuf,
+    pub(crate) source: DocumentSource,
     pub(crate) admin_socket: PathBuf,
     pub(crate) started: Instant,
     pub(crate) log: Box<dyn LogFilter>,

@@ -2,6 +2,7 @@
 //!
 //! - [`node`]: the process, from start to drain. `administered`: its parts that administration works on.
 //! - [`change`]: from one configuration to the next, and back if that is not confirmed. [`check`]: errors of a configuration.
+//! - [`NodeHandle`]: changes the node from within its process, as an agent does.
 //! - [`rehearsal`]: a dry run of a configuration with a supposed exchange.
 //! - [`trial`]: whether the upstreams of a configuration can be reached.
 //! - [`why`]: explains the end of an exchange, and forecasts that of another.
@@ -22,6 +23,7 @@ mod administered;
 mod builtin;
 pub mod change;
 mod check;
+mod handle;
 mod handover;
 pub mod node;
 mod nowhere;
@@ -34,6 +36,7 @@ pub mod why;
 
 pub use administered::LogFilter;
 pub use check::{check, check_with, doubts};
+pub use handle::NodeHandle;
 pub use hermes_admit::node_name::node_name;
 pub use hermes_listen::PassedSockets;
 pub use node::Proxy;

@@ -38,11 +38,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
+use crate::NodeHandle;
 use crate::administered::{Changing, LogFilter, Node, own_addresses};
 use crate::builtin;
 use crate::change::{
-    By, Deadline, Documents, Endpoint, Metrics, NotReloaded, ReloadReport, StateFile, Watched,
-    follow, keep_time,
+    Deadline, DocumentSource, Documents, Endpoint, Metrics, Watched, follow, keep_time,
 };
 use crate::check::{Proposal, doubts, log_doubts, one, unbound};
 use crate::scarcity;
@@ -74,20 +74,21 @@ pub struct Proxy {
 
 impl Proxy {
     /// Starts a proxy: binds every listener, then serves. To be called inside a runtime, where administration lives; the data
-    /// plane has threads of its own. Listeners whose sockets were `passed` to the process use those. The configuration may
-    /// name these `plugs`, now and when it changes.
+    /// plane has threads of its own. Later documents come from `source`. Listeners whose sockets were `passed` to the process use
+    /// those. The configuration may name these `plugs`, now and when it changes.
     ///
     /// # Errors
     /// What is wrong with the configuration, or cannot be bound.
     pub fn start(
         loaded: Loaded,
-        file: PathBuf,
+        source: impl Into<DocumentSource>,
         log: Box<dyn LogFilter>,
         passed: impl Into<PassedSockets>,
         plugs: Plugs,
     ) -> Result<Self, Problems> {
         let plugs = builtin::beneath(plugs);
-        let configured = Configured::read(loaded, &file, &plugs)?;
+        let source = source.into();
+        let configured = Configured::read(loaded, &source, &plugs)?;
         let document = configured.draft.document();
         configured.telemetry.users(document.metrics.users);
         memory_limits::apply(&document.memory);
@@ -124,7 +125,7 @@ impl Proxy {
             .watch_neighbours(move || of_custody.neighbours());
         let node = Node {
             shared: plane.shared,
-            file,
+            source,
             admin_socket,
             started: Instant::now(),
             log,
@@ -244,20 +245,9 @@ impl Proxy {
         self.node.shared.snapshot.load().node.clone()
     }
 
-    /// Reads the configuration again and puts it in force, unless it is one that was not confirmed.
-    ///
-    /// # Errors
-    /// What is wrong with it; then nothing has changed.
-    pub fn reload(&self) -> Result<ReloadReport, NotReloaded> {
-        self.node.reload(By::Surroundings)
-    }
-
-    /// The same as something to call on another thread: a file system that stands still blocks it.
-    pub fn reload_apart(
-        &self,
-    ) -> impl FnOnce() -> Result<ReloadReport, NotReloaded> + Send + use<> {
-        let node = self.node.clone();
-        move || node.reload(By::Surroundings)
+    /// Changes the node, from any thread.
+    pub fn handle(&self) -> NodeHandle {
+        NodeHandle(self.node.clone())
     }
 
     /// Puts the document of the start under the condition that it is confirmed: within `time`, or within the time that was running
@@ -286,14 +276,6 @@ impl Proxy {
         let _ = deadline
             .wait_for(|deadline| *deadline == Deadline::Missed)
             .await;
-    }
-
-    /// Puts a document in force that another than its file says: an agent, or a test.
-    ///
-    /// # Errors
-    /// What is wrong with it; then nothing has changed.
-    pub fn apply(&self, document: impl Into<Loaded>) -> Result<ReloadReport, NotReloaded> {
-        self.node.apply(document)
     }
 
     /// Ends the proxy: nothing new is accepted, what is open may finish within `deadline`, the rest is cut off.
@@ -337,7 +319,7 @@ struct Configured {
 
 impl Configured {
     /// Builds the rules, and logs what in them does nothing.
-    fn read(loaded: Loaded, file: &Path, plugs: &Plugs) -> Result<Self, Problems> {
+    fn read(loaded: Loaded, source: &DocumentSource, plugs: &Plugs) -> Result<Self, Problems> {
         let access = AccessSink::open(&loaded.document.log.access)
             .map_err(|error| one("log.access", &error))?;
         // Where it has none, the snapshot is not built, which says so.
@@ -346,7 +328,7 @@ impl Configured {
         telemetry
             .redirect_decisions(decisions_file(&loaded.document))
             .map_err(|error| one("log.decisions.file", &error))?;
-        let documents = Documents::begin(&loaded, StateFile::new(&name, file));
+        let documents = Documents::begin(&loaded, &name, source);
 
         let places = loaded.places.clone();
         let doubts = doubts(&loaded);

@@ -40,7 +40,7 @@ impl Control for Node {
             "version": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
             "uptime_seconds": self.started.elapsed().as_secs(),
-            "config": { "file": self.file, "revision": snapshot.revision, "routes": snapshot.document.routes.len() },
+            "config": { "file": self.source.file(), "revision": snapshot.revision, "routes": snapshot.document.routes.len() },
             "unconfirmed": changing.documents.unconfirmed(Instant::now()),
             "given_up": changing.documents.given_up.as_ref().map(|given_up| json!({ "revision": given_up.number })),
             "log": self.log.current(),
@@ -112,7 +112,7 @@ impl Control for Node {
             Ok(Confirmed::Before(revision)) => {
                 Ok(json!({ "revision": revision, "confirmed": false }))
             }
-            Err(reason) => Err(json!({ "error": reason })),
+            Err(late) => Err(json!({ "error": late.to_string() })),
         }
     }
 
@@ -120,9 +120,7 @@ impl Control for Node {
         match Self::roll_back(self) {
             Ok(report) => Ok(json!(report)),
             Err(NotReturned::Refused(refused)) => Err(refused_answer(&refused)),
-            Err(NotReturned::NoEarlier) => {
-                Err(json!({ "error": "there is no document before the one in force" }))
-            }
+            Err(none @ NotReturned::NoEarlier) => Err(json!({ "error": none.to_string() })),
         }
     }
 

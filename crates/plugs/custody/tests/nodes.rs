@@ -97,7 +97,7 @@ impl Row {
             self.origin,
             &self.folder,
         );
-        let report = self.nodes[2 - index].apply(loaded).unwrap();
+        let report = self.nodes[2 - index].handle().apply(loaded, None).unwrap();
         assert!(report.needs_restart.is_empty(), "{report:?}");
     }
 

@@ -33,13 +33,17 @@ impl Node {
     /// Has another configuration in force; says what became of open tunnels.
     pub fn apply(&self, name: &str, yaml: &str) -> ReloadReport {
         let loaded = document(name, yaml, self.folder.path());
-        self.proxy.apply(loaded).unwrap()
+        self.proxy.handle().apply(loaded, None).unwrap()
     }
 
     /// Why another configuration is not put in force.
     pub fn refused(&self, name: &str, yaml: &str) -> String {
         let loaded = document(name, yaml, self.folder.path());
-        self.proxy.apply(loaded).unwrap_err().to_string()
+        self.proxy
+            .handle()
+            .apply(loaded, None)
+            .unwrap_err()
+            .to_string()
     }
 
     /// Connects to its first listener.

@@ -26,10 +26,12 @@ pub async fn run(config: &Config, output: Output) -> Result<(), Failure> {
 
     let text = |key: &str| answer[key].as_str().unwrap_or_default().to_owned();
     output.line(format_args!(
-        "# node {}, revision {}, of {}",
+        "# node {}, revision {}{}",
         text("node"),
         answer["revision"],
-        text("file")
+        answer["file"]
+            .as_str()
+            .map_or_else(String::new, |file| format!(", of {file}"))
     ));
 
     output.raw(&text("text"));

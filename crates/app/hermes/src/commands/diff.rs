@@ -72,10 +72,11 @@ async fn compare(diff: &Diff, output: Output) -> Result<(), Failure> {
     shown(&file, &loaded, answer, output)
 }
 
-/// The file that the node would read again.
+/// The file that the node would read again, if there is one.
 async fn of_node(socket: &Path) -> Result<PathBuf, Failure> {
     let answer = admin::ask(socket, "/config").await?;
-    Ok(answer["file"].as_str().unwrap_or_default().into())
+    let file = answer["file"].as_str().map(PathBuf::from);
+    file.ok_or_else(|| Failure::failed("the node was started without a file: name one"))
 }
 
 fn shown(file: &Path, loaded: &Loaded, mut answer: Value, output: Output) -> Result<(), Failure> {

@@ -193,9 +193,9 @@ impl Reloads {
             return tracing::warn!("a reload is under way, and the next one waits for it already");
         }
 
-        let reload = proxy.reload_apart();
+        let node = proxy.handle();
         self.0
-            .push(tokio::task::spawn_blocking(move || match reload() {
+            .push(tokio::task::spawn_blocking(move || match node.reload() {
                 Ok(report) => tracing::info!("reloaded: {}", super::reload::summary(&report)),
                 Err(problems) => {
                     tracing::error!("not reloaded, the node goes on as it was:\n{problems}")

@@ -14,10 +14,12 @@ impl Node {
     pub(crate) fn document(&self) -> Result<Value, Problems> {
         let kept = self.changing.lock().documents.current.clone();
         let loaded = kept.loaded()?;
+        let file = self.source.file();
+        let file = file.map(|file| std::path::absolute(file).unwrap_or_default());
         Ok(json!({
             "node": &*self.shared.snapshot.load().node,
             "revision": kept.number,
-            "file": std::path::absolute(&self.file).unwrap_or_default(),
+            "file": file,
             "document": to_json(&loaded.document, &loaded.places),
             "text": write(&loaded.document, &loaded.places),
         }))

@@ -4,12 +4,14 @@
 //! There is one condition at a time. What is put in force while it runs is under it, too, and what the node returns to is always the
 //! last confirmed document.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hermes_net::Watch;
 
 use super::documents::{Documents, Probation, Revision, Unconfirmed};
+use super::source::DocumentSource;
 use super::state::LastConfirmed;
 use super::{Candidate, NotReloaded, ReloadReport};
 use crate::administered::{Changing, Node};
@@ -31,20 +33,48 @@ pub(crate) enum Deadline {
 
 /// How a confirmation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Confirmed {
+pub enum Confirmed {
     /// The document in force is kept from now on.
     Now(u64),
     /// It was not under a condition.
     Before(u64),
 }
 
+/// A confirmation of a document that the node has returned from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLate {
+    /// The revision that was not confirmed in time.
+    pub given_up: u64,
+    /// The revision in force.
+    pub in_force: u64,
+}
+
 /// Why the node does not return to an earlier document.
 #[derive(Debug)]
-pub(crate) enum NotReturned {
+pub enum NotReturned {
     /// There is none.
     NoEarlier,
     /// It cannot be put in force.
     Refused(NotReloaded),
+}
+
+impl fmt::Display for TooLate {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { given_up, in_force } = self;
+        write!(
+            out,
+            "too late: revision {given_up} was given up, and the node is back at an earlier document, as revision {in_force}"
+        )
+    }
+}
+
+impl fmt::Display for NotReturned {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoEarlier => out.write_str("there is no document before the one in force"),
+            Self::Refused(refused) => refused.fmt(out),
+        }
+    }
 }
 
 impl Node {
@@ -96,10 +126,15 @@ impl Node {
     pub(crate) fn begin_condition(&self, confirm: Option<Duration>) {
         let mut changing = self.changing.lock();
         let documents = &mut changing.documents;
-        documents.guarded = confirm.is_some();
+        documents.guarded |= confirm.is_some();
         let remembered = documents.state.read();
         let time = confirm.or(remembered.as_ref().and_then(|found| found.time));
-        let Some(time) = time else { return };
+        let Some(time) = time else {
+            if documents.guarded {
+                documents.settle();
+            }
+            return;
+        };
         let back = remembered.map(|LastConfirmed { confirmed, .. }| confirmed);
 
         if back
@@ -143,8 +178,8 @@ impl Node {
     /// Keeps the document in force.
     ///
     /// # Errors
-    /// When it is too late, with the words that say it.
-    pub(crate) fn confirm(&self) -> Result<Confirmed, String> {
+    /// The node has returned to an earlier one.
+    pub(crate) fn confirm(&self) -> Result<Confirmed, TooLate> {
         let mut changing = self.changing.lock();
         let documents = &mut changing.documents;
         let revision = documents.current.number;
@@ -152,10 +187,10 @@ impl Node {
         if documents.waiting.is_none() {
             return match &documents.given_up {
                 None => Ok(Confirmed::Before(revision)),
-                Some(given_up) => Err(format!(
-                    "too late: revision {} was given up, and the node is back at an earlier document, as revision {revision}",
-                    given_up.number
-                )),
+                Some(given_up) => Err(TooLate {
+                    given_up: given_up.number,
+                    in_force: revision,
+                }),
             };
         }
 
@@ -211,10 +246,14 @@ impl Node {
         documents.before = None;
         documents.waiting = None;
         tracing::warn!(
-            "back from revision {} to the document of revision {}, as revision {}; the file still says otherwise",
+            "back from revision {} to the document of revision {}, as revision {}{}",
             left.number,
             back.number,
-            report.revision
+            report.revision,
+            match self.source {
+                DocumentSource::File(_) => "; the file still says otherwise",
+                DocumentSource::Caller { .. } => "",
+            }
         );
 
         documents.given_up = Some(left);

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hermes_config::{Loaded, Problems, parse, write_whole};
+use hermes_config::{Loaded, Places, Problems, parse, write_whole};
 use serde::Serialize;
 
+use super::source::DocumentSource;
 use super::state::StateFile;
 
 /// A document that is, or was, in force.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct Revision {
     /// The whole document, secrets included, with variables as its file has them.
     pub(crate) text: Arc<str>,
@@ -21,18 +22,24 @@ pub(crate) struct Revision {
     pub(crate) files: Vec<PathBuf>,
     /// The snapshot that was made of it.
     pub(crate) number: u64,
+    /// Where its parts are written, if no file can be read again that would say so.
+    pub(crate) places: Option<Arc<Places>>,
 }
 
 impl Revision {
-    pub(crate) fn of(loaded: &Loaded, number: u64) -> Self {
+    pub(crate) fn of(loaded: &Loaded, number: u64, source: &DocumentSource) -> Self {
         Self {
             text: write_whole(&loaded.document, &loaded.places).into(),
             files: loaded.files.clone(),
             number,
+            places: match source {
+                DocumentSource::File(_) => None,
+                DocumentSource::Caller { .. } => Some(Arc::new(loaded.places.clone())),
+            },
         }
     }
 
-    /// The document. Its places are in the text that is kept, which no file says.
+    /// The document. Unless its places are kept, too, they are in the text, which no file says.
     ///
     /// # Errors
     /// When a variable of the environment is gone that it needs.
@@ -42,7 +49,8 @@ impl Revision {
         let read = parse(Path::new(&name), &self.text, &env)?;
         Ok(Loaded {
             files: self.files.clone(),
-            ..read
+            places: self.places.as_deref().cloned().unwrap_or(read.places),
+            document: read.document,
         })
     }
 }
@@ -67,7 +75,7 @@ pub(crate) struct Documents {
     pub(crate) waiting: Option<Probation>,
     /// The document that was not confirmed, since the node returned from it.
     pub(crate) given_up: Option<Revision>,
-    /// Whether every start asks for a confirmation, so that the last confirmed document is always kept.
+    /// Whether the last confirmed document is always kept: every start asks for a confirmation, or no file says what is in force.
     pub(crate) guarded: bool,
     /// Where the last confirmed document outlives the process.
     pub(crate) state: StateFile,
@@ -99,14 +107,14 @@ pub struct Unconfirmed {
 }
 
 impl Documents {
-    pub(crate) fn begin(loaded: &Loaded, state: StateFile) -> Self {
+    pub(crate) fn begin(loaded: &Loaded, node: &str, source: &DocumentSource) -> Self {
         Self {
-            current: Revision::of(loaded, 1),
+            current: Revision::of(loaded, 1, source),
             before: None,
             waiting: None,
             given_up: None,
-            guarded: false,
-            state,
+            guarded: source.file().is_none(),
+            state: source.state(node),
         }
     }
 

@@ -6,6 +6,7 @@ mod compare;
 mod confirm;
 mod documents;
 mod metrics;
+mod source;
 mod state;
 mod watch;
 
@@ -27,11 +28,12 @@ use serde::Serialize;
 
 use crate::administered::{Changing, Node, own_addresses};
 use crate::check::{Proposal, doubts, log_doubts, unbound};
-pub(crate) use confirm::{Confirmed, Deadline, NotReturned, keep_time};
+pub use confirm::{Confirmed, NotReturned, TooLate};
+pub(crate) use confirm::{Deadline, keep_time};
 pub use documents::Unconfirmed;
 pub(crate) use documents::{Documents, Revision};
 pub(crate) use metrics::{Endpoint, Metrics};
-pub(crate) use state::StateFile;
+pub use source::{DocumentSource, last_confirmed};
 pub(crate) use watch::{Watched, follow};
 
 /// What a reload did.
@@ -103,52 +105,68 @@ impl Node {
         self.shared.snapshot.load().record.reopen();
         self.resolver.forget();
         reread_authorities();
-        let reloaded = self.change(by);
-        self.shared.telemetry.reload(if reloaded.is_ok() {
+        self.change(by, || self.read_again())
+    }
+
+    /// Puts a document in force, wherever it comes from. With `confirm`, it has to be confirmed within that time.
+    ///
+    /// # Errors
+    /// What is wrong with it; then nothing has changed.
+    pub(crate) fn apply(
+        &self,
+        mut loaded: Loaded,
+        confirm: Option<Duration>,
+    ) -> Result<ReloadReport, NotReloaded> {
+        if loaded.files.is_empty() {
+            // What no file says is another document of this node, whose name may be that of its file.
+            loaded.files.clone_from(&self.shared.snapshot.load().files);
+        }
+        self.change(By::Operator(confirm), || Ok(loaded.clone()))
+    }
+
+    /// What the source of documents says now.
+    fn read_again(&self) -> Result<Loaded, NotReloaded> {
+        match &self.source {
+            DocumentSource::File(file) => {
+                let env = |name: &str| std::env::var(name).ok();
+                Ok(self.plugs.form().load(file, &env)?)
+            }
+            DocumentSource::Caller { .. } => {
+                let in_force = self.changing.lock().documents.current.clone();
+                Ok(in_force.loaded()?)
+            }
+        }
+    }
+
+    fn change(
+        &self,
+        by: By,
+        next: impl Fn() -> Result<Loaded, NotReloaded>,
+    ) -> Result<ReloadReport, NotReloaded> {
+        let changed = loop {
+            let candidate = match next().and_then(|loaded| self.candidate(loaded)) {
+                Ok(candidate) => candidate,
+                Err(refused) => break Err(refused),
+            };
+            let mut changing = self.changing.lock();
+            if self.follows(&candidate) {
+                break self.enter(&mut changing, candidate, by);
+            }
+        };
+        self.shared.telemetry.reload(if changed.is_ok() {
             "applied"
         } else {
             "refused"
         });
 
-        reloaded
-    }
-
-    fn change(&self, by: By) -> Result<ReloadReport, NotReloaded> {
-        loop {
-            let env = |name: &str| std::env::var(name).ok();
-            let loaded = self.plugs.form().load(&self.file, &env)?;
-            let candidate = self.candidate(loaded)?;
-            let mut changing = self.changing.lock();
-            if self.follows(&candidate) {
-                return self.enter(&mut changing, candidate, by);
-            }
-        }
-    }
-
-    /// Puts a document in force, wherever it comes from.
-    ///
-    /// # Errors
-    /// What is wrong with it; then nothing has changed.
-    pub(crate) fn apply(&self, document: impl Into<Loaded>) -> Result<ReloadReport, NotReloaded> {
-        let mut loaded = document.into();
-        if loaded.files.is_empty() {
-            // What no file says is another document of this node, whose name may be that of its file.
-            loaded.files.clone_from(&self.shared.snapshot.load().files);
-        }
-        loop {
-            let candidate = self.candidate(loaded.clone())?;
-            let mut changing = self.changing.lock();
-            if self.follows(&candidate) {
-                return self.enter(&mut changing, candidate, By::Operator(None));
-            }
-        }
+        changed
     }
 
     /// Builds all that a document says, and reads the files that it names. They may stand still, for ever: so nothing is locked here, and
     /// another document can be put in force, or confirmed, meanwhile.
     fn candidate(&self, loaded: Loaded) -> Result<Candidate, NotReloaded> {
         let previous = self.shared.snapshot.load_full();
-        let revision = Revision::of(&loaded, previous.revision + 1);
+        let revision = Revision::of(&loaded, previous.revision + 1, &self.source);
         let places = loaded.places.clone();
         let files = loaded.files.clone();
         let doubts = doubts(&loaded);

@@ -26,7 +26,7 @@ const OTHERS_WRITE: u32 = 0o022;
 pub(crate) struct StateFile {
     /// `None` where there is no folder for it.
     path: Option<PathBuf>,
-    /// The file that the node was started with, absolute: another node may have the same name.
+    /// The file that the node was started with, absolute: another node may have the same name. Empty where there is none.
     of: PathBuf,
 }
 
@@ -61,6 +61,14 @@ impl StateFile {
         }
     }
 
+    /// In this file, which is one node's alone.
+    pub(crate) fn at(path: &Path) -> Self {
+        Self {
+            path: Some(path.to_owned()),
+            of: PathBuf::new(),
+        }
+    }
+
     /// What was kept for this node, if anything was. What cannot be read is in the log.
     pub(crate) fn read(&self) -> Option<LastConfirmed> {
         let path = self.path.as_ref()?;
@@ -85,6 +93,7 @@ impl StateFile {
                 text: document.into(),
                 files: head.files,
                 number: head.revision,
+                places: None,
             },
             time: head.unconfirmed_ms.map(Duration::from_millis),
         })
@@ -186,6 +195,7 @@ mod tests {
             text: "version: 1\n".into(),
             files: vec!["/etc/edge.yaml".into()],
             number: 3,
+            places: None,
         }
     }
 
@@ -198,7 +208,10 @@ mod tests {
             .unwrap();
         let read = edge.read().unwrap();
         assert_eq!(read.time, Some(Duration::from_secs(60)));
-        assert_eq!(read.confirmed, revision());
+        assert_eq!(
+            (read.confirmed.text, read.confirmed.number),
+            (revision().text, 3)
+        );
         assert!(state(folder.path(), "/home/edge.yaml").read().is_none());
         edge.write(&revision(), None).unwrap();
         assert_eq!(edge.read().unwrap().time, None);

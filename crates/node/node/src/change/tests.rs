@@ -1,13 +1,15 @@
 //! Documents enter by one door, with a file and without.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use hermes_config::model::Document;
-use hermes_config::{Loaded, parse};
+use hermes_config::{Loaded, Place, Places, parse};
 use hermes_plug::Plugs;
 use tempfile::TempDir;
 
-use super::NotReloaded;
+use super::{Confirmed, DocumentSource, NotReloaded, TooLate, last_confirmed};
 use crate::administered::LogFilter;
 use crate::node::Proxy;
 
@@ -58,7 +60,7 @@ async fn a_document_without_a_file_is_put_in_force_or_refused_as_a_whole() {
 
     let before = proxy.listeners();
 
-    let report = proxy.apply(plain(&folder, TWO)).unwrap();
+    let report = proxy.handle().apply(plain(&folder, TWO), None).unwrap();
     assert_eq!(
         (report.revision, report.listeners.opened.as_slice()),
         (2, ["db".to_owned()].as_slice())
@@ -71,7 +73,10 @@ async fn a_document_without_a_file_is_put_in_force_or_refused_as_a_whole() {
     );
     assert_eq!(&*proxy.node(), "edge");
 
-    let refused = proxy.apply(plain(&folder, WRONG)).unwrap_err();
+    let refused = proxy
+        .handle()
+        .apply(plain(&folder, WRONG), None)
+        .unwrap_err();
     assert!(matches!(refused, NotReloaded::Invalid(_)), "{refused}");
     assert!(
         refused.to_string().starts_with("routes[0].to: "),
@@ -79,12 +84,100 @@ async fn a_document_without_a_file_is_put_in_force_or_refused_as_a_whole() {
     );
     assert_eq!(proxy.listeners().len(), 2);
 
-    let report = proxy.apply(plain(&folder, ONE)).unwrap();
+    let report = proxy.handle().apply(plain(&folder, ONE), None).unwrap();
     assert_eq!(report.listeners.closed, ["db"]);
     let address = |views: &[hermes_listen::table::ListenerView]| views[0].address.clone();
     assert_eq!(
         address(&proxy.listeners()),
         address(&before),
         "the socket stayed"
+    );
+}
+
+/// A node whose documents are handed in, and the file that keeps the last confirmed one.
+fn handed_in(folder: &TempDir, first: impl Into<Loaded>) -> (Proxy, PathBuf) {
+    let kept = folder.path().join("state/kept.yaml");
+    let source = DocumentSource::Caller { kept: kept.clone() };
+    let proxy = Proxy::start(
+        first.into(),
+        source,
+        Box::new(Silent),
+        Vec::new(),
+        Plugs::new(),
+    )
+    .unwrap();
+    proxy.await_confirmation(None);
+    (proxy, kept)
+}
+
+fn listeners(document: Option<Loaded>) -> Vec<String> {
+    let listeners = document.unwrap().document.listeners;
+    listeners.into_keys().collect()
+}
+
+#[tokio::test]
+async fn a_node_without_a_file_keeps_its_last_confirmed_document_where_it_was_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut proxy, kept) = handed_in(&folder, plain(&folder, ONE));
+    let node = proxy.handle();
+    assert_eq!(listeners(last_confirmed(&kept)), ["web"]);
+
+    let minute = Some(Duration::from_secs(60));
+    let report = node.apply(plain(&folder, TWO), minute).unwrap();
+    assert_eq!(report.unconfirmed.unwrap().returns_to, Some(1));
+    assert_eq!(listeners(last_confirmed(&kept)), ["web"]);
+
+    node.roll_back().unwrap();
+    assert_eq!(proxy.listeners().len(), 1);
+    let late = TooLate {
+        given_up: 2,
+        in_force: 3,
+    };
+    assert_eq!(node.confirm(), Err(late));
+
+    node.apply(plain(&folder, TWO), minute).unwrap();
+    assert_eq!(node.confirm(), Ok(Confirmed::Now(4)));
+    assert_eq!(listeners(last_confirmed(&kept)), ["web", "db"]);
+    assert_eq!(node.confirm(), Ok(Confirmed::Before(4)));
+
+    // A reload has nothing to read but the files that the document names.
+    assert_eq!(node.reload().unwrap().revision, 5);
+    assert_eq!(proxy.listeners().len(), 2);
+    proxy.drain(Duration::ZERO).await;
+
+    let (again, _) = handed_in(&folder, last_confirmed(&kept).unwrap());
+    assert_eq!(again.listeners().len(), 2);
+}
+
+#[tokio::test]
+async fn a_document_that_is_handed_in_and_not_confirmed_is_returned_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let (proxy, kept) = handed_in(&folder, plain(&folder, ONE));
+    let mut revision = proxy.node.shared.revision.subscribe();
+    let soon = Some(Duration::from_millis(1));
+    proxy.handle().apply(plain(&folder, TWO), soon).unwrap();
+
+    revision.wait_for(|revision| *revision == 3).await.unwrap();
+    assert_eq!(proxy.listeners().len(), 1);
+    assert_eq!(listeners(last_confirmed(&kept)), ["web"]);
+}
+
+#[tokio::test]
+async fn a_problem_of_a_compiled_document_names_the_resource() {
+    let folder = tempfile::tempdir().unwrap();
+    let (proxy, _) = handed_in(&folder, plain(&folder, ONE));
+    let resource = Place::new(Path::new("overlay/films.yaml"), 12, 5);
+    let places = Places::mapped(BTreeMap::from([("routes[0]".to_owned(), resource)]));
+    let compiled = Loaded {
+        document: plain(&folder, WRONG),
+        places,
+        files: Vec::new(),
+    };
+
+    let refused = proxy.handle().apply(compiled, None).unwrap_err();
+    let said = refused.to_string();
+    assert!(
+        said.starts_with("overlay/films.yaml:12:5: routes[0].to: "),
+        "{said}"
     );
 }

@@ -247,7 +247,7 @@ async fn what_is_forecast_is_what_the_node_does() {
             }
             Some(whole) => {
                 std::fs::write(&whole.file, &text).unwrap();
-                if whole.proxy.reload().is_err() {
+                if whole.proxy.handle().reload().is_err() {
                     unsound += 1;
                     continue;
                 }

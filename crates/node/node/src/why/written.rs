@@ -10,17 +10,21 @@ impl Node {
     /// text.
     ///
     /// # Errors
-    /// Its file says something else by now, in words.
+    /// Its file says something else by now, or no one has said where it is written, in words.
     pub(crate) fn written_places(&self) -> Result<Places, String> {
         let in_force = self.changing.lock().documents.current.clone();
+        let Some(file) = self.source.file() else {
+            let places = in_force.places.as_deref().cloned();
+            return places.ok_or_else(|| "what is in force is written in no file".to_owned());
+        };
         let form = self.plugs.form();
-        let loaded = form.load(&self.file, &|name| std::env::var(name).ok());
-        let same = loaded
-            .ok()
-            .filter(|loaded| Revision::of(loaded, in_force.number).text == in_force.text);
+        let loaded = form.load(file, &|name| std::env::var(name).ok());
+        let same = loaded.ok().filter(|loaded| {
+            Revision::of(loaded, in_force.number, &self.source).text == in_force.text
+        });
 
         same.map(|loaded| loaded.places).ok_or_else(|| {
-            let file = self.file.display();
+            let file = file.display();
             format!("{file} says something else than what is in force")
         })
     }

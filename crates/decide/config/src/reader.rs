@@ -1,0 +1,38 @@
+//! Where the files of a configuration are read from.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Reads the files of a configuration: those of the machine, or of a caller that has them elsewhere.
+pub trait FileReader {
+    /// What is in a file, `most` bytes of it at most.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn read(&self, file: &Path, most: u64) -> io::Result<Vec<u8>>;
+
+    /// The one name of a file that may have several; `None` if it has none.
+    fn true_name(&self, file: &Path) -> Option<PathBuf>;
+}
+
+/// The files of this machine.
+pub(crate) struct SystemFiles;
+
+impl FileReader for SystemFiles {
+    fn read(&self, file: &Path, most: u64) -> io::Result<Vec<u8>> {
+        // A pipe or a device has no length to ask for first, so the reading itself is bounded.
+        let mut bytes = Vec::new();
+        File::open(file)?.take(most).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn true_name(&self, file: &Path) -> Option<PathBuf> {
+        file.canonicalize().ok()
+    }
+}
+
+/// A name that does not depend on where the process runs; the name itself on a machine without folders.
+pub(crate) fn absolute(file: &Path) -> PathBuf {
+    std::path::absolute(file).unwrap_or_else(|_| file.to_owned())
+}

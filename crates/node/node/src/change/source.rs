@@ -1,0 +1,55 @@
+//! Where the documents of a node come from, and where the last confirmed one is kept.
+
+use std::path::{Path, PathBuf};
+
+use hermes_config::Loaded;
+
+use super::state::StateFile;
+
+/// Where the documents of a node come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DocumentSource {
+    /// This file, which each reload reads again. The last confirmed document is kept in the folder for state while a later one
+    /// may have to return to it.
+    File(PathBuf),
+    /// The caller of [`crate::NodeHandle::apply`], such as an agent. A reload reads the files again that the document in force
+    /// names.
+    Caller {
+        /// The file that always holds the last confirmed document, for [`last_confirmed`] at the next start.
+        kept: PathBuf,
+    },
+}
+
+impl From<PathBuf> for DocumentSource {
+    fn from(file: PathBuf) -> Self {
+        Self::File(file)
+    }
+}
+
+impl DocumentSource {
+    /// The file that says what is in force.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(file) => Some(file),
+            Self::Caller { .. } => None,
+        }
+    }
+
+    /// Where the last confirmed document of this node outlives the process.
+    pub(crate) fn state(&self, node: &str) -> StateFile {
+        match self {
+            Self::File(file) => StateFile::new(node, file),
+            Self::Caller { kept } => StateFile::at(kept),
+        }
+    }
+}
+
+/// The last confirmed document that a node kept there, as [`DocumentSource::Caller`] says: a node starts with it where no one can be
+/// asked for another. `None` where there is none; one that cannot be read is in the log.
+pub fn last_confirmed(kept: &Path) -> Option<Loaded> {
+    let kept = StateFile::at(kept).read()?;
+    kept.confirmed
+        .loaded()
+        .inspect_err(|problems| tracing::warn!("the last confirmed document: {problems}"))
+        .ok()
+}

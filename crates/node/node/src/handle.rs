@@ -1,0 +1,52 @@
+//! What changes a running node from within its process: an agent, a signal, a test.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_config::Loaded;
+
+use crate::administered::Node;
+use crate::change::{By, Confirmed, NotReloaded, NotReturned, ReloadReport, TooLate};
+
+/// Changes a running node. All of it may block, as files that stand still do.
+#[derive(Clone)]
+pub struct NodeHandle(pub(crate) Arc<Node>);
+
+impl NodeHandle {
+    /// Puts a document in force. With `confirm`, the node returns to the last confirmed one unless [`Self::confirm`] is called within
+    /// that time.
+    ///
+    /// # Errors
+    /// What is wrong with it; then nothing has changed.
+    pub fn apply(
+        &self,
+        document: impl Into<Loaded>,
+        confirm: Option<Duration>,
+    ) -> Result<ReloadReport, NotReloaded> {
+        self.0.apply(document.into(), confirm)
+    }
+
+    /// Reads the configuration again and puts it in force, unless it is one that was not confirmed.
+    ///
+    /// # Errors
+    /// What is wrong with it; then nothing has changed.
+    pub fn reload(&self) -> Result<ReloadReport, NotReloaded> {
+        self.0.reload(By::Surroundings)
+    }
+
+    /// Keeps the document in force.
+    ///
+    /// # Errors
+    /// The node has returned to an earlier one.
+    pub fn confirm(&self) -> Result<Confirmed, TooLate> {
+        self.0.confirm()
+    }
+
+    /// Returns to the last confirmed document, or to the one before the one in force.
+    ///
+    /// # Errors
+    /// When there is none, or it does not hold any more; then nothing has changed.
+    pub fn roll_back(&self) -> Result<ReloadReport, NotReturned> {
+        self.0.roll_back()
+    }
+}
