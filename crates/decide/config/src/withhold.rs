@@ -1,4 +1,5 @@
-//! Secrets in a document: values of fields that look like credentials, or that came from variables.
+//! Secrets in a document: those that stand in it in place of a file, and values of fields that look like credentials, or that came
+//! from variables.
 
 use serde_json::Value as Json;
 
@@ -9,6 +10,9 @@ use crate::places::Places;
 
 /// Maps of fields and their values.
 const FIELDS: [&str; 3] = ["set", "append", "fields"];
+
+/// The key of a secret that stands in the document.
+pub(crate) const INLINE: &str = "inline";
 
 /// Parts of names of fields whose values are credentials.
 const SIGNS: [&str; 12] = [
@@ -90,6 +94,16 @@ impl Spot<'_> {
         }
     }
 
+    /// Whether a secret stands here that is in no file: `inline`, below a key that names a file otherwise.
+    fn is_inline(&self) -> bool {
+        let may_be = match self {
+            Self::At(path) => path.ends_with(INLINE),
+            Self::Entry(_, key) => *key == INLINE,
+            Self::Element(..) => false,
+        };
+        may_be && is_inline(&self.path())
+    }
+
     /// The field whose value stands here.
     fn field(&self) -> Option<String> {
         let is_map = |key: &str| FIELDS.contains(&key);
@@ -109,10 +123,19 @@ impl Spot<'_> {
     }
 }
 
-/// Whether the value of this text is not to be shown here: its name says that it is a credential, or it looks like one itself.
+/// Whether this is the path of a secret that stands in the document.
+pub(crate) fn is_inline(path: &str) -> bool {
+    let mut steps = steps(path);
+    let is_last = steps.pop().is_some_and(|last| last.key() == INLINE);
+    let mut around = steps.iter().rev().map(Step::key);
+    let named = around.find(|key| !key.is_empty());
+    is_last && named.is_some_and(|key| key.ends_with("file"))
+}
+
+/// Whether the value of this text is not to be shown here: it is a secret by its key, its name says that it is a credential, or it looks like one itself.
 pub(crate) fn is_secret(spot: &Spot<'_>, text: &str) -> bool {
     let Some(name) = spot.field() else {
-        return false;
+        return spot.is_inline();
     };
     // An expression is a condition on credentials, and a text of variables alone says none.
     let says_something = !text.starts_with('~') && has_words(text);
@@ -207,7 +230,23 @@ pub(crate) fn replace(
 /// What stands in the place of a text that is not shown: the variables that it was written with, or the placeholder.
 pub(crate) fn instead(places: &Places, spot: &Spot<'_>, text: &str) -> Option<String> {
     let written = variables(places, spot, text);
-    written.or_else(|| is_secret(spot, text).then(placeholder))
+    if !is_secret(spot, text) {
+        return written;
+    }
+
+    // The default of a variable is the secret itself, and so may be what stands beside variables in place of a file.
+    let tells = |written: &String| written.contains(":-") || spot.is_inline() && !is_name(written);
+    written
+        .filter(|written| !tells(written))
+        .or_else(|| Some(placeholder()))
+}
+
+/// Whether it is a variable and nothing else.
+fn is_name(written: &str) -> bool {
+    let name = written
+        .strip_prefix("${")
+        .and_then(|rest| rest.strip_suffix('}'));
+    name.is_some_and(|name| !name.contains(['$', '{', '}']))
 }
 
 /// Whether a path is one within the settings of a plug, for the node or where the plug is named.
@@ -228,7 +267,7 @@ fn is_in_settings(path: &str) -> bool {
 /// The variables that the value of a field or setting was written with, if it still says what came from them.
 pub(crate) fn variables(places: &Places, spot: &Spot<'_>, text: &str) -> Option<String> {
     let path = spot.path();
-    if spot.field().is_none() && !is_in_settings(&path) {
+    if spot.field().is_none() && !spot.is_inline() && !is_in_settings(&path) {
         return None;
     }
     let (written, expanded) = places.variables(&path)?;
@@ -309,5 +348,19 @@ mod tests {
         assert!(!is_secret("routes[0].set.x-token", "{user}"));
         assert!(!is_secret("identity.token_file", "/etc/hermes/token"));
         assert!(!is_secret("fields[0]", "authorization"));
+    }
+
+    #[test]
+    fn what_stands_in_place_of_a_file_is_a_secret() {
+        for path in [
+            "identity.token_file.inline",
+            "listeners.web.auth.basic.file.inline",
+            "upstreams.a.tls.crl_file[1].inline",
+        ] {
+            assert!(is_secret(path, "abc"), "{path}");
+        }
+        for path in ["upstreams.inline", "groups.inline[0]", "routes[0].name"] {
+            assert!(!is_secret(path, "abc"), "{path}");
+        }
     }
 }

@@ -9,8 +9,8 @@ use crate::{defaults, emit, schema, terse, withhold};
 
 /// The document as YAML, for people. Loading it gives the same document, with one exception: secrets are not shown.
 ///
-/// A secret is the value of a field (`set`, `append`, `match.fields`, `respond.fields`) that is named like credentials, and what came into
-/// such a value from a variable of the environment. Where `places` knows the variables, they stand there as in the file; otherwise
+/// A secret is what stands in the document in place of a file (`inline`), the value of a field (`set`, `append`, `match.fields`,
+/// `respond.fields`) that is named like credentials, and what came into such a value from a variable of the environment. Where `places` knows the variables, they stand there as in the file; otherwise
 /// a placeholder, which no loader takes. Files that hold secrets are named, as always, and not read.
 pub fn write(document: &Document, places: &Places) -> String {
     let mut root = said(document);

@@ -121,8 +121,8 @@ impl Attempt<'_> {
         let Some(external) = self.managed.settings.external_account.clone() else {
             return Ok(None);
         };
-        let file = external.key_file.0.clone();
-        let read = blocking(move || hermes_config::secret(&file)).await?;
+        let key = external.key_file.clone();
+        let read = blocking(move || key.read()).await?;
         let failed = |reason: &str| {
             Failure::new(
                 format!("external_account.key_file: {reason}"),

@@ -69,7 +69,8 @@ impl RequestFields {
 
 /// `Basic`, of user and password (RFC 7617, section 2).
 fn basic(path: &str, credentials: &model::Credentials) -> Result<HeaderValue, BuildError> {
-    let password = read(path, &credentials.password_file)?;
+    let password = credentials.password_file.read();
+    let password = password.map_err(|reason| unfit(path, &reason))?;
     // A colon in the user's name is a finding of `lint`; RFC 7617 forbids control characters in both.
     if password.chars().any(char::is_control) {
         return Err(unfit(path, "the password holds a control character"));

@@ -1,9 +1,8 @@
 //! Devices on other machines: from what is written of them to what WireGuard needs.
 
-use std::path::Path;
 use std::str::FromStr;
 
-use hermes_config::model::{Document, PacketTermination, Wireguard};
+use hermes_config::model::{Document, PacketTermination, Secret, Wireguard};
 use hermes_packet::tun::RemoteSettings;
 use hermes_wireguard::{NoKey, PeerSettings, PresharedKey, PrivateKey};
 use ipnet::IpNet;
@@ -26,16 +25,13 @@ pub fn settings(
         true => addresses.iter().map(|net| net.addr().into()).collect(),
         false => peer.allowed.0.clone(),
     };
-    let preshared = peer
-        .preshared_key_file
-        .as_ref()
-        .map(|file| key::<PresharedKey>(&file.0));
+    let preshared = peer.preshared_key_file.as_ref().map(key::<PresharedKey>);
     let public_key = peer.public_key.to_string().parse();
     let listen = wireguard.listen.socket_address();
 
     Ok(RemoteSettings {
         listen: listen.ok_or_else(|| format!("`{}` is no address", wireguard.listen))?,
-        key: key(&wireguard.private_key_file.0)?,
+        key: key(&wireguard.private_key_file)?,
         peer: PeerSettings {
             public_key: public_key.map_err(|error: NoKey| error.to_string())?,
             preshared_key: preshared.transpose()?,
@@ -53,11 +49,12 @@ pub fn settings(
 /// Reports what is wrong with the secrets of devices on other machines.
 pub fn check(document: &Document, report: &mut impl FnMut(String, String, Option<String>)) {
     for (path, wireguard) in document.wireguard() {
-        for (name, file) in wireguard.secrets() {
-            if let Err(reason) = key::<PrivateKey>(&file.0) {
-                let is_own = file.0 == wireguard.private_key_file.0;
-                let remedy = (is_own && !file.0.exists())
-                    .then(|| format!("run: hermes wireguard-key '{file}'"));
+        for (name, secret) in wireguard.secrets() {
+            if let Err(reason) = key::<PrivateKey>(secret) {
+                let missing = secret.file().filter(|file| !file.0.exists());
+                let remedy = missing
+                    .filter(|_| *secret == wireguard.private_key_file)
+                    .map(|file| format!("run: hermes wireguard-key '{file}'"));
                 report(format!("{path}.{name}"), reason, remedy);
             }
         }
@@ -72,8 +69,8 @@ pub fn default_mtu(end: PacketTermination<'_>, local: u16) -> u16 {
     }
 }
 
-fn key<K: FromStr<Err = NoKey>>(file: &Path) -> Result<K, String> {
-    let text = hermes_config::secret(file)?;
+fn key<K: FromStr<Err = NoKey>>(secret: &Secret) -> Result<K, String> {
+    let text = secret.read()?;
     text.parse()
-        .map_err(|error: NoKey| format!("{}: {error}", file.display()))
+        .map_err(|error: NoKey| format!("{secret}: {error}"))
 }

@@ -80,7 +80,7 @@ impl BasicAuth {
             ));
         }
 
-        let users = Users::read(&config.file.0, &format!("{path}.file"))?;
+        let users = Users::read(&config.file, &format!("{path}.file"))?;
         let memory = match previous {
             Some(previous) => previous.memory.clone(),
             None => {

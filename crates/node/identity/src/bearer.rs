@@ -55,7 +55,7 @@ impl BearerAuth {
     pub fn build(config: &Bearer, path: &str) -> Result<Self, Vec<BuildError>> {
         // One provider everywhere; that it is already installed is no error.
         let _ = crypto::aws_lc::DEFAULT_PROVIDER.install_default();
-        let keys = KeySet::read(&config.jwks_file.0, &format!("{path}.jwks_file"))?;
+        let keys = KeySet::read(&config.jwks_file, &format!("{path}.jwks_file"))?;
         let expected = Expected {
             issuer: config.issuer.clone(),
             audience: config.audience.clone(),

@@ -1,8 +1,7 @@
 //! The public keys of a JSON Web Key Set (RFC 7517).
 
-use std::path::Path;
-
 use aws_lc_rs::digest::{SHA256, digest};
+use hermes_config::model::Secret;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
 use serde::Deserialize;
@@ -48,10 +47,10 @@ impl KeySet {
     ///
     /// # Errors
     /// When the file is no key set, holds a symmetric key, or none that is usable.
-    pub fn read(file: &Path, path: &str) -> Result<Self, Vec<BuildError>> {
+    pub fn read(file: &Secret, path: &str) -> Result<Self, Vec<BuildError>> {
         let error = |reason: String| BuildError {
             path: path.to_owned(),
-            reason: format!("{}: {reason}", file.display()),
+            reason: format!("{}: {reason}", file),
             remedy: Some("take the key set that the issuer publishes (its `jwks_uri`)".to_owned()),
         };
 

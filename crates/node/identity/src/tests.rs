@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use hermes_config::model::{Auth, AuthMethods, AuthMode, Basic, Bearer, FilePath, Listener};
+use hermes_config::model::{Auth, AuthMethods, AuthMode, Basic, Bearer, Listener, Secret};
 use hermes_http::fields::Fields;
 use hermes_net::{CertificateNames, PeerAddress, StreamInfo, TlsPeer};
 use http::header::{
@@ -77,10 +77,10 @@ impl Issuer {
         jwk
     }
 
-    fn write(&self, name: &str, content: &str) -> FilePath {
+    fn write(&self, name: &str, content: &str) -> Secret {
         let file = self.folder.path().join(name);
         std::fs::write(&file, content).unwrap();
-        FilePath(file)
+        file.into()
     }
 
     fn methods(&self) -> Bearer {
@@ -882,7 +882,7 @@ fn unusable_files_are_reported_together() {
     );
 
     let missing = Bearer {
-        jwks_file: FilePath(issuer.folder.path().join("none")),
+        jwks_file: issuer.folder.path().join("none").into(),
         ..issuer.methods()
     };
 

@@ -1,10 +1,10 @@
 //! The file of users and bcrypt hashes.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::str::FromStr;
 
 use bcrypt::HashParts;
+use hermes_config::model::Secret;
 
 use crate::build_error::BuildError;
 use crate::user_name::is_user;
@@ -36,7 +36,7 @@ impl Users {
     /// A user who stands there twice, for it is not known which password counts, and where no line is sound, each bad line, as
     /// `FILE:LINE: what is wrong with it`. A bad line beside sound ones locks out its user only: it is passed over with a warning, so
     /// that it does not keep the others' changes, such as a user who is gone, from being heeded.
-    pub fn read(file: &Path, path: &str) -> Result<Self, Vec<BuildError>> {
+    pub fn read(file: &Secret, path: &str) -> Result<Self, Vec<BuildError>> {
         let text = read_bounded(file, FILE_LIMIT, path).map_err(|error| vec![error])?;
         let mut hashes = HashMap::new();
         let mut twice = Vec::new();
@@ -120,21 +120,26 @@ fn cost(hash: &str) -> Option<u32> {
     HashParts::from_str(hash).ok().map(|parts| parts.get_cost())
 }
 
-/// Reads a file that is not larger than `limit` bytes.
-pub(crate) fn read_bounded(file: &Path, limit: u64, path: &str) -> Result<String, BuildError> {
+/// Reads what is not larger than `limit` bytes.
+pub(crate) fn read_bounded(file: &Secret, limit: u64, path: &str) -> Result<String, BuildError> {
     use std::io::Read;
     let failed = |reason: String| BuildError {
         path: path.to_owned(),
-        reason: format!("{}: {reason}", file.display()),
+        reason: format!("{}: {reason}", file),
         remedy: None,
     };
 
-    let opened = std::fs::File::open(file).map_err(|error| failed(error.to_string()))?;
     let mut text = String::new();
-    opened
-        .take(limit + 1)
-        .read_to_string(&mut text)
-        .map_err(|error| failed(error.to_string()))?;
+    match file {
+        Secret::Inline(inline) => text.clone_from(inline),
+        Secret::File(file) => {
+            let opened = std::fs::File::open(&file.0).map_err(|error| failed(error.to_string()))?;
+            opened
+                .take(limit + 1)
+                .read_to_string(&mut text)
+                .map_err(|error| failed(error.to_string()))?;
+        }
+    }
 
     if text.len() as u64 > limit {
         return Err(failed(format!("larger than {limit} bytes")));
@@ -146,18 +151,18 @@ pub(crate) fn read_bounded(file: &Path, limit: u64, path: &str) -> Result<String
     }
 }
 
-fn bad_line(file: &Path, line: usize, reason: &str, path: &str) -> BuildError {
+fn bad_line(file: &Secret, line: usize, reason: &str, path: &str) -> BuildError {
     BuildError {
         path: path.to_owned(),
-        reason: format!("{}:{line}: {reason}", file.display()),
+        reason: format!("{}:{line}: {reason}", file),
         remedy: Some("write lines with `htpasswd -B FILE USER`".to_owned()),
     }
 }
 
-fn empty(file: &Path, path: &str) -> BuildError {
+fn empty(file: &Secret, path: &str) -> BuildError {
     BuildError {
         path: path.to_owned(),
-        reason: format!("{} names no user", file.display()),
+        reason: format!("{} names no user", file),
         remedy: Some("add one with `htpasswd -B FILE USER`".to_owned()),
     }
 }
@@ -176,11 +181,11 @@ fn warn(bad: &[BuildError]) {
 }
 
 /// The first errors, and how many more there are.
-fn shortened(mut errors: Vec<BuildError>, file: &Path, path: &str) -> Vec<BuildError> {
+fn shortened(mut errors: Vec<BuildError>, file: &Secret, path: &str) -> Vec<BuildError> {
     let more = errors.len().saturating_sub(REPORT_LIMIT);
     errors.truncate(REPORT_LIMIT);
     if more > 0 {
-        let reason = format!("{}: {more} more bad lines", file.display());
+        let reason = format!("{}: {more} more bad lines", file);
         errors.push(BuildError {
             path: path.to_owned(),
             reason,
@@ -201,7 +206,7 @@ mod tests {
         let file = folder.path().join("users");
         let (cheap, dear) = (bcrypt::hash("a", 4).unwrap(), bcrypt::hash("b", 5).unwrap());
         std::fs::write(&file, format!("alice:{cheap}\nbob:{dear}:a comment\n")).unwrap();
-        let users = Users::read(&file, "file").ok().unwrap();
+        let users = Users::read(&file.into(), "file").ok().unwrap();
         assert_eq!(users.hash_of("alice"), (cheap.as_str(), true));
         assert_eq!(users.hash_of("bob"), (dear.as_str(), true));
         assert_eq!(users.hash_of("carol"), (dear.as_str(), false));

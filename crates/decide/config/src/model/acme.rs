@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::scalar::FilePath;
+use super::secret::Secret;
 
 /// The directory of Let's Encrypt.
 const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
@@ -46,7 +47,7 @@ pub struct AcmeExternalAccount {
     /// The name of its key at the authority.
     pub id: String,
     /// File with the key as the authority shows it, in the alphabet of base64url.
-    pub key_file: FilePath,
+    pub key_file: Secret,
 }
 
 /// How an authority finds out that a name leads to this node.

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::scalar::FilePath;
+use super::secret::Secret;
 
 /// User and password, shown as Basic (RFC 7617).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -12,7 +13,7 @@ pub struct Credentials {
     /// The user's name; without a colon.
     pub user: String,
     /// File with the password, its first and only line. Must not be readable by others.
-    pub password_file: FilePath,
+    pub password_file: Secret,
 }
 
 /// The value of a field that every request to an upstream has.

@@ -12,7 +12,7 @@ impl Document {
         let token = self
             .identity
             .as_ref()
-            .and_then(|identity| identity.token_file.as_ref());
+            .and_then(|identity| identity.token_file.as_ref()?.file());
         let listeners = self.listeners.values().flat_map(of_listener);
         let upstreams = self.upstreams.values().flat_map(of_upstream);
         let servers = self
@@ -25,7 +25,8 @@ impl Document {
             .chain(log)
             .flat_map(of_client);
         let wireguard = self.wireguard().into_iter().flat_map(|(_, one)| {
-            let files: Vec<&FilePath> = one.secrets().map(|(_, file)| file).collect();
+            let secrets = one.secrets();
+            let files: Vec<&FilePath> = secrets.filter_map(|(_, one)| one.file()).collect();
             files
         });
         let policies = self
@@ -67,10 +68,10 @@ fn of_listener(listener: &Listener) -> Vec<&FilePath> {
 
     let basic = methods
         .and_then(|methods| methods.basic.as_ref())
-        .map(|basic| &basic.file);
+        .and_then(|basic| basic.file.file());
     let bearer = methods
         .and_then(|methods| methods.bearer.as_ref())
-        .map(|bearer| &bearer.jwks_file);
+        .and_then(|bearer| bearer.jwks_file.file());
     tls.chain(basic).chain(bearer).collect()
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::acme::Acme;
 use super::listener_kind::{ListenerKind, one_mapping};
 use super::scalar::{ByteSize, Duration, FieldPattern, FilePath, OneOrMany, Template, UserMatch};
+use super::secret::Secret;
 use super::trace::Continue;
 
 /// One listener: of what kind it is, and what listeners of all kinds have.
@@ -156,7 +157,7 @@ pub enum AuthMode {
 #[serde(deny_unknown_fields)]
 pub struct Basic {
     /// Lines of `user:$2b$...` (bcrypt), as `htpasswd -B` writes them.
-    pub file: FilePath,
+    pub file: Secret,
     /// Realm shown to the client. Default: hermes.
     #[serde(default)]
     pub realm: Option<String>,
@@ -167,7 +168,7 @@ pub struct Basic {
 #[serde(deny_unknown_fields)]
 pub struct Bearer {
     /// JSON Web Key Set with the issuer's public keys.
-    pub jwks_file: FilePath,
+    pub jwks_file: Secret,
     /// Required `iss`.
     pub issuer: String,
     /// Required `aud`.

@@ -33,6 +33,7 @@ mod resume;
 mod retry;
 mod route;
 pub mod scalar;
+mod secret;
 mod split_dns;
 mod sticky;
 mod templates;
@@ -86,6 +87,7 @@ pub use scalar::{
     SystemUsers, TargetMatch, Template, TemplatePart, TextMatch, UpgradeName, UserMatch,
     UserPattern, Variable, WireguardKey, zone_index,
 };
+pub use secret::Secret;
 pub use split_dns::{NamedEcho, OtherNames, SplitDns};
 pub use sticky::Hash;
 pub use templates::{Templates, UpstreamTemplates};

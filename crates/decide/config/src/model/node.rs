@@ -12,7 +12,7 @@ use super::scalar::{
 };
 use super::{
     Authorize, DecisionLog, Defaults, Egress, FlowLog, Listener, Memory, Metrics, PlugSettings,
-    Policy, Route, Trace, Upstream,
+    Policy, Route, Secret, Trace, Upstream,
 };
 
 /// One node's configuration.
@@ -240,7 +240,7 @@ pub struct NodeIdentity {
     pub user: String,
     /// Token sent as `Proxy-Authorization: Bearer` to the next proxy only. Must not be readable by others.
     #[serde(default)]
-    pub token_file: Option<FilePath>,
+    pub token_file: Option<Secret>,
 }
 
 /// A proxy that is believed when it says whose an exchange is.

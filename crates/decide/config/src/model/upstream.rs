@@ -105,7 +105,7 @@ impl Upstream {
     /// The files that hold its password and the values of its fields.
     pub fn secrets(&self) -> impl Iterator<Item = &FilePath> {
         let password = self.credentials.as_ref();
-        let password = password.map(|credentials| &credentials.password_file);
+        let password = password.and_then(|credentials| credentials.password_file.file());
         let fields = self.fields.values().filter_map(RequestField::file);
         password.into_iter().chain(fields)
     }

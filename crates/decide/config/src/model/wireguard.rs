@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Document;
-use super::scalar::{Duration, FilePath, HostPort, OneOrMany, Prefix, WireguardKey};
+use super::scalar::{Duration, HostPort, OneOrMany, Prefix, WireguardKey};
+use super::secret::Secret;
 use crate::child;
 
 /// Where the packets of a device are: on another machine, which has WireGuard and need not have Hermes.
@@ -15,7 +16,7 @@ pub struct Wireguard {
     /// The address and UDP port where WireGuard's messages come, such as `0.0.0.0:51820`. Devices with the same key may share one.
     pub listen: HostPort,
     /// File with the private key of this end, as `wg genkey` or `hermes wireguard-key` write it.
-    pub private_key_file: FilePath,
+    pub private_key_file: Secret,
     /// The other machine.
     pub peer: WireguardPeer,
 }
@@ -39,7 +40,7 @@ pub struct WireguardPeer {
     pub keepalive: Option<Duration>,
     /// File with a key that both ends have beside their own, as `wg genpsk` writes it. Default: none.
     #[serde(default)]
-    pub preshared_key_file: Option<FilePath>,
+    pub preshared_key_file: Option<Secret>,
 }
 
 impl Document {
@@ -63,10 +64,10 @@ impl Document {
 }
 
 impl Wireguard {
-    /// Files that hold its secrets, by their keys.
-    pub fn secrets(&self) -> impl Iterator<Item = (&'static str, &FilePath)> {
+    /// Its secrets, by their keys.
+    pub fn secrets(&self) -> impl Iterator<Item = (&'static str, &Secret)> {
         let preshared = self.peer.preshared_key_file.as_ref();
         let own = ("private_key_file", &self.private_key_file);
-        std::iter::once(own).chain(preshared.map(|file| ("peer.preshared_key_file", file)))
+        std::iter::once(own).chain(preshared.map(|secret| ("peer.preshared_key_file", secret)))
     }
 }

@@ -7,7 +7,7 @@ use crate::Problem;
 use crate::model::scalar::{ScalarError, check};
 use crate::path::{Step, steps};
 use crate::tree::{Node, Value};
-use crate::withhold::is_named;
+use crate::withhold::{is_inline, is_named};
 
 impl<'s> Walk<'s> {
     /// Reports a value of a kind that no alternative takes.
@@ -25,7 +25,8 @@ impl<'s> Walk<'s> {
                     expected(branches),
                     found(at)
                 ));
-                let is_said = !is_credential(at.path, at.node.plain.as_deref().unwrap_or_default());
+                let plain = at.node.plain.as_deref().unwrap_or_default();
+                let is_said = !is_inline(at.path) && !is_credential(at.path, plain);
                 Problem {
                     remedy: remedy(branches, at.node).filter(|_| is_said),
                     ..problem
@@ -92,6 +93,7 @@ fn format_of(schema: &Json, plain: &str) -> Result<(), ScalarError> {
 fn found(at: At<'_>) -> String {
     let node = at.node;
     match (&node.value, &node.plain) {
+        (_, Some(_)) if is_inline(at.path) => "a value, which is not shown here".to_owned(),
         (Value::Text(text), _) if is_credential(at.path, text) => {
             "text, which is not shown here".to_owned()
         }

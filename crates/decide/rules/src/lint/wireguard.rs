@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use hermes_config::child;
 use hermes_config::model::{
-    Document, FilePath, OtherTunAddress, Terminate, TerminateTun, TunDetails, WireguardKey,
+    Document, OtherTunAddress, Secret, Terminate, TerminateTun, TunDetails, WireguardKey,
 };
 
 use super::report::{Check, Report};
@@ -148,7 +148,7 @@ fn keepalives(document: &Document, report: &mut Report) {
 /// What a port has: whose key, and which peers.
 struct PortClaim<'a> {
     path: String,
-    key_file: &'a FilePath,
+    key: &'a Secret,
     peers: HashMap<&'a WireguardKey, String>,
 }
 
@@ -162,10 +162,10 @@ fn ports(document: &Document, report: &mut Report) {
 
         let claim = claims.entry(listen).or_insert_with(|| PortClaim {
             path: path.clone(),
-            key_file: &wireguard.private_key_file,
+            key: &wireguard.private_key_file,
             peers: HashMap::new(),
         });
-        if claim.key_file != &wireguard.private_key_file {
+        if claim.key != &wireguard.private_key_file {
             report.add(
                 format!("{path}.private_key_file"),
                 format!("{} has another key on {listen}", claim.path),

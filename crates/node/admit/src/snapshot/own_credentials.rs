@@ -41,9 +41,9 @@ fn token(
     document: &Document,
     report: &mut impl FnMut(String, String, Option<String>),
 ) -> Option<HeaderValue> {
-    let file = document.identity.as_ref()?.token_file.as_ref()?;
+    let token = document.identity.as_ref()?.token_file.as_ref()?;
     let path = child("identity", "token_file");
-    let secret = match hermes_config::secret(&file.0) {
+    let secret = match token.read() {
         Ok(secret) => secret,
         Err(reason) => {
             report(path, reason, None);
