@@ -9,6 +9,7 @@ use bytes::Bytes;
 use clap::Args;
 use hermes_observe::admin::default_socket;
 use http::Method;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -63,6 +64,15 @@ impl Which {
             (None, None) => only(running(&folder()), &folder()),
         }
     }
+}
+
+/// An answer, or a part of one, as what it says.
+///
+/// # Errors
+/// When it is none: the node is of another version.
+pub fn typed<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
+    serde_json::from_value(answer)
+        .map_err(|error| Failure::failed(format!("the node's answer cannot be read: {error}")))
 }
 
 /// The sockets of all nodes that run where nodes put their sockets unless told otherwise.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use hermes_config::model;
 use hermes_net::Watch;
 use hermes_net::memory::{BUDGET, CONNECTION, Memory, Purpose};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// How often to check whether too much is held.
 const LOOK: Duration = Duration::from_secs(1);
@@ -89,39 +90,68 @@ impl RefusalLines {
 }
 
 /// How much is held, and of how much.
-pub fn view() -> Value {
-    let memory = Memory::node();
-    json!({
-        "held_bytes": memory.held(),
-        "total_bytes": memory.budget(),
-        "connection_bytes": memory.connection(),
-        "charged_bytes": memory.charged(),
-        "charged_for": by_purpose(|purpose| memory.charged_for(purpose)),
-        "refused_charges": memory.refused_charges(),
-        "refused_for": by_purpose(|purpose| memory.refused_for(purpose)),
-        "owners": owners(),
-    })
+#[derive(Debug, Serialize)]
+pub struct MemoryView {
+    held_bytes: usize,
+    total_bytes: usize,
+    connection_bytes: usize,
+    charged_bytes: usize,
+    charged_for: Map<String, Value>,
+    refused_charges: usize,
+    refused_for: Map<String, Value>,
+    /// Those that are charged most.
+    owners: Vec<OwnerView>,
 }
 
-fn by_purpose(count: impl Fn(Purpose) -> usize) -> Value {
+/// What an owner is charged.
+#[derive(Debug, Serialize)]
+pub struct OwnerView {
+    owner: String,
+    charged_bytes: usize,
+}
+
+/// A connection that holds much.
+#[derive(Debug, Serialize)]
+pub struct HolderView {
+    peer: String,
+    held_bytes: usize,
+}
+
+/// How much is held, and of how much.
+pub fn view() -> MemoryView {
+    let memory = Memory::node();
+    let owners = memory.largest_owners(HOLDERS).into_iter();
+    MemoryView {
+        held_bytes: memory.held(),
+        total_bytes: memory.budget(),
+        connection_bytes: memory.connection(),
+        charged_bytes: memory.charged(),
+        charged_for: by_purpose(|purpose| memory.charged_for(purpose)),
+        refused_charges: memory.refused_charges(),
+        refused_for: by_purpose(|purpose| memory.refused_for(purpose)),
+        owners: owners
+            .map(|(owner, bytes)| OwnerView {
+                owner: owner.to_string(),
+                charged_bytes: bytes,
+            })
+            .collect(),
+    }
+}
+
+fn by_purpose(count: impl Fn(Purpose) -> usize) -> Map<String, Value> {
     let counts = Purpose::ALL
         .into_iter()
         .map(|purpose| (purpose.name().to_owned(), count(purpose).into()));
-    Value::Object(counts.collect())
-}
-
-/// The owners that are charged most.
-fn owners() -> Vec<Value> {
-    let owners = Memory::node().largest_owners(HOLDERS).into_iter();
-    owners
-        .map(|(owner, bytes)| json!({ "owner": owner.to_string(), "charged_bytes": bytes }))
-        .collect()
+    counts.collect()
 }
 
 /// Which connections hold most.
-pub fn holders() -> Vec<Value> {
+pub fn holders() -> Vec<HolderView> {
     let holders = Memory::node().holders(HOLDERS).into_iter();
     holders
-        .map(|holder| json!({ "peer": holder.info.peer.to_string(), "held_bytes": holder.held }))
+        .map(|holder| HolderView {
+            peer: holder.info.peer.to_string(),
+            held_bytes: holder.held,
+        })
         .collect()
 }

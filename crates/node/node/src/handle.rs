@@ -6,6 +6,7 @@ use std::time::Duration;
 use hermes_config::Loaded;
 
 use crate::administered::Node;
+use crate::answers::NodeStatus;
 use crate::change::{By, Confirmed, NotReloaded, NotReturned, ReloadReport, TooLate};
 
 /// Changes a running node. All of it may block, as files that stand still do.
@@ -32,6 +33,11 @@ impl NodeHandle {
     /// What is wrong with it; then nothing has changed.
     pub fn reload(&self) -> Result<ReloadReport, NotReloaded> {
         self.0.reload(By::Surroundings)
+    }
+
+    /// How the node is.
+    pub fn status(&self) -> NodeStatus {
+        self.0.status()
     }
 
     /// Keeps the document in force.

@@ -1,6 +1,7 @@
 //! The running node: it starts, is changed and drained, and tells of itself.
 //!
 //! - [`node`]: the process, from start to drain. `administered`: its parts that administration works on.
+//! - [`answers`]: what it answers to those who administer it.
 //! - [`change`]: from one configuration to the next, and back if that is not confirmed. [`check`]: errors of a configuration.
 //! - [`NodeHandle`]: changes the node from within its process, as an agent does.
 //! - [`rehearsal`]: a dry run of a configuration with a supposed exchange.
@@ -20,6 +21,7 @@
 //! HTTP/1.1 keeps the room of its last head between two messages.
 
 mod administered;
+pub mod answers;
 mod builtin;
 pub mod change;
 mod check;

@@ -257,7 +257,7 @@ impl Proxy {
     }
 
     /// What is known of a refusal by its name, or of the exchange that was refused; `None` if it is not remembered. It may block.
-    pub fn why(&self, id: &str) -> Option<serde_json::Value> {
+    pub fn why(&self, id: &str) -> Option<Account> {
         self.node.why(id)
     }
 

@@ -1,19 +1,25 @@
 //! What administration sees of the node and asks it.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use hermes_admit::memory_limits;
+use hermes_admit::refusals::account::Account;
+use hermes_admit::refusals::remembered::RefusalLine;
+use hermes_admit::snapshot::Snapshot;
 use hermes_net::clock::unix_seconds;
 use hermes_net::shared_socket::forward_counts;
 use hermes_observe::NeighbourView;
-use hermes_observe::admin::Control;
-use serde_json::{Value, json};
-
-use crate::administered::Node;
-use crate::change::{By, Confirmed, NotReloaded, NotReturned};
-use hermes_admit::memory_limits;
-use hermes_admit::snapshot::Snapshot;
+use hermes_observe::admin::{AdminRefusal, Confirmation, Control};
 use hermes_upstream::{HopStatus, UpstreamStatus};
+
+use crate::administered::{Changing, Node};
+use crate::answers::{
+    Comparison, ConfigStatus, DocumentView, GivenUp, LiveExchanges, MachineStatus, NameServers,
+    NodeStatus, NotReady, ProcessStatus, SharedSockets, TrafficStatus,
+};
+use crate::change::{By, Confirmed, NotReloaded, NotReturned, ReloadReport};
 
 /// Attached nodes that an answer lists.
 #[doc(alias = "bound")]
@@ -22,106 +28,149 @@ const ATTACHED: usize = 1000;
 /// An endpoint of which nothing bad is known, nor anything good.
 const HEALTHY: &str = "healthy";
 
-impl Control for Node {
-    fn status(&self) -> Value {
+impl Node {
+    /// As it is now; may wait for a change that is under way.
+    pub(crate) fn status(&self) -> NodeStatus {
         let snapshot = self.shared.snapshot.load();
         let changing = self.changing.lock();
-        let neighbours = self.plugs.neighbours();
-        let upstreams: Vec<_> = snapshot
-            .document
-            .upstreams
-            .keys()
-            .filter_map(|name| Some(snapshot.upstreams.get(name)?.status()))
-            .map(|upstream| in_custody(upstream, &neighbours))
-            .collect();
-
-        let status = json!({
-            "node": &*snapshot.node,
-            "version": env!("CARGO_PKG_VERSION"),
-            "pid": std::process::id(),
-            "uptime_seconds": self.started.elapsed().as_secs(),
-            "config": { "file": self.source.file(), "revision": snapshot.revision, "routes": snapshot.document.routes.len() },
-            "unconfirmed": changing.documents.unconfirmed(Instant::now()),
-            "given_up": changing.documents.given_up.as_ref().map(|given_up| json!({ "revision": given_up.number })),
-            "log": self.log.current(),
-            "workers": changing.doors.len(),
-            "listeners": changing.table.views(&snapshot.document),
-            "upstreams": upstreams,
-            "hops": chained(&snapshot),
-            "certificates": self.shared.telemetry.certificates().iter().map(|held| held.view(unix_seconds())).collect::<Vec<_>>(),
-            "acme": snapshot.own.certificates.progress(),
-            "attached": self.shared.attached.views(ATTACHED),
-            "attachments": self.shared.joins.views(),
-            "devices": self.shared.devices.views(),
-            "missing_devices": self.shared.devices.missing(&snapshot.document),
-            "custody": neighbours,
-            "plugs": self.plugs.whole.status(),
-            "exchanges": { "live": self.shared.telemetry.live_count() },
-            "dns": { "servers": self.resolver.servers() },
-            "shared_sockets": shared_sockets(),
-            "memory": memory_limits::view(),
-            "holders": memory_limits::holders(),
-            "draining": self.drain.watch().is_draining(),
-        });
-
-        without_absent(status)
-    }
-
-    fn readiness(&self) -> Result<(), Value> {
-        let snapshot = self.shared.snapshot.load();
-        let missing = self.shared.devices.missing(&snapshot.document);
-        let pending = self.shared.devices.pending(&snapshot.document);
-        let is_draining = self.drain.watch().is_draining();
-        if missing.is_empty() && pending.is_empty() && !is_draining {
-            return Ok(());
+        NodeStatus {
+            process: self.process_status(&snapshot, &changing),
+            traffic: self.traffic_status(&snapshot, &changing),
+            machine: self.machine_status(),
         }
-        Err(
-            json!({ "missing_devices": missing, "pending_devices": pending, "draining": is_draining }),
-        )
     }
 
-    fn document(&self) -> Result<Value, Value> {
-        Self::document(self).map_err(|problems| json!({ "problems": problems }))
+    fn process_status(&self, snapshot: &Snapshot, changing: &Changing) -> ProcessStatus {
+        let documents = &changing.documents;
+        let given_up = documents.given_up.as_ref();
+        ProcessStatus {
+            node: snapshot.node.to_string(),
+            version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            config: ConfigStatus {
+                file: self.source.file().map(Path::to_owned),
+                revision: snapshot.revision,
+                routes: snapshot.document.routes.len(),
+            },
+            unconfirmed: documents.unconfirmed(Instant::now()),
+            given_up: given_up.map(|given_up| GivenUp {
+                revision: given_up.number,
+            }),
+            log: self.log.current(),
+            workers: changing.doors.len(),
+        }
     }
 
-    fn compare(&self, text: &str) -> Result<Value, Value> {
-        Self::compare(self, text).map_err(|problems| json!({ "problems": problems }))
+    fn traffic_status(&self, snapshot: &Snapshot, changing: &Changing) -> TrafficStatus {
+        let now = unix_seconds();
+        let neighbours = self.plugs.neighbours();
+        let upstreams = snapshot.document.upstreams.keys();
+        let certificates = self.shared.telemetry.certificates();
+        TrafficStatus {
+            listeners: changing.table.views(&snapshot.document),
+            upstreams: upstreams
+                .filter_map(|name| Some(snapshot.upstreams.get(name)?.status()))
+                .map(|upstream| in_custody(upstream, &neighbours))
+                .collect(),
+            hops: chained(snapshot),
+            certificates: certificates.iter().map(|held| held.view(now)).collect(),
+            acme: snapshot.own.certificates.progress(),
+            attached: self.shared.attached.views(ATTACHED),
+            attachments: self.shared.joins.views(),
+            devices: self.shared.devices.views(),
+            missing_devices: self.shared.devices.missing(&snapshot.document),
+            custody: neighbours,
+            plugs: self.plugs.whole.status(),
+            exchanges: LiveExchanges {
+                live: self.shared.telemetry.live_count(),
+            },
+        }
     }
 
-    fn reload(&self, confirm: Option<Duration>) -> Result<Value, Value> {
-        Self::reload(self, By::Operator(confirm))
-            .map(|report| json!(report))
-            .map_err(|refused| refused_answer(&refused))
+    fn machine_status(&self) -> MachineStatus {
+        MachineStatus {
+            dns: NameServers {
+                servers: self.resolver.servers(),
+            },
+            shared_sockets: shared_sockets(),
+            memory: memory_limits::view(),
+            holders: memory_limits::holders(),
+            draining: self.drain.watch().is_draining(),
+        }
+    }
+}
+
+impl Control for Node {
+    type Status = NodeStatus;
+    type Missing = NotReady;
+    type Document = DocumentView;
+    type Comparison = Comparison;
+    type Report = ReloadReport;
+    type Account = Account;
+    type RefusalLine = RefusalLine;
+
+    fn status(&self) -> NodeStatus {
+        Self::status(self)
     }
 
-    fn why(&self, id: &str) -> Option<Value> {
+    fn readiness(&self) -> Result<(), NotReady> {
+        let snapshot = self.shared.snapshot.load();
+        let state = NotReady {
+            missing_devices: self.shared.devices.missing(&snapshot.document),
+            pending_devices: self.shared.devices.pending(&snapshot.document),
+            draining: self.drain.watch().is_draining(),
+        };
+        let is_there = state.missing_devices.is_empty() && state.pending_devices.is_empty();
+        match is_there && !state.draining {
+            true => Ok(()),
+            false => Err(state),
+        }
+    }
+
+    fn document(&self) -> Result<DocumentView, AdminRefusal> {
+        Ok(Self::document(self)?)
+    }
+
+    fn compare(&self, text: &str) -> Result<Comparison, AdminRefusal> {
+        Ok(Self::compare(self, text)?)
+    }
+
+    fn reload(&self, confirm: Option<Duration>) -> Result<ReloadReport, AdminRefusal> {
+        Ok(Self::reload(self, By::Operator(confirm))?)
+    }
+
+    fn why(&self, id: &str) -> Option<Account> {
         Self::why(self, id)
     }
 
-    fn refusals(&self) -> Value {
-        json!({ "refusals": self.shared.refusals.lines() })
+    fn refusals(&self) -> Vec<RefusalLine> {
+        self.shared.refusals.lines()
     }
 
-    fn suppose(&self, question: &str) -> Result<Value, Value> {
-        Self::suppose(self, question)
+    fn suppose(&self, question: &str) -> Result<Account, AdminRefusal> {
+        Self::suppose(self, question).map_err(AdminRefusal::other)
     }
 
-    fn confirm(&self) -> Result<Value, Value> {
-        match Self::confirm(self) {
-            Ok(Confirmed::Now(revision)) => Ok(json!({ "revision": revision, "confirmed": true })),
-            Ok(Confirmed::Before(revision)) => {
-                Ok(json!({ "revision": revision, "confirmed": false }))
-            }
-            Err(late) => Err(json!({ "error": late.to_string() })),
-        }
+    fn confirm(&self) -> Result<Confirmation, AdminRefusal> {
+        let confirmed = Self::confirm(self).map_err(AdminRefusal::other)?;
+        Ok(match confirmed {
+            Confirmed::Now(revision) => Confirmation {
+                revision,
+                confirmed: true,
+            },
+            Confirmed::Before(revision) => Confirmation {
+                revision,
+                confirmed: false,
+            },
+        })
     }
 
-    fn roll_back(&self) -> Result<Value, Value> {
-        match Self::roll_back(self) {
-            Ok(report) => Ok(json!(report)),
-            Err(NotReturned::Refused(refused)) => Err(refused_answer(&refused)),
-            Err(none @ NotReturned::NoEarlier) => Err(json!({ "error": none.to_string() })),
-        }
+    fn roll_back(&self) -> Result<ReloadReport, AdminRefusal> {
+        Self::roll_back(self).map_err(|not| match not {
+            NotReturned::Refused(refused) => refused.into(),
+            NotReturned::NoEarlier => AdminRefusal::other(not),
+        })
     }
 
     fn log_level(&self, filter: &str) -> Result<(), String> {
@@ -129,39 +178,22 @@ impl Control for Node {
     }
 }
 
-fn refused_answer(refused: &NotReloaded) -> Value {
-    let valid = matches!(refused, NotReloaded::Unbound(_));
-    json!({ "problems": refused.problems(), "valid": valid })
+impl From<NotReloaded> for AdminRefusal {
+    fn from(refused: NotReloaded) -> Self {
+        Self::NotInForce {
+            valid: matches!(refused, NotReloaded::Unbound(_)),
+            problems: refused.into_problems(),
+        }
+    }
 }
 
-/// Datagrams of sockets that other processes have too, once there are any.
-fn shared_sockets() -> Option<Value> {
+fn shared_sockets() -> Option<SharedSockets> {
     let counts = forward_counts();
     let has_any = counts.forwarded + counts.dropped > 0;
-    has_any.then(|| json!({ "forwarded": counts.forwarded, "dropped": counts.dropped }))
-}
-
-/// Without what is said only while there is something to say.
-fn without_absent(mut status: Value) -> Value {
-    const RARE: [&str; 7] = [
-        "unconfirmed",
-        "given_up",
-        "missing_devices",
-        "custody",
-        "plugs",
-        "acme",
-        "shared_sockets",
-    ];
-    let is_said = |value: &Value| match value {
-        Value::Null => false,
-        Value::Array(list) => !list.is_empty(),
-        Value::Object(entries) => !entries.is_empty(),
-        _ => true,
-    };
-    if let Value::Object(entries) = &mut status {
-        entries.retain(|key, value| !RARE.contains(&key.as_str()) || is_said(value));
-    }
-    status
+    has_any.then(|| SharedSockets {
+        forwarded: counts.forwarded,
+        dropped: counts.dropped,
+    })
 }
 
 /// An upstream that stands for a neighbour in custody is as that is, as long as no connection has shown how its endpoints are.

@@ -11,7 +11,6 @@ use hermes_config::model::{ClientTls, Document, FilePath, OneOrMany, ServerTls, 
 use hermes_config::{Loaded, Problem, child, element};
 use hermes_net::tls::{Span, of_certificates, of_revocations, unlisted};
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use hermes_net::clock::unix_seconds;
 
@@ -175,7 +174,7 @@ impl Held {
     }
 
     /// As `status` shows it.
-    pub fn view(&self, now: u64) -> Value {
+    pub fn view(&self, now: u64) -> CertificateView {
         let left = self.left(now);
         let state = match self.state(now) {
             _ if self.unlisted.is_some() => "of no authority here".to_owned(),
@@ -186,13 +185,26 @@ impl Held {
             Validity::NotYet => "not yet valid".to_owned(),
         };
 
-        json!({
-            "key": self.path,
-            "of": self.span.of,
-            "state": state,
-            "left_seconds": left.map(|left| left.max(0)),
-        })
+        CertificateView {
+            key: self.path.clone(),
+            of: self.span.of.clone(),
+            state,
+            left_seconds: left.map(|left| left.max(0)),
+        }
     }
+}
+
+/// How long a certificate or a list of revoked ones is good.
+#[derive(Debug, Serialize)]
+pub struct CertificateView {
+    /// The key that names its file, such as `listeners.web.tls.cert_file`.
+    pub key: String,
+    /// The certificate's subject, or the list's issuer.
+    pub of: String,
+    /// In words.
+    pub state: String,
+    /// Seconds until it ends; `None` if it does not.
+    pub left_seconds: Option<i64>,
 }
 
 fn date(seconds: u64) -> String {

@@ -1,6 +1,7 @@
 //! `hermes config`: the configuration that is in force at a running node.
 
 use clap::Args;
+use hermes_node::answers::DocumentView;
 
 use crate::admin::{self, Named};
 use crate::failure::Failure;
@@ -19,21 +20,20 @@ pub struct Config {
 /// When the node cannot be reached, or cannot show it.
 pub async fn run(config: &Config, output: Output) -> Result<(), Failure> {
     let answer = admin::ask(&config.node.socket()?, "/config").await?;
+    let in_force: DocumentView = admin::typed(answer)?;
     if output.json {
-        output.value(&answer["document"]);
+        output.value(&in_force.document);
         return Ok(());
     }
 
-    let text = |key: &str| answer[key].as_str().unwrap_or_default().to_owned();
+    let file = in_force.file.as_deref();
     output.line(format_args!(
         "# node {}, revision {}{}",
-        text("node"),
-        answer["revision"],
-        answer["file"]
-            .as_str()
-            .map_or_else(String::new, |file| format!(", of {file}"))
+        in_force.node,
+        in_force.revision,
+        file.map_or_else(String::new, |file| format!(", of {}", file.display()))
     ));
 
-    output.raw(&text("text"));
+    output.raw(&in_force.text);
     Ok(())
 }

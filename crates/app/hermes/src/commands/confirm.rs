@@ -1,6 +1,7 @@
 //! `hermes confirm`: the configuration that was given with `--confirm` stays.
 
 use clap::Args;
+use hermes_observe::admin::Confirmation;
 use http::Method;
 
 use crate::admin::{self, Named};
@@ -21,16 +22,10 @@ pub struct Confirm {
 pub async fn run(confirm: &Confirm, output: Output) -> Result<(), Failure> {
     let socket = confirm.node.socket()?;
     let (status, answer) = admin::call(&socket, Method::POST, "/confirm", "").await?;
-    let revision = &answer["revision"];
 
     match status {
         200 if output.json => output.value(&answer),
-        200 if answer["confirmed"] == true => {
-            output.line(format_args!("revision {revision} is confirmed"));
-        }
-        200 => output.line(format_args!(
-            "nothing to confirm: revision {revision} stays"
-        )),
+        200 => output.line(said(admin::typed(answer)?)),
         409 => {
             let reason = answer["error"].as_str().unwrap_or_default();
             return Err(Failure::failed(reason)
@@ -40,4 +35,15 @@ pub async fn run(confirm: &Confirm, output: Output) -> Result<(), Failure> {
     }
 
     Ok(())
+}
+
+fn said(confirmation: Confirmation) -> String {
+    let Confirmation {
+        revision,
+        confirmed,
+    } = confirmation;
+    match confirmed {
+        true => format!("revision {revision} is confirmed"),
+        false => format!("nothing to confirm: revision {revision} stays"),
+    }
 }

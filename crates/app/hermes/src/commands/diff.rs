@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use hermes_config::{Change, Kind, Loaded, Places, write_whole};
+use hermes_node::answers::DocumentView;
 use hermes_observe::admin::default_socket;
 use http::Method;
 use serde_json::Value;
@@ -74,14 +75,14 @@ async fn compare(diff: &Diff, output: Output) -> Result<(), Failure> {
 
 /// The file that the node would read again, if there is one.
 async fn of_node(socket: &Path) -> Result<PathBuf, Failure> {
-    let answer = admin::ask(socket, "/config").await?;
-    let file = answer["file"].as_str().map(PathBuf::from);
-    file.ok_or_else(|| Failure::failed("the node was started without a file: name one"))
+    let in_force: DocumentView = admin::typed(admin::ask(socket, "/config").await?)?;
+    in_force
+        .file
+        .ok_or_else(|| Failure::failed("the node was started without a file: name one"))
 }
 
 fn shown(file: &Path, loaded: &Loaded, mut answer: Value, output: Output) -> Result<(), Failure> {
-    let mut changes: Vec<Change> = serde_json::from_value(answer["changes"].take())
-        .map_err(|error| Failure::failed(format!("the node's answer cannot be read: {error}")))?;
+    let mut changes: Vec<Change> = admin::typed(answer["changes"].take())?;
     for change in &mut changes {
         // Which values came from variables is known here only.
         change.conceal(loaded, loaded);

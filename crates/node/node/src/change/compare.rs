@@ -3,51 +3,53 @@
 use std::path::Path;
 
 use hermes_config::{Problems, diff, parse, to_json, write};
-use serde_json::{Value, json};
 
 use super::needs_restart;
 use crate::administered::Node;
+use crate::answers::{Comparison, DocumentView, ReloadPreview};
 use crate::check::check_with;
 
 impl Node {
     /// The document in force, as text and as JSON.
-    pub(crate) fn document(&self) -> Result<Value, Problems> {
+    pub(crate) fn document(&self) -> Result<DocumentView, Problems> {
         let kept = self.changing.lock().documents.current.clone();
         let loaded = kept.loaded()?;
         let file = self.source.file();
-        let file = file.map(|file| std::path::absolute(file).unwrap_or_default());
-        Ok(json!({
-            "node": &*self.shared.snapshot.load().node,
-            "revision": kept.number,
-            "file": file,
-            "document": to_json(&loaded.document, &loaded.places),
-            "text": write(&loaded.document, &loaded.places),
-        }))
+        Ok(DocumentView {
+            node: self.shared.snapshot.load().node.to_string(),
+            revision: kept.number,
+            file: file.map(|file| std::path::absolute(file).unwrap_or_default()),
+            document: to_json(&loaded.document, &loaded.places),
+            text: write(&loaded.document, &loaded.places),
+        })
     }
 
     /// How the document in force differs from that in `text`, which is whole, and what applying it would do.
     ///
     /// # Errors
     /// When the text is no document.
-    pub(crate) fn compare(&self, text: &str) -> Result<Value, Problems> {
+    pub(crate) fn compare(&self, text: &str) -> Result<Comparison, Problems> {
         let new = parse(Path::new("document"), text, &|_| None)?;
         let kept = self.changing.lock().documents.current.clone();
         let old = kept.loaded()?;
         let changes = diff(&old, &new);
-        let listeners = self.changing.lock().table.preview(&new.document);
         let mut needs_restart = needs_restart(&old.document, &new.document);
         if let Ok(changes) = self.plugs.whole.prepare(&new.document, true) {
             needs_restart.extend(changes.restarts());
         }
+        let reload = ReloadPreview {
+            listeners: self.changing.lock().table.preview(&new.document),
+            needs_restart,
+        };
         let problems = check_with(new, &self.plugs)
             .err()
             .map_or_else(Vec::new, |Problems(found)| found);
 
-        Ok(json!({
-            "same": changes.is_empty(),
-            "changes": changes,
-            "reload": { "listeners": listeners, "needs_restart": needs_restart },
-            "problems": problems,
-        }))
+        Ok(Comparison {
+            same: changes.is_empty(),
+            changes,
+            reload,
+            problems,
+        })
     }
 }

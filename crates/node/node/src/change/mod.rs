@@ -82,6 +82,11 @@ impl NotReloaded {
         let (Self::Invalid(problems) | Self::Unbound(problems) | Self::GivenUp(problems)) = self;
         problems
     }
+
+    pub(crate) fn into_problems(self) -> Problems {
+        let (Self::Invalid(problems) | Self::Unbound(problems) | Self::GivenUp(problems)) = self;
+        problems
+    }
 }
 
 impl From<Problems> for NotReloaded {

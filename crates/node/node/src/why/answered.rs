@@ -1,13 +1,13 @@
 //! Why an exchange was refused, for the administrator.
 
-use serde_json::{Value, json};
+use hermes_admit::refusals::account::Account;
 
 use super::recount;
 use crate::administered::Node;
 
 impl Node {
     /// What is known of a refusal, or of the exchange that was refused; `None` if it is not remembered.
-    pub(crate) fn why(&self, asked: &str) -> Option<Value> {
+    pub(crate) fn why(&self, asked: &str) -> Option<Account> {
         let remembered = self.shared.refusals.find(asked)?;
         let snapshot = self.shared.snapshot.load_full();
         let places = self.written_places();
@@ -20,7 +20,6 @@ impl Node {
                 snapshot.revision
             )),
         });
-        let account = remembered.account(&snapshot, steps, &places);
-        Some(json!(account))
+        Some(remembered.account(&snapshot, steps, &places))
     }
 }

@@ -16,7 +16,6 @@ use hermes_rules::fields::USER;
 use hermes_rules::judge::{Arrived, Permitted, Phase, Step};
 use hermes_rules::{Facts, Names, Rules};
 use hermes_upstream::{Client, Directory};
-use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
@@ -29,11 +28,9 @@ impl Node {
     ///
     /// # Errors
     /// The question is none, in words.
-    pub(crate) fn suppose(&self, text: &str) -> Result<Value, Value> {
+    pub(crate) fn suppose(&self, text: &str) -> Result<Account, String> {
         let read = serde_json::from_str(text).map_err(|error| error.to_string());
         read.and_then(|supposed: SupposedExchange| self.forecast(&supposed))
-            .map(|account| json!(account))
-            .map_err(|reason| json!({ "error": reason }))
     }
 
     pub(crate) fn forecast(&self, supposed: &SupposedExchange) -> Result<Account, String> {

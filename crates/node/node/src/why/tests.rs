@@ -203,7 +203,7 @@ fn compare(forecast: &Account, record: &Value, node: &Proxy) {
         assert_eq!(forecast.refused, None, "{}", shown());
         return;
     };
-    let account: Account = serde_json::from_value(node.why(name).unwrap()).unwrap();
+    let account = node.why(name).unwrap();
     let last = account.steps.last().unwrap();
     assert!(last.place.is_some(), "{account:#?}");
 

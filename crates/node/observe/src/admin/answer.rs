@@ -8,12 +8,14 @@ use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
+use tokio::task::JoinError;
 use tokio::time::timeout;
 
 use super::serve::Answer;
 use super::time::confirm_time;
-use super::{Control, host, plain};
+use super::{AdminRefusal, Control, host, plain};
 use crate::Telemetry;
 
 /// Bytes of a request's content.
@@ -40,9 +42,17 @@ const PLAIN_TYPE: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
 /// Answers on the Unix socket.
-pub(super) struct Admin {
-    pub control: Arc<dyn Control>,
+pub(super) struct Admin<C> {
+    pub control: Arc<C>,
     pub telemetry: Arc<Telemetry>,
+}
+
+/// What is missing, and that the node is not ready.
+#[derive(Serialize)]
+struct Unready<M> {
+    #[serde(flatten)]
+    missing: M,
+    ready: bool,
 }
 
 /// Answers over TCP.
@@ -52,7 +62,7 @@ pub(super) struct MetricsOnly {
     pub loopback: bool,
 }
 
-impl Answer for Admin {
+impl<C: Control> Answer for Admin<C> {
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let path = request.uri().path().to_owned();
         let Some(allowed) = method_of(&path) else {
@@ -109,12 +119,12 @@ impl Answer for MetricsOnly {
     }
 }
 
-impl Admin {
+impl<C: Control> Admin<C> {
     /// It may wait for a reload that is under way.
     async fn status(&self) -> Response<Full<Bytes>> {
         let control = Arc::clone(&self.control);
-        let status = tokio::task::spawn_blocking(move || Ok(control.status())).await;
-        judged(status, "the status")
+        let status = tokio::task::spawn_blocking(move || control.status()).await;
+        judged(status.map(Ok), "the status")
     }
 
     /// The same.
@@ -122,9 +132,12 @@ impl Admin {
         let control = Arc::clone(&self.control);
         match tokio::task::spawn_blocking(move || control.readiness()).await {
             Ok(Ok(())) => json_answer(StatusCode::OK, &json!({ "ready": true })),
-            Ok(Err(mut missing)) => {
-                missing["ready"] = false.into();
-                json_answer(StatusCode::SERVICE_UNAVAILABLE, &missing)
+            Ok(Err(missing)) => {
+                let unready = Unready {
+                    missing,
+                    ready: false,
+                };
+                json_answer(StatusCode::SERVICE_UNAVAILABLE, &unready)
             }
             Err(_) => error(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -158,15 +171,15 @@ impl Admin {
     }
 
     /// Reads files and perhaps hashes: not on a thread that serves others.
-    async fn change(
+    async fn change<T: Serialize + Send + 'static>(
         &self,
         what: &str,
-        change: impl FnOnce(&dyn Control) -> Result<Value, Value> + Send + 'static,
+        change: impl FnOnce(&C) -> Result<T, AdminRefusal> + Send + 'static,
     ) -> Response<Full<Bytes>> {
         let control = Arc::clone(&self.control);
         match tokio::task::spawn_blocking(move || change(&*control)).await {
             // A port that someone has may be free a moment later, with the same file.
-            Ok(Err(refused)) if refused["valid"] == true || refused.get("error").is_some() => {
+            Ok(Err(refused)) if refused.is_conflict() => {
                 json_answer(StatusCode::CONFLICT, &refused)
             }
             other => judged(other, what),
@@ -177,7 +190,7 @@ impl Admin {
         let control = Arc::clone(&self.control);
         let listed = tokio::task::spawn_blocking(move || control.refusals()).await;
         match listed {
-            Ok(refusals) => json_answer(StatusCode::OK, &refusals),
+            Ok(refusals) => json_answer(StatusCode::OK, &json!({ "refusals": refusals })),
             Err(_) => error(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "they could not be listed",
@@ -195,7 +208,7 @@ impl Admin {
                 let reason = format!("no refusal {id} is remembered");
                 error(StatusCode::NOT_FOUND, &reason)
             }
-            Err(failed) => judged(Err(failed), "the account"),
+            Err(failed) => broken_off("the account", &failed),
         }
     }
 
@@ -243,17 +256,21 @@ impl Admin {
 
 /// What was found, or why not.
 fn judged(
-    found: Result<Result<Value, Value>, tokio::task::JoinError>,
+    found: Result<Result<impl Serialize, AdminRefusal>, JoinError>,
     what: &str,
 ) -> Response<Full<Bytes>> {
     match found {
         Ok(Ok(found)) => json_answer(StatusCode::OK, &found),
-        Ok(Err(problems)) => json_answer(StatusCode::UNPROCESSABLE_ENTITY, &problems),
-        Err(failed) => error(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            &format!("{what} broke off: {failed}"),
-        ),
+        Ok(Err(refused)) => json_answer(StatusCode::UNPROCESSABLE_ENTITY, &refused),
+        Err(failed) => broken_off(what, &failed),
     }
+}
+
+fn broken_off(what: &str, failed: &JoinError) -> Response<Full<Bytes>> {
+    error(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        &format!("{what} broke off: {failed}"),
+    )
 }
 
 /// The text that a request brings, of `most` bytes.
@@ -345,7 +362,9 @@ fn error(status: StatusCode, reason: &str) -> Response<Full<Bytes>> {
     json_answer(status, &json!({ "error": reason }))
 }
 
-fn json_answer(status: StatusCode, value: &Value) -> Response<Full<Bytes>> {
+fn json_answer(status: StatusCode, value: &impl Serialize) -> Response<Full<Bytes>> {
+    // Every answer has texts for keys, and none fails to be written.
+    let value = serde_json::to_value(value).unwrap_or_default();
     typed(
         status,
         HeaderValue::from_static("application/json"),

@@ -25,6 +25,7 @@ pub mod client;
 mod host;
 mod places;
 mod plain;
+mod refusal;
 mod serve;
 pub mod socket;
 mod time;
@@ -38,72 +39,91 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_net::Watch;
+use serde::{Deserialize, Serialize};
 
 use crate::Telemetry;
 
 pub use client::{AdminError, call};
+pub use refusal::AdminRefusal;
 pub use socket::{AdminSocket, bind, default_socket, take};
 pub use time::confirm_time;
 
 use answer::{Admin, MetricsOnly};
 
-/// What the administrator can ask of the process; implemented where the process is put together.
+/// What the administrator can ask of the process; implemented where the process is put together. Answers are written as JSON.
 pub trait Control: Send + Sync + 'static {
     /// The node, its version, listeners, routes, upstreams and their health.
-    fn status(&self) -> serde_json::Value;
+    type Status: Serialize + Send;
+
+    /// What a document asks for and is not there.
+    type Missing: Serialize + Send;
+
+    /// The document in force.
+    type Document: Serialize + Send;
+
+    /// How two documents differ, and what becomes of it.
+    type Comparison: Serialize + Send;
+
+    /// What a change did.
+    type Report: Serialize + Send;
+
+    /// What became of an exchange, step by step.
+    type Account: Serialize + Send;
+
+    /// A refusal in a list.
+    type RefusalLine: Serialize + Send;
+
+    /// As it is now.
+    fn status(&self) -> Self::Status;
 
     /// Whether all is there that the document asks for; may block.
     ///
     /// # Errors
     /// What is missing.
-    fn readiness(&self) -> Result<(), serde_json::Value> {
-        Ok(())
-    }
+    fn readiness(&self) -> Result<(), Self::Missing>;
 
     /// The document in force, without its secrets; may block.
     ///
     /// # Errors
     /// Why it cannot be shown.
-    fn document(&self) -> Result<serde_json::Value, serde_json::Value>;
+    fn document(&self) -> Result<Self::Document, AdminRefusal>;
 
     /// How the document in force differs from the one in `text`, and what applying that would do; may block.
     ///
     /// # Errors
     /// What is wrong with the text.
-    fn compare(&self, text: &str) -> Result<serde_json::Value, serde_json::Value>;
+    fn compare(&self, text: &str) -> Result<Self::Comparison, AdminRefusal>;
 
     /// Reads the configuration again and applies it; may block. It is returned from where it is not confirmed in time.
     ///
     /// # Errors
     /// What is wrong with it. Nothing has changed then.
-    fn reload(&self, confirm: Option<Duration>) -> Result<serde_json::Value, serde_json::Value>;
+    fn reload(&self, confirm: Option<Duration>) -> Result<Self::Report, AdminRefusal>;
 
     /// What was compared when this was refused: a refusal, by its name, or an exchange, by its identifier; may block. `None` if it
     /// is not remembered.
-    fn why(&self, id: &str) -> Option<serde_json::Value>;
+    fn why(&self, id: &str) -> Option<Self::Account>;
 
     /// The refusals that are remembered, the latest first; may block.
-    fn refusals(&self) -> serde_json::Value {
-        serde_json::json!({ "refusals": [] })
-    }
+    fn refusals(&self) -> Vec<Self::RefusalLine>;
 
     /// What would become of an exchange that is only supposed, in JSON; may block.
     ///
     /// # Errors
     /// Why the question is none.
-    fn suppose(&self, question: &str) -> Result<serde_json::Value, serde_json::Value>;
+    fn suppose(&self, question: &str) -> Result<Self::Account, AdminRefusal>;
 
     /// Keeps the configuration in force.
     ///
     /// # Errors
     /// When it is too late.
-    fn confirm(&self) -> Result<serde_json::Value, serde_json::Value>;
+    fn confirm(&self) -> Result<Confirmation, AdminRefusal>;
 
     /// Returns to the configuration before, or to the last that was confirmed; may block.
     ///
     /// # Errors
     /// What is wrong with it, or that there is none. Nothing has changed then.
-    fn roll_back(&self) -> Result<serde_json::Value, serde_json::Value>;
+    fn roll_back(&self) -> Result<Self::Report, AdminRefusal>;
 
     /// Changes what is logged, e.g. to `debug` or `hermes_node=debug,info`.
     ///
@@ -112,13 +132,22 @@ pub trait Control: Send + Sync + 'static {
     fn log_level(&self, filter: &str) -> Result<(), String>;
 }
 
+/// The document in force is kept from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confirmation {
+    /// Its revision.
+    pub revision: u64,
+    /// Whether it was to be confirmed.
+    pub confirmed: bool,
+}
+
 /// Serves the administrator on `socket` until `watch` drains; then removes its file, if that is ours.
 ///
 /// # Errors
 /// When the listener cannot be used at all. Failures to accept are logged and waited out.
-pub async fn serve_unix(
+pub async fn serve_unix<C: Control>(
     socket: AdminSocket,
-    control: Arc<dyn Control>,
+    control: Arc<C>,
     telemetry: Arc<Telemetry>,
     watch: Watch,
 ) -> io::Result<()> {

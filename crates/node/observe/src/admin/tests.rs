@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hermes_config::{Problem, Problems};
 use hermes_net::drain::{Drain, Ended};
 use http::{Method, StatusCode};
 use parking_lot::Mutex;
@@ -24,24 +25,39 @@ struct Node {
 }
 
 impl Control for Node {
+    type Status = Value;
+    type Missing = Value;
+    type Document = Value;
+    type Comparison = Value;
+    type Report = Value;
+    type Account = Value;
+    type RefusalLine = Value;
+
     fn status(&self) -> Value {
         json!({ "node": "alice" })
     }
 
-    fn document(&self) -> Result<Value, Value> {
+    fn readiness(&self) -> Result<(), Value> {
+        Ok(())
+    }
+
+    fn document(&self) -> Result<Value, AdminRefusal> {
         Ok(json!({ "text": "version: 1\n" }))
     }
 
-    fn compare(&self, text: &str) -> Result<Value, Value> {
+    fn compare(&self, text: &str) -> Result<Value, AdminRefusal> {
         match text {
             "version: 1\n" => Ok(json!({ "same": true })),
-            _ => Err(json!({ "problems": [text] })),
+            _ => Err(mistake(text).into()),
         }
     }
 
-    fn reload(&self, confirm: Option<Duration>) -> Result<Value, Value> {
+    fn reload(&self, confirm: Option<Duration>) -> Result<Value, AdminRefusal> {
         if self.broken {
-            Err(json!({ "problems": ["a.yaml:1:1: no"] }))
+            Err(AdminRefusal::NotInForce {
+                problems: mistake("no"),
+                valid: false,
+            })
         } else {
             Ok(json!({ "changed": confirm.map_or(1, |time| time.as_secs()) }))
         }
@@ -51,16 +67,23 @@ impl Control for Node {
         (id == "bcdfghjklmnp").then(|| json!({ "refused": "no" }))
     }
 
-    fn suppose(&self, question: &str) -> Result<Value, Value> {
-        Err(json!({ "error": question }))
+    fn refusals(&self) -> Vec<Value> {
+        Vec::new()
     }
 
-    fn confirm(&self) -> Result<Value, Value> {
-        Ok(json!({ "confirmed": true }))
+    fn suppose(&self, question: &str) -> Result<Value, AdminRefusal> {
+        Err(AdminRefusal::other(question))
     }
 
-    fn roll_back(&self) -> Result<Value, Value> {
-        Err(json!({ "error": "there is none" }))
+    fn confirm(&self) -> Result<Confirmation, AdminRefusal> {
+        Ok(Confirmation {
+            revision: 2,
+            confirmed: true,
+        })
+    }
+
+    fn roll_back(&self) -> Result<Value, AdminRefusal> {
+        Err(AdminRefusal::other("there is none"))
     }
 
     fn log_level(&self, filter: &str) -> Result<(), String> {
@@ -70,6 +93,15 @@ impl Control for Node {
         filter.clone_into(&mut self.filter.lock());
         Ok(())
     }
+}
+
+fn mistake(reason: &str) -> Problems {
+    Problems(vec![Problem {
+        place: None,
+        path: String::new(),
+        reason: reason.to_owned(),
+        remedy: None,
+    }])
 }
 
 struct Running {
@@ -90,7 +122,7 @@ fn run(node: Node) -> Running {
 
     let served = serve_unix(
         listener,
-        Arc::clone(&node) as Arc<dyn Control>,
+        Arc::clone(&node),
         Arc::clone(&telemetry),
         drain.watch(),
     );
@@ -169,7 +201,7 @@ async fn every_path_answers() {
             "/diff",
             "no",
             StatusCode::UNPROCESSABLE_ENTITY,
-            json!({ "problems": ["no"] }),
+            json!({ "problems": mistake("no") }),
         ),
         (
             Method::POST,
@@ -197,7 +229,7 @@ async fn every_path_answers() {
             "/confirm",
             "",
             StatusCode::OK,
-            json!({ "confirmed": true }),
+            json!({ "revision": 2, "confirmed": true }),
         ),
         (
             Method::POST,
@@ -278,7 +310,7 @@ async fn a_refused_reload_says_what_is_wrong() {
         (status, problems),
         (
             StatusCode::UNPROCESSABLE_ENTITY,
-            json!({ "problems": ["a.yaml:1:1: no"] })
+            json!({ "problems": mistake("no"), "valid": false })
         )
     );
 }
