@@ -3,16 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use hermes_http::{Frame, Incoming, Outgoing, RequestHead, ResponseHead, pipe};
+use hermes_http::{Frame, Incoming, RequestHead, ResponseHead};
 use hermes_plug::refusal::Refusal;
+use hermes_plug::topic::{Behind, Subscription, Topic, TopicBounds};
 use hermes_plug::{Handler, HandlerRequest, Handling, Opener, Response};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, StatusCode, Version};
 use parking_lot::Mutex;
-use tokio::sync::broadcast::{self, Receiver, Sender};
 
 /// Channels at once: each is an exchange with the origin.
 #[doc(alias = "bound")]
@@ -22,15 +21,11 @@ const CHANNELS: usize = 256;
 #[doc(alias = "bound")]
 const BEHIND: usize = 64;
 
-/// What the subscribers of a channel are sent.
-#[derive(Debug, Clone)]
-enum Piece {
-    Data(Bytes),
-    /// The origin has ended its answer. Without it the channel broke.
-    End,
-}
+/// Bytes of them, on each worker: a channel holds no more, however many subscribers are slow.
+#[doc(alias = "bound")]
+const BEHIND_BYTES: usize = 1024 * 1024;
 
-type Channels = Arc<Mutex<HashMap<PathAndQuery, Sender<Piece>>>>;
+type Channels = Arc<Mutex<HashMap<PathAndQuery, Arc<Topic>>>>;
 
 /// Answers many clients with one exchange.
 pub struct Broker {
@@ -49,25 +44,30 @@ impl Broker {
     }
 
     /// Joins a channel, and begins it if no one has.
-    fn join(&self, path: &PathAndQuery, opener: &Opener) -> Result<Receiver<Piece>, Refusal> {
+    fn join(&self, path: &PathAndQuery, opener: &Opener) -> Result<Subscription, Refusal> {
         let mut channels = self.channels.lock();
-        if let Some(sender) = channels.get(path) {
-            return Ok(sender.subscribe());
+        if let Some(topic) = channels.get(path) {
+            return Ok(topic.subscribe());
         }
         if channels.len() >= CHANNELS {
             let refusal = Refusal::new(ProxyError::ConnectionLimitReached, "too many channels");
             return Err(refusal);
         }
-        let (sender, receiver) = broadcast::channel(BEHIND);
-        channels.insert(path.clone(), sender.clone());
-        opener.spawn(feed(Feed {
+        let topic = Arc::new(Topic::new(TopicBounds {
+            messages: BEHIND,
+            bytes: BEHIND_BYTES,
+            behind: Behind::Ends,
+        }));
+        let subscription = topic.subscribe();
+        channels.insert(path.clone(), topic.clone());
+        opener.spawn(publish(Channel {
             channels: self.channels.clone(),
             path: path.clone(),
-            sender,
+            topic,
             opener: opener.clone(),
             question: question(&self.origin, path),
         }));
-        Ok(receiver)
+        Ok(subscription)
     }
 }
 
@@ -75,50 +75,47 @@ impl Handler for Broker {
     fn handle(&self, request: HandlerRequest) -> Handling<'_> {
         let path = request.head.path.clone();
         let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
-        let answered = self.join(&path, &request.opener).map(|receiver| {
-            let (outgoing, incoming) = pipe(None);
-            request.opener.spawn(subscription(receiver, outgoing));
-            Response::Stream(ResponseHead::new(StatusCode::OK), incoming)
+        let joined = self.join(&path, &request.opener);
+        let answered = joined.map(|subscription| {
+            Response::Feed(ResponseHead::new(StatusCode::OK), Box::new(subscription))
         });
         Box::pin(std::future::ready(answered))
     }
 }
 
 /// One channel's exchange with the origin.
-struct Feed {
+struct Channel {
     channels: Channels,
     path: PathAndQuery,
-    sender: Sender<Piece>,
+    topic: Arc<Topic>,
     opener: Opener,
     question: RequestHead,
 }
 
 /// Sends what comes to everyone who listens, until the origin ends or no one listens any more.
-async fn feed(feed: Feed) {
-    let Feed {
+async fn publish(channel: Channel) {
+    let Channel {
         channels,
         path,
-        sender,
+        topic,
         opener,
         question,
-    } = feed;
+    } = channel;
     if let Ok((head, mut content)) = opener.open(question, Incoming::Empty).await {
         while head.status.is_success() {
             tokio::select! {
                 frame = content.frame() => match frame {
-                    Some(Ok(Frame::Data(data))) => {
-                        let _ = sender.send(Piece::Data(data));
-                    }
+                    Some(Ok(Frame::Data(data))) => topic.publish(&data),
                     Some(Ok(Frame::Trailers(_))) | None => {
-                        let _ = sender.send(Piece::End);
+                        topic.end();
                         break;
                     }
                     Some(Err(_)) => break,
                 },
-                () = sender.closed() => {
+                () = topic.deserted() => {
                     // Someone may have joined meanwhile; no one can while this is held.
                     let mut channels = channels.lock();
-                    if sender.receiver_count() == 0 {
+                    if topic.is_deserted() {
                         channels.remove(&path);
                         return;
                     }
@@ -127,28 +124,6 @@ async fn feed(feed: Feed) {
         }
     }
     channels.lock().remove(&path);
-}
-
-/// Passes a channel on to one client.
-async fn subscription(mut receiver: Receiver<Piece>, mut outgoing: Outgoing) {
-    loop {
-        let piece = tokio::select! {
-            piece = receiver.recv() => piece,
-            _ = outgoing.broken() => return,
-        };
-        let sent = match piece {
-            Ok(Piece::Data(data)) => outgoing.data(data, false).await,
-            Ok(Piece::End) => {
-                let _ = outgoing.finish(None).await;
-                return;
-            }
-            // Too far behind, or the channel broke: dropping the stream resets it.
-            Err(_) => return,
-        };
-        if sent.is_err() {
-            return;
-        }
-    }
 }
 
 fn question(origin: &Authority, path: &PathAndQuery) -> RequestHead {

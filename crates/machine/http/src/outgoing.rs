@@ -54,6 +54,24 @@ impl Outgoing {
         }
     }
 
+    /// Sends several pieces, which others may share, in as few writes as the version allows. Resolves as [`Self::data`] does.
+    ///
+    /// # Errors
+    /// As for [`Outgoing::data`].
+    pub async fn pieces(&mut self, pieces: Vec<Bytes>) -> Result<(), StreamError> {
+        match self {
+            Self::H1(outgoing) => outgoing.pieces(pieces).await,
+            Self::H3(outgoing) => Box::pin(outgoing.pieces(pieces)).await,
+            // The connection of HTTP/2 joins what its streams have, whenever it writes.
+            Self::H2(_) | Self::Wrapped(_) | Self::Piped(_) | Self::Ended => {
+                for piece in pieces {
+                    self.data(piece, false).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
     /// How many bytes this stream takes now; none until those sent before have left.
     pub fn room(&self) -> usize {
         match self {

@@ -265,7 +265,7 @@ async fn answer(
 ) -> Result<(ResponseHead, Incoming), Refusal> {
     Ok(match handled.handler.handle(asked).await? {
         Response::Stream(head, content) => (head, content),
-        Response::Whole(head, _) => (head, Incoming::Empty),
+        Response::Whole(head, _) | Response::Feed(head, _) => (head, Incoming::Empty),
     })
 }
 

@@ -307,7 +307,8 @@ async fn proxy_pac(entered: &Entered, offered: Offered, pac: &ProxyPac) {
         head,
     };
 
-    match handle::respond(exchange, pac, "proxy.pac", (asked, responder), &|head| head).await {
+    let asked = (asked, responder);
+    match handle::respond(exchange, pac, "proxy.pac", asked, &|head| head, &|| None).await {
         Ok(reason) => exchange.finish(&reason),
         Err(Failed {
             unanswered,

@@ -16,6 +16,7 @@ use http::StatusCode;
 use super::onward::Onward;
 use super::waits::Waits;
 use crate::connector::{Connecting, TunnelRequest};
+use crate::feed::Feed;
 use crate::refusal::Refusal;
 use crate::settings::Settings;
 use crate::target::Target;
@@ -28,6 +29,7 @@ use crate::target::Target;
 /// - **Must** give a [`Response`]. Content that is not at hand yet comes through a [`pipe`](hermes_http::pipe): the node forwards it as
 ///   fast as the client reads, and the handler's end of the pipe waits meanwhile. Tunnels of bytes and of datagrams go to
 ///   [`Handler::tunnel`], which is to a handler what [`Connector::connect`](crate::Connector::connect) is to a connector.
+///   Content for many clients, or without end, is a [`Feed`].
 ///   What takes requests on their way elsewhere (`onward`) gets tunnels of bytes, too, as CONNECT: their bytes are the contents.
 /// - **Time**: none is set. Its future is dropped when the client goes away before the answer; afterwards the pipe is
 ///   [broken](hermes_http::Outgoing::broken); a client of HTTP/1.1 that closes is noticed when something is sent to it.
@@ -99,6 +101,8 @@ pub enum Response {
     Whole(ResponseHead, Bytes),
     /// With content that comes.
     Stream(ResponseHead, Incoming),
+    /// With content that is made as the client takes it. Only a handler of `handle` gives one.
+    Feed(ResponseHead, Box<dyn Feed>),
 }
 
 /// The content of a request, counted as it is read.

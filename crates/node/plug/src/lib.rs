@@ -21,6 +21,7 @@
 pub mod arrival;
 mod connector;
 pub mod door;
+pub mod feed;
 mod filter;
 pub mod forwarded;
 mod handler;
@@ -35,6 +36,7 @@ pub mod refusal;
 mod settings;
 mod store;
 pub mod target;
+pub mod topic;
 mod transform;
 mod waits;
 

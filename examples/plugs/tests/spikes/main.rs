@@ -6,6 +6,7 @@ mod broker;
 mod capitals;
 mod ends;
 mod fate;
+mod feeds;
 mod memo;
 mod names;
 mod node;

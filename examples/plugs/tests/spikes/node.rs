@@ -21,7 +21,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a node with one worker; `yaml` says the rest. Nodes of one name take each other for a loop.
+    /// Starts a node, with one worker unless `yaml` says so; it says the rest. Nodes of one name take each other for a loop.
     pub fn start(name: &str, yaml: &str, plugs: Plugs) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let loaded = document(name, yaml, folder.path());
@@ -68,8 +68,12 @@ impl Node {
 pub fn document(name: &str, yaml: &str, folder: &Path) -> Loaded {
     let socket = folder.join("admin.sock");
     let socket = socket.display();
+    let workers = match yaml.contains("workers:") {
+        true => "",
+        false => "workers: 1\n",
+    };
     let text = format!(
-        "version: 1\nnode: {name}\nworkers: 1\nlog: {{ access: off }}\nadmin: {{ socket: {socket} }}\n{yaml}"
+        "version: 1\nnode: {name}\n{workers}log: {{ access: off }}\nadmin: {{ socket: {socket} }}\n{yaml}"
     );
     parse(&folder.join("node.yaml"), &text, &|_| None).unwrap()
 }

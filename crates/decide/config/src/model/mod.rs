@@ -37,6 +37,7 @@ mod secret;
 mod split_dns;
 mod sticky;
 mod templates;
+mod terminate_by;
 mod trace;
 mod tun;
 mod tunnel;
@@ -78,7 +79,7 @@ pub use resume::{Resume, ResumeDetails};
 pub use retry::{Backoff, Hedge, Retry, RetryBudget, RetryOn};
 pub use route::{
     Action, Datagrams, ExchangeKind, FieldMatch, Hops, Match, Oversize, PathRewrite, Redirect,
-    Respond, Rewrite, Route, Terminate, TerminateBy, Timeouts,
+    Respond, Rewrite, Route, Terminate, Timeouts,
 };
 pub use scalar::{
     ByteSize, CertificateName, DecisionPointer, Duration, EndpointAddress, FamilyMember,
@@ -91,6 +92,7 @@ pub use secret::Secret;
 pub use split_dns::{NamedEcho, OtherNames, SplitDns};
 pub use sticky::Hash;
 pub use templates::{Templates, UpstreamTemplates};
+pub use terminate_by::TerminateBy;
 pub use trace::{Continue, Metrics, Trace, TraceUser};
 pub use tun::{
     InterceptedEcho, OtherTunAddress, PacketTermination, SplitTunnel, TerminateIntercept,

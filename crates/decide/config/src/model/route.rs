@@ -13,6 +13,7 @@ use super::scalar::{
     ByteSize, Duration, FieldPattern, HostPort, OneOrMany, PathMatch, PortMatch, Prefix,
     TargetMatch, Template, TextMatch, UpgradeName, UserMatch,
 };
+use super::terminate_by::TerminateBy;
 use super::tun::{PacketTermination, TerminateIntercept, TerminateIp, TerminateTun};
 use super::tunnel::Tunnel;
 use super::{AnswerChanges, Bind, Broadcast, Chain, PlugUse};
@@ -344,14 +345,6 @@ pub enum Terminate {
     Ip(TerminateIp),
     /// Connections and datagrams: at what a connector opens.
     By(TerminateBy),
-}
-
-/// The connector that opens the far ends of a route's tunnels.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TerminateBy {
-    /// Its name, which is part of the program; `{ NAME: {..} }` with settings.
-    pub by: PlugUse,
 }
 
 impl Terminate {

@@ -93,6 +93,14 @@ impl BodySender {
         }
     }
 
+    /// Sends them in one vectored write.
+    pub(crate) async fn pieces(&mut self, pieces: Vec<Bytes>) -> Result<(), StreamError> {
+        for piece in pieces {
+            self.push(piece, false)?;
+        }
+        self.flush().await
+    }
+
     fn push(&mut self, data: Bytes, end: bool) -> Result<(), StreamError> {
         let Some(write) = self.write.as_mut().filter(|_| !self.finished) else {
             return Err(has_ended());

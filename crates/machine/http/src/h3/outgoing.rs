@@ -55,6 +55,20 @@ impl RequestStreamSender {
         if end { self.finish(None).await } else { Ok(()) }
     }
 
+    /// Sends them within one frame.
+    pub(crate) async fn pieces(&mut self, pieces: Vec<Bytes>) -> Result<(), StreamError> {
+        let length = pieces.iter().map(Bytes::len).sum();
+        if length == 0 {
+            return Ok(());
+        }
+        let _held = self.part.hold(length);
+        self.pace
+            .bound(self.sender.pieces(length as u64, pieces))
+            .await??;
+        self.pace.moved(length);
+        Ok(())
+    }
+
     /// How much may wait here.
     pub(crate) fn room(&self) -> usize {
         self.part.room()

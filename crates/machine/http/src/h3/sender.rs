@@ -77,6 +77,20 @@ impl Sender {
         self.flush().await
     }
 
+    /// Writes a DATA frame whose payload of this length is in pieces.
+    pub(super) async fn pieces(
+        &mut self,
+        length: u64,
+        pieces: Vec<Bytes>,
+    ) -> Result<(), StreamError> {
+        self.flush().await?;
+        let mut head = BytesMut::with_capacity(frame::MAX_HEAD);
+        frame::encode_head(FrameType::Data, length, &mut head);
+        self.unsent.push(head.freeze());
+        self.unsent.extend(pieces);
+        self.flush().await
+    }
+
     /// Whether something is left of a frame.
     pub(crate) fn holds(&self) -> bool {
         self.unsent.iter().any(|piece| !piece.is_empty())

@@ -96,6 +96,24 @@ impl Opened {
         }
     }
 
+    /// For an answer without end of this handler, which the request `head` asked for.
+    pub fn answered(routed: &Routed, head: &RequestHead, handler: &str) -> Self {
+        Self {
+            destination: Destination {
+                end: End::Handler,
+                rewritten: None,
+            },
+            upstream: None,
+            chosen: None,
+            head: kept(routed, head),
+            revision: routed.snapshot.revision,
+            route: routed.route.name.clone(),
+            attached: None,
+            by_ip: None,
+            plug: Some(handler.to_owned()),
+        }
+    }
+
     /// For an attachment under `name`, which the request `head` asked for.
     pub fn attached(routed: &Routed, head: &RequestHead, name: String) -> Self {
         let destination = Destination {

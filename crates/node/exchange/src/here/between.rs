@@ -67,6 +67,7 @@ impl Way {
             &handled.name,
             (asked, responder),
             &|head| head,
+            &|| None,
         )
         .await
     }

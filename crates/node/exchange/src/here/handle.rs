@@ -2,13 +2,15 @@
 
 use hermes_admit::next::Handled;
 use hermes_admit::routed::Routed;
-use hermes_http::{Incoming, Offered, RequestHead, Responder, ResponseHead};
+use hermes_http::{Incoming, Offered, Outgoing, RequestHead, Responder, ResponseHead};
 use hermes_observe::{CLIENT_CLOSED, Exchange};
 use hermes_packet::Side;
+use hermes_plug::feed::Feed;
 use hermes_plug::{Handler, HandlerRequest, Onward, RequestContent, Response, Waits};
 use http::{Method, StatusCode};
 
 use super::behalf;
+use super::feed::FeedOwner;
 use crate::failed::{Failed, Unanswered};
 use crate::message;
 use crate::pump::{Direction, pump};
@@ -33,6 +35,11 @@ pub(crate) async fn give(
         }
     };
     let content = RequestContent::new(content, exchange.clone());
+    let kept = is_own.then(|| head.clone());
+    let own_feeds = || {
+        let head = kept.as_ref()?;
+        Some(FeedOwner::enter(routed, head, &handled.name))
+    };
     let asked = ask(routed, head, content, onward);
     respond(
         exchange,
@@ -40,6 +47,7 @@ pub(crate) async fn give(
         &handled.name,
         (asked, responder),
         &returning,
+        &own_feeds,
     )
     .await
 }
@@ -67,6 +75,9 @@ pub(crate) fn ask(
 /// What becomes of the head of a handler's response.
 pub(crate) type Returning<'a> = &'a (dyn Fn(ResponseHead) -> ResponseHead + Sync);
 
+/// Who owns a feed that answers the request; none where no route leads to the handler.
+pub(crate) type OwnFeeds<'a> = &'a (dyn Fn() -> Option<FeedOwner> + Sync);
+
 /// Asks a handler, and passes its answer to the client; says how that ended.
 pub(crate) async fn respond(
     exchange: &Exchange,
@@ -74,11 +85,12 @@ pub(crate) async fn respond(
     name: &str,
     (asked, mut responder): (HandlerRequest, Responder),
     returning: Returning<'_>,
+    own_feeds: OwnFeeds<'_>,
 ) -> Result<String, Failed> {
     let is_head = asked.head.method == Method::HEAD;
     let progress = AnswerProgress::of(&asked);
     let response = progress.until(handler.handle(asked), &mut responder);
-    let (head, mut content) = match response.await {
+    let (head, content) = match response.await {
         Ok(Response::Whole(head, content)) => {
             let head = returning(head);
             exchange.status(head.status.as_u16());
@@ -87,7 +99,8 @@ pub(crate) async fn respond(
                 Err(error) => format!("{CLIENT_CLOSED}: {error}"),
             });
         }
-        Ok(Response::Stream(head, content)) => (returning(head), content),
+        Ok(Response::Stream(head, content)) => (returning(head), Content::Stream(content)),
+        Ok(Response::Feed(head, feed)) => (returning(head), Content::Feed(feed)),
         Err(refusal) => {
             return Err(Failed {
                 unanswered: Unanswered::Responder(responder),
@@ -100,26 +113,59 @@ pub(crate) async fn respond(
     // RFC 9110, 6.4.1: these have no content, whatever the handler gave.
     let has_none =
         is_head || head.status == StatusCode::NO_CONTENT || head.status == StatusCode::NOT_MODIFIED;
-    let length = if has_none { Some(0) } else { content.length() };
+    let length = match &content {
+        _ if has_none => Some(0),
+        Content::Stream(content) => content.length(),
+        Content::Feed(_) => None,
+    };
     let mut outgoing = match responder.respond(head, length).await {
         Ok(outgoing) => outgoing,
         Err(error) => return Ok(format!("{CLIENT_CLOSED}: {error}")),
     };
 
-    if has_none {
-        content = Incoming::Empty;
-    }
-    let direction = Direction {
-        from: Side::Target,
-        moved: &exchange.counters().target_to_client,
-        rules: None,
+    let content = if has_none {
+        Content::Stream(Incoming::Empty)
+    } else {
+        content
     };
+    let sent = content.send(exchange, &mut outgoing, own_feeds).await;
+    Ok(sent.map_or_else(|reason| reason, |()| format!("responded: {name}")))
+}
 
-    Ok(match pump(&mut content, &mut outgoing, direction).await {
-        Ok(()) => format!("responded: {name}"),
-        Err(broken) => {
+/// The content of a handler's answer.
+enum Content {
+    Stream(Incoming),
+    Feed(Box<dyn Feed>),
+}
+
+impl Content {
+    /// Sends it to its end; says why that failed.
+    async fn send(
+        self,
+        exchange: &Exchange,
+        outgoing: &mut Outgoing,
+        own_feeds: OwnFeeds<'_>,
+    ) -> Result<(), String> {
+        let mut incoming = match self {
+            Self::Stream(incoming) => incoming,
+            Self::Feed(feed) => {
+                return match own_feeds() {
+                    // Boxed: other answers should not carry the room for it.
+                    Some(owner) => Box::pin(owner.carry(exchange, feed, outgoing)).await,
+                    None => Err("proxy_internal_error: a feed on the way elsewhere".to_owned()),
+                };
+            }
+        };
+
+        let direction = Direction {
+            from: Side::Target,
+            moved: &exchange.counters().target_to_client,
+            rules: None,
+        };
+        let pumped = pump(&mut incoming, outgoing, direction).await;
+        pumped.map_err(|broken| {
             outgoing.reset(broken.reset);
             broken.reason()
-        }
-    })
+        })
+    }
 }

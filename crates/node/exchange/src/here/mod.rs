@@ -5,5 +5,6 @@ pub(crate) mod acme;
 pub(crate) mod attach;
 pub(crate) mod behalf;
 pub(crate) mod between;
+pub(crate) mod feed;
 pub(crate) mod handle;
 pub(crate) mod local;

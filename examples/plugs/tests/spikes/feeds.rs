@@ -1,0 +1,154 @@
+//! Messages for many subscribers, as feeds of their answers.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use hermes_http::ResponseHead;
+use hermes_plug::topic::{Behind, Topic, TopicBounds};
+use hermes_plug::{Handler, HandlerRequest, Handling, Plugs, Response};
+use http::{Request, StatusCode};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+use super::node::{Node, hear, say};
+
+/// Clients over HTTP/1.1, and as many over HTTP/2.
+const EACH: usize = 500;
+
+/// Connections of HTTP/2 that those share.
+const SHARED: usize = 5;
+
+/// Messages.
+const MESSAGES: usize = 10;
+
+/// Answers with one topic.
+struct Channel(Arc<Topic>);
+
+impl Handler for Channel {
+    fn handle(&self, _: HandlerRequest) -> Handling<'_> {
+        let feed = Box::new(self.0.subscribe());
+        let answer = Response::Feed(ResponseHead::new(StatusCode::OK), feed);
+        Box::pin(std::future::ready(Ok(answer)))
+    }
+}
+
+/// A node of two workers whose answers are this topic.
+fn node(topic: &Arc<Topic>) -> Node {
+    let yaml = "workers: 2\nlisteners: { web: { http: 127.0.0.1:0, limits: { streams: 1000 } } }\n\
+                routes: [ { handle: channel } ]\n";
+    let plugs = Plugs::new().handler("channel", Channel(topic.clone()));
+    Node::start("feeds", yaml, plugs)
+}
+
+/// Subscribes over HTTP/1.1.
+async fn subscribe(node: &Node) -> TcpStream {
+    let mut client = node.connect().await;
+    say(
+        &mut client,
+        "GET http://NEWS/ HTTP/1.1\r\nHost: NEWS\r\n\r\n",
+    )
+    .await;
+    let head = hear(&mut client, "\r\n\r\n").await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    client
+}
+
+/// A connection of HTTP/2.
+async fn connection(node: &Node) -> SendRequest<Bytes> {
+    let (requests, connection) = h2::client::handshake(node.connect().await).await.unwrap();
+    tokio::spawn(connection);
+    requests
+}
+
+/// Subscribes over HTTP/2.
+async fn subscribe_shared(requests: &SendRequest<Bytes>) -> h2::RecvStream {
+    let request = Request::get("http://NEWS/").body(()).unwrap();
+    let mut requests = requests.clone().ready().await.unwrap();
+    let (answer, _) = requests.send_request(request, true).unwrap();
+    answer.await.unwrap().into_body()
+}
+
+#[tokio::test]
+async fn a_message_for_a_thousand_subscribers_wakes_each_worker_once() {
+    let topic = Arc::new(Topic::new(TopicBounds {
+        messages: 64,
+        bytes: 64 * 1024,
+        behind: Behind::Ends,
+    }));
+    let node = node(&topic);
+    let mut plain = Vec::new();
+    for _ in 0..EACH {
+        plain.push(subscribe(&node).await);
+    }
+    let mut shared = Vec::new();
+    for _ in 0..SHARED {
+        let requests = connection(&node).await;
+        for _ in 0..EACH / SHARED {
+            shared.push(subscribe_shared(&requests).await);
+        }
+    }
+    let before = topic.stats();
+    assert_eq!(before.subscribers, 2 * EACH);
+    assert_eq!((before.workers, before.wakeups), (2, 0));
+
+    for number in 0..MESSAGES {
+        let message = Bytes::from(format!("message {number}."));
+        topic.publish(&message);
+        for client in &mut plain {
+            hear(client, &format!("message {number}.")).await;
+        }
+        for stream in &mut shared {
+            let data = stream.data().await.unwrap().unwrap();
+            assert_eq!(data, message);
+        }
+    }
+
+    let after = topic.stats();
+    let most = (MESSAGES * after.workers) as u64;
+    assert!(after.wakeups <= most, "{after:?}");
+    assert_eq!((after.bytes, after.lost), (0, 0), "{after:?}");
+
+    topic.end();
+    for client in &mut plain {
+        hear(client, "0\r\n\r\n").await;
+    }
+    for stream in &mut shared {
+        let last = stream.data().await;
+        assert!(last.is_none_or(|last| last.unwrap().is_empty()));
+    }
+    node.end().await;
+}
+
+#[tokio::test]
+async fn subscribers_that_do_not_read_cost_one_bounded_queue_and_end() {
+    let bounds = TopicBounds {
+        messages: 16,
+        bytes: 256 * 1024,
+        behind: Behind::Ends,
+    };
+    let topic = Arc::new(Topic::new(bounds));
+    let node = node(&topic);
+    let mut slow = Vec::new();
+    for _ in 0..20 {
+        slow.push(subscribe(&node).await);
+    }
+    let mut reader = subscribe(&node).await;
+    let message = Bytes::from(vec![b'x'; 16 * 1024]);
+    let mut chunk = vec![0; "4000\r\n\r\n".len() + message.len()];
+    // More than the buffers of the kernel hold.
+    for _ in 0..1200 {
+        topic.publish(&message);
+        reader.read_exact(&mut chunk).await.unwrap();
+        let stats = topic.stats();
+        assert!(stats.bytes <= stats.workers * bounds.bytes, "{stats:?}");
+    }
+
+    // Content that lacks something does not look whole.
+    let mut rest = Vec::new();
+    let _ = slow[0].read_to_end(&mut rest).await;
+    assert!(!rest.ends_with(b"0\r\n\r\n"));
+    assert!(topic.stats().lost > 0);
+    drop(slow);
+    node.end().await;
+}
