@@ -165,11 +165,11 @@ mod tests {
         assert_eq!(
             problems.lines().collect::<Vec<_>>(),
             [
-                "node.yaml:3:40: routes[0].through[1].only.host: unknown key; did you mean `hosts`?",
-                "node.yaml:4:23: routes[1].handle.only.level: unknown key; there are none here",
-                "node.yaml:5:5: routes[2].handle: the map has 2 keys, and may have 1; write each in a place of its own",
-                "node.yaml:5:25: routes[2].handle.more: unknown key; did you mean `only`?",
-                "node.yaml:7:16: plugs.only.hosts: expected a list, found the number `5`; write a list: [5]",
+                "node.yaml:3:44: routes[0].through[1].only.host: unknown key; did you mean `hosts`?",
+                "node.yaml:4:25: routes[1].handle.only.level: unknown key; there are none here",
+                "node.yaml:5:7: routes[2].handle: the map has 2 keys, and may have 1; write each in a place of its own",
+                "node.yaml:5:27: routes[2].handle.more: unknown key; keys here are only",
+                "node.yaml:7:18: plugs.only.hosts: expected a list, found the number `5`; write a list: [5]",
                 "node.yaml:8:3: plugs.onli: unknown key; did you mean `only`?",
             ]
         );
