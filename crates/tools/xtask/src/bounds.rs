@@ -8,9 +8,9 @@ use std::fs;
 use crate::report::Violation;
 use crate::tree::{File, Tree};
 
-/// The page, the page of the configuration, and what makes the former.
+/// The page, how the paths of the pages of the configuration begin, and what makes the former.
 const PAGE: &str = "docs/bounds.md";
-const CONFIGURATION: &str = "docs/configuration.md";
+const CONFIGURATION: &str = "docs/configuration";
 const COMMAND: &str = "cargo xtask bounds";
 
 /// How the attribute begins, and the alias that marks a constant.
@@ -24,7 +24,7 @@ const HEAD: &str = "\
 
 Every queue, table, head, capsule and timer of Hermes has a bound with a name, a unit and a reason. This page is made from the
 constants of the code. A bound that the configuration can change names its key; its value here is the default. What HTTP/2 peers
-may cost depends on who they are: see [the two profiles](configuration.md#what-else-is-bounded).
+may cost depends on who they are: see [the two profiles](configuration/listeners.md#what-else-is-bounded).
 ";
 
 /// One bound as the code has it.
@@ -68,14 +68,14 @@ fn text<'a>(tree: &'a Tree, path: &str) -> &'a str {
 
 /// The page, and what is missing in the code.
 fn render(tree: &Tree) -> (String, Vec<Violation>) {
-    let configuration = text(tree, CONFIGURATION);
+    let configuration = pages(tree);
     let mut crates: BTreeMap<&str, Vec<(&File, Bound)>> = BTreeMap::new();
     let mut violations = Vec::new();
 
     for file in tree.files.iter().filter(|file| file.is_production()) {
         let folder = file.path.split('/').nth(2).unwrap_or_default();
         for bound in bounds(&file.text) {
-            violations.extend(faults(file, &bound, configuration));
+            violations.extend(faults(file, &bound, &configuration));
             crates.entry(folder).or_default().push((file, bound));
         }
     }
@@ -89,17 +89,17 @@ fn render(tree: &Tree) -> (String, Vec<Violation>) {
         );
 
         for (file, bound) in bounds {
-            page.push_str(&row(file, bound, configuration));
+            page.push_str(&row(file, bound, &configuration));
         }
     }
 
     (page, violations)
 }
 
-fn row(file: &File, bound: &Bound, configuration: &str) -> String {
+fn row(file: &File, bound: &Bound, configuration: &[&File]) -> String {
     let links = bound.keys.iter().filter_map(|key| {
-        let anchor = anchor(configuration, key)?;
-        Some(format!(", [`{key}`](configuration.md#{anchor})"))
+        let link = link(configuration, key)?;
+        Some(format!(", [`{key}`]({link})"))
     });
     let name = format!("`{}`{}", bound.name, links.collect::<String>());
     let path = &file.path;
@@ -114,7 +114,7 @@ fn row(file: &File, bound: &Bound, configuration: &str) -> String {
     )
 }
 
-fn faults(file: &File, bound: &Bound, configuration: &str) -> Vec<Violation> {
+fn faults(file: &File, bound: &Bound, configuration: &[&File]) -> Vec<Violation> {
     let name = &bound.name;
     let mut faults = Vec::new();
     if bound.reason.is_empty() {
@@ -124,9 +124,9 @@ fn faults(file: &File, bound: &Bound, configuration: &str) -> Vec<Violation> {
     }
 
     for key in &bound.keys {
-        if anchor(configuration, key).is_none() {
+        if link(configuration, key).is_none() {
             faults.push(format!(
-                "`{name}`: {CONFIGURATION} has no row for the key `{key}`"
+                "`{name}`: no page of {CONFIGURATION} has a row for the key `{key}`"
             ));
         }
     }
@@ -233,7 +233,25 @@ fn unlinked(text: &str) -> String {
     text.replace("[`", "`").replace("`]", "`")
 }
 
-/// Where the page of the configuration documents a key: the anchor of the last heading before a row with it. A row has the whole
+/// The pages of the configuration.
+fn pages(tree: &Tree) -> Vec<&File> {
+    let pages = tree.files.iter().filter(|file| {
+        let rest = file.path.strip_prefix(CONFIGURATION);
+        rest.is_some_and(|rest| rest.ends_with(".md"))
+    });
+    pages.collect()
+}
+
+/// Where the pages of the configuration document a key, from the page of bounds.
+fn link(pages: &[&File], key: &str) -> Option<String> {
+    pages.iter().find_map(|page| {
+        let anchor = anchor(&page.text, key)?;
+        let path = page.path.trim_start_matches("docs/");
+        Some(format!("{path}#{anchor}"))
+    })
+}
+
+/// Where a page of the configuration documents a key: the anchor of the last heading before a row with it. A row has the whole
 /// key, or what follows its first part where the heading or the head of the table has that.
 fn anchor(configuration: &str, key: &str) -> Option<String> {
     let (section, part) = key.split_once('.').unwrap_or(("", key));

@@ -2,7 +2,7 @@
 //! lets a newcomer type does what it says.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use hermes_tests::head::unnamed;
@@ -11,8 +11,15 @@ use hermes_tests::udp::Client;
 use hermes_tests::{Echo, Node, curl, free, program};
 use serde_json::Value;
 
-/// Pages on which a key may be.
+/// Pages on which a key may be, besides those of the configuration.
 const PAGES: [&str; 2] = ["configuration.md", "identity.md"];
+
+/// The pages of the configuration, by subject.
+fn subjects() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/configuration");
+    let pages = std::fs::read_dir(folder).unwrap();
+    pages.map(|page| page.unwrap().path()).collect()
+}
 
 /// Objects whose keys have no default, because each is a condition, a choice or a change that is absent where it is not given.
 const WITHOUT_DEFAULTS: [&str; 2] = ["Match", "Hash"];
@@ -117,7 +124,9 @@ fn every_key_of_the_schema_is_on_a_page_with_its_default() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs");
     let sections: Vec<Section> = PAGES
         .iter()
-        .flat_map(|page| sections(&std::fs::read_to_string(folder.join(page)).unwrap()))
+        .map(|page| folder.join(page))
+        .chain(subjects())
+        .flat_map(|page| sections(&std::fs::read_to_string(page).unwrap()))
         .collect();
     let mut missing = Vec::new();
     for Object { name, keys } in objects(&schema) {
@@ -339,7 +348,7 @@ fn echo_shows_requests_as_json_over_both_versions() {
     );
 }
 
-/// Pages whose commands a reader types.
+/// Pages whose commands a reader types, besides those of the configuration.
 const FOLLOWED: [&str; 8] = [
     "README.md",
     "docs/configuration.md",
@@ -372,7 +381,14 @@ fn calls(page: &str) -> Vec<Vec<String>> {
 #[test]
 fn every_command_of_the_pages_has_the_options_that_they_say() {
     let mut tried = 0;
-    for page in FOLLOWED {
+    let subjects: Vec<String> = subjects()
+        .iter()
+        .map(|page| page.display().to_string())
+        .collect();
+    let pages = FOLLOWED
+        .into_iter()
+        .chain(subjects.iter().map(String::as_str));
+    for page in pages {
         for call in calls(page) {
             let mut path: Vec<&str> = vec![&call[0]];
             // `policy test` is a command of its own.
