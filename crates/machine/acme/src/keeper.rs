@@ -234,24 +234,26 @@ impl Life {
 
     fn failed(&mut self, failure: Failure) {
         let domains = self.managed.settings.domains.join(", ");
-        let failures = {
-            let mut record = self.managed.record.lock();
-            record.is_ordering = false;
-            record.failed += 1;
-            record.in_a_row = record.in_a_row.saturating_add(1);
-            record.reason = Some(failure.reason.clone());
-            record.remedy = Some(failure.remedy.clone());
-            record.in_a_row
-        };
-
         if failure.is_account_unknown
             && let Err(error) = self.managed.folder.forget_account()
         {
             tracing::warn!(%domains, "{error}");
         }
+
+        let mut record = self.managed.record.lock();
+        let failures = record.in_a_row.saturating_add(1);
         let pause = pause(failures, failure.is_rate_limited, fastrand::f64());
         self.plan.order = unix_seconds() + pause.as_secs();
         self.plan.look = None;
+
+        // With the next attempt at once: a failure whose next attempt has passed would be shown otherwise.
+        record.is_ordering = false;
+        record.failed += 1;
+        record.in_a_row = failures;
+        record.next = Some(self.plan.order);
+        record.reason = Some(failure.reason.clone());
+        record.remedy = Some(failure.remedy.clone());
+        drop(record);
 
         let reason = failure.reason;
         let remedy = failure.remedy;

@@ -416,7 +416,8 @@ mod tests {
         assert_eq!(pieces[0].as_ptr(), message.as_ptr());
         assert_eq!(topic.stats().bytes, 6);
         for subscription in &mut subscriptions[1..] {
-            poll(subscription, Waker::noop());
+            let (_, pieces) = poll(subscription, Waker::noop());
+            assert_eq!(pieces.len(), 2);
         }
         assert_eq!(topic.stats().bytes, 0);
     }

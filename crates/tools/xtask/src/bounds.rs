@@ -371,6 +371,6 @@ mod tests {
             "#[doc(alias(\"bound\", \"nowhere\"))]\nconst A: usize = 1;\n",
         );
         let bound = only(&file.text);
-        assert_eq!(faults(&file, &bound, "").len(), 2);
+        assert_eq!(faults(&file, &bound, &[]).len(), 2);
     }
 }
