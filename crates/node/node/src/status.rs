@@ -190,7 +190,7 @@ impl From<NotReloaded> for AdminRefusal {
 fn shared_sockets() -> Option<SharedSockets> {
     let counts = forward_counts();
     let has_any = counts.forwarded + counts.dropped > 0;
-    has_any.then(|| SharedSockets {
+    has_any.then_some(SharedSockets {
         forwarded: counts.forwarded,
         dropped: counts.dropped,
     })
