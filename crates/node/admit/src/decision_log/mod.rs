@@ -1,6 +1,6 @@
 //! The log of decisions: what is told of each, in the form of Open Policy Agent's.
 //!
-//! A [`DecisionDraft`] begins before the fields of an exchange change, because the decision is about those, and becomes an event with
+//! A `DecisionDraft` begins before the fields of an exchange change, because the decision is about those, and becomes an event with
 //! the outcome. `mask` leaves out of it what the document and credentials ask for. Exchanges are logged by
 //! [`DecisionLogger`](crate::decide::DecisionLogger), flows of packets by [`DeniedFlow`](crate::denied_flow::DeniedFlow).
 
