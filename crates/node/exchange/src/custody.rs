@@ -265,7 +265,11 @@ async fn answer(
 ) -> Result<(ResponseHead, Incoming), Refusal> {
     Ok(match handled.handler.handle(asked).await? {
         Response::Stream(head, content) => (head, content),
-        Response::Whole(head, _) | Response::Feed(head, _) => (head, Incoming::Empty),
+        Response::Whole(head, _) => (head, Incoming::Empty),
+        Response::Feed(..) => {
+            let details = "a tunnel in custody cannot be answered with a feed";
+            return Err(Refusal::new(ProxyError::ProxyInternalError, details));
+        }
     })
 }
 

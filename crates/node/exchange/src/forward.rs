@@ -127,6 +127,11 @@ async fn onwards(
             Err(error) => return Ok(Carried::Over(format!("client_closed: {error}"))),
         };
     }
+    by_kind(routed, arrival, next).await
+}
+
+/// Sends an exchange on as its kind and its next hop ask for; see the table of this module.
+async fn by_kind(routed: &Routed, arrival: Arrival, next: &Arc<Next>) -> Result<Carried, Failed> {
     match (arrival.kind(), next.receiver()) {
         (Kind::ConnectIp, Receiver::Origin) => Box::pin(packets::open(routed, arrival, next)).await,
         (Kind::Message | Kind::Connect | Kind::ConnectTcp, _) if next.custody().is_some() => {

@@ -1,15 +1,18 @@
 //! Messages for many subscribers, as feeds of their answers.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use h2::client::SendRequest;
 use hermes_http::ResponseHead;
+use hermes_plug::feed::{Feed, FeedEvent, FeedState};
 use hermes_plug::topic::{Behind, Topic, TopicBounds};
 use hermes_plug::{Handler, HandlerRequest, Handling, Plugs, Response};
 use http::{Request, StatusCode};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 
 use super::node::{Node, hear, say};
 
@@ -43,13 +46,18 @@ fn node(topic: &Arc<Topic>) -> Node {
 
 /// Subscribes over HTTP/1.1.
 async fn subscribe(node: &Node) -> TcpStream {
+    subscribe_until(node, "\r\n\r\n").await
+}
+
+/// Subscribes over HTTP/1.1, and reads until this text has come, which may come in one packet with the head.
+async fn subscribe_until(node: &Node, wanted: &str) -> TcpStream {
     let mut client = node.connect().await;
     say(
         &mut client,
         "GET http://NEWS/ HTTP/1.1\r\nHost: NEWS\r\n\r\n",
     )
     .await;
-    let head = hear(&mut client, "\r\n\r\n").await;
+    let head = hear(&mut client, wanted).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     client
 }
@@ -151,4 +159,99 @@ async fn subscribers_that_do_not_read_cost_one_bounded_queue_and_end() {
     assert!(topic.stats().lost > 0);
     drop(slow);
     node.end().await;
+}
+
+/// Says hello, and then nothing until the node drains, which is its end.
+struct Greeting {
+    is_said: bool,
+    is_over: bool,
+    events: mpsc::UnboundedSender<FeedEvent>,
+}
+
+impl Feed for Greeting {
+    fn poll_pieces(&mut self, _: &mut Context<'_>, pieces: &mut Vec<Bytes>) -> Poll<FeedState> {
+        if !std::mem::replace(&mut self.is_said, true) {
+            pieces.push(Bytes::from_static(b"hello"));
+            return Poll::Ready(FeedState::Open);
+        }
+        match self.is_over {
+            true => Poll::Ready(FeedState::Complete),
+            false => Poll::Pending,
+        }
+    }
+
+    fn notify(&mut self, event: FeedEvent) {
+        self.is_over = event == FeedEvent::Draining;
+        self.events.send(event).unwrap();
+    }
+}
+
+/// Greets everyone.
+struct Greeter(mpsc::UnboundedSender<FeedEvent>);
+
+impl Handler for Greeter {
+    fn handle(&self, _: HandlerRequest) -> Handling<'_> {
+        let feed = Box::new(Greeting {
+            is_said: false,
+            is_over: false,
+            events: self.0.clone(),
+        });
+        let answer = Response::Feed(ResponseHead::new(StatusCode::OK), feed);
+        Box::pin(std::future::ready(Ok(answer)))
+    }
+}
+
+const GREETER: &str =
+    "listeners: { web: { http: 127.0.0.1:0 } }\nroutes: [ { handle: greeter } ]\n";
+
+/// A node that greets, and what its feeds hear.
+fn greeting() -> (Node, mpsc::UnboundedReceiver<FeedEvent>) {
+    let (events, heard) = mpsc::unbounded_channel();
+    let plugs = Plugs::new().handler("greeter", Greeter(events));
+    (Node::start("greeting", GREETER, plugs), heard)
+}
+
+#[tokio::test]
+async fn a_feed_hears_that_its_client_is_gone() {
+    let (node, mut heard) = greeting();
+    let requests = connection(&node).await;
+    let mut stream = subscribe_shared(&requests).await;
+    assert_eq!(stream.data().await.unwrap().unwrap(), "hello");
+    drop(stream);
+    let event = heard.recv().await.unwrap();
+    assert!(matches!(event, FeedEvent::ClientGone(_)), "{event:?}");
+    node.end().await;
+}
+
+#[tokio::test]
+async fn a_feed_hears_that_rules_end_it_and_its_client_sees_no_end() {
+    let (node, mut heard) = greeting();
+    let mut client = subscribe_until(&node, "hello").await;
+
+    // The same rules again end nothing.
+    node.apply("greeting", GREETER);
+    let report = node.apply(
+        "greeting",
+        &format!("{GREETER}policy: {{ default: deny }}\n"),
+    );
+    assert_eq!(report.tunnels.ended, 1, "{report:?}");
+    let event = heard.recv().await.unwrap();
+    assert!(matches!(event, FeedEvent::Denied(_)), "{event:?}");
+    let mut rest = Vec::new();
+    let _ = client.read_to_end(&mut rest).await;
+    assert!(!rest.ends_with(b"0\r\n\r\n"));
+    node.end().await;
+}
+
+#[tokio::test]
+async fn a_feed_hears_that_the_node_drains_and_may_end_well() {
+    let (node, mut heard) = greeting();
+    let mut client = subscribe_until(&node, "hello").await;
+    let drained = async {
+        node.drained().await;
+        heard.recv().await.unwrap()
+    };
+    let (event, rest) = tokio::join!(drained, hear(&mut client, "0\r\n\r\n"));
+    assert_eq!(event, FeedEvent::Draining);
+    assert!(rest.ends_with("0\r\n\r\n"), "{rest:?}");
 }

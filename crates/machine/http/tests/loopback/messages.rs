@@ -47,6 +47,30 @@ async fn content_and_trailers_cross_both_ways_as_they_were_framed() {
 }
 
 #[tokio::test]
+async fn pieces_that_others_share_cross_as_one_content() {
+    each(PATHS, async |path| {
+        let client = reach(path, |offered: Offered| async move {
+            let (_, _, responder) = offered.message();
+            let mut outgoing = responder.respond(response(200, None), None).await.unwrap();
+            let shared = Bytes::from(vec![b'x'; 40_000]);
+            let begin = Bytes::from_static(b"begin ");
+            outgoing.pieces(Vec::new()).await.unwrap();
+            let pieces = vec![Bytes::new(), begin, shared.clone(), Bytes::new(), shared];
+            outgoing.pieces(pieces).await.unwrap();
+            let end = Bytes::from_static(b" end");
+            outgoing.pieces(vec![end]).await.unwrap();
+            outgoing.finish(None).await.unwrap();
+        })
+        .await;
+        let answered = client.exchange(get(), &Content::none()).await.unwrap();
+        let bytes = &answered.content.bytes;
+        assert_eq!(bytes.len(), "begin  end".len() + 80_000);
+        assert!(bytes.starts_with(b"begin x") && bytes.ends_with(b"x end"));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn the_head_arrives_as_it_was_sent() {
     each(PATHS, async |path| {
         let client = reach(path, echo).await;

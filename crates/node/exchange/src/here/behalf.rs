@@ -13,7 +13,7 @@ use hermes_http::{
     AnswerFields, Cause, HeldClient, Incoming, Kind, Offered, Outgoing, RefusalReason, Replying,
     RequestHead, Reset, ResponseHead, StreamError, pipe,
 };
-use hermes_observe::Begin;
+use hermes_observe::{Begin, Exchange};
 use hermes_plug::arrival::Arrival;
 use hermes_plug::refusal::Refusal;
 use hermes_plug::target::{Forms, Target};
@@ -43,7 +43,7 @@ pub(crate) fn opener(routed: &Routed) -> Opener {
     }))
 }
 
-/// What a plug gets of a tunnel that leaves with this head.
+/// The request for a tunnel that a plug gets, with this head.
 pub(crate) fn tunnel(routed: &Routed, head: RequestHead, target: &Target) -> TunnelRequest {
     TunnelRequest {
         head,
@@ -87,25 +87,10 @@ impl Behalf {
         };
         let (grant, route) = candidate.decide(head, &mut user).await?;
 
-        let begun = own.worker.shared.telemetry.begin_at(
-            Begin {
-                kind: filter::kind(head),
-                listener: own.listener.name.clone(),
-                source: own.source.peer,
-                protocol: "handler",
-            },
-            own.listener.telemetry.clone(),
-        );
-
-        begun.method(head.wire_method());
-        begun.target(target.with_path(head.path()));
-        if let Some(user) = &user {
-            begun.user(user);
-        }
-
-        begun.route(&route.name);
+        let exchange = record(own, head, &target, user.as_deref());
+        exchange.route(&route.name);
         let routed = Routed {
-            exchange: Arc::new(begun),
+            exchange: Arc::new(exchange),
             target,
             user,
             route,
@@ -121,10 +106,34 @@ impl Behalf {
     }
 }
 
+/// The record of an exchange that a handler begins in the name of another.
+pub(super) fn record(
+    own: &Routed,
+    head: &RequestHead,
+    target: &Target,
+    user: Option<&str>,
+) -> Exchange {
+    let exchange = own.worker.shared.telemetry.begin_at(
+        Begin {
+            kind: filter::kind(head),
+            listener: own.listener.name.clone(),
+            source: own.source.peer,
+            protocol: "handler",
+        },
+        own.listener.telemetry.clone(),
+    );
+    exchange.method(head.wire_method());
+    exchange.target(target.with_path(head.path()));
+    if let Some(user) = user {
+        exchange.user(user);
+    }
+    exchange
+}
+
 /// An exchange that a handler opened, on its route.
 struct OpenedExchange {
     routed: Routed,
-    /// What filters add to its answer.
+    /// Fields that filters add to its answer.
     answer: Vec<AnswerFields>,
 }
 
@@ -210,7 +219,7 @@ pub(super) fn waiting() -> (
     (Box::new(Awaited { told }), answer)
 }
 
-/// Carries what is left of an exchange whose client is a plug, and records its end; a refusal becomes the plug's answer.
+/// Carries an exchange whose client is a plug, and records its end; a refusal becomes the plug's answer.
 pub(super) async fn end(routed: &Routed, forwarded: Result<Carried, Failed>) {
     let exchange = &routed.exchange;
     let Failed {
@@ -244,7 +253,7 @@ pub(super) async fn end(routed: &Routed, forwarded: Result<Carried, Failed>) {
     exchange.finish(&reason);
 }
 
-/// What is heard first of an exchange that a plug opened.
+/// The first answer to an exchange that a plug opened.
 pub(super) enum FirstAnswer {
     /// Its response, which may be a refusal for this reason.
     Response(ResponseHead, Incoming, Option<RefusalReason>),
@@ -252,7 +261,7 @@ pub(super) enum FirstAnswer {
     Tunnel(OpenedTunnel),
 }
 
-/// What was asked for cannot be opened.
+/// The refusal of an exchange that a plug cannot open.
 pub(super) fn unfit(details: &str) -> Refusal {
     Refusal::new(ProxyError::ProxyInternalError, details)
 }
@@ -281,7 +290,7 @@ impl fmt::Debug for Awaited {
 }
 
 impl Awaited {
-    /// Tells the plug, and gives this side of what it hears of.
+    /// Gives the plug its answer, and returns this side of it.
     fn tell<T: Send + 'static>(self, first: FirstAnswer, own: T) -> Replying<T> {
         let told = self.told.send(first).map(|()| own);
         let answered = told.map_err(|_| StreamError::new(Cause::Reset(Reset::Cancel)));

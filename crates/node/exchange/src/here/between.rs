@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use hermes_admit::filter;
 use hermes_admit::next::Next;
 use hermes_admit::routed::Routed;
 use hermes_http::{Incoming, Kind, Offered, RequestHead};
-use hermes_observe::Begin;
 use hermes_plug::arrival::Arrival;
 use hermes_plug::{Onward, OpeningAnswer, RequestContent, Sends};
 
@@ -60,7 +58,7 @@ impl Way {
         let onward = Onward::new(upstream, Arc::new(self));
         let content = RequestContent::new(content, routed.exchange.clone());
         let asked = handle::ask(&routed, head, content, Some(onward));
-        // The next hop's answer lost what concerned its connection when it came here.
+        // The fields of the connection to the next hop were removed when its answer came.
         handle::respond(
             &routed.exchange,
             &*handled.handler,
@@ -75,24 +73,10 @@ impl Way {
     /// The exchange that a handler sends on. It is the same to policy and filters, which are not asked again.
     fn begin(&self, head: &RequestHead) -> Routed {
         let own = &self.routed;
-        let begun = own.worker.shared.telemetry.begin_at(
-            Begin {
-                kind: filter::kind(head),
-                listener: own.listener.name.clone(),
-                source: own.source.peer,
-                protocol: "handler",
-            },
-            own.listener.telemetry.clone(),
-        );
-        begun.method(head.wire_method());
-        begun.target(own.target.with_path(head.path()));
-        if let Some(user) = &own.user {
-            begun.user(user);
-        }
-        begun.route(&own.route.name);
-
+        let exchange = behalf::record(own, head, &own.target, own.user.as_deref());
+        exchange.route(&own.route.name);
         Routed {
-            exchange: Arc::new(begun),
+            exchange: Arc::new(exchange),
             ..own.clone()
         }
     }

@@ -30,7 +30,10 @@ impl FeedOwner {
         }
     }
 
-    /// Sends what the feed makes to its end; says how that came, where it was not the feed's own.
+    /// Sends the pieces of the feed until its end.
+    ///
+    /// # Errors
+    /// The reason for which it ended before, in words.
     pub(crate) async fn carry(
         mut self,
         exchange: &Exchange,
@@ -76,7 +79,7 @@ enum FeedEnd {
     Gone(Broken),
 }
 
-/// Sends what the feed makes.
+/// Sends the pieces of the feed.
 async fn moved(
     exchange: &Exchange,
     feed: &mut dyn Feed,
@@ -125,7 +128,7 @@ async fn moved(
     }
 }
 
-/// Sends pieces, and waits until what was sent has left.
+/// Sends pieces, and waits until they have left.
 async fn sent(outgoing: &mut Outgoing, pieces: Vec<Bytes>) -> Result<(), StreamError> {
     outgoing.pieces(pieces).await?;
     outgoing.roomy().await.map(|_| ())

@@ -25,7 +25,7 @@ pub(crate) async fn give(
 ) -> Result<String, Failed> {
     let (head, content, responder) = offered.message();
     let exchange = &routed.exchange;
-    // What comes from the next hop is not this node's own.
+    // An answer of the next hop is not this node's own.
     let is_own = onward.is_none();
     let returning = |head| {
         if is_own {
@@ -52,7 +52,7 @@ pub(crate) async fn give(
     .await
 }
 
-/// What a handler is asked for an exchange.
+/// The request to a handler for an exchange.
 pub(crate) fn ask(
     routed: &Routed,
     head: RequestHead,
@@ -72,7 +72,7 @@ pub(crate) fn ask(
     }
 }
 
-/// What becomes of the head of a handler's response.
+/// Changes the head of a handler's response on its way to the client.
 pub(crate) type Returning<'a> = &'a (dyn Fn(ResponseHead) -> ResponseHead + Sync);
 
 /// Who owns a feed that answers the request; none where no route leads to the handler.
