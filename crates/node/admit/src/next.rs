@@ -32,27 +32,27 @@ pub struct Next {
     retry: Option<Policy>,
     /// A second attempt beside a slow one.
     pub hedge: Option<Hedge>,
-    /// What changes the bytes of its tunnels.
+    /// Transforms and handlers on the way.
     pub through: Through,
-    /// What lets them outlive their path.
+    /// How its tunnels outlive their path.
     resume: Option<ResumePolicy>,
     /// The same for connections to names of the overlay, which do where nothing says otherwise.
     resume_of_names: Option<ResumePolicy>,
-    /// What takes requests into custody on the way there.
+    /// The handler that takes requests into custody on the way there.
     custody: Option<Handled>,
     /// Whether their clients are answered before they are open.
     answers_early: bool,
-    /// What keeps the contents of its broadcasts.
+    /// The store of its broadcasts.
     store: Option<Arc<dyn Store>>,
 }
 
-/// What stands between the exchanges of a route and its next hop.
+/// Transforms and handlers between the exchanges of a route and its next hop.
 pub struct Through {
     /// The handlers that get its requests, in their order.
     pub between: Vec<Handled>,
     /// The transforms that the route asks for, in its order.
     pub own: Vec<(String, Arc<dyn Transform>)>,
-    /// What this node can undo for its peers.
+    /// The transforms that this node can undo for its peers.
     pub known: Names<dyn Transform>,
 }
 
@@ -91,7 +91,7 @@ pub enum To {
     },
     /// To the origin that the request names.
     Target,
-    /// To what a connector opens.
+    /// To the far end that a connector opens.
     Connector(NamedConnector),
     /// Nowhere: a handler answers here.
     Handler(Handled),
@@ -102,7 +102,7 @@ pub enum To {
 pub struct NamedConnector {
     /// Its name.
     pub name: Arc<str>,
-    /// What opens far ends.
+    /// The connector.
     pub connector: Arc<dyn Connector>,
 }
 
@@ -111,7 +111,7 @@ pub struct NamedConnector {
 pub struct Handled {
     /// Its name.
     pub name: String,
-    /// What answers.
+    /// The handler.
     pub handler: Arc<dyn Handler>,
 }
 
@@ -121,13 +121,13 @@ fn answers_early(route: &Route) -> bool {
     tunnel.is_some_and(|tunnel| tunnel.answer == Some(TunnelAnswer::Early))
 }
 
-/// What keeps the contents of a route's broadcasts. Names that no store has, and settings that are wrong, were reported.
+/// The store of a route's broadcasts. Names that no store has, and settings that are wrong, were reported.
 fn store_of(route: &Route, plugs: &Plugs) -> Option<Arc<dyn Store>> {
     let broadcast = route.broadcast.as_ref()?;
     plugs.store_of("store", broadcast.store.as_ref()).ok()
 }
 
-/// What takes requests for a proxy into custody, where the route says so, or else the upstream.
+/// The handler that takes requests for a proxy into custody, where the route says so, or else the upstream.
 fn custody_of(
     receiver: Receiver,
     (upstream, route): (Option<&Retry>, Option<&Retry>),
@@ -248,12 +248,12 @@ impl Next {
         }
     }
 
-    /// What takes requests into custody on the way there.
+    /// The handler that takes requests into custody on the way there.
     pub fn custody(&self) -> Option<&Handled> {
         self.custody.as_ref()
     }
 
-    /// What keeps the contents of broadcasts along its route.
+    /// The store of broadcasts along its route.
     pub fn store(&self) -> Option<&Arc<dyn Store>> {
         self.store.as_ref()
     }
@@ -263,7 +263,7 @@ impl Next {
         self.answers_early
     }
 
-    /// What lets tunnels of bytes through it outlive their path.
+    /// How tunnels of bytes through it outlive their path.
     pub fn resume(&self) -> Option<ResumePolicy> {
         self.resume
     }
@@ -278,7 +278,7 @@ impl Next {
         matches!(self.to, To::Target)
     }
 
-    /// What the next hop is.
+    /// Whether the next hop is a proxy or an origin.
     pub fn receiver(&self) -> Receiver {
         match &self.to {
             To::Upstream { receiver, .. } => *receiver,
@@ -286,7 +286,7 @@ impl Next {
         }
     }
 
-    /// What waits at its end, on a link or on a connection of the exchange's own.
+    /// The kind of its end, on a link or on a connection of the exchange's own.
     pub fn hop(&self, is_link: bool) -> Hop {
         match self.receiver() {
             Receiver::Origin => Hop::Origin,
@@ -320,7 +320,7 @@ impl Next {
         self.retry.as_ref().unwrap_or(&UNPROCESSED_ONLY)
     }
 
-    /// Whether that is configured. Where it is not, only what had no effect is tried again, and costs nothing.
+    /// Whether that is configured. Where it is not, only requests without effect are tried again, at no cost to the budget.
     pub fn has_policy(&self) -> bool {
         self.retry.is_some()
     }

@@ -37,7 +37,7 @@ pub fn routed_refusal(routed: &Routed, arrival: Option<&Arrival>, refusal: &Refu
     remember(routed, head, cause, refusal.name())
 }
 
-/// Remembers that an exchange ended for a reason of this node's after it was answered; what else ends it is no refusal.
+/// Remembers that an exchange ended for a reason of this node's after it was answered; any other end is no refusal.
 pub fn end(routed: &Routed, reason: &str) {
     // Nearly all of them; and a later proxy may have refused it, which is known then.
     if reason == "done" || routed.exchange.is_refused() {
@@ -58,7 +58,7 @@ pub fn end(routed: &Routed, reason: &str) {
     remember(routed, None, cause, named);
 }
 
-/// Which key bounds what ended in this way; `None` where what it was forwarded to did.
+/// The key whose bound ended an exchange in this way; `None` where the next hop ended it.
 fn key_of(routed: &Routed, word: &str) -> Option<String> {
     let route = element("routes", routed.route.index);
     let listener = child("listeners", &routed.listener.name);
@@ -170,12 +170,12 @@ pub fn denied_packet(
     id
 }
 
-/// A name for a refusal. That it could be guessed does not matter: only the administrator is told what is behind it.
+/// A name for a refusal. That it could be guessed does not matter: only the administrator learns the reason by it.
 fn new_id() -> RefusalId {
     RefusalId::from_random(fastrand::u64(..))
 }
 
-/// What is known of an exchange on its route.
+/// The circumstances of an exchange on its route.
 fn on_route<'a>(routed: &'a Routed, head: Option<&'a RequestHead>) -> Circumstances<'a> {
     Circumstances {
         snapshot: &routed.snapshot,

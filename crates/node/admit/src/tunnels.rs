@@ -46,7 +46,7 @@ impl Hash for TunnelEntry {
     }
 }
 
-/// How many tunnels were re-evaluated, and what came of it.
+/// Counts of re-evaluated tunnels, by verdict.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 pub struct Reevaluated {
     /// Go on as they are.

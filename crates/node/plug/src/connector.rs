@@ -19,18 +19,18 @@ use crate::target::Target;
 /// - **Gets** a [`TunnelRequest`] for CONNECT, connect-tcp or CONNECT-UDP: with the target as the route rewrote it, and the fields that
 ///   an origin may see. Other exchanges of the route are refused with 501.
 /// - **Must** give an [`End`]: a pair of streams for bytes, an end of UDP packets for datagrams
-///   ([`TunnelRequest::carries_packets`]). The node's loops move what passes, count it, and end it when rules or credentials change.
+///   ([`TunnelRequest::carries_packets`]). The node's loops move the payload, count it, and end it when rules or credentials change.
 /// - **Time**: the route's `timeouts.connect`. Its future is dropped when that has passed, and when the client goes.
 /// - **Errors**: a [`Refusal`] becomes the answer, with `Proxy-Status`, and the reason in the record. It is not tried again.
 /// - **Charged**: the tunnel counts against the bounds of its listener and user. What waits beyond the streams of `hermes_http` the
 ///   connector must bound itself; [`TunnelRequest::bounds`] says how much for packets. The rules of `egress` are about addresses that
-///   the node dials: what a connector reaches, it must decide itself.
+///   the node dials: a connector must decide itself which targets it reaches.
 /// - **Runs** on the worker of the tunnel, many at once on one thread: it must not block. Connectors are shared by all workers.
 pub trait Connector: Send + Sync {
     /// Opens a far end.
     fn connect(&self, request: TunnelRequest) -> Connecting<'_>;
 
-    /// What it takes where a document names it, as `terminate: { by: { NAME: {..} } }`. Default: nothing.
+    /// Its settings where a document names it, as `terminate: { by: { NAME: {..} } }`. Default: nothing.
     fn settings(&self) -> Option<Settings<dyn Connector>> {
         None
     }

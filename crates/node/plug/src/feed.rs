@@ -11,22 +11,22 @@ pub const FEED_PIECES: usize = 64;
 /// The content of one answer, which a handler gives as [`Response::Feed`](crate::Response::Feed). It needs no task and no queue of its
 /// own: the exchange polls it where it waits anyway.
 ///
-/// - **Gets** asked for pieces when its stream has room, and what it gave before has left; that is its back pressure. A feed that is
+/// - **Gets** asked for pieces when its stream has room and the pieces before have left; that is its back pressure. A feed that is
 ///   behind must drop something or end, as it says itself.
 /// - **Must** give pieces that may be shared, the same bytes for any number of clients, and at most some [`FEED_PIECES`].
 /// - **Time**: none is set. It is dropped when the exchange is over.
 /// - **Errors**: [`FeedState::Broken`] resets the client's stream, and the record says why.
-/// - **Charged**: the exchange counts against the bounds of its listener and user. What waits in a feed its handler must bound.
+/// - **Charged**: the exchange counts against the bounds of its listener and user. The handler must bound the queue behind a feed.
 /// - **Runs** on the worker of the exchange: it must not block.
 pub trait Feed: Send {
-    /// Polls for what comes next, and adds it to `pieces`, which is empty.
+    /// Polls for the next pieces, and adds them to `pieces`, which is empty.
     fn poll_pieces(&mut self, cx: &mut Context<'_>, pieces: &mut Vec<Bytes>) -> Poll<FeedState>;
 
     /// Something happened to its exchange.
     fn notify(&mut self, _event: FeedEvent) {}
 }
 
-/// What follows the pieces of a feed.
+/// The state of a feed behind its pieces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FeedState {
     /// Further ones, at some time.
@@ -37,12 +37,12 @@ pub enum FeedState {
     Broken(String),
 }
 
-/// What a feed hears of its exchange.
+/// A change of the exchange that a feed answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FeedEvent {
     /// The node is to stop, and waits a while for feeds to end.
     Draining,
-    /// The client is gone, or does not take what it is sent; why. The last event.
+    /// The client is gone, or takes no more bytes; why. The last event.
     ClientGone(String),
     /// The rules or the credential of the exchange allow it no more; why. The last event.
     Denied(String),

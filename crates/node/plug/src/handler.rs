@@ -28,9 +28,9 @@ use crate::target::Target;
 ///   content as it comes; and an [`Opener`].
 /// - **Must** give a [`Response`]. Content that is not at hand yet comes through a [`pipe`](hermes_http::pipe): the node forwards it as
 ///   fast as the client reads, and the handler's end of the pipe waits meanwhile. Tunnels of bytes and of datagrams go to
-///   [`Handler::tunnel`], which is to a handler what [`Connector::connect`](crate::Connector::connect) is to a connector.
+///   [`Handler::tunnel`], the counterpart of [`Connector::connect`](crate::Connector::connect).
 ///   Content for many clients, or without end, is a [`Feed`].
-///   What takes requests on their way elsewhere (`onward`) gets tunnels of bytes, too, as CONNECT: their bytes are the contents.
+///   The handler of custody gets tunnels of bytes, too, as CONNECT: their bytes are the contents.
 /// - **Time**: none is set. Its future is dropped when the client goes away before the answer; afterwards the pipe is
 ///   [broken](hermes_http::Outgoing::broken); a client of HTTP/1.1 that closes is noticed when something is sent to it.
 /// - **Errors**: a [`Refusal`] becomes the answer, with `Proxy-Status`, and the reason in the record. Dropping the sender of a pipe
@@ -50,7 +50,7 @@ pub trait Handler: Send + Sync {
         Box::pin(std::future::ready(refused))
     }
 
-    /// What it takes where a document names it, as `handle: { NAME: {..} }`. Default: nothing.
+    /// Its settings where a document names it, as `handle: { NAME: {..} }`. Default: nothing.
     fn settings(&self) -> Option<Settings<dyn Handler>> {
         None
     }
@@ -73,13 +73,13 @@ pub trait Handler: Send + Sync {
 /// An answer on its way.
 pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<Response, Refusal>> + Send + 'a>>;
 
-/// What a handler is asked.
+/// A request to a handler.
 pub struct HandlerRequest {
     /// The request, with the fields that are believed.
     pub head: RequestHead,
     /// Its content.
     pub content: RequestContent,
-    /// What it is for.
+    /// Its target.
     pub target: Target,
     /// Whose it is.
     pub user: Option<String>,
@@ -91,7 +91,7 @@ pub struct HandlerRequest {
     pub onward: Option<Onward>,
     /// Opens exchanges in its name.
     pub opener: Opener,
-    /// Takes what the answer waits for, where that may be long.
+    /// Takes the reason for which a slow answer waits.
     pub waits: Waits,
 }
 
@@ -178,9 +178,9 @@ pub type OpeningAnswer<'a> =
 
 /// A tunnel that a handler or a connector opened.
 pub struct OpenedTunnel {
-    /// What the target sends: its bytes, or capsules where the tunnel carries packets.
+    /// From the target: its bytes, or capsules where the tunnel carries packets.
     pub incoming: Incoming,
-    /// What the target is sent.
+    /// To the target.
     pub outgoing: Outgoing,
 }
 
@@ -188,7 +188,7 @@ pub struct OpenedTunnel {
 pub type OpeningTunnel<'a> =
     Pin<Box<dyn Future<Output = Result<OpenedTunnel, Refusal>> + Send + 'a>>;
 
-/// What opens exchanges.
+/// Opens exchanges.
 pub trait Opens: Send + Sync {
     /// Sends a request.
     fn open(&self, head: RequestHead, content: Incoming) -> OpeningAnswer<'_>;
@@ -212,7 +212,7 @@ impl Opener {
     }
 
     /// Sends a request along the first route that matches it, and gives the answer; a failure on the way is an answer too, with
-    /// `Proxy-Status`. Dropping the answer's content ends the exchange. The authority says what it is for, and must be there.
+    /// `Proxy-Status`. Dropping the answer's content ends the exchange. The authority names the target, and must be there.
     ///
     /// # Errors
     /// The request is a tunnel's, names no target or has no route; it came through too many handlers; or the node ends.

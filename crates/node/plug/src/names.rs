@@ -12,7 +12,7 @@ use crate::settings::{Settings, located};
 
 /// Plugs of one kind, by name.
 pub struct Names<T: ?Sized> {
-    /// What they are, in a word.
+    /// Their kind, in a word.
     kind: &'static str,
     known: Arc<BTreeMap<String, Registered<T>>>,
     /// Those that have settings of their own, and are in use.
@@ -22,7 +22,7 @@ pub struct Names<T: ?Sized> {
 /// A plug under its name.
 struct Registered<T: ?Sized> {
     plug: Arc<T>,
-    /// What it takes where it is named.
+    /// Its settings where it is named.
     settings: Option<Arc<Settings<T>>>,
 }
 
@@ -42,7 +42,7 @@ impl<T: ?Sized> Names<T> {
         }
     }
 
-    /// Adds a plug, and what it takes where it is named; one of the same name is replaced.
+    /// Adds a plug, and its settings where it is named; one of the same name is replaced.
     pub fn add(&mut self, name: &str, plug: Arc<T>, settings: Option<Settings<T>>) {
         let settings = settings.map(Arc::new);
         Arc::make_mut(&mut self.known).insert(name.to_owned(), Registered { plug, settings });
@@ -66,7 +66,7 @@ impl<T: ?Sized> Names<T> {
     }
 
     /// The plug that a document names at this path, with the settings that it has there. Where another place says the same, now or in
-    /// the document before, it is the same plug: what it has counted or kept survives a reload.
+    /// the document before, it is the same plug: its counters and contents survive a reload.
     ///
     /// # Errors
     /// There is none of the name, it takes no settings, or they are wrong.
@@ -106,7 +106,7 @@ impl<T: ?Sized> Names<T> {
         Ok(plug)
     }
 
-    /// What each takes where it is named.
+    /// The settings of each where it is named.
     pub(crate) fn forms(&self, place: PlugPlace) -> impl Iterator<Item = PlugForm> {
         let form = move |(name, registered): (&String, &Registered<T>)| PlugForm {
             place,

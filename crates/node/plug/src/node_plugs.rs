@@ -1,4 +1,4 @@
-//! Plugs as the node has them as a whole: their settings, their lives, and what they tell.
+//! The plugs of a node as a whole: their settings, lifecycles, status and metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl NodePlugs {
     /// Has all of them read a document; `is_check`: it will not be put in force.
     ///
     /// # Errors
-    /// All that is wrong with what it says to them.
+    /// All mistakes in their settings.
     pub fn prepare(
         &self,
         document: &Document,
@@ -109,7 +109,7 @@ impl NodePlugs {
         self.0.values().for_each(|plug| plug.start(background));
     }
 
-    /// What there is to show of each.
+    /// The status of each.
     pub fn status(&self) -> Map<String, Value> {
         let shown = self
             .0
@@ -123,7 +123,7 @@ impl NodePlugs {
         self.0.values().find_map(|plug| plug.reached(upstream))
     }
 
-    /// What metrics say of them.
+    /// Their metrics.
     pub fn metrics(&self) -> Vec<GaugeFamily> {
         self.0.values().flat_map(|plug| plug.metrics()).collect()
     }

@@ -1,4 +1,4 @@
-//! What a plug is as a whole, beside its work for single exchanges: settings for the node, a life, and what it tells of itself.
+//! A plug as a whole, beside its work for single exchanges: settings for the node, a lifecycle, status and metrics.
 
 use hermes_config::model::{Document, PlugSettings};
 use hermes_net::Watch;
@@ -18,14 +18,14 @@ use crate::settings::read;
 /// document is put in force, at the start and on each reload; when the node drains, [`Background::stopping`] resolves, and the
 /// drain waits for its tasks.
 ///
-/// All of it runs outside the workers. What is called must not block, except that [`prepare`](Self::prepare) may read files.
+/// All of it runs outside the workers. No method may block, except that [`prepare`](Self::prepare) may read files.
 pub trait Plug: Send + Sync {
     /// The JSON Schema of its settings, by [`settings_schema`](hermes_config::settings_schema). `None`: it takes none.
     fn schema(&self) -> Option<Value> {
         None
     }
 
-    /// Reads a document: what is wrong, or the change by which it is put in force. All that can fail is to fail here; nothing is to
+    /// Reads a document: its mistakes, or the change that puts it in force. All that can fail is to fail here; nothing is to
     /// change before the change is applied, which it may never be.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ pub trait Plug: Send + Sync {
         let _ = background;
     }
 
-    /// What `hermes status` shows of it. Null: nothing.
+    /// Its part of `hermes status`. Null: none.
     fn status(&self) -> Value {
         Value::Null
     }
@@ -51,21 +51,21 @@ pub trait Plug: Send + Sync {
         None
     }
 
-    /// What metrics say of it. Their names begin with `hermes_NAME_`.
+    /// Its metrics. Their names begin with `hermes_NAME_`.
     fn metrics(&self) -> Vec<GaugeFamily> {
         Vec::new()
     }
 }
 
-/// What a document says to a plug as a whole.
+/// The settings of a plug as a whole, as a document has them.
 pub struct DocumentSettings<'a> {
     /// The document.
     pub document: &'a Document,
-    /// What stands under the plug's name; `None`: nothing does.
+    /// The value under the name of the plug; `None` without one.
     pub settings: Option<&'a PlugSettings>,
     /// The path where that stands, or would.
     pub path: String,
-    /// Whether it is only asked what is wrong: then no file is to be made, and nothing to be taken that others could use.
+    /// Whether the document is only checked: then the plug makes no file, and takes no port or lock.
     pub is_check: bool,
 }
 
@@ -73,13 +73,13 @@ impl DocumentSettings<'_> {
     /// The settings as this type; `None` without any.
     ///
     /// # Errors
-    /// What is wrong with their form.
+    /// The mistakes in their form.
     pub fn read<S: DeserializeOwned>(&self) -> Result<Option<S>, Finding> {
         let settings = self.settings.map(read).transpose();
         settings.map_err(|wrong| crate::settings::located(&self.path, wrong))
     }
 
-    /// What is wrong with the part of the settings at this path, such as `neighbours.a.key`.
+    /// A mistake in the settings at this path, such as `neighbours.a.key`.
     pub fn finding(&self, path: &str, reason: impl Into<String>, remedy: &str) -> Finding {
         let finding = Finding {
             path: path.to_owned(),

@@ -1,4 +1,4 @@
-//! What a plug takes where a document names it, as `{ NAME: {..} }`.
+//! Settings of a plug where a document names it, as `{ NAME: {..} }`.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct Settings<T: ?Sized> {
 type Make<T> = dyn Fn(&PlugSettings) -> Result<Arc<T>, Vec<Finding>> + Send + Sync;
 
 impl<T: ?Sized> Settings<T> {
-    /// Settings of the form of `S`; `make` makes a plug of them, or says what is wrong, with paths from the settings on.
+    /// Settings of the form of `S`; `make` makes a plug of them, or gives the mistakes, with paths from the settings on.
     /// `S` should deny unknown fields: a document of a program, not of a file, is checked by nothing else.
     pub fn new<S: JsonSchema + DeserializeOwned>(
         make: impl Fn(S) -> Result<Arc<T>, Vec<Finding>> + Send + Sync + 'static,
@@ -37,7 +37,7 @@ impl<T: ?Sized> Settings<T> {
     /// The plug that has these settings.
     ///
     /// # Errors
-    /// What is wrong with them, with paths from the settings on.
+    /// The mistakes, with paths from the settings on.
     pub(crate) fn plug(&self, settings: &PlugSettings) -> Result<Arc<T>, Vec<Finding>> {
         (self.make)(settings)
     }
@@ -46,7 +46,7 @@ impl<T: ?Sized> Settings<T> {
 /// Reads settings as this type.
 ///
 /// # Errors
-/// What is wrong with them, with its path from the settings on.
+/// The mistake, with its path from the settings on.
 pub fn read<S: DeserializeOwned>(settings: &PlugSettings) -> Result<S, Finding> {
     serde_path_to_error::deserialize(Value::Object(settings.clone())).map_err(|error| {
         let path = error.path().to_string();

@@ -28,11 +28,11 @@ pub struct TopicBounds {
     pub messages: usize,
     /// Bytes of them; the latest message is kept whatever its size.
     pub bytes: usize,
-    /// What a subscriber loses that has fallen further behind.
+    /// The policy for subscribers that have fallen further behind.
     pub behind: Behind,
 }
 
-/// What becomes of a subscriber for whom messages were dropped.
+/// The policy for a subscriber whose messages were dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behind {
     /// It goes on with the oldest message that is there.
@@ -41,7 +41,7 @@ pub enum Behind {
     Ends,
 }
 
-/// What a topic holds and has done.
+/// Counters of a topic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TopicStats {
     /// Subscribers.
@@ -174,7 +174,7 @@ impl Topic {
         self.shared.subscribers.load(Ordering::Acquire) == 0
     }
 
-    /// What it holds, and has done.
+    /// Its counters.
     pub fn stats(&self) -> TopicStats {
         let queues = self.shared.queues.lock();
         TopicStats {
@@ -286,7 +286,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Takes the messages that are there; what follows them, if that is known.
+    /// Takes the messages that are there; returns the state that follows them, if it is known.
     fn take(&mut self, queue: &mut WorkerQueue, pieces: &mut Vec<Bytes>) -> Option<FeedState> {
         let lost = queue.first.saturating_sub(self.next);
         if lost > 0 {
@@ -383,7 +383,7 @@ mod tests {
         })
     }
 
-    /// What the subscription gives now.
+    /// The state and the pieces of the subscription now.
     fn poll(subscription: &mut Subscription, waker: &Waker) -> (Poll<FeedState>, Vec<Bytes>) {
         let mut pieces = Vec::new();
         let mut cx = Context::from_waker(waker);

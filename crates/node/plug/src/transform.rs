@@ -10,7 +10,7 @@ use crate::refusal::Refusal;
 use crate::settings::Settings;
 use crate::target::Target;
 
-/// Bytes that are made at once: what a tunnel holds of changed bytes that have not left.
+/// Bytes that are made at once: a tunnel holds no more changed bytes that have not left.
 #[doc(alias = "bound")]
 pub const PIECE: usize = 16 * 1024;
 
@@ -23,7 +23,7 @@ pub const PIECE: usize = 16 * 1024;
 ///   that the next proxy has to undo says so with [`needs_peer`](Self::needs_peer); the two nodes agree on it when the tunnel opens,
 ///   by the name under which both have it, and without that the bytes stay as they are.
 /// - **Time**: none is set. The client waits while it begins, and ends that by going away; every other call is a short computation.
-/// - **Errors**: a [`Refusal`] is the answer to the client, with its reason in the record. What cannot be changed breaks the tunnel: both
+/// - **Errors**: a [`Refusal`] is the answer to the client, with its reason in the record. Malformed bytes break the tunnel: both
 ///   sides are reset, and the record says why.
 /// - **Charged**: what it holds is the tunnel's; it must bound it, say it by [`memory`](Self::memory), and bound the tunnels that it has
 ///   at once.
@@ -34,12 +34,12 @@ pub trait Transform: Send + Sync {
     /// splice them.
     fn begin<'a>(&'a self, tunnel: &'a TunnelSubject<'a>) -> Beginning<'a>;
 
-    /// What it takes where a document names it, as `through: [{ NAME: {..} }]`. Default: nothing.
+    /// Its settings where a document names it, as `through: [{ NAME: {..} }]`. Default: nothing.
     fn settings(&self) -> Option<Settings<dyn Transform>> {
         None
     }
 
-    /// What undoes it, on a node to which a peer sends changed bytes; `None` if nothing does, or for want of room.
+    /// The reverse, on a node to which a peer sends changed bytes; `None` if there is no reverse, or no room for it.
     fn undo(&self) -> Option<Altering> {
         None
     }
@@ -60,7 +60,7 @@ pub trait Transform: Send + Sync {
 pub struct TunnelSubject<'a> {
     /// The request, with the fields that are believed.
     pub head: &'a RequestHead,
-    /// What it is for, in the one form in which it is compared: a name in lower case, an IPv4 address as one.
+    /// Its target, in the one form in which targets are compared: a name in lower case, an IPv4 address as one.
     pub target: &'a Target,
     /// Whose it is.
     pub user: Option<&'a str>,
@@ -68,16 +68,16 @@ pub struct TunnelSubject<'a> {
     pub source: &'a StreamInfo,
     /// Where it entered.
     pub listener: &'a str,
-    /// What it carries.
+    /// Its payload.
     pub payload: Payload,
 }
 
-/// What a tunnel carries.
+/// The payload of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Payload {
     /// Bytes: their transform may change them.
     Bytes,
-    /// UDP datagrams or IP packets: what a transform gives for them is dropped.
+    /// UDP datagrams or IP packets, which no transform changes.
     Packets,
 }
 
@@ -85,11 +85,11 @@ pub enum Payload {
 pub type Beginning<'a> =
     Pin<Box<dyn Future<Output = Result<Option<Altering>, Refusal>> + Send + 'a>>;
 
-/// What changes the two directions of a tunnel.
+/// The changes of the two directions of a tunnel.
 pub struct Altering {
-    /// What the client sends.
+    /// Of the bytes from the client.
     pub to_target: Box<dyn Alter>,
-    /// What the target sends.
+    /// Of the bytes from the target.
     pub to_client: Box<dyn Alter>,
 }
 

@@ -143,7 +143,7 @@ impl Candidate<'_> {
         }
     }
 
-    /// What a filter says of a request.
+    /// The verdict of a filter on a request.
     async fn verdict(
         &mut self,
         filter: &Checkpoint,

@@ -40,12 +40,12 @@ pub enum Mode<'a> {
     DryRun(&'a mut DryRun),
 }
 
-/// What the policy and the filters have allowed, besides changes to the request and to its user.
+/// The grant of the policy and the filters, besides changes to the request and to its user.
 #[derive(Default)]
 pub struct Grant {
     /// How long that counts for a tunnel; `None`: until the configuration changes.
     pub lasts: Option<Duration>,
-    /// What the answer gets, of each filter that gives it something.
+    /// The fields that filters add to the answer, an entry for each filter.
     pub answer: Vec<AnswerFields>,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Candidate<'a> {
         Ok(grant)
     }
 
-    /// The user whose exchange this is, from what authentication found; see [`Entry::believe`].
+    /// The user of the exchange, from the result of authentication; see [`Entry::believe`].
     ///
     /// # Errors
     /// It is not believed, or a field cannot be written.

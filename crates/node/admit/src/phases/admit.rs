@@ -1,4 +1,4 @@
-//! From an arrival to an admitted exchange, in phases, each of which knows only what it needs:
+//! From an arrival to an admitted exchange, in typed phases:
 //!
 //! ```text
 //! Entered -> Identified -> (permitted, authorized) -> Admitted -> Routed
@@ -99,7 +99,7 @@ impl Entered {
 }
 
 impl Admitted {
-    /// The exchange on its route; the fields of a TRACE as the client sent them; and what the exchange holds.
+    /// The exchange on its route; the fields of a TRACE as the client sent them; and the permits of the exchange.
     pub fn routed(self, entered: Entered) -> (Routed, Fields, Permits) {
         let Identified {
             user,
@@ -128,7 +128,7 @@ impl Admitted {
     }
 }
 
-/// Why what came in early data and must not be repeated is refused.
+/// The refusal of an unsafe request in early data (RFC 8470, 5.2).
 fn refuse_early() -> Refusal {
     let details = "it came before the handshake had ended, and someone could have repeated it";
     Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::TOO_EARLY)

@@ -39,7 +39,7 @@ impl Entered {
     pub fn new(entrance: &Entrance, arrival: &mut Arrival) -> Self {
         let snapshot = entrance.worker.snapshot();
         let listener = entrance.rules_in(&snapshot);
-        // What this node wrote itself comes through no other proxy.
+        // An exchange that this node made comes through no other proxy.
         let rule = listener.client_address.as_ref();
         let is_behind_proxy =
             entrance.carrier.is_none() && rule.is_some_and(|rule| rule.readdress(arrival));
@@ -70,7 +70,7 @@ impl Entered {
         }
     }
 
-    /// What writes the file that browsers ask for, if that is what this is.
+    /// The author of `/proxy.pac`, if this is a request for it.
     pub fn proxy_pac(&self, arrival: &Arrival) -> Option<ProxyPac> {
         ProxyPac::of(&self.snapshot, &self.listener, &self.source, arrival.head())
     }
@@ -86,7 +86,7 @@ impl Entered {
 }
 
 fn described(listener: &ListenerRules, arrival: &Arrival) -> Begin {
-    // Of a device, what is no tunnel of packets is made of packets.
+    // Of a device, every exchange but a tunnel of packets is a flow of packets.
     let is_flow = listener.config.tun().is_some() && arrival.head().kind() != Kind::ConnectIp;
     let protocol = match arrival {
         _ if is_flow => "ip",

@@ -1,4 +1,4 @@
-//! *Accept*, *identify* and *tag*: what an exchange is for, whose it is, and which of its fields are believed.
+//! *Accept*, *identify* and *tag*: the target of an exchange, its user, and the fields that are believed.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::snapshot::Snapshot;
 #[doc(alias = "bound")]
 const MAX_HOPS: usize = 16;
 
-/// What has been decided before the route.
+/// The exchange after *identify*.
 pub struct Identified {
     pub user: Option<String>,
     pub auth: AuthContext,
@@ -44,7 +44,7 @@ pub(crate) async fn identify(
 ) -> Result<Identified, Refusal> {
     let exchange = &entered.exchange;
     exchange.method(head.wire_method());
-    // Read before a hop changes it: TRACE sends back what was received (RFC 9110, 9.3.8).
+    // Read before a hop changes it: TRACE sends back the fields as received (RFC 9110, 9.3.8).
     let received = max_forwards::received(head);
 
     let tls = entered.source.tls.is_some();
@@ -52,7 +52,7 @@ pub(crate) async fn identify(
     let forms = entered.listener.forms();
     let target = match carrier {
         None => Target::of(head, &forms, tls)?,
-        // What this node wrote itself is not by the templates of the listener.
+        // A request that this node wrote does not follow the templates of the listener.
         Some(_) => Target::of(head, &Forms::OWN, tls)?,
     };
     let has_path = matches!(head.kind(), Kind::Message | Kind::Upgrade);
@@ -62,7 +62,7 @@ pub(crate) async fn identify(
     entry.verify().inspect_err(|_| entered.entrance.dismiss())?;
     path::refuse_dots(head.path()).map_err(|error| bad_request(error.to_string()))?;
     refuse_circles(&entered.snapshot, head)?;
-    // RFC 9110, 7.6.1: what follows sees the fields of the exchange, none of the connection's.
+    // RFC 9110, 7.6.1: later phases see the fields of the exchange, none of the connection's.
     hop::strip(&mut head.fields).map_err(|error| bad_request(error.to_string()))?;
     // RFC 9110, 9.3.6: a tunnel has no content whose length could be told.
     if head.method == Method::CONNECT {
@@ -94,7 +94,7 @@ pub(crate) async fn identify(
     })
 }
 
-/// What proves whose it is: the tunnel that it came out of, the word of an ingress, or credentials.
+/// The proof of its user: the tunnel that it came out of, the word of an ingress, or credentials.
 async fn authenticate(entered: &Entered, head: &mut RequestHead) -> Result<AuthContext, Refusal> {
     let entry = entered.entry();
     if let Some(carrier) = &entered.entrance.carrier {
@@ -106,7 +106,7 @@ async fn authenticate(entered: &Entered, head: &mut RequestHead) -> Result<AuthC
     }
 }
 
-/// Whether what the request says of changed bytes counts: it does of tunnels that a peer proxy hands over.
+/// Whether the request is believed about transformed bytes: only a peer proxy is, about its tunnels.
 fn believes_transforms(entered: &Entered, head: &RequestHead) -> bool {
     let bytes = matches!(
         head.kind(),

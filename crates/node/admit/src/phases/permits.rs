@@ -1,4 +1,4 @@
-//! What one user may have open at a listener: connections, exchanges and sessions; and the memory of heads.
+//! Bounds of one user at a listener: connections, exchanges, sessions, and the memory of heads.
 
 use std::net::IpAddr;
 
@@ -24,7 +24,7 @@ use crate::snapshot::{Counted, ListenerRules, UserBounds};
 /// The key that bounds a user's connections.
 const CONNECTIONS_PER_USER: &str = "limits.connections_per_user";
 
-/// The key that bounds what one source has open.
+/// The key that bounds the open exchanges of one source.
 const PER_SOURCE: &str = "limits.per_source";
 
 /// The key that bounds a user's exchanges.
@@ -33,7 +33,7 @@ const PER_USER: &str = "limits.per_user";
 /// The key that bounds a user's sessions.
 const SESSIONS_PER_USER: &str = "limits.sessions_per_user";
 
-/// What an exchange of a user takes of the user's bounds; given back when this is dropped.
+/// The share that an exchange takes of its user's bounds; given back on drop.
 #[derive(Default)]
 pub struct Permits {
     _client: Option<Permit<IpAddr>>,
@@ -86,7 +86,7 @@ pub(crate) fn charge_head(
     Ok(Some(charge))
 }
 
-/// What there may be only so many of.
+/// A bound that was reached.
 struct Bounded {
     what: &'static str,
     key: &'static str,
@@ -160,14 +160,14 @@ impl Permits {
         }
     }
 
-    /// The tunnel is open: of its head only what arrived is left.
+    /// The tunnel is open: only its head as it arrived is still charged.
     pub fn opened(&mut self, auth: &AuthContext) {
         if let Some(charge) = &mut self.head {
             charge.shrink_to(kept(auth));
         }
     }
 
-    /// Takes what this exchange needs, where there are bounds.
+    /// Takes the permits that this exchange needs, where there are bounds.
     ///
     /// # Errors
     /// The user has too many.
@@ -198,7 +198,7 @@ impl Permits {
     }
 }
 
-/// What the user of an exchange may have open.
+/// The bounds of the user of an exchange.
 fn bounds(entered: &Entered, identified: &Identified) -> UserBounds {
     let Entered {
         snapshot, listener, ..

@@ -15,7 +15,7 @@ use super::tunnel_state::{Asked, Opened, TunnelState};
 use crate::routed::Routed;
 use crate::tunnels::OpenTunnel;
 
-/// A tunnel's entry in the table, and what its carrier hears; it leaves the table when this is dropped.
+/// A tunnel's entry in the table, and the orders for its carrier; it leaves the table when this is dropped.
 pub struct TunnelGuard {
     state: Arc<TunnelState>,
     /// Filters that are being asked.
@@ -73,7 +73,7 @@ impl TunnelGuard {
             let word = match self.heard(&mut expiry).await {
                 GuardEvent::Expired => return Order::End(Reason::Expired),
                 GuardEvent::Word(word) => {
-                    // What was asked by older rules is void.
+                    // A question by older rules is void.
                     self.asking = None;
                     word
                 }
@@ -136,11 +136,11 @@ impl TunnelGuard {
     }
 }
 
-/// What comes while a tunnel is carried.
+/// Events while a tunnel is carried.
 enum GuardEvent {
     /// Its credential is not accepted any more.
     Expired,
-    /// A decision says something; or that what was said before is void.
+    /// A decision has an order, or makes the order before void.
     Word(Option<Word>),
     /// The filters that were asked have answered.
     Answer(Asked),
@@ -161,7 +161,7 @@ fn due(timer: &mut Option<Timer>, cx: &mut Context<'_>) -> bool {
 /// When a credential that ends at Unix time `expires` is not accepted any more; never without one.
 fn expiry(expires: Option<u64>) -> Option<Timer> {
     let expires = expires?;
-    // The token's author chose the number: what a clock cannot show is not added to one.
+    // The token's author chose the number: a time that no clock can show must not overflow here.
     let since_epoch = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the decisions say to the one who carries a tunnel: the latest counts, and void are those before.
+//! A mailbox of one slot between decisions and the carrier of a tunnel: a new order replaces an unread one.
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -8,13 +8,13 @@ use super::order::Word;
 /// The latest word of the decisions. A `tokio::sync::watch` would do, but has room for many listeners: a third of a kilobyte in each tunnel.
 #[derive(Default)]
 pub(super) struct LatestWord {
-    /// What was said and not heard yet; `Some(None)`: only that what was said before is void.
+    /// The unread order; `Some(None)`: the order before is void, and there is no new one.
     said: Mutex<Option<Option<Word>>>,
     told: Notify,
 }
 
 impl LatestWord {
-    /// Says it to the carrier, in place of what it did not hear yet.
+    /// Leaves an order for the carrier, in place of the unread one.
     pub(super) fn say(&self, word: Option<Word>) {
         *self.said.lock() = Some(word);
         self.told.notify_one();

@@ -1,4 +1,4 @@
-//! Open tunnels, and what happens to them when the snapshot changes, or when a credential or
+//! Open tunnels, and their re-evaluation when the snapshot changes, or when a credential or
 //! decision they depend on expires.
 //!
 //! A tunnel is [entered](enter) in one table while it is carried. A change of configuration

@@ -8,7 +8,7 @@ use hermes_rules::reevaluate::Reason;
 use crate::next::CompiledRoute;
 use crate::snapshot::Snapshot;
 
-/// What the carrier of a tunnel is to do.
+/// An order to the carrier of a tunnel.
 #[derive(Clone)]
 pub enum Order {
     /// Open it anew, then leave the old path.
@@ -17,7 +17,7 @@ pub enum Order {
     End(Reason),
 }
 
-/// What a decision says to the guard of a tunnel.
+/// A message from a decision to the guard of a tunnel.
 pub(super) enum Word {
     /// Ask the filters of this snapshot about the tunnel.
     Ask(Arc<Snapshot>),

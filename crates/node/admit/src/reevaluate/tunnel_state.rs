@@ -41,7 +41,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 #[doc(alias = "bound")]
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
-/// Where a tunnel leads, and what was said when it was opened.
+/// Where a tunnel leads, and the request that opened it.
 pub struct Opened {
     destination: Destination,
     upstream: Option<Arc<Upstream>>,
@@ -61,7 +61,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// For the request `head`, towards `next`; `address` is what was dialled, where that is known.
+    /// For the request `head`, towards `next`; `address` is the dialled one, where it is known.
     pub fn new(
         routed: &Routed,
         head: &RequestHead,
@@ -170,7 +170,7 @@ struct Request {
     lasts: Option<Duration>,
 }
 
-/// What the policy and the proof of a client say of an open tunnel.
+/// The ruling of policy and proof on an open tunnel.
 enum Permission {
     /// It may go on; no filter has to be asked.
     Granted(Request),
@@ -178,7 +178,7 @@ enum Permission {
     Pending(Request),
 }
 
-/// What filters say of an open tunnel.
+/// The ruling of the filters on an open tunnel.
 enum FilterRuling {
     /// It may go on.
     Granted(Request),
@@ -186,9 +186,9 @@ enum FilterRuling {
     Denied(Denied),
 }
 
-/// What became of questions about an open tunnel.
+/// The result of questions about an open tunnel.
 pub struct Asked {
-    /// What its carrier is to do, if anything.
+    /// The order for its carrier, if there is one.
     pub order: Option<Order>,
     /// When filters are to be asked again.
     pub again: Option<Instant>,
@@ -230,7 +230,7 @@ impl TunnelState {
         self.opened.lock().head.clone()
     }
 
-    /// What its carrier hears of decisions.
+    /// The mailbox of its carrier.
     pub(super) fn words(&self) -> &LatestWord {
         &self.words
     }
@@ -279,7 +279,7 @@ impl TunnelState {
         revision
     }
 
-    /// Asks the filters of `snapshot` about it, and decides with what they say. Where they say nothing, it goes on and they are
+    /// Asks the filters of `snapshot` about it, and decides with their answers. Where they give none, it goes on and they are
     /// asked again for as long as they allow.
     pub async fn ask(self: Arc<Self>, snapshot: Arc<Snapshot>) -> Asked {
         let listener = self.listener(&snapshot);
@@ -352,7 +352,7 @@ impl TunnelState {
         let permitted = self.permission(&mut candidate);
         let (mut head, user) = match permitted.inspect_err(|_| candidate.log_held())? {
             Permission::Granted(Request { head, user, .. }) => (head, user),
-            // What filters said counts until they are asked again.
+            // The filters' answers count until they are asked again.
             Permission::Pending(_) => {
                 ((*self.opened.lock().head).clone(), self.routed.user.clone())
             }
@@ -391,7 +391,7 @@ impl TunnelState {
         }
     }
 
-    /// What it would be now, before filters are asked.
+    /// The ruling on it now, before filters are asked.
     fn permission(&self, candidate: &mut Candidate<'_>) -> Result<Permission, Reason> {
         let Entry {
             snapshot, listener, ..
@@ -452,7 +452,7 @@ impl TunnelState {
         Ok(())
     }
 
-    /// What happens to it as this user's request, and what its carrier has to do.
+    /// The verdict on it as this user's request, and the order for its carrier.
     fn verdict(
         &self,
         snapshot: &Arc<Snapshot>,
@@ -531,7 +531,7 @@ impl TunnelState {
             return verdict;
         };
 
-        // What the table of routes does not look at.
+        // Conditions that the table of routes does not know.
         let binds = target.is_any() && opened.upstream.is_none();
         if by_ip(route) != opened.by_ip.as_deref()
             || binds && route.config.bind.is_none()
@@ -575,5 +575,5 @@ impl OpenTunnel for TunnelState {
     }
 }
 
-/// What becomes of a tunnel.
+/// The verdict on a tunnel.
 type TunnelVerdict = Verdict<Arc<Next>>;

@@ -52,7 +52,7 @@ impl<'a> Upload<'a> {
     ) -> Self {
         let is_empty = content.is_end();
         let sending = async move {
-            // The content counts what came from the client; what is sent again came once.
+            // `Replay` counts the bytes of the client, and those that are sent again only once.
             let moved = AtomicU64::new(0);
             let direction = Direction {
                 from: Side::Client,

@@ -1,4 +1,4 @@
-//! What a route changes in the answer that a client gets.
+//! Changes of a route in the answer to its client.
 
 use hermes_admit::routed::Routed;
 use hermes_config::model::AnswerChanges;
@@ -11,7 +11,7 @@ use hermes_rules::{BadField, Values, apply};
 use http::HeaderName;
 use http::uri::PathAndQuery;
 
-/// What the answer to this request gets; `None` where its route changes none.
+/// The changes in the answer to this request; `None` where its route has none.
 ///
 /// # Errors
 /// A value cannot be written.
@@ -45,7 +45,7 @@ fn changed(changes: &AnswerChanges, values: &Values<'_>) -> Result<AnswerFields,
         is_wildcard: pattern.wildcard,
         except: &RESERVED,
     });
-    // What is set to nothing is not there.
+    // A field that is set to an empty value is removed.
     let names = changes
         .set
         .keys()

@@ -219,8 +219,8 @@ impl Request<'_> {
                     Event::Tunnel(..) => return Err(NoResponse::unexpected_tunnel()),
                 },
                 sent = upload.sent(), if !upload.is_over() => {
-                    // The target can answer only what it has, so its time begins with the end of
-                    // the content.
+                    // The target answers a whole request, so its time begins with the end of the
+                    // content.
                     deadline = wait.deadline();
                     match sent {
                         Err(broken) if broken.side == Side::Client => return Err(NoResponse::client_broke(&broken)),

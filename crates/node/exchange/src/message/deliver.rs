@@ -29,7 +29,7 @@ impl Request<'_> {
         let refused = cause::of(self.routed, self.tries.next, &head);
         let interrupted = self.interrupted(&head, &incoming, &upload);
 
-        // There is no further attempt, so what is still to come need not be kept.
+        // There is no further attempt: the rest of the request need not be kept.
         self.lost.store(true, Ordering::Relaxed);
         let mut head = returning(self.routed, head);
         if explain::hide(self.routed, &mut head) {
@@ -58,7 +58,7 @@ impl Request<'_> {
             .await;
         let done = match (done, interrupted) {
             (Err(broken), Some(interrupted)) => {
-                // The rest of what failed before belongs to no one.
+                // The failed response is not read any further.
                 drop(incoming);
                 Box::pin(interrupted.go_on(broken, &mut outgoing)).await
             }
@@ -103,7 +103,7 @@ impl Request<'_> {
         }
     }
 
-    /// What may go on with a response that breaks off, where the policy says so.
+    /// The state from which a response that breaks off is continued, where the policy says so.
     fn interrupted(
         &self,
         head: &ResponseHead,

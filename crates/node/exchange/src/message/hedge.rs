@@ -25,7 +25,7 @@ const MOST: u8 = 2;
 #[doc(alias = "bound")]
 const INTERIM: usize = 8;
 
-/// A response head, and what it stands on.
+/// A response head, and the stream that it came on.
 pub(crate) struct Responded {
     pub(crate) head: ResponseHead,
     pub(crate) incoming: Incoming,

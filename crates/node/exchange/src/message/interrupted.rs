@@ -73,7 +73,7 @@ impl Interrupted<'_> {
         Err(broken)
     }
 
-    /// Asks for what follows the first `at` bytes, and delivers it.
+    /// Asks for the bytes from `at` on, and delivers them.
     async fn rest(&self, at: u64, outgoing: &mut Outgoing) -> Result<(), RestEnd> {
         let lost = |reason: &str| {
             let reset = hermes_http::Reset::Connect;
@@ -151,7 +151,7 @@ impl Interrupted<'_> {
         pump(incoming, outgoing, direction).await
     }
 
-    /// Delivers a part that others follow, which then is what broke off.
+    /// Delivers a part that others follow; its end counts as a broken response.
     async fn part_of(
         &self,
         incoming: &mut Incoming,
@@ -175,7 +175,7 @@ impl Interrupted<'_> {
     }
 }
 
-/// Drops the first bytes; what of the last piece follows them.
+/// Drops the first bytes; returns the rest of the piece in which they end.
 async fn skip(incoming: &mut Incoming, mut count: u64) -> Result<Option<Bytes>, Broken> {
     while count > 0 {
         match incoming.frame().await {

@@ -1,6 +1,6 @@
 //! A request and its response: [`forward`] asks the next hop, as often as the policy says, and delivers the answer.
 //!
-//! - `attempt`: one attempt, to the head of its response; `hedge`: several beside each other. What comes of it is an `Answer`.
+//! - `attempt`: one attempt, to the head of its response; `hedge`: several beside each other. Both give an `Answer`.
 //! - `deliver`: the answer on its way to the client; `interrupted`: its rest from another attempt, if it breaks off.
 //! - `answer_changes`: the fields that a route changes in answers. `broadcast`: one request to many servers.
 
@@ -123,7 +123,7 @@ impl Request<'_> {
             Err(stop) => return Err(explained(self.tries, content, refusal, stop)),
         };
 
-        // Kept content goes out once more; that it can be is what `again` was decided by.
+        // Kept content goes out once more; `again` has checked that it is whole.
         content.rewind();
         if let Some(kept) = self.tries.kept() {
             Box::pin(kept.failed(self.tries, self.head, &refusal, responder)).await;

@@ -15,7 +15,7 @@ use crate::reach::verdict;
 /// Why no response came.
 pub(crate) struct NoResponse {
     pub(super) refusal: Refusal,
-    /// What that means for another attempt; `None` if it would end in the same way.
+    /// The outcome for the retry policy; `None` if another attempt would end in the same way.
     pub(super) outcome: Option<Outcome>,
 }
 

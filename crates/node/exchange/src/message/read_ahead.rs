@@ -8,7 +8,7 @@ use std::pin::pin;
 
 use hermes_http::{Event, Pending, StreamError};
 
-/// What has come.
+/// Events that have come.
 #[derive(Default)]
 pub(crate) struct ReadAhead {
     come: VecDeque<Event>,

@@ -1,7 +1,7 @@
 //! The rest of a response whose content broke off: it is asked for with Range and If-Range (RFC 9110, 13.1.5 and 14.2), where the policy names
 //! `interrupted`.
 //!
-//! What the client has belongs to one representation. Only an answer that certainly is of the same one goes on with it.
+//! The bytes at the client belong to one representation. Only an answer that certainly is of the same one continues it.
 
 use hermes_http::{RequestHead, ResponseHead};
 use hermes_proto::fields::Fields;
@@ -23,14 +23,14 @@ pub(crate) struct Original {
     encoding: Option<Vec<u8>>,
 }
 
-/// What tells one state of the resource from all others.
+/// The validator of one state of the resource (RFC 9110, 8.8).
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Validator {
     Tag(HeaderValue),
     Date(HeaderValue),
 }
 
-/// What of an answer is the rest.
+/// The part of an answer that is the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RestPart {
     /// Bytes at its beginning that the client has.
@@ -65,7 +65,7 @@ impl Original {
         })
     }
 
-    /// The request for what follows the first `at` bytes.
+    /// The request for the bytes from `at` on.
     pub(crate) fn ask(&self, request: &RequestHead, at: u64) -> RequestHead {
         let mut asking = request.clone();
         if let Ok(range) = HeaderValue::try_from(format!("bytes={at}-")) {
@@ -77,7 +77,7 @@ impl Original {
         asking
     }
 
-    /// What of the answer follows the first `at` bytes; its content has this length.
+    /// The part of the answer behind the first `at` bytes; its content has this length.
     ///
     /// # Errors
     /// It is of something else, and why that is known.
@@ -99,7 +99,7 @@ impl Original {
                     .length
                     .zip(whole)
                     .is_some_and(|(one, other)| one != other);
-                // RFC 9110, 15.3.7: what a 200 would say of the representation, a 206 says as well.
+                // RFC 9110, 15.3.7: a 206 has the fields of the representation that a 200 would have.
                 if !same || other_length {
                     return Err("the content has changed".to_owned());
                 }

@@ -1,4 +1,4 @@
-//! What opens the far ends of tunnels that end here.
+//! The means that open the far ends of tunnels which end here.
 
 use hermes_admit::next::{Handled, NamedConnector, Next, To};
 use hermes_admit::routed::Routed;
@@ -19,7 +19,7 @@ use super::retry::Tries;
 use super::session_token::Resumption;
 use super::{dial, from_stack, silence};
 
-/// What opens the far ends of tunnels that end here.
+/// The means that open the far ends of tunnels which end here.
 #[derive(Clone, Copy)]
 pub(crate) enum Termination<'a> {
     /// This node, with sockets.

@@ -1,9 +1,9 @@
-//! What the administrator is answered in place of what was asked for.
+//! Refusals of questions of the administrator.
 
 use hermes_config::Problems;
 use serde::Serialize;
 
-/// Why the administrator does not get what was asked for.
+/// Why a question of the administrator has no answer.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum AdminRefusal {

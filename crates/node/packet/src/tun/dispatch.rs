@@ -73,7 +73,7 @@ impl TunHub {
         let table = self.table.read();
         for number in 0..read.len() {
             let (header, packet) = read.packet(number);
-            // What is no packet is passed over.
+            // Malformed packets are passed over.
             let checked = header.check_device(packet).ok();
             if let (Some(queues), Some(checked)) = (queues, &checked) {
                 queues.note(queue, checked.packet());
@@ -161,12 +161,12 @@ impl TunHub {
         };
         let led = LedPacket::of(self, &self.table.read(), &checked);
         if let Some(end) = self.end_for(&led, packet, room) {
-            // What finds no room is lost: its port has the packets of others, too.
+            // A packet without room is lost: its port has the packets of others, too.
             end.take_all(self, |entering| entering.take(led.entering(packet), room));
         }
     }
 
-    /// Does what is due in the stack of a listener, and spreads what that sends, for as long as it is awaited.
+    /// Runs the timers of a listener's stack, and spreads the packets that it sends, while it is awaited.
     pub async fn keep_time(&self) -> Infallible {
         tokio::select! {
             never = self.device.keep_time() => never,
@@ -174,7 +174,7 @@ impl TunHub {
         }
     }
 
-    /// Gives what the stack of a listener sends to those of its tunnels that have the destinations. One tunnel takes all by itself.
+    /// Gives the packets of a listener's stack to those of its tunnels that have the destinations. One tunnel takes all by itself.
     async fn spread(&self) -> Infallible {
         let own = self.device.own_stack().and_then(StackDevice::own);
         let Some(own) = own.filter(|_| self.is_split()) else {

@@ -1,6 +1,6 @@
-//! Packets on their way into a tunnel, until its task takes them, and what they meet before.
+//! Packets on their way into a tunnel until its task takes them, and the policy before that.
 //!
-//! Everything is behind one lock, which is taken once for what was read of a device at once, and once for what is taken.
+//! Everything is behind one lock, which is taken once for each batch read from a device, and once for each batch taken out.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -24,10 +24,10 @@ const MOST_BYTES: usize = 512 * 1024;
 #[doc(alias = "bound")]
 const MOST_PACKETS: usize = 1024;
 
-/// Bytes above which the device is better not read: what is read of it at once fits beside them.
+/// Bytes above which the device is not read: a whole batch still fits beside them.
 const CROWDED: usize = MOST_BYTES / 2;
 
-/// What waits, and what is sent into a device.
+/// Waiting packets, and packets for a device.
 pub(super) const LAYOUT: Layout = Layout {
     max_bytes: MOST_BYTES,
     max_packets: MOST_PACKETS,
@@ -43,7 +43,7 @@ pub(super) struct Inbox {
     taken: Notify,
 }
 
-/// What waits, and what packets meet on their way there.
+/// Waiting packets, and the policy on their way there.
 #[derive(Debug)]
 pub(super) struct InboxState {
     /// That of the session, as it is now.
@@ -62,14 +62,14 @@ pub(super) struct InboxState {
     is_closed: bool,
 }
 
-/// What packets meet that come out of the tunnel.
+/// The policy on packets that come out of the tunnel.
 #[derive(Debug, Clone)]
 pub(super) struct InboxRules {
     pub(super) filter: Arc<PacketFilter>,
     pub(super) translations: Translations,
 }
 
-/// What was taken beside packets.
+/// Capsules that were taken beside packets.
 #[derive(Debug, Default)]
 pub(super) struct TakenCapsules {
     /// Super-packets.
@@ -79,7 +79,7 @@ pub(super) struct TakenCapsules {
 }
 
 impl InboxState {
-    /// Puts one packet in; what finds no room is counted.
+    /// Puts one packet in; without room it is dropped and counted.
     pub(super) fn push(&mut self, packet: &[u8]) {
         self.lost += u64::from(self.batch.push(packet).is_err());
     }
@@ -90,7 +90,7 @@ impl InboxState {
         self.has_capsules = true;
     }
 
-    /// Whether what waits is so much that there had better be a pause.
+    /// Whether so much waits that the reader should pause.
     pub(super) fn is_crowded(&self) -> bool {
         let is_crowded = self.batch.bytes().len() > CROWDED || self.batch.len() > MOST_PACKETS / 2;
         is_crowded || self.super_packets.is_crowded()
@@ -120,7 +120,7 @@ impl Inbox {
         }
     }
 
-    /// Does something with what waits, and wakes who waits for it.
+    /// Works on the waiting packets, and wakes the task that waits for them.
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut InboxState) -> T) -> T {
         let mut state = self.state.lock();
         let result = act(&mut state);
@@ -140,7 +140,7 @@ impl Inbox {
         self.with(|state| state.push(packet));
     }
 
-    /// What packets meet that come out of the tunnel.
+    /// The policy on packets that come out of the tunnel.
     pub(super) fn rules(&self) -> InboxRules {
         let state = self.state.lock();
         InboxRules {
@@ -149,12 +149,12 @@ impl Inbox {
         }
     }
 
-    /// Whether what waits is so much that there had better be a pause.
+    /// Whether so much waits that the reader should pause.
     pub(super) fn is_crowded(&self) -> bool {
         self.state.lock().is_crowded()
     }
 
-    /// Polls for what waits: packets, which it gives for the empty `batch`, and capsules.
+    /// Polls for waiting packets, which it gives for the empty `batch`, and capsules.
     pub(super) fn poll_take(&self, cx: &mut Context<'_>, batch: &mut Batch) -> Poll<TakenCapsules> {
         let mut state = self.state.lock();
         if state.is_empty() {
@@ -173,7 +173,7 @@ impl Inbox {
         Poll::Ready(taken)
     }
 
-    /// Waits until what was there is taken, or will never be.
+    /// Waits until the packets were taken, or the tunnel is closed.
     pub(super) async fn room(&self) {
         loop {
             let taken = self.taken.notified();

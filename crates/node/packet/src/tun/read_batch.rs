@@ -1,4 +1,4 @@
-//! What is read of a device at once.
+//! The packets that are read from a device at once.
 
 use std::io;
 use std::ops::Range;
@@ -63,7 +63,7 @@ impl ReadBatch {
         Poll::Ready(Ok(()))
     }
 
-    /// Takes down a packet; what has no header that can be read is passed over.
+    /// Takes down a packet; one without a readable header is passed over.
     fn add(&mut self, begin: usize, length: usize) -> usize {
         let end = begin + length;
         let header = self.room[begin..end]
