@@ -118,7 +118,8 @@ pub fn parse_port(text: &str) -> Result<u16, AuthorityError> {
     text.parse().map_err(|_| AuthorityError::Port)
 }
 
-/// The port that a scheme implies (RFC 9110, section 4.2): 80 for `http`, 443 for `https`, whatever their case.
+/// The port that a scheme implies (RFC 9110, section 4.2): 80 for `http`, 443 for `https`, in any
+/// case.
 pub fn default_port(scheme: &str) -> Option<u16> {
     if scheme.eq_ignore_ascii_case("http") {
         Some(80)
@@ -134,7 +135,8 @@ pub fn is_dotless_name(host: &str) -> bool {
     !host.is_empty() && !host.contains(['.', ':'])
 }
 
-/// Parses arbitrary text as an authority: what is accepted is displayed as text that means the same.
+/// Parses arbitrary text as an authority: an accepted text is displayed as one with the same
+/// meaning.
 #[cfg(test)]
 pub(crate) fn fuzz_one(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else {

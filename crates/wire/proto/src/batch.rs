@@ -3,10 +3,11 @@
 //! Packets move through Hermes in batches: one allocation, filled again and again, and runs of equal length that the
 //! operating system takes in one call (`UDP_SEGMENT`) or that go into one frame.
 //!
-//! What a batch takes is its [`Layout`]. That of UDP has no headroom and ends at what UDP carries. That of a device has room for a
-//! head before each packet (a context ID, a capsule's or an HTTP datagram's head, a `virtio_net_hdr`), which is written there
-//! without moving the packet, and takes super-packets: packets longer than the path carries, which travel whole with the size of the
-//! segments that they are cut into at its end.
+//! A [`Layout`] says which packets a batch holds. That of UDP has no headroom and ends at the
+//! longest UDP payload. That of a device has room for a head before each packet (a context ID, a
+//! capsule's or an HTTP datagram's head, a `virtio_net_hdr`), which is written there without moving
+//! the packet, and holds super-packets: packets longer than the path carries, which travel whole,
+//! with the size of the segments that they are cut into at the far end.
 
 use bytes::BytesMut;
 
@@ -27,7 +28,7 @@ pub const DEFAULT_DATAGRAMS: usize = 2 * MAX_RUN_DATAGRAMS;
 /// The longest packet of UDP and of IP, by the 16 bits of their length fields.
 const MAX_DATAGRAM: usize = 65_535;
 
-/// The longest super-packet, in bytes: what Linux lets a device merge at most (`GSO_MAX_SIZE`).
+/// The longest super-packet, in bytes: the most that Linux lets a device merge (`GSO_MAX_SIZE`).
 #[doc(alias = "bound")]
 pub const MAX_SUPER_PACKET: usize = 512 * 1024;
 
@@ -35,10 +36,11 @@ pub const MAX_SUPER_PACKET: usize = 512 * 1024;
 #[doc(alias = "bound")]
 pub const MAX_HEADROOM: usize = 64;
 
-/// Marks the length of a super-packet. No packet is as long, and so none joins a run with it.
+/// Marks the length of a super-packet. No packet is as long, so it never joins a run of other
+/// packets.
 const SUPER: u32 = 1 << 31;
 
-/// What a batch takes.
+/// The packets that a batch has room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// Bytes of all packets together, their headroom not counted.
@@ -63,7 +65,7 @@ impl Layout {
         super_packets: false,
     };
 
-    /// What one reading of a device brings: packets with a head each, and super-packets.
+    /// For one read of a device: packets with a head each, and super-packets.
     pub const DEVICE: Self = Self {
         max_bytes: 2 * MAX_SUPER_PACKET,
         max_packets: DEFAULT_DATAGRAMS,
@@ -108,8 +110,8 @@ pub struct Batch {
 pub struct Run<'a> {
     /// The packets, one after the other; the head before them, if there is one.
     pub bytes: &'a [u8],
-    /// The length of every packet but the last, in bytes. 0 only for a run of one empty packet. Of a super-packet, what it is to be
-    /// cut into.
+    /// The length of every packet but the last, in bytes. 0 only for a run of one empty packet. For
+    /// a super-packet, the size of its segments.
     pub segment_size: usize,
     /// How many packets these are; at least 1.
     pub count: usize,
@@ -140,7 +142,8 @@ impl Batch {
         })
     }
 
-    /// An empty batch. Memory is taken when it is needed, and kept. What a layout has above the bounds is cut to them.
+    /// An empty batch. It allocates on demand, and keeps its memory. A layout above the bounds is
+    /// cut to them.
     pub fn with(layout: Layout) -> Self {
         Self {
             bytes: BytesMut::new(),
@@ -155,7 +158,7 @@ impl Batch {
         }
     }
 
-    /// What it takes.
+    /// The layout of this batch.
     pub fn layout(&self) -> Layout {
         self.layout
     }
@@ -209,8 +212,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Adds a copy of a super-packet, whose payload is to be cut into segments of `segment_size` bytes. One that needs no cutting is a
-    /// packet as any other.
+    /// Adds a copy of a super-packet, whose payload is to be cut into segments of `segment_size`
+    /// bytes. A payload of one segment is added as an ordinary packet.
     ///
     /// # Errors
     /// [`PushError`], with the batch unchanged: too long is every one where the layout has no super-packets.

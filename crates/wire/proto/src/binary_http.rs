@@ -29,7 +29,7 @@ pub const MAX_SECTION: usize = 256 * 1024;
 /// Why a message cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BinaryHttpError {
-    /// It is not of the kind that was expected.
+    /// The message is of another kind than expected.
     #[error("the message is of another kind")]
     Kind,
     /// A head or a trailer section is above [`MAX_SECTION`].
@@ -41,7 +41,7 @@ pub enum BinaryHttpError {
     /// A part of it cannot have the value that it has.
     #[error("the {0} of the message is not valid")]
     Invalid(&'static str),
-    /// It ended before it was whole.
+    /// The input ended within the message.
     #[error("the message is cut off")]
     Truncated,
 }
@@ -73,14 +73,14 @@ pub fn encode_response(head: &ResponseHead) -> Bytes {
     output.freeze()
 }
 
-/// What stands before a piece of content of this length, which is at least 1.
+/// The bytes before a piece of content of this length, which is at least 1.
 pub fn encode_chunk(length: usize) -> Bytes {
     let mut output = BytesMut::with_capacity(varint::MAX_SIZE);
     varint::encode(length as u64, &mut output);
     output.freeze()
 }
 
-/// What stands behind the content.
+/// The bytes behind the content.
 pub fn encode_end(trailers: Option<&Fields>) -> Bytes {
     let mut output = BytesMut::new();
     output.put_u8(0);
@@ -112,7 +112,7 @@ pub enum BinaryPiece {
     Request(Box<RequestHead>),
     /// The head of a response, once.
     Response(Box<ResponseHead>),
-    /// Content, never none.
+    /// Content, never empty.
     Data(Bytes),
     /// The end, once, and the trailing fields.
     End(Fields),
@@ -162,7 +162,7 @@ impl BinaryHttpDecoder {
         self.input.len()
     }
 
-    /// Adds what came, when [`next`](Self::next) has nothing left.
+    /// Adds received bytes, when [`next`](Self::next) has nothing left.
     pub fn push(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
     }
@@ -255,7 +255,7 @@ impl BinaryHttpDecoder {
         Some(length)
     }
 
-    /// RFC 9292, 3.8: what follows a message must be zeros.
+    /// RFC 9292, 3.8: padding behind a message must be zeros.
     fn padding(&mut self) -> Result<Option<BinaryPiece>, BinaryHttpError> {
         let zeros = self.input.iter().all(|byte| *byte == 0);
         self.input.clear();
@@ -382,7 +382,7 @@ pub(crate) fn fuzz_one(data: &[u8]) {
     for decoder in [BinaryHttpDecoder::request, BinaryHttpDecoder::response] {
         let whole = decode_all(decoder(), message, message.len().max(1));
         let pieces = decode_all(decoder(), message, usize::from(*piece).max(1));
-        // Of what is malformed, the pieces before that may have been given.
+        // Before a mistake is found, the pieces in front of it may have been given.
         let (Ok(whole), Ok(pieces)) = (whole, pieces) else {
             continue;
         };
@@ -393,7 +393,7 @@ pub(crate) fn fuzz_one(data: &[u8]) {
     }
 }
 
-/// What is found, with the data joined.
+/// The pieces of a message, with the data joined.
 #[cfg(test)]
 fn decode_all(
     mut decoder: BinaryHttpDecoder,

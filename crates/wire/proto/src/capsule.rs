@@ -71,9 +71,10 @@ impl From<u64> for CapsuleType {
 /// One capsule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capsule {
-    /// What it is.
+    /// The type.
     pub kind: CapsuleType,
-    /// Its value. It may share memory with the chunk it arrived in: copy what is kept for long.
+    /// The value. It may share memory with the chunk it arrived in: copy it if you keep it for
+    /// long.
     pub value: Bytes,
 }
 
@@ -150,7 +151,8 @@ impl CapsuleDecoder {
         }
     }
 
-    /// Adds what arrived. Meant to be called when [`next`](Self::next) has nothing left; earlier, bytes are copied.
+    /// Adds received bytes. Meant to be called when [`next`](Self::next) has nothing left; earlier,
+    /// bytes are copied.
     pub fn push(&mut self, chunk: Bytes) {
         if matches!(self.state, CapsuleState::Failed(_)) {
             return;
@@ -235,7 +237,7 @@ impl CapsuleDecoder {
         true
     }
 
-    /// What to do with a capsule whose header has just been read.
+    /// Chooses the state behind the header of a capsule.
     fn begin(&mut self, code: u64, length: u64) -> CapsuleState {
         let kind = CapsuleType::from(code);
         match usize::try_from(length) {
@@ -261,7 +263,7 @@ impl CapsuleDecoder {
         }
     }
 
-    /// Completes the value, or keeps what there is of it.
+    /// Completes the value, or keeps the part that is here.
     fn value(&mut self) -> Option<Capsule> {
         let CapsuleState::Value {
             kind,
@@ -278,7 +280,7 @@ impl CapsuleDecoder {
         Some(Capsule { kind, value })
     }
 
-    /// Drops what there is of a capsule; false when more of it is to come.
+    /// Drops the part of a capsule that is here; false when more of it is to come.
     fn discard(&mut self) -> bool {
         let CapsuleState::Discard { left } = &mut self.state else {
             return false;
@@ -308,8 +310,8 @@ impl CapsuleDecoder {
     }
 }
 
-/// Decodes arbitrary bytes, whole and in pieces: both find the same capsules and the same end, nothing above the limit
-/// is held, and what was found is found again after encoding it.
+/// Decodes arbitrary bytes, whole and in pieces: both find the same capsules and the same end,
+/// nothing above the limit is held, and capsules survive a round trip.
 ///
 /// The first byte sets the limit, the second the length of the pieces.
 #[cfg(test)]

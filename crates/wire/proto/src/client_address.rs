@@ -1,7 +1,8 @@
 //! The addresses that proxies wrote down of the side they forwarded for: lists such as `X-Forwarded-For`, and `Forwarded` (RFC 7239).
 //!
-//! Both are read from their end, where the nearest proxy has written, and only as far as a caller asks: what a stranger wrote at
-//! the beginning, be it an open quote, changes nothing of what stands behind it.
+//! Both are read from their end, where the nearest proxy has written, and only as far as a caller
+//! asks: text that a stranger wrote at the beginning, be it an open quote, cannot change how the
+//! entries behind it are read.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -28,7 +29,7 @@ pub struct NoAddress;
 #[derive(Debug)]
 pub struct Hops<'a> {
     lines: Values<'a>,
-    /// What is left of the line at hand.
+    /// The unread part of the line at hand.
     rest: Option<&'a [u8]>,
     syntax: Syntax,
 }
@@ -78,8 +79,8 @@ impl Iterator for Hops<'_> {
     }
 }
 
-/// What stands before the last separator, if there is one, and what stands behind it. Where there are quoted strings (RFC 9110,
-/// 5.6.4), a separator within one is none.
+/// The text before the last separator, if there is one, and the text behind it. A separator within
+/// a quoted string (RFC 9110, 5.6.4) does not count, where the field has such strings.
 fn split_last(text: &[u8], separator: u8, is_quoted: bool) -> (Option<&[u8]>, &[u8]) {
     let mut within = false;
     for (at, byte) in text.iter().enumerate().rev() {
@@ -92,7 +93,7 @@ fn split_last(text: &[u8], separator: u8, is_quoted: bool) -> (Option<&[u8]>, &[
     (None, text)
 }
 
-/// Whether what follows is escaped: an odd number of backslashes stands before it.
+/// Whether the next byte is escaped: an odd number of backslashes stands before it.
 fn is_escaped(before: &[u8]) -> bool {
     let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\');
     backslashes.count() % 2 == 1
@@ -130,8 +131,8 @@ fn node(value: &[u8]) -> Option<SocketAddr> {
     }
 }
 
-/// An address with or without a port, IPv6 in brackets or not; what is mapped is an IPv4 address. The port of RFC 7239 may be hidden
-/// behind a name (section 6.3).
+/// An address with or without a port, IPv6 in brackets or not; an IPv4-mapped address counts as
+/// IPv4. The port of RFC 7239 may be hidden behind a name (section 6.3).
 fn address(text: &[u8]) -> Option<SocketAddr> {
     let text = std::str::from_utf8(text).ok()?;
     let (ip, port) = match text.strip_prefix('[') {
@@ -154,7 +155,7 @@ fn address(text: &[u8]) -> Option<SocketAddr> {
     is_someone.then_some(SocketAddr::new(ip, port))
 }
 
-/// The number behind a colon; 0 where there is none, or it is hidden.
+/// The number behind a colon; 0 if it is absent or hidden.
 fn port(text: &str) -> Option<u16> {
     let Some(digits) = text.strip_prefix(':') else {
         return text.is_empty().then_some(0);
@@ -167,7 +168,8 @@ fn port(text: &str) -> Option<u16> {
     if is_number { digits.parse().ok() } else { None }
 }
 
-/// Reads arbitrary bytes as both kinds of fields. However they begin, what a proxy behind them appends is read first.
+/// Reads arbitrary bytes as both kinds of fields. An entry that a proxy appends is read first,
+/// however the field begins.
 #[cfg(test)]
 pub(crate) fn fuzz_one(data: &[u8]) {
     let names = [
@@ -199,7 +201,7 @@ mod tests {
 
     use super::*;
 
-    /// The addresses of these lines, from the last to the first; `-` for one that is none.
+    /// The addresses of these lines, from the last to the first; `-` for an invalid one.
     fn read(name: &'static str, lines: &[&str]) -> Vec<String> {
         let name = HeaderName::from_static(name);
         let mut fields = Fields::new();

@@ -1,6 +1,8 @@
-//! TCP in capsules: connect-tcp (draft-ietf-httpbis-connect-tcp), whose data are the values of DATA and FINAL_DATA.
+//! TCP in capsules: connect-tcp (draft-ietf-httpbis-connect-tcp): the data are the values of DATA
+//! and FINAL_DATA.
 //!
-//! Capsules of other types are dropped as they pass, whatever their length; nothing of any capsule but its header is held.
+//! Capsules of other types are dropped as they pass, whatever their length; only the header of a
+//! capsule is ever held.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -13,13 +15,14 @@ pub const PROTOCOL: &str = "connect-tcp";
 /// The type of DATA: bytes, and more may follow. The number is the draft's provisional one.
 pub const DATA: u64 = 0x2028_d7f2;
 
-/// The type of FINAL_DATA: the last bytes, after which comes what a FIN is in TCP. The number is provisional, too.
+/// The type of FINAL_DATA: the last bytes, and then the end, which is a FIN in TCP. The number is
+/// provisional, too.
 pub const FINAL_DATA: u64 = 0x2028_d7f3;
 
-/// A piece of what arrives.
+/// A piece of the received data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TcpPiece {
-    /// Bytes, never none.
+    /// Bytes, never empty.
     Data(Bytes),
     /// The end of this direction, once.
     End,
@@ -31,7 +34,7 @@ pub enum ConnectTcpError {
     /// DATA or FINAL_DATA after FINAL_DATA.
     #[error("data came after the capsule that ended them")]
     AfterEnd,
-    /// The stream ended without FINAL_DATA: what is missing is unknown.
+    /// The stream ended without FINAL_DATA: an unknown number of bytes is missing.
     #[error("the stream ended without FINAL_DATA")]
     NoEnd,
     /// The stream ended within a capsule.
@@ -92,7 +95,7 @@ impl Default for ConnectTcpDecoder {
 }
 
 impl ConnectTcpDecoder {
-    /// Adds what arrived, when [`next`](Self::next) has nothing left.
+    /// Adds received bytes, when [`next`](Self::next) has nothing left.
     pub fn push(&mut self, chunk: Bytes) {
         debug_assert!(self.input.is_empty(), "what came before was not taken");
         self.input = chunk;
@@ -185,7 +188,7 @@ impl ConnectTcpDecoder {
     }
 }
 
-/// What has come of a value of which so much is left.
+/// The part of a value that is here, of which `left` bytes are missing.
 fn take(input: &mut Bytes, left: &mut u64) -> Bytes {
     let count = input
         .len()

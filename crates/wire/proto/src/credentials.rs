@@ -1,7 +1,7 @@
 //! Credentials for a proxy (RFC 9110, section 11.7): Basic (RFC 7617) and Bearer (RFC 6750).
 //!
-//! They are read here and judged elsewhere. Neither [`Credentials`] nor [`CredentialsError`] shows any of what was sent,
-//! not even the user: some clients send a token in its place.
+//! They are read here and judged elsewhere. Neither [`Credentials`] nor [`CredentialsError`] shows
+//! any part of the input, not even the user: some clients send a token in its place.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use http::header::HeaderValue;
 use crate::fields::names::PROXY_AUTHORIZATION;
 use crate::fields::{AsFieldValue, Fields};
 
-/// What a client sent to say who it is.
+/// A client's claim to an identity.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credentials {
     /// A user and a password.
@@ -36,7 +36,7 @@ pub enum CredentialsError {
     /// The scheme is neither Basic nor Bearer.
     #[error("the authentication scheme is neither Basic nor Bearer")]
     Scheme,
-    /// What follows `Basic` is not base64, with its padding.
+    /// The text behind `Basic` is not base64 with its padding.
     #[error("the Basic credentials are not base64")]
     Base64,
     /// A user or password that is not UTF-8 (the charset of RFC 7617, section 2.1).
@@ -45,13 +45,13 @@ pub enum CredentialsError {
     /// No colon between user and password.
     #[error("the Basic credentials have no colon between user and password")]
     NoColon,
-    /// Nothing before the colon.
+    /// The user before the colon is empty.
     #[error("the Basic credentials name no user")]
     NoUser,
     /// A control character (refused: RFC 7617, section 2).
     #[error("the Basic credentials hold a control character")]
     Control,
-    /// What follows `Bearer` is no `b64token` (RFC 6750, section 2.1).
+    /// The text behind `Bearer` is not a `b64token` (RFC 6750, section 2.1).
     #[error("the Bearer token is empty or has a character that no token has")]
     Token,
 }
@@ -134,7 +134,8 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Parses an arbitrary value: what is accepted keeps its grammar, survives a round trip and is never shown.
+/// Parses an arbitrary value: an accepted value keeps its grammar, survives a round trip and is
+/// never shown.
 #[cfg(test)]
 pub(crate) fn fuzz_one(data: &[u8]) {
     let Ok(value) = HeaderValue::from_bytes(data) else {

@@ -12,7 +12,8 @@ pub const UDP_CONTEXT: u64 = 0;
 #[doc(alias = "bound")]
 pub const MAX_UDP_PAYLOAD: usize = 65_527;
 
-/// The longest IP packet, in bytes: the header of IPv6, and what its length can say (RFC 9484, section 6).
+/// The longest IP packet, in bytes: the header of IPv6, and the longest payload that its length
+/// field can express (RFC 9484, section 6).
 #[doc(alias = "bound")]
 pub const MAX_IP_PACKET: usize = 40 + 65_535;
 
@@ -30,7 +31,7 @@ pub enum DatagramError {
     /// A UDP payload above [`MAX_UDP_PAYLOAD`].
     #[error("a UDP payload has {0} bytes, above the {MAX_UDP_PAYLOAD} that UDP can carry")]
     TooLong(usize),
-    /// A packet above what its end can carry.
+    /// The packet is longer than its end can carry.
     #[error("a packet has {0} bytes, above the {1} that can be carried here")]
     TooLarge(usize, usize),
 }
@@ -38,7 +39,7 @@ pub enum DatagramError {
 /// An HTTP datagram of a CONNECT-UDP session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UdpDatagram {
-    /// What the payload is: 0 a UDP payload; any other is to be dropped unless it was agreed on.
+    /// The kind of payload: 0 for UDP; drop any other that was not agreed on.
     pub context: u64,
     /// The rest, sharing memory with the datagram.
     pub payload: Bytes,
@@ -64,7 +65,7 @@ impl UdpDatagram {
     }
 }
 
-/// What the packets of an end are in HTTP datagrams: the context that they have there, and how large they may be.
+/// How an end writes packets into HTTP datagrams: their context ID, and how large they may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatagramFormat {
     context: u64,

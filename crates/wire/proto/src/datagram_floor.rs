@@ -1,7 +1,7 @@
 //! `Hermes-Datagram-Floor`: up to which size datagrams have to arrive even if QUIC datagrams cannot
 //! carry them.
 //!
-//! A field of CONNECT-UDP. It asks every proxy of the tunnel to write UDP payloads of up to this
+//! This field of CONNECT-UDP asks every proxy of the tunnel to write UDP payloads of up to this
 //! many bytes as capsules where they do not fit into a QUIC datagram; larger ones are dropped
 //! there, as always (RFC 9298, section 6.1). Two kinds of clients need it. One opens a QUIC
 //! connection inside the tunnel: QUIC needs packets of 1200 bytes, and learns from their loss which
@@ -16,7 +16,7 @@ use crate::fields::Fields;
 /// The field.
 pub const FIELD: HeaderName = HeaderName::from_static("hermes-datagram-floor");
 
-/// What a connection of QUIC needs, in bytes (RFC 9000, section 14).
+/// The least that a QUIC connection needs, in bytes (RFC 9000, section 14).
 pub const QUIC: usize = 1200;
 
 /// The largest floor, in bytes: no UDP payload is larger.
@@ -27,7 +27,8 @@ pub fn value(floor: usize) -> HeaderValue {
     HeaderValue::from(floor)
 }
 
-/// The floor that a request asks for, in bytes of UDP payload; 0 where it asks for none, or for nothing that can be read.
+/// The floor that a request asks for, in bytes of UDP payload; 0 if the field is absent or
+/// malformed.
 pub fn of(fields: &Fields) -> usize {
     let value = fields.get(FIELD).and_then(|value| value.to_str().ok());
     value

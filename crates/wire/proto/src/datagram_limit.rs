@@ -1,8 +1,9 @@
 //! `Hermes-Datagram-Limit`: how a tunnel of UDP says that larger payloads do not go on.
 //!
-//! A proxy whose path onwards carries smaller QUIC datagrams than come to it drops the larger ones (RFC 9298, section 6.1).
-//! With a capsule it tells the side they come from: UDP payloads larger than this many bytes do not go on from here. It goes
-//! only to a peer that has said with the field, in a request or in its answer, that it understands it.
+//! A proxy whose path onwards carries smaller QUIC datagrams than it receives drops the larger ones
+//! (RFC 9298, section 6.1). With a capsule it tells the sending side that UDP payloads larger than
+//! this many bytes are dropped here. The capsule goes only to a peer that has said with the field,
+//! in a request or in its answer, that it understands it.
 //!
 //! ```text
 //! Capsule { Type (varint) = 0x2d7c51a9, Length (varint), Bytes of UDP payload (varint) }
@@ -60,7 +61,8 @@ pub fn encode(limit: usize, output: &mut BytesMut) {
     varint::encode(limit, output);
 }
 
-/// The limit in the value of a capsule, brought between [`LEAST`] and [`NONE`]; none where it is not one number.
+/// The limit in the value of a capsule, brought between [`LEAST`] and [`NONE`]; `None` if the value
+/// is not exactly one number.
 pub fn decode(mut value: &[u8]) -> Option<usize> {
     let limit = varint::decode(&mut value)?;
     value

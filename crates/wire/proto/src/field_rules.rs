@@ -1,4 +1,5 @@
-//! What HTTP/2 and HTTP/3 say of fields in the same words (RFC 9113, section 8.2; RFC 9114, section 4.2).
+//! The rules for fields that HTTP/2 and HTTP/3 share (RFC 9113, section 8.2; RFC 9114, section
+//! 4.2).
 
 use http::HeaderValue;
 

@@ -1,4 +1,4 @@
-//! The `Forwarded` field (RFC 7239): what a proxy saw of the side that it forwards for.
+//! The `Forwarded` field (RFC 7239): a proxy's record of the side that it forwards for.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -6,7 +6,7 @@ use crate::fields::names::FORWARDED;
 use crate::fields::{FieldValue, Fields};
 use crate::quoted;
 
-/// Who a node is (RFC 7239, section 6).
+/// The identifier of a node (RFC 7239, section 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identifier<'a> {
     /// An address.
@@ -20,7 +20,7 @@ pub enum Identifier<'a> {
     Obfuscated(&'a str),
 }
 
-/// One element: one hop. What is `None` is left out.
+/// One element: one hop. `None` parts are left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Element<'a> {
     /// `for`: who made the request to this proxy.
@@ -112,8 +112,8 @@ fn push_pair(name: &str, value: &str, text: &mut String) {
     }
 }
 
-/// An IPv6 address stands in brackets, with or without a port (RFC 7239, section 6); an IPv4 address that a socket shows
-/// as IPv6 is written as what it is.
+/// An IPv6 address stands in brackets, with or without a port (RFC 7239, section 6); an IPv4
+/// address that a socket shows as IPv6 is written as IPv4.
 fn node(identifier: Identifier<'_>) -> String {
     match identifier {
         Identifier::Address(address) => match address.to_canonical() {

@@ -1,4 +1,4 @@
-//! A value whose length is known, put together as it arrives.
+//! A value of known length, collected as it arrives.
 
 use bytes::{Bytes, BytesMut};
 
@@ -6,11 +6,12 @@ use bytes::{Bytes, BytesMut};
 #[doc(alias = "bound")]
 const FIRST_ALLOCATION: usize = 2048;
 
-/// So many times what has arrived is set aside for all of it: long values are moved a few times only, and who announces one pays for a quarter.
+/// The buffer grows to this many times the bytes received: long values are moved a few times only,
+/// and a sender pays for a quarter of the memory that it announces.
 #[doc(alias = "bound")]
 const AHEAD: usize = 4;
 
-/// What has arrived of a value. One that arrives whole is not copied.
+/// The received part of a value. A value that arrives whole is not copied.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     bytes: BytesMut,
@@ -23,7 +24,8 @@ impl Gathered {
         self.bytes.len()
     }
 
-    /// Takes from `input` what is missing of a value of so many bytes; the value, once it is whole.
+    /// Takes the missing part of a value of `length` bytes from `input`; returns the value, once it
+    /// is whole.
     pub(crate) fn take(&mut self, length: usize, input: &mut Bytes) -> Option<Bytes> {
         let missing = length - self.bytes.len();
         if self.bytes.is_empty() && input.len() >= missing {

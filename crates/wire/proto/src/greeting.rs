@@ -15,11 +15,11 @@ pub enum Greeting {
     Proxy,
 }
 
-/// What a PROXY header of version 2 begins with.
+/// The first bytes of a PROXY header of version 2.
 const PROXY_V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
 impl Greeting {
-    /// What begins with these first bytes, at least one; `None` if it may be HTTP.
+    /// The protocol with these first bytes, at least one; `None` if they may be HTTP.
     #[must_use]
     pub fn of(first: &[u8]) -> Option<Self> {
         match first {
@@ -31,8 +31,9 @@ impl Greeting {
         }
     }
 
-    /// How a SOCKS server says that it will not do; `None` where the client is answered in HTTP. That is what clients of TLS know
-    /// as the sign of a clear port ("wrong version number"); an alert would speak of a version of TLS.
+    /// A SOCKS server's refusal; `None` where the client is answered in HTTP. TLS clients recognise
+    /// an HTTP answer as the sign of a port without TLS ("wrong version number"); an alert would
+    /// speak of a version of TLS.
     #[must_use]
     pub fn refusal(self) -> Option<&'static [u8]> {
         match self {
@@ -44,7 +45,7 @@ impl Greeting {
         }
     }
 
-    /// What happened, and what mends it.
+    /// The mistake, and its remedy.
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self {

@@ -6,7 +6,7 @@ use http::{Method, StatusCode, Version};
 use crate::fields::Fields;
 use crate::upgrade::Protocol;
 
-/// What an exchange carries once it is open.
+/// The content of an exchange once it is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A request and a response.
@@ -24,7 +24,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What an exchange under this protocol carries.
+    /// The kind of an exchange under this protocol.
     pub fn of_protocol(protocol: &Protocol) -> Self {
         match protocol {
             Protocol::ConnectUdp => Self::ConnectUdp,
@@ -78,7 +78,7 @@ pub struct RequestHead {
 }
 
 impl RequestHead {
-    /// What the exchange carries.
+    /// The kind of the exchange.
     pub fn kind(&self) -> Kind {
         match (&self.method, &self.protocol) {
             (&Method::CONNECT, None) => Kind::Connect,
@@ -109,7 +109,7 @@ impl RequestHead {
         self.protocol.is_some() && !matches!(self.version, Version::HTTP_2 | Version::HTTP_3)
     }
 
-    /// Takes what it says; the method and the version stay, and with them what a message is.
+    /// Takes the content; the method and the version stay, and with them the kind of message.
     #[must_use]
     pub fn take(&mut self) -> Self {
         Self {

@@ -26,7 +26,7 @@ pub struct BadConnection;
 /// # Errors
 /// [`BadConnection`], with `fields` unchanged.
 pub fn strip(fields: &mut Fields) -> Result<(), BadConnection> {
-    // Most messages have none of them.
+    // Most messages have no such fields.
     if !fields.has(Class::HOP.and(Class::TE)) {
         return Ok(());
     }
@@ -45,7 +45,7 @@ pub fn strip(fields: &mut Fields) -> Result<(), BadConnection> {
     Ok(())
 }
 
-/// What `Connection` names and may remove.
+/// Names that `Connection` lists and may remove.
 fn listed(fields: &Fields) -> Result<Vec<HeaderName>, BadConnection> {
     let mut names = Vec::new();
     for option in elements(fields, &header::CONNECTION) {

@@ -30,7 +30,7 @@ pub enum HostError {
     /// An IPv6 address with a zone: it means nothing on another machine (RFC 9298, section 2).
     #[error("the host has an IPv6 zone, which is not allowed here")]
     Zone,
-    /// Something that looks like an address and is none, such as `1.2.3`, `0x7f.1` or `:::`.
+    /// Something that looks like an address and is not, such as `1.2.3`, `0x7f.1` or `:::`.
     #[error("the host looks like an IP address but is not a valid one")]
     BadAddress,
 }
@@ -42,7 +42,7 @@ pub enum HostError {
 /// because resolvers read `127.1` and `0x7f000001` as addresses.
 ///
 /// # Errors
-/// [`HostError`] says what is wrong.
+/// [`HostError`] names the mistake.
 pub fn parse(text: &str) -> Result<String, HostError> {
     if text.contains(':') {
         return parse_v6(text);
@@ -70,7 +70,7 @@ fn parse_v6(text: &str) -> Result<String, HostError> {
     }
 }
 
-/// The IPv4 addresses that an address stands for, besides itself: what is sent to it may reach them.
+/// The IPv4 addresses that an address stands for, besides itself: packets to it may reach them.
 ///
 /// IPv4-mapped (RFC 4291, 2.5.5.2), IPv4-compatible (2.5.5.1), IPv4-translated (RFC 2765, 2.1), NAT64 (RFC 6052, 2.1) and 6to4
 /// (RFC 3056, 2) hold one IPv4 address; Teredo (RFC 4380, 4) holds its server's and, inverted, its client's.
@@ -86,7 +86,7 @@ pub fn embedded(address: IpAddr) -> [Option<Ipv4Addr>; 2] {
     };
 
     match v6.segments() {
-        // `::` and `::1` look like IPv4-compatible addresses, and are none.
+        // `::` and `::1` look like IPv4-compatible addresses, and are not.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => [None, None],
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]

@@ -1,4 +1,5 @@
-//! What CONNECT-IP asks for: `/.well-known/masque/ip/{target}/{ipproto}/` (RFC 9484, sections 3 and 4.6).
+//! The target of CONNECT-IP: `/.well-known/masque/ip/{target}/{ipproto}/` (RFC 9484, sections 3 and
+//! 4.6).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,10 +7,10 @@ use std::net::IpAddr;
 use crate::host;
 use crate::uri_template::{TemplateError, decode, encode};
 
-/// What every path of the default template starts with.
+/// The beginning of every path of the default template.
 pub const PREFIX: &str = "/.well-known/masque/ip/";
 
-/// What stands for anything.
+/// The wildcard.
 const ANY: &str = "*";
 
 /// Which IP packets a tunnel is for.
@@ -38,7 +39,7 @@ pub enum IpTarget {
 }
 
 impl IpScope {
-    /// What `path` asks for; a query is ignored.
+    /// The target in `path`; a query is ignored.
     ///
     /// # Errors
     /// [`TemplateError`], which knows the status to answer with.
@@ -159,7 +160,7 @@ fn beyond(address: IpAddr, length: u8) -> bool {
     }
 }
 
-/// Parses arbitrary text as a path: what is accepted is written as a path that means the same.
+/// Parses arbitrary text as a path: an accepted path is written as one with the same meaning.
 #[cfg(test)]
 pub(crate) fn fuzz_one(data: &[u8]) {
     let Ok(path) = str::from_utf8(data) else {

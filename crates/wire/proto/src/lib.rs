@@ -1,10 +1,11 @@
 //! Protocol code without input or output: bytes and text go in, values and bytes come out.
 //!
-//! What it is: the grammars that Hermes speaks. The HTTP/1.1 codec, HTTP/2 with HPACK, HTTP/3 with QPACK, the Capsule Protocol, HTTP datagrams,
-//! the templates of proxies, and the fields that a proxy reads and writes on every hop.
+//! It holds the grammars that Hermes speaks. The HTTP/1.1 codec, HTTP/2 with HPACK, HTTP/3 with
+//! QPACK, the Capsule Protocol, HTTP datagrams, the templates of proxies, and the fields that a
+//! proxy reads and writes on every hop.
 //!
-//! What it is not: it opens no socket, reads no clock, draws no random number and knows no async runtime. It takes no
-//! decision either: whether a target is allowed or a credential is good is decided above.
+//! It opens no socket, reads no clock, draws no random number and knows no async runtime. It takes
+//! no decision: whether a target is allowed or a credential is good is decided in crates above.
 //!
 //! | module | specification |
 //! |---|---|

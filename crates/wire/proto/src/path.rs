@@ -6,7 +6,8 @@
 //! - Bytes that are only impolite, such as `{`, `"` or `|`, are percent-encoded, as most clients do themselves.
 //! - Dot segments are resolved, written or encoded: an origin that resolves them must not see another path than the
 //!   routes did. One that climbs above the root stays, and [`refuse_dots`] says so.
-//! - So does what is a dot segment for some readers only, such as `..%2f`, `..\` or `..;x`.
+//! - A segment that is a dot segment for some readers only, such as `..%2f`, `..\` or `..;x`, is
+//!   refused as well.
 //! - Spaces, control characters, `#` and non-ASCII bytes are refused: no type could hold them all.
 //!
 //! Everything else stays as it came (RFC 9110, section 7.7): empty segments, the case of letters, other encodings.
@@ -52,10 +53,10 @@ pub enum BadPath {
         /// Where the segment begins.
         at: u16,
     },
-    /// It begins with something else than `/`.
+    /// The path does not begin with `/`.
     #[error("the path does not begin with `/`")]
     NoSlash,
-    /// It is longer than 65,534 bytes.
+    /// The path is longer than 65,534 bytes.
     #[error("the path is too long")]
     TooLong,
 }
@@ -78,7 +79,7 @@ pub fn decode(raw: Bytes) -> Result<PathAndQuery, BadPath> {
         return decode_unclean(&raw);
     }
 
-    // What is clean and no longer than that, the type takes.
+    // The type takes any clean path up to this length.
     PathAndQuery::from_maybe_shared(raw).map_err(|_| BadPath::TooLong)
 }
 
@@ -94,7 +95,7 @@ pub fn check(path: PathAndQuery) -> Result<PathAndQuery, BadPath> {
     decode(Bytes::copy_from_slice(raw))
 }
 
-/// Whether nothing of it is changed or refused. May say no of what is only unusual.
+/// Whether nothing of it is changed or refused. May return false for a path that is only unusual.
 fn is_clean(raw: &[u8]) -> bool {
     // Without a branch: most paths are short and clean.
     let classes = raw
@@ -160,12 +161,13 @@ fn may_have_dots(path: &[u8]) -> bool {
     })
 }
 
-/// What stands before the query.
+/// The part before the query.
 fn path_of(raw: &[u8]) -> &[u8] {
     &raw[..memchr(b'?', raw).unwrap_or(raw.len())]
 }
 
-/// Refuses a path, as [`decode`] made it, whose dot segments could not be resolved. A query is not part of it.
+/// Refuses a path from [`decode`] in which dot segments remain that could not be resolved. A query
+/// is not part of it.
 ///
 /// # Errors
 /// [`BadPath::AboveRoot`] or [`BadPath::Ambiguous`]: the request is to be refused before anything is decided on it.
@@ -257,7 +259,7 @@ fn resolve(path: &[u8]) -> Result<Vec<u8>, BadPath> {
     Ok(output)
 }
 
-/// What kind of dot segment a segment is.
+/// The kinds of dot segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dots {
     /// `.`
@@ -293,7 +295,7 @@ fn dots(segment: &[u8]) -> Option<Dots> {
     }
 }
 
-/// What is known of a segment, or of a part of it between what may be slashes.
+/// The class of a segment so far, or of a part of it between possible slashes.
 #[derive(Default)]
 struct SegmentPart {
     dots: usize,
@@ -325,8 +327,8 @@ pub enum Token {
     Encoded(u8),
 }
 
-/// The bytes of a path with percent-encodings recognised; a `%` without two digits stands for itself. What is left is the
-/// rest of the path.
+/// The bytes of a path with percent-encodings recognised; a `%` without two digits stands for
+/// itself. The field is the rest of the path.
 #[derive(Debug, Clone, Copy)]
 pub struct Tokens<'a>(pub &'a [u8]);
 
@@ -359,8 +361,8 @@ pub const fn capital(digit: u8) -> u8 {
     b"0123456789ABCDEF"[(digit & 15) as usize]
 }
 
-/// Reads arbitrary bytes as a path: what comes out is polite, has no dot segment unless it is refused for it, and reading it again
-/// changes nothing.
+/// Reads arbitrary bytes as a path: the result is normalised, has no dot segment unless it is
+/// refused for it, and decoding it again changes nothing.
 #[cfg(test)]
 pub(crate) fn fuzz_one(data: &[u8]) {
     let Ok(path) = decode(Bytes::copy_from_slice(data)) else {

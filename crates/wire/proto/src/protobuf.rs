@@ -1,7 +1,7 @@
 //! The wire format of Protocol Buffers: as much of it as messages of numbers, texts and messages need.
 //!
-//! A message is a run of fields, each a number with a wire type, and a value. A reader passes over what it does not know; groups, which
-//! no message of today has, are refused.
+//! A message is a run of fields, each a number with a wire type, and a value. A reader skips
+//! unknown fields; groups, which no current message has, are refused.
 //!
 //! Specification: the encoding of Protocol Buffers, as <https://protobuf.dev/programming-guides/encoding> has it.
 
@@ -52,7 +52,7 @@ impl Message {
         self.message(field, &Self::default().text(1, key).text(2, value))
     }
 
-    /// What was written.
+    /// The message.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
@@ -93,7 +93,7 @@ impl<'a> Value<'a> {
     /// A number.
     ///
     /// # Errors
-    /// It is none.
+    /// The value is not a number.
     pub fn number(self) -> Result<u64, BadMessage> {
         match self {
             Self::Number(number) => Ok(number),
@@ -104,7 +104,7 @@ impl<'a> Value<'a> {
     /// The fields of a message.
     ///
     /// # Errors
-    /// It is none.
+    /// The value is not a message.
     pub fn message(self) -> Result<Reader<'a>, BadMessage> {
         match self {
             Self::Bytes(bytes) => Ok(Reader { rest: bytes }),
@@ -115,7 +115,7 @@ impl<'a> Value<'a> {
     /// A text.
     ///
     /// # Errors
-    /// It is none.
+    /// The value is not text.
     pub fn text(self) -> Result<&'a str, BadMessage> {
         match self {
             Self::Bytes(bytes) => str::from_utf8(bytes).map_err(|_| BadMessage),
@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
     /// The next field: its number and its value; `None` at the end.
     ///
     /// # Errors
-    /// What follows is no field.
+    /// The next bytes are not a field.
     pub fn next_field(&mut self) -> Result<Option<(u64, Value<'a>)>, BadMessage> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads arbitrary bytes: every field takes some, and what is read of numbers and texts can be written and read again.
+/// Reads arbitrary bytes: every field takes some, and numbers and texts survive a round trip.
 #[cfg(test)]
 pub(crate) fn fuzz_one(data: &[u8]) {
     let mut reader = Reader::new(data);

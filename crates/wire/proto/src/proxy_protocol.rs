@@ -1,5 +1,5 @@
-//! The PROXY protocol, versions 1 (text) and 2 (binary): the first bytes of a connection, in which a load balancer says
-//! for whom it made it (haproxy.org, `doc/proxy-protocol.txt`).
+//! The PROXY protocol, versions 1 (text) and 2 (binary): the first bytes of a connection, in which
+//! a load balancer names the client of the connection (haproxy.org, `doc/proxy-protocol.txt`).
 //!
 //! Anyone who can write such a header can claim any address, so only the caller, who knows the real peer, can say whether
 //! to read one. Addresses of Unix sockets, and protocols other than TCP over IPv4 or IPv6, are read as
@@ -27,7 +27,7 @@ pub const MAX_REST: usize = 4096;
 /// The type of the TLV that holds a CRC-32C of the header (section 2.2.3).
 const CRC32C: u8 = 0x03;
 
-/// What a header says.
+/// The content of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
     /// The connection is for a client at `source`, who connected to `destination`.
@@ -39,7 +39,7 @@ pub enum Header {
     },
     /// The sender's own connection, such as a health check: its real addresses count (LOCAL; version 2 only).
     Local,
-    /// A client of whom no TCP address is known.
+    /// A client without a known TCP address.
     Unknown,
 }
 
@@ -52,7 +52,7 @@ pub enum Version {
     V2,
 }
 
-/// What is wrong with a header; close the connection.
+/// A mistake in a header; close the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadHeader {
     /// The connection begins with something else.
@@ -64,18 +64,19 @@ pub enum BadHeader {
     /// Version 2 with a version, command or family that does not exist.
     #[error("the PROXY header has an unknown version, command or family")]
     Kind,
-    /// Version 2 whose addresses or TLVs reach beyond its length.
+    /// Addresses or TLVs of version 2 reach beyond the header's length.
     #[error("the PROXY header is shorter than what it holds")]
     Short,
     /// Version 2 with more than [`MAX_REST`] bytes.
     #[error("the PROXY header is too long")]
     Long,
-    /// Version 2 whose checksum does not fit.
+    /// The checksum of version 2 does not match.
     #[error("the checksum of the PROXY header is wrong")]
     Checksum,
 }
 
-/// Decodes the header at the front of `input`: what it says and how many bytes it has; `None` means that more are needed.
+/// Decodes the header at the front of `input`: its content and length; `None` means that more bytes
+/// are needed.
 ///
 /// # Errors
 /// The first rule that it broke.
@@ -109,7 +110,7 @@ fn decode_text(input: &[u8]) -> Result<Option<(Header, usize)>, BadHeader> {
     Ok(Some((parse_line(line)?, end + 2)))
 }
 
-/// Reads what follows `PROXY ` (section 2.1); after UNKNOWN, anything may stand.
+/// Reads the text behind `PROXY ` (section 2.1); any text may follow UNKNOWN.
 fn parse_line(line: &str) -> Result<Header, BadHeader> {
     let parts: Vec<&str> = line.split(' ').collect();
     let [family, source, destination, source_port, destination_port] = parts[..] else {
@@ -185,7 +186,7 @@ fn addresses(family: u8, rest: &[u8]) -> Result<(Header, &[u8]), BadHeader> {
         1 => 12,
         2 => 36,
         3 => 216,
-        // Unspecified: there is nothing whose length is known (section 2.2).
+        // Unspecified: the block has no known length (section 2.2).
         _ => return Ok((Header::Unknown, &[])),
     };
 
@@ -220,7 +221,8 @@ fn addresses(family: u8, rest: &[u8]) -> Result<(Header, &[u8]), BadHeader> {
     Ok((said, tlvs))
 }
 
-/// Walks the TLVs that begin at `at`, none of which may reach beyond the header; a checksum among them must fit.
+/// Walks the TLVs that begin at `at`, which may not reach beyond the header; a checksum among them
+/// must fit.
 fn check_tlvs(header: &[u8], mut at: usize) -> Result<(), BadHeader> {
     while at < header.len() {
         let Some(&[kind, high, low]) = header.get(at..at + 3) else {
@@ -340,8 +342,9 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Decodes arbitrary bytes. A header that is taken lies within the input and needs all of it: no shorter input is taken,
-/// and what stands behind it changes nothing. What it says survives being written in both versions.
+/// Decodes arbitrary bytes. An accepted header lies within the input and needs all of it: no
+/// shorter input is taken, and bytes behind it change nothing. Its content survives being written
+/// in both versions.
 #[cfg(test)]
 pub(crate) fn fuzz_one(data: &[u8]) {
     let Ok(Some((header, length))) = decode(data) else {

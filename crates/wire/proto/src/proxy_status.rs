@@ -58,7 +58,7 @@ registry! {
     ConnectionTerminated = "connection_terminated", BAD_GATEWAY;
     /// Connecting took too long.
     ConnectionTimeout = "connection_timeout", GATEWAY_TIMEOUT;
-    /// Nothing was read for too long.
+    /// Nothing could be read for too long.
     ConnectionReadTimeout = "connection_read_timeout", GATEWAY_TIMEOUT;
     /// Nothing could be written for too long.
     ConnectionWriteTimeout = "connection_write_timeout", GATEWAY_TIMEOUT;
@@ -108,8 +108,9 @@ registry! {
 
 /// One member of `Proxy-Status`: `node; error=token; next-hop=..; details=".."`.
 ///
-/// `node` and `next_hop` are written as a token where the grammar allows it and else as a string, `details` as a string
-/// of at most [`MAX_DETAILS`] characters. What is not printable ASCII becomes `?` (RFC 8941, section 3.3.3).
+/// `node` and `next_hop` are written as a token where the grammar allows it and else as a string,
+/// `details` as a string of at most [`MAX_DETAILS`] characters. Characters that are not printable
+/// ASCII become `?` (RFC 8941, section 3.3.3).
 ///
 /// # Examples
 /// ```
@@ -168,7 +169,7 @@ pub fn named(member: HeaderValue, id: RefusalId) -> HeaderValue {
     quoted::field_value(text)
 }
 
-/// The member of a proxy that has done what it was asked for.
+/// The member of a proxy that has done its part.
 pub fn success(node: &str) -> HeaderValue {
     let mut text = String::with_capacity(node.len());
     push_item(node, &mut text);
@@ -227,16 +228,16 @@ fn terse(member: &str, is_error: &mut bool) -> String {
     kept
 }
 
-/// What a proxy says of its failure.
+/// A proxy's report of its failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
     /// The proxy, by the name that it gives itself.
     pub node: String,
     /// The type of the error.
     pub error: ProxyError,
-    /// Its words; empty where it has none for us.
+    /// Its description; empty if there is none.
     pub details: String,
-    /// What it calls the refusal.
+    /// Its name for the refusal.
     pub refusal: Option<RefusalId>,
 }
 
@@ -244,8 +245,8 @@ pub struct Told {
 #[doc(alias = "bound")]
 const MAX_NODE: usize = 64;
 
-/// The first member with an `error` that is known: of the proxy nearest to the origin that failed. What is taken over has bounds and
-/// no letters but printable ones.
+/// The first member with an `error` that is known: that of the failed proxy nearest to the origin.
+/// Copied texts are bounded and printable.
 ///
 /// # Examples
 /// ```
@@ -319,7 +320,7 @@ impl std::fmt::Display for Told {
 }
 
 impl Told {
-    /// Who said it, and what, without the type of the error.
+    /// The reporting proxy and its description, without the type of the error.
     pub fn words(&self) -> String {
         match self.details.as_str() {
             "" => self.node.clone(),
@@ -582,7 +583,7 @@ mod tests {
         }
     }
 
-    /// What is left of `text` without its strings; all of them must end.
+    /// The rest of `text` without its strings; all of them must end.
     fn outside_of_strings(text: &str) -> String {
         let (mut outside, mut quoted, mut escaped) = (String::new(), false, false);
         for character in text.chars() {

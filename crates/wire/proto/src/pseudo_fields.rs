@@ -24,7 +24,7 @@ impl PseudoFields {
     /// Takes one.
     ///
     /// # Errors
-    /// It is there.
+    /// Sets a field; fails if it is set already.
     pub(crate) fn set(&mut self, name: PseudoName, value: &[u8]) -> Result<(), Twice> {
         let place = &mut self.places[name as usize];
         if place.is_some() {

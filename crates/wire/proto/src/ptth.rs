@@ -1,8 +1,10 @@
 //! Asking for a transposed connection: the side that connects becomes the HTTP server (draft-kazuho-ptth-ptth).
 //!
-//! It is an extended CONNECT, or an HTTP/1.1 Upgrade, with the token `ptth`. Its path says under which name requests are to
-//! come back, and its `ALPN` field (RFC 7639) which HTTP the transposed connection may speak. The draft writes an origin where
-//! we write a name: users of an overlay have names, not origins. An origin is taken too, for the name that is its host.
+//! A client attaches by an extended CONNECT, or an HTTP/1.1 Upgrade, with the token `ptth`. Its
+//! path holds the name for requests that come back, and its `ALPN` field (RFC 7639) the HTTP
+//! versions of the transposed connection. The draft writes an origin where we write a name: users
+//! of an overlay have names, not origins. An origin is accepted too, and stands for the name that
+//! is its host.
 
 use http::header::HeaderName;
 use http::{HeaderValue, Uri};
@@ -14,7 +16,7 @@ use crate::uri_template::{decode, encode};
 /// The upgrade token.
 pub const TOKEN: &str = "ptth";
 
-/// What every path begins with.
+/// The beginning of every path.
 pub const PREFIX: &str = "/.well-known/ptth/";
 
 /// `ALPN` (RFC 7639, section 2).
@@ -36,7 +38,7 @@ pub enum PtthError {
     /// The name is not percent-encoded as it must be.
     #[error("the name in the path is not percent-encoded as it must be")]
     Encoding,
-    /// No one can be attached under the name.
+    /// The name is not valid for attachments.
     #[error(
         "a name to attach under is 1 to {NAME_LIMIT} visible characters of ASCII, without capitals"
     )]
@@ -85,9 +87,10 @@ pub fn name(path: &str, fields: &Fields) -> Result<String, PtthError> {
     }
 }
 
-/// Whether someone can be attached under this name. Hosts are the same in capitals and small letters (RFC 9110, 4.2.3) and users
-/// are not, so names have no capitals: a user called `Alice` must not get what is for `alice`. Nor can a name be another spelling of
-/// a host: targets `alice.` are compared as `alice`, so no one would find `alice.`
+/// Checks a name for attachments. The case of hosts does not matter (RFC 9110, 4.2.3) and that of
+/// users does, so names have no capitals: a user called `Alice` must not receive the requests for
+/// `alice`. Nor can a name be another spelling of a host: targets `alice.` are compared as `alice`,
+/// so no one would find `alice.`
 ///
 /// # Errors
 /// [`PtthError::Name`] or [`PtthError::Spelling`].

@@ -22,7 +22,7 @@ const RESERVED: u32 = 0x1a2a_3a4a;
 const LONG_HEADER: u8 = 0x80;
 const FIXED: u8 = 0x40;
 
-/// What a server answers to a version that it does not know.
+/// A server's answer to an unknown version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionNegotiation<'a> {
     /// The source connection ID of the packet that it answers.
@@ -48,7 +48,7 @@ pub fn encode_probe(id: [u8; ID], length: usize) -> Vec<u8> {
     packet
 }
 
-/// Decodes an answer; none where the packet is anything else.
+/// Decodes an answer; `None` for any other packet.
 pub fn decode(packet: &[u8]) -> Option<VersionNegotiation<'_>> {
     let (first, rest) = packet.split_first()?;
     let (version, rest) = rest.split_first_chunk()?;
@@ -76,7 +76,7 @@ fn connection_id(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(usize::from(*length))
 }
 
-/// Decodes arbitrary bytes: what is found is part of them, and no version is made up.
+/// Decodes arbitrary bytes: every version found is part of the input.
 #[cfg(test)]
 pub(crate) fn fuzz_one(data: &[u8]) {
     let Some(found) = decode(data) else {

@@ -1,7 +1,7 @@
 //! Tokens and quoted strings, as `Forwarded`, `Proxy-Status` and `Via` write them.
 //!
-//! Whatever is given, what is written is visible ASCII and one element: text from a peer or an error message cannot
-//! break out of its quotes, end the field line or start another element.
+//! For any input, the output is visible ASCII and one element: text from a peer or an error message
+//! cannot break out of its quotes, end the field line or start another element.
 
 use http::HeaderValue;
 

@@ -1,12 +1,13 @@
 //! The name of a refusal, by which the node that refused can be asked for its reasons.
 //!
-//! It is random and says nothing: a stranger may see it. It travels as the parameter `refusal` of `Proxy-Status`, an extension of
-//! RFC 9209, section 2.1; who does not know it ignores it.
+//! The name is random and reveals nothing: a stranger may see it. It travels as the parameter
+//! `refusal` of `Proxy-Status`, an extension of RFC 9209, section 2.1, which other nodes ignore.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Letters of a name, each of which stands for four bits; vowels are left out, so that none is a word.
+/// Letters of a name, each of which stands for four bits; there are no vowels, so that they form no
+/// words.
 const LETTERS: &[u8; 16] = b"bcdfghjklmnpqrst";
 
 /// Letters in a name: 48 bits, so that two of the refusals that a node remembers rarely share one.

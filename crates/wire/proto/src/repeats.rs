@@ -1,12 +1,13 @@
-//! What HPACK and QPACK have in common: entries of tables, and lines that are worth one.
+//! The common part of HPACK and QPACK: entries of tables, and repeated lines.
 
 use crate::fields::LineName;
 
-/// What an entry costs beside its name and its value, in bytes (RFC 7541, section 4.1; RFC 9204, section 3.2.1).
+/// The overhead of an entry beside its name and its value, in bytes (RFC 7541, section 4.1; RFC
+/// 9204, section 3.2.1).
 pub(crate) const ENTRY_OVERHEAD: usize = 32;
 
-/// Lines of which it is remembered that they came. A line that does not come again soon is none that repeats: it would only
-/// push others out of the table.
+/// Lines that are remembered as seen once. A line that does not come again soon is not worth an
+/// entry: it would only push others out of the table.
 #[doc(alias = "bound")]
 const SEEN: usize = 64;
 
@@ -22,7 +23,7 @@ pub(crate) struct TableEntry {
 }
 
 impl TableEntry {
-    /// Keeps a line. What is kept shares no memory with it.
+    /// Keeps a copy of a line.
     pub(crate) fn new(name: LineName<'_>, value: &[u8]) -> Self {
         let known = LineName::owned(name);
         let own_name = match known {
@@ -45,7 +46,7 @@ impl TableEntry {
         &self.text[self.value..]
     }
 
-    /// What it costs of its table, in bytes.
+    /// Its size in the table, in bytes.
     pub(crate) fn size(&self) -> usize {
         size(self.name(), self.value())
     }
@@ -56,7 +57,7 @@ impl TableEntry {
     }
 }
 
-/// What a line would cost of a table, in bytes.
+/// The size of a line in a table, in bytes.
 pub(crate) fn size(name: LineName<'_>, value: &[u8]) -> usize {
     name.as_bytes().len() + value.len() + ENTRY_OVERHEAD
 }

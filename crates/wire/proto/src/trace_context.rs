@@ -5,7 +5,8 @@
 //! tracestate  = key "=" value *( OWS "," OWS key "=" value )              ; at most 32 members
 //! ```
 //!
-//! What is not exactly this is treated as absent, as the specification asks: the caller begins a new trace then.
+//! Any other form is treated as absent, as the specification asks: the caller then begins a new
+//! trace.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -18,14 +19,14 @@ use crate::fields::{AsFieldValue, FieldValue, Fields};
 /// Name of the field that holds trace, parent and flags.
 pub use crate::fields::names::TRACEPARENT;
 
-/// Name of the field in which tracing systems keep what is theirs.
+/// Name of the field in which tracing systems keep their own state.
 pub use crate::fields::names::TRACESTATE;
 
 /// Members of a `tracestate` (section 3.3.1.1): with more, the whole field is invalid.
 #[doc(alias = "bound")]
 const MAX_MEMBERS: usize = 32;
 
-/// Bytes of a `tracestate` that are passed on: what the specification asks for at least (section 3.3.1.5).
+/// Bytes of a `tracestate` that are passed on: the minimum of the specification (section 3.3.1.5).
 #[doc(alias = "bound")]
 const MAX_STATE: usize = 512;
 
@@ -49,7 +50,7 @@ pub type TraceId = Id<16>;
 pub type SpanId = Id<8>;
 
 impl<const N: usize> Id<N> {
-    /// The identifier of these bytes; all zero is none (sections 3.2.2.3 and 3.2.2.4).
+    /// The identifier of these bytes; all zeros are invalid (sections 3.2.2.3 and 3.2.2.4).
     pub fn new(bytes: [u8; N]) -> Option<Self> {
         bytes.iter().any(|&byte| byte != 0).then_some(Self(bytes))
     }
@@ -96,8 +97,8 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// Reads the value of `traceparent`. Of a version that is not known, what version 00 defines is read
-    /// (section 3.2.4).
+    /// Reads the value of `traceparent`. Of an unknown version, the parts that version 00 defines
+    /// are read (section 3.2.4).
     pub fn parse(value: &[u8]) -> Option<Self> {
         let version = parse_byte(value.get(..2)?)?;
         let rest = value.get(2..)?;
@@ -155,7 +156,7 @@ impl Traceparent {
 }
 
 impl AsFieldValue for Traceparent {
-    /// It does not come twice: in the table of HPACK or QPACK it would push out what does.
+    /// The value does not repeat: in the table of HPACK or QPACK it would evict lines that do.
     fn field_value(&self) -> FieldValue<'_> {
         FieldValue::of_text(&self.0).secret()
     }
@@ -189,8 +190,8 @@ fn parse_byte(pair: &[u8]) -> Option<u8> {
     }
 }
 
-/// What of a request's `tracestate` is passed on, as one line: all of it if it is short, else what fits
-/// (section 3.3.1.5). `None` if there is nothing, or if any of it is invalid.
+/// The part of a request's `tracestate` that is passed on, as one line: all of it if it is short,
+/// else the entries that fit (section 3.3.1.5). `None` if it is empty or invalid.
 pub fn state(fields: &Fields) -> Option<HeaderValue> {
     if !fields.contains_key(TRACESTATE) {
         return None;
@@ -249,7 +250,7 @@ fn is_value(value: &str) -> bool {
     !value.is_empty() && value.len() <= 256 && value.bytes().all(allowed)
 }
 
-/// Reads arbitrary lines of both fields: what is accepted is written and read again as the same, and a state fits its
+/// Reads arbitrary lines of both fields: accepted fields survive a round trip, and a state fits its
 /// bound.
 #[cfg(test)]
 pub(crate) fn fuzz_one(data: &[u8]) {

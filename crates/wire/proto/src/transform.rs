@@ -1,8 +1,9 @@
 //! `Hermes-Transform`: which changes of a tunnel's bytes the two ends of a hop have agreed on.
 //!
-//! A node that asks another for a tunnel of bytes names what it could do to them, in its order; the other names in its answer what
-//! of that it undoes. What is not confirmed is not done, so a peer that does not know the field gets plain bytes. A node believes
-//! the field from peer proxies only, and removes it everywhere else.
+//! A node that asks another for a tunnel of bytes names the transforms that it could apply, in its
+//! order; the other names in its answer those that it undoes. An unconfirmed transform is not
+//! applied, so a peer that does not know the field gets plain bytes. A node believes the field from
+//! peer proxies only, and removes it everywhere else.
 //!
 //! ```text
 //! Hermes-Transform: compress          ; in the request, and in its 2xx answer
@@ -18,7 +19,8 @@ pub const FIELD: HeaderName = HeaderName::from_static("hermes-transform");
 /// Names that are looked at in one field: no tunnel is changed in so many ways.
 const NAMES: usize = 8;
 
-/// A change is named twice. Undone twice, a few bytes become the square of what they could become.
+/// A transform is named twice. Undone twice, a few bytes become the square of their possible
+/// expansion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("Hermes-Transform names a transform twice")]
 pub struct NamedTwice;
@@ -43,7 +45,7 @@ pub fn take(fields: &mut Fields) -> Result<Vec<String>, NamedTwice> {
     Ok(names)
 }
 
-/// Writes names into the fields; none where there are none.
+/// Writes names into the fields; no field for no names.
 pub fn write<'a>(names: impl Iterator<Item = &'a str>, fields: &mut Fields) {
     let names: Vec<_> = names.collect();
     match HeaderValue::try_from(names.join(", ")) {

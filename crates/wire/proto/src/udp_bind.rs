@@ -1,7 +1,8 @@
 //! CONNECT-UDP Bind (draft-ietf-masque-connect-udp-listen): one request, many peers, as the proxy sees it.
 //!
-//! A client registers contexts by capsules: compressed ones, each for one peer, and one uncompressed, whose datagrams name their
-//! peer. [`Contexts`] says what a capsule or a datagram means; it holds no socket and decides about no address.
+//! A client registers contexts by capsules: compressed ones, each for one peer, and one
+//! uncompressed, whose datagrams name their peer. [`Contexts`] interprets capsules and datagrams;
+//! it holds no socket and takes no decision about addresses.
 
 mod capsules;
 
@@ -31,8 +32,8 @@ pub const MAX_CONTEXTS: usize = 256;
 #[doc(alias = "bound")]
 pub const MAX_CAPSULE: usize = varint::MAX_SIZE + 1 + 16 + 2;
 
-/// Whether the fields ask for, or agree to, a bound socket: one line, a true Boolean (RFC 8941, section 3.3.6), whose parameters do not
-/// count.
+/// Whether the fields ask for, or agree to, a bound socket: one line, a true Boolean (RFC 8941,
+/// section 3.3.6); its parameters are ignored.
 pub fn is_asked_for(fields: &Fields) -> bool {
     let mut lines = fields.values(CONNECT_UDP_BIND);
     let (Some(only), None) = (lines.next(), lines.next()) else {
@@ -45,29 +46,30 @@ pub fn is_asked_for(fields: &Fields) -> bool {
         .is_some_and(|rest| rest.is_empty() || (rest[0] == b';' && !rest.contains(&b',')))
 }
 
-/// What a datagram of the client is.
+/// The meaning of a client's datagram.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outbound {
     /// A payload for this peer.
     To(SocketAddr, Bytes),
-    /// Of a context that is not open, or not what its context is: dropped.
+    /// The context is not open, or the payload does not fit it: dropped.
     Dropped,
 }
 
 /// The contexts of one session.
 #[derive(Debug, Default)]
 pub struct Contexts {
-    /// The peer of each; none is the uncompressed one.
+    /// The peer of each; `None` is the uncompressed one.
     open: HashMap<u64, Option<SocketAddr>>,
     by_peer: HashMap<SocketAddr, u64>,
     uncompressed: Option<u64>,
 }
 
 impl Contexts {
-    /// Takes a capsule, of whatever type, and returns the one that answers it. `allows` says whether a peer may be written to.
+    /// Takes a capsule of any type, and returns the capsule that answers it. `allows` decides
+    /// whether the client may send to a peer.
     ///
     /// # Errors
-    /// It is malformed: the stream must be aborted.
+    /// The capsule is malformed: abort the stream.
     pub fn handle_capsule(
         &mut self,
         kind: u64,
@@ -80,7 +82,7 @@ impl Contexts {
                 self.close(capsules::decode_id(value)?);
                 Ok(None)
             }
-            // We register none of our own, so there is nothing to agree to.
+            // We register no contexts of our own, so there is nothing to agree to.
             ACK => Err(BindError::Unasked),
             _ => Ok(None),
         }
@@ -131,10 +133,11 @@ impl Contexts {
         }
     }
 
-    /// What a datagram of the client is.
+    /// Interprets a datagram of the client.
     ///
     /// # Errors
-    /// It has no context, or context 0, which means nothing without a target: the stream must be aborted.
+    /// The datagram has no context, or context 0, which means nothing without a target: abort the
+    /// stream.
     pub fn outbound(&self, datagram: Bytes) -> Result<Outbound, BindError> {
         let UdpDatagram { context, payload } = UdpDatagram::decode(datagram)?;
         if context == UDP_CONTEXT {
@@ -154,7 +157,8 @@ impl Contexts {
         }))
     }
 
-    /// The datagram that brings a payload of `peer` to the client; `None` if it wants none from there.
+    /// The datagram that carries a payload of `peer` to the client; `None` if it wants no payloads
+    /// from there.
     pub fn inbound(&self, peer: SocketAddr, payload: &[u8]) -> Option<Bytes> {
         let compressed = self.by_peer.get(&peer).copied();
         let context = compressed.or(self.uncompressed)?;
@@ -173,14 +177,14 @@ impl Contexts {
         self.open.len()
     }
 
-    /// Whether none is open.
+    /// Whether no context is open.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 }
 
-/// Feeds arbitrary capsules and datagrams: never more contexts than may be, one of each kind for a peer, and what goes to a peer comes back
-/// from it.
+/// Feeds arbitrary capsules and datagrams: contexts stay within their bound, there is one of each
+/// kind for a peer, and a payload to a peer also comes back from it.
 #[cfg(test)]
 pub(crate) fn fuzz_one(data: &[u8]) {
     let mut contexts = Contexts::default();

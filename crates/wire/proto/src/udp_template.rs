@@ -3,7 +3,7 @@
 pub use crate::uri_template::TemplateError;
 use crate::uri_template::UDP;
 
-/// What every path of the default template starts with.
+/// The beginning of every path of the default template.
 pub const PREFIX: &str = "/.well-known/masque/udp/";
 
 /// The path that asks for UDP to `host` (no brackets) and `port`; see [`UriTemplate::expand`](crate::uri_template::UriTemplate::expand).
@@ -20,7 +20,7 @@ pub fn parse(path: &str) -> Result<(String, u16), TemplateError> {
     UDP.matches(path)
 }
 
-/// Parses arbitrary text as a path: what is accepted expands to a path that means the same.
+/// Parses arbitrary text as a path: an accepted path expands to one with the same meaning.
 #[cfg(test)]
 pub(crate) fn fuzz_one(data: &[u8]) {
     let Ok(path) = str::from_utf8(data) else {

@@ -1,5 +1,5 @@
-//! What a request asks to speak: the `Upgrade` of HTTP/1.1 (RFC 9110, section 7.8) and the `:protocol` of extended CONNECT
-//! (RFC 8441, section 4; RFC 9220).
+//! The protocol that a request asks for: the `Upgrade` of HTTP/1.1 (RFC 9110, section 7.8) and the
+//! `:protocol` of extended CONNECT (RFC 8441, section 4; RFC 9220).
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use crate::{connect_tcp, ptth, websocket};
 
 /// One protocol of the registry of upgrade tokens (RFC 9110, section 16.7), or another that could stand there.
 ///
-/// It is exactly one name with at most one version, so that no list, no space and no second line can pass for it. Names are
-/// compared without regard to case (RFC 9110, section 7.8).
+/// Exactly one name with at most one version, so that no list, no space and no second line can pass
+/// for a protocol. Names are compared without regard to case (RFC 9110, section 7.8).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Protocol {
     /// `websocket` (RFC 6455).
@@ -30,20 +30,21 @@ pub enum Protocol {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name(Box<str>);
 
-/// It is not one protocol.
+/// The text is not exactly one protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the protocol is not one name with at most one version")]
 pub struct BadProtocol;
 
-/// Names of protocols that turn the *connection* into another one. Behind a proxy that would be a connection whose requests
-/// no one looks at (h2c smuggling), so they never pass. `hermes_config`'s `UpgradeName` refuses the same.
+/// Names of protocols that turn the *connection* into another one. Behind a proxy, the requests of
+/// such a connection would escape inspection (h2c smuggling), so these never pass.
+/// `hermes_config`'s `UpgradeName` refuses the same.
 const OF_CONNECTIONS: [&str; 5] = ["h2", "h2c", "h3", "http", "tls"];
 
 impl Protocol {
     /// Reads one protocol.
     ///
     /// # Errors
-    /// It is none, or several.
+    /// The text names no protocol, or several.
     pub fn parse(text: &[u8]) -> Result<Self, BadProtocol> {
         let known = [
             Self::WebSocket,

@@ -41,7 +41,7 @@ enum Part {
     Variable(Variable),
 }
 
-/// What a template can hold.
+/// The variables of a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variable {
     /// `target_host`.
@@ -67,7 +67,7 @@ impl UriTemplate {
     /// Reads a template: a path with or without a query, or a whole `http` or `https` URI.
     ///
     /// # Errors
-    /// [`TemplateMistake`], which knows what mends it.
+    /// [`TemplateMistake`], which knows the remedy.
     pub fn parse(text: &str) -> Result<Self, TemplateMistake> {
         parse::parse(text)
     }
@@ -135,7 +135,8 @@ impl UriTemplate {
         path
     }
 
-    /// Path and query that ask for whatever sends and is sent to: `*` in place of both (draft-ietf-masque-connect-udp-listen, section 2).
+    /// Path and query for any target: `*` in place of both (draft-ietf-masque-connect-udp-listen,
+    /// section 2).
     pub fn expand_any(&self) -> String {
         let part = |part: &Part| match part {
             Part::Text(text) => text.clone(),
@@ -151,12 +152,12 @@ impl UriTemplate {
             .is_ok_and(|values| values.into_iter().all(is_any))
     }
 
-    /// The host, without brackets, and the port that `path` and its query ask for. A template without a query matches whatever
-    /// the query is.
+    /// The host, without brackets, and the port that `path` and its query ask for. A template
+    /// without a query matches any query.
     ///
     /// # Errors
-    /// [`TemplateError`], which knows the status to answer with. Zones, empty hosts, port 0, raw reserved characters and
-    /// whatever [`crate::host::parse`] refuses are errors.
+    /// [`TemplateError`], which knows the status to answer with. Zones, empty hosts, port 0, raw
+    /// reserved characters and hosts that [`crate::host::parse`] refuses are errors.
     pub fn matches(&self, path: &str) -> Result<(String, u16), TemplateError> {
         let [host, port] = self.values(path)?;
         variables::target(host, port)
@@ -168,7 +169,7 @@ impl UriTemplate {
             .parts
             .iter()
             .any(|part| matches!(part, Part::Text(text) if text.contains('?')));
-        // A query that the template does not have is not part of what it matches.
+        // A query that the template does not have is not part of the match.
         let mut rest = if has_query {
             path
         } else {
@@ -220,8 +221,8 @@ impl fmt::Display for UriTemplate {
     }
 }
 
-/// Parses arbitrary text as a template and, after a line feed, a path: a template that is not ambiguous matches what it expands
-/// to, and a path that is matched expands to one that means the same.
+/// Parses arbitrary text as a template and, after a line feed, a path: an unambiguous template
+/// matches its own expansions, and a matched path expands to one with the same meaning.
 #[cfg(test)]
 pub(crate) fn fuzz_one(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else {

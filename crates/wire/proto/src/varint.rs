@@ -56,7 +56,8 @@ pub fn size(value: u64) -> usize {
     }
 }
 
-/// Decodes arbitrary bytes: what is taken off is 1, 2, 4 or 8 bytes, and the value survives a round trip.
+/// Decodes arbitrary bytes: an integer takes 1, 2, 4 or 8 bytes, and the value survives a round
+/// trip.
 #[cfg(test)]
 pub(crate) fn fuzz_one(data: &[u8]) {
     let mut rest = data;

@@ -15,19 +15,19 @@ use crate::fields::Fields;
 use crate::fields::names::VIA;
 use crate::quoted;
 
-/// What a node writes and looks for: its entries, one for each version, written once.
+/// The entries of a node, one for each version, prepared once.
 #[derive(Debug, Clone)]
 pub struct Node {
     name: String,
     entries: [HeaderValue; RECEIVED_PROTOCOLS.len()],
 }
 
-/// What passed on a message.
+/// The proxies that a message has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Passed {
     /// The hops that it took through proxies that say so.
     pub hops: usize,
-    /// Those of them that name this node, whatever their case: with more than 0 the message came here before.
+    /// The entries that name this node, in any case: with more than 0 the message was here before.
     pub own: usize,
 }
 
@@ -62,7 +62,7 @@ impl Node {
     }
 }
 
-/// What stands before a node's name.
+/// The protocol before a node's name.
 const RECEIVED_PROTOCOLS: [&str; 5] = ["0.9", "1.0", "1.1", "2", "3"];
 
 fn received_protocol(version: Version) -> usize {
@@ -130,7 +130,7 @@ struct Comment {
 }
 
 impl Comment {
-    /// The depth after `byte`; `None` when it closes what was never opened.
+    /// The depth after `byte`; `None` for a closing bracket without an opening one.
     fn feed(&mut self, byte: u8) -> Option<usize> {
         let escaped = std::mem::take(&mut self.escaped);
         match byte {

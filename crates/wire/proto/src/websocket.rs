@@ -14,7 +14,7 @@ use crate::fields::names::{SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
 /// The upgrade token, and `:protocol`.
 pub const TOKEN: &str = "websocket";
 
-/// What is hashed after the key (RFC 6455, section 1.3).
+/// The text that is hashed after the key (RFC 6455, section 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// There is no `Sec-WebSocket-Key`, or more than one, or it is not 16 bytes in base64: answer 400.
@@ -96,7 +96,7 @@ fn value(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// Reads arbitrary bytes as a key: what is taken is 24 characters that stay as they came.
+/// Reads arbitrary bytes as a key: an accepted key is 24 characters, unchanged.
 #[cfg(test)]
 pub(crate) fn fuzz_one(data: &[u8]) {
     let Ok(key) = HeaderValue::from_bytes(data) else {

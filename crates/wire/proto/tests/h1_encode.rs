@@ -34,7 +34,7 @@ fn absolute(path: &'static str) -> RequestTarget {
     }
 }
 
-/// Encodes behind other bytes, which must stay whatever happens.
+/// Encodes behind other bytes, which must stay unchanged.
 fn behind_others(
     encode: impl FnOnce(&mut BytesMut) -> Result<(), MessageEncodeError>,
 ) -> Result<String, MessageEncodeError> {
@@ -279,7 +279,7 @@ fn names_leave_as_they_came_where_that_is_kept() {
             .unwrap()
             .unwrap();
         let mut fields = decoded.fields;
-        // What a hop does.
+        // A hop's edits.
         for name in ["connection", "x-gone"] {
             fields.remove(name);
         }
@@ -296,7 +296,7 @@ fn names_leave_as_they_came_where_that_is_kept() {
         String::from_utf8(out.to_vec()).unwrap()
     };
 
-    // What is set anew is spelled as most programs do: it is another line than the one that came.
+    // A new line has the usual spelling: it is not the received line.
     assert_eq!(
         written(true),
         "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nSoapaction: changed\r\nX-camelCase: 1\r\nx-camelcase: 2\r\n\

@@ -38,7 +38,7 @@ fn authority() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A path as routes compare it: what is read has its dot segments resolved (`h1_request` tests that).
+/// A path as routes compare it: decoding resolves its dot segments (`h1_request` tests that).
 fn path() -> impl Strategy<Value = PathAndQuery> {
     "/[a-zA-Z0-9/?:@!$&'()*+,;=%._~-]{0,60}"
         .prop_filter("dot segments are resolved", |text| {
@@ -48,7 +48,7 @@ fn path() -> impl Strategy<Value = PathAndQuery> {
         .prop_map(|text| text.parse().unwrap())
 }
 
-/// `.` or `..`, whose dots may be percent-encoded (RFC 3986, section 6.2.2.2).
+/// `.` or `..`; the dots may be percent-encoded (RFC 3986, section 6.2.2.2).
 fn is_dot_segment(segment: &str) -> bool {
     let plain = segment.replace("%2e", ".").replace("%2E", ".");
     plain == "." || plain == ".."

@@ -1,4 +1,4 @@
-//! Request heads: what is read, and each rule that refuses one.
+//! Request heads: accepted forms, and each rule that refuses one.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

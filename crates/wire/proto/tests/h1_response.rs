@@ -1,4 +1,4 @@
-//! Response heads: what is read, and each rule that refuses one.
+//! Response heads: accepted forms, and each rule that refuses one.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -99,7 +99,8 @@ fn informational_and_204_are_empty() {
     }
 }
 
-/// RFC 9112, 6.3: they end at the empty line, whatever they announce. After what was announced in vain, no other response is read.
+/// RFC 9112, 6.3: they end at the empty line, even if they announce content. After such an
+/// announcement, no other response is read.
 #[test]
 fn informational_and_204_end_at_the_empty_line_whatever_they_announce() {
     for line in ["100 Continue", "101 x", "103 Early Hints", "204 No Content"] {

@@ -1,4 +1,4 @@
-//! Two machines of HTTP/2 against each other, and one against what breaks the rules.
+//! Two machines of HTTP/2 against each other, and one against peers that break the rules.
 
 #![expect(
     clippy::unwrap_used,
@@ -54,7 +54,7 @@ fn options(role: Role) -> ConnectionOptions {
     }
 }
 
-/// A machine and what it has not read yet.
+/// A machine and its unread input.
 struct End {
     machine: Connection,
     input: BytesMut,
@@ -193,7 +193,7 @@ fn exchange(
     }
 }
 
-/// What one side knows of a stream.
+/// One side's knowledge of a stream.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     heads: Vec<StatusCode>,
@@ -275,7 +275,7 @@ proptest! {
         prop_assert!(!client.machine.has_streams() && !server.machine.has_streams());
     }
 
-    /// Whatever is said, in whatever pieces, the machine says the same and keeps its promises.
+    /// The machine gives the same events for the same bytes in any pieces, and keeps its promises.
     #[test]
     fn arbitrary_frames_mean_the_same_however_they_are_cut(
         frames in proptest::collection::vec(
@@ -552,7 +552,7 @@ fn mistakes_of_one_stream_end_that_stream() {
         );
         assert_eq!(resets, [expected], "{bytes:?}");
         server.events();
-        // What was on its way is no mistake, and the next stream is served.
+        // A late frame is no mistake, and the next stream is served.
         server.takes(&frame(FrameKind::Data, END_STREAM, 1, b"late"));
         server.takes(&frame(FrameKind::Headers, WHOLE, 3, GET));
         assert!(
@@ -638,7 +638,7 @@ fn what_is_http_and_not_to_be_served_is_refused_with_a_status() {
     }
 }
 
-/// The paths that issue 12 is about: what curl, Go and nginx send as it is.
+/// Paths that curl, Go and nginx send unencoded.
 #[test]
 fn impolite_bytes_of_a_path_pass_percent_encoded() {
     let mut server = End::greeted();

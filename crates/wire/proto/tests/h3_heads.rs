@@ -1,4 +1,5 @@
-//! Heads over HTTP/3: what is read, and each rule that refuses one (RFC 9114, sections 4.1 to 4.5).
+//! Request and response heads over HTTP/3: accepted forms, and each rule that refuses one (RFC
+//! 9114, sections 4.1 to 4.5).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

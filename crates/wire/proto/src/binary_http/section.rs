@@ -14,7 +14,7 @@ const CONTROL: u8 = 4;
 /// A section that is on its way.
 #[derive(Debug)]
 pub(super) struct SectionProgress {
-    /// What lies before is whole.
+    /// Everything before this place is whole.
     at: usize,
     next: SectionPart,
     lines: usize,
@@ -25,15 +25,16 @@ pub(super) struct SectionProgress {
 enum SectionPart {
     /// The framing indicator, which is to be this one.
     Kind(u64),
-    /// So many texts of the control data of a request.
+    /// Texts of a request's control data that are still missing.
     Control(u8),
     /// The status of a response.
     Status,
-    /// The name of a field, or what stands behind the last one. Behind an interim head, another one follows.
+    /// The name of a field, or the end of the section. Behind an interim head, another head
+    /// follows.
     Name { is_interim: bool },
     /// The value of a field.
     Value { is_interim: bool },
-    /// None: that was all.
+    /// Nothing: the section is complete.
     Nothing,
 }
 
@@ -56,16 +57,17 @@ impl SectionProgress {
         }
     }
 
-    /// Where it goes on: what lies before is not looked at again.
+    /// Where the search goes on: bytes before this are not looked at again.
     #[cfg(test)]
     pub(super) fn at(&self) -> usize {
         self.at
     }
 
-    /// Looks at what came since, behind what came before. The length of the section, once it is whole.
+    /// Looks at the bytes that were added since the last call. Returns the section's length, once
+    /// it is whole.
     ///
     /// # Errors
-    /// It is of another kind, or larger than it may be.
+    /// The section is of another kind, or too large.
     pub(super) fn look(&mut self, input: &[u8]) -> Result<Option<usize>, BinaryHttpError> {
         while self.next != SectionPart::Nothing {
             if !self.step(input)? {
@@ -118,7 +120,7 @@ impl SectionPart {
         }
     }
 
-    /// What follows, where this one has such a number.
+    /// The state behind this one, where it holds such a number.
     fn follower(self, number: u64) -> Result<Self, BinaryHttpError> {
         Ok(match self {
             Self::Kind(kind) if number != kind => return Err(BinaryHttpError::Kind),

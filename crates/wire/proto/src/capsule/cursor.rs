@@ -50,7 +50,7 @@ impl CapsuleCursor {
 mod tests {
     use super::*;
 
-    /// Three capsules: of five bytes, of none, and of 300 with a header of two-byte integers.
+    /// Three capsules: of five bytes, empty, and of 300 with a header of two-byte integers.
     fn stream() -> Vec<u8> {
         let mut bytes = vec![0, 5, 1, 2, 3, 4, 5, 0, 0, 0x40, 0, 0x41, 0x2c];
         bytes.extend([7; 300]);

@@ -16,8 +16,8 @@ pub enum Sifted {
     Other(Bytes),
 }
 
-/// Takes the capsules of some types out of a stream, whose other capsules an intermediary forwards unchanged (RFC 9297,
-/// section 3.2), however long they are: nothing of those is held.
+/// Takes the capsules of some types out of a stream, whose other capsules an intermediary forwards
+/// unchanged (RFC 9297, section 3.2), however long they are, without holding any part of them.
 ///
 /// Push a chunk, then take pieces until there is none, then push the next.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl CapsuleSieve {
         }
     }
 
-    /// Adds what arrived, when [`next`](Self::next) has nothing left.
+    /// Adds received bytes, when [`next`](Self::next) has nothing left.
     pub fn push(&mut self, chunk: Bytes) {
         debug_assert!(self.input.is_empty(), "what came before was not taken");
         self.input = chunk;
@@ -112,7 +112,7 @@ impl CapsuleSieve {
         matches!(self.state, SiftState::Header { held: 0, .. })
     }
 
-    /// What was pushed and not looked at.
+    /// The bytes that were pushed and not looked at.
     pub fn take_rest(&mut self) -> Bytes {
         std::mem::take(&mut self.input)
     }
@@ -163,7 +163,7 @@ impl CapsuleSieve {
         }
     }
 
-    /// Completes the value, or keeps what there is of it.
+    /// Completes the value, or keeps the part that is here.
     fn taken(&mut self) -> Option<Sifted> {
         let SiftState::Taken {
             kind,
@@ -194,15 +194,15 @@ impl CapsuleSieve {
     }
 }
 
-/// What became of a header.
+/// The fate of a capsule, known from its header.
 enum SiftedHeader {
     Missing,
     Taken,
     Passed(Bytes),
 }
 
-/// Sifts arbitrary bytes, whole and in pieces: both find the same datagrams and pass on the same bytes, and datagrams and the rest
-/// are what a decoder finds.
+/// Sifts arbitrary bytes, whole and in pieces: both find the same datagrams and pass on the same
+/// bytes, and a decoder finds the same datagrams and capsules.
 #[cfg(test)]
 pub(crate) fn fuzz_one(data: &[u8]) {
     let [limit, piece, stream @ ..] = data else {

@@ -12,7 +12,7 @@ use crate::varint;
 /// An entry of ADDRESS_ASSIGN: the receiver may send from these addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AssignedAddress {
-    /// The request that it answers; 0 where it answers none.
+    /// The answered request; 0 for an assignment that answers no request.
     pub request_id: u64,
     /// The addresses. All zeros and all bits long: the request is [refused](Self::refusal).
     pub prefix: IpPrefix,
@@ -21,16 +21,16 @@ pub struct AssignedAddress {
 /// An entry of ADDRESS_REQUEST.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestedAddress {
-    /// What the answer is known by; never 0, and never used again.
+    /// The number that the answer repeats; never 0, and never used again.
     pub request_id: u64,
-    /// What would be liked; an address of all zeros leaves it to the receiver.
+    /// The wanted prefix; an address of all zeros leaves the choice to the receiver.
     pub prefix: IpPrefix,
 }
 
 /// All that is assigned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AddressAssign {
-    /// The entries; none: nothing is assigned any more.
+    /// The entries; empty: nothing is assigned any more.
     pub addresses: Vec<AssignedAddress>,
 }
 
@@ -41,7 +41,7 @@ pub struct AddressRequest {
 }
 
 impl AssignedAddress {
-    /// What refuses a request: the zero address of its family.
+    /// The refusal of a request: the zero address of its family.
     pub fn refusal(request: RequestedAddress) -> Self {
         Self {
             request_id: request.request_id,

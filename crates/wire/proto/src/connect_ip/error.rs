@@ -7,7 +7,7 @@ use super::{MAX_ADDRESSES, MAX_RANGES};
 /// A capsule is malformed (RFC 9484, section 4.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectIpError {
-    /// It ends within an entry.
+    /// The value ends within an entry.
     #[error("a capsule ends within an entry")]
     Truncated,
     /// An entry is neither of IPv4 nor of IPv6.
@@ -28,7 +28,7 @@ pub enum ConnectIpError {
     /// A request for nothing.
     #[error("a request names no address")]
     Empty,
-    /// Ranges are not in the order that shows that none overlap.
+    /// Ranges are not in the order that rules out overlaps.
     #[error("{second} is advertised after {first}, which is out of order or overlaps it")]
     Order {
         /// The range that came first.

@@ -1,11 +1,12 @@
-//! What holds of any bytes that are taken for a capsule of CONNECT-IP.
+//! Invariants of arbitrary bytes that decode as a capsule of CONNECT-IP.
 
 use super::{IpCapsule, MAX_ADDRESSES, MAX_CAPSULE, MAX_RANGES, RouteAdvertisement};
 use crate::capsule::{Capsule, CapsuleDecoder, CapsuleType};
 use crate::ip::IpRange;
 
-/// Reads arbitrary bytes as the value of each capsule: what is accepted is within the bounds and survives a round trip, and routes
-/// neither overlap nor change when they are put into order once more.
+/// Reads arbitrary bytes as the value of each capsule: an accepted value is within the bounds and
+/// survives a round trip, and routes neither overlap nor change when they are put into order once
+/// more.
 pub(crate) fn fuzz_one(data: &[u8]) {
     for kind in [
         CapsuleType::AddressAssign,
@@ -46,7 +47,8 @@ fn examine(kind: CapsuleType, capsule: &IpCapsule) {
     }
 }
 
-/// Takes four bytes for a range each, and puts them into order: what any of them allowed is allowed, and nothing else.
+/// Takes four bytes for a range each, and puts them into order: the result allows exactly the
+/// addresses that any of them allowed.
 fn order_anything(data: &[u8]) {
     let (chunks, _) = data.as_chunks::<4>();
     let range = |&[start, end, protocol, _]: &[u8; 4]| {

@@ -1,7 +1,8 @@
 //! The capsules of CONNECT-IP (RFC 9484, section 4.7): which addresses a side may use, and where it may send.
 //!
-//! Each capsule replaces the one of its type before it: it holds all that is assigned, or all that is routed. What is decoded is
-//! what may be believed of the form; whether a peer may have what it says is decided by the session.
+//! Each capsule replaces the one of its type before it: it holds all that is assigned, or all that
+//! is routed. Decoding checks the form alone; the session decides whether a peer may have these
+//! addresses and routes.
 
 mod addresses;
 mod error;
@@ -41,16 +42,16 @@ const _: () = assert!(MAX_ADDRESSES * wire::LONGEST_ADDRESS <= MAX_CAPSULE as us
 /// A capsule of CONNECT-IP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IpCapsule {
-    /// What the receiver may use as source.
+    /// Addresses that the receiver may use as source.
     Assign(AddressAssign),
-    /// What the sender would like to use as source.
+    /// Addresses that the sender would like to use as source.
     Request(AddressRequest),
     /// Where the receiver may send.
     Routes(RouteAdvertisement),
 }
 
 impl IpCapsule {
-    /// Reads the value of a capsule; `None` for one of another type, which is none of ours.
+    /// Reads the value of a capsule; `None` for one of another type.
     ///
     /// # Errors
     /// [`ConnectIpError`], upon which the stream must be aborted (RFC 9297, section 3.3).

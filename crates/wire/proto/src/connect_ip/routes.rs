@@ -31,8 +31,8 @@ impl RouteAdvertisement {
         Ok(routes)
     }
 
-    /// Puts any ranges into order: those that touch or overlap become one, and what all protocols may reach is not said again for
-    /// one.
+    /// Puts any ranges into order: those that touch or overlap become one, and a range for one
+    /// protocol is dropped where one for all protocols covers it.
     ///
     /// # Errors
     /// [`ConnectIpError::TooManyRanges`].
@@ -150,7 +150,7 @@ fn merged(sorted: Vec<IpRange>) -> Vec<IpRange> {
     merged
 }
 
-/// What is left of a range without those, which are in order.
+/// The parts of a range that `others`, which are in order, leave of it.
 fn without(range: IpRange, others: &[IpRange]) -> Vec<IpRange> {
     let mut left = Vec::new();
     let mut rest = Some(range);

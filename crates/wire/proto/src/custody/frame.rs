@@ -1,11 +1,11 @@
-//! What is said in a sealed datagram.
+//! The frames in a sealed datagram.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::CustodyError;
 use crate::varint;
 
-/// Ranges that one REQ asks for: what a few losses leave.
+/// Ranges that one REQ asks for: enough for the gaps of a few losses.
 #[doc(alias = "bound")]
 pub const MAX_RANGES: usize = 16;
 
@@ -70,13 +70,13 @@ pub struct Extent {
 /// Why an object is not given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrCode {
-    /// It is not known here: it was never offered, or the node has lost it.
+    /// The object is not known here: it was never offered, or the node has lost it.
     Unknown,
-    /// It will not be made: there is no room, or the one who asks may not have it.
+    /// The object will not be made: there is no room, or the asking node may not have it.
     Refused,
-    /// It ended before it was whole, and will not go on.
+    /// The object ended before it was whole, and will not go on.
     Broken,
-    /// It was kept for as long as it was to be.
+    /// The object was kept for as long as agreed.
     Expired,
 }
 
@@ -85,31 +85,32 @@ pub enum ErrCode {
 pub enum FinCode {
     /// All of it has arrived.
     Complete,
-    /// No one wants it any more.
+    /// The object is not wanted any more.
     Cancelled,
 }
 
 /// A frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CustodyFrame {
-    /// Asks for bytes of an object. What is not available yet may be sent when it is.
+    /// Asks for bytes of an object. Bytes that are not available yet may be sent later.
     Req {
         /// Which.
         object: ObjectId,
         /// The number of the REQ, from its sender; answers repeat it.
         serial: u64,
-        /// Where what the receiver has in custody ends: everything before it can be let go.
+        /// The end of the bytes that the receiver has in custody: the sender can free everything
+        /// before it.
         taken: u64,
         /// Bytes that may be sent for it.
         limit: u64,
-        /// What of it, in order and without touching; 1 to [`MAX_RANGES`].
+        /// The wanted ranges, in order and without touching; 1 to [`MAX_RANGES`].
         ranges: Vec<CustodyRange>,
     },
     /// Bytes of an object.
     Data {
         /// Which.
         object: ObjectId,
-        /// That of the REQ that is answered.
+        /// The serial of the answered REQ.
         serial: u64,
         /// How much there is.
         extent: Extent,
@@ -120,11 +121,11 @@ pub enum CustodyFrame {
         /// The bytes, at least one.
         bytes: Bytes,
     },
-    /// Nothing of what was asked for is available yet.
+    /// Nothing in the asked ranges is available yet.
     Status {
         /// Which object.
         object: ObjectId,
-        /// That of the REQ that is answered.
+        /// The serial of the answered REQ.
         serial: u64,
         /// How much there is.
         extent: Extent,
@@ -143,28 +144,28 @@ pub enum CustodyFrame {
         /// Why.
         code: FinCode,
     },
-    /// There is a request, whose response is asked for.
+    /// Offers a request, and asks for its response.
     Offer {
         /// The exchange.
         exchange: [u8; 16],
         /// How long the exchange is to be kept without an end, in seconds.
         keep: u32,
-        /// It may be acted on once. The answering side waits for a REQ without an OFFER: then the asking side has heard of its
-        /// custody, and will never offer it again.
+        /// The request may be acted on once. The answering side waits for a REQ without an OFFER:
+        /// then the asking side has heard of its custody, and will never offer it again.
         once: bool,
         /// How much of the request there is.
         extent: Extent,
     },
     /// Asks a new address to repeat this.
     Challenge([u8; 8]),
-    /// Repeats what was asked.
+    /// Repeats the challenge.
     Response([u8; 8]),
 }
 
 /// The frames of a datagram that was opened.
 ///
 /// # Errors
-/// One of them is malformed: what authenticated it does not speak this protocol.
+/// A frame is malformed: the authenticated peer does not speak this protocol.
 pub fn decode_frames(plain: &Bytes) -> Result<Vec<CustodyFrame>, CustodyError> {
     let mut rest = plain.clone();
     let mut frames = Vec::new();
@@ -327,7 +328,7 @@ fn decode_data(rest: &mut Bytes) -> Result<CustodyFrame, CustodyError> {
         return Err(CustodyError::Truncated);
     }
 
-    // A sender has what it gives: an extent that says otherwise contradicts itself.
+    // A sender has the bytes that it gives: an extent that ends before them contradicts itself.
     let end = offset.checked_add(length as u64);
     let within = |end: u64| extent.total.is_none_or(|total| end <= total);
     if length == 0 || !end.is_some_and(|end| end <= varint::MAX && within(end)) {
@@ -493,7 +494,8 @@ fn array<const N: usize>(rest: &mut Bytes) -> Result<[u8; N], CustodyError> {
     Ok(taken)
 }
 
-/// Frames that decode say the same after a round trip, and no range reaches beyond what can be written.
+/// Frames that decode survive a round trip, and no range reaches beyond the largest number that can
+/// be written.
 #[cfg(test)]
 pub(super) fn fuzz_one(data: &[u8]) {
     let Ok(frames) = decode_frames(&Bytes::copy_from_slice(data)) else {

@@ -1,14 +1,16 @@
 //! Custody: how a node pulls messages from a neighbour over UDP, where the network between them comes and goes. Ours, version 1.
 //!
-//! What is carried are *objects*: the two parts of an exchange, its request and its response, each a run of bytes that grows
-//! until its total is known. The receiver asks for ranges of it, the sender answers from what it keeps, and neither needs to
-//! have heard the other lately. [`CustodyPacket`] is what a UDP datagram holds, [`CustodyFrame`] what is sealed in it, and
-//! [`ReplayWindow`] says which packet numbers are new.
+//! Custody carries *objects*: the two parts of an exchange, its request and its response, each a
+//! run of bytes that grows until its total is known. The receiver asks for ranges of it, the sender
+//! answers from its store, and neither needs to have heard the other lately. [`CustodyPacket`] is
+//! the content of a UDP datagram, [`CustodyFrame`] of its sealed part, and [`ReplayWindow`] says
+//! which packet numbers are new.
 //!
 //! # Layout
 //!
-//! Integers with a width are in network byte order, the others are [variable-length](crate::varint). The high half of a
-//! datagram's first byte is the version, the low half says what it is:
+//! Integers with a width are in network byte order, the others are
+//! [variable-length](crate::varint). The high half of a datagram's first byte is the version, the
+//! low half is the kind:
 //!
 //! ```text
 //! 0x11 HELLO    epoch u32 of who speaks, cookie 16 or all zero, then the first message of a handshake
@@ -37,8 +39,10 @@
 //! 0x08 RESPONSE   8 bytes
 //! ```
 //!
-//! *Taken* is where what the receiver has in custody ends: what lies before it can be let go. A gap is what lies between a range and the end of the one before. In DATA the second bit of the extent's byte says that
-//! the bytes were at hand when the REQ came, so that the time between the two is that of the path.
+//! *Taken* is the end of the bytes that the receiver has in custody: everything before it can be
+//! freed. A gap is the distance between a range and the end of the one before. In DATA the second
+//! bit of the extent's byte says that the bytes were at hand when the REQ came, so that the time
+//! between the two is that of the path.
 
 mod frame;
 mod packet;
@@ -54,10 +58,10 @@ pub use replay::{REPLAY_WINDOW, ReplayWindow};
 /// Why a datagram of custody is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CustodyError {
-    /// It ends before it should.
+    /// The input ends too early.
     #[error("the datagram is cut off")]
     Truncated,
-    /// It is of no known version or kind.
+    /// The datagram is of no known version or kind.
     #[error("the datagram is of no known kind")]
     Unknown,
     /// A field has a value that it cannot have.
@@ -65,7 +69,8 @@ pub enum CustodyError {
     Invalid(&'static str),
 }
 
-/// Decodes arbitrary bytes, as a datagram, as frames, and as packet numbers: what is found survives a round trip.
+/// Decodes arbitrary bytes, as a datagram, as frames, and as packet numbers: every value that
+/// decodes survives a round trip.
 #[cfg(test)]
 pub(crate) fn fuzz_one(data: &[u8]) {
     packet::fuzz_one(data);

@@ -1,17 +1,17 @@
-//! What a UDP datagram of custody holds.
+//! The content of a UDP datagram of custody.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::CustodyError;
 
-/// The longest datagram, in bytes: what fits an Ethernet frame under IPv6 and UDP.
+/// The longest datagram, in bytes: the most that fits an Ethernet frame under IPv6 and UDP.
 #[doc(alias = "bound")]
 pub const MAX_CUSTODY_DATAGRAM: usize = 1452;
 
 /// The length of a cookie, in bytes.
 pub const COOKIE: usize = 16;
 
-/// The length of what stands before the sealed part of a datagram, in bytes.
+/// The length of the header before the sealed part of a datagram, in bytes.
 pub const PACKET_HEADER: usize = 1 + 4 + 8;
 
 /// Version 1, in the high half of the first byte.
@@ -22,32 +22,32 @@ const VERSION: u8 = 0x10;
 pub enum CustodyPacket {
     /// Asks for keys.
     Hello {
-        /// What the sender will call the keys.
+        /// The sender's name for the keys.
         epoch: u32,
-        /// What the other side's RETRY said; zero if none came yet.
+        /// The cookie of the other side's RETRY; zero if there was no RETRY yet.
         cookie: [u8; COOKIE],
         /// The first message of the handshake.
         message: Bytes,
     },
     /// Asks for the HELLO again, with a cookie that shows that its sender receives at its address.
     Retry {
-        /// That of the HELLO.
+        /// The epoch of the HELLO.
         epoch: u32,
-        /// What to say.
+        /// The cookie to repeat.
         cookie: [u8; COOKIE],
     },
     /// Answers a HELLO.
     Answer {
-        /// That of the HELLO.
+        /// The epoch of the HELLO.
         epoch: u32,
-        /// What the sender of the answer calls the keys.
+        /// The answering side's name for the keys.
         own: u32,
         /// The second message of the handshake.
         message: Bytes,
     },
     /// Carries frames.
     Sealed {
-        /// What the receiver calls the keys.
+        /// The receiver's name for the keys.
         epoch: u32,
         /// The number of the packet under these keys, never used twice.
         number: u64,
@@ -60,7 +60,7 @@ impl CustodyPacket {
     /// Takes a datagram apart.
     ///
     /// # Errors
-    /// It is none of custody, or cut off; it is to be dropped.
+    /// The datagram is not custody's, or is cut off; drop it.
     pub fn decode(datagram: &Bytes) -> Result<Self, CustodyError> {
         let mut rest = &datagram[..];
         let [kind] = take(&mut rest)?;
@@ -146,7 +146,7 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], CustodyError> {
     Ok(*taken)
 }
 
-/// A datagram that decodes is what encoding gives again.
+/// A datagram that decodes encodes to the same bytes.
 #[cfg(test)]
 pub(super) fn fuzz_one(data: &[u8]) {
     let datagram = Bytes::copy_from_slice(data);

@@ -7,7 +7,7 @@ pub const REPLAY_WINDOW: u64 = 1024;
 const WORD: u64 = u64::BITS as u64;
 const WORDS: usize = (REPLAY_WINDOW / WORD) as usize;
 
-/// The numbers of the packets that came, as far as they are remembered. What is older is taken for a replay.
+/// The packet numbers that were received recently. An older number is taken for a replay.
 #[derive(Debug, Clone, Default)]
 pub struct ReplayWindow {
     /// One above the highest number.
@@ -17,7 +17,8 @@ pub struct ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// Whether a packet of this number may be looked at. Only what was authenticated is to be [marked](Self::mark).
+    /// Whether a packet of this number may be looked at. Only the number of an authenticated packet
+    /// is to be [marked](Self::mark).
     pub fn is_new(&self, number: u64) -> bool {
         if number >= self.next {
             return true;
@@ -63,7 +64,7 @@ fn bit(number: u64) -> u64 {
     1 << (number % WORD)
 }
 
-/// Any numbers: none is new twice, and the highest never is again.
+/// Arbitrary numbers: no number is new twice, and the highest is never new again.
 #[cfg(test)]
 pub(super) fn fuzz_one(data: &[u8]) {
     let mut window = ReplayWindow::default();

@@ -7,27 +7,28 @@ pub struct NameId(u8);
 /// How many numbers there are.
 pub(crate) const KNOWN: usize = NAMES.len();
 
-/// What a name is, as bits of a set.
+/// The classes of a field name, as bits of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Class(u8);
 
 impl Class {
-    /// None of these.
+    /// No class.
     pub(crate) const NONE: Self = Self(0);
-    /// It ends at this hop (RFC 9110, 7.6.1).
+    /// The field ends at this hop (RFC 9110, 7.6.1).
     pub(crate) const HOP: Self = Self(1);
-    /// It must reach the other end, whatever `Connection` says.
+    /// The field must reach the other end, even if `Connection` lists it.
     pub(crate) const END: Self = Self(2);
-    /// It frames a message of HTTP/1.1, or says whom it is for: codecs write it themselves.
+    /// The field frames a message of HTTP/1.1, or is `Host`: codecs write it themselves.
     pub(crate) const FRAMING: Self = Self(4);
-    /// It belongs to a connection of HTTP/1.1 (RFC 9113, 8.2.2; RFC 9114, 4.2).
+    /// The field belongs to a connection of HTTP/1.1 (RFC 9113, 8.2.2; RFC 9114, 4.2).
     pub(crate) const CONNECTION: Self = Self(8);
-    /// No one should be able to guess its value byte by byte (RFC 7541, 7.1.3; RFC 9204, 7.1.3).
+    /// An attacker must not be able to guess the value byte by byte (RFC 7541, 7.1.3; RFC 9204,
+    /// 7.1.3).
     pub(crate) const SECRET: Self = Self(16);
-    /// It is `TE`, of which only `trailers` goes on.
+    /// The field is `TE`, of which only `trailers` goes on.
     pub(crate) const TE: Self = Self(32);
 
-    /// What is of one class or the other.
+    /// The union of two classes.
     pub(crate) const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }

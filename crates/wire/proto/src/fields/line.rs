@@ -8,7 +8,7 @@ use super::{FieldName, is_name};
 pub enum LineName<'a> {
     /// One that begins with a colon and is known.
     Pseudo(PseudoName),
-    /// A field whose name has a number.
+    /// A name that has a number.
     Known(NameId),
     /// Any other, as it came: nothing is known of its letters.
     Other(&'a [u8]),
@@ -35,7 +35,7 @@ impl PseudoName {
     /// How many there are.
     pub(crate) const COUNT: usize = 6;
 
-    /// Those of requests.
+    /// The pseudo-fields of requests.
     pub(crate) const OF_REQUESTS: [Self; 5] = [
         Self::Method,
         Self::Scheme,
@@ -122,7 +122,7 @@ impl<'a> LineName<'a> {
 }
 
 impl LineName<'static> {
-    /// The same name, when none of its bytes belong to anyone.
+    /// The same name without a lifetime; `None` if it borrows bytes.
     pub(crate) fn owned(name: LineName<'_>) -> Option<Self> {
         match name {
             LineName::Pseudo(name) => Some(Self::Pseudo(name)),

@@ -6,10 +6,11 @@
 //! name ":" SP value CRLF
 //! ```
 //!
-//! so that the lines which came over HTTP/1.1 are taken by one copy, and lines that stand behind each other go on by one copy, too.
-//! An edit writes a line behind the others, or leaves one out of the index; a message is then as long in memory as all that was ever
-//! written into it, which the limits of heads bound. Names are in lower case. Those that are known are compared by number. How names
-//! were spelled stands in the text, too, where that is kept.
+//! so that the lines of an HTTP/1.1 message are taken by one copy, and lines that stand behind each
+//! other go on by one copy, too. An edit writes a line behind the others, or leaves one out of the
+//! index; so a message takes the memory of every line ever written into it, which the limits of
+//! heads bound. Names are in lower case. Those that are known are compared by number. Where the
+//! original spelling of names is kept, it stands in the text, too.
 
 mod known;
 mod line;
@@ -35,7 +36,7 @@ const USUAL_BYTES: usize = 384;
 #[doc(alias = "bound")]
 const USUAL_LINES: usize = 10;
 
-/// Bytes for lines that a proxy adds to what came.
+/// Bytes for lines that a proxy adds to a message.
 #[doc(alias = "bound")]
 const ADDED_BYTES: usize = 256;
 
@@ -93,7 +94,7 @@ impl Line {
 pub(crate) struct BadValue;
 
 impl Fields {
-    /// None.
+    /// No fields.
     pub const fn new() -> Self {
         Self {
             text: Vec::new(),
@@ -101,7 +102,7 @@ impl Fields {
         }
     }
 
-    /// None yet, with room for so many lines and bytes, and some more.
+    /// No fields, with room for this many lines and bytes, and some more.
     pub fn with_capacity(lines: usize, bytes: usize) -> Self {
         Self {
             text: Vec::with_capacity(bytes + ADDED_BYTES),
@@ -209,21 +210,21 @@ impl Fields {
         self.extend(others);
     }
 
-    /// Takes the lines of others whose names are not here.
+    /// Takes the lines of `others` with names that are absent here.
     pub fn extend_absent(&mut self, others: &Self) {
         let mut absent = others.clone();
         absent.retain(|name| !self.contains_key(name));
         self.extend(&absent);
     }
 
-    /// Takes the lines of others whose names are here, in place of those.
+    /// Takes the lines of `others` with names that are present here, in place of these.
     pub fn replace_present(&mut self, others: &Self) {
         let mut present = others.clone();
         present.retain(|name| self.contains_key(name));
         self.replace(&present);
     }
 
-    /// Keeps the lines whose name is wanted.
+    /// Keeps the lines with a wanted name.
     pub fn retain(&mut self, mut is_wanted: impl FnMut(FieldName<'_>) -> bool) {
         let Self { text, lines } = self;
         lines.retain(|line| is_wanted(name_in(text, *line)));
@@ -240,7 +241,7 @@ impl Fields {
         self.lines.iter().any(|line| line.id.is(class))
     }
 
-    /// Removes the lines whose names are of this class.
+    /// Removes the lines with names of this class.
     pub(crate) fn remove_class(&mut self, class: Class) {
         self.lines.retain(|line| !line.id.is(class));
     }
@@ -262,7 +263,7 @@ impl Fields {
         })
     }
 
-    /// Adds a line of bytes from outside, whose [name](LineName::is_field) was checked.
+    /// Adds a line of bytes from outside; the [name](LineName::is_field) was checked.
     ///
     /// # Errors
     /// The value cannot be one.
@@ -301,7 +302,8 @@ impl Fields {
         &mut self.text
     }
 
-    /// There is a line at these places of the text, whose name is in lower case; both were checked.
+    /// Indexes a line at these places of the text. Its name is in lower case; both parts were
+    /// checked.
     pub(crate) fn came(&mut self, name: Range<usize>, value: Range<usize>) {
         let id = NameId::of(&self.text[name.clone()]);
         let is_canonical = value.start == name.end + COLON.len()
@@ -411,7 +413,7 @@ fn name_in(text: &[u8], line: Line) -> FieldName<'_> {
     FieldName(std::str::from_utf8(&text[line.name()]).unwrap_or_default())
 }
 
-/// A place or a length in a text, whose lines the limits of heads keep far below 4 GiB.
+/// A place or a length in a text, which the limits of heads keep far below 4 GiB.
 fn number(size: usize) -> u32 {
     u32::try_from(size).expect("the fields of a message stay below 4 GiB")
 }
@@ -422,8 +424,8 @@ pub(crate) fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.len() <= NAME_BYTES && name.iter().all(fits)
 }
 
-/// Whether all bytes may stand in a value (RFC 9110, 5.5): no controls but tabs. It looks at all of them in any case, which lets the
-/// compiler look at many at once.
+/// Whether all bytes may stand in a value (RFC 9110, 5.5): no controls but tabs. It does not stop
+/// early, so that the compiler can vectorise the loop.
 pub(crate) fn is_value(value: &[u8]) -> bool {
     value
         .iter()

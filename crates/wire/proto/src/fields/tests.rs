@@ -1,4 +1,4 @@
-//! What fields hold, in which order, and how they leave.
+//! The contents of fields, their order, and how they are written.
 
 use http::header::{COOKIE, HOST, VIA};
 use proptest::prelude::*;
@@ -16,7 +16,8 @@ fn wire(fields: &Fields, without: Class) -> String {
     String::from_utf8(text).unwrap()
 }
 
-/// Lines as they came over HTTP/1.1; each has its name, what is between, the value and what is behind.
+/// Lines as HTTP/1.1 writes them; each is its name, the bytes between, the value, and the bytes
+/// behind.
 fn came(lines: &[[&str; 4]]) -> Fields {
     let text = lines
         .iter()

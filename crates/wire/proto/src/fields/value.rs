@@ -68,7 +68,7 @@ impl From<FieldName<'_>> for HeaderName {
     }
 }
 
-/// What a field can be asked for by: a name in lower case.
+/// Anything to look a field up by: a name in lower case.
 ///
 /// Of text that a program does not have from such a type, make a [`HeaderName`]: only that is checked.
 pub trait AsFieldName {
@@ -145,7 +145,7 @@ impl<'a> FieldValue<'a> {
     /// Its text.
     ///
     /// # Errors
-    /// It has bytes that are not visible ASCII, spaces or tabs.
+    /// The value has bytes that are not visible ASCII, spaces or tabs.
     pub fn to_str(self) -> Result<&'a str, NoText> {
         std::str::from_utf8(self.bytes)
             .ok()
@@ -239,7 +239,7 @@ impl From<FieldValue<'_>> for HeaderValue {
     }
 }
 
-/// What can be the value of a field.
+/// Anything that can be the value of a field.
 pub trait AsFieldValue {
     /// The value.
     fn field_value(&self) -> FieldValue<'_>;

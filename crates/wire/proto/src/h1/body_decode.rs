@@ -12,9 +12,9 @@ use crate::fields::Fields;
 /// A piece of content, or its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BodyEvent {
-    /// Some bytes, never none; the pieces have nothing to do with the chunks of the sender.
+    /// Some bytes, never empty; the pieces have nothing to do with the chunks of the sender.
     Data(Bytes),
-    /// The trailer fields, never none. This *is* the end: no `End` follows it.
+    /// The trailer fields, never empty. This *is* the end: no `End` follows it.
     Trailers(Fields),
     /// The end, without trailers.
     End,
@@ -31,13 +31,13 @@ pub struct BodyDecoder {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BodyDecodeState {
-    /// So many bytes are to come.
+    /// This many bytes are still to come.
     Length(u64),
     /// Everything is content.
     UntilClose,
     /// A chunk line is next.
     ChunkLine,
-    /// So many bytes of a chunk are to come, then CRLF.
+    /// This many bytes of a chunk are still to come, then CRLF.
     Chunk(u64),
     /// The trailer section is next.
     Trailers,
@@ -65,7 +65,8 @@ impl BodyDecoder {
         }
     }
 
-    /// The same for a response, whose trailers are mended where those of a request are refused.
+    /// The same for a response: its trailers are repaired where those of a request would be
+    /// refused.
     #[must_use]
     pub fn of_response(mut self) -> Self {
         self.trailers.of = TrailersOf::Response;
@@ -127,8 +128,8 @@ impl BodyDecoder {
         self.state == BodyDecodeState::Done
     }
 
-    /// Bytes of content that come next with nothing between them: those of an announced length, `u64::MAX` up to the end of the
-    /// connection, none of chunks.
+    /// Bytes of content that come next without framing: the announced length, `u64::MAX` up to the
+    /// end of the connection, 0 for chunks.
     pub fn unframed(&self) -> u64 {
         match self.state {
             BodyDecodeState::Length(left) => left,
@@ -140,14 +141,14 @@ impl BodyDecoder {
         }
     }
 
-    /// So many of the [`Self::unframed`] bytes were taken from the connection by someone else.
+    /// Another reader took this many of the [`Self::unframed`] bytes from the connection.
     pub fn passed(&mut self, bytes: u64) {
         if let BodyDecodeState::Length(left) = &mut self.state {
             *left = left.saturating_sub(bytes);
         }
     }
 
-    /// Takes at most `left` bytes, and goes on with what is then left.
+    /// Takes at most `left` bytes, and goes on with the remainder.
     fn data(
         &mut self,
         buf: &mut BytesMut,
@@ -180,7 +181,7 @@ fn capped(limit: usize) -> u32 {
     limit.try_into().unwrap_or(u32::MAX)
 }
 
-/// Takes a chunk line, and says what follows it; `None` when more bytes are needed.
+/// Takes a chunk line and returns the state behind it; `None` when more bytes are needed.
 fn chunk_line(buf: &mut BytesMut, extension_bytes: u32) -> Result<Option<BodyDecodeState>, Kind> {
     let Some(line) = decode_chunk_line(buf, extension_bytes as usize)? else {
         return Ok(None);
@@ -192,7 +193,8 @@ fn chunk_line(buf: &mut BytesMut, extension_bytes: u32) -> Result<Option<BodyDec
     }))
 }
 
-/// Takes the CRLF after the bytes of a chunk, and says what follows it; `None` when more bytes are needed.
+/// Takes the CRLF after the bytes of a chunk and returns the state behind it; `None` when more
+/// bytes are needed.
 fn chunk_end(buf: &mut BytesMut) -> Result<Option<BodyDecodeState>, Kind> {
     match buf[..] {
         [] | [b'\r'] => Ok(None),

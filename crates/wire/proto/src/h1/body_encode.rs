@@ -26,7 +26,7 @@ const LINES: usize = 4 * LINE;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// So many bytes must still come.
+    /// This many bytes must still be written.
     Length(u64),
     Chunked,
     UntilClose,
@@ -97,7 +97,7 @@ impl BodyEncoder {
         }
     }
 
-    /// So many of the [`Self::unframed`] bytes were written by someone else.
+    /// Another writer sent this many of the [`Self::unframed`] bytes.
     pub fn passed(&mut self, bytes: u64) {
         if let State::Length(left) = &mut self.state {
             *left = left.saturating_sub(bytes);

@@ -6,7 +6,7 @@ use crate::fields::is_value_byte;
 /// 16 hexadecimal digits fill 64 bits.
 const MAX_DIGITS: usize = 16;
 
-/// What a chunk line says, and how long the line is.
+/// The content of a chunk line, and the length of the line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ChunkLine {
     /// Bytes of content in the chunk; 0 marks the last one.
@@ -17,7 +17,8 @@ pub(super) struct ChunkLine {
 
 /// Reads the chunk line at the front of `buf`; `None` means that more bytes are needed.
 ///
-/// It reads from left to right and stops at the first wrong byte, so a fault is found as soon as it has arrived.
+/// Reads from left to right and stops at the first wrong byte, so a fault is found as soon as it
+/// has arrived.
 pub(super) fn decode_chunk_line(
     buf: &[u8],
     extension_limit: usize,

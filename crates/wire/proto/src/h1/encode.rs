@@ -1,5 +1,6 @@
-//! Writing heads (RFC 9112 3, 4, 5). Targets and hosts are checked once more, wherever they come from: what was built from HTTP/2,
-//! from configuration or from code must not smuggle a line either. [`Fields`] hold no line that could.
+//! Writing heads (RFC 9112 3, 4, 5). Targets and hosts are checked once more, wherever they come
+//! from: a head that was built from HTTP/2, from configuration or from code must not smuggle a line
+//! either. [`Fields`] cannot hold such a line.
 
 use std::fmt::Write as _;
 
@@ -14,7 +15,8 @@ use super::target::{RequestTarget, check_authority, check_bytes};
 use crate::fields::names::HOST;
 use crate::fields::{Class, Fields};
 
-/// Bytes for what is not a field of the message: the first line, and the fields that tell its framing.
+/// Bytes for the parts that are not fields of the message: the first line, and the fields of its
+/// framing.
 const FIRST_LINES: usize = 128;
 
 /// Appends the head of an HTTP/1.1 request to `out`, Host first.

@@ -17,7 +17,7 @@ impl DecodeError {
         self.kind
     }
 
-    /// The status to answer a bad *request* with. A bad response becomes 502, whatever its kind.
+    /// The status to answer a bad *request* with. A bad response always becomes 502.
     pub fn status(&self) -> StatusCode {
         match self.kind {
             DecodeErrorKind::TargetTooLong | DecodeErrorKind::Path(BadPath::TooLong) => {
@@ -92,7 +92,7 @@ pub enum DecodeErrorKind {
     /// The authority has no host or a malformed one (RFC 9110 4.2.1).
     #[error("the host of the authority is empty or malformed")]
     BadAuthority,
-    /// The port is not 1 to 65535, or CONNECT has none (RFC 9110 9.3.6).
+    /// The port is not 1 to 65535, or is missing in CONNECT (RFC 9110 9.3.6).
     #[error("the port is missing or not from 1 to 65535")]
     BadPort,
 

@@ -20,7 +20,7 @@ pub enum Framing {
     UntilClose,
 }
 
-/// Reads the framing that the fields declare; `None` when they declare none.
+/// Reads the framing that the fields declare; `None` if they declare no framing.
 pub(super) fn declared(fields: &Fields, version: Version) -> Result<Option<Framing>, Kind> {
     let length = content_length(fields)?;
     if !fields.contains_key(TRANSFER_ENCODING) {

@@ -37,7 +37,7 @@ pub(crate) fn fuzz_one(data: &[u8]) {
     response_survives(data, &limits, &method);
 }
 
-/// What became of one input.
+/// The outcome of one input.
 #[derive(Debug, PartialEq)]
 enum Outcome<H> {
     Refused(DecodeErrorKind),
@@ -45,7 +45,7 @@ enum Outcome<H> {
     Message { head: H, body: Body, left: usize },
 }
 
-/// What became of the content.
+/// The outcome of the content.
 #[derive(Debug, Default, PartialEq)]
 struct Body {
     data: Vec<u8>,
@@ -116,7 +116,7 @@ fn read<H: Framed>(
         None => Outcome::Partial,
         Some((head, _)) => Outcome::Message {
             head,
-            // After a refusal it is unspecified what the buffer holds.
+            // After a refusal the content of the buffer is unspecified.
             left: if body.refused.is_some() { 0 } else { buf.len() },
             body,
         },
@@ -216,7 +216,7 @@ fn response_survives(data: &[u8], limits: &MessageLimits, method: &Method) {
     same_body(&body, &body2, left);
 }
 
-/// Writes what was read of the content, and its end when it had one.
+/// Writes the content that was read, and its end if it had one.
 fn put_body(framing: Framing, body: &Body, out: &mut BytesMut) {
     let mut encoder = BodyEncoder::new(framing);
     let mut pieces = Vec::new();
@@ -266,7 +266,7 @@ fn tight_limits() -> MessageLimits {
     }
 }
 
-/// Room for what encoding adds: a space after each colon, Host, and the framing.
+/// Room for the bytes that encoding adds: a space after each colon, Host, and the framing.
 fn roomy_limits() -> MessageLimits {
     let usual = MessageLimits::default();
     MessageLimits {

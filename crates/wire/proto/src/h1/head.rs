@@ -1,4 +1,5 @@
-//! What heads and trailer sections share: where they end, and their field lines (RFC 9112 2.2, 5).
+//! The common part of heads and trailer sections: their end, and their field lines (RFC 9112 2.2,
+//! 5).
 
 use std::ops::Range;
 
@@ -9,20 +10,20 @@ use super::error::DecodeErrorKind as Kind;
 use crate::fields::{Fields, NAME_BYTES, is_value};
 pub(super) use crate::quoted::{is_tchar as is_token_byte, is_token};
 
-/// What a search for the end of a section found.
+/// The result of a search for the end of a section.
 pub(super) enum HeadSection {
-    /// It ends before this offset, and has this many lines, the empty one included.
+    /// The section ends before this offset, and has this many lines, the empty one included.
     Complete { end: usize, lines: usize },
     /// More bytes are needed.
     Partial,
-    /// It does not end within the limit, and has this many whole lines within it.
+    /// The section does not end within the limit, and has this many whole lines within it.
     TooLarge { lines: usize },
 }
 
 /// Finds the empty line that ends the section beginning at `start`; the limit counts from the start of `buf`.
 ///
-/// A line that ends in LF alone is refused as soon as it is seen (RFC 9112 2.2 lets a recipient accept it; two
-/// recipients that differ in this are what request smuggling lives on).
+/// A line that ends in LF alone is refused as soon as it is seen (RFC 9112 2.2 lets a recipient
+/// accept it; request smuggling lives on two recipients that differ in this).
 pub(super) fn find_section(buf: &[u8], start: usize, limit: usize) -> Result<HeadSection, Kind> {
     let window = &buf[..buf.len().min(limit)];
     let mut line = start;
@@ -87,7 +88,7 @@ fn decode_field(section: &[u8], place: Range<usize>, fields: &mut Fields) -> Res
         return Err(cr_or(value, Kind::BadValue));
     }
 
-    // What is behind the colon and has no blanks around it.
+    // The value: the text behind the colon, without blanks around it.
     let blanks = line[colon + 1..].len() - trim_start(&line[colon + 1..]).len();
     let value_start = place.start + colon + 1 + blanks;
     let name = place.start..place.start + colon;

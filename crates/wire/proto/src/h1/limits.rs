@@ -20,7 +20,7 @@ const CHUNK_EXTENSION_BYTES: usize = 256;
 #[doc(alias("bound", "limits.trailer_bytes"))]
 const TRAILER_BYTES: usize = 16 * 1024;
 
-/// Upper bounds on what a decoder reads into memory, and what it keeps of that.
+/// Upper bounds on the parts of a message that a decoder reads into memory, and keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageLimits {
     /// Bytes of a head: start line, fields and the empty line. Default 65536.
@@ -36,7 +36,7 @@ pub struct MessageLimits {
 }
 
 impl MessageLimits {
-    /// What a response may have where nothing else is said: as a request, but for 1024 field lines.
+    /// The defaults for a response: those of a request, but 1024 field lines.
     pub fn of_responses() -> Self {
         Self {
             fields: RESPONSE_FIELDS,

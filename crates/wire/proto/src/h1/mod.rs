@@ -1,12 +1,13 @@
 //! A strict HTTP/1.1 codec for a proxy that stands between clients and origins.
 //!
-//! It takes bytes and gives messages, or takes messages and gives bytes. It holds no socket, no clock and no buffer of
-//! its own. It refuses whatever two implementations could read in two ways, and it never passes a line on as it came:
-//! each message is written anew from checked parts. Defects of responses that RFC 9110 and RFC 9112 say how to mend are mended.
+//! The codec takes bytes and gives messages, or takes messages and gives bytes. It holds no socket,
+//! no clock and no buffer of its own. It refuses any input that two implementations could read in
+//! two ways, and never passes a received line on unchanged: each message is written anew from
+//! checked parts. Defects of responses that RFC 9110 and RFC 9112 say how to repair are repaired.
 //!
 //! Every decoder gives the same result however its input is cut into pieces.
 //!
-//! It is not a connection: pipelining, time limits, and who closes when belong to the caller.
+//! Pipelining, time limits, and who closes a connection belong to the caller.
 //!
 //! Specifications: RFC 9110 (semantics), RFC 9112 (HTTP/1.1), RFC 9931 (optimistic protocol transitions).
 

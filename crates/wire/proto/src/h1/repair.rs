@@ -1,7 +1,7 @@
 //! Defects of a response's fields that a proxy mends before it passes them on (RFC 9112 5.1, 5.2; RFC 9110 5.5).
 //!
-//! A request with one of them is refused: where two recipients differ on it, a request can be smuggled. What an origin says ends at its
-//! client, for which the mended field is the only one.
+//! A request with such a defect is refused: where two recipients differ on it, a request can be
+//! smuggled. A response ends at its client, which sees the repaired field alone.
 
 use bytes::BytesMut;
 use memchr::memchr;

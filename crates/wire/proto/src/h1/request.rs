@@ -19,7 +19,7 @@ use crate::upgrade::Protocol;
 pub struct RequestHead {
     /// The method, a token.
     pub method: Method,
-    /// What is asked for.
+    /// The request target.
     pub target: RequestTarget,
     /// HTTP/1.0 or HTTP/1.1.
     pub version: Version,
@@ -32,15 +32,16 @@ pub struct RequestHead {
     /// Always false for HTTP/1.0, because a proxy must not keep such a connection (RFC 9112 9.3), and for CONNECT,
     /// because bytes after a refused one may be a tunnel's payload (RFC 9931).
     pub keep_alive: bool,
-    /// The protocol of Upgrade that could be spoken, when Connection lists `upgrade` in HTTP/1.1 (RFC 9110 7.8). Those of
-    /// [connections](Protocol::is_of_connections) are ignored, as section 7.8 allows.
+    /// The protocol of Upgrade that could be spoken, when Connection lists `upgrade` in HTTP/1.1
+    /// (RFC 9110 7.8). [Protocols of connections](Protocol::is_of_connections) are ignored, as
+    /// section 7.8 allows.
     pub upgrade: Option<Protocol>,
 }
 
 /// Takes one request head from the front of `buf`, and nothing after it; `None` means that more bytes are needed.
 ///
 /// # Errors
-/// The first rule that the head broke. What `buf` then holds is unspecified: answer and close.
+/// The first rule that the head broke. The content of `buf` is then unspecified: answer and close.
 pub fn decode_request(
     buf: &mut BytesMut,
     limits: &MessageLimits,
@@ -122,13 +123,13 @@ fn decode_line(head: &Bytes, end: usize) -> Result<(Method, RequestTarget, Versi
     Ok((method, target, version))
 }
 
-/// Checks Host, then makes it say what the target says (RFC 9112 3.2, 3.2.2).
+/// Checks Host, then sets it to the authority of the target (RFC 9112 3.2, 3.2.2).
 fn settle_host(target: &RequestTarget, version: Version, fields: &mut Fields) -> Result<(), Kind> {
     let authority = target.authority();
     let mut hosts = fields.values(HOST);
     let host = hosts.next();
 
-    // That of the target was checked already.
+    // The authority of the target was checked already.
     let agrees =
         authority.is_some_and(|authority| host.is_some_and(|host| host == authority.as_str()));
     match host {
@@ -150,9 +151,10 @@ fn settle_host(target: &RequestTarget, version: Version, fields: &mut Fields) ->
     Ok(())
 }
 
-/// A request without a declared length has no content (RFC 9112 6.3), and CONNECT has none.
+/// A request without a declared length has no content (RFC 9112 6.3); CONNECT never has content.
 ///
-/// Some clients (WinINet) say so with `Content-Length: 0` where a tunnel begins. It cannot be misread, and goes no further.
+/// Some clients (WinINet) send `Content-Length: 0` with CONNECT. It cannot be misread, and goes no
+/// further.
 fn request_framing(
     method: &Method,
     version: Version,

@@ -17,7 +17,7 @@ use crate::fields::{Fields, is_value};
 /// The head of a response, checked. The reason phrase is not kept: it means nothing (RFC 9112 4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseHead {
-    /// 100 to 999; what is above 599 is to be treated as 5xx (RFC 9110 15).
+    /// 100 to 999; a status above 599 counts as 5xx (RFC 9110 15).
     pub status: StatusCode,
     /// HTTP/1.0 or HTTP/1.1.
     pub version: Version,
@@ -36,7 +36,8 @@ pub struct ResponseHead {
 /// CONNECT, and after 101, the bytes that follow belong to the tunnel or to the new protocol.
 ///
 /// # Errors
-/// The first rule that the head broke. What `buf` then holds is unspecified: close the connection.
+/// The first rule that the head broke. The content of `buf` is then unspecified: close the
+/// connection.
 pub fn decode_response(
     buf: &mut BytesMut,
     limits: &MessageLimits,
@@ -113,7 +114,8 @@ fn decode_minor_version(bytes: &[u8]) -> Result<Version, Kind> {
 #[derive(Debug, Clone, Copy)]
 struct ResponseContent {
     framing: Framing,
-    /// Content was announced where none may come: a sender that sends it all the same would have it read as the next head.
+    /// Content was announced where it is not allowed: a sender that sends it all the same would
+    /// have it read as the next head.
     is_doubtful: bool,
 }
 
@@ -143,7 +145,8 @@ fn response_content(
 
     let declared = declared(fields, version);
     if *method == Method::HEAD || status == StatusCode::NOT_MODIFIED {
-        // What cannot be read tells nothing of the content that another response would have.
+        // A length that cannot be read says nothing of the content that another response would
+        // have.
         if declared.is_err() {
             fields.remove(CONTENT_LENGTH);
             fields.remove(TRANSFER_ENCODING);
@@ -160,7 +163,7 @@ fn response_content(
     })
 }
 
-/// What the fields declare. Several lengths that are the same number are one (RFC 9112 6.3, 5).
+/// The declared framing. Several lengths that are the same number are one (RFC 9112 6.3, 5).
 fn declared(fields: &mut Fields, version: Version) -> Result<Option<Framing>, Kind> {
     match framing::declared(fields, version) {
         Err(Kind::SeveralLengths | Kind::LengthList) if join_lengths(fields) => {

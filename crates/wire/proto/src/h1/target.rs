@@ -13,7 +13,7 @@ use crate::path;
 #[doc(alias = "bound")]
 const LONGEST: usize = u16::MAX as usize - 1;
 
-/// What a request asks for, in the form in which it asked.
+/// The target of a request, in the form that it was written in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestTarget {
     /// `/path?query`: the authority is in Host (RFC 9112 3.2.1).

@@ -29,7 +29,7 @@ pub fn is_forbidden_trailer(name: &str) -> bool {
     )
 }
 
-/// Whose trailers they are.
+/// The message that the trailers belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TrailersOf {
     /// A client's: refused where they could be read as fields of the head.
@@ -38,7 +38,7 @@ pub(super) enum TrailersOf {
     Response,
 }
 
-/// Whose they are, and their limits.
+/// Whether they belong to a request or a response, and their limits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TrailerRules {
     pub(super) of: TrailersOf,
@@ -76,7 +76,7 @@ fn of_request(section: &[u8], lines: usize, most: usize) -> Result<Fields, Kind>
     Ok(trailers)
 }
 
-/// RFC 9110 6.5.1: what must not be a trailer is discarded.
+/// RFC 9110 6.5.1: a field that must not be a trailer is discarded.
 fn of_response(section: &[u8], lines: usize, most: usize) -> Result<Fields, Kind> {
     let mut trailers = repair::decode_fields(section, 0, lines, most)?;
     trailers.retain(|name| !is_forbidden_trailer(&name));

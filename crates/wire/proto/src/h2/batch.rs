@@ -1,11 +1,11 @@
-//! What is to be written, as slices of where it lies.
+//! The bytes to write, as slices of the buffers they lie in.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Content on its way out. It may carry what counts it.
+/// Content to send. It may carry its own accounting.
 pub trait Content {
     /// Its bytes.
     fn bytes(&self) -> &[u8];
@@ -14,7 +14,7 @@ pub trait Content {
     #[must_use]
     fn split_to(&mut self, length: usize) -> Self;
 
-    /// So many of its bytes have left.
+    /// This many of its bytes were written.
     fn advance(&mut self, length: usize);
 }
 
@@ -38,7 +38,7 @@ const SMALL: usize = 256;
 /// Something to write.
 #[derive(Debug)]
 enum Chunk<C> {
-    /// So many bytes of the batch's own.
+    /// This many bytes of the batch's own buffer.
     Own(usize),
     /// Content, from where it lies.
     Lent(C),
@@ -97,7 +97,7 @@ impl<C: Content> FrameBatch<C> {
         }
     }
 
-    /// Fills `slices` with what comes next; how many of them.
+    /// Fills `slices` with the next bytes; returns the number of slices filled.
     pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut own = &self.own[..];
         let mut count = 0;
@@ -118,7 +118,7 @@ impl<C: Content> FrameBatch<C> {
         count
     }
 
-    /// So many bytes were written.
+    /// This many bytes were written.
     pub fn advance(&mut self, mut written: usize) {
         self.length -= written;
         while written > 0 {

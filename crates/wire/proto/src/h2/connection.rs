@@ -24,7 +24,7 @@ pub(super) const FAREWELL_PING: [u8; 8] = *b"farewell";
 /// The PING that finds out whether the peer is there.
 pub(super) const PROBE_PING: [u8; 8] = *b"presence";
 
-/// What a connection takes and gives.
+/// The limits and settings of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionOptions {
     /// Which side we are.
@@ -35,7 +35,7 @@ pub struct ConnectionOptions {
     pub connection_window: u32,
     /// Bytes of the largest frame that we take.
     pub frame_size: u32,
-    /// What a field section may hold.
+    /// The limits of a field section.
     pub section: FieldSectionLimits,
     /// Bytes of trailers, counted in the same way.
     pub trailers: usize,
@@ -45,13 +45,14 @@ pub struct ConnectionOptions {
     pub streams: u32,
     /// Bytes that one stream may queue.
     pub queue: usize,
-    /// Streams that we reset and whose late frames are told from mistakes.
+    /// How many of the streams that we reset are remembered, so that their late frames are told
+    /// from mistakes.
     pub remembered: usize,
-    /// What the peer may cost.
+    /// Budgets for the costs that a peer causes.
     pub budgets: Budgets,
 }
 
-/// What comes next.
+/// The next part of the input.
 #[derive(Debug)]
 pub(super) enum Expecting {
     /// The preface of a client.
@@ -60,9 +61,9 @@ pub(super) enum Expecting {
     Frame,
     /// Content of a DATA frame.
     Content(Arriving),
-    /// So many bytes that mean nothing.
+    /// This many bytes without meaning.
     Nothing(u32),
-    /// The connection has failed: what comes is not looked at.
+    /// The connection has failed: input is not looked at.
     Failed(ConnectionError),
 }
 
@@ -75,7 +76,7 @@ pub(super) struct Arriving {
     pub(super) end: bool,
 }
 
-/// A field section whose CONTINUATION frames are awaited.
+/// A field section that awaits CONTINUATION frames.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) stream: u32,
@@ -83,7 +84,7 @@ pub(super) struct Block {
     /// The stream that it depends on.
     pub(super) dependency: Option<u32>,
     pub(super) bytes: BytesMut,
-    /// What it costs, its frames included.
+    /// Its cost, its frames included.
     pub(super) cost: usize,
 }
 
@@ -96,7 +97,7 @@ pub struct UnfinishedBlock {
     pub memory: usize,
 }
 
-/// What we have said of ourselves.
+/// Our own settings.
 #[derive(Debug)]
 pub(super) struct Own {
     /// The window of new streams that the peer knows of.
@@ -155,8 +156,9 @@ pub(super) struct Compression {
     pub(super) unpolled: usize,
 }
 
-/// Bytes that a peer's table may save it before it has acknowledged that it has none: heads of a first round trip with some kilobytes of
-/// cookies each. A peer that never acknowledges would keep the table else.
+/// Bytes that a dynamic table may save a peer before it acknowledges that its table has no room:
+/// heads of a first round trip with some kilobytes of cookies each. Without this bound, a peer that
+/// never acknowledges would keep the table.
 #[doc(alias = "bound")]
 const UNSETTLED: usize = 1024 * 1024;
 
@@ -261,7 +263,7 @@ impl<C: Content> Connection<C> {
         self.set_connection_window(self.options.connection_window);
     }
 
-    /// What has happened, in order.
+    /// The events of the connection, in order.
     pub fn poll_event(&mut self) -> Option<Event> {
         if self.meter.verdict() >= Verdict::Retire && !self.farewell.is_retired {
             self.farewell.is_retired = true;
@@ -274,7 +276,7 @@ impl<C: Content> Connection<C> {
         event
     }
 
-    /// What the peer says of itself.
+    /// The peer's settings.
     pub fn peer(&self) -> &PeerSettings {
         &self.peer
     }
@@ -298,7 +300,7 @@ impl<C: Content> Connection<C> {
         })
     }
 
-    /// Why the connection has failed, if it has. What is still to be written says so to the peer.
+    /// Why the connection has failed, if it has. The bytes still to write tell the peer.
     pub fn failure(&self) -> Option<ConnectionError> {
         match self.expecting {
             Expecting::Failed(error) => Some(error),
@@ -338,7 +340,7 @@ impl<C: Content> Connection<C> {
         self.farewell.is_announced && self.farewell.last.is_none()
     }
 
-    /// The peer has read that: what it sent before is here.
+    /// The peer has acknowledged it: everything it sent before is here.
     pub(super) fn close_door(&mut self) {
         let last = self.streams.highest;
         self.farewell.last = Some(last);
@@ -353,7 +355,7 @@ impl<C: Content> Connection<C> {
         }
     }
 
-    /// Drops all streams and what they have queued: the connection is gone.
+    /// Drops all streams and their queues: the connection is gone.
     pub fn clear(&mut self) {
         self.streams.clear();
     }
@@ -437,7 +439,7 @@ impl<C: Content> Connection<C> {
         self.tell_room();
     }
 
-    /// The window of each stream is to be this many bytes; false while the peer has not acknowledged what it was told before.
+    /// Sets the window of each stream; false while the peer has not acknowledged the previous size.
     pub fn set_stream_window(&mut self, size: u32) -> bool {
         if self.own.unacknowledged > 0 || self.failure().is_some() {
             return false;
@@ -456,7 +458,7 @@ impl<C: Content> Connection<C> {
         }
     }
 
-    /// So much of what came was read, or will never be.
+    /// This many received bytes were read, or never will be.
     pub(super) fn release_room(&mut self, bytes: u32) {
         if bytes > 0 {
             self.flow.receive.release(bytes);

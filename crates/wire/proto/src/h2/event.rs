@@ -1,4 +1,4 @@
-//! What a connection has to say.
+//! Events of a connection.
 
 use std::borrow::Cow;
 
@@ -28,7 +28,7 @@ pub enum Event {
     Request {
         /// The stream.
         stream: u32,
-        /// What it asks for.
+        /// The request.
         request: RequestHead,
         /// Whether that is all.
         end: bool,
@@ -51,7 +51,7 @@ pub enum Event {
         /// Whether that is all.
         end: bool,
     },
-    /// Content came. It is to be [released](super::Connection::release).
+    /// Content. It is to be [released](super::Connection::release).
     Data {
         /// The stream.
         stream: u32,
@@ -92,7 +92,7 @@ pub enum Event {
     PriorityUpdate {
         /// The stream, which may not be open yet.
         stream: u32,
-        /// What it says.
+        /// The priority.
         signal: Signal,
     },
     /// A budget of the connection's life is nearly used up: another one should take over.

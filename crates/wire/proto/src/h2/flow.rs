@@ -2,7 +2,7 @@
 
 use super::settings::{FIRST_WINDOW, LARGEST_WINDOW};
 
-/// What the peer may still send, and what was read of it.
+/// The credit that the peer has left, and the bytes that were read since the last update.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReceiveWindow {
     /// Below zero when the initial size was made smaller (RFC 9113, section 6.9.2).
@@ -19,7 +19,7 @@ impl ReceiveWindow {
         }
     }
 
-    /// So many bytes come; false if they are more than the peer may send.
+    /// Accounts for received bytes; false if they exceed the peer's credit.
     pub(super) fn take(&mut self, bytes: u32) -> bool {
         if i64::from(bytes) > self.window {
             return false;
@@ -28,7 +28,7 @@ impl ReceiveWindow {
         true
     }
 
-    /// So many bytes were read.
+    /// Accounts for bytes that were read.
     pub(super) fn release(&mut self, bytes: u32) {
         self.unclaimed += i64::from(bytes);
     }
@@ -43,7 +43,7 @@ impl ReceiveWindow {
         self.unclaimed += by;
     }
 
-    /// What the peer is to be told of, once that is worth a frame.
+    /// The credit to give the peer, once it is worth a frame.
     pub(super) fn update(&mut self) -> Option<u32> {
         if self.unclaimed <= 0 || self.unclaimed < self.window / 2 {
             return None;
@@ -61,7 +61,7 @@ impl ReceiveWindow {
     }
 }
 
-/// What we may still send.
+/// Our credit for sending.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SendWindow(i64);
 
@@ -81,7 +81,7 @@ impl SendWindow {
         usize::try_from(self.0).unwrap_or(0)
     }
 
-    /// So many bytes are sent, which are no more than there is room for.
+    /// Accounts for sent bytes, which do not exceed the credit.
     pub(super) fn take(&mut self, bytes: usize) {
         self.0 -= bytes as i64;
     }

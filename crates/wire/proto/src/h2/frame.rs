@@ -4,7 +4,7 @@ use bytes::{BufMut, BytesMut};
 
 use super::reason::{ConnectionError, Reason};
 
-/// What every client sends first (RFC 9113, section 3.4).
+/// The first bytes of every client (RFC 9113, section 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Bytes of a frame's head.
@@ -95,7 +95,7 @@ pub struct FrameHead {
     pub length: u32,
     /// The type.
     pub kind: FrameKind,
-    /// The flags, whose meaning is the type's.
+    /// The flags; the type defines their meaning.
     pub flags: u8,
     /// The stream; 0 for the connection.
     pub stream: u32,

@@ -11,7 +11,7 @@ use super::{
     HeadParts, PREFACE, Role,
 };
 
-/// What the sections of an input may hold.
+/// Limits of the field sections of an input.
 const LIMITS: FieldSectionLimits = FieldSectionLimits {
     bytes: 2048,
     lines: 16,
@@ -25,7 +25,8 @@ const PLENTY: Budget = Budget {
     per_second: 1000,
 };
 
-/// Decodes arbitrary bytes as whatever the first of them says: a field section, lines to be written, or what a client or a server sends.
+/// Decodes arbitrary bytes as the first of them chooses: a field section, lines to be written, or
+/// the stream of a client or a server.
 pub(crate) fn fuzz_one(data: &[u8], now: Instant) {
     let [what, data @ ..] = data else { return };
     match what {
@@ -42,7 +43,8 @@ fn lines(section: &[u8]) -> Option<HeadLines> {
     read.is_ok().then_some(lines)
 }
 
-/// A head that was taken can be written, and is then read as the same; none has what HTTP/1.1 could be fooled with.
+/// An accepted head can be written, and is then read as the same; it never holds bytes that could
+/// fool HTTP/1.1.
 fn heads(data: &[u8]) {
     let mut output = BytesMut::new();
     if let Some(Ok(request)) = lines(data).map(HeadLines::request) {
@@ -102,7 +104,8 @@ fn options(role: Role) -> ConnectionOptions {
     }
 }
 
-/// Whatever comes, no more content comes out than the windows allow, and what is written stays within bounds.
+/// For any input, no more content comes out than the windows allow, and the output stays within
+/// bounds.
 fn connection(role: Role, data: &[u8], now: Instant) {
     let mut connection = Connection::<Bytes>::new(options(role), now);
     if role == Role::Client {
@@ -122,7 +125,7 @@ fn connection(role: Role, data: &[u8], now: Instant) {
         }
     }
 
-    // The first byte says how the rest is cut, the second what is done with what comes.
+    // The first byte chooses how the rest is cut, the second the reactions to events.
     let [cut, act, data @ ..] = data else { return };
     let mut input = BytesMut::new();
     if role == Role::Server {
@@ -148,7 +151,7 @@ fn connection(role: Role, data: &[u8], now: Instant) {
     assert!(written <= 4096 + 64 * (data.len() + 1));
 }
 
-/// Does something about what came; bytes that stay unread.
+/// Reacts to an event; returns the bytes that stay unread.
 fn answer(connection: &mut Connection, act: u8, event: Event) -> usize {
     let fields = crate::fields::Fields::new();
     let content = Bytes::from_static(b"some content of a response");

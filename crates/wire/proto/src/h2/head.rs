@@ -1,4 +1,4 @@
-//! Heads of messages: what stands in a field section, and what must (RFC 9113, section 8; RFC 8441).
+//! Heads of messages: allowed and required fields of a section (RFC 9113, section 8; RFC 8441).
 
 use std::borrow::Cow;
 
@@ -19,9 +19,9 @@ use crate::upgrade::Protocol;
 /// A head that cannot be taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadHead {
-    /// It is malformed: its stream is reset (RFC 9113, section 8.1.1).
+    /// Malformed: the stream is reset (RFC 9113, section 8.1.1).
     Malformed(Cow<'static, str>),
-    /// It is HTTP, and is refused with a status and the reason.
+    /// Valid HTTP, but refused with a status and the reason.
     Refused(StatusCode, Cow<'static, str>),
 }
 
@@ -34,7 +34,7 @@ impl BadHead {
         Self::Refused(StatusCode::BAD_REQUEST, words.into())
     }
 
-    /// What is wrong.
+    /// The mistake.
     pub fn words(&self) -> &Cow<'static, str> {
         match self {
             Self::Malformed(words) | Self::Refused(_, words) => words,
@@ -42,7 +42,7 @@ impl BadHead {
     }
 }
 
-/// The lines of a section on their way to a head. What follows the first mistake is not kept.
+/// The lines of a section on their way to a head. Lines behind the first mistake are not kept.
 #[derive(Debug)]
 pub struct HeadLines {
     pseudo: PseudoFields,
@@ -63,7 +63,7 @@ const TOO_MANY: BadHead = BadHead::Refused(
 );
 
 impl HeadLines {
-    /// None yet.
+    /// No lines.
     pub fn new(limits: FieldSectionLimits) -> Self {
         Self {
             pseudo: PseudoFields::default(),
@@ -136,7 +136,7 @@ impl HeadLines {
     /// `:authority`.
     ///
     /// # Errors
-    /// They are no request, or none that is served.
+    /// The lines are not a request, or not one that is served.
     pub fn request(mut self) -> Result<RequestHead, BadHead> {
         if let Some(bad) = self.bad {
             return Err(bad);
@@ -242,7 +242,7 @@ impl HeadLines {
     /// The trailers that they are.
     ///
     /// # Errors
-    /// They are none.
+    /// The lines are not trailers.
     pub fn trailers(self) -> Result<Fields, BadHead> {
         if let Some(bad) = self.bad {
             return Err(bad);
@@ -307,7 +307,7 @@ fn settle_authority(
 /// A head to be written.
 #[derive(Debug, Clone, Copy)]
 pub enum HeadParts<'a> {
-    /// Of a request; what is absent is not written.
+    /// A request's; absent fields are not written.
     Request {
         /// `:method`
         method: &'a Method,

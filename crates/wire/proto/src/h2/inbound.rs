@@ -1,4 +1,5 @@
-//! What comes: frames, and what they mean for the connection and its streams (RFC 9113, sections 5 and 6).
+//! Input: frames, and their meaning for the connection and its streams (RFC 9113, sections 5 and
+//! 6).
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -23,8 +24,9 @@ const UNPOLLED: usize = 256 * 1024;
 pub(super) type Taken<T = ()> = Result<T, ConnectionError>;
 
 impl<C: Content> Connection<C> {
-    /// Takes bytes off the front of `input`: whole frames, and of DATA frames what is there. What stays is to be completed; if this says
-    /// false, it is to be handled again once events were polled: few bytes can be many heads.
+    /// Takes bytes off the front of `input`: whole frames, and the part of a DATA frame that is
+    /// here. Bytes that stay are incomplete; if this returns false, handle them again once events
+    /// were polled: few bytes can be many heads.
     pub fn handle(&mut self, input: &mut BytesMut, now: Instant) -> bool {
         self.meter.set_now(now);
         loop {
@@ -192,14 +194,14 @@ impl<C: Content> Connection<C> {
         if arriving.left == 0 && !arriving.end {
             self.meter.empty();
         }
-        // What was read before may be worth telling now that less is left.
+        // Bytes read earlier may now be worth a WINDOW_UPDATE, because less is left.
         self.tell_room();
         if self.admit(head, arriving.left)? {
-            // What is padding was read.
+            // Padding counts as read.
             self.release(head.stream, head.length - arriving.left);
             self.expecting = Expecting::Content(arriving);
         } else {
-            // It passes no window.
+            // Flow control does not limit empty frames, so they have a budget.
             if head.length == 0 {
                 self.meter.reset();
             }
@@ -347,7 +349,7 @@ impl<C: Content> Connection<C> {
             if !content.is_empty() {
                 return Err(ConnectionError::size("an acknowledgement with settings"));
             }
-            // Only what was asked for is an answer.
+            // An acknowledgement of SETTINGS that we did not send costs its sender.
             match self.own.unacknowledged.checked_sub(1) {
                 Some(left) => self.acknowledged(left),
                 None => self.meter.control(),

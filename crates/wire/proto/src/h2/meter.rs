@@ -15,7 +15,7 @@ pub struct Budget {
     pub per_second: u32,
 }
 
-/// A budget and what was taken of it.
+/// A budget and the part of it that is used.
 #[derive(Debug)]
 pub struct Bucket {
     budget: Budget,
@@ -52,21 +52,23 @@ impl Bucket {
     }
 }
 
-/// What is to become of a connection.
+/// The fate of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// It goes on.
+    /// The connection goes on.
     Fine,
-    /// It takes nothing new, and ends when its streams have: a budget of its whole life is nearly used up.
+    /// The connection takes no new streams, and ends after its last one: a budget of its whole life
+    /// is nearly used up.
     Retire,
-    /// It ends now, with ENHANCE_YOUR_CALM (RFC 9113, 7).
+    /// The connection ends now, with ENHANCE_YOUR_CALM (RFC 9113, 7).
     Calm,
 }
 
-/// What a peer may cost.
+/// Budgets for the costs that a peer causes.
 #[derive(Debug, Clone, Copy)]
 pub struct Budgets {
-    /// RST_STREAM and what comes for streams that are over, and once more those that the peer's errors made us send.
+    /// RST_STREAM and other frames for streams that are over. The resets that the peer's errors make
+    /// us send have a second budget of this size.
     pub resets: Budget,
     /// SETTINGS, PING, PRIORITY, frames of unknown types, answers to nothing of ours, and GOAWAY after the first one.
     pub control: Budget,
@@ -90,7 +92,7 @@ const UPDATES_PER_FRAME: u32 = 4;
 #[doc(alias = "bound")]
 const UPDATES_PAID: u32 = 64 * 1024 * 1024;
 
-/// The budgets of a connection and what was taken of them.
+/// The budgets of a connection and the used part of each.
 #[derive(Debug)]
 pub(super) struct Meter {
     budgets: Budgets,
@@ -98,7 +100,7 @@ pub(super) struct Meter {
     caused: Bucket,
     control: Bucket,
     updates: Bucket,
-    /// WINDOW_UPDATE frames that what we sent has called for.
+    /// WINDOW_UPDATE frames that our own content has called for.
     called_for: u32,
     empty: Bucket,
     /// Resets that the peer has caused so far.
@@ -123,7 +125,7 @@ impl Meter {
         }
     }
 
-    /// It is so late.
+    /// Sets the time.
     pub(super) fn set_now(&mut self, now: Instant) {
         self.now = now;
     }

@@ -1,18 +1,23 @@
-//! HTTP/2 (RFC 9113) without input or output: frames, HPACK, streams, flow control, and what a peer may cost.
+//! HTTP/2 (RFC 9113) without input or output: frames, HPACK, streams, flow control, and bounds on
+//! the cost of a peer.
 //!
-//! A [`Connection`] is the machine of one connection, of a client or of a server. Bytes go into [`Connection::handle`], and
-//! [`Connection::poll_event`] says what they mean. Commands such as [`Connection::respond`] and [`Connection::send`] queue
-//! frames; [`Connection::transmit`] moves them into a [`FrameBatch`], whose slices lie where the content lies. Time is an argument.
+//! A [`Connection`] is the machine of one connection, of a client or of a server. Bytes go into
+//! [`Connection::handle`], and [`Connection::poll_event`] tells their meaning. Commands such as
+//! [`Connection::respond`] and [`Connection::send`] queue frames; [`Connection::transmit`] moves
+//! them into a [`FrameBatch`], whose slices point at the content. Time is an argument.
 //!
-//! What a peer may cost is bounded in here: resets and errors that make us reset, frames that cost their sender nothing
-//! ([`Budgets`]), the size of field sections and the CONTINUATION frames they come in, streams at once, windows.
+//! The cost of a peer is bounded in here: resets and errors that make us reset, frames that cost
+//! their sender nothing ([`Budgets`]), the size of field sections and the CONTINUATION frames they
+//! come in, streams at once, windows.
 //!
-//! What it is not: it does not push, nor lets anyone push, and knows no HTTP/1.1 `Upgrade: h2c`. PRIORITY frames have no effect
-//! (RFC 9113, section 5.3.2); of PRIORITY_UPDATE (RFC 9218) its owner hears.
+//! Not supported: it does not push, nor lets anyone push, and knows no HTTP/1.1 `Upgrade: h2c`.
+//! PRIORITY frames have no effect (RFC 9113, section 5.3.2); its owner is told of PRIORITY_UPDATE
+//! (RFC 9218).
 //!
 //! Specifications: RFC 9113, RFC 7541 (in [`hpack`]), RFC 8441 (extended CONNECT), RFC 9218 (priorities).
 //!
-//! Begin reading in `connection.rs`: the state; then `inbound.rs` and `sections.rs`, what comes, and `outbound.rs`, what leaves.
+//! Begin reading in `connection.rs`: the state; then `inbound.rs` and `sections.rs`, the input, and
+//! `outbound.rs`, the output.
 
 mod batch;
 mod connection;

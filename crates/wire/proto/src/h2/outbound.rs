@@ -1,4 +1,4 @@
-//! What leaves: commands of the streams' owners, and the frames that they become.
+//! Output: commands of the streams' owners, and the frames that they become.
 
 use bytes::{BufMut, BytesMut};
 
@@ -17,7 +17,8 @@ use super::turns::{LONGEST_TURN, SHORTEST_TURN};
 use crate::fields::Fields;
 use crate::h3::Role;
 
-/// Turns that are taken together on their way to the socket: what a stream that begins to send waits for at most.
+/// Turns that are taken together on their way to the socket: the longest wait of a stream that
+/// begins to send.
 #[doc(alias = "bound")]
 const BATCH_TURNS: usize = 2;
 
@@ -120,7 +121,7 @@ impl<C: Content> Connection<C> {
         }
     }
 
-    /// Ends our half of a stream behind what is queued, with trailers if there are any.
+    /// Ends our half of a stream behind the queue, with trailers if there are any.
     ///
     /// # Errors
     /// [`SendError`].
@@ -151,20 +152,21 @@ impl<C: Content> Connection<C> {
         Ok(())
     }
 
-    /// Resets a stream; what is queued is dropped.
+    /// Resets a stream and drops its queue.
     pub fn reset(&mut self, stream: u32, reason: Reason) {
         if self.streams.contains(stream) {
             self.put_reset(stream, reason);
         }
     }
 
-    /// There is no room for what a stream asks for, and nothing was begun: it may be tried again (RFC 9113, section 8.7).
+    /// Resets a new stream for which there is no room, before any effect: it may be tried again
+    /// (RFC 9113, section 8.7).
     pub fn refuse(&mut self, stream: u32) {
         self.reset(stream, Reason::REFUSED_STREAM);
         self.meter.resets(Reason::REFUSED_STREAM);
     }
 
-    /// No one has an interest in a stream any more. What is queued still leaves.
+    /// The owner has dropped a stream. Its queue still leaves.
     pub fn abandon(&mut self, number: u32) {
         let is_server = self.options.role == Role::Server;
         let Some(stream) = self.streams.get(number) else {
@@ -188,14 +190,14 @@ impl<C: Content> Connection<C> {
         }
     }
 
-    /// No one reads a stream any more: what comes is given back at once.
+    /// A stream is not read any more: the credit of its bytes is given back at once.
     pub fn discard(&mut self, number: u32) {
         if let Some(stream) = self.streams.get(number) {
             stream.receiving.is_discarded = true;
         }
     }
 
-    /// So many bytes of a stream were read, or dropped with it: the peer may send as many more.
+    /// This many bytes of a stream were read, or dropped with it: the peer may send as many more.
     pub fn release(&mut self, number: u32, bytes: u32) {
         if bytes == 0 {
             return;
@@ -279,7 +281,7 @@ impl<C: Content> Connection<C> {
         self.close_if_done(number);
     }
 
-    /// The frame that ends our half, now that the queue is empty, and what follows it.
+    /// The frame that ends our half, now that the queue is empty, and the frames behind it.
     fn put_ending(&mut self, number: u32, output: &mut BytesMut) {
         let most = self.peer.frame_size as usize;
         let Some(stream) = self.streams.get(number) else {
@@ -348,8 +350,8 @@ impl<C: Content> Connection<C> {
         !self.control.is_empty() || (!self.streams.turns.is_empty() && self.flow.send.room() > 0)
     }
 
-    /// Adds to `batch` what is to be written now. The streams take turns, in the order of their ranks, so that a
-    /// small one never waits for a large one.
+    /// Adds the next frames to `batch`. The streams take turns, in the order of their ranks, so
+    /// that a small one never waits for a large one.
     pub fn transmit(&mut self, batch: &mut FrameBatch<C>) {
         batch.put(&self.control);
         self.control.clear();

@@ -1,4 +1,4 @@
-//! Error codes (RFC 9113, section 7) and what carries them.
+//! Error codes (RFC 9113, section 7) and the errors that carry them.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ const NAMES: [&str; 14] = [
 ];
 
 impl Reason {
-    /// Nothing is wrong.
+    /// No error.
     pub const NO_ERROR: Self = Self(0x0);
     /// The peer broke the protocol in a way that has no code of its own.
     pub const PROTOCOL_ERROR: Self = Self(0x1);
@@ -87,13 +87,13 @@ impl fmt::Debug for Reason {
     }
 }
 
-/// What the peer did that ends a connection (RFC 9113, section 5.4.1).
+/// A mistake of the peer that ends a connection (RFC 9113, section 5.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{words} ({reason})")]
 pub struct ConnectionError {
     /// The code for GOAWAY.
     pub reason: Reason,
-    /// What was wrong.
+    /// The mistake.
     pub words: &'static str,
 }
 

@@ -17,7 +17,8 @@ use super::streams::Absent;
 use crate::field_rules::{content_length, response_length};
 use crate::h3::Role;
 
-/// What a frame of a field section costs beside its bytes: empty ones are not free (CVE-2024-27316).
+/// The cost of a frame of a field section beside its bytes: empty ones are not free
+/// (CVE-2024-27316).
 const BLOCK_FRAME_COST: usize = 1024;
 
 /// How many times the size of a section its encoding may cost.
@@ -44,7 +45,7 @@ impl<C: Content> Connection<C> {
         if head.has(END_HEADERS) {
             return self.section(block);
         }
-        // A copy: the room that it was read to is for what comes next, and much larger.
+        // A copy: the buffer that it was read into is for the next input, and much larger.
         block.bytes = BytesMut::from(&block.bytes[..]);
         self.block = Some(block);
         Ok(())
@@ -71,7 +72,7 @@ impl<C: Content> Connection<C> {
         Ok(())
     }
 
-    /// A whole section: it is decoded whatever becomes of it, for the table.
+    /// A whole section: it is decoded even if the stream is refused, to keep the table in step.
     fn section(&mut self, block: Block) -> Taken {
         let mut lines = HeadLines::new(self.options.section);
         let is_heard = self.is_heard(block.stream);
@@ -235,7 +236,8 @@ impl<C: Content> Connection<C> {
 
             if !is_tunnel {
                 let expected = response_length(&mut response.fields).map_err(|_| NO_LENGTH);
-                // RFC 9110, section 8.6: what is announced there, another response would have.
+                // RFC 9110, section 8.6: such a response announces the length that another one
+                // would have.
                 receiving.expected = if is_bare { Some(0) } else { expected? };
             }
 

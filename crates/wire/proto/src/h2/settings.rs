@@ -25,7 +25,7 @@ mod id {
     pub(super) const ENABLE_CONNECT_PROTOCOL: u16 = 0x8;
 }
 
-/// What the peer says of itself.
+/// The peer's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerSettings {
     /// Bytes of the dynamic table that our encoder may use: the least that was ever said, for a section has to tell of each time that
@@ -93,7 +93,7 @@ impl PeerSettings {
         Ok(())
     }
 
-    /// RFC 8441, section 3: what was offered once stays.
+    /// RFC 8441, section 3: an offer cannot be taken back.
     fn allow_connect_protocol(&mut self, value: u32) -> Result<(), ConnectionError> {
         match value {
             0 if self.connect_protocol => Err(ConnectionError::protocol(
@@ -110,7 +110,7 @@ impl PeerSettings {
     }
 }
 
-/// What we say of ourselves.
+/// Our own settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OwnSettings {
     /// Bytes that the peer's dynamic table may have.

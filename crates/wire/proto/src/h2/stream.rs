@@ -9,7 +9,7 @@ use super::flow::{ReceiveWindow, SendWindow};
 use super::reason::Reason;
 use super::turns::Rank;
 
-/// What may come on a stream.
+/// The state of the peer's half of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Inbound {
     /// The head of a response.
@@ -25,11 +25,11 @@ pub(super) enum Inbound {
 pub(super) enum Ending {
     /// Not yet known.
     Open,
-    /// After what is queued.
+    /// Behind the queue.
     End,
-    /// After what is queued, with this section.
+    /// Behind the queue, with this section.
     Trailers(BytesMut),
-    /// It has ended.
+    /// Our half has ended.
     Closed,
 }
 
@@ -40,11 +40,11 @@ pub(super) struct Receiving {
     pub(super) window: ReceiveWindow,
     /// Bytes of content that were announced and have not come.
     pub(super) expected: Option<u64>,
-    /// No one reads it: what comes is given back at once.
+    /// The stream is not read: the credit of its bytes is given back at once.
     pub(super) is_discarded: bool,
-    /// A response has no content, whatever it announces: it is to HEAD.
+    /// A response to HEAD: it has no content, even if it announces a length.
     pub(super) is_bare: bool,
-    /// The request is CONNECT: what comes is no content.
+    /// The request is CONNECT: its bytes are not content.
     pub(super) is_tunnel: bool,
 }
 
@@ -58,11 +58,11 @@ pub(super) struct Sending<C> {
     pub(super) ending: Ending,
     /// When its turn is.
     pub(super) rank: Rank,
-    /// It waits for its turn.
+    /// The stream waits for its turn.
     pub(super) is_scheduled: bool,
     /// Someone waits to queue more.
     pub(super) is_awaited: bool,
-    /// Nothing is awaited of it any more: it is reset when the queue has left.
+    /// Reset the stream when the queue has left: nothing more is awaited of it.
     pub(super) reset: Option<Reason>,
 }
 

@@ -48,14 +48,14 @@ impl Hasher for NumberHasher {
     }
 }
 
-/// What a number without an open stream stands for.
+/// The state of a stream that is not open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Absent {
-    /// No one has opened it.
+    /// The stream was never opened.
     Idle,
-    /// It has ended.
+    /// The stream has ended.
     Closed,
-    /// We reset it, or may have: what comes on it was on its way (RFC 9113, section 5.1).
+    /// We reset the stream, or may have: its frames were on their way (RFC 9113, section 5.1).
     Late,
 }
 
@@ -63,9 +63,9 @@ pub(super) enum Absent {
 pub(super) struct Streams<C> {
     role: Role,
     open: HashMap<u32, Stream<C>, ByNumber>,
-    /// Those that have content to send and wait for their turn.
+    /// Streams that have content to send and wait for their turn.
     pub(super) turns: Turns,
-    /// Those that we reset, in the order of that.
+    /// Streams that we reset, oldest first.
     reset: VecDeque<u32>,
     is_reset: HashSet<u32, ByNumber>,
     /// How many of them are remembered.
@@ -133,7 +133,7 @@ impl<C> Streams<C> {
         }
     }
 
-    /// What a stream is that is not open.
+    /// The state of a stream that is not open.
     pub(super) fn absent(&self, stream: u32) -> Absent {
         if stream.is_multiple_of(2) || !self.was_opened(stream) {
             Absent::Idle
@@ -144,7 +144,7 @@ impl<C> Streams<C> {
         }
     }
 
-    /// We reset a stream: what comes on it later is no mistake.
+    /// We reset a stream: later frames on it are no mistake.
     pub(super) fn remember(&mut self, stream: u32) {
         if !self.is_reset.insert(stream) {
             return;

@@ -1,9 +1,11 @@
-//! Whose turn it is to send.
+//! The order in which streams send.
 //!
-//! What is more urgent goes first (RFC 9218, section 10). Of one urgency, those that come one after the other go before those that share.
-//! Those that share take turns, and one that begins to send and has little goes ahead of those with much, as in FQ-CoDel (RFC 8290):
-//! an answer of a few bytes does not wait for a turn of each download beside it. A client chooses what is urgent, so that it can
-//! hold up only itself; that a stream has little cannot hold up the others, of which one comes after a few of those.
+//! More urgent streams go first (RFC 9218, section 10). Of one urgency, streams that want to be
+//! sent one after the other go before those that share. Those that share take turns, and one that
+//! begins to send and has little goes ahead of those with much, as in FQ-CoDel (RFC 8290): an
+//! answer of a few bytes does not wait for a turn of each download beside it. A client chooses the
+//! urgency, so it can hold up only itself; short streams cannot hold up the others, one of which
+//! gets a turn after a few short ones.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -73,7 +75,7 @@ pub(super) struct Turns {
 /// Streams of one rank.
 #[derive(Debug, Default)]
 struct Ring {
-    /// Those that begin, and have little.
+    /// Streams that begin to send, and have little.
     sparse: VecDeque<u32>,
     others: VecDeque<u32>,
     /// How many of `sparse` went in a row.
@@ -150,7 +152,7 @@ impl Turns {
         }
     }
 
-    /// The stream whose turn it is.
+    /// The next stream to send.
     pub(super) fn next(&mut self) -> Option<u32> {
         let Some(mut first) = self.ranked.first_entry() else {
             return self.usual.pop();
@@ -166,7 +168,7 @@ impl Turns {
         stream
     }
 
-    /// Whether none waits.
+    /// Whether no stream waits.
     pub(super) fn is_empty(&self) -> bool {
         self.usual.is_empty() && self.ranked.is_empty()
     }

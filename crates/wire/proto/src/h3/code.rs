@@ -1,4 +1,5 @@
-//! Error codes (RFC 9114, section 8.1; RFC 9204, section 6; RFC 9297, section 5.2) and what carries them.
+//! Error codes (RFC 9114, section 8.1; RFC 9204, section 6; RFC 9297, section 5.2) and the errors
+//! that carry them.
 
 use std::fmt;
 
@@ -140,11 +141,11 @@ pub enum Scope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} ({code})")]
 pub struct Fault {
-    /// What to end the stream or the connection with.
+    /// The code to end the stream or the connection with.
     pub code: Code,
     /// Which of them ends.
     pub scope: Scope,
-    /// What the peer did.
+    /// The mistake of the peer.
     pub reason: &'static str,
 }
 

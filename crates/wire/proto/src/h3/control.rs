@@ -1,4 +1,5 @@
-//! The peer's control stream: what its frames mean (RFC 9114, sections 5.2, 6.2.1, 7.2; RFC 9218, section 7).
+//! The peer's control streamand the meaning of its frames (RFC 9114, sections 5.2, 6.2.1, 7.2; RFC
+//! 9218, section 7).
 
 use super::code::{Code, Fault};
 use super::frame::Frame;
@@ -14,7 +15,7 @@ pub enum Role {
     Client,
 }
 
-/// What a frame of the control stream asks for.
+/// A change that a frame of the control stream asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlEvent {
     /// The peer's settings; the first event, and once.
@@ -53,7 +54,7 @@ impl Control {
     /// Takes a frame; `None` when it changes nothing.
     ///
     /// # Errors
-    /// The frame must not come, or not then, or not with what it says.
+    /// The frame must not come on this stream, not at this time, or not with this content.
     pub fn handle_frame(&mut self, frame: &Frame) -> Result<Option<ControlEvent>, Fault> {
         match frame {
             Frame::Settings(payload) => {

@@ -26,7 +26,7 @@ pub fn decode(datagram: Bytes) -> Result<(u64, Bytes), Fault> {
     Ok((quarter * 4, datagram.slice_ref(rest)))
 }
 
-/// Appends what precedes the payload of a datagram of this request stream.
+/// Appends the prefix of a datagram of this request stream.
 pub fn encode_prefix(stream: u64, output: &mut BytesMut) {
     varint::encode(stream / 4, output);
 }

@@ -18,12 +18,12 @@ pub const CONTROL_FRAME: usize = 4096;
 #[doc(alias = "bound")]
 pub const IDLE_FRAMES: u32 = 1024;
 
-/// The time after which one of them is forgotten: 20 a second may come for ever. Who asks for signs of life by such frames sends a
-/// few a second, for months.
+/// The time after which one such frame is forgotten: 20 a second may come for ever. A peer that
+/// uses such frames as keep-alives sends a few a second, for months.
 #[doc(alias = "bound")]
 pub const IDLE_TIME: Duration = Duration::from_millis(50);
 
-/// What kind of stream is read.
+/// The kind of stream that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
     /// A control stream (RFC 9114, section 6.2.1).
@@ -32,7 +32,7 @@ pub enum On {
     Request,
 }
 
-/// What was found.
+/// A frame, or a part of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
     /// Some of the payload of a DATA frame; never empty.
@@ -43,8 +43,8 @@ pub enum Piece {
 
 /// Finds frames. Push a chunk, take pieces until there is none, push the next.
 ///
-/// DATA passes through in slices of what was pushed. Other known frames are put together up to a limit, unknown ones are
-/// dropped as they pass.
+/// DATA passes through in slices of the pushed chunks. Other known frames are put together up to a
+/// limit, unknown ones are dropped as they pass.
 #[derive(Debug)]
 pub struct FrameDecoder {
     on: On,
@@ -107,7 +107,8 @@ impl FrameDecoder {
         }
     }
 
-    /// Adds what arrived. Meant to be called when [`next`](Self::next) has nothing left; earlier, bytes are copied.
+    /// Adds received bytes. Meant to be called when [`next`](Self::next) has nothing left; earlier,
+    /// bytes are copied.
     pub fn push(&mut self, chunk: Bytes) {
         if self.input.is_empty() {
             self.input = chunk;
@@ -130,12 +131,13 @@ impl FrameDecoder {
         self.idle = self.idle.saturating_sub(times);
         self.idle_since = match self.idle {
             0 => None,
-            // What is left of a period counts for the next.
+            // The rest of a period counts for the next.
             _ => since.checked_add(IDLE_TIME.saturating_mul(times)),
         };
     }
 
-    /// Bytes of the frame that is put together, of which more are to come; 0 where there is none.
+    /// Bytes of the frame that is put together, of which more are to come; 0 if there is no such
+    /// frame.
     pub fn awaited(&self) -> usize {
         match &self.state {
             FrameState::Held { length, .. } => *length,
@@ -163,7 +165,7 @@ impl FrameDecoder {
     /// Says whether the stream may end here.
     ///
     /// # Errors
-    /// It ended within a frame (RFC 9114, section 7.1), or the error that came before.
+    /// The stream ended within a frame (RFC 9114, section 7.1), or had failed before.
     pub fn finish(&self) -> Result<(), Fault> {
         match &self.state {
             FrameState::Head { length: 0, .. } if self.input.is_empty() => Ok(()),
@@ -235,7 +237,7 @@ impl FrameDecoder {
         Ok(true)
     }
 
-    /// What to do with a frame whose head has just been read.
+    /// Chooses the state behind the head of a frame.
     fn begin(&mut self, kind: FrameType, length: u64) -> Result<FrameState, Fault> {
         let first = !std::mem::replace(&mut self.begun, true);
         if self.on == On::Control && first && kind != FrameType::Settings {
@@ -277,7 +279,7 @@ impl FrameDecoder {
         }
     }
 
-    /// Completes a frame, or keeps what there is of it.
+    /// Completes a frame, or keeps the part that is here.
     fn held(&mut self) -> Result<Option<Frame>, Fault> {
         let FrameState::Held {
             kind,

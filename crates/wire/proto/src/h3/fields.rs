@@ -1,4 +1,4 @@
-//! Field sections and what must hold in each (RFC 9114, sections 4.2 and 4.3; RFC 9110, section 5).
+//! Field sections and their rules (RFC 9114, sections 4.2 and 4.3; RFC 9110, section 5).
 
 use super::code::{Code, Fault};
 use crate::field_rules::{self, is_connection_specific, is_secret, join_cookies};
@@ -9,14 +9,14 @@ use crate::qpack::{FieldSectionLimits, LINE_OVERHEAD, QpackDecoder, QpackError, 
 /// Lines that most heads have.
 const USUAL_LINES: usize = 10;
 
-/// A field section that came, and what it takes to read it.
+/// A received field section, and the context needed to read it.
 #[derive(Debug)]
 pub struct Received<'a> {
     /// The whole section.
     pub section: &'a [u8],
     /// The stream on which it came.
     pub stream: u64,
-    /// What may be in it.
+    /// Limits of the section.
     pub limits: FieldSectionLimits,
     /// The decoder of the connection.
     pub decoder: &'a mut QpackDecoder,
@@ -121,7 +121,7 @@ pub fn response_length(fields: &mut Fields) -> Result<Option<u64>, Fault> {
 /// Reads trailers.
 ///
 /// # Errors
-/// They cannot be read, are too large, or hold what must not be in trailers.
+/// The trailers cannot be read, are too large, or hold a field that must not be in trailers.
 pub fn decode_trailers(received: Received<'_>) -> Result<Fields, Fault> {
     let (pseudo, fields) = decode(received)?;
     if pseudo.has_request() || pseudo.has(PseudoName::Status) {
@@ -136,10 +136,10 @@ pub enum FieldEncodeError {
     /// A field that belongs to a connection of HTTP/1.1.
     #[error("field `{0}` does not exist in HTTP/3")]
     ConnectionSpecific(String),
-    /// A request without what it needs, or with what it must not have.
+    /// A request without a required part, or with a forbidden one.
     #[error("the request cannot be sent: {0}")]
     Request(&'static str),
-    /// 101, or a status that is none.
+    /// 101, or an invalid status.
     #[error("the status does not exist in HTTP/3")]
     Status,
 }

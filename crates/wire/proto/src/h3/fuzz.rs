@@ -10,14 +10,14 @@ use super::{
 };
 use crate::qpack::{FieldSectionLimits, QpackDecoder, QpackEncoder};
 
-/// What the sections of an input may hold.
+/// Limits of the field sections of an input.
 const LIMITS: FieldSectionLimits = FieldSectionLimits {
     bytes: 2048,
     lines: 16,
 };
 
-/// Decodes arbitrary bytes as whatever the first of them says: frames, a head, settings, a datagram, a priority, or a whole
-/// stream with its machine.
+/// Decodes arbitrary bytes as the first of them chooses: frames, a head, settings, a datagram, a
+/// priority, or a whole stream with its machine.
 pub(crate) fn fuzz_one(data: &[u8]) {
     let [what, data @ ..] = data else { return };
     match what {
@@ -30,7 +30,7 @@ pub(crate) fn fuzz_one(data: &[u8]) {
     }
 }
 
-/// What reads a section with no dynamic table.
+/// A reader for a section without a dynamic table.
 fn received<'a>(section: &'a [u8], decoder: &'a mut QpackDecoder) -> Received<'a> {
     Received {
         section,
@@ -40,7 +40,8 @@ fn received<'a>(section: &'a [u8], decoder: &'a mut QpackDecoder) -> Received<'a
     }
 }
 
-/// A head that was taken can be written, and is then read as the same; none has what HTTP/1.1 could be fooled with.
+/// An accepted head can be written, and is then read as the same; it never holds bytes that could
+/// fool HTTP/1.1.
 fn heads(data: &[u8]) {
     let decoder = &mut QpackDecoder::default();
     let encoder = &mut QpackEncoder::default();

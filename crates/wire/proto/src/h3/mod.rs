@@ -1,10 +1,11 @@
 //! HTTP/3 (RFC 9114) without input or output: frames, settings, heads, and the order in which they come.
 //!
-//! Bytes of a stream go into a [`FrameDecoder`]; what it finds goes into the machine of that stream, [`Control`] or
-//! [`Sequence`], and field sections into [`decode_request`], [`decode_response`] or [`decode_trailers`]. Every mistake of the
-//! peer is a [`Fault`], which says what to close and with which code.
+//! Bytes of a stream go into a [`FrameDecoder`]; the frames go into the machine of that stream,
+//! [`Control`] or [`Sequence`], and field sections into [`decode_request`], [`decode_response`] or
+//! [`decode_trailers`]. Every mistake of the peer is a [`Fault`], which says whether to close the
+//! stream or the connection, and with which code.
 //!
-//! What it is not: it opens no stream and closes none, and it does not push, nor let anybody push.
+//! Not part of it: it opens no stream and closes none, and supports no server push.
 //!
 //! Specifications: RFC 9114, RFC 9204 (in [`qpack`](crate::qpack)), RFC 9218 (priorities), RFC 9220 (extended CONNECT), RFC
 //! 9297 (HTTP datagrams).

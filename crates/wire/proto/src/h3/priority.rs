@@ -21,13 +21,15 @@ impl Default for Priority {
 }
 
 impl Priority {
-    /// What the field `priority` of a request, or a PRIORITY_UPDATE, says: the defaults where it says nothing.
+    /// Parses the field `priority` of a request, or a PRIORITY_UPDATE; absent parameters have their
+    /// defaults.
     pub fn parse(value: &[u8]) -> Self {
         Signal::parse(value).over(Self::default())
     }
 }
 
-/// What someone says of a priority: of what is left out, someone else decides (RFC 9218, section 8).
+/// A priority as one side states it; the other side decides the absent parameters (RFC 9218,
+/// section 8).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Signal {
     /// `u`.
@@ -37,8 +39,9 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// Reads the value of the field `priority` or of a PRIORITY_UPDATE. What is absent, unknown, of another type or out of
-    /// range is passed over (RFC 9218, section 4), and so is a value that is no dictionary.
+    /// Reads the value of the field `priority` or of a PRIORITY_UPDATE. A parameter that is absent,
+    /// unknown, of another type or out of range is ignored (RFC 9218, section 4), and so is a value
+    /// that is not a dictionary.
     pub fn parse(value: &[u8]) -> Self {
         let mut signal = Self::default();
         match Dictionary(value).members(&mut signal) {
@@ -76,7 +79,7 @@ impl fmt::Display for Priority {
     }
 }
 
-/// What a member can be; of most, only that it is there matters.
+/// The value of a member; of most, only their presence matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Item {
     Integer(i64),
@@ -226,7 +229,7 @@ impl<'a> Dictionary<'a> {
         }))
     }
 
-    /// Takes what `fits` off the front.
+    /// Takes bytes that `fit` off the front.
     fn while_true(&mut self, fits: impl Fn(u8) -> bool) -> &'a [u8] {
         let end = self
             .0
@@ -240,7 +243,7 @@ impl<'a> Dictionary<'a> {
     }
 }
 
-/// Parses arbitrary bytes: whatever they are, a priority comes out that survives a round trip.
+/// Parses arbitrary bytes: the result is always a priority that survives a round trip.
 #[cfg(test)]
 pub(super) fn fuzz_one(data: &[u8]) {
     let priority = Priority::parse(data);

@@ -17,7 +17,7 @@ use crate::upgrade::Protocol;
 /// A request that cannot be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadRequest {
-    /// It breaks the protocol.
+    /// A breach of the protocol.
     #[error("{}", .0.reason)]
     Fault(Fault),
     /// Its path is refused: answer 400, or 414.
@@ -115,7 +115,7 @@ fn decode_protocol(protocol: &[u8]) -> Result<Protocol, Fault> {
     Protocol::parse(protocol).map_err(|_| Fault::message(":protocol is not one protocol"))
 }
 
-/// RFC 9114, section 4.3.1: `Host` says what `:authority` says, which names no user.
+/// RFC 9114, section 4.3.1: sets `Host` to `:authority`, which must have no user.
 fn settle_authority(
     pseudo: Option<Bytes>,
     fields: &mut Fields,

@@ -3,7 +3,7 @@
 use super::code::{Code, Fault};
 use super::control::Role;
 
-/// What a HEADERS frame holds.
+/// The content of a HEADERS frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Section {
     /// The head of a request or of a response, which may be an interim one.
@@ -18,16 +18,16 @@ enum Phase {
     Head,
     /// Content, then perhaps trailers.
     Content,
-    /// Nothing but the end.
+    /// The end and nothing else.
     Trailers,
     /// Bytes of a tunnel to the end.
     Tunnel,
 }
 
-/// The machine: what comes, in its order.
+/// The machine: checks the order of frames.
 #[derive(Debug)]
 pub struct Sequence {
-    /// What we are.
+    /// Our role.
     role: Role,
     phase: Phase,
     expected: Option<u64>,
@@ -48,7 +48,7 @@ impl Sequence {
     /// A HEADERS frame.
     ///
     /// # Errors
-    /// None may come here.
+    /// HEADERS may not come here.
     pub fn handle_headers(&mut self) -> Result<Section, Fault> {
         match self.phase {
             Phase::Head => Ok(Section::Head),
@@ -62,8 +62,8 @@ impl Sequence {
         }
     }
 
-    /// The head that came was that of a message. `expected` is the length of the content where that is known: what was
-    /// announced, or 0 where there must be none.
+    /// The head that came was that of a message. `expected` is the length of the content if it is
+    /// known: the announced length, or 0 for a message without content.
     pub fn begin_content(&mut self, expected: Option<u64>) {
         (self.phase, self.expected) = (Phase::Content, expected);
     }
@@ -73,10 +73,10 @@ impl Sequence {
         (self.phase, self.expected) = (Phase::Tunnel, None);
     }
 
-    /// So many bytes of DATA.
+    /// Accounts for bytes of DATA.
     ///
     /// # Errors
-    /// None may come here, or not so many.
+    /// DATA may not come here, or not this much.
     pub fn handle_data(&mut self, length: usize) -> Result<(), Fault> {
         match self.phase {
             Phase::Head => Err(unexpected("DATA before HEADERS")),

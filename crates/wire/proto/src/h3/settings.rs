@@ -23,10 +23,11 @@ const RESERVED: u64 = 0x1f * 1_000_003 + 0x21;
 #[doc(alias = "bound")]
 const MOST: usize = 64;
 
-/// What one side says of itself.
+/// The settings of one side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Settings {
-    /// SETTINGS_MAX_FIELD_SECTION_SIZE, in bytes: what it takes of one field section; `None` for no bound.
+    /// SETTINGS_MAX_FIELD_SECTION_SIZE, in bytes: the largest field section that it takes; `None`
+    /// for no bound.
     pub max_field_section: Option<u64>,
     /// SETTINGS_ENABLE_CONNECT_PROTOCOL: extended CONNECT is understood.
     pub connect_protocol: bool,
@@ -74,13 +75,13 @@ impl Settings {
             CONNECT_PROTOCOL => self.connect_protocol = flag(value)?,
             DATAGRAM => self.datagrams = flag(value)?,
             id if FORBIDDEN.contains(&id) => return Err(wrong("a setting of HTTP/2")),
-            // RFC 9114, section 7.2.4: what is not understood is passed over.
+            // RFC 9114, section 7.2.4: unknown settings are ignored.
             _ => {}
         }
         Ok(())
     }
 
-    /// Appends a SETTINGS frame; what has its default is left out.
+    /// Appends a SETTINGS frame; settings with their default are left out.
     pub fn encode(&self, output: &mut BytesMut) {
         let settings = [
             (

@@ -7,7 +7,7 @@ use crate::varint;
 /// Types of unidirectional streams, from the registry "HTTP/3 Stream Types".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StreamType {
-    /// `0x00`: settings and what concerns the whole connection.
+    /// `0x00`: settings and other frames about the whole connection.
     Control,
     /// `0x01`: a push.
     Push,
@@ -70,13 +70,13 @@ impl TypeDecoder {
 /// The peer's unidirectional streams.
 #[derive(Debug)]
 pub struct PeerStreams {
-    /// What we are.
+    /// Our role.
     role: Role,
     open: Vec<StreamType>,
 }
 
 impl PeerStreams {
-    /// None are open yet; `role` is ours.
+    /// No streams are open yet; `role` is ours.
     pub fn new(role: Role) -> Self {
         Self {
             role,

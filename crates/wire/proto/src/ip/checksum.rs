@@ -62,12 +62,12 @@ impl Sum {
         }
     }
 
-    /// The sum in 16 bits, not inverted: what is left in the field of a checksum that has yet to be completed.
+    /// The sum in 16 bits, not inverted: the field of a checksum that has yet to be completed.
     pub fn folded(self) -> u16 {
         let sum = (self.0 & 0xffff_ffff) + (self.0 >> 32);
         let sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32);
         let sum = (sum & 0xffff) + (sum >> 16);
-        // What was carried is carried once more.
+        // The carry of the first fold is folded once more.
         ((sum & 0xffff) + (sum >> 16)) as u16
     }
 

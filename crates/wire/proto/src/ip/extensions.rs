@@ -1,4 +1,4 @@
-//! What stands between an IP header and the transport: options of IPv4, extension headers of IPv6.
+//! The part between an IP header and the transport: options of IPv4, extension headers of IPv6.
 
 use super::packet::{Fragment, PacketError, V6_HEADER, fragment};
 
@@ -19,7 +19,7 @@ const END: u8 = 0;
 const FILLER: u8 = 1;
 const SOURCE_ROUTES: [u8; 2] = [131, 137];
 
-/// What the IP headers carry.
+/// The payload of the IP headers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Upper {
     pub(super) protocol: u8,
@@ -28,7 +28,7 @@ pub(super) struct Upper {
     pub(super) fragment: Fragment,
 }
 
-/// Walks the extension headers of IPv6; `next` is what the fixed header names first.
+/// Walks the extension headers of IPv6; `next` is the next header of the fixed one.
 pub(super) fn walk(packet: &[u8], next: u8) -> Result<Upper, PacketError> {
     let mut upper = Upper {
         protocol: next,
@@ -55,7 +55,7 @@ pub(super) fn walk(packet: &[u8], next: u8) -> Result<Upper, PacketError> {
         let header = rest.get(..length).ok_or_else(|| cut(upper.fragment))?;
         upper.protocol = header[0];
         upper.at += length;
-        // What follows is payload, whatever it is called (RFC 8200, section 4.5).
+        // The bytes behind are payload, under any protocol number (RFC 8200, section 4.5).
         if upper.fragment == Fragment::Later {
             return Ok(upper);
         }

@@ -1,4 +1,4 @@
-//! What holds of any bytes that are taken for a packet.
+//! Invariants of arbitrary bytes that are accepted as a packet.
 
 use std::net::{IpAddr, Ipv6Addr};
 

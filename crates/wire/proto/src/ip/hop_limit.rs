@@ -7,7 +7,8 @@ use super::checksum::updated;
 #[error("its hop limit is exceeded")]
 pub struct HopLimitExceeded;
 
-/// Takes one hop off a packet, as a router does before it sends it on, and mends the checksum of IPv4. Returns what is left.
+/// Takes one hop off a packet, as a router does before it sends it on, and updates the checksum of
+/// IPv4. Returns the new limit.
 ///
 /// # Errors
 /// [`HopLimitExceeded`], with the packet unchanged; also for bytes that are no packet.

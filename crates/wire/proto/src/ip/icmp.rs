@@ -12,10 +12,10 @@ use super::{Fragment, ICMP, ICMPV6, MIN_MTU_V4, MIN_MTU_V6, Packet};
 /// The IPv4 address that a router without one writes errors from (RFC 7600, section 8).
 pub const DUMMY_ROUTER_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
-/// The longest error over IPv4, in bytes: what every host takes (RFC 1812, section 4.3.2.3).
+/// The longest error over IPv4, in bytes: every host takes as much (RFC 1812, section 4.3.2.3).
 const LONGEST_V4: usize = 576;
 
-/// Bytes of an error before what it quotes.
+/// Bytes of an error before its quotation.
 const ICMP_HEADER: usize = 8;
 
 /// Hops that an error may go.
@@ -28,18 +28,18 @@ pub enum IcmpError {
     NoRoute,
     /// There is a route, but the host is not there.
     HostUnreachable,
-    /// Nothing is on its port.
+    /// No socket has the port.
     PortUnreachable,
     /// A rule forbids it.
     Prohibited,
     /// Its source may not send here: code 5 of ICMPv6, which ICMP has not, so that it says "prohibited".
     SourceFailedPolicy,
-    /// It is too long for what is next, and may not be cut.
+    /// The packet is too long for the next link, and may not be fragmented.
     TooBig {
         /// The longest packet that goes on, in bytes.
         mtu: u16,
     },
-    /// It has been on its way for too many hops.
+    /// The packet has passed too many hops.
     HopLimitExceeded,
 }
 
@@ -60,8 +60,8 @@ impl fmt::Display for IcmpError {
 impl IcmpError {
     /// The error for the sender of `packet`, written by the router `from`, which is of the same family.
     ///
-    /// `None` where there must be none (RFC 1122, section 3.2.2; RFC 4443, section 2.4 (e)): about an error, a later fragment, a
-    /// packet to many, or one whose source is no single host.
+    /// `None` where an error must not be sent (RFC 1122, section 3.2.2; RFC 4443, section 2.4 (e)):
+    /// about an error, a later fragment, a packet to many, or one whose source is no single host.
     pub fn about(self, packet: &Packet<'_>, from: IpAddr) -> Option<Bytes> {
         if !self.may_be_sent(packet) {
             return None;
@@ -153,7 +153,7 @@ impl IcmpError {
     }
 }
 
-/// Appends a message whose checksum has yet to be written.
+/// Appends a message; its checksum has yet to be written.
 fn put_message(error: &mut BytesMut, (kind, code, number): (u8, u8, u32), quoted: &[u8]) {
     error.put_slice(&[kind, code, 0, 0]);
     error.put_u32(number);
@@ -165,7 +165,8 @@ fn is_error(packet: &Packet<'_>) -> bool {
     let kind = packet.payload().first();
     match (packet.protocol(), kind) {
         (ICMP, Some(kind)) if packet.is_ipv4() => {
-            // Only questions and their answers are known to be none: echo, timestamp, information, address mask, extended echo.
+            // Only these types are known not to be errors: echo, timestamp, information, address
+            // mask, extended echo and their replies.
             !matches!(kind, 0 | 8 | 13..=18 | 42 | 43)
         }
         // RFC 4443, section 2.1: errors have types below 128. Redirects (137) count as such (section 2.4 (e.2)).

@@ -60,7 +60,7 @@ mod tests {
         for second in 1..=20 {
             later += sent(&mut limiter, start + Duration::from_secs(second), 1000);
         }
-        // What was saved up is at most a burst, however long no error was wanted.
+        // The saved credit is at most a burst, after any time without errors.
         assert_eq!(later, 20 * ICMP_BURST);
 
         let mut steady = 0;

@@ -1,29 +1,32 @@
-//! What an error says that came: about which packet, and what became of it (RFC 792; RFC 4443, section 3).
+//! The content of a received error: the packet it is about, and its fate (RFC 792; RFC 4443,
+//! section 3).
 
 use std::net::IpAddr;
 
 use super::packet::WITH_PORTS;
 use super::{ICMP, IcmpError, IpFlow, Packet, TCP, UDP};
 
-/// Bytes of an error before what it quotes.
+/// Bytes of an error before its quotation.
 const ICMP_HEADER: usize = 8;
 
 /// Bytes of a transport's header that every error quotes (RFC 792).
 const QUOTED: usize = 8;
 
-/// What an error says about a packet of TCP or UDP. Its quotation may be cut short, so it is read less strictly than a packet.
+/// An error about a packet of TCP or UDP. Its quotation may be cut short, so it is read less
+/// strictly than a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IcmpReport<'a> {
-    /// What became of it.
+    /// The fate of the packet.
     pub error: IcmpError,
-    /// Whose it is, as its sender wrote it.
+    /// The flow of the packet, as its sender wrote it.
     pub flow: IpFlow,
     /// The first bytes of its transport's header, eight at least.
     pub transport: &'a [u8],
 }
 
 impl<'a> IcmpReport<'a> {
-    /// Reads it; none for what is no error, one of a kind without a meaning here, or one about something else.
+    /// Parses an error; `None` for another packet, an error without a meaning here, or about
+    /// another protocol.
     pub fn parse(packet: &Packet<'a>) -> Option<Self> {
         let message = packet.payload();
         let header: &[u8; ICMP_HEADER] = message.first_chunk()?;
@@ -56,7 +59,7 @@ impl<'a> IcmpReport<'a> {
         })
     }
 
-    /// The number of the segment that it is about; none where that is not of TCP.
+    /// The sequence number of the quoted segment; `None` if it is not of TCP.
     pub fn tcp_sequence(&self) -> Option<u32> {
         let number = self.transport[4..QUOTED].first_chunk().copied();
         number
@@ -72,8 +75,8 @@ const MAX_EXTENSIONS: usize = 8;
 /// The routing header (RFC 8200, section 4.4).
 const ROUTING: u8 = 43;
 
-/// Whose the packet is that an error tells of, of any protocol: none for what is no error, or quotes too little to say. Ports are 0 where
-/// the protocol has none.
+/// The flow of the packet that an error quotes, of any protocol; `None` if it is not an error, or
+/// quotes too little. Ports are 0 where the protocol has none.
 ///
 /// A forged quotation is as easily written as a genuine one: that a packet of this flow could have been sent is the caller's to check
 /// (RFC 5508, section 4.2).
@@ -109,7 +112,7 @@ pub fn quoted_flow(packet: &Packet<'_>) -> Option<IpFlow> {
     })
 }
 
-/// What is quoted, without options.
+/// The quoted packet, without options.
 struct Quoted<'a> {
     source: IpAddr,
     destination: IpAddr,
@@ -150,8 +153,9 @@ impl<'a> Quoted<'a> {
 }
 
 impl Quoted<'_> {
-    /// The same without extension headers (RFC 8200, section 4); none for a later fragment, which says nothing of its flow, and behind a
-    /// routing header: Linux finds the socket by the last segment (RFC 8754), not by the destination of the quoted header.
+    /// The same without extension headers (RFC 8200, section 4); `None` for a later fragment, which
+    /// has no ports, and behind a routing header: Linux finds the socket by the last segment (RFC
+    /// 8754), not by the destination of the quoted header.
     fn behind_extensions(mut self) -> Option<Self> {
         for _ in 0..MAX_EXTENSIONS {
             let length = match self.protocol {
@@ -174,7 +178,8 @@ impl Quoted<'_> {
 }
 
 impl IcmpError {
-    /// What a message says with this type and code, and with the number behind its checksum; none where that has no meaning here.
+    /// The error of this type and code, and the number behind its checksum; `None` without a
+    /// meaning here.
     pub fn of_code(is_ipv4: bool, kind_and_code: [u8; 2], number: u32) -> Option<Self> {
         match is_ipv4 {
             true => Self::of_v4(kind_and_code, number),
@@ -258,7 +263,7 @@ mod tests {
         let written = IcmpError::PortUnreachable.about(&about, ROUTERS[0].parse().unwrap());
         let written = written.unwrap();
         let quoted = 20 + ICMP_HEADER;
-        // All but what its payload was.
+        // All but the payload.
         for length in 0..written.len() {
             let mut cut = written[..length].to_vec();
             if length >= 4 {
@@ -312,7 +317,8 @@ mod tests {
         let flow = Packet::parse(&about).unwrap().flow();
         assert_eq!(quoted_behind(60, &options), Some(flow));
 
-        // Of type 4, one segment before its end, whose last segment is someone else's (RFC 8754, section 2).
+        // Of type 4, one segment before its end, whose last segment belongs to another host (RFC
+        // 8754, section 2).
         let mut segments = vec![UDP, 2, 4, 1, 0, 0, 0, 0];
         segments.extend([0x20; 16]);
         assert_eq!(quoted_behind(ROUTING, &segments), None);

@@ -1,10 +1,11 @@
-//! IP packets: what their headers say, and what a router does to them.
+//! IP packets: their headers, and a router's changes to them.
 //!
-//! [`Packet`] reads a packet once and within bounds, and is all that rules and tables look at. The rest is what forwarding takes:
-//! [hop limits](decrement_hop_limit), [checksums](checksum), [errors](IcmpError) for the sender, and the
-//! [segment size](clamp_mss) of TCP where the path is narrower than its ends believe.
+//! [`Packet`] reads a packet once and within bounds; rules and tables look at nothing else. The
+//! rest is for forwarding: [hop limits](decrement_hop_limit), [checksums](checksum),
+//! [errors](IcmpError) for the sender, and the [segment size](clamp_mss) of TCP where the path is
+//! narrower than its ends assume.
 //!
-//! It reassembles nothing: of a fragment that is not the first, no port is known.
+//! Fragments are not reassembled: a later fragment has no known port.
 
 pub mod checksum;
 

@@ -13,8 +13,9 @@ const END: u8 = 0;
 const FILLER: u8 = 1;
 const SEGMENT_SIZE: u8 = 2;
 
-/// Makes the [opening segment](super::Packet::is_tcp_syn) of a connection, whose TCP header is at `header`, ask for segments that fit
-/// `mtu`, and returns for which it asked before. `None`, with the packet unchanged, where it asks for no longer ones, or for none.
+/// Makes the [opening segment](super::Packet::is_tcp_syn) of a connection, whose TCP header is at
+/// `header`, ask for segments that fit `mtu`, and returns the size that it asked for before.
+/// `None`, with the packet unchanged, if that was no larger, or the option is absent.
 ///
 /// The checksum follows, unless it has yet to be completed (`completed` is false): then it does not cover the segment so far.
 pub fn clamp_mss(packet: &mut [u8], header: usize, mtu: usize, completed: bool) -> Option<u16> {

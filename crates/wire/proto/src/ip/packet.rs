@@ -20,23 +20,23 @@ const FIRST_FRAGMENT_TCP: usize = 16;
 /// The longest packet whole, in bytes, by the 16 bits of its lengths.
 const MAX_WHOLE: usize = 65_535;
 
-/// Whose packet it is: addresses, protocol and ports.
+/// The flow of a packet: addresses, protocol and ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IpFlow {
     /// Where it comes from.
     pub source: IpAddr,
     /// Where it goes.
     pub destination: IpAddr,
-    /// The IP protocol number of what it carries, behind all extension headers.
+    /// The IP protocol number of the payload, behind all extension headers.
     pub protocol: u8,
-    /// The source port; 0 where the protocol has none, or a later fragment does not say.
+    /// The source port; 0 for a protocol without ports, and for a later fragment.
     pub source_port: u16,
     /// The destination port; 0 likewise.
     pub destination_port: u16,
 }
 
 impl IpFlow {
-    /// That of the answers.
+    /// The flow of the answers.
     #[must_use]
     pub fn reversed(&self) -> Self {
         Self {
@@ -63,18 +63,18 @@ pub enum Fragment {
 /// Why bytes are no packet that may be forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
-    /// The first four bits are neither 4 nor 6, or there are none.
+    /// The first four bits are neither 4 nor 6, or the packet is empty.
     #[error("it is of no version of IP that exists")]
     Version,
-    /// It ends before its header does.
+    /// The packet ends before its header does.
     #[error("it ends before its header does")]
     Truncated,
     /// Its header says another length.
     #[error("it has {actual} bytes, but its header says {said}")]
     Length {
-        /// What its header says, in bytes.
+        /// The length in its header, in bytes.
         said: usize,
-        /// What there is, in bytes.
+        /// The actual length, in bytes.
         actual: usize,
     },
     /// The header of IPv4 was damaged.
@@ -83,13 +83,15 @@ pub enum PacketError {
     /// Its options are malformed.
     #[error("its IPv4 options are malformed")]
     Options,
-    /// It names hops that it wants to pass: the address that is checked is not the one where it will go.
+    /// The packet names hops on its way: the address that is checked is not the one where it will
+    /// go.
     #[error("it is source-routed")]
     SourceRouted,
-    /// It has more extension headers than are looked at, or in an order that is not allowed.
+    /// The packet has too many extension headers, or in an order that is not allowed.
     #[error("its extension headers are too many, or out of order")]
     Extensions,
-    /// A fragment that ends beyond what a packet can be, has no whole units, or hides the header of its transport.
+    /// A fragment that ends beyond the longest packet, has no whole units, or hides the header of
+    /// its transport.
     #[error("it is a fragment that is not allowed")]
     Fragment,
     /// Its transport's header is cut off.
@@ -97,7 +99,7 @@ pub enum PacketError {
     Transport,
 }
 
-/// A packet whose headers have been read.
+/// A packet with parsed headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
     bytes: &'a [u8],
@@ -197,7 +199,7 @@ impl<'a> Packet<'a> {
         self.bytes
     }
 
-    /// What the IP headers carry: the transport's header and its payload, or a later part of these.
+    /// The payload of the IP headers: the transport's header and payload, or a later part of these.
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[self.header..]
     }
@@ -207,7 +209,7 @@ impl<'a> Packet<'a> {
         self.header
     }
 
-    /// Whose it is.
+    /// The packet's flow.
     pub fn flow(&self) -> IpFlow {
         self.flow
     }
@@ -222,7 +224,7 @@ impl<'a> Packet<'a> {
         self.flow.destination
     }
 
-    /// The IP protocol number of what it carries, behind all extension headers.
+    /// The IP protocol number of the payload, behind all extension headers.
     pub fn protocol(&self) -> u8 {
         self.flow.protocol
     }
@@ -278,7 +280,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Whether it tells of what became of another packet (RFC 792; RFC 4443, section 2.1).
+    /// Whether it reports the fate of another packet (RFC 792; RFC 4443, section 2.1).
     pub fn is_icmp_error(&self) -> bool {
         if self.fragment == Fragment::Later {
             return false;
@@ -287,7 +289,7 @@ impl<'a> Packet<'a> {
         match self.protocol() {
             // Source quench and redirects are errors, too (RFC 1122, section 3.2.2).
             ICMP if self.is_ipv4() => matches!(kind, Some(3..=5 | 11 | 12)),
-            // Those of kinds that are not known yet are handed on as well (RFC 4443, section 2.1).
+            // Errors of unknown types are handed on as well (RFC 4443, section 2.1).
             ICMPV6 if !self.is_ipv4() => matches!(kind, Some(0..=127)),
             _ => false,
         }
@@ -313,7 +315,8 @@ fn expect_length(said: usize, bytes: &[u8]) -> Result<(), PacketError> {
 pub(super) fn fragment(offset: u16, more: bool, length: usize) -> Result<Fragment, PacketError> {
     let end = usize::from(offset) + length;
     let ragged = more && (length == 0 || !length.is_multiple_of(8));
-    // So early a fragment overwrites what a rule has read of the first (RFC 3128): every link carries more (RFC 791, section 3.2).
+    // A fragment this early overwrites the header that a rule has read in the first (RFC 3128). No
+    // real sender makes one: every link carries more (RFC 791, section 3.2).
     let overwrites = offset == 8;
     if end > MAX_WHOLE || ragged || overwrites {
         return Err(PacketError::Fragment);
@@ -326,7 +329,7 @@ pub(super) fn fragment(offset: u16, more: bool, length: usize) -> Result<Fragmen
     })
 }
 
-/// The ports at the beginning of what a packet carries; zeros where there are none.
+/// The ports at the beginning of a payload; zeros if it has no ports.
 fn ports(payload: &[u8], upper: Upper) -> Result<[u16; 2], PacketError> {
     let protocol = upper.protocol;
     if upper.fragment == Fragment::Later {

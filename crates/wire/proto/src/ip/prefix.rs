@@ -1,4 +1,4 @@
-//! Prefixes of addresses: what is assigned, routed and matched.
+//! Prefixes of addresses, for assignment, routing and matching.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -15,7 +15,7 @@ pub struct IpPrefix {
 /// Why something is no prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
-    /// It is longer than an address.
+    /// The length exceeds that of an address.
     #[error("a prefix of {length} bits is longer than {address}")]
     Length {
         /// The address.
@@ -31,7 +31,7 @@ pub enum PrefixError {
         /// The length, in bits.
         length: u8,
     },
-    /// It is not written as an address, or as an address, a slash and a length.
+    /// The text is neither an address, nor an address, a slash and a length.
     #[error("a prefix is written as 192.0.2.0/24 or 2001:db8::/32")]
     Text,
 }

@@ -93,7 +93,7 @@ impl IpRange {
             || protocol == ICMPV6
     }
 
-    /// Whether an address is in both, whatever their protocols.
+    /// Whether an address is in both, regardless of their protocols.
     pub fn meets(&self, other: &Self) -> bool {
         self.start <= other.end && other.start <= self.end
     }
@@ -106,7 +106,7 @@ impl IpRange {
         Self::new(start, end, self.protocol).ok()
     }
 
-    /// What this and a later range are together, where they touch or overlap and are for the same protocol.
+    /// The union of this and a later range, if they touch or overlap and are for the same protocol.
     pub fn joined(&self, later: &Self) -> Option<Self> {
         let same = self.is_ipv4() == later.is_ipv4() && self.protocol == later.protocol;
         let touches = next(self.end).is_none_or(|next| later.start <= next);
@@ -138,7 +138,7 @@ impl IpRange {
 
         std::iter::from_fn(move || {
             let start = next?;
-            // As wide as the start is aligned, and no wider than what is left.
+            // As wide as the alignment of the start, and no wider than the rest.
             let aligned = start.trailing_zeros().min(size);
             let left = (end - start).checked_add(1).map_or(size, u128::ilog2);
             let wide = aligned.min(left);
@@ -149,7 +149,7 @@ impl IpRange {
         })
     }
 
-    /// What the order of RFC 9484 compares.
+    /// The key of the order in RFC 9484.
     fn order(&self) -> (bool, u8, IpAddr, IpAddr) {
         (!self.is_ipv4(), self.protocol, self.start, self.end)
     }

@@ -5,10 +5,11 @@ use std::net::IpAddr;
 use super::checksum::updated;
 use super::{Fragment, ICMPV6, Packet, PacketError, TCP, UDP};
 
-/// Protocols whose checksum covers addresses, besides TCP and ICMPv6, and has the same place as that of UDP: DCCP and UDP-Lite.
+/// Protocols with a checksum that covers addresses and lies where that of UDP does: DCCP and
+/// UDP-Lite.
 const AS_UDP: [u8; 2] = [33, 136];
 
-/// Bytes of an ICMP error before what it quotes.
+/// Bytes of an ICMP error before its quotation.
 const ICMP_HEADER: usize = 8;
 
 /// Which address of a packet.
@@ -49,8 +50,8 @@ pub fn rewrite_address(
     Ok(())
 }
 
-/// Replaces an address in the packet that an ICMP error quotes, if it is `old`; true where it was. A host understands an error only where
-/// it quotes what the host sent.
+/// Replaces an address in the packet that an ICMP error quotes, if it is `old`; returns whether it
+/// was. A host understands an error only if it quotes the packet as the host sent it.
 ///
 /// # Errors
 /// [`PacketError`], with nothing changed.
@@ -76,7 +77,8 @@ pub fn rewrite_quoted(
         return Ok(false);
     }
 
-    // That of ICMP covers no address but those that are quoted. The header of IPv4 sums to the same as before, with its checksum.
+    // The checksum of ICMP covers quoted addresses alone. The quoted IPv4 header sums to the same
+    // as before, with its updated checksum.
     let covering = Covering {
         at: quoted - ICMP_HEADER + 2,
         protocol: ICMPV6,
@@ -104,7 +106,7 @@ fn transport_checksum(packet: &Packet<'_>, is_complete: bool) -> Option<Covering
         _ => return None,
     };
     let field = packet.payload().get(offset..offset + 2)?;
-    // RFC 768: zero says that there is none.
+    // RFC 768: zero means that there is no checksum.
     if packet.protocol() == UDP && field == [0, 0] {
         return None;
     }
@@ -136,7 +138,8 @@ fn read(packet: &[u8], start: usize, field: AddressField, is_ipv4: bool) -> Opti
     }
 }
 
-/// Replaces an address in the header that begins at `start`, word by word, with what covers it.
+/// Replaces an address in the header that begins at `start`, word by word, and updates the
+/// checksums that cover it.
 fn replace(
     packet: &mut [u8],
     start: usize,

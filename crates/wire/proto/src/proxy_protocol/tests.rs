@@ -1,4 +1,4 @@
-//! Headers from the specification, and what is made of broken ones.
+//! Headers from the specification, and the errors of broken ones.
 
 use super::*;
 

@@ -37,17 +37,17 @@ pub struct FieldSection<'a> {
     references: References<'a>,
 }
 
-/// What the indices of a section refer to beside the static table.
+/// The tables that the indices of a section refer to, beside the static one.
 #[derive(Debug)]
 struct References<'a> {
     table: &'a QpackTable,
     /// Insertions that the section needs: it refers to no later ones.
     required: u64,
-    /// What relative indices count from.
+    /// The base of relative indices.
     base: u64,
 }
 
-/// What the first byte of a line says that it is (RFC 9204, section 4.5).
+/// The representation of a line, from its first byte (RFC 9204, section 4.5).
 #[derive(Clone, Copy)]
 enum Form {
     /// An entry.
@@ -58,7 +58,7 @@ enum Form {
     Literal,
 }
 
-/// Where an entry is, whose index has a prefix of so many bits.
+/// Where the entry lies whose index has a prefix of this many bits.
 #[derive(Clone, Copy)]
 enum Place {
     /// In the static table.

@@ -18,17 +18,17 @@ const ANSWERS: usize = 64 * 1024;
 #[derive(Debug, Default)]
 pub struct QpackDecoder {
     table: QpackTable,
-    /// What we have announced, in bytes (RFC 9204, section 3.2.3).
+    /// The capacity that we announced, in bytes (RFC 9204, section 3.2.3).
     announced: usize,
     pieces: Pieces,
     /// Entries of which the peer knows that we have them.
     told: u64,
-    /// What the decoder stream is to carry.
+    /// Bytes for the decoder stream.
     instructions: BytesMut,
 }
 
 impl QpackDecoder {
-    /// A decoder whose table may take this many bytes; 0 for none.
+    /// A decoder with a table of up to this many bytes; 0 for no table.
     pub fn new(announced: usize) -> Self {
         Self {
             announced,
@@ -36,10 +36,11 @@ impl QpackDecoder {
         }
     }
 
-    /// Takes what arrived on the peer's encoder stream.
+    /// Handles bytes of the peer's encoder stream.
     ///
     /// # Errors
-    /// It has no room, or refers to what there is not; the connection must be closed.
+    /// The table has no room, or an instruction refers to an entry that does not exist; close the
+    /// connection.
     pub fn handle(&mut self, bytes: &[u8]) -> Result<(), InstructionError> {
         let mut pieces = std::mem::take(&mut self.pieces);
         let handled = pieces.handle(bytes, |rest| self.take(rest));
@@ -100,7 +101,7 @@ impl QpackDecoder {
         self.check_room()?;
         let most = self.table.capacity();
         let mut ahead = *rest;
-        // Nothing is decoded before all is there, lest it be decoded with each piece.
+        // Nothing is decoded before all bytes are there, lest it be decoded with each piece.
         if !is_whole(5, &mut ahead, most)? || !is_whole(7, &mut ahead, most)? {
             return Ok(None);
         }
@@ -128,7 +129,7 @@ impl QpackDecoder {
         fits.then_some(Some(())).ok_or(InstructionError::Insert)
     }
 
-    /// Nothing is kept of an instruction that cannot succeed.
+    /// An instruction that cannot succeed is refused before its bytes are kept.
     fn check_room(&self) -> Result<(), InstructionError> {
         if self.table.capacity() < ENTRY_OVERHEAD {
             return Err(InstructionError::Insert);
@@ -139,7 +140,8 @@ impl QpackDecoder {
     /// Begins to read a whole section, which came on this stream.
     ///
     /// # Errors
-    /// Its prefix is cut off, or it needs entries that are not here: none may wait for them, as we announced.
+    /// The prefix is cut off, or the section needs entries that are not here: it may not wait for
+    /// them, as we announced no blocked streams.
     pub fn section<'a>(
         &'a mut self,
         stream: u64,
@@ -163,7 +165,8 @@ impl QpackDecoder {
         };
 
         if required > 0 {
-            // Whatever becomes of it, it does not need its entries any more once this returns to its caller.
+            // Even if it is refused, the section does not need its entries any more once this
+            // returns.
             super::integer::encode(stream, 7, 0x80, &mut self.instructions);
             self.told = self.told.max(required);
         }
@@ -195,14 +198,14 @@ impl QpackDecoder {
         is_here.then_some(required).ok_or(QpackError::Dynamic)
     }
 
-    /// Nothing more is read of this stream, on which sections may have come that were not read (RFC 9204, section 2.2.2.2).
+    /// The stream is not read any more; it may have unread sections (RFC 9204, section 2.2.2.2).
     pub fn cancel(&mut self, stream: u64) {
         if self.table.inserted() > 0 {
             super::integer::encode(stream, 6, 0x40, &mut self.instructions);
         }
     }
 
-    /// What is to be sent on the decoder stream by now.
+    /// Takes the bytes for the decoder stream.
     pub fn take_instructions(&mut self) -> BytesMut {
         let inserted = self.table.inserted();
         if inserted > self.told {
@@ -233,7 +236,8 @@ fn is_whole(prefix: u8, rest: &mut &[u8], most: usize) -> Result<bool, Instructi
     let Some(length) = integer(prefix, rest)? else {
         return Ok(false);
     };
-    // The longest Huffman code of a byte has 30 bits: what is longer than the table is refused before it is kept.
+    // The longest Huffman code of a byte has 30 bits: a text longer than the table is refused
+    // before it is kept.
     if length > 4 * most as u64 {
         return Err(InstructionError::Insert);
     }

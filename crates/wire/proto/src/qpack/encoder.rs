@@ -1,4 +1,4 @@
-//! The side of a connection that writes field sections, and what it puts into the peer's dynamic table.
+//! The side of a connection that writes field sections, and the peer's dynamic table.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,8 @@ const MOST: usize = 4096;
 /// Entries that the largest table can hold: each costs at least [`ENTRY_OVERHEAD`].
 const SLOTS: usize = MOST / ENTRY_OVERHEAD;
 
-/// Sections that refer to entries and are not acknowledged; while there are so many, further ones refer to none.
+/// Unacknowledged sections that refer to entries; at this number, further sections refer to no
+/// entries.
 #[doc(alias = "bound")]
 const UNACKNOWLEDGED: usize = 256;
 
@@ -25,7 +26,7 @@ const UNACKNOWLEDGED: usize = 256;
 #[doc(alias = "bound")]
 const INSTRUCTIONS: usize = 2 * MOST;
 
-/// What a section without dynamic entries begins with (RFC 9204, section 4.5.1).
+/// The prefix of a section without dynamic entries (RFC 9204, section 4.5.1).
 const PREFIX: [u8; 2] = [0, 0];
 
 /// The encoder of one connection. It refers only to entries that the peer has confirmed, so that no section of ours waits there for
@@ -35,16 +36,16 @@ pub struct QpackEncoder {
     table: QpackTable,
     /// Not there before a table is used.
     used: Option<Box<Used>>,
-    /// What came of an instruction on the peer's decoder stream.
+    /// The received part of an instruction on the peer's decoder stream.
     pub(super) pieces: Pieces,
-    /// What the encoder stream is to carry.
+    /// Bytes for the encoder stream.
     instructions: BytesMut,
 }
 
-/// What is remembered of a table that is used.
+/// The state of a table that is used.
 #[derive(Debug)]
 struct Used {
-    /// What the peer announced (RFC 9204, section 3.2.3).
+    /// The capacity that the peer announced (RFC 9204, section 3.2.3).
     announced: u64,
     /// Entries of which the peer has confirmed that it has them.
     confirmed: u64,
@@ -103,7 +104,7 @@ impl QpackEncoder {
         !self.instructions.is_empty()
     }
 
-    /// What is to be sent on the encoder stream by now.
+    /// Takes the bytes for the encoder stream.
     pub fn take_instructions(&mut self) -> BytesMut {
         self.instructions.split()
     }
@@ -244,7 +245,7 @@ impl SectionEncoder<'_> {
         true
     }
 
-    /// Ends it: from now on, what it refers to is kept until the peer has read it.
+    /// Ends the section: from now on, its entries are kept until the peer has read it.
     pub fn finish(mut self) {
         self.is_whole = true;
         let Some(newest) = self.newest else { return };

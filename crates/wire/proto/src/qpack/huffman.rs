@@ -44,7 +44,7 @@ const LENGTHS: [u8; SYMBOLS] = [
     30,
 ];
 
-/// What follows from the lengths.
+/// Tables that follow from the lengths.
 struct Tables {
     /// The code of each symbol.
     codes: [u32; SYMBOLS],
@@ -121,7 +121,7 @@ pub(crate) fn size(text: &[u8]) -> usize {
     bits.div_ceil(8)
 }
 
-/// Appends the code of `text`, padded with ones; `size` is what [`size`] says of it.
+/// Appends the code of `text`, padded with ones; `size` is the result of [`size`].
 pub(crate) fn encode(text: &[u8], size: usize, output: &mut BytesMut) {
     let start = output.len();
     output.resize(start + size, 0);
@@ -155,7 +155,7 @@ pub(crate) fn encode(text: &[u8], size: usize, output: &mut BytesMut) {
 /// Appends the text of a code, up to `limit` bytes of it.
 ///
 /// # Errors
-/// [`QpackError::Huffman`] for what is no code, or [`QpackError::TooLarge`].
+/// [`QpackError::Huffman`] for an invalid code, or [`QpackError::TooLarge`].
 pub(crate) fn decode(code: &[u8], limit: usize, output: &mut Vec<u8>) -> Result<(), QpackError> {
     let start = output.len();
     // A pair is always written whole.
@@ -224,7 +224,7 @@ impl TextBuffer<'_> {
     }
 }
 
-/// Two symbols whose codes follow each other, and the bits of both; 0 where the next bits are not two short codes.
+/// Two consecutive symbols, and the bits of both; 0 where the next bits are not two short codes.
 #[derive(Clone, Copy)]
 struct Pair {
     symbols: [u8; 2],

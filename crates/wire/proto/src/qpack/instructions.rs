@@ -1,4 +1,5 @@
-//! What comes on a peer's two QPACK streams (RFC 9204, sections 4.3 and 4.4), in whatever pieces.
+//! Input of the two QPACK streams of a peer (RFC 9204, sections 4.3 and 4.4), in pieces of any
+//! size.
 
 #[cfg(test)]
 use super::QpackDecoder;
@@ -7,7 +8,7 @@ use super::{QpackEncoder, QpackError, integer};
 /// An instruction that cannot be: the connection ends with `QPACK_ENCODER_STREAM_ERROR` or `QPACK_DECODER_STREAM_ERROR`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InstructionError {
-    /// A capacity above what we announced (RFC 9204, section 4.3.1).
+    /// A capacity above the announced one (RFC 9204, section 4.3.1).
     #[error("the peer sets a capacity of the dynamic table above what was announced")]
     Capacity,
     /// An entry that cannot fit (RFC 9204, section 3.2.2), or refers to one that there is not.
@@ -16,7 +17,7 @@ pub enum InstructionError {
     /// A section acknowledged that was not sent, or had no dynamic entry (RFC 9204, section 4.4.1).
     #[error("the peer acknowledges a section that needs no acknowledgement")]
     Acknowledgement,
-    /// An increment of what was never inserted (RFC 9204, section 4.4.3).
+    /// An increment beyond the inserted entries (RFC 9204, section 4.4.3).
     #[error("the peer counts insertions that were not made")]
     Increment,
     /// An integer above 62 bits, or a string that is no Huffman code.
@@ -36,15 +37,16 @@ impl From<QpackError> for InstructionError {
     }
 }
 
-/// An instruction that came as a whole, or what is missing.
+/// A whole instruction; `None` if bytes are missing.
 pub(super) type Step = Result<Option<()>, InstructionError>;
 
-/// Holds what came of an instruction until the rest is there. Who takes it says how long it may be.
+/// Holds the received part of an instruction until the rest is there. The caller bounds its length.
 #[derive(Debug, Default)]
 pub(super) struct Pieces(Vec<u8>);
 
 impl Pieces {
-    /// Adds what arrived, and has `take` take instruction after instruction. It says `None` where one is not whole.
+    /// Adds received bytes, and has `take` take instruction after instruction. It returns `None` if
+    /// one is incomplete.
     pub(super) fn handle(
         &mut self,
         bytes: &[u8],
@@ -63,7 +65,7 @@ impl Pieces {
     }
 }
 
-/// Takes what is whole, and says how many bytes are left.
+/// Takes whole instructions, and returns the number of bytes left.
 fn take_all(
     bytes: &[u8],
     take: &mut impl FnMut(&mut &[u8]) -> Step,
@@ -85,10 +87,10 @@ pub(super) fn integer(prefix: u8, rest: &mut &[u8]) -> Result<Option<u64>, Instr
 }
 
 impl QpackEncoder {
-    /// Takes what arrived on the peer's decoder stream.
+    /// Handles bytes of the peer's decoder stream.
     ///
     /// # Errors
-    /// What it says of our sections or insertions cannot be; the connection must be closed.
+    /// An acknowledgement of sections or insertions that do not exist; close the connection.
     pub fn handle(&mut self, bytes: &[u8]) -> Result<(), InstructionError> {
         let mut pieces = std::mem::take(&mut self.pieces);
         let handled = pieces.handle(bytes, |rest| self.take(rest));

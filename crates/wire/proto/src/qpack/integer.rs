@@ -5,7 +5,8 @@ use bytes::{BufMut, BytesMut};
 use super::QpackError;
 use crate::varint;
 
-/// Takes an integer off the front of `input`, whose first byte holds `prefix` bits of it; `None` when bytes are missing.
+/// Takes an integer off the front of `input`; the first byte holds `prefix` bits of it; `None` when
+/// bytes are missing.
 ///
 /// # Errors
 /// [`QpackError::Overflow`] above 62 bits (RFC 9204, section 4.1.1).

@@ -1,8 +1,9 @@
 //! QPACK (RFC 9204): field sections of static references, literals, and references to a dynamic table where both sides want one.
 //!
-//! No section waits for another stream here: we announce that none may be blocked, and refer only to what the peer has confirmed. So a
-//! table can save bytes, and never costs time. A line enters the peer's table when it comes for the second time within a
-//! while; what is sensitive never does.
+//! No section waits for another stream here: we announce no blocked streams, and refer only to
+//! entries that the peer has confirmed. So a table can save bytes, and never costs time. A line
+//! enters the peer's table when it comes for the second time within a while; a sensitive line never
+//! does.
 
 mod decode;
 mod decoder;
@@ -22,7 +23,8 @@ pub use decoder::QpackDecoder;
 pub use encoder::{QpackEncoder, SectionEncoder};
 pub use instructions::InstructionError;
 
-/// What RFC 9114, section 4.2.2 adds to the length of each field line when a section's size is counted, in bytes.
+/// The overhead of each field line when a section's size is counted (RFC 9114, section 4.2.2), in
+/// bytes.
 pub const LINE_OVERHEAD: usize = 32;
 
 #[cfg(test)]
@@ -34,7 +36,8 @@ pub enum QpackError {
     /// The section is cut off, or ends within a line.
     #[error("a field section ends within a line")]
     Truncated,
-    /// It refers to an entry of the dynamic table that is not there, or not yet (RFC 9204, sections 2.1.2 and 2.2.3).
+    /// A reference to an entry of the dynamic table that is not there, or not yet (RFC 9204,
+    /// sections 2.1.2 and 2.2.3).
     #[error("a field section refers to an entry that the dynamic table does not have")]
     Dynamic,
     /// A static index above 98 (RFC 9204, section 3.1).
@@ -43,7 +46,7 @@ pub enum QpackError {
     /// An integer above 62 bits (RFC 9204, section 4.1.1).
     #[error("an integer of a field section is too large")]
     Overflow,
-    /// A Huffman code that is none, or wrong padding (RFC 7541, section 5.2).
+    /// An invalid Huffman code, or wrong padding (RFC 7541, section 5.2).
     #[error("a string of a field section is no Huffman code")]
     Huffman,
     /// More bytes than [`FieldSectionLimits`] allow, counted as RFC 9114, section 4.2.2 says.
@@ -61,8 +64,8 @@ impl QpackError {
     }
 }
 
-/// Decodes arbitrary bytes as a field section: nothing above the limits comes out, and what came out is decoded again after
-/// encoding it. The first byte sets the limits.
+/// Decodes arbitrary bytes as a field section: no result exceeds the limits, and each survives a
+/// round trip. The first byte sets the limits.
 #[cfg(test)]
 pub(crate) fn fuzz_one(data: &[u8]) {
     huffman::fuzz_one(data);
@@ -99,8 +102,8 @@ pub(crate) fn fuzz_one(data: &[u8]) {
 #[cfg(test)]
 const NAMES: [&[u8]; 4] = [b":path", b"via", b"x-user", b"authorization"];
 
-/// Takes arbitrary bytes as lines, each of which is written on a stream of its own, and as what arrives in which order: each is read as
-/// it was written.
+/// Takes arbitrary bytes as lines, each written on a stream of its own, and as the order of
+/// arrival: each is read as it was written.
 #[cfg(test)]
 fn converse(data: &[u8]) {
     let mut encoder = QpackEncoder::default();

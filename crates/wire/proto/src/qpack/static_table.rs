@@ -138,7 +138,7 @@ static SAME_NAME: SameName = {
     same
 };
 
-/// What the table has of a field line.
+/// The match of a field line in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Match {
     /// Name and value.

@@ -36,11 +36,11 @@ impl<'a> StringText<'a> {
     }
 }
 
-/// Takes a string off the front of `rest`. The bit above the prefix says whether it is a Huffman code, whose text is appended to
-/// `texts`, up to `limit` bytes of it.
+/// Takes a string off the front of `rest`. The bit above the prefix marks a Huffman code; its text
+/// is appended to `texts`, up to `limit` bytes.
 ///
 /// # Errors
-/// It is cut off or no code, or its text is longer.
+/// The string is cut off, is an invalid code, or is too long.
 pub(crate) fn decode<'a>(
     prefix: u8,
     rest: &mut &'a [u8],

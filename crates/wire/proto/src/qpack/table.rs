@@ -45,7 +45,7 @@ impl QpackTable {
         place.map(index)
     }
 
-    /// Changes the capacity; what has no room any more goes.
+    /// Changes the capacity; entries without room are evicted.
     pub(super) fn resize(&mut self, capacity: usize) {
         self.capacity = capacity;
         self.evict(capacity);
@@ -64,7 +64,7 @@ impl QpackTable {
         true
     }
 
-    /// Whether an entry of this size has room when none goes from this absolute index on.
+    /// Whether an entry of this size has room if no entry from this absolute index on is evicted.
     pub(super) fn has_room(&self, size: usize, kept: u64) -> bool {
         let may_go = kept.saturating_sub(self.evicted);
         let may_go = usize::try_from(may_go).unwrap_or(usize::MAX);

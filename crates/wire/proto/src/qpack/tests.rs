@@ -110,7 +110,7 @@ fn limits_are_exact() {
     );
 }
 
-/// What leaves on a stream of QPACK, and what comes there.
+/// Carries the bytes of both QPACK streams to the other side.
 fn exchange(encoder: &mut QpackEncoder, decoder: &mut QpackDecoder) {
     decoder.handle(&encoder.take_instructions()).unwrap();
     encoder.handle(&decoder.take_instructions()).unwrap();
@@ -352,7 +352,7 @@ fn a_peer_that_lies_about_entries_is_found_out() {
     );
 }
 
-/// A section, what arrives before it of what waits, and whether it is read.
+/// A section, the bytes that arrive before it, and whether it is read.
 type Step = (Vec<(String, String, bool)>, bool, bool, bool);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {

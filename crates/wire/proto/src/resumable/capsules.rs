@@ -24,21 +24,21 @@ const MOST_REASON: usize = 240;
 #[doc(alias = "bound")]
 const MOST_CONTROL: usize = varint::MAX_SIZE + MOST_REASON;
 
-/// What RESUME says.
+/// The content of RESUME.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResumeOf {
     /// The session.
     pub session: [u8; SESSION],
     /// The process that keeps it.
     pub epoch: u64,
-    /// What has arrived from the peer, the end of its direction counted as a byte.
+    /// Bytes received from the peer, with the end of its direction counted as a byte.
     pub received: u64,
 }
 
-/// A piece of what arrives.
+/// A piece of the received data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResumablePiece {
-    /// Bytes, never none.
+    /// Bytes, never empty.
     Data(Bytes),
     /// The end of this direction.
     End,
@@ -59,10 +59,10 @@ pub enum ResumableError {
     /// A capsule of ours has a value that it cannot have.
     #[error("a capsule of type {0:#x} is malformed")]
     Malformed(u64),
-    /// What the peer has received was never sent, or less than it said before.
+    /// The peer acknowledges bytes that were never sent, or fewer than before.
     #[error("the peer has received what was not sent")]
     Unsent,
-    /// What the peer lacks is not kept any more.
+    /// The peer lacks bytes that are not kept any more.
     #[error("the peer asks for bytes that it has acknowledged")]
     Forgotten,
     /// RESUME is missing, comes twice, or names another session.
@@ -158,7 +158,7 @@ impl ResumableDecoder {
         }
     }
 
-    /// Adds what arrived, when [`next`](Self::next) has nothing left.
+    /// Adds received bytes, when [`next`](Self::next) has nothing left.
     pub fn push(&mut self, chunk: Bytes) {
         debug_assert!(self.input.is_empty(), "what came before was not taken");
         self.input = chunk;
@@ -255,7 +255,7 @@ impl ResumableDecoder {
     }
 }
 
-/// What has come of a value of which so much is left.
+/// The part of a value that is here, of which `left` bytes are missing.
 fn take(input: &mut Bytes, left: &mut u64) -> Bytes {
     let count = input
         .len()
@@ -305,7 +305,7 @@ pub(super) fn fuzz_one(data: &[u8]) {
     assert_eq!(whole, decode_all(stream, usize::from(*piece).max(1)));
 }
 
-/// What comes, with bytes joined; and the error, if there is one.
+/// The decoded pieces, with bytes joined; and the error, if there is one.
 #[cfg(test)]
 pub(super) fn decode_all(
     stream: &[u8],

@@ -22,7 +22,7 @@ const UNACKNOWLEDGED_PIECES: u32 = 32;
 /// The smallest replay window, in bytes: with less, both ends could wait for each other.
 pub const LEAST_WINDOW: usize = 64 * 1024;
 
-/// What came for the side that this end serves.
+/// An event for the side that this end serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delivery {
     /// Bytes.
@@ -35,14 +35,16 @@ pub enum Delivery {
 
 /// One end of a tunnel that outlives the path to the other end.
 ///
-/// Bytes of the side that it serves go in by [`keep`](Self::keep) as far as there is [`room`](Self::room), and leave as capsules by
-/// [`poll_send`](Self::poll_send). What comes on the path goes in by [`handle_path`](Self::handle_path) once nothing is left to be
-/// [delivered](Self::poll_deliver). When the path is lost, [`resume`](Self::resume) begins the next one.
+/// Bytes of the side that it serves go in by [`keep`](Self::keep) as far as there is
+/// [`room`](Self::room), and leave as capsules by [`poll_send`](Self::poll_send). Bytes from the
+/// path go in by [`handle_path`](Self::handle_path) once nothing is left to be
+/// [delivered](Self::poll_deliver). When the path is lost, [`resume`](Self::resume) begins the next
+/// one.
 #[derive(Debug)]
 pub struct ResumableEnd {
     session: [u8; SESSION],
     epoch: u64,
-    /// What the replay window may cost, in bytes.
+    /// The most that the replay window may cost, in bytes.
     limit: usize,
     window: Window,
     /// The side that this end serves has ended its direction.
@@ -55,12 +57,12 @@ pub struct ResumableEnd {
     reset: Option<(u64, String)>,
 }
 
-/// What has arrived from the peer.
+/// Bytes received from the peer.
 #[derive(Debug, Default)]
 struct Arrived {
     /// Bytes, and one for the end.
     received: u64,
-    /// What the peer was told of it.
+    /// The count that the peer was told.
     told: u64,
     /// Pieces that came since.
     pieces: u32,
@@ -100,17 +102,17 @@ impl ResumableEnd {
         self.session
     }
 
-    /// What the replay window costs now, in bytes.
+    /// The cost of the replay window now, in bytes.
     pub fn held(&self) -> usize {
         self.window.held()
     }
 
-    /// What it may cost; never less than [`LEAST_WINDOW`].
+    /// Sets the most that the window may cost; never less than [`LEAST_WINDOW`].
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit.max(LEAST_WINDOW);
     }
 
-    /// Bytes that may be read from the side that this end serves; none after its end.
+    /// Bytes that may be read from the side that this end serves; 0 after its end.
     pub fn room(&self) -> usize {
         if self.ended {
             return 0;
@@ -126,7 +128,7 @@ impl ResumableEnd {
         }
     }
 
-    /// That side has ended its direction.
+    /// The served side has ended its direction.
     pub fn end(&mut self) {
         if !self.ended {
             self.ended = true;
@@ -134,7 +136,7 @@ impl ResumableEnd {
         }
     }
 
-    /// That side broke, or the tunnel may not go on: the peer hears of it before anything else.
+    /// The served side broke, or the tunnel may not go on: the peer is told before anything else.
     pub fn reset(&mut self, code: u64, reason: &str) {
         self.reset.get_or_insert_with(|| (code, reason.to_owned()));
     }
@@ -273,7 +275,7 @@ impl ResumableEnd {
         Ok(())
     }
 
-    /// What is to be delivered next to the side that this end serves.
+    /// The next event for the side that this end serves.
     pub fn poll_deliver(&mut self) -> Option<Delivery> {
         self.deliveries.pop_front()
     }
@@ -297,7 +299,8 @@ impl ResumableEnd {
     }
 }
 
-/// A peer that sends arbitrary bytes is answered within bounds, and what it acknowledges was sent.
+/// A peer that sends arbitrary bytes is answered within bounds, and can acknowledge only bytes that
+/// were sent.
 #[cfg(test)]
 pub(super) fn fuzz_one(data: &[u8]) {
     let [how, stream @ ..] = data else { return };
@@ -326,7 +329,7 @@ mod tests {
     /// A tunnel between two ends, and the path between them.
     struct Pair {
         ends: [ResumableEnd; 2],
-        /// What is on its way to each end.
+        /// Capsules on their way to each end.
         wires: [VecDeque<Bytes>; 2],
         delivered: [Vec<u8>; 2],
         ended: [bool; 2],
@@ -351,7 +354,7 @@ mod tests {
             is_some
         }
 
-        /// An end takes one chunk, and delivers it; false if there is none.
+        /// An end takes one chunk, and delivers it; false if there is no chunk.
         fn take(&mut self, to: usize) -> bool {
             let Some(chunk) = self.wires[to].pop_front() else {
                 return false;
@@ -369,7 +372,7 @@ mod tests {
             true
         }
 
-        /// The path is lost with what is on it, and another begins.
+        /// The path is lost with its capsules, and another begins.
         fn lose(&mut self) {
             self.wires = Default::default();
             self.ends.iter_mut().for_each(ResumableEnd::resume);
@@ -471,7 +474,7 @@ mod tests {
         assert!(pair.ends[0].has_said_reset() && pair.ends[0].poll_send().is_none());
     }
 
-    /// What happens to a tunnel.
+    /// An event of a tunnel.
     #[derive(Debug, Clone)]
     enum Step {
         Keep(usize, Vec<u8>),

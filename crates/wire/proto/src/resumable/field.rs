@@ -22,7 +22,7 @@ const GRANT: usize = SESSION + 8 + KEY;
 /// Bytes of a ticket.
 const TICKET: usize = SESSION + 8 + 4 + KEY;
 
-/// What a request asks for.
+/// A request's question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// A session.
@@ -38,7 +38,8 @@ pub struct Grant {
     pub session: [u8; SESSION],
     /// The process that keeps it.
     pub epoch: u64,
-    /// What proves that a request to go on comes from the end that opened it. It travels once, in the answer.
+    /// The proof that a request to go on comes from the end that opened the session. It travels
+    /// once, in the answer.
     pub key: [u8; KEY],
 }
 
@@ -49,14 +50,14 @@ pub struct Ticket {
     pub session: [u8; SESSION],
     /// The process that keeps it.
     pub epoch: u64,
-    /// Rises with each request: what was seen on a path is of no use a second time.
+    /// Rises with each request: a ticket that was seen on a path is of no use a second time.
     pub number: u32,
     /// HMAC-SHA-256, by the session's key, of [`Self::claim`].
     pub proof: [u8; KEY],
 }
 
 impl Request {
-    /// Takes what is asked for out of a request; nothing if it is malformed.
+    /// Takes the question out of a request; `None` if it is malformed.
     pub fn take(fields: &mut Fields) -> Option<Self> {
         let value = only(fields)?;
         if value.as_bytes() == b"?1" {
@@ -99,7 +100,7 @@ impl Grant {
 }
 
 impl Ticket {
-    /// What a proof is made of: what the ticket says beside it.
+    /// The input of a proof: the other parts of the ticket.
     pub fn claim(&self) -> [u8; TICKET - KEY] {
         let mut claim = [0; TICKET - KEY];
         claim[..SESSION].copy_from_slice(&self.session);
@@ -141,7 +142,7 @@ impl fmt::Debug for Ticket {
     }
 }
 
-/// The field's value, which goes; of several lines none counts.
+/// Takes the field's value; several lines count as none.
 fn only(fields: &mut Fields) -> Option<HeaderValue> {
     let one = fields.values(FIELD).count() == 1;
     fields.take(FIELD).filter(|_| one)
@@ -159,7 +160,7 @@ fn parse<const LENGTH: usize>(value: &[u8]) -> Option<[u8; LENGTH]> {
     STANDARD.decode(text).ok()?.try_into().ok()
 }
 
-/// What is taken out of a field survives being written.
+/// A parsed field survives a round trip.
 #[cfg(test)]
 pub(super) fn fuzz_one(data: &[u8]) {
     let Ok(value) = HeaderValue::from_bytes(data) else {

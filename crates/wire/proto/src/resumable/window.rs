@@ -7,13 +7,15 @@ use bytes::Bytes;
 use super::capsules::{self, ResumableError};
 use crate::connect_tcp::encode;
 
-/// What a piece costs beside its bytes: a window full of pieces of one byte must not hold a hundred times as much.
+/// The overhead of a piece beside its bytes: a window full of pieces of one byte must not hold a
+/// hundred times as much.
 pub(super) const OVERHEAD: usize = 128;
 
-/// Bytes of one capsule of what is sent again: it fits a frame of every HTTP version.
+/// Bytes of one retransmitted capsule: it fits a frame of every HTTP version.
 const MOST_AGAIN: usize = 16 * 1024;
 
-/// What is kept of one direction. A place is a count of bytes from its beginning; the end has a place of its own.
+/// The kept bytes of one direction. A place is a count of bytes from its beginning; the end has a
+/// place of its own.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     pieces: VecDeque<Kept>,
@@ -28,7 +30,7 @@ pub(super) struct Window {
     /// The piece with that place, and where it begins.
     at: usize,
     at_place: u64,
-    /// What the pieces cost.
+    /// The cost of the pieces.
     held: usize,
 }
 
@@ -55,7 +57,7 @@ impl Kept {
 }
 
 impl Window {
-    /// What is kept costs so many bytes.
+    /// The cost of the kept bytes.
     pub(super) fn held(&self) -> usize {
         self.held
     }
@@ -65,7 +67,8 @@ impl Window {
         self.pieces.is_empty()
     }
 
-    /// Adds bytes, and with `last` the end. They are copied: what is kept for long must not hold the buffer that it was read into.
+    /// Adds bytes, and with `last` the end. They are copied: bytes that are kept for long must not
+    /// hold the buffer they were read into.
     pub(super) fn push(&mut self, bytes: &[u8], last: bool) {
         let (capsule, header) = capsules::data(bytes, last);
         let piece = Kept {
@@ -102,7 +105,7 @@ impl Window {
         Some(capsule)
     }
 
-    /// The peer has received what is before this place.
+    /// The peer has received everything before this place.
     pub(super) fn acknowledge(&mut self, received: u64) -> Result<(), ResumableError> {
         if received > self.sent || received < self.acknowledged {
             return Err(ResumableError::Unsent);
@@ -115,7 +118,8 @@ impl Window {
             self.first += piece.places();
             self.held -= piece.cost();
             self.pieces.pop_front();
-            // What was sent again is acknowledged while the cursor is still before it, where the old path brought it late.
+            // Retransmitted bytes can be acknowledged while the cursor is still before them, if the
+            // old path delivered them late.
             match self.at.checked_sub(1) {
                 Some(at) => self.at = at,
                 None => {
@@ -128,7 +132,7 @@ impl Window {
         Ok(())
     }
 
-    /// A path begins, on which the peer lacks what follows this place.
+    /// A new path begins; the peer lacks the bytes from this place on.
     pub(super) fn resume(&mut self, received: u64) -> Result<(), ResumableError> {
         if received < self.acknowledged {
             return Err(ResumableError::Forgotten);

@@ -7,7 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::datagram::DatagramError;
 use crate::varint;
 
-/// The type of COMPRESSION_ASSIGN: a context, and whom it is for.
+/// The type of COMPRESSION_ASSIGN: a context and its peer.
 pub const ASSIGN: u64 = 0x11;
 
 /// The type of COMPRESSION_ACK: the context is open.
@@ -34,7 +34,7 @@ pub enum BindError {
     /// A datagram for the target, which such a request has not.
     #[error("a datagram has context 0, and the request has no target")]
     ContextZero,
-    /// A datagram that is none.
+    /// A malformed datagram.
     #[error(transparent)]
     Datagram(#[from] DatagramError),
 }
@@ -44,7 +44,7 @@ pub enum BindError {
 pub struct Assign {
     /// The context.
     pub context: u64,
-    /// Its peer; none: its datagrams are uncompressed.
+    /// Its peer; `None` for uncompressed datagrams.
     pub peer: Option<SocketAddr>,
 }
 

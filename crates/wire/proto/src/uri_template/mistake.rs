@@ -1,11 +1,11 @@
-//! What can be wrong with a template, and what mends it.
+//! Mistakes in a template, and their remedies.
 
 use super::Variable;
 
 /// Why a text is no template of a proxy (RFC 9298, section 2).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateMistake {
-    /// It begins neither with a path nor with a scheme.
+    /// The template begins neither with a path nor with a scheme.
     #[error("`{0}` is neither a path nor a URI")]
     NoPath(String),
     /// Scheme and authority of a whole URI cannot be read.
@@ -47,7 +47,7 @@ pub enum TemplateMistake {
 }
 
 impl TemplateMistake {
-    /// What to do about it.
+    /// The remedy.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::NoPath(_) => "begin it with `/`, `https://` or `http://`",

@@ -108,7 +108,7 @@ impl Builder {
         }
     }
 
-    /// What stands between two braces (RFC 6570, section 2.2).
+    /// An expression: the text between two braces (RFC 6570, section 2.2).
     fn expression(&mut self, expression: &str) -> Result<(), TemplateMistake> {
         let (operator, names) = match expression.chars().next() {
             Some(operator) if "+#./;=,!@|".contains(operator) => {

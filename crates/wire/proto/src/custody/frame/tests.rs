@@ -1,4 +1,4 @@
-//! Frames: their layout, and what is refused.
+//! Frames: their layout, and refusals.
 
 use proptest::prelude::*;
 

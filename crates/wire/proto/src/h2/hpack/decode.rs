@@ -5,7 +5,8 @@ use crate::fields::LineName;
 use crate::qpack::{QpackError, integer, string};
 use crate::repeats::TableEntry;
 
-/// Bytes of the dynamic table: what every peer may count on, and as much as we give.
+/// Bytes of the dynamic table: the default that every peer may assume (RFC 9113, section 6.5.2),
+/// and the most that we allow.
 #[doc(alias = "bound")]
 pub(in crate::h2) const TABLE_SIZE: usize = 4096;
 
@@ -16,7 +17,7 @@ const TEXTS_KEPT: usize = 4096;
 /// Why a section cannot be read. The table is not the peer's any more then, so the connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HpackError {
-    /// It ends within a line.
+    /// The section ends within a line.
     #[error("a field section ends within a line")]
     Truncated,
     /// An index that is in neither table.
@@ -25,10 +26,10 @@ pub enum HpackError {
     /// An integer that is too large.
     #[error("an integer of a field section is too large")]
     Overflow,
-    /// A Huffman code that is none, or wrong padding.
+    /// An invalid Huffman code, or wrong padding.
     #[error("a string of a field section is no Huffman code")]
     Huffman,
-    /// The table gets a new size behind a line, or one above what we allow.
+    /// A change of the table's size behind a line, or to a size above our limit.
     #[error("the size of the dynamic table changes when or as it must not")]
     TableSize,
 }
@@ -64,7 +65,8 @@ impl Default for HpackDecoder {
 }
 
 impl HpackDecoder {
-    /// The peer knows that its table may have so many bytes: at most 4096. What is too much of it goes.
+    /// The peer knows that its table may have this many bytes: at most 4096. Entries beyond that
+    /// are evicted.
     pub fn allow(&mut self, size: usize) {
         self.allowed = size.min(TABLE_SIZE);
         self.table.shrink(self.allowed);

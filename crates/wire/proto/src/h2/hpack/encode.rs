@@ -27,8 +27,8 @@ pub struct HpackEncoder {
 }
 
 impl HpackEncoder {
-    /// An encoder that uses at most this many bytes of the peer's dynamic table. None: it keeps nothing, and its sections may
-    /// leave in any order.
+    /// An encoder that uses at most this many bytes of the peer's dynamic table. With 0 it keeps
+    /// nothing, and its sections may leave in any order.
     pub fn new(most: usize) -> Self {
         Self {
             most: most.min(FIRST_TABLE),
@@ -38,7 +38,8 @@ impl HpackEncoder {
         }
     }
 
-    /// The peer has room for so many bytes from now on. What it once made smaller stays small, which needs no more than one word.
+    /// The peer has room for this many bytes from now on. A table that was once made smaller stays
+    /// small, which takes a single size update.
     pub fn allow(&mut self, size: u32) {
         let size = size as usize;
         if size >= self.told {
@@ -53,7 +54,7 @@ impl HpackEncoder {
         }
     }
 
-    /// What a section begins with: to be called before its lines (RFC 7541, section 4.2).
+    /// Writes the beginning of a section: to be called before its lines (RFC 7541, section 4.2).
     pub fn begin(&mut self, output: &mut BytesMut) {
         if std::mem::take(&mut self.resizes) {
             integer::encode(self.most as u64, 5, 0x20, output);
@@ -104,13 +105,14 @@ impl HpackEncoder {
 pub(super) enum Met {
     /// The table has it at this index.
     Known(u64),
-    /// It came a moment ago, and is in the table from now on.
+    /// The line came a moment ago, and is in the table from now on.
     Again,
-    /// It is not known.
+    /// The line is not known.
     New,
 }
 
-/// A literal line (RFC 7541, section 6.2), whose name is that of the static entry `first`, if there is one.
+/// A literal line (RFC 7541, section 6.2); it takes its name from the static entry `first`, if
+/// there is one.
 fn literal(
     flags: u8,
     prefix: u8,

@@ -1,4 +1,4 @@
-//! What an encoder writes is read as what it was, whatever comes.
+//! A decoder reads the encoder's output as the original, for any input.
 
 use bytes::BytesMut;
 

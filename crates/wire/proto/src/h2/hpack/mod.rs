@@ -1,8 +1,9 @@
 //! HPACK (RFC 7541): field sections of HTTP/2.
 //!
-//! The [`HpackDecoder`] keeps the dynamic table that the peer writes, within the size that we allow. The [`HpackEncoder`] writes one where
-//! the peer is another proxy, or a server that we chose: what the sections of a link have in common costs one byte then. On the
-//! connections of strangers it writes static references and literals only, so that it has no state there.
+//! The [`HpackDecoder`] keeps the dynamic table that the peer writes, within the size that we
+//! allow. The [`HpackEncoder`] writes one where the peer is another proxy, or a server that we
+//! chose: a line that the sections of a link have in common then costs one byte. On the connections
+//! of strangers it writes static references and literals only, so that it has no state there.
 
 mod decode;
 mod encode;

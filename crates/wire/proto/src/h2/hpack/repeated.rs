@@ -1,4 +1,4 @@
-//! What an encoder remembers: lines that came more than once are in the peer's dynamic table.
+//! An encoder's memory: lines that came more than once are in the peer's dynamic table.
 
 use super::encode::Met;
 use super::static_table::ENTRIES;

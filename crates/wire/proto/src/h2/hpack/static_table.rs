@@ -71,7 +71,7 @@ pub(super) const ENTRIES: [(&str, &str); 61] = [
 /// The names of the entries.
 pub(super) static NAMES: [LineName<'static>; ENTRIES.len()] = LineName::of_table(&ENTRIES);
 
-/// The index of the first entry of each name, by its number; 0 where there is none.
+/// The index of the first entry of each name, by its number; 0 if it has no entry.
 static FIRST: [u8; LineName::NUMBERS] = {
     let names = LineName::of_table(&ENTRIES);
     let mut first = [0; LineName::NUMBERS];

@@ -12,7 +12,7 @@ pub(super) struct HpackTable {
     /// The newest first.
     entries: VecDeque<TableEntry>,
     size: usize,
-    /// What the peer has chosen of what it may.
+    /// The size that the peer has chosen, within the limit.
     most: usize,
 }
 
@@ -50,7 +50,7 @@ impl HpackTable {
         repeats::size(name, value) < self.most / 2
     }
 
-    /// RFC 7541, section 4.4: what is larger than the table empties it.
+    /// RFC 7541, section 4.4: an entry larger than the table empties it.
     pub(super) fn insert(&mut self, entry: TableEntry) {
         let size = entry.size();
         self.evict(self.most.saturating_sub(size));
@@ -65,7 +65,7 @@ impl HpackTable {
         self.evict(most);
     }
 
-    /// It has at most so many bytes.
+    /// Evicts entries until the table has at most this many bytes.
     pub(super) fn shrink(&mut self, most: usize) {
         self.resize(self.most.min(most));
     }

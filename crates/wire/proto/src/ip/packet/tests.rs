@@ -168,7 +168,7 @@ fn fragments_that_hide_or_overwrite_are_refused() {
         assert!(Packet::parse(&fragment(0, true, TCP, 24)).is_ok());
         // Over the flags of the first.
         assert_eq!(error(&fragment(8, false, TCP, 24)), PacketError::Fragment);
-        // No whole units, and beyond what a packet can be.
+        // No whole units, and beyond the longest packet.
         assert_eq!(error(&fragment(64, true, UDP, 23)), PacketError::Fragment);
         assert_eq!(
             error(&fragment(65_528, false, UDP, 24)),
