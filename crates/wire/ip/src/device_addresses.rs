@@ -7,7 +7,7 @@ use hermes_proto::ip::{
     AddressField, IpPrefix, Packet, PacketError, rewrite_address, rewrite_quoted,
 };
 
-/// What happens where a tunnel assigns another address than the device has.
+/// The treatment of an address that a tunnel assigns and the device does not have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OtherAddress {
     /// The tunnel is not used for that family.
@@ -25,10 +25,10 @@ pub struct DeviceAddresses {
     other: OtherAddress,
 }
 
-/// What the addresses that a tunnel assigned mean for the device.
+/// The consequences of a tunnel's addresses for the device.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Adoption {
-    /// The device had none of the family: it gets these.
+    /// New addresses of a family that the device had no address of.
     pub new: Vec<IpPrefix>,
     /// These are not used, as the device has others.
     pub refused: Vec<IpPrefix>,
@@ -50,7 +50,8 @@ impl DeviceAddresses {
         }
     }
 
-    /// What to request of a tunnel: what the device has, or any address of a family that it wants and has none of.
+    /// The addresses to request of a tunnel: those of the device, or any address of a wanted family
+    /// that it has no address of.
     pub fn wishes(&self, wants_v4: bool, wants_v6: bool) -> Vec<IpPrefix> {
         let any = |is_ipv4| RequestedAddress::any(1, is_ipv4).prefix;
         let v4 = wants_v4.then(|| self.v4.unwrap_or(any(true)));
@@ -58,7 +59,7 @@ impl DeviceAddresses {
         [v4, v6].into_iter().flatten().collect()
     }
 
-    /// Takes what a tunnel assigned.
+    /// Takes the addresses that a tunnel assigned.
     pub fn adopt(&mut self, assigned: &[IpPrefix]) -> Adoption {
         let mut adoption = Adoption::default();
         for is_ipv4 in [true, false] {
@@ -108,9 +109,9 @@ impl DeviceAddresses {
 /// packets are translated before they are judged on their way in, and after that on their way out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Translation {
-    /// That of the device.
+    /// The address of the device.
     pub device: IpAddr,
-    /// That of the tunnel.
+    /// The address of the tunnel.
     pub tunnel: IpAddr,
 }
 
@@ -125,7 +126,8 @@ impl Translation {
         if source != self.device {
             return Ok(false);
         }
-        // An error about what came to the device quotes what came to the address of the tunnel.
+        // An error about a packet to the device must quote it as a packet to the address of the
+        // tunnel.
         let field = AddressField::Destination;
         rewrite_quoted(packet, field, self.device, self.tunnel)?;
         rewrite_address(packet, AddressField::Source, self.tunnel, is_complete)?;

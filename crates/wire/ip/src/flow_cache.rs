@@ -16,7 +16,8 @@ const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Remembers verdicts by flow, up to a fixed number of them.
 ///
-/// It takes no chain of entries with equal hashes: a peer that finds such flows makes us judge again, and no more.
+/// There are no chains of entries with equal hashes: a peer that finds colliding flows makes us
+/// judge again, and no more.
 #[derive(Debug, Clone)]
 pub struct FlowCache<V> {
     sets: Vec<[Option<Entry<V>>; WAYS]>,
@@ -45,7 +46,7 @@ impl<V: Copy> FlowCache<V> {
         }
     }
 
-    /// The verdict on a flow, or what `judge` says, which is remembered.
+    /// The remembered verdict on a flow, or that of `judge`, which is then remembered.
     pub fn verdict(&mut self, flow: &IpFlow, judge: impl FnOnce(&IpFlow) -> V) -> V {
         if let Some(known) = self.known(flow) {
             return known;

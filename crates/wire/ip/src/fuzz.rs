@@ -1,4 +1,4 @@
-//! What hostile bytes may do to the machines, over a committed corpus and seeded mutations of it.
+//! The machines under hostile bytes: a committed corpus and seeded mutations of it.
 //!
 //! A failure prints the input; add it to `corpus/<name>/` with the fix.
 
@@ -56,7 +56,7 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
     files.iter().map(|file| fs::read(file).unwrap()).collect()
 }
 
-/// Most bytes are changed in place: most of what is inserted only makes lengths wrong.
+/// Most bytes are changed in place: most insertions only make lengths wrong.
 fn mutate(input: &mut Vec<u8>, rng: &mut Rng) {
     let at = rng.usize(0..=input.len());
     match rng.u8(0..8) {

@@ -69,7 +69,7 @@ pub(crate) struct AddressSet {
     any: Intervals,
     /// For one, in the order of their numbers.
     by_protocol: Vec<(u8, Intervals)>,
-    /// For any protocol whatever: there ICMP may go (RFC 9484, section 4.7.3).
+    /// Ranges for any protocol; ICMP may go there as well (RFC 9484, section 4.7.3).
     all: Intervals,
 }
 

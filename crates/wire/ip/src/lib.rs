@@ -1,11 +1,15 @@
-//! The IP overlay without input or output: who has which address, what may pass a tunnel, and where it goes.
+//! The IP overlay without input or output: address assignment, the filter of a tunnel's packets,
+//! and routing.
 //!
-//! What it is: the machine of one session of CONNECT-IP ([`IpSession`]), the check of each packet ([`PacketFilter`]), the table that
-//! gives every identity its address ([`AddressPool`]), and that which gives names some ([`NameLeases`]), the tables from destinations to tunnels ([`RoutingTable`], [`PrefixTable`]), the
-//! memory of verdicts on flows ([`FlowCache`]), of what they moved ([`FlowTable`]), and of where connections go ([`TcpPins`]).
+//! The parts are the machine of one session of CONNECT-IP ([`IpSession`]), the check of each packet
+//! ([`PacketFilter`]), the table that gives every identity its address ([`AddressPool`]), the one
+//! that gives addresses to names ([`NameLeases`]), the tables from destinations to tunnels
+//! ([`RoutingTable`], [`PrefixTable`]), the memory of verdicts on flows ([`FlowCache`]), of their
+//! traffic ([`FlowTable`]), and of the routes of connections ([`TcpPins`]).
 //!
-//! What it is not: it opens no device, no socket and no file, reads no clock and draws no random number. Packets are not reassembled,
-//! and addresses are translated one for one only ([`Translation`]): no ports, and never between families.
+//! The crate opens no device, no socket and no file, reads no clock and draws no random number.
+//! Packets are not reassembled, and addresses are translated one for one only ([`Translation`]),
+//! without ports and never between families.
 //!
 //! | module | specification |
 //! |---|---|
@@ -17,18 +21,23 @@
 //!
 //! How they work together at the end of a tunnel, as the loop around them does it:
 //!
-//! - The request is answered: [`AddressPool::acquire`] gives its identity a [`Lease`], [`IpSession::assign`] says so with what
-//!   [`Lease::answer`] makes of it, [`IpSession::advertise`] says what is routed, and [`RoutingTable::replace`] leads the addresses here.
-//! - A capsule comes: [`IpSession::handle_capsule`] says what it changed. After anything changed, [`IpSession::poll_capsule`] has what is
-//!   to be sent, and [`IpSession::filter`] what may pass from now on; a [`FlowCache`] forgets.
+//! - The request is answered: [`AddressPool::acquire`] gives its identity a [`Lease`],
+//!   [`IpSession::assign`] sends the answer that [`Lease::answer`] makes of it,
+//!   [`IpSession::advertise`] announces routes, and [`RoutingTable::replace`] routes the addresses
+//!   here.
+//! - A capsule comes: [`IpSession::handle_capsule`] returns the change. After any change,
+//!   [`IpSession::poll_capsule`] has the capsules to send, and [`IpSession::filter`] the rules for
+//!   packets from now on; a [`FlowCache`] forgets.
 //! - A packet comes out of the tunnel: a super-packet is [checked](offload::OffloadHeader::check) first. Then
 //!   [`PacketFilter::check_from_peer`]; the policy, asked once a flow; and [`RoutingTable::next_hop`].
 //! - A packet is to go into the tunnel: the policy; [`PacketFilter::clamp_tcp`]; [`PacketFilter::check_to_peer`] with the length of its
 //!   longest segment. To a peer that takes no super-packets it goes [cut](offload::segment).
-//! - What a [`Verdict`] has for the sender goes to where the packet came from, and is not judged again.
-//! - The tunnel ends: [`RoutingTable::remove`], and [`AddressPool::release`]. It moves: [`RoutingTable::hand_over`].
+//! - An error or answer in a [`Verdict`] goes back to where the packet came from, and is not judged
+//!   again.
+//! - The tunnel ends: [`RoutingTable::remove`], and [`AddressPool::release`]. If the tunnel moves
+//!   to another owner: [`RoutingTable::hand_over`].
 //!
-//! Begin reading in [`PacketFilter`]: what a packet must be to pass.
+//! Begin reading in [`PacketFilter`]: the conditions for a packet to pass.
 
 pub mod offload;
 

@@ -18,7 +18,7 @@ pub(crate) const ECHO_REPLY: u8 = 129;
 /// Bytes of the IPv6 header and of that of an echo.
 const HEADERS: usize = 40 + 8;
 
-/// What an end is called on the tunnel, where it has no address.
+/// The link-local address of an end without an address of its own.
 pub(crate) fn link_local(role: IpRole) -> Ipv6Addr {
     let host = match role {
         IpRole::Client => 1,
@@ -53,7 +53,7 @@ pub(crate) fn write(from: Ipv6Addr, to: Ipv6Addr, kind: u8, rest: &[u8]) -> Byte
     let mut packet = BytesMut::with_capacity(HEADERS + rest.len());
     packet.put_u32(0x6000_0000);
     packet.put_u16(length as u16);
-    // It goes no further than the other end.
+    // Hop limit 255: the answer goes no further than the other end.
     packet.put_slice(&[ICMPV6, 255]);
     packet.put_slice(&from.octets());
     packet.put_slice(&to.octets());

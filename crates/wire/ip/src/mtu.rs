@@ -22,7 +22,7 @@ pub enum MtuError {
 }
 
 impl InnerMtu {
-    /// What a stream carries: packets of any length.
+    /// The MTU of a stream: packets of any length.
     pub const STREAM: Self = Self(u16::MAX);
 
     /// Packets of up to so many bytes.
@@ -36,7 +36,8 @@ impl InnerMtu {
         Ok(Self(u16::try_from(bytes).unwrap_or(u16::MAX)))
     }
 
-    /// What fits HTTP datagrams with payloads of up to `payload` bytes, of which the context ID takes `context` bytes.
+    /// The MTU over HTTP datagrams with payloads of up to `payload` bytes, of which the context ID
+    /// takes `context` bytes.
     ///
     /// # Errors
     /// [`MtuError::BelowIpv4`].

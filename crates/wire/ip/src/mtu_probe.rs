@@ -24,18 +24,18 @@ const PROBE_AGAIN: Duration = Duration::from_secs(2);
 /// Bytes before the data of a question.
 const HEADERS: usize = 40 + 8;
 
-/// Bytes of a long question, which has what every link of IPv6 carries, and of a short one, which any link does.
+/// Bytes of a long probe, the minimum MTU of IPv6, and of a short one, which fits any link.
 const LONG: usize = MIN_MTU_V6;
 const SHORT: usize = HEADERS + 8;
 
-/// What is known of a tunnel.
+/// The result of probing a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProbeState {
     /// Whether it carries 1,280 bytes is not known yet.
     Asking,
-    /// It does.
+    /// It carries 1,280 bytes.
     Proven,
-    /// It does not: the other end answers short questions and no long one. It carries no IPv6.
+    /// It carries less, and so no IPv6: the other end answers short probes and no long one.
     TooNarrow,
     /// The other end answers nothing.
     Unanswered,
@@ -46,7 +46,7 @@ pub enum ProbeState {
 #[derive(Debug, Clone)]
 pub struct MtuProbe {
     from: Ipv6Addr,
-    /// What tells our questions from others.
+    /// Tells our probes from other echo requests.
     identifier: u16,
     asked: u8,
     next: Option<Instant>,
@@ -71,7 +71,7 @@ impl MtuProbe {
         }
     }
 
-    /// What is known.
+    /// The result so far.
     pub fn state(&self) -> ProbeState {
         self.state
     }

@@ -38,9 +38,9 @@ pub struct NameLeases {
     pool: AddressPool,
     by_name: HashMap<Arc<str>, NameLease>,
     by_address: HashMap<IpAddr, Arc<str>>,
-    /// Those that packets were sent to, by when they were last used.
+    /// Names that packets were sent to, by the time of their last use.
     by_use: BTreeSet<(u64, Arc<str>)>,
-    /// Those that were only asked for, by when that was last.
+    /// Names that were only asked for, by the time of the last question.
     by_question: BTreeSet<(u64, Arc<str>)>,
 }
 
@@ -140,7 +140,7 @@ impl NameLeases {
         self.by_name.len()
     }
 
-    /// Whether none has.
+    /// Whether no name has an address.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }

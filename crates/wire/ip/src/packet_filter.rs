@@ -1,4 +1,4 @@
-//! What a packet must be to pass a tunnel (RFC 9484, section 7; RFC 1812, section 5.3).
+//! The conditions for a packet to pass a tunnel (RFC 9484, section 7; RFC 1812, section 5.3).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Instant;
@@ -19,17 +19,17 @@ use crate::verdict::{Rejection, Verdict};
 /// (`rp_filter`): give one that it does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RouterAddresses {
-    /// None: from the address for routers that have none (RFC 7600).
+    /// `None`: errors come from the address for routers without IPv4 (RFC 7600).
     pub v4: Option<Ipv4Addr>,
-    /// None: it writes no errors about IPv6.
+    /// `None`: no errors about IPv6 are written.
     pub v6: Option<Ipv6Addr>,
 }
 
-/// What may pass one tunnel. It does not change: a session makes another when anything does.
+/// The filter of one tunnel. It is immutable: a session makes a new one after a change.
 #[derive(Debug, Clone)]
 pub struct PacketFilter {
     pub(crate) role: IpRole,
-    /// What may be source here and destination there: assigned to this end, or routed by it.
+    /// Allowed sources here and destinations there: assigned to this end, or routed by it.
     pub(crate) ours: AddressSet,
     /// The same of the peer.
     pub(crate) theirs: AddressSet,
@@ -92,8 +92,8 @@ impl PacketFilter {
 
     /// Judges a packet that is to go into the tunnel, and takes a hop off one that passes.
     ///
-    /// `longest` is what goes into one datagram: the length of the packet, or of a segment with its headers where it is a
-    /// super-packet that will be cut.
+    /// `longest` is the length of the packet, or for a super-packet that will be cut, of a segment
+    /// with its headers.
     pub fn check_to_peer(
         &self,
         packet: &mut [u8],
@@ -116,7 +116,7 @@ impl PacketFilter {
         }
     }
 
-    /// What becomes of a packet that a rule forbids, which passed everything else.
+    /// The verdict on a packet that a rule forbids, and that passed everything else.
     pub fn prohibit(&self, packet: &[u8], limiter: &mut IcmpLimiter, now: Instant) -> Verdict {
         match Packet::parse(packet) {
             Ok(parsed) => {
@@ -127,7 +127,8 @@ impl PacketFilter {
         }
     }
 
-    /// Judges the length of a packet that passed everything else, where what is behind this end carries no longer ones than this, in bytes.
+    /// Judges the length of a packet that passed everything else, if the path behind this end
+    /// carries only packets of this many bytes.
     pub fn check_onward(
         &self,
         packet: &[u8],
@@ -220,7 +221,7 @@ impl PacketFilter {
             true => Some(self.routers.v4.unwrap_or(DUMMY_ROUTER_V4).into()),
             false => self.routers.v6.map(IpAddr::V6),
         };
-        // Only what could be sent counts against the rate.
+        // Only an error that could be sent counts against the rate.
         let error = refused
             .error
             .zip(from)
@@ -247,7 +248,7 @@ impl PacketFilter {
         clamp_mss(packet, header, self.mtu.bytes(), is_complete).is_some()
     }
 
-    /// What the tunnel carries.
+    /// The MTU of the tunnel.
     pub fn mtu(&self) -> InnerMtu {
         self.mtu
     }
@@ -258,7 +259,7 @@ impl PacketFilter {
     }
 }
 
-/// A glance at what is mostly no packet that opens a connection: TCP directly behind the IP header, without SYN.
+/// A quick check that most packets fail: false for TCP directly behind the IP header, without SYN.
 fn may_open_tcp(packet: &[u8]) -> bool {
     let Some(first) = packet.first() else {
         return false;

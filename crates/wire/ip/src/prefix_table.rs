@@ -18,7 +18,7 @@ pub struct PrefixTable<T> {
 /// A prefix was not entered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixTableError {
-    /// It is there twice.
+    /// The prefix is listed twice.
     #[error("{0} is there twice")]
     Twice(IpPrefix),
     /// There are too many.
@@ -107,7 +107,8 @@ fn compile<A: Ord + Copy, T: Copy + PartialEq>(
     segments
 }
 
-/// Ends the spans that end before this one begins: what follows belongs to the one around them.
+/// Ends the spans that end before this one begins: the addresses behind them belong to the
+/// surrounding span.
 fn close<A: Ord + Copy, T: Copy + PartialEq>(
     segments: &mut Vec<Segment<A, T>>,
     open: &mut Vec<Span<A, T>>,

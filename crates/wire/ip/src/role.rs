@@ -3,8 +3,8 @@
 /// Which end of the tunnel this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IpRole {
-    /// It sent the request.
+    /// Sends the request.
     Client,
-    /// It answers it.
+    /// Answers the request.
     Proxy,
 }

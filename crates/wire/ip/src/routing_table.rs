@@ -15,12 +15,13 @@ pub const MAX_TABLE_ROUTES: usize = 262_144;
 /// A route was not added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RouteConflict<O> {
-    /// Another has the very prefix. A longer or shorter one is none: the longest that matches counts.
+    /// Another owner has the same prefix. Longer and shorter prefixes do not conflict: the longest
+    /// match counts.
     #[error("{prefix} is already routed to another tunnel")]
     Owned {
         /// The prefix.
         prefix: IpPrefix,
-        /// Whose it is.
+        /// The owner of the prefix.
         owner: O,
     },
     /// There are too many.
@@ -28,7 +29,7 @@ pub enum RouteConflict<O> {
     Full(IpPrefix),
 }
 
-/// What leads to a destination.
+/// The next hop of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextHop<O> {
     /// The tunnel of this owner.
@@ -53,7 +54,8 @@ pub struct RoutingTable<O> {
 type Family<A, O> = BTreeMap<Reverse<u8>, HashMap<A, O>>;
 
 impl<O: Copy + Eq + Hash> RoutingTable<O> {
-    /// A table without routes. `client_to_client`: whether what comes from one tunnel may go into another.
+    /// A table without routes. `client_to_client`: whether packets may go from one tunnel into
+    /// another.
     pub fn new(client_to_client: bool) -> Self {
         Self {
             v4: BTreeMap::new(),
@@ -93,7 +95,8 @@ impl<O: Copy + Eq + Hash> RoutingTable<O> {
         Ok(())
     }
 
-    /// Routes these prefixes to an owner, and none else. Returns those that it could not have.
+    /// Routes these prefixes, and no others, to an owner. Returns the prefixes that it could not
+    /// have.
     pub fn replace(&mut self, owner: O, prefixes: &[IpPrefix]) -> Vec<RouteConflict<O>> {
         let before = self.by_owner.get(&owner).cloned().unwrap_or_default();
         for prefix in before.iter().filter(|prefix| !prefixes.contains(prefix)) {
@@ -104,7 +107,7 @@ impl<O: Copy + Eq + Hash> RoutingTable<O> {
         inserted.filter_map(Result::err).collect()
     }
 
-    /// Takes a prefix from its owner; false where another has it, or none.
+    /// Takes a prefix from its owner; false if it is not this owner's.
     pub fn withdraw(&mut self, prefix: IpPrefix, owner: O) -> bool {
         let length = Reverse(prefix.length());
         let removed = match prefix.address() {
@@ -125,7 +128,7 @@ impl<O: Copy + Eq + Hash> RoutingTable<O> {
         true
     }
 
-    /// Takes everything from an owner whose tunnel has ended.
+    /// Removes all routes of an owner whose tunnel has ended.
     pub fn remove(&mut self, owner: O) {
         for prefix in self.by_owner.remove(&owner).unwrap_or_default() {
             let length = Reverse(prefix.length());
@@ -170,7 +173,8 @@ impl<O: Copy + Eq + Hash> RoutingTable<O> {
         }
     }
 
-    /// What leads to a destination. `from` is the tunnel that the packet came from; none: the device.
+    /// The next hop of a destination. `from` is the tunnel that the packet came from; `None` for
+    /// the device.
     pub fn next_hop(&self, from: Option<O>, destination: IpAddr) -> NextHop<O> {
         let Some(owner) = self.owner(destination) else {
             return NextHop::Elsewhere;
@@ -186,12 +190,12 @@ impl<O: Copy + Eq + Hash> RoutingTable<O> {
         self.count
     }
 
-    /// Whether there is none.
+    /// Whether there are no routes.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// What an owner has.
+    /// The prefixes of an owner.
     pub fn prefixes(&self, owner: O) -> &[IpPrefix] {
         self.by_owner.get(&owner).map_or(&[], Vec::as_slice)
     }

@@ -6,14 +6,14 @@ use hermes_proto::connect_ip::RouteAdvertisement;
 use hermes_proto::ip::{ANY_PROTOCOL, ICMP, ICMPV6, IpPrefix, IpRange};
 use hermes_proto::ip_template::{IpScope, IpTarget};
 
-/// Numbers of extension headers, which are walked and carry what is scoped: Hop-by-Hop, Routing, Fragment, Destination Options,
-/// Mobility, HIP and Shim6.
+/// Numbers of extension headers, which the filter walks through to the scoped protocol: Hop-by-Hop,
+/// Routing, Fragment, Destination Options, Mobility, HIP and Shim6.
 const EXTENSION_HEADERS: [u8; 7] = [0, 43, 44, 60, 135, 139, 140];
 
 /// Which packets a tunnel is for, with names resolved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PacketScope {
-    /// None: any.
+    /// `None`: any.
     targets: Option<Vec<IpPrefix>>,
     protocol: Option<u8>,
 }
@@ -35,7 +35,8 @@ impl PacketScope {
         Self::default()
     }
 
-    /// What a request asks for. `resolved` are the addresses of the target where that is a name; they are not looked at otherwise.
+    /// The scope of a request. `resolved` are the addresses of a target that is a name; they are
+    /// ignored otherwise.
     ///
     /// # Errors
     /// [`ScopeError`].
@@ -75,8 +76,8 @@ impl PacketScope {
         self.protocol
     }
 
-    /// Those of the routes that it takes, for its protocol (RFC 9484, section 8: a tunnel for one flow is told of that alone). None,
-    /// where they would be too many to tell.
+    /// The routes within the scope, for its protocol (RFC 9484, section 8: a tunnel for one flow
+    /// learns of that flow alone). Empty if they would be too many for a capsule.
     pub fn narrow(&self, routes: &RouteAdvertisement) -> RouteAdvertisement {
         let ranges = routes
             .ranges()

@@ -16,8 +16,8 @@ pub const PIN_SILENCE: Duration = Duration::from_secs(2 * 3600 + 4 * 60);
 
 /// Where each connection of TCP goes. Other flows go where the routes say, which may change with any packet.
 ///
-/// Two generations of entries take turns: one that is used moves to the younger, and the older is dropped whole. No packet ever waits
-/// for a search for what has expired.
+/// Two generations of entries take turns: one that is used moves to the younger, and the older is
+/// dropped whole. No packet ever waits for a search for expired entries.
 #[derive(Debug, Clone)]
 pub struct TcpPins<O> {
     young: HashMap<IpFlow, O>,
@@ -30,7 +30,7 @@ pub struct TcpPins<O> {
 /// Where packets go that belong to no connection which is remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PinRoutes<O> {
-    /// What opens a connection, and all that is not of TCP.
+    /// The route of new connections, and of everything but TCP.
     pub new: O,
     /// Connections that were opened before they were looked at.
     pub before: O,
@@ -70,7 +70,8 @@ impl<O: Copy + Eq> TcpPins<O> {
 
         self.rotate(now);
         let flow = packet.flow();
-        // Also what answers the first segment: it came from where new connections go.
+        // The answer to the first segment is pinned here too: it came from where new connections
+        // go.
         if packet.is_tcp_syn() {
             self.pin(flow, routes.new);
             return routes.new;
@@ -125,7 +126,7 @@ impl<O: Copy + Eq> TcpPins<O> {
         self.young.len() + self.old.len()
     }
 
-    /// Whether none is.
+    /// Whether no connection is pinned.
     pub fn is_empty(&self) -> bool {
         self.young.is_empty() && self.old.is_empty()
     }

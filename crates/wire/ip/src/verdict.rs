@@ -1,23 +1,23 @@
-//! What becomes of a packet, and why.
+//! The fate of a packet, and its reason.
 
 use bytes::Bytes;
 use hermes_proto::ip::PacketError;
 
-/// What becomes of a packet.
+/// The fate of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a packet that was rejected must not be forwarded"]
 pub enum Verdict {
-    /// It goes on.
+    /// The packet goes on.
     Pass,
-    /// It goes no further.
+    /// The packet is dropped.
     Reject {
         /// Why.
         reason: Rejection,
-        /// An error for its sender, to be sent back to where the packet came from; none where there must be none, or too many were
-        /// sent.
+        /// An error to send back to where the packet came from; `None` where it is not allowed, or
+        /// too many were sent.
         error: Option<Bytes>,
     },
-    /// It was for this end of the tunnel, which answers; the answer goes to where the packet came from.
+    /// The packet was for this end of the tunnel; this answer goes back to where it came from.
     Answer(Bytes),
 }
 
@@ -31,7 +31,7 @@ impl Verdict {
 /// Why a packet goes no further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
-    /// It is no packet, or one that may not be forwarded.
+    /// Not a packet, or one that may not be forwarded.
     #[error(transparent)]
     Malformed(#[from] PacketError),
     /// Its addresses mean something on one link only, or to many hosts.
@@ -46,16 +46,16 @@ pub enum Rejection {
     /// The tunnel is for other targets or another protocol.
     #[error("the tunnel was asked for with another target or protocol")]
     Scope,
-    /// It goes to another client, which was not allowed.
+    /// The packet would go to another client, which is not allowed.
     #[error("it goes from one client to another")]
     ClientToClient,
-    /// It is an error about a packet that cannot have gone the other way.
+    /// The packet is an error about one that cannot have gone the other way.
     #[error("it is an error about a packet that was not sent this way")]
     Quotation,
     /// A rule forbids it.
     #[error("a rule forbids it")]
     Policy,
-    /// It is longer than what the tunnel carries.
+    /// The packet is longer than the MTU of the tunnel.
     #[error("it has {length} bytes, above the {mtu} that the tunnel carries")]
     TooBig {
         /// Its length, in bytes.
@@ -63,7 +63,7 @@ pub enum Rejection {
         /// The longest, in bytes.
         mtu: usize,
     },
-    /// It has been on its way for too many hops.
+    /// The packet has passed too many hops.
     #[error("its hop limit is exceeded")]
     HopLimit,
 }

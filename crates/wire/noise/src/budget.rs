@@ -1,4 +1,5 @@
-//! How many handshakes are read in a second, and whose: each costs exchanges of keys, which the one that begins it need not make.
+//! A budget for handshakes, in all and per source: each costs exchanges of keys, which its sender
+//! need not make.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -21,7 +22,7 @@ const GROUPS: usize = 1024;
 /// How long a handshake counts.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Counts handshakes whose senders have shown that they receive at their addresses.
+/// Counts handshakes from proven addresses.
 ///
 /// Half of the budget is for addresses of configured peers, so that no number of other addresses takes the handshakes of those away.
 #[derive(Debug)]

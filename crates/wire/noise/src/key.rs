@@ -21,11 +21,11 @@ pub struct PrivateKey {
     public: PublicKey,
 }
 
-/// What peers know of a private key.
+/// The public part of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublicKey(pub [u8; KEY]);
 
-/// What two peers know beside their keys, and mix in.
+/// A secret that two peers share beside their keys, and mix in.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PresharedKey(pub [u8; KEY]);
 
@@ -72,7 +72,7 @@ impl PrivateKey {
         BASE64.encode(self.bytes)
     }
 
-    /// What peers are told.
+    /// The public key to give to peers.
     pub fn public(&self) -> PublicKey {
         self.public
     }

@@ -1,5 +1,6 @@
-//! What handshakes of the Noise protocol (revision 34) need beside the machine, which is that of `snow`: keys, as they are written, and the
-//! primitives. Custody and WireGuard stand on it, each with a pattern of its own. [`HandshakeBudget`] bounds what handshakes of others cost.
+//! The parts of Noise handshakes (revision 34) that `snow`, which is the machine, does not have:
+//! the text form of keys, and the primitives. Custody and WireGuard stand on it, each with a
+//! pattern of its own. [`HandshakeBudget`] bounds the cost of handshakes that others begin.
 //!
 //! The primitives are those of aws-lc-rs, as everywhere else; BLAKE2s, which it has not, is that of `blake2`.
 //!

@@ -15,7 +15,7 @@ use snow::types::{Cipher, Dh, Hash, Random};
 
 use crate::key::KEY;
 
-/// The length of what a cipher adds, in bytes.
+/// The bytes that a cipher adds, its tag.
 pub const TAG: usize = 16;
 
 /// The primitives of `Noise_*_25519_{AESGCM,ChaChaPoly}_{SHA256,BLAKE2s}`.
@@ -174,7 +174,7 @@ impl Hash for Sha256 {
     }
 }
 
-/// What tells one cipher from another (section 12 of the specification).
+/// The differences between ciphers (section 12 of the specification).
 #[derive(Clone, Copy)]
 struct CipherKind {
     name: &'static str,
@@ -234,7 +234,7 @@ impl Cipher for AeadCipher {
 
         match done {
             Some(made) => tag[..TAG].copy_from_slice(made.as_ref()),
-            // Nothing of the plain text may leave when it could not be sealed.
+            // No plain text may leave if sealing fails.
             None => out.fill(0),
         }
         plain.len() + TAG

@@ -27,7 +27,7 @@ const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
-/// Who a packet is from and for. Both are of one family.
+/// The source and destination of a packet. Both are of one family.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Addresses {
     pub(crate) from: IpAddr,
@@ -48,7 +48,7 @@ pub(crate) fn udp(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
         from: from.ip(),
         to: to.ip(),
     };
-    // All zeros would say that there is none (RFC 768).
+    // Zero would mean that there is no checksum (RFC 768).
     let sum = match transport_sum(addresses, UDP, &datagram) {
         0 => u16::MAX,
         sum => sum,
@@ -57,12 +57,12 @@ pub(crate) fn udp(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
     packet(addresses, UDP, &datagram)
 }
 
-/// What an echo carries behind its header.
+/// The content of an echo behind its header.
 pub(crate) fn echo_content(message: &[u8]) -> Option<&[u8]> {
     message.get(ECHO_HEADER..)
 }
 
-/// The answer to an echo request, with this content; none to anything else.
+/// The answer to an echo request, with this content; `None` for any other packet.
 pub(crate) fn echo_reply(request: &Packet<'_>, content: &[u8]) -> Option<Vec<u8>> {
     let message = request.payload();
     let reply = match (request.protocol(), *message.first()?) {
@@ -88,7 +88,8 @@ pub(crate) fn echo_reply(request: &Packet<'_>, content: &[u8]) -> Option<Vec<u8>
     Some(packet(addresses, request.protocol(), &answer))
 }
 
-/// What tells the sender of a segment that there is no such connection (RFC 9293, section 3.10.7.1); none for a reset.
+/// The reset that tells the sender of a segment that there is no such connection (RFC 9293, section
+/// 3.10.7.1); `None` if it is a reset itself.
 pub(crate) fn reset(segment: &Packet<'_>) -> Option<Vec<u8>> {
     let header: &[u8; TCP_HEADER] = segment.payload().first_chunk()?;
     let flags = header[13];
@@ -122,7 +123,7 @@ pub(crate) fn reset(segment: &Packet<'_>) -> Option<Vec<u8>> {
     Some(packet(addresses, TCP, &answer))
 }
 
-/// Whether the checksum of what a packet carries is right. UDP over IPv4 may have none.
+/// Whether the checksum of the payload is right. UDP over IPv4 may have none.
 pub(crate) fn is_sound(packet: &Packet<'_>) -> bool {
     let content = packet.payload();
     let addresses = Addresses {
@@ -153,7 +154,7 @@ fn packet(addresses: Addresses, protocol: u8, content: &[u8]) -> Vec<u8> {
             let mut header = [0; IPV4];
             header[0] = 0x45;
             header[2..4].copy_from_slice(&length(IPV4 + content.len()));
-            // It is never cut, so it needs no number (RFC 6864).
+            // The packet is never fragmented, so it needs no identification (RFC 6864).
             header[6] = 0x40;
             header[8] = HOP_LIMIT;
             header[9] = protocol;

@@ -1,9 +1,9 @@
-//! What was lost, and why.
+//! Lost packets, by reason.
 
 /// Packets that went no further, since the stack was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StackCounts {
-    /// No packets, or of addresses and ports that none can have.
+    /// Malformed packets, or with addresses and ports that no host can have.
     pub malformed: u64,
     /// Checksums of TCP, UDP or ICMP were wrong.
     pub damaged: u64,

@@ -9,11 +9,11 @@ use hermes_proto::ip::IcmpError;
 
 use crate::MAX_ECHOES;
 
-/// How long an answer is waited for: what people give `ping` is less.
+/// How long an answer is waited for: longer than the usual time-outs of `ping`.
 #[doc(alias = "bound")]
 const ECHO_WAIT: Duration = Duration::from_secs(10);
 
-/// What becomes of echo requests (RFC 792; RFC 4443, section 4.1).
+/// The handling of echo requests (RFC 792; RFC 4443, section 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EchoHandling {
     /// They are answered here, for every host.
@@ -33,7 +33,7 @@ pub struct FailedEcho {
     pub target: IpAddr,
     /// Why.
     pub error: IcmpError,
-    /// Who says so: a router, or the host. Of the family of the target.
+    /// The source of the error: a router, or the host. Of the family of the target.
     pub from: IpAddr,
 }
 

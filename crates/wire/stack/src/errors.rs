@@ -1,4 +1,4 @@
-//! What routers and hosts say about packets of flows.
+//! Errors of routers and hosts about packets of flows.
 
 use hermes_proto::ip::{IcmpError, IcmpReport, Packet};
 
@@ -12,7 +12,7 @@ impl Stack {
         let Some(report) = IcmpReport::parse(packet) else {
             return;
         };
-        // What it quotes was sent from here.
+        // The quoted packet was sent from here.
         let ends = Ends::of(report.flow.reversed());
         let Some(flow) = self.by_ends.get(&ends).copied() else {
             return;
@@ -35,8 +35,8 @@ impl Stack {
         }
     }
 
-    /// RFC 5927, section 4.1: it has to quote what was sent and is not acknowledged; section 5.2: no error ends an open connection, which
-    /// has time-outs of its own.
+    /// RFC 5927, section 4.1: the error has to quote bytes that were sent and not acknowledged;
+    /// section 5.2: no error ends an open connection, which has time-outs of its own.
     fn handle_tcp_error(&mut self, flow: FlowId, error: IcmpError, number: u32) {
         let Some(tcp) = self.tcp.get_mut(&flow) else {
             return;

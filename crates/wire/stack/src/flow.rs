@@ -1,4 +1,4 @@
-//! What flows are called, and what is said about them.
+//! Names and events of flows.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,7 +7,7 @@ use hermes_proto::ip::{IcmpError, IpFlow};
 
 use crate::EchoId;
 
-/// A connection or a pair of UDP ports. It is never another's.
+/// A connection or a pair of UDP ports. IDs are not reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub(crate) u64);
 
@@ -22,7 +22,7 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Those of a packet that came.
+    /// The ends of a received packet.
     pub(crate) fn of(flow: IpFlow) -> Self {
         Self {
             protocol: flow.protocol,
@@ -32,35 +32,36 @@ impl Ends {
     }
 }
 
-/// What happened.
+/// An event of the stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StackEvent {
     /// A client wants a connection. It waits for an answer.
     TcpAsked {
         /// Its name from now on.
         flow: FlowId,
-        /// Who asks.
+        /// The client.
         client: SocketAddr,
-        /// For what.
+        /// The target.
         target: SocketAddr,
     },
     /// The first datagram from a client's port to a target; the datagram itself follows.
     UdpAsked {
         /// Its name from now on.
         flow: FlowId,
-        /// Who asks.
+        /// The client.
         client: SocketAddr,
-        /// For what.
+        /// The target.
         target: SocketAddr,
     },
     /// A datagram of UDP came.
     Datagram {
         /// On which flow.
         flow: FlowId,
-        /// What it carries.
+        /// The payload.
         payload: Bytes,
     },
-    /// A connection can be read or written further, is open, or is at an end. It is said again only after something has changed.
+    /// A connection can be read or written further, is open, or is at an end. The event repeats
+    /// only after a change.
     Progress {
         /// Which.
         flow: FlowId,
@@ -70,7 +71,8 @@ pub enum StackEvent {
         /// Which.
         flow: FlowId,
     },
-    /// An error came about a flow: it leads nowhere, and is gone. What is said of a connection that is open is not believed.
+    /// An error ended a flow: its target cannot be reached. Errors about open connections are
+    /// ignored.
     Unreachable {
         /// Which.
         flow: FlowId,
@@ -83,22 +85,22 @@ pub enum StackEvent {
         echo: EchoId,
         /// The host.
         target: IpAddr,
-        /// What is to come back.
+        /// The content that an answer is to return.
         content: Bytes,
     },
     /// A packet that is neither TCP nor UDP, nor answered here: it may go on as a packet.
     Other(Bytes),
 }
 
-/// What a connection has to read.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(usize),
-    /// Nothing now.
+    /// Nothing at the moment.
     Nothing,
-    /// Nothing any more: the other side has said all.
+    /// The other side has sent everything.
     End,
-    /// Nothing any more: the connection broke, or is not known.
+    /// The connection broke, or is not known.
     Broken,
 }

@@ -1,17 +1,21 @@
 //! TCP and UDP in user space: packets become flows of bytes and of datagrams, and flows become packets.
 //!
-//! What it is: the machine [`Stack`]. With it, what an IP packet would carry past all rules but those on packets can be an exchange like any
-//! other: packets of a TUN are ended here, and each connection and each pair of UDP ports takes routes, policy and records of its own. The
-//! other way round, a node that may make no TUN opens connections and sends datagrams from an address that a tunnel of CONNECT-IP gave it.
+//! The machine is [`Stack`]. It ends connections in user space, so that a flow of IP packets can be
+//! an exchange like any other, instead of passing all rules but those on packets: packets of a TUN
+//! are ended here, and each connection and each pair of UDP ports has routes, policy and records of
+//! its own. The other way round, a node that may make no TUN opens connections and sends datagrams
+//! from an address that a tunnel of CONNECT-IP gave it.
 //!
-//! What it is not: it opens no device and no socket, reads no clock and draws no random number. It does not reassemble: fragments are
-//! counted and lost, as are IPv6 packets with extension headers. It knows no routes: where a flow goes is decided above. TCP itself is
-//! smoltcp's, one small interface for each connection, so that a packet costs the same however many there are.
+//! It opens no device and no socket, reads no clock and draws no random number. Nothing is
+//! reassembled: fragments are counted and lost, as are IPv6 packets with extension headers. Routing
+//! is left to the caller. TCP itself is smoltcp's, one small interface for each connection, so that
+//! the cost of a packet does not depend on the number of connections.
 //!
 //! How the loop around it works:
 //!
-//! - A packet comes: [`Stack::handle_packet`]. Then, and after every other call, [`Stack::poll_transmit`] has packets to write until it has
-//!   none, and [`Stack::poll_event`] what happened.
+//! - A packet comes: [`Stack::handle_packet`]. Then, and after every other call, call
+//!   [`Stack::poll_transmit`] for the packets to write and [`Stack::poll_event`] for the events,
+//!   until both return `None`.
 //! - [`StackEvent::TcpAsked`]: the client's first segment waits until [`Stack::accept`] or [`Stack::refuse`], so that a client is connected
 //!   only when its target is.
 //! - [`StackEvent::Progress`]: there is something for [`Stack::receive`], or room for [`Stack::send`].

@@ -16,7 +16,7 @@ impl Outgoing {
         self.packets.len() < MAX_OUTGOING
     }
 
-    /// Whether none waits.
+    /// Whether no packet waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }

@@ -19,7 +19,7 @@ use crate::{MAX_EVENTS, MAX_HALF_OPEN, MAX_TCP, MAX_UDP};
 /// The first port that is chosen for connections from here (RFC 6335, section 6).
 const FIRST_PORT: u16 = 49_152;
 
-/// Ports that are tried before there is none.
+/// Ports that are tried before the range counts as exhausted.
 #[doc(alias = "bound")]
 const PORT_TRIES: u16 = 4096;
 
@@ -32,7 +32,7 @@ pub struct StackSettings {
     pub buffer: usize,
     /// Whether clients may open flows to any address: interception. Otherwise flows are opened from here only.
     pub intercepts: bool,
-    /// What becomes of echo requests.
+    /// The handling of echo requests.
     pub echo: EchoHandling,
 }
 
@@ -47,7 +47,7 @@ impl Default for StackSettings {
     }
 }
 
-/// What is known of the checksums in a packet.
+/// The state of the checksums in a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checksums {
     /// They are to be verified.
@@ -62,7 +62,7 @@ pub enum OpenError {
     /// The table of flows is full.
     #[error("there are as many flows as there may be")]
     Full,
-    /// The addresses are of two families, or none that a flow can have.
+    /// The addresses are of two families, or not valid for a flow.
     #[error("no flow can be between these addresses")]
     Address,
     /// Every port that was tried is taken.
@@ -87,7 +87,7 @@ pub struct Stack {
     half_open: usize,
 }
 
-/// What is told and asked by ICMP.
+/// The state of ICMP: errors and echoes.
 #[derive(Debug, Default)]
 struct Icmp {
     limiter: IcmpLimiter,
@@ -186,7 +186,7 @@ impl Stack {
         !self.outgoing.has_room()
     }
 
-    /// What happened next.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<StackEvent> {
         let event = self.events.pop_front()?;
         if let StackEvent::Progress { flow } = &event
@@ -202,9 +202,10 @@ impl Stack {
         self.due.first().map(|(due, _)| *due)
     }
 
-    /// Does what is due.
+    /// Handles timers that are due.
     pub fn handle_timeout(&mut self, now: Instant) {
-        // What becomes due again at once waits for the next call: there may be no room for its packets.
+        // A flow that is due again at once waits for the next call: there may be no room for its
+        // packets.
         let due: Vec<FlowId> = self
             .due
             .iter()
@@ -216,7 +217,7 @@ impl Stack {
         }
     }
 
-    /// What was lost so far.
+    /// Packets lost so far.
     pub fn counts(&self) -> StackCounts {
         self.counts
     }
@@ -233,8 +234,9 @@ impl Stack {
 
     // --- flows that clients open -------------------------------------------------------------------------------------
 
-    /// Opens a connection that a client asked for, with two buffers of so many bytes: at least the MTU, at most what the settings say.
-    /// `seed` is random: it makes the numbers of its segments hard to guess.
+    /// Opens a connection that a client asked for, with two buffers of this many bytes, at least
+    /// the MTU and at most the bound in the settings. `seed` is random: it makes sequence numbers
+    /// hard to guess.
     pub fn accept(&mut self, flow: FlowId, buffer: usize, seed: u64, now: Instant) {
         let Some(tcp) = self.tcp.get_mut(&flow) else {
             return;
@@ -272,7 +274,8 @@ impl Stack {
 
     // --- flows from here ---------------------------------------------------------------------------------------------
 
-    /// Opens a connection from an address of ours. The first [`StackEvent::Progress`] says what came of it. `seed` is random.
+    /// Opens a connection from an address of ours. The first [`StackEvent::Progress`] tells the
+    /// result. `seed` is random.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -311,7 +314,7 @@ impl Stack {
         Ok(self.add_udp(UdpFlow::new(ends.here, target, now)))
     }
 
-    /// Ends of a flow that there is none between yet.
+    /// Free ends for a flow.
     fn free_ends(
         &mut self,
         protocol: u8,
@@ -342,7 +345,8 @@ impl Stack {
         Err(OpenError::NoPort)
     }
 
-    // --- what flows carry --------------------------------------------------------------------------------------------
+    // --- data of flows
+    // -----------------------------------------------------------------------------------------------
 
     /// Reads from a connection.
     pub fn receive(&mut self, flow: FlowId, room: &mut [u8], now: Instant) -> Received {
@@ -441,7 +445,7 @@ impl Stack {
 
     // --- echoes asked elsewhere --------------------------------------------------------------------------------------
 
-    /// Tells a client what `target` has answered to the echo with this number; not where that does not wait for it.
+    /// Tells a client the answer of `target` to the echo with this number, if that is waited for.
     pub fn answer_echo(&mut self, number: u16, target: IpAddr, content: &[u8], now: Instant) {
         let Some(request) = self.icmp.echoes.end(number, target, now) else {
             self.counts.unknown += 1;

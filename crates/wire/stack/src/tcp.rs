@@ -35,7 +35,7 @@ pub(crate) const LONGEST_SYN: usize = 200;
 /// The least length of packets that a connection over IPv4 is told by errors, in bytes.
 const LEAST_V4: usize = 576;
 
-/// What every connection of a stack has.
+/// The settings of every connection of a stack.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TcpSettings {
     pub(crate) mtu: usize,
@@ -63,7 +63,7 @@ pub(crate) struct TcpFlow {
 pub(crate) enum TcpPhase {
     /// The first segment waits for someone to accept it.
     Asked(Bytes),
-    /// It was accepted, or opened from here.
+    /// Accepted, or opened from here.
     Open(Box<OpenTcp>),
 }
 
@@ -75,13 +75,13 @@ pub(crate) struct OpenTcp {
     handle: SocketHandle,
     settings: TcpSettings,
     sent: HighestSent,
-    /// What was seen last, so that progress is said once.
+    /// The state seen last, so that progress is reported once.
     seen: Seen,
     /// Whether this side has said all.
     is_finished: bool,
 }
 
-/// What makes a difference to the reader and the writer.
+/// The state that matters to the reader and the writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seen {
     state: State,
@@ -89,7 +89,7 @@ struct Seen {
     writable: bool,
 }
 
-/// What came of looking at a connection.
+/// The result of a look at a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TcpLook {
     /// When to look again.
@@ -162,8 +162,9 @@ impl OpenTcp {
         }
     }
 
-    /// Its segments are to fit into packets of this length, if that is less than before: what a path carries, but no less than what IPv6
-    /// always does, or what every host takes of IPv4 (RFC 791).
+    /// Limits its segments to packets of this length, if that is less than before: the MTU of a
+    /// path, but no less than the minimum of IPv6, or the length that every IPv4 host takes (RFC
+    /// 791).
     pub(crate) fn lower_mtu(&mut self, mtu: usize) {
         let least = match self.ends.here.is_ipv4() {
             true => LEAST_V4,
@@ -193,7 +194,7 @@ impl OpenTcp {
         self.sockets.get_mut(self.handle)
     }
 
-    /// Hands it a packet, if one came, and lets it send what it has to.
+    /// Hands the connection a packet, if there is one, and lets it send.
     pub(crate) fn look(
         &mut self,
         packet: Option<&[u8]>,
@@ -289,7 +290,7 @@ impl OpenTcp {
     }
 }
 
-/// What smoltcp knows beside the connection itself: its own address, and the length of packets.
+/// The parts of smoltcp beside the connection itself: its own address, and the length of packets.
 fn interface(ends: Ends, mtu: usize, seed: u64) -> Option<Interface> {
     let mut config = Config::new(HardwareAddress::Ip);
     config.random_seed = seed;

@@ -1,4 +1,4 @@
-//! Two stacks that speak to each other, and what strangers send to one.
+//! Two stacks that talk to each other, and one that strangers send packets to.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -16,7 +16,7 @@ const TURNS: usize = 200_000;
 /// How long packets are lost. Chance alone can keep a peer silent until it is given up, and each retry waits twice as long as the last.
 const LOSSES: Duration = Duration::from_secs(30);
 
-/// A client that opens flows, and what intercepts them.
+/// A client that opens flows, and the stack that intercepts them.
 struct Pair {
     near: Stack,
     far: Stack,
@@ -53,7 +53,7 @@ impl Pair {
         self.now < self.heals && (self.chance >> 33) % 100 < self.loss
     }
 
-    /// Moves packets until none waits.
+    /// Moves packets until no packet waits.
     fn settle(&mut self) {
         self.turn();
         while self.near.has_transmit() || self.far.has_transmit() {
@@ -61,7 +61,7 @@ impl Pair {
         }
     }
 
-    /// Moves all packets that wait, and then, if there were none, time to when something is due.
+    /// Moves all waiting packets; if there were none, moves time to the next timer.
     fn turn(&mut self) {
         let mut moved = false;
         while let Some(packet) = self.near.poll_transmit() {
@@ -98,7 +98,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// One end of a connection that sends something, and collects what comes.
+/// One end of a connection that sends something, and collects the bytes it receives.
 struct Talker {
     flow: FlowId,
     to_send: VecDeque<u8>,
@@ -149,7 +149,8 @@ impl Talker {
     }
 }
 
-/// Opens a connection that is accepted, has both sides say something, and returns what came: at the far side, and at the near one.
+/// Opens a connection that is accepted, has both sides send, and returns the received bytes: at the
+/// far side, and at the near one.
 fn talk(pair: &mut Pair, target: SocketAddr, says: [&[u8]; 2]) -> [Vec<u8>; 2] {
     let from = match target {
         SocketAddr::V4(_) => ip("10.7.0.2"),
@@ -197,7 +198,7 @@ fn a_connection_carries_bytes_both_ways_and_ends_in_order() {
         let came = talk(&mut pair, address(target), [&long, b"an answer"]);
         assert!(came[0] == long && came[1] == b"an answer");
 
-        // What is at its end goes by itself, with its last timers.
+        // Finished connections go by themselves, with their last timers.
         for _ in 0..TURNS {
             pair.turn();
         }
@@ -387,7 +388,7 @@ fn an_echo_that_is_asked_elsewhere_is_answered_once_by_its_host_in_time() {
     assert!(build::is_sound(&packet));
     let ends = (packet.source(), packet.destination());
     assert_eq!(ends, (host, ip("10.7.0.2")));
-    // Identifier and number are those of the request, whatever was asked elsewhere.
+    // Identifier and number are those of the client's request, not of the one sent upstream.
     assert_eq!(packet.payload()[4..], *b"\x01\x02\x00\x2aHELLO!!!");
     assert_eq!(stack.poll_transmit(), None, "once");
 
@@ -457,7 +458,7 @@ fn echoes_that_wait_are_bounded_and_the_newest_are_kept() {
     assert!(asked <= 50, "{asked}");
 }
 
-/// What a router says about a packet.
+/// A router's error about a packet.
 fn error_about(packet: &[u8], error: IcmpError, router: &str) -> Vec<u8> {
     let packet = Packet::parse(packet).unwrap();
     error.about(&packet, ip(router)).unwrap().to_vec()
@@ -503,7 +504,7 @@ fn an_error_ends_a_connection_that_is_not_open_if_it_quotes_what_was_sent() {
     let sent = pair.near.poll_transmit().unwrap();
     while pair.near.poll_event().is_some() {}
 
-    // Who guesses the ports does not know the number.
+    // An attacker who guesses the ports does not know the sequence number.
     let mut guessed = sent.clone();
     guessed[27] ^= 0x55;
     let error = IcmpError::HostUnreachable;
@@ -602,7 +603,7 @@ fn another_mtu_counts_for_open_connections_and_for_datagrams() {
     assert!(!pair.near.send_datagram(datagrams, &[0; 1273], pair.now));
     assert!(pair.near.send_datagram(datagrams, &[0; 1272], pair.now));
     pair.settle();
-    // Never less than what IPv6 needs.
+    // Never less than the minimum of IPv6.
     pair.near.set_mtu(500);
     assert_eq!(longest(&mut pair), 1280);
     pair.near.set_mtu(1400);
@@ -640,7 +641,7 @@ fn a_flood_of_clients_is_bounded() {
     assert!(stack.flows()[0] <= MAX_TCP);
     assert!(stack.counts().full > 400, "{:?}", stack.counts());
 
-    // None of them is a client for ever.
+    // Unanswered connections do not stay for ever.
     stack.handle_timeout(now + tcp::ASKING);
     assert_eq!(stack.flows(), [0, 0]);
     // Resets to them are as few as errors.
@@ -723,7 +724,7 @@ proptest! {
             stack.handle_packet(packet, Checksums::Trusted, now);
         }
 
-        // What is nearly right gets further.
+        // A nearly valid segment gets further.
         let mut segment = first_segments(1).remove(0);
         let mut open = Vec::new();
         for (at, change) in changes {

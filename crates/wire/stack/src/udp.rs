@@ -1,4 +1,4 @@
-//! Pairs of UDP ports, and what they send.
+//! Pairs of UDP ports, and their datagrams.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -42,16 +42,17 @@ impl UdpFlow {
 /// A datagram of UDP by itself, without a flow: a question, or its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpDatagram<'a> {
-    /// Who sent it.
+    /// The source.
     pub from: SocketAddr,
-    /// Who is to have it.
+    /// The destination.
     pub to: SocketAddr,
-    /// What it carries.
+    /// The payload.
     pub payload: &'a [u8],
 }
 
 impl<'a> UdpDatagram<'a> {
-    /// What a packet carries; none where it is not a whole and undamaged one of UDP without extension headers.
+    /// The datagram in a packet; `None` if it is not a whole and undamaged packet of UDP without
+    /// extension headers.
     pub fn parse(packet: &Packet<'a>) -> Option<Self> {
         let has_options = packet.header_length() > IPV6 && !packet.is_ipv4();
         let is_whole = packet.fragment() == Fragment::Whole && !has_options;
@@ -72,7 +73,7 @@ impl<'a> UdpDatagram<'a> {
     }
 }
 
-/// What a packet of UDP carries; none where its header says another length than it has.
+/// The payload of a UDP packet; `None` if the length in its header differs from the actual one.
 pub(crate) fn payload<'a>(packet: &Packet<'a>) -> Option<&'a [u8]> {
     let datagram = packet.payload();
     let said = datagram.get(4..6)?;

@@ -1,4 +1,5 @@
-//! What smoltcp reads packets from and writes them to: at most one that came, and the queue of those that leave.
+//! The device that smoltcp reads packets from and writes them to: at most one received packet, and
+//! the queue of outgoing ones.
 
 use hermes_proto::ip::checksum::updated;
 use hermes_proto::ip::{Packet, TCP};
@@ -51,7 +52,8 @@ impl Device for Wire<'_> {
         let mut capabilities = DeviceCapabilities::default();
         capabilities.medium = Medium::Ip;
         capabilities.max_transmission_unit = self.mtu;
-        // What comes was checked already, or has a checksum that its sender left to others to compute.
+        // A received packet was checked already, or its sender left the checksum to others to
+        // compute.
         capabilities.checksum.ipv4 = Checksum::Tx;
         capabilities.checksum.tcp = Checksum::Tx;
         capabilities
@@ -78,7 +80,8 @@ impl TxToken for WireTx<'_> {
         let mut packet = vec![0; length];
         let result = write(&mut packet);
         self.sent.correct(&mut packet);
-        // An answer to a packet that came takes no look at the room; where there is none it is lost, and asked for again.
+        // An answer does not check for room first; without room the packet is lost, and sent again
+        // later.
         self.outgoing.push(packet);
         result
     }
@@ -95,12 +98,12 @@ pub(crate) struct HighestSent {
 }
 
 impl HighestSent {
-    /// The number of what is sent next, once something was.
+    /// The next sequence number, once a segment was sent.
     pub(crate) fn next(&self) -> Option<u32> {
         self.next
     }
 
-    /// Notes what a segment sends; gives one that sends nothing the right number.
+    /// Notes the bytes that a segment sends; gives a segment without bytes the right number.
     fn correct(&mut self, packet: &mut [u8]) {
         const NUMBER: usize = 4;
         const FLAGS: usize = 13;

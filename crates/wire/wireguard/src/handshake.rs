@@ -23,7 +23,7 @@ pub(crate) struct Begun(HandshakeState);
 
 /// A handshake that someone has begun, before it is known whether he is a peer.
 pub(crate) struct Opened {
-    /// Whose it is.
+    /// The peer that it belongs to.
     pub(crate) peer: PublicKey,
     /// When it began, as he says.
     pub(crate) timestamp: Timestamp,
@@ -48,7 +48,7 @@ pub(crate) fn begin(
 }
 
 impl Begun {
-    /// Takes the answer. What is no answer changes nothing.
+    /// Takes the answer. An invalid answer changes nothing.
     pub(crate) fn read(&mut self, answer: &[u8; SECOND]) -> Result<(), Error> {
         self.0.read_message(answer, &mut [0; TAG]).map(drop)
     }

@@ -28,7 +28,7 @@ impl Indices {
         }
     }
 
-    /// Whose it is.
+    /// The peer that an index belongs to.
     pub(crate) fn peer(&self, index: u32) -> Option<PeerId> {
         self.peers.get(&index).copied()
     }

@@ -15,9 +15,10 @@ use hermes_noise::{NoKey, PrivateKey, PublicKey};
 
 /// An interface.
 ///
-/// A datagram comes: [`handle_datagram`](Self::handle_datagram) says whose packet it has. A packet is to go: [`send`](Self::send) seals it.
-/// After either, and after [`handle_timeout`](Self::handle_timeout), [`poll_outgoing`](Self::poll_outgoing) has what is to be sent, and
-/// [`poll_timeout`](Self::poll_timeout) says when something is due.
+/// A received datagram goes into [`handle_datagram`](Self::handle_datagram), which names the peer
+/// of its packet. [`send`](Self::send) seals a packet. After either, and after
+/// [`handle_timeout`](Self::handle_timeout), [`poll_outgoing`](Self::poll_outgoing) has the
+/// datagrams to send, and [`poll_timeout`](Self::poll_timeout) the time of the next timer.
 pub struct Interface {
     own: Own,
     public_key: PublicKey,
@@ -33,7 +34,7 @@ pub struct Interface {
 pub struct RefusedDatagrams {
     /// No message of WireGuard.
     pub malformed: u64,
-    /// Handshakes whose sender does not know the key of this interface.
+    /// Handshakes from senders that do not know the key of this interface.
     pub bad_macs: u64,
     /// Handshakes with keys that are no peer's, and those that cannot be read.
     pub strangers: u64,
@@ -97,7 +98,7 @@ impl Interface {
         Ok(id)
     }
 
-    /// Begins a handshake with a peer, which is at this address by what another end with this key has heard.
+    /// Begins a handshake with a peerat the address that another end with this key has learned.
     pub fn take_over(&mut self, id: PeerId, endpoint: SocketAddr, now: Instant) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.take_over(&mut self.own, endpoint, now);
@@ -123,17 +124,18 @@ impl Interface {
         self.peers.len()
     }
 
-    /// What is to be seen of a peer.
+    /// The visible state of a peer.
     pub fn view(&self, id: PeerId, now: Instant) -> Option<PeerView> {
         self.peers.get(&id).map(|peer| peer.view(now))
     }
 
-    /// What did not count.
+    /// Refused datagrams, by reason.
     pub fn refused(&self) -> RefusedDatagrams {
         self.refused
     }
 
-    /// Takes a datagram. Whose packet is in `room` then, if there is one; its source is one that the peer may have.
+    /// Handles a datagram. Returns the peer of the packet in `room`, if there is one; its source is
+    /// one that the peer may use.
     pub fn handle_datagram(
         &mut self,
         from: SocketAddr,
@@ -220,7 +222,7 @@ impl Interface {
         Some((self.peers.get_mut(&id)?, &mut self.own))
     }
 
-    /// A message counted; none: it was no one's.
+    /// Counts a message as taken or not; `None`: it belongs to no peer.
     fn count(&mut self, is_taken: Option<bool>) {
         match is_taken {
             Some(true) => {}
@@ -229,8 +231,9 @@ impl Interface {
         }
     }
 
-    /// Seals a packet for a peer behind what is in `out`. Where it goes; none: it waits for keys, which are asked for, or it is lost: its
-    /// destination is not the peer's, or it is not known where the peer is.
+    /// Seals a packet for a peer behind the bytes in `out`. Returns its destination; `None` if it
+    /// waits for keys, which are asked for, or is lost, because its destination is not the peer's
+    /// or the peer's endpoint is unknown.
     pub fn send(
         &mut self,
         peer: PeerId,
@@ -252,7 +255,7 @@ impl Interface {
         self.peers.values().filter_map(Peer::poll_timeout).min()
     }
 
-    /// Does what is due.
+    /// Handles timers that are due.
     pub fn handle_timeout(&mut self, now: Instant) {
         for peer in self.peers.values_mut() {
             peer.handle_timeout(&mut self.own, now);

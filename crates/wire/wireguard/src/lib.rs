@@ -1,11 +1,12 @@
 //! WireGuard without input or output: an [`Interface`] has a key and peers, takes datagrams and packets, and gives packets and datagrams.
 //!
-//! What it is: the protocol as stock ends speak it (the kernel's, wireguard-go, those of phones), so that a host without Hermes can send its
-//! packets here, or be sent packets. Handshakes with and without a preshared key, cookies under load, replay windows, keepalives, roaming, and
-//! routing by key: a packet counts only if its source is one that its peer may have.
+//! It speaks the protocol of stock ends (the kernel's, wireguard-go, those of phones), so that a
+//! host without Hermes can send its packets here, or be sent packets. Handshakes with and without a
+//! preshared key, cookies under load, replay windows, keepalives, roaming, and routing by key: a
+//! packet counts only if its source is one that its peer may have.
 //!
-//! What it is not: it opens no socket and no device, and reads no clock; its random numbers are those of aws-lc-rs. It cuts no packets and
-//! writes no errors about them: that is for those who stand behind it.
+//! It opens no socket and no device, and reads no clock; its random numbers are those of aws-lc-rs.
+//! It fragments no packets and writes no errors about them: that is left to the caller.
 //!
 //! | module | specification |
 //! |---|---|

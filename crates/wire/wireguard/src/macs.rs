@@ -1,5 +1,6 @@
-//! What makes a handshake cheap to refuse (sections 5.3, 5.4.4 and 5.4.7): the first MAC proves that its sender knows whom he writes to, and
-//! under load the second proves that he gets what is sent to his address.
+//! The MACs that make a handshake cheap to refuse (sections 5.3, 5.4.4 and 5.4.7): the first one
+//! proves that its sender knows the key it writes to, and under load the second proves that the
+//! sender receives at its address.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -21,30 +22,30 @@ const FREE: u32 = 50;
 /// For how long a cookie counts, and a secret makes cookies (section 5.4.7).
 const COOKIE_LIFE: Duration = Duration::from_secs(120);
 
-/// How long what was counted counts.
+/// How long a handshake counts.
 const SECOND: Duration = Duration::from_secs(1);
 
 const LABEL_MAC: &[u8] = b"mac1----";
 const LABEL_COOKIE: &[u8] = b"cookie--";
 
-/// Proves to its maker that what it covers comes from an address.
+/// Proves to its maker that a message comes from an address.
 pub(crate) type CookieValue = [u8; MAC];
 
-/// The MACs of what is sent to one key.
+/// The MACs of messages to one key.
 #[derive(Debug, Clone)]
 pub(crate) struct MacKeys {
     first: [u8; KEY],
     cookie: [u8; KEY],
 }
 
-/// What becomes of a handshake.
+/// The fate of a handshake.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It is read.
+    /// The handshake is read.
     Admitted,
-    /// Its sender does not know to whom he writes.
+    /// Its sender does not know this key.
     BadMac,
-    /// It is answered with this cookie reply.
+    /// Answered with this cookie reply.
     Cookie(Vec<u8>),
     /// There are too many.
     TooMany,
@@ -65,7 +66,7 @@ pub(crate) struct HandshakeGuard {
 }
 
 impl MacKeys {
-    /// Those of what is sent to this key.
+    /// The keys for messages to this key.
     pub(crate) fn of(to: &PublicKey) -> Self {
         Self {
             first: hash(LABEL_MAC, &to.0),
@@ -95,7 +96,7 @@ impl MacKeys {
 }
 
 impl HandshakeGuard {
-    /// For what is sent to this key. `None`: the system gives no random bytes.
+    /// For messages to this key. `None`: the system gives no random bytes.
     pub(crate) fn new(own: &PublicKey, now: Instant) -> Option<Self> {
         let mut secret = [0; KEY];
         fill(&mut secret).ok()?;
@@ -145,7 +146,7 @@ impl HandshakeGuard {
             self.since = now;
             self.count = 0;
         }
-        // Without random bytes, the old secret is better than none.
+        // Without random bytes, the old secret stays in use.
         if now.saturating_duration_since(self.made) >= COOKIE_LIFE && fill(&mut self.secret).is_ok()
         {
             self.made = now;

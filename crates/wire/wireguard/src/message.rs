@@ -1,4 +1,4 @@
-//! The four messages of WireGuard (section 5.4 of its paper), whose first byte says which one it is.
+//! The four messages of WireGuard (section 5.4 of its paper); the first byte is the type.
 
 pub(crate) use hermes_noise::TAG;
 
@@ -11,10 +11,10 @@ pub(crate) const MAC: usize = 16;
 /// The header of a message with data: its type, the index of its session, and its number.
 pub(crate) const HEADER: usize = 16;
 
-/// What Noise says in an initiation: two keys, of which one is sealed, and a sealed timestamp.
+/// The Noise part of an initiation: two keys, one of them sealed, and a sealed timestamp.
 pub(crate) const FIRST: usize = 32 + 32 + TAG + 12 + TAG;
 
-/// What Noise says in a response: a key, and nothing, sealed.
+/// The Noise part of a response: a key, and an empty sealed payload.
 pub(crate) const SECOND: usize = 32 + TAG;
 
 /// The length of an initiation, in bytes.
@@ -73,7 +73,7 @@ pub(crate) struct Macs<'a> {
     pub(crate) covered: &'a [u8],
     pub(crate) first: &'a [u8; MAC],
     pub(crate) second: &'a [u8; MAC],
-    /// What `second` covers.
+    /// The bytes that `second` covers.
     pub(crate) covered_by_second: &'a [u8],
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Data<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Decodes a datagram; `None`: it is none of them, or has another length than it must have.
+    /// Decodes a datagram; `None` if it is not a message, or has a wrong length.
     pub(crate) fn decode(datagram: &'a [u8]) -> Option<Self> {
         let ([kind, 0, 0, 0], rest) = datagram.split_first_chunk()? else {
             return None;

@@ -1,4 +1,5 @@
-//! What the peers of an interface share: its key, the indices in use, and what is to be sent.
+//! The state that the peers of an interface share: its key, the indices in use, and the outgoing
+//! datagrams.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -17,7 +18,7 @@ const MOST_OUTGOING: usize = 512;
 /// The most that an initiation is late beyond its time (section 6.1).
 const JITTER: u16 = 333;
 
-/// What the peers of an interface share.
+/// The state that the peers of an interface share.
 pub(crate) struct Own {
     pub(crate) key: PrivateKey,
     pub(crate) clock: WallClock,
@@ -58,7 +59,7 @@ impl Own {
     /// A random time.
     pub(crate) fn jitter(&self) -> Duration {
         let mut bytes = [0; 2];
-        // Without random bytes, none is later than it has to be.
+        // Without random bytes, there is no jitter.
         let _ = fill(&mut bytes);
         Duration::from_millis((u16::from_le_bytes(bytes) % JITTER).into())
     }

@@ -21,24 +21,24 @@ use hermes_noise::{PresharedKey, PublicKey};
 #[doc(alias = "bound")]
 const BETWEEN_HANDSHAKES: Duration = Duration::from_millis(20);
 
-/// What is configured of a peer.
+/// The configuration of a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerSettings {
     /// By which it is known.
     pub public_key: PublicKey,
-    /// What both know beside that.
+    /// The secret shared beside that.
     pub preshared_key: Option<PresharedKey>,
-    /// Where it is, until it is heard of from elsewhere; none: that is learned.
+    /// Its endpoint, until it is heard from elsewhere; `None`: learned from its datagrams.
     pub endpoint: Option<SocketAddr>,
-    /// What may be source of its packets, and destination of those to it.
+    /// Sources of its packets, and destinations of packets to it.
     pub allowed: Vec<IpNet>,
-    /// How long nothing may pass before it is told that this end is there; none: as long as it likes.
+    /// The silence after which it is sent a keepalive; `None`: no keepalives.
     pub keepalive: Option<Duration>,
-    /// The longest packet, in bytes: none is filled up beyond it.
+    /// The longest packet, in bytes: no packet is padded beyond it.
     pub mtu: usize,
 }
 
-/// What a peer has sent, and was sent.
+/// Traffic from and to a peer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PeerCounters {
     /// Packets that came from it.
@@ -51,22 +51,22 @@ pub struct PeerCounters {
     pub sent_bytes: u64,
     /// Messages that did not count: played again, forged, or under old keys.
     pub refused: u64,
-    /// Packets with a source that is not [allowed](PeerSettings::allowed), and what is no packet.
+    /// Packets with a source that is not [allowed](PeerSettings::allowed), and malformed ones.
     pub forged: u64,
     /// Packets that were to be sent to it, and were lost: it is not known where it is, or it does not answer.
     pub lost: u64,
 }
 
-/// What is to be seen of a peer.
+/// The visible state of a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerView {
     /// Its key.
     pub public_key: PublicKey,
-    /// Where it is, by what is known.
+    /// Its current endpoint, if known.
     pub endpoint: Option<SocketAddr>,
     /// How long ago it proved who it is by a handshake.
     pub last_handshake: Option<Duration>,
-    /// What it has sent, and was sent.
+    /// Its traffic.
     pub counters: PeerCounters,
 }
 
@@ -74,7 +74,7 @@ pub struct PeerView {
 pub(crate) struct Peer {
     id: PeerId,
     settings: PeerSettings,
-    /// Of what is sent to it.
+    /// The MACs of messages to it.
     keys: MacKeys,
     endpoint: Option<SocketAddr>,
     handshakes: Handshakes,
@@ -84,7 +84,7 @@ pub(crate) struct Peer {
     counters: PeerCounters,
 }
 
-/// What is known of the handshakes with a peer.
+/// The state of the handshakes with a peer.
 #[derive(Default)]
 struct Handshakes {
     /// The timestamp of its last one.
@@ -159,7 +159,8 @@ impl Peer {
         self.timers.next()
     }
 
-    /// Seals a packet behind what is in `out`; says where it goes, unless it waits or is lost.
+    /// Seals a packet behind the bytes in `out`; returns its destination, unless it waits or is
+    /// lost.
     pub(crate) fn send(
         &mut self,
         own: &mut Own,
@@ -199,7 +200,7 @@ impl Peer {
         }
     }
 
-    /// Sends what waits, or, if nothing does, an empty message.
+    /// Sends the waiting packets, or, if there are none, an empty message.
     fn flush(&mut self, own: &mut Own, now: Instant) {
         let mut packet = self.waiting.pop().unwrap_or_default();
         loop {
@@ -314,7 +315,7 @@ impl Peer {
         true
     }
 
-    /// Takes the answer to a handshake that this end has begun; false: it is none.
+    /// Takes the answer to a handshake that this end has begun; false if it is not one.
     pub(crate) fn handle_response(
         &mut self,
         own: &mut Own,
@@ -347,7 +348,7 @@ impl Peer {
         true
     }
 
-    /// Takes a cookie, which the next initiation will have; false: it is none of the peer's.
+    /// Takes a cookie for the next initiation; false if it is not from this peer.
     pub(crate) fn handle_cookie(&mut self, reply: &Cookie<'_>, now: Instant) -> bool {
         let open = self.handshakes.open.as_ref();
         let cookie = open.and_then(|open| self.keys.open_cookie(reply, &open.first));
@@ -397,7 +398,7 @@ impl Peer {
         !room.is_empty() && self.check_packet(room)
     }
 
-    /// Takes away what fills a packet up; false: it is none, or not the peer's.
+    /// Removes the padding of a packet; false if it is malformed, or its source is not the peer's.
     fn check_packet(&mut self, packet: &mut Vec<u8>) -> bool {
         let found = inner(packet);
         let Some(found) = found.filter(|found| self.allows(found.source)) else {
@@ -455,7 +456,7 @@ impl Peer {
         }
     }
 
-    /// It is no peer any more.
+    /// The peer was removed.
     pub(crate) fn leave(mut self, own: &mut Own) {
         self.close_handshake(own);
         own.indices.retire(self.sessions.clear());
@@ -470,15 +471,15 @@ impl Handshakes {
     }
 }
 
-/// What routing by key needs of a packet.
+/// The parts of a packet that routing by key needs.
 struct InnerPacket {
     source: IpAddr,
     destination: IpAddr,
-    /// Without what fills it up.
+    /// Without padding.
     length: usize,
 }
 
-/// Reads the header of a packet; `None`: it is none, or longer than what is there.
+/// Reads the header of a packet; `None` if it is malformed, or longer than the buffer.
 fn inner(packet: &[u8]) -> Option<InnerPacket> {
     let read = |at: usize| packet.get(at..at + 2)?.first_chunk().copied();
     let found = match packet.first()? >> 4 {

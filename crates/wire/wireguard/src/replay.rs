@@ -1,4 +1,5 @@
-//! Which numbers of a session were seen (RFC 6479): packets may overtake each other, and none counts twice.
+//! The numbers that a session has seen (RFC 6479): packets may overtake each other, and no number
+//! counts twice.
 
 /// Words of the window: one of them is being emptied while numbers go on.
 #[doc(alias = "bound")]
@@ -10,13 +11,14 @@ const LATE: u64 = (WORDS - 1) * 64;
 /// The numbers that were seen.
 #[derive(Debug, Default)]
 pub(crate) struct ReplayWindow {
-    /// One more than the highest; 0: none was seen.
+    /// One more than the highest number seen; 0 before the first.
     next: u64,
     seen: [u64; WORDS as usize],
 }
 
 impl ReplayWindow {
-    /// Whether a number is new. Only what was authenticated may be [noted](Self::note).
+    /// Whether a number is new. Only the number of an authenticated message may be
+    /// [noted](Self::note).
     pub(crate) fn is_new(&self, number: u64) -> bool {
         if number >= self.next {
             return true;
@@ -28,7 +30,7 @@ impl ReplayWindow {
     pub(crate) fn note(&mut self, number: u64) {
         if number >= self.next {
             let last = self.next.saturating_sub(1) / 64;
-            // What stands there is of numbers that are too old by now.
+            // Clears the words of numbers that are too old by now.
             for word in last + 1..=(number / 64).min(last + WORDS) {
                 self.seen[(word % WORDS) as usize] = 0;
             }

@@ -1,4 +1,5 @@
-//! The sessions of a peer: the one that is used, the one before it, whose messages may still come, and one that the peer has not used yet.
+//! The sessions of a peer: the current one, the previous one, whose messages may still come, and
+//! one that the peer has not used yet.
 
 use std::time::Instant;
 
@@ -22,7 +23,7 @@ impl Sessions {
         self.current.as_mut().filter(|one| one.may_send(now))
     }
 
-    /// The session under whose index something came.
+    /// The session with this local index.
     pub(crate) fn of_index(&mut self, local: u32) -> Option<&mut Transport> {
         let all = [&mut self.current, &mut self.previous, &mut self.next];
         all.into_iter()
@@ -48,8 +49,8 @@ impl Sessions {
         [index(&before), None]
     }
 
-    /// The peer has used a session: if it is the one that was answered, it is the one to use from now on. Says whether it is, and what is
-    /// retired.
+    /// The peer has used a session: if this end answered it, it becomes the current one. Returns
+    /// whether it did, and the retired sessions.
     pub(crate) fn used(&mut self, local: u32) -> (bool, Retired) {
         let is_next = self.next.as_ref().is_some_and(|next| next.local == local);
         if !is_next {

@@ -10,7 +10,7 @@ pub(crate) const REKEY_TIMEOUT: Duration = Duration::from_secs(5);
 /// For how long it is repeated.
 const REKEY_ATTEMPT_TIME: Duration = Duration::from_secs(90);
 
-/// Who received and has nothing to send says after this time that he is there.
+/// An end that received and has nothing to send sends a keepalive after this time.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Keys are forgotten when there were no new ones for so long.
@@ -21,7 +21,7 @@ const FORGET: Duration = Duration::from_secs(3 * REJECT_AFTER_TIME.as_secs());
 pub(crate) struct Timers {
     /// An initiation is sent again.
     retry: Option<Instant>,
-    /// It is given up.
+    /// The handshake is given up.
     give_up: Option<Instant>,
     /// Something came, and nothing was sent since.
     keepalive: Option<Instant>,
@@ -33,7 +33,7 @@ pub(crate) struct Timers {
     forget: Option<Instant>,
 }
 
-/// What is due.
+/// A timer that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
     /// An initiation, again.
@@ -56,7 +56,7 @@ impl Timers {
         self.all().into_iter().filter_map(|(at, _)| at).min()
     }
 
-    /// One that is due, which is none any more.
+    /// Takes a timer that is due.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<Due> {
         let mut all = self.all().into_iter();
         let (_, due) = all.find(|(at, _)| at.is_some_and(|at| at <= now))?;

@@ -15,12 +15,12 @@ pub(crate) const TIMESTAMP: usize = 12;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Timestamp(pub(crate) [u8; TIMESTAMP]);
 
-/// What time it is for others at an instant. It does not run backwards while the process runs.
+/// The wall-clock time of an instant. It does not run backwards while the process runs.
 #[derive(Debug, Clone, Copy)]
 pub struct WallClock {
     /// An instant.
     pub at: Instant,
-    /// What time it was then, since the Unix epoch.
+    /// The wall-clock time at that instant, since the Unix epoch.
     pub unix: Duration,
 }
 

@@ -37,11 +37,11 @@ pub(crate) struct Transport {
     /// The number of the next message.
     next: u64,
     window: ReplayWindow,
-    /// What is sealed, with what fills it up.
+    /// The packet to seal, with its padding.
     room: Vec<u8>,
 }
 
-/// Whose keys they are.
+/// The indices of a session at both ends, and the role of this one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TransportEnds {
     pub(crate) local: u32,
@@ -54,7 +54,7 @@ pub(crate) struct TransportEnds {
 pub(crate) enum NotOpened {
     /// Its number was seen, or is too old.
     Replayed,
-    /// It was not sealed with these keys.
+    /// The message was not sealed with these keys.
     Forged,
     /// The keys are too old, or were used too often.
     Expired,
@@ -115,7 +115,7 @@ impl Transport {
         is_sealed
     }
 
-    /// Opens a message into `room`, which becomes as long as what was in it.
+    /// Opens a message into `room`, which takes the length of its content.
     pub(crate) fn open(
         &mut self,
         data: &Data<'_>,

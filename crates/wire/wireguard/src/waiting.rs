@@ -41,7 +41,7 @@ impl WaitingPackets {
         Some(packet)
     }
 
-    /// None waits any more; says how many are lost by that.
+    /// Drops all waiting packets; returns their number.
     pub(crate) fn clear(&mut self) -> u64 {
         let lost = self.packets.len() as u64;
         *self = Self::default();

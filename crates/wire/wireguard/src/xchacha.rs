@@ -29,7 +29,7 @@ pub(crate) fn seal(
     tag.as_ref().try_into().ok()
 }
 
-/// Opens what was sealed, with its tag behind it, in place.
+/// Opens a sealed text, with its tag behind it, in place.
 pub(crate) fn open<'a>(
     key: &[u8; 32],
     nonce: &[u8; NONCE],

@@ -1,4 +1,4 @@
-//! Which flows there are, since when, and what they moved.
+//! The current flows, when they began, and their traffic.
 
 mod recent;
 #[cfg(test)]
@@ -16,12 +16,12 @@ use recent::RecentQueue;
 #[doc(alias = "bound")]
 pub const MAX_FOLLOWED: usize = 4_096;
 
-/// Of how many new flows one is followed where there is room for none: it takes the place of the one that has been silent for longest, so
-/// that a flood of flows ends few of them early.
+/// One in this many new flows is followed when the table is full. It takes the place of the one
+/// that has been silent for longest, so that a flood of flows ends few of them early.
 #[doc(alias = "bound")]
 pub const CROWDED_ONE_IN: u64 = 64;
 
-/// How long a connection of TCP that both sides have closed is kept, for what is still on its way.
+/// How long a TCP connection that both sides have closed is kept, for its last packets.
 #[doc(alias = "bound")]
 pub const CLOSED_LINGER: Duration = Duration::from_secs(2);
 
@@ -36,7 +36,7 @@ pub struct FlowSampling {
     pub room: usize,
 }
 
-/// What one direction of a flow has moved.
+/// The traffic of one direction of a flow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlowCount {
     /// Packets, those that a super-packet stands for each.
@@ -45,7 +45,7 @@ pub struct FlowCount {
     pub bytes: u64,
 }
 
-/// A flow that has ended. `M` is what was said of it when it began.
+/// A flow that has ended. `M` is the mark that it got when it began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedFlow<M> {
     /// Its ends, as its first packet had them.
@@ -54,11 +54,11 @@ pub struct EndedFlow<M> {
     pub first: Instant,
     /// When the last packet came.
     pub last: Instant,
-    /// What the side moved that sent the first packet.
+    /// Traffic of the side that sent the first packet.
     pub sent: FlowCount,
-    /// What the other side moved.
+    /// Traffic of the other side.
     pub returned: FlowCount,
-    /// What was said of it when it began.
+    /// The mark that it got when it began.
     pub mark: M,
     /// Why it has ended.
     pub end: FlowEnd,
@@ -69,7 +69,7 @@ pub struct EndedFlow<M> {
 pub enum FlowEnd {
     /// Both sides closed it, or one reset it.
     Closed,
-    /// It was silent.
+    /// The flow was silent.
     Silent,
     /// Another one took its place.
     CrowdedOut,
@@ -91,7 +91,7 @@ impl FlowEnd {
 
 /// The flows of a tunnel, up to a fixed number of them. A flow is its addresses, protocol and ports, in both directions.
 ///
-/// What it is not: it decides about nothing, and does not read a clock. Memory grows with the flows that there are.
+/// It takes no decisions, and does not read a clock. Memory grows with the number of flows.
 #[derive(Debug, Clone)]
 pub struct FlowTable<M> {
     sampling: FlowSampling,
@@ -99,7 +99,7 @@ pub struct FlowTable<M> {
     /// By their ends as their first packet had them.
     places: HashMap<IpFlow, Slot>,
     open: RecentQueue<Followed<M>>,
-    /// Those of TCP that both sides have closed.
+    /// TCP connections that both sides have closed.
     closed: RecentQueue<Followed<M>>,
     passed_over: u64,
 }
@@ -123,7 +123,7 @@ struct Followed<M> {
     has_returned_all: bool,
 }
 
-/// What a segment of TCP says of its connection's end.
+/// The effect of a TCP segment on the end of its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Closing {
     Nothing,
@@ -185,7 +185,7 @@ impl<M> FlowTable<M> {
         self.open.len()
     }
 
-    /// Whether none is open.
+    /// Whether no flow is open.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -246,7 +246,7 @@ impl<M> FlowTable<M> {
         ended
     }
 
-    /// The next flow that has ended by now; to be asked until there is none.
+    /// The next flow that has ended by now; call it until it returns `None`.
     pub fn poll_ended(&mut self, now: Instant) -> Option<EndedFlow<M>> {
         if let Some((number, followed)) = self.closed.oldest()
             && now.saturating_duration_since(followed.last) >= CLOSED_LINGER
@@ -259,7 +259,7 @@ impl<M> FlowTable<M> {
         is_silent.then(|| self.end((false, number), FlowEnd::Silent))?
     }
 
-    /// Ends a flow, whichever; to be asked until there is none.
+    /// Ends any open flow; call it until it returns `None`.
     pub fn poll_rest(&mut self) -> Option<EndedFlow<M>> {
         if let Some((number, _)) = self.closed.oldest() {
             return self.end((true, number), FlowEnd::Closed);
@@ -330,7 +330,8 @@ impl<M> FlowTable<M> {
         Some(followed.ended(why))
     }
 
-    /// Whether a flow is one of those that are followed. Both of its directions are, or none, and that says nothing of any other.
+    /// Whether a flow is in the sample. Both of its directions are, or neither is, and other flows
+    /// are chosen independently.
     fn is_followed(&self, flow: &IpFlow) -> bool {
         let one_in = u64::from(self.sampling.one_in);
         let is_full = self.places.len() >= self.sampling.room && self.closed.len() == 0;

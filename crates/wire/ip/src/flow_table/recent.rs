@@ -12,7 +12,7 @@ pub(super) struct RecentQueue<T> {
 
 #[derive(Debug, Clone)]
 struct Place<T> {
-    /// None: it is free.
+    /// `None` for a free slot.
     entry: Option<T>,
     older: Option<usize>,
     newer: Option<usize>,

@@ -1,4 +1,4 @@
-//! What the table of flows does, packet by packet.
+//! The table of flows, packet by packet.
 
 use std::net::Ipv4Addr;
 

@@ -7,7 +7,7 @@ use hermes_proto::varint;
 use super::header::{HEADER_BYTES, OffloadHeader};
 use super::segment::segment;
 
-/// What a capsule of type [`SuperPacket`](CapsuleType::SuperPacket) says.
+/// The content of a capsule of type [`SuperPacket`](CapsuleType::SuperPacket).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SuperCapsule<'a> {
     /// Its sender takes no super-packets from now on.
@@ -18,7 +18,7 @@ pub enum SuperCapsule<'a> {
     Packet {
         /// The context that was agreed on.
         context: u64,
-        /// What has yet to be done to the packet.
+        /// The work that is left to do on the packet.
         header: OffloadHeader,
         /// The packet.
         packet: &'a [u8],
@@ -78,8 +78,8 @@ impl<'a> SuperCapsule<'a> {
     }
 }
 
-/// Passes on the packets that the super-packet in the value of a capsule is to be cut into. Nothing, where there is none or it is a bad
-/// one.
+/// Passes on the segments of the super-packet in the value of a capsule, or nothing if it has no
+/// valid one.
 pub fn cut_super(value: &[u8], packet: impl FnMut(&[u8])) {
     if let Some(SuperCapsule::Packet {
         header,

@@ -1,4 +1,5 @@
-//! What of a super-packet may be believed: a peer, or a kernel bug, must not make a device read or write beyond it.
+//! Checks of a super-packet: a peer, or a kernel bug, must not make a device read or write beyond
+//! it.
 
 use hermes_proto::ip::{Packet, PacketError, TCP, UDP};
 
@@ -9,17 +10,17 @@ use super::headers::{FLAGS, Layout, RST, SYN, URG};
 #[doc(alias = "bound")]
 pub const MAX_TCP_SEGMENTS: usize = 256;
 
-/// Datagrams of a super-packet of UDP: what Linux takes at most (`UDP_MAX_SEGMENTS`).
+/// Datagrams of a super-packet of UDP: the most that Linux takes (`UDP_MAX_SEGMENTS`).
 #[doc(alias = "bound")]
 pub const MAX_UDP_SEGMENTS: usize = 128;
 
-/// Why a super-packet is none.
+/// Why a super-packet is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OffloadError {
     /// There is no header, or one of an unknown kind.
     #[error("it has no header of a super-packet")]
     Header,
-    /// What follows is no packet.
+    /// The bytes behind the header are not a packet.
     #[error(transparent)]
     Packet(#[from] PacketError),
     /// Its header says that it is of another family or protocol.
@@ -28,12 +29,12 @@ pub enum OffloadError {
     /// Its headers end elsewhere.
     #[error("its headers have {actual} bytes, not {said}")]
     HeaderLength {
-        /// What its header says, in bytes.
+        /// The length in its header, in bytes.
         said: usize,
-        /// What it has, in bytes.
+        /// The actual length, in bytes.
         actual: usize,
     },
-    /// It cannot be cut into segments of that size.
+    /// The packet cannot be cut into segments of that size.
     #[error("{payload} bytes are not to be cut into segments of {size}")]
     SegmentSize {
         /// Bytes of all segments.
@@ -52,12 +53,13 @@ pub enum OffloadError {
     UdpLength,
 }
 
-/// A packet, and what has yet to be done to it; both have been checked.
+/// A packet, and the work left to do on it; both have been checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Offloaded<'a> {
     pub(super) packet: Packet<'a>,
     pub(super) header: OffloadHeader,
-    /// Where its headers end; none for what is neither TCP nor UDP, or a fragment, and never cut.
+    /// Where its headers end; `None` for a fragment, or another protocol than TCP and UDP, which is
+    /// never cut.
     pub(super) layout: Option<Layout>,
 }
 
@@ -94,8 +96,9 @@ impl OffloadHeader {
         self
     }
 
-    /// As [`check`](Self::check), for what a device gave: Linux says in `header_length` how much lies in one piece, which may be more
-    /// than the headers, and it is put right first.
+    /// As [`check`](Self::check), for a packet from a device: `header_length` of Linux is the
+    /// length of the first contiguous part, which may be more than the headers, and is corrected
+    /// first.
     ///
     /// # Errors
     /// [`OffloadError`].
@@ -171,7 +174,7 @@ impl<'a> Offloaded<'a> {
         &self.packet
     }
 
-    /// What has yet to be done to it.
+    /// The work left to do on it.
     pub fn header(&self) -> OffloadHeader {
         self.header
     }
@@ -184,7 +187,7 @@ impl<'a> Offloaded<'a> {
         }
     }
 
-    /// Bytes of the longest packet that it is cut into: what must fit the MTU.
+    /// Bytes of its longest segment, headers included: this must fit the MTU.
     pub fn longest(&self) -> usize {
         match (self.payload(), self.layout) {
             (Some([payload, size]), Some(layout)) => layout.payload + size.min(payload),
@@ -192,7 +195,7 @@ impl<'a> Offloaded<'a> {
         }
     }
 
-    /// Bytes of what is to be cut, and of each segment.
+    /// Bytes of the payload to cut, and of each segment.
     fn payload(&self) -> Option<[usize; 2]> {
         let layout = self
             .layout

@@ -10,10 +10,11 @@ use super::open::{Open, Part};
 #[doc(alias = "bound")]
 pub const MAX_OPEN: usize = 8;
 
-/// Merges consecutive packets of a flow of TCP or UDP. What comes out is in the order of each flow.
+/// Merges consecutive packets of a flow of TCP or UDP. The output keeps the order of each flow.
 ///
-/// [Cutting](super::segment) what it makes gives back the packets that went in, bit for bit: what would not come back so is not
-/// merged. Only the identification of IPv4 packets that are never cut may differ, which means nothing (RFC 6864, section 4.1).
+/// [Cutting](super::segment) the output gives back the input packets, bit for bit: packets that
+/// would not survive this are not merged. Only the identification of IPv4 packets that are never
+/// cut may differ, which has no meaning (RFC 6864, section 4.1).
 #[derive(Debug, Default)]
 pub struct Coalescer {
     open: Vec<Open>,
@@ -22,8 +23,8 @@ pub struct Coalescer {
 }
 
 impl Coalescer {
-    /// Takes a packet. `is_verified`: its checksum is known to be right; otherwise it is computed, as merging would hide a wrong one.
-    /// `output` gets what is complete.
+    /// Takes a packet. `is_verified`: its checksum is known to be right; otherwise it is computed,
+    /// as merging would hide a wrong one. `output` gets the complete packets.
     pub fn push(
         &mut self,
         packet: &[u8],

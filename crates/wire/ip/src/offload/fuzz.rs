@@ -1,12 +1,12 @@
-//! What holds of any bytes that are taken for a super-packet.
+//! Invariants of arbitrary bytes that are accepted as a super-packet.
 
 use hermes_proto::ip::Packet;
 
 use super::check::Offloaded;
 use super::{Coalescer, HEADER_BYTES, OffloadHeader, OffloadKind, SuperCapsule, segment};
 
-/// Reads arbitrary bytes as a super-packet of a peer, as they are and with lengths put right: what is accepted can be cut into packets
-/// that are packets, within the bounds; and merging those gives them back.
+/// Reads arbitrary bytes as a super-packet of a peer, unchanged and with corrected lengths: an
+/// accepted one can be cut into valid packets within the bounds, which survive merging and cutting.
 pub(crate) fn fuzz_one(data: &[u8]) {
     read_capsule(data);
     let Some((header, packet)) = OffloadHeader::decode(data) else {
@@ -29,7 +29,7 @@ pub(crate) fn fuzz_one(data: &[u8]) {
     }
 }
 
-/// What is read of a capsule is what is written of it, but for a context that was written at length and what is not believed.
+/// A capsule round-trips, except for non-minimal context IDs and rejected values.
 fn read_capsule(value: &[u8]) {
     let Some(capsule) = SuperCapsule::decode(value) else {
         return;

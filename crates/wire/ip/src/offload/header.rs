@@ -5,7 +5,7 @@ use bytes::{BufMut, BytesMut};
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 10;
 
-/// The longest super-packet with its header, in bytes: what the lengths of IP can say.
+/// The longest super-packet with its header, in bytes: the limit of the length fields of IP.
 #[doc(alias = "bound")]
 pub const MAX_OFFLOADED: usize = HEADER_BYTES + 40 + 65_535;
 
@@ -34,7 +34,7 @@ pub enum OffloadKind {
     Udp,
 }
 
-/// What has yet to be done to a packet.
+/// The work that is left to do on a packet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct OffloadHeader {
     /// How it is to be cut.
@@ -65,7 +65,7 @@ impl OffloadHeader {
         }
     }
 
-    /// Nothing to do: a packet as any other.
+    /// Nothing to do: an ordinary packet.
     pub const DONE: Self = Self {
         kind: OffloadKind::Whole,
         needs_checksum: false,
@@ -85,8 +85,9 @@ impl OffloadHeader {
         }
     }
 
-    /// Reads what a peer sent, and returns the packet behind it; `None` for a kind that does not exist, or where bytes are missing.
-    /// Nothing in it may be believed before [`check`](Self::check). That its checksum was verified is not believed at all.
+    /// Decodes a header from a peer, and returns the packet behind it; `None` for a kind that does
+    /// not exist, or if bytes are missing. Its fields are not to be trusted before
+    /// [`check`](Self::check); its claim that the checksum was verified is ignored.
     pub fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (header, packet) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
@@ -95,7 +96,8 @@ impl OffloadHeader {
         Some((header, packet))
     }
 
-    /// What a device wants before a packet: a `virtio_net_hdr` in the byte order of this machine.
+    /// The header that a device wants before a packet: a `virtio_net_hdr` in the byte order of this
+    /// machine.
     pub fn to_device(&self) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
         header[0] = self.flags();
@@ -106,7 +108,7 @@ impl OffloadHeader {
         header
     }
 
-    /// Reads what a device gave before a packet; `None` for a kind that is not known here.
+    /// Decodes the header that a device puts before a packet; `None` for an unknown kind.
     pub fn from_device(header: &[u8; HEADER_BYTES]) -> Option<Self> {
         let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
         Self::of(header[0], header[1], [word(2), word(4), word(6), word(8)])

@@ -19,7 +19,7 @@ pub(super) const UDP_CHECKSUM: usize = 6;
 /// Bytes of a UDP header.
 pub(super) const UDP_HEADER: usize = 8;
 
-/// What can be cut, and how its headers are laid out.
+/// The layout of the headers of a packet that can be cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) is_ipv4: bool,
@@ -99,7 +99,7 @@ impl Layout {
         let at = self.transport + self.checksum;
         put(packet, at, 0);
         let sum = self.sum(packet).checksum();
-        // Zero would mean that there is none (RFC 768).
+        // Zero would mean that there is no checksum (RFC 768).
         let sum = if sum == 0 && self.protocol == UDP {
             0xffff
         } else {

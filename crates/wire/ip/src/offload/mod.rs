@@ -12,12 +12,15 @@
 //! }
 //! ```
 //!
-//! The fields are those of `virtio_net_hdr` (OASIS VIRTIO 1.2, section 5.1.6), in network byte order. One with a context alone says that
-//! its sender takes super-packets there, and an empty one that it takes none from now on. It is no DATAGRAM capsule, because proxies may make
-//! QUIC datagrams of those (RFC 9297, section 3.5), which are too small: capsules of a type that they do not know they pass on as they are.
+//! The fields are those of `virtio_net_hdr` (OASIS VIRTIO 1.2, section 5.1.6), in network byte
+//! order. A capsule with a context alone says that its sender takes super-packets there, and an
+//! empty one that it takes no more. Super-packets are not sent in DATAGRAM capsules, because
+//! proxies may make QUIC datagrams of those (RFC 9297, section 3.5), which are too small; they pass
+//! on capsules of unknown types unchanged.
 //!
-//! What a peer sends is [checked](OffloadHeader::check) before a device sees it. To all others go plain packets: [`segment`] makes them,
-//! with complete checksums, and [`Coalescer`] makes super-packets of those that arrive.
+//! A peer's super-packet is [checked](OffloadHeader::check) before a device sees it. All others get
+//! plain packets: [`segment`] makes them, with complete checksums, and [`Coalescer`] makes
+//! super-packets of received ones.
 
 pub mod agreement;
 

@@ -72,7 +72,7 @@ impl Open {
         }
     }
 
-    /// Appends a packet of the flow; false where it does not continue what there is.
+    /// Appends a packet of the flow; false if it does not continue the open one.
     pub(super) fn append(&mut self, packet: &Packet<'_>, layout: Layout) -> bool {
         let next = packet.bytes();
         let payload = &next[layout.payload.min(next.len())..];
@@ -138,7 +138,8 @@ impl Open {
             && first[transport + 18..self.layout.payload] == next[transport + 18..self.layout.payload]
     }
 
-    /// Ends it: what has yet to be done, and the packet. Of a single packet, that is nothing.
+    /// Ends the open packet: the work left to do on it, and the packet. For a single packet, there
+    /// is no work.
     pub(super) fn finish(&mut self) -> (OffloadHeader, &[u8]) {
         if self.count == 1 {
             return (OffloadHeader::DONE, &self.bytes);

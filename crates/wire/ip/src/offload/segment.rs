@@ -55,7 +55,8 @@ fn place_segment(packet: &mut [u8], layout: Layout, offset: usize, is_last: bool
     if !is_last {
         *flags &= !(FIN | PSH);
     }
-    // It answers one mark of congestion, once (RFC 3168, section 6.1.2).
+    // CWR answers a congestion mark once, so only the first segment has it (RFC 3168, section
+    // 6.1.2).
     if offset > 0 {
         *flags &= !CWR;
     }

@@ -18,10 +18,10 @@ pub use text::LeaseTextError;
 #[doc(alias = "bound")]
 pub const MAX_LEASES: usize = 65_536;
 
-/// Whose a lease is.
+/// The key of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseKey {
-    /// Who it is.
+    /// The holder's identity.
     pub identity: Arc<str>,
     /// 0 for its first tunnel, 1 for one beside that, and so on: each has an address, and finds it again.
     pub number: u32,
@@ -30,11 +30,11 @@ pub struct LeaseKey {
 /// The addresses of one tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// Whose they are.
+    /// The key of the lease.
     pub key: LeaseKey,
-    /// That of IPv4, where the pool has any.
+    /// The IPv4 address, if the pool has any.
     pub v4: Option<IpPrefix>,
-    /// That of IPv6, where the pool has any.
+    /// The IPv6 address, if the pool has any.
     pub v6: Option<IpPrefix>,
 }
 
@@ -62,7 +62,7 @@ pub enum PoolError {
         /// Other leases.
         kept: usize,
     },
-    /// It has its share: half of what others do not use.
+    /// The user or source has its share: half of the addresses that others do not use.
     #[error(
         "{in_use} leases are in use by this user or source, half of what others leave in the pool: {others} of {all} are theirs"
     )]
@@ -99,7 +99,7 @@ pub enum PoolError {
     },
 }
 
-/// What is given out, and to whom.
+/// Leased addresses and their holders.
 #[derive(Debug, Clone)]
 pub struct AddressPool {
     v4: Vec<PoolRange>,
@@ -107,7 +107,7 @@ pub struct AddressPool {
     /// How long a lease is kept that is not in use, in seconds.
     keep: u64,
     leases: BTreeMap<LeaseKey, Held>,
-    /// Prefixes that are given out or kept, by whose lease they belong to.
+    /// Prefixes that are leased or kept, and their leases.
     taken: HashMap<IpPrefix, LeaseKey>,
     /// Leases that are not in use, by when they last were.
     idle: BTreeSet<(u64, LeaseKey)>,
@@ -142,8 +142,9 @@ impl AddressPool {
     /// The lease of one more tunnel of an identity: one that it had and does not use, or another. A wish is granted if it is free.
     /// `now` is in seconds since 1970.
     ///
-    /// An identity may use half of the addresses that others leave, and one lease in any case; the last quarter is for those who have none, also where
-    /// several act together. All sources of one IPv6 network of 64 bits count as one.
+    /// An identity may use half of the addresses that others leave, and one lease in any case; the
+    /// last quarter is for holders without a lease, so that several users together cannot take it
+    /// either. All sources of one IPv6 network of 64 bits count as one.
     ///
     /// # Errors
     /// [`PoolError`].
@@ -160,7 +161,7 @@ impl AddressPool {
             return Err(PoolError::Full);
         }
 
-        // It may have been given out by a pool with other ranges.
+        // The lease may come from a pool with other ranges.
         let [had_v4, had_v6] = before.map_or([None, None], |held| [held.v4, held.v6]);
         self.free(&key);
         let found = self.find_both(&key, [had_v4, had_v6], wishes, now);
@@ -216,9 +217,10 @@ impl AddressPool {
         usize::try_from(least).map_or(MAX_LEASES, |least| least.min(MAX_LEASES))
     }
 
-    /// Grants wishes to a lease that is in use, where they are free or kept for the same identity; returns what it has then. Of two
-    /// devices of one user the one that comes back first gets the first lease, which may be the other's: with its wish it takes its
-    /// own address, and what it had is kept in place of that.
+    /// Grants wishes to a lease that is in use, where they are free or kept for the same identity;
+    /// returns the new lease. Of two devices of one user, the first to come back gets the first
+    /// lease, which may be the other's: by its wish it takes its own address, and the other one is
+    /// kept instead.
     pub fn prefer(&mut self, lease: &Lease, wishes: &[IpPrefix]) -> Lease {
         let mut lease = lease.clone();
         self.free(&lease.key);
@@ -284,7 +286,7 @@ impl AddressPool {
         (is_kept && is_given).then(|| key.clone())
     }
 
-    /// A lease that is kept has another prefix, or none, in place of this one.
+    /// Replaces a prefix of a kept lease by another, or by none.
     fn put_in_place(&mut self, key: &LeaseKey, prefix: IpPrefix, other: Option<IpPrefix>) {
         let Some(mut held) = self.leases.get(key).copied() else {
             return;
@@ -432,7 +434,7 @@ impl AddressPool {
         self.leases.insert(key, held);
     }
 
-    /// A prefix belongs to this lease from now on, or to none.
+    /// Assigns a prefix to this lease, or frees it.
     fn take(&mut self, prefix: IpPrefix, by: Option<&LeaseKey>) {
         let changed = match by {
             Some(key) => self.taken.insert(prefix, key.clone()).is_none(),
@@ -451,7 +453,8 @@ impl AddressPool {
 }
 
 impl Lease {
-    /// What to assign to the peer: all that it has, where a request wanted one of the family as the answer to that.
+    /// The addresses to assign to the peer: all of the lease, as the answer to a request where one
+    /// wanted the family.
     pub fn answer(&self, requests: &[RequestedAddress]) -> Vec<AssignedAddress> {
         let assigned = |prefix: IpPrefix| {
             let mut requests = requests.iter();

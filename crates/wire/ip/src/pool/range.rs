@@ -30,7 +30,8 @@ impl PoolRange {
         }
 
         let is_network = prefix.is_ipv4() && each == 32 && prefix.length() < 31;
-        // The zero address of IPv6 is that of all routers (RFC 4291, section 2.6.1), and of IPv4 and IPv6 alike means none.
+        // The zero address of IPv6 is the all-routers address (RFC 4291, section 2.6.1); in both
+        // families it also means "no address".
         let is_anycast = !prefix.is_ipv4() && each == 128 && prefix.length() < 127;
         let reserved = reserved.iter().filter(|one| prefix.contains(**one));
         let mut kept: Vec<_> = reserved.copied().collect();

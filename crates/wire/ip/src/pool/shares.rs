@@ -1,4 +1,4 @@
-//! How many leases each holder has, so that none takes a pool from the others.
+//! How many leases each holder has, so that no holder takes a pool from the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -47,7 +47,7 @@ impl Shares {
         }
     }
 
-    /// A lease is no more what it [was](Self::add).
+    /// Takes a lease out of the state that it was [added](Self::add) in.
     pub(super) fn remove(&mut self, key: &LeaseKey, since: Option<u64>) {
         let holder = holder(&key.identity);
         let Some(share) = self.holders.get_mut(&holder) else {
@@ -72,10 +72,10 @@ impl Shares {
         }
     }
 
-    /// The lease that is given away first: of the holder that keeps most, the one that was not used for longest. Of holders with one
-    /// each, none that was in use after `before`.
+    /// The lease to give away first: the longest unused of the holder that keeps most. Among
+    /// holders with one each, only leases not used after `before` count.
     pub(super) fn spare(&self, before: u64) -> Option<LeaseKey> {
-        // Of those that keep as many, the one whose lease is oldest.
+        // Among holders that keep equally many, the one with the oldest lease.
         let (most, _) = self.by_kept.last()?;
         let holders = self.by_kept.iter().rev();
         let holders = holders.take_while(|(kept, _)| kept == most);
@@ -85,7 +85,8 @@ impl Shares {
     }
 }
 
-/// Who has a lease. A source is written as `@` and its address: of IPv6, a host has as many as it likes in its network of 64 bits.
+/// The holder of a lease. A source is written as `@` and its address; an IPv6 source counts as its
+/// network of 64 bits, in which a host has as many addresses as it likes.
 fn holder(identity: &str) -> Arc<str> {
     let source = identity.strip_prefix('@');
     let source = source.and_then(|source| source.parse::<Ipv6Addr>().ok());

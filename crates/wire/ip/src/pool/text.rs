@@ -13,16 +13,16 @@ use super::{AddressPool, Held, LeaseKey, MAX_LEASES};
 /// The first line.
 const HEAD: &str = "hermes leases 1";
 
-/// What stands for no address.
+/// Stands for "no address".
 const NONE: &str = "-";
 
 /// Why a text holds no leases. The pool is as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseTextError {
-    /// It is no such text, or of another version.
+    /// The text does not begin as one of leases, or is of another version.
     #[error("the first line is not `hermes leases 1`")]
     Head,
-    /// A line is none.
+    /// A malformed line.
     #[error("line {0} is no lease")]
     Line(usize),
     /// There are more than a pool may have.
@@ -44,8 +44,8 @@ impl AddressPool {
         text
     }
 
-    /// Adds leases from text; none of them is in use. Those that the pool cannot give out, as its ranges have changed, or has given out
-    /// already, are left out. Returns how many that were.
+    /// Adds leases from text, as unused ones. Leases that the pool cannot give out, because its
+    /// ranges have changed or the address is taken, are left out. Returns their number.
     ///
     /// # Errors
     /// [`LeaseTextError`], with the pool unchanged.
@@ -90,11 +90,11 @@ fn parse(line: &str) -> Option<(LeaseKey, Held)> {
     Some((key, Held { v4, v6, since }))
 }
 
-/// A prefix or none.
+/// A prefix or no address.
 struct Written(Option<IpPrefix>);
 
 impl Written {
-    /// What is written, unless it is of the other family.
+    /// The written prefix, unless it is of the other family.
     fn filter_family(self, is_ipv4: bool) -> Option<Option<IpPrefix>> {
         match self.0 {
             Some(prefix) if prefix.is_ipv4() != is_ipv4 => None,

@@ -1,4 +1,4 @@
-//! What this end takes of what its peer says.
+//! Which addresses and routes of its peer this end accepts.
 
 use hermes_proto::connect_ip::{MAX_RANGES, RouteAdvertisement};
 use hermes_proto::ip::{ANY_PROTOCOL, IpPrefix, IpRange};
@@ -8,15 +8,16 @@ use hermes_proto::ip::{ANY_PROTOCOL, IpPrefix, IpRange};
 pub enum Accepts {
     /// Any.
     All,
-    /// Those in the prefixes of [`Accepts::within`] only.
+    /// Prefixes within those of [`Accepts::within`] only.
     Within(Vec<IpRange>),
-    /// None.
+    /// Nothing is accepted.
     #[default]
     Nothing,
 }
 
 impl Accepts {
-    /// Those in these prefixes. Of more than [`MAX_RANGES`] that do not touch, nothing is accepted.
+    /// Accepts prefixes within these. If there are more than [`MAX_RANGES`] that do not touch,
+    /// nothing is accepted.
     pub fn within(prefixes: impl IntoIterator<Item = IpPrefix>) -> Self {
         let ranges = prefixes
             .into_iter()
@@ -38,7 +39,7 @@ impl Accepts {
         }
     }
 
-    /// What is accepted of these ranges, and which of them are not, or not whole.
+    /// The accepted parts of these ranges, and the ranges that are not accepted, or not whole.
     pub(super) fn split(&self, ranges: &[IpRange]) -> (Vec<IpRange>, Vec<IpRange>) {
         let accepted = match self {
             Self::All => return (ranges.to_vec(), Vec::new()),

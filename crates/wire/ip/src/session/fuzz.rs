@@ -1,4 +1,4 @@
-//! What holds of a session, whatever its peer says and sends.
+//! Invariants of a session, for any input of its peer.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,9 @@ use crate::packet_filter::RouterAddresses;
 use crate::role::IpRole;
 use crate::scope::PacketScope;
 
-/// Feeds a proxy's session arbitrary capsules and packets, each behind a type and a length of a byte: every request is answered within
-/// the bounds, and what passes comes from what the client was assigned or granted, and goes where it may.
+/// Feeds a proxy's session arbitrary capsules and packets, each behind a type and a length of a
+/// byte: every request is answered within the bounds, and packets that pass come from addresses
+/// that the client was assigned or granted, and go to allowed ones.
 pub(crate) fn fuzz_session(data: &[u8], mut now: Instant) {
     let client = IpPrefix::host([192, 0, 2, 11].into());
     let Ok(granted) = IpPrefix::new([10, 7, 0, 0].into(), 16) else {

@@ -1,4 +1,5 @@
-//! One session of CONNECT-IP: what was assigned, requested and advertised, in both directions (RFC 9484, section 4.7).
+//! One session of CONNECT-IP: assignments, requests and advertisements, in both directions (RFC
+//! 9484, section 4.7).
 
 mod accepts;
 #[cfg(test)]
@@ -35,16 +36,16 @@ use crate::scope::PacketScope;
 #[doc(alias = "bound")]
 pub const MAX_REQUESTS: usize = 1024;
 
-/// What a session begins with.
+/// The settings of a session.
 #[derive(Debug, Clone)]
 pub struct SessionSettings {
     /// Which end this is.
     pub role: IpRole,
-    /// What the request asks for.
+    /// The scope of the request.
     pub scope: PacketScope,
     /// From where errors are written.
     pub routers: RouterAddresses,
-    /// What the tunnel carries.
+    /// The MTU of the tunnel.
     pub mtu: InnerMtu,
     /// Which addresses the peer may assign to this end.
     pub accepts_addresses: Accepts,
@@ -52,25 +53,25 @@ pub struct SessionSettings {
     pub accepts_routes: Accepts,
 }
 
-/// What a capsule changed.
+/// The change that a capsule made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionEvent {
-    /// What this end may use as source, in place of what it might before.
+    /// The addresses that this end may use as source, in place of the previous ones.
     Assigned {
         /// All of it.
         taken: Vec<IpPrefix>,
-        /// What the peer assigned and this end does not use, and why.
+        /// Assigned prefixes that this end does not use, and why.
         ignored: Vec<(IpPrefix, Ignored)>,
         /// Requests of ours that the peer refused now.
         refused: Vec<RequestedAddress>,
     },
-    /// What the peer wants. It is owed an answer: [`IpSession::assign`].
+    /// Prefixes that the peer requests. Answer with [`IpSession::assign`].
     Requested(Vec<RequestedAddress>),
     /// Where this end may send, in place of where it might before.
     Routed {
         /// All of it.
         taken: Vec<IpRange>,
-        /// What the peer advertised and was not granted.
+        /// Advertised ranges that the peer was not granted.
         ignored: Vec<IpRange>,
     },
 }
@@ -108,10 +109,10 @@ pub struct IpSession {
     own: Vec<IpPrefix>,
     /// Assigned to the peer.
     peer: Vec<AssignedAddress>,
-    /// What this end routes, and what the peer does.
+    /// Routes of this end, and of the peer.
     own_routes: RouteAdvertisement,
     peer_routes: Vec<IpRange>,
-    /// The tunnel was found to carry too little for IPv6, whatever it should.
+    /// The tunnel was found to carry too little for IPv6, whatever its nominal MTU.
     refuses_ipv6: bool,
     requests: Requests,
     outbox: Outbox,
@@ -130,8 +131,8 @@ struct Requests {
     used: UsedIds,
 }
 
-/// The IDs that a peer has used. Of those that are forgotten, the highest is known: up to it, all count as used, which says no to none
-/// that counts up, however long it goes on.
+/// The request IDs that a peer has used. Old ones are forgotten; the highest of them is kept, and
+/// all IDs up to it count as used. A peer that counts up is never refused.
 #[derive(Debug, Default)]
 struct UsedIds {
     last: BTreeSet<u64>,
@@ -177,7 +178,8 @@ impl IpSession {
         }
     }
 
-    /// Takes a capsule, and says what it changed; `None` for one that changed nothing, or is none of CONNECT-IP.
+    /// Handles a capsule, and returns the change; `None` without a change, and for capsules of
+    /// other protocols.
     ///
     /// # Errors
     /// [`SessionError`]: the stream must be aborted.
@@ -270,7 +272,8 @@ impl IpSession {
         SessionEvent::Routed { taken, ignored }
     }
 
-    /// Assigns these addresses to the peer, in place of those before; a request that none of them answers is refused.
+    /// Assigns these addresses to the peer, in place of those before; a request without an address
+    /// here is refused.
     ///
     /// Addresses of IPv6 are not assigned where the tunnel is too narrow for them.
     ///
@@ -317,7 +320,7 @@ impl IpSession {
         self.renew_filter();
     }
 
-    /// Says once more what is assigned and routed: the peer may not have heard what was said last, on a path that broke.
+    /// Sends assignments and routes once more: the last capsules may be lost on a path that broke.
     pub fn repeat(&mut self) {
         self.outbox.assign(Vec::new());
         self.outbox.advertise();
@@ -340,12 +343,13 @@ impl IpSession {
         requests
     }
 
-    /// The next capsule to send. What is not sent yet is replaced by what is newer, so that a peer that reads slowly costs no memory.
+    /// The next capsule to send. A newer state replaces an unsent one, so that a peer that reads
+    /// slowly costs no memory.
     pub fn poll_capsule(&mut self) -> Option<IpCapsule> {
         self.outbox.poll(&self.peer, &self.own_routes)
     }
 
-    /// Changes what the tunnel carries.
+    /// Changes the MTU of the tunnel.
     ///
     /// # Errors
     /// [`MtuError`], with nothing changed: an end has an address of IPv6, and the tunnel carries too little for it. RFC 9484, section
@@ -366,7 +370,7 @@ impl IpSession {
         Ok(())
     }
 
-    /// Has nothing of IPv6 pass to the peer, whose senders are told that there is no route, or has it pass again.
+    /// Stops IPv6 to the peer, telling senders that there is no route, or lets it pass again.
     pub fn refuse_ipv6(&mut self, is_refused: bool) {
         if self.refuses_ipv6 != is_refused {
             self.refuses_ipv6 = is_refused;
@@ -374,8 +378,8 @@ impl IpSession {
         }
     }
 
-    /// From where errors are written. A client whose routes name no router of IPv6 refuses by its own address: what is refused is so on
-    /// its machine.
+    /// The sources of errors. A client without an IPv6 router in its settings refuses by its own
+    /// address: the refusal happens on its machine.
     fn routers(&self) -> RouterAddresses {
         let mut own = self.own.iter().map(|prefix| prefix.address());
         let own = own.find_map(|address| match address {
@@ -389,7 +393,7 @@ impl IpSession {
         }
     }
 
-    /// Makes the filter anew from what both sides have.
+    /// Makes a new filter from the addresses and routes of both sides.
     fn renew_filter(&mut self) {
         let whole = |prefix: IpPrefix| IpRange::of(prefix, ANY_PROTOCOL);
         let mut ours = self.own_routes.ranges().to_vec();
@@ -408,17 +412,18 @@ impl IpSession {
         });
     }
 
-    /// What may pass now. Anyone who keeps it asks again after a capsule was handled or anything was set.
+    /// The current filter. If you keep it, ask again after a capsule was handled or a setting
+    /// changed.
     pub fn filter(&self) -> &Arc<PacketFilter> {
         &self.filter
     }
 
-    /// What this end may use as source.
+    /// The addresses that this end may use as source.
     pub fn own_addresses(&self) -> &[IpPrefix] {
         &self.own
     }
 
-    /// What the peer may use as source.
+    /// The addresses that the peer may use as source.
     pub fn peer_addresses(&self) -> &[AssignedAddress] {
         &self.peer
     }
@@ -428,7 +433,7 @@ impl IpSession {
         &self.peer_routes
     }
 
-    /// What the tunnel carries.
+    /// The MTU of the tunnel.
     pub fn mtu(&self) -> InnerMtu {
         self.settings.mtu
     }

@@ -8,11 +8,11 @@ use hermes_proto::connect_ip::{
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     requests: Vec<RequestedAddress>,
-    /// Whether what is assigned has changed.
+    /// Whether the assignments have changed.
     assigned: bool,
     /// Said once, and not again (RFC 9484, section 4.7.2).
     refusals: Vec<AssignedAddress>,
-    /// Whether what is routed has changed.
+    /// Whether the routes have changed.
     routed: bool,
 }
 
@@ -35,7 +35,7 @@ impl Outbox {
         self.requests.extend(requests);
     }
 
-    /// The next capsule, from what is assigned and routed now.
+    /// The next capsule, from the current assignments and routes.
     pub(super) fn poll(
         &mut self,
         assigned: &[AssignedAddress],

@@ -1,8 +1,9 @@
-//! How often a peer may change what it says: each capsule replaces what there was, and costs more than it weighs.
+//! How often a peer may send capsules: each replaces the previous state, and costs more than its
+//! size.
 
 use std::time::{Duration, Instant};
 
-/// Capsules at once: what a peer with many addresses and routes says when it begins.
+/// Capsules at once: the start of a peer with many addresses and routes.
 #[doc(alias = "bound")]
 const CAPSULE_BURST: u32 = 64;
 

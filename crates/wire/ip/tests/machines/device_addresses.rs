@@ -1,4 +1,4 @@
-//! A device that tunnels share, and packets whose address changes on the way.
+//! A device that tunnels share, and packets with translated addresses.
 
 use hermes_ip::{DeviceAddresses, OtherAddress, Translation};
 use hermes_proto::ip::checksum::{Sum, checksum};
@@ -58,7 +58,7 @@ fn sealed(from: &str, to: &str, protocol: u8, at: usize, payload: &[u8]) -> Vec<
     let mut payload = payload.to_vec();
     payload[at..at + 2].fill(0);
     let mut sum = Sum::default();
-    // That of ICMP covers no address.
+    // The checksum of ICMP covers no address.
     if protocol != 1 {
         let [from, to] = [from, to].map(|text| text.parse().unwrap());
         sum = sum.pseudo_header(from, to, protocol, payload.len());
@@ -128,7 +128,7 @@ fn an_error_quotes_what_its_reader_sent() {
         let mut seen = sent.clone();
         assert_eq!(translation.to_peer(&mut seen, true), Ok(true));
 
-        // A router tells the address of the tunnel about what it saw.
+        // A router reports to the address of the tunnel, which it saw as source.
         let parsed = Packet::parse(&seen).unwrap();
         let error = IcmpError::TooBig { mtu: 1400 }
             .about(&parsed, host.parse().unwrap())
@@ -186,7 +186,7 @@ fn an_error_that_quotes_less_than_a_header_is_left_alone() {
 #[test]
 fn a_later_fragment_is_translated_in_its_header_only() {
     let fragment = |source: &str, host: &str| {
-        // What stands where UDP has its checksum is content.
+        // The bytes at the place of UDP's checksum are content.
         let mut packet = packet(source, host, 17, &[9; 16]);
         packet[6..8].copy_from_slice(&0x2010_u16.to_be_bytes());
         packet[10..12].fill(0);

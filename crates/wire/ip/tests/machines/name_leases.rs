@@ -97,7 +97,7 @@ fn there_are_never_more_names_than_the_bound() {
 }
 
 proptest! {
-    /// Whatever is asked for and used, at any time: each address is that of one name, both ways.
+    /// For any questions and uses, at any time: each address is that of one name, both ways.
     #[test]
     fn addresses_and_names_belong_to_each_other(steps in proptest::collection::vec((any::<u8>(), 0..2000_u64), 1..200)) {
         let mut names = leases(&["100.64.0.0/28", "fd64::/124"]);

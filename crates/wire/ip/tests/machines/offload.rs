@@ -127,7 +127,7 @@ fn cut(made: &[Made]) -> Vec<Vec<u8>> {
     packets
 }
 
-/// What is compared: packets of IPv4 that are never cut without the identification.
+/// The compared form: without the identification of IPv4 packets that are never cut.
 fn compared(packets: &[Vec<u8>]) -> Vec<(IpFlow, Vec<u8>)> {
     let one = |bytes: &Vec<u8>| {
         let packet = Packet::parse(bytes).unwrap();

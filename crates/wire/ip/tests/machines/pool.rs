@@ -104,10 +104,10 @@ fn an_exhausted_pool_says_so() {
         refused.to_string(),
         "no IPv4 address is free in the pool: 5 leases are in use, 0 are kept for those who return"
     );
-    // Nothing of it remains.
+    // The lease is gone.
     assert_eq!(pool.counts(), (5, 0));
 
-    // What was kept for long enough is given away first, then what is left.
+    // A lease that was kept for long enough is given away first, then the others.
     pool.release(&leases[2].key, 50);
     pool.release(&leases[4].key, 20);
     let lease = pool.acquire("late", &[], DAY + 20).unwrap();
@@ -218,7 +218,7 @@ fn the_only_lease_of_an_identity_waits_for_it_however_many_newcomers_there_are()
     assert!(newcomers(&mut pool, 1599).is_empty());
     assert_eq!(pool.acquire("alice", &[], 1599).unwrap(), own);
 
-    // Who stays away for longer finds another, if there is one.
+    // A holder that stays away for longer finds another address, if there is one.
     pool.release(&own.key, 2000);
     assert_eq!(
         newcomers(&mut pool, 2600),
@@ -379,7 +379,7 @@ fn who_comes_back_first_takes_its_own_address_and_not_the_other_s() {
         pool.release(&lease.key, 5);
     }
 
-    // The laptop is the first, gets what the phone had, and asks for its own.
+    // The laptop comes first, gets the address of the phone, and asks for its own.
     let back = pool.acquire("alice", &[], 6).unwrap();
     assert_eq!(back.v4, phone.v4);
     let back = pool.prefer(&back, &addresses(&laptop));
@@ -387,13 +387,13 @@ fn who_comes_back_first_takes_its_own_address_and_not_the_other_s() {
     let other = pool.acquire("alice", &[], 7).unwrap();
     assert_eq!(addresses(&other), addresses(&phone));
 
-    // What is kept for someone else is not free.
+    // An address that is kept for someone else is not free.
     let refused = pool.prefer(&other, &addresses(&bob));
     assert_eq!(addresses(&refused), addresses(&phone));
     let bob = pool.acquire("bob", &[], 8).unwrap();
     assert_eq!(pool.counts(), (3, 0));
 
-    // Those that are in use change places within one identity only.
+    // Leases in use change places within one identity only.
     let exchanged = pool.exchange([&back.key, &other.key], true).unwrap();
     assert_eq!(exchanged[0].v4, phone.v4);
     assert_eq!(exchanged[1].v4, laptop.v4);

@@ -49,7 +49,8 @@ fn the_other_end_answers_before_anyone_has_an_address() {
     }
 }
 
-/// Asks as often as it may, over a tunnel that loses what is longer than this. Returns when it would ask again.
+/// Asks as often as it may, over a tunnel that loses packets longer than this. Returns the time of
+/// the next probe.
 fn asked_in_vain(probe: &mut MtuProbe, carries: usize) -> Option<Instant> {
     let session = session(IpRole::Proxy);
     let mut now = Instant::now();

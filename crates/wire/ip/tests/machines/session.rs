@@ -133,7 +133,7 @@ impl Tunnel {
         }
     }
 
-    /// What the proxy says to a packet that a client sends without asking its own filter.
+    /// The proxy's verdict on a packet that a client sends without asking its own filter.
     fn forged(&mut self, packet: &[u8]) -> Verdict {
         let filter = self.proxy.filter().clone();
         filter.check_from_peer(packet, &mut self.limiter, self.now)
@@ -248,7 +248,7 @@ fn every_request_is_answered_if_only_with_a_refusal() {
     assert_eq!(refused[..], [wanted[0], wanted[2]]);
     assert!(ignored.is_empty());
 
-    // What was refused is not said again.
+    // A refused request is not answered again.
     tunnel
         .proxy
         .assign(vec![granted, assigned("10.0.0.3")])
@@ -370,7 +370,7 @@ fn errors_reach_the_client_from_any_router() {
     };
     assert_eq!(tunnel.down(&mut from_router(3)), Verdict::Pass);
     assert_eq!(tunnel.down(&mut from_router(11)), Verdict::Pass);
-    // A question is none.
+    // Not an echo request.
     assert_eq!(
         reason(&tunnel.down(&mut from_router(8))),
         Some(Rejection::Source)
@@ -782,7 +782,7 @@ fn a_device_that_asks_for_its_address_for_years_is_answered() {
     for id in 1..=20 * MAX_REQUESTS as u64 {
         assert_eq!(ask(id), Ok(()), "{id}");
     }
-    // None of them is used again, although not all are remembered.
+    // No ID can be used again, although not all are remembered.
     for id in [1, 19 * MAX_REQUESTS as u64, 20 * MAX_REQUESTS as u64] {
         let twice = SessionError::Capsule(ConnectIpError::IdTwice(id));
         assert_eq!(ask(id), Err(twice));
@@ -820,7 +820,7 @@ fn a_peer_that_reads_nothing_is_not_answered_without_end() {
             assert_eq!(error, SessionError::TooManyRequests);
             break;
         }
-        // It is answered at once, and takes none of the answers.
+        // The request is answered at once.
         tunnel.proxy.assign(vec![assigned(CLIENT)]).unwrap();
         asks += 1;
         assert!(asks <= MAX_REQUESTS as u64 / 128, "refusals without end");
@@ -838,7 +838,7 @@ fn capsules_that_come_too_often_end_the_session() {
     }
     let later = tunnel.now + Duration::from_secs(3600);
     assert!(feed(&mut tunnel.client, &nothing, later).is_ok());
-    // Other capsules are none of its business.
+    // Capsules of other protocols are ignored.
     let other = tunnel
         .client
         .handle_capsule(CapsuleType::Other(99), b"", tunnel.now);

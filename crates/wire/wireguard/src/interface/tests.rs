@@ -1,4 +1,4 @@
-//! Two interfaces, and what is on its way between them.
+//! Two interfaces, and the datagrams between them.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,7 @@ use crate::message::OVERHEAD;
 
 const MTU: usize = 1420;
 
-/// Two interfaces that are peers, and what is on its way between them.
+/// Two interfaces that are peers, and the datagrams between them.
 struct Pair {
     alice: End,
     bob: End,
@@ -84,7 +84,7 @@ impl Pair {
         }
     }
 
-    /// Carries datagrams until there are none.
+    /// Carries datagrams until no datagram waits.
     fn carry(&mut self) {
         loop {
             let to_bob = self.alice.outgoing();
@@ -162,7 +162,7 @@ fn packets_wait_for_the_handshake_and_both_directions_carry_them() {
 
     let answer = packet(BOB, ALICE, 33);
     let datagram = pair.bob.send(&answer, pair.now).unwrap();
-    // It is filled up to sixteen bytes.
+    // The packet is padded to a multiple of sixteen bytes.
     assert_eq!(datagram.len(), 64 + OVERHEAD);
     pair.alice.take(address(2), &datagram, pair.now);
     assert_eq!(pair.alice.came, [answer]);
@@ -283,7 +283,7 @@ fn a_peer_that_has_nothing_to_say_says_that_it_is_there() {
     let agreed = pair.bob.view(pair.now).last_handshake;
     assert_eq!(agreed, Some(Duration::ZERO));
 
-    // Bob has no interval of his own: he answers what he was sent.
+    // Bob has no interval of his own: he answers received packets.
     let datagram = pair.alice_sends(1).unwrap();
     pair.bob.take(address(1), &datagram, pair.now);
     pair.now += Duration::from_secs(10);
@@ -378,7 +378,7 @@ fn handshakes_of_many_addresses_leave_a_known_peer_its_own() {
             let (flood, _) = message(attempt, Some(&cookies[who]));
             pair.bob.take(address(100 + who as u8), &flood, pair.now);
         }
-        // It is read, to its end: it is none of the peer's.
+        // The initiation is read to its end, and is not the peer's.
         let before = pair.bob.interface.refused().strangers;
         let (asking, _) = message(second, Some(&known));
         pair.bob.take(address(1), &asking, pair.now);
@@ -464,7 +464,7 @@ fn packets_of_both_families_are_read() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Each step says what happens to the datagrams on their way, and how long the next packet takes.
+    /// Each step is the fate of the datagrams on their way, and the time until the next packet.
     #[test]
     fn whatever_is_lost_doubled_and_late_no_packet_comes_twice_or_changed(
         steps in prop::collection::vec((any::<u8>(), 0..40_u64), 1..60),
