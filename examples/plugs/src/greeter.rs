@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hermes_config::settings_schema;
+use hermes_config::{Problem, settings_schema};
 use hermes_http::ResponseHead;
 use hermes_observe::{GaugeFamily, LabelledGauge};
 use hermes_plug::{
     Background, Change, DocumentSettings, Handler, HandlerRequest, Handling, Plug, Response,
 };
-use hermes_rules::Finding;
 use http::StatusCode;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
@@ -63,14 +62,14 @@ impl Plug for Greeter {
         Some(settings_schema::<GreeterSettings>())
     }
 
-    fn prepare(&self, settings: &DocumentSettings<'_>) -> Result<Change, Vec<Finding>> {
+    fn prepare(&self, settings: &DocumentSettings<'_>) -> Result<Change, Vec<Problem>> {
         let read = settings.read::<GreeterSettings>();
         let words = read
             .map_err(|wrong| vec![wrong])?
             .map_or_else(String::new, |settings| settings.words);
         if words.lines().count() > 1 {
             let remedy = "write one line";
-            return Err(vec![settings.finding("words", "they are too many", remedy)]);
+            return Err(vec![settings.problem("words", "they are too many", remedy)]);
         }
 
         let greetings = self.0.clone();

@@ -109,13 +109,7 @@ pub fn read_cases(file: &Path, env: Env<'_>) -> Result<(Cases, Places), Problems
     }
 
     let places = Places::new(root);
-    let cases = serde_json::from_value(json).map_err(|error| {
-        Problems(vec![Problem {
-            place: places.locate(""),
-            path: String::new(),
-            reason: error.to_string(),
-            remedy: None,
-        }])
-    })?;
+    let cases = serde_json::from_value(json)
+        .map_err(|error| Problems(vec![places.placed(Problem::new("", error.to_string()))]))?;
     Ok((cases, places))
 }

@@ -68,18 +68,10 @@ pub(crate) fn write_out(root: &mut Object, tree: &Node) -> Vec<Problem> {
 
         listener.remove("tls");
         let path = child(&child("listeners", name), "tls");
-        let place = Places::new(tree.clone()).locate(&path);
-        let reason =
-            "`tls: true` takes its certificate from `defaults.tls`, which names none".to_owned();
-        let remedy = Some(
-            "give `defaults.tls` a `cert_file` and a `key_file`, or write them here".to_owned(),
-        );
-        problems.push(Problem {
-            place,
-            path,
-            reason,
-            remedy,
-        });
+        let reason = "`tls: true` takes its certificate from `defaults.tls`, which names none";
+        let remedy = "give `defaults.tls` a `cert_file` and a `key_file`, or write them here";
+        let problem = Problem::new(path, reason).remedy(remedy);
+        problems.push(Places::new(tree.clone()).placed(problem));
     }
 
     problems

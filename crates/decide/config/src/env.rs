@@ -64,7 +64,7 @@ impl Wrong {
     }
 
     fn at(self, node: &Node) -> Problem {
-        Problem::new(&node.place, "", self.reason).remedy(self.remedy)
+        Problem::at(&node.place, "", self.reason).remedy(self.remedy)
     }
 }
 

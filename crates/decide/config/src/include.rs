@@ -70,9 +70,7 @@ impl<'a> IncludeReader<'a> {
                     asked.map_or((None, ""), |(place, path)| (Some(place.clone()), path));
                 self.problems.push(Problem {
                     place,
-                    path: path.to_owned(),
-                    reason,
-                    remedy: None,
+                    ..Problem::new(path, reason)
                 });
 
                 return None;
@@ -147,7 +145,7 @@ impl<'a> IncludeReader<'a> {
 
     fn include(&mut self, root: &mut Node, file: &Path, place: &Place, path: &str) {
         if let Some(reason) = self.refused(file) {
-            self.problems.push(Problem::new(place, path, reason));
+            self.problems.push(Problem::at(place, path, reason));
             return;
         }
 
@@ -158,7 +156,7 @@ impl<'a> IncludeReader<'a> {
         match (&mut root.value, included.value) {
             (Value::Map(entries), Value::Map(more)) => self.merge(entries, more),
             (_, Value::Null) => {}
-            _ => self.problems.push(Problem::new(
+            _ => self.problems.push(Problem::at(
                 &included.place,
                 "",
                 format!("expected a map, found {found}"),
@@ -204,7 +202,7 @@ impl<'a> IncludeReader<'a> {
         if entry.key == "version" && !entries.iter().any(same) {
             let reason = "the version differs from that of the including file";
             self.problems
-                .push(Problem::new(entry.shown(), "version", reason).remedy("leave it away here"));
+                .push(Problem::at(entry.shown(), "version", reason).remedy("leave it away here"));
         }
     }
 
@@ -231,6 +229,6 @@ impl<'a> IncludeReader<'a> {
 }
 
 fn twice(path: &str, first: &Place, second: &Place) -> Problem {
-    Problem::new(second, path, format!("this was already given at {first}"))
+    Problem::at(second, path, format!("this was already given at {first}"))
         .remedy("keep one of them")
 }

@@ -32,12 +32,7 @@ pub(crate) fn check(root: &mut Map<String, Json>, tree: &Node, problems: &mut Ve
             .iter()
             .any(|problem| is_within(&problem.path, &path));
         let mut report = |path: String, reason: String, remedy: String| {
-            problems.push(Problem {
-                place: places.locate(&path),
-                path,
-                reason,
-                remedy: Some(remedy),
-            });
+            problems.push(places.placed(Problem::new(path, reason).remedy(remedy)));
         };
 
         match given(listener).as_slice() {

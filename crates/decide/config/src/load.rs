@@ -97,7 +97,7 @@ pub(crate) fn typed(
     mut problems: Vec<Problem>,
 ) -> Result<Document, Vec<Problem>> {
     if matches!(root.value, Value::Null) {
-        let problem = Problem::new(&root.place, "", "the file is empty");
+        let problem = Problem::at(&root.place, "", "the file is empty");
         problems.push(problem.remedy("begin with `version: 1`"));
         return Err(problems);
     }
@@ -121,12 +121,7 @@ pub(crate) fn typed(
 fn deserialized(json: Json, root: &Node) -> Result<Document, Problem> {
     serde_path_to_error::deserialize(json).map_err(|error| {
         let path = error.path().to_string();
-        let place = Places::new(root.clone()).locate(&path);
-        Problem {
-            place,
-            path,
-            reason: format!("{DISAGREE}: {}", error.inner()),
-            remedy: None,
-        }
+        let reason = format!("{DISAGREE}: {}", error.inner());
+        Places::new(root.clone()).placed(Problem::new(path, reason))
     })
 }

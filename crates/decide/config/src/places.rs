@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::Place;
 use crate::path::{Step, child, element, steps};
 use crate::tree::{Node, Value};
+use crate::{Place, Problem};
 
 /// Where everything in a document is written.
 #[derive(Clone)]
@@ -52,6 +52,16 @@ impl Places {
                 let mut found = around.filter_map(|path| places.get(&path));
                 found.next().cloned()
             }
+        }
+    }
+
+    /// The problem, at the place where its path is written: that of a default, if it was written out from one.
+    pub fn placed(&self, problem: Problem) -> Problem {
+        let path = self.origin_of(&problem.path);
+        Problem {
+            place: self.locate(&path),
+            path,
+            ..problem
         }
     }
 

@@ -25,18 +25,27 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem without a remedy.
-    pub(crate) fn new(place: &Place, path: &str, reason: impl Into<String>) -> Self {
+    /// A problem without a remedy, of which [`Places::placed`](crate::Places::placed) finds the place.
+    pub fn new(path: impl Into<String>, reason: impl Into<String>) -> Self {
         Self {
-            place: Some(place.clone()),
-            path: path.to_owned(),
+            place: None,
+            path: path.into(),
             reason: reason.into(),
             remedy: None,
         }
     }
 
+    /// A problem without a remedy, at this place.
+    pub(crate) fn at(place: &Place, path: &str, reason: impl Into<String>) -> Self {
+        Self {
+            place: Some(place.clone()),
+            ..Self::new(path, reason)
+        }
+    }
+
     /// The same problem with a remedy.
-    pub(crate) fn remedy(self, remedy: impl Into<String>) -> Self {
+    #[must_use]
+    pub fn remedy(self, remedy: impl Into<String>) -> Self {
         Self {
             remedy: Some(remedy.into()),
             ..self
@@ -47,7 +56,7 @@ impl Problem {
     pub(crate) fn scalar(place: &Place, path: &str, error: ScalarError) -> Self {
         Self {
             remedy: error.remedy,
-            ..Self::new(place, path, error.reason)
+            ..Self::at(place, path, error.reason)
         }
     }
 }

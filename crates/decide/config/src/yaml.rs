@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
             if let Some(first) = seen.get(&entry.key) {
                 let reason = format!("this was already given at {first}");
                 self.problems.push(
-                    Problem::new(&entry.place, &child(path, &entry.key), reason)
+                    Problem::at(&entry.place, &child(path, &entry.key), reason)
                         .remedy("keep one of them"),
                 );
                 continue;
@@ -266,13 +266,13 @@ impl<'a> Reader<'a> {
 
         let reason = format!("`{key}:{value}` is one word, and no key with a value");
         Some(
-            Problem::new(&place, "", reason)
+            Problem::at(&place, "", reason)
                 .remedy(format!("write a space after the colon: `{key}: {value}`")),
         )
     }
 
     fn problem(&self, mark: Marker, reason: impl Into<String>) -> Problem {
-        Problem::new(&self.place(mark), "", reason)
+        Problem::at(&self.place(mark), "", reason)
     }
 
     /// The library counts lines from 1 and columns from 0.

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use hermes_config::child;
 use hermes_config::model::{
     Document, ExchangeKind, Hops, HostPort, HttpVersion, Listener, ListenerKind, Match, Route, Tun,
 };
-
-use crate::lint::Finding;
+use hermes_config::{Problem, child};
 
 /// Ports of UDP behind which is a protocol that sends again what is lost, or carries connections that do: those of HTTP/3, OpenVPN, IPsec and
 /// WireGuard. Of others, nothing is known: to most, such as DNS, it does not matter, and calls suffer from delay, whatever they are told.
@@ -29,16 +27,15 @@ struct Sender<'a> {
 
 /// The upstreams to which a listener leads over TCP what sends again what is lost, each once. What a node forwards for others is not
 /// looked at: whether packets go whole there, their ends have agreed.
-pub(crate) fn tcp_in_tcp(document: &Document) -> Vec<Finding> {
+pub(crate) fn tcp_in_tcp(document: &Document) -> Vec<Problem> {
     let mut found = BTreeMap::new();
     let listeners = document.listeners.iter();
     for sender in listeners.filter_map(|(name, listener)| sender(name, listener)) {
         for name in next_hops(document, &sender) {
             if is_tcp(document, name) {
-                found.entry(name).or_insert_with(|| Finding {
-                    path: format!("{}.http", child("upstreams", name)),
-                    reason: sender.reason.clone(),
-                    remedy: Some(sender.remedy.to_owned()),
+                found.entry(name).or_insert_with(|| {
+                    let path = format!("{}.http", child("upstreams", name));
+                    Problem::new(path, &*sender.reason).remedy(sender.remedy)
                 });
             }
         }

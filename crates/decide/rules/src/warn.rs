@@ -2,18 +2,18 @@
 
 use std::collections::HashSet;
 
-use hermes_config::child;
 use hermes_config::model::{
     AcmeChallenge, Chain, Document, Endpoint, EndpointAddress, HostMatch, ListenAddress, Listener,
     Match, PolicyDefault, PolicyRule, TlsChoice, Upstream,
 };
+use hermes_config::{Problem, child};
 
 use crate::chains::{chain_of, named};
-use crate::lint::{Finding, each_match, each_user};
+use crate::lint::{each_match, each_user};
 use crate::tcp_in_tcp::tcp_in_tcp;
 
 /// Everything that does nothing, or nothing well, by subject.
-pub fn warn(document: &Document) -> Vec<Finding> {
+pub fn warn(document: &Document) -> Vec<Problem> {
     unused_upstreams(document)
         .chain(expose_to(document))
         .chain(hidden_credentials(document))
@@ -28,7 +28,7 @@ pub fn warn(document: &Document) -> Vec<Finding> {
 }
 
 /// Tokens that an authority asks for at port 80, where no listener of this node is.
-fn unanswered_challenges(document: &Document) -> impl Iterator<Item = Finding> {
+fn unanswered_challenges(document: &Document) -> impl Iterator<Item = Problem> {
     let answers = |listener: &Listener| {
         listener
             .http()
@@ -40,15 +40,15 @@ fn unanswered_challenges(document: &Document) -> impl Iterator<Item = Finding> {
         !is_answered && acme.is_some_and(|acme| acme.challenge == AcmeChallenge::Http01)
     });
     asked.map(|(name, _)| {
-        finding(
+        Problem::new(
             format!("{}.tls.acme.challenge", child("listeners", name)),
             "no listener without TLS can answer the authority, which asks at port 80",
-            "add one: `http: 0.0.0.0:80`, with `public: true` and `gateway: true`",
         )
+        .remedy("add one: `http: 0.0.0.0:80`, with `public: true` and `gateway: true`")
     })
 }
 
-fn unused_upstreams(document: &Document) -> impl Iterator<Item = Finding> {
+fn unused_upstreams(document: &Document) -> impl Iterator<Item = Problem> {
     let mut used = named(document);
     used.extend(
         document
@@ -70,16 +70,12 @@ fn unused_upstreams(document: &Document) -> impl Iterator<Item = Finding> {
         .filter(move |name| !used.contains(*name))
         .map(|name| {
             let remedy = "name it in a route, or remove it";
-            finding(
-                child("upstreams", name),
-                "nothing uses this upstream",
-                remedy,
-            )
+            Problem::new(child("upstreams", name), "nothing uses this upstream").remedy(remedy)
         })
 }
 
 /// Only an origin is shown less than the whole.
-fn expose_to(document: &Document) -> impl Iterator<Item = Finding> {
+fn expose_to(document: &Document) -> impl Iterator<Item = Problem> {
     let useless = document
         .routes
         .iter()
@@ -90,17 +86,14 @@ fn expose_to(document: &Document) -> impl Iterator<Item = Finding> {
             Some(_) => "`expose` does nothing beside `to`: the next proxy sees every overlay field",
             None => "`expose` does nothing here: there is no origin that could see a field",
         };
-        finding(
-            format!("routes[{index}].expose"),
-            reason,
-            "remove it; it belongs where the overlay ends (`terminate`)",
-        )
+        Problem::new(format!("routes[{index}].expose"), reason)
+            .remedy("remove it; it belongs where the overlay ends (`terminate`)")
     })
 }
 
 /// Credentials among the overlay fields, which the origins of a route do not see: what a client, a rule or an authorisation server says in
 /// them is said in vain there.
-fn hidden_credentials(document: &Document) -> impl Iterator<Item = Finding> {
+fn hidden_credentials(document: &Document) -> impl Iterator<Item = Problem> {
     const CREDENTIALS: [&str; 2] = ["authorization", "cookie"];
     let ends = || {
         let routes = document.routes.iter();
@@ -115,21 +108,17 @@ fn hidden_credentials(document: &Document) -> impl Iterator<Item = Finding> {
             .into_iter()
             .filter(move |name| field.matches(name) && hides(name));
         hidden.map(move |name| {
-            finding(
-                format!("fields[{index}]"),
-                &format!(
+            Problem::new(format!("fields[{index}]"), format!(
                     "`{name}` is an overlay field here: clients cannot say it, and origins do not see it, though a rule or a filter sets it"
-                ),
-                &format!(
+                )).remedy(format!(
                     "leave it out of `fields`: `set` and `allow_fields` work without; or let routes `expose: [{name}]`"
-                ),
-            )
+                ))
         })
     })
 }
 
 /// Groups and services that nothing names.
-fn unused_names(document: &Document) -> impl Iterator<Item = Finding> {
+fn unused_names(document: &Document) -> impl Iterator<Item = Problem> {
     let mut groups = HashSet::new();
     let mut services = HashSet::new();
     each_user(document, |_, pattern, _| {
@@ -154,16 +143,12 @@ fn unused_names(document: &Document) -> impl Iterator<Item = Finding> {
         .filter(move |name| !services.contains(*name))
         .map(|name| child("services", name));
     groups.chain(services).map(|path| {
-        finding(
-            path,
-            "nothing names this",
-            "name it in a `match`, or remove it",
-        )
+        Problem::new(path, "nothing names this").remedy("name it in a `match`, or remove it")
     })
 }
 
 /// Users who are called as a group is, which is probably meant: `user: dba` where there is `group:dba` alone.
-fn users_that_are_groups(document: &Document) -> impl Iterator<Item = Finding> {
+fn users_that_are_groups(document: &Document) -> impl Iterator<Item = Problem> {
     let mut members: HashSet<&str> = document.users.keys().map(String::as_str).collect();
     let listed = document.groups.values().flatten();
     members.extend(listed.filter_map(|pattern| pattern.exact()));
@@ -174,14 +159,14 @@ fn users_that_are_groups(document: &Document) -> impl Iterator<Item = Finding> {
         if document.groups.contains_key(name) && !members.contains(name) {
             let reason = format!("this means a user called {name}; there is a group of that name");
             let remedy = format!("write group:{name} for its members");
-            found.push(finding(path, &reason, &remedy));
+            found.push(Problem::new(path, reason).remedy(remedy));
         }
     });
     found.into_iter()
 }
 
 /// A policy that decides the same about everything.
-fn one_sided(document: &Document) -> Option<Finding> {
+fn one_sided(document: &Document) -> Option<Problem> {
     let policy = document.policy.as_ref()?;
     let allows = |rule: &&PolicyRule| rule.allow == Some(true);
     let is_any = |rule: &PolicyRule| rule.matches == Match::default() && rule.hours.is_none();
@@ -208,11 +193,11 @@ fn one_sided(document: &Document) -> Option<Finding> {
         _ => return None,
     };
 
-    Some(finding("policy".to_owned(), reason, remedy))
+    Some(Problem::new("policy", reason).remedy(remedy))
 }
 
 /// Rules on packets that decide the same about everything.
-fn one_sided_packets(document: &Document) -> Option<Finding> {
+fn one_sided_packets(document: &Document) -> Option<Problem> {
     let packets = document.policy.as_ref()?.packets.as_ref()?;
     let allows = packets.rules.iter().any(|rule| rule.allow == Some(true));
     let denies = packets.rules.iter().any(|rule| rule.deny == Some(true));
@@ -227,11 +212,11 @@ fn one_sided_packets(document: &Document) -> Option<Finding> {
         ),
         _ => return None,
     };
-    Some(finding("policy.packets".to_owned(), reason, remedy))
+    Some(Problem::new("policy.packets", reason).remedy(remedy))
 }
 
 /// Passwords that everyone on the way can read.
-fn clear_credentials(document: &Document) -> impl Iterator<Item = Finding> {
+fn clear_credentials(document: &Document) -> impl Iterator<Item = Problem> {
     let is_clear = |upstream: &Upstream| {
         let has_tls = !matches!(&upstream.tls, None | Some(TlsChoice::Switch(false)));
         upstream.credentials.is_some() && !has_tls && upstream.attached.is_none()
@@ -242,11 +227,11 @@ fn clear_credentials(document: &Document) -> impl Iterator<Item = Finding> {
         .iter()
         .filter(move |(_, upstream)| is_clear(upstream) && is_remote(upstream));
     clear.map(|(name, _)| {
-        finding(
+        Problem::new(
             format!("{}.credentials", child("upstreams", name)),
             "the password leaves this machine in the clear",
-            "add `tls` if these endpoints speak it",
         )
+        .remedy("add `tls` if these endpoints speak it")
     })
 }
 
@@ -259,14 +244,6 @@ fn is_local(endpoint: &Endpoint) -> bool {
                 address.to_canonical().is_loopback()
             })
         }
-    }
-}
-
-fn finding(path: String, reason: &str, remedy: &str) -> Finding {
-    Finding {
-        path,
-        reason: reason.to_owned(),
-        remedy: Some(remedy.to_owned()),
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use hermes_config::Problem;
 use hermes_config::model::Acme;
 use hermes_net::clock::unix_seconds;
 use hermes_net::tls::{self, Span, TlsFileError};
@@ -31,12 +32,12 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Those that `wanted` names, each with the path of its key. What `previous` has goes on. What cannot be used is reported, with its
-    /// path, reason and remedy.
+    /// Those that `wanted` names, each with the path of its key. What `previous` has goes on. `problems` get
+    /// those that cannot be used.
     pub fn read<'a>(
         previous: Option<&Self>,
         wanted: impl Iterator<Item = (String, &'a Acme)>,
-        report: &mut impl FnMut(String, String, Option<String>),
+        problems: &mut Vec<Problem>,
     ) -> Self {
         let mut certificates = Self {
             managed: Vec::new(),
@@ -49,7 +50,9 @@ impl Certificates {
             let known = previous.and_then(|previous| previous.find(settings));
             match known.map_or_else(|| Managed::read(settings), Ok) {
                 Ok(managed) => certificates.managed.push(managed),
-                Err(error) => report(path, error.reason, Some(error.remedy)),
+                Err(error) => {
+                    problems.push(Problem::new(path, error.reason).remedy(error.remedy));
+                }
             }
         }
         certificates

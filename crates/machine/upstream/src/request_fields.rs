@@ -3,13 +3,11 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hermes_config::model::{self, RequestField};
-use hermes_config::{child, secret};
+use hermes_config::{Problem, child, secret};
 use hermes_http::h1::client::Receiver;
 use hermes_proto::fields::Fields;
 use http::header::{AUTHORIZATION, PROXY_AUTHORIZATION};
 use http::{HeaderName, HeaderValue};
-
-use crate::build_error::BuildError;
 
 /// Credentials and fields of an upstream, ready to be written. Their values are sensitive: nothing shows them, and no
 /// table of HPACK or QPACK keeps them (RFC 7541, section 7.1.3).
@@ -24,7 +22,7 @@ impl RequestFields {
     ///
     /// # Errors
     /// A file cannot be used, or its content can be no field's value.
-    pub(crate) fn build(name: &str, config: &model::Upstream) -> Result<Self, BuildError> {
+    pub(crate) fn build(name: &str, config: &model::Upstream) -> Result<Self, Problem> {
         let path = child("upstreams", name);
         let credentials = config.credentials.as_ref();
         let credentials = credentials
@@ -68,12 +66,12 @@ impl RequestFields {
 }
 
 /// `Basic`, of user and password (RFC 7617, section 2).
-fn basic(path: &str, credentials: &model::Credentials) -> Result<HeaderValue, BuildError> {
+fn basic(path: &str, credentials: &model::Credentials) -> Result<HeaderValue, Problem> {
     let password = credentials.password_file.read();
-    let password = password.map_err(|reason| unfit(path, &reason))?;
+    let password = password.map_err(|reason| Problem::new(path, reason))?;
     // A colon in the user's name is a finding of `lint`; RFC 7617 forbids control characters in both.
     if password.chars().any(char::is_control) {
-        return Err(unfit(path, "the password holds a control character"));
+        return Err(Problem::new(path, "the password holds a control character"));
     }
 
     let pair = format!("{}:{password}", credentials.user);
@@ -84,9 +82,9 @@ fn line(
     path: &str,
     name: &str,
     field: &RequestField,
-) -> Result<(HeaderName, HeaderValue), BuildError> {
+) -> Result<(HeaderName, HeaderValue), Problem> {
     let Ok(name) = name.parse::<HeaderName>() else {
-        return Err(unfit(path, "this is no field's name"));
+        return Err(Problem::new(path, "this is no field's name"));
     };
     let value = match field {
         RequestField::Text(text) => value(path, text),
@@ -95,11 +93,11 @@ fn line(
     Ok((name, value?))
 }
 
-fn read(path: &str, file: &model::FilePath) -> Result<String, BuildError> {
-    secret(&file.0).map_err(|reason| unfit(path, &reason))
+fn read(path: &str, file: &model::FilePath) -> Result<String, Problem> {
+    secret(&file.0).map_err(|reason| Problem::new(path, reason))
 }
 
-fn value(path: &str, text: &str) -> Result<HeaderValue, BuildError> {
+fn value(path: &str, text: &str) -> Result<HeaderValue, Problem> {
     let trimmed = text.trim_matches([' ', '\t']);
     let is_clean = !trimmed.chars().any(char::is_control);
     match HeaderValue::from_bytes(trimmed.as_bytes()) {
@@ -107,15 +105,7 @@ fn value(path: &str, text: &str) -> Result<HeaderValue, BuildError> {
             value.set_sensitive(true);
             Ok(value)
         }
-        _ => Err(unfit(path, "the value holds a control character")),
-    }
-}
-
-fn unfit(path: &str, reason: &str) -> BuildError {
-    BuildError {
-        path: path.to_owned(),
-        reason: reason.to_owned(),
-        remedy: None,
+        _ => Err(Problem::new(path, "the value holds a control character")),
     }
 }
 
@@ -129,7 +119,7 @@ mod tests {
     use super::*;
 
     /// The request fields of an upstream with this password in its file.
-    fn built(password: &str) -> Result<RequestFields, BuildError> {
+    fn built(password: &str) -> Result<RequestFields, Problem> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("password");
         write(&file, password).unwrap();

@@ -1,11 +1,12 @@
 //! TLS to an upstream's endpoints: made once, from files, when the upstream is built.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
+use hermes_config::Problem;
 use hermes_config::model::{
-    self, ClientTls, CongestionControl, EndpointAddress, FilePath, HttpVersion, TlsChoice,
+    self, ClientTls, CongestionControl, EndpointAddress, HttpVersion, TlsChoice,
 };
 use hermes_net::quic::{self, Congestion};
 use hermes_net::read_at_most;
@@ -13,8 +14,8 @@ use hermes_net::tls::{self, ClientOptions, RevocationsInForce};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
-use crate::build_error::BuildError;
 use crate::link_policy::LinkPolicy;
+use crate::tls_files::{client_tls, file_problem};
 
 /// What is needed to speak TLS to any endpoint of an upstream.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ impl Security {
         config: &model::Upstream,
         versions: &[HttpVersion],
         record: &quic::Record,
-    ) -> Result<Option<Self>, BuildError> {
+    ) -> Result<Option<Self>, Problem> {
         let Some(details) = details(config) else {
             return Ok(None);
         };
@@ -50,21 +51,13 @@ impl Security {
             .copied()
             .filter(|version| *version != HttpVersion::H3);
         let alpn: Vec<&[u8]> = over_tcp.map(protocol).collect();
-        let lists = crl_files(&details);
-        let options = ClientOptions {
-            crl_files: &lists,
-            ca_file: path(details.ca_file.as_ref()),
-            cert_file: path(details.cert_file.as_ref()),
-            key_file: path(details.key_file.as_ref()),
-            insecure_skip_verify: details.insecure_skip_verify,
-            alpn: &alpn,
-        };
-        let wrong = |error: tls::TlsFileError| wrong_file(name, &details, error);
-
-        let http = tls::client(options).map_err(wrong)?;
+        let path = format!("upstreams.{name}.tls");
+        let http = client_tls(&path, &details, &alpn)?;
         let quic = versions.contains(&HttpVersion::H3);
         let quic = quic.then(|| quic::ClientConfig::new(&http, config.early_data, record.clone()));
-        let quic = quic.transpose().map_err(wrong)?;
+        let quic = quic
+            .transpose()
+            .map_err(|error| file_problem(&path, details.files(), error))?;
         let quic = quic.map(|quic| kept(quic, &LinkPolicy::new(config)));
 
         let security = Self {
@@ -76,30 +69,25 @@ impl Security {
             server_name: details.server_name.clone(),
         };
 
-        security.check_names(name, config, &details)?;
+        security.check_names(&path, config, &details)?;
         Ok(Some(security))
     }
 
     /// Every endpoint must have a name that its certificate can be checked against.
     fn check_names(
         &self,
-        name: &str,
+        path: &str,
         config: &model::Upstream,
         details: &ClientTls,
-    ) -> Result<(), BuildError> {
+    ) -> Result<(), Problem> {
         for endpoint in &config.endpoints {
             let host = self.server_name(endpoint.address());
             let nameless = matches!(endpoint.address(), EndpointAddress::Unix(_))
                 && self.server_name.is_none();
             if ServerName::try_from(host).is_err() || (nameless && !details.insecure_skip_verify) {
-                return Err(BuildError {
-                    path: format!("upstreams.{name}.tls"),
-                    reason: format!(
-                        "`{}` has no name to check a certificate against",
-                        endpoint.address()
-                    ),
-                    remedy: Some("set tls.server_name".to_owned()),
-                });
+                let address = endpoint.address();
+                let reason = format!("`{address}` has no name to check a certificate against");
+                return Err(Problem::new(path, reason).remedy("set tls.server_name"));
             }
         }
         Ok(())
@@ -127,28 +115,6 @@ fn kept(quic: quic::ClientConfig, policy: &LinkPolicy) -> quic::ClientConfig {
     }
 }
 
-fn path(file: Option<&FilePath>) -> Option<&Path> {
-    file.map(|file| file.0.as_path())
-}
-
-/// A file of this upstream that cannot be used, at the key that names it.
-fn wrong_file(upstream: &str, details: &ClientTls, error: tls::TlsFileError) -> BuildError {
-    let is = |file: &Option<FilePath>| path(file.as_ref()) == Some(&*error.file);
-    let key = match () {
-        () if is(&details.ca_file) => ".ca_file",
-        () if is(&details.cert_file) => ".cert_file",
-        () if is(&details.key_file) => ".key_file",
-        () if crl_files(details).contains(&error.file) => ".crl_file",
-        () => "",
-    };
-
-    BuildError {
-        path: format!("upstreams.{upstream}.tls{key}"),
-        reason: format!("{}: {}", error.file.display(), error.reason),
-        remedy: error.remedy,
-    }
-}
-
 /// The TLS that is configured; `None` for none.
 pub(crate) fn details(config: &model::Upstream) -> Option<ClientTls> {
     match &config.tls {
@@ -158,15 +124,6 @@ pub(crate) fn details(config: &model::Upstream) -> Option<ClientTls> {
     }
 }
 
-fn crl_files(details: &ClientTls) -> Vec<PathBuf> {
-    details
-        .crl_file
-        .iter()
-        .flatten()
-        .map(|file| file.0.clone())
-        .collect()
-}
-
 /// Changes when the content of any of the files changes, or the system's authorities where they count; for noticing renewed certificates.
 pub(crate) fn fingerprint(config: &model::Upstream) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -174,10 +131,7 @@ pub(crate) fn fingerprint(config: &model::Upstream) -> u64 {
         if details.ca_file.is_none() {
             tls::system_generation().hash(&mut hasher);
         }
-        let files = [&details.ca_file, &details.cert_file, &details.key_file]
-            .into_iter()
-            .flatten();
-        for file in files.chain(details.crl_file.iter().flatten()) {
+        for (_, file) in details.files() {
             read(&file.0).hash(&mut hasher);
         }
     }

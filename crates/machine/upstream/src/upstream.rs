@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hermes_config::child;
 use hermes_config::model::{
     self, Chain, EndpointAddress, FieldCase, HttpVersion, ProxyProtocolVersion,
 };
+use hermes_config::{Problem, child};
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Kind, RequestHead};
 use hermes_net::quic::Record;
@@ -20,7 +20,6 @@ use humantime::format_rfc3339_seconds;
 use tokio::time::Instant;
 
 use crate::budget::Budget;
-use crate::build_error::BuildError;
 use crate::choice::Choice;
 use crate::ejector::Ejector;
 use crate::endpoint::Endpoint;
@@ -75,7 +74,7 @@ impl Upstream {
     ///
     /// # Errors
     /// What is wrong with the configuration, and where.
-    pub fn build(name: &str, config: &model::Upstream) -> Result<Arc<Self>, BuildError> {
+    pub fn build(name: &str, config: &model::Upstream) -> Result<Arc<Self>, Problem> {
         Self::build_in(None, name, config)
     }
 
@@ -87,7 +86,7 @@ impl Upstream {
         zone: Option<&str>,
         name: &str,
         config: &model::Upstream,
-    ) -> Result<Arc<Self>, BuildError> {
+    ) -> Result<Arc<Self>, Problem> {
         Self::build_recorded(zone, name, config, &Record::default())
     }
 
@@ -100,7 +99,7 @@ impl Upstream {
         name: &str,
         config: &model::Upstream,
         record: &Record,
-    ) -> Result<Arc<Self>, BuildError> {
+    ) -> Result<Arc<Self>, Problem> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let versions = versions(config);
         check(name, config, &versions)?;
@@ -384,27 +383,16 @@ fn versions(config: &model::Upstream) -> Vec<HttpVersion> {
     }
 }
 
-fn check(name: &str, config: &model::Upstream, versions: &[HttpVersion]) -> Result<(), BuildError> {
-    let wrong = |key: &str, reason: String, remedy: &str| BuildError {
-        path: format!("upstreams.{name}.{key}"),
-        reason,
-        remedy: Some(remedy.to_owned()),
-    };
+fn check(name: &str, config: &model::Upstream, versions: &[HttpVersion]) -> Result<(), Problem> {
+    let wrong = |key: &str, reason| Problem::new(format!("upstreams.{name}.{key}"), reason);
 
     if config.endpoints.is_empty() && config.attached.is_none() {
-        return Err(wrong(
-            "endpoints",
-            "there is no endpoint".to_owned(),
-            "write at least one host:port",
-        ));
+        let wrong = wrong("endpoints", "there is no endpoint");
+        return Err(wrong.remedy("write at least one host:port"));
     }
 
     if versions.is_empty() {
-        return Err(wrong(
-            "http",
-            "there is no HTTP version".to_owned(),
-            "write 1, 2 or [2, 1]",
-        ));
+        return Err(wrong("http", "there is no HTTP version").remedy("write 1, 2 or [2, 1]"));
     }
 
     let is_unix = |address: &EndpointAddress| matches!(address, EndpointAddress::Unix(_));
@@ -415,25 +403,21 @@ fn check(name: &str, config: &model::Upstream, versions: &[HttpVersion]) -> Resu
         .position(is_unix)
     {
         Some(index) if config.via.is_some() => {
-            let reason = "a Unix socket cannot be reached through another proxy".to_owned();
-            Err(wrong(
-                &format!("endpoints[{index}]"),
-                reason,
-                "remove `via`, or name a host and port",
-            ))
+            let reason = "a Unix socket cannot be reached through another proxy";
+            Err(wrong(&format!("endpoints[{index}]"), reason)
+                .remedy("remove `via`, or name a host and port"))
         }
         _ => Ok(()),
     }
 }
 
-fn templates(name: &str, config: &model::Upstream) -> Result<[Option<UriTemplate>; 2], BuildError> {
+fn templates(name: &str, config: &model::Upstream) -> Result<[Option<UriTemplate>; 2], Problem> {
     let parse = |key: &str, text: Option<&String>| {
         text.map(|text| UriTemplate::parse(text))
             .transpose()
-            .map_err(|mistake| BuildError {
-                path: format!("upstreams.{name}.templates.{key}"),
-                reason: mistake.to_string(),
-                remedy: Some(mistake.remedy().to_owned()),
+            .map_err(|mistake| {
+                let path = format!("upstreams.{name}.templates.{key}");
+                Problem::new(path, mistake.to_string()).remedy(mistake.remedy())
             })
     };
 

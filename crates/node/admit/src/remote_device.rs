@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use hermes_config::Problem;
 use hermes_config::model::{Document, PacketTermination, Secret, Wireguard};
 use hermes_packet::tun::RemoteSettings;
 use hermes_wireguard::{NoKey, PeerSettings, PresharedKey, PrivateKey};
@@ -47,7 +48,7 @@ pub fn settings(
 }
 
 /// Reports what is wrong with the secrets of devices on other machines.
-pub fn check(document: &Document, report: &mut impl FnMut(String, String, Option<String>)) {
+pub fn check(document: &Document, problems: &mut Vec<Problem>) {
     for (path, wireguard) in document.wireguard() {
         for (name, secret) in wireguard.secrets() {
             if let Err(reason) = key::<PrivateKey>(secret) {
@@ -55,7 +56,10 @@ pub fn check(document: &Document, report: &mut impl FnMut(String, String, Option
                 let remedy = missing
                     .filter(|_| *secret == wireguard.private_key_file)
                     .map(|file| format!("run: hermes wireguard-key '{file}'"));
-                report(format!("{path}.{name}"), reason, remedy);
+                problems.push(Problem {
+                    remedy,
+                    ..Problem::new(format!("{path}.{name}"), reason)
+                });
             }
         }
     }

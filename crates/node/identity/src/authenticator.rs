@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use hermes_config::Problem;
 use hermes_config::model::{Auth, AuthMethods, AuthMode, Listener};
 use hermes_http::fields::Fields;
 use hermes_net::{CertificateNames, PeerAddress, StreamInfo};
 
 use crate::basic::BasicAuth;
 use crate::bearer::{BearerAuth, Verified};
-use crate::build_error::BuildError;
 use crate::challenge::{Challenge, Refusal, Schemes};
 use crate::claims::LEEWAY;
 use crate::credentials::{self, Credentials};
@@ -50,7 +50,7 @@ impl Authenticator {
         listener: &Listener,
         path: &str,
         previous: Option<&Self>,
-    ) -> Result<Self, Vec<BuildError>> {
+    ) -> Result<Self, Vec<Problem>> {
         let methods = match listener.auth() {
             None | Some(Auth::Word(AuthMode::None)) => AuthMethods::default(),
             Some(Auth::Word(AuthMode::Mtls)) => AuthMethods {
@@ -61,7 +61,7 @@ impl Authenticator {
         };
 
         let mut errors = Vec::new();
-        let mut built = |error: Vec<BuildError>| errors.extend(error);
+        let mut built = |error: Vec<Problem>| errors.extend(error);
         let known = previous.and_then(|previous| previous.basic.as_ref());
         let basic = methods
             .basic

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac;
 use aws_lc_rs::rand::SystemRandom;
+use hermes_config::Problem;
 use hermes_config::model::Basic;
 use hermes_net::PeerAddress;
 use hermes_net::peer::network;
 use parking_lot::Mutex;
 
-use crate::build_error::BuildError;
 use crate::cache::Cache;
 use crate::challenge::{REALM, Refusal};
 use crate::hashing::{Hashing, Turn};
@@ -63,14 +63,8 @@ impl BasicAuth {
         config: &Basic,
         path: &str,
         previous: Option<&Self>,
-    ) -> Result<Self, Vec<BuildError>> {
-        let error = |key: &str, reason: &str| {
-            vec![BuildError {
-                path: format!("{path}.{key}"),
-                reason: reason.to_owned(),
-                remedy: None,
-            }]
-        };
+    ) -> Result<Self, Vec<Problem>> {
+        let error = |key: &str, reason: &str| vec![Problem::new(format!("{path}.{key}"), reason)];
 
         let realm = config.realm.clone().unwrap_or_else(|| REALM.to_owned());
         if realm.len() > 128 || !realm.bytes().all(|byte| matches!(byte, b' '..=b'~')) {

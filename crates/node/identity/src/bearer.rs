@@ -6,13 +6,13 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hermes_config::Problem;
 use hermes_config::model::Bearer;
 use jsonwebtoken::{Algorithm, AlgorithmFamily, crypto};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::build_error::BuildError;
 use crate::cache::Cache;
 use crate::claims::{Expected, LEEWAY};
 use crate::keys::KeySet;
@@ -52,7 +52,7 @@ struct Header {
 
 impl BearerAuth {
     /// Reads the key set; `path` is the path of `config`.
-    pub fn build(config: &Bearer, path: &str) -> Result<Self, Vec<BuildError>> {
+    pub fn build(config: &Bearer, path: &str) -> Result<Self, Vec<Problem>> {
         // One provider everywhere; that it is already installed is no error.
         let _ = crypto::aws_lc::DEFAULT_PROVIDER.install_default();
         let keys = KeySet::read(&config.jwks_file, &format!("{path}.jwks_file"))?;

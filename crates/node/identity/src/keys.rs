@@ -1,12 +1,12 @@
 //! The public keys of a JSON Web Key Set (RFC 7517).
 
 use aws_lc_rs::digest::{SHA256, digest};
+use hermes_config::Problem;
 use hermes_config::model::Secret;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
 use serde::Deserialize;
 
-use crate::build_error::BuildError;
 use crate::users::read_bounded;
 
 /// Bytes of a key set: issuers publish a few keys.
@@ -47,11 +47,10 @@ impl KeySet {
     ///
     /// # Errors
     /// When the file is no key set, holds a symmetric key, or none that is usable.
-    pub fn read(file: &Secret, path: &str) -> Result<Self, Vec<BuildError>> {
-        let error = |reason: String| BuildError {
-            path: path.to_owned(),
-            reason: format!("{}: {reason}", file),
-            remedy: Some("take the key set that the issuer publishes (its `jwks_uri`)".to_owned()),
+    pub fn read(file: &Secret, path: &str) -> Result<Self, Vec<Problem>> {
+        let error = |reason: String| {
+            Problem::new(path, format!("{file}: {reason}"))
+                .remedy("take the key set that the issuer publishes (its `jwks_uri`)")
         };
 
         let text = read_bounded(file, FILE_LIMIT, path).map_err(|error| vec![error])?;

@@ -20,7 +20,6 @@ mod auth_context;
 mod authenticator;
 mod basic;
 mod bearer;
-mod build_error;
 pub mod cache;
 mod challenge;
 mod claims;
@@ -37,7 +36,6 @@ mod tests;
 
 pub use auth_context::{AuthContext, is_sent};
 pub use authenticator::{Authenticator, Identity};
-pub use build_error::BuildError;
 pub use challenge::Challenge;
 pub use claims::LEEWAY;
 pub use proof::{Proof, SupposedToken};

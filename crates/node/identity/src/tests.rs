@@ -749,7 +749,7 @@ fn errors(issuer: &Issuer, methods: AuthMethods) -> Vec<String> {
     let folder = format!("{}/", issuer.folder.path().display());
     errors
         .iter()
-        .map(|error| error.to_string().replace(&folder, ""))
+        .map(|error| format!("{}: {}", error.path, error.reason).replace(&folder, ""))
         .collect()
 }
 

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::str::FromStr;
 
 use bcrypt::HashParts;
+use hermes_config::Problem;
 use hermes_config::model::Secret;
 
-use crate::build_error::BuildError;
 use crate::user_name::is_user;
 
 /// Bytes of a user file: some ten thousand users.
@@ -36,7 +36,7 @@ impl Users {
     /// A user who stands there twice, for it is not known which password counts, and where no line is sound, each bad line, as
     /// `FILE:LINE: what is wrong with it`. A bad line beside sound ones locks out its user only: it is passed over with a warning, so
     /// that it does not keep the others' changes, such as a user who is gone, from being heeded.
-    pub fn read(file: &Secret, path: &str) -> Result<Self, Vec<BuildError>> {
+    pub fn read(file: &Secret, path: &str) -> Result<Self, Vec<Problem>> {
         let text = read_bounded(file, FILE_LIMIT, path).map_err(|error| vec![error])?;
         let mut hashes = HashMap::new();
         let mut twice = Vec::new();
@@ -121,13 +121,9 @@ fn cost(hash: &str) -> Option<u32> {
 }
 
 /// Reads what is not larger than `limit` bytes.
-pub(crate) fn read_bounded(file: &Secret, limit: u64, path: &str) -> Result<String, BuildError> {
+pub(crate) fn read_bounded(file: &Secret, limit: u64, path: &str) -> Result<String, Problem> {
     use std::io::Read;
-    let failed = |reason: String| BuildError {
-        path: path.to_owned(),
-        reason: format!("{}: {reason}", file),
-        remedy: None,
-    };
+    let failed = |reason: String| Problem::new(path, format!("{file}: {reason}"));
 
     let mut text = String::new();
     match file {
@@ -151,24 +147,18 @@ pub(crate) fn read_bounded(file: &Secret, limit: u64, path: &str) -> Result<Stri
     }
 }
 
-fn bad_line(file: &Secret, line: usize, reason: &str, path: &str) -> BuildError {
-    BuildError {
-        path: path.to_owned(),
-        reason: format!("{}:{line}: {reason}", file),
-        remedy: Some("write lines with `htpasswd -B FILE USER`".to_owned()),
-    }
+fn bad_line(file: &Secret, line: usize, reason: &str, path: &str) -> Problem {
+    Problem::new(path, format!("{file}:{line}: {reason}"))
+        .remedy("write lines with `htpasswd -B FILE USER`")
 }
 
-fn empty(file: &Secret, path: &str) -> BuildError {
-    BuildError {
-        path: path.to_owned(),
-        reason: format!("{} names no user", file),
-        remedy: Some("add one with `htpasswd -B FILE USER`".to_owned()),
-    }
+fn empty(file: &Secret, path: &str) -> Problem {
+    Problem::new(path, format!("{file} names no user"))
+        .remedy("add one with `htpasswd -B FILE USER`")
 }
 
 /// Says which lines are passed over.
-fn warn(bad: &[BuildError]) {
+fn warn(bad: &[Problem]) {
     for line in bad.iter().take(REPORT_LIMIT) {
         tracing::warn!("{}: {}; the line is passed over", line.path, line.reason);
     }
@@ -181,16 +171,11 @@ fn warn(bad: &[BuildError]) {
 }
 
 /// The first errors, and how many more there are.
-fn shortened(mut errors: Vec<BuildError>, file: &Secret, path: &str) -> Vec<BuildError> {
+fn shortened(mut errors: Vec<Problem>, file: &Secret, path: &str) -> Vec<Problem> {
     let more = errors.len().saturating_sub(REPORT_LIMIT);
     errors.truncate(REPORT_LIMIT);
     if more > 0 {
-        let reason = format!("{}: {more} more bad lines", file);
-        errors.push(BuildError {
-            path: path.to_owned(),
-            reason,
-            remedy: None,
-        });
+        errors.push(Problem::new(path, format!("{file}: {more} more bad lines")));
     }
 
     errors

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use hermes_admit::snapshot::Snapshot;
 use hermes_config::model::{Document, HttpVersion, ListenAddress, Listener};
+use hermes_config::{Problem, child};
 use hermes_net::handover::GivenSocket;
 use hermes_net::{Watch, own_mark};
 use hermes_plug::door::DoorId;
@@ -49,15 +50,6 @@ pub struct ListenerView {
     /// Whether it is for other nodes or for clients of an origin, rather than for programs that use a proxy.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub for_nodes: bool,
-}
-
-/// A listener that cannot be bound.
-#[derive(Debug)]
-pub struct BindError {
-    /// Its name.
-    pub name: String,
-    /// Why.
-    pub reason: String,
 }
 
 /// Sockets that are bound and not yet served.
@@ -108,7 +100,7 @@ impl ListenerTable {
         &mut self,
         document: &Document,
         workers: usize,
-    ) -> Result<Prepared, Vec<BindError>> {
+    ) -> Result<Prepared, Vec<Problem>> {
         let listeners = document.listeners.iter();
         let wanted: Vec<(Arc<str>, Wanted)> = listeners
             .flat_map(|(name, listener)| {
@@ -147,10 +139,10 @@ impl ListenerTable {
                         });
                     }
                 }
-                Err(error) => errors.push(BindError {
-                    name: name.to_string(),
-                    reason: error.to_string(),
-                }),
+                Err(error) => {
+                    let reason = format!("cannot be bound: {error}");
+                    errors.push(Problem::new(child("listeners", name), reason));
+                }
             }
         }
 

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use hermes_admit::snapshot::{Draft, Snapshot};
-use hermes_config::{Loaded, Places, Problem, Problems, child};
-use hermes_listen::table::BindError;
+use hermes_config::{Loaded, Places, Problem, Problems};
 use hermes_observe::{AccessSink, Telemetry};
 use hermes_plug::{PlugChanges, Plugs};
-use hermes_rules::{Finding, warn};
+use hermes_rules::warn;
 
 use crate::builtin;
 
@@ -60,28 +59,18 @@ impl Proposal {
             (Ok(draft), Ok(plugs)) => Ok(Self { draft, plugs }),
             (draft, prepared) => {
                 let mut problems = draft.err().map_or_else(Vec::new, |Problems(found)| found);
-                let findings = prepared.err().into_iter().flatten();
-                problems.extend(findings.map(|finding| placed(finding, &places)));
+                let of_plugs = prepared.err().into_iter().flatten();
+                problems.extend(of_plugs.map(|problem| places.placed(problem)));
                 Err(Problems(problems))
             }
         }
     }
 }
 
-/// A finding at its place.
-fn placed(finding: Finding, places: &Places) -> Problem {
-    Problem {
-        place: places.locate(&finding.path),
-        path: finding.path,
-        reason: finding.reason,
-        remedy: finding.remedy,
-    }
-}
-
 /// Keys of a sound document that have no effect, each with its place. The document can run with them.
 pub fn doubts(loaded: &Loaded) -> Vec<Problem> {
     let doubts = warn(&loaded.document).into_iter();
-    doubts.map(|doubt| placed(doubt, &loaded.places)).collect()
+    doubts.map(|doubt| loaded.places.placed(doubt)).collect()
 }
 
 /// Writes them into the log.
@@ -91,24 +80,11 @@ pub(crate) fn log_doubts(doubts: &[Problem]) {
 
 /// A problem that has no place in a file.
 pub(crate) fn one(path: &str, error: &dyn std::fmt::Display) -> Problems {
-    Problems(vec![Problem {
-        place: None,
-        path: path.to_owned(),
-        reason: error.to_string(),
-        remedy: None,
-    }])
+    Problems(vec![Problem::new(path, error.to_string())])
 }
 
 /// The listeners that could not be bound, each at its place in the document.
-pub(crate) fn unbound(errors: Vec<BindError>, places: &Places) -> Problems {
-    let problem = |error: BindError| {
-        let path = child("listeners", &error.name);
-        Problem {
-            place: places.locate(&path),
-            path,
-            reason: format!("cannot be bound: {}", error.reason),
-            remedy: None,
-        }
-    };
-    Problems(errors.into_iter().map(problem).collect())
+pub(crate) fn unbound(errors: Vec<Problem>, places: &Places) -> Problems {
+    let errors = errors.into_iter();
+    Problems(errors.map(|error| places.placed(error)).collect())
 }

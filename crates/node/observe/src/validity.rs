@@ -327,15 +327,9 @@ pub fn warnings(loaded: &Loaded) -> Vec<Problem> {
     let now = unix_seconds();
     let warning = |held: Held| {
         let (reason, remedy) = held.warning(now)?;
-        let place = loaded.places.locate(&held.path);
         let reason = format!("{}: {reason}", held.file.display());
-
-        Some(Problem {
-            place,
-            path: held.path,
-            reason,
-            remedy: Some(remedy.to_owned()),
-        })
+        let problem = Problem::new(held.path, reason).remedy(remedy);
+        Some(loaded.places.placed(problem))
     };
 
     once(all(&loaded.document))

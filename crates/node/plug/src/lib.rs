@@ -43,9 +43,8 @@ mod waits;
 use std::sync::Arc;
 
 use hermes_config::model::PlugUse;
-use hermes_config::{DocumentForm, PlugPlace};
+use hermes_config::{DocumentForm, PlugPlace, Problem};
 use hermes_observe::NeighbourView;
-use hermes_rules::Finding;
 
 pub use connector::{Connecting, Connector, TunnelRequest};
 pub use filter::{Changes, Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
@@ -194,7 +193,7 @@ impl Plugs {
         &self,
         path: &str,
         named: Option<&PlugUse>,
-    ) -> Result<Arc<dyn Store>, Vec<Finding>> {
+    ) -> Result<Arc<dyn Store>, Vec<Problem>> {
         match named {
             Some(named) => self.stores.named(path, named),
             None => {

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use hermes_config::model::PlugUse;
-use hermes_config::{PlugForm, PlugPlace, nearest};
-use hermes_rules::Finding;
+use hermes_config::{PlugForm, PlugPlace, Problem, nearest};
 use parking_lot::Mutex;
 
 use crate::settings::{Settings, located};
@@ -61,7 +60,7 @@ impl<T: ?Sized> Names<T> {
     ///
     /// # Errors
     /// There is none.
-    pub fn find(&self, name: &str) -> Result<&Arc<T>, Finding> {
+    pub fn find(&self, name: &str) -> Result<&Arc<T>, Problem> {
         self.registered(name).map(|registered| &registered.plug)
     }
 
@@ -70,7 +69,7 @@ impl<T: ?Sized> Names<T> {
     ///
     /// # Errors
     /// There is none of the name, it takes no settings, or they are wrong.
-    pub fn named(&self, path: &str, named: &PlugUse) -> Result<Arc<T>, Vec<Finding>> {
+    pub fn named(&self, path: &str, named: &PlugUse) -> Result<Arc<T>, Vec<Problem>> {
         let registered = self
             .registered(&named.name)
             .map_err(|unknown| vec![located(path, unknown)])?;
@@ -79,11 +78,9 @@ impl<T: ?Sized> Names<T> {
         };
         let path = hermes_config::child(path, &named.name);
         let Some(taken) = &registered.settings else {
-            return Err(vec![Finding {
-                path,
-                reason: format!("the {} `{}` takes no settings here", self.kind, named.name),
-                remedy: Some(format!("write `{}` alone", named.name)),
-            }]);
+            let reason = format!("the {} `{}` takes no settings here", self.kind, named.name);
+            let remedy = format!("write `{}` alone", named.name);
+            return Err(vec![Problem::new(path, reason).remedy(remedy)]);
         };
 
         let mut configured = self.configured.lock();
@@ -93,10 +90,10 @@ impl<T: ?Sized> Names<T> {
             return Ok(plug);
         }
 
-        let plug = taken.plug(settings).map_err(|findings| {
-            let findings = findings.into_iter();
-            findings
-                .map(|finding| located(&path, finding))
+        let plug = taken.plug(settings).map_err(|problems| {
+            let problems = problems.into_iter();
+            problems
+                .map(|problem| located(&path, problem))
                 .collect::<Vec<_>>()
         })?;
         configured.push(Configured {
@@ -124,11 +121,11 @@ impl<T: ?Sized> Names<T> {
         self.known.values().map(|registered| &registered.plug)
     }
 
-    fn registered(&self, name: &str) -> Result<&Registered<T>, Finding> {
+    fn registered(&self, name: &str) -> Result<&Registered<T>, Problem> {
         self.known.get(name).ok_or_else(|| self.unknown(name))
     }
 
-    fn unknown(&self, name: &str) -> Finding {
+    fn unknown(&self, name: &str) -> Problem {
         let kind = self.kind;
         let known = || self.known.keys().map(String::as_str);
         let remedy = match nearest(name, known()) {
@@ -141,11 +138,7 @@ impl<T: ?Sized> Names<T> {
                 format!("{kind}: this program has {}", names.join(", "))
             }
         };
-        Finding {
-            path: String::new(),
-            reason: format!("there is no {kind} `{name}`"),
-            remedy: Some(remedy),
-        }
+        Problem::new("", format!("there is no {kind} `{name}`")).remedy(remedy)
     }
 }
 
@@ -230,7 +223,7 @@ mod tests {
         names.add("be", "silent".into(), None);
         let found = |named: PlugUse| {
             let findings = names.named("routes[0].handle", &named).unwrap_err();
-            let Finding { path, reason, .. } = findings.into_iter().next().unwrap();
+            let Problem { path, reason, .. } = findings.into_iter().next().unwrap();
             format!("{path}: {reason}")
         };
         assert_eq!(

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hermes_config::model::Document;
-use hermes_config::{PlugForm, PlugPlace, child, nearest};
+use hermes_config::{PlugForm, PlugPlace, Problem, child, nearest};
 use hermes_observe::GaugeFamily;
-use hermes_rules::Finding;
 use serde_json::{Map, Value};
 
 use crate::plug::{Background, Change, DocumentSettings, Plug, ReachState};
@@ -63,8 +62,8 @@ impl NodePlugs {
         &self,
         document: &Document,
         is_check: bool,
-    ) -> Result<PlugChanges, Vec<Finding>> {
-        let mut findings: Vec<_> = self.unknown(document).collect();
+    ) -> Result<PlugChanges, Vec<Problem>> {
+        let mut problems: Vec<_> = self.unknown(document).collect();
         let mut changes = PlugChanges::default();
         for (name, plug) in &self.0 {
             let settings = DocumentSettings {
@@ -75,19 +74,19 @@ impl NodePlugs {
             };
             match plug.prepare(&settings) {
                 Ok(change) => changes.0.push(change),
-                Err(wrong) => findings.extend(wrong),
+                Err(wrong) => problems.extend(wrong),
             }
         }
 
-        if findings.is_empty() {
+        if problems.is_empty() {
             Ok(changes)
         } else {
-            Err(findings)
+            Err(problems)
         }
     }
 
     /// Names that the document speaks to and that are no plug's, or that of one without settings.
-    fn unknown(&self, document: &Document) -> impl Iterator<Item = Finding> {
+    fn unknown(&self, document: &Document) -> impl Iterator<Item = Problem> {
         let takes = |name: &str| self.0.get(name).is_some_and(|plug| plug.schema().is_some());
         let unknown = document.plugs.keys().filter(move |name| !takes(name));
         unknown.map(|name| {
@@ -96,11 +95,8 @@ impl NodePlugs {
                 Some(near) if near != name => format!("did you mean `{near}`?"),
                 _ => "remove it, or use a program that has it".to_owned(),
             };
-            Finding {
-                path: child("plugs", name),
-                reason: format!("no part of this program takes settings as `{name}`"),
-                remedy: Some(remedy),
-            }
+            let reason = format!("no part of this program takes settings as `{name}`");
+            Problem::new(child("plugs", name), reason).remedy(remedy)
         })
     }
 

@@ -1,14 +1,14 @@
 //! A plug as a whole, beside its work for single exchanges: settings for the node, a lifecycle, status and metrics.
 
+use hermes_config::Problem;
 use hermes_config::model::{Document, PlugSettings};
 use hermes_net::Watch;
 use hermes_observe::GaugeFamily;
-use hermes_rules::Finding;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-use crate::settings::read;
+use crate::settings::{located, read};
 
 /// The whole of a plug, whatever its kinds: one that is a handler and an ingress has one of these, and one that has no settings, no
 /// work of its own and nothing to tell has none. It is registered by [`Plugs::plug`](crate::Plugs::plug), under the name that
@@ -29,8 +29,8 @@ pub trait Plug: Send + Sync {
     /// change before the change is applied, which it may never be.
     ///
     /// # Errors
-    /// All that is wrong, with paths in the document ([`DocumentSettings::finding`]).
-    fn prepare(&self, settings: &DocumentSettings<'_>) -> Result<Change, Vec<Finding>> {
+    /// All that is wrong, with paths in the document ([`DocumentSettings::problem`]).
+    fn prepare(&self, settings: &DocumentSettings<'_>) -> Result<Change, Vec<Problem>> {
         let _ = settings;
         Ok(Change::none())
     }
@@ -74,19 +74,14 @@ impl DocumentSettings<'_> {
     ///
     /// # Errors
     /// The mistakes in their form.
-    pub fn read<S: DeserializeOwned>(&self) -> Result<Option<S>, Finding> {
+    pub fn read<S: DeserializeOwned>(&self) -> Result<Option<S>, Problem> {
         let settings = self.settings.map(read).transpose();
-        settings.map_err(|wrong| crate::settings::located(&self.path, wrong))
+        settings.map_err(|wrong| located(&self.path, wrong))
     }
 
     /// A mistake in the settings at this path, such as `neighbours.a.key`.
-    pub fn finding(&self, path: &str, reason: impl Into<String>, remedy: &str) -> Finding {
-        let finding = Finding {
-            path: path.to_owned(),
-            reason: reason.into(),
-            remedy: Some(remedy.to_owned()),
-        };
-        crate::settings::located(&self.path, finding)
+    pub fn problem(&self, path: &str, reason: impl Into<String>, remedy: &str) -> Problem {
+        located(&self.path, Problem::new(path, reason).remedy(remedy))
     }
 }
 

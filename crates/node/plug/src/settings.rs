@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use hermes_config::model::PlugSettings;
-use hermes_config::settings_schema;
-use hermes_rules::Finding;
+use hermes_config::{Problem, settings_schema};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -15,13 +14,13 @@ pub struct Settings<T: ?Sized> {
     make: Box<Make<T>>,
 }
 
-type Make<T> = dyn Fn(&PlugSettings) -> Result<Arc<T>, Vec<Finding>> + Send + Sync;
+type Make<T> = dyn Fn(&PlugSettings) -> Result<Arc<T>, Vec<Problem>> + Send + Sync;
 
 impl<T: ?Sized> Settings<T> {
     /// Settings of the form of `S`; `make` makes a plug of them, or gives the mistakes, with paths from the settings on.
     /// `S` should deny unknown fields: a document of a program, not of a file, is checked by nothing else.
     pub fn new<S: JsonSchema + DeserializeOwned>(
-        make: impl Fn(S) -> Result<Arc<T>, Vec<Finding>> + Send + Sync + 'static,
+        make: impl Fn(S) -> Result<Arc<T>, Vec<Problem>> + Send + Sync + 'static,
     ) -> Self {
         Self {
             schema: settings_schema::<S>(),
@@ -38,7 +37,7 @@ impl<T: ?Sized> Settings<T> {
     ///
     /// # Errors
     /// The mistakes, with paths from the settings on.
-    pub(crate) fn plug(&self, settings: &PlugSettings) -> Result<Arc<T>, Vec<Finding>> {
+    pub(crate) fn plug(&self, settings: &PlugSettings) -> Result<Arc<T>, Vec<Problem>> {
         (self.make)(settings)
     }
 }
@@ -47,24 +46,21 @@ impl<T: ?Sized> Settings<T> {
 ///
 /// # Errors
 /// The mistake, with its path from the settings on.
-pub fn read<S: DeserializeOwned>(settings: &PlugSettings) -> Result<S, Finding> {
+pub fn read<S: DeserializeOwned>(settings: &PlugSettings) -> Result<S, Problem> {
     serde_path_to_error::deserialize(Value::Object(settings.clone())).map_err(|error| {
         let path = error.path().to_string();
-        Finding {
-            // The path of the whole is a dot.
-            path: if path == "." { String::new() } else { path },
-            reason: error.into_inner().to_string(),
-            remedy: None,
-        }
+        // The path of the whole is a dot.
+        let path = if path == "." { "" } else { &path };
+        Problem::new(path, error.inner().to_string())
     })
 }
 
-/// The same finding, with its path from the document on: `settings` is where the settings stand.
-pub(crate) fn located(settings: &str, finding: Finding) -> Finding {
-    let path = match finding.path.as_str() {
+/// The same problem, with its path from the document on: `settings` is where the settings stand.
+pub(crate) fn located(settings: &str, problem: Problem) -> Problem {
+    let path = match problem.path.as_str() {
         "" => settings.to_owned(),
         element if element.starts_with('[') => format!("{settings}{element}"),
         key => format!("{settings}.{key}"),
     };
-    Finding { path, ..finding }
+    Problem { path, ..problem }
 }

@@ -128,12 +128,7 @@ pub(super) fn load(file: &Path) -> Result<Loaded, Problems> {
 
     if let Err(error) = read {
         let reason = format!("cannot read standard input: {error}");
-        return Err(Problems(vec![Problem {
-            place: None,
-            path: String::new(),
-            reason,
-            remedy: None,
-        }]));
+        return Err(Problems(vec![Problem::new("", reason)]));
     }
 
     let format = hermes_convert::recognize(text.as_bytes());
@@ -150,18 +145,14 @@ fn unwritable(loaded: &Loaded) -> Option<Problem> {
     let folder = file.0.parent().unwrap_or(Path::new("/"));
     let place = if file.0.exists() { &*file.0 } else { folder };
     let error = access(place, Mode::WRITE_OK).err()?;
-    let path = "log.access.file".to_owned();
-
-    Some(Problem {
-        place: loaded.places.locate(&path),
-        path,
-        reason: format!(
-            "records cannot be written to {}: {}: {error}",
-            file.0.display(),
-            place.display()
-        ),
-        remedy: Some("create the folder, or let the node's user write there".to_owned()),
-    })
+    let reason = format!(
+        "records cannot be written to {}: {}: {error}",
+        file.0.display(),
+        place.display()
+    );
+    let problem = Problem::new("log.access.file", reason)
+        .remedy("create the folder, or let the node's user write there");
+    Some(loaded.places.placed(problem))
 }
 
 async fn try_out(loaded: Loaded) -> Vec<Tried> {

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use hermes_config::{Loaded, Problem, Problems};
 use hermes_convert::{Converted, Format, LONGEST, NewFile, NewFileContent, Note};
-use hermes_rules::Finding;
 use serde_json::{Value, json};
 
 use super::passwd;
@@ -172,14 +171,8 @@ fn problems(to: Option<&Path>, yaml: &str) -> Vec<Problem> {
 
 /// What is wrong with the meaning of a document, whatever the files that it names are.
 fn linted(loaded: &Loaded) -> Problems {
-    let problem = |finding: Finding| Problem {
-        place: loaded.places.locate(&finding.path),
-        path: finding.path,
-        reason: finding.reason,
-        remedy: finding.remedy,
-    };
-    let findings = hermes_rules::lint(&loaded.document);
-    Problems(findings.into_iter().map(problem).collect())
+    let found = hermes_rules::lint(&loaded.document).into_iter();
+    Problems(found.map(|problem| loaded.places.placed(problem)).collect())
 }
 
 /// The routes that `check` refuses because they can never match.

@@ -129,13 +129,12 @@ fn problems(file: &Path, loaded: &Loaded, found: Value) -> Vec<hermes_config::Pr
     let found = found.as_array().cloned().unwrap_or_default();
     let problem = |found: Value| {
         let path = text(&found["path"]).unwrap_or_default();
-        hermes_config::Problem {
-            place: loaded.places.locate(&path),
-            path,
-            reason: text(&found["reason"])
-                .unwrap_or_else(|| format!("{} is not valid", file.display())),
+        let reason = text(&found["reason"]);
+        let reason = reason.unwrap_or_else(|| format!("{} is not valid", file.display()));
+        loaded.places.placed(hermes_config::Problem {
             remedy: text(&found["remedy"]),
-        }
+            ..hermes_config::Problem::new(path, reason)
+        })
     };
 
     found.into_iter().map(problem).collect()

@@ -25,13 +25,8 @@ fn read(file: &Path) -> io::Result<Vec<u8>> {
 
 /// That a file is of this format.
 pub(super) fn problem(file: &Path, format: Format) -> Problems {
-    Problems(vec![Problem {
-        place: None,
-        path: String::new(),
-        reason: format!("{} is {}", file.display(), format.title()),
-        remedy: Some(format!(
-            "try: hermes convert --from {format} '{}'",
-            file.display()
-        )),
-    }])
+    let file = file.display();
+    let problem = Problem::new("", format!("{file} is {}", format.title()))
+        .remedy(format!("try: hermes convert --from {format} '{file}'"));
+    Problems(vec![problem])
 }

@@ -1,9 +1,9 @@
 //! The files that a document names and that are read with it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::scalar::FilePath;
-use super::{Auth, ClientTls, Document, Listener, TlsChoice, Upstream};
+use super::{Auth, ClientTls, Document, Listener, OneOrMany, ServerTls, TlsChoice, Upstream};
 
 impl Document {
     /// Files that are read when the document is put in force: certificates, keys, authorities, revocation lists, tokens, users, key
@@ -48,17 +48,9 @@ impl Document {
 
 fn of_listener(listener: &Listener) -> Vec<&FilePath> {
     let tls = listener.tls().into_iter().flat_map(|tls| {
-        let files = [
-            tls.cert_file.as_ref(),
-            tls.key_file.as_ref(),
-            tls.client_ca_file.as_ref(),
-            // What the node writes itself it follows by itself.
-            tls.acme.as_deref().and_then(|acme| acme.ca_file.as_ref()),
-        ];
-        files
-            .into_iter()
-            .flatten()
-            .chain(tls.crl_file.iter().flatten())
+        // The files that the node writes itself it follows by itself.
+        let authority = tls.acme.as_deref().and_then(|acme| acme.ca_file.as_ref());
+        tls.files().map(|(_, file)| file).chain(authority)
     });
 
     let methods = match listener.auth() {
@@ -84,8 +76,54 @@ fn of_upstream(upstream: &Upstream) -> Vec<&FilePath> {
 }
 
 fn of_client(tls: &ClientTls) -> Vec<&FilePath> {
-    let files = [&tls.ca_file, &tls.cert_file, &tls.key_file]
-        .into_iter()
-        .filter_map(Option::as_ref);
-    files.chain(tls.crl_file.iter().flatten()).collect()
+    tls.files().map(|(_, file)| file).collect()
+}
+
+impl ClientTls {
+    /// Its files, each with the key that names it.
+    pub fn files(&self) -> impl Iterator<Item = (&'static str, &FilePath)> {
+        let files = [
+            ("ca_file", self.ca_file.as_ref()),
+            ("cert_file", self.cert_file.as_ref()),
+            ("key_file", self.key_file.as_ref()),
+        ];
+        named(files, self.crl_file.as_ref())
+    }
+
+    /// The lists of revoked certificates.
+    pub fn crl_files(&self) -> Vec<PathBuf> {
+        paths(self.crl_file.as_ref())
+    }
+}
+
+impl ServerTls {
+    /// Its files, each with the key that names it; without those that the node obtains.
+    pub fn files(&self) -> impl Iterator<Item = (&'static str, &FilePath)> {
+        let files = [
+            ("cert_file", self.cert_file.as_ref()),
+            ("key_file", self.key_file.as_ref()),
+            ("client_ca_file", self.client_ca_file.as_ref()),
+        ];
+        named(files, self.crl_file.as_ref())
+    }
+
+    /// The lists of revoked certificates.
+    pub fn crl_files(&self) -> Vec<PathBuf> {
+        paths(self.crl_file.as_ref())
+    }
+}
+
+fn named<'a>(
+    files: [(&'static str, Option<&'a FilePath>); 3],
+    lists: Option<&'a OneOrMany<FilePath>>,
+) -> impl Iterator<Item = (&'static str, &'a FilePath)> {
+    let files = files.into_iter();
+    let files = files.filter_map(|(key, file)| Some((key, file?)));
+    let lists = lists.into_iter().flatten();
+    files.chain(lists.map(|file| ("crl_file", file)))
+}
+
+fn paths(lists: Option<&OneOrMany<FilePath>>) -> Vec<PathBuf> {
+    let lists = lists.into_iter().flatten();
+    lists.map(|file| file.0.clone()).collect()
 }

@@ -65,7 +65,7 @@ impl<'s> Walk<'s> {
         };
 
         self.problems
-            .push(Problem::new(&entry.place, path, "unknown key").remedy(remedy));
+            .push(Problem::at(&entry.place, path, "unknown key").remedy(remedy));
         near
     }
 

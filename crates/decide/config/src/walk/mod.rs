@@ -45,7 +45,7 @@ struct At<'n> {
 
 impl At<'_> {
     fn problem(&self, reason: impl Into<String>) -> Problem {
-        Problem::new(self.place, self.path, reason)
+        Problem::at(self.place, self.path, reason)
     }
 }
 

@@ -37,16 +37,16 @@ mod upstreams;
 mod users;
 mod wireguard;
 
+use hermes_config::Problem;
 use hermes_config::model::Document;
 
 pub use listeners::is_open;
 pub(crate) use matches::each_match;
-pub use report::Finding;
 use report::{Check, Report};
 pub(crate) use users::each_user;
 
 /// Everything that is wrong with a document, by subject.
-pub fn lint(document: &Document) -> Vec<Finding> {
+pub fn lint(document: &Document) -> Vec<Problem> {
     let lists: [&[Check]; 32] = [
         node::CHECKS,
         listeners::CHECKS,
@@ -87,5 +87,5 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         check(document, &mut report);
     }
 
-    report.findings()
+    report.problems()
 }

@@ -1,43 +1,29 @@
 //! What a check is, what it reports, and how it walks through a document.
 
 use hermes_config::model::{Document, Listener, TlsChoice, Upstream};
-use hermes_config::{child, nearest};
+use hermes_config::{Problem, child, nearest};
 
-/// One thing that is wrong with a document.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// Where, as `listeners.web.http` or `routes[2].match.target`; the place itself need not have been written.
-    pub path: String,
-    /// What is wrong.
-    pub reason: String,
-    /// What mends it.
-    pub remedy: Option<String>,
-}
-
-/// A check: looks at the document and reports what it finds.
+/// A check: looks at the document and reports its problems.
 pub(super) type Check = fn(&Document, &mut Report);
 
-/// Where checks put their findings.
+/// Where checks put the problems.
 #[derive(Default)]
-pub(super) struct Report(Vec<Finding>);
+pub(super) struct Report(Vec<Problem>);
 
 impl Report {
-    /// Everything that was found.
-    pub(super) fn findings(self) -> Vec<Finding> {
+    /// All problems.
+    pub(super) fn problems(self) -> Vec<Problem> {
         self.0
     }
 
+    /// Adds the problem of this path, such as `listeners.web.http` or `routes[2].match.target`; it need not have been written.
     pub(super) fn add(
         &mut self,
         path: impl Into<String>,
         reason: impl Into<String>,
         remedy: impl Into<String>,
     ) {
-        self.0.push(Finding {
-            path: path.into(),
-            reason: reason.into(),
-            remedy: Some(remedy.into()),
-        });
+        self.0.push(Problem::new(path, reason).remedy(remedy));
     }
 }
 

@@ -33,8 +33,9 @@ mod tun;
 mod upstreams;
 mod wireguard;
 
+use hermes_config::Problem;
 use hermes_config::model::Document;
-use hermes_rules::{Finding, lint};
+use hermes_rules::lint;
 use serde_json::{Value, json};
 
 /// Findings, as `path: reason; remedy`, of a sound document that was changed: maps are merged, `null` removes, anything else replaces.
@@ -48,11 +49,15 @@ fn findings(changes: Value) -> Vec<String> {
     });
     merge(&mut document, changes);
     let document: Document = serde_json::from_value(document).unwrap();
-    let words = |Finding {
-                     path,
-                     reason,
-                     remedy,
-                 }| format!("{path}: {reason}; {}", remedy.unwrap_or_default());
+    let words = |problem: Problem| {
+        let Problem {
+            path,
+            reason,
+            remedy,
+            ..
+        } = problem;
+        format!("{path}: {reason}; {}", remedy.unwrap_or_default())
+    };
     lint(&document).into_iter().map(words).collect()
 }
 

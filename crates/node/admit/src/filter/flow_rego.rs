@@ -5,8 +5,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use hermes_config::child;
 use hermes_config::model::{Document, IpProtocol};
+use hermes_config::{Problem, child};
 use hermes_net::CertificateNames;
 use hermes_packet::tun::FlowQuestion;
 use hermes_plug::{Decision, Outcome};
@@ -58,23 +58,20 @@ pub struct FlowTunnel<'a> {
 
 impl FlowRego {
     /// That of a document, if it has one; what is wrong with it is reported.
-    pub fn read(
-        document: &Document,
-        report: &mut impl FnMut(String, String, Option<String>),
-    ) -> Option<Arc<Self>> {
+    pub fn read(document: &Document, problems: &mut Vec<Problem>) -> Option<Arc<Self>> {
         let packets = document.policy.as_ref()?.packets.as_ref()?;
         let config = packets.rego.as_ref()?;
-        let policy = rego::policy((&config.files, &config.query), PLACE, report)?;
+        let policy = rego::policy((&config.files, &config.query), PLACE, problems)?;
         // Nothing waits: the bounds are those of what is asked at once.
         let evaluator = Evaluator::new(policy, Budget::default(), 1);
         let evaluator = evaluator
-            .map_err(|wrong| report(child(PLACE, "query"), wrong.to_string(), None))
+            .map_err(|wrong| problems.push(Problem::new(child(PLACE, "query"), wrong.to_string())))
             .ok()?;
 
         if !evaluator.is_brief() {
-            let reason = "an evaluation may take long, and packets do not wait for one".to_owned();
+            let reason = "an evaluation may take long, and packets do not wait for one";
             let remedy = "use what is always brief only: no functions, no regular expressions, no objects or sets that grow";
-            report(child(PLACE, "files"), reason, Some(remedy.to_owned()));
+            problems.push(Problem::new(child(PLACE, "files"), reason).remedy(remedy));
             return None;
         }
         Some(Arc::new(Self { evaluator }))

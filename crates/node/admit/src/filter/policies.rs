@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hermes_config::model::Document;
-use hermes_config::{child, element};
+use hermes_config::{Problem, child, element};
 use hermes_rego::Evaluator;
 
 use super::flow_rego::FlowRego;
@@ -18,18 +18,15 @@ pub struct Policies {
 }
 
 /// The policies of a document; those of which something is wrong are reported.
-pub fn read_policies(
-    document: &Document,
-    report: &mut impl FnMut(String, String, Option<String>),
-) -> Policies {
+pub fn read_policies(document: &Document, problems: &mut Vec<Problem>) -> Policies {
     let entries = document.authorize.iter().enumerate();
     let read = entries.map(|(index, config)| {
         let rego = config.rego.as_ref()?;
         let path = child(&element("authorize", index), "rego");
-        evaluator(rego, &path, report).map(Arc::new)
+        evaluator(rego, &path, problems).map(Arc::new)
     });
     Policies {
         filters: read.collect(),
-        flows: FlowRego::read(document, report),
+        flows: FlowRego::read(document, problems),
     }
 }

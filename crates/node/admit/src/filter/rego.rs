@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hermes_config::child;
 use hermes_config::model::{Authorize, FieldPattern, FilePath, OneOrMany, Rego, RegoInput};
+use hermes_config::{Problem, child};
 use hermes_net::Asker;
 use hermes_net::turns::{NoTurn, TurnBounds, Turns};
 use hermes_plug::{Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
@@ -38,12 +38,8 @@ const FILE: u64 = 1024 * 1024;
 const OF_THREAD: usize = 4;
 
 /// The policy of an entry, ready to be asked; what is wrong with it is reported.
-pub(super) fn evaluator(
-    rego: &Rego,
-    path: &str,
-    report: &mut impl FnMut(String, String, Option<String>),
-) -> Option<Evaluator> {
-    let policy = policy((&rego.files, &rego.query), path, report)?;
+pub(super) fn evaluator(rego: &Rego, path: &str, problems: &mut Vec<Problem>) -> Option<Evaluator> {
+    let policy = policy((&rego.files, &rego.query), path, problems)?;
     let usual = Budget::default();
     let budget = Budget {
         steps: rego.steps.unwrap_or(usual.steps),
@@ -51,7 +47,7 @@ pub(super) fn evaluator(
     };
     let evaluator = Evaluator::new(policy, budget, OF_THREAD * threads());
     evaluator
-        .map_err(|wrong| report(child(path, "query"), wrong.to_string(), None))
+        .map_err(|wrong| problems.push(Problem::new(child(path, "query"), wrong.to_string())))
         .ok()
 }
 
@@ -59,14 +55,14 @@ pub(super) fn evaluator(
 pub fn policy(
     (files, query): (&OneOrMany<FilePath>, &str),
     path: &str,
-    report: &mut impl FnMut(String, String, Option<String>),
+    problems: &mut Vec<Problem>,
 ) -> Option<Policy> {
     let files_path = child(path, "files");
     let mut texts = Vec::new();
     for file in files {
         match text(&file.0) {
             Ok(text) => texts.push((file.0.display().to_string(), text)),
-            Err(reason) => report(files_path.clone(), reason, None),
+            Err(reason) => problems.push(Problem::new(&*files_path, reason)),
         }
     }
     if texts.len() < files.iter().count() {
@@ -80,11 +76,11 @@ pub fn policy(
     match Policy::new(&texts, query) {
         Ok(policy) if policy.missing().is_empty() => Some(policy),
         Ok(policy) => {
-            report(files_path, joined(policy.missing()), None);
+            problems.push(Problem::new(files_path, joined(policy.missing())));
             None
         }
         Err(wrong) => {
-            report(files_path, joined(&wrong), None);
+            problems.push(Problem::new(files_path, joined(&wrong)));
             None
         }
     }

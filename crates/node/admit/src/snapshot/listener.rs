@@ -1,19 +1,18 @@
 //! What one listener asks of its clients, made ready.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_acme::Certificates;
-use hermes_config::child;
 use hermes_config::model::{
-    AcmeChallenge, Auth, AuthMode, Datagrams, Document, FieldCase, HttpVersion, Listener,
+    AcmeChallenge, Auth, AuthMode, Datagrams, Document, FieldCase, FilePath, HttpVersion, Listener,
     ListenerKind, OneOrMany, Oversize, ServerTls, Upstream,
 };
+use hermes_config::{Problem, child};
 use hermes_http::MinRate;
 use hermes_http::server::Options;
-use hermes_identity::{Authenticator, BuildError};
+use hermes_identity::Authenticator;
 use hermes_net::tls::{self, Clients, TlsFileError, TlsServerOptions};
 use hermes_net::{PeerAddress, StreamInfo, quic, read_at_most};
 use hermes_observe::{ListenerTelemetry, Telemetry};
@@ -24,7 +23,7 @@ use hermes_plug::target::Forms;
 use hermes_plug::{Ingress, Plugs};
 use hermes_rules::judge::{is_identified, listener_user};
 use hermes_rules::{UserAliases, Whom};
-use hermes_upstream::ATTACHMENT_KEEPALIVE;
+use hermes_upstream::{ATTACHMENT_KEEPALIVE, file_problem};
 
 use crate::client_address::ClientAddressRule;
 use crate::fixed_target::FixedTarget;
@@ -373,20 +372,17 @@ pub(super) struct Building<'a> {
 
 impl Building<'_> {
     /// Makes all listeners of the document ready; those with mistakes are reported and left out.
-    pub fn all(
-        &self,
-        report: &mut impl FnMut(String, String, Option<String>),
-    ) -> HashMap<Arc<str>, Arc<ListenerRules>> {
+    pub fn all(&self, problems: &mut Vec<Problem>) -> HashMap<Arc<str>, Arc<ListenerRules>> {
         let listeners = self.document.listeners.iter();
         let aliases = Arc::new(UserAliases::new(&self.document.users));
         let mut all = HashMap::new();
         for (name, config) in listeners {
-            if let Some(rules) = self.one((name, config), &aliases, report) {
+            if let Some(rules) = self.one((name, config), &aliases, problems) {
                 all.insert(rules.name.clone(), Arc::new(rules));
             }
             for (tunnel, config) in split_tunnels::listeners(config) {
-                // What is wrong with the listener was said of it.
-                let rules = self.one((name, &config), &aliases, &mut |_, _, _| {});
+                // The problems of the listener are known.
+                let rules = self.one((name, &config), &aliases, &mut Vec::new());
                 let key = split_tunnels::key(name, tunnel);
                 all.extend(rules.map(|rules| (key.into(), Arc::new(rules))));
             }
@@ -406,22 +402,19 @@ impl Building<'_> {
         &self,
         (name, config): (&str, &Listener),
         aliases: &Arc<UserAliases>,
-        report: &mut impl FnMut(String, String, Option<String>),
+        problems: &mut Vec<Problem>,
     ) -> Option<ListenerRules> {
         let path = child("listeners", name);
         let known = self.previous.and_then(|previous| previous.get(name));
         let known = known.map(|known| &known.authenticator);
         let authenticator = Authenticator::build(config, &path, known);
         let versions = hermes_rules::versions(self.document, config);
-        let tls = ListenerTls::read(config, &versions, self.certificates);
+        let tls = ListenerTls::read(config, &child(&path, "tls"), &versions, self.certificates);
 
         // Both are looked at before either fails: all mistakes are reported at once.
-        report_all(
-            &path,
-            authenticator.as_ref().err(),
-            tls.as_ref().err(),
-            report,
-        );
+        let mut report = |found: Vec<Problem>| problems.extend(found);
+        let authenticator = authenticator.map_err(&mut report);
+        let tls = tls.map_err(report);
         let authenticator = authenticator.ok()?;
         let ListenerTls { server, clients } = tls.ok()?;
 
@@ -454,30 +447,6 @@ impl Building<'_> {
     }
 }
 
-/// Reports the mistakes in the authentication and in the TLS of a listener.
-fn report_all(
-    path: &str,
-    of_authentication: Option<&Vec<BuildError>>,
-    of_tls: Option<&Vec<(&'static str, TlsFileError)>>,
-    report: &mut impl FnMut(String, String, Option<String>),
-) {
-    for error in of_authentication.into_iter().flatten() {
-        report(
-            error.path.clone(),
-            error.reason.clone(),
-            error.remedy.clone(),
-        );
-    }
-    for (key, error) in of_tls.into_iter().flatten() {
-        let reason = format!("{}: {}", error.file.display(), error.reason);
-        report(
-            child(&child(path, "tls"), key),
-            reason,
-            error.remedy.clone(),
-        );
-    }
-}
-
 /// What TLS of a listener needs; nothing where it has none.
 struct ListenerTls {
     server: Option<Arc<rustls::ServerConfig>>,
@@ -488,9 +457,10 @@ impl ListenerTls {
     /// Reads the files.
     fn read(
         config: &Listener,
+        path: &str,
         versions: &[HttpVersion],
         certificates: &Certificates,
-    ) -> Result<Self, Vec<FileError>> {
+    ) -> Result<Self, Vec<Problem>> {
         let Some(tls) = config.tls() else {
             return Ok(Self {
                 server: None,
@@ -502,11 +472,15 @@ impl ListenerTls {
         let clients = tls
             .client_ca_file
             .as_ref()
-            .map(|authorities| Clients::read(&authorities.0, &crl_files(tls)))
+            .map(|authorities| Clients::read(&authorities.0, &tls.crl_files()))
             .transpose();
         // It reads the same files: what is wrong with them is said there.
-        let server = server_tls(tls, config, versions, certificates)?;
-        let clients = clients.map_err(|error| vec![("client_ca_file", error)])?;
+        let server = server_tls(tls, config, versions, certificates).map_err(|errors| {
+            let errors = errors.into_iter();
+            let problem = |error| file_problem(path, tls.files(), error);
+            errors.map(problem).collect::<Vec<_>>()
+        })?;
+        let clients = clients.map_err(|error| vec![file_problem(path, tls.files(), error)])?;
 
         Ok(Self {
             server: Some(server),
@@ -524,49 +498,20 @@ fn templates(texts: Option<&OneOrMany<String>>) -> Vec<UriTemplate> {
         .collect()
 }
 
-fn crl_files(tls: &ServerTls) -> Vec<PathBuf> {
-    tls.crl_file
-        .iter()
-        .flatten()
-        .map(|file| file.0.clone())
-        .collect()
-}
-
-/// What is wrong with the file of a key.
-type FileError = (&'static str, TlsFileError);
-
 fn server_tls(
     tls: &ServerTls,
     config: &Listener,
     versions: &[HttpVersion],
     certificates: &Certificates,
-) -> Result<Arc<rustls::ServerConfig>, Vec<FileError>> {
-    let files = [
-        ("cert_file", tls.cert_file.as_ref()),
-        ("key_file", tls.key_file.as_ref()),
-        ("client_ca_file", tls.client_ca_file.as_ref()),
-    ];
-    let lists = crl_files(tls);
-    let named = || {
-        files
-            .iter()
-            .filter_map(|(key, file)| Some((*key, &file.as_ref()?.0)))
-    };
-
-    let given = || named().chain(lists.iter().map(|file| ("crl_file", file)));
-    let unreadable: Vec<FileError> = given()
-        .filter_map(|(key, file)| {
-            let reason = std::fs::File::open(file).err()?.to_string();
-            Some((
-                key,
-                TlsFileError {
-                    file: file.clone(),
-                    reason,
-                    remedy: None,
-                },
-            ))
+) -> Result<Arc<rustls::ServerConfig>, Vec<TlsFileError>> {
+    let unreadable = tls.files().filter_map(|(_, FilePath(file))| {
+        Some(TlsFileError {
+            file: file.clone(),
+            reason: std::fs::File::open(file).err()?.to_string(),
+            remedy: None,
         })
-        .collect();
+    });
+    let unreadable: Vec<_> = unreadable.collect();
 
     // TLS stops at the first file that it cannot read; here all of them are named.
     if !unreadable.is_empty() {
@@ -583,19 +528,14 @@ fn server_tls(
         cert_file: &cert_file.0,
         key_file: &key_file.0,
         client_ca_file: tls.client_ca_file.as_ref().map(|file| file.0.as_path()),
-        client_crl_files: &lists,
+        client_crl_files: &tls.crl_files(),
         client_required: requires_certificate(config.auth()),
         alpn: &alpn,
     };
     // What is wrong with the folder of one that is obtained has been said.
     let made = made(tls, options, certificates).ok_or_else(Vec::new)?;
 
-    made.map_err(|error| {
-        let key = given()
-            .find(|(_, file)| **file == error.file)
-            .map_or("cert_file", |(key, _)| key);
-        vec![(key, error)]
-    })
+    made.map_err(|error| vec![error])
 }
 
 /// HTTP/3 with the same TLS. The keys of its port come from the private key, so that they outlive the process.

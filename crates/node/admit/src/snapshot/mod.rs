@@ -33,8 +33,8 @@ use hermes_proto::fields::names::{AUTHORIZATION, PROXY_AUTHORIZATION};
 use hermes_proto::via;
 use hermes_rules::policy::{Effect, Rule};
 use hermes_rules::route::{Unfit, hops_of};
-use hermes_rules::{Denied, EgressRules, Finding, Rules, Source, TrailerRules, chains, ends, lint};
-use hermes_upstream::{BuildError, Upstream};
+use hermes_rules::{Denied, EgressRules, Rules, Source, TrailerRules, chains, ends, lint};
+use hermes_upstream::Upstream;
 use http::{HeaderName, HeaderValue};
 
 use crate::filter;
@@ -117,21 +117,18 @@ impl Snapshot {
         plugs: &Plugs,
     ) -> Result<Draft, Problems> {
         ends::expand(&mut loaded.document);
-        let findings = lint(&loaded.document);
+        let of_rules = lint(&loaded.document);
         chains::expand(&mut loaded.document);
         let Loaded {
             document, places, ..
         } = &loaded;
-        let mut found = Report::new(places, findings);
-        let mut report = |path: String, reason: String, remedy: Option<String>| {
-            found.add(path, reason, remedy);
-        };
+        let mut problems = Vec::new();
 
         let record = record(document, previous);
-        let upstreams = upstreams(document, previous, &record, &mut report);
+        let upstreams = upstreams(document, previous, &record, &mut problems);
 
         let before = previous.map(|previous| &previous.own);
-        let own = OwnCredentials::read(document, before, &mut report);
+        let own = OwnCredentials::read(document, before, &mut problems);
         let building = listener::Building {
             document,
             certificates: &own.certificates,
@@ -141,17 +138,17 @@ impl Snapshot {
             plugs,
         };
 
-        let listeners = building.all(&mut report);
-        let told = Told::read(document, &mut report);
-        remote_device::check(document, &mut report);
-        let policies = plugged(document, plugs, &mut report);
-        let node = node_of(&loaded, previous, &mut report);
+        let listeners = building.all(&mut problems);
+        let told = Told::read(document, &mut problems);
+        remote_device::check(document, &mut problems);
+        let policies = plugged(document, plugs, &mut problems);
+        let node = node_of(&loaded, previous, &mut problems);
         // Routes name upstreams: without this, a broken upstream would be reported a second time
         // below.
-        found.result()?;
+        sound(places, of_rules, problems)?;
 
         let rules = compile((document, plugs), &node, &upstreams)
-            .map_err(|unfit| unfit_route(places, unfit))?;
+            .map_err(|unfit| Problems(vec![places.placed(unfit_route(unfit))]))?;
         Ok(Draft(Self {
             revision: previous.map_or(1, |previous| previous.revision + 1),
             via: via::Node::new(&node),
@@ -282,55 +279,24 @@ impl Draft {
     }
 }
 
-/// What is wrong with a document, each at its place.
-struct Report<'a> {
-    places: &'a Places,
-    problems: Vec<Problem>,
-}
+/// Whether nothing is wrong with a document: all problems are placed, those of the rules first. A problem at a path of which something is
+/// known is left out, and so is one of `defaults` that many entries take over.
+fn sound(places: &Places, of_rules: Vec<Problem>, others: Vec<Problem>) -> Result<(), Problems> {
+    let of_rules = of_rules.into_iter();
+    let mut problems: Vec<_> = of_rules.map(|problem| places.placed(problem)).collect();
+    problems.dedup();
 
-impl<'a> Report<'a> {
-    /// With what the rules found.
-    fn new(places: &'a Places, findings: Vec<Finding>) -> Self {
-        let mut report = Self {
-            places,
-            problems: Vec::new(),
-        };
-
-        for finding in findings {
-            let problem = report.problem(finding.path, finding.reason, finding.remedy);
-            report.problems.push(problem);
-        }
-
-        // What `defaults` say is wrong once, however many entries take it over.
-        report.problems.dedup();
-        report
-    }
-
-    /// Adds what was found otherwise. What the rules said of a place need not be said again.
-    fn add(&mut self, path: String, reason: String, remedy: Option<String>) {
-        let problem = self.problem(path, reason, remedy);
-        if !self.problems.iter().any(|known| known.path == problem.path) {
-            self.problems.push(problem);
+    for problem in others {
+        let problem = places.placed(problem);
+        if !problems.iter().any(|known| known.path == problem.path) {
+            problems.push(problem);
         }
     }
 
-    fn problem(&self, path: String, reason: String, remedy: Option<String>) -> Problem {
-        let path = self.places.origin_of(&path);
-        Problem {
-            place: self.places.locate(&path),
-            path,
-            reason,
-            remedy,
-        }
-    }
-
-    /// Whether there is nothing.
-    fn result(self) -> Result<(), Problems> {
-        if self.problems.is_empty() {
-            Ok(())
-        } else {
-            Err(Problems(self.problems))
-        }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(Problems(problems))
     }
 }
 
@@ -340,15 +306,9 @@ fn tunnels_by_post(document: &Document) -> bool {
 }
 
 /// Names of plugs that the program does not have, and settings that these do not take. Returns the policies in Rego.
-fn plugged(
-    document: &Document,
-    plugs: &Plugs,
-    report: &mut impl FnMut(String, String, Option<String>),
-) -> filter::Policies {
-    let mut missing = |found: Result<(), Vec<Finding>>| {
-        for finding in found.err().into_iter().flatten() {
-            report(finding.path, finding.reason, finding.remedy);
-        }
+fn plugged(document: &Document, plugs: &Plugs, problems: &mut Vec<Problem>) -> filter::Policies {
+    let mut missing = |found: Result<(), Vec<Problem>>| {
+        problems.extend(found.err().into_iter().flatten());
     };
 
     for (name, config) in &document.listeners {
@@ -368,24 +328,21 @@ fn plugged(
     for (index, route) in document.routes.iter().enumerate() {
         missing(plugs_of_route(&element("routes", index), route, plugs));
     }
-    filter::read_policies(document, report)
+    filter::read_policies(document, problems)
 }
 
 /// An ingress that the program does not have, or that takes no datagrams.
-fn ingress(path: &str, named: &PlugUse, is_udp: bool, plugs: &Plugs) -> Result<(), Vec<Finding>> {
+fn ingress(path: &str, named: &PlugUse, is_udp: bool, plugs: &Plugs) -> Result<(), Vec<Problem>> {
     let ingress = plugs.ingresses.named(path, named)?;
     if !is_udp || ingress.takes_datagrams() {
         return Ok(());
     }
-    Err(vec![Finding {
-        path: path.to_owned(),
-        reason: "it is for `tcp` listeners".to_owned(),
-        remedy: Some("make it a `tcp` listener".to_owned()),
-    }])
+    let problem = Problem::new(path, "it is for `tcp` listeners");
+    Err(vec![problem.remedy("make it a `tcp` listener")])
 }
 
 /// Plugs of a route that the program does not have, or whose settings are wrong.
-fn plugs_of_route(path: &str, route: &model::Route, plugs: &Plugs) -> Result<(), Vec<Finding>> {
+fn plugs_of_route(path: &str, route: &model::Route, plugs: &Plugs) -> Result<(), Vec<Problem>> {
     through(path, route, plugs)?;
     if let Some(named) = &route.handle {
         plugs.handlers.named(&child(path, "handle"), named)?;
@@ -403,46 +360,41 @@ fn plugs_of_route(path: &str, route: &model::Route, plugs: &Plugs) -> Result<(),
 }
 
 /// Transforms that the program does not have, or that nothing undoes where the overlay ends.
-fn through(path: &str, route: &model::Route, plugs: &Plugs) -> Result<(), Vec<Finding>> {
-    let mut findings = Vec::new();
+fn through(path: &str, route: &model::Route, plugs: &Plugs) -> Result<(), Vec<Problem>> {
+    let mut problems = Vec::new();
     for (at, named) in route.through.iter().enumerate() {
         let path = element(&child(path, "through"), at);
         // A handler has a name of its own: transforms come first.
         if plugs.transforms.find(&named.name).is_err()
             && let Ok(handler) = plugs.handlers.named(&path, named)
         {
-            findings.extend(not_between(&path, &named.name, &*handler));
+            problems.extend(not_between(&path, &named.name, &*handler));
             continue;
         }
         match plugs.transforms.named(&path, named) {
-            Err(missing) => findings.extend(missing),
+            Err(missing) => problems.extend(missing),
             Ok(transform) if transform.needs_peer() && route.terminate.is_some() => {
                 let remedy = "remove it here: what the node before does is undone anyway";
-                findings.push(Finding {
-                    path,
-                    reason: format!("nothing undoes `{}` where the overlay ends", named.name),
-                    remedy: Some(remedy.to_owned()),
-                });
+                let reason = format!("nothing undoes `{}` where the overlay ends", named.name);
+                problems.push(Problem::new(path, reason).remedy(remedy));
             }
             Ok(_) => {}
         }
     }
 
-    if findings.is_empty() {
+    if problems.is_empty() {
         Ok(())
     } else {
-        Err(findings)
+        Err(problems)
     }
 }
 
 /// A handler that answers by itself where one that stands between is wanted.
-fn not_between(path: &str, name: &str, handler: &dyn Handler) -> Option<Finding> {
-    (!handler.stands_between()).then(|| Finding {
-        path: path.to_owned(),
-        reason: format!("the handler `{name}` answers by itself, and sends nothing on"),
-        remedy: Some(format!(
-            "write `handle: {name}`, without `to` and `terminate`"
-        )),
+fn not_between(path: &str, name: &str, handler: &dyn Handler) -> Option<Problem> {
+    (!handler.stands_between()).then(|| {
+        let reason = format!("the handler `{name}` answers by itself, and sends nothing on");
+        let remedy = format!("write `handle: {name}`, without `to` and `terminate`");
+        Problem::new(path, reason).remedy(remedy)
     })
 }
 
@@ -491,11 +443,7 @@ fn proxies(document: &Document) -> HashSet<&str> {
 }
 
 /// The node's name; a machine that is called otherwise now runs the node that it did.
-fn node_of(
-    loaded: &Loaded,
-    previous: Option<&Snapshot>,
-    report: &mut impl FnMut(String, String, Option<String>),
-) -> Arc<str> {
+fn node_of(loaded: &Loaded, previous: Option<&Snapshot>, problems: &mut Vec<Problem>) -> Arc<str> {
     let same = previous.filter(|previous| previous.document.node == loaded.document.node);
     let name = same.map_or_else(
         || node_name(loaded).map(Arc::from),
@@ -503,7 +451,7 @@ fn node_of(
     );
     name.unwrap_or_else(|reason| {
         let remedy = "give it one (`hostnamectl hostname`), or write the node's name";
-        report("node".to_owned(), reason, Some(remedy.to_owned()));
+        problems.push(Problem::new("node", reason).remedy(remedy));
         Arc::default()
     })
 }
@@ -520,21 +468,15 @@ fn compile(
 }
 
 /// A route of which lint said nothing and that cannot be taken all the same.
-fn unfit_route(places: &Places, unfit: Unfit) -> Problems {
-    let path = places.origin_of(&element("routes", unfit.route));
-    Problems(vec![Problem {
-        place: places.locate(&path),
-        path,
-        reason: unfit.reason,
-        remedy: None,
-    }])
+fn unfit_route(unfit: Unfit) -> Problem {
+    Problem::new(element("routes", unfit.route), unfit.reason)
 }
 
 fn upstreams(
     document: &Document,
     previous: Option<&Snapshot>,
     record: &Record,
-    report: &mut impl FnMut(String, String, Option<String>),
+    problems: &mut Vec<Problem>,
 ) -> HashMap<String, Arc<Upstream>> {
     let mut built = HashMap::new();
     let zone = document.zone.as_deref();
@@ -550,7 +492,7 @@ fn upstreams(
             .map_or_else(|| Upstream::build_recorded(zone, name, config, record), Ok)?;
         built.insert(name.clone(), upstream);
 
-        Ok::<_, BuildError>(())
+        Ok::<_, Problem>(())
     };
 
     let proxies = proxies(document);
@@ -567,7 +509,7 @@ fn upstreams(
         if let Err(error) = build(name, &config) {
             // `a > b` is a name of ours: the document knows the mistake under `b`.
             let path = error.path.replacen(name, Chain::last_of(name), 1);
-            report(path, error.reason, error.remedy);
+            problems.push(Problem { path, ..error });
         }
     }
 
@@ -580,11 +522,8 @@ fn upstreams(
                 .path
                 .rsplit_once(".tls.")
                 .map_or("url".to_owned(), |(_, key)| format!("tls.{key}"));
-            report(
-                format!("authorize[{index}].{key}"),
-                error.reason,
-                error.remedy,
-            );
+            let path = format!("authorize[{index}].{key}");
+            problems.push(Problem { path, ..error });
         }
     }
 

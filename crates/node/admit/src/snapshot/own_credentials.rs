@@ -1,8 +1,8 @@
 //! What this node shows of itself, and does not read from a listener's or upstream's own files.
 
 use hermes_acme::Certificates;
-use hermes_config::child;
 use hermes_config::model::{Acme, Document};
+use hermes_config::{Problem, child};
 use http::HeaderValue;
 
 /// What this node shows of itself.
@@ -15,15 +15,11 @@ pub struct OwnCredentials {
 
 impl OwnCredentials {
     /// Reads them; the certificates of `previous` go on.
-    pub fn read(
-        document: &Document,
-        previous: Option<&Self>,
-        report: &mut impl FnMut(String, String, Option<String>),
-    ) -> Self {
+    pub fn read(document: &Document, previous: Option<&Self>, problems: &mut Vec<Problem>) -> Self {
         let before = previous.map(|previous| &previous.certificates);
         Self {
-            token: token(document, report),
-            certificates: Certificates::read(before, wanted(document), report),
+            token: token(document, problems),
+            certificates: Certificates::read(before, wanted(document), problems),
         }
     }
 }
@@ -37,16 +33,13 @@ fn wanted(document: &Document) -> impl Iterator<Item = (String, &Acme)> {
     })
 }
 
-fn token(
-    document: &Document,
-    report: &mut impl FnMut(String, String, Option<String>),
-) -> Option<HeaderValue> {
+fn token(document: &Document, problems: &mut Vec<Problem>) -> Option<HeaderValue> {
     let token = document.identity.as_ref()?.token_file.as_ref()?;
     let path = child("identity", "token_file");
     let secret = match token.read() {
         Ok(secret) => secret,
         Err(reason) => {
-            report(path, reason, None);
+            problems.push(Problem::new(path, reason));
             return None;
         }
     };
@@ -57,11 +50,8 @@ fn token(
             Some(value)
         }
         Err(_) => {
-            report(
-                path,
-                "the token holds characters that no field may hold".to_owned(),
-                None,
-            );
+            let reason = "the token holds characters that no field may hold";
+            problems.push(Problem::new(path, reason));
             None
         }
     }

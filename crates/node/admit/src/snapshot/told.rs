@@ -1,11 +1,9 @@
 //! Who is told what is seen and decided.
 
-use std::path::PathBuf;
-
-use hermes_config::child;
-use hermes_config::model::{ClientTls, Document, FilePath, HttpUrl};
-use hermes_net::tls::ClientOptions;
+use hermes_config::Problem;
+use hermes_config::model::{ClientTls, Document, HttpUrl};
 use hermes_observe::Destination;
+use hermes_upstream::client_tls;
 
 use crate::decision_log::DecisionLog;
 
@@ -19,19 +17,16 @@ pub struct Told {
 
 impl Told {
     /// As a document says, with the files of TLS that it names.
-    pub fn read(
-        document: &Document,
-        report: &mut impl FnMut(String, String, Option<String>),
-    ) -> Self {
+    pub fn read(document: &Document, problems: &mut Vec<Problem>) -> Self {
         let trace = &document.trace;
         let collector = trace.otlp.clone();
         let collector = collector
-            .and_then(|server| destination(server, trace.tls.clone(), "trace.tls", report));
+            .and_then(|server| destination(server, trace.tls.clone(), "trace.tls", problems));
 
         let decisions = document.log.decisions.as_ref().map(|config| {
             let service = config.url.clone();
             let service = service.and_then(|server| {
-                destination(server, config.tls.clone(), "log.decisions.tls", report)
+                destination(server, config.tls.clone(), "log.decisions.tls", problems)
             });
             Box::new(DecisionLog::new(config, service))
         });
@@ -48,46 +43,14 @@ fn destination(
     server: HttpUrl,
     details: Option<ClientTls>,
     path: &str,
-    report: &mut impl FnMut(String, String, Option<String>),
+    problems: &mut Vec<Problem>,
 ) -> Option<Destination> {
     let details = details.unwrap_or_default();
-    let file = |file: &Option<FilePath>| file.as_ref().map(|file| file.0.clone());
-    let ca = file(&details.ca_file);
-    let cert = file(&details.cert_file);
-    let key = file(&details.key_file);
-
-    let lists: Vec<PathBuf> = details
-        .crl_file
-        .iter()
-        .flatten()
-        .map(|file| file.0.clone())
-        .collect();
-
-    let options = ClientOptions {
-        crl_files: &lists,
-        ca_file: ca.as_deref(),
-        cert_file: cert.as_deref(),
-        key_file: key.as_deref(),
-        insecure_skip_verify: details.insecure_skip_verify,
-        alpn: &[b"http/1.1"],
-    };
-
     let tls = server
         .tls
-        .then(|| hermes_net::tls::client(options))
+        .then(|| client_tls(path, &details, &[b"http/1.1"]))
         .transpose();
-    let tls = tls.map_err(|error| {
-        let files = [("ca_file", &ca), ("cert_file", &cert), ("key_file", &key)];
-        let named = files
-            .iter()
-            .find(|(_, file)| file.as_deref() == Some(&*error.file));
-        let wrong = named.map_or("crl_file", |(key, _)| key);
-        report(
-            child(path, wrong),
-            format!("{}: {}", error.file.display(), error.reason),
-            error.remedy,
-        );
-    });
+    let tls = tls.map_err(|problem| problems.push(problem));
 
     Some(Destination {
         server,

@@ -355,15 +355,13 @@ fn not_given_up(documents: &Documents, asked: &Revision) -> Result<(), NotReload
         return Ok(());
     }
 
-    Err(NotReloaded::GivenUp(Problems(vec![Problem {
-        place: None,
-        path: String::new(),
-        reason: format!(
-            "the file still says what was given up with revision {}",
-            given_up.number
-        ),
-        remedy: Some("mend it, or put it in force all the same by `hermes reload`".to_owned()),
-    }])))
+    let reason = format!(
+        "the file still says what was given up with revision {}",
+        given_up.number
+    );
+    let problem = Problem::new("", reason)
+        .remedy("mend it, or put it in force all the same by `hermes reload`");
+    Err(NotReloaded::GivenUp(Problems(vec![problem])))
 }
 
 /// Upstreams that are not the same as before.

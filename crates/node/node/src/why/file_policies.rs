@@ -35,20 +35,18 @@ impl<'a> FilePolicies<'a> {
     /// Those of a document whose rules these are.
     pub fn read<H>(document: &'a Document, rules: &Rules<H>) -> Self {
         let mut wrong = Vec::new();
-        let Policies { filters, flows } = read_policies(document, &mut |path, reason, _| {
-            wrong.push((path, reason));
-        });
+        let Policies { filters, flows } = read_policies(document, &mut wrong);
 
         let plugs = builtin::plugs();
         let upstreams = HashMap::new();
         let entries = document.authorize.iter().zip(filters).enumerate();
         let filters = entries.map(|(index, (config, policy))| {
             let own = element("authorize", index);
-            let unreadable = wrong.iter().find(|(path, _)| path.starts_with(&own));
+            let unreadable = wrong.iter().find(|problem| problem.path.starts_with(&own));
             FileFilter {
                 matcher: Matcher::compile(&config.matches, rules.names.clone()),
                 checkpoint: Checkpoint::new(config, &rules.names, policy, &upstreams, &plugs),
-                unreadable: unreadable.map(|(path, reason)| format!("{path}: {reason}")),
+                unreadable: unreadable.map(ToString::to_string),
             }
         });
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use hermes_admit::node_name::node_name;
 use hermes_admit::refusals::account::Account;
 use hermes_config::model::Document;
-use hermes_config::{Loaded, Problem, Problems};
+use hermes_config::{Loaded, Problems};
 use hermes_node::why::{FilePolicies, Filtered, Forecaster, SupposedExchange};
 use hermes_rules::route::Hop;
 use hermes_rules::{EgressRules, Rules, chains, ends, lint};
@@ -82,20 +82,14 @@ fn sound(loaded: Result<Loaded, Problems>, output: Output) -> Result<Loaded, Fai
     let problems = match loaded {
         Ok(mut loaded) => {
             ends::expand(&mut loaded.document);
-            let findings = lint(&loaded.document);
-            if findings.is_empty() {
+            let found = lint(&loaded.document);
+            if found.is_empty() {
                 chains::expand(&mut loaded.document);
                 return Ok(loaded);
             }
 
-            let at = |finding: hermes_rules::Finding| Problem {
-                place: loaded.places.locate(&finding.path),
-                path: finding.path,
-                reason: finding.reason,
-                remedy: finding.remedy,
-            };
-
-            findings.into_iter().map(at).collect()
+            let found = found.into_iter();
+            found.map(|problem| loaded.places.placed(problem)).collect()
         }
         Err(problems) => problems.0,
     };
