@@ -42,7 +42,7 @@ pub(crate) fn align(old: &[Json], new: &[Json]) -> Vec<Aligned> {
     let new_rest = &new[head..];
     let reversed = old_rest.iter().rev().zip(new_rest.iter().rev());
     let tail = reversed.take_while(same).count();
-    // Most documents differ in one place: only what is between the equal ends costs time.
+    // Most documents differ in one place: only the part between the equal ends costs time.
     let old_middle = &old_rest[..old_rest.len() - tail];
     let new_middle = &new_rest[..new_rest.len() - tail];
 
@@ -57,7 +57,8 @@ pub(crate) fn align(old: &[Json], new: &[Json]) -> Vec<Aligned> {
     steps
 }
 
-/// The alignment of what is left between equal ends: of long lists piece by piece, from one element that is in both to the next.
+/// The alignment of the part between equal ends: of long lists piece by piece, from one common
+/// element to the next.
 fn middle(old: &[Json], new: &[Json]) -> Vec<Aligned> {
     if old.len().saturating_mul(new.len()) <= PAIRS {
         return closely(old, new);
@@ -108,9 +109,10 @@ fn anchors(old: &[Json], new: &[Json]) -> Vec<(usize, usize)> {
     longest_row(&pairs)
 }
 
-/// The longest row of pairs whose second numbers grow, as their first do.
+/// The longest sequence of pairs in which both numbers grow.
 fn longest_row(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
-    // Of all rows of one length, the pair that ends with the least number; and what stands before each pair.
+    // For each length, the row of it whose last second number is least, by its last pair; and the
+    // predecessor of each pair.
     let mut ends: Vec<usize> = Vec::new();
     let mut before: Vec<Option<usize>> = Vec::with_capacity(pairs.len());
     for (index, (_, two)) in pairs.iter().enumerate() {
@@ -153,7 +155,7 @@ fn closely(old: &[Json], new: &[Json]) -> Vec<Aligned> {
     steps
 }
 
-/// The most points for what is left behind each pair of positions, by dynamic programming.
+/// The best score of the rest behind each pair of positions, by dynamic programming.
 struct Table {
     /// Elements of the new list.
     width: usize,

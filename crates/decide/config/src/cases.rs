@@ -1,4 +1,4 @@
-//! Cases of a configuration: exchanges that are supposed, and what is to be decided about them.
+//! Cases of a configuration: assumed exchanges, and the expected decisions.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -24,27 +24,29 @@ pub struct Cases {
     pub cases: Vec<Case>,
 }
 
-/// An exchange that is supposed, and what is to be decided.
+/// An assumed exchange, and the expected decision.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
     /// Its name.
     pub name: String,
-    /// What the exchange asks for: `GET http://WEB/plans`, `CONNECT DB:5432`, `CONNECT-UDP DNS:53`, `CONNECT-IP 10.0.0.0/8`, `UPGRADE websocket
-    /// http://WEB/chat`. Or a packet: `PACKET tcp 10.0.2.1:443`. Default: what the listener says, which is then one for connections,
-    /// datagrams or a device.
+    /// The request: `GET http://WEB/plans`, `CONNECT DB:5432`, `CONNECT-UDP DNS:53`,
+    /// `CONNECT-IP 10.0.0.0/8`, `UPGRADE websocket http://WEB/chat`. Or a packet:
+    /// `PACKET tcp 10.0.2.1:443`. Default: the purpose of the listener, which then takes
+    /// connections, datagrams or packets of a device.
     #[serde(default)]
     pub ask: Option<String>,
     /// Where it enters; `LISTENER/TUNNEL` where its device has several. Default: the first listener for HTTP.
     #[serde(default)]
     pub listener: Option<String>,
-    /// Whom authentication found. Default: no one.
+    /// The authenticated user. Default: no one.
     #[serde(default)]
     pub user: Option<String>,
     /// The groups that this user's token claims, for `claim-group:NAME`. Default: none.
     #[serde(default)]
     pub claim_groups: Vec<String>,
-    /// What else this token claims, for policies in Rego; the claim of the groups may be among it instead. Default: nothing.
+    /// Other claims of this token, for policies in Rego; the claim of the groups may be among them
+    /// instead. Default: nothing.
     #[serde(default)]
     pub claims: Map<String, Json>,
     /// The address it comes from. Default: 127.0.0.1, of a device its own; a packet needs one.
@@ -56,11 +58,11 @@ pub struct Case {
     /// Its fields, as the client sends them.
     #[serde(default)]
     pub fields: IndexMap<String, String>,
-    /// What is to be decided.
+    /// The expected decision.
     pub expect: Expect,
 }
 
-/// What is to be decided.
+/// An expected decision.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
@@ -69,10 +71,10 @@ pub struct Expect {
     /// The status of the refusal.
     #[serde(default)]
     pub status: Option<u16>,
-    /// What is part of the reason of the refusal; of a packet, also of what says that it may pass.
+    /// Part of the reason for a refusal; of a packet, also of the reason why it passes.
     #[serde(default)]
     pub reason: Option<String>,
-    /// Whose it is.
+    /// The user of the exchange.
     #[serde(default)]
     pub user: Option<String>,
     /// The route that it takes.

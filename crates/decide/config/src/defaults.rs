@@ -1,6 +1,8 @@
-//! `defaults` written out: each entry says itself what it leaves to the node, as if the file had said it there.
+//! `defaults` written out: each entry gets the values that it leaves to the node, as if the file
+//! had them there.
 //!
-//! Time-outs are not: what is in force is overlaid where an exchange asks for it, so that an error can name the key that counted.
+//! Time-outs are not written out: they are overlaid where an exchange asks for them, so that an
+//! error can name the key that set the limit.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -8,10 +10,11 @@ use crate::path::{Step, child, steps};
 use crate::tree::Node;
 use crate::{Places, Problem};
 
-/// What is shown to the other side: a certificate and its key belong together.
+/// Files shown to the other side: a certificate and its key belong together.
 const SHOWN: [&str; 2] = ["cert_file", "key_file"];
 
-/// What the other side must show: lists of revoked certificates belong to the authorities that issue them.
+/// Files that the other side is checked against: lists of revoked certificates belong to the
+/// authorities that issue them.
 const BELIEVED: [&str; 2] = ["ca_file", "crl_file"];
 const BELIEVED_OF_CLIENTS: [&str; 2] = ["client_ca_file", "crl_file"];
 
@@ -77,7 +80,7 @@ pub(crate) fn write_out(root: &mut Object, tree: &Node) -> Vec<Problem> {
     problems
 }
 
-/// Takes out of the JSON of a document what [`write_out`] would write into it again.
+/// Takes the values out of the JSON of a document that [`write_out`] would write into it again.
 pub(crate) fn take_back(root: &mut Object) {
     let defaults = root
         .get("defaults")
@@ -150,7 +153,7 @@ fn unlimited(entry: &mut Object, defaults: &Object) {
     }
 }
 
-/// What TLS says beside the files of the defaults.
+/// The TLS keys that differ from the files of the defaults.
 fn without(own: &Object, defaults: &Object) -> Object {
     let others = |(key, value): &(&String, &Json)| defaults.get(*key) != Some(value);
     own.iter()
@@ -159,7 +162,7 @@ fn without(own: &Object, defaults: &Object) -> Object {
         .collect()
 }
 
-/// Gives the entry the shorter TLS, if `write_out` makes of it what is there.
+/// Gives the entry the shorter TLS, if `write_out` restores the present value.
 fn try_tls(entry: &mut Object, short: Option<Json>, write_out: impl Fn(&mut Object)) {
     let mut shortened = entry.clone();
     match short {
@@ -174,7 +177,7 @@ fn try_tls(entry: &mut Object, short: Option<Json>, write_out: impl Fn(&mut Obje
     }
 }
 
-/// The same for an entry whose url says that it has TLS.
+/// The same for an entry with an `https` or `h3` url.
 fn shorten_url(entry: &mut Object, key: &str, defaults: &Object) {
     let Some(own) = entry.get("tls").and_then(Json::as_object) else {
         return;
@@ -219,7 +222,7 @@ fn fill<'a>(own: &mut Object, defaults: &Object, keys: impl Iterator<Item = &'a 
     }
 }
 
-/// Gives the TLS of what is connected to the files that it does not name.
+/// Gives the TLS of an outgoing connection the files that it does not name.
 fn connecting(tls: &mut Json, defaults: &Object) {
     if defaults.is_empty() {
         return;
@@ -240,7 +243,7 @@ fn connecting(tls: &mut Json, defaults: &Object) {
     }
 }
 
-/// The same for an entry whose url says that it has TLS.
+/// The same for an entry with an `https` or `h3` url.
 fn of_url(entry: &mut Json, key: &str, defaults: &Object) {
     let Some(entry) = entry.as_object_mut() else {
         return;
@@ -260,7 +263,7 @@ fn decisions(root: &mut Object) -> Option<&mut Json> {
     root.get_mut("log")?.get_mut("decisions")
 }
 
-/// Gives a listener the certificate that `tls: true` speaks of; false if there is none.
+/// Gives a listener the certificate for `tls: true`; false if there is no certificate.
 fn listener_tls(listener: &mut Object, defaults: &Object) -> bool {
     match listener.get_mut("tls") {
         Some(Json::Bool(false)) => drop(listener.remove("tls")),
@@ -281,7 +284,8 @@ fn listener_tls(listener: &mut Object, defaults: &Object) -> bool {
 }
 
 impl Places {
-    /// The path where what stands at `path` was written: the same, or that of the default that it was written out from.
+    /// The path at which the value of `path` was written: the same, or that of the default that it
+    /// comes from.
     pub fn origin_of(&self, path: &str) -> String {
         let steps = steps(path);
         let keys: Vec<&str> = steps.iter().map(Step::key).collect();

@@ -1,4 +1,4 @@
-//! What differs between two documents, by the paths of their keys.
+//! The differences between two documents, by the paths of their keys.
 //!
 //! Lists are aligned first, so that an inserted route is one insertion, and the routes behind it are as they were.
 
@@ -21,17 +21,17 @@ const WIDTH: usize = 80;
 /// One thing that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// What happened.
+    /// The kind of change.
     pub kind: Kind,
-    /// Where, in the new document; of what was removed, where it was in the old one.
+    /// The path in the new document; for a removed value, in the old one.
     pub path: String,
     /// Where it was in the old document, if it was moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// What the old document says.
+    /// The old value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old: Option<Json>,
-    /// What the new document says.
+    /// The new value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new: Option<Json>,
 }
@@ -50,7 +50,8 @@ pub enum Kind {
     Moved,
 }
 
-/// What differs between two documents, in the order of the new one. Secrets are compared, and not shown.
+/// The differences between two documents, in the order of the new one. Secrets are compared, and
+/// not shown.
 pub fn diff(old: &Loaded, new: &Loaded) -> Vec<Change> {
     let mut changes = Changes::default();
     let old_root = said(&old.document);
@@ -65,7 +66,8 @@ pub fn diff(old: &Loaded, new: &Loaded) -> Vec<Change> {
 }
 
 impl Change {
-    /// Puts what is shown in the place of secrets: variables as they were written in either document, or words that say it.
+    /// Replaces secrets in the shown values: by variables as they were written in either document,
+    /// or by words that say so.
     pub fn conceal(&mut self, old: &Loaded, new: &Loaded) {
         let before = self.from.as_deref().unwrap_or(&self.path);
         if let Some(value) = &mut self.old {

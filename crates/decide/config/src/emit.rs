@@ -12,7 +12,7 @@ const WIDTH: usize = 80;
 /// Columns by which an inner level is indented.
 const INDENT: usize = 2;
 
-/// A document; what it says as a whole stands in blocks with an empty line between them.
+/// A document; its top-level keys stand in blocks with an empty line between them.
 pub(crate) fn document(root: &Map<String, Json>) -> String {
     let mut out = String::new();
     let mut apart = false;
@@ -140,7 +140,7 @@ pub(crate) fn block(value: &Json) -> String {
     out
 }
 
-/// The value in one line, whatever it is.
+/// A value of any kind in one line.
 pub(crate) fn whole(value: &Json) -> String {
     match value {
         Json::Array(items) => {
@@ -174,7 +174,7 @@ fn scalar(text: &str) -> String {
     }
 }
 
-/// A key, which is text whatever it looks like.
+/// A key, which is text even if it looks like something else.
 fn scalar_key(key: &str) -> String {
     if is_plain(key) || key == "$schema" {
         key.to_owned()

@@ -4,7 +4,8 @@ use crate::Problem;
 use crate::path::{child, element};
 use crate::tree::{Node, Value};
 
-/// Stands between `${` and `}` for a secret that is not shown. It is the name of no variable, so that nothing loads it.
+/// Stands between `${` and `}` for a secret that is not shown. It is not a valid name of a
+/// variable, so that no loader accepts it.
 pub(crate) const NOT_SHOWN: &str = "a secret, not shown";
 
 /// Where variables come from.
@@ -12,8 +13,8 @@ pub(crate) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Expands the variables of every value within the node. Keys are left as they are.
 ///
-/// A scalar without quotes gets its type from the expanded text: `${PORT}` can be a number. What a variable
-/// contains is not expanded again.
+/// A scalar without quotes gets its type from the expanded text: `${PORT}` can be a number. The
+/// content of a variable is not expanded again.
 pub(crate) fn expand(node: &mut Node, env: Env<'_>, path: &str, problems: &mut Vec<Problem>) {
     match &mut node.value {
         Value::Text(text) if text.contains("${") => match expanded(text, env) {

@@ -16,14 +16,14 @@ use crate::schema::schema;
 #[derive(Debug, Clone)]
 pub struct DocumentForm(Arc<Json>);
 
-/// What a plug takes in one of the places where a document can speak to it.
+/// The settings that a plug takes in one of the places where a document can configure it.
 #[derive(Debug, Clone)]
 pub struct PlugForm {
     /// The place.
     pub place: PlugPlace,
     /// The plug's name there.
     pub name: String,
-    /// The JSON Schema of its settings; `None`: it takes none there.
+    /// The JSON Schema of its settings; `None` if it takes no settings there.
     pub schema: Option<Json>,
 }
 
@@ -118,7 +118,7 @@ impl DocumentForm {
     }
 }
 
-/// The form of settings where none are taken.
+/// The form of settings where no settings are taken.
 fn none() -> Json {
     json!({ "type": "object", "additionalProperties": false })
 }

@@ -8,10 +8,11 @@ use crate::load::{DISAGREE, typed};
 use crate::model::Document;
 use crate::{Places, Problem, env, schema, write_whole, yaml};
 
-/// Reads any bytes as a document, without what it includes.
+/// Reads any bytes as a document, without its includes.
 ///
 /// # Panics
-/// When the loader refuses a document without a reason, or does not read back what it wrote: both are bugs.
+/// When the loader refuses a document without a reason, or does not read its own output back: both
+/// are bugs.
 pub(crate) fn fuzz_one(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -40,7 +41,7 @@ pub(crate) fn fuzz_one(bytes: &[u8]) {
     }
 }
 
-/// Checks one text by itself, without what it includes.
+/// Checks one text by itself, without its includes.
 fn check_text(text: &str, env: Env<'_>) -> Result<Document, Vec<Problem>> {
     let file: Arc<Path> = Path::new("text.yaml").into();
     let mut problems = Vec::new();

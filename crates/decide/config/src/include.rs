@@ -1,4 +1,4 @@
-//! Reading a file and what it includes, into one tree.
+//! Reading a file and its includes into one tree.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,19 +23,19 @@ const FILES: usize = 256;
 /// Keys of an included file that say something of the file itself, not of the document.
 const OWN_KEYS: [&str; 3] = ["version", "$schema", "include"];
 
-/// Reads files; collects what is wrong with them.
+/// Reads files; collects their problems.
 pub(crate) struct IncludeReader<'a> {
     env: Env<'a>,
     source: &'a dyn FileReader,
     /// Every file that was opened, absolute, in order.
     pub(crate) files: Vec<PathBuf>,
-    /// What is wrong so far.
+    /// The problems so far.
     pub(crate) problems: Vec<Problem>,
     /// The files that are being read, the outermost first, by their true names.
     open: Vec<PathBuf>,
     /// True names of all files read.
     known: Vec<PathBuf>,
-    /// What the first file says, where it is none.
+    /// The text of the first document, if it is not a file.
     given: Option<String>,
 }
 
@@ -52,7 +52,8 @@ impl<'a> IncludeReader<'a> {
         }
     }
 
-    /// Reads this text in place of the first file. What it includes is looked for from the folder of the process.
+    /// Reads this text in place of the first file. Includes are resolved from the folder of the
+    /// process.
     pub(crate) fn of_text(text: String, env: Env<'a>, source: &'a dyn FileReader) -> Self {
         Self {
             given: Some(text),

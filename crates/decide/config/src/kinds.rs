@@ -18,8 +18,8 @@ fn keys_of_kinds() -> &'static [KindKeys] {
     })
 }
 
-/// Finds listeners without a kind or with several, and takes keys of other kinds out of the JSON of a document, whose `problems` so far
-/// may be why a listener seems to have none.
+/// Finds listeners without a kind or with several, and takes keys of other kinds out of the JSON of
+/// a document; the `problems` so far may be why a listener seems to have no kind.
 pub(crate) fn check(root: &mut Map<String, Json>, tree: &Node, problems: &mut Vec<Problem>) {
     let places = Places::new(tree.clone());
     let listeners = root.get_mut("listeners").and_then(Json::as_object_mut);
@@ -60,7 +60,7 @@ fn is_within(part: &str, path: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// The kinds whose own key a listener has.
+/// The kinds with a key of their own in this listener.
 fn given(listener: &Map<String, Json>) -> Vec<&'static KindKeys> {
     let kinds = keys_of_kinds().iter();
     kinds
@@ -68,7 +68,8 @@ fn given(listener: &Map<String, Json>) -> Vec<&'static KindKeys> {
         .collect()
 }
 
-/// Takes out of a listener the keys that its kind does not have. One that says what holds without it is no mistake.
+/// Takes the keys out of a listener that its kind does not have. A key with its default value is no
+/// mistake.
 fn take_others(
     listener: &mut Map<String, Json>,
     kind: &KindKeys,
@@ -98,7 +99,8 @@ fn take_others(
     });
 }
 
-/// What to do with a key that a listener of this kind does not have; `other` is the first kind that has it.
+/// The remedy for a key that a listener of this kind does not have; `other` is the first kind that
+/// has it.
 fn remedy(kind: &str, key: &str, other: &str) -> String {
     match (kind, key) {
         ("attach", "tls" | "versions") => {

@@ -1,14 +1,15 @@
-//! What one node's configuration file says: YAML with positions, checked against the schema, typed.
+//! The configuration file of one node: YAML with positions, checked against the schema, typed.
 //!
-//! [`load`] reads a file and what it includes and gives either a [`model::Document`] or every [`Problem`] at once,
-//! each with file, line, column, reason and, where possible, a remedy. The JSON Schema ([`schema()`]) is derived
-//! from the model's types and is what files are checked against, so the two cannot differ.
+//! [`load`] reads a file and its includes and gives either a [`model::Document`] or every
+//! [`Problem`] at once, each with file, line, column, reason and, where possible, a remedy. The
+//! JSON Schema ([`schema()`]) is derived from the model's types and files are checked against it,
+//! so the two cannot differ.
 //!
-//! What it is not: it knows the form of a document, not its meaning. Dangling names, conflicting
-//! ports and routes that never match are found by the rules crate, which points to them through
-//! [`Places`]. Only a document whose form is right is searched for them: what a part would mean that
-//! cannot be read is a guess, and so would be most of what follows from it. The form of settings of
-//! plugs comes from the program that has them ([`DocumentForm`]).
+//! The crate knows the form of a document, not its meaning. Dangling names, conflicting ports and
+//! routes that never match are found by the rules crate, which points to them through [`Places`].
+//! Only a well-formed document is searched for them: the meaning of an unreadable part is a guess,
+//! and so would be most findings that follow from it. The form of a plug's settings comes from the
+//! program that has the plug ([`DocumentForm`]).
 //!
 //! Documents are written, too: [`write()`] returns the text of one, in the words of the reference
 //! and without secrets, and [`diff`] names the differences between two by the paths of their keys.

@@ -37,7 +37,7 @@ impl From<Document> for Loaded {
     }
 }
 
-/// Reads a document and what it includes; `env` gives the variables of the environment.
+/// Reads a document and its includes; `env` gives the variables of the environment.
 ///
 /// # Errors
 /// Everything that is wrong with its form, in the order of files and lines.
@@ -45,7 +45,7 @@ pub fn load(file: &Path, env: Env<'_>) -> Result<Loaded, Problems> {
     load_from(&SystemFiles, file, env)
 }
 
-/// Reads a document like [`load`], with what it includes, from files that `source` has.
+/// Reads a document like [`load`], with its includes, from the files of `source`.
 ///
 /// # Errors
 /// As for [`load`].
@@ -53,7 +53,8 @@ pub fn load_from(source: &dyn FileReader, file: &Path, env: Env<'_>) -> Result<L
     read_by(schema::cached(), IncludeReader::new(env, source), file)
 }
 
-/// Reads a document from its text, which problems call `name`; what it includes is looked for from the folder of the process.
+/// Reads a document from its text, which problems call `name`; includes are resolved from the
+/// folder of the process.
 ///
 /// # Errors
 /// Everything that is wrong with its form, in the order of files and lines.
@@ -65,7 +66,7 @@ pub fn parse(name: &Path, text: &str, env: Env<'_>) -> Result<Loaded, Problems> 
     )
 }
 
-/// Reads what a reader has, as this schema says.
+/// Reads the files of a reader, checked against this schema.
 pub(crate) fn read_by(
     schema: &Json,
     mut reader: IncludeReader<'_>,
@@ -107,7 +108,7 @@ pub(crate) fn typed(
     if let Json::Object(json) = &mut json {
         problems.extend(write_out(json, root));
         kinds::check(json, root, &mut problems);
-        // What the included files say is part of the document now.
+        // The content of included files is part of the document now.
         json.remove("include");
     }
 

@@ -13,11 +13,11 @@ pub struct Places(SourceMap);
 
 #[derive(Clone)]
 enum SourceMap {
-    /// Nothing is written anywhere.
+    /// The document was not written anywhere.
     Nowhere,
     /// The document was read.
     Read(Box<Node>),
-    /// It was made of something else: by path, spelt as [`child`] and [`element`] do.
+    /// The document was made from something else: by path, spelt as [`child`] and [`element`] do.
     Mapped(BTreeMap<String, Place>),
 }
 
@@ -42,7 +42,7 @@ impl Places {
 
     /// The place of a path such as `routes[2].match.target`, `listeners.web.http` or `listeners["a.b"]`.
     ///
-    /// What is not written has the place of the nearest thing around it that is.
+    /// A value that was not written has the place of the nearest enclosing one that was.
     pub fn locate(&self, path: &str) -> Option<Place> {
         match &self.0 {
             SourceMap::Nowhere => None,

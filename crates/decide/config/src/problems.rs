@@ -1,4 +1,4 @@
-//! What is wrong with a document: everything, not the first thing alone.
+//! The problems of a document: all of them, not the first alone.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,10 +16,10 @@ pub struct Problem {
     pub place: Option<Place>,
     /// Path within the document, such as `routes[2].match.target`; empty for the document itself.
     pub path: String,
-    /// What is wrong.
+    /// The mistake.
     #[serde(serialize_with = "without_passwords")]
     pub reason: String,
-    /// What would mend it, if that is known.
+    /// The remedy, if it is known.
     #[serde(serialize_with = "without_password")]
     pub remedy: Option<String>,
 }
@@ -77,8 +77,8 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A text in which `user:password@` says no password. Values of the file are quoted in reasons and remedies, and what they say goes to
-/// terminals, logs and tickets.
+/// A text in which `user:password@` reveals no password. Values of the file are quoted in reasons
+/// and remedies, which go to terminals, logs and tickets.
 fn masked(text: &str) -> Cow<'_, str> {
     if !text.contains('@') {
         return Cow::Borrowed(text);
@@ -112,7 +112,8 @@ fn without_password<S: Serializer>(text: &Option<String>, to: S) -> Result<S::Ok
     text.as_deref().map(masked).serialize(to)
 }
 
-/// Values of the file are quoted in reasons: here they lose what would break the line, and their length.
+/// Values of the file are quoted in reasons: this removes line breaks and control characters, and
+/// limits their length.
 fn one_line(text: &str) -> String {
     const LONGEST: usize = 500;
     let mut line = String::new();
@@ -136,7 +137,8 @@ fn one_line(text: &str) -> String {
 pub struct Problems(pub Vec<Problem>);
 
 impl Problems {
-    /// In the order of the files and their lines, each problem once; what is not written anywhere comes first.
+    /// In the order of the files and their lines, each problem once; problems without a place come
+    /// first.
     #[must_use]
     pub fn in_order(mut self, files: &[PathBuf]) -> Self {
         let rank = |place: &Place| {

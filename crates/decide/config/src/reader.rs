@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 /// Reads the files of a configuration: those of the machine, or of a caller that has them elsewhere.
 pub trait FileReader {
-    /// What is in a file, `most` bytes of it at most.
+    /// The content of a file, at most `most` bytes of it.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file cannot be read.
     fn read(&self, file: &Path, most: u64) -> io::Result<Vec<u8>>;
 
-    /// The one name of a file that may have several; `None` if it has none.
+    /// The canonical name of a file; `None` if it has none.
     fn true_name(&self, file: &Path) -> Option<PathBuf>;
 }
 

@@ -1,4 +1,4 @@
-//! The JSON Schema of a document: what the loader checks against, and what editors complete from.
+//! The JSON Schema of a document: the loader checks against it, and editors use it for completion.
 
 use std::sync::OnceLock;
 
@@ -38,8 +38,8 @@ pub(crate) fn of<T: JsonSchema>() -> Value {
     schema
 }
 
-/// The schema of a type of settings, in which everything stands where it is used: so it can be part of another schema. A type that
-/// contains itself has none.
+/// The schema of a type of settings, without references: so it can be part of another schema. A
+/// recursive type has no such schema.
 pub fn settings_schema<T: JsonSchema>() -> Value {
     let settings =
         SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
@@ -74,7 +74,7 @@ fn without_null(schema: &mut Value) {
     }
 }
 
-/// Removes every null within a value; whether the value itself is none.
+/// Removes every null within a value; returns whether the value itself is anything else.
 pub(crate) fn keep_said(value: &mut Value) -> bool {
     match value {
         Value::Null => return false,
@@ -96,7 +96,7 @@ fn drop_null_type(object: &mut Map<String, Value>) {
     }
 }
 
-/// `anyOf: [X, null]` becomes X; what is said beside it, such as the description, stays.
+/// `anyOf: [X, null]` becomes X; keys beside it, such as the description, stay.
 fn drop_null_branch(object: &mut Map<String, Value>) {
     let Some(Value::Array(branches)) = object.get_mut("anyOf") else {
         return;

@@ -26,7 +26,7 @@ pub fn secret(path: &Path) -> Result<String, String> {
     if text.len() as u64 > LONGEST {
         return Err(format!("{shown} is larger than {} MiB", LONGEST >> 20));
     }
-    // Editors of Windows begin a file with a byte order mark, which is no part of what stands in it.
+    // Editors on Windows begin a file with a byte order mark, which is not part of its content.
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let text = text.trim_end_matches(['\n', '\r']);
     if text.is_empty() {

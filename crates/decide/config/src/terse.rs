@@ -1,10 +1,10 @@
-//! Without what need not be said: what equals its default, by the schema, is left away.
+//! Leaves out redundant values: those that equal the default of the schema.
 
 use serde_json::{Map, Value as Json};
 
 use crate::schema::keep_said;
 
-/// Removes every null, and every entry that says what would hold without it.
+/// Removes every null, and every entry that equals its default.
 pub(crate) fn shorten(schema: &Json, value: &mut Json) {
     keep_said(value);
     Walked { root: schema }.remove(schema, value);

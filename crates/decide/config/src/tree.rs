@@ -11,7 +11,7 @@ pub(crate) struct Node {
     pub(crate) value: Value,
     /// Where it begins.
     pub(crate) place: Place,
-    /// The letters of a plain scalar, one without quotes, whose type they decide.
+    /// The text of a plain scalar, one without quotes: it decides the type.
     pub(crate) plain: Option<String>,
     /// The text with variables that the value was expanded from.
     pub(crate) variables: Option<String>,
@@ -21,7 +21,7 @@ pub(crate) struct Node {
 #[derive(Clone)]
 pub(crate) enum Value {
     Null,
-    /// A scalar whose variables cannot be expanded, which is reported already.
+    /// A scalar with variables that cannot be expanded; reported already.
     Unread,
     Bool(bool),
     Int(i64),
@@ -75,7 +75,7 @@ impl Node {
         }
     }
 
-    /// What the value is, in words that follow "expected" and "found".
+    /// The kind of the value, in words that follow "expected" and "found".
     pub(crate) fn kind(&self) -> &'static str {
         match self.value {
             Value::Null | Value::Unread => "nothing",

@@ -14,7 +14,7 @@ const FIELDS: [&str; 3] = ["set", "append", "fields"];
 /// The key of a secret that stands in the document.
 pub(crate) const INLINE: &str = "inline";
 
-/// Parts of names of fields whose values are credentials.
+/// Parts of the names of credential fields.
 const SIGNS: [&str; 12] = [
     "access-key",
     "apikey",
@@ -48,7 +48,7 @@ const WORDS: [&str; 14] = [
     "sig",
 ];
 
-/// Schemes of credentials (RFC 9110 section 11.4), under whatever name these stand.
+/// Schemes of credentials (RFC 9110 section 11.4), in fields of any name.
 const SCHEMES: [&str; 8] = [
     "apikey ",
     "aws4-",
@@ -64,7 +64,7 @@ const SCHEMES: [&str; 8] = [
 #[doc(alias = "bound")]
 const KEY_CHARACTERS: usize = 16;
 
-/// What stands for a secret. Reading it is an error that says so.
+/// Stands for a secret. Reading it is an error with an explanation.
 fn placeholder() -> String {
     format!("${{{NOT_SHOWN}}}")
 }
@@ -104,7 +104,7 @@ impl Spot<'_> {
         may_be && is_inline(&self.path())
     }
 
-    /// The field whose value stands here.
+    /// The field with this value.
     fn field(&self) -> Option<String> {
         let is_map = |key: &str| FIELDS.contains(&key);
         match self {
@@ -137,12 +137,12 @@ pub(crate) fn is_secret(spot: &Spot<'_>, text: &str) -> bool {
     let Some(name) = spot.field() else {
         return spot.is_inline();
     };
-    // An expression is a condition on credentials, and a text of variables alone says none.
+    // An expression is a condition on credentials, and a text of variables alone reveals none.
     let says_something = !text.starts_with('~') && has_words(text);
     says_something && (is_named(&name) || has_sign_word(&name) || is_credential(text))
 }
 
-/// Whether what has this name looks like a credential.
+/// Whether this name looks like that of a credential.
 pub(crate) fn is_named(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     SIGNS.iter().any(|sign| name.contains(sign))
@@ -227,14 +227,15 @@ pub(crate) fn replace(
     }
 }
 
-/// What stands in the place of a text that is not shown: the variables that it was written with, or the placeholder.
+/// The replacement for a hidden text: the variables that it was written with, or the placeholder.
 pub(crate) fn instead(places: &Places, spot: &Spot<'_>, text: &str) -> Option<String> {
     let written = variables(places, spot, text);
     if !is_secret(spot, text) {
         return written;
     }
 
-    // The default of a variable is the secret itself, and so may be what stands beside variables in place of a file.
+    // The default of a variable is the secret itself, and so may be the text beside variables in an
+    // inline secret.
     let tells = |written: &String| written.contains(":-") || spot.is_inline() && !is_name(written);
     written
         .filter(|written| !tells(written))
@@ -264,7 +265,8 @@ fn is_in_settings(path: &str) -> bool {
     )
 }
 
-/// The variables that the value of a field or setting was written with, if it still says what came from them.
+/// The variables that the value of a field or setting was written with, if it still has their
+/// values.
 pub(crate) fn variables(places: &Places, spot: &Spot<'_>, text: &str) -> Option<String> {
     let path = spot.path();
     if spot.field().is_none() && !spot.is_inline() && !is_in_settings(&path) {

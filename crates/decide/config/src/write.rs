@@ -9,9 +9,11 @@ use crate::{defaults, emit, schema, terse, withhold};
 
 /// The document as YAML, for people. Loading it gives the same document, with one exception: secrets are not shown.
 ///
-/// A secret is what stands in the document in place of a file (`inline`), the value of a field (`set`, `append`, `match.fields`,
-/// `respond.fields`) that is named like credentials, and what came into such a value from a variable of the environment. Where `places` knows the variables, they stand there as in the file; otherwise
-/// a placeholder, which no loader takes. Files that hold secrets are named, as always, and not read.
+/// A secret is a text in place of a file (`inline`), the value of a field (`set`, `append`,
+/// `match.fields`, `respond.fields`) that is named like credentials, and a part of such a value
+/// that came from a variable of the environment. Where `places` knows the variables, they stand
+/// there as in the file; otherwise a placeholder, which no loader takes. Files that hold secrets
+/// are named, as always, and not read.
 pub fn write(document: &Document, places: &Places) -> String {
     let mut root = said(document);
     replace(&mut root, &|spot, text| {
@@ -20,8 +22,9 @@ pub fn write(document: &Document, places: &Places) -> String {
     emit::document(&root)
 }
 
-/// The document as YAML with the secrets that were written into it, for no one but a later process of the same node. What came from
-/// variables into values of fields stands there as in the file, if `places` knows it.
+/// The document as YAML with the secrets that were written into it, for no one but a later process
+/// of the same node. Variables in values of fields stand there as in the file, if `places` knows
+/// them.
 pub fn write_whole(document: &Document, places: &Places) -> String {
     let mut root = said(document);
     replace(&mut root, &|spot, text| {
@@ -39,8 +42,8 @@ pub fn to_json(document: &Document, places: &Places) -> Json {
     Json::Object(root)
 }
 
-/// Keys and values as YAML, as [`write()`] has them, whatever they say: for documents that a program makes. What looks like a variable is
-/// escaped.
+/// Keys and values as YAML, in the form of [`write()`]: for documents that a program makes. Text
+/// that looks like a variable is escaped.
 pub fn format(root: &Map<String, Json>) -> String {
     let mut root = root.clone();
     replace(&mut root, &|_, text| withhold::escaped(text));
@@ -53,9 +56,9 @@ fn replace(root: &mut Map<String, Json>, with: &impl Fn(&Spot<'_>, &str) -> Opti
     }
 }
 
-/// What a document says, as it would be written, secrets included.
+/// The content of a document, as it would be written, secrets included.
 pub(crate) fn said(document: &Document) -> Map<String, Json> {
-    // Every type of the model has texts for keys, and none fails to be written.
+    // Every type of the model has texts for keys, so writing cannot fail.
     let mut root = serde_json::to_value(document).unwrap_or_default();
     terse::shorten(schema::cached(), &mut root);
     match root {

@@ -200,7 +200,7 @@ impl<'a> Reader<'a> {
             )
     }
 
-    /// What the YAML library refuses.
+    /// The errors of the YAML library.
     fn broken(&self, error: &ScanError) -> Problem {
         if error.info().contains("recursion limit") {
             return self.problem(*error.marker(), too_deep());

@@ -1,4 +1,4 @@
-//! What is said of files that are not the YAML that is read.
+//! The problems of files that are not valid YAML.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
 

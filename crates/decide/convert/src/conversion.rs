@@ -1,4 +1,4 @@
-//! One file and its format, to what became of it.
+//! Converts one file of a known format.
 
 use crate::converted::Converted;
 use crate::discovered::ReadBeside;
@@ -11,7 +11,7 @@ use crate::{envoy, pac, sing_box, source, wireguard};
 /// Converts a file.
 ///
 /// # Errors
-/// It is too long, is not UTF-8, is not of this format, or holds nothing that could be carried.
+/// The file is too long, not UTF-8, not of this format, or has no part that could be converted.
 pub fn convert(format: Format, bytes: &[u8]) -> Result<Converted, Unreadable> {
     convert_beside(format, bytes, &|_| {
         Err("files that the source names are not read".to_owned())

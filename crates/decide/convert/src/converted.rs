@@ -1,18 +1,18 @@
-//! What a file was converted to.
+//! The result of a conversion.
 
 use serde_json::{Map, Value as Json};
 
 use crate::new_file::NewFile;
 use crate::note::{Loss, Note};
 
-/// What became of a file.
+/// The result of a conversion.
 #[derive(Debug)]
 pub struct Converted {
     /// The document.
     pub(crate) document: Map<String, Json>,
     /// The line that each route comes from.
     pub(crate) route_lines: Vec<u32>,
-    /// What was left out or behaves differently, by line.
+    /// Parts that were left out or behave differently, by line.
     pub notes: Vec<Note>,
     /// Files that the document names and that have to be made.
     pub files: Vec<NewFile>,

@@ -29,7 +29,7 @@ const SOURCES: &[&str] = &[
 #[derive(Debug, Default)]
 pub(crate) struct Discovered {
     files: BTreeMap<String, Vec<Node>>,
-    /// Those of the source itself, which others name.
+    /// Secrets of the source itself, which other parts refer to.
     pub(crate) secrets: Vec<Node>,
 }
 

@@ -1,4 +1,4 @@
-//! A document that grows, with the notes on what it does not have.
+//! A document that grows, with the notes on its gaps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -14,11 +14,11 @@ use crate::source::Node;
 /// Where a route stands among the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
-    /// Of one listener that says what its exchanges are for.
+    /// Of one listener with a fixed target.
     Fixed,
     /// Of tunnels.
     Tunnel,
-    /// What refuses other tunnels.
+    /// Refuses other tunnels.
     NoTunnel,
     /// Of requests.
     Request,

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::source::{self, Node};
 use crate::text::text;
 
-/// Whose configuration a file is.
+/// The program that a configuration is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// A bootstrap of Envoy, in YAML or JSON.

@@ -1,11 +1,13 @@
 //! Configurations of Envoy, sing-box, WireGuard (`wg-quick`) and proxy auto-configuration (PAC), as documents of Hermes.
 //!
-//! What it is: pure functions from the bytes of a file to a [`Converted`]: a document, the files that have to stand beside it, and a
-//! [`Note`] with its line on everything that was left out or behaves differently. What it is not: it opens and writes no file (files that a source names, its caller
-//! reads), resolves no name, and does not judge the document; `hermes check` does.
+//! Pure functions convert the bytes of a file to a [`Converted`]: a document, the files that have
+//! to stand beside it, and a [`Note`] with a line for everything that was left out or behaves
+//! differently. The crate opens and writes no file (files that a source names, its caller reads),
+//! resolves no name, and does not judge the document; `hermes check` does.
 //!
-//! Nothing is left out silently. A reader of `source` remembers which keys were looked at, and each key that was not is
-//! noted. Where a condition or a filter cannot be carried, the requests that it was about are refused rather than let through.
+//! Nothing is left out silently. A reader of `source` remembers which keys were looked at, and each
+//! key that was not is noted. If a condition or a filter cannot be converted, its requests are
+//! refused rather than let through.
 //!
 //! Specifications: the bootstrap of Envoy's API version 3, the JSON of sing-box 1.8 to 1.12, `wg-quick(8)`, and the functions of PAC files
 //! as Netscape published them.

@@ -5,11 +5,11 @@
 pub struct NewFile {
     /// Its name, relative to the document.
     pub name: String,
-    /// What is in it.
+    /// The content.
     pub content: NewFileContent,
 }
 
-/// What is in a file.
+/// The content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NewFileContent {
     /// This text, which only its owner may read.

@@ -1,4 +1,4 @@
-//! What a document does not say that its source did.
+//! A part of the source that the document does not express.
 
 use std::fmt;
 
@@ -11,11 +11,11 @@ pub struct Note {
     pub loss: Loss,
     /// The thing in the words of the source, such as `cluster api` or a path of keys.
     pub subject: String,
-    /// Why, and what to do about it.
+    /// The reason, and the remedy.
     pub reason: String,
 }
 
-/// What became of it.
+/// The kind of loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Loss {
     /// The document does not have it.

@@ -10,7 +10,7 @@ pub(crate) fn duration(milliseconds: u64) -> String {
     }
 }
 
-/// Milliseconds of a duration such as `0.25s`, `1h30m`, `250ms`; `None` if it is none.
+/// Milliseconds of a duration such as `0.25s`, `1h30m`, `250ms`; `None` if it is not a duration.
 pub(crate) fn milliseconds(text: &str) -> Option<u64> {
     let mut rest = text.trim();
     let mut sum = 0.0_f64;

@@ -11,7 +11,7 @@ pub const LONGEST: usize = 4 << 20;
 /// The text, without a byte order mark.
 ///
 /// # Errors
-/// It is too long, or no UTF-8.
+/// The text is too long, or not UTF-8.
 pub(crate) fn text(bytes: &[u8]) -> Result<&str, Unreadable> {
     if bytes.len() > LONGEST {
         let reason = format!("it has more than {} MiB", LONGEST >> 20);

@@ -6,7 +6,7 @@
 pub struct Unreadable {
     /// The line, from 1 on.
     pub line: Option<u32>,
-    /// What is wrong.
+    /// The reason.
     pub reason: String,
 }
 

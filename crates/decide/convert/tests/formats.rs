@@ -1,4 +1,4 @@
-//! Each format: what becomes of a file as people write it, line by line.
+//! Each format: the result for a realistic file, line by line.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
 
@@ -71,7 +71,7 @@ fn a_site_of_envoy() {
             "every: 30s",
         ],
     );
-    // The more specific host stands first, and what it lacks falls to no other.
+    // The more specific host stands first, and a path that it lacks falls to no other.
     let targets: Vec<String> = document
         .routes
         .iter()
@@ -315,7 +315,7 @@ fn a_file_of_an_office() {
         ],
     );
     let route = |index: usize| format!("{:?}", document.routes[index]);
-    // Neighbours that lead to the same place are one: what must not be stands before.
+    // Neighbours with the same destination are merged: exceptions stand before them.
     assert!(route(0).contains("localhost"), "{}", route(0));
     assert!(route(1).contains("10.9.0.0/16"), "{}", route(1));
     notes(&converted, Loss::LeftOut, 12, "weekdayRange");
@@ -413,7 +413,7 @@ fn the_page_for_those_who_come_shows_what_is_written() {
     }
 }
 
-/// A proxy auto-configuration file with these statements; what becomes of it.
+/// Converts a proxy auto-configuration file with these statements.
 fn pac(statements: &str) -> Result<Converted, String> {
     let file = format!("function FindProxyForURL(u, h) {{ {statements} }}");
     convert(Format::Pac, file.as_bytes()).map_err(|error| error.to_string())

@@ -1,13 +1,14 @@
 //! Whether a policy is so simple that no evaluation of it takes long.
 //!
-//! Such a policy may be asked on the thread that has the question. The steps of an evaluation are counted, but not what one of them takes:
-//! so what is in a policy has to be of a kind whose every step takes no longer than its operands are large, and brings forth nothing much
-//! larger. What is not known to be so is not brief: it is asked on a thread of its own, where it holds up no one.
+//! Such a policy may be asked on the thread that has the question. The steps of an evaluation are
+//! counted, but not the time of each: so a brief policy has only parts in which a step takes a time
+//! proportional to its operands, and gives no result that is much larger. Any other policy is asked
+//! on a thread of its own, where it holds up no one.
 
 use regorus::Source;
 use regorus::unstable::{ArithOp, Expr, Literal, Parser, Query, Rule, RuleBody, RuleHead};
 
-/// Bytes of a file of a brief policy: what it compares the input with is looked through in one step.
+/// Bytes of a file of a brief policy: a comparison may look through its data in one step.
 #[doc(alias = "bound")]
 const FILE: usize = 64 * 1024;
 
@@ -20,7 +21,8 @@ const EXPRESSIONS: u32 = 2000;
 #[doc(alias = "bound")]
 const GROWTH: usize = 64;
 
-/// What a brief policy may call: each takes a time in proportion to its operands, and returns no more than they hold.
+/// The functions that a brief policy may call: each takes a time in proportion to its operands, and
+/// returns no more than they hold.
 const CALLS: &[&str] = &[
     "abs",
     "array.slice",
@@ -199,8 +201,8 @@ impl<'a> Looking<'a> {
         true
     }
 
-    /// An expression that puts these together to a value. It can be as many times as large as the largest of them as there are any that are
-    /// no constants.
+    /// An expression that combines these into a value. Its size is at most that of the largest,
+    /// times the number of non-constant ones.
     fn holds(&mut self, items: &[&'a Expr]) -> bool {
         let open = items.iter().filter(|item| !is_constant(item)).count();
         self.growth = self.growth.saturating_mul(open.max(1));
@@ -209,7 +211,7 @@ impl<'a> Looking<'a> {
     }
 }
 
-/// What an expression of a plain kind is made of; `None` if it is of another.
+/// The parts of an expression of a plain kind; `None` if it is of another.
 fn parts(expression: &Expr) -> Option<Vec<&Expr>> {
     Some(match expression {
         Expr::String { .. }

@@ -1,7 +1,7 @@
-//! What one evaluation may take: steps, memory and time.
+//! The limits of one evaluation: steps, memory and time.
 //!
-//! The interpreter asks for the time every few steps. It gets a clock of ours, which stands still while all is well and leaps when
-//! a bound is reached: thus steps are counted, and one look bounds all three.
+//! The interpreter asks for the time every few steps. Our clock stands still while all is well and
+//! leaps when a bound is reached: thus steps are counted, and one look checks all three bounds.
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU32;
@@ -21,7 +21,7 @@ const STEPS: u64 = 100_000;
 #[doc(alias("bound", "authorize.rego.memory"))]
 const MEMORY: u64 = 16 * 1024 * 1024;
 
-/// Steps between two looks at what was spent.
+/// Steps between two looks at the use so far.
 #[doc(alias = "bound")]
 const BETWEEN: NonZeroU32 = NonZeroU32::new(16).expect("not zero");
 
@@ -33,7 +33,7 @@ const AT_ONCE: u64 = 4;
 #[doc(alias = "bound")]
 pub(crate) const COLUMNS: NonZeroU32 = NonZeroU32::new(64 * 1024).expect("not zero");
 
-/// What one evaluation may take.
+/// The limits of one evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
     /// Steps of the interpreter: statements, expressions, calls, turns of a loop.
@@ -62,20 +62,20 @@ pub enum Excess {
     Time,
 }
 
-/// What the evaluation of this thread has spent.
+/// The use of the current evaluation of a thread.
 struct Spending {
     budget: Budget,
     began: SystemTime,
     until: Instant,
     steps: u64,
-    /// It is on a worker, which may wait for nothing.
+    /// On a worker, which may wait for nothing.
     is_hurried: bool,
     excess: Option<Excess>,
 }
 
 thread_local! {
     static SPENDING: RefCell<Option<Spending>> = const { RefCell::new(None) };
-    /// What the clock shows: nothing while all is well, more at every look afterwards.
+    /// The time on the clock: zero while all is well, more at every look afterwards.
     static SHOWN: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
@@ -122,7 +122,8 @@ fn hard(budget: Budget) -> u64 {
 /// Has an engine ask our clock.
 pub(crate) fn limit(engine: &mut Engine) {
     static ONCE: Once = Once::new();
-    // Another source would be another crate's that uses the interpreter; there is none.
+    // The setting is global. It could only conflict with another crate that uses the interpreter;
+    // there is none.
     ONCE.call_once(|| _ = set_time_source(&Clock));
     engine.set_execution_timer_config(ExecutionTimerConfig {
         limit: LEAP / 2,
@@ -130,7 +131,8 @@ pub(crate) fn limit(engine: &mut Engine) {
     });
 }
 
-/// Counts what this thread spends, until [`settle`]. Without last words it goes on whatever one step takes.
+/// Counts the use of this thread, until [`settle`]. Without last words, a single step is not
+/// bounded.
 pub(crate) fn begin(budget: Budget, until: Instant, last_words: Option<LastWords>) {
     SHOWN.set(Duration::ZERO);
     SPENDING.set(Some(Spending {
@@ -144,7 +146,7 @@ pub(crate) fn begin(budget: Budget, until: Instant, last_words: Option<LastWords
     meter::arm(hard(budget), last_words);
 }
 
-/// When the evaluation of this thread began; now, if there is none.
+/// When the evaluation of this thread began; now, if there is no evaluation.
 pub(crate) fn began() -> SystemTime {
     SPENDING.with_borrow(|spending| {
         spending
@@ -171,8 +173,8 @@ pub(crate) fn give_up() {
     });
 }
 
-/// Ends the counting, and says which bound was reached first. The interpreter takes some errors for an undefined value: what it
-/// returned then counts for nothing.
+/// Ends the counting, and returns the bound that was reached first. The interpreter turns some
+/// errors into an undefined value: its result is then to be ignored.
 pub(crate) fn settle() -> Option<Excess> {
     meter::disarm();
     SPENDING.take().and_then(|spending| spending.excess)

@@ -1,7 +1,7 @@
 //! Builtins that the interpreter lacks, or that would bring forth too much in one step. `growing.rs` has those that are looked at and
 //! then left to the interpreter.
 //!
-//! An operand that is not what it should be makes the call undefined, as OPA has it.
+//! An operand of a wrong type makes the call undefined, as in OPA.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -70,7 +70,8 @@ pub(crate) fn is_there(name: &str) -> bool {
     BUILTINS.iter().any(|(known, ..)| *known == name)
 }
 
-/// Header, payload and signature of a token (RFC 7519), of which nothing is checked here: what the node believes is in the input.
+/// Header, payload and signature of a token (RFC 7519), without any check: verified claims are in
+/// the input.
 fn jwt(operands: &[Value]) -> Option<Value> {
     let token = operands.first()?.as_string().ok()?;
     let mut parts = token.split('.');

@@ -20,7 +20,7 @@ pub(crate) struct RulesFile<'a> {
 
 /// Each builtin that is called in these files and is not there, where it is called first.
 pub(crate) fn missing(files: &[RulesFile<'_>]) -> Vec<Wrong> {
-    // What cannot be read was told of before.
+    // A file that cannot be read was reported before.
     let read = |file: &RulesFile<'_>| Some((file.name.to_owned(), parse(file)?));
     let modules: Vec<_> = files.iter().filter_map(read).collect();
     let functions: HashSet<String> = modules
@@ -50,7 +50,7 @@ pub(crate) fn missing(files: &[RulesFile<'_>]) -> Vec<Wrong> {
     wrong
 }
 
-/// What to do without a builtin.
+/// The remedy for a missing builtin.
 fn instead_of(name: &str) -> &'static str {
     match name {
         _ if name.starts_with("io.jwt.") => {
@@ -101,7 +101,7 @@ fn functions_of(module: &Module) -> impl Iterator<Item = String> {
     })
 }
 
-/// What names mean in a module.
+/// The meaning of names in a module.
 struct ModuleNames {
     package: String,
     imports: HashMap<String, String>,

@@ -1,9 +1,10 @@
 //! The time as a rule, where a test replaces it: `with time.now_ns as 0`.
 //!
-//! The interpreter lets `with` replace its own builtins and what is in documents, and `time.now_ns` is a builtin of ours. Where some file replaces
-//! it, all ask for a rule that has its value instead, which can be replaced.
+//! The interpreter lets `with` replace its own builtins and parts of documents, but `time.now_ns`
+//! is a builtin of ours. If some file replaces it, all files refer to a rule with its value
+//! instead, which can be replaced.
 
-/// What is called and replaced.
+/// The builtin that is called and replaced.
 const BUILTIN: &str = "time.now_ns";
 
 /// The rule.
@@ -15,7 +16,7 @@ pub(crate) const FILE: (&str, &str) = (
     "package hermes_clock\nnow_ns := time.now_ns()\n",
 );
 
-/// What is written where the name of the builtin stands.
+/// The replacement for the name of the builtin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Use {
     Call,

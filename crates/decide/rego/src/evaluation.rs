@@ -1,4 +1,4 @@
-//! One evaluation, on whatever thread.
+//! One evaluation, on any thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -26,7 +26,7 @@ pub(crate) fn is_always_so(reason: &str) -> bool {
         .any(|sign| reason.contains(sign))
 }
 
-/// What an evaluation came to.
+/// The result of an evaluation.
 pub(crate) struct Evaluated {
     pub(crate) answer: Answer,
     /// Whether the engine can be used again.

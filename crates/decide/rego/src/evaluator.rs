@@ -1,8 +1,9 @@
 //! Asks a policy on threads of its own.
 //!
-//! A worker serves thousands of exchanges on one thread and must not wait for a policy, which its author can make slow, and whose thread
-//! may stop for good (see `meter.rs`). A policy that cannot do either (see `brief.rs`) is asked at once: the way to another thread and back
-//! would cost several times what the evaluation does.
+//! A worker serves thousands of exchanges on one thread and must not wait for a policy, which its
+//! author can make slow, and whose thread may stop for good (see `meter.rs`). A policy that cannot
+//! do either (see `brief.rs`) is asked at once: the way to another thread and back would cost
+//! several times the evaluation.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -83,7 +84,7 @@ enum Reply {
 }
 
 impl Reply {
-    /// Who asked may be gone meanwhile, and then no one is told.
+    /// The caller may be gone meanwhile; then the answer is dropped.
     fn send(self, answer: Answer) {
         match self {
             Self::Task(task) => _ = task.send(answer),
@@ -100,11 +101,11 @@ impl Reply {
 }
 
 impl Evaluator {
-    /// Takes a policy, which is asked within `budget`; at most `waiting` questions wait for a thread. It is asked once about nothing, so
-    /// that a rule that is not there, or one that needs itself, is known at once.
+    /// Takes a policy, to be asked within `budget`; at most `waiting` questions wait for a thread.
+    /// It is asked once with an empty input, which finds missing and recursive rules at once.
     ///
     /// # Errors
-    /// What is wrong with the policy.
+    /// The mistakes in the policy.
     pub fn new(policy: Policy, budget: Budget, waiting: usize) -> Result<Self, Wrong> {
         let spot = policy.is_brief().then(|| Spot::new(policy.clone(), budget));
         let evaluator = Self {
@@ -138,7 +139,7 @@ impl Evaluator {
     /// Asks on this thread, if the policy and the input are brief.
     ///
     /// # Errors
-    /// It is a question for another thread, of which there are few.
+    /// The question is for another thread, of which there are few.
     pub fn ask_first(&self, input: Json) -> Result<Answer, ThreadQuestion> {
         let spot = self.shared.spot.as_ref();
         let spot = spot.filter(|spot| spot.takes(&input));
@@ -198,7 +199,7 @@ impl Evaluator {
             return Err(Failure::Stopped);
         }
         if state.jobs.len() >= self.shared.waiting {
-            // Those whose time is over keep no one out.
+            // Expired questions do not keep others out.
             state.jobs.retain(|job| !job.answer.is_dropped());
         }
         if state.jobs.len() >= self.shared.waiting {

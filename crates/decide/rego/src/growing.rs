@@ -105,7 +105,8 @@ pub(crate) fn add(engine: &mut Engine) {
 }
 
 impl CallPlace {
-    /// That of a call which was read for this alone: the interpreter adds the true place to an error.
+    /// The builtin of a call that was parsed for this alone: the interpreter adds the true place to
+    /// an error.
     fn new() -> Option<Self> {
         let text = "package call\nx := f(1, 2, 3)\n".to_owned();
         let source = Source::from_contents("call".to_owned(), text).ok()?;

@@ -24,7 +24,7 @@ const NAMED: &[(&str, &str)] = &[
     ("RFC3339Nano", RFC_3339_NANO),
 ];
 
-/// The layout that is written where none is given.
+/// The default layout.
 pub(crate) const RFC_3339_NANO: &str = "2006-01-02T15:04:05.999999999Z07:00";
 
 const MONTHS: [&str; 12] = [
@@ -137,7 +137,7 @@ mod tests {
         ] {
             assert_eq!(seconds(layout, text), at, "{layout}: {text}");
         }
-        // A fraction behind seconds is read where the layout has none, too.
+        // A fraction behind seconds is read even if the layout has none.
         assert_eq!(seconds("2006 5", "1970 1.5"), Some(1_500_000_000));
     }
 }

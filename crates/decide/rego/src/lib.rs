@@ -1,11 +1,13 @@
 //! Policies in Rego, the language of Open Policy Agent, evaluated in this process and within bounds.
 //!
-//! What it is: files of Rego to a [`Policy`], and an [`Evaluator`] that asks it on threads of its own, within a [`Budget`] of steps,
-//! memory and time. What it is not: it knows nothing of exchanges, fields or configuration; the input is JSON, and so is
-//! the result. No builtin reaches the network, a file or the environment.
+//! Files of Rego become a [`Policy`], and an [`Evaluator`] asks it on threads of its own, within a
+//! [`Budget`] of steps, memory and time. The crate knows nothing of exchanges, fields or
+//! configuration; the input is JSON, and so is the result. No builtin reaches the network, a file
+//! or the environment.
 //!
-//! The language is evaluated by `regorus`. It counts steps, but knows neither memory nor what one builtin may bring forth; that
-//! is what [`Metered`] is for, the allocator of a program that evaluates policies of others.
+//! The language is evaluated by `regorus`. It counts steps, but neither memory nor the size of a
+//! builtin's result; [`Metered`] does, the allocator of a program that evaluates policies of
+//! others.
 //!
 //! Specifications: the policy language of OPA 1.x, and of 0.x where a file is not of 1.x.
 //!

@@ -1,9 +1,10 @@
 //! The memory that one evaluation takes, counted by the allocator.
 //!
-//! What is counted is what was ever asked for, not what is held: it only grows, so that the same policy and input
-//! always come to the same figure. The interpreter looks at it every few steps and gives up. One builtin can ask for a gigabyte between two
-//! looks, though, and an allocator can neither refuse (the program would end) nor unwind. So a thread that goes far beyond its bound stops
-//! for good, after it said so: it keeps what it has, and gets no more.
+//! Allocated bytes are counted, not held ones: the count only grows, so that the same policy and
+//! input always come to the same figure. The interpreter looks at it every few steps and gives up.
+//! One builtin can ask for a gigabyte between two looks, though, and an allocator can neither
+//! refuse (the program would end) nor unwind. So a thread that goes far beyond its bound reports
+//! this and stops for good: it keeps its memory, and gets no more.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::{Cell, RefCell};
@@ -12,17 +13,17 @@ use std::thread;
 /// An allocator that counts for threads that evaluate a policy, and does nothing else for any other.
 pub struct Metered<A>(pub A);
 
-/// Nothing is counted.
+/// Allocations are not counted.
 const UNMETERED: u64 = u64::MAX;
 
 thread_local! {
     /// Bytes that this thread may still ask for.
     static LEFT: Cell<u64> = const { Cell::new(UNMETERED) };
-    /// What is done when it asks for more.
+    /// Called when the thread asks for more.
     static LAST_WORDS: RefCell<Option<LastWords>> = const { RefCell::new(None) };
 }
 
-/// What a thread says before it stops for good.
+/// The report of a thread before it stops for good.
 pub(crate) type LastWords = Box<dyn FnOnce()>;
 
 /// Counts from here on. Beyond `limit` the thread says its last words, and never goes on; without any it does, and nothing is left.
@@ -59,7 +60,7 @@ fn spend(left: u64, bytes: usize) {
     }
 }
 
-/// Nothing may unwind through an allocator, and what it returns must be memory: so it does not return.
+/// Nothing may unwind through an allocator, and its result must be memory: so it does not return.
 fn stop() -> ! {
     LEFT.set(UNMETERED);
     if let Some(last_words) = LAST_WORDS.take() {

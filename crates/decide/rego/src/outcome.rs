@@ -1,4 +1,4 @@
-//! What an evaluation ended with.
+//! The outcome of an evaluation.
 
 use serde_json::{Map, Value as Json};
 
@@ -59,7 +59,7 @@ pub(crate) fn to_json(value: &Value) -> Answer {
     }
 }
 
-/// What a result may still take.
+/// The size that a result may still have.
 struct Room {
     values: usize,
     text: usize,

@@ -18,11 +18,11 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Reads files, each with its name and its text: data where the name ends in `.json`, else rules. `rule` is what is asked
-    /// for, such as `data.overlay.allow`.
+    /// Reads files, each with its name and its text: data where the name ends in `.json`, else
+    /// rules. `rule` is the question, such as `data.overlay.allow`.
     ///
     /// # Errors
-    /// What is wrong with each file.
+    /// The mistakes in each file.
     pub fn new(files: &[(String, String)], rule: &str) -> Result<Self, Vec<Wrong>> {
         times::forget_zones();
         let mut engine = Engine::new();
@@ -120,7 +120,8 @@ fn number(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// A file of rules. One that is none of Rego 1 may be of the language before it, in which rules needed no `if`; returns whether it is.
+/// A file of rules. If it is not Rego 1, it may be of the language before it, in which rules needed
+/// no `if`; returns whether it is.
 fn rules(engine: &mut Engine, name: &str, text: &str) -> Result<bool, Wrong> {
     let mut add = |is_old| {
         engine.set_rego_v0(is_old);

@@ -22,7 +22,7 @@ const SECOND: f64 = 1e9;
 struct SignedToken<'a> {
     header: Map<String, Json>,
     payload: Map<String, Json>,
-    /// What is signed: header and payload as they are written.
+    /// The signed text: header and payload as they are written.
     message: &'a str,
     signature: Vec<u8>,
 }
@@ -57,7 +57,7 @@ impl<'a> SignedToken<'a> {
     }
 }
 
-/// What a token has to be.
+/// The conditions on a token.
 #[derive(Debug)]
 struct Constraints {
     keys: Vec<TokenKey>,
@@ -91,7 +91,8 @@ impl Constraints {
         };
         let time = match given.get("time") {
             Some(time) => time.as_f64()?,
-            // So many nanoseconds are no number of floating point; a rounded one is near enough.
+            // This many nanoseconds exceed the precision of floating point; a rounded number is
+            // near enough.
             None => times::now(&[])?.as_i64().ok()? as f64,
         };
         Some(Self {
@@ -109,7 +110,7 @@ impl Constraints {
             return Some(false);
         };
         let is_asked_for = self.alg.as_deref().is_none_or(|wanted| wanted == alg);
-        // RFC 7515, 4.1.11: what has to be understood is not.
+        // RFC 7515, 4.1.11: a header parameter that must be understood is not.
         if !is_asked_for || token.header.contains_key("crit") {
             return Some(false);
         }
@@ -161,7 +162,8 @@ pub(crate) fn decode_verify(operands: &[Value]) -> Option<Value> {
     Some(value_of(answer))
 }
 
-/// Whether a token has a signature of this kind by this key, whatever it says.
+/// Whether a token has a signature of this kind by this key, regardless of the algorithm in its
+/// header.
 pub(crate) fn verify(operands: &[Value], algorithm: Algorithm) -> Option<Value> {
     let [token, key] = operands else { return None };
     let token = SignedToken::parse(token.as_string().ok()?)?;
@@ -254,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_not_taken_for_a_public_key_nor_the_reverse() {
-        // The classic confusion: a token by HS256 whose secret is the text of a public key.
+        // The classic confusion: a token by HS256 with the text of a public key as secret.
         let key = public_key();
         let payload = URL_SAFE_NO_PAD.encode("{}");
         let message = format!("{HEADER}.{payload}");

@@ -1,7 +1,8 @@
 //! Asks a brief policy on the thread that has the question.
 //!
-//! What such an evaluation may take is a small part of what a policy may take on a thread of its own: enough for some dozens of rules. One
-//! that needs more is begun again over there; if that happens often, nothing is tried here any more.
+//! The limits of such an evaluation are a small part of those on a thread of its own: enough for
+//! some dozens of rules. One that needs more is begun again over there; if that happens often,
+//! nothing is tried here any more.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ const TIME: Duration = Duration::from_millis(100);
 #[doc(alias = "bound")]
 const INPUT: usize = 16 * 1024;
 
-/// Evaluations that may need more before none is tried here any more.
+/// Evaluations that may need more before the policy is not tried here any more.
 #[doc(alias = "bound")]
 const OVERRUNS: u32 = 16;
 
@@ -46,7 +47,7 @@ pub(crate) struct Spot {
 }
 
 impl Spot {
-    /// `budget` is what the policy may take elsewhere.
+    /// `budget` is that of a thread of its own.
     pub(crate) fn new(policy: Policy, budget: Budget) -> Self {
         Self {
             rule: policy.rule().to_owned(),

@@ -1,4 +1,5 @@
-//! Tests that are written in Rego: rules whose names begin with `test_`, as `opa test` finds them.
+//! Tests that are written in Rego: rules with names that begin with `test_`, as `opa test` finds
+//! them.
 
 use std::time::Duration;
 
@@ -29,9 +30,9 @@ pub struct RegoTest {
 /// Runs the tests in these files, each with its name and its text, on all of them together.
 ///
 /// # Errors
-/// What is wrong with each file.
+/// The mistakes in each file.
 pub fn run_tests(files: &[(String, String)], budget: Budget) -> Result<Vec<RegoTest>, Vec<Wrong>> {
-    // Read once to say what is wrong; a test then asks for its own rule.
+    // Read once to find mistakes; a test then asks for its own rule.
     Policy::new(files, "data")?;
     let found = files.iter().flat_map(|(file, text)| find(file, text));
     found

@@ -20,7 +20,8 @@ const SECOND: i64 = 1_000_000_000;
 #[doc(alias = "bound")]
 const ZONES: usize = 64;
 
-/// Bytes of a layout: those that have a name are shorter than 40, and what is written by one can be five times as long.
+/// Bytes of a layout: named layouts are shorter than 40, and a formatted time can be five times as
+/// long.
 #[doc(alias = "bound")]
 const LAYOUT: usize = 4096;
 
@@ -45,7 +46,7 @@ pub fn present() -> SystemTime {
     }
 }
 
-/// Has zones be read again: policies that are read anew see what changed on this machine.
+/// Has zones be read again: a reloaded policy sees changes of this machine.
 pub(crate) fn forget_zones() {
     KNOWN.write().clear();
 }

@@ -23,7 +23,7 @@ pub(crate) struct TokenKey {
 
 #[derive(Debug)]
 enum KeyMaterial {
-    /// What both sides know.
+    /// A secret that both sides know.
     Secret(Vec<u8>),
     /// An RSAPublicKey (RFC 8017, A.1.1), a point of a curve, or the key of Ed25519.
     Public(Vec<u8>),
@@ -96,7 +96,7 @@ impl Algorithm {
         matches!(self.check, Check::Hmac(_))
     }
 
-    /// Whether a key of its kind made this signature. A key of another kind made none.
+    /// Whether this key made the signature. A key of another kind did not.
     pub(crate) fn verifies(self, key: &TokenKey, message: &[u8], signature: &[u8]) -> bool {
         let verified = match (self.check, &key.material) {
             (Check::Hmac(algorithm), KeyMaterial::Secret(secret)) => {
@@ -186,7 +186,7 @@ fn jwk(json: &Json) -> Option<TokenKey> {
 mod tests {
     use super::*;
 
-    /// RFC 8037, appendix A: a key of Ed25519, what it signs, and the signature.
+    /// RFC 8037, appendix A: a key of Ed25519, a signed text, and the signature.
     #[test]
     fn the_token_of_rfc_8037_is_verified() {
         let key =

@@ -1,15 +1,15 @@
-//! What is wrong with a file of a policy, and where.
+//! A mistake in a file of a policy, and its place.
 
 use std::fmt;
 
-/// What is wrong with a file.
+/// A mistake in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wrong {
     /// The file, by the name that it was given.
     pub file: String,
     /// Line and column, from 1, where they are known.
     pub place: Option<(u32, u32)>,
-    /// What is wrong there.
+    /// The reason.
     pub reason: String,
 }
 
@@ -24,7 +24,8 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// Takes the place out of what the interpreter says: `--> file:line:column`, lines of the file, `error: reason`.
+/// Parses the place in a message of the interpreter: `--> file:line:column`, lines of the file,
+/// `error: reason`.
 pub(crate) fn wrong(name: &str, said: &str) -> Wrong {
     let place = said.lines().find_map(|line| {
         let (rest, column) = line.trim().strip_prefix("--> ")?.rsplit_once(':')?;

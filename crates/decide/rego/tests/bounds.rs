@@ -1,4 +1,4 @@
-//! Policies that loop, explode or want everything, in a program whose allocator counts.
+//! Policies that loop, explode or want all memory, in a program with a counting allocator.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 #[global_allocator]
 static ALLOCATOR: Metered<System> = Metered(System);
 
-/// Long enough for any machine: what ends these evaluations is what they spend.
+/// Long enough for any machine: the other bounds end these evaluations.
 const LONG: Duration = Duration::from_secs(600);
 
 fn evaluator(rules: &str) -> Evaluator {
@@ -57,8 +57,8 @@ fn a_text_that_doubles_ends_with_the_memory() {
 
 #[test]
 fn a_gigabyte_at_once_costs_a_thread_and_then_the_policy() {
-    // A thousand references to one text of a megabyte cost nothing until they are written down, here in what is said of a wrong
-    // operand, of which no estimate knows.
+    // A thousand references to one text of a megabyte cost nothing until they are written down,
+    // here in the message about a wrong operand, which no estimate covers.
     let rules = "b := count(union({[input.x | some i in numbers.range(1, 1000)]})) if input.x";
     let evaluator = evaluator(rules);
     let large = json!({ "x": "x".repeat(1_000_000) });

@@ -1,4 +1,4 @@
-//! Who may be attached under which name.
+//! Who may attach under which name.
 
 use hermes_config::model::AttachAs;
 

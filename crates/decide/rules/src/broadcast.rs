@@ -6,7 +6,8 @@ use http::HeaderName;
 
 use crate::trust::Source;
 
-/// Name of the field that asks for copies. It is an overlay field: clients are believed in it only where a listener accepts it.
+/// Name of the field that asks for copies. It is an overlay field: a client's value counts only if
+/// the listener accepts it.
 pub const FIELD: HeaderName = HeaderName::from_static("x-hermes-broadcast");
 
 /// Whether these fields ask for copies: the field stands there once, and says `true`.

@@ -1,4 +1,5 @@
-//! Whose a request is that came through other proxies: the nearest address that is none of theirs.
+//! The client of a request that came through other proxies: the nearest address that is not one of
+//! theirs.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,17 +9,17 @@ use hermes_proto::fields::Fields;
 use http::HeaderName;
 use ipnet::IpNet;
 
-/// The field that tells of clients, and the proxies whose word counts.
+/// The field that names clients, and the proxies that are trusted in it.
 #[derive(Debug, Clone)]
 pub struct ClientField {
     name: HeaderName,
     proxies: Vec<IpNet>,
 }
 
-/// Who sent a request.
+/// The client of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Client {
-    /// A stranger's connection: what it says of other addresses does not count.
+    /// An untrusted connection: other addresses in the field do not count.
     Stranger,
     /// The proxy itself, which tells of no one.
     Proxy,
@@ -30,7 +31,7 @@ pub enum Client {
 }
 
 impl ClientField {
-    /// That of a listener; `None` for a field whose name `lint` has refused.
+    /// The field of a listener; `None` if `lint` has refused its name.
     pub fn new(config: &ClientAddress) -> Option<Self> {
         Some(Self {
             name: config.field.parse().ok()?,
@@ -43,7 +44,8 @@ impl ClientField {
         &self.name
     }
 
-    /// Whether the word of a proxy at this address counts; that of one on a Unix socket does, whose mode decides who may connect.
+    /// Whether a proxy at this address is trusted; one on a Unix socket is, as the mode of the
+    /// socket decides who may connect.
     pub fn believes(&self, proxy: Option<IpAddr>) -> bool {
         proxy.is_none_or(|ip| self.is_proxy(ip))
     }
@@ -53,8 +55,9 @@ impl ClientField {
         self.proxies.iter().any(|prefix| prefix.contains(&ip))
     }
 
-    /// Who sent a request with these fields over a connection from this address. Each proxy appends where it was asked from, so
-    /// the last address that is no proxy's is the client's; whatever stands before it, the client may have written.
+    /// The client of a request with these fields over a connection from this address. Each proxy
+    /// appends the address of its peer, so the last address that is no proxy's is the client's; the
+    /// client may have written all entries before it.
     pub fn client(&self, fields: &Fields, connection: Option<IpAddr>) -> Client {
         if !self.believes(connection) {
             return Client::Stranger;
@@ -139,7 +142,7 @@ mod tests {
             client(&["203.0.113.9, x, 10.0.0.2"], "10.0.0.1"),
             Client::Unreadable(known)
         );
-        // What a client wrote before its own address is not looked at.
+        // An entry that a client wrote before its own address is not looked at.
         assert_eq!(
             client(&["x, \", 203.0.113.9"], "10.0.0.1"),
             named("203.0.113.9")

@@ -13,7 +13,7 @@ pub fn expand(document: &mut Document) {
             continue;
         }
 
-        // What is no address is a name that nothing has, which is reported as such.
+        // Any other text is an unknown name, which is reported as such.
         if let Ok(address) = name.parse::<EndpointAddress>() {
             let upstream = Upstream {
                 endpoints: vec![Endpoint::Address(address)],

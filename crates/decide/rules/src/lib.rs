@@ -1,15 +1,15 @@
 //! Pure decisions with their reasons: routes, overlay fields, identity, egress.
 //!
-//! What it is: functions from a configuration and the facts of an exchange to a decision that can say why. The data
-//! plane, `hermes check` and every later `why` use the same ones. What it is not: no run time, socket, clock or
-//! source of randomness; a random number, where one is needed, is an argument.
+//! Functions from a configuration and the facts of an exchange to a decision that can say why. The
+//! data plane, `hermes check` and every later `why` use the same ones. There is no run time,
+//! socket, clock or source of randomness in here; random numbers are arguments.
 //!
 //! - [`route`]: which route an exchange takes (RFC 3986, 6.2.2 for paths; RFC 9110, 4.2.3 for hosts).
 //! - [`attach`]: who may be attached under which name.
 //! - [`broadcast`]: who may have a request copied.
 //! - [`chains`]: several next proxies, one behind the other.
 //! - [`ends`]: addresses at which the overlay ends.
-//! - [`session`]: what a UDP session is, and how long it may be silent.
+//! - [`session`]: the classes of UDP sessions, and how long each may be silent.
 //! - [`shadow`]: routes that can never match.
 //! - [`retry`]: whether a failed attempt is followed by another (RFC 9110, 9.2.2).
 //! - [`packets`]: which flows may pass a tunnel of IP.
@@ -17,10 +17,10 @@
 //! - [`judge`]: the one decision that joins the others, phase by phase.
 //! - [`lint`](mod@lint): everything about a document that its schema cannot say.
 //! - [`log_filter`]: whether a log filter would log anything.
-//! - [`warn`](mod@warn): what in a sound document does nothing.
-//! - [`trust`]: whose an exchange is, and which overlay fields it keeps.
+//! - [`warn`](mod@warn): parts of a sound document without effect.
+//! - [`trust`]: the user of an exchange, and the overlay fields that it keeps.
 //! - [`fields`] and [`template`]: changes to fields.
-//! - [`reevaluate`](mod@reevaluate): what becomes of an open tunnel when the rules change.
+//! - [`reevaluate`](mod@reevaluate): the fate of an open tunnel when the rules change.
 //! - [`versions`](mod@versions): which HTTP versions a listener speaks.
 //! - [`egress`]: which addresses a request may choose (RFC 6890 and the registries it points to).
 //!

@@ -24,7 +24,7 @@ pub const PARTS: [&str; 13] = [
     "hermes_upstream",
 ];
 
-/// What is wrong with a filter, and what mends it; nothing for one that holds.
+/// The mistake in a filter, and its remedy; `None` for a valid one.
 ///
 /// Parts of other programs (`h2=debug`) are taken as they are, unless they look like a mistyped one of ours.
 pub fn mistake(filter: &str) -> Option<(String, String)> {
@@ -32,7 +32,7 @@ pub fn mistake(filter: &str) -> Option<(String, String)> {
         .split(',')
         .map(str::trim)
         .find_map(|directive| match directive.split_once('=') {
-            // Conditions on spans, of which there are none of ours, are the logger's business.
+            // Conditions on spans, which Hermes does not have, are the logger's business.
             _ if directive.contains('[') => None,
             None if is_level(directive) || is_part(directive) => None,
             None => Some((

@@ -17,8 +17,8 @@ pub struct OverlayNames {
 }
 
 impl OverlayNames {
-    /// Those that `dns` of this listener names, or else those that routes name which take its connections and datagrams. Of these,
-    /// expressions and `*` are left out: they say where names go, rather than which there are.
+    /// The names in `dns` of this listener, or else those in routes that take its connections and
+    /// datagrams. Expressions and `*` in routes are left out: they do not enumerate names.
     pub fn of(document: &Document, listener: &str, dns: &SplitDns) -> Self {
         let mut names = Self::default();
         if !dns.names.is_empty() {

@@ -1,4 +1,5 @@
-//! What becomes of an open tunnel when the rules change: the same decision again, with the facts of its opening.
+//! The fate of an open tunnel when the rules change: the same decision again, with the facts of its
+//! opening.
 //!
 //! A route says afresh where the tunnel's exchange would go. Compared with where it goes, there are five answers:
 //!
@@ -26,11 +27,11 @@ use crate::route::{Act, Facts, Route, Table, Unmatched};
 pub struct Destination {
     /// Through another proxy, or out of the overlay.
     pub end: End,
-    /// What the route made of the target; none where it left that as it was.
+    /// The target after the route's rewriting; `None` if it was not rewritten.
     pub rewritten: Option<HostPort>,
 }
 
-/// What the path of a tunnel ends at.
+/// The end of a tunnel's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// The next proxy.
@@ -46,7 +47,7 @@ pub enum End {
 /// An open tunnel.
 #[derive(Debug, Clone)]
 pub struct Tunnel<'a> {
-    /// What was known when its route was chosen.
+    /// The facts when its route was chosen.
     pub facts: Facts<'a>,
     /// Where it leads.
     pub destination: &'a Destination,
@@ -56,29 +57,29 @@ pub struct Tunnel<'a> {
     pub relabelled: bool,
 }
 
-/// What becomes of a tunnel.
+/// The fate of a tunnel.
 #[derive(Debug, Clone)]
 pub enum Verdict<H> {
-    /// It goes on as it is; this is its route now.
+    /// The tunnel goes on unchanged; this is its route now.
     Kept(Arc<Route<H>>),
     /// Others like it go elsewhere now, but it is allowed and cannot be moved: it goes on to its own end.
     Outlives(Arc<Route<H>>),
-    /// It is to be opened anew on this route, and the old path left then.
+    /// The tunnel is opened anew on this route, and then leaves the old path.
     Moved(Arc<Route<H>>),
-    /// It ends.
+    /// The tunnel ends.
     Ended(Reason),
 }
 
 /// Why a tunnel may not go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
-    /// Nothing matches it any more.
+    /// No route matches any more.
     NoRoute,
     /// The named route matches now and does something else.
     OtherAction(String),
     /// The credential that it was opened with has expired.
     Expired,
-    /// It would not be believed any more whose it is; in words.
+    /// The claimed user would not be accepted any more; in words.
     Identity(String),
     /// The address that it reaches may not be chosen any more; in words.
     Egress(String),

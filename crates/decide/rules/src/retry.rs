@@ -1,7 +1,7 @@
 //! Whether a failed attempt is followed by another: a policy and an outcome in, a decision with its reason out.
 //!
-//! What may have been processed is repeated only where the method is idempotent (RFC 9110, 9.2.2). Chance is an argument, and
-//! the caller keeps the time and the budget.
+//! A request that may have been processed is repeated only if its method is idempotent (RFC 9110,
+//! 9.2.2). Chance is an argument, and the caller keeps the time and the budget.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use hermes_config::model::{Percent, Retry, RetryOn};
 #[doc(alias = "bound")]
 pub const ATTEMPTS_UNPROCESSED: u32 = 4;
 
-/// Attempts where no policy is configured and the connection fell silent: another that works is
-/// there already. RFC 9110, 9.2.2: what failed again is not repeated once more.
+/// Attempts without a policy if the connection fell silent: another that works is there already.
+/// RFC 9110, 9.2.2: a repetition that fails is not repeated.
 #[doc(alias = "bound")]
 pub const ATTEMPTS_SILENT: u32 = 2;
 
@@ -21,7 +21,7 @@ pub const ATTEMPTS_SILENT: u32 = 2;
 #[doc(alias("bound", "retry.attempts"))]
 const ATTEMPTS: u32 = 3;
 
-/// Longest pauses of a policy that names none: before the second attempt, and before any.
+/// Longest pauses of a policy without the key: before the second attempt, and before any.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(250));
 
 /// Longest `Retry-After` that is waited for: a client would rather know.
@@ -36,7 +36,7 @@ const KEEP_BYTES: u64 = 64 << 10;
 /// Retries for a hundred exchanges, and a second: a dead upstream gets a fifth more than its load.
 const BUDGET: (Percent, u16) = (Percent(200_000), 3);
 
-/// What is tried again where a policy does not say.
+/// Conditions of a policy without the key.
 const ON: [RetryOn; 4] = [
     RetryOn::ConnectFailure,
     RetryOn::RefusedStream,
@@ -49,9 +49,9 @@ const ON: [RetryOn; 4] = [
 pub struct Policy {
     /// Attempts in all.
     pub attempts: u32,
-    /// How long it is tried again, whatever the number of attempts.
+    /// How long it is tried again, regardless of the number of attempts.
     pub keep_for: Option<Duration>,
-    /// What is tried again, beside what certainly had no effect.
+    /// Conditions for a retry, beside requests that certainly had no effect.
     pub on: Vec<RetryOn>,
     /// Longest time from the beginning of an attempt to its response head.
     pub per_try: Option<Duration>,
@@ -100,7 +100,8 @@ impl Policy {
         }
     }
 
-    /// The policy where none is configured: what certainly had no effect is tried again, at once, and no content is kept.
+    /// The policy without configuration: a request that certainly had no effect is tried again, at
+    /// once, and no content is kept.
     pub const fn unprocessed_only() -> Self {
         Self {
             attempts: 1,
@@ -146,7 +147,7 @@ pub enum Outcome {
     Refused,
     /// A connection that had served other exchanges ended without a byte: it had probably died of age.
     Stale,
-    /// Nothing came back on the connection any more, while the next hop could be reached otherwise.
+    /// The connection fell silent, while the next hop could be reached otherwise.
     Silent,
     /// The connection ended or the stream was reset before a response.
     Reset,
@@ -193,7 +194,8 @@ impl Outcome {
         !matches!(self, Self::ConnectFailure | Self::Untrusted | Self::Refused)
     }
 
-    /// Whether the policy tries this again. What the next hop refused, or a kept connection lost, always is.
+    /// Whether the policy retries this. A request that the next hop refused, or a kept connection
+    /// lost, is always retried.
     fn is_retried(self, policy: &Policy) -> bool {
         use RetryOn::{ConnectFailure, GatewayError, Interrupted, RateLimited, Reset, ServerError};
         match self {
@@ -220,7 +222,7 @@ impl Outcome {
     }
 }
 
-/// What is known of the exchange.
+/// The state of the exchange.
 #[derive(Debug, Clone, Copy)]
 pub struct Made {
     /// Attempts so far, at least 1.
@@ -238,11 +240,11 @@ pub struct Made {
 /// Why there is no further attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// It is not one of the conditions.
+    /// The failure is not one of the conditions.
     NotNamed,
     /// All attempts were made.
     Attempts,
-    /// It may have been processed, and is not idempotent.
+    /// The request may have been processed, and is not idempotent.
     MaybeProcessed,
     /// Its content was not kept.
     NotKept,
@@ -268,7 +270,7 @@ impl Stop {
 /// Whether there is another attempt, and after which pause. `random` is any number.
 ///
 /// # Errors
-/// Why there is none.
+/// Why there is no retry.
 pub fn decide(
     policy: &Policy,
     outcome: Outcome,

@@ -1,7 +1,8 @@
-//! What a UDP session is, by what went both ways, and how long it may be silent for that.
+//! The class of a UDP session, by its traffic in both directions, and its idle time-out.
 //!
-//! UDP says no farewell, so silence has to end a session. How much depends on what it did: a question with its answer is over
-//! at once, as in DNS; a conversation may pause, as WireGuard does for 25 s and a QUIC connection or a call for longer.
+//! UDP has no closing handshake, so silence has to end a session. How much depends on its traffic:
+//! a question with its answer is over at once, as in DNS; a conversation may pause, as WireGuard
+//! does for 25 s and a QUIC connection or a call for longer.
 
 use std::time::Duration;
 
@@ -11,21 +12,22 @@ use std::time::Duration;
 #[doc(alias = "bound")]
 pub const STREAM: u64 = 16;
 
-/// A client that speaks so soon after an answer goes on with what it had begun. It includes the way from the client to where it is seen.
+/// A client that sends this soon after an answer continues its conversation. The time includes the
+/// way from the client to this node.
 pub const REACTION: Duration = Duration::from_secs(1);
 
-/// What went both ways.
+/// The traffic in both directions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Datagrams of the client.
     pub asked: u64,
     /// Datagrams of the target.
     pub answered: u64,
-    /// Who spoke, in order.
+    /// Who sent, in order.
     pub turn: Turn,
 }
 
-/// Who spoke, in order.
+/// Who sent, in order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Turn {
     /// The client at most.
@@ -39,10 +41,10 @@ pub enum Turn {
     AskedAgain,
 }
 
-/// What a session is. The later ones are worth more: where room is needed, the first go first.
+/// The class of a session. Later ones are worth more: the first are evicted first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Nothing came from the target.
+    /// The target has sent nothing.
     Unanswered,
     /// One turn of questions and answers.
     Answered,
@@ -61,7 +63,7 @@ pub struct Silence {
     pub conversation: Duration,
 }
 
-/// Who speaks.
+/// The side that sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Speaker {
     /// The client, so long after the target did, if that has.
@@ -87,7 +89,7 @@ impl Turn {
 }
 
 impl Traffic {
-    /// What the session is by now.
+    /// The class of the session so far.
     #[must_use]
     pub fn class(self) -> Class {
         let streams = self.asked > STREAM || self.answered > STREAM;
@@ -99,8 +101,8 @@ impl Traffic {
         }
     }
 
-    /// What it is where room is needed: who was answered and has asked once more waits like the others, and its question is not taken along
-    /// with those that are done.
+    /// Its class when room is needed: a client that was answered and has asked once more waits like
+    /// the others, and is not evicted with the finished ones.
     #[must_use]
     pub fn worth(self) -> Class {
         if self.asks_anew() {
@@ -139,8 +141,10 @@ impl Silence {
         self.conversation.max(self.answered).max(self.unanswered)
     }
 
-    /// How long a session may be silent after this. A conversation never has less time than what could become one, nor has who waits
-    /// for one more answer less than a client that waits for the first: a resolver asks for IPv4 and IPv6 at once, and one may take longer.
+    /// How long a session may be silent after this. A conversation never has less time than a
+    /// session that could become one, and a client that waits for one more answer no less than one
+    /// that waits for its first: a resolver asks for IPv4 and IPv6 at once, and one may take
+    /// longer.
     #[must_use]
     pub fn after(&self, traffic: Traffic) -> Duration {
         match traffic.class() {
@@ -157,7 +161,7 @@ impl Silence {
 /// A session that may have to make room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
-    /// What it is.
+    /// The class.
     pub class: Class,
     /// Whether it is for the same target as the one that needs room.
     pub own: bool,
@@ -166,7 +170,8 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Its place among those that go, where most are of the class `fills`: the lowest first. None for those that stay.
+    /// Its place in the order of eviction when most sessions are of the class `fills`: the lowest
+    /// first. `None` for sessions that stay.
     fn rank(self, fills: Class) -> Option<u8> {
         let elsewhere = if self.own { 0 } else { 2 };
         match self.class {
@@ -176,9 +181,10 @@ impl Candidate {
     }
 }
 
-/// Which of these sessions, the oldest first, make room for another: `most` of them at most. Those for the same target go before
-/// others, so that a flood towards one target displaces itself. Where few of many questions wait for their answer, those that have
-/// it go first, and where most wait, they do: they wait in vain. A conversation goes only when it is quiet.
+/// Which of these sessions, the oldest first, make room for another: `most` of them at most.
+/// Sessions for the same target go before others, so that a flood towards one target displaces
+/// itself. If few of many questions wait for their answer, answered ones go first; if most wait,
+/// the waiting ones do: they wait in vain. A conversation goes only when it is quiet.
 #[must_use]
 pub fn evicted(candidates: &[Candidate], most: usize) -> Vec<usize> {
     let count = |class| candidates.iter().filter(|one| one.class == class).count();
@@ -208,8 +214,8 @@ mod tests {
 
     use super::*;
 
-    /// What went both ways after these have spoken: `c` the client, `t` the target.
-    /// A client that waits before it speaks is `C`.
+    /// The traffic after these have sent: `c` the client, `t` the target. A client that waits
+    /// before it sends is `C`.
     fn traffic(spoken: &str) -> Traffic {
         let mut traffic = Traffic::default();
         for who in spoken.chars() {
@@ -246,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_client_that_speaks_after_the_answer_has_a_conversation() {
-        // The handshake of WireGuard, whose initiator confirms it; and of QUIC.
+        // The handshake of WireGuard, which its initiator confirms; and of QUIC.
         assert_eq!(["ctc", "cttc", "ctct"].map(class), [Class::Conversation; 3]);
     }
 
@@ -356,7 +362,8 @@ mod tests {
     }
 
     proptest! {
-        /// As many go as are wanted and may; none goes before a session that is worth less to the one that needs room.
+        /// As many sessions go as are wanted and allowed; no session goes before one that is worth
+        /// less to the new session.
         #[test]
         fn those_that_go_are_worth_no_more_than_those_that_stay(
             all in prop::collection::vec((0_u8..3, any::<bool>(), any::<bool>()), 0..40), most in 0_usize..50

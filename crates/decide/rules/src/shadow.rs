@@ -1,8 +1,8 @@
 //! Routes, and rules of the policy, that can never match, because an earlier one takes everything that they would.
 //!
-//! Only what is certain is reported: a later route is shadowed if each condition of one earlier route follows from its
-//! own conditions. Two earlier routes that together leave nothing over, or two regular expressions of which one includes
-//! the other, are not found.
+//! Only certain cases are reported: a later route is shadowed if each condition of one earlier
+//! route follows from its own conditions. Two earlier routes that together match everything, or two
+//! regular expressions of which one includes the other, are not found.
 
 use hermes_config::model::{
     FieldMatch, Match, PathMatch, PolicyRule, PortMatch, Route, TargetMatch, TextMatch, UserMatch,
@@ -16,7 +16,7 @@ use crate::route::{canonical_net, normalise_written};
 /// A route or rule that can never match, and the earlier one that takes its exchanges; indices into the document's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shadow {
-    /// What can never match.
+    /// The route or rule that can never match.
     pub dead: usize,
     /// The first that takes everything it would match.
     pub by: usize,
@@ -103,7 +103,7 @@ fn each<T>(later: Option<&[T]>, earlier: Option<&[T]>, implies: impl Fn(&T, &T) 
     })
 }
 
-/// Target conditions, with what `later` says of the port beside them.
+/// Target conditions, with the port that `later` names beside them.
 fn target_follows(later: &Match, earlier: &Match) -> bool {
     let Some(wanted) = earlier.target.as_deref() else {
         return true;
@@ -138,7 +138,7 @@ fn single_port(ranges: &[PortMatch]) -> Option<u16> {
         .then_some(first)
 }
 
-/// Port conditions, with what `later` says of the port in its targets.
+/// Port conditions, with the port in the targets of `later`.
 fn port_follows(later: &Match, earlier: &Match) -> bool {
     let Some(wanted) = earlier.port.as_deref() else {
         return true;

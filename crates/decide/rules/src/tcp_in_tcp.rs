@@ -1,4 +1,5 @@
-//! Connections that would run inside another one: what is lost there is sent again by both, and both slow down for it.
+//! Connections that would run inside another one: both retransmit lost packets, and both slow down
+//! for it.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +8,9 @@ use hermes_config::model::{
 };
 use hermes_config::{Problem, child};
 
-/// Ports of UDP behind which is a protocol that sends again what is lost, or carries connections that do: those of HTTP/3, OpenVPN, IPsec and
-/// WireGuard. Of others, nothing is known: to most, such as DNS, it does not matter, and calls suffer from delay, whatever they are told.
+/// UDP ports of protocols that retransmit lost packets, or carry connections that do: HTTP/3,
+/// OpenVPN, IPsec and WireGuard. Other ports are not checked: to most protocols, such as DNS, it
+/// does not matter, and calls suffer from delay in any case.
 const SENDING_AGAIN: [(u16, &str); 4] = [
     (443, "HTTP/3"),
     (1194, "OpenVPN"),
@@ -16,7 +18,7 @@ const SENDING_AGAIN: [(u16, &str); 4] = [
     (51_820, "WireGuard"),
 ];
 
-/// What a listener sends that had better not be sent over TCP.
+/// Traffic of a listener that had better not be sent over TCP.
 struct Sender<'a> {
     listener: &'a str,
     kind: ExchangeKind,
@@ -87,7 +89,7 @@ fn of_datagrams<'a>(listener: &'a str, target: &'a HostPort) -> Option<Sender<'a
     })
 }
 
-/// The upstreams to which what a listener sends may be led first.
+/// The upstreams that a listener's traffic may be led to first.
 fn next_hops<'a>(document: &'a Document, sender: &Sender<'_>) -> Vec<&'a str> {
     let mut hops = Vec::new();
     for route in document
@@ -96,7 +98,7 @@ fn next_hops<'a>(document: &'a Document, sender: &Sender<'_>) -> Vec<&'a str> {
         .filter(|route| may_take(&route.matches, sender))
     {
         hops.extend(first_hops(route));
-        // What comes later is for others.
+        // Later routes get no traffic of this listener.
         if takes_all(&route.matches) {
             break;
         }

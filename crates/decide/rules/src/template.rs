@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 
 use hermes_config::model::{Template, TemplatePart, Variable};
 
-/// What the variables of a template stand for in one exchange. What is not known renders as nothing.
+/// The values of a template's variables in one exchange. Unknown ones render as nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Values<'a> {
     /// `peer.address`, `peer.port`: where the connection came from; `None` for a Unix socket.
     pub peer: Option<SocketAddr>,
     /// `listener`: name of the listener.
     pub listener: &'a str,
-    /// `user`: whose exchange this is.
+    /// `user`: the user of the exchange.
     pub user: Option<&'a str>,
     /// `tls.peer`: name in the client's certificate.
     pub tls_peer: Option<&'a str>,
@@ -24,7 +24,7 @@ pub struct Values<'a> {
     pub node: &'a str,
     /// `path`: path without the query; empty for CONNECT.
     pub path: &'a str,
-    /// `query`: query without its `?`; `None` where there is none.
+    /// `query`: query without its `?`; `None` without a query.
     pub query: Option<&'a str>,
     /// `method`: method.
     pub method: &'a str,
@@ -78,8 +78,8 @@ impl<'a> Values<'a> {
     }
 }
 
-/// The text of a template for one exchange. It may hold anything that a client sent: code that writes it into a field
-/// checks it first, as [`apply`](crate::fields::apply) does.
+/// The text of a template for one exchange. A client controls parts of it: code that writes it into
+/// a field checks it first, as [`apply`](crate::fields::apply) does.
 pub fn render(template: &Template, values: &Values<'_>) -> String {
     let mut text = String::new();
     for part in &template.parts {

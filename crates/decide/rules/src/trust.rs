@@ -1,4 +1,4 @@
-//! Whose an exchange is, and which overlay fields of it are believed.
+//! The user of an exchange, and its trusted overlay fields.
 //!
 //! | from | `user` field | other overlay fields |
 //! |---|---|---|
@@ -15,10 +15,10 @@ use hermes_proto::fields::Fields;
 use crate::UserAliases;
 use crate::fields::{OverlayFields, USER, field_value};
 
-/// Who hands over an exchange.
+/// The source of an exchange.
 #[derive(Debug, Clone, Copy)]
 pub enum Source<'a> {
-    /// A client: believed in nothing but what its listener accepts.
+    /// A client: trusted only in the fields that its listener accepts.
     Client,
     /// A peer proxy, known by its certificate.
     Peer {
@@ -27,16 +27,16 @@ pub enum Source<'a> {
         /// Users that it may speak for.
         speaks_for: Mandate<'a>,
     },
-    /// A peer proxy over a clear link whose address is listed in `insecure_trust`: speaks for everybody.
+    /// A peer proxy over a clear link from an address in `insecure_trust`: speaks for every user.
     InsecurePeer,
 }
 
 /// The users that a peer may speak for.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Mandate<'a> {
-    /// Those that the configuration names.
+    /// The configured users.
     pub named: &'a [UserPattern],
-    /// The one whom its certificate names, where the configuration says that it counts.
+    /// The user in its certificate, if the configuration accepts it.
     pub certified: Option<&'a str>,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Mandate<'a> {
     }
 }
 
-/// An exchange that claims to be someone's whose it is not.
+/// An exchange that claims a user it may not claim.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Refusal {
@@ -63,7 +63,7 @@ pub struct Refusal {
     pub status: u16,
     /// Why, in words.
     pub reason: String,
-    /// What the `user` field said.
+    /// The value of the `user` field.
     pub claimed: String,
 }
 
@@ -76,7 +76,7 @@ impl Refusal {
         }
     }
 
-    /// The user whom the configuration names cannot be written in a field.
+    /// The configured user cannot be written in a field.
     pub(crate) fn of_configuration(user: &str) -> Self {
         Self {
             status: 500,
@@ -85,12 +85,12 @@ impl Refusal {
     }
 }
 
-/// What the `user` field lines say.
+/// The content of the `user` field lines.
 #[derive(Debug, PartialEq, Eq)]
 enum Claim {
     Nothing,
     User(String),
-    /// Several lines, or text that can be no one's name: the whole in words, and what was said.
+    /// Several lines, or text that cannot be a user: the mistake in words, and the text.
     Unusable(&'static str, String),
 }
 
@@ -137,14 +137,15 @@ fn without_spaces(value: &str) -> &str {
     value
 }
 
-/// Decides whose an exchange is and leaves only the overlay fields that are believed.
+/// Decides about the user of an exchange and leaves only its trusted overlay fields.
 ///
-/// `authenticated` is the user whom the listener's authentication found, if any; `accepts` are the overlay fields that
-/// the listener's clients may set. Returns the user, if there is one.
+/// `authenticated` is the user that the listener's authentication found, if any; `accepts` are the
+/// overlay fields that the listener's clients may set. Returns the user, if there is one.
 ///
 /// # Errors
-/// With status 403 if a peer claims a user for whom it does not speak, claims several, or contradicts the user who was
-/// authenticated; if a client does so and `forged` says that this is refused. The fields are unchanged then.
+/// With status 403 if a peer claims a user for whom it does not speak, claims several, or
+/// contradicts the authenticated user; if a client does so and `forged` asks for a refusal. The
+/// fields are unchanged then.
 pub fn believe(
     source: &Source<'_>,
     authenticated: Option<&str>,
@@ -163,7 +164,7 @@ pub fn believe(
     policy.believe(source, fields, |_| {})
 }
 
-/// What is believed of an exchange goes by this.
+/// The inputs of the decision about an exchange's user and fields.
 pub(crate) struct Believing<'a> {
     pub(crate) authenticated: Option<&'a str>,
     pub(crate) aliases: &'a UserAliases,

@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 pub struct UserAliases(HashMap<Box<str>, Box<str>>);
 
 impl UserAliases {
-    /// Those of a document that was linted: no name is that of two users.
+    /// The aliases of a linted document: no alias is that of two users.
     pub fn new(users: &IndexMap<String, Vec<String>>) -> Self {
         let aliases = users.iter().flat_map(|(user, aliases)| {
             let alias = |alias: &String| (alias.as_str().into(), user.as_str().into());
@@ -18,7 +18,7 @@ impl UserAliases {
         Self(aliases.collect())
     }
 
-    /// Who is found under this name: someone's, or the name itself.
+    /// The user of this name: the owner of the alias, or the name itself.
     pub fn user_of<'a>(&'a self, name: &'a str) -> &'a str {
         self.0.get(name).map_or(name, |user| user)
     }

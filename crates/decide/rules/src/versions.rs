@@ -7,8 +7,9 @@ use crate::overlap::overlap;
 /// Every version, the oldest first.
 const ALL: [HttpVersion; 3] = [HttpVersion::H1, HttpVersion::H2, HttpVersion::H3];
 
-/// The HTTP versions of `listener`, one of those of `document`: what it says, or else all that its socket can carry. Without TLS
-/// these are the first two, between which the client chooses by what it sends.
+/// The HTTP versions of `listener`, one of those of `document`: the configured ones, or else all
+/// that its socket can carry. Without TLS these are the first two; the client chooses by its first
+/// bytes.
 #[must_use]
 pub fn versions(document: &Document, listener: &Listener) -> Vec<HttpVersion> {
     let Some(http) = listener.http() else {

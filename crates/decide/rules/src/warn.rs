@@ -1,4 +1,5 @@
-//! What in a sound document is probably not meant: it holds, and does nothing, or does it badly.
+//! Parts of a sound document that are probably not intended: they are valid, and have no effect or
+//! a bad one.
 
 use std::collections::HashSet;
 
@@ -172,7 +173,7 @@ fn one_sided(document: &Document) -> Option<Problem> {
     let is_any = |rule: &PolicyRule| rule.matches == Match::default() && rule.hours.is_none();
     let denies = policy.rules.iter().any(|rule| rule.denial().is_some());
 
-    // It is about packets alone.
+    // The policy is about packets alone.
     if policy.packets.is_some() && policy.rules.is_empty() && policy.default == PolicyDefault::Allow
     {
         return None;
@@ -328,7 +329,7 @@ mod tests {
         assert_eq!(warned(&["user", "x-secure"], &[]), [""; 0]);
     }
 
-    /// What is said of a policy, with its path.
+    /// The warning about a policy, with its path.
     fn of_policy(policy: serde_json::Value) -> Option<String> {
         let document =
             json!({ "version": 1, "policy": policy, "routes": [{ "respond": { "status": 200 } }] });

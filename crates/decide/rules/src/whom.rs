@@ -1,4 +1,4 @@
-//! Whom a rule is about, where it names users by names, patterns and groups.
+//! The users that a rule is about, named by names, patterns and groups.
 
 use hermes_config::model::UserMatch;
 
@@ -22,7 +22,7 @@ impl<'a> Whom<'a> {
         }
     }
 
-    /// Whether one of these means the user; none means everyone.
+    /// Whether one of these means the user; an empty list means everyone.
     pub fn is_meant(&self, users: &[UserMatch]) -> bool {
         users.is_empty() || users.iter().any(|test| self.is_one(test))
     }

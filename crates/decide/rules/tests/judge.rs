@@ -1,4 +1,4 @@
-//! What is decided about an exchange, and the steps that say why.
+//! The decision about an exchange, and the steps that explain it.
 
 #![allow(
     clippy::unwrap_used,
@@ -295,7 +295,7 @@ fn a_user_is_one_under_all_names() {
         assert_eq!(judged.fields.get("user").unwrap(), "alice");
     }
 
-    // Who is no one's other name stays who that is.
+    // A name that is no alias stays.
     let authenticated = Authenticated {
         user: Some("auth0|6"),
         ..Authenticated::default()

@@ -34,7 +34,7 @@ fn ports(first: u16, last: u16) -> Vec<PortRange> {
     vec![PortRange { first, last }]
 }
 
-/// A packet of IPv4 whose protocol has ports; `flags` are those of TCP.
+/// A packet of IPv4 with a protocol that has ports; `flags` are those of TCP.
 fn packet(from: (&str, u16), to: (&str, u16), protocol: u8, flags: u8) -> Vec<u8> {
     let mut transport = from.1.to_be_bytes().to_vec();
     transport.extend(to.1.to_be_bytes());

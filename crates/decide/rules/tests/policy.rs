@@ -1,4 +1,4 @@
-//! What a policy decides, and that its index decides nothing.
+//! The decisions of a policy, which its index does not change.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ fn compile(changes: Value) -> (CompiledPolicy, Names) {
     )
 }
 
-/// What is asked, of host and port.
+/// The exchange, by host and port.
 #[derive(Debug, Clone)]
 struct Asked {
     kind: ExchangeKind,
@@ -89,7 +89,7 @@ impl Asked {
     }
 }
 
-/// What is decided, as `rule: allowed` or `rule: STATUS reason`.
+/// The decision, as `rule: allowed` or `rule: STATUS reason`.
 fn decided((policy, names): &(CompiledPolicy, Names), asked: &Asked, now: u64) -> String {
     let decision = policy.decide(names, &asked.facts(), now);
     match &decision.denied {
@@ -189,7 +189,7 @@ fn fields_accumulate_until_a_rule_decides_and_are_seen_by_no_rule() {
         set(Asked::default().with("token", "admin")),
         (true, "token=admin x-one=alice x-role=admin".to_owned())
     );
-    // What is denied gets nothing.
+    // A denied exchange gets no fields.
     assert_eq!(set(Asked::default()), (false, String::new()));
     let free = Asked {
         path: "/free",

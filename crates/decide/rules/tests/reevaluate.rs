@@ -1,4 +1,4 @@
-//! What becomes of open tunnels.
+//! The fate of open tunnels.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,11 +27,12 @@ enum Verdict {
 /// Where a tunnel goes.
 struct Led {
     destination: Destination,
-    /// The upstream; none: the target itself.
+    /// The upstream; `None` for the target itself.
     upstream: Option<&'static str>,
 }
 
-/// What becomes of a tunnel for `DB:1` with this destination, under these routes. Upstream `new` was changed meanwhile.
+/// The verdict on a tunnel for `DB:1` with this destination, under these routes. Upstream `new` was
+/// changed meanwhile.
 fn labelled(routes: &Value, led: &Led, movable: bool, relabelled: bool) -> Verdict {
     let document: Document =
         serde_json::from_value(json!({ "version": 1, "routes": routes })).unwrap();

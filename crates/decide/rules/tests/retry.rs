@@ -1,4 +1,4 @@
-//! Retries: conditions and outcomes, and what is never repeated.
+//! Retries: conditions and outcomes, and requests that are never repeated.
 
 #![allow(
     clippy::unwrap_used,

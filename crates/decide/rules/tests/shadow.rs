@@ -1,4 +1,4 @@
-//! Routes that can never match: what is certain is found, and what is found is certain.
+//! Routes that can never match: certain cases are found, and findings are certain.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Whose an exchange is: every case of the table, by source.
+//! The user of an exchange: every case of the table, by source.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,7 +13,7 @@ use http::{HeaderName, HeaderValue};
 const REMOVE: Forged = Forged::Remove;
 const REFUSE: Forged = Forged::Refuse;
 
-/// What came of it: the user, or the reason of the refusal.
+/// The result: the user, or the reason of the refusal.
 type Outcome = Result<Option<&'static str>, &'static str>;
 
 fn patterns(names: &[&str]) -> Vec<FieldPattern> {
@@ -45,7 +45,8 @@ fn users(lines: &[&str]) -> Fields {
     map(&lines.iter().map(|line| ("User", *line)).collect::<Vec<_>>())
 }
 
-/// Asserts what `believe` decides, and that the `user` field says the same afterwards (or as before, if refused).
+/// Asserts the decision of `believe`, and that the `user` field agrees afterwards (or is unchanged,
+/// if refused).
 #[track_caller]
 fn decides(
     source: &Source<'_>,

@@ -18,7 +18,8 @@ pub struct Acme {
     /// Names that the certificate is for, each of which leads to this node. No wildcards: the authority asks the node itself.
     #[schemars(length(min = 1, max = 100))]
     pub domains: Vec<String>,
-    /// Folder for the account and the certificate. It belongs to the node's user, and no one else may write to it; made if there is none.
+    /// Folder for the account and the certificate. It belongs to the node's user, and no one else
+    /// may write to it; it is made if missing.
     pub folder: FilePath,
     /// `true`: the operator has read the authority's terms of service and agrees to them. Without it nothing is asked for.
     #[serde(default)]
@@ -32,7 +33,7 @@ pub struct Acme {
     /// PEM authorities of the directory's own certificate. Default: the system's.
     #[serde(default)]
     pub ca_file: Option<FilePath>,
-    /// An account that the operator has at the authority already, and this one is bound to. Default: none.
+    /// An existing account of the operator at the authority, to bind this one to. Default: none.
     #[serde(default)]
     pub external_account: Option<AcmeExternalAccount>,
     /// How the authority finds out that the names lead here. Default: tls-alpn-01.
@@ -53,10 +54,11 @@ pub struct AcmeExternalAccount {
 /// How an authority finds out that a name leads to this node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum AcmeChallenge {
-    /// It asks an `http` listener without TLS, at port 80 of the name (RFC 8555 section 8.3).
+    /// The authority asks an `http` listener without TLS, at port 80 of the name (RFC 8555 section
+    /// 8.3).
     #[serde(rename = "http-01")]
     Http01,
-    /// It shakes hands with this listener, at port 443 of the name (RFC 8737).
+    /// The authority makes a TLS handshake with this listener, at port 443 of the name (RFC 8737).
     #[default]
     #[serde(rename = "tls-alpn-01")]
     TlsAlpn01,

@@ -21,13 +21,13 @@ pub struct AnswerChanges {
     pub remove: Vec<FieldPattern>,
 }
 
-/// What a gateway says of its HTTP/3 in `Alt-Svc`.
+/// A gateway's announcement of its HTTP/3 in `Alt-Svc`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum AltSvc {
     /// Nothing, or that it is at the port of the listener.
     Switch(bool),
-    /// That it is at this port, at which clients outside reach it.
+    /// HTTP/3 is announced at this port, at which clients outside reach it.
     Port(u16),
 }
 

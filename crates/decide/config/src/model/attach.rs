@@ -60,7 +60,7 @@ impl Attach {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum AttachAs {
-    /// `true`: under the name of the user whose the request is, and no other.
+    /// `true`: under the name of the user of the request, and no other.
     Own(bool),
     /// Under any of these names, for every user that the route matches.
     Names(OneOrMany<TextMatch>),

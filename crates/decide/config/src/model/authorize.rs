@@ -10,8 +10,8 @@ use super::{
     ClientTls, Endpoint, EndpointAddress, HttpVersion, Match, PlugUse, Rego, TlsChoice, Upstream,
 };
 
-/// An authorisation server that is asked over HTTP, a policy that is evaluated here, or a filter that is part of the program. All whose
-/// `match` holds are asked, one after the other.
+/// An authorisation server that is asked over HTTP, a policy that is evaluated here, or a filter
+/// that is part of the program. Those with a matching `match` are asked, one after the other.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Authorize {
@@ -26,17 +26,18 @@ pub struct Authorize {
     /// A policy in Rego decides instead of a server.
     #[serde(default)]
     pub rego: Option<Rego>,
-    /// The upstream whose endpoints are asked. This, `url`, `rego` or `filter` is required.
+    /// The upstream that is asked. This, `url`, `rego` or `filter` is required.
     #[serde(default)]
     pub upstream: Option<String>,
     /// The server that is asked, in a line: `http://127.0.0.1:9191/check`. Its path counts as `path`.
     #[serde(default)]
     pub url: Option<HttpUrl>,
-    /// TLS to the server of an `https` url: whose certificates are believed, what is shown. Default: the system's authorities.
+    /// TLS to the server of an `https` url: trusted authorities and own certificate. Default: the
+    /// system's authorities.
     #[serde(default)]
     pub tls: Option<ClientTls>,
-    /// `http`: what stands before the path of the exchange, such as `/check`; default: nothing. `opa`: the decision,
-    /// such as `/v1/data/overlay/allow`; required.
+    /// `http`: the prefix of the exchange's path, such as `/check`; default: nothing. `opa`: the
+    /// decision, such as `/v1/data/overlay/allow`; required.
     #[serde(default)]
     pub path: Option<String>,
     /// Exchanges about which the server is asked. Default: all.
@@ -45,17 +46,19 @@ pub struct Authorize {
     /// Until the whole answer is here, with the wait for a free place. Default: 200ms.
     #[serde(default)]
     pub timeout: Option<Duration>,
-    /// What happens without an answer. Default: closed, the exchange is refused.
+    /// Without an answer. Default: closed, the exchange is refused.
     #[serde(default)]
     pub fail: Fail,
-    /// Fields of the exchange that the server sees. A star never means credentials: write those in full. With
-    /// `proxy-authorization` the server sees what was shown to this node. Default: none.
+    /// Fields of the exchange that the server sees. A star never means credentials: write those in
+    /// full. With `proxy-authorization` the server sees the credentials that were shown to this
+    /// node. Default: none.
     #[serde(default)]
     pub send: Vec<FieldPattern>,
     /// `http` only: ask with POST and a JSON body that says all that is known of the exchange.
     #[serde(default)]
     pub body: AuthorizeBody,
-    /// Fields of the answer that the exchange takes over. What it had under these names is removed. Default: none.
+    /// Fields of the answer that the exchange takes over. Its own fields of these names are
+    /// removed. Default: none.
     #[serde(default)]
     pub allow_fields: Vec<FieldPattern>,
     /// Remember answers. Default: every exchange is asked about.
@@ -123,14 +126,14 @@ pub enum AuthorizeKind {
     Grpc,
 }
 
-/// What happens to an exchange about which no one decided.
+/// The fate of an exchange without a decision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Fail {
-    /// It is refused with 503.
+    /// The exchange is refused with 503.
     #[default]
     Closed,
-    /// It goes on, without fields from the server.
+    /// The exchange goes on, without fields from the server.
     Open,
 }
 

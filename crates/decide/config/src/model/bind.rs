@@ -11,7 +11,8 @@ use super::scalar::OneOrMany;
 pub struct Bind {
     /// Addresses of this machine on which each request gets a port of its own: one of IPv4, one of IPv6, or both.
     pub listen: OneOrMany<String>,
-    /// What clients are told in their place, in the same order, where a NAT that keeps ports stands before them. Default: `listen`.
+    /// The addresses that clients are told instead, in the same order, if a NAT that keeps ports
+    /// stands before them. Default: `listen`.
     #[serde(default)]
     pub public: Option<OneOrMany<String>>,
 }

@@ -18,20 +18,21 @@ pub struct Broadcast {
     /// Peer proxies, by name, that may hand over broadcasts. With `users` both must hold.
     #[serde(default)]
     pub peers: Vec<String>,
-    /// Upstreams whose endpoints get the copies. Default: the upstreams of the route's `to` or `terminate`.
+    /// Upstreams that get the copies. Default: the upstreams of the route's `to` or `terminate`.
     #[serde(default)]
     pub upstreams: Option<OneOrMany<String>>,
     /// Which reply the client gets. Default: first.
     #[serde(default)]
     pub reply: Reply,
-    /// What happens to a broadcast whose sender may not. Default: ignore, it is an ordinary request.
+    /// A broadcast of a sender who may not send any. Default: ignore, it is an ordinary request.
     #[serde(default)]
     pub otherwise: Otherwise,
     /// Copies at most; a request for more endpoints is refused. Default: 16.
     #[serde(default)]
     #[schemars(range(min = 1, max = 256))]
     pub copies: Option<NonZeroUsize>,
-    /// What keeps the content of a request: a store that the program has; `{ NAME: {..} }` with settings. Default: memory.
+    /// The store for the content of a request, which the program has; `{ NAME: {..} }` with
+    /// settings. Default: memory.
     #[serde(default)]
     pub store: Option<PlugUse>,
     /// Content of a request, which is kept until all copies are sent. Default: 64KiB.
@@ -58,13 +59,13 @@ pub enum Reply {
     Quorum(NonZeroUsize),
 }
 
-/// What happens to a broadcast whose sender may not.
+/// The fate of a broadcast of a sender who may not send any.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Otherwise {
-    /// It is an ordinary request.
+    /// The broadcast is an ordinary request.
     #[default]
     Ignore,
-    /// It is refused with 403.
+    /// The broadcast is refused with 403.
     Refuse,
 }

@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// What stands between the names of a chain's hops.
+/// The separator between the names of a chain's hops.
 const BETWEEN: &str = " > ";
 
 /// Upstreams that are passed in this order, each inside a tunnel through the ones before it.

@@ -1,4 +1,4 @@
-//! Who a node is to an upstream: credentials, and fields that every request to it has.
+//! Credentials that a node shows an upstream, and fields of every request to it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The log of decisions: what is told of each, and where to.
+//! The log of decisions: its content, and its receiver.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,8 @@ pub struct DecisionLog {
     /// HTTP service that gets decisions by POST, as gzip'd lists of JSON: `http://127.0.0.1:8080/logs`.
     #[serde(default)]
     pub url: Option<HttpUrl>,
-    /// TLS to an `https` url: whose certificates are believed, what is shown. Default: the system's authorities.
+    /// TLS to an `https` url: trusted authorities and own certificate. Default: the system's
+    /// authorities.
     #[serde(default)]
     pub tls: Option<ClientTls>,
     /// Share of the decisions to allow that are logged; those to deny all are. Default: 100%.
@@ -27,7 +28,7 @@ pub struct DecisionLog {
     pub mask: Vec<DecisionPointer>,
 }
 
-/// What is left out where the file names nothing: both often hold secrets, or say who someone is.
+/// The values that are left out by default: both often hold secrets, or reveal identities.
 fn default_mask() -> Vec<DecisionPointer> {
     ["/input/query", "/input/claims"]
         .into_iter()

@@ -1,4 +1,4 @@
-//! What holds for the whole node where no entry says otherwise.
+//! Defaults of the whole node.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use super::route::Timeouts;
 use super::scalar::{ByteSize, Duration, FilePath, ListenAddress, OneOrMany};
 use super::{Limits, UpstreamLimits};
 
-/// What holds for the whole node where no entry says otherwise.
+/// Defaults of the whole node, for entries that do not have the key.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Defaults {
@@ -21,16 +21,17 @@ pub struct Defaults {
     /// Bounds of every listener and upstream; under their own.
     #[serde(default)]
     pub limits: DefaultLimits,
-    /// What this node needs to take requests into custody. It is read when the node starts.
+    /// Settings of the node for taking requests into custody. They are read when the node starts.
     #[serde(default)]
     pub custody: Option<NodeCustody>,
-    /// Decide on paths as they are written alone, also where servers that drop `;` and what follows it, decode `%2F` and `%5C` or decode
-    /// twice would read them otherwise. Default: false; where the rules say otherwise about such a reading, the request is refused.
+    /// Decide on paths as they are written alone, although servers that drop `;` and the text
+    /// behind it, decode `%2F` and `%5C` or decode twice would read them otherwise. Default: false;
+    /// where the rules say otherwise about such a reading, the request is refused.
     #[serde(default)]
     pub insecure_paths: bool,
 }
 
-/// What a node needs to take requests into custody, and to give them to its neighbours.
+/// Settings of a node for taking requests into custody, and for passing them to its neighbours.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeCustody {
@@ -49,13 +50,14 @@ pub struct NodeCustody {
     pub neighbours: IndexMap<String, CustodyNeighbour>,
 }
 
-/// A folder for what is in custody.
+/// A folder for contents in custody.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CustodySpool {
-    /// The folder. It is made if there is none; one process uses it.
+    /// The folder. It is made if missing; one process uses it.
     pub folder: FilePath,
-    /// Bytes of all its files; what comes beyond that is kept in memory. No user has more than half of what others leave. Default: 1GiB.
+    /// Bytes of all its files; the rest is kept in memory. No user has more than half of the space
+    /// that others leave. Default: 1GiB.
     #[serde(default)]
     pub limit: Option<ByteSize>,
 }
@@ -66,7 +68,8 @@ pub struct CustodySpool {
 pub struct CustodyNeighbour {
     /// Its public key, in Base64.
     pub key: String,
-    /// The address of its `udp` listener with `ingress: custody`. Default: none, it begins.
+    /// The address of its `udp` listener with `ingress: custody`. Default: none; the neighbour
+    /// begins.
     #[serde(default)]
     pub address: Option<ListenAddress>,
 }
@@ -78,8 +81,9 @@ pub struct NodeTls {
     /// PEM authorities of upstreams' certificates. Default: the system's.
     #[serde(default)]
     pub ca_file: Option<FilePath>,
-    /// Lists of revoked certificates (CRL), PEM or DER, at least one of every authority in `ca_file` and `client_ca_file` that issues
-    /// any. Wherever these authorities are used. Default: none, nothing is asked about revocation.
+    /// Lists of revoked certificates (CRL), PEM or DER, at least one of every authority in
+    /// `ca_file` and `client_ca_file` that issues any. Used with these authorities everywhere.
+    /// Default: none, revocation is not checked.
     #[serde(default)]
     pub crl_file: Option<OneOrMany<FilePath>>,
     /// PEM certificate chain, leaf first: shown to upstreams, and by listeners with `tls: true`.

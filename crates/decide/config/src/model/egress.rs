@@ -25,10 +25,11 @@ pub struct Egress {
     /// Ports that are denied. Default: 25.
     #[serde(default)]
     pub deny_ports: Option<Vec<PortMatch>>,
-    /// Addresses of this machine, one of a family, from which connections and datagrams leave. Default: what routes say.
+    /// Addresses of this machine, one of a family, from which connections and datagrams leave.
+    /// Default: by the routes of the machine.
     #[serde(default)]
     pub local_address: OneOrMany<String>,
-    /// Interface of this machine by which they leave. Default: what routes say.
+    /// Interface of this machine by which they leave. Default: by the routes of the machine.
     #[serde(default)]
     pub interface: Option<String>,
 }

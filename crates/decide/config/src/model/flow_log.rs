@@ -1,4 +1,4 @@
-//! What is followed of flows of IP packets.
+//! How flows of IP packets are followed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -9,7 +9,7 @@ use super::scalar::{Duration, OneOrMany, Percent, StatusMatch};
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Health {
-    /// What a check does.
+    /// The kind of check.
     pub kind: CheckKind,
     /// Path that an `http` check asks for. Default: `/`.
     #[serde(default)]
@@ -20,7 +20,8 @@ pub struct Health {
     /// Statuses that an `http` check takes for healthy. Default: 200-299.
     #[serde(default)]
     pub expect: Option<OneOrMany<StatusMatch>>,
-    /// What a `udp` check sends; any answer will do then. Default: random bytes, which must come back.
+    /// The payload of a `udp` check, to which any answer counts. Default: random bytes, which must
+    /// come back.
     #[serde(default)]
     pub send: Option<String>,
     /// From one check of an endpoint to the next, give or take a tenth. Default: 5s.
@@ -39,7 +40,7 @@ pub struct Health {
     pub unhealthy: Option<u16>,
 }
 
-/// What an active check does.
+/// The kinds of active checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckKind {
@@ -51,7 +52,7 @@ pub enum CheckKind {
     Udp,
 }
 
-/// Ejection: an endpoint that fails exchange after exchange gets none for a while.
+/// Ejection: an endpoint that fails exchange after exchange gets no exchanges for a while.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Eject {

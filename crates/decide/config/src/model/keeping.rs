@@ -1,11 +1,11 @@
-//! What may be open towards an upstream at once, and how its links are kept.
+//! How much may be open towards an upstream at once, and how its links are kept.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::scalar::{ByteSize, Duration};
 
-/// Bounds of an upstream, over all workers, and of what it answers.
+/// Bounds of an upstream, over all workers, and of its responses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpstreamLimits {

@@ -1,4 +1,4 @@
-//! Listeners: where exchanges enter, who may, and what they may say of themselves.
+//! Listeners: where exchanges enter, who may use them, and what clients may claim.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -10,25 +10,25 @@ use super::scalar::{ByteSize, Duration, FieldPattern, FilePath, OneOrMany, Templ
 use super::secret::Secret;
 use super::trace::Continue;
 
-/// One listener: of what kind it is, and what listeners of all kinds have.
+/// One listener: its kind, and the keys of all kinds.
 ///
 /// In a document the keys of both stand in one mapping. The loader refuses those of another kind, with their places.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[schemars(transform = one_mapping)]
 pub struct Listener {
-    /// Where exchanges enter, and what only listeners of this kind have.
+    /// Where exchanges enter, and the keys of this kind alone.
     #[serde(flatten)]
     pub kind: ListenerKind,
     /// Allow `auth: none` on an address that strangers can reach.
     #[serde(default)]
     pub public: bool,
-    /// Whose traffic this is without authentication. Default: the node's `identity`.
+    /// The user of unauthenticated exchanges. Default: the node's `identity`.
     #[serde(default)]
     pub user: Option<String>,
-    /// What becomes of a client's `traceparent`: `new` or `continue`.
+    /// The handling of a client's `traceparent`: `new` or `continue`.
     #[serde(default)]
     pub trace: Continue,
-    /// What happens to a `user` field that names another user than the authenticated one.
+    /// The handling of a `user` field that names another user than the authenticated one.
     #[serde(default)]
     pub forged: Forged,
     /// Fields set on every exchange that enters here (existing values are replaced).
@@ -40,7 +40,7 @@ pub struct Listener {
     /// Fields removed from every exchange that enters here.
     #[serde(default)]
     pub remove: Vec<FieldPattern>,
-    /// Bounds on what strangers can cost here.
+    /// Bounds on the costs that strangers can cause here.
     #[serde(default)]
     pub limits: Limits,
 }
@@ -75,8 +75,8 @@ pub struct ServerTls {
     /// PEM authorities whose client certificates are accepted (mTLS).
     #[serde(default)]
     pub client_ca_file: Option<FilePath>,
-    /// Lists of revoked client certificates (CRL), PEM or DER, at least one of every authority that issues any. Default: none,
-    /// nothing is asked about revocation.
+    /// Lists of revoked client certificates (CRL), PEM or DER, at least one of every authority that
+    /// issues any. Default: none, revocation is not checked.
     #[serde(default)]
     pub crl_file: Option<OneOrMany<FilePath>>,
     /// Take requests of returning HTTP/3 clients before their handshake has ended (0-RTT); those that are not safe are answered
@@ -99,8 +99,8 @@ impl Listener {
         matches!(self.auth(), Some(Auth::Methods(methods)) if methods.optional)
     }
 
-    /// Whether it is for other nodes or for clients of an origin, rather than for programs that use a proxy: it is a gateway, believes what
-    /// neighbours say of users, or takes none without a certificate.
+    /// Whether it is for other nodes or for clients of an origin, rather than for programs that use
+    /// a proxy: it is a gateway, trusts the `user` fields of peers, or requires certificates.
     pub fn is_for_nodes(&self) -> bool {
         let only_mtls = match self.auth() {
             Some(Auth::Word(mode)) => *mode == AuthMode::Mtls,
@@ -113,7 +113,7 @@ impl Listener {
     }
 }
 
-/// Who may use a listener: a word, or one or more methods to show who one is (any of them suffices).
+/// Who may use a listener: a word, or one or more methods of authentication (any of them suffices).
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Auth {
@@ -136,8 +136,8 @@ pub struct AuthMethods {
     /// `true`: a client certificate.
     #[serde(default)]
     pub mtls: bool,
-    /// Whether clients may show nothing: the policy decides about them, and those that it denies are asked who they are. What is shown
-    /// must be right. Default: false.
+    /// Whether clients may show no credentials: the policy decides about them, and those that it
+    /// denies are asked to authenticate. Credentials that are shown must be right. Default: false.
     #[serde(default)]
     pub optional: bool,
 }
@@ -188,7 +188,7 @@ impl Bearer {
     }
 }
 
-/// What happens to a `user` field that contradicts the authenticated identity.
+/// The handling of a `user` field that contradicts the authenticated identity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Forged {
@@ -257,7 +257,8 @@ pub struct Limits {
     pub streams: Option<u32>,
 }
 
-/// Bounds of some users at one listener. The first entry that names a user counts for this one; what it does not say is as for all users.
+/// Bounds of some users at one listener. The first entry that names a user counts for this one;
+/// other keys are as for all users.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UserLimits {

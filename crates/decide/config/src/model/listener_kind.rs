@@ -39,7 +39,7 @@ pub enum ListenerKind {
     Tun(TunListener),
 }
 
-/// A listener whose clients speak HTTP.
+/// A listener for HTTP.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub struct HttpListener {
@@ -58,18 +58,18 @@ pub struct HttpListener {
     /// Who may use an `http` listener. Default: no authentication, which only loopback and Unix sockets may do.
     #[serde(default)]
     pub auth: Option<Auth>,
-    /// What its requests may be, and say.
+    /// Kinds and fields of its requests.
     #[serde(flatten)]
     pub requests: Requests,
     /// PROXY headers before its connections.
     #[serde(flatten)]
     pub introduction: ProxyHeaders,
-    /// The field in which proxies before an `http` listener tell of their clients, and whose word counts. Default: a client is at the
-    /// other end of its connection.
+    /// The field in which proxies before an `http` listener name their clients, and the proxies
+    /// that are trusted in it. Default: a client is at the other end of its connection.
     #[serde(default)]
     pub client_address: Option<ClientAddress>,
-    /// What a `gateway` says of its HTTP/3 to clients over TCP: `false` for nothing, or the port at which they reach it where that is
-    /// another one. Default: the port of the listener.
+    /// The `Alt-Svc` announcement of a `gateway` to clients over TCP: `false` for none, or the port
+    /// at which they reach its HTTP/3 if that is another one. Default: the port of the listener.
     #[serde(default)]
     pub alt_svc: Option<AltSvc>,
     /// Serve `/proxy.pac` on an `http` listener: `true` sends the names that routes know here, `all` everything.
@@ -88,7 +88,7 @@ pub struct HttpListener {
     pub half_close: bool,
 }
 
-/// A TCP port whose connections are for one target, or for what an ingress makes of them.
+/// A TCP port for connections to one target, or for an ingress.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub struct TcpListener {
@@ -103,7 +103,7 @@ pub struct TcpListener {
     pub introduction: ProxyHeaders,
 }
 
-/// A UDP port whose datagrams are for one target, or for what an ingress makes of them.
+/// A UDP port for datagrams to one target, or for an ingress.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub struct UdpListener {
@@ -124,7 +124,7 @@ pub struct UdpListener {
 pub struct AttachListener {
     /// Attach to a proxy, an upstream of this name, and take exchanges over the connections that this node opens to it.
     pub attach: Attach,
-    /// What its requests may be, and say.
+    /// Kinds and fields of its requests.
     #[serde(flatten)]
     pub requests: Requests,
 }
@@ -133,11 +133,11 @@ pub struct AttachListener {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub struct TunListener {
-    /// Make a TUN device of this name, whose packets become a CONNECT-IP exchange.
+    /// Make a TUN device of this name; its packets become a CONNECT-IP exchange.
     pub tun: Tun,
 }
 
-/// What the requests of a listener may be, and may say of themselves.
+/// The kinds of requests that a listener takes, and the fields that clients may set.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct Requests {
     /// Accept requests in origin form, as a gateway (reverse proxy) does.
@@ -155,7 +155,7 @@ pub struct Requests {
 /// PROXY headers, with which load balancers introduce their clients.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct ProxyHeaders {
-    /// `accept`: connections begin with a PROXY header, which says whose they are. Default: none.
+    /// `accept`: connections begin with a PROXY header, which names their client. Default: none.
     #[serde(default)]
     pub proxy_protocol: Option<ProxyProtocol>,
     /// Prefixes that PROXY headers are taken from; connections from elsewhere are reset.
@@ -164,14 +164,15 @@ pub struct ProxyHeaders {
     pub proxy_protocol_from: Vec<IpNet>,
 }
 
-/// The meaning of what enters at a port: exchanges for a target, unless an ingress knows better.
+/// The purpose of connections or datagrams at a port: exchanges for a target, unless an ingress
+/// decides.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct Purpose {
-    /// What a `tcp` or `udp` listener's exchanges are for, as `host:port`.
+    /// The target of a `tcp` or `udp` listener's exchanges, as `host:port`.
     #[serde(default)]
     pub target: Option<HostPort>,
-    /// What the connections of a `tcp` listener mean, says an ingress of this name, which is part of the program; `{ NAME: {..} }`
-    /// with settings. Default: each is a CONNECT for `target`.
+    /// The ingress that interprets the connections of a `tcp` listener, by its name in the program;
+    /// `{ NAME: {..} }` with settings. Default: each is a CONNECT for `target`.
     #[serde(default)]
     pub ingress: Option<PlugUse>,
 }
@@ -217,7 +218,7 @@ impl From<ListenerKind> for Listener {
 }
 
 impl Listener {
-    /// As one whose clients speak HTTP.
+    /// The listener, if it is for HTTP.
     pub fn http(&self) -> Option<&HttpListener> {
         match &self.kind {
             ListenerKind::Http(http) => Some(http),
@@ -275,7 +276,7 @@ impl Listener {
         }
     }
 
-    /// The meaning of what enters at its port.
+    /// The purpose of its port.
     pub fn purpose(&self) -> Option<&Purpose> {
         match &self.kind {
             ListenerKind::Tcp(tcp) => Some(&tcp.purpose),
@@ -284,12 +285,12 @@ impl Listener {
         }
     }
 
-    /// The target of what enters at its port.
+    /// The target of its port.
     pub fn target(&self) -> Option<&HostPort> {
         self.purpose()?.target.as_ref()
     }
 
-    /// The ingress that knows what enters at its port.
+    /// The ingress of its port.
     pub fn ingress(&self) -> Option<&PlugUse> {
         self.purpose()?.ingress.as_ref()
     }
@@ -299,7 +300,7 @@ impl Listener {
         self.http()?.auth.as_ref()
     }
 
-    /// Its certificate; of other kinds than `http`, none is shown.
+    /// Its certificate; only `http` listeners have one.
     pub fn tls(&self) -> Option<&ServerTls> {
         self.http()?.tls.as_ref()
     }

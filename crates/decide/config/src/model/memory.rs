@@ -1,4 +1,4 @@
-//! What the node may hold of contents on their way.
+//! Bounds on the memory for contents on their way.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

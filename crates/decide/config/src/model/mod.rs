@@ -1,7 +1,8 @@
-//! The typed document: what one node's file may say.
+//! The typed document: the keys of one node's file.
 //!
-//! Plain data. Every type derives its JSON Schema, which is the single source of truth for what keys exist;
-//! scalar types with a syntax of their own ([`scalar`]) name it in the schema's `format`.
+//! Plain data. Every type derives its JSON Schema, which is the single source of truth for the keys
+//! that exist; scalar types with a syntax of their own ([`scalar`]) name it in the schema's
+//! `format`.
 
 mod acme;
 mod answer;

@@ -45,16 +45,16 @@ pub struct Document {
     /// Where this node stands: upstreams prefer their endpoints in the same zone. Default: nowhere.
     #[serde(default)]
     pub zone: Option<String>,
-    /// What holds for the whole node where no entry says otherwise: time-outs, TLS and limits.
+    /// Defaults for entries that do not have the key: time-outs, TLS and limits.
     #[serde(default)]
     pub defaults: Defaults,
     /// Where the administrator asks.
     #[serde(default)]
     pub admin: Admin,
-    /// What is logged, and where to.
+    /// The log: its content, and its file.
     #[serde(default)]
     pub log: Log,
-    /// What is recorded of QUIC connections, to look for a fault. Default: nothing.
+    /// Recordings of QUIC connections, to look for a fault. Default: nothing.
     #[serde(default)]
     pub debug: Debug,
     /// Which exchanges are traced, and where spans are sent.
@@ -63,17 +63,19 @@ pub struct Document {
     /// Bounds of the metrics.
     #[serde(default)]
     pub metrics: Metrics,
-    /// What the node may hold of contents whose readers are slower than their senders.
+    /// Bounds on memory for contents with slower readers than senders.
     #[serde(default)]
     pub memory: Memory,
-    /// Whose traffic enters at listeners without authentication, and the token shown to the next proxy.
+    /// The user of exchanges at listeners without authentication, and the token shown to the next
+    /// proxy.
     #[serde(default)]
     pub identity: Option<NodeIdentity>,
     /// Overlay fields. Default: user, service, namespace, ipaddress, x-hermes-*.
     #[serde(default = "default_fields")]
     pub fields: Vec<FieldPattern>,
-    /// Fields that say where a request came from, which clients may not write: they are removed from what clients send, unless
-    /// the listener `accepts` them. Default: x-forwarded-*, x-real-ip, client-cert and what other proxies write.
+    /// Fields about the source of a request, which clients may not write: they are removed from
+    /// clients' requests, unless the listener `accepts` them. Default: x-forwarded-*, x-real-ip,
+    /// client-cert and the fields of other proxies.
     #[serde(default = "default_provenance")]
     pub provenance: Vec<FieldPattern>,
     /// Users who are found under several names, in certificates and tokens for example: the name that rules, fields and records
@@ -89,13 +91,13 @@ pub struct Document {
     /// Where exchanges enter, by name.
     #[serde(default)]
     pub listeners: IndexMap<String, Listener>,
-    /// Who may do what: rules for every exchange. Default: whatever a route takes is allowed.
+    /// Who may do what: rules for every exchange. Default: every exchange with a route is allowed.
     #[serde(default)]
     pub policy: Option<Policy>,
     /// Authorisation servers that are asked before the route is chosen, in this order.
     #[serde(default)]
     pub authorize: Vec<Authorize>,
-    /// What happens to an exchange: the first route that matches decides.
+    /// The routes: the first one that matches an exchange decides.
     #[serde(default)]
     pub routes: Vec<Route>,
     /// Groups of endpoints that routes send to, by name.
@@ -107,12 +109,12 @@ pub struct Document {
     /// Which addresses a request may choose.
     #[serde(default)]
     pub egress: Egress,
-    /// What parts of the program are to do, by their names. Default: what each does without.
+    /// Settings for parts of the program, by their names. Default: each part's own.
     #[serde(default)]
     pub plugs: IndexMap<String, PlugSettings>,
 }
 
-/// The overlay fields of a document that names none.
+/// The overlay fields of a document without the key.
 pub fn default_fields() -> Vec<FieldPattern> {
     ["user", "service", "namespace", "ipaddress", "x-hermes-*"]
         .into_iter()
@@ -120,8 +122,9 @@ pub fn default_fields() -> Vec<FieldPattern> {
         .collect()
 }
 
-/// The fields by which a request's origin is told, of a document that names none: what proxies, gateways and content networks
-/// write about a client's address, certificate, user and original URL, and what origins believe.
+/// The provenance fields of a document without the key: those that proxies, gateways and content
+/// networks write about a client's address, certificate, user and original URL, and that origins
+/// trust.
 pub fn default_provenance() -> Vec<FieldPattern> {
     [
         "x-forwarded-*",
@@ -196,12 +199,14 @@ pub struct Log {
     /// Where decisions of the policy and of authorisation go. Default: nowhere.
     #[serde(default)]
     pub decisions: Option<DecisionLog>,
-    /// Which flows of IP packets are followed, where their tunnels end at a device of this node. Default: none.
+    /// The flows of IP packets that are followed, if their tunnels end at a device of this node.
+    /// Default: none.
     #[serde(default)]
     pub flows: Option<FlowLog>,
 }
 
-/// What is written down of QUIC connections. Both slow them down, and TLS secrets let their reader decrypt what was recorded.
+/// Recordings of QUIC connections. Both slow them down, and TLS secrets let their reader decrypt
+/// recorded traffic.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Debug {
@@ -232,7 +237,7 @@ pub enum Access {
     File(FilePath),
 }
 
-/// Whose traffic this node carries.
+/// The user of this node's own traffic.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeIdentity {
@@ -243,7 +248,7 @@ pub struct NodeIdentity {
     pub token_file: Option<Secret>,
 }
 
-/// A proxy that is believed when it says whose an exchange is.
+/// A proxy that may name the users of its exchanges.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Peer {
@@ -251,7 +256,7 @@ pub struct Peer {
     /// as `spiffe://example.org/user/{user}/*`.
     #[serde(default)]
     pub certificate: OneOrMany<CertificateName>,
-    /// The neighbour in custody that it is: a name in `defaults.custody.neighbours`. Default: none.
+    /// Its name as a neighbour in custody, in `defaults.custody.neighbours`. Default: none.
     #[serde(default)]
     pub neighbour: Option<String>,
     /// Users that it may speak for: a name, `*`, `*@example.com`, `team-*` or `group:admins`, or the `{user}` of its certificate.

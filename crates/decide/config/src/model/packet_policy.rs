@@ -11,13 +11,13 @@ use super::scalar::{FilePath, IpProtocol, OneOrMany, PortMatch, Prefix, UserMatc
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PacketPolicy {
-    /// What happens to packets about which no rule says anything. Default: they are dropped, and their senders told.
+    /// Packets that no rule matches. Default: they are dropped, and their senders told.
     #[serde(default)]
     pub default: PolicyDefault,
     /// The first rule that matches decides.
     #[serde(default)]
     pub rules: Vec<PacketRule>,
-    /// A policy in Rego that is asked about each flow that the rules allow. Default: none.
+    /// A policy in Rego that decides about each flow that the rules allow. Default: none.
     #[serde(default)]
     pub rego: Option<PacketRego>,
 }
@@ -32,14 +32,15 @@ pub struct PacketRego {
     pub query: String,
 }
 
-/// One rule, about flows that one side opens; the answers to what it allows pass as well.
+/// One rule, about flows that one side opens; the answers to allowed flows pass as well.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PacketRule {
     /// Name in metrics. Default: its position, as `policy.packets.rules[3]`.
     #[serde(default)]
     pub name: Option<String>,
-    /// Whose tunnels it is about: a name, `*@example.com`, `group:admins` or `~regex`. Default: everyone's.
+    /// Users of the tunnels: a name, `*@example.com`, `group:admins` or `~regex`. Default:
+    /// everyone.
     #[serde(default)]
     pub user: Option<OneOrMany<UserMatch>>,
     /// Which side opens the flow. Default: the client.

@@ -1,4 +1,4 @@
-//! Parts of the program that a document names, and what it says to them.
+//! Parts of the program that a document names, and their settings.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value as Json};
 
-/// What a document says to a part of the program, whose form only that part knows.
+/// Settings of a part of the program; only that part knows their form.
 pub type PlugSettings = Map<String, Json>;
 
 /// A part of the program, as a key names it: `NAME`, or `{ NAME: {..} }` with settings for this place alone.

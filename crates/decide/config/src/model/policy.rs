@@ -1,4 +1,4 @@
-//! Policy: who may do what, whatever an exchange carries.
+//! Policy: who may do what, for exchanges of every kind.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -11,7 +11,7 @@ use super::{Match, PacketPolicy};
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
-    /// What happens to an exchange that no rule allows or denies. Default: deny.
+    /// Exchanges that no rule allows or denies. Default: deny.
     #[serde(default)]
     pub default: PolicyDefault,
     /// The first rule that matches and has `allow` or `deny` decides.
@@ -22,13 +22,13 @@ pub struct Policy {
     pub packets: Option<PacketPolicy>,
 }
 
-/// What happens to an exchange about which no rule says anything.
+/// The decision about exchanges and packets that no rule matches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyDefault {
-    /// It goes on.
+    /// Allowed.
     Allow,
-    /// It is refused with 403.
+    /// Refused with 403.
     #[default]
     Deny,
 }
@@ -40,7 +40,7 @@ pub struct PolicyRule {
     /// Name in reasons, metrics and logs. Default: its position, as `policy.rules[3]`.
     #[serde(default)]
     pub name: Option<String>,
-    /// What an exchange must look like. Default: anything.
+    /// Conditions on the exchange. Default: any exchange.
     #[serde(default, rename = "match")]
     pub matches: Match,
     /// When the rule holds: `mon-fri 08:00-18:00`, of UTC; with `+02:00` of a clock ahead of it. Default: always.
@@ -49,7 +49,7 @@ pub struct PolicyRule {
     /// `true`: the exchange may go on.
     #[serde(default)]
     pub allow: Option<bool>,
-    /// The exchange is refused: `true`, or with what status and why.
+    /// Refuses the exchange: `true`, or a status and a reason.
     #[serde(default)]
     pub deny: Option<PolicyDeny>,
     /// Overlay fields that the exchange has from here on, if it is allowed; routes can match them.

@@ -1,9 +1,9 @@
-//! The PROXY protocol: who says for whom a connection was made.
+//! The PROXY protocol: naming the client of a connection.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a listener does with PROXY headers.
+/// The handling of PROXY headers by a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ProxyProtocol {

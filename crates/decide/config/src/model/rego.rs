@@ -13,7 +13,7 @@ pub struct Rego {
     pub files: OneOrMany<FilePath>,
     /// The rule that decides: `data.overlay.allow`.
     pub query: String,
-    /// What the rules find in `input`. Default: hermes.
+    /// The form of `input`. Default: hermes.
     #[serde(default)]
     pub input: RegoInput,
     /// Steps of one evaluation; beyond them the exchange is refused. Default: 100000.
@@ -25,13 +25,14 @@ pub struct Rego {
     pub memory: Option<ByteSize>,
 }
 
-/// What the rules of a policy find in `input`, and what they say.
+/// The form of a policy's `input`, and of its results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RegoInput {
-    /// What the `opa` kind of `authorize` sends, and its results.
+    /// The input that the `opa` kind of `authorize` sends, and its results.
     #[default]
     Hermes,
-    /// What OPA's plugin for Envoy gives to rules, and its results: policies written for it stay as they are.
+    /// The input of OPA's plugin for Envoy, and its results: policies written for it work
+    /// unchanged.
     Envoy,
 }

@@ -7,7 +7,8 @@ use super::scalar::{ByteSize, Duration, OneOrMany, Percent, Rate};
 
 /// When a failed attempt is followed by another. Keys of a route stand over those of its upstream, one by one.
 ///
-/// What may have been processed is repeated only where the method is idempotent (RFC 9110, 9.2.2).
+/// A request that may have been processed is repeated only if its method is idempotent (RFC 9110,
+/// 9.2.2).
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
@@ -15,11 +16,11 @@ pub struct Retry {
     #[serde(default)]
     #[schemars(range(min = 1, max = 10))]
     pub attempts: Option<u8>,
-    /// How long a request with an idempotent method is tried again, whatever `attempts` says, over outages of any length; at most 1h.
-    /// Default: as `attempts` says.
+    /// How long a request with an idempotent method is tried again, regardless of `attempts`, over
+    /// outages of any length; at most 1h. Default: limited by `attempts` alone.
     #[serde(default)]
     pub keep_for: Option<Duration>,
-    /// What is tried again. Default: [connect-failure, refused-stream, reset, gateway-error].
+    /// Conditions for a retry. Default: [connect-failure, refused-stream, reset, gateway-error].
     #[serde(default)]
     pub on: Option<OneOrMany<RetryOn>>,
     /// Longest time from the beginning of an attempt to its response head. Default: `timeouts` alone.
@@ -43,7 +44,7 @@ pub struct Retry {
     pub custody: Option<bool>,
 }
 
-/// What is tried again.
+/// Conditions for a retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RetryOn {
@@ -84,7 +85,7 @@ pub struct RetryBudget {
     /// Retries for each exchange that begins, in steps of 0.1%. Default: 20%.
     #[serde(default)]
     pub ratio: Option<Percent>,
-    /// Retries that are allowed whatever the load. Default: 3 per second.
+    /// Retries that are allowed under any load. Default: 3 per second.
     #[serde(default)]
     pub min: Option<Rate>,
 }

@@ -1,4 +1,4 @@
-//! Routes: what an exchange must look like, what is changed in it, and where it goes.
+//! Routes: conditions on an exchange, changes to it, and its next hop.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ pub struct Route {
     /// Name in logs and reasons. Default: its position, as `routes[3]`.
     #[serde(default)]
     pub name: Option<String>,
-    /// What an exchange must look like. Default: anything.
+    /// Conditions on the exchange. Default: any exchange.
     #[serde(default, rename = "match")]
     pub matches: Match,
     /// Fields set before the exchange leaves (existing values are replaced).
@@ -70,8 +70,8 @@ pub struct Route {
     /// Hermes itself speaks.
     #[serde(default)]
     pub upgrades: Vec<UpgradeName>,
-    /// What changes the bytes of tunnels that take this route, in this order: transforms, which are part of the program, such as
-    /// `compress`; `{ NAME: {..} }` with settings. Default: nothing.
+    /// Transforms of the bytes of tunnels on this route, in this order; they are part of the
+    /// program, such as `compress`; `{ NAME: {..} }` with settings. Default: nothing.
     #[serde(default)]
     pub through: Vec<PlugUse>,
     /// Forward to the next proxy: an upstream, a list of 1 to 4 that are passed one inside the other, or a map with weights.
@@ -86,8 +86,8 @@ pub struct Route {
     /// user, or the names that are allowed.
     #[serde(default)]
     pub attach: Option<AttachAs>,
-    /// Take CONNECT-UDP without a target on this route, which has `terminate: true`: sockets for whatever peers the client names,
-    /// within `egress`. Default: they are refused.
+    /// Take CONNECT-UDP without a target on this route, which has `terminate: true`: sockets for
+    /// any peers that the client names, within `egress`. Default: they are refused.
     #[serde(default)]
     pub bind: Option<Bind>,
     /// Answer here.
@@ -102,7 +102,7 @@ pub struct Route {
     pub handle: Option<PlugUse>,
 }
 
-/// What a route does, once it is known that exactly one action is given.
+/// The action of a route, once it is known that exactly one is given.
 #[derive(Debug, Clone, Copy)]
 pub enum Action<'a> {
     /// Forward to the next proxy.
@@ -143,7 +143,8 @@ impl Route {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Match {
-    /// What the exchange carries: `http`, `connect`, `connect-tcp`, `connect-udp`, `connect-ip`, `upgrade`.
+    /// The kind of exchange: `http`, `connect`, `connect-tcp`, `connect-udp`, `connect-ip`,
+    /// `upgrade`.
     #[serde(default)]
     pub kind: Option<OneOrMany<ExchangeKind>>,
     /// Host and, if given, port that the exchange is for: `VIDEO`, `DB:5432`, `*.example.com`, `10.0.0.0/24`,
@@ -180,7 +181,7 @@ pub struct Match {
     pub listener: Option<OneOrMany<String>>,
 }
 
-/// What an exchange carries; access records say the same words.
+/// The kinds of exchanges; access records use the same words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExchangeKind {
@@ -228,7 +229,7 @@ pub enum FieldMatch {
     Value(TextMatch),
 }
 
-/// Changes to what an exchange is for. The query is never changed (RFC 9110, 7.7).
+/// Changes to the target of an exchange. The query is never changed (RFC 9110, 7.7).
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rewrite {
@@ -240,13 +241,13 @@ pub struct Rewrite {
     pub path: Option<PathRewrite>,
 }
 
-/// A path prefix and what replaces it.
+/// A path prefix and its replacement.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PathRewrite {
     /// Prefix that is replaced, such as `/org/`; other paths stay as they are.
     pub prefix: String,
-    /// What replaces it, such as `/`.
+    /// The replacement, such as `/`.
     pub with: String,
 }
 
@@ -267,7 +268,7 @@ pub struct Timeouts {
     /// Longest silence of a UDP session that is a conversation. Default: 300s.
     #[serde(default)]
     pub udp: Option<Duration>,
-    /// Longest silence of a `udp` listener's session whose target has not answered. Default: 5s.
+    /// Longest silence of a `udp` listener's session without an answer of the target. Default: 5s.
     #[serde(default)]
     pub udp_unanswered: Option<Duration>,
     /// Longest silence of a `udp` listener's session with one turn of questions and answers, as in DNS. Default: 3s.
@@ -276,7 +277,7 @@ pub struct Timeouts {
 }
 
 impl Timeouts {
-    /// These, and for what they do not say what `others` say.
+    /// These time-outs; absent ones are taken from `others`.
     #[must_use]
     pub fn or(&self, others: &Self) -> Self {
         Self {
@@ -300,12 +301,13 @@ pub struct Datagrams {
     /// Age at which a kept datagram is dropped. Default: 5s.
     #[serde(default)]
     pub hold_time: Option<Duration>,
-    /// What becomes of datagrams of a `udp` listener that are too large for the QUIC datagrams of a hop: `capsule` or `drop`.
+    /// The handling of datagrams of a `udp` listener that are too large for the QUIC datagrams of a
+    /// hop: `capsule` or `drop`.
     #[serde(default)]
     pub oversize: Option<Oversize>,
 }
 
-/// What becomes of datagrams that are too large for QUIC datagrams.
+/// The handling of datagrams that are too large for QUIC datagrams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Oversize {
@@ -343,12 +345,12 @@ pub enum Terminate {
     Intercept(TerminateIntercept),
     /// Connections and datagrams: in the tunnel of IP packets of a listener.
     Ip(TerminateIp),
-    /// Connections and datagrams: at what a connector opens.
+    /// Connections and datagrams, at the far ends of a connector.
     By(TerminateBy),
 }
 
 impl Terminate {
-    /// Where the packets of CONNECT-IP end, if that is what it is for.
+    /// The end of CONNECT-IP's packets, if it is for these.
     pub fn packets(&self) -> Option<PacketTermination<'_>> {
         match self {
             Self::Tun(end) => Some(PacketTermination::Tun(end)),

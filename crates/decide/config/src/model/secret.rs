@@ -33,7 +33,7 @@ enum SecretForm {
     },
     /// The secret itself.
     Inline {
-        /// What would stand in the file.
+        /// The content of the file.
         inline: String,
     },
 }

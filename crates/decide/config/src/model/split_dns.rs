@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::scalar::{HostMatch, NameServerAddress, OneOrMany, Prefix};
 
-/// What a `tun` listener answers those of this machine who ask it by DNS. A name of the overlay gets an address of its own; what is sent
-/// there takes the routes of the name.
+/// Answers of a `tun` listener to DNS questions of this machine. A name of the overlay gets an
+/// address of its own; traffic to it takes the routes of the name.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SplitDns {
@@ -17,18 +17,18 @@ pub struct SplitDns {
     /// The names of the overlay. Default: those that routes of this listener name in `target`, expressions and `*` apart.
     #[serde(default)]
     pub names: OneOrMany<HostMatch>,
-    /// What becomes of questions about other names. Default: forward.
+    /// Questions about other names. Default: forward.
     #[serde(default)]
     pub others: Option<OtherNames>,
     /// The name servers that are asked about other names, one after the other. Default: those of `/etc/resolv.conf`, but for this one.
     #[serde(default)]
     pub resolvers: OneOrMany<NameServerAddress>,
-    /// What becomes of pings of names. Default: answer.
+    /// Pings of names. Default: answer.
     #[serde(default)]
     pub echo: Option<NamedEcho>,
 }
 
-/// What becomes of questions about names that are none of the overlay.
+/// The handling of questions about names outside the overlay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OtherNames {
@@ -38,7 +38,8 @@ pub enum OtherNames {
     Refuse,
 }
 
-/// What becomes of echo requests for the address of a name. An exchange carries none, so that no one further on can be asked.
+/// The handling of echo requests for the address of a name. An exchange does not carry them, so
+/// they cannot be passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NamedEcho {

@@ -1,9 +1,9 @@
-//! What stays with one endpoint.
+//! Assigning exchanges to endpoints consistently.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What `balance: ring_hash` goes by: exactly one of these.
+/// The key of `balance: ring_hash`: exactly one of these.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hash {
@@ -16,7 +16,7 @@ pub struct Hash {
     /// The client's IP address.
     #[serde(default)]
     pub source: bool,
-    /// The user whose exchange it is.
+    /// The user of the exchange.
     #[serde(default)]
     pub user: bool,
 }

@@ -1,4 +1,4 @@
-//! Routes that end at what a plug opens.
+//! Routes that end at a plug's connector.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Traces: which exchanges are recorded, and where what is seen is sent.
+//! Traces: the recorded exchanges, and the collector of their spans.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,10 +18,11 @@ pub struct Trace {
     /// Default: none.
     #[serde(default)]
     pub otlp: Option<HttpUrl>,
-    /// TLS to an `https` collector: whose certificates are believed, what is shown. Default: the system's authorities.
+    /// TLS to an `https` collector: trusted authorities and own certificate. Default: the system's
+    /// authorities.
     #[serde(default)]
     pub tls: Option<ClientTls>,
-    /// What spans say of users.
+    /// How spans name users.
     #[serde(default)]
     pub user: TraceUser,
     /// Time between two times at which the metrics are sent to `otlp` as well. Default: never.
@@ -29,7 +30,7 @@ pub struct Trace {
     pub metrics: Option<Duration>,
 }
 
-/// What spans say of users.
+/// How spans name users.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TraceUser {
@@ -42,14 +43,14 @@ pub enum TraceUser {
     Name,
 }
 
-/// What becomes of a client's `traceparent`.
+/// The handling of a client's `traceparent`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Continue {
-    /// It is removed, and a new trace begins; unless `accepts` names `traceparent`.
+    /// Removed; a new trace begins, unless `accepts` names `traceparent`.
     #[default]
     New,
-    /// It is believed: the client's trace goes on.
+    /// Trusted: the client's trace goes on.
     Continue,
 }
 

@@ -11,7 +11,7 @@ use super::SplitDns;
 use super::scalar::{FilePath, OneOrMany, Prefix, Prefixes, SystemUsers, Template, one_or_many};
 use super::wireguard::Wireguard;
 
-/// The device whose packets a listener takes.
+/// The device of a listener.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Tun {
@@ -21,7 +21,7 @@ pub enum Tun {
     Details(Box<TunDetails>),
 }
 
-/// What the device of a listener is to be.
+/// The settings of a listener's device.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TunDetails {
@@ -32,23 +32,24 @@ pub struct TunDetails {
     #[serde(default, deserialize_with = "one_or_many")]
     #[schemars(with = "Prefixes")]
     pub addresses: Vec<IpNet>,
-    /// What this machine sends through it; connections of this node pass by it. Where routes of the machine lead to the same address, the
-    /// longest prefix decides. What `tunnels` have is led there, too.
+    /// Destinations that this machine reaches through it; connections of this node bypass it. Where
+    /// routes of the machine lead to the same address, the longest prefix decides. The prefixes of
+    /// `tunnels` are routed there, too.
     #[serde(default, deserialize_with = "one_or_many")]
     #[schemars(with = "Prefixes")]
     pub routes: Vec<IpNet>,
-    /// What passes by it although `routes` or `tunnels` have it.
+    /// Destinations that bypass it although `routes` or `tunnels` have them.
     #[serde(default, deserialize_with = "one_or_many")]
     #[schemars(with = "Prefixes")]
     pub exclude: Vec<IpNet>,
-    /// Whose packets it takes, of this machine's own. Default: everyone's.
+    /// The local senders that it takes packets from. Default: everyone.
     #[serde(default)]
     pub only: Option<TunSenders>,
-    /// Whose packets pass by it. Default: no one's.
+    /// The local senders that bypass it. Default: no one.
     #[serde(default)]
     pub except: Option<TunSenders>,
-    /// What happens where the tunnel assigns another address than the device has, and not that which it asks for. Default: `refuse`
-    /// with `addresses`, else `adopt`.
+    /// The handling of an address of the tunnel that the device neither has nor asks for. Default:
+    /// `refuse` with `addresses`, else `adopt`.
     #[serde(default)]
     pub other_address: Option<OtherTunAddress>,
     /// `true`: there is no device, and no right to make one is needed. The packets of its tunnel are those of connections and datagrams on
@@ -66,11 +67,13 @@ pub struct TunDetails {
     #[serde(default)]
     #[schemars(range(min = 1, max = 256))]
     pub queues: Option<u16>,
-    /// `true`: what is to be cut into packets of TCP or UDP goes whole (super-packets) to an end that takes that, through the tunnel's
-    /// stream, and so does all of TCP. Default: each packet by itself.
+    /// `true`: packets of TCP or UDP that are to be cut go whole (super-packets), through the
+    /// tunnel's stream, to an end that takes them, and so do all packets of TCP. Default: each packet
+    /// by itself.
     #[serde(default)]
     pub super_packets: bool,
-    /// Answers questions about names of the overlay, and takes what is sent to the addresses that these get. Default: nothing.
+    /// Answers questions about names of the overlay, and takes the traffic to their addresses.
+    /// Default: nothing.
     #[serde(default)]
     pub dns: Option<SplitDns>,
     /// Its tunnels, by name: each takes the packets for its own prefixes, and is an exchange of its own. Default: one, which takes all.
@@ -78,15 +81,17 @@ pub struct TunDetails {
     pub tunnels: IndexMap<String, SplitTunnel>,
 }
 
-/// Who sends packets on this machine. What the kernel answers by itself counts as sent by user 0.
+/// Senders of packets on this machine. Packets that the kernel sends by itself count as sent by
+/// user 0.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TunSenders {
     /// Users of this machine, each by name, by number, or from one number to another, such as `1000-1999`.
     #[serde(default)]
     pub users: OneOrMany<SystemUsers>,
-    /// Folders of control groups (cgroup v2); those within them belong to them. What their members opened before the device was there
-    /// keeps its way. A group of `except` passes by all devices of this node.
+    /// Folders of control groups (cgroup v2), with the groups below them. Connections that their
+    /// members opened before the device existed keep their way. A group of `except` bypasses all
+    /// devices of this node.
     #[serde(default)]
     pub cgroups: OneOrMany<FilePath>,
 }
@@ -95,18 +100,19 @@ pub struct TunSenders {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SplitTunnel {
-    /// The destinations whose packets it takes. Of all tunnels of the device, that with the longest prefix has a packet.
+    /// Destinations of its packets. Of all tunnels of the device, the one with the longest prefix
+    /// gets a packet.
     #[schemars(with = "OneOrMany<Prefix>")]
     pub prefixes: OneOrMany<IpNet>,
     /// Fields of its request, beside those that the listener sets; its own replace them.
     #[serde(default)]
     pub set: IndexMap<String, Template>,
-    /// Whose traffic this is. Default: as the listener says.
+    /// The user of this traffic. Default: that of the listener.
     #[serde(default)]
     pub user: Option<String>,
 }
 
-/// What happens to an address of a tunnel that is not that of the device.
+/// The handling of an address of a tunnel that the device does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OtherTunAddress {
@@ -128,7 +134,7 @@ impl Tun {
         }
     }
 
-    /// What else is said of it.
+    /// Its settings, if there are any.
     pub fn details(&self) -> Option<&TunDetails> {
         match self {
             Self::Name(_) => None,
@@ -146,17 +152,18 @@ impl Tun {
         self.details().is_some_and(|details| details.super_packets)
     }
 
-    /// Whether there is no device, but what routes send there.
+    /// Whether there is no device, but only traffic that routes send there.
     pub fn is_stack(&self) -> bool {
         self.details().is_some_and(|details| details.stack)
     }
 
-    /// What it answers of names, if it does.
+    /// Its answers to questions about names, if it gives any.
     pub fn dns(&self) -> Option<&SplitDns> {
         self.details()?.dns.as_ref()
     }
 
-    /// Whether it keeps tunnels: what has names and leads nowhere else needs none. Another machine leads here what it likes.
+    /// Whether it keeps tunnels: a device that serves names alone does not need any. A device on
+    /// another machine may get any traffic.
     pub fn keeps_tunnels(&self) -> bool {
         self.details().is_none_or(|details| {
             details.dns.is_none()
@@ -166,7 +173,7 @@ impl Tun {
         })
     }
 
-    /// Its tunnels, by name; none: there is one, which takes all packets.
+    /// Its tunnels, by name; without any, there is one tunnel, which takes all packets.
     pub fn tunnels(&self) -> impl Iterator<Item = (&str, &SplitTunnel)> {
         let tunnels = self
             .details()
@@ -186,7 +193,8 @@ pub struct TerminateTun {
     /// from which Hermes writes errors.
     #[schemars(with = "OneOrMany<Prefix>")]
     pub pool: OneOrMany<IpNet>,
-    /// What clients are told they can reach. Default: everything, of the families of `pool`.
+    /// The destinations that clients are told they can reach. Default: everything, of the families
+    /// of `pool`.
     #[serde(default, deserialize_with = "one_or_many")]
     #[schemars(with = "Prefixes")]
     pub routes: Vec<IpNet>,
@@ -205,11 +213,12 @@ pub struct TerminateTun {
     /// route to `pool`. Default: they keep theirs.
     #[serde(default)]
     pub nat: bool,
-    /// `true`: what one client sends to the address of another goes there, if `policy.packets` allows it. Default: it is refused.
+    /// `true`: packets of one client to the address of another are delivered, if `policy.packets`
+    /// allows them. Default: they are refused.
     #[serde(default)]
     pub client_to_client: bool,
-    /// `true`: what is to be cut into packets of TCP or UDP goes whole (super-packets) between this device and clients that offer it.
-    /// Default: each packet by itself.
+    /// `true`: packets of TCP or UDP that are to be cut go whole (super-packets) between this device
+    /// and clients that offer this. Default: each packet by itself.
     #[serde(default)]
     pub super_packets: bool,
     /// Where it is written who has which address, so that each finds it again after a restart. Default: nowhere.
@@ -217,8 +226,9 @@ pub struct TerminateTun {
     pub leases_file: Option<FilePath>,
 }
 
-/// What ends the packets of a route's tunnels in this process, which needs no right to make a device: each connection of TCP and each
-/// pair of UDP ports becomes an exchange of the tunnel's user, for the address and port that its packets are for.
+/// Ends the packets of a route's tunnels in this process, without the right to make a device: each
+/// connection of TCP and each pair of UDP ports becomes an exchange of the tunnel's user, for the
+/// address and port of its packets.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TerminateIntercept {
@@ -227,7 +237,8 @@ pub struct TerminateIntercept {
     /// Prefixes of which each tunnel gets an address of each family.
     #[schemars(with = "OneOrMany<Prefix>")]
     pub pool: OneOrMany<IpNet>,
-    /// What clients are told they can reach. Default: everything, of the families of `pool`.
+    /// The destinations that clients are told they can reach. Default: everything, of the families
+    /// of `pool`.
     #[serde(default, deserialize_with = "one_or_many")]
     #[schemars(with = "Prefixes")]
     pub routes: Vec<IpNet>,
@@ -235,7 +246,7 @@ pub struct TerminateIntercept {
     #[serde(default)]
     #[schemars(range(min = 1280, max = 65535))]
     pub mtu: Option<u16>,
-    /// What becomes of pings. Default: answer.
+    /// Pings. Default: answer.
     #[serde(default)]
     pub echo: Option<InterceptedEcho>,
     /// Where it is written who has which address, so that each finds it again after a restart. Default: nowhere.
@@ -245,8 +256,9 @@ pub struct TerminateIntercept {
 
 /// The tunnel of IP packets into which connections and datagrams of a route go.
 ///
-/// It is named by its listener: what enters the overlay does so by a listener, which says whose it is and with which fields, and a route
-/// leads it on like that of a device. An upstream would need a second way to say all that.
+/// It is named by its listener: traffic enters the overlay by a listener, which defines its user
+/// and fields, and a route leads it on like that of a device. An upstream would need a second way
+/// to configure all that.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TerminateIp {
@@ -254,11 +266,12 @@ pub struct TerminateIp {
     pub ip: String,
 }
 
-/// What becomes of echo requests of ICMP, which are no exchanges.
+/// The handling of echo requests of ICMP, which are not exchanges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum InterceptedEcho {
-    /// They are answered here, whatever address they are for: they say that the tunnel works, and nothing of the host.
+    /// They are answered here for every address: the answer shows that the tunnel works, and
+    /// nothing about the host.
     Answer,
     /// The host is asked, by sockets that take no right but that of `net.ipv4.ping_group_range`, and its answer goes back. `egress` says
     /// which hosts.
@@ -277,7 +290,7 @@ pub enum PacketTermination<'a> {
 }
 
 impl<'a> PacketTermination<'a> {
-    /// The name of the device; of what is no device, a name that none can have.
+    /// The name of the device; without a device, a name that no device can have.
     pub fn name(self) -> Cow<'a, str> {
         match self {
             Self::Tun(end) => Cow::Borrowed(&end.tun),
@@ -296,7 +309,7 @@ impl<'a> PacketTermination<'a> {
         }
     }
 
-    /// What clients are told they can reach; none: everything.
+    /// The destinations that clients are told they can reach; empty for everything.
     pub fn routes(self) -> &'a [IpNet] {
         match self {
             Self::Tun(end) => &end.routes,

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::resume::Resume;
 
-/// How tunnels of bytes leave. POST is for proxies on the way that do not know CONNECT; it is what Envoy calls `use_post` and
-/// `allow_post`.
+/// How tunnels of bytes leave. POST is for proxies on the way that do not know CONNECT; Envoy calls
+/// it `use_post` and `allow_post`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Tunnel {
@@ -58,7 +58,7 @@ pub enum TunnelAnswer {
 }
 
 impl Tunnel {
-    /// The form; none if they leave as they came.
+    /// The form; `None` if tunnels leave in the form in which they came.
     pub fn word(&self) -> Option<TunnelWord> {
         match self {
             Self::Word(word) => Some(*word),
@@ -79,7 +79,7 @@ impl Tunnel {
         self.details()?.resume.as_ref()
     }
 
-    /// What is given beside the form.
+    /// The keys beside the form.
     pub fn details(&self) -> Option<&TunnelDetails> {
         match self {
             Self::Word(_) => None,

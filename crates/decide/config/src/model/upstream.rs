@@ -35,7 +35,7 @@ pub struct Upstream {
     /// How an endpoint is chosen. Default: round_robin.
     #[serde(default)]
     pub balance: Balance,
-    /// What `balance: ring_hash` goes by.
+    /// The key of `balance: ring_hash`.
     #[serde(default)]
     pub hash: Option<Hash>,
     /// Active checks of the endpoints. Default: none.
@@ -47,7 +47,7 @@ pub struct Upstream {
     /// Time in which the share of an endpoint that came back grows from a tenth to all of its weight. Default: at once.
     #[serde(default)]
     pub slow_start: Option<Duration>,
-    /// What may be open at once. Default: no bounds.
+    /// Bounds on open exchanges and connections. Default: no bounds.
     #[serde(default)]
     pub limits: UpstreamLimits,
     /// HTTP/2 links that each worker keeps open to each healthy endpoint, whether they are used or not. Default: 0.
@@ -57,31 +57,33 @@ pub struct Upstream {
     /// PING on HTTP/2 links. Default: none, but on links to other proxies every 4s, with a time-out of 5s.
     #[serde(default)]
     pub keepalive: Option<Keepalive>,
-    /// How connections to it bound what they have on their way. Default: `cubic` over QUIC, and what the system does over TCP.
+    /// The congestion control of its connections. Default: `cubic` over QUIC, and the system's over
+    /// TCP.
     #[serde(default)]
     pub congestion: Option<CongestionControl>,
-    /// Addresses of this machine, one of a family, from which connections and datagrams leave. Default: what routes say.
+    /// Addresses of this machine, one of a family, from which connections and datagrams leave.
+    /// Default: by the routes of the machine.
     #[serde(default)]
     pub local_address: OneOrMany<String>,
-    /// Interface of this machine by which they leave. Default: what routes say.
+    /// Interface of this machine by which they leave. Default: by the routes of the machine.
     #[serde(default)]
     pub interface: Option<String>,
-    /// Another upstream, an HTTP proxy, through whose CONNECT these endpoints are reached.
+    /// Another upstream, an HTTP proxy, that these endpoints are reached through, by CONNECT.
     #[serde(default)]
     pub via: Option<String>,
-    /// Begin every connection with a PROXY header of this version: 1 or 2. It names the client of a tunnel that ends here,
-    /// and no one on connections that carry HTTP. Default: none.
+    /// Begin every connection with a PROXY header of this version: 1 or 2. It names the client of a
+    /// tunnel that ends here; on connections that carry HTTP, it names no client. Default: none.
     #[serde(default)]
     pub proxy_protocol: Option<ProxyProtocolVersion>,
     /// URI templates of these next proxies, where they are not the default ones.
     #[serde(default)]
     pub templates: Option<UpstreamTemplates>,
-    /// User and password that every request to these endpoints has: for a proxy in `Proxy-Authorization`, for an origin in
-    /// `Authorization`. Default: none.
+    /// User and password for every request to these endpoints: for a proxy in
+    /// `Proxy-Authorization`, for an origin in `Authorization`. Default: none.
     #[serde(default)]
     pub credentials: Option<Credentials>,
-    /// Fields that every request to these endpoints has, in place of those of the same name: a text, or `{ file: PATH }`.
-    /// Default: none.
+    /// Fields of every request to these endpoints, which replace others of the same name: a text,
+    /// or `{ file: PATH }`. Default: none.
     #[serde(default)]
     pub fields: IndexMap<String, RequestField>,
     /// How names of fields leave over HTTP/1.1: `lower`, in small letters, or `preserve`, as they came over HTTP/1.1. Default: lower.
@@ -93,7 +95,8 @@ pub struct Upstream {
     /// Time-outs of exchanges with these endpoints.
     #[serde(default)]
     pub timeouts: Timeouts,
-    /// When a failed attempt is followed by another. Default: only what was certainly not processed.
+    /// When a failed attempt is followed by another. Default: only if it was certainly not
+    /// processed.
     #[serde(default)]
     pub retry: Option<Retry>,
     /// A second attempt beside a slow one. Default: none.
@@ -156,12 +159,12 @@ impl Endpoint {
     }
 }
 
-/// How a connection bounds what it has on its way.
+/// How a connection bounds its bytes in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CongestionControl {
-    /// Not by what is lost: a fixed window, for tunnels whose contents have a control of their own, on paths that are no one else's. For
-    /// `http: 3` only.
+    /// Not by losses: a fixed window, for tunnels with contents that have a control of their own,
+    /// on dedicated paths. For `http: 3` only.
     Off,
     /// CUBIC (RFC 9438).
     Cubic,
@@ -248,8 +251,8 @@ pub struct ClientTls {
     /// PEM authorities that the endpoints' certificates must come from. Default: the system's.
     #[serde(default)]
     pub ca_file: Option<FilePath>,
-    /// Lists of revoked server certificates (CRL), PEM or DER, at least one of every authority that issues any. Default: none,
-    /// nothing is asked about revocation.
+    /// Lists of revoked server certificates (CRL), PEM or DER, at least one of every authority that
+    /// issues any. Default: none, revocation is not checked.
     #[serde(default)]
     pub crl_file: Option<OneOrMany<FilePath>>,
     /// PEM client certificate chain, shown when asked for.

@@ -30,15 +30,17 @@ pub struct WireguardPeer {
     /// Its address and UDP port, until it is heard of from elsewhere. Default: learned, once it has begun.
     #[serde(default)]
     pub endpoint: Option<HostPort>,
-    /// What may be source of its packets and destination of those to it. Default: `addresses` of the listener's device.
+    /// Sources of its packets, and destinations of packets to it. Default: `addresses` of the
+    /// listener's device.
     #[serde(default)]
     #[schemars(with = "OneOrMany<Prefix>")]
     pub allowed: OneOrMany<IpNet>,
-    /// How long nothing may pass before it is sent an empty message, so that what translates addresses on the way does not forget it. Default:
-    /// as long as it likes.
+    /// The silence after which it is sent an empty message, so that a NAT on the way does not
+    /// forget it. Default: no such messages.
     #[serde(default)]
     pub keepalive: Option<Duration>,
-    /// File with a key that both ends have beside their own, as `wg genpsk` writes it. Default: none.
+    /// File with a key that both ends share beside their own, as `wg genpsk` writes it. Default:
+    /// none.
     #[serde(default)]
     pub preshared_key_file: Option<Secret>,
 }

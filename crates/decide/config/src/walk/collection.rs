@@ -53,7 +53,7 @@ impl<'s> Walk<'s> {
                 .map(|(key, _)| key.as_str())
         };
 
-        // `ca` for `ca_file`: what is only shorter is nearer than anything that resembles it.
+        // `ca` for `ca_file`: an abbreviation is nearer than any similar name.
         let file = format!("{}_file", entry.key);
         let near = keys()
             .find(|key| **key == file)
@@ -117,7 +117,7 @@ impl<'s> Walk<'s> {
     }
 }
 
-/// What is wrong with the number of entries of a map.
+/// The problem with the number of entries of a map.
 fn miscounted(schema: &Json, count: usize, at: At<'_>) -> Option<Problem> {
     if bound(schema, "minProperties").is_some_and(|least| count < least) {
         return Some(at.problem("the map is empty").remedy("write a name in it"));

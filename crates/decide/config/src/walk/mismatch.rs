@@ -1,4 +1,4 @@
-//! Values of the wrong kind, and what was probably meant.
+//! Values of the wrong kind, and the probable intention.
 
 use serde_json::Value as Json;
 
@@ -39,8 +39,8 @@ impl<'s> Walk<'s> {
 }
 
 impl<'s> Walk<'s> {
-    /// What to write where a word stands for a map with that key, such as `basic` for `{ basic: { file: .. } }`, or where a path
-    /// stands for `{ file: PATH }`.
+    /// The remedy where a word stands for a map with that key, such as `basic` for
+    /// `{ basic: { file: .. } }`, or a path for `{ file: PATH }`.
     pub(super) fn map_form(&self, branches: &[&'s Json], text: &str) -> Option<String> {
         let maps = || {
             branches
@@ -178,7 +178,7 @@ fn switch(text: &str) -> Option<String> {
     }
 }
 
-/// What the only alternative says of itself.
+/// The description of the only alternative.
 fn described(branches: &[&Json]) -> Option<String> {
     let [only] = branches else { return None };
     let text = only.get("description")?.as_str()?;

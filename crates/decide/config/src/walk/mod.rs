@@ -1,8 +1,9 @@
 //! From tree to JSON along the schema, collecting every violation.
 //!
-//! Understands the part of JSON Schema that the model's types use: `$ref`, `type`, `properties`, `required`,
-//! `additionalProperties`, `minProperties`, `maxProperties`, `items`, `minItems`, `enum`, `const`, `anyOf`, `oneOf`, `minimum`, `maximum`, `format`.
-//! Of several alternatives, the one for the value's own kind is checked, so that a problem is about what was meant.
+//! Understands the part of JSON Schema that the model's types use: `$ref`, `type`, `properties`,
+//! `required`, `additionalProperties`, `minProperties`, `maxProperties`, `items`, `minItems`,
+//! `enum`, `const`, `anyOf`, `oneOf`, `minimum`, `maximum`, `format`. Of several alternatives, the
+//! one for the value's own kind is checked, so that a problem is about the intended one.
 //!
 //! A value that violates the schema becomes null.
 
@@ -85,7 +86,7 @@ impl<'s> Walk<'s> {
         let problems = self.problems.len();
         let json = self.of_kind(&branches, &fitting, at);
 
-        // A word that is none of those listed may be the beginning of a map.
+        // A word that is not listed may be the beginning of a map.
         if let Value::Text(text) = &at.node.value
             && fitting.iter().all(|branch| scalar::is_choice(branch))
             && let Some(form) = self.map_form(&branches, text)
@@ -122,7 +123,7 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// What a `$ref` refers to; anything else is itself.
+    /// The target of a `$ref`; any other schema is itself.
     fn resolved(&self, schema: &'s Json) -> &'s Json {
         let pointer = schema
             .get("$ref")
@@ -175,7 +176,7 @@ impl<'s> Walk<'s> {
     }
 }
 
-/// The types that a schema takes; none are named: every one.
+/// The types that a schema takes; empty if it takes every type.
 fn types(schema: &Json) -> Vec<&str> {
     match schema.get("type") {
         Some(Json::String(name)) => vec![name],

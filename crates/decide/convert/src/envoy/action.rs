@@ -10,7 +10,7 @@ use crate::draft::Draft;
 use crate::quantity::duration;
 use crate::source::Node;
 
-/// A time-out of nothing is none; ours end at some time.
+/// A time-out of zero means none; ours always end.
 const LONG: &str = "1h";
 
 pub(super) struct Acting<'a> {
@@ -32,7 +32,7 @@ struct Destination {
 }
 
 impl Acting<'_> {
-    /// Puts the action and what belongs to it.
+    /// Writes the action and its keys.
     pub(super) fn convert(&mut self, json: &mut Json) -> Result<(), Unmatched> {
         self.node
             .skip(&["upgrade_configs", "priority", "max_stream_duration"]);
@@ -105,7 +105,7 @@ impl Acting<'_> {
         }
     }
 
-    /// What the endpoint is chosen by.
+    /// The key that chooses the endpoint.
     fn hash(&mut self) -> Option<Json> {
         let policies = self.node.list("hash_policy");
         let mut hashes = policies.iter().filter_map(|policy| {
@@ -136,7 +136,7 @@ impl Acting<'_> {
         first
     }
 
-    /// Weighted clusters that are spoken to in the same way are one upstream, whose endpoints have the weights.
+    /// Weighted clusters with the same protocol become one upstream, with weights on its endpoints.
     fn weighted(&mut self, weighted: &Node) -> Result<Destination, Unmatched> {
         weighted.skip(&["total_weight"]);
         let mut parts = Vec::new();

@@ -18,7 +18,7 @@ pub(super) enum Address {
 }
 
 impl Address {
-    /// That under `address`.
+    /// The address under `address`.
     pub(super) fn of(node: &Node) -> Option<Self> {
         let address = node.field("address")?;
         if let Some(pipe) = address.field("pipe") {

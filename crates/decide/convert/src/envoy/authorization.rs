@@ -1,4 +1,5 @@
-//! HTTP filters: authorisation servers are asked as before; what else keeps requests out refuses them until it is replaced.
+//! HTTP filters: authorisation servers are asked as before; any other filter that keeps requests
+//! out refuses them until it is replaced.
 
 use serde_json::{Value as Json, json};
 
@@ -193,7 +194,7 @@ fn by_grpc(config: &Node, subject: &str, draft: &mut Draft) -> Option<Asked> {
     })
 }
 
-/// Names of headers, and what they begin with.
+/// Names of headers, and prefixes of names.
 fn patterns(list: Option<&Node>, subject: &str, draft: &mut Draft) -> Vec<String> {
     let mut names = Vec::new();
     for pattern in list.map_or(&[][..], |list| list.list("patterns")) {

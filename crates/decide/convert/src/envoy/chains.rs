@@ -21,7 +21,8 @@ pub(super) struct Chains<'a> {
 }
 
 impl<'a> Chains<'a> {
-    /// Those of a listener, in the order in which Envoy looks for a name; `None` if there is none.
+    /// The chains of a listener, in the order in which Envoy looks for a name; `None` if there are
+    /// none.
     pub(super) fn of(listener: &'a Node) -> Option<Self> {
         let mut all: Vec<&Node> = listener.list("filter_chains").iter().collect();
         all.extend(listener.field("default_filter_chain"));
@@ -168,7 +169,8 @@ fn tell_other_keys(chain: &Node, scope: &Scope, wanted: &Json, draft: &mut Draft
     }
 }
 
-/// The domains of a virtual host that a chain with these names can be asked for; `None` if there is none.
+/// The domains of a virtual host that a chain with these names can be asked for; `None` if there
+/// are none.
 pub(super) fn narrowed(host: &Node, names: &[String]) -> Option<Vec<Json>> {
     let domains = matcher::domains(host);
     if names.is_empty() {

@@ -30,7 +30,7 @@ const SILENT: &[&str] = &[
 /// The clusters of a bootstrap, by their names there.
 pub(super) type Clusters = BTreeMap<String, Cluster>;
 
-/// A cluster and what became of it.
+/// A cluster and its conversion.
 #[derive(Debug)]
 pub(super) struct Cluster {
     /// Our name for it.
@@ -43,11 +43,11 @@ pub(super) struct Cluster {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ClusterKind {
-    /// It has endpoints.
+    /// An upstream with endpoints.
     Endpoints { first: Address, is_tls: bool },
     /// The request says where it goes.
     Dynamic,
-    /// It cannot be carried, and was told of.
+    /// A cluster that cannot be converted, with a note.
     Unknown,
 }
 
@@ -67,7 +67,7 @@ impl Cluster {
         self.name.clone()
     }
 
-    /// What it is made of but for its endpoints: two that are alike there can be one upstream.
+    /// Its content without the endpoints: two clusters that are equal there can be one upstream.
     pub(super) fn manner(&self) -> Map<String, Json> {
         let mut manner = self.upstream.clone();
         manner.remove("endpoints");
@@ -332,7 +332,7 @@ fn balance(cluster: &Node, subject: &str, upstream: &mut Map<String, Json>, draf
     let ours = match policy {
         "ROUND_ROBIN" => return,
         "LEAST_REQUEST" => "least_request",
-        // It needs a `hash`, which a route says: there it becomes a ring.
+        // It needs a `hash`, which routes have: there it becomes a ring.
         "RING_HASH" => return,
         "MAGLEV" => {
             let reason =

@@ -21,7 +21,7 @@ pub(super) fn config(extension: &Node) -> &Node {
     extension.field("typed_config").unwrap_or(extension)
 }
 
-/// The text of a data source: `filename`, or what stands in the file itself.
+/// The text of a data source: `filename`, or a text in the file itself.
 pub(super) enum DataSource<'a> {
     File(&'a str),
     Inline(&'a str),

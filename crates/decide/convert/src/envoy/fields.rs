@@ -74,7 +74,7 @@ impl AnswerChanges {
         self.set.is_empty() && self.append.is_empty() && self.remove.is_empty()
     }
 
-    /// Puts them into a route, whose answers they change wherever those come from.
+    /// Writes them into a route; they change its answers from every source.
     pub(super) fn put(self, route: &mut Json) {
         if self.is_empty() {
             return;
@@ -136,7 +136,7 @@ fn change(option: &Node, draft: &mut Draft) -> Option<Change> {
     }
 }
 
-/// Adds a change. What is said first is nearer to the route, and stays.
+/// Adds a change. An earlier change is nearer to the route, and stays.
 fn insert(into: &mut Map<String, Json>, change: Change, draft: &mut Draft) {
     if into.contains_key(&change.name) {
         let reason = "a field is set or added once on a route";

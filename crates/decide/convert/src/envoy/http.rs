@@ -75,7 +75,7 @@ pub(super) fn convert(
         };
         let converted = virtual_host(&around, clusters, draft);
         tunnels.websocket |= converted.has_websocket;
-        // Such a host ends with an answer of its own.
+        // A virtual host for all domains ends with an answer of its own.
         is_complete |= matcher::domains(host).is_empty();
     }
     end_names(manager, scope, is_complete, draft);
@@ -196,7 +196,7 @@ fn limits(manager: &Node, listener: &mut Json) {
     }
 }
 
-/// What is said to servers of a client's address.
+/// The fields that name a client's address to servers.
 fn addresses(manager: &Node, scope: &Scope, listener: &mut Json, draft: &mut Draft) {
     let appends = manager.flag("use_remote_address") && !manager.flag("skip_xff_append");
     manager.skip(&["use_remote_address", "skip_xff_append"]);

@@ -212,7 +212,7 @@ fn listener_filters(listener: &Node, scope: &Scope, json: &mut Json, draft: &mut
     for filter in listener.list("listener_filters") {
         let kind = kind(filter);
         if kind.contains("udp_proxy") {
-            // It is the listener's own.
+            // The chain is the listener's own.
             continue;
         }
         filter.skip_all();
@@ -228,7 +228,7 @@ fn listener_filters(listener: &Node, scope: &Scope, json: &mut Json, draft: &mut
     }
 }
 
-/// The filters of a chain, of which the last says what becomes of connections.
+/// The filters of a chain; the last one decides about connections.
 fn network_filters(
     chain: &Node,
     address: &Address,
@@ -273,7 +273,7 @@ fn network_filters(
     converted
 }
 
-/// What is known of a listener before its filters are read.
+/// The keys of a listener that are known before its filters are read.
 fn complete(listener: &mut Json, known: &mut Json, address: &Address) {
     if let Some(known) = known.as_object_mut() {
         for (key, value) in std::mem::take(known) {

@@ -21,16 +21,16 @@ impl Unmatched {
     }
 }
 
-/// What a route matches.
+/// The condition of a route.
 pub(super) struct Condition {
     /// As far as it can be carried.
     pub(super) json: Json,
     pub(super) is_tunnel: bool,
     /// The prefix or the whole path, which a rewrite replaces.
     pub(super) replaced: Option<Replaced>,
-    /// It takes every request of its host.
+    /// The condition takes every request of its host.
     pub(super) is_everything: bool,
-    /// What it would say beyond that.
+    /// The conditions that cannot be expressed.
     pub(super) missing: Vec<Unmatched>,
 }
 
@@ -127,7 +127,7 @@ fn path(matched: &Node, tunnels: Tunnels, condition: &mut Condition) {
     }
 }
 
-/// Paths that begin so; none: all do.
+/// Paths with this prefix; empty for all.
 fn by_prefix(prefix: &str, folds_case: bool) -> Vec<Json> {
     if prefix == "/" || prefix.is_empty() {
         return Vec::new();
@@ -159,7 +159,7 @@ fn whole_regex(text: &str, folds_case: bool) -> Json {
     json!(format!("~{case}^(?:{text})$"))
 }
 
-/// What a text has to be.
+/// A condition on a text.
 enum TextCondition {
     Is(String),
     Matches(String),
@@ -261,7 +261,7 @@ fn put_field(json: &mut Json, name: &str, value: Json) {
     json["fields"][name] = value;
 }
 
-/// The domains of a virtual host, in our words; none: any.
+/// The domains of a virtual host, in our words; empty for any.
 pub(super) fn domains(host: &Node) -> Vec<Json> {
     let domain = |domain: &str| {
         let lower = domain.to_ascii_lowercase();

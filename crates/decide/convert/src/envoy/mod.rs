@@ -63,7 +63,7 @@ pub(crate) fn convert(
     Ok(())
 }
 
-/// Those of the bootstrap itself, and those in the file of a `cds_config` or `lds_config`.
+/// The resources of the bootstrap itself, and of the file of a `cds_config` or `lds_config`.
 fn resources<'a>(
     root: &'a Node,
     key: &str,

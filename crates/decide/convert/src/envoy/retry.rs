@@ -9,7 +9,7 @@ use crate::source::Node;
 /// Attempts that are made at most.
 const MOST: u64 = 10;
 
-/// What Envoy tries again, in our words.
+/// Envoy's conditions for a retry, in our words.
 const CONDITIONS: &[(&str, &str)] = &[
     ("5xx", "5xx"),
     ("gateway-error", "gateway-error"),

@@ -10,19 +10,19 @@ use super::{action, redirect};
 use crate::draft::{Draft, Rank, one_or_many, put};
 use crate::source::Node;
 
-/// What a route stands in.
+/// The context of a route.
 pub(super) struct Surroundings<'a> {
     pub(super) scope: &'a Scope,
     pub(super) table: &'a Node,
     pub(super) host: &'a Node,
-    /// Targets of its requests; none: any.
+    /// Targets of its requests; empty for any.
     pub(super) domains: Vec<Json>,
-    /// Those of the connection manager.
+    /// Tunnels of the connection manager.
     pub(super) tunnels: Tunnels,
     pub(super) upgrades: Vec<&'a str>,
 }
 
-/// What a route came to.
+/// The result of converting a route.
 pub(super) struct ConvertedRoute {
     pub(super) has_websocket: bool,
     /// No request of its host passes it.

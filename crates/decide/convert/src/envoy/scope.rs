@@ -1,4 +1,4 @@
-//! What the routes of a listener belong to, and which tunnels they take.
+//! The listener and hosts of a route, and the tunnels that it takes.
 
 use serde_json::{Value as Json, json};
 
@@ -13,7 +13,7 @@ pub(super) struct Scope {
     pub(super) is_tls: bool,
     /// There is no other one, so that conditions need not name it.
     pub(super) is_alone: bool,
-    /// The names of the TLS handshake that its routes are for; none: any.
+    /// The names in the TLS handshake that its routes are for; empty for any.
     pub(super) names: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Tunnels {
 }
 
 impl Tunnels {
-    /// Those of `upgrade_configs`.
+    /// The tunnels in `upgrade_configs`.
     pub(super) fn of(configs: &[Node]) -> Self {
         let mut tunnels = Self::default();
         for config in configs {
@@ -91,7 +91,7 @@ impl Tunnels {
             .collect()
     }
 
-    /// What a `connect_matcher` takes.
+    /// The kinds that a `connect_matcher` takes.
     pub(super) fn kinds(self) -> Json {
         match (self.connect, self.connect_udp) {
             (true, true) => json!(["connect", "connect-udp"]),

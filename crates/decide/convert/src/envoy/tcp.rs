@@ -48,7 +48,7 @@ pub(super) fn convert(
         tunnel(tunneling, &mut route, draft);
         route["to"] = json!(upstream);
     } else {
-        // What the exchange is for shows in records, and means nothing else here.
+        // The target of the exchange shows in records, and has no other meaning here.
         listener["target"] = json!(first.text().replace("unix:", "unix.invalid:1"));
         route["terminate"] = json!(upstream);
     }

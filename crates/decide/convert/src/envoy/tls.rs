@@ -173,7 +173,7 @@ fn certificate(shared: &Node, subject: &str, draft: &mut Draft) -> Option<Json> 
     Some(json!({ "cert_file": chain, "key_file": key }))
 }
 
-/// The file under a key. What stands in the bootstrap itself becomes a file.
+/// The file under a key. An inline text becomes a file.
 fn file_of(node: &Node, key: &str, name: &str, draft: &mut Draft) -> Option<String> {
     match data_source(node.field(key)?) {
         DataSource::File(file) => Some(file.to_owned()),
@@ -202,7 +202,7 @@ fn exact_name(validation: &Node) -> Option<String> {
     Some(exact.to_owned())
 }
 
-/// Where less is believed than what an authority has signed.
+/// Where the trust is narrower than the certificates of an authority.
 fn narrower(validation: &Node) -> Option<u32> {
     const KEYS: [&str; 4] = [
         "match_typed_subject_alt_names",

@@ -1,4 +1,4 @@
-//! What a PAC file asks of a request, as conditions of routes.
+//! Conditions of a PAC file on a request, as conditions of routes.
 
 use std::net::IpAddr;
 
@@ -26,7 +26,7 @@ pub(super) enum Predicate {
     Any(Vec<Predicate>),
 }
 
-/// What a route can ask for at once.
+/// Conditions that a route can have at once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Conjunction {
     /// One of these; `None`: any host.
@@ -35,7 +35,7 @@ pub(super) struct Conjunction {
     pub(super) port: Option<u16>,
 }
 
-/// The scheme of a URL. What a browser asks a proxy for by `https` is a tunnel.
+/// The scheme of a URL. A browser asks a proxy for `https` by a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scheme {
     Http,
@@ -45,7 +45,7 @@ pub(super) enum Scheme {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum HostPattern {
     Exact(String),
-    /// What is below a domain, with its dot: `.example.com`.
+    /// Hosts below a domain, with its dot: `.example.com`.
     Below(String),
     Net(IpNet),
     /// A regular expression.
@@ -88,7 +88,7 @@ impl Predicate {
         })
     }
 
-    /// The ways in which it holds, none of which asks for something that must not be; `None` if it does.
+    /// The ways in which the condition holds, without negations; `None` if it needs one.
     pub(super) fn ways(&self) -> Option<Result<Vec<Conjunction>, Inexpressible>> {
         Some(match self {
             Self::Always => Ok(vec![Conjunction::default()]),
@@ -281,7 +281,7 @@ impl HostPattern {
         }
     }
 
-    /// What a glob of shells means: `*` any letters, `?` one.
+    /// A glob of a shell: `*` stands for any letters, `?` for one.
     pub(super) fn of_glob(glob: &str) -> Self {
         let glob = glob.to_ascii_lowercase();
         let is_name = |text: &str| !text.contains(['*', '?', '[']);

@@ -1,7 +1,8 @@
 //! Proxy auto-configuration: `FindProxyForURL` becomes a listener on loopback and a list of routes.
 //!
-//! The statements are followed without a request. What a condition asks of the host, the scheme or the port becomes a `match`; one that is
-//! not understood is noted with its line, and taken for one that never holds.
+//! The statements are followed without a request. A condition on the host, the scheme or the port
+//! becomes a `match`; one that is not understood is noted with its line, and taken for one that
+//! never holds.
 
 mod condition;
 mod proxies;
@@ -84,7 +85,7 @@ struct Rule {
     result: String,
 }
 
-/// A condition, and what follows if it holds.
+/// A condition, and the statements if it holds.
 struct Pending {
     line: u32,
     condition: Predicate,
@@ -170,7 +171,7 @@ impl Reading {
         rules
     }
 
-    /// What statements come to: a list whose last entry fits always.
+    /// The result of statements: a list with an unconditional last entry.
     fn follow(
         &mut self,
         statements: &[&Statement],

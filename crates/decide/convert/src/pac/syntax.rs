@@ -73,7 +73,7 @@ pub(super) enum Form {
 /// A file.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// What stands outside of functions.
+    /// Statements outside of functions.
     pub(super) statements: Vec<Statement>,
     /// The body of `FindProxyForURL`, and the names of its parameters.
     pub(super) main: Option<Function>,
@@ -400,7 +400,7 @@ impl Parser {
         let mut left = self.binary(level + 1)?;
         let mut length = 0_u32;
         while let Some(sign) = signs.iter().find(|sign| self.is_sign(sign)) {
-            // What is compared goes through such a chain by its depth.
+            // A chain nests as deep as it is long, and expressions are compared recursively.
             length += 1;
             if length > DEEPEST * 8 {
                 let reason = format!("more than {} operands stand in one expression", DEEPEST * 8);

@@ -1,4 +1,4 @@
-//! What expressions of a PAC file come to, as far as it is known without a request.
+//! Values of expressions in a PAC file, as far as they are known without a request.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -265,7 +265,7 @@ fn scheme(start: &str) -> Option<Predicate> {
     let scheme = match start.trim_end_matches(['/', ':']) {
         "http" => Scheme::Http,
         "https" => Scheme::Https,
-        // What a proxy for HTTP is never asked for.
+        // Schemes that an HTTP proxy is never asked for.
         "ftp" | "file" | "ws" | "wss" => return Some(Predicate::Never),
         _ => return None,
     };

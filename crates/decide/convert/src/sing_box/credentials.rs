@@ -6,7 +6,7 @@ use crate::draft::Draft;
 use crate::new_file::{NewFile, NewFileContent};
 use crate::source::Node;
 
-/// Parts of the names of fields whose values are secrets: those get a file of their own.
+/// Parts of the names of secret fields: their values get a file of their own.
 const SECRET: &[&str] = &[
     "authorization",
     "cookie",

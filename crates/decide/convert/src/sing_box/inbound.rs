@@ -24,7 +24,7 @@ const SILENT: &[&str] = &[
 /// Where a device's flows come from, beside the network of its own address.
 const POOL: &str = "172.19.0.0/24";
 
-/// What became of the inbounds.
+/// The converted inbounds.
 #[derive(Default)]
 pub(super) struct Inbounds {
     /// Our names, by tag.
@@ -153,7 +153,7 @@ fn add_users(name: String, users: Vec<NewUser>, draft: &mut Draft) {
     draft.files.push(NewFile { name, content });
 }
 
-/// A port whose connections and datagrams are for one target.
+/// A port for connections and datagrams to one target.
 fn direct(inbound: &Node, subject: &str, draft: &mut Draft) -> Vec<Json> {
     let host = inbound.text("override_address");
     let port = inbound
@@ -182,7 +182,7 @@ fn direct(inbound: &Node, subject: &str, draft: &mut Draft) -> Vec<Json> {
     wanted.map(listener).collect()
 }
 
-/// A device whose packets become connections and datagrams, which take the routes.
+/// A device: its packets become connections and datagrams, which take the routes.
 fn tun(inbound: &Node, subject: &str, all: &mut Inbounds, draft: &mut Draft) -> Vec<Json> {
     inbound.skip(&[
         "stack",

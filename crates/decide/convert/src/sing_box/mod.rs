@@ -52,7 +52,7 @@ pub(crate) fn convert(root: &Node, draft: &mut Draft) -> Result<(), Unreadable> 
     Ok(())
 }
 
-/// What no rule takes.
+/// The exchanges that no rule takes.
 fn last(root: &Node, outbounds: &Outbounds<'_>, draft: &mut Draft) {
     outbounds.route(outbounds.default_tag(root), json!({}), root.line, draft);
 }

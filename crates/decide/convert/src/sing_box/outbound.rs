@@ -26,7 +26,7 @@ const SILENT: &[&str] = &[
 /// How many selectors may lead to each other.
 const DEEPEST: u32 = 8;
 
-/// What an outbound does.
+/// The effect of an outbound.
 enum Way {
     /// Connects to the target itself.
     Direct,
@@ -36,7 +36,7 @@ enum Way {
     Proxy(String),
     /// Sends packets into the tunnel of a listener of ours.
     Packets(String),
-    /// Does what another one does.
+    /// The same as another outbound.
     Other(String),
     /// Cannot be carried.
     Unknown,
@@ -71,7 +71,7 @@ impl<'a> Outbounds<'a> {
         all
     }
 
-    /// Where goes what no rule takes.
+    /// The outbound of exchanges that no rule takes.
     pub(super) fn default_tag<'b>(&self, root: &'b Node) -> &'b str
     where
         'a: 'b,
@@ -115,7 +115,7 @@ impl<'a> Outbounds<'a> {
         matches!(way, Some(Way::Direct))
     }
 
-    /// What an outbound does, or the one that a selector has chosen.
+    /// The effect of an outbound, or of the one that a selector has chosen.
     fn way(&self, tag: &str) -> Option<&Way> {
         let mut tag = tag;
         for _ in 0..DEEPEST {
@@ -400,7 +400,7 @@ fn texts(prefixes: &[IpNet]) -> Json {
     json!(prefixes.iter().map(IpNet::to_string).collect::<Vec<_>>())
 }
 
-/// An answer in place of what cannot be carried, so that nothing goes another way.
+/// Answers a route that cannot be converted, so that its exchanges go no other way.
 pub(super) fn refuse(route: &mut Json, status: u16, why: &str) {
     put(
         route,

@@ -18,7 +18,7 @@ const PRIVATE: &[&str] = &[
     "fe80::/10",
 ];
 
-/// What every rule of this kind does here anyway, or needs not.
+/// Actions of rules that happen here anyway, or are not needed.
 const NOTHING: &[&str] = &["sniff", "resolve", "route-options", "bypass"];
 
 pub(super) fn convert(

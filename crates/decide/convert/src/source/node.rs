@@ -5,7 +5,7 @@ use std::cell::Cell;
 use crate::quantity;
 use crate::unreadable::Unreadable;
 
-/// Depth of nested maps and lists: what reads them goes as deep.
+/// Depth of nested maps and lists: their readers recurse as deep.
 #[doc(alias = "bound")]
 pub(super) const DEEPEST: usize = 64;
 
@@ -56,7 +56,7 @@ enum Heed {
 /// A key that no one looked at.
 pub(crate) struct UnreadKey {
     pub(crate) line: u32,
-    /// Such as `static_resources.listeners[0].drain_type`.
+    /// The path, such as `static_resources.listeners[0].drain_type`.
     pub(crate) path: String,
 }
 
@@ -75,7 +75,7 @@ impl Node {
         entries.iter().find(|entry| is_key(&entry.key, key))
     }
 
-    /// Whether a map has this key. It does not count as looked at.
+    /// Whether a map has this key. The key does not count as looked at.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.entry(key).is_some()
     }
@@ -152,7 +152,7 @@ impl Node {
         }
     }
 
-    /// The items of a list; a value that is none is a list of itself.
+    /// The items of a list; any other value is a list of itself.
     pub(crate) fn items(&self) -> &[Self] {
         match &self.value {
             NodeValue::Null => &[],

@@ -76,7 +76,7 @@ impl<'a> YamlReader<'a> {
         Ok(())
     }
 
-    /// What an alias repeats. One within its own anchor has none yet.
+    /// The value that an alias repeats. An alias within its own anchor has no value yet.
     fn alias(&mut self, anchor: usize, line: u32) -> Result<Node, Unreadable> {
         let known = self.anchors.get(&anchor);
         let (node, count) = known.ok_or_else(|| {

@@ -1,7 +1,8 @@
 //! WireGuard, as `wg-quick` reads it.
 //!
-//! A peer behind which there are networks becomes a device at which tunnels end, and this machine's own device leads there. A peer that is
-//! one host becomes a listener, whose packets enter the overlay and leave it by a device of this machine.
+//! A peer with networks behind it becomes a device at which tunnels end, and this machine's own
+//! device leads there. A peer that is one host becomes a listener: its packets enter the overlay,
+//! and leave it by a device of this machine.
 
 mod ini;
 pub(crate) mod pool;
@@ -14,7 +15,7 @@ use crate::new_file::{NewFile, NewFileContent};
 use crate::unreadable::Unreadable;
 use ini::{Section, Setting};
 
-/// The port of WireGuard where none is said.
+/// The default port of WireGuard.
 const PORT: &str = "51820";
 
 /// Peers of a file: each is a device.
@@ -305,7 +306,7 @@ fn texts(prefixes: &[IpNet]) -> Json {
     json!(prefixes.iter().map(IpNet::to_string).collect::<Vec<_>>())
 }
 
-/// What this machine and the hosts send to the networks of peers.
+/// Packets of this machine and the hosts to the networks of peers.
 fn lead_out(interface: &Interface, gateways: &[Peer], draft: &mut Draft) {
     if gateways.is_empty() {
         return;
@@ -360,7 +361,7 @@ fn lead_out(interface: &Interface, gateways: &[Peer], draft: &mut Draft) {
     }
 }
 
-/// What hosts send, which leaves by a device of this machine.
+/// Packets of hosts, which leave by a device of this machine.
 fn take_in(interface: &Interface, hosts: &[Peer], draft: &mut Draft) {
     if hosts.is_empty() {
         return;

@@ -22,7 +22,7 @@ pub(super) enum Part {
     Fraction(Fraction),
 }
 
-/// What stands before a number of fewer digits.
+/// The padding before a number of fewer digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Padding {
     None,
@@ -140,7 +140,7 @@ fn part_at(text: &str) -> Option<(Part, usize)> {
     if let Some((name, part)) = TEXTS.iter().find(|(name, _)| text.starts_with(name)) {
         return Some((*part, name.len()));
     }
-    // `Jan` and `Mon` in a longer word are none.
+    // `Jan` and `Mon` within a longer word do not count.
     let is_word = |text: &str| text.starts_with(|letter: char| letter.is_ascii_lowercase());
     for (name, part) in [("Jan", Part::ShortMonth), ("Mon", Part::ShortWeekday)] {
         if text.strip_prefix(name).is_some_and(|after| !is_word(after)) {

@@ -7,13 +7,13 @@ use jiff::{SignedDuration, Timestamp};
 use super::parts::Padding;
 use super::{Case, DAYS, Fraction, MONTHS, Part, Zone, split};
 
-/// Nanoseconds of a second have so many digits; what is smaller is left out.
+/// Digits of a fraction that are read: nanoseconds. Smaller digits are left out.
 const DIGITS: usize = 9;
 
 /// Hours that a name such as `GMT+3` may have.
 const GMT_HOURS: i32 = 23;
 
-/// What was read of a time so far.
+/// The parts of a time that were read so far.
 #[derive(Debug, Default)]
 struct Found {
     year: i16,
@@ -55,7 +55,7 @@ fn is_fraction(layout: &str) -> bool {
     matches!(split(layout).part, Some(Part::Fraction(_)))
 }
 
-/// A text without what the layout has between its parts: spaces stand for any number of them.
+/// Skips the text that the layout has between its parts: spaces stand for any number of them.
 fn skip<'a>(text: &'a str, before: &str) -> Option<&'a str> {
     let mut text = text;
     let mut before = before;
@@ -251,7 +251,7 @@ impl Found {
     }
 }
 
-/// The name that a text begins with, whatever its letters' case, and the text behind it.
+/// The name that a text begins with, in any case, and the text behind it.
 fn one_of<'a>(names: &[&str], length: usize, text: &'a str) -> Option<(usize, &'a str)> {
     let shown = |name: &str| name.len().min(length);
     let index = names.iter().position(|name| {
@@ -277,7 +277,7 @@ fn number(text: &str, padded: bool) -> Option<(i8, &str)> {
     Some((i8::try_from(value).ok()?, rest))
 }
 
-/// So many digits, and the text behind them.
+/// This many digits, and the text behind them.
 fn digits(text: &str, length: usize) -> Option<(i32, &str)> {
     let shown = text.get(..length)?;
     let is_number = !shown.is_empty() && shown.bytes().all(|byte| byte.is_ascii_digit());
@@ -333,7 +333,8 @@ fn signed_hours(text: &str) -> Option<usize> {
     (hours <= GMT_HOURS).then_some(1 + length)
 }
 
-/// Seconds from UTC of an abbreviation: one that this machine's own zone has then, or none. The hours of `GMT+3` say nothing to Go, either.
+/// Seconds from UTC of an abbreviation, if this machine's own zone has it at that time; otherwise
+/// zero. Go ignores the hours of `GMT+3`, too.
 fn offset_of(name: &str, at: Timestamp) -> i32 {
     let own = crate::times::zone("Local").unwrap_or(TimeZone::UTC);
     let info = own.to_offset_info(at);

@@ -1,4 +1,4 @@
-//! The counts that were agreed on, in `counts.txt`, and what was built to count them.
+//! The counts that were agreed on, in `counts.txt`, and the build they hold for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, ExitCode};
@@ -9,18 +9,18 @@ const FILE: &str = concat!(
     "/benches/instructions/counts.txt"
 );
 
-/// What writes the file anew.
+/// The command that writes the file anew.
 const RENEW: &str = "cargo bench --profile count -p hermes-rules --bench instructions -- renew";
 
 /// By how much a count may differ, in hundredths: other memory functions of the C library, other versions of crates.
 const TOLERANCE: u64 = 5;
 
-/// What counts depend on besides our code: the compiler, and the kind of machine.
+/// The conditions that counts depend on besides our code: the compiler, and the kind of machine.
 #[derive(PartialEq, Eq)]
 pub struct Build(String);
 
 impl Build {
-    /// That of this program.
+    /// The build of this program.
     pub fn this() -> Self {
         let compiler = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
             .arg("-V")
@@ -31,7 +31,7 @@ impl Build {
     }
 }
 
-/// What the file says.
+/// The content of the file.
 pub struct Agreed {
     build: Build,
     counts: BTreeMap<String, u64>,
@@ -68,8 +68,8 @@ impl Agreed {
         }
     }
 
-    /// Prints every path. Fails for one that takes more than was agreed, and also for one that takes less: else what was won
-    /// could be lost again unseen.
+    /// Prints every path. Fails for one that takes more than was agreed, and also for one that
+    /// takes less: otherwise a gain could be lost again unseen.
     pub fn compare(&self, build: &Build, counts: &[(&str, u64)]) -> ExitCode {
         let known: BTreeSet<&str> = counts.iter().map(|(name, _)| *name).collect();
         let gone: Vec<&String> = self

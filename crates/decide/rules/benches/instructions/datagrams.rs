@@ -8,7 +8,7 @@ use hermes_proto::capsule::CapsuleDecoder;
 use hermes_proto::datagram::{MAX_UDP_CAPSULE, UdpDatagram, encode_udp_capsule};
 use hermes_proto::proxy_protocol::{self, Header, Version};
 
-/// Datagrams of one round, and what each holds.
+/// Datagrams of one round, and the bytes in each.
 const DATAGRAMS: usize = 32;
 const DATAGRAM: [u8; 32] = [7; 32];
 

@@ -1,4 +1,4 @@
-//! Which route an exchange takes, whose it is, and what becomes of its fields.
+//! Deciding about an exchange: its route, its user, and its fields.
 
 use std::hint::black_box;
 
@@ -62,7 +62,7 @@ fn patterns(names: &[&str]) -> Vec<FieldPattern> {
     names.iter().map(|name| name.parse().unwrap()).collect()
 }
 
-/// A client that says of itself what is not believed.
+/// A client with untrusted claims about itself.
 pub fn believe_client(rounds: usize) {
     rounds_of_believe(rounds, &Source::Client, Some("alice"));
 }

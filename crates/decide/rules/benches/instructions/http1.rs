@@ -24,7 +24,7 @@ pub const FIELDS: [(&str, &str); 6] = [
     ("x-request-id", "5b0ddd3c-0000-4000-8000-1f24a0b7c5aa"),
 ];
 
-/// Chunks of one message, and what each holds.
+/// Chunks of one message, and the bytes in each.
 const CHUNKS: usize = 16;
 const CHUNK: [u8; 32] = [b'c'; 32];
 

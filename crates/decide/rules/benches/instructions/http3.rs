@@ -18,7 +18,7 @@ const LIMITS: FieldSectionLimits = FieldSectionLimits {
     lines: 64,
 };
 
-/// DATA frames of one message, and what each holds.
+/// DATA frames of one message, and the bytes in each.
 const FRAMES: usize = 16;
 const CONTENT: [u8; 32] = [b'd'; 32];
 
@@ -82,7 +82,7 @@ fn write_sections(encoder: &mut QpackEncoder, rounds: usize) -> BytesMut {
     })
 }
 
-/// Two ends whose table has what repeats.
+/// Two ends with repeated lines in their table.
 fn acquainted() -> (QpackEncoder, QpackDecoder) {
     let mut encoder = QpackEncoder::default();
     let mut decoder = QpackDecoder::new(4096);

@@ -1,8 +1,9 @@
-//! What hot paths cost in instructions, as valgrind counts them: the same on a busy machine. Linux only.
+//! The cost of hot paths in instructions, counted by valgrind: the same on a busy machine. Linux
+//! only.
 //!
-//! `./test count` runs this. Each path is run under cachegrind twice, the second time with more rounds; what these add is the
-//! path's own cost, without that of the start. The costs are compared with those in `counts.txt`, which the argument `renew`
-//! writes anew.
+//! `./test count` runs this. Each path is run under cachegrind twice, the second time with more
+//! rounds; the difference is the path's own cost, without that of the start. The costs are compared
+//! with those in `counts.txt`, which the argument `renew` writes anew.
 #![allow(clippy::unwrap_used, reason = "it stops at the first surprise")]
 #![allow(clippy::print_stdout, reason = "it prints what it counted")]
 
@@ -27,11 +28,11 @@ const RUN: &str = "HERMES_COUNT_RUN";
 const WARM: usize = 100;
 const COUNTED: usize = 1000;
 
-/// Has glibc choose the same memory functions on every processor; other C libraries pass over it. Paths copy few bytes all
-/// the same: what a longer copy takes says nothing about our code.
+/// Has glibc choose the same memory functions on every processor; other C libraries ignore it.
+/// Paths copy few bytes all the same: the cost of a longer copy says nothing about our code.
 const PLAIN: &str = "glibc.cpu.hwcaps=-AVX2,-AVX2_Usable,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM";
 
-/// A path: its name, and what runs it for this many rounds.
+/// A path: its name, and the function that runs it for this many rounds.
 type Path = (&'static str, fn(usize));
 
 const PATHS: [Path; 43] = [
@@ -121,7 +122,7 @@ fn start(name: &str, rounds: usize) -> Child {
         .expect("valgrind starts; ./test install brings it")
 }
 
-/// What cachegrind says at its end, as `==1== I refs: 1,234`.
+/// The count that cachegrind prints at its end, as `==1== I refs: 1,234`.
 fn instructions(name: &str, child: Child) -> u64 {
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);

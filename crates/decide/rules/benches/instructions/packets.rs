@@ -17,7 +17,7 @@ use hermes_rules::packets::{OpenedBy, PacketPolicy, PacketRule};
 const CLIENT: [u8; 4] = [10, 9, 0, 17];
 const HOST: [u8; 4] = [198, 51, 100, 7];
 
-/// Segments of one super-packet, and what each holds.
+/// Segments of one super-packet, and the bytes in each.
 const SEGMENTS: usize = 40;
 const SEGMENT: [u8; 32] = [7; 32];
 
@@ -84,7 +84,7 @@ pub fn check_from_peer(rounds: usize) {
     }
 }
 
-/// Of a packet to the client, whose hop limit changes and is put back.
+/// A packet to the client: its hop limit changes and is put back.
 pub fn check_to_peer(rounds: usize) {
     let session = session();
     let mut packet = segment_of_tcp(0);

@@ -17,7 +17,7 @@ use ipnet::IpNet;
 use crate::route::canonical_net;
 use special::{SPECIAL, judged};
 
-/// Ports that are denied where the configuration names none: mail (RFC 5321), which strangers would send through us.
+/// Ports that are denied by default: mail (RFC 5321), which strangers would send through us.
 const DENIED_PORTS: PortMatch = PortMatch { low: 25, high: 25 };
 
 /// The addresses that an address holds (IPv4 in IPv6, by any of its forms), or itself.

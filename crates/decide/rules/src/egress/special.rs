@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use hermes_proto::host::embedded;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// A prefix that is denied by default, and what it is in words.
+/// A prefix that is denied by default, and its name.
 pub(super) struct Special {
     pub(super) net: IpNet,
     pub(super) what: &'static str,
@@ -26,7 +26,8 @@ const fn v6(head: [u16; 3], last: u16, length: u8, what: &'static str) -> Specia
     }
 }
 
-/// What a request may not choose unless the operator allows it (RFC 6890 and its registries), the most telling first.
+/// Addresses that a request may not choose unless the operator allows it (RFC 6890 and its
+/// registries), the most specific reasons first.
 pub(super) const SPECIAL: [Special; 30] = [
     v4(127, 0, 0, 0, 8, "loopback"),
     v4(0, 0, 0, 0, 8, "unspecified"),

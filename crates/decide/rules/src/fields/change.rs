@@ -14,7 +14,7 @@ use crate::template::{Values, render};
 pub struct BadField {
     /// The field's name as configured.
     pub name: String,
-    /// What is wrong with it; says nothing of the value.
+    /// The mistake; does not reveal the value.
     pub reason: String,
 }
 
@@ -29,8 +29,9 @@ impl BadField {
 
 /// Changes fields: first `remove`, then `set`, then `append`.
 ///
-/// A value that renders to nothing (without authentication, say) writes no field, though `set` still removes what was
-/// there. Space around a value is cut off (RFC 9110, 5.5). [Reserved](super::is_reserved) fields are never removed.
+/// A value that renders to nothing (without authentication, say) writes no field, though `set`
+/// still removes the old one. Space around a value is cut off (RFC 9110, 5.5).
+/// [Reserved](super::is_reserved) fields are never removed.
 ///
 /// # Errors
 /// When a name is reserved or no field name at all, or a rendered value holds a control character. The fields may have

@@ -18,7 +18,7 @@ pub struct ControlledFields {
 }
 
 impl ControlledFields {
-    /// Those of requests.
+    /// The overlay fields of requests.
     pub fn of_requests(document: &Document) -> Self {
         let listeners = document.listeners.values().flat_map(|listener| {
             let names = listener.set.keys().chain(listener.append.keys());
@@ -42,7 +42,7 @@ impl ControlledFields {
         Self::new(listeners.chain(routes).chain(upstreams).chain(servers))
     }
 
-    /// Those of answers.
+    /// The overlay fields of answers.
     pub fn of_answers(document: &Document) -> Self {
         let answers = document
             .routes
@@ -62,7 +62,7 @@ impl ControlledFields {
         }
     }
 
-    /// Removes from a head the names that look like these and are none; `removed` hears of each line.
+    /// Removes the names from a head that only look like these; `removed` is called with each.
     pub(crate) fn strip_alike(&self, fields: &mut Fields, removed: impl FnMut(&str)) {
         if self.alike.is_empty() {
             return;

@@ -17,7 +17,7 @@ pub use overlay::OverlayFields;
 pub use provenance::Provenance;
 pub use trailers::TrailerRules;
 
-/// Name of the field that says whose an exchange is.
+/// Name of the field that names the user of an exchange.
 pub use hermes_proto::fields::names::USER;
 
 /// Whether a field belongs to the connection, to framing or to the proxy itself, so that configuration may not change
@@ -53,7 +53,7 @@ pub const RESERVED: [&str; 18] = [
     "via",
 ];
 
-/// Removes the fields whose names are unwanted.
+/// Removes the fields with unwanted names.
 fn remove_where(
     fields: &mut Fields,
     unwanted: impl Fn(&str) -> bool,

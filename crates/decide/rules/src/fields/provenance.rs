@@ -13,7 +13,7 @@ use super::remove_where;
 pub struct Provenance(NamePatterns);
 
 impl Provenance {
-    /// Those of a document, from its `provenance`.
+    /// The fields in a document's `provenance`.
     pub fn new(patterns: &[FieldPattern]) -> Self {
         Self(NamePatterns::new(patterns))
     }

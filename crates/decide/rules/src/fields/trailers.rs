@@ -1,4 +1,5 @@
-//! Fields that come behind a content, when everything was decided: what would have changed the decision is left out.
+//! Trailer fields, which come after all decisions: fields that would have changed a decision are
+//! left out.
 
 use hermes_proto::fields::Fields;
 use hermes_proto::fields::names::FORWARDED;

@@ -1,12 +1,13 @@
-//! The one decision about an exchange: whose it is, what its fields say, and which route it takes.
+//! The one decision about an exchange: its user, its trusted fields, and its route.
 //!
 //! ```text
 //! arrived -> identify -> tag -> policy -> (filters) -> route -> routed
 //! ```
 //!
-//! Each phase is a function of [`Rules`] and of what the exchange brings. The pipeline of a node calls them one by one, because
-//! filters may be asked in between; so does the re-evaluation of an open tunnel; [`Rules::judge`] calls them all for an exchange
-//! that is only supposed. Each can say what it compared, and where that is written: see [`Steps`].
+//! Each phase is a function of [`Rules`] and the properties of the exchange. The pipeline of a node
+//! calls them one by one, because filters may be asked in between; so does the re-evaluation of an
+//! open tunnel; [`Rules::judge`] calls them all for a hypothetical exchange. Each can report its
+//! comparisons, and the places of the compared keys: see [`Steps`].
 
 mod packeting;
 mod peers;
@@ -36,7 +37,8 @@ pub use peers::Peers;
 pub use routing::describe_action;
 pub use steps::{Phase, RemovedFields, Step, Steps};
 
-/// What decisions need of a document, compiled once. `H` is what its user holds of a next hop.
+/// The parts of a document that decisions need, compiled once. `H` is the caller's handle of a next
+/// hop.
 pub struct Rules<H> {
     /// Name of the node.
     pub node: Arc<str>,
@@ -54,7 +56,7 @@ pub struct Rules<H> {
     pub aliases: Arc<UserAliases>,
     /// Groups of users, and services.
     pub names: Arc<Names>,
-    /// Whether an exchange may go on; `None`: whatever a route takes.
+    /// Whether an exchange may go on; `None` if every exchange with a route may.
     pub policy: Option<CompiledPolicy>,
     /// The policy on packets.
     pub packets: Option<PacketRules>,
@@ -69,23 +71,25 @@ pub struct Entrance<'a> {
     pub name: &'a str,
     /// The listener as it is configured.
     pub config: &'a Listener,
-    /// Whose traffic it is without authentication.
+    /// The user without authentication.
     pub user: Option<&'a str>,
 }
 
-/// What authentication found.
+/// The result of authentication.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Authenticated<'a> {
     /// The user, under any of this user's names.
     pub user: Option<&'a str>,
     /// The groups that the token claims, if it was one.
     pub claimed: ClaimedGroups<'a>,
-    /// Whether a certificate is all that this rests on. That of a peer says which proxy it is, not whose its exchanges are.
+    /// Whether this rests on a certificate alone. A peer's certificate names the proxy, not the
+    /// users of its exchanges.
     pub by_certificate: bool,
 }
 
 impl<'a> Authenticated<'a> {
-    /// The groups that the token claims, if it is this user's: whom a peer or a filter names is someone else.
+    /// The groups that the token claims, if it is this user's; a user that a peer or a filter names
+    /// is someone else.
     pub fn claimed_of(&self, user: Option<&str>, aliases: &UserAliases) -> ClaimedGroups<'a> {
         let found = self.user.map(|name| aliases.user_of(name));
         if found.is_some() && found == user {
@@ -101,13 +105,13 @@ impl<'a> Authenticated<'a> {
 pub struct Arrived<'a> {
     /// Where it enters.
     pub entrance: Entrance<'a>,
-    /// Who hands it over.
+    /// The source of the exchange.
     pub source: Source<'a>,
-    /// What authentication found.
+    /// The result of authentication.
     pub authenticated: Authenticated<'a>,
-    /// What it carries.
+    /// The kind of exchange.
     pub kind: ExchangeKind,
-    /// What it is for.
+    /// The target.
     pub target: Target<'a>,
     /// The host of the target, as templates write it.
     pub target_host: &'a str,
@@ -135,7 +139,7 @@ pub struct ArrivedPath<'a> {
 }
 
 impl<'a> Arrived<'a> {
-    /// What rules can say about it, once it is this user's and has these fields.
+    /// The facts that rules compare, once the exchange is this user's and has these fields.
     pub fn facts<'b>(
         &'b self,
         user: Option<&'b str>,
@@ -161,16 +165,16 @@ impl<'a> Arrived<'a> {
 /// An exchange that the policy lets go on.
 #[derive(Debug)]
 pub struct Permitted {
-    /// Whose it is.
+    /// The user.
     pub user: Option<String>,
     /// Its fields by then.
     pub fields: Fields,
 }
 
-/// An exchange whose route is known.
+/// An exchange with a route.
 #[derive(Debug)]
 pub struct Judged<H> {
-    /// Whose it is.
+    /// The user.
     pub user: Option<String>,
     /// Its fields when the route is chosen.
     pub fields: Fields,
@@ -181,7 +185,7 @@ pub struct Judged<H> {
 /// Why an exchange takes no route.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unrouted {
-    /// It is not believed whose it is.
+    /// The claimed user is not accepted.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The listener would add a field that cannot be written.
@@ -222,10 +226,10 @@ impl<H> Rules<H> {
         })
     }
 
-    /// *Identify*: whose an exchange is. Afterwards only the overlay fields are left that are believed.
+    /// *Identify*: the user of an exchange. Afterwards only trusted overlay fields are left.
     ///
     /// # Errors
-    /// It claims to be someone else's; see [`crate::believe`].
+    /// The exchange claims a user that it may not; see [`crate::believe`].
     pub fn identify(
         &self,
         entrance: &Entrance<'_>,
@@ -246,7 +250,7 @@ impl<H> Rules<H> {
         self.controlled
             .strip_alike(fields, |name| steps.removes(name));
 
-        // A peer's certificate names the proxy, not the user whose exchange it passes on.
+        // A peer's certificate names the proxy, not the user of its exchanges.
         let user = authenticated
             .user
             .filter(|_| is_client || !authenticated.by_certificate);
@@ -296,7 +300,8 @@ impl<H> Rules<H> {
         Ok(())
     }
 
-    /// *Policy*: whether it may go on; `None` where there is no policy. What is decided holds at `now`, in Unix time.
+    /// *Policy*: whether it may go on; `None` without a policy. The decision is for `now`, in Unix
+    /// time.
     pub fn decide(
         &self,
         facts: &Facts<'_>,
@@ -327,7 +332,7 @@ impl<H> Rules<H> {
     /// *Route*: the first route that matches, however the path is read.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no route.
     pub fn route(
         &self,
         facts: &Facts<'_>,
@@ -380,7 +385,7 @@ impl<H> Rules<H> {
     /// All phases, for an exchange that is supposed to arrive at `now`, in Unix time; filters are not asked.
     ///
     /// # Errors
-    /// It takes no route.
+    /// No route matches.
     pub fn judge(
         &self,
         arrived: &Arrived<'_>,
@@ -395,7 +400,7 @@ impl<H> Rules<H> {
     /// The phases before the filters.
     ///
     /// # Errors
-    /// It goes no further.
+    /// The exchange goes no further.
     pub fn permit(
         &self,
         arrived: &Arrived<'_>,
@@ -459,9 +464,9 @@ impl<H> Rules<H> {
     }
 }
 
-/// Whose traffic enters at a listener without authentication.
+/// The user of exchanges at a listener without authentication.
 pub fn listener_user(document: &Document, listener: &Listener) -> Option<String> {
-    // What comes over an attachment is someone else's, even where no one says whose.
+    // Traffic of an attachment belongs to someone else, even if no user is named.
     if is_identified(listener) || listener.attach().is_some() {
         return None;
     }
@@ -474,8 +479,8 @@ pub fn is_identified(listener: &Listener) -> bool {
     !matches!(listener.auth(), None | Some(Auth::Word(AuthMode::None)))
 }
 
-/// The status with which a client of a listener that showed nothing is asked who it is, when the policy denies what it asks for
-/// (RFC 9110, 15.5.2 and 15.5.8); `None` where no credentials in a field would help.
+/// The status that asks a client without credentials to authenticate, when the policy denies its
+/// request (RFC 9110, 15.5.2 and 15.5.8); `None` if no credentials in a field would help.
 pub fn asks_again(listener: &Listener) -> Option<u16> {
     match listener.auth() {
         Some(Auth::Methods(methods)) => {
@@ -487,12 +492,12 @@ pub fn asks_again(listener: &Listener) -> Option<u16> {
     }
 }
 
-/// The user whom the configuration names for a listener, as a field.
+/// The configured user of a listener, as a field.
 fn of_listener(user: &str) -> Result<http::HeaderValue, Refusal> {
     field_value(user).ok_or_else(|| Refusal::of_configuration(user))
 }
 
-/// Where it is written what such a source is believed in.
+/// The place of the configuration that defines the trust in a source.
 pub fn place_of_source(source: &Source<'_>, entrance: &Entrance<'_>) -> String {
     steps::place_of(source, entrance)
 }

@@ -1,4 +1,4 @@
-//! What the policy on packets thought of a packet, in steps.
+//! The policy's decision about a packet, in steps.
 
 use hermes_config::{child, element};
 use hermes_proto::ip::Packet;
@@ -16,7 +16,7 @@ impl<H> Rules<H> {
     /// that decides.
     ///
     /// # Errors
-    /// It may not; the words say by which rule.
+    /// The packet may not pass; the words name the rule.
     pub fn judge_packet(
         &self,
         authenticated: Authenticated<'_>,

@@ -27,7 +27,7 @@ pub struct Peers {
 struct KnownPeer {
     name: String,
     speaks_for: Vec<UserPattern>,
-    /// It speaks for the user whom its certificate names, too.
+    /// It also speaks for the user in its certificate.
     speaks_for_certified: bool,
 }
 
@@ -38,7 +38,7 @@ struct PeerFamily {
 }
 
 impl Peers {
-    /// Those of a document, and for whom they speak by its groups.
+    /// The peers of a document, and the users that each speaks for.
     pub fn new(document: &Document, aliases: Arc<UserAliases>) -> Self {
         let mut found = Self {
             aliases,
@@ -79,8 +79,8 @@ impl Peers {
         }
     }
 
-    /// The peer whose certificate has one of these names; of several the first in the document. A certificate without such a name may
-    /// be of a family, by its SPIFFE ID.
+    /// The peer with a certificate of one of these names; of several, the first in the document. A
+    /// certificate without such a name may be of a family, by its SPIFFE ID.
     pub fn certified<'a>(
         &'a self,
         names: impl Iterator<Item = &'a str>,

@@ -1,4 +1,4 @@
-//! What the policy thought of an exchange, in steps.
+//! The policy's decision about an exchange, in steps.
 
 use hermes_config::model::PolicyDefault;
 use hermes_config::{child, element};
@@ -52,7 +52,7 @@ pub(super) fn compared(
     take(child("policy", "default"), said.to_owned());
 }
 
-/// What a rule does, in words.
+/// The effect of a rule, in words.
 fn describe_effect(rule: &Rule) -> String {
     match &rule.effect {
         Effect::Allow => "allowed".to_owned(),

@@ -1,4 +1,4 @@
-//! What the routes thought of an exchange, in steps.
+//! The choice of a route for an exchange, in steps.
 
 use hermes_config::model::{Action, Hops, Route, Terminate};
 use hermes_config::{child, element};
@@ -54,7 +54,7 @@ pub(super) fn compared_partly<H>(
     }
 }
 
-/// What a route does, in words.
+/// The action of a route, in words.
 pub fn describe_action(route: &Route) -> String {
     match route.action() {
         Some(Action::To(hops)) => format!("to {}", describe_hops(hops)),

@@ -1,4 +1,4 @@
-//! What the phases of a decision compared, and where that is written.
+//! The comparisons of a decision's phases, and the places of the compared keys.
 
 use hermes_config::child;
 use hermes_proto::fields::Fields;
@@ -8,16 +8,16 @@ use super::{Entrance, key_of, names};
 use crate::fields::USER;
 use crate::trust::{Refusal, Source};
 
-/// Names of fields that are taken down of what one client claimed.
+/// Names of claimed fields that are recorded for one client.
 #[doc(alias = "bound")]
 const REMOVED: usize = 16;
 
-/// Takes the steps of a decision down. `()` takes none, and costs nothing.
+/// Records the steps of a decision. `()` records no steps, and costs nothing.
 pub trait Steps {
     /// Whether steps are taken down.
     fn is_wanted(&self) -> bool;
 
-    /// Takes one down; not called where none is wanted.
+    /// Records a step; not called if no steps are wanted.
     fn take(&mut self, step: Step);
 
     /// A line of this field is not believed, and removed; called whether steps are wanted or not.
@@ -67,7 +67,7 @@ pub struct Step {
     pub phase: Phase,
     /// Where it is written, as `routes[2].match`; the place itself need not have been written.
     pub path: String,
-    /// What came of it, in words.
+    /// The result, in words.
     pub said: String,
 }
 
@@ -76,9 +76,9 @@ pub struct Step {
 pub enum Phase {
     /// Whether it is a request that can be understood.
     Accept,
-    /// Whose it is.
+    /// Finding the user.
     Identify,
-    /// What the listener adds.
+    /// Fields that the listener adds.
     Tag,
     /// Whether it may go on.
     Policy,
@@ -105,7 +105,7 @@ impl Phase {
     }
 }
 
-/// Why it is not believed whose the exchange is.
+/// Why the claimed user is not accepted.
 pub(super) fn refused(
     steps: &mut impl Steps,
     entrance: &Entrance<'_>,
@@ -121,7 +121,7 @@ pub(super) fn refused(
     }
 }
 
-/// Whose the exchange is.
+/// The user of the exchange.
 pub(super) fn identified(
     steps: &mut impl Steps,
     entrance: &Entrance<'_>,
@@ -170,7 +170,7 @@ pub(super) fn removed(
     }
 }
 
-/// That this field was not believed.
+/// That this field was not trusted.
 pub(super) fn not_believed(steps: &mut impl Steps, entrance: &Entrance<'_>, name: &str) {
     steps.take(Step {
         phase: Phase::Identify,
@@ -208,7 +208,7 @@ pub(super) fn tagged(steps: &mut impl Steps, entrance: &Entrance<'_>, fields: &F
     }
 }
 
-/// Where it is written what a source is believed in.
+/// The place of the configuration that defines the trust in a source.
 pub(super) fn place_of(source: &Source<'_>, entrance: &Entrance<'_>) -> String {
     match source {
         Source::Client => key_of(entrance, "auth"),

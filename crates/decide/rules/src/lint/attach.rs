@@ -203,7 +203,7 @@ fn own(document: &Document, report: &mut Report) {
     }
 }
 
-/// Keys about endpoints, of which attached nodes are none.
+/// Keys about endpoints, which attached nodes are not.
 fn upstream_keys(document: &Document, report: &mut Report) {
     each_upstream(document, |path, upstream| {
         if upstream.attached.is_none() {
@@ -212,7 +212,7 @@ fn upstream_keys(document: &Document, report: &mut Report) {
         let keys = [
             ("endpoints", !upstream.endpoints.is_empty()),
             ("http", upstream.http.is_some()),
-            // That there is none is how one is spared the default of the node.
+            // Saying "none" is the way to switch the node's default off.
             (
                 "tls",
                 upstream

@@ -307,7 +307,7 @@ fn fields(document: &Document, report: &mut Report) {
                 .enumerate()
                 .filter(|(_, pattern)| !pattern.wildcard)
             {
-                // The server may see what was shown to the node.
+                // The server may see the credentials that were shown to the node.
                 let shown = |name: &&str| !(key == "send" && *name == "proxy-authorization");
                 if let Some(name) = reserved_in(pattern).filter(shown) {
                     let reason = format!("`{name}` belongs to the connection or to the proxy");

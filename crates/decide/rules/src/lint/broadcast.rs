@@ -13,7 +13,7 @@ pub(super) const CHECKS: &[Check] = &[field, senders, upstreams, quorums, bounds
 /// Most copies of one request.
 const COPIES: usize = 256;
 
-/// The store that broadcasts use which name none.
+/// The default store of broadcasts.
 const MEMORY: &str = "memory";
 
 /// Bytes that it keeps of one user.

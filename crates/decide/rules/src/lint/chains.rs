@@ -56,7 +56,7 @@ fn twice(document: &Document, report: &mut Report) {
     });
 }
 
-/// What a hop behind others must be like.
+/// Conditions on a hop behind others.
 fn hops(document: &Document, report: &mut Report) {
     each_chain(document, |path, chain| {
         for (index, pair) in chain.hops().windows(2).enumerate() {

@@ -1,4 +1,4 @@
-//! Checks of what listeners, routes and rules change: fields and paths.
+//! Checks of changes by listeners, routes and rules: fields and paths.
 
 use hermes_config::child;
 use hermes_config::model::{Document, FieldPattern, Template, TemplatePart};

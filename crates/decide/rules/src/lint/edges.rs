@@ -1,4 +1,4 @@
-//! Checks of what meets other programs: PROXY headers, the forms of tunnels, proxy.pac.
+//! Checks of the edges to other programs: PROXY headers, the forms of tunnels, proxy.pac.
 
 use hermes_config::model::scalar::ByteSize;
 use hermes_config::model::{

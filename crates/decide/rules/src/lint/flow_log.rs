@@ -1,4 +1,4 @@
-//! Checks of what is followed of flows of IP.
+//! Checks of the flow log.
 
 use hermes_config::model::Document;
 

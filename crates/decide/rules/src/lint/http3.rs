@@ -1,4 +1,4 @@
-//! Checks of HTTP versions where they meet TLS, UDP and what is on the way.
+//! Checks of HTTP versions against TLS, UDP and proxies on the way.
 
 use hermes_config::model::{Document, EndpointAddress, HttpVersion, ListenAddress};
 
@@ -40,7 +40,7 @@ fn listener_versions(document: &Document, report: &mut Report) {
     });
 }
 
-/// What is said outright must be possible; the default looks for itself.
+/// An explicit version must be possible; the default picks one that is.
 fn listener_quic(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
         let Some(http) = listener.http() else { return };
@@ -120,7 +120,7 @@ fn upstream_quic(document: &Document, report: &mut Report) {
     });
 }
 
-/// Before the handshake has ended it is not known whether UDP comes through, nor whose address it is.
+/// Before the handshake has ended, neither UDP's reachability nor the client's address is proven.
 fn upstream_early_data(document: &Document, report: &mut Report) {
     let attached_to: Vec<_> = document
         .listeners

@@ -1,4 +1,4 @@
-//! Checks of the links between upstreams, and of what is shown over them.
+//! Checks of the links between upstreams, and of credentials shown over them.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Checks of listeners: what they are, and who may use them.
+//! Checks of listeners: their kinds, and who may use them.
 
 use std::net::SocketAddr;
 
@@ -66,7 +66,8 @@ fn empty_auth(document: &Document, report: &mut Report) {
     });
 }
 
-/// What no rule allows to those who show nothing must be denied: else every stranger may use the listener.
+/// Without credentials, the policy must deny by default: otherwise every stranger may use the
+/// listener.
 fn optional_auth(document: &Document, report: &mut Report) {
     let denies = document
         .policy

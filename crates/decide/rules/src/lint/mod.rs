@@ -1,7 +1,7 @@
 //! Everything about a document that its schema cannot say; all findings at once.
 //!
-//! Each check is one small function; the lists are in the modules, by what they look at. A finding makes the document
-//! unusable: what is merely unusual is for `warn`.
+//! Each check is one small function; the lists are in the modules, by what they look at. A finding
+//! makes the document unusable; merely unusual values are for `warn`.
 
 mod acme;
 mod attach;

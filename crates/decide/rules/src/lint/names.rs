@@ -1,4 +1,4 @@
-//! Checks of groups and services, and of what names targets.
+//! Checks of groups and services, and of the names of targets.
 
 use hermes_config::child;
 use hermes_config::model::{Document, HostMatch, TargetMatch};
@@ -25,7 +25,7 @@ fn names(document: &Document, report: &mut Report) {
     }
 }
 
-/// What is in a group is found at once: no group is in another one.
+/// Members of a group are found in one step: groups are not nested.
 fn members(document: &Document, report: &mut Report) {
     for (name, users) in &document.groups {
         for (index, user) in users.iter().enumerate() {

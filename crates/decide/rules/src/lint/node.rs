@@ -91,7 +91,7 @@ fn no_routes(document: &Document, report: &mut Report) {
     }
 }
 
-/// They are removed from what clients send, which must not hit framing.
+/// These fields are removed from clients' requests, which must not affect framing.
 fn removed_fields(document: &Document, report: &mut Report) {
     let lists = [
         (

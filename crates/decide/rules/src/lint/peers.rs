@@ -76,7 +76,7 @@ fn unknown_neighbour(document: &Document, report: &mut Report) {
     }
 }
 
-/// One certificate is one peer, or it would not be known for whom it speaks.
+/// A certificate is that of one peer, or it would be unclear for whom it speaks.
 fn same_certificate(document: &Document, report: &mut Report) {
     let mut owners: HashMap<&CertificateName, &str> = HashMap::new();
     for (name, peer) in &document.peers {
@@ -95,7 +95,8 @@ fn same_certificate(document: &Document, report: &mut Report) {
     }
 }
 
-/// `{user}` is the user whom a certificate names: each name of the certificate has to say where, and then it has to count.
+/// `{user}` is the user in a certificate: each certificate name of the peer has to say where it
+/// stands, and a peer with such names has to use it.
 fn certified_user(document: &Document, report: &mut Report) {
     const EXAMPLE: &str = "write `certificate: spiffe://example.org/user/{user}/*`";
     let names_a_user = |name: &CertificateName| match name {

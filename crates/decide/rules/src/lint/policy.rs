@@ -1,4 +1,4 @@
-//! Checks of the policy: what its rules do, and whether each of them can.
+//! Checks of the policy: the effects of its rules, and whether each can apply.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::shadow::shadowed_rules;
 
 pub(super) const CHECKS: &[Check] = &[effects, names, fields, shadowed];
 
-/// What decisions are counted under that no rule made.
+/// The label of decisions that no rule made.
 const DEFAULT: &str = "default";
 
 fn each_rule(document: &Document, mut check: impl FnMut(String, &PolicyRule)) {

@@ -1,4 +1,4 @@
-//! What a check is, what it reports, and how it walks through a document.
+//! The form of a check, its report, and its walk through a document.
 
 use hermes_config::model::{Document, Listener, TlsChoice, Upstream};
 use hermes_config::{Problem, child, nearest};
@@ -48,7 +48,7 @@ pub(super) fn has_tls(upstream: &Upstream) -> bool {
     )
 }
 
-/// What to write instead of a name that nothing has: the nearest one, or which there are.
+/// The remedy for an unknown name: the nearest one, or the list of names.
 pub(super) fn instead<'a>(
     name: &str,
     known: impl Iterator<Item = &'a str> + Clone,

@@ -101,7 +101,8 @@ fn upstream_names(document: &Document, report: &mut Report) {
     });
 }
 
-/// What to write for an address where the name of an upstream belongs. Of `terminate` those that are right are upstreams by now.
+/// The remedy for an address in place of the name of an upstream. Valid addresses in `terminate`
+/// are upstreams by now.
 fn address(name: &str) -> Option<String> {
     if name.contains("://") {
         return Some(

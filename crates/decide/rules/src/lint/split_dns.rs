@@ -1,4 +1,4 @@
-//! Checks of what `tun` listeners answer about names.
+//! Checks of the answers of `tun` listeners about names.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ pub(super) const CHECKS: &[Check] = &[pools, apart, names, resolvers];
 /// A listener that answers about names.
 struct Answering<'a> {
     listener: &'a str,
-    /// That of `tun`.
+    /// The path of `tun`.
     path: String,
     details: &'a TunDetails,
     dns: &'a SplitDns,
@@ -41,7 +41,7 @@ fn each(document: &Document) -> impl Iterator<Item = Answering<'_>> {
     })
 }
 
-/// What a pool is by itself.
+/// Checks of a pool by itself.
 fn pools(document: &Document, report: &mut Report) {
     for one in each(document) {
         if one.dns.pool.is_empty() {
@@ -61,7 +61,7 @@ fn pools(document: &Document, report: &mut Report) {
     }
 }
 
-/// What else has the addresses of a pool.
+/// Other uses of a pool's addresses.
 fn apart(document: &Document, report: &mut Report) {
     let all: Vec<Answering<'_>> = each(document).collect();
     for (number, one) in all.iter().enumerate() {
@@ -140,7 +140,7 @@ fn names(document: &Document, report: &mut Report) {
     }
 }
 
-/// Who is asked about other names.
+/// The resolvers of other names.
 fn resolvers(document: &Document, report: &mut Report) {
     for one in each(document) {
         let path = format!("{}.dns.resolvers", one.path);

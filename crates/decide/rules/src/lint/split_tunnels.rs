@@ -133,7 +133,7 @@ fn prefixes(document: &Document, report: &mut Report) {
     }
 }
 
-/// What is left out in whole is led nowhere.
+/// A tunnel with all its prefixes excluded gets no packets.
 fn excluded(document: &Document, report: &mut Report) {
     for (path, details) in each_device(document) {
         for (place, prefix) in each_prefix(&path, details) {

@@ -25,7 +25,7 @@ fn listeners(document: &Document, report: &mut Report) {
     });
 }
 
-/// The templates of a listener: what asks for a tunnel must be certain.
+/// The templates of a listener: the target of a tunnel must be unambiguous.
 fn served(path: &str, templates: Option<&OneOrMany<String>>, report: &mut Report) {
     let mut known: Vec<UriTemplate> = Vec::new();
     for (index, text) in templates.into_iter().flatten().enumerate() {

@@ -50,7 +50,7 @@ fn each_end(document: &Document) -> impl Iterator<Item = (String, PacketTerminat
     })
 }
 
-/// What leads packets to a device leads none to a stack.
+/// Keys that lead packets to a device, which a stack does not have.
 fn stacks(document: &Document, report: &mut Report) {
     for (name, listener) in &document.listeners {
         let details = listener.tun().and_then(|tun| tun.details());
@@ -77,7 +77,7 @@ fn stacks(document: &Document, report: &mut Report) {
     }
 }
 
-/// Connections and datagrams that become packets: in whose tunnel.
+/// The tunnel for connections and datagrams that become packets.
 fn ip(document: &Document, report: &mut Report) {
     for (index, route) in document.routes.iter().enumerate() {
         let Some(name) = route.terminate.as_ref().and_then(Terminate::ip) else {
@@ -223,7 +223,7 @@ pub(super) fn is_v4(net: &IpNet) -> bool {
     matches!(net, IpNet::V4(_))
 }
 
-/// What else takes such a route would have nowhere to go.
+/// Other kinds of exchanges on such a route would have nowhere to go.
 fn kind(document: &Document, report: &mut Report) {
     for (index, route) in document.routes.iter().enumerate() {
         let Some(end) = route.terminate.as_ref().and_then(Terminate::packets) else {
@@ -253,7 +253,7 @@ fn pool(document: &Document, report: &mut Report) {
     }
 }
 
-/// Whether a prefix of a pool has addresses for others than its owner; `whom` says for whom.
+/// Whether a prefix of a pool has addresses for others than its owner; `whom` names them.
 pub(super) fn pool_prefix(path: &str, prefix: &IpNet, whom: &str, report: &mut Report) {
     let smallest = match is_v4(prefix) {
         true => SMALLEST_V4,

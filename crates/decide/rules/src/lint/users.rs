@@ -1,4 +1,4 @@
-//! Checks of what names users.
+//! Checks of names of users.
 
 use std::collections::HashMap;
 
@@ -17,12 +17,12 @@ pub(super) const CHECKS: &[Check] = &[groups, claims, aliases, names_of_users];
 #[doc(alias = "bound")]
 const ALIASES: usize = 64;
 
-/// What is known of an exchange where users are named.
+/// The facts of an exchange that are known where users are named.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// Whose it is.
+    /// The user.
     User,
-    /// What its token claims, too.
+    /// The claims of its token, too.
     Claims,
 }
 
@@ -64,7 +64,7 @@ fn all(path: &str, users: &[UserPattern], look: &mut impl FnMut(String, &UserPat
     }
 }
 
-/// Those of a condition that stands at this path.
+/// The tests of a condition at this path.
 fn tests<'a>(
     path: &str,
     users: impl Iterator<Item = &'a UserMatch>,
@@ -80,7 +80,7 @@ fn tests<'a>(
 fn groups(document: &Document, report: &mut Report) {
     each_user(document, |path, pattern, _| {
         let Some(name) = pattern.group() else { return };
-        // What is in a group is found at once: that no group is in another one is said elsewhere.
+        // Members of a group are found in one step; nested groups are reported elsewhere.
         if !document.groups.contains_key(name) && !path.starts_with("groups.") {
             let known = document.groups.keys().map(String::as_str);
             let reason = format!("there is no group `{name}`");
@@ -151,7 +151,7 @@ pub(super) fn usable(path: &str, name: &str, report: &mut Report) {
     }
 }
 
-/// Rules are about users by their own names: whom authentication finds under another one has it no more when they are asked.
+/// Rules name users by their own names: an alias is replaced before they are asked.
 fn names_of_users(document: &Document, report: &mut Report) {
     let users = crate::UserAliases::new(&document.users);
     let mut check = |path: String, name: &str| {

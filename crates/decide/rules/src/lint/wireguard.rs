@@ -108,7 +108,7 @@ fn routes(document: &Document, report: &mut Report) {
     }
 }
 
-/// What is said to the kernel about a device of this machine.
+/// Keys for the kernel's device on this machine.
 fn refuse(report: &mut Report, path: &str, key: &str, is_given: bool) {
     if is_given {
         report.add(
@@ -145,7 +145,7 @@ fn keepalives(document: &Document, report: &mut Report) {
     }
 }
 
-/// What a port has: whose key, and which peers.
+/// The claims on a port: its key, and its peers.
 struct PortClaim<'a> {
     path: String,
     key: &'a Secret,

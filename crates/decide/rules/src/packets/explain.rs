@@ -1,4 +1,4 @@
-//! What the rules on packets think of one packet, for people.
+//! The packet rules' decision about one packet, for people.
 
 use hermes_config::model::IpProtocol;
 use hermes_proto::ip::{Fragment, IpFlow, Packet, quoted_flow};
@@ -7,18 +7,18 @@ use super::rule::Asked;
 use super::{OpenedBy, PacketRule, PacketRules};
 use crate::Whom;
 
-/// What was decided about a packet, and what was compared for that.
+/// The decision about a packet, and the comparisons behind it.
 #[derive(Debug, Clone)]
 pub struct JudgedPacket<'a> {
     /// Whether it may pass.
     pub is_allowed: bool,
-    /// The rules about what its sender opens, up to the one that matches.
+    /// The rules about flows that its sender opens, up to the one that matches.
     pub compared: Vec<ComparedRule<'a>>,
-    /// The rule by which it may pass as an answer to what the other side opened.
+    /// The rule by which it may pass as an answer in a flow that the other side opened.
     pub answers: Option<&'a PacketRule>,
 }
 
-/// A rule, and what does not hold of it.
+/// A rule, and its first unmet condition.
 #[derive(Debug, Clone)]
 pub struct ComparedRule<'a> {
     /// The rule.
@@ -56,7 +56,7 @@ impl PacketRules {
         };
         let mut compared = Vec::new();
         let mut own = None;
-        // An error that does not say what it is about passes nowhere.
+        // An error without a readable quotation passes nowhere.
         let asked_about = match packet.is_icmp_error() && quoted.is_none() {
             true => &[],
             false => self.rules.as_slice(),
@@ -82,7 +82,7 @@ impl PacketRules {
         }
     }
 
-    /// Whether what no rule decides may pass.
+    /// Whether packets that no rule matches may pass.
     pub fn allows_by_default(&self) -> bool {
         self.allows_by_default
     }

@@ -50,12 +50,13 @@ impl TargetIndex {
         }
     }
 
-    /// Lists of rules, one of which has each rule that can match and names this address, or none.
+    /// Lists of rules; each rule that can match is in one of them, and names this address or no
+    /// address.
     pub(super) fn candidates(&self, target: IpAddr) -> impl Iterator<Item = &[u32]> {
         std::iter::once(&self.anywhere[..]).chain(self.about(target))
     }
 
-    /// Those that name this address.
+    /// The rules that name this address.
     pub(super) fn about(&self, target: IpAddr) -> impl Iterator<Item = &[u32]> {
         let lengths = match target.is_ipv4() {
             true => &self.lengths_v4,

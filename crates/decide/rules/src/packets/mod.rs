@@ -1,10 +1,12 @@
 //! Policy on packets: which flows may pass a tunnel of IP, by prefix, protocol and port.
 //!
-//! The first rule that matches decides. Rules are about who opens a flow: a rule for what the client opens also lets the answers to it
-//! pass, but no connection of TCP that the target opens. They are compiled for one user when its tunnel begins, so that a packet is
-//! never compared with a name, and are asked once for each flow: what they say is to be remembered by flow.
+//! The first rule that matches decides. Rules are about who opens a flow: a rule for what the
+//! client opens also lets the answers to it pass, but no connection of TCP that the target opens.
+//! They are compiled for one user when its tunnel begins, so that a packet is never compared with a
+//! name, and are asked once for each flow: remember the decision by flow.
 //!
-//! What it is not: it remembers nothing. Whether a packet is well-formed, and its addresses are those of its tunnel, was decided before.
+//! It remembers nothing. Whether a packet is well-formed, and its addresses are those of its
+//! tunnel, was decided before.
 
 mod explain;
 mod index;
@@ -39,7 +41,7 @@ pub struct PacketRules {
 }
 
 impl PacketRules {
-    /// Those of a document that was linted; `None` if it has none.
+    /// The rules of a linted document; `None` if it has none.
     pub fn new(document: &Document) -> Option<Self> {
         let packets = document.policy.as_ref()?.packets.as_ref()?;
         let rules = packets.rules.iter().enumerate();
@@ -51,7 +53,7 @@ impl PacketRules {
         })
     }
 
-    /// Those that are about this user, compiled.
+    /// The rules about this user, compiled.
     pub fn of(&self, whom: &Whom<'_>) -> PacketPolicy {
         PacketPolicy::of(&self.rules, self.allows_by_default, whom)
     }
@@ -62,11 +64,11 @@ impl PacketRules {
 pub struct PacketPolicy {
     rules: Vec<PacketRule>,
     index: TargetIndex,
-    /// Whether what no rule decides may pass.
+    /// Whether packets that no rule matches may pass.
     allows_by_default: bool,
 }
 
-/// What was decided about a packet, and so about its flow.
+/// The decision about a packet, and so about its flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketDecision {
     /// Whether it may pass.
@@ -75,7 +77,7 @@ pub struct PacketDecision {
     pub rule: Option<u32>,
 }
 
-/// An error that does not say what it is about.
+/// For an error without a readable quotation.
 const DENIED: PacketDecision = PacketDecision {
     is_allowed: false,
     rule: None,
@@ -111,10 +113,11 @@ impl PacketPolicy {
 
     /// Decides about a packet that this side sent.
     ///
-    /// A later fragment has no ports: what a rule denies by port it denies without, and what a rule allows by port it does not allow
-    /// without. Ask about it each time: the flow that it seems to be of is another.
+    /// A later fragment has no ports: a rule that denies a port denies it, and a rule that allows a
+    /// port does not allow it. Ask about it each time: the flow that it seems to be of is another.
     pub fn decide(&self, packet: &Packet<'_>, sender: OpenedBy) -> PacketDecision {
-        // It tells a side what became of its own packets (RFC 4443, section 2.4), and passes where their answers would.
+        // An error tells a side about its own packets (RFC 4443, section 2.4), and passes where
+        // their answers would.
         if packet.is_icmp_error() {
             return match quoted_flow(packet) {
                 Some(quoted) => {
@@ -129,7 +132,7 @@ impl PacketPolicy {
         self.decide_flow(&asked, || packet.flow().source_port, || packet.opens_tcp())
     }
 
-    /// Decides about what one side sends, which may be an answer unless it `opens` a connection.
+    /// Decides about a packet of one side, which may be an answer unless it `opens` a connection.
     #[inline]
     fn decide_flow(
         &self,
@@ -143,7 +146,8 @@ impl PacketPolicy {
             return decided;
         }
 
-        // It may be the answer to what the other side opened; that has to be allowed by a rule, or no rule would deny anything.
+        // The packet may be an answer in a flow that the other side opened; that needs an allowing
+        // rule, or rules could not deny anything.
         let other = self.find(&Asked {
             opened_by: asked.opened_by.other(),
             opener: asked.target,
@@ -207,7 +211,7 @@ impl PacketPolicy {
         rule.map_or("default", |rule| &rule.name)
     }
 
-    /// Whether what no rule decides may pass.
+    /// Whether packets that no rule matches may pass.
     pub fn allows_by_default(&self) -> bool {
         self.allows_by_default
     }

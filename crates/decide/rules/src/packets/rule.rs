@@ -50,18 +50,18 @@ pub struct PortRange {
     pub last: u16,
 }
 
-/// A rule: what is empty means any.
+/// A rule: an empty part matches anything.
 #[derive(Debug, Clone)]
 pub struct PacketRule {
     /// Its place in the document.
     pub place: usize,
     /// Its name in reasons and counters.
     pub name: Arc<str>,
-    /// Whether what matches may pass.
+    /// Whether matching packets may pass.
     pub allow: bool,
-    /// Whose tunnels it is about.
+    /// The users of the tunnels.
     pub users: Vec<UserMatch>,
-    /// Who opens the flow.
+    /// The side that opens the flow.
     pub opened_by: OpenedBy,
     /// Where it is opened from.
     pub from: Vec<IpPrefix>,
@@ -80,15 +80,15 @@ pub(super) struct Asked {
     pub(super) opener: IpAddr,
     pub(super) target: IpAddr,
     pub(super) protocol: u8,
-    /// None: a later fragment does not say.
+    /// `None` for a later fragment, which has no ports.
     pub(super) port: Option<u16>,
 }
 
-/// What is said of a packet that the default denies.
+/// The reason for a packet that the default denies.
 pub const NONE_ALLOWS: &str = "no rule on packets allows it";
 
 impl PacketRule {
-    /// What it says of a packet about which it decides, in words.
+    /// The reason for a packet that this rule decides about, in words.
     #[must_use]
     pub fn says(&self) -> String {
         match self.allow {
@@ -123,7 +123,7 @@ impl PacketRule {
         }
     }
 
-    /// Allows whatever the client opens; to be narrowed.
+    /// Allows all flows that the client opens; to be narrowed.
     pub fn allow(name: &str) -> Self {
         Self {
             place: 0,
@@ -138,7 +138,7 @@ impl PacketRule {
         }
     }
 
-    /// Denies whatever the client opens; to be narrowed.
+    /// Denies all flows that the client opens; to be narrowed.
     pub fn deny(name: &str) -> Self {
         Self {
             allow: false,
@@ -186,7 +186,7 @@ impl PacketRule {
                 .ports
                 .iter()
                 .any(|range| (range.first..=range.last).contains(&port)),
-            // It might be of a port that is denied, and might not be of one that is allowed.
+            // The fragment might be of a denied port, and might not be of an allowed one.
             None => !self.allow,
         }
     }
@@ -210,7 +210,7 @@ fn all<T>(listed: Option<&OneOrMany<T>>) -> impl Iterator<Item = &T> {
     listed.into_iter().flat_map(|listed| listed.iter())
 }
 
-/// A prefix as the document has it, without the bits beyond its length; `None` if it is none.
+/// A prefix as the document has it, without the bits beyond its length; `None` if it is not valid.
 pub fn prefix_of(net: &IpNet) -> Option<IpPrefix> {
     IpPrefix::around(net.addr(), net.prefix_len()).ok()
 }

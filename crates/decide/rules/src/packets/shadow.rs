@@ -6,7 +6,8 @@ use hermes_proto::ip::IpPrefix;
 use super::rule::PacketRule;
 use crate::shadow::Shadow;
 
-/// Rules of which each is compared with all before it: some millions of comparisons, a fraction of a second. Those behind them are not.
+/// Rules that are each compared with all before: some millions of comparisons, a fraction of a
+/// second. Later rules are not compared.
 #[doc(alias = "bound")]
 const COMPARED: usize = 4_096;
 

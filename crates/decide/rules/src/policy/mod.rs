@@ -1,10 +1,11 @@
 //! Policy: whether an exchange may go on, and which fields it gets with that, by the rules of the document.
 //!
-//! The first rule that matches and allows or denies decides. Rules that match before it may set fields; these are there once it is
-//! allowed, so that no rule sees what another one set, and the order of rules means nothing but who decides. An index finds the rules
-//! that are worth asking, as it does for routes.
+//! The first rule that matches and allows or denies decides. Rules that match before it may set
+//! fields; these are there once it is allowed, so that no rule sees fields that another one set,
+//! and the order of rules matters only for the decision. An index finds the rules that are worth
+//! asking, as it does for routes.
 //!
-//! What it is not: it asks no one, keeps nothing, and knows no clock; when it is, is an argument.
+//! It asks no one, keeps nothing, and knows no clock; the time is an argument.
 
 mod rule;
 mod timetable;
@@ -32,7 +33,7 @@ pub struct CompiledPolicy {
     reads_paths: bool,
 }
 
-/// What was decided about an exchange.
+/// The decision about an exchange.
 #[derive(Debug, Clone)]
 pub struct Decision<'a> {
     /// The rule that decided; `None`: no rule did, and the default holds.
@@ -76,8 +77,9 @@ impl CompiledPolicy {
         })
     }
 
-    /// Decides about an exchange at `now`, in Unix time. One whose path servers read differently is denied where it matters which one does.
-    /// Allocates only where fields are to be set, it is denied, or its path is such a one.
+    /// Decides about an exchange at `now`, in Unix time. An exchange with a path that servers read
+    /// differently is denied if the readings are decided differently. Allocates only for fields to
+    /// set, a denial, or such a path.
     pub fn decide<'a>(&'a self, names: &Names, facts: &Facts<'_>, now: u64) -> Decision<'a> {
         let decision = self.decide_as_written(names, facts, now);
         if !self.reads_paths || decision.denied.is_some() || !has_readings(facts.kind, facts.path) {
@@ -149,7 +151,7 @@ impl CompiledPolicy {
         }
     }
 
-    /// What the rules think of an exchange, in order, up to the one that decides.
+    /// The comparisons of rules with an exchange, in order, up to the one that decides.
     pub fn explain<'a>(
         &'a self,
         names: &Names,
@@ -175,7 +177,7 @@ impl CompiledPolicy {
         &self.rules
     }
 
-    /// What holds where no rule decides.
+    /// The decision where no rule matches.
     pub fn default(&self) -> PolicyDefault {
         self.default
     }

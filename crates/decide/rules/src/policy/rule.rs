@@ -17,31 +17,31 @@ pub struct Rule {
     pub index: usize,
     /// Name in reasons, metrics and logs: its own, or its position, as `policy.rules[3]`.
     pub name: Arc<str>,
-    /// What it does.
+    /// Its effect.
     pub effect: Effect,
     conditions: Vec<Condition>,
     hours: Vec<Hours>,
     set: IndexMap<String, Template>,
 }
 
-/// What a rule does, besides the fields that it may set.
+/// The effect of a rule, besides the fields that it may set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// It decides that the exchange may go on.
+    /// The exchange may go on.
     Allow,
-    /// It decides that the exchange is refused.
+    /// The exchange is refused.
     Deny(PolicyAnswer),
-    /// It decides nothing.
+    /// No decision.
     Set,
 }
 
-/// What does not hold of a rule.
+/// The unmet condition of a rule.
 pub(super) enum Failure<'a> {
     Condition(&'a Condition),
     Hours(&'a [Hours]),
 }
 
-/// What does not hold of a rule, for people.
+/// The unmet condition of a rule, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unmet {
     /// The key of the rule that says so.
@@ -92,7 +92,7 @@ impl Rule {
         }
     }
 
-    /// What does not hold of it; `None` if it matches.
+    /// The unmet condition; `None` if it matches.
     pub(super) fn failure(&self, view: &View<'_>, now: u64) -> Option<Failure<'_>> {
         let failed = self
             .conditions

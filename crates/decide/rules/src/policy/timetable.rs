@@ -7,7 +7,7 @@ use hermes_config::model::scalar::{Hours, WEEK, second_of_week};
 pub(super) struct Timetable {
     /// The seconds of a week, in UTC, at which it does in each week; in order.
     weekly: Vec<u32>,
-    /// Hours of time zones, whose clocks are changed.
+    /// Hours of time zones with daylight saving time.
     zoned: Vec<Hours>,
 }
 

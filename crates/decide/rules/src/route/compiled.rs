@@ -10,9 +10,9 @@ use super::split::{Split, hops_of};
 /// A next hop as a route names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hop<'a> {
-    /// An upstream whose endpoints are other proxies.
+    /// An upstream of other proxies.
     Proxy(&'a str),
-    /// An upstream whose endpoints are origins: the overlay ends here.
+    /// An upstream of origins: the overlay ends here.
     Origin(&'a str),
     /// The origin that the request itself names: the overlay ends here.
     Target,
@@ -33,7 +33,7 @@ impl fmt::Display for Hop<'_> {
     }
 }
 
-/// One route. `H` is what its user holds of a next hop instead of the name.
+/// One route. `H` is the caller's handle of a next hop, in place of the name.
 #[derive(Debug, Clone)]
 pub struct Route<H> {
     /// Position in the document's routes.
@@ -42,13 +42,13 @@ pub struct Route<H> {
     pub name: Arc<str>,
     /// As it is written.
     pub config: model::Route,
-    /// What it does.
+    /// Its action.
     pub act: Act<H>,
     /// Where copies go of a request that is broadcast; empty without `broadcast`.
     pub copies: Vec<H>,
 }
 
-/// What a route does.
+/// The action of a route.
 #[derive(Debug, Clone)]
 pub enum Act<H> {
     /// Forwards to the next proxy.
@@ -83,7 +83,7 @@ impl fmt::Display for Unfit {
 impl std::error::Error for Unfit {}
 
 impl<H> Route<H> {
-    /// Compiles a route; `find` finds a next hop, or says that there is none of that name.
+    /// Compiles a route; `find` finds a next hop, or reports that the name is unknown.
     pub(super) fn compile(
         index: usize,
         config: &model::Route,
@@ -108,7 +108,7 @@ impl<H> Route<H> {
             Some(Action::Terminate(Terminate::By(end))) => {
                 Act::Origin(found(Hop::Connector(&end.by.name))?)
             }
-            // What takes its packets is known where they are taken.
+            // The end of its packets is known where they are taken.
             Some(Action::Terminate(
                 Terminate::Target(_)
                 | Terminate::Tun(_)

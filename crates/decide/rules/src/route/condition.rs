@@ -144,7 +144,7 @@ impl Condition {
         }
     }
 
-    /// Whether what it compares is remembered of an exchange whose head went on.
+    /// Whether its compared values are remembered of an exchange after its head went on.
     pub(crate) fn is_kept(&self) -> bool {
         !matches!(
             self,

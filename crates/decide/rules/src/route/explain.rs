@@ -1,4 +1,4 @@
-//! What a table thought of an exchange.
+//! The comparisons of a table with an exchange.
 
 /// Why one route matched an exchange or did not.
 #[derive(Debug, Clone, PartialEq, Eq)]

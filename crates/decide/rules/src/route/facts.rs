@@ -1,4 +1,4 @@
-//! What is known of an exchange when its route is chosen.
+//! The facts of an exchange when its route is chosen.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use super::host::Host;
 
-/// Groups that one token is taken to claim; what it says beyond counts for nothing.
+/// Groups that are read from one token; further ones are ignored.
 #[doc(alias = "bound")]
 const CLAIMED_GROUPS: usize = 256;
 
-/// What an exchange is for.
+/// The target of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target<'a> {
     /// A host and a port.
@@ -25,7 +25,7 @@ pub enum Target<'a> {
         /// Port.
         port: u16,
     },
-    /// UDP with whatever peers the client names later.
+    /// UDP with any peers that the client names later.
     Any,
     /// IP packets.
     Ip {
@@ -104,9 +104,9 @@ impl fmt::Display for Target<'_> {
 /// The facts of one exchange that routes can match.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
-    /// What it carries.
+    /// The kind of exchange.
     pub kind: ExchangeKind,
-    /// What the exchange is for.
+    /// The target.
     pub target: Target<'a>,
     /// The authority that names this proxy itself, with its port if it was given.
     pub authority: Option<(&'a str, Option<u16>)>,
@@ -118,7 +118,7 @@ pub struct Facts<'a> {
     pub protocol: Option<&'a str>,
     /// Fields, as they are after identification.
     pub fields: &'a Fields,
-    /// The user whose exchange this is.
+    /// The user.
     pub user: Option<&'a str>,
     /// The groups that this user's token claims.
     pub claimed: ClaimedGroups<'a>,
@@ -128,7 +128,8 @@ pub struct Facts<'a> {
     pub listener: &'a str,
 }
 
-/// What a token claims about the groups of its user: a list of texts, or one text. Anything else claims nothing.
+/// A token's claim about the groups of its user: a list of texts, or one text. Any other value
+/// claims nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ClaimedGroups<'a>(pub Option<&'a Value>);
 
@@ -155,7 +156,7 @@ pub(crate) struct View<'a> {
     pub(super) target: Host<'a>,
     pub(super) authority: Option<(Host<'a>, Option<u16>)>,
     pub(super) source: Option<IpAddr>,
-    /// The names of the document that mean it; most exchanges have none.
+    /// The groups and services that it belongs to; most exchanges have none.
     pub(super) named: Option<Box<Named<'a>>>,
 }
 

@@ -31,7 +31,8 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Whether one of the addresses as which it is compared passes a test; most hosts are names, and have none.
+    /// Whether one of the host's addresses passes a test; most hosts are names, and have no
+    /// addresses.
     #[inline]
     pub(super) fn any_address(&self, mut test: impl FnMut(IpAddr) -> bool) -> bool {
         match self.address {
@@ -44,7 +45,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Whether a regular expression matches what it is called.
+    /// Whether a regular expression matches its name.
     fn is_called(&self, condition: &HostMatch) -> bool {
         match self.address {
             // In one spelling, however it was written.

@@ -1,4 +1,4 @@
-//! The conditions of one `match`, for what is no route.
+//! The conditions of one `match` outside of routes.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Routes: which one an exchange takes, and why not the others.
 //!
-//! A document's routes are compiled once ([`Table::compile`]) and then asked for each exchange with its [`Facts`].
-//! The first route whose conditions all hold decides.
+//! A document's routes are compiled once ([`Table::compile`]) and then asked for each exchange with
+//! its [`Facts`]. The first route with all its conditions met decides.
 
 mod compiled;
 mod condition;

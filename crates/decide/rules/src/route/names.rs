@@ -1,6 +1,6 @@
 //! The names of a document: groups of users, and services, which are groups of targets.
 //!
-//! What an exchange has of them is looked up once, however many conditions name them and however many members they have.
+//! The names of an exchange are looked up once, for any number of conditions and members.
 
 use std::collections::HashMap;
 
@@ -21,14 +21,14 @@ pub struct Names {
     /// Patterns of users, each with its group.
     patterns: Vec<(UserPattern, usize)>,
     services: Vec<String>,
-    /// What services list, each with its service.
+    /// Members of services, each with its service.
     targets: Vec<(TargetTest, usize)>,
     /// Finds targets.
     index: Index,
 }
 
 impl Names {
-    /// Those of a document.
+    /// The names in a document.
     pub fn new(document: &Document) -> Self {
         let mut names = Self::default();
         for (number, (name, users)) in document.groups.iter().enumerate() {

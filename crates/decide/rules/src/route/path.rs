@@ -1,10 +1,11 @@
 //! Paths as they are compared.
 //!
-//! Paths are forwarded as `hermes_proto::path` made them. Only for matching they are brought into one form (RFC 3986,
-//! section 6.2.2): a percent-encoding of an unreserved character is decoded, every other one is written in capitals, and
-//! several slashes in a row are one, as most origins take them. An encoded slash stays encoded: it is data within a
-//! segment, so `/admin/*` does not match `/admin%2Fx`. Nothing is decoded twice, and case stays. What servers could read otherwise is
-//! looked after in `readings.rs`.
+//! Paths are forwarded as `hermes_proto::path` made them. Only for matching they are brought into
+//! one form (RFC 3986, section 6.2.2): a percent-encoding of an unreserved character is decoded,
+//! every other one is written in capitals, and several slashes in a row are one, as most origins
+//! take them. An encoded slash stays encoded: it is data within a segment, so `/admin/*` does not
+//! match `/admin%2Fx`. Nothing is decoded twice, and case stays. `readings.rs` handles paths that
+//! servers could read differently.
 
 use std::borrow::Cow;
 
@@ -31,7 +32,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What was not walked over yet, as it was written.
+    /// The rest of the path, as it was written.
     fn rest(&self) -> &'a [u8] {
         self.tokens.0
     }
@@ -71,7 +72,8 @@ pub fn normalise(path: &str) -> Cow<'_, str> {
     String::from_utf8(bytes).map_or(Cow::Borrowed(path), Cow::Owned)
 }
 
-/// A path that stands in a document in the compared form: what a path cannot hold, an exchange's has percent-encoded.
+/// A path of a document in the compared form: characters that a path cannot hold are
+/// percent-encoded, as in an exchange's path.
 pub(crate) fn normalise_written(path: &str) -> String {
     let mut encoded = String::with_capacity(path.len());
     for byte in path.bytes() {
@@ -85,8 +87,9 @@ pub(crate) fn normalise_written(path: &str) -> String {
     normalise(&encoded).into_owned()
 }
 
-/// A path with its prefix replaced, or `None` where it has another one. The prefix is found in the compared form and ends
-/// where a segment ends; what follows it stays as it was written, and so does the query.
+/// A path with its prefix replaced, or `None` if it has another one. The prefix is found in the
+/// compared form and ends where a segment ends; the rest stays as it was written, and so does the
+/// query.
 ///
 /// # Errors
 /// The result is no path.
@@ -105,7 +108,7 @@ pub fn rewrite_path(
     };
 
     let (mark, query) = path.query().map_or(("", ""), |query| ("?", query));
-    // What came in was checked, and what stands in the document is checked with it.
+    // The received path was checked; this checks the replacement with it.
     let rewritten = decode(format!("{with}{slash}{rest}{mark}{query}").into())?;
     refuse_dots(rewritten.path())?;
 
@@ -117,7 +120,7 @@ pub(super) fn is_rewritten(path: &str, change: &PathRewrite) -> bool {
     after_prefix(path, &normalise_written(&change.prefix)).is_some()
 }
 
-/// What follows `prefix`, which is in the compared form, if a segment ends there.
+/// The text behind `prefix`, which is in the compared form, if a segment ends there.
 fn after_prefix<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
     let mut walk = Walk::new(path);
     let mut wanted = prefix.as_bytes();

@@ -1,9 +1,11 @@
 //! Paths as some servers read them and others do not.
 //!
-//! Paths are compared as `hermes_proto::path` made them. Behind a proxy stand servers that drop the parameters of segments (`;x`, as Java's
-//! servlet containers), decode `%2F` and `%5C` before they look for slashes, or decode twice. What such a server would take a path for is
-//! a reading of it. Where rules decide otherwise about a reading than about the path as it is written, the exchange is refused: one of the
-//! two decisions would be wrong. Where all readings mean the same to them, nothing is refused.
+//! Paths are compared as `hermes_proto::path` made them. Behind a proxy stand servers that drop the
+//! parameters of segments (`;x`, as Java's servlet containers), decode `%2F` and `%5C` before they
+//! look for slashes, or decode twice. The path as such a server understands it is a reading. If
+//! rules decide differently about a reading than about the path as it is written, the exchange is
+//! refused: one of the two decisions would be wrong. If they decide the same about all readings,
+//! nothing is refused.
 
 use std::borrow::Cow;
 
@@ -21,9 +23,9 @@ use super::path::normalise;
 pub struct AmbiguousPath {
     /// The path as it is compared.
     pub path: String,
-    /// What some servers make of it.
+    /// The path as some servers understand it.
     pub reading: String,
-    /// What is decided otherwise about that.
+    /// The decision that differs for it.
     pub differs: &'static str,
 }
 
@@ -32,7 +34,7 @@ pub struct AmbiguousPath {
 const SHOWN: usize = 200;
 
 impl AmbiguousPath {
-    /// That this is decided otherwise about a reading of the path.
+    /// Says that this decision differs for a reading of the path.
     pub fn new(path: &str, reading: &str, differs: &'static str) -> Self {
         Self {
             path: shown(&normalise(path)),
@@ -49,9 +51,9 @@ fn shown(path: &str) -> String {
     }
 }
 
-/// The other readings of a path, in the compared form; of most paths there are none.
+/// The other readings of a path, in the compared form; most paths have none.
 ///
-/// Only what is forwarded as a request has any: the path of a tunnel by template is read here alone.
+/// Only forwarded requests have readings: the path of a tunnel by template is read here alone.
 pub fn readings(kind: ExchangeKind, path: &str) -> Vec<String> {
     if !has_readings(kind, path) {
         return Vec::new();
@@ -96,7 +98,7 @@ enum Parameters {
     DroppedLast,
 }
 
-/// What a server does to a path before it looks something up.
+/// A server's changes to a path before it looks something up.
 #[derive(Debug, Clone, Copy)]
 struct Reader {
     decodes_twice: bool,
@@ -125,7 +127,7 @@ const fn reader(decodes_twice: bool, decodes_slashes: bool, parameters: Paramete
 }
 
 impl Reader {
-    /// What it takes a path for; each step takes a time in proportion to the path.
+    /// The path as it understands it; each step takes a time in proportion to the path.
     fn read(self, written: &str) -> String {
         let mut path = Cow::Borrowed(written);
         if self.decodes_twice {
@@ -145,7 +147,7 @@ impl Reader {
     }
 }
 
-/// Decodes what is left encoded by the decoding of a `%`, however often it was encoded; in the compared form.
+/// Decodes the encodings that the decoding of a `%` leaves, repeatedly; in the compared form.
 fn decode_again(path: &str) -> String {
     let bytes = path.as_bytes();
     let is_encoding = |at: usize| {
@@ -170,7 +172,7 @@ fn decode_again(path: &str) -> String {
     normalise(&decoded).into_owned()
 }
 
-/// Without what follows a `;` in each segment, whether that is encoded or not.
+/// Without parameters: the text behind a `;` in each segment, encoded or not.
 fn without_parameters(path: &str) -> String {
     let mut kept = String::with_capacity(path.len());
     for (number, segment) in path.split('/').enumerate() {
@@ -183,7 +185,7 @@ fn without_parameters(path: &str) -> String {
     kept
 }
 
-/// Without the dot segments that a decoding may have brought forth. None climbs above the root.
+/// Without the dot segments that a decoding may have produced. They do not climb above the root.
 fn resolve(path: &str) -> String {
     if !path.contains("/.") {
         return path.to_owned();

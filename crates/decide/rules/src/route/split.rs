@@ -12,10 +12,10 @@ pub struct Split<H> {
 }
 
 impl<H> Split<H> {
-    /// The hops that have a weight, as `find` finds them; `None` if none has one.
+    /// The hops with a weight, as `find` finds them; `None` if no hop has one.
     ///
     /// # Errors
-    /// Those of `find`.
+    /// Errors of `find`.
     pub(super) fn compile<E>(
         hops: &Hops,
         mut find: impl FnMut(&str) -> Result<H, E>,

@@ -26,7 +26,7 @@ pub struct Table<H> {
 /// Why an exchange takes no route.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unmatched {
-    /// None matches.
+    /// No route matches.
     #[error("no route matches")]
     NoRoute,
     /// Which one matches depends on who reads its path.
@@ -34,7 +34,7 @@ pub enum Unmatched {
     Ambiguous(#[from] AmbiguousPath),
 }
 
-/// A route, and what must hold for it.
+/// A route, and its conditions.
 #[derive(Debug, Clone)]
 struct Conditional<H> {
     conditions: Vec<Condition>,
@@ -126,7 +126,7 @@ impl<H> Table<H> {
         Ok(())
     }
 
-    /// The first route that matches the path as it is written; `None` if none does.
+    /// The first route that matches the path as it is written; `None` if no route does.
     ///
     /// Does not allocate, except for names of the document, a path with needless percent-encodings, or a host longer than a name can be.
     pub fn decide(&self, facts: &Facts<'_>) -> Option<&Arc<Route<H>>> {
@@ -138,7 +138,7 @@ impl<H> Table<H> {
             .map(|route| &route.route)
     }
 
-    /// What every route thinks of an exchange, in order.
+    /// The comparison of every route with an exchange, in order.
     pub fn explain(&self, facts: &Facts<'_>) -> Vec<Explanation> {
         let view = self.names.view(facts);
         let explain = |conditional: &Conditional<H>| {
@@ -180,7 +180,7 @@ impl<H> Table<H> {
     }
 }
 
-/// Whether what a route does depends on the path.
+/// Whether a route's effect depends on the path.
 fn reads_path(route: &model::Route) -> bool {
     let rewrite = route.rewrite.as_ref();
     route.matches.path.is_some() || rewrite.is_some_and(|rewrite| rewrite.path.is_some())

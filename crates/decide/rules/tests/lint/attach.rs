@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::finds;
 
-/// Asserts what is found of one more listener that attaches, on a node of Alice's.
+/// Asserts the findings about one more listener that attaches, on a node of Alice's.
 #[track_caller]
 fn finds_of(listener: Value, expected: &[&str]) {
     finds(

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::finds;
 
-/// The sound document, whose route broadcasts so.
+/// The sound document with a route that broadcasts like this.
 fn broadcast(rule: Value) -> Value {
     json!({ "routes": [{ "to": "next", "broadcast": rule }] })
 }

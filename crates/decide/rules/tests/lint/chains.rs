@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::finds;
 
-/// Asserts what is found when there is a route to this chain, and these upstreams are there too.
+/// Asserts the findings with a route to this chain, and these upstreams besides.
 #[track_caller]
 fn finds_in(to: Value, upstreams: Value, expected: &[&str]) {
     let routes = json!([{ "match": { "target": "CHAINED" }, "to": to }, { "to": "next" }]);

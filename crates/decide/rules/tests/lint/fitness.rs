@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::finds;
 
-/// Asserts what is found when the upstream is changed.
+/// Asserts the findings after a change to the upstream.
 #[track_caller]
 fn finds_in(changes: Value, expected: &[&str]) {
     finds(json!({ "upstreams": { "next": changes } }), expected);

@@ -1,4 +1,4 @@
-//! Checks of HTTP versions where they meet TLS, UDP and what is on the way.
+//! Checks of HTTP versions against TLS, UDP and proxies on the way.
 
 use hermes_config::model::{Document, HttpVersion};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::finds;
 
-/// Asserts what is found when these upstreams are there too.
+/// Asserts the findings with these upstreams besides.
 #[track_caller]
 fn finds_in(upstreams: Value, expected: &[&str]) {
     finds(json!({ "upstreams": upstreams }), expected);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::finds;
 
-/// Asserts what is found in one more listener.
+/// Asserts the findings in one more listener.
 #[track_caller]
 fn finds_in(listener: Value, expected: &[&str]) {
     finds(json!({ "listeners": { "more": listener } }), expected);

@@ -1,4 +1,4 @@
-//! What each check finds, word for word.
+//! The findings of each check, word for word.
 
 #![allow(
     clippy::unwrap_used,

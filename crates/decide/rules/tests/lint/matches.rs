@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::finds;
 
-/// Asserts what is found in a route's conditions.
+/// Asserts the findings in a route's conditions.
 #[track_caller]
 fn finds_in(matches: Value, expected: &[&str]) {
     finds(

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::finds;
 
-/// Asserts what is found when these are the routes.
+/// Asserts the findings when these are the routes.
 #[track_caller]
 fn finds_in(routes: Value, expected: &[&str]) {
     finds(json!({ "routes": routes }), expected);

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use super::zone::{on_interface, split_zone, written};
 use super::{ScalarError, scalar};
 
-/// What the path of a Unix socket is written after.
+/// The prefix of the path of a Unix socket.
 pub(crate) const UNIX: &str = "unix:";
 
 /// A path. Relative to the file where it is written; the loader makes it absolute.
@@ -69,7 +69,7 @@ impl HostPort {
         }
     }
 
-    /// The address and port; none where it has a name.
+    /// The address and port; `None` if it has a name.
     pub fn socket_address(&self) -> Option<SocketAddr> {
         let address = self.host.parse().ok()?;
         Some(SocketAddr::new(address, self.port))
@@ -155,7 +155,8 @@ fn after_brackets(rest: &str) -> Result<Option<u16>, ScalarError> {
     }
 }
 
-/// A text that should be an address, without what follows the first colon where that is none: `user:password` says no password.
+/// A text that should be an address, without the part behind the first colon if that is not a port:
+/// `user:password` reveals no password.
 fn without_password(text: &str) -> String {
     let is_of_address = |byte: u8| byte.is_ascii_hexdigit() || b":.[]%".contains(&byte);
     match text.split_once(':') {
@@ -264,7 +265,7 @@ fn endpoint(text: &str) -> Result<HostPort, ScalarError> {
 /// A URL where an address is wanted.
 fn url(scheme: &str, rest: &str) -> ScalarError {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    // Credentials have no place in an endpoint, and none in what is shown.
+    // Credentials do not belong in an endpoint, and must not be shown.
     let host = authority.rsplit('@').next().unwrap_or_default();
     let (port, tls) = if matches!(scheme, "https" | "h3") {
         (443, ", and `tls: true` beside `endpoints`")

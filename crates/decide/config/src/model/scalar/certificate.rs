@@ -8,13 +8,13 @@ use std::str::FromStr;
 
 use super::{ScalarError, scalar};
 
-/// What SPIFFE IDs begin with (SPIFFE-ID, 2).
+/// The beginning of SPIFFE IDs (SPIFFE-ID, 2).
 const SCHEME: &str = "spiffe://";
 
 /// Bytes of a SPIFFE ID (SPIFFE-ID, 2.3).
 const LONGEST_ID: usize = 2048;
 
-/// Stands for the user whom the certificate names.
+/// Stands for the user in the certificate.
 pub(super) const USER: &str = "{user}";
 
 /// Stands for any segment.
@@ -29,7 +29,7 @@ pub enum CertificateName {
     Family(SpiffeFamily),
 }
 
-/// SPIFFE IDs of one trust domain whose paths fit segment by segment.
+/// SPIFFE IDs of one trust domain with paths that fit segment by segment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SpiffeFamily {
     trust_domain: String,
@@ -46,7 +46,7 @@ enum Segment {
 /// A SPIFFE ID that is in a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FamilyMember<'a> {
-    /// The user whom it names, if the family says where.
+    /// The user in its path, if the family says where.
     pub user: Option<&'a str>,
 }
 
@@ -62,7 +62,7 @@ impl SpiffeFamily {
         self.segments.contains(&Segment::User)
     }
 
-    /// What `id` is in this family; `None` if it is not in it, or not canonical.
+    /// The member that `id` is; `None` if it is not in the family, or not canonical.
     pub fn member<'a>(&self, id: &'a str) -> Option<FamilyMember<'a>> {
         if id.len() > LONGEST_ID {
             return None;
@@ -111,7 +111,7 @@ impl FromStr for CertificateName {
             }
             return Ok(Self::Exact(text.to_owned()));
         };
-        // None of these letters can stand in an ID.
+        // These letters cannot stand in an ID.
         if !id.contains(['{', '}', '*']) {
             return Ok(Self::Exact(text.to_owned()));
         }
@@ -141,7 +141,7 @@ impl FromStr for CertificateName {
     }
 }
 
-/// What a family looks like.
+/// An example of a family.
 const EXAMPLE: &str = "write it as in spiffe://example.org/user/{user}/*";
 
 fn segment(text: &str) -> Result<Segment, ScalarError> {

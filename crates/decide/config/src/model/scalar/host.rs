@@ -26,7 +26,7 @@ pub enum HostMatch {
     Service(String),
 }
 
-/// What stands before the name of a service.
+/// The prefix of the name of a service.
 const SERVICE: &str = "service:";
 
 scalar!(
@@ -36,7 +36,7 @@ scalar!(
 );
 
 impl HostMatch {
-    /// Whether the host fulfils the condition. What is in a service, says the document.
+    /// Whether the host fulfils the condition. The document defines the members of a service.
     pub fn matches(&self, host: &str) -> bool {
         let host = host
             .strip_prefix('[')

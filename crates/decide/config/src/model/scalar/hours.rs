@@ -41,9 +41,10 @@ pub struct Hours {
 /// A clock that people look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum LocalClock {
-    /// It shows so many seconds more than UTC.
+    /// The clock is this many seconds ahead of UTC.
     Ahead(i32),
-    /// That of a time zone, which was read from the system's database when the hours were parsed.
+    /// The clock of a time zone, which was read from the system's database when the hours were
+    /// parsed.
     Zone(TimeZone),
 }
 
@@ -112,7 +113,7 @@ impl Hours {
 }
 
 impl LocalClock {
-    /// What it shows, as a second of the week.
+    /// The time on the clock, as a second of the week.
     fn second_of_week(&self, unix: u64) -> u32 {
         let ahead = match self {
             Self::Ahead(ahead) => *ahead,

@@ -55,13 +55,13 @@ pub(crate) use format::{END, PATH, check};
 pub(crate) use many::one_or_many;
 pub(crate) use prefix::{Prefix, Prefixes};
 
-/// Why a text is not what it should be.
+/// Why a text is not a valid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.message())]
 pub struct ScalarError {
-    /// What is wrong.
+    /// The mistake.
     pub reason: String,
-    /// What to write instead, if that is known.
+    /// The remedy, if it is known.
     pub remedy: Option<String>,
 }
 
@@ -105,7 +105,7 @@ fn regex(text: &str, case_insensitive: bool) -> Result<regex::Regex, ScalarError
         })
 }
 
-/// The regex crate draws a picture over several lines; its last line says what is wrong.
+/// The regex crate draws a picture over several lines; its last line is the reason.
 fn last_line(error: &regex::Error) -> String {
     let text = error.to_string();
     text.lines()
@@ -158,7 +158,7 @@ mod tests {
         UserMatch, UserPattern, WireguardKey,
     };
 
-    /// What parses is printed in a form that parses to the same.
+    /// A parsed value is printed in a form that parses to the same.
     fn round_trips<T: FromStr + Display + PartialEq + Debug>(text: &str) {
         if let Ok(value) = text.parse::<T>() {
             let printed = value.to_string();

@@ -15,7 +15,7 @@ use super::{ScalarError, regex, scalar};
 /// A field name, or the beginning of field names: `service`, `x-hermes-*`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FieldPattern {
-    /// The name, or what names begin with; in lower case.
+    /// The name, or the beginning of names; in lower case.
     pub prefix: String,
     /// Whether other letters may follow.
     pub wildcard: bool,
@@ -87,8 +87,8 @@ fn is_token(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "!#$%&'+-.^_`|~".contains(letter)
 }
 
-/// A user, a pattern with one star, the users of a group, or those whose token says that they are in one: `alice`, `*`, `*@example.com`,
-/// `team-*`, `group:admins`, `claim-group:admins`.
+/// A user, a pattern with one star, the users of a group, or those with a token that claims one:
+/// `alice`, `*`, `*@example.com`, `team-*`, `group:admins`, `claim-group:admins`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct UserPattern(Form);
 
@@ -100,14 +100,14 @@ enum Form {
     Star { prefix: String, suffix: String },
     /// The users of this group.
     Group(String),
-    /// The users whose token claims this group.
+    /// The users with a token that claims this group.
     ClaimGroup(String),
 }
 
-/// What stands before the name of a group.
+/// The prefix of the name of a group.
 const GROUP: &str = "group:";
 
-/// What stands before the name of a group that tokens claim.
+/// The prefix of the name of a group that tokens claim.
 const CLAIM_GROUP: &str = "claim-group:";
 
 scalar!(
@@ -117,7 +117,8 @@ scalar!(
 );
 
 impl UserPattern {
-    /// Whether this user is meant. Users are compared letter by letter. Who is in a group, says the document.
+    /// Whether this user is meant. Users are compared letter by letter. The document defines the
+    /// members of a group.
     pub fn matches(&self, user: &str) -> bool {
         match &self.0 {
             Form::Exact(exact) => user == exact,
@@ -136,7 +137,7 @@ impl UserPattern {
         }
     }
 
-    /// Whether it stands for the user whom a peer's certificate names: `{user}`.
+    /// Whether it stands for the user in a peer's certificate: `{user}`.
     pub fn is_certified_user(&self) -> bool {
         self.exact() == Some(USER)
     }
@@ -157,7 +158,7 @@ impl UserPattern {
         }
     }
 
-    /// Whether every user that `self` means is meant by `other` as well; groups are what they are called.
+    /// Whether `other` means every user that `self` means; groups are compared by name.
     pub fn implies(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Form::Exact(user), _) => other.matches(user),
@@ -221,9 +222,9 @@ impl fmt::Display for UserPattern {
 pub enum UserMatch {
     /// A user, a pattern or a group.
     Pattern(UserPattern),
-    /// Users in whose names the expression is found; it is not anchored.
+    /// Users with a name in which the expression is found; it is not anchored.
     Regex(Regex),
-    /// `false`: no one knows whose it is.
+    /// `false`: the user is unknown.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! Pointers into what a log of decisions says.
+//! Pointers into the entries of a decision log.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ scalar!(
 /// The parts that may be named.
 const PARTS: [&str; 2] = ["/input/", "/result/"];
 
-/// Maps whose keys are names of fields, in which case says nothing.
+/// Maps with names of fields as keys; the case of these does not matter.
 const FIELDS: [&str; 3] = [
     "/input/fields/",
     "/result/fields/",

@@ -144,7 +144,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Leading digits as a number, and what follows.
+/// Leading digits as a number, and the rest.
 fn split_number(text: &str) -> Option<(u64, &str)> {
     let end = text
         .find(|letter: char| !letter.is_ascii_digit())
@@ -153,7 +153,7 @@ fn split_number(text: &str) -> Option<(u64, &str)> {
     Some((number, &text[end..]))
 }
 
-/// Leading letters, and what follows.
+/// Leading letters, and the rest.
 fn split_unit(text: &str) -> (&str, &str) {
     text.split_at(
         text.find(|letter: char| !letter.is_ascii_alphabetic())

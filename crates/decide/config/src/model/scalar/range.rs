@@ -1,4 +1,4 @@
-//! What ranges of numbers have in common, whatever they count: how they are read and printed.
+//! The common part of ranges of numbers: parsing and printing.
 
 use std::borrow::Cow;
 use std::fmt;

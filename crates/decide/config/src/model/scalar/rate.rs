@@ -15,7 +15,7 @@ scalar!(
     "A rate: 3 per second, up to 10000 per second."
 );
 
-/// Far above what anybody means, far below what would overflow in thousandths.
+/// Far above any useful rate, far below an overflow in thousandths.
 const MAX_RATE: u32 = 10_000;
 
 impl FromStr for Rate {

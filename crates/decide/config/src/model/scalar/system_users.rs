@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::ScalarError;
 
-/// The last number that a user can have: the one behind it stands for none.
+/// The last number that a user can have: the next one means "no user".
 const LAST: u32 = u32::MAX - 1;
 
 /// Users of this machine: `alice`, `1000`, `1000-1999`.
@@ -30,7 +30,7 @@ impl FromStr for SystemUsers {
             return numbers(first, last);
         }
 
-        // What names of users are made of, at the most: see useradd(8).
+        // The characters allowed in names of users: see useradd(8).
         let is_sound = |byte: u8| byte.is_ascii_alphanumeric() || b"-._$@".contains(&byte);
         match text.is_empty() || !text.bytes().all(is_sound) {
             true => Err(

@@ -24,7 +24,7 @@ scalar!(
 pub enum TemplatePart {
     /// Text as it is.
     Text(String),
-    /// What the variable stands for at that moment.
+    /// The value of the variable at that moment.
     Variable(Variable),
 }
 
@@ -89,7 +89,7 @@ impl fmt::Display for Template {
     }
 }
 
-/// What a template can tell of the exchange.
+/// The properties of an exchange that a template can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Variable {
     /// `peer.address`: address of the other end of the connection.
@@ -98,7 +98,7 @@ pub enum Variable {
     PeerPort,
     /// `listener`: name of the listener where the exchange entered.
     Listener,
-    /// `user`: whose exchange it is.
+    /// `user`: the user of the exchange.
     User,
     /// `tls.peer`: name in the certificate of the other end.
     TlsPeer,
@@ -112,7 +112,7 @@ pub enum Variable {
     Node,
     /// `path`: path of the request.
     Path,
-    /// `query`: query of the request with its `?`; nothing where it has none.
+    /// `query`: query of the request with its `?`; empty without a query.
     Query,
     /// `method`: method of the request.
     Method,

@@ -15,8 +15,8 @@ scalar!(
     "An upgrade token that is none of a connection: irc/6.9, my-protocol."
 );
 
-/// Protocols that turn a connection into another one, whose requests no route would see. `hermes_proto::upgrade` refuses the
-/// same.
+/// Protocols that turn a connection into another one, so that routes would not see its requests.
+/// `hermes_proto::upgrade` refuses the same.
 const OF_CONNECTIONS: [&str; 5] = ["h2", "h2c", "h3", "http", "tls"];
 
 impl UpgradeName {

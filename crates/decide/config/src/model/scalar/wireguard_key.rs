@@ -8,7 +8,7 @@ use super::{ScalarError, scalar};
 /// The length of 32 bytes in Base64.
 const LENGTH: usize = 44;
 
-/// What the last character before the end may be: two of its bits are none of the key's.
+/// Valid last characters before the padding: two of their bits are not part of the key.
 const LAST: &[u8] = b"AEIMQUYcgkosw048";
 
 /// A public key of WireGuard, in Base64.
@@ -34,7 +34,7 @@ impl FromStr for WireguardKey {
         };
         match is_key {
             true => Ok(Self(text.to_owned())),
-            // It may be a private key that was pasted here.
+            // The value is not quoted: it may be a private key that was pasted here.
             false => Err(ScalarError::new("this is no key of WireGuard")
                 .remedy("write 32 bytes in Base64, as `wg pubkey` and `hermes wireguard-key` do")),
         }

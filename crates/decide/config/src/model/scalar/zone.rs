@@ -9,7 +9,8 @@ use super::ScalarError;
 /// Bytes of an interface's name (`IFNAMSIZ`, without its end).
 const NAME: usize = 15;
 
-/// The index of an interface, by its name or number, as it is now; `None` if this machine has none of that name.
+/// The index of an interface, by its name or number, as it is now; `None` if this machine has no
+/// interface of that name.
 pub fn zone_index(zone: &str) -> Option<u32> {
     if let Ok(number) = zone.parse() {
         return (number != 0).then_some(number);
@@ -47,7 +48,7 @@ pub(super) fn split_zone(text: &str) -> Result<(Ipv6Addr, Option<&str>), ScalarE
     }
 }
 
-/// What Linux takes for the name of an interface.
+/// Whether Linux takes it for the name of an interface.
 fn is_name(zone: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_graphic() && !b"/:[]%".contains(&byte);
     !zone.is_empty() && zone.len() <= NAME && zone.bytes().all(is_letter)

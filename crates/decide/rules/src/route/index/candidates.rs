@@ -1,4 +1,4 @@
-//! What is found for an exchange, or for the conditions of another route.
+//! The routes that may match an exchange, or the conditions of another route.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -212,7 +212,7 @@ impl<'a> Candidates<'a> {
         }
 
         if has_suffixes {
-            // What is before the suffix is not empty.
+            // The part before the suffix is not empty.
             self.suffixes(side, name, 1);
         }
     }

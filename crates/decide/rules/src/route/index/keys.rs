@@ -12,7 +12,7 @@ use super::super::condition::canonical_net;
 use super::super::host::HostTest;
 use super::super::path::normalise_written;
 
-/// What a key is compared with.
+/// The property that a key is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Kind {
     /// A host name, in lower case.
@@ -21,7 +21,7 @@ pub(super) enum Kind {
     Suffix(Side),
     /// A host that is an address.
     Address(Side),
-    /// Such an address, as far as a prefix of this many bits goes; IPv4 and IPv6 differ in their length.
+    /// An address, as far as a prefix of this many bits goes; IPv4 and IPv6 differ in their length.
     Net(Side, u8),
     /// A port of the target, big-endian.
     Port,
@@ -45,14 +45,14 @@ pub(super) enum Kind {
     Field(usize),
 }
 
-/// Whose host it is.
+/// The side of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Side {
     Target,
     Authority,
 }
 
-/// A kind, and what is looked up.
+/// A kind, and the value to look up.
 pub(super) type Key = (Kind, Box<[u8]>);
 
 /// The keys of each condition of which every alternative has one.

@@ -1,9 +1,9 @@
 //! Finds the routes that an exchange may take without asking each of them.
 //!
 //! Every route stands under the keys of one of its conditions, the one that it shares with the
-//! fewest other routes; a route without a condition that has keys stands with those that are always
-//! asked. What an exchange has of each kind is looked up, and the routes found are tried in order,
-//! so the result is the same as trying all of them.
+//! fewest other routes; a route without such a condition is always tried. The properties of an
+//! exchange are looked up, and the routes found are tried in order, so the result is the same as
+//! trying all of them.
 
 mod candidates;
 mod keys;
@@ -18,12 +18,12 @@ use keys::{Key, Kind, keys_of};
 /// Tables with so few routes are faster asked one by one.
 const SMALL: usize = 4;
 
-/// The routes of a table by what they want.
+/// The routes of a table by their conditions.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Index {
     /// All routes.
     routes: u32,
-    /// Those that are always asked.
+    /// Routes that are always tried.
     always: Vec<u32>,
     kinds: BTreeMap<Kind, Buckets>,
     /// The fields that have keys, by the number in their [`Kind`].
@@ -34,7 +34,7 @@ pub(crate) struct Index {
 #[derive(Debug, Clone, Default)]
 struct Buckets {
     by_text: HashMap<Box<[u8]>, Vec<u32>>,
-    /// The lengths that keys have, for those which are the beginning of what is looked up.
+    /// The lengths of the keys that are prefixes of the looked-up value.
     lengths: Vec<usize>,
 }
 
