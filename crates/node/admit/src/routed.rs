@@ -7,6 +7,7 @@ use hermes_net::StreamInfo;
 use hermes_net::memory::{Memory, Owner, OwnerAccount};
 use hermes_observe::Exchange;
 use hermes_packet::{Asked, ChargedBounds};
+use hermes_plug::Opener;
 use hermes_plug::target::Target;
 use hermes_rules::Values;
 
@@ -43,11 +44,25 @@ pub struct Routed {
     pub asked: Option<Asked>,
     /// Its route.
     pub route: Arc<CompiledRoute>,
-    /// Handlers that it has passed, each of which opened the next.
+    /// How plugs open exchanges on its behalf.
+    pub delegation: Delegation,
+}
+
+/// How plugs open exchanges on behalf of another one.
+#[derive(Clone, Copy)]
+pub struct Delegation {
+    /// Handlers that the exchange has passed, each of which opened the next.
     pub handlers: u8,
+    /// Makes the opener. Given by the crate that carries exchanges, which this one does not know.
+    pub opener: fn(&Routed) -> Opener,
 }
 
 impl Routed {
+    /// Opens exchanges on its behalf.
+    pub fn opener(&self) -> Opener {
+        (self.delegation.opener)(self)
+    }
+
     /// The memory account of its user, or of its source where no one knows the user.
     pub fn account(&self) -> OwnerAccount {
         Memory::node().owner(self.owner())

@@ -5,32 +5,30 @@ use std::sync::atomic::AtomicU64;
 use hermes_admit::next::{Handled, Next};
 use hermes_admit::reevaluate::{Opened, enter};
 use hermes_admit::routed::Routed;
-use hermes_http::{Incoming, Kind, Offered, Outgoing, RequestHead, Reset, ResponseHead, pipe};
+use hermes_http::{Incoming, Kind, Offered, Outgoing, RequestHead, Reset, pipe};
 use hermes_observe::CLIENT_CLOSED;
 use hermes_packet::Side;
+use hermes_plug::Onward;
 use hermes_plug::arrival::{Arrival, End};
 use hermes_plug::refusal::Refusal;
-use hermes_plug::{HandlerRequest, Onward, RequestContent, Response};
-use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::transform;
 use hermes_rules::route::Act;
 use hermes_upstream::Active;
-use http::Method;
 
-use super::carried::{ByteTunnel, Carried};
+use super::carried::Carried;
 use super::pump::{Direction, pump};
-use super::tunnel::{passed_on, refused};
 use crate::failed::{Failed, Unanswered};
 use crate::here::handle;
+use crate::reach::custody_path::{CUSTODY, answer, ask, connect};
 use crate::reach::departure::depart;
 use crate::reach::form;
-use crate::reach::opening::BytePath;
+use crate::reach::next_tunnel::{passed_on, refused};
+use crate::tunnel::bytes::ByteTunnel;
 use crate::tunnel::early_answer;
 use crate::tunnel::outlive::near;
 use crate::tunnel::outlive::near::{AskedSession, Granted, NearTunnel};
-use crate::tunnel::terminate::opening_fields;
 
 /// Whether the route may act on this: what was acted on before the node was started again is only taken up where it is kept.
 pub(crate) fn permits(routed: &Routed, arrival: &Arrival) -> Result<(), Refusal> {
@@ -110,44 +108,6 @@ async fn tunnel(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carrie
     open(routed, offered, (head, session), (next, handled)).await
 }
 
-/// Opens a path in custody for a tunnel that goes on: its request has these fields as well.
-pub(crate) async fn path(
-    routed: &Routed,
-    head: &RequestHead,
-    fields: &Fields,
-    (next, handled): (&Next, &Handled),
-) -> Result<BytePath, Refusal> {
-    let mut head = connect(routed, head, next)?;
-    head.fields.replace(fields);
-    let (outgoing, content) = pipe(None);
-    let asked = ask(routed, head, content, next);
-    let (head, incoming) = answer(handled, asked).await?;
-    if !head.status.is_success() {
-        return Err(refused((routed, next), &head));
-    }
-
-    Ok(BytePath {
-        incoming,
-        outgoing,
-        fields: head.fields,
-        active: Active::default(),
-    })
-}
-
-/// What stands for an endpoint in the record.
-const CUSTODY: &str = "(custody)";
-
-/// The CONNECT that leaves, whatever form the tunnel came in.
-fn connect(routed: &Routed, head: &RequestHead, next: &Next) -> Result<RequestHead, Refusal> {
-    let (mut head, target) = depart(routed, head.clone(), next)?;
-    head.method = Method::CONNECT;
-    head.protocol = None;
-    (head.scheme, head.path) = (None, None);
-    head.fields.remove(CAPSULE_PROTOCOL);
-    target.write_into(&mut head)?;
-    Ok(head)
-}
-
 /// Passes a tunnel on that came in custody: its bytes pass before it is known whether the target answers.
 async fn relay(
     routed: &Routed,
@@ -180,7 +140,7 @@ async fn open(
     };
     let opened = answer.and_then(|(head, content)| match head.status.is_success() {
         true => Ok((head.fields, content)),
-        false => Err(refused((routed, next), &head)),
+        false => Err(refused(routed, next, &head)),
     });
     match opened {
         Ok((mut fields, down)) => {
@@ -248,31 +208,6 @@ async fn pass(content: &mut Incoming, sent: &mut Outgoing) {
     }
 }
 
-fn ask(routed: &Routed, head: RequestHead, content: Incoming, next: &Next) -> HandlerRequest {
-    let content = RequestContent::counted(content);
-    handle::ask(
-        routed,
-        head,
-        content,
-        Some(Onward::in_custody(next.name().clone())),
-    )
-}
-
-/// The answer to the CONNECT, and what follows it.
-async fn answer(
-    handled: &Handled,
-    asked: HandlerRequest,
-) -> Result<(ResponseHead, Incoming), Refusal> {
-    Ok(match handled.handler.handle(asked).await? {
-        Response::Stream(head, content) => (head, content),
-        Response::Whole(head, _) => (head, Incoming::Empty),
-        Response::Feed(..) => {
-            let details = "a tunnel in custody cannot be answered with a feed";
-            return Err(Refusal::new(ProxyError::ProxyInternalError, details));
-        }
-    })
-}
-
 /// A tunnel whose client is to be told.
 struct TunnelAnswer {
     /// Fields of the answer: what was agreed on further along is the client's to know.
@@ -301,14 +236,14 @@ async fn accept(
     let opened = Opened::new(routed, &offered.head, next, None);
     let guard = enter(routed, opened, granted.is_some());
     let mut fields = passed_on(fields);
-    fields.replace(&opening_fields(routed, kind));
+    fields.replace(&form::opening_fields(routed, kind));
     match Arrival::Offered(offered).accept(fields).await {
         Ok(End::Stream(incoming, outgoing)) => {
             let client = form::bytes(kind, Kind::Connect, (incoming, outgoing));
             if let Some(granted) = granted {
                 let active = Active::default();
                 let tunnel = NearTunnel::new(*granted, client, target, guard, active);
-                return Carried::Near(Box::new(tunnel));
+                return Carried::tunnel(tunnel);
             }
             let tunnel = ByteTunnel {
                 client,
@@ -317,7 +252,7 @@ async fn accept(
                 _active: Active::default(),
                 learner: None,
             };
-            Carried::of(tunnel, None)
+            Carried::tunnel(tunnel)
         }
         Ok(End::Packets(_)) => Carried::Over(no_message().reason()),
         Err(error) => Carried::Over(format!("{CLIENT_CLOSED}: {error}")),

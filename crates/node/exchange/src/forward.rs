@@ -25,7 +25,7 @@ use hermes_rules::route::Act;
 
 use crate::carried::Carried;
 use crate::custody;
-use crate::failed::{Failed, Unanswered};
+use crate::failed::Failed;
 use crate::here::attach;
 use crate::here::between;
 use crate::here::handle;
@@ -37,18 +37,15 @@ use crate::packets;
 use crate::reach::form;
 use crate::reach::opening;
 use crate::reach::termination::Termination;
+use crate::reach::transforms::admit_packets;
 use crate::tunnel;
-use crate::tunnel::bridges::admit_packets;
 use crate::tunnel::early_answer;
 use crate::tunnel::terminate;
 
 /// Acts on an exchange; what it returns is left to be carried, or says why the exchange ended, for the record.
 pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<Carried, Failed> {
     if let Err(refusal) = custody::permits(routed, &arrival) {
-        return Err(Failed {
-            unanswered: Unanswered::Arrival(arrival),
-            refusal,
-        });
+        return Err(Failed::untouched(arrival, refusal));
     }
     let arrival = match broadcast::offer(routed, arrival) {
         Offer::Ordinary(arrival) => arrival,
@@ -104,20 +101,14 @@ async fn onwards(
     next: &Arc<Next>,
 ) -> Result<Carried, Failed> {
     if let Err(refusal) = check(routed, &arrival, next) {
-        return Err(Failed {
-            unanswered: Unanswered::Arrival(arrival),
-            refusal,
-        });
+        return Err(Failed::untouched(arrival, refusal));
     }
 
     if arrival.kind().carries_packets()
         && !next.through.own.is_empty()
         && let Err(refusal) = Box::pin(admit_packets(routed, arrival.head(), next)).await
     {
-        return Err(Failed {
-            unanswered: Unanswered::Arrival(arrival),
-            refusal,
-        });
+        return Err(Failed::untouched(arrival, refusal));
     }
 
     form::confirm(&mut arrival).await;

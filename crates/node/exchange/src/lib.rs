@@ -6,11 +6,13 @@
 //!
 //! - [`run`] takes an exchange from its arrival to its end; the phases up to *route* are in `hermes-admit`.
 //! - `forward`: the action of its route. `message`, `tunnel`, `datagrams` and `packets` carry it; `here`: it ends at this node.
-//! - `reach`: from a route to an open connection, socket or path. `pump`: the loop that moves one direction.
-//! - `custody`: kept until a neighbour has it, instead of a connection.
+//! - `reach`: from a route to an open connection, socket, tunnel or path. `carried`: an open tunnel. `pump`: the loop that moves one
+//!   direction.
+//! - `custody`: kept until a neighbour has it, instead of a connection. `behalf`: exchanges that plugs open.
 //!
 //! Specifications: RFC 9110 (proxy role), RFC 9298 (CONNECT-UDP), RFC 9484 (CONNECT-IP).
 
+mod behalf;
 mod carried;
 mod custody;
 mod datagrams;
@@ -39,7 +41,7 @@ use hermes_admit::reevaluate::TunnelState;
 use hermes_admit::refusals::remembered::{Circumstances, Instead};
 use hermes_admit::routed::Routed;
 use hermes_admit::snapshot::Snapshot;
-use hermes_http::{Kind, Offered, ResponseHead, StreamError};
+use hermes_http::{Kind, Offered, ResponseHead};
 use hermes_observe::{CLIENT_CLOSED, Exchange};
 use hermes_plug::arrival::Arrival;
 use hermes_plug::refusal::Refusal;
@@ -48,13 +50,13 @@ use hermes_plug::{HandlerRequest, Opener, RequestContent, Waits};
 use hermes_proto::fields::Fields;
 use hermes_proto::refusal_id::RefusalId;
 
-use crate::carried::Carried;
+use crate::carried::{Carried, Carry};
 use crate::failed::{Failed, Unanswered};
 use crate::forward::forward;
 use crate::here::acme;
-use crate::here::handle;
+use crate::here::handle::{self, HandlerCall};
 use crate::message::answer_changes;
-use crate::packets::opened_flows;
+use crate::packets::opened_flows::{self, StartedExchange};
 pub use crate::packets::opened_flows::{BegunFlow, Flows};
 
 /// How far an exchange has come that is refused.
@@ -92,10 +94,7 @@ impl Refused<'_> {
 
     /// Remembers the refusal, so that it can be asked about.
     fn note(&self, unanswered: &Unanswered, refusal: &Refusal) -> RefusalId {
-        let arrival = match unanswered {
-            Unanswered::Arrival(arrival) => Some(arrival),
-            Unanswered::Responder(_) => None,
-        };
+        let arrival = unanswered.arrival();
         let entered = match self {
             Self::Entered(entered) => entered,
             Self::Routed(routed, _) => return note::routed_refusal(routed, arrival, refusal),
@@ -118,8 +117,19 @@ impl Refused<'_> {
 /// An open tunnel, and the permits that it holds while it is carried.
 struct OpenTunnel {
     exchange: TunnelExchange,
-    carried: Carried,
+    tunnel: Box<dyn Carry>,
     _permits: Permits,
+}
+
+impl OpenTunnel {
+    fn new(routed: Routed, tunnel: Box<dyn Carry>, mut permits: Permits) -> Self {
+        permits.opened(&routed.auth);
+        Self {
+            exchange: TunnelExchange::new(routed, tunnel.guard().state()),
+            tunnel,
+            _permits: permits,
+        }
+    }
 }
 
 /// The exchange that a tunnel is.
@@ -131,12 +141,11 @@ enum TunnelExchange {
 }
 
 impl TunnelExchange {
-    fn new(routed: Routed, carried: &Carried) -> Self {
-        let is_same =
-            |state: &&Arc<TunnelState>| Arc::ptr_eq(&state.as_opened().exchange, &routed.exchange);
-        match carried.state().filter(is_same) {
-            Some(state) => Self::OfState(state.clone()),
-            None => Self::Own(Box::new(routed)),
+    fn new(routed: Routed, state: &Arc<TunnelState>) -> Self {
+        if Arc::ptr_eq(&state.as_opened().exchange, &routed.exchange) {
+            Self::OfState(state.clone())
+        } else {
+            Self::Own(Box::new(routed))
         }
     }
 
@@ -158,13 +167,23 @@ pub fn refuse_early(entrance: &Entrance, arrival: Arrival) -> impl Future<Output
     take(entrance, arrival, true)
 }
 
+/// As [`run`], for modules below this one.
+fn start(entrance: &Entrance, arrival: Arrival) -> StartedExchange<'_> {
+    Box::pin(run(entrance, arrival))
+}
+
+/// Flows of packets that come in by this entrance, and as exchanges with these fields.
+pub fn flows(entrance: Entrance, fields: Fields) -> Flows {
+    Flows::new(entrance, fields, start)
+}
+
 async fn take(entrance: &Entrance, arrival: Arrival, too_early: bool) {
     // What opens a tunnel is gone before it is carried: most tunnels wait most of their time.
     if let Some(open) = Box::pin(begin(entrance, arrival, too_early)).await {
         let routed = open.exchange.routed();
-        let reason = match open.carried.stack() {
-            None => open.carried.carry(routed).await,
-            Some(stack) => Box::pin(opened_flows::beside(&stack, open.carried, routed)).await,
+        let reason = match open.tunnel.stack().cloned() {
+            None => open.tunnel.carry(routed).await,
+            Some(stack) => Box::pin(opened_flows::beside(&stack, open.tunnel, routed, start)).await,
         };
         note::end(routed, &reason);
         routed.exchange.finish(&reason);
@@ -190,19 +209,19 @@ async fn begin(
         };
     }
 
-    if let Some(file) = acme::answer(&entered.snapshot, &arrival) {
+    if let Some((head, content)) = acme::answer(&entered.snapshot, &arrival) {
         let reason = "responded: a challenge of this node's authority";
-        Box::pin(here(&entered.exchange, arrival, file, reason)).await;
+        Box::pin(here(&entered.exchange, arrival, head, content, reason)).await;
         return None;
     }
 
     let decided = entered.decide(&mut arrival, too_early).await;
     let explained = entered.explained;
-    let (routed, received, mut permits) = match decided {
-        Ok(admitted) => admitted.routed(entered),
+    let (routed, received, permits) = match decided {
+        Ok(admitted) => admitted.routed(entered, behalf::opener),
         Err(refusal) => {
-            let unanswered = Unanswered::Arrival(arrival);
-            Box::pin(answer(Refused::Entered(&entered), unanswered, refusal)).await;
+            let failed = Failed::untouched(arrival, refusal);
+            Box::pin(answer(Refused::Entered(&entered), failed)).await;
             return None;
         }
     };
@@ -214,40 +233,26 @@ async fn begin(
     };
     let forwarded = match counted {
         Ok(None) => forward(&routed, arrival).await,
-        Ok(Some(file)) => {
+        Ok(Some((head, content))) => {
             let reason = "responded: no hop is left";
-            Box::pin(here(&routed.exchange, arrival, file, reason)).await;
+            Box::pin(here(&routed.exchange, arrival, head, content, reason)).await;
             return None;
         }
-        Err(refusal) => Err(Failed {
-            unanswered: Unanswered::Arrival(arrival),
-            refusal,
-        }),
+        Err(refusal) => Err(Failed::untouched(arrival, refusal)),
     };
 
     match forwarded {
         Ok(Carried::Over(reason)) => {
             note::end(&routed, &reason);
             routed.exchange.finish(&reason);
+            None
         }
-        Ok(carried) => {
-            permits.opened(&routed.auth);
-            return Some(Box::new(OpenTunnel {
-                exchange: TunnelExchange::new(routed, &carried),
-                carried,
-                _permits: permits,
-            }));
-        }
-        Err(Failed {
-            unanswered,
-            refusal,
-        }) => {
-            let refused = Refused::Routed(&routed, explained);
-            Box::pin(answer(refused, unanswered, refusal)).await;
+        Ok(Carried::Tunnel(tunnel)) => Some(Box::new(OpenTunnel::new(routed, tunnel, permits))),
+        Err(failed) => {
+            Box::pin(answer(Refused::Routed(&routed, explained), failed)).await;
+            None
         }
     }
-
-    None
 }
 
 /// Applies the settings of the route before the exchange leaves.
@@ -295,7 +300,7 @@ async fn proxy_pac(entered: &Entered, offered: Offered, pac: &ProxyPac) {
     exchange.method(offered.head.wire_method());
     let (head, content, responder) = offered.message();
 
-    let asked = HandlerRequest {
+    let request = HandlerRequest {
         content: RequestContent::new(content, exchange.clone()),
         target: Target::Any,
         user: None,
@@ -307,15 +312,16 @@ async fn proxy_pac(entered: &Entered, offered: Offered, pac: &ProxyPac) {
         head,
     };
 
-    let asked = (asked, responder);
-    match handle::respond(exchange, pac, "proxy.pac", asked, &|head| head, &|| None).await {
+    let call = HandlerCall {
+        exchange,
+        handler: pac,
+        name: "proxy.pac",
+        request,
+        responder,
+    };
+    match handle::respond(call, &|head| head, &|| None).await {
         Ok(reason) => exchange.finish(&reason),
-        Err(Failed {
-            unanswered,
-            refusal,
-        }) => {
-            answer(Refused::Entered(entered), unanswered, refusal).await;
-        }
+        Err(failed) => answer(Refused::Entered(entered), failed).await,
     }
 }
 
@@ -323,7 +329,8 @@ async fn proxy_pac(entered: &Entered, offered: Offered, pac: &ProxyPac) {
 async fn here(
     exchange: &Exchange,
     arrival: Arrival,
-    (head, content): (ResponseHead, Bytes),
+    head: ResponseHead,
+    content: Bytes,
     reason: &str,
 ) {
     exchange.method(arrival.head().wire_method());
@@ -335,7 +342,11 @@ async fn here(
 }
 
 /// Answers an exchange that was refused, and records the reason.
-async fn answer(refused: Refused<'_>, unanswered: Unanswered, refusal: Refusal) {
+async fn answer(refused: Refused<'_>, failed: Failed) {
+    let Failed {
+        unanswered,
+        refusal,
+    } = failed;
     let exchange = refused.exchange();
     // A client that was answered early sees a reset.
     if !exchange.is_answered() {
@@ -346,12 +357,7 @@ async fn answer(refused: Refused<'_>, unanswered: Unanswered, refusal: Refusal) 
     let reason = refusal.reason();
     let for_ingress = refusal.for_ingress();
     let (head, content) = refusal.answer(refused.node(), id, refused.is_explained());
-    let answered: Result<(), StreamError> = match unanswered {
-        Unanswered::Arrival(arrival) => arrival.refuse(for_ingress, head, content).await,
-        Unanswered::Responder(responder) => responder.refuse(for_ingress, head, content).await,
-    };
-
-    match answered {
+    match unanswered.refuse(for_ingress, head, content).await {
         _ if reason.starts_with(CLIENT_CLOSED) => exchange.finish(&reason),
         Ok(()) => exchange.finish(&reason),
         Err(_) => exchange.finish(&format!("client_closed: before the answer ({reason})")),

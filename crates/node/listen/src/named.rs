@@ -104,7 +104,7 @@ pub(super) async fn serve(entrance: Entrance, hub: Arc<TunHub>, watch: Watch) {
 
 impl NameServer {
     fn new(entrance: Entrance, hub: Arc<TunHub>, names: Arc<NamedHosts>) -> Self {
-        let flows = Flows::new(entrance.clone(), Fields::new());
+        let flows = hermes_exchange::flows(entrance.clone(), Fields::new());
         let answers = Answers::of(&entrance, &names);
         Self {
             entrance,

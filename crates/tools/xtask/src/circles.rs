@@ -38,7 +38,7 @@ pub fn large(tree: &Tree) -> Vec<Sized> {
 }
 
 /// The modules of a crate and who imports whom.
-struct Graph<'a> {
+pub struct Graph<'a> {
     /// In the order of their paths.
     modules: Vec<Module<'a>>,
     /// For each module those that it imports, by their index.
@@ -52,7 +52,8 @@ struct Module<'a> {
 }
 
 impl<'a> Graph<'a> {
-    fn new(files: &[&'a File]) -> Self {
+    /// The modules that are in these files of a crate.
+    pub fn new(files: &[&'a File]) -> Self {
         let names: Vec<Vec<String>> = files.iter().map(|file| module_path(&file.path)).collect();
         let imports: Vec<Vec<Import>> = files
             .iter()
@@ -76,8 +77,21 @@ impl<'a> Graph<'a> {
         }
     }
 
+    /// The names of its modules.
+    pub fn names(&self) -> impl Iterator<Item = &'a str> {
+        self.modules.iter().map(|module| module.file)
+    }
+
+    /// Who imports whom, by name.
+    pub fn arrows(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let edges = self.edges.iter().enumerate();
+        edges
+            .flat_map(|(from, known)| known.iter().map(move |to| (from, *to)))
+            .map(|(from, to)| (self.modules[from].file, self.modules[to].file))
+    }
+
     /// The rooms, as modules.
-    fn rooms(&self) -> Self {
+    pub fn rooms(&self) -> Self {
         let mut rooms: Vec<Module<'a>> = Vec::new();
         let place = self.modules.iter().map(|module| {
             let first = module.file.split('/').next().unwrap_or_default();

@@ -21,6 +21,7 @@ mod names;
 mod pairs;
 mod promises;
 mod report;
+mod rooms;
 mod rust;
 mod sizes;
 mod tree;
@@ -94,6 +95,7 @@ fn done(result: Result<(), String>) -> ExitCode {
 /// All violations, by file and line.
 fn check(tree: &Tree) -> Vec<Violation> {
     let mut violations = layers::check(&tree.metadata);
+    violations.extend(rooms::check(tree));
     violations.extend(sizes::check(tree));
     violations.extend(words::check(tree));
     violations.extend(docs::check(tree));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use hermes_identity::AuthContext;
 use hermes_net::clock;
+use hermes_plug::Opener;
 use hermes_plug::arrival::Arrival;
 use hermes_plug::refusal::Refusal;
 use hermes_plug::target::Target;
@@ -20,7 +21,7 @@ use super::identify::{Identified, identify};
 use super::permits::{Permits, admit_client, admit_connection, charge_head};
 use crate::decide::{Candidate, Grant, Mode};
 use crate::next::CompiledRoute;
-use crate::routed::Routed;
+use crate::routed::{Delegation, Routed};
 
 /// An exchange that may go on, and its route.
 pub struct Admitted {
@@ -100,7 +101,12 @@ impl Entered {
 
 impl Admitted {
     /// The exchange on its route; the fields of a TRACE as the client sent them; and the permits of the exchange.
-    pub fn routed(self, entered: Entered) -> (Routed, Fields, Permits) {
+    /// Plugs open others on its behalf by `opener`.
+    pub fn routed(
+        self,
+        entered: Entered,
+        opener: fn(&Routed) -> Opener,
+    ) -> (Routed, Fields, Permits) {
         let Identified {
             user,
             auth,
@@ -121,7 +127,10 @@ impl Admitted {
             auth: Arc::new(auth),
             asked,
             route: self.route,
-            handlers: 0,
+            delegation: Delegation {
+                handlers: 0,
+                opener,
+            },
         };
 
         (routed, received, self.permits)

@@ -26,6 +26,7 @@ use hermes_proto::datagram_limit;
 use hermes_rules::session::Silence;
 use tokio::time::timeout;
 
+use crate::carried::{Carry, TunnelEnd};
 use crate::datagrams::draining_paths::{LeftPaths, SWITCH_TIME};
 use crate::datagrams::resume::Again;
 use crate::datagrams::round::{EVICTED, Moving, Round, RoundEnd};
@@ -33,9 +34,26 @@ use crate::reach::datagram_path::{Ends, Path};
 use crate::reach::departure;
 use crate::reach::session_token::Resumption;
 
-/// Carries a tunnel to its end; returns why it ended.
-pub(crate) async fn carry(routed: &Routed, ends: Box<(End, Path, TunnelGuard)>) -> String {
-    let (mut tunnel, mut guard) = Tunnel::new(routed, ends);
+/// A tunnel of datagrams that is open on both sides.
+pub(crate) struct DatagramTunnel {
+    pub(crate) client: End,
+    pub(crate) path: Path,
+    pub(crate) guard: TunnelGuard,
+}
+
+impl Carry for DatagramTunnel {
+    fn guard(&self) -> &TunnelGuard {
+        &self.guard
+    }
+
+    fn carry(self: Box<Self>, routed: &Routed) -> TunnelEnd<'_> {
+        Box::pin(carry(routed, self))
+    }
+}
+
+/// Carries a tunnel to its end; returns the reason for which it ended.
+async fn carry(routed: &Routed, opened: Box<DatagramTunnel>) -> String {
+    let (mut tunnel, mut guard) = Tunnel::new(routed, opened);
     loop {
         let round = tunnel.round(&mut guard).await;
         tunnel.exchange.moved(matches!(round, RoundEnd::Move(_)));
@@ -81,8 +99,12 @@ pub(crate) struct Tunnel {
 
 impl Tunnel {
     /// Unpacks the ends, and frees the box that brought them.
-    fn new(routed: &Routed, ends: Box<(End, Path, TunnelGuard)>) -> (Self, TunnelGuard) {
-        let (client, path, guard) = *ends;
+    fn new(routed: &Routed, opened: Box<DatagramTunnel>) -> (Self, TunnelGuard) {
+        let DatagramTunnel {
+            client,
+            path,
+            guard,
+        } = *opened;
         let head = guard.state().head();
         let mut client = Ends::of_client(head.kind(), client);
         let bounds = routed.datagram_bounds();

@@ -19,7 +19,7 @@ use hermes_proto::udp_bind::{CONNECT_UDP_BIND, PROXY_PUBLIC_ADDRESS};
 use hermes_upstream::Directory;
 use http::{HeaderValue, StatusCode};
 
-use crate::failed::{Failed, Unanswered};
+use crate::failed::Failed;
 use crate::pump::silence;
 use crate::reach::datagram_path::Ends;
 use crate::reach::descriptor_share;
@@ -29,10 +29,7 @@ pub(crate) async fn open(routed: &Routed, arrival: Arrival, next: &Next) -> Resu
     let (bound, public) = match sockets(routed, next) {
         Ok(opened) => opened,
         Err(refusal) => {
-            return Err(Failed {
-                unanswered: Unanswered::Arrival(arrival),
-                refusal,
-            });
+            return Err(Failed::untouched(arrival, refusal));
         }
     };
 

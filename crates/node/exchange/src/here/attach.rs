@@ -14,7 +14,7 @@ use hermes_rules::attach::permits;
 use hermes_upstream::{Carried, Detached, Full, Place};
 use http::{StatusCode, Version};
 
-use crate::failed::{Failed, Unanswered};
+use crate::failed::Failed;
 
 /// What stands for an upstream in the record of an attachment.
 const UPSTREAM: &str = "(attached)";
@@ -28,10 +28,7 @@ pub(crate) async fn accept(
     let (place, name) = match admit(routed, arrival.head(), rule) {
         Ok(admitted) => admitted,
         Err(refusal) => {
-            return Err(Failed {
-                unanswered: Unanswered::Arrival(arrival),
-                refusal,
-            });
+            return Err(Failed::untouched(arrival, refusal));
         }
     };
 

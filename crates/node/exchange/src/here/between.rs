@@ -8,11 +8,12 @@ use hermes_http::{Incoming, Kind, Offered, RequestHead};
 use hermes_plug::arrival::Arrival;
 use hermes_plug::{Onward, OpeningAnswer, RequestContent, Sends};
 
-use super::behalf::{self, FirstAnswer};
-use super::handle;
+use super::awaited::{self, FirstAnswer};
+use super::handle::{self, HandlerCall};
 use crate::carried::Carried;
-use crate::failed::{Failed, Unanswered};
+use crate::failed::Failed;
 use crate::message;
+use crate::reach::plug_request;
 
 /// Has the handlers of a route answer a request, each of which may send it on to the next.
 pub(crate) async fn answer(
@@ -45,10 +46,10 @@ impl Way {
             return message::forward(&self.routed, arrival, &self.next).await;
         };
         let Arrival::Offered(offered) = arrival else {
-            return Err(Failed {
-                unanswered: Unanswered::Arrival(arrival),
-                refusal: behalf::unfit("packets are no message"),
-            });
+            return Err(Failed::untouched(
+                arrival,
+                awaited::unfit("packets are no message"),
+            ));
         };
 
         let (head, content, responder) = offered.message();
@@ -57,23 +58,21 @@ impl Way {
         let upstream = self.next.name().clone();
         let onward = Onward::new(upstream, Arc::new(self));
         let content = RequestContent::new(content, routed.exchange.clone());
-        let asked = handle::ask(&routed, head, content, Some(onward));
         // The fields of the connection to the next hop were removed when its answer came.
-        handle::respond(
-            &routed.exchange,
-            &*handled.handler,
-            &handled.name,
-            (asked, responder),
-            &|head| head,
-            &|| None,
-        )
-        .await
+        let call = HandlerCall {
+            exchange: &routed.exchange,
+            handler: &*handled.handler,
+            name: &handled.name,
+            request: plug_request::message(&routed, head, content, Some(onward)),
+            responder,
+        };
+        handle::respond(call, &|head| head, &|| None).await
     }
 
     /// The exchange that a handler sends on. It is the same to policy and filters, which are not asked again.
     fn begin(&self, head: &RequestHead) -> Routed {
         let own = &self.routed;
-        let exchange = behalf::record(own, head, &own.target, own.user.as_deref());
+        let exchange = awaited::record(own, head, &own.target, own.user.as_deref());
         exchange.route(&own.route.name);
         Routed {
             exchange: Arc::new(exchange),
@@ -86,24 +85,24 @@ impl Sends for Way {
     fn send(&self, head: RequestHead, content: Incoming) -> OpeningAnswer<'_> {
         Box::pin(async move {
             if head.kind() != Kind::Message {
-                return Err(behalf::unfit("it is a tunnel, and no request"));
+                return Err(awaited::unfit("it is a tunnel, and no request"));
             }
 
             let routed = self.begin(&head);
-            let (held, answer) = behalf::waiting();
+            let (held, answer) = awaited::waiting();
             let offered = Offered::held(head, routed.source.clone(), content, held);
             let onward = Self {
                 routed: routed.clone(),
                 next: self.next.clone(),
                 passed: self.passed + 1,
             };
-            behalf::spawn(&self.routed, async move {
+            awaited::spawn(&self.routed, async move {
                 let ended = onward.go(Arrival::Offered(offered)).await;
-                behalf::end(&routed, ended.map(Carried::Over)).await;
+                awaited::end(&routed, ended.map(Carried::Over)).await;
             });
             match answer.await? {
                 FirstAnswer::Response(head, content, _) => Ok((head, content)),
-                FirstAnswer::Tunnel(_) => Err(behalf::unfit("a request became a tunnel")),
+                FirstAnswer::Tunnel(_) => Err(awaited::unfit("a request became a tunnel")),
             }
         })
     }

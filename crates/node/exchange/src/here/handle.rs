@@ -2,18 +2,18 @@
 
 use hermes_admit::next::Handled;
 use hermes_admit::routed::Routed;
-use hermes_http::{Incoming, Offered, Outgoing, RequestHead, Responder, ResponseHead};
+use hermes_http::{Incoming, Offered, Outgoing, Responder, ResponseHead};
 use hermes_observe::{CLIENT_CLOSED, Exchange};
 use hermes_packet::Side;
 use hermes_plug::feed::Feed;
-use hermes_plug::{Handler, HandlerRequest, Onward, RequestContent, Response, Waits};
+use hermes_plug::{Handler, HandlerRequest, Onward, RequestContent, Response};
 use http::{Method, StatusCode};
 
-use super::behalf;
 use super::feed::FeedOwner;
 use crate::failed::{Failed, Unanswered};
 use crate::message;
 use crate::pump::{Direction, pump};
+use crate::reach::plug_request;
 use crate::reach::progress::AnswerProgress;
 
 /// Gives a message to a handler; `onward` is the way that it was on when it was taken into custody.
@@ -40,36 +40,14 @@ pub(crate) async fn give(
         let head = kept.as_ref()?;
         Some(FeedOwner::enter(routed, head, &handled.name))
     };
-    let asked = ask(routed, head, content, onward);
-    respond(
+    let call = HandlerCall {
         exchange,
-        &*handled.handler,
-        &handled.name,
-        (asked, responder),
-        &returning,
-        &own_feeds,
-    )
-    .await
-}
-
-/// The request to a handler for an exchange.
-pub(crate) fn ask(
-    routed: &Routed,
-    head: RequestHead,
-    content: RequestContent,
-    onward: Option<Onward>,
-) -> HandlerRequest {
-    HandlerRequest {
-        head,
-        content,
-        target: routed.target.clone(),
-        user: routed.user.clone(),
-        source: routed.source.clone(),
-        listener: routed.listener.name.clone(),
-        onward,
-        opener: behalf::opener(routed),
-        waits: Waits::new(routed.exchange.clone(), &routed.snapshot.node),
-    }
+        handler: &*handled.handler,
+        name: &handled.name,
+        request: plug_request::message(routed, head, content, onward),
+        responder,
+    };
+    respond(call, &returning, &own_feeds).await
 }
 
 /// Changes the head of a handler's response on its way to the client.
@@ -78,18 +56,33 @@ pub(crate) type Returning<'a> = &'a (dyn Fn(ResponseHead) -> ResponseHead + Sync
 /// Who owns a feed that answers the request; none where no route leads to the handler.
 pub(crate) type OwnFeeds<'a> = &'a (dyn Fn() -> Option<FeedOwner> + Sync);
 
+/// A request that a handler answers.
+pub(crate) struct HandlerCall<'a> {
+    pub(crate) exchange: &'a Exchange,
+    pub(crate) handler: &'a dyn Handler,
+    /// The name of the handler.
+    pub(crate) name: &'a str,
+    pub(crate) request: HandlerRequest,
+    pub(crate) responder: Responder,
+}
+
 /// Asks a handler, and passes its answer to the client; says how that ended.
 pub(crate) async fn respond(
-    exchange: &Exchange,
-    handler: &dyn Handler,
-    name: &str,
-    (asked, mut responder): (HandlerRequest, Responder),
+    call: HandlerCall<'_>,
     returning: Returning<'_>,
     own_feeds: OwnFeeds<'_>,
 ) -> Result<String, Failed> {
-    let is_head = asked.head.method == Method::HEAD;
-    let progress = AnswerProgress::of(&asked);
-    let response = progress.until(handler.handle(asked), &mut responder);
+    let HandlerCall {
+        exchange,
+        handler,
+        name,
+        request,
+        mut responder,
+    } = call;
+
+    let is_head = request.head.method == Method::HEAD;
+    let progress = AnswerProgress::of(&request);
+    let response = progress.until(handler.handle(request), &mut responder);
     let (head, content) = match response.await {
         Ok(Response::Whole(head, content)) => {
             let head = returning(head);

@@ -13,7 +13,7 @@ use hermes_rules::{Values, render};
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, StatusCode};
 
-use crate::failed::{Failed, Unanswered};
+use crate::failed::Failed;
 
 /// Answers as the route says.
 pub(crate) async fn respond(
@@ -28,10 +28,7 @@ pub(crate) async fn respond(
             ProxyError::ProxyConfigurationError,
             "a tunnel cannot be answered with success",
         );
-        return Err(Failed {
-            unanswered: Unanswered::Arrival(arrival),
-            refusal,
-        });
+        return Err(Failed::untouched(arrival, refusal));
     }
 
     for (name, value) in &respond.fields {
@@ -71,10 +68,7 @@ pub(crate) async fn redirect(
             ProxyError::ProxyConfigurationError,
             "the location cannot be sent",
         );
-        return Err(Failed {
-            unanswered: Unanswered::Arrival(arrival),
-            refusal,
-        });
+        return Err(Failed::untouched(arrival, refusal));
     };
 
     let status = redirect

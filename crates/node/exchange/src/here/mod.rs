@@ -3,7 +3,7 @@
 
 pub(crate) mod acme;
 pub(crate) mod attach;
-pub(crate) mod behalf;
+pub(crate) mod awaited;
 pub(crate) mod between;
 pub(crate) mod feed;
 pub(crate) mod handle;

@@ -44,19 +44,13 @@ pub(crate) async fn forward(
     let (head, target) = match depart(routed, arrival.head_mut().take(), next) {
         Ok(departing) => departing,
         Err(refusal) => {
-            return Err(Failed {
-                unanswered: Unanswered::Arrival(arrival),
-                refusal,
-            });
+            return Err(Failed::untouched(arrival, refusal));
         }
     };
 
     let Arrival::Offered(offered) = arrival else {
         let refusal = Refusal::new(ProxyError::ProxyInternalError, "a datagram is no message");
-        return Err(Failed {
-            unanswered: Unanswered::Arrival(arrival),
-            refusal,
-        });
+        return Err(Failed::untouched(arrival, refusal));
     };
 
     let (_, content, mut responder) = offered.message();

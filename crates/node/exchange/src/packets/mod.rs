@@ -22,7 +22,7 @@ use hermes_ip::offload::agreement;
 use hermes_ip::{PacketScope, PoolError};
 use hermes_net::memory::{Memory, Owner};
 use hermes_net::{Asker, PeerAddress};
-use hermes_packet::tun::{DEVICE_FIELD, DevicePart, TunTunnel, TunnelOwner, carry};
+use hermes_packet::tun::{DEVICE_FIELD, DevicePart, FlowStack, TunTunnel, TunnelOwner, carry};
 use hermes_packet::{Broken, Side};
 use hermes_packet::{SessionEntry, Token};
 use hermes_plug::arrival::Arrival;
@@ -36,9 +36,9 @@ use hermes_proto::proxy_status::ProxyError;
 use hermes_upstream::FailureKind;
 use http::{HeaderValue, StatusCode};
 
-use super::carried::Carried;
+use super::carried::{Carried, Carry, TunnelEnd};
 use super::reach::asker;
-use crate::failed::{Failed, Unanswered};
+use crate::failed::Failed;
 use crate::reach::datagram_path::Ends;
 
 /// A tunnel that ends at a device, and is still to be carried.
@@ -73,10 +73,7 @@ pub(crate) async fn open(
     let Begun { tunnel, session } = match begin(routed, next, &owner).await {
         Ok(begun) => begun,
         Err(refusal) => {
-            return Err(Failed {
-                unanswered: Unanswered::Arrival(arrival),
-                refusal,
-            });
+            return Err(Failed::untouched(arrival, refusal));
         }
     };
 
@@ -95,13 +92,13 @@ pub(crate) async fn open(
     tunnel.offered(agreement::offered(&arrival.head().fields));
 
     Ok(match arrival.accept(fields).await {
-        Ok(client) => Carried::Packets(Box::new(PacketTunnel {
+        Ok(client) => Carried::tunnel(PacketTunnel {
             client: Ends::of_client(Kind::ConnectIp, client),
             tunnel,
             guard,
             listens,
             session,
-        })),
+        }),
         Err(error) => Carried::Over(format!("client_closed: {error}")),
     })
 }
@@ -245,9 +242,23 @@ async fn renew_policy(tunnel: &TunTunnel, routed: &Routed) -> Infallible {
     }
 }
 
+impl Carry for PacketTunnel {
+    fn guard(&self) -> &TunnelGuard {
+        &self.guard
+    }
+
+    fn stack(&self) -> Option<&Arc<FlowStack>> {
+        self.tunnel.stack()
+    }
+
+    fn carry(self: Box<Self>, routed: &Routed) -> TunnelEnd<'_> {
+        Box::pin((*self).run(routed))
+    }
+}
+
 impl PacketTunnel {
-    /// Carries it to its end; returns why it ended.
-    pub(crate) async fn carry(self, routed: &Routed) -> String {
+    /// Carries it to its end; returns the reason for which it ended.
+    async fn run(self, routed: &Routed) -> String {
         let client = self.client.sink.clone();
         let reason = self.carry_on(routed).await;
         client.ended(&reason);

@@ -28,17 +28,23 @@ use hermes_proto::fields::Fields;
 use tokio::sync::oneshot;
 
 use super::echoes;
-use crate::carried::Carried;
-use crate::run;
+use crate::carried::Carry;
 
 /// How long the datagrams of a flow are ignored whose exchange was refused: it bounds the exchanges that a client can make us open.
 #[doc(alias = "bound")]
 const DEAF_AFTER_REFUSAL: Duration = Duration::from_secs(1);
 
+/// Takes an exchange from its arrival to its end, from above this module.
+pub(crate) type Start = for<'a> fn(&'a Entrance, Arrival) -> StartedExchange<'a>;
+
+/// An exchange that was started.
+pub(crate) type StartedExchange<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
 /// Flows of packets that end in this process: by which entrance each comes in as an exchange, and with which fields.
 pub struct Flows {
     entrance: Entrance,
     fields: Fields,
+    start: Start,
 }
 
 /// A flow that is to become an exchange.
@@ -52,10 +58,15 @@ pub struct BegunFlow {
 }
 
 /// Carries a tunnel to its end, and has its flows take their routes meanwhile. Those that were begun go on while the tunnel is there,
-/// on whatever path. Returns why it ended.
-pub(crate) async fn beside(stack: &Arc<FlowStack>, carried: Carried, routed: &Routed) -> String {
+/// on whatever path. Returns the reason for which it ended.
+pub(crate) async fn beside(
+    stack: &Arc<FlowStack>,
+    tunnel: Box<dyn Carry>,
+    routed: &Routed,
+    start: Start,
+) -> String {
     let entrance = routed.entrance.for_flows(&routed.auth);
-    let flows = Arc::new(Flows::new(entrance, fields(routed)));
+    let flows = Arc::new(Flows::new(entrance, fields(routed), start));
     let turns = &routed.worker.shared.users.flows;
     let asker = Asker::user_or_source(routed.user.as_deref(), &routed.source.peer);
     let begin = async {
@@ -78,7 +89,7 @@ pub(crate) async fn beside(stack: &Arc<FlowStack>, carried: Carried, routed: &Ro
         }
     };
     tokio::select! {
-        reason = carried.carry(routed) => reason,
+        reason = tunnel.carry(routed) => reason,
         reason = begin => reason,
         never = stack.keep_time() => match never {},
         never = echoes::forward(stack, routed) => match never {},
@@ -98,8 +109,12 @@ fn fields(routed: &Routed) -> Fields {
 
 impl Flows {
     /// Those that come in by this entrance.
-    pub fn new(entrance: Entrance, fields: Fields) -> Self {
-        Self { entrance, fields }
+    pub(crate) fn new(entrance: Entrance, fields: Fields, start: Start) -> Self {
+        Self {
+            entrance,
+            fields,
+            start,
+        }
     }
 
     /// Begins one, in a task of its own.
@@ -140,7 +155,7 @@ impl Flows {
         let offered = Offered::held(head, source, Incoming::Empty, Box::new(held));
 
         let entrance = self.entrance();
-        let exchange = run(&entrance, Arrival::Offered(offered));
+        let exchange = (self.start)(&entrance, Arrival::Offered(offered));
         let carried = async {
             // One that is refused has dropped the other end, and its connection with it.
             if let Ok(AcceptedFlow {
@@ -170,7 +185,7 @@ impl Flows {
         tokio::select! {
             biased;
             () = session.evicted() => {}
-            () = run(&entrance, arrival) => {}
+            () = (self.start)(&entrance, arrival) => {}
         }
         if session.is_refused() {
             tokio::time::sleep(DEAF_AFTER_REFUSAL).await;

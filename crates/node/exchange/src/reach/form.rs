@@ -1,6 +1,7 @@
 //! The form that a tunnel of TCP has where it leaves: CONNECT, connect-tcp (draft-ietf-httpbis-connect-tcp) or POST.
 
 use hermes_admit::post;
+use hermes_admit::routed::Routed;
 use hermes_config::model::{Route, Tunnel, TunnelWord};
 use hermes_http::{Incoming, Kind, Outgoing, RequestHead, ResponseHead};
 use hermes_plug::arrival::Arrival;
@@ -9,6 +10,7 @@ use hermes_plug::target::Target;
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::fields::Fields;
 use hermes_proto::fields::names::EXPECT;
+use hermes_proto::proxy_status::{self, PROXY_STATUS};
 use hermes_proto::upgrade::Protocol;
 use hermes_proto::uri_template;
 use hermes_upstream::Upstream;
@@ -75,6 +77,16 @@ pub(crate) fn announce(form: Kind, fields: &mut Fields) {
     } else if form == Kind::Connect {
         fields.remove(CAPSULE_PROTOCOL);
     }
+}
+
+/// The fields of the answer that opens a tunnel of bytes which ends here.
+pub(crate) fn opening_fields(routed: &Routed, kind: Kind) -> Fields {
+    let mut fields = Fields::new();
+    announce(kind, &mut fields);
+    if kind == Kind::ConnectTcp {
+        fields.insert(PROXY_STATUS, proxy_status::success(&routed.snapshot.node));
+    }
+    fields
 }
 
 /// Tells a client of connect-tcp that waits for it that its request has come (section 4.2 of the draft). A client that is gone

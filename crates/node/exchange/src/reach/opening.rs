@@ -8,7 +8,7 @@ use hermes_admit::next::next_hop;
 use hermes_admit::reevaluate::Opened;
 use hermes_admit::routed::Routed;
 use hermes_http::h1::client::Receiver;
-use hermes_http::{Event, Incoming, Kind, Outgoing, RequestHead};
+use hermes_http::{Event, Kind, RequestHead};
 use hermes_identity::Proof;
 use hermes_net::{LocalEnd, UdpSocket};
 use hermes_packet::{Asked, Destination, Handed, PacketEnd, Token};
@@ -17,19 +17,23 @@ use hermes_plug::target::Target;
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::{datagram_limit, transform};
-use hermes_upstream::{Active, ConnectFailure, UdpDialled, UdpPath};
+use hermes_upstream::{ConnectFailure, UdpDialled, UdpPath};
 use http::StatusCode;
 
+use super::byte_end::BytePath;
+use super::custody_path;
 use super::datagram_path::{Ends, Path};
 use super::departure::{self, depart};
 use super::descriptor_share;
 use super::form;
+use super::next_tunnel;
+use super::plug_request;
 use super::retry::Tries;
 use super::termination::Termination;
-use crate::here::behalf;
+use super::transforms;
+use crate::reach;
 use crate::reach::early_bytes::EarlyBytes;
 use crate::reach::session_token::Resumption;
-use crate::{custody, reach, tunnel};
 
 /// Opens the path that the exchange's route asks for; through a next proxy, for this session.
 pub(crate) async fn open(
@@ -43,7 +47,7 @@ pub(crate) async fn open(
     };
 
     if !next.through.own.is_empty() {
-        Box::pin(tunnel::bridges::admit_packets(routed, head, next)).await?;
+        Box::pin(transforms::admit_packets(routed, head, next)).await?;
     }
 
     match (head.kind(), next.receiver()) {
@@ -57,7 +61,7 @@ pub(crate) async fn open(
     let (mut departing, target) = depart(routed, head.clone(), next)?;
     departure::ask(routed, asked, &mut departing);
 
-    let opened = tunnel::open(
+    let opened = next_tunnel::open(
         &Tries::new(routed, next, head),
         &departing,
         &target,
@@ -81,20 +85,10 @@ pub(crate) async fn open(
 
             Ok((path, Opened::new(routed, head, next, None)))
         }
-        Event::Final(head, _) | Event::Interim(head) => Err(tunnel::refused((routed, next), &head)),
+        Event::Final(head, _) | Event::Interim(head) => {
+            Err(next_tunnel::refused(routed, next, &head))
+        }
     }
-}
-
-/// A path for bytes.
-pub(crate) struct BytePath {
-    /// Bytes from its far end.
-    pub(crate) incoming: Incoming,
-    /// Bytes to its far end.
-    pub(crate) outgoing: Outgoing,
-    /// The fields of the answer that opened it.
-    pub(crate) fields: Fields,
-    /// Counts it at its upstream.
-    pub(crate) active: Active,
 }
 
 /// Opens the path for bytes that the exchange's route asks for, through a next proxy; its request has these fields as well. It is for the
@@ -117,7 +111,7 @@ pub(crate) async fn bytes(
     }
 
     if let Some(handled) = next.custody() {
-        let path = Box::pin(custody::path(routed, head, &fields, (next, handled))).await?;
+        let path = Box::pin(custody_path::path(routed, head, &fields, next, handled)).await?;
         return Ok((path, Opened::new(routed, head, next, None)));
     }
 
@@ -126,7 +120,7 @@ pub(crate) async fn bytes(
     departing.fields.remove(transform::FIELD);
     departing.fields.replace(&fields);
     let tries = Tries::new(routed, next, head);
-    let opened = tunnel::open(&tries, &departing, &target, &mut EarlyBytes::default()).await?;
+    let opened = next_tunnel::open(&tries, &departing, &target, &mut EarlyBytes::default()).await?;
 
     match opened.answer {
         Event::Tunnel(answer, incoming) => {
@@ -141,7 +135,9 @@ pub(crate) async fn bytes(
 
             Ok((path, Opened::new(routed, head, next, None)))
         }
-        Event::Final(head, _) | Event::Interim(head) => Err(tunnel::refused((routed, next), &head)),
+        Event::Final(head, _) | Event::Interim(head) => {
+            Err(next_tunnel::refused(routed, next, &head))
+        }
     }
 }
 
@@ -165,7 +161,7 @@ pub(crate) async fn end(
     let tries = Tries::new(routed, next, head);
     let path = termination
         .datagrams(&tries, &target, || {
-            behalf::tunnel(routed, departing, &target)
+            plug_request::tunnel(routed, departing, &target)
         })
         .await?;
     Ok((path, Opened::new(routed, head, next, None)))

@@ -3,24 +3,26 @@
 use std::sync::atomic::AtomicU64;
 
 use hermes_admit::next::Next;
+use hermes_admit::reevaluate::TunnelGuard;
 use hermes_admit::routed::Routed;
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Incoming, Kind, RequestHead};
 use hermes_net::memory::{Charge, Purpose};
 use hermes_observe::Counters;
 use hermes_packet::{Broken, Side};
+use hermes_plug::Altering;
 use hermes_plug::arrival::Arrival;
 use hermes_plug::refusal::Refusal;
-use hermes_plug::target::Target;
-use hermes_plug::{Altering, Payload, TunnelSubject};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::transform;
 use http::StatusCode;
 
-use crate::carried::ByteTunnel;
+use super::bytes::{self, ByteTunnel};
+use crate::carried::{Carried, Carry, TunnelEnd};
 use crate::pump;
 use crate::pump::{Direction, Source, pump};
+use crate::reach::transforms::subject;
 use crate::transformed::TransformedSource;
 
 /// What changes the bytes of one tunnel.
@@ -29,6 +31,33 @@ pub(crate) struct Bridges {
     inwards: Vec<Inwards>,
     /// What the route asks for.
     outwards: Vec<Outwards>,
+}
+
+/// A tunnel of bytes that are changed on their way.
+struct BridgedTunnel {
+    bytes: ByteTunnel,
+    bridges: Box<Bridges>,
+}
+
+/// A tunnel of bytes that is to be carried, with what changes them if anything does.
+pub(crate) fn tunnel(bytes: ByteTunnel, bridges: Option<Box<Bridges>>) -> Carried {
+    match bridges {
+        Some(bridges) => Carried::tunnel(BridgedTunnel { bytes, bridges }),
+        None => Carried::tunnel(bytes),
+    }
+}
+
+impl Carry for BridgedTunnel {
+    fn guard(&self) -> &TunnelGuard {
+        self.bytes.guard()
+    }
+
+    fn carry(mut self: Box<Self>, routed: &Routed) -> TunnelEnd<'_> {
+        Box::pin(async move {
+            let Self { bytes, bridges } = &mut *self;
+            bytes::end(bridges.carry(bytes, routed.exchange.counters()).await)
+        })
+    }
 }
 
 /// A transform of the peer.
@@ -94,39 +123,6 @@ impl Outwards {
         }
 
         Ok(outwards)
-    }
-}
-
-/// Asks the transforms of a route about a tunnel of datagrams or of packets, which they do not change.
-///
-/// # Errors
-/// One refuses it.
-pub(crate) async fn admit_packets(
-    routed: &Routed,
-    head: &RequestHead,
-    next: &Next,
-) -> Result<(), Refusal> {
-    let target = routed.target.canonical();
-    let subject = subject(routed, head, &target);
-    for (_, transform) in &next.through.own {
-        transform.begin(&subject).await?;
-    }
-    Ok(())
-}
-
-/// What transforms see of a tunnel.
-fn subject<'a>(routed: &'a Routed, head: &'a RequestHead, target: &'a Target) -> TunnelSubject<'a> {
-    TunnelSubject {
-        head,
-        target,
-        user: routed.user.as_deref(),
-        source: &routed.source,
-        listener: &routed.listener.name,
-        payload: if head.kind().carries_packets() {
-            Payload::Packets
-        } else {
-            Payload::Bytes
-        },
     }
 }
 

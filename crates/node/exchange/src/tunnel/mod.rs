@@ -1,54 +1,47 @@
 //! A tunnel through the next proxy, or an upgraded connection to an origin.
 
 pub(crate) mod bridges;
+pub(crate) mod bytes;
 pub(crate) mod early_answer;
 pub(crate) mod outlive;
 pub(crate) mod terminate;
 
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hermes_admit::explain;
 use hermes_admit::next::Next;
-use hermes_admit::post;
 use hermes_admit::reevaluate::{Opened, enter};
 use hermes_admit::routed::Routed;
 use hermes_http::h1::client::Receiver;
-use hermes_http::{
-    Cause, Event, Incoming, Kind, Outgoing, Pending, RequestHead, ResponseHead, StreamError,
-};
+use hermes_http::{Event, Incoming, Kind, Outgoing, RequestHead, ResponseHead, StreamError};
 use hermes_observe::CLIENT_CLOSED;
 use hermes_packet::Asked;
 use hermes_packet::Side;
 use hermes_packet::{Early, PacketDirection};
 use hermes_plug::arrival::{Arrival, End};
 use hermes_plug::refusal::Refusal;
-use hermes_plug::target::Target;
 use hermes_proto::fields::Fields;
-use hermes_proto::fields::names::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use hermes_proto::proxy_status::ProxyError;
-use hermes_proto::{datagram_limit, hop, transform, udp_bind};
-use hermes_rules::retry::Outcome;
+use hermes_proto::{datagram_limit, transform, udp_bind};
 use hermes_rules::session::Silence;
 use hermes_upstream::{Active, Upstream};
 use http::{StatusCode, Version};
 
-use super::carried::{ByteTunnel, Carried};
+use super::carried::Carried;
 use super::pump::{self, Direction};
-use super::reach::{self, Reached, Unreached};
-use crate::failed::{Failed, Unanswered};
+use crate::datagrams::DatagramTunnel;
+use crate::failed::Failed;
+use crate::reach;
 use crate::reach::bulk;
-use crate::reach::cause;
 use crate::reach::datagram_path::{Ends, Path};
 use crate::reach::departure;
 use crate::reach::departure::depart;
 use crate::reach::early_bytes::EarlyBytes;
-use crate::reach::retry;
+use crate::reach::form;
+use crate::reach::next_tunnel::{self, Open, passed_on};
 use crate::reach::retry::Tries;
 use crate::reach::session_token::Resumption;
-use crate::reach::{form, verdict};
 use crate::tunnel::bridges::Bridges;
+use crate::tunnel::bytes::ByteTunnel;
 use crate::tunnel::outlive::near;
 use crate::tunnel::outlive::near::{AskedSession, Granted, NearTunnel};
 
@@ -61,10 +54,7 @@ pub(crate) async fn forward(
     let mut bridges = match Bridges::of(routed, &mut arrival, next).await {
         Ok(bridges) => bridges,
         Err(refusal) => {
-            return Err(Failed {
-                unanswered: Unanswered::Arrival(arrival),
-                refusal,
-            });
+            return Err(Failed::untouched(arrival, refusal));
         }
     };
     let asked = ask(routed, &mut arrival, next, &mut bridges).await;
@@ -78,10 +68,7 @@ pub(crate) async fn forward(
             return Ok(Carried::Over(format!("{CLIENT_CLOSED}: {gone}")));
         }
         Err(Unopened::Refused(refusal)) => {
-            return Err(Failed {
-                unanswered: Unanswered::Arrival(arrival),
-                refusal,
-            });
+            return Err(Failed::untouched(arrival, refusal));
         }
     };
 
@@ -113,13 +100,10 @@ pub(crate) async fn forward(
             Ok(accept(routed, arrival, accepted).await)
         }
         Event::Final(head, _) if let Some(refusal) = departure::unaccepted(routed, next, &head) => {
-            Err(Failed {
-                unanswered: Unanswered::Arrival(arrival),
-                refusal,
-            })
+            Err(Failed::untouched(arrival, refusal))
         }
         Event::Final(head, incoming) => {
-            Box::pin(pass_refusal((routed, next), arrival, head, incoming))
+            Box::pin(pass_refusal(routed, next, arrival, head, incoming))
                 .await
                 .map(Carried::Over)
         }
@@ -192,7 +176,7 @@ async fn ask(
     } else {
         first_bytes(&tries, arrival, &head, bridges.as_deref())
     };
-    let opened = open(&tries, &head, &target, &mut first).await;
+    let opened = next_tunnel::open(&tries, &head, &target, &mut first).await;
 
     // Before the answer is looked at: no one is left to hear it.
     if let Some(gone) = first.gone.take() {
@@ -204,160 +188,6 @@ async fn ask(
         form: head.kind(),
         session: outlives,
     })
-}
-
-/// A tunnel that the next hop answered.
-pub(crate) struct Open {
-    pub(crate) outgoing: Outgoing,
-    pub(crate) answer: Event,
-    pub(crate) active: Active,
-    /// Silence after which a tunnel of datagrams ends.
-    pub(crate) silence: Silence,
-    /// Datagrams that it has carried already.
-    early: Option<Early>,
-}
-
-/// Asks the next hop for the tunnel, and again as the policy says. An attempt may have sent datagrams, which may arrive twice, or the
-/// `first` bytes, which have their own bounds.
-pub(crate) async fn open(
-    tries: &Tries<'_>,
-    head: &RequestHead,
-    target: &Target,
-    first: &mut EarlyBytes<'_>,
-) -> Result<Open, Refusal> {
-    loop {
-        let deadline = tries.begin();
-        let attempt = retry::within(deadline, pin!(attempt(tries, head, target, first))).await;
-        match attempt.unwrap_or_else(|| Err(too_late(tries))) {
-            Ok(open) => match again(tries, &open.answer) {
-                Some(pause) => {
-                    drop(open);
-                    tokio::time::sleep(pause).await;
-                }
-                None => return Ok(open),
-            },
-            Err(unreached) => reach::pause(tries, unreached).await?,
-        }
-    }
-}
-
-/// Whether the next hop refused in a way that is tried again, and after which pause.
-fn again(tries: &Tries<'_>, answer: &Event) -> Option<Duration> {
-    match answer {
-        Event::Final(head, _) => tries.again(Some(retry::of_response(head)), true).ok(),
-        Event::Tunnel(..) | Event::Interim(_) => None,
-    }
-}
-
-/// The time of an attempt was over before the next hop had answered.
-fn too_late(tries: &Tries<'_>) -> Unreached {
-    let refusal = tries.attempt().no_head(tries);
-    let refusal = match tries.tried().last() {
-        Some(endpoint) => refusal.next_hop(endpoint),
-        None => refusal,
-    };
-
-    Unreached {
-        refusal,
-        outcome: Some(Outcome::Timeout),
-    }
-}
-
-async fn attempt(
-    tries: &Tries<'_>,
-    head: &RequestHead,
-    target: &Target,
-    first: &mut EarlyBytes<'_>,
-) -> Result<Open, Unreached> {
-    let is_post = post::is_post(head);
-    // A POST carries the tunnel as its content; a CONNECT has none (RFC 9110, 9.3.6).
-    let length = if is_post { None } else { Some(0) };
-    let reached = reach::open(tries, head, target, length).await?;
-
-    let Reached {
-        mut outgoing,
-        mut pending,
-        active,
-        endpoint,
-        reused,
-        hop,
-    } = reached;
-
-    let early = tries.first_datagrams().filter(|_| outgoing.takes_early());
-    first.begin(tries, &outgoing);
-    let answered = answer(
-        tries,
-        first,
-        early.as_ref(),
-        &mut outgoing,
-        &mut pending,
-        is_post,
-    );
-
-    let wait = tries.header(hop);
-    let answered = retry::within(wait.deadline(), pin!(answered)).await;
-    match answered {
-        Some(Ok(answer)) => {
-            active.served();
-            Ok(Open {
-                outgoing,
-                answer,
-                active,
-                silence: reach::silence(&tries.next.timeouts),
-                early,
-            })
-        }
-        Some(Err(error)) => {
-            verdict::broke(&active, &error);
-            Err(Unreached {
-                refusal: Refusal::of_stream(&error, &endpoint),
-                outcome: retry::of_stream(&error, reused),
-            })
-        }
-        None => Err(Unreached {
-            refusal: wait.no_head(tries).next_hop(&endpoint),
-            outcome: Some(Outcome::Timeout),
-        }),
-    }
-}
-
-/// Waits for the answer, and sends what leaves before it.
-async fn answer(
-    tries: &Tries<'_>,
-    first: &mut EarlyBytes<'_>,
-    early: Option<&Early>,
-    outgoing: &mut Outgoing,
-    pending: &mut Pending,
-    is_post: bool,
-) -> Result<Event, StreamError> {
-    if let Some(early) = early {
-        outgoing.early(early.capsules.clone())?;
-    }
-
-    outgoing.flush().await?;
-    loop {
-        let event = tokio::select! {
-            biased;
-            data = first.next(), if first.is_awaited() => {
-                first.send(tries, data, outgoing);
-                if first.gone.is_some() {
-                    let gone = "the client is gone".to_owned();
-                    return Err(StreamError::new(Cause::Invalid(gone)));
-                }
-                continue;
-            }
-            event = pending.event(Some(outgoing)) => event?,
-        };
-
-        match event {
-            Event::Interim(_) => {}
-            answer if is_post => return Ok(post::opened(answer)),
-            answer => {
-                outgoing.flush().await?;
-                return Ok(answer);
-            }
-        }
-    }
 }
 
 /// A tunnel that the next hop has opened, and that the client is still to be told of.
@@ -427,7 +257,7 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted) -> Carrie
             let target = form::bytes(form, plain.unwrap_or(kind), target);
             if let Some(granted) = granted {
                 let tunnel = NearTunnel::new(*granted, client, target, guard, active);
-                return Carried::Near(Box::new(tunnel));
+                return Carried::tunnel(tunnel);
             }
             let tunnel = ByteTunnel {
                 client,
@@ -437,7 +267,7 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted) -> Carrie
                 learner,
             };
 
-            Carried::of(tunnel, bridges)
+            bridges::tunnel(tunnel, bridges)
         }
         client => {
             let path = Path {
@@ -447,7 +277,11 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted) -> Carrie
                 resumption,
                 listens,
             };
-            Carried::Datagrams(Box::new((client, path, guard)))
+            Carried::tunnel(DatagramTunnel {
+                client,
+                path,
+                guard,
+            })
         }
     }
 }
@@ -477,38 +311,18 @@ fn opening_fields(
     fields
 }
 
-/// Why the next hop refused: what the proxy that refused says, or else the status.
-pub(crate) fn refused((routed, next): (&Routed, &Next), head: &ResponseHead) -> Refusal {
-    let refusal = match cause::of(routed, next, head) {
-        Some(told) => Refusal::new(told.error, told.words()),
-        None => Refusal::new(
-            ProxyError::HttpUpgradeFailed,
-            format!("the next hop answered {}", head.status),
-        ),
-    };
-
-    // A status that is no error, such as 200 where 101 is needed, is an error here because no tunnel came of it: 502.
-    if verdict::is_failure(head.status) {
-        refusal.status(head.status)
-    } else {
-        refusal
-    }
-}
-
 /// Passes the next hop's refusal on, with its status, fields and content, so that the client learns the true reason.
 async fn pass_refusal(
-    (routed, next): (&Routed, &Next),
+    routed: &Routed,
+    next: &Next,
     arrival: Arrival,
     head: ResponseHead,
     mut incoming: Incoming,
 ) -> Result<String, Failed> {
-    let refusal = refused((routed, next), &head);
+    let refusal = next_tunnel::refused(routed, next, &head);
     let reason = refusal.reason();
     let Arrival::Offered(offered) = arrival else {
-        return Err(Failed {
-            unanswered: Unanswered::Arrival(arrival),
-            refusal,
-        });
+        return Err(Failed::untouched(arrival, refusal));
     };
 
     let mut head = ResponseHead {
@@ -561,15 +375,4 @@ async fn pass_refusal(
     }
 
     Ok(reason)
-}
-
-/// Fields of a response that go on to the client.
-pub(crate) fn passed_on(mut fields: Fields) -> Fields {
-    if hop::strip(&mut fields).is_err() {
-        fields.clear();
-    }
-    fields.remove(CONTENT_LENGTH);
-    fields.remove(TRANSFER_ENCODING);
-    fields.remove(transform::FIELD);
-    fields
 }

@@ -8,22 +8,21 @@ use hermes_plug::arrival::{Arrival, End};
 use hermes_plug::refusal::Refusal;
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::fields::Fields;
-use hermes_proto::proxy_status::{self, PROXY_STATUS};
 use hermes_proto::resumable::Request;
 use hermes_proto::{datagram_floor, datagram_limit};
 use http::HeaderValue;
 
-use super::bridges::Bridges;
+use super::bridges::{self, Bridges};
+use super::bytes::ByteTunnel;
 use super::outlive::far::{self, NewSession};
-use crate::carried::{ByteTunnel, Carried};
-use crate::datagrams::udp_bind;
-use crate::failed::{Failed, Unanswered};
-use crate::here::behalf;
+use crate::carried::Carried;
+use crate::datagrams::{DatagramTunnel, udp_bind};
+use crate::failed::Failed;
 use crate::reach::byte_end::ByteEnd;
 use crate::reach::departure::depart;
 use crate::reach::retry::Tries;
 use crate::reach::termination::Termination;
-use crate::reach::{form, opening};
+use crate::reach::{form, opening, plug_request};
 
 /// Opens the TCP connection that a CONNECT (RFC 9110, 9.3.6) or connect-tcp asks for.
 pub(crate) async fn tcp(
@@ -34,10 +33,7 @@ pub(crate) async fn tcp(
     let bridges = match Bridges::of(routed, &mut arrival, next).await {
         Ok(bridges) => bridges,
         Err(refusal) => {
-            return Err(Failed {
-                unanswered: Unanswered::Arrival(arrival),
-                refusal,
-            });
+            return Err(Failed::untouched(arrival, refusal));
         }
     };
     let asked = far::asked(&mut arrival).filter(|_| bridges.is_none());
@@ -49,10 +45,7 @@ pub(crate) async fn tcp(
     let (target, session) = match dialled {
         Ok(dialled) => dialled,
         Err(refusal) => {
-            return Err(Failed {
-                unanswered: Unanswered::Arrival(arrival),
-                refusal,
-            });
+            return Err(Failed::untouched(arrival, refusal));
         }
     };
 
@@ -63,7 +56,7 @@ pub(crate) async fn tcp(
     // Entered before the client hears of it: rules that change from here on reach the tunnel.
     let guard = enter(routed, opened, false);
     let kind = arrival.kind();
-    let mut fields = opening_fields(routed, kind);
+    let mut fields = form::opening_fields(routed, kind);
     if let Some(bridges) = &bridges {
         bridges.confirm(&mut fields);
     }
@@ -77,7 +70,7 @@ pub(crate) async fn tcp(
             if let Some(session) = session {
                 return Ok(session.tunnel(routed, target, client, guard));
             }
-            Carried::of(
+            bridges::tunnel(
                 ByteTunnel {
                     client,
                     target: target.streams,
@@ -108,7 +101,7 @@ async fn dial(
 
     let termination = Termination::of(routed, next);
     let opening = termination.bytes(&tries, &target, || {
-        behalf::tunnel(routed, departing, &target)
+        plug_request::tunnel(routed, departing, &target)
     });
     let dialled = if termination.is_plug() {
         wanted(arrival, opening).await?
@@ -134,16 +127,6 @@ fn wanted<T>(
     })
 }
 
-/// The fields of the answer that opens a tunnel of bytes which ends here.
-pub(crate) fn opening_fields(routed: &Routed, kind: Kind) -> Fields {
-    let mut fields = Fields::new();
-    form::announce(kind, &mut fields);
-    if kind == Kind::ConnectTcp {
-        fields.insert(PROXY_STATUS, proxy_status::success(&routed.snapshot.node));
-    }
-    fields
-}
-
 /// Opens the UDP socket that a CONNECT-UDP asks for (RFC 9298, 3.1). The name is resolved before the
 /// tunnel is accepted, and only the target's datagrams are taken.
 pub(crate) async fn udp(
@@ -167,10 +150,7 @@ pub(crate) async fn udp(
     let (path, opened) = match opened {
         Ok(opened) => opened,
         Err(refusal) => {
-            return Err(Failed {
-                unanswered: Unanswered::Arrival(arrival),
-                refusal,
-            });
+            return Err(Failed::untouched(arrival, refusal));
         }
     };
 
@@ -184,7 +164,11 @@ pub(crate) async fn udp(
     let guard = enter(routed, opened, true);
 
     Ok(match arrival.accept(fields).await {
-        Ok(client) => Carried::Datagrams(Box::new((client, path, guard))),
+        Ok(client) => Carried::tunnel(DatagramTunnel {
+            client,
+            path,
+            guard,
+        }),
         Err(error) => Carried::Over(format!("client_closed: {error}")),
     })
 }

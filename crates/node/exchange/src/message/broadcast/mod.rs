@@ -84,10 +84,7 @@ pub(crate) fn offer(routed: &Routed, mut arrival: Arrival) -> Offer<'_> {
         Otherwise::Ignore => Offer::Ordinary(arrival),
         Otherwise::Refuse => {
             let refusal = Refusal::new(ProxyError::HttpRequestDenied, details);
-            Offer::Refused(Failed {
-                unanswered: Unanswered::Arrival(arrival),
-                refusal,
-            })
+            Offer::Refused(Failed::untouched(arrival, refusal))
         }
     }
 }
@@ -97,18 +94,12 @@ pub async fn run(routed: &Routed, arrival: Arrival, rule: &Broadcast) -> Result<
     let copies = match Copies::plan(routed, arrival.head(), rule) {
         Ok(copies) => copies,
         Err(refusal) => {
-            return Err(Failed {
-                unanswered: Unanswered::Arrival(arrival),
-                refusal,
-            });
+            return Err(Failed::untouched(arrival, refusal));
         }
     };
     let Arrival::Offered(offered) = arrival else {
         let refusal = Refusal::new(ProxyError::ProxyInternalError, "a datagram is no message");
-        return Err(Failed {
-            unanswered: Unanswered::Arrival(arrival),
-            refusal,
-        });
+        return Err(Failed::untouched(arrival, refusal));
     };
     let (head, mut content, mut responder) = offered.message();
     let until = Instant::now() + rule.time.map_or(TIME, |time| time.0);

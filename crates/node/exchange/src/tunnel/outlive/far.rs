@@ -20,11 +20,10 @@ use hermes_proto::resumable::{Grant, Request, ResumableEnd, Ticket};
 use http::StatusCode;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::super::terminate;
 use super::path::{self, Carrying, LAST_WORD, Link, PathEnd};
 use super::sides::{self, SideEnd};
-use crate::carried::Carried;
-use crate::failed::{Failed, Unanswered};
+use crate::carried::{Carried, Carry, TunnelEnd};
+use crate::failed::Failed;
 use crate::reach::byte_end::ByteEnd;
 use crate::reach::departure::depart;
 use crate::reach::form;
@@ -107,12 +106,12 @@ impl NewSession {
             times: 0,
         };
 
-        Carried::Far(Box::new(FarTunnel {
+        Carried::tunnel(FarTunnel {
             handed: Box::new(handed),
             entry,
             guard,
             link: Some(Link { incoming, outgoing }),
-        }))
+        })
     }
 }
 
@@ -137,10 +136,7 @@ pub(crate) async fn resume(
     let handed = match claim(routed, arrival.head(), next, &ticket).await {
         Ok(handed) => handed,
         Err(refusal) => {
-            return Err(Failed {
-                unanswered: Unanswered::Arrival(arrival),
-                refusal,
-            });
+            return Err(Failed::untouched(arrival, refusal));
         }
     };
 
@@ -164,7 +160,7 @@ pub(crate) async fn resume(
     let guard = enter(routed, opened, false);
 
     let kind = arrival.kind();
-    let mut fields = terminate::opening_fields(routed, kind);
+    let mut fields = form::opening_fields(routed, kind);
     Request::New.write(&mut fields);
 
     // A near end that is gone comes back: the tunnel is kept as if it had lost this path later.
@@ -176,12 +172,12 @@ pub(crate) async fn resume(
         Ok(End::Packets(_)) | Err(_) => None,
     };
 
-    Ok(Carried::Far(Box::new(FarTunnel {
+    Ok(Carried::tunnel(FarTunnel {
         handed,
         entry,
         guard,
         link,
-    })))
+    }))
 }
 
 /// Takes a tunnel over, if the request may.
@@ -256,14 +252,19 @@ struct FarWait {
     _counted: Waiting<Box<FarEnd>>,
 }
 
-impl FarTunnel {
-    /// Its entry in the table of open tunnels.
-    pub(crate) fn guard(&self) -> &TunnelGuard {
+impl Carry for FarTunnel {
+    fn guard(&self) -> &TunnelGuard {
         &self.guard
     }
 
+    fn carry(self: Box<Self>, routed: &Routed) -> TunnelEnd<'_> {
+        Box::pin((*self).run(&routed.exchange))
+    }
+}
+
+impl FarTunnel {
     /// Carries it until it ends, or goes on in another exchange.
-    pub(crate) async fn carry(self, exchange: &Exchange) -> String {
+    async fn run(self, exchange: &Exchange) -> String {
         let Self {
             mut handed,
             mut entry,

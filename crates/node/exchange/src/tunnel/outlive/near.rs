@@ -20,11 +20,13 @@ use hermes_upstream::Active;
 use http::StatusCode;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::super::bytes;
 use super::path::{self, Carrying, LAST_WORD, Link, PathEnd};
 use super::sides::{self, SideEnd};
+use crate::carried::{Carry, TunnelEnd};
 use crate::pump;
+use crate::reach::byte_end::BytePath;
 use crate::reach::opening;
-use crate::reach::opening::BytePath;
 
 /// Pause before a path that could not be opened is tried once more; doubles up to [`LONGEST_PAUSE`].
 #[doc(alias = "bound")]
@@ -145,12 +147,17 @@ struct Near<'a> {
     is_complete: bool,
 }
 
-impl NearTunnel {
-    /// Its entry in the table of open tunnels.
-    pub(crate) fn guard(&self) -> &TunnelGuard {
+impl Carry for NearTunnel {
+    fn guard(&self) -> &TunnelGuard {
         &self.guard
     }
 
+    fn carry(self: Box<Self>, routed: &Routed) -> TunnelEnd<'_> {
+        Box::pin((*self).run(&routed.exchange))
+    }
+}
+
+impl NearTunnel {
     pub fn new(
         granted: Granted,
         client: (Incoming, Outgoing),
@@ -168,7 +175,7 @@ impl NearTunnel {
     }
 
     /// Carries it to its end, through any number of paths.
-    pub(crate) async fn carry(self, exchange: &Exchange) -> Result<(), Broken> {
+    async fn run(self, exchange: &Exchange) -> String {
         let Self {
             mut client,
             mut guard,
@@ -204,7 +211,7 @@ impl NearTunnel {
             }
             Ok(()) => {}
         }
-        carried
+        bytes::end(carried)
     }
 }
 
