@@ -1,4 +1,5 @@
-//! HTTP towards an authority, with bounds on all that it may cost: bytes, time, requests, and whom it may send us to.
+//! HTTP towards an authority, with bounds on its cost: bytes, time, requests, and the hosts it may
+//! refer us to.
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -44,7 +45,8 @@ const REQUESTS: u32 = 1000;
 pub(crate) struct BoundedClient(Arc<Peer>);
 
 struct Peer {
-    /// The host and port of its directory; no one else is spoken to, whatever the authority says.
+    /// The host and port of its directory; no other host is asked, even if the authority refers to
+    /// one.
     authority: Authority,
     tls: Arc<rustls::ClientConfig>,
     resolver: Arc<Resolver>,

@@ -9,7 +9,7 @@ use crate::folder::FolderError;
 #[doc(alias = "bound")]
 const WORDS: usize = 512;
 
-/// What the types of problems begin with (RFC 8555 section 6.7).
+/// The prefix of types of problems (RFC 8555 section 6.7).
 const URN: &str = "urn:ietf:params:acme:error:";
 
 /// Why an order failed.
@@ -33,7 +33,7 @@ impl Failure {
         }
     }
 
-    /// What the authority does is no ACME, or more than it may.
+    /// The authority breaks ACME, or exceeds a bound.
     pub(crate) fn of_authority(reason: impl Into<String>) -> Self {
         Self::new(reason, "tell the authority, or name another `directory`")
     }
@@ -107,7 +107,7 @@ fn remedy(kind: &str, settings: &Acme) -> String {
     }
 }
 
-/// A text that someone else wrote, cut, and without what a terminal or log takes for more than letters.
+/// A text of a stranger, cut to a length and without control characters.
 pub(crate) fn bounded(text: &str) -> String {
     let plain = text
         .chars()

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use hermes_config::model::Acme;
 
-/// Modes of what is made: the folder holds keys.
+/// Modes of new files: the folder holds keys.
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
@@ -28,7 +28,7 @@ const FROM: &str = "Issued by way of ";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}; {remedy}")]
 pub struct FolderError {
-    /// What is wrong.
+    /// The mistake.
     pub reason: String,
     /// How to mend it.
     pub remedy: String,
@@ -73,7 +73,7 @@ impl Folder {
     /// Whether it is there, and only its owner can write to it.
     ///
     /// # Errors
-    /// Others can, or it is none of ours.
+    /// Others can, or the folder is not ours.
     pub(crate) fn check(&self) -> Result<bool, FolderError> {
         let metadata = match fs::metadata(&self.path) {
             Ok(metadata) => metadata,
@@ -88,10 +88,10 @@ impl Folder {
         Ok(true)
     }
 
-    /// Makes it if there is none.
+    /// Makes the folder if it is missing.
     ///
     /// # Errors
-    /// It cannot be made or used.
+    /// The folder cannot be made or used.
     pub(crate) fn ready(&self) -> Result<(), FolderError> {
         if !self.check()? {
             let made = DirBuilder::new().mode(FOLDER_MODE).create(&self.path);
@@ -103,7 +103,7 @@ impl Folder {
     /// The account at this directory, if there is one.
     ///
     /// # Errors
-    /// It cannot be read, or others can.
+    /// The file cannot be read, or others can read it.
     pub(crate) fn account(&self) -> Result<Option<String>, FolderError> {
         self.read(&self.account)
     }
@@ -111,7 +111,7 @@ impl Folder {
     /// Keeps the account.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub(crate) fn keep_account(&self, text: &str) -> Result<(), FolderError> {
         self.replace(&self.account, text)
     }
@@ -124,10 +124,11 @@ impl Folder {
         fs::remove_file(&self.account).map_err(|error| FolderError::of(&self.account, &error))
     }
 
-    /// Whether there is a certificate that came from the directory in force; `None` if there is none.
+    /// Whether there is a certificate from the directory in force; `None` if there is no
+    /// certificate.
     ///
     /// # Errors
-    /// It cannot be read, or others can.
+    /// The file cannot be read, or others can read it.
     pub(crate) fn is_of_directory(&self) -> Result<Option<bool>, FolderError> {
         let text = self.read(&self.certificate)?;
         Ok(text.map(|text| {
@@ -139,7 +140,7 @@ impl Folder {
     /// Keeps a certificate with its key, in one file, so that they never disagree.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The files cannot be written.
     pub(crate) fn keep_certificate(&self, key: &str, chain: &str) -> Result<(), FolderError> {
         let text = format!(
             "{FROM}{}\n{}\n{}\n",
@@ -169,7 +170,7 @@ impl Folder {
         Ok(Some(text))
     }
 
-    /// Whether this user or root owns it, and no one else has what `others` says.
+    /// Whether this user or root owns it, and no one else has the rights in `others`.
     fn owned(
         &self,
         path: &Path,

@@ -1,4 +1,5 @@
-//! The life of certificates: ordered when there is none, renewed before they end, tried again when that fails.
+//! The life of certificates: ordered if missing, renewed before they expire, tried again after
+//! failures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,12 +24,13 @@ const ATTEMPT: Duration = Duration::from_secs(10 * 60);
 #[doc(alias = "bound")]
 const LOOK: Duration = Duration::from_secs(60);
 
-/// How often an authority is asked for the suggested renewal, whatever it says (RFC 9773 section 4.3): at least and at most.
+/// Bounds on the time between questions about the suggested renewal (RFC 9773 section 4.3), in
+/// seconds: the least and the most.
 #[doc(alias = "bound")]
 const LOOKS: (u64, u64) = (10 * 60, 24 * 60 * 60);
 
-/// Seconds for which a certificate is kept at least, unless a third of the life that it has left is less: an authority whose suggestions lie always in
-/// the past would have it ordered without end.
+/// Seconds for which a certificate is kept at least, unless a third of the life that it has left is
+/// less: suggestions that always lie in the past would cause endless orders.
 #[doc(alias = "bound")]
 const KEPT: u64 = 60 * 60;
 
@@ -40,7 +42,7 @@ const PATIENCE: u64 = 5;
 /// The longest sleep: clocks are set, and machines sleep.
 const NAP: Duration = Duration::from_secs(60 * 60);
 
-/// What is told whenever a certificate was put in force.
+/// Called whenever a certificate was put in force.
 type Changed = Arc<dyn Fn() + Send + Sync>;
 
 /// Obtains and renews the certificates of the configuration in force.
@@ -68,8 +70,8 @@ impl Keeper {
         }
     }
 
-    /// Goes on with these certificates, and lets go of others. Those whose last order failed are tried again. To be called inside a
-    /// runtime.
+    /// Goes on with these certificates, and drops others. Failed orders are tried again. To be
+    /// called inside a runtime.
     pub fn follow(&self, certificates: &Certificates) {
         let mut kept = self.kept.lock();
         kept.retain(|one| {
@@ -110,14 +112,16 @@ impl Keeper {
 struct Plan {
     /// The next order.
     order: u64,
-    /// The next question about a suggested renewal; none where there is no certificate to ask about.
+    /// The time of the next question about a suggested renewal; `None` without a certificate to ask
+    /// about.
     look: Option<u64>,
-    /// Before this moment no order follows one that succeeded, however old its certificate says that it is, and whatever is suggested.
+    /// Before this time no order follows a successful one, regardless of the certificate's age and
+    /// of suggestions.
     earliest: u64,
 }
 
 impl Plan {
-    /// What a certificate asks for by itself.
+    /// The renewal that a certificate's own validity asks for.
     fn of(managed: &Managed) -> Self {
         match managed.known() {
             Some(known) if known.is_wanted => Self {
@@ -174,7 +178,7 @@ impl Life {
         }
     }
 
-    /// Waits for what is next, and does it.
+    /// Waits for the next event, and handles it.
     async fn step(&mut self) {
         let now = unix_seconds();
         self.managed.record.lock().next = Some(self.plan.order);
@@ -246,7 +250,8 @@ impl Life {
         self.plan.order = unix_seconds() + pause.as_secs();
         self.plan.look = None;
 
-        // With the next attempt at once: a failure whose next attempt has passed would be shown otherwise.
+        // The next attempt is set in the same step: status would otherwise show a failure with one
+        // that has passed.
         record.is_ordering = false;
         record.failed += 1;
         record.in_a_row = failures;

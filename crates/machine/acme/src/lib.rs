@@ -4,8 +4,8 @@
 //! [`Keeper`] orders and renews the certificates of the configuration in force, on the runtime of administration. [`Tokens`] says
 //! how requests for `/.well-known/acme-challenge/` are answered.
 //!
-//! What it is not: it decides nothing about exchanges, and knows no listener. Handshakes and requests read what is there; none of
-//! them waits for an authority or a disk.
+//! It decides nothing about exchanges, and knows no listener. Handshakes and requests read the
+//! current state, and never wait for an authority or a disk.
 //!
 //! Specifications: RFC 8555 (ACME, http-01), RFC 8737 (tls-alpn-01), RFC 9773 (renewal information).
 //!

@@ -1,4 +1,4 @@
-//! A certificate that the node obtains itself: what handshakes show of it, and what is known of it.
+//! A certificate that the node obtains itself: its key pair for handshakes, and its state.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -32,8 +32,8 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Those that `wanted` names, each with the path of its key. What `previous` has goes on. `problems` get
-    /// those that cannot be used.
+    /// The certificates in `wanted`, each with the path of its key. Those in `previous` go on.
+    /// `problems` get the unusable ones.
     pub fn read<'a>(
         previous: Option<&Self>,
         wanted: impl Iterator<Item = (String, &'a Acme)>,
@@ -82,18 +82,18 @@ pub struct Managed {
     pub(crate) folder: Folder,
     in_force: ArcSwapOption<CertifiedKey>,
     known: Mutex<Option<Known>>,
-    /// What answers tls-alpn-01, by name.
+    /// The answers to tls-alpn-01, by name.
     challenges: Mutex<HashMap<String, Arc<CertifiedKey>>>,
     pub(crate) record: Mutex<Record>,
     /// Someone wants the next attempt now.
     pub(crate) nudged: Notify,
 }
 
-/// What is known of the certificate in force.
+/// The state of the certificate in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) lifetime: Lifetime,
-    /// It has the configured names, from the configured directory.
+    /// Whether it has the configured names, and is from the configured directory.
     pub(crate) is_wanted: bool,
 }
 
@@ -113,7 +113,7 @@ impl Managed {
         Ok(Arc::new(managed))
     }
 
-    /// Puts the certificate of the folder in force, if there is one. It reads files.
+    /// Puts the certificate of the folder in force, if there is one. Reads files.
     pub(crate) fn load(&self) -> Result<(), FolderError> {
         self.folder.check()?;
         let Some(is_of_directory) = self.folder.is_of_directory()? else {
@@ -145,7 +145,7 @@ impl Managed {
         })
     }
 
-    /// What is known of the certificate in force.
+    /// The state of the certificate in force.
     pub(crate) fn known(&self) -> Option<Known> {
         *self.known.lock()
     }
@@ -171,7 +171,7 @@ impl Managed {
         }
     }
 
-    /// What stays the same over renewals, and no one else knows: the account. `None` before there is one.
+    /// A secret that stays the same over renewals: the account. `None` before there is one.
     pub fn secret(&self) -> Option<String> {
         self.folder.account().ok().flatten()
     }

@@ -44,7 +44,7 @@ pub(crate) struct Attempt<'a> {
     pub(crate) resolver: &'a Arc<Resolver>,
 }
 
-/// What answers a challenge while it is open.
+/// Answers a challenge while it is open.
 #[expect(dead_code, reason = "they are guards")]
 enum Answering {
     Token(OpenToken),
@@ -70,7 +70,7 @@ impl Attempt<'_> {
         self.keep(key, chain).await
     }
 
-    /// The account at the authority; a new one if the folder holds none.
+    /// The account at the authority; a new one if the folder has none.
     pub(crate) async fn account(&self) -> Result<Account, Failure> {
         let managed = self.managed.clone();
         let kept = blocking(move || {
@@ -294,7 +294,7 @@ impl Attempt<'_> {
         Ok((key, chain))
     }
 
-    /// Keeps what was issued, if it is what was ordered, and puts it in force.
+    /// Keeps the issued certificate, if it matches the order, and puts it in force.
     async fn keep(&self, key: KeyPair, chain: String) -> Result<(), Failure> {
         let managed = self.managed.clone();
         let kept = blocking(move || {
@@ -344,7 +344,8 @@ fn in_time(own: &[u8], now: u64) -> Result<(), Failure> {
     ))
 }
 
-/// The certificates of a chain, and nothing else: what the authority sends is written to a file with a key.
+/// The certificates of a chain, and nothing else: the authority's text is written to a file with a
+/// key.
 fn certificates(chain: &str) -> Result<Vec<CertificateDer<'static>>, Failure> {
     let blocks: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
     let blocks = blocks.map_err(|_| Failure::of_authority("the certificate is not PEM"))?;
@@ -376,7 +377,7 @@ fn challenge_certificate(
         .map_err(|error| Failure::of_authority(format!("the challenge of {domain}: {error}")))
 }
 
-/// It failed here, and not at the authority.
+/// A failure here, not at the authority.
 fn own(error: &rcgen::Error) -> Failure {
     Failure::new(
         format!("no request for a certificate can be made: {error}"),
@@ -384,7 +385,7 @@ fn own(error: &rcgen::Error) -> Failure {
     )
 }
 
-/// Runs what may wait for a disk where it holds up no one.
+/// Runs a function that may wait for a disk on a thread where it holds up no one.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failure> {

@@ -8,7 +8,7 @@ use serde::Serialize;
 pub enum ProgressState {
     /// There is one, and its renewal waits for its time.
     Valid,
-    /// There is none yet: handshakes are refused.
+    /// No certificate yet: handshakes are refused.
     Missing,
     /// An order is open.
     Ordering,
@@ -37,7 +37,7 @@ pub struct Progress {
     pub remedy: Option<String>,
 }
 
-/// What is counted and remembered of orders.
+/// Counts and memory of orders.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Record {
     pub(crate) obtained: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// What it says at `now`, Unix time in seconds.
+    /// The state at `now`, Unix time in seconds.
     pub(crate) fn progress(&self, domains: &[String], has_one: bool, now: u64) -> Progress {
         let state = match (has_one, self.in_a_row) {
             _ if self.is_ordering => ProgressState::Ordering,

@@ -1,7 +1,7 @@
 //! Socket activation: sockets that a service manager opened before it started this process (sd_listen_fds(3)).
 //!
-//! The variables `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES` say for which process, how many, and what they are called; the
-//! descriptors begin at 3.
+//! The variables `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES` hold the process, the number and
+//! the names of the sockets; the descriptors begin at 3.
 
 use std::fmt;
 use std::io;
@@ -19,8 +19,8 @@ pub use crate::os::PassedKind;
 /// The descriptor of the first socket (`SD_LISTEN_FDS_START`).
 const FIRST: i32 = 3;
 
-/// Sockets that are taken from a service manager, for their number comes from outside. It has 1024
-/// descriptors itself by default.
+/// Sockets that are taken from a service manager: their number comes from outside. The manager
+/// itself has 1024 descriptors by default.
 #[doc(alias = "bound")]
 const MOST: usize = 1024;
 
@@ -34,14 +34,15 @@ const NAMES: &str = "LISTEN_FDNAMES";
 /// All variables of the protocol; the last one is of newer service managers and says the same as the first.
 const VARIABLES: [&str; 4] = [PID, FDS, NAMES, "LISTEN_PIDFDID"];
 
-/// A socket that was passed to this process. It stays open as long as this value lives: users get descriptors of their own.
+/// A socket that was passed to this process. It stays open as long as this value lives: its users
+/// get duplicated descriptors.
 #[derive(Debug)]
 pub struct PassedSocket {
     /// The number of its descriptor.
     pub descriptor: i32,
-    /// What the service manager calls it; `None` when it does not say.
+    /// The service manager's name for it; `None` if it has none.
     pub name: Option<String>,
-    /// What it is, and where it is bound.
+    /// Its kind, and its address.
     pub kind: PassedKind,
     socket: Socket,
 }
@@ -107,7 +108,7 @@ impl fmt::Display for PassedSocket {
     }
 }
 
-/// Variables or descriptors that are not what the protocol promises.
+/// Variables or descriptors that break the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ActivationError {
     /// A variable that should be a number.
@@ -132,12 +133,12 @@ pub enum ActivationError {
 /// Whether the descriptors have an owner already.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The sockets that were passed to this process, the first time; then none. To be called before anything else opens descriptors or
-/// starts threads: then the variables are taken away, so that no child believes that they are for it. The descriptors do not
-/// reach children in any case.
+/// The sockets that were passed to this process, the first time; then none. To be called before
+/// anything else opens descriptors or starts threads: then the variables are taken away, so that no
+/// child takes them for its own. The descriptors do not reach children in any case.
 ///
 /// # Errors
-/// When what was passed is not what the variables say.
+/// When the descriptors do not match the variables.
 pub fn passed_sockets() -> Result<Vec<PassedSocket>, ActivationError> {
     if TAKEN.swap(true, Ordering::Relaxed) {
         return Ok(Vec::new());
@@ -155,8 +156,8 @@ pub fn passed_sockets() -> Result<Vec<PassedSocket>, ActivationError> {
     passed.collect()
 }
 
-/// The names of the sockets that were passed to the process `own`, one a socket. Sockets for another process, such as the one
-/// that started this one, are none.
+/// The names of the sockets that were passed to the process `own`, one a socket. Sockets for
+/// another process, such as the parent, do not count.
 ///
 /// # Errors
 /// When the variables contradict themselves.

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 #[doc(alias = "bound")]
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A file that is only added to. It is readable by its owner only.
+/// An append-only file. It is readable by its owner only.
 #[derive(Debug)]
 pub struct AppendedFile {
     path: PathBuf,
     file: File,
     looked: Instant,
-    /// It could not be opened again, which was said.
+    /// The file could not be opened again, which was reported.
     failing: bool,
 }
 
@@ -25,7 +25,7 @@ impl AppendedFile {
     /// Opens the file, or begins it.
     ///
     /// # Errors
-    /// It cannot be opened; the path is named.
+    /// The file cannot be opened; the path is named.
     pub fn open(path: &Path) -> io::Result<Self> {
         let named =
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));

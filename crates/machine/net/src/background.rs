@@ -1,5 +1,5 @@
-//! Writing by a thread of its own: whatever is slow there, a disk, a pipe that no one empties, a file over the network, makes no
-//! worker wait.
+//! Writing by a thread of its own, so that no worker waits for a slow disk, a pipe that no one
+//! empties, or a network file system.
 
 use std::io;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ const BYTES: usize = 2 << 20;
 /// How often one who flushes looks whether a full queue has room.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What was lost by all such threads of the process.
+/// Pieces lost by all such threads of the process.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
 /// Where pieces are written to, at the far end of a [`Background`].
 pub trait Sink: Send + 'static {
-    /// What is written at once.
+    /// A piece that is written at once.
     type Piece: Send + 'static;
 
     /// Bytes of memory that a piece takes, about.
@@ -33,13 +33,13 @@ pub trait Sink: Send + 'static {
     /// Writes one. May block.
     ///
     /// # Errors
-    /// It could not be written: it is counted as lost.
+    /// The piece could not be written: it is counted as lost.
     fn write(&mut self, piece: Self::Piece) -> io::Result<()>;
 
     /// Says that so many pieces were lost since the last time.
     ///
     /// # Errors
-    /// It could not be said.
+    /// The number could not be reported.
     fn tell_lost(&mut self, lost: u64) -> io::Result<()>;
 
     /// Looks whether the file was moved away, and begins a new one then.
@@ -59,14 +59,14 @@ pub struct Background<P> {
     waiting: Arc<Backlog>,
 }
 
-/// What waits, and what was lost.
+/// The waiting pieces, and the number of lost ones.
 #[derive(Debug, Default)]
 struct Backlog {
     bytes: AtomicUsize,
     lost: AtomicU64,
 }
 
-/// Pieces that were lost in this process because what they were for was too slow, or failed.
+/// Pieces that were lost in this process because their file was too slow, or failed.
 #[must_use]
 pub fn pieces_lost() -> u64 {
     LOST.load(Ordering::Relaxed)

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Reads a file of `most` bytes at most.
 ///
 /// # Errors
-/// It cannot be read, or has more bytes ([`ErrorKind::FileTooLarge`]).
+/// The file cannot be read, or has more bytes ([`ErrorKind::FileTooLarge`]).
 pub fn read_at_most(file: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     File::open(file)?.take(most + 1).read_to_end(&mut content)?;

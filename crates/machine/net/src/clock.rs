@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-/// What was read in the turn that a task of this thread has now.
+/// The times that were read in the current turn of a task on this thread.
 struct Clock {
     is_turn: Cell<bool>,
     instant: Cell<Option<Instant>>,
@@ -25,7 +25,7 @@ thread_local! {
     };
 }
 
-/// What a clock says; what it said before, if that was in this turn.
+/// The time of a clock: the one read earlier in this turn, if there is one.
 fn read<T: Copy>(of: fn(&Clock) -> &Cell<Option<T>>, clock: fn() -> T) -> T {
     CLOCK.with(|turn| {
         let read = of(turn);
@@ -41,7 +41,8 @@ fn read<T: Copy>(of: fn(&Clock) -> &Cell<Option<T>>, clock: fn() -> T) -> T {
     })
 }
 
-/// The time at which this turn asked first; now, where no task that [`Watch::spawn`](crate::Watch::spawn) began runs. What measures within a turn asks [`Instant`].
+/// The time at which this turn asked first; the present outside of tasks of
+/// [`Watch::spawn`](crate::Watch::spawn). To measure within a turn, ask [`Instant`].
 #[must_use]
 pub fn now() -> Instant {
     read(|clock| &clock.instant, Instant::now)
@@ -61,7 +62,7 @@ pub fn unix_seconds() -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-/// A task in whose turns the clock is read once.
+/// A task that reads the clock once a turn.
 pub(crate) struct ClockedTask<F>(pub(crate) F);
 
 impl<F: Future + Unpin> Future for ClockedTask<F> {
@@ -73,7 +74,7 @@ impl<F: Future + Unpin> Future for ClockedTask<F> {
     }
 }
 
-/// Forgets what was read when the turn ends, in whatever way it does.
+/// Forgets the times when the turn ends, in whatever way.
 struct ClockedTurn;
 
 impl ClockedTurn {

@@ -28,16 +28,16 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 pub struct ConnectError {
     /// The kind of failure.
     pub kind: ConnectErrorKind,
-    /// What was tried; of several addresses, the one whose failure says most.
+    /// The address that was tried; of several, the one with the most telling failure.
     pub address: Remote,
-    /// What the system said, where it said something.
+    /// The system's error, if there was one.
     pub source: Option<io::Error>,
 }
 
 /// The kind of a [`ConnectError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ConnectErrorKind {
-    /// Nothing listens there.
+    /// No socket listens there.
     Refused,
     /// No answer in time.
     Timeout,
@@ -57,7 +57,7 @@ pub enum ConnectErrorKind {
     Other,
 }
 
-/// What a connection was tried to.
+/// The destination of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remote {
     /// An IP address and port.
@@ -107,7 +107,7 @@ pub async fn tcp_from(
 /// Connects to a Unix socket.
 ///
 /// # Errors
-/// What the system says; a listener whose queue is full refuses.
+/// The system's error; a listener with a full queue refuses.
 pub async fn unix(path: &Path) -> Result<UnixStream, ConnectError> {
     UnixStream::connect(path)
         .await

@@ -1,4 +1,5 @@
-//! Descriptors of the process: what the data plane leaves alone, and how often something ran out.
+//! Descriptors of the process: those kept back from the data plane, and how often descriptors or
+//! memory ran out.
 //!
 //! The system gives out the lowest number that is free (POSIX.1-2024, 2.6). So a number at or above
 //! the ceiling shows, without counting, that all below it are taken; the data plane closes it
@@ -44,7 +45,7 @@ pub fn ceiling() -> usize {
 /// Takes a descriptor that was just opened for the data plane.
 ///
 /// # Errors
-/// It is one of those that are kept back: `EMFILE`, and it is closed.
+/// The descriptor is one of those kept back: `EMFILE`, and it is closed.
 pub fn claim<T: AsFd>(opened: T) -> io::Result<T> {
     if is_kept_back(&opened) {
         Err(noted(Errno::MFILE.into()))
@@ -58,7 +59,7 @@ pub(crate) fn is_kept_back(opened: &impl AsFd) -> bool {
     usize::try_from(opened.as_fd().as_raw_fd()).unwrap_or_default() >= ceiling()
 }
 
-/// What ran out, if an error says that something did.
+/// The resource that ran out, if an error reports a shortage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortage {
     /// Descriptors, of this process or of the system.
@@ -68,7 +69,7 @@ pub enum Shortage {
 }
 
 impl Shortage {
-    /// What an error of opening or connecting a socket means.
+    /// The shortage in an error of opening or connecting a socket.
     #[must_use]
     pub fn of(error: &io::Error) -> Option<Self> {
         match Errno::from_raw_os_error(error.raw_os_error()?) {

@@ -63,7 +63,7 @@ pub struct Resolver {
     single_flights: SingleFlights,
 }
 
-/// What a name stands for.
+/// The addresses of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lookup {
     /// At least one address, IPv6 before IPv4, in the order of the answer.
@@ -92,7 +92,7 @@ pub enum DnsErrorKind {
     NotFound,
     /// No server answered in time.
     Timeout,
-    /// A server failed or refused, or none could be asked.
+    /// A server failed or refused, or no server could be asked.
     Failed,
     /// A request asked for a name without a dot; such names belong to the overlay and never reach DNS.
     Dotless,
@@ -101,8 +101,8 @@ pub enum DnsErrorKind {
 }
 
 impl Resolver {
-    /// A resolver with the name servers of `/etc/resolv.conf` and the names of `/etc/hosts`, as they are at each time. Where none is
-    /// named, every lookup that needs one fails.
+    /// A resolver with the name servers of `/etc/resolv.conf` and the names of `/etc/hosts`, as
+    /// they are at each time. Without name servers, every lookup that needs one fails.
     #[must_use]
     pub fn system() -> Self {
         Self::system_but_for(&[])
@@ -149,7 +149,7 @@ impl Resolver {
         system::addresses(&self.source.known().servers)
     }
 
-    /// Forgets what DNS has said, and looks at the files of the machine at once. It may block.
+    /// Forgets DNS answers, and reads the files of the machine at once. It may block.
     pub fn forget(&self) {
         self.source.forget();
     }
@@ -317,7 +317,7 @@ fn addresses_in(lookup: &lookup::Lookup) -> impl Iterator<Item = IpAddr> {
         .filter_map(|record| record.data.ip_addr())
 }
 
-/// What is known without asking: IP literals (IPv6 also in brackets) and `localhost`.
+/// Answers that need no DNS: IP literals (IPv6 also in brackets) and `localhost`.
 fn without_dns(name: &str) -> Option<Lookup> {
     let bare = name
         .strip_prefix('[')
@@ -342,9 +342,10 @@ fn without_dns(name: &str) -> Option<Lookup> {
     })
 }
 
-/// The name with its final dot, which is what keeps search domains out.
+/// The name with its final dot, so that search domains are not tried.
 fn fully_qualified(name: &str) -> Result<Name, DnsError> {
-    // The ASCII way allows what host names may not hold but DNS does, such as an underscore.
+    // The ASCII parser allows characters that host names may not hold but DNS does, such as an
+    // underscore.
     let parsed = if name.is_ascii() {
         Name::from_ascii(name)
     } else {

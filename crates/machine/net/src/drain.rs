@@ -1,14 +1,15 @@
-//! Ending what was spawned: first kindly, then by force.
+//! Ending spawned tasks: first gracefully, then by force.
 //!
 //! A [`Drain`] is held by the side that decides to stop; a [`Watch`] goes into every task.
 //!
 //! 1. *Running.* Tasks are started with [`Watch::spawn`], so that they are counted.
 //! 2. *Graceful.* [`Drain::drain`] resolves [`Watch::graceful`] everywhere: accept loops stop accepting,
 //!    HTTP connections say GOAWAY or `Connection: close`, exchanges that are open go on.
-//! 3. *Forced.* When the deadline has passed, [`Watch::forced`] resolves: what is left is reset and ends.
+//! 3. *Forced.* When the deadline has passed, [`Watch::forced`] resolves: the remaining tasks reset
+//!    their connections and end.
 //!
-//! `drain` returns when no task is left, however that came. It never drops a task: a task that ignores
-//! `forced` keeps it waiting, so it gives up after [`FORCED_LIMIT`] and tells how many were left.
+//! `drain` returns when no task is left. It never drops a task: a task that ignores `forced` keeps
+//! it waiting, so it gives up after [`FORCED_LIMIT`] and returns the number of remaining tasks.
 //!
 //! A part of the process (one listener that a new configuration removed) is drained through
 //! [`Watch::child`]: its tasks count for the parent as well, and the parent's drain drains it too.
@@ -55,7 +56,7 @@ pub struct Drain {
 #[derive(Debug, Clone, Default)]
 pub struct Watch(Arc<Signals>);
 
-/// What all views of a drain share.
+/// The state that all views of a drain share.
 #[derive(Debug, Default)]
 struct Signals {
     graceful: CancellationToken,
@@ -139,11 +140,11 @@ impl Watch {
         self.0.forced.cancelled()
     }
 
-    /// Resolves when the drain has gone on for `time`, or everything should end at once: for what is hardly begun, and is not
-    /// worth the whole of the drain's time.
+    /// Resolves when the drain has gone on for `time`, or everything should end at once: for work
+    /// that has hardly begun, and is not worth the whole time of the drain.
     pub async fn graceful_for(&self, time: Duration) {
         self.graceful().await;
-        // What comes first: an error says that the time has passed.
+        // Whichever comes first: an error means that the time has passed.
         let _ = timeout(time, self.forced()).await;
     }
 

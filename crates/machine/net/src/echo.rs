@@ -1,5 +1,5 @@
-//! Echoes of ICMP without any right (`SOCK_DGRAM`, `IPPROTO_ICMP`): the kernel writes the identifier, and hands over answers to it alone, and
-//! errors about what was sent with it.
+//! Echoes of ICMP without privileges (`SOCK_DGRAM`, `IPPROTO_ICMP`): the kernel writes the
+//! identifier, and delivers only answers and errors with that identifier.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -32,28 +32,28 @@ pub struct EchoSocket {
     room: Vec<u8>,
 }
 
-/// What a host has answered.
+/// A host's answer.
 #[derive(Debug, PartialEq, Eq)]
 pub struct EchoReply<'a> {
     /// The host.
     pub from: IpAddr,
     /// The sequence number of the request.
     pub number: u16,
-    /// What it sent back.
+    /// The content that it sent back.
     pub content: &'a [u8],
 }
 
-/// What came of an echo.
+/// The result of an echo.
 #[derive(Debug, PartialEq, Eq)]
 pub enum EchoAnswer<'a> {
     /// The host has answered.
     Reply(EchoReply<'a>),
-    /// It did not get there, as a router or the host says.
+    /// The echo was lost, as reported by a router or the host.
     Lost(EchoError),
 }
 
 impl EchoSocket {
-    /// A socket for IPv4, or for IPv6, whose echoes leave from `from`.
+    /// A socket for IPv4, or for IPv6; its echoes leave from `from`.
     ///
     /// # Errors
     /// `InvalidInput`: they cannot leave from there. `PermissionDenied`: the group of the process is not within `net.ipv4.ping_group_range`, which counts for both families; or the
@@ -85,13 +85,13 @@ impl EchoSocket {
         message.extend_from_slice(&number.to_be_bytes());
         message.extend_from_slice(content);
         let to = SocketAddr::new(host, 0);
-        // At once: what finds no room is lost, as on any link.
+        // Sent at once: without room in the buffer the echo is lost, as on any link.
         SockRef::from(&self.socket)
             .send_to(&message, &to.into())
             .map(drop)
     }
 
-    /// Waits for an answer, or an error. What is neither is passed over.
+    /// Waits for an answer, or an error. Other packets are ignored.
     ///
     /// # Errors
     /// The socket failed.

@@ -1,7 +1,8 @@
 //! Sockets that one process gives another over a Unix socket (`SCM_RIGHTS`, unix(7)), each with a name.
 //!
-//! They are not inherited by a child: the successor need not be one (a service manager may start it), other children of a process with
-//! threads would inherit them too, and here the kernel says whose process is at the other end.
+//! The sockets are not inherited: the successor need not be a child (a service manager may start
+//! it), other children of a process with threads would inherit them too, and over a Unix socket the
+//! kernel identifies the receiver.
 //!
 //! | message | then |
 //! |---|---|
@@ -54,7 +55,8 @@ enum HandoverMessage {
 /// Gives sockets to the process at the other end, which must be of this process's user. They stay open here as well.
 ///
 /// # Errors
-/// When the other process is another user's or gone, or a name is too long. It may have got some of the sockets then.
+/// When the other process is another user's or gone, or a name is too long. It may have received
+/// some of the sockets then.
 pub fn send(to: &impl AsFd, sockets: &[GivenSocket]) -> io::Result<()> {
     check_user(to)?;
     for GivenSocket { name, descriptor } in sockets {

@@ -1,16 +1,20 @@
 //! Operating system, sockets, UDP batches, TLS, DNS, workers and drain.
 //!
-//! What it is: everything below HTTP that touches the machine. A [`stream::Stream`] is one connection
-//! whatever carries it; a [`udp::UdpSocket`] moves datagrams in batches; [`connect`] races addresses;
-//! [`listen`] opens sockets that several workers can share, [`activation`] takes those that a service
-//! manager opened, [`handover`] gives them to another process, [`shared_socket`] shares them with it; [`tls`] wraps streams; [`quic`] opens and accepts connections over UDP; [`dns`]
-//! resolves names; [`tun`] has packets of IP; [`network`] makes networks to try things in; [`machine`] finds out what the system allows; [`worker`] starts threads; [`drain`] ends what they run.
+//! This is everything below HTTP that touches the machine. A [`stream::Stream`] is one connection
+//! over any transport; a [`udp::UdpSocket`] moves datagrams in batches; [`connect`] races
+//! addresses; [`listen`] opens sockets that several workers can share, [`activation`] takes those
+//! that a service manager opened, [`handover`] gives them to another process, [`shared_socket`]
+//! shares them with it; [`tls`] wraps streams; [`quic`] opens and accepts connections over UDP;
+//! [`dns`] resolves names; [`tun`] has packets of IP; [`network`] makes networks to try things in;
+//! [`machine`] finds out what the system allows; [`worker`] starts threads; [`drain`] ends their
+//! tasks.
 //!
-//! What it is not: it knows no HTTP, no routes and no configuration file. Calls that only one operating
-//! system has are in `os`.
+//! The crate knows no HTTP, no routes and no configuration file. Calls of one operating system are
+//! in `os`.
 //!
-//! Specifications: RFC 8305 (racing of addresses), RFC 8446 and RFC 5280 (TLS and certificates), RFC 9000 and RFC 9221 (QUIC),
-//! RFC 6761 (`localhost`), RFC 9298 section 3.1 and 5 (what a UDP socket towards a target must do).
+//! Specifications: RFC 8305 (racing of addresses), RFC 8446 and RFC 5280 (TLS and certificates),
+//! RFC 9000 and RFC 9221 (QUIC), RFC 6761 (`localhost`), RFC 9298 section 3.1 and 5 (the duties of
+//! a UDP socket towards a target).
 //!
 //! Begin reading in [`drain`] and [`stream`]; [`udp`] and [`quic`] are the other half.
 

@@ -69,7 +69,7 @@ pub fn udp(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
     Ok(socket.into())
 }
 
-/// What a port carries.
+/// The content of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carries {
     /// TCP connections.
@@ -112,28 +112,28 @@ fn family_socket(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Res
     Ok(socket)
 }
 
-/// Asks for [`UDP_BUFFER`]; the system silently gives what it allows.
+/// Asks for [`UDP_BUFFER`]; the system silently grants less.
 pub(crate) fn enlarge_buffers(socket: &SockRef<'_>) {
     enlarge_receive_buffer(socket);
     enlarge_send_buffer(socket);
 }
 
-/// As [`enlarge_buffers`], for what comes.
+/// As [`enlarge_buffers`], for receiving.
 pub(crate) fn enlarge_receive_buffer(socket: &SockRef<'_>) {
     drop(socket.set_recv_buffer_size(UDP_BUFFER));
 }
 
-/// As [`enlarge_buffers`], for what leaves.
+/// As [`enlarge_buffers`], for sending.
 pub(crate) fn enlarge_send_buffer(socket: &SockRef<'_>) {
     drop(socket.set_send_buffer_size(UDP_BUFFER));
 }
 
-/// Opens a Unix listener whose file has `mode` (`0o600`: this user only) before anybody can connect.
-/// A socket file that no one answers on is removed first.
+/// Opens a Unix listener with a file of `mode` (`0o600`: this user only) from the start. A stale
+/// socket file is removed first.
 ///
 /// # Errors
-/// [`io::ErrorKind::AddrInUse`] when someone answers there, [`io::ErrorKind::AlreadyExists`] when the file is
-/// not a socket, or what the system says.
+/// [`io::ErrorKind::AddrInUse`] when a process listens there, [`io::ErrorKind::AlreadyExists`] when
+/// the file is not a socket, or the system's error.
 pub fn unix(path: &Path, mode: u32) -> io::Result<std::os::unix::net::UnixListener> {
     remove_stale(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -156,7 +156,8 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
     }
 
-    // Non-blocking: a live listener whose queue is full says so instead of keeping us waiting.
+    // Non-blocking: a live listener with a full queue answers `WouldBlock` instead of keeping us
+    // waiting.
     let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     probe.set_nonblocking(true)?;
     match probe.connect(&SockAddr::unix(path)?) {
@@ -288,14 +289,15 @@ impl Acceptor {
 
     async fn accept_once(&self) -> io::Result<Stream> {
         match self {
-            // There is no TCP_DEFER_ACCEPT: what came with a connection is read in the same turn of the worker anyway, and a listener
-            // that closes would reset those whose first bytes are still on their way.
+            // There is no TCP_DEFER_ACCEPT: the first bytes of a connection are read in the same
+            // turn of the worker anyway, and a listener that closes would reset those with their
+            // first bytes still on the way.
             Self::Tcp { listener, local } => {
                 let (tcp, peer) = listener.accept().await?;
                 let Ok(tcp) = claim_or_reset(tcp) else {
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 };
-                // It may have waited since before its listener had the mark.
+                // The connection may be older than the mark of its listener.
                 let tcp = marked(tcp).map_err(|_| io::ErrorKind::ConnectionAborted)?;
 
                 if !INHERITED {
@@ -313,15 +315,17 @@ impl Acceptor {
     }
 }
 
-/// The address that the connections of a listener have, so that none need be asked for its own: that of the listener, unless it
-/// listens on all addresses, or as a transparent proxy takes connections to others.
+/// The local address of a listener's connections, so that the system is not asked for each: that of
+/// the listener, unless it listens on all addresses, or takes connections to other addresses as a
+/// transparent proxy.
 fn shared_address(listener: &std::net::TcpListener) -> Option<SocketAddr> {
     let local = listener.local_addr().ok()?;
     let is_only_one = !local.ip().is_unspecified() && !os::is_transparent(listener);
     is_only_one.then_some(local)
 }
 
-/// Resets a connection whose descriptor is one of those that are kept back: its client knows at once, and the next can be looked at.
+/// Resets a connection with a descriptor of the reserve: its client knows at once, and the next one
+/// can be accepted.
 fn claim_or_reset(tcp: TcpStream) -> io::Result<TcpStream> {
     if is_kept_back(&tcp) {
         drop(SockRef::from(&tcp).set_linger(Some(Duration::ZERO)));

@@ -62,7 +62,7 @@ impl LocalAddresses {
             tracing::info!(%error, "changes of this machine's addresses are noticed within {LOOK:?}, not at once");
         });
 
-        // What changed before anybody listened.
+        // Changes before the first wait.
         self.look_aside().await;
         loop {
             tokio::select! {
@@ -93,7 +93,7 @@ impl LocalAddresses {
 
     fn look(&self) {
         let now = Known::from_iter(os::local_addresses());
-        // A list that cannot be had is no reason to open what was closed.
+        // If the list cannot be had, destinations that were closed stay closed.
         if !now.prefixes.is_empty() && *self.known.read() != now {
             *self.known.write() = now;
             self.revision.fetch_add(1, Ordering::Release);

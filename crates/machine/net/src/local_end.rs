@@ -10,7 +10,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::os;
 
-/// The end on this machine of what it opens; by default what routes say.
+/// The local end of outgoing sockets; by default the machine's routes choose it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LocalEnd {
     ipv4: Option<Ipv4Addr>,
@@ -18,7 +18,7 @@ pub struct LocalEnd {
     interface: Option<Arc<str>>,
 }
 
-/// Who chooses the port of a socket, and when.
+/// How the port of a socket is chosen, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Port {
     /// The system, once it is known where the socket is to be connected to: of two connections to different addresses both may have one.
@@ -43,7 +43,7 @@ impl fmt::Display for Unusable {
 impl std::error::Error for Unusable {}
 
 impl LocalEnd {
-    /// What routes say.
+    /// Chosen by the machine's routes.
     pub const ANY: Self = Self {
         ipv4: None,
         ipv6: None,
@@ -68,8 +68,8 @@ impl LocalEnd {
     /// Makes a socket leave from here towards an address.
     ///
     /// # Errors
-    /// There is no such address or interface, none of the family of `towards`, or the process lacks a right; in words, of the kind
-    /// `InvalidInput`, without a number of the system.
+    /// There is no such address or interface, no address of the family of `towards`, or the process
+    /// lacks a privilege; in words, of the kind `InvalidInput`, without an error number.
     pub(crate) fn bind(
         &self,
         socket: SockRef<'_>,

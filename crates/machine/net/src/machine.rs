@@ -1,7 +1,9 @@
-//! What this machine allows the process that asks: found out by trying, on sockets and a device that are gone a moment later.
+//! Features that this machine allows the calling process: found out by trying, on sockets and a
+//! device that are gone a moment later.
 //!
-//! A capability that is held, or a module that is loaded, says too little: containers, service managers and security modules refuse what
-//! both would allow. What is tried here changes nothing that stays, and no packet leaves the machine.
+//! A held capability or a loaded module does not suffice: containers, service managers and security
+//! modules refuse calls that both would allow. The trial leaves no trace, and no packet leaves the
+//! machine.
 
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -26,7 +28,7 @@ const LOOPBACK: Duration = Duration::from_secs(1);
 /// Bytes of a datagram that every QUIC packet of a handshake fits (RFC 9000, section 14).
 const DATAGRAM: usize = 1200;
 
-/// The mark that is tried. It leads nowhere, since nothing is sent with it.
+/// The mark for the trial. No packet is sent with it.
 const MARK: u32 = 0x4845;
 
 /// Something that may be allowed or not.
@@ -40,11 +42,11 @@ pub enum Feature {
     Netlink,
     /// To change interfaces, addresses and routes.
     NetlinkChange,
-    /// To let what comes from a TUN device leave with the addresses of this machine.
+    /// Giving packets of a TUN device the addresses of this machine as they leave.
     Masquerade,
-    /// To mark what sockets send, for rules of routing.
+    /// Marking packets of sockets, for routing rules.
     Mark,
-    /// To mark what programs of a control group open.
+    /// Marking sockets of a control group.
     Cgroups,
     /// To ask hosts for echoes of ICMP.
     Echo,
@@ -81,7 +83,7 @@ impl Feature {
         Self::Ktls,
     ];
 
-    /// Tries it. Returns what is to be known about it beside that it works.
+    /// Tries it. Returns details beside the success.
     ///
     /// # Errors
     /// [`Missing`].
@@ -105,11 +107,11 @@ impl Feature {
     }
 }
 
-/// What does not work, and how far it got.
+/// A feature that does not work, and how far the trial got.
 #[derive(Debug, thiserror::Error)]
 #[error("{step}: {reason}")]
 pub struct Missing {
-    /// What was being done.
+    /// The step that failed.
     pub step: &'static str,
     /// Why it did not work.
     pub reason: MissingReason,
@@ -121,12 +123,12 @@ pub enum MissingReason {
     /// The system refused it.
     #[error("{0}")]
     Refused(#[from] io::Error),
-    /// A buffer is smaller than what bursts need.
+    /// A buffer is smaller than bursts need.
     #[error("{given} bytes of {wanted}")]
     Small {
-        /// What was given.
+        /// The granted size.
         given: usize,
-        /// What was asked for.
+        /// The wanted size.
         wanted: usize,
     },
     /// The kernel has only a part of it.
@@ -143,7 +145,7 @@ fn at<T>(step: &'static str, done: io::Result<T>) -> Result<T, Missing> {
 }
 
 fn tun() -> Result<String, Missing> {
-    // It goes with its descriptor.
+    // The device goes with its descriptor.
     let (_queue, name) = at("opening /dev/net/tun", os::open_tun(DEVICE))?;
     let link = at("finding the device", Link::named(&name))?;
     at("bringing the device up", link.bring_up(MTU))?;
@@ -224,7 +226,8 @@ fn udp() -> Result<String, Missing> {
     let socket = at("IPv4 on loopback", loopback_socket())?;
     let handle = SockRef::from(&socket);
     enlarge_receive_buffer(&handle);
-    // The kernel tells twice what it gives: as much again is for its own records (socket(7)).
+    // getsockopt returns double the usable size: the rest is for the kernel's own records
+    // (socket(7)).
     let told = at("reading its buffer", handle.recv_buffer_size())?;
     let given = told / 2;
     if given < UDP_BUFFER {
@@ -270,7 +273,7 @@ fn gso() -> Result<String, Missing> {
         os::send_cut(&sender, i32::try_from(DATAGRAM).unwrap_or(i32::MAX)),
     )?;
 
-    // A kernel may know the option, and a network device refuse what it leads to.
+    // A kernel may know the option, and a network device still refuse such datagrams.
     let length = pass(&sender, &[0; 4 * DATAGRAM])?;
     match length == DATAGRAM {
         true => Ok("UDP_SEGMENT".to_owned()),
@@ -298,8 +301,8 @@ fn ktls() -> Result<String, Missing> {
     Ok("TCP_ULP tls".to_owned())
 }
 
-/// A UDP socket towards `address` whose datagrams are never cut: what is longer than the interface carries is refused, and what is longer
-/// than the path carries is lost.
+/// A UDP socket towards `address` without fragmentation: a datagram longer than the MTU of the
+/// interface is refused, and one longer than that of the path is lost.
 ///
 /// # Errors
 /// There is no route, or the system cannot forbid fragments.

@@ -1,4 +1,4 @@
-//! What tells this machine from others, and nothing else of it.
+//! Tells this machine from others, and reveals nothing else.
 
 use std::fmt::Write;
 use std::fs;
@@ -13,13 +13,15 @@ const NUMBERS: [&str; 3] = [
     "/proc/sys/kernel/random/boot_id",
 ];
 
-/// What the number is mixed with: it is a secret, and other programs that tell a digest of it tell another one.
+/// Mixed into the digest: the number is a secret, and other programs with a digest of it have
+/// another one.
 const PURPOSE: &[u8] = b"hermes: the devices of a machine";
 
 /// Bytes of the digest that are told: enough for the machines of one user.
 const BYTES: usize = 8;
 
-/// A tag of this machine, of hexadecimal digits. It stays where the system has a number that stays; empty: there is none.
+/// A tag of this machine, of hexadecimal digits. It is stable if the system has a stable number;
+/// empty without one.
 pub fn machine_tag() -> &'static str {
     static TAG: OnceLock<String> = OnceLock::new();
     TAG.get_or_init(|| {

@@ -1,6 +1,6 @@
 //! Networks of this process: namespaces with interfaces, addresses and routes of their own, and cables between them.
 //!
-//! Nothing of them touches the networks of the machine, and they end with this process.
+//! These networks are separate from those of the machine, and end with this process.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -37,7 +37,8 @@ impl Network {
     /// A new one, in which loopback is up.
     ///
     /// # Errors
-    /// `PermissionDenied`: it takes `CAP_SYS_ADMIN` and `CAP_NET_ADMIN`. Other systems than Linux have none.
+    /// `PermissionDenied`: it takes `CAP_SYS_ADMIN` and `CAP_NET_ADMIN`. Other systems than Linux
+    /// have no such networks.
     pub fn new() -> io::Result<Self> {
         // A thread never comes out of a network that it is in.
         let made = thread::spawn(|| {
@@ -101,7 +102,7 @@ pub fn cable(near: Plug<'_>, far: Plug<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// What a thread came to.
+/// The result of a thread.
 fn joined<T>(done: thread::Result<T>) -> io::Result<T> {
     done.map_err(|_| io::Error::other("a thread in a network panicked"))
 }

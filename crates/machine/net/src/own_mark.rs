@@ -1,4 +1,5 @@
-//! The mark of what this process opens itself, by which rules of routing lead that past its own devices (`SO_MARK`).
+//! The mark of this process's own sockets, by which routing rules let them bypass its own devices
+//! (`SO_MARK`).
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -10,11 +11,12 @@ use socket2::SockRef;
 use crate::os;
 use crate::os::OWN_MARK;
 
-/// Whether there is a device past which something has to be led. It stays so: what was opened once is marked for good.
+/// Whether there is a device that sockets have to bypass. It stays so: a socket that was opened
+/// once is marked for good.
 static IS_IN_FORCE: AtomicBool = AtomicBool::new(false);
 
-/// Marks what this process has open, and what it opens from now on. To be called before there is a device past which that has to be led:
-/// answers to clients that a listener accepts, too, would be led there.
+/// Marks this process's sockets, open and future ones. To be called before there is a device that
+/// they have to bypass: even answers to clients of a listener would be routed to it.
 ///
 /// # Errors
 /// `PermissionDenied`: the process has not the right that it needs to make a device, either. Then nothing is marked.
@@ -25,7 +27,7 @@ pub fn begin() -> io::Result<()> {
     let probe = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     os::mark(&SockRef::from(&probe), OWN_MARK.0)?;
 
-    // What is opened meanwhile is marked by whom it is opened.
+    // A socket that is opened meanwhile is marked by its opener.
     IS_IN_FORCE.store(true, Ordering::SeqCst);
     os::mark_open(OWN_MARK.0)
 }

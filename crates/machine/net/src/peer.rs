@@ -1,4 +1,4 @@
-//! Who is at the other end of a stream: addresses and what TLS proved.
+//! The other end of a stream: its addresses, and its identity by TLS.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use crate::shown_chain::ShownChain;
 
-/// What is known about a stream from the moment it was accepted or connected.
+/// The properties of a stream, known since it was accepted or connected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamInfo {
     /// The address at the other end.
     pub peer: PeerAddress,
     /// Our own address, where the stream has one.
     pub local: Option<SocketAddr>,
-    /// What the TLS handshake settled; `None` on a clear stream. In a place of its own, as most of what waits is clear.
+    /// The results of the TLS handshake; `None` on a clear stream. Boxed, as most waiting streams
+    /// are clear.
     pub tls: Option<Box<TlsPeer>>,
     /// The name of the neighbour in custody that it came from, which has shown that it has the neighbour's key.
     pub neighbour: Option<Arc<str>>,
@@ -60,7 +61,7 @@ impl fmt::Display for PeerAddress {
     }
 }
 
-/// What a TLS handshake settled about the other end.
+/// A TLS handshake's results about the other end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsPeer {
     /// The application protocol agreed by ALPN (RFC 7301), e.g. `h2`.
@@ -70,7 +71,7 @@ pub struct TlsPeer {
     /// The names in the other end's certificate, if it showed one. The certificate was verified unless
     /// the configuration said to skip that.
     pub certificate: Option<CertificateNames>,
-    /// That certificate and those that it showed along with it; only on accepted streams, to be judged again when the
+    /// The peer's certificate chain; only on accepted streams, to be judged again when the
     /// authorities change.
     pub chain: Option<Arc<ShownChain>>,
 }
@@ -99,7 +100,8 @@ impl CertificateNames {
         listed.chain(&self.common_name).map(String::as_str)
     }
 
-    /// The URI, if it is the only one: an X.509-SVID has exactly one (SPIFFE X509-SVID section 2), whatever other names stand beside it.
+    /// The URI, if it is the only one: an X.509-SVID has exactly one (SPIFFE X509-SVID section 2),
+    /// possibly beside names of other kinds.
     #[must_use]
     pub fn spiffe_id(&self) -> Option<&str> {
         match self.uris.as_slice() {
@@ -127,7 +129,8 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// What counts as one source: an IPv4 address, or the /64 that one IPv6 network has at least (RFC 4291, 2.5.4).
+/// The unit that counts as one source: an IPv4 address, or the /64 that one IPv6 network has at
+/// least (RFC 4291, 2.5.4).
 #[must_use]
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

@@ -9,10 +9,10 @@ use std::path::Path;
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// Writes another file and renames it. The folder is made where there is none.
+/// Writes another file and renames it. The folder is made if missing.
 ///
 /// # Errors
-/// It cannot be written; the old one stays.
+/// The file cannot be written; the old one stays.
 pub fn replace_file(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     DirBuilder::new()

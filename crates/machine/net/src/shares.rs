@@ -1,4 +1,4 @@
-//! Shares of the descriptors: whose exchanges hold how many, so that no one takes all that the data plane may have.
+//! Shares of the descriptors, so that no user takes all that the data plane may have.
 //!
 //! A holder, which is a user or a source without a known user, may hold as many as are free. One takes half at most, two a third
 //! each, and so on: there is always room for one more, and nothing is kept back from a lone holder.
@@ -16,12 +16,11 @@ use crate::PeerAddress;
 use crate::descriptors::ceiling;
 use crate::peer::network;
 
-/// Holders of descriptors that are remembered before those that hold none are looked for: looking
-/// costs a little.
+/// Holders that are remembered before idle ones are looked for: looking costs a little.
 #[doc(alias = "bound")]
 const REMEMBERED: usize = 1024;
 
-/// What all holders have.
+/// The descriptors of all holders.
 #[derive(Debug, Default)]
 pub struct Shares {
     users: Holders<Box<str>>,
@@ -61,8 +60,8 @@ struct HolderCounts<K> {
 }
 
 impl Shares {
-    /// Further descriptors for an exchange of `user`, or of `peer` if no one knows whose it is: all of them or none. Programs that
-    /// come by a Unix socket and have no name hold what they like.
+    /// Further descriptors for an exchange of `user`, or of `peer` if the user is unknown: all of
+    /// them or none. Programs on a Unix socket without a user are not limited.
     ///
     /// # Errors
     /// The holder has as many as are free, or would with these.
@@ -95,7 +94,7 @@ impl Shares {
         Share::of(1, [Some(&self.connections), None])
     }
 
-    /// What the data plane holds, as far as it is counted.
+    /// The descriptors of the data plane, as far as they are counted.
     pub fn taken(&self) -> usize {
         self.held.load(Ordering::Relaxed) + self.connections.load(Ordering::Relaxed)
     }
@@ -165,7 +164,7 @@ impl<K: Hash + Eq + Clone> Holders<K> {
             return count.clone();
         }
 
-        // Those who hold nothing go when the room is full, not each time: most come back.
+        // Idle holders are forgotten when the table is full, not each time: most come back.
         if known.counts.len() >= known.room {
             known.counts.retain(|_, count| Arc::strong_count(count) > 1);
             known.room = REMEMBERED.max(2 * known.counts.len());

@@ -1,4 +1,4 @@
-//! The certificates that a peer showed, and how long what was found of them counts.
+//! The certificates that a peer showed, and how long a verification of them counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,14 +7,15 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// The certificates that a client showed when it connected, its own first.
 ///
-/// They were verified then, or, where the session was resumed, at some time before. Neither says that they would be believed now:
-/// certificates end, lists of revoked ones grow, and authorities go. Who verifies them again notes it here, so that most exchanges
-/// of a connection compare two numbers.
+/// They were verified then, or, where the session was resumed, at some time before. Neither means
+/// that they would be accepted now: certificates expire, revocation lists grow, and authorities are
+/// removed. A new verification is noted here, so that most exchanges of a connection compare two
+/// numbers.
 pub struct ShownChain {
     certificates: Vec<CertificateDer<'static>>,
     /// Unix times in seconds of the first moment at which one of them is not valid any more, in their order.
     ends: Vec<u64>,
-    /// Number of the rules by which they were believed last; 0 for none.
+    /// Number of the rules by which they were accepted last; 0 for none.
     rules: AtomicU64,
     /// The end that comes next after that.
     until: AtomicU64,
@@ -40,7 +41,8 @@ impl ShownChain {
         &self.certificates
     }
 
-    /// Whether they were found good by the rules of this number, and none has ended since, at `now`, Unix time in seconds.
+    /// Whether the rules of this number accepted them, and none has expired at `now`, Unix time in
+    /// seconds.
     #[must_use]
     pub fn is_believed(&self, rules: u64, now: u64) -> bool {
         now < self.until.load(Ordering::Relaxed) && self.rules.load(Ordering::Acquire) == rules
@@ -112,7 +114,7 @@ mod tests {
         assert!(chain.is_believed(1, 9));
         assert!(!chain.is_believed(2, 9), "other rules");
         assert!(!chain.is_believed(1, 10), "one has ended");
-        // It was not needed: an authority may have signed two of them.
+        // The second chain was not needed: an authority may have signed two of them.
         chain.believed(1, 10);
         assert!(chain.is_believed(1, 19) && !chain.is_believed(1, 20));
     }

@@ -26,7 +26,8 @@ const PIPES: usize = 1024;
 #[doc(alias = "bound")]
 const TURN: usize = 1024 * 1024;
 
-/// What must have come at once, in bytes, for another wait to be worth it; below, a copy costs less than a pipe.
+/// Bytes that must arrive at once for another wait to be worth it; below, a copy costs less than a
+/// pipe.
 const WORTH: usize = 16 * 1024;
 
 /// How a direction was left.
@@ -52,7 +53,7 @@ pub enum SpliceError {
 }
 
 /// Moves bytes from one connection to the other, at most this many and while they come in bulk;
-/// calls `moved` with each count. What the sender sends after those bytes stays unread.
+/// calls `moved` with each count. Bytes of the sender behind those stay unread.
 ///
 /// Dropping the future may lose bytes: the connections cannot be used any more then.
 ///
@@ -87,7 +88,7 @@ pub async fn splice(
     }
 }
 
-/// Moves what is there, of at most this many bytes; `None` at the end, otherwise how much it was.
+/// Moves available bytes, at most this many; `None` at the end, otherwise their number.
 async fn pass(
     pipe: &mut Lent,
     (from, to): (&TcpStream, &TcpStream),
@@ -155,7 +156,7 @@ struct Lent {
 }
 
 impl Lent {
-    /// A pipe; `None` when there are too many, no descriptor is left, or the system has none.
+    /// A pipe; `None` if there are too many, no descriptor is left, or the system has no splicing.
     fn take() -> Option<Self> {
         PIPES_HERE.with_borrow_mut(|pipes| {
             if pipes.lent >= PIPES {
@@ -170,7 +171,7 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // What is still in it belongs to a connection that broke.
+        // A pipe with bytes left belongs to a connection that broke.
         let pipe = self.pipe.take().filter(|pipe| pipe.held() == 0);
         // A thread that ends keeps nothing.
         let _ = PIPES_HERE.try_with(|pipes| {

@@ -25,7 +25,7 @@ const LOOK: usize = 4096;
 /// The direction from the peer to us.
 pub struct ReadHalf {
     io: ReadIo,
-    /// Comes before whatever the socket has. Boxed, because there is none while a connection waits.
+    /// Read before the socket. Boxed, because a waiting connection has none.
     ahead: Option<Box<ReadAhead>>,
     info: Arc<StreamInfo>,
     abort: Arc<AtomicBool>,
@@ -167,11 +167,11 @@ pub(crate) fn rejoined(
     }
 }
 
-/// Has the kernel go on with the TLS of a connection whose halves these are, if it can and nothing is on its way: then they are for
-/// [`crate::splice()`]. Else they stay what they are.
+/// Has the kernel go on with the TLS of these two halves, if it can and no bytes are in between:
+/// then they can be used with [`crate::splice()`]. Otherwise they do not change.
 ///
 /// # Errors
-/// It began to and could not: the connection is of no more use.
+/// The hand-over failed half-way: the connection is of no more use.
 pub fn leave_tls_to_kernel(read: &mut ReadHalf, write: &mut WriteHalf) -> io::Result<()> {
     let is_whole = match (&read.io, &write.io) {
         (ReadIo::Shared(from), WriteIo::Shared(to)) => from.is_pair_of(to),
@@ -206,7 +206,7 @@ pub fn leave_tls_to_kernel(read: &mut ReadHalf, write: &mut WriteHalf) -> io::Re
 }
 
 impl ReadHalf {
-    /// What was learnt when the stream was accepted or connected.
+    /// The properties known since the stream was accepted or connected.
     #[must_use]
     pub fn info(&self) -> &Arc<StreamInfo> {
         &self.info
@@ -228,8 +228,8 @@ impl ReadHalf {
         }
     }
 
-    /// Asks a plain TCP socket for what has come, up to 4 KiB, which the next read gives. The runtime hears of the first bytes of a
-    /// connection only when it has nothing else to do; often they are there before.
+    /// Reads available bytes of a plain TCP socket, up to 4 KiB, for the next read. The runtime
+    /// learns of the first bytes of a connection only when it is idle; often they are there before.
     pub fn look(&mut self) {
         let ReadIo::Tcp(half) = &self.io else { return };
         if self.ahead.is_some() {
@@ -276,17 +276,17 @@ impl ReadHalf {
 }
 
 impl WriteHalf {
-    /// What was learnt when the stream was accepted or connected.
+    /// The properties known since the stream was accepted or connected.
     #[must_use]
     pub fn info(&self) -> &Arc<StreamInfo> {
         &self.info
     }
 
-    /// Ends this direction: what is buffered is sent, then `close_notify` (RFC 8446 section 6.1) on TLS,
-    /// then FIN. The other direction goes on.
+    /// Ends this direction: sends buffered bytes, then `close_notify` (RFC 8446 section 6.1) on
+    /// TLS, then FIN. The other direction goes on.
     ///
     /// # Errors
-    /// What the transport says; the connection is gone then.
+    /// The transport's error; the connection is gone then.
     pub async fn shutdown(&mut self) -> io::Result<()> {
         AsyncWriteExt::shutdown(self).await
     }
@@ -321,7 +321,7 @@ impl WriteHalf {
         }
     }
 
-    /// So many were.
+    /// This many bytes were.
     pub fn passed(&mut self, bytes: u64) {
         if let WriteIo::Kernel(half) = &mut self.io {
             half.passed(bytes);

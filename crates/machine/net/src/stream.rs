@@ -1,4 +1,4 @@
-//! One connection as a stream of bytes, whatever carries it.
+//! One connection as a stream of bytes, over any transport.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -22,7 +22,7 @@ pub trait ReadWrite: AsyncRead + AsyncWrite {}
 
 impl<T: AsyncRead + AsyncWrite + ?Sized> ReadWrite for T {}
 
-/// What carries a stream.
+/// The transport of a stream.
 pub enum Transport {
     /// TCP without TLS.
     Tcp(TcpStream),
@@ -36,7 +36,7 @@ pub enum Transport {
     Other(Box<dyn ReadWrite + Send + Unpin>),
 }
 
-/// A connection: its transport, bytes that were read ahead, and what is known about its peer.
+/// A connection: its transport, bytes that were read ahead, and the properties of its peer.
 ///
 /// Dropping it closes it. [`Self::set_abort`] makes that close a TCP reset.
 pub struct Stream {
@@ -56,13 +56,14 @@ pub struct Stream {
 #[doc(alias = "bound")]
 const AHEAD_BYTES: usize = 64 * 1024;
 
-/// Bytes of TLS records that a link may have ready for its socket: they leave in one write, where four would fill what rustls takes by
-/// itself.
+/// Bytes of TLS records that a link may have ready for its socket: they leave in one write instead
+/// of rustls' several small ones.
 #[doc(alias = "bound")]
 const RECORDS: usize = 256 * 1024;
 
 thread_local! {
-    /// Room for the next of those reads. It is lent: a connection that waits holds nothing.
+    /// The buffer of the next such read. It is shared by the thread: a waiting connection has no
+    /// buffer.
     static AHEAD: RefCell<BytesMut> = RefCell::new(BytesMut::new());
 }
 
@@ -86,14 +87,14 @@ impl Stream {
         }
     }
 
-    /// A TCP stream whose peer's address is known.
+    /// A TCP stream with the address of its peer.
     #[must_use]
     pub fn tcp(tcp: TcpStream, peer: SocketAddr) -> Self {
         let local = tcp.local_addr().ok();
         Self::between(tcp, local, peer)
     }
 
-    /// A TCP stream both of whose addresses are known.
+    /// A TCP stream with both addresses.
     pub(crate) fn between(tcp: TcpStream, local: Option<SocketAddr>, peer: SocketAddr) -> Self {
         let local = local.map(canonical);
         let peer = PeerAddress::Ip(canonical(peer));
@@ -127,7 +128,7 @@ impl Stream {
         Self::new(Transport::Other(io), info)
     }
 
-    /// What was learnt when the stream was accepted or connected.
+    /// The properties known since the stream was accepted or connected.
     #[must_use]
     pub fn info(&self) -> &Arc<StreamInfo> {
         &self.info
@@ -147,7 +148,7 @@ impl Stream {
         }
     }
 
-    /// Whether what was read of it ends between two records of TLS, and none of it waits here.
+    /// Whether the bytes read of it end between two records of TLS, and none of them wait here.
     pub(crate) fn is_between_records(&self) -> bool {
         let records = self.records.as_ref();
         self.unread.is_empty() && records.is_some_and(|records| records.is_between())
@@ -159,8 +160,9 @@ impl Stream {
         self.limit_records(RECORDS);
     }
 
-    /// Lets about this many bytes wait in the system, which takes megabytes otherwise, and twice as many in TLS with [`Self::batch_records`]: on a
-    /// slow link, what many share waits where it can still be chosen from. Nothing where there is no TCP, or where the system refuses.
+    /// Limits the unsent bytes in the system to about this many, instead of megabytes, and to twice
+    /// as many in TLS with [`Self::batch_records`]: so frames for a slow link wait where the order
+    /// can still be chosen. No effect without TCP, or if the system refuses.
     pub fn limit_unsent(&mut self, bytes: u32) {
         if self.batches {
             self.limit_records(2 * bytes as usize);
@@ -182,7 +184,8 @@ impl Stream {
         }
     }
 
-    /// Reads into the room of this thread, and keeps what `buf` does not hold: few bytes in a place of their own.
+    /// Reads into the buffer of this thread, and keeps the bytes that do not fit `buf`: few bytes
+    /// in a buffer of their own.
     fn poll_read_ahead(
         &mut self,
         cx: &mut Context<'_>,
@@ -212,7 +215,7 @@ impl Stream {
         read.map_ok(drop)
     }
 
-    /// What was read ahead, or what comes next.
+    /// Bytes that were read ahead, or the next ones.
     fn poll_read_next(
         &mut self,
         cx: &mut Context<'_>,
@@ -234,13 +237,14 @@ impl Stream {
         info.local = Some(canonical(local));
     }
 
-    /// What carries the stream.
+    /// The transport.
     #[must_use]
     pub fn transport(&self) -> &Transport {
         &self.transport
     }
 
-    /// Puts `bytes` in front of what is read next: what a protocol detector or a parser read too much.
+    /// Puts `bytes` in front of the next read: those that a protocol detector or parser has read
+    /// too many.
     pub fn unread(&mut self, bytes: Bytes) {
         if self.unread.is_empty() {
             self.unread = bytes;
@@ -265,10 +269,9 @@ impl Stream {
         self.set_abort();
     }
 
-    /// Ready when something has come, an end or an error too: what was said is read next. Where only its reader can tell, it
-    /// is ready always.
+    /// Ready when bytes, an end or an error can be read. Ready always, if only its reader can tell.
     ///
-    /// It asks the socket: the runtime takes a new one for ready until it was found not to be.
+    /// Asks the socket: the runtime takes a new one for ready until a read has failed.
     pub fn poll_said(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.unread.is_empty()
             || !matches!(self.transport, Transport::Tcp(_) | Transport::Unix(_))
@@ -348,7 +351,7 @@ impl std::fmt::Debug for Stream {
     }
 }
 
-/// Takes what fits from `unread` into `buf`; false when there was nothing.
+/// Moves bytes that fit from `unread` into `buf`; false if there were none.
 pub(crate) fn serve_unread(unread: &mut Bytes, buf: &mut ReadBuf<'_>) -> bool {
     if unread.is_empty() {
         return false;
@@ -357,7 +360,7 @@ pub(crate) fn serve_unread(unread: &mut Bytes, buf: &mut ReadBuf<'_>) -> bool {
     buf.put_slice(&unread[..count]);
     unread.advance(count);
     if unread.is_empty() {
-        // Also an empty view keeps what it is a view of.
+        // Even an empty view keeps its buffer.
         *unread = Bytes::new();
     }
     true

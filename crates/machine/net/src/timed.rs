@@ -8,11 +8,11 @@ use tokio::net::UdpSocket;
 
 use crate::os;
 
-/// Waiting for longer than this is none: the clock of the system was set.
+/// A longer wait is not plausible: the clock of the system was set.
 #[doc(alias = "bound")]
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// A socket whose datagrams carry the time at which they came.
+/// A socket with the time of arrival on each datagram.
 #[derive(Debug)]
 pub struct TimedSocket(UdpSocket);
 
@@ -47,7 +47,7 @@ impl TimedSocket {
     /// Reads a datagram, if one is there; of one that is longer than the buffer, the beginning.
     ///
     /// # Errors
-    /// `WouldBlock` if none is there; or what the system reports.
+    /// `WouldBlock` without a datagram; or the system's error.
     pub fn try_recv(&self, buffer: &mut [u8]) -> io::Result<TimedDatagram> {
         let (length, from, waited) = os::receive_timed(&self.0, buffer)?;
         let waited = if waited > LONGEST {

@@ -43,8 +43,9 @@ pub struct UdpSocket {
     remote: Option<SocketAddr>,
     /// An IPv6 socket: IPv4 destinations must be written in their mapped form.
     ipv6: bool,
-    /// Largest segment that GSO may be asked for, in bytes of payload. Like the larger buffer for sending, most sockets never need it:
-    /// what is asked of the kernel for each socket is a good part of what a short session costs.
+    /// Largest segment that GSO may be asked for, in bytes of payload. Like the larger buffer for
+    /// sending, most sockets never need it: system calls for each socket are a good part of the
+    /// cost of a short session.
     largest_segment: OnceLock<usize>,
     /// Done once a send has found no room: the buffer is enlarged then.
     waited: Once,
@@ -53,7 +54,7 @@ pub struct UdpSocket {
 /// Why a datagram was not sent or received.
 #[derive(Debug)]
 pub enum UdpError {
-    /// A datagram is larger than the path carries. It was dropped; the socket and the rest are well.
+    /// The datagram is larger than the path carries. It was dropped; the socket still works.
     TooLarge,
     /// ICMP said that nothing listens on the port. On a send: an earlier datagram was refused and the one at
     /// hand did not leave.
@@ -67,8 +68,8 @@ pub enum UdpError {
 }
 
 impl UdpSocket {
-    /// A socket that exchanges datagrams with `remote` alone, from a port that the system chooses; the kernel
-    /// drops what comes from elsewhere (RFC 9298 section 3.1).
+    /// A socket that exchanges datagrams with `remote` alone, from a port that the system chooses;
+    /// the kernel drops datagrams from elsewhere (RFC 9298 section 3.1).
     ///
     /// # Errors
     /// When there is no route, or no descriptor or port is left.
@@ -102,7 +103,7 @@ impl UdpSocket {
         )
     }
 
-    /// The same socket once more, for another runtime: what comes goes to the first that takes it.
+    /// A duplicate of the socket, for another runtime: a datagram goes to the first that takes it.
     ///
     /// # Errors
     /// When no descriptor is left.
@@ -200,8 +201,8 @@ impl UdpSocket {
         self.remote
     }
 
-    /// Waits for datagrams and takes those that are ready, up to the batch's slots. Returns how many datagrams
-    /// are in `into`; they replace what was there.
+    /// Waits for datagrams and takes those that are ready, up to the batch's slots. Returns how
+    /// many datagrams are in `into`; they replace the previous ones.
     ///
     /// Dropping the future loses nothing.
     ///
@@ -308,8 +309,8 @@ impl UdpSocket {
         sending.result()
     }
 
-    /// Like [`Self::send_from`] without waiting, for those who send from outside of the socket's runtime: what finds no room in its buffer is
-    /// not sent, nor is what is behind it.
+    /// Like [`Self::send_from`] without waiting, for senders outside of the socket's runtime:
+    /// datagrams from the first without room in the buffer on are not sent.
     ///
     /// # Errors
     /// As for [`Self::send_segments`]; [`io::ErrorKind::WouldBlock`] where there is no room.
@@ -349,7 +350,7 @@ impl UdpSocket {
                 Err(error) if segment_size.is_some() && is_gso_refusal(&error) => {
                     self.segments.store(1, Ordering::Relaxed);
                 }
-                // What leaves in pieces is not cut by the kernel before.
+                // If the kernel refuses a segmented send, the datagrams are sent one by one.
                 Err(error) if segment_size.is_some() && is_errno(&error, Errno::MSGSIZE) => {
                     sending.is_one_by_one = true;
                 }
@@ -450,7 +451,7 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// What became of them, once all were tried.
+    /// The result, once all were tried.
     fn result(&self) -> Result<(), UdpError> {
         if self.has_too_large {
             Err(UdpError::TooLarge)
@@ -462,8 +463,9 @@ impl<'a> Sending<'a> {
     }
 }
 
-/// How Linux says that it has dropped what was to be sent: a rule of the firewall or of the routes (EPERM, EACCES, EINVAL), no room at the
-/// interface (ENOBUFS, ENOMEM), an address that is ours no more (EADDRNOTAVAIL). The socket goes on.
+/// Errors by which Linux reports a dropped datagram: a rule of the firewall or of the routes
+/// (EPERM, EACCES, EINVAL), no room at the interface (ENOBUFS, ENOMEM), an address that is not ours
+/// any more (EADDRNOTAVAIL). The socket goes on.
 fn is_drop(error: &io::Error) -> bool {
     let drops = [
         Errno::PERM,
@@ -476,7 +478,8 @@ fn is_drop(error: &io::Error) -> bool {
     drops.iter().any(|errno| is_errno(error, *errno))
 }
 
-/// What ICMP says in words other than "unreachable" (RFC 1122, 3.2.2; Linux' `icmp_err_convert`), of the same meaning.
+/// Errors for ICMP messages other than "unreachable" (RFC 1122, 3.2.2; Linux' `icmp_err_convert`),
+/// with the same meaning.
 fn is_unreachable(error: &io::Error) -> bool {
     let said = [
         Errno::HOSTDOWN,

@@ -28,7 +28,7 @@ pub struct RecvBatch {
 /// shorter. The form that [`crate::UdpSocket::send_segments`] takes.
 #[derive(Debug, Clone, Copy)]
 pub struct Run<'a> {
-    /// Who sent them.
+    /// Their source.
     pub source: SocketAddr,
     /// The address of ours that they were sent to, where the system tells.
     pub local: Option<IpAddr>,
@@ -63,7 +63,7 @@ impl RecvBatch {
         }
     }
 
-    /// What was received last, run by run.
+    /// The received datagrams, run by run.
     pub fn runs(&self) -> impl Iterator<Item = Run<'_>> {
         let slots = self.buffer.chunks_exact(SLOT).zip(&self.meta);
         slots.take(self.filled).map(|(slot, meta)| {
@@ -83,7 +83,7 @@ impl RecvBatch {
         })
     }
 
-    /// What was received last, datagram by datagram.
+    /// The received datagrams, one by one.
     pub fn datagrams(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
         self.runs()
             .flat_map(|run| run.datagrams().map(move |datagram| (run.source, datagram)))
@@ -101,7 +101,7 @@ impl RecvBatch {
         self.filled == 0
     }
 
-    /// Forgets what was received last.
+    /// Forgets the received datagrams.
     pub fn clear(&mut self) {
         self.filled = 0;
     }

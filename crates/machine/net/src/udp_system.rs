@@ -1,4 +1,4 @@
-//! What the system can do for UDP, asked once.
+//! The system's features for UDP, asked for once.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -8,14 +8,15 @@ use socket2::Socket;
 
 use crate::os;
 
-/// What was found, and the segments that one send may have. It is kept only where it is good: a probe also fails when
+/// The features, and the segments of one send. Kept only if the probe succeeds: it also fails when
 /// descriptors are short.
 static FOUND: OnceLock<(Arc<UdpSocketState>, usize)> = OnceLock::new();
 
 /// Prepares a socket that will be connected: its datagrams are not fragmented, and those that come may be merged.
 ///
-/// [`UdpSocketState::new`] opens and binds two more sockets to ask the kernel what it can do, and asks for addresses and traffic
-/// classes that a connected socket of ours does not look at. With many sockets at once that is most of what they cost.
+/// [`UdpSocketState::new`] opens and binds two more sockets to ask the kernel what it can do, and
+/// enables addresses and traffic classes that our connected sockets do not need. With many sockets
+/// at once that is most of their cost.
 pub(crate) fn prepare(socket: &Socket, ipv6: bool) -> io::Result<(Arc<UdpSocketState>, usize)> {
     if let Some((state, segments)) = FOUND.get() {
         os::prepare_datagrams(socket, ipv6)?;

@@ -1,7 +1,8 @@
-//! What a task waits for beside its work, and which comes rarely (a wake-gated poll).
+//! Rare events that a task waits for beside its work (a wake-gated poll).
 //!
-//! A task that is woken polls everything that it waits for. Where datagrams wake it, and orders, time-outs or a drain stand beside
-//! them, most of that work finds nothing. Such futures are polled here when they themselves asked for it.
+//! A task that is woken polls all its futures. If datagrams wake it, beside orders, time-outs or a
+//! drain, most of these polls find nothing. Such futures are polled here only when they were woken
+//! themselves.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

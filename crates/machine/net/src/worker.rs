@@ -11,8 +11,9 @@ pub struct Workers {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Starts `count` threads (one at least) named `<name>-<index>`. Each makes a current-thread runtime and runs
-/// `f(index)` on it to its end; what it spawned and did not wait for is dropped with the runtime.
+/// Starts `count` threads (one at least) named `<name>-<index>`. Each makes a current-thread
+/// runtime and runs `f(index)` on it to its end; unfinished tasks that it spawned are dropped with
+/// the runtime.
 ///
 /// # Errors
 /// When a thread or its runtime cannot be made. Threads that had started already go on.

@@ -1,5 +1,6 @@
-//! What a service manager passed is owned once, kept from children, and its variables are taken away. This program starts itself with
-//! a socket, because only a process with one thread may change its environment.
+//! Passed sockets are owned once, kept from children, and the variables are taken away. This
+//! program starts itself with a socket, because only a process with one thread may change its
+//! environment.
 
 #![allow(
     clippy::unwrap_used,
@@ -40,7 +41,7 @@ fn pass() {
         .stdin(OwnedFd::from(listener));
     assert!(command.status().unwrap().success());
 
-    // It is said that there are two, with one name.
+    // The variables claim two sockets, with one name.
     let mut command = Command::new("sh");
     command
         .args(["-c", PASS])

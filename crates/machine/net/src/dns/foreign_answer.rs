@@ -12,7 +12,8 @@ use super::question::host;
 /// DNAME (RFC 6672), which is read as bytes.
 const DNAME: u16 = 39;
 
-/// What an answer leads to, in any of its sections: programs believe additional records as well.
+/// The addresses and names in an answer, in any of its sections: programs trust additional records
+/// as well.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ForeignAnswer {
     /// Addresses, those that HTTPS and SVCB hint at among them.
@@ -22,7 +23,8 @@ pub struct ForeignAnswer {
 }
 
 impl ForeignAnswer {
-    /// Reads a whole message; none where it is malformed, or has a DNAME: programs could read it otherwise.
+    /// Reads a whole message; `None` if it is malformed, or has a DNAME: programs could read it
+    /// differently.
     pub fn decode(message: &[u8]) -> Option<Self> {
         let message = Message::from_vec(message).ok()?;
         let mut found = Self::default();

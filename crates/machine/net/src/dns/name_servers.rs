@@ -1,4 +1,5 @@
-//! Name servers that are asked what another program wants to know: its message goes as it is, and so does their answer.
+//! Name servers that are asked for another program: its message is passed on unchanged, and so is
+//! their answer.
 
 use std::fmt;
 use std::io;
@@ -45,7 +46,7 @@ impl NameServers {
         }
     }
 
-    /// Those of `/etc/resolv.conf`, as it is at each time, but for these addresses.
+    /// The servers of `/etc/resolv.conf`, as it is at each time, but for these addresses.
     pub fn system(except: &[IpAddr]) -> Self {
         let source = Source::follow(SystemFiles::new(except));
         Self {
@@ -53,7 +54,7 @@ impl NameServers {
         }
     }
 
-    /// Whether there is none at the moment.
+    /// Whether there is no server at the moment.
     pub fn is_empty(&self) -> bool {
         match &self.servers {
             Servers::Listed(servers) => servers.is_empty(),
@@ -76,7 +77,7 @@ impl NameServers {
         }
     }
 
-    /// Asks by UDP; none where no one answers within some seconds.
+    /// Asks by UDP; `None` without an answer within some seconds.
     pub async fn ask(&self, message: &[u8]) -> Option<Vec<u8>> {
         let asked = async {
             for server in self.servers().await {
@@ -89,7 +90,8 @@ impl NameServers {
         timeout(LOOKUP_LIMIT, asked).await.ok().flatten()
     }
 
-    /// Asks by TCP, as a program does whose answer was too long for UDP; none where no one answers within some seconds.
+    /// Asks by TCP, as a program does after a truncated answer over UDP; `None` without an answer
+    /// within some seconds.
     pub async fn ask_by_tcp(&self, message: &[u8]) -> Option<Vec<u8>> {
         let asked = async {
             for server in self.servers().await {

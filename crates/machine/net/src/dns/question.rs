@@ -1,4 +1,5 @@
-//! Questions of programs, and what answers them (RFC 1035, section 4): one question a message, as all that ask do (RFC 9619).
+//! Questions of programs, and their answers (RFC 1035, section 4): one question a message, as all
+//! that ask do (RFC 9619).
 
 use std::net::IpAddr;
 
@@ -7,39 +8,42 @@ use hickory_resolver::proto::rr::rdata::{A, AAAA, PTR};
 use hickory_resolver::proto::rr::{DNSClass, Name, RData, Record, RecordType};
 use hickory_resolver::proto::serialize::binary::{BinDecodable, BinDecoder};
 
-/// Bytes of an answer that we take and send in one datagram of UDP: what fits into a packet of IPv6 on every path (RFC 9715).
+/// Bytes of an answer that we take and send in one datagram of UDP: the most that fits into a
+/// packet of IPv6 on every path (RFC 9715).
 const PAYLOAD: u16 = 1232;
 
 /// A question that was decoded.
 #[derive(Debug, Clone)]
 pub struct Question {
     message: Message,
-    /// The name that it is about, as [names](Question::name) are compared; none where that is no name of a host.
+    /// The name that is asked for, as [names](Question::name) are compared; `None` if it is not a
+    /// host name.
     name: Option<String>,
 }
 
 /// Why a message is no question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoQuestion {
-    /// It is not even the beginning of one, or is an answer: it is not answered.
+    /// The message is not a question, or too short: it is not answered.
     Nothing,
-    /// It is malformed, or asks for what is not done here; what is to be answered.
+    /// The question is malformed, or asks for something unsupported; this is the answer.
     Answer(Vec<u8>),
 }
 
 /// Why a question gets no answer of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuestionRefusal {
-    /// It is not answered here, and no one else is asked.
+    /// The question is not answered here, and is not passed on.
     Refused,
-    /// No one answers it now.
+    /// The question cannot be answered now.
     Failed,
     /// There is no such name.
     NoName,
 }
 
 impl Question {
-    /// Reads a message. What stands behind the question is read only when it is answered here: others may know more of it.
+    /// Reads a message. Records behind the question are read only when it is answered here: other
+    /// servers may understand more of them.
     ///
     /// # Errors
     /// [`NoQuestion`].
@@ -69,12 +73,13 @@ impl Question {
         Ok(Self { message, name })
     }
 
-    /// The name that it is about: in lower case, and without the last dot. None where it is no name of a host.
+    /// The name that is asked for: in lower case, and without the last dot. `None` if it is not a
+    /// host name.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// The address whose name it asks for, if it does.
+    /// The address of a reverse lookup, if it is one.
     pub fn reverse(&self) -> Option<IpAddr> {
         let query = self.message.queries.first()?;
         if query.query_type() != RecordType::PTR {
@@ -84,8 +89,8 @@ impl Question {
         (net.prefix_len() == net.max_prefix_len()).then(|| net.addr())
     }
 
-    /// Answers with those of these addresses that it asks for, which may be none; they may be kept for so many seconds. `asked` is the
-    /// message that it was decoded from.
+    /// Answers with the addresses of the wanted family, which may be an empty list; they may be
+    /// cached for `ttl` seconds. `asked` is the message that it was decoded from.
     pub fn answer(self, asked: &[u8], addresses: &[IpAddr], ttl: u32) -> Vec<u8> {
         let wanted = self.wanted();
         let records = addresses.iter().map(|address| match address {
@@ -118,7 +123,7 @@ impl Question {
         encode(&self.message)
     }
 
-    /// The kind of record that it asks for; none: whatever there is (RFC 8482, section 4.1).
+    /// The wanted type of record; `None` for any (RFC 8482, section 4.1).
     fn wanted(&self) -> Option<RecordType> {
         let asked = self.message.queries.first().map(|query| query.query_type());
         asked.filter(|one| *one != RecordType::ANY)
@@ -163,11 +168,11 @@ fn error(header: &Header, code: ResponseCode) -> Vec<u8> {
 }
 
 fn encode(message: &Message) -> Vec<u8> {
-    // What is written was read, or made of addresses: it fits.
+    // The records were read, or made of addresses: they fit.
     message.to_vec().unwrap_or_default()
 }
 
-/// Reads any bytes as a question, and answers it in all ways: what comes of it can be read again.
+/// Reads any bytes as a question, and answers it in all ways: every answer can be read again.
 #[doc(hidden)]
 pub fn fuzz_question(bytes: &[u8]) {
     let question = match Question::decode(bytes) {
@@ -249,7 +254,7 @@ mod tests {
         let answer = answered(&question.answer_name(&bytes, "video", 60));
         assert_eq!(answer.answers[0].data.to_string(), "video.");
 
-        // Of a whole network there is none.
+        // A whole network has no reverse name.
         let bytes = asked(&["64", "100", "in-addr", "arpa"], 12);
         assert_eq!(Question::decode(&bytes).unwrap().reverse(), None);
     }

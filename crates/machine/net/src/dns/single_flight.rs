@@ -26,7 +26,8 @@ pub(super) struct SingleFlight {
 }
 
 impl SingleFlights {
-    /// The answer to a lookup of this name that is under way; `None` if there is none, or it was given up.
+    /// The answer of a lookup of this name that is under way; `None` if there is no such lookup, or
+    /// it was given up.
     pub(super) async fn join(&self, name: &Name) -> Option<Answer> {
         let mut answers = self.running.lock().get(name).cloned()?;
         let answer = answers.wait_for(Option::is_some).await.ok()?;
@@ -53,7 +54,7 @@ impl SingleFlights {
 impl SingleFlight {
     /// Tells the answer to all who wait.
     pub(super) fn answer(self, answer: &Answer) {
-        // No one may be waiting.
+        // There may be no one waiting.
         let _ = self.tell.send(Some(answer.clone()));
     }
 }

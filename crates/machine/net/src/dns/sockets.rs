@@ -18,7 +18,7 @@ use crate::own_mark::marked;
 #[doc(alias("bound", "timeouts.connect"))]
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 
-/// What opens them.
+/// Opens the sockets.
 #[derive(Clone, Default)]
 pub(super) struct Sockets(TokioRuntimeProvider);
 
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use crate::descriptors;
 
-    /// Says to the process that this test starts that it is that process: what is kept back holds for all of one.
+    /// Marks the process that this test starts: the reserve is one for the whole process.
     const ALONE: &str = "HERMES_TEST_ALONE";
 
     #[test]

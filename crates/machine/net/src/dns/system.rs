@@ -1,5 +1,5 @@
-//! The name servers and the hosts that this machine names in its files, followed as they change: a laptop that comes to another
-//! network, a VPN that comes up, a container whose files are written after its start.
+//! The name servers and hosts in the machine's files, followed as they change: a laptop that joins
+//! another network, a VPN that comes up, a container whose files are written after its start.
 
 use std::fs;
 use std::io;
@@ -28,7 +28,8 @@ const LOOK: Duration = Duration::from_secs(1);
 #[doc(alias = "bound")]
 const LOOK_TIME: Duration = Duration::from_millis(250);
 
-/// How long it is believed that a name does not exist, whatever its zone says: who has just made it need not wait for a day.
+/// How long the absence of a name is cached, even if its zone allows more: a new name must not take
+/// a day to be found.
 #[doc(alias = "bound")]
 const NEGATIVE_TTL: Duration = Duration::from_secs(60);
 
@@ -48,7 +49,7 @@ pub struct SystemFiles {
 }
 
 impl SystemFiles {
-    /// Those of this machine.
+    /// The sources of this machine.
     #[must_use]
     pub fn new(except: &[IpAddr]) -> Self {
         Self {
@@ -59,16 +60,16 @@ impl SystemFiles {
     }
 }
 
-/// What answers lookups, as it is now.
+/// The current sources of lookups.
 pub(super) struct NameSources {
-    /// What asks name servers; none where there is no server.
+    /// The resolver of name servers; an error without a server.
     pub(super) dns: Result<hickory_resolver::Resolver<Sockets>, DnsError>,
     pub(super) hosts: Hosts,
     pub(super) servers: Vec<NameServerConfig>,
     stamps: [Option<Stamp>; 2],
 }
 
-/// What tells that a file has changed.
+/// Tells whether a file has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -79,7 +80,7 @@ struct Stamp {
 
 /// Where [`NameSources`] comes from.
 pub(super) struct Source {
-    /// None: it stays as it is.
+    /// `None`: the files are not followed.
     files: Option<SystemFiles>,
     current: Mutex<Arc<NameSources>>,
     look: Mutex<Looking>,
@@ -127,7 +128,7 @@ impl Source {
         }
     }
 
-    /// What answers now. The files are looked at once in a while, on a thread for that.
+    /// The current sources. The files are read once in a while, on a thread of its own.
     pub(super) async fn current(self: &Arc<Self>) -> Arc<NameSources> {
         if self.files.is_some() && self.begins_look(LOOK) {
             let source = self.clone();
@@ -142,7 +143,7 @@ impl Source {
         self.current.lock().clone()
     }
 
-    /// Looks at the files now, and forgets all that DNS has said. It may block.
+    /// Reads the files now, and forgets all DNS answers. It may block.
     pub(super) fn forget(&self) {
         if self.begins_look(Duration::ZERO) {
             self.look();
@@ -176,7 +177,7 @@ impl Source {
         let before = self.known();
         let file = files.resolv_conf.display();
         if let (Err(error), Ok(dns)) = (&new.dns, &before.dns) {
-            // It may be between two writes, or between two networks.
+            // The file may be read between two writes, or the machine be between two networks.
             tracing::warn!(%error, "{file} was changed and names no server: those before are asked");
             new.dns = Ok(dns.clone());
             new.servers.clone_from(&before.servers);
@@ -222,7 +223,7 @@ fn read(files: &SystemFiles) -> NameSources {
     };
     let mut hosts = Hosts::default();
     if let Ok(text) = read_file(&files.hosts) {
-        // What cannot be read is passed over, line by line.
+        // An unreadable line is ignored.
         let _ = hosts.read_hosts_conf(&text[..]);
     }
 

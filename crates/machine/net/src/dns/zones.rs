@@ -1,11 +1,13 @@
 //! Turns to ask DNS: few at once, and shared fairly between askers and zones.
 //!
-//! An asker may have as many turns as are free, so that there is always one for another; the same within the turns of a zone,
-//! so that one whose servers are silent takes a part of the turns only, and no user can take all of that part.
+//! An asker may have as many turns as are free, so that there is always one for another. The same
+//! holds within the turns of a zone, so that a zone with silent servers takes only a part of the
+//! turns, and no user can take all of that part.
 //!
-//! A zone is taken to be what the last two labels of a name say, or the last three under a short second level of a country
-//! (`co.uk`): a list of public suffixes would be exact, and old. Where that joins the zones of strangers, it costs them a wait at
-//! the most, and only while one of them is silent.
+//! The zone of a name is taken to be its last two labels, or the last three under a short second
+//! level of a country (`co.uk`): a list of public suffixes would be exact, and old. Where that
+//! joins the zones of strangers, it costs them a wait at the most, and only while one of them is
+//! silent.
 
 use std::sync::Arc;
 
@@ -38,7 +40,7 @@ pub(super) fn lookups() -> Turns<Zone> {
     })
 }
 
-/// What is taken for a zone.
+/// An approximation of the zone of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Zone(Arc<str>);
 
@@ -70,7 +72,7 @@ mod tests {
     use super::*;
     use crate::turns::{Asker, Turn};
 
-    /// Takes turns until there is none at once.
+    /// Takes turns until no turn is free.
     async fn all(
         turns: &Turns<Zone>,
         asker: Asker,

@@ -1,4 +1,4 @@
-//! What has come on a connection and is not read yet, and how much room its peer should have.
+//! The unread bytes of a connection, and the room that its peer should have.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 
 use super::Account;
 
-/// How much room a connection gives its peer, by what it has not read of it yet.
+/// The room that a connection gives its peer, by its unread bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Little is unread.
     Ample,
-    /// A quarter of what the connection may hold.
+    /// A quarter of the connection's share.
     Less,
     /// A half of it.
     Little,
@@ -24,7 +24,8 @@ pub enum Level {
 impl Level {
     pub(super) const ALL: [Self; 4] = [Self::Ample, Self::Less, Self::Little, Self::Least];
 
-    /// With so much unread of what may be; a level is left only when there is clearly less than what led to it.
+    /// The level for this many unread bytes of the share; a level is left only when there are
+    /// clearly fewer than those that led to it.
     pub(super) fn of(self, unread: usize, most: usize) -> Self {
         let at = |bytes: usize| Self::ALL[(4 * bytes / most.max(1)).min(3)];
         let up = at(unread);
@@ -36,7 +37,7 @@ impl Level {
     }
 }
 
-/// What was received on the streams of a connection and is not read yet, whether its reader looks or not.
+/// The bytes received on the streams of a connection and not read yet, regardless of their readers.
 #[derive(Debug)]
 pub struct Arrivals {
     account: Arc<Account>,
@@ -90,7 +91,7 @@ impl Arrivals {
         self.take(bytes);
     }
 
-    /// No one reads a stream any more.
+    /// A stream is not read any more.
     pub fn close(&self, stream: u32) {
         let unread = self.streams.lock().remove(&stream);
         self.take(unread.unwrap_or(0));

@@ -1,10 +1,11 @@
-//! What a connection holds below its streams, where the transport is in this process, as that of QUIC is.
+//! The memory of a connection below its streams, if the transport is in this process, as that of
+//! QUIC is.
 
 use std::sync::atomic::Ordering;
 
 use super::Account;
 
-/// What the transport of a connection holds.
+/// The memory of a connection's transport.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Flow {
     /// Bytes, at most.
@@ -16,18 +17,18 @@ pub struct Flow {
 /// How short memory is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pressure {
-    /// What each connection may have, in bytes, while the process holds more than it may.
+    /// The fair share of each connection, in bytes, while the process holds too much.
     pub fair: Option<usize>,
 }
 
 /// The transport of a connection, looked at once a second.
 pub trait AccountedTransport: Send + Sync {
-    /// Says what it holds, and follows the pressure.
+    /// Returns the memory that it holds, and follows the pressure.
     fn look(&self, pressure: Pressure) -> Flow;
 }
 
 impl Account {
-    /// What its transport holds counts, too.
+    /// Counts the memory of its transport, too.
     pub fn carried_by(&self, transport: impl AccountedTransport + 'static) {
         let _ = self.transport.set(Box::new(transport));
     }
@@ -47,7 +48,7 @@ impl Account {
         }
     }
 
-    /// What is held for its streams.
+    /// The memory for its streams.
     pub(super) fn of_streams(&self) -> usize {
         self.held()
             .saturating_sub(self.kept.load(Ordering::Relaxed))

@@ -1,4 +1,5 @@
-//! What the exchanges of a connection are charged for, in steps: most exchanges touch nothing that connections share.
+//! The charge for the exchanges of a connection, in steps: most exchanges touch nothing that
+//! connections share.
 //!
 //! A head is counted when it is decoded, for the source of its connection, and for its user as soon as that is known: a link carries
 //! many users, and a source may have many.
@@ -18,7 +19,8 @@ use crate::peer::{PeerAddress, network};
 #[doc(alias = "bound")]
 const FREE: usize = EXCHANGE + USUAL_HEAD;
 
-/// Bytes that an exchange is charged for beside its head, until it is over or its tunnel is open: its task, and what it opens on a link.
+/// Bytes that an exchange is charged for beside its head, until it is over or its tunnel is open:
+/// its task, and its stream on a link.
 #[doc(alias = "bound")]
 const EXCHANGE: usize = 8 << 10;
 
@@ -43,7 +45,7 @@ pub struct ConnectionCharges {
 }
 
 impl ConnectionCharges {
-    /// Those of a connection with this peer.
+    /// The charges of a connection with this peer.
     #[must_use]
     pub fn of(peer: &PeerAddress) -> Arc<Self> {
         Self::within(Memory::node(), peer)
@@ -85,8 +87,9 @@ impl ConnectionCharges {
         Ok(self.charge(bytes))
     }
 
-    /// A request has begun whose head, of so many bytes as far as is known, is not here yet: what `begun` is charged for from now on. However
-    /// small it is, there must be room for it: a stream costs a client next to nothing.
+    /// A request has begun; its head, of this many bytes as far as is known, is not here yet.
+    /// `begun` is charged for it from now on. There must be room even for a small one: a stream
+    /// costs a client next to nothing.
     ///
     /// # Errors
     /// The source has no room for it: nothing more is charged then.
@@ -138,7 +141,7 @@ impl ConnectionCharges {
         fresh
     }
 
-    /// That of a client behind the other end; a process of this machine is the other end itself.
+    /// The charge of a client behind the other end; a local process is the other end itself.
     fn of_client(&self, client: &PeerAddress) -> Arc<SteppedCharge> {
         let Some(ip) = client.ip() else {
             return self.source.clone();
@@ -155,14 +158,14 @@ impl ConnectionCharges {
     }
 }
 
-/// Those who hold nothing go when the room is full, not each time: most come back.
+/// Idle holders are forgotten when the table is full, not each time: most come back.
 fn forget_idle<K>(known: &mut HashMap<K, Arc<SteppedCharge>>) {
     if known.len() >= USERS && known.len() == known.capacity() {
         known.retain(|_, charge| Arc::strong_count(charge) > 1);
     }
 }
 
-/// What one exchange is charged for; given back when this is dropped.
+/// The charge for one exchange; given back on drop.
 #[derive(Debug)]
 pub struct ExchangeCharge {
     connection: Arc<ConnectionCharges>,
@@ -181,7 +184,8 @@ impl ExchangeCharge {
         Ok(())
     }
 
-    /// It is known whose the exchange is, and that it holds so many bytes more. It is charged whatever its size.
+    /// The user of the exchange is known, and this many further bytes. They are charged in any
+    /// case.
     ///
     /// # Errors
     /// The owner has no room for it.
@@ -213,7 +217,7 @@ impl ExchangeCharge {
         Ok(())
     }
 
-    /// Only so many bytes are left of what it held.
+    /// Only this many bytes are left.
     pub fn shrink_to(&mut self, bytes: usize) {
         let gone = self.bytes.saturating_sub(bytes);
         if gone > 0 {
@@ -256,7 +260,7 @@ impl SteppedCharge {
         self.held.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts so many bytes, and charges them as far as they are not covered by what was charged before.
+    /// Counts bytes, and charges the part that earlier charges do not cover.
     fn take(&self, bytes: usize, anyway: bool) -> Result<(), Overdrawn> {
         self.count(bytes);
         match self.cover() {
@@ -268,7 +272,7 @@ impl SteppedCharge {
         }
     }
 
-    /// Charges what is held and not charged: by a step, or by what there is room for.
+    /// Charges the uncovered bytes: by a step, or by the room that is left.
     fn cover(&self) -> Result<(), Overdrawn> {
         if self.held.load(Ordering::Relaxed) <= FREE + self.charged.load(Ordering::Relaxed) {
             return Ok(());

@@ -3,13 +3,13 @@
 use super::{Charge, Memory, Overdrawn, Owner, Purpose, USUAL_HEAD};
 use crate::peer::PeerAddress;
 
-/// What waits of the fields of one message, charged to the source that sends them. [`USUAL_HEAD`] of them cost nothing: most heads are
-/// smaller, and touch no account.
+/// The unprocessed fields of one message, charged to their source. [`USUAL_HEAD`] of them cost
+/// nothing: most heads are smaller, and touch no account.
 #[derive(Debug, Default)]
 pub struct FieldsCharge(Option<Charge>);
 
 impl FieldsCharge {
-    /// So many bytes wait by now, which came from this peer.
+    /// This many bytes of this peer wait by now.
     ///
     /// # Errors
     /// The peer has no room for them: it is charged for as many as before.

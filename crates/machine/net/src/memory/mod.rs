@@ -1,12 +1,12 @@
 //! How much content in transit the node holds: an account for each connection, and one for the
 //! process.
 //!
-//! Bytes are [`Held`] from the moment at which they are taken from one side until the other side
-//! has them. A direction of a stream, a [`Part`], may hold its share of what its connection may:
-//! much while few others hold something, and little, but never nothing, while many do. So a
-//! connection whose peer stops reading costs a bounded amount, however many streams it has. While
-//! the process holds more than it should, connections that hold more than their fair share get no
-//! more room; those that make no progress are ended ([`Memory::press`]).
+//! Bytes are [`Held`] from the time they are taken from one side until the other side has them. A
+//! direction of a stream, a [`Part`], may hold its share of the connection's: much while few others
+//! hold anything, and little, but never nothing, while many do. So a connection whose peer stops
+//! reading costs a bounded amount, however many streams it has. While the process holds more than
+//! it should, connections that hold more than their fair share get no more room; those that make no
+//! progress are ended ([`Memory::press`]).
 
 mod arrivals;
 mod carrier;
@@ -54,11 +54,11 @@ const STEP: usize = 16 << 10;
 /// How often the account of the process is looked at by a task without room because of it.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Looks within which a connection must have moved what it holds, or it stands still.
+/// Looks within which a connection must have moved its bytes, or counts as stalled.
 #[doc(alias = "bound")]
 const LOOKS: usize = 60;
 
-/// What an account has moved that was not looked at yet.
+/// Bytes that an account has moved since the last look.
 const UNSEEN: usize = usize::MAX;
 
 /// The account of the process.
@@ -73,13 +73,13 @@ pub struct Memory {
     owners: Owners,
 }
 
-/// That of this process.
+/// The memory of this process.
 static NODE: Memory = Memory::new(BUDGET, CONNECTION);
 
-/// What a connection holds, as status shows it.
+/// The memory of a connection, as status shows it.
 #[derive(Debug)]
 pub struct Holder {
-    /// Whose connection it is.
+    /// The connection.
     pub info: Arc<StreamInfo>,
     /// How much it holds, in bytes.
     pub held: usize,
@@ -187,7 +187,7 @@ impl Memory {
         self.held() + self.charged() > self.budget()
     }
 
-    /// What each connection has that holds something.
+    /// The fair share of each connection that holds anything.
     fn fair(&self) -> usize {
         self.budget().saturating_sub(self.charged()) / self.holding.load(Ordering::Relaxed).max(1)
     }
@@ -232,7 +232,7 @@ pub struct Account {
     seen: AtomicUsize,
     is_ended: AtomicBool,
     ended: Notify,
-    /// What holds more for it, of all that is held.
+    /// Holds more memory for it, counted with the rest.
     transport: OnceLock<Box<dyn AccountedTransport>>,
     kept: AtomicUsize,
 }
@@ -247,7 +247,7 @@ impl fmt::Debug for Account {
 }
 
 impl Account {
-    /// That of a connection of this process.
+    /// An account of a connection of this process.
     pub fn open(info: &Arc<StreamInfo>) -> Arc<Self> {
         Self::within(Memory::node(), info)
     }
@@ -286,7 +286,7 @@ impl Account {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Who is at the other end.
+    /// The address of the other end.
     pub fn peer(&self) -> &PeerAddress {
         &self.info.peer
     }
@@ -378,7 +378,7 @@ impl Account {
         self.memory.is_full() && self.of_streams() > self.memory.fair()
     }
 
-    /// What each direction of a stream may hold.
+    /// The share of each direction of a stream.
     fn share(&self) -> usize {
         let most = self.memory.connection() / 4;
         if self.is_over() {
@@ -398,7 +398,7 @@ impl Drop for Account {
     }
 }
 
-/// What one stream has to send.
+/// The outgoing bytes of one stream.
 #[derive(Debug)]
 pub struct Part {
     account: Arc<Account>,
@@ -420,7 +420,7 @@ impl Part {
         })
     }
 
-    /// Counts bytes until what is returned is dropped.
+    /// Counts bytes until the result is dropped.
     pub fn hold(self: &Arc<Self>, bytes: usize) -> Held {
         if bytes > 0 && self.held.fetch_add(bytes, Ordering::Relaxed) == 0 {
             self.account.holders.fetch_add(1, Ordering::Relaxed);
@@ -432,7 +432,7 @@ impl Part {
         }
     }
 
-    /// How much more it may hold now; nothing until some of what it holds has left.
+    /// How much more it may hold now; 0 until some of its bytes have left.
     pub fn room(&self) -> usize {
         self.account
             .share()
@@ -487,7 +487,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// So many of them have left.
+    /// This many of the bytes have left.
     pub fn left(&mut self, bytes: usize) {
         let left = bytes.min(self.bytes);
         self.bytes -= left;

@@ -5,7 +5,8 @@
 //! owner may hold as much as is free: half of the whole if it is alone, a third each if there are two, and so on, so that there is
 //! always room for one more. Every owner has [`OWNER_FLOOR`] in any case: a crowd of greedy owners cannot refuse a modest one.
 //!
-//! All charges together take at most half of `memory.total`, and floors up to a quarter more; contents have what charges leave of it.
+//! All charges together take at most half of `memory.total`, and floors up to a quarter more;
+//! contents have the rest.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,7 +27,7 @@ pub const OWNER_FLOOR: usize = 64 << 10;
 #[doc(alias = "bound")]
 const REMEMBERED: usize = 1024;
 
-/// Who is charged.
+/// The charged user or source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// A user of the overlay, by canonical name.
@@ -126,7 +127,7 @@ impl Purpose {
     purpose.name()
 )]
 pub struct Overdrawn {
-    /// Who would have been charged.
+    /// The owner that would have been charged.
     pub owner: Owner,
     /// The purpose of the refused charge.
     pub purpose: Purpose,
@@ -148,14 +149,14 @@ pub(super) struct Owners {
     known: Mutex<Option<HashMap<Owner, Arc<OwnerCount>>>>,
 }
 
-/// What is charged for one purpose.
+/// The charges for one purpose.
 #[derive(Debug)]
 struct PurposeCounts {
     bytes: AtomicUsize,
     refused: AtomicUsize,
 }
 
-/// What one owner is charged for.
+/// The charges of one owner.
 #[derive(Debug)]
 struct OwnerCount {
     memory: &'static Memory,
@@ -325,7 +326,8 @@ impl OwnerAccount {
         let charged = memory.charged();
         let free = memory.chargeable().saturating_sub(charged);
 
-        // Half of what others leave: with what is taken now, no more than would then be free.
+        // Half of the room that others leave: after this charge, no more than the rest would be
+        // free.
         let fair = free.saturating_sub(owned) / 2;
         let floors_left = memory.chargeable_with_floors().saturating_sub(charged);
         let floor = OWNER_FLOOR.saturating_sub(owned).min(floors_left);
@@ -388,7 +390,8 @@ impl Charge {
         self.bytes as usize
     }
 
-    /// Charges so many bytes more: all of them or none. Concurrent charges of one owner can exceed its room by one charge each.
+    /// Charges further bytes: all of them or none. Concurrent charges of one owner can exceed its
+    /// room by one charge each.
     ///
     /// # Errors
     /// As [`OwnerAccount::charge`].

@@ -1,4 +1,4 @@
-//! What is said under TLS beside content, as far as it concerns who reads it.
+//! Records of TLS beside content, as far as they concern the reader.
 
 use std::io;
 
@@ -7,15 +7,15 @@ use rustls::AlertDescription;
 /// A record that is no content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlRecord {
-    /// Nothing follows.
+    /// The peer has closed its direction.
     CloseNotify,
-    /// Nothing that matters: a session ticket.
+    /// A record without effect: a session ticket.
     Ignored,
     /// The peer broke off, with this alert.
     Alert(u8),
     /// The peer uses other keys from now on.
     KeyUpdate,
-    /// Nothing that TLS 1.3 has at this place.
+    /// A record that TLS 1.3 does not have at this place.
     Unexpected,
 }
 

@@ -54,7 +54,8 @@ pub use route_rules::{add_exception, exceptions, remove_exception};
 pub use tcp_info::round_trip;
 pub use tun::{open_tun, tun_cuts_udp};
 
-/// Has a connection bound what it has on its way by an algorithm of this name (`tcp(7)`, `TCP_CONGESTION`).
+/// Sets a connection's congestion control to the algorithm of this name (`tcp(7)`,
+/// `TCP_CONGESTION`).
 ///
 /// # Errors
 /// This machine has no such algorithm, or does not allow it.
@@ -62,7 +63,7 @@ pub fn set_congestion(tcp: &TcpStream, name: &str) -> io::Result<()> {
     Ok(set_tcp_congestion(tcp, name)?)
 }
 
-/// What this machine forwards, as it is set for all of its interfaces.
+/// The families that this machine forwards, by the setting for all of its interfaces.
 #[must_use]
 pub fn forwarded_families() -> ForwardedFamilies {
     let is_set = |file: &str| fs::read_to_string(file).is_ok_and(|value| value.trim() != "0");
@@ -84,8 +85,8 @@ pub fn is_transparent(listener: &std::net::TcpListener) -> bool {
     SockRef::from(listener).ip_transparent_v4().unwrap_or(true)
 }
 
-/// Lets a UDP socket hear what ICMP says of packets that it sent (`IP_RECVERR`, `IPV6_RECVERR`). They wait in a queue of their own:
-/// see [`take_queued_error`].
+/// Lets a UDP socket receive ICMP errors about its packets (`IP_RECVERR`, `IPV6_RECVERR`). They
+/// wait in a queue of their own: see [`take_queued_error`].
 ///
 /// # Errors
 /// When the system does not know the option.
@@ -100,7 +101,7 @@ pub fn report_errors(socket: &std::net::UdpSocket, ipv6: bool) -> io::Result<()>
 /// Takes one of the errors that wait.
 ///
 /// # Errors
-/// `WouldBlock`: there is none.
+/// `WouldBlock`: there is no error.
 pub fn take_queued_error(socket: &SockRef<'_>) -> io::Result<()> {
     // The packet that it is about is of no interest, and need not fit.
     let mut packet = [MaybeUninit::uninit(); 16];
@@ -127,12 +128,13 @@ pub fn datagram_socket(domain: Domain) -> io::Result<Socket> {
     Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))
 }
 
-/// What this machine is called; `None` where it has no name that can be read.
+/// The host name; `None` if it cannot be read.
 pub fn host_name() -> Option<String> {
     nix::unistd::gethostname().ok()?.into_string().ok()
 }
 
-/// Makes a socket leave by this interface, whatever routes say, and hear nothing of others (`SO_BINDTODEVICE`).
+/// Binds a socket to this interface, regardless of routes, for sending and receiving
+/// (`SO_BINDTODEVICE`).
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_NET_RAW` before Linux 5.7; `ENODEV` where there is no such interface.
@@ -153,7 +155,8 @@ pub fn choose_port_when_connected(socket: &Socket) -> io::Result<()> {
 /// Whether [`prepare_datagrams`] does anything.
 pub const PREPARES_DATAGRAMS: bool = true;
 
-/// Forbids fragmentation, of IPv4 in IPv6 sockets too, and lets the kernel merge what comes (GRO).
+/// Forbids fragmentation, of IPv4 in IPv6 sockets too, and lets the kernel merge received datagrams
+/// (GRO).
 ///
 /// # Errors
 /// When the system does not know one of the options.
@@ -162,8 +165,8 @@ pub fn prepare_datagrams(socket: &Socket, ipv6: bool) -> io::Result<()> {
     forbid_fragments(socket, ipv6)
 }
 
-/// Forbids fragmentation, of IPv4 in IPv6 sockets too. What is longer than a path carries is lost, and what is longer than the interface
-/// carries is refused.
+/// Forbids fragmentation, of IPv4 in IPv6 sockets too. A datagram longer than the MTU of the path
+/// is lost, and one longer than that of the interface is refused.
 ///
 /// # Errors
 /// When the system does not know one of the options.
@@ -189,8 +192,9 @@ pub fn allow_fragments(socket: &Socket, ipv6: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets `program` choose which socket of the group of `socket` receives a packet (`SO_ATTACH_REUSEPORT_CBPF`). It returns the
-/// number of a socket in the order of binding; a number that no socket has leaves the choice to the kernel.
+/// Lets `program` choose which socket of the group of `socket` receives a packet
+/// (`SO_ATTACH_REUSEPORT_CBPF`). It returns the number of a socket in the order of binding; any
+/// other number leaves the choice to the kernel.
 ///
 /// # Errors
 /// When the system refuses the program.
@@ -242,8 +246,9 @@ pub fn use_small_pages() -> io::Result<()> {
     Ok(rustix::thread::disable_transparent_huge_pages(true)?)
 }
 
-/// Whether the system writes what this process holds to a file when it crashes, and lets other processes of its user look into it
-/// (`PR_SET_DUMPABLE`; limits say nothing to systems that pipe dumps to a program). Root always can.
+/// Whether the system writes this process's memory to a file when it crashes, and lets other
+/// processes of its user read it (`PR_SET_DUMPABLE`; systems that pipe dumps to a program ignore
+/// limits). Root always can.
 ///
 /// # Errors
 /// When the system refuses; all goes on as it was.
@@ -256,7 +261,7 @@ pub fn allow_dumps(allowed: bool) -> io::Result<()> {
     Ok(set_dumpable_behavior(behaviour)?)
 }
 
-/// What this process uses now; a figure that cannot be read is 0.
+/// The resources that this process uses now; a figure that cannot be read is 0.
 #[must_use]
 pub fn process_stats() -> ProcessStats {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

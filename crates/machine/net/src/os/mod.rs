@@ -1,4 +1,4 @@
-//! What only the operating system can tell or change.
+//! Calls that depend on the operating system.
 
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -36,7 +36,7 @@ pub use system::{
 /// One instruction of the classic packet filter (BPF): code, jumps if true and if false, and a constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
-    /// What to do.
+    /// The operation.
     pub code: u16,
     /// Instructions to skip if a condition holds.
     pub jt: u8,
@@ -46,14 +46,14 @@ pub struct Instruction {
     pub k: u32,
 }
 
-/// What a socket of ICMP was told about an echo that it asked for.
+/// An error about an echo, as the ICMP socket received it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EchoError {
     /// The sequence number of the echo.
     pub number: u16,
     /// The host that it was for.
     pub target: IpAddr,
-    /// Who says it: a router, or the host.
+    /// The reporting router or host.
     pub from: Option<IpAddr>,
     /// The type and the code of the message.
     pub kind_and_code: [u8; 2],
@@ -72,7 +72,7 @@ pub struct LocalProcess {
     pub is_of_our_user: bool,
 }
 
-/// What this process uses now.
+/// The resources that this process uses now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessStats {
     /// Memory that is resident, in bytes.
@@ -83,26 +83,26 @@ pub struct ProcessStats {
     pub open_files_limit: u64,
 }
 
-/// Masquerade of what comes from one device, until this is dropped.
+/// Masquerade of one device's packets, until this is dropped.
 #[derive(Debug)]
 pub struct Masquerade {
-    /// It owns the rules.
+    /// The socket owns the rules.
     _socket: OwnedFd,
 }
 
 /// Which packets this machine forwards between its interfaces.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ForwardedFamilies {
-    /// Those of IPv4.
+    /// Whether IPv4 is forwarded.
     pub v4: bool,
-    /// Those of IPv6.
+    /// Whether IPv6 is forwarded.
     pub v6: bool,
 }
 
-/// Members of a control group whose sockets are marked when they are opened, until this is dropped.
+/// Marks the sockets that members of a control group open, until this is dropped.
 #[derive(Debug)]
 pub struct CgroupMark {
-    /// It keeps the program where it runs.
+    /// Keeps the program attached.
     _link: OwnedFd,
 }
 
@@ -118,11 +118,11 @@ pub struct Link {
 pub enum RouteRule {
     /// The main table, for routes longer than this.
     MainAbove(u8),
-    /// This table, for what a socket sends of which this is true.
+    /// This table, for packets of sockets that meet the condition.
     Of {
         /// The table.
         table: u32,
-        /// What is to be true.
+        /// The condition.
         condition: SenderCondition,
     },
 }
@@ -134,7 +134,7 @@ pub struct PlacedRule {
     pub is_ipv4: bool,
     /// Its place.
     pub priority: u32,
-    /// What it says.
+    /// The rule.
     pub rule: RouteRule,
 }
 

@@ -1,4 +1,4 @@
-//! Systems without `/proc`: what the standard library gives, and modest answers for the rest.
+//! Systems without `/proc`: the standard library's answers, and modest defaults for the rest.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -137,7 +137,7 @@ pub fn note_arrivals(_socket: &std::net::UdpSocket) -> io::Result<()> {
 /// Reads a datagram, of which it is not known how long it has waited.
 ///
 /// # Errors
-/// What the system reports.
+/// The system's error.
 pub fn receive_timed(
     socket: &UdpSocket,
     buffer: &mut [u8],
@@ -154,7 +154,7 @@ pub fn report_errors(_socket: &std::net::UdpSocket, _ipv6: bool) -> io::Result<(
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// There is none.
+/// There is no error.
 ///
 /// # Errors
 /// Always.
@@ -201,7 +201,7 @@ pub fn echo_socket(_domain: Domain) -> io::Result<Socket> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// There is none.
+/// There is no error.
 ///
 /// # Errors
 /// Always.
@@ -223,7 +223,7 @@ pub fn prepare_datagrams(_socket: &Socket, _ipv6: bool) -> io::Result<()> {
 /// Does nothing: datagrams stay whole.
 ///
 /// # Errors
-/// None.
+/// Never.
 pub fn allow_fragments(_socket: &Socket, _ipv6: bool) -> io::Result<()> {
     Ok(())
 }
@@ -366,7 +366,7 @@ pub fn local_addresses() -> Vec<IpNet> {
 pub struct AddressChanges;
 
 impl AddressChanges {
-    /// Nothing to hear.
+    /// There are no announcements.
     ///
     /// # Errors
     /// Always: not supported.
@@ -388,7 +388,7 @@ impl AddressChanges {
 pub struct LinkChanges;
 
 impl LinkChanges {
-    /// Nothing to hear.
+    /// There are no announcements.
     ///
     /// # Errors
     /// Always: not supported.

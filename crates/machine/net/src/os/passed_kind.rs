@@ -1,19 +1,19 @@
-//! What a socket is that another process opened.
+//! The kind of a socket that another process opened.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// What a passed socket is.
+/// The kind of a passed socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PassedKind {
-    /// It accepts TCP connections here.
+    /// Accepts TCP connections here.
     Tcp(SocketAddr),
-    /// It receives UDP datagrams here.
+    /// Receives UDP datagrams here.
     Udp(SocketAddr),
-    /// It accepts connections on this file.
+    /// Accepts connections on this file.
     Unix(PathBuf),
-    /// Nothing that could be served, and why.
+    /// Not a socket that could be served, and why.
     Unusable(&'static str),
 }
 

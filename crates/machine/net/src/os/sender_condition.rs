@@ -1,20 +1,20 @@
 //! Which packets are led to a device, by the sockets that send them, and the marks that tell these sockets apart (`SO_MARK`).
 
-/// The mark of what this process opens itself, and the bits of marks that it has: others are left to whom they belong.
+/// The mark of this process's own sockets, and its mask: other bits of marks belong to others.
 pub(crate) const OWN_MARK: (u32, u32) = (0x4800_0000, 0xff00_0000);
 
-/// What the marks of the members of control groups have in common, and the bits of marks that such a mark has. The rest is that of a
-/// device; our [own mark](OWN_MARK) has the same bits but for one.
+/// The common part of the marks of control groups, and the mask of such a mark. The rest is that of
+/// a device; our [own mark](OWN_MARK) has the same bits but for one.
 pub(crate) const CGROUP_MARK: (u32, u32) = (0x4900_0000, 0xff00_ffff);
 
 /// A condition under which a packet is led to a device, by its socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SenderCondition {
-    /// It has not the mark of this process.
+    /// The packet has not the mark of this process.
     NotOwn,
     /// Its user is one of these, from one number to another, and it has neither our mark nor that of a control group.
     OfUsers(u32, u32),
-    /// It has the mark of a control group, and the user is one of these.
+    /// The packet has the mark of a control group, and its user is one of these.
     OfCgroup(u32, (u32, u32)),
 }
 
@@ -28,7 +28,7 @@ impl SenderCondition {
         }
     }
 
-    /// The users that it asks for, from one number to another; none: it is content with all.
+    /// The range of users in the condition; `None` for all users.
     pub(crate) const fn users(self) -> Option<(u32, u32)> {
         match self {
             Self::NotOwn => None,

@@ -17,7 +17,7 @@ pub(super) struct WorkerIds {
 }
 
 impl WorkerIds {
-    /// Those of connections that are opened, each from a socket of its own.
+    /// IDs of outgoing connections, each from a socket of its own.
     pub(super) const CLIENT: Self = Self {
         worker: 0,
         process: None,

@@ -1,8 +1,9 @@
 //! The UDP socket under QUIC connections.
 //!
-//! quinn asks the kernel to segment ten packets at most, and asks for more packets until none are left. Here neighbouring sends
-//! to one peer are joined up to what the kernel segments, as far as more is surely to come; a reader that got fewer packets than
-//! asked for waits at once; and what the kernel merged is handed on in pieces.
+//! quinn asks the kernel to segment ten packets at most, and asks for more packets until none are
+//! left. Here neighbouring sends to one peer are joined up to the kernel's limit, as long as more
+//! is certain to come; a reader that got fewer packets than asked for waits at once; and packets
+//! that the kernel merged are handed on in pieces.
 
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSliceMut};
@@ -45,7 +46,7 @@ struct Shared {
     io: UdpSocket,
     state: UdpSocketState,
     batch: Mutex<GsoBatch>,
-    /// The last send found no room, or there was none yet.
+    /// The last send found no room, or there was no send yet.
     blocked: AtomicBool,
     /// The task to wake when nothing listens at the other end.
     refusals: Option<Arc<Refusals>>,
@@ -63,12 +64,12 @@ struct GsoBatch {
     bytes: Vec<u8>,
     /// Something was added since the sender looked.
     grown: bool,
-    /// Nothing is added any more.
+    /// No packets are added any more.
     closed: bool,
     sender: Option<Waker>,
 }
 
-/// What packets of a batch have in common.
+/// The common properties of a batch's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct BatchKey {
     destination: SocketAddr,
@@ -214,7 +215,8 @@ impl Shared {
                     return Poll::Pending;
                 }
 
-                // A socket that cannot be waited for is at its end, and loses what it has as any other way does.
+                // A socket that cannot be waited for is broken, and its packets are lost as on any
+                // path.
                 if self.leave(&mut batch).is_err() && ready!(self.io.poll_send_ready(cx)).is_err() {
                     return Poll::Ready(());
                 }
@@ -251,7 +253,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes what the system has to say of packets that were sent before. Ends with the socket.
+    /// Takes the system's errors about packets that were sent before. Ends with the socket.
     async fn hear(self: Arc<Self>) {
         loop {
             tokio::select! {
@@ -259,7 +261,7 @@ impl Shared {
                 () = self.closed.notified() => return,
             }
 
-            // Until there is nothing left: what waits takes room from packets that come.
+            // Until the queue is empty: queued errors take room from received packets.
             while self
                 .io
                 .try_io(Interest::ERROR, || self.take_error())
@@ -271,7 +273,7 @@ impl Shared {
     /// Takes one message of the system.
     ///
     /// # Errors
-    /// `WouldBlock`: there is none.
+    /// `WouldBlock`: there is no error.
     fn take_error(&self) -> io::Result<()> {
         let socket = SockRef::from(&self.io);
         if let Ok(Some(error)) = socket.take_error() {
@@ -357,7 +359,7 @@ impl Shared {
             match self.state.try_send((&self.io).into(), transmit) {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
                     self.note(&error);
-                    // It may have been that of an earlier packet.
+                    // The error may have been about an earlier packet.
                     self.state.send((&self.io).into(), transmit)
                 }
                 sent => sent,
@@ -447,7 +449,7 @@ impl std::fmt::Debug for SocketPoller {
 
 impl UdpPoller for SocketPoller {
     fn poll_writable(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Room is the rule, so only a send that found none makes others ask.
+        // Room is the rule, so the socket is asked only after a send that found none.
         if self.waiting.is_none() && !self.shared.blocked.load(Ordering::Relaxed) {
             return Poll::Ready(Ok(()));
         }
@@ -467,7 +469,7 @@ impl UdpPoller for SocketPoller {
 mod tests {
     use super::*;
 
-    /// What sends, and what receives.
+    /// A sender, and a receiver.
     async fn both() -> (CoalescingSocket, UdpSocket, SocketAddr) {
         let (socket, far) = (
             CoalescingSocket::new(bound(), None).unwrap(),

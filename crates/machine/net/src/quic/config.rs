@@ -27,14 +27,14 @@ const WAITING_BYTES: u64 = 64 << 10;
 #[doc(alias = "bound")]
 const WAITING_BYTES_OF_ALL: u64 = 16 << 20;
 
-/// Servers whose tickets are kept, 8 of each at most: upstreams rarely have more endpoints.
+/// Servers with kept tickets, 8 of each at most: upstreams rarely have more endpoints.
 #[doc(alias = "bound")]
 const SERVERS: usize = 64;
 
 /// How connections are accepted.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// Certificate, key and whose client certificates are believed, as over TCP; its ALPN is not used.
+    /// Certificate, key and authorities for client certificates, as over TCP; its ALPN is not used.
     pub tls: Arc<rustls::ServerConfig>,
     /// Take streams of a returning client before its handshake has ended (0-RTT). Anyone who sees them on the way can repeat
     /// them. Not for a configuration that asks clients for certificates: those come later.
@@ -45,7 +45,7 @@ pub struct ServerOptions {
     pub retry_above: usize,
     /// The keys that all sockets of the port share.
     pub keys: Keys,
-    /// What is written down.
+    /// The recordings of connections.
     pub record: Record,
 }
 
@@ -91,7 +91,7 @@ impl ServerOptions {
     }
 }
 
-/// How connections are opened. Cheap to clone; what TLS remembers of servers is shared by the clones.
+/// How connections are opened. Cheap to clone; clones share the TLS sessions.
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
     config: quinn::ClientConfig,
@@ -110,7 +110,8 @@ impl ClientConfig {
     /// # Errors
     /// When `tls` does not allow TLS 1.3 with AES-128-GCM, which QUIC begins with.
     pub fn new(tls: &TlsClient, early_data: bool, record: Record) -> Result<Self, TlsFileError> {
-        // Of this configuration alone: what others verified, and showed, says nothing here.
+        // Sessions are kept for this configuration alone: another one may verify differently, and
+        // show another certificate.
         let mut tls = tls.apart(SERVERS);
         tls.alpn_protocols = vec![ALPN.to_vec()];
         tls.enable_early_data = early_data;
@@ -145,7 +146,7 @@ impl ClientConfig {
         self.configured()
     }
 
-    /// The same, which bounds by this what it has on its way.
+    /// The same, with this congestion control.
     #[must_use]
     pub fn controlled(mut self, congestion: Congestion) -> Self {
         self.congestion = congestion;
@@ -164,8 +165,8 @@ impl ClientConfig {
         self
     }
 
-    /// The same, for a path whose round trip was so long on a connection before (RFC 9002, 6.2.2): where the first packet is lost, as by a
-    /// server that is not there yet, the next one follows soon.
+    /// The same, for a path with the round-trip time of an earlier connection (RFC 9002, 6.2.2): if
+    /// the first packet is lost, as by a server that is still starting, the next one follows soon.
     #[must_use]
     pub fn expecting(&self, rtt: Option<Duration>) -> Self {
         Self {

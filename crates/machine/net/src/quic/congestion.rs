@@ -1,4 +1,4 @@
-//! How a connection bounds what it has on its way.
+//! Congestion control: the bound on a connection's bytes in flight.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -10,13 +10,14 @@ use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics, CubicC
 #[doc(alias = "bound")]
 const UNCONTROLLED: u64 = 8 << 20;
 
-/// How a connection bounds what it has on its way.
+/// The bound on a connection's bytes in flight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Congestion {
-    /// By what is lost (RFC 9438).
+    /// By losses (RFC 9438).
     #[default]
     Cubic,
-    /// By a fixed number of bytes, whatever is lost: what is inside has a control of its own, and the path is no one else's.
+    /// A fixed number of bytes, regardless of losses: the content has a control of its own, and the
+    /// path is dedicated.
     Off,
 }
 

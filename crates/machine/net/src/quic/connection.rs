@@ -53,26 +53,26 @@ struct State {
     counters: Counters,
     flows: Arc<Flows>,
     confirmation: Confirmation,
-    /// What the peer's machine says to our socket.
+    /// ICMP errors of the peer's machine to our socket.
     refusals: OnceLock<Arc<Refusals>>,
-    /// What carries its packets, within a tunnel.
+    /// The carrier of its packets, within a tunnel.
     nested: OnceLock<Arc<NestedPath>>,
 }
 
 /// Whether the handshake has ended.
 struct Confirmation {
     done: AtomicBool,
-    /// The server did not take what was sent before.
+    /// The server rejected the early data.
     lost: AtomicBool,
     /// Until then; locked by the one who waits.
     pending: Mutex<Option<Unfinished>>,
 }
 
-/// A handshake whose end is still to come, while the connection can be used already.
+/// A handshake that has not ended, while the connection can be used already.
 pub(super) struct Unfinished {
-    /// Resolves with the end of the handshake, which a server sees only of a client that receives what is sent to its address.
+    /// Resolves with the end of the handshake; to a server this proves the client's address.
     pub(super) accepted: ZeroRttAccepted,
-    /// On a server, what counts it as unfinished.
+    /// On a server, counts it as unfinished until dropped.
     pub(super) _counted: Option<Handshake>,
 }
 
@@ -108,13 +108,13 @@ impl Connection {
         }
     }
 
-    /// The same, with what the peer's machine says to its socket.
+    /// The same, with ICMP errors of the peer's machine.
     pub(super) fn told(self, refusals: &Arc<Refusals>) -> Self {
         let _ = self.state.refusals.set(refusals.clone());
         self
     }
 
-    /// The same, whose packets pass through a tunnel.
+    /// The same, with packets that pass through a tunnel.
     pub(super) fn nested(self, path: Arc<NestedPath>) -> Self {
         let _ = self.state.nested.set(path);
         self
@@ -143,7 +143,7 @@ impl Connection {
         WeakConnection(Arc::downgrade(&self.state))
     }
 
-    /// What is known about the peer from the beginning, as of a stream over TCP.
+    /// The properties of the peer from the beginning, as of a stream over TCP.
     #[must_use]
     pub fn info(&self) -> &Arc<StreamInfo> {
         &self.state.info
@@ -161,18 +161,20 @@ impl Connection {
         self.state.quinn.rtt()
     }
 
-    /// What tells whether the path still works.
+    /// Figures that show whether the path still works.
     #[must_use]
     pub fn path_stats(&self) -> PathStats {
         PathStats::of(&self.state.quinn.stats())
     }
 
-    /// Asks the peer for an acknowledgement. It costs a packet of either side, and is nothing that the peer's HTTP/3 sees or counts.
+    /// Asks the peer for an acknowledgement. It costs a packet of either side; the peer's HTTP/3
+    /// neither sees nor counts it.
     pub fn ping(&self) {
         self.state.flows.ping(&self.state.quinn);
     }
 
-    /// Opens a stream of both directions. Waits while the peer allows no more. Dropping the future opens none.
+    /// Opens a stream of both directions. Waits while the peer allows no more. Dropping the future
+    /// opens no stream.
     ///
     /// # Errors
     /// When the connection ended.
@@ -193,7 +195,8 @@ impl Connection {
         }
     }
 
-    /// Opens a stream towards the peer. Waits while the peer allows no more. Dropping the future opens none.
+    /// Opens a stream towards the peer. Waits while the peer allows no more. Dropping the future
+    /// opens no stream.
     ///
     /// # Errors
     /// When the connection ended.
@@ -227,13 +230,15 @@ impl Connection {
         ))
     }
 
-    /// The largest datagram that can be sent now, in bytes; it changes with the path. `None` when the peer takes none.
+    /// The largest datagram that can be sent now, in bytes; it changes with the path. `None` if the
+    /// peer takes no datagrams.
     #[must_use]
     pub fn max_datagram_size(&self) -> Option<usize> {
         self.state.quinn.max_datagram_size()
     }
 
-    /// Hands over datagrams without waiting. What is too large, or does not fit the send buffer, is dropped and counted.
+    /// Hands over datagrams without waiting. A datagram that is too large, or does not fit the send
+    /// buffer, is dropped and counted.
     pub fn send_datagrams(&self, datagrams: impl IntoIterator<Item = Bytes>) -> SentDatagrams {
         datagrams::send(&self.state.quinn, &self.state.counters, datagrams)
     }
@@ -244,8 +249,8 @@ impl Connection {
         self.state.quinn.datagram_send_buffer_space()
     }
 
-    /// Waits until the send buffer takes `bytes`, but no longer than `WAIT_FOR_ROOM`: what has waited that long is better
-    /// dropped. False when it does not.
+    /// Waits until the send buffer takes `bytes`, but no longer than `WAIT_FOR_ROOM`: an older
+    /// datagram is better dropped. False if it does not.
     pub async fn datagram_room_for(&self, bytes: usize) -> bool {
         // The connection's driver is a task of the same thread: it only has to be let in. Only a full path takes longer.
         for _ in 0..YIELDS {
@@ -266,7 +271,8 @@ impl Connection {
         true
     }
 
-    /// Sends one datagram as soon as the send buffer has room; false when it is too large. Dropping the future sends none.
+    /// Sends one datagram as soon as the send buffer has room; false when it is too large. Dropping
+    /// the future sends nothing.
     ///
     /// # Errors
     /// When the connection ended.
@@ -303,7 +309,7 @@ impl Connection {
         datagrams::receive(&self.state.quinn, &self.state.counters, into, most).await
     }
 
-    /// What became of this connection's datagrams.
+    /// Counts of this connection's datagrams.
     #[must_use]
     pub fn datagram_counts(&self) -> DatagramCounts {
         self.state.counters.read(&self.state.quinn)
@@ -334,7 +340,7 @@ impl Connection {
         }
     }
 
-    /// UDP packets that came from the peer so far. It is silent while this does not change.
+    /// UDP packets received from the peer so far. The peer is silent while this does not change.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.state.quinn.stats().udp_rx.datagrams
@@ -408,8 +414,9 @@ impl Connection {
         ended
     }
 
-    /// To be called once a second: says what it keeps for its streams, an upper bound, and follows the pressure. A `link` carries
-    /// exchanges of many, which do not keep each other from going on: where no room is left, streams end that stand still.
+    /// To be called once a second: returns an upper bound on the memory of its streams, and follows
+    /// the pressure. A `link` carries exchanges of many users, which must not block each other: if
+    /// no room is left, stalled streams are ended.
     #[must_use]
     pub fn look(&self, link: bool, pressure: Pressure) -> Flow {
         self.state.flows.look(&self.state.quinn, link, pressure)
@@ -440,7 +447,7 @@ impl std::fmt::Debug for Confirmation {
     }
 }
 
-/// What the handshake has settled by now. A client's certificate comes with the end of the handshake.
+/// The results of the handshake so far. A client's certificate comes with the end of the handshake.
 fn info_of(quinn: &quinn::Connection, local: Option<SocketAddr>) -> StreamInfo {
     let handshake = quinn
         .handshake_data()

@@ -10,21 +10,21 @@ use quinn::SendDatagramError;
 
 use super::error::ConnectionError;
 
-/// What quinn counts against the buffer for each datagram besides its bytes.
+/// The bytes that quinn counts against the buffer for each datagram besides its payload.
 const OVERHEAD: usize = 32;
 
-/// What became of datagrams that were handed over.
+/// The result of handing datagrams over.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SentDatagrams {
     /// Accepted for sending.
     pub sent: usize,
-    /// Larger than the path or the peer takes now, or the peer takes none.
+    /// Larger than the path or the peer takes now, or the peer takes no datagrams.
     pub too_large: usize,
     /// Not accepted: the send buffer was full.
     pub dropped: usize,
 }
 
-/// What became of the datagrams of one connection since it began.
+/// Counts of one connection's datagrams since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DatagramCounts {
     /// Accepted for sending.
@@ -78,8 +78,8 @@ impl Counters {
     }
 }
 
-/// Hands over what fits. quinn would drop older datagrams for newer ones without a word: here the newer ones are dropped, and
-/// counted.
+/// Hands over the datagrams that fit. quinn would silently drop older datagrams for newer ones:
+/// here the newer ones are dropped, and counted.
 pub(super) fn send(
     connection: &quinn::Connection,
     counters: &Counters,
@@ -125,7 +125,7 @@ pub(super) async fn receive(
     while into.len() - before < most {
         match pin!(connection.read_datagram()).poll(&mut cx) {
             Poll::Ready(Ok(datagram)) => into.push(datagram),
-            // An error is told by the next call, after what came before it was used.
+            // The next call reports the error, after the datagrams before it were used.
             Poll::Ready(Err(_)) | Poll::Pending => break,
         }
     }

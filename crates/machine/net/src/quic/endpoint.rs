@@ -38,9 +38,9 @@ use crate::shared_socket::{DatagramSocket, Rendezvous, Siblings};
 pub struct Endpoint {
     quinn: quinn::Endpoint,
     serving: Arc<Serving>,
-    /// Of a client, whose socket leads to one peer.
+    /// Of a client, with a socket to one peer.
     refusals: Arc<Refusals>,
-    /// Of a server whose socket other processes have too.
+    /// Of a server that shares its socket with other processes.
     shared: Option<Arc<SharedPackets>>,
 }
 
@@ -63,8 +63,9 @@ pub(super) struct Current {
 }
 
 impl Endpoint {
-    /// Accepts connections on `socket` (see [`crate::listen::udp`]), which is that of worker number `worker`. Where several
-    /// workers share a port, [`super::steering::steer`] makes the kernel deliver to each what is its own.
+    /// Accepts connections on `socket` (see [`crate::listen::udp`]), which is that of worker number
+    /// `worker`. Where several workers share a port, [`super::steering::steer`] makes the kernel
+    /// deliver to each its own packets.
     ///
     /// # Errors
     /// When the system refuses the socket, or TLS does not suit QUIC.
@@ -151,7 +152,7 @@ impl Endpoint {
         })
     }
 
-    /// Opens a connection whose packets take another way than a UDP socket; as [`Self::connect`].
+    /// Opens a connection over another carrier of packets than a UDP socket; as [`Self::connect`].
     ///
     /// # Errors
     /// When the handshake fails, or the way ends.
@@ -232,8 +233,9 @@ impl Endpoint {
         *self.serving.current.lock() = None;
     }
 
-    /// The next connection that a client asks for; `None` when the endpoint is closed. While many handshakes are unfinished,
-    /// only clients that proved their address come through. Dropping the future loses none.
+    /// The next connection that a client asks for; `None` when the endpoint is closed. While many
+    /// handshakes are unfinished, only clients that proved their address come through. Dropping the
+    /// future loses no connection.
     pub async fn accept(&self) -> Option<Incoming> {
         loop {
             let incoming = self.quinn.accept().await?;
@@ -253,7 +255,7 @@ impl Endpoint {
                 Judged::Refused => incoming.refuse(),
                 Judged::Retry => {
                     self.serving.retries.fetch_add(1, Ordering::Relaxed);
-                    // It can be asked: its address is not validated.
+                    // A retry is possible: its address is not validated.
                     drop(incoming.retry());
                 }
             }
@@ -276,8 +278,8 @@ impl Endpoint {
         self.serving.retries.load(Ordering::Relaxed)
     }
 
-    /// Opens a connection; `server_name` (a host name or an IP address) is asked for and must be in the certificate. It has no
-    /// time limit but the idle one.
+    /// Opens a connection; `server_name` (a host name or an IP address) is sent and must be in the
+    /// certificate. The only time limit is the idle one.
     ///
     /// # Errors
     /// When the handshake fails.
@@ -333,7 +335,7 @@ impl Endpoint {
         Ok(connection.told(&self.refusals))
     }
 
-    /// Goes on with another socket, whose address the peers learn (RFC 9000 section 9). For clients.
+    /// Moves to another socket; the peers learn its address (RFC 9000 section 9). For clients.
     ///
     /// # Errors
     /// When the system refuses the socket.
@@ -356,7 +358,7 @@ impl Endpoint {
         self.quinn.open_connections()
     }
 
-    /// Closes every connection at once, and accepts none.
+    /// Closes every connection at once, and accepts no more.
     pub fn close(&self, code: u64, reason: &[u8]) {
         self.quinn.close(code_of(code), reason);
     }
@@ -386,7 +388,8 @@ fn endpoint_config(ids: WorkerIds, keys: &Keys, sizes: Sizes) -> EndpointConfig 
 }
 
 impl Serving {
-    /// How a connection is accepted that was asked for before; `None` if none is any more.
+    /// The current way to accept a connection that was asked for before; `None` if connections are
+    /// not accepted any more.
     pub(super) fn current(&self) -> Option<Current> {
         self.current.lock().clone()
     }

@@ -1,4 +1,4 @@
-//! What ends connections and streams.
+//! Errors that end connections and streams.
 
 use std::fmt;
 
@@ -25,12 +25,12 @@ pub enum ConnectionError {
     Transport {
         /// The code.
         code: u64,
-        /// What was violated.
+        /// The violation.
         reason: String,
     },
     /// The handshake of TLS failed.
     Tls(TlsError),
-    /// Nothing came for so long that the peer is taken for gone.
+    /// The peer was silent for too long.
     TimedOut,
     /// The peer knows nothing of the connection: a stateless reset (RFC 9000 section 10.3).
     Reset,
@@ -49,11 +49,12 @@ pub enum ReadError {
     Reset(u64),
     /// The connection ended.
     Connection(ConnectionError),
-    /// The stream was opened in early data, and the server did not take that. It was surely not processed.
+    /// The stream was opened in early data, which the server rejected. It was surely not processed.
     EarlyRejected,
     /// We stopped the stream ourselves.
     Closed,
-    /// We ended it: what had come was not read for some time, and no room was left for the other streams of the link.
+    /// We ended the stream: its bytes were not read for some time, and no room was left for the
+    /// other streams of the link.
     Still,
 }
 
@@ -82,7 +83,7 @@ pub enum Stopped {
 }
 
 impl ConnectionError {
-    /// What stands in for the name of the server when it is none.
+    /// Stands in for the name of the server if it is invalid.
     pub(super) fn bad_name(name: &str) -> Self {
         let detail = format!("{name:?}: not a host name or address");
         Self::Tls(TlsError::new(TlsErrorKind::BadName, detail))
@@ -143,7 +144,7 @@ fn tls(code: u64, said: String, kind: impl FnOnce(u8) -> TlsErrorKind) -> Option
     }))
 }
 
-/// An alert as TLS over TCP words it, with what the peer says of it.
+/// An alert in the words of TLS over TCP, with the peer's reason.
 fn alert_in_words(code: u64, said: &[u8]) -> String {
     let alert = AlertDescription::from((code & 0xff) as u8);
     if said.is_empty() {
@@ -153,7 +154,7 @@ fn alert_in_words(code: u64, said: &[u8]) -> String {
     format!("received fatal alert: {alert:?}: {said}")
 }
 
-/// The alert that we sent says what we found.
+/// The fault that our own alert reports.
 fn kind_of_ours(alert: u8) -> TlsErrorKind {
     if ABOUT_CERTIFICATES.contains(&alert) {
         TlsErrorKind::Certificate

@@ -1,4 +1,5 @@
-//! What a connection keeps for its streams. quinn does not say it: this is an upper bound by what can be seen from outside.
+//! The memory that a connection keeps for its streams. quinn does not report it: this is an upper
+//! bound from the outside.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -29,18 +30,19 @@ const GROWTH: u64 = 4;
 /// quinn gives a peer more room when so much of its window was read: an eighth.
 const GIVEN: u64 = 8;
 
-/// So many bytes more has a peer that is asked whether it has no room; they are taken off what is given next.
+/// Bytes of extra room for a peer that is asked whether it is blocked; they are taken off the next
+/// grant.
 const ASKED: u64 = 1024;
 
-/// So many bytes more has a peer after each ping; they are taken off what is given next.
+/// Bytes of extra room for a peer after each ping; they are taken off the next grant.
 const PINGED: u64 = 1;
 
-/// What went through the streams of a connection.
+/// Bytes of a connection's streams.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
     /// Bytes that were handed to quinn.
     written: AtomicU64,
-    /// What takes them from it.
+    /// The readers of the streams.
     pub(super) readers: Arc<Readers>,
     seen: Mutex<FlowSnapshot>,
 }
@@ -52,15 +54,15 @@ struct FlowSnapshot {
     read: u64,
     drains: u64,
     acknowledged: u64,
-    /// Of what was written, so much had arrived.
+    /// Bytes that had arrived when the written ones were counted.
     arrived: u64,
-    /// What had come, and what of it was read, when nothing was left to be read.
+    /// Bytes received and read, when nothing was left to be read.
     came: u64,
     taken: u64,
     kept: usize,
     /// The windows that were set.
     windows: Option<(u64, u64)>,
-    /// How often the peer has said that it has no room, and what became of it.
+    /// How often the peer has reported that it is blocked, and the reaction to it.
     blocked: u64,
     room: Room,
 }
@@ -70,8 +72,8 @@ impl Flows {
         self.written.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Says what is kept, and gives the connection less room where memory is short. A `link` gets more while streams stand still, and
-    /// those are ended that keep the others from going on.
+    /// Returns the kept bytes, and gives the connection less room if memory is short. A `link` gets
+    /// more while streams are stalled, and those that block the others are ended.
     pub(super) fn look(&self, quinn: &quinn::Connection, link: bool, pressure: Pressure) -> Flow {
         let written = self.written.load(Ordering::Relaxed);
         let read = self.readers.read();
@@ -123,7 +125,8 @@ impl Flows {
         set_receive_window(quinn, window);
     }
 
-    /// Ends streams that stand still while the peer, which was `given` room or not, has none for the others.
+    /// Resets stalled streams once the peer, which was `given` room or not, has no credit left for
+    /// others.
     fn relieve(
         &self,
         quinn: &quinn::Connection,
@@ -158,7 +161,7 @@ fn set_receive_window(quinn: &quinn::Connection, window: u64) {
 }
 
 impl FlowSnapshot {
-    /// What may still wait for its acknowledgement: what was written since everything had arrived.
+    /// Bytes that may await acknowledgement: those written since everything had arrived.
     fn unacknowledged(&mut self, written: u64, flight: &BytesInFlight) -> u64 {
         if flight.bytes == 0 {
             self.arrived = written;
@@ -168,7 +171,7 @@ impl FlowSnapshot {
         (written - self.arrived).min(send_window())
     }
 
-    /// What may wait to be read: what came since nothing did.
+    /// Bytes that may wait to be read: those received since nothing did.
     fn unread(&mut self, read: u64, came: u64, fed: u64, window: u64) -> u64 {
         if fed == 0 {
             (self.came, self.taken) = (came, read);
@@ -195,7 +198,7 @@ fn windows(fed: u64, link: bool, pressure: Pressure) -> (u64, u64) {
     }
 }
 
-/// What was sent and not acknowledged yet: a congestion controller hears of both.
+/// Bytes sent and not acknowledged: a congestion controller hears of both.
 #[derive(Debug, Default, Clone)]
 struct BytesInFlight {
     bytes: u64,
@@ -224,7 +227,7 @@ impl ControllerFactory for Counting {
     }
 }
 
-/// A controller that counts what passes it.
+/// A controller that counts the bytes it is told of.
 struct Counted {
     inner: Box<dyn Controller>,
     flight: BytesInFlight,

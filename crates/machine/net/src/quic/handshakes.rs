@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use crate::peer::network;
 
 /// Unfinished handshakes of one socket above which clients must prove their address first (RFC 9000
-/// section 8.1.2): more than a burst of honest clients, less than what a forger of addresses would
-/// need to be felt.
+/// section 8.1.2): more than a burst of honest clients, fewer than a forger of addresses would need
+/// for an effect.
 #[doc(alias = "bound")]
 pub const RETRY_ABOVE: usize = 64;
 
@@ -32,16 +32,17 @@ pub(super) struct Handshakes {
 #[derive(Debug, Default)]
 struct Open {
     all: usize,
-    /// Of those that proved their address alone: a forged one must not use up what its owner may have.
+    /// Counts of clients with proven addresses alone: a forged address must not use up its owner's
+    /// share.
     proved: HashMap<IpAddr, usize>,
 }
 
-/// What becomes of a client that asks for a connection.
+/// The decision about a client that asks for a connection.
 #[derive(Debug)]
 pub(super) enum Judged {
     /// Its handshake may begin.
     Welcome(Handshake),
-    /// It must prove its address first.
+    /// The client must prove its address first.
     Retry,
     /// There is no room for it.
     Refused,
@@ -55,7 +56,7 @@ pub(super) struct Handshake {
 }
 
 impl Handshakes {
-    /// What becomes of a client at `peer`, which has `proved` that address or not.
+    /// The decision about a client at `peer`, which has `proved` that address or not.
     pub(super) fn judge(&self, peer: SocketAddr, proved: bool, retry_above: usize) -> Judged {
         let mut open = self.open.lock();
         if open.all >= HANDSHAKES {

@@ -25,7 +25,7 @@ impl Incoming {
         canonical(self.quinn.remote_address())
     }
 
-    /// True when the client has proved that it receives what is sent to its address.
+    /// True if the client has proved that it receives at its address.
     #[must_use]
     pub fn is_validated(&self) -> bool {
         self.quinn.remote_address_validated()
@@ -44,7 +44,8 @@ impl Incoming {
             handshake,
         } = self;
 
-        // Not what was in force when the client's first packet came: a new certificate counts from now on.
+        // Not the settings at the time of the client's first packet: a new certificate counts from
+        // now on.
         let Some(current) = serving.current() else {
             quinn.refuse();
             return Err(ConnectionError::Local);
@@ -75,7 +76,7 @@ impl Incoming {
 
     /// Asks the client to prove its address; one that did is refused.
     pub fn retry(self) {
-        // What cannot be asked comes back and is refused as it is dropped.
+        // A connection that cannot be retried comes back, and is refused on drop.
         drop(self.quinn.retry());
     }
 }

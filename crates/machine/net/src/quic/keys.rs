@@ -40,7 +40,7 @@ impl Keys {
     #[must_use]
     pub fn random() -> Self {
         let mut secret = [0; SECRET];
-        // It fails only where the system has no random numbers, and then TLS has none either.
+        // This fails only without random numbers of the system, and then TLS has none either.
         let _ = aws_lc_rs::rand::fill(&mut secret);
         Self::derive(&secret)
     }

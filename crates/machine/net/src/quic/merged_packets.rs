@@ -1,7 +1,8 @@
 //! Packets that the kernel merged (GRO), handed to quinn in short pieces.
 //!
-//! quinn copies what it is handed at once into one piece of memory, and what its streams keep are slices of it: one packet that is kept
-//! keeps all that came with it. A run of 64 packets, of which a peer lets one stand still, would cost 64 times what is counted for it.
+//! quinn copies all packets of one call into one buffer, and its streams keep slices of it: one
+//! kept packet keeps the whole buffer. A run of 64 packets with one that stays unread would cost 64
+//! times the counted memory.
 
 use std::cell::RefCell;
 use std::io::{self, IoSliceMut};
@@ -24,11 +25,11 @@ thread_local! {
     static RECEIVED: RefCell<Box<[u8]>> = RefCell::new(vec![0; RUNS * RUN].into());
 }
 
-/// Receives at most [`RUNS`] runs by `recv`, which says how many came, and puts them in order into `bufs` and `meta`. What it says is how
-/// many runs came, and how many of those were filled.
+/// Receives at most [`RUNS`] runs by `recv`, which returns their number, and puts them in order
+/// into `bufs` and `meta`. Returns the number of runs, and of filled entries.
 ///
 /// # Errors
-/// Those of `recv`.
+/// Errors of `recv`.
 pub(super) fn receive(
     recv: impl FnOnce(&mut [IoSliceMut<'_>], &mut [RecvMeta]) -> io::Result<usize>,
     bufs: &mut [IoSliceMut<'_>],
@@ -50,8 +51,8 @@ pub(super) fn receive(
     })
 }
 
-/// Puts the packets of a run into `bufs` and `meta`, and says how many of those it filled. What has no room is lost: it is larger than
-/// what the peer was told.
+/// Puts the packets of a run into `bufs` and `meta`, and returns the number of filled entries. A
+/// packet without room is dropped: it is larger than the announced limit.
 fn hand_on(
     run: &RecvMeta,
     bytes: &[u8],
@@ -82,7 +83,8 @@ fn hand_on(
 mod tests {
     use super::*;
 
-    /// The lengths of what is handed on of these runs (bytes, and of each packet), where quinn has `slots` of `room` bytes.
+    /// The lengths of the packets handed on for these runs (bytes, and of each packet), if quinn
+    /// has `slots` of `room` bytes.
     fn handed_on(runs: &[(usize, usize)], slots: usize, room: usize) -> Vec<usize> {
         let mut memory = vec![0; slots * room];
         let mut bufs: Vec<_> = memory.chunks_mut(room).map(IoSliceMut::new).collect();

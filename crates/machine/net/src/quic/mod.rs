@@ -1,10 +1,11 @@
 //! QUIC (RFC 9000, 9001, 9002, 9221), over the quinn crate.
 //!
-//! What it is: an [`Endpoint`] is one UDP socket that accepts and opens [`Connection`]s; a connection carries streams
-//! and unreliable datagrams. TLS is what TCP uses ([`crate::tls`]): the same files, verification and names of the peer,
-//! with ALPN `h3`. Sockets of several workers can share a port: see [`steering`].
+//! An [`Endpoint`] is one UDP socket that accepts and opens [`Connection`]s; a connection carries
+//! streams and unreliable datagrams. TLS is that of TCP ([`crate::tls`]): the same files,
+//! verification and names of the peer, with ALPN `h3`. Sockets of several workers can share a port:
+//! see [`steering`].
 //!
-//! What it is not: it knows no HTTP. Outside this folder nothing knows quinn's types.
+//! This module knows no HTTP. quinn's types are not used outside of this folder.
 
 mod cid;
 mod coalescing_socket;

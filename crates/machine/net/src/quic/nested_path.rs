@@ -1,7 +1,8 @@
 //! A way for the packets of a connection that is not a UDP socket: they pass through something else, such as a tunnel.
 //!
-//! The connection stands on one side, the carrier of its packets on the other. Both directions have a bounded queue. What
-//! leaves has to wait while its queue is full, so that the connection notices; of what comes, the oldest goes.
+//! The connection stands on one side, the carrier of its packets on the other. Both directions have
+//! a bounded queue. Outgoing packets wait while their queue is full, so that the connection
+//! notices; of incoming ones, the oldest is dropped.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -21,10 +22,11 @@ use quinn::{AsyncUdpSocket, UdpPoller};
 /// grow old, and as many as one wake-up of their carrier takes along. 5 ms at 100 Mbit/s.
 #[doc(alias = "bound")]
 const LEAVING: usize = 64 * 1024;
-/// What each packet counts for beside its bytes: empty ones cost memory as well.
+/// The overhead of each packet beside its bytes: empty ones cost memory as well.
 const EACH: usize = 32;
 
-/// Bytes of packets that wait to be taken by the connection: what one wake-up brings, and half as much again.
+/// Bytes of packets that wait to be taken by the connection: one and a half times those of one
+/// wake-up.
 #[doc(alias = "bound")]
 const COMING: usize = 768 * 1024;
 /// Both ends of the way, where quinn asks for addresses: no one has them (RFC 6666).
@@ -72,9 +74,9 @@ struct Queue {
     bytes: usize,
     /// No packet passes any more.
     closed: bool,
-    /// Who waits for packets.
+    /// Waits for packets.
     taker: Option<Waker>,
-    /// Who waits for room: one for each connection and for the endpoint.
+    /// Wait for room: one for each connection and for the endpoint.
     givers: Vec<Waker>,
 }
 
@@ -110,7 +112,7 @@ impl Queue {
 }
 
 impl Carrier {
-    /// A new way: the carrier of its packets, and what the connection has in place of a socket.
+    /// A new path: the carrier of its packets, and the connection's substitute for a socket.
     #[must_use]
     pub fn new() -> (Self, Socket) {
         let path = Arc::new(NestedPath {
@@ -188,7 +190,7 @@ impl Drop for Carrier {
     }
 }
 
-/// What stands in place of a socket. When it is dropped, there is nothing more to carry.
+/// The substitute for a socket. After its drop, there is nothing more to carry.
 #[derive(Debug)]
 pub struct Socket(Arc<NestedPath>);
 
@@ -196,7 +198,7 @@ impl Socket {
     /// Where the other end seems to be.
     pub(super) const FAR: SocketAddr = FAR;
 
-    /// What carries its packets.
+    /// The carrier of its packets.
     pub(super) fn path(&self) -> Arc<NestedPath> {
         self.0.clone()
     }
@@ -238,7 +240,7 @@ impl AsyncUdpSocket for Socket {
         let mut count = 0;
         for (buffer, meta) in bufs.iter_mut().zip(meta) {
             let Some(packet) = queue.pop() else { break };
-            // What is longer than the connection takes fails its check of integrity.
+            // A packet longer than the connection takes is cut, and fails its integrity check.
             let length = packet.len().min(buffer.len());
             buffer[..length].copy_from_slice(&packet[..length]);
             *meta = RecvMeta::default();

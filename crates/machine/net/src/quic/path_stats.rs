@@ -1,4 +1,4 @@
-//! What tells whether the path to a peer still works.
+//! Figures that show whether the path to a peer still works.
 
 use std::time::Duration;
 

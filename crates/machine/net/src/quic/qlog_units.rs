@@ -73,12 +73,12 @@ fn is_of_number(byte: u8) -> bool {
     byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'+' | b'e' | b'E')
 }
 
-/// A number of seconds in milliseconds; as it is if it is none.
+/// A number of seconds in milliseconds; unchanged if it is not a number.
 fn milliseconds(number: &[u8]) -> Vec<u8> {
     let seconds = std::str::from_utf8(number).ok();
     let seconds = seconds.and_then(|text| text.parse::<f64>().ok());
     match seconds {
-        // Nanoseconds are what the clock has.
+        // The clock counts nanoseconds.
         Some(seconds) => format!("{}", (seconds * 1e9).round() / 1e6).into_bytes(),
         None => number.to_vec(),
     }

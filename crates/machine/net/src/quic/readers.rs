@@ -21,17 +21,18 @@ const STILL: u32 = 2;
 /// The code of a stream that is ended for it: H3_EXCESSIVE_LOAD (RFC 9114 section 8.1).
 const EXCESSIVE_LOAD: u64 = 0x107;
 
-/// The bit of a stream's ID that says it has one direction (RFC 9000 section 2.1): it is none of an exchange.
+/// The bit of a stream ID for unidirectional streams (RFC 9000 section 2.1), which do not carry
+/// exchanges.
 const UNIDIRECTIONAL: u64 = 2;
 
-/// Those of a connection.
+/// The readers of a connection's streams.
 #[derive(Debug, Default)]
 pub(super) struct Readers {
     /// Bytes that they have taken, all in all.
     read: AtomicU64,
     /// How many have something to read.
     fed: AtomicUsize,
-    /// Those of exchanges, by their stream's ID.
+    /// Streams of exchanges, by their stream ID.
     exchanges: Mutex<HashMap<u64, Watched>>,
 }
 
@@ -58,7 +59,7 @@ pub(super) struct Reader {
     came: AtomicBool,
     /// How often something was read.
     reads: AtomicU32,
-    /// It was ended, because it stood still.
+    /// The stream was ended, because it was stalled.
     ended: AtomicBool,
     waiting: Mutex<Option<Waker>>,
 }
@@ -162,7 +163,8 @@ impl Reader {
         self.is_early
     }
 
-    /// The next bytes. `woken` is the waker of this reader itself: so it hears of what comes while no one asks.
+    /// The next bytes. `woken` is the waker of this reader itself, which so learns of bytes that
+    /// arrive between polls.
     pub(super) fn poll_read(
         &self,
         cx: &Context<'_>,
@@ -177,7 +179,7 @@ impl Reader {
         let Some(stream) = stream.as_mut() else {
             return Poll::Ready(Err(ReadError::Closed));
         };
-        // Before the poll: what comes during it sets this again, and is not missed.
+        // Before the poll: bytes that arrive during it set this again, and are not missed.
         self.came.store(false, Ordering::SeqCst);
 
         // The waker is kept by the connection, not by the future.
@@ -197,7 +199,7 @@ impl Reader {
         polled.map(|chunk| Ok(chunk?.map(|chunk| chunk.bytes)))
     }
 
-    /// Nothing is there: the asker is woken by what comes.
+    /// No bytes: the asker is woken when some arrive.
     fn wait(&self, cx: &Context<'_>) {
         *self.waiting.lock() = Some(cx.waker().clone());
         self.feed(false);
@@ -207,7 +209,8 @@ impl Reader {
         }
     }
 
-    /// Ready once it was ended because it stood still. It is woken by what comes, too, if anything was asked for before.
+    /// Ready once the stream was ended because it was stalled. Arriving bytes wake the task, too,
+    /// if it has asked for some before.
     pub(super) fn poll_still(&self, cx: &Context<'_>) -> Poll<ReadError> {
         *self.waiting.lock() = Some(cx.waker().clone());
         match self.ended.load(Ordering::SeqCst) {
@@ -224,7 +227,7 @@ impl Reader {
         }
     }
 
-    /// Gives back the room of what no one reads; false if there is no stream any more.
+    /// Gives back the room of unread bytes; false if there is no stream any more.
     fn end(&self) -> bool {
         let mut stream = self.stream.lock();
         let stopped = stream

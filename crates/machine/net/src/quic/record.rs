@@ -1,4 +1,4 @@
-//! What is written down of connections when an operator asks for it: qlog files and TLS secrets.
+//! Recordings of connections, if an operator asks for them: qlog files and TLS secrets.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -17,7 +17,7 @@ use crate::background::{Background, Sink};
 
 use super::qlog_units::QlogRecords;
 
-/// Mode of the files: they tell who spoke to whom, or decrypt it.
+/// Mode of the files: they reveal who talked to whom, or decrypt it.
 const FILE_MODE: u32 = 0o600;
 /// Mode of the folder, where it is made here.
 const FOLDER_MODE: u32 = 0o700;
@@ -52,7 +52,7 @@ struct KeyFile {
     writer: Writer<String>,
 }
 
-/// The thread that writes, from the first piece on; none where it does not start.
+/// The writing thread, from the first piece on; `None` if it does not start.
 type Writer<P> = OnceLock<Option<Background<P>>>;
 
 /// The file of secrets, as its thread has it.
@@ -65,7 +65,7 @@ enum Opened {
     /// There was nothing to write.
     NotYet,
     File(AppendedFile),
-    /// It cannot be opened, which was said.
+    /// The file cannot be opened, which was reported.
     Failed,
 }
 
@@ -90,7 +90,7 @@ struct QlogSink {
     left: u64,
 }
 
-/// What the recorder of a connection writes to.
+/// The sink of a connection's recorder.
 struct QlogWriter {
     file: Arc<QlogFile>,
     writer: Background<QlogPiece>,
@@ -139,7 +139,8 @@ impl Record {
         }
     }
 
-    /// Waits at most `limit` for each kind of file until what was recorded so far is written; false where it is not.
+    /// Waits at most `limit` for each kind of file until the recordings so far are written; false
+    /// if they are not.
     pub fn flush(&self, limit: Duration) -> bool {
         let qlog = self.qlog.as_ref().and_then(|folder| folder.writer.get());
         let keys = self.keys.as_ref().and_then(|keys| keys.writer.get());
@@ -159,7 +160,8 @@ impl Record {
         self.keys.clone().map(|keys| keys as Arc<dyn KeyLog>)
     }
 
-    /// A file for one connection of ours as `role`; `None` where none is wanted or it cannot be made.
+    /// A file for one connection of ours as `role`; `None` if recordings are off or the file cannot
+    /// be made.
     pub(super) fn qlog(&self, role: &str) -> Option<QlogStream> {
         let folder = self.qlog.as_ref()?;
         let number = folder.files.fetch_add(1, Ordering::Relaxed);
@@ -179,7 +181,7 @@ impl Record {
             opened: OnceLock::new(),
             records: Mutex::default(),
         });
-        // So that a connection of which nothing is known yet has its file, too.
+        // So that even a connection without events has its file.
         let begin = QlogPiece {
             file: file.clone(),
             bytes: Vec::new(),

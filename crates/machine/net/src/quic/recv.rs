@@ -13,7 +13,7 @@ use super::readers::{Reader, Readers};
 #[derive(Debug)]
 pub struct RecvStream {
     reader: Arc<Reader>,
-    /// That of the reader itself.
+    /// The waker of the reader itself.
     woken: Waker,
 }
 
@@ -49,8 +49,8 @@ impl RecvStream {
         self.reader.poll_read(cx, &self.woken, most)
     }
 
-    /// Ready once the stream was ended because what has come was not read, and the other streams of a link needed its room. To be
-    /// polled by the side that does not read at the moment.
+    /// Ready once the stream was ended because its bytes were not read, and the other streams of a
+    /// link needed the room. To be polled by the side that does not read at the moment.
     pub fn poll_still(&mut self, cx: &mut Context<'_>) -> Poll<ReadError> {
         self.reader.poll_still(cx)
     }

@@ -1,13 +1,13 @@
-//! What the peer's machine says when nothing listens on its port any more.
+//! ICMP errors of the peer's machine: its port is closed.
 //!
-//! It is a hint only: anyone who guesses our port can forge it (RFC 9000, section 14.2.1 of MTU messages). So it ends no connection; it makes
-//! the watcher of a connection look at once.
+//! Such an error is a hint only: anyone who guesses our port can forge it (RFC 9000, section 14.2.1
+//! of MTU messages). So it does not end a connection; it makes the liveness monitor look at once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// Counts "port unreachable" messages of ICMP for what one socket sent.
+/// Counts "port unreachable" messages of ICMP about packets of one socket.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     count: AtomicU64,

@@ -1,8 +1,9 @@
 //! Whether a link's window is used up by streams that no one reads, so that its other streams wait.
 //!
-//! quinn does not say how much of a window is used up. The peer does: it sends DATA_BLOCKED when it has something to send and no room
-//! for it (RFC 9000 section 4.1). It may have been said just before there was room again, so the peer is given a few bytes more, and
-//! only if it says it once more, there are none.
+//! quinn does not say how much of a window is used up. The peer does: it sends DATA_BLOCKED when it
+//! has something to send and no room for it (RFC 9000 section 4.1). The frame may have been sent
+//! just before there was room again, so the peer is given a few bytes more, and counts as blocked
+//! only if it sends another one.
 
 /// Streams that are ended at first on a full link; [`FASTER`] times as many each time that it was
 /// not enough.
@@ -21,30 +22,30 @@ const LEFT: usize = 32;
 #[doc(alias = "bound")]
 const PATIENCE: u32 = 5;
 
-/// What is known of a link's room.
+/// The state of a link's room.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
     /// There is some.
     #[default]
     Enough,
-    /// There was none, as the peer said last.
+    /// The peer reported last that it is blocked.
     Blocked,
     /// The peer was given a few bytes more, this many looks ago. If it has used them up, as many of the next ones are ended.
     Asked { looks: u32, next: usize },
 }
 
-/// What was seen since the last look.
+/// Observations since the last look.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Seen {
     /// The peer said that it has no room.
     pub(super) blocked: bool,
-    /// So much was read, or the window grew so, that it was given more.
+    /// The peer was given more room: bytes were read, or the window grew.
     pub(super) given: bool,
     /// Streams that stand still.
     pub(super) still: usize,
 }
 
-/// What is to be done.
+/// The measures to take.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Relief {
     /// End this many of the streams that stand still.

@@ -15,7 +15,8 @@ use super::flows::Flows;
 /// The code of a stream that was dropped unfinished: H3_REQUEST_CANCELLED (RFC 9114 section 8.1).
 const ABANDONED: u64 = 0x10c;
 
-/// The sending side of a stream. Dropped before [`Self::finish`], it is reset: what is incomplete never looks complete.
+/// The sending side of a stream. If it is dropped before [`Self::finish`], it is reset: an
+/// incomplete content never looks complete.
 #[derive(Debug)]
 pub struct SendStream {
     stream: quinn::SendStream,
@@ -41,8 +42,8 @@ impl SendStream {
         VarInt::from(self.stream.id()).into_inner()
     }
 
-    /// Writes some of `pieces`, one byte at least, and advances each past what was written. Waits for room. Dropping the
-    /// future loses nothing.
+    /// Writes some of `pieces`, one byte at least, and advances each past its written bytes. Waits
+    /// for room. Dropping the future loses nothing.
     ///
     /// # Errors
     /// When the peer reads no more, or the connection ended.
@@ -63,8 +64,8 @@ impl SendStream {
         Ok(())
     }
 
-    /// Ready when the peer stops reading a stream that waits for room. quinn does not say so to a writer while the connection has no
-    /// room at all, nor later if the stream has none.
+    /// Ready when the peer stops reading a stream that waits for room. quinn does not tell a writer
+    /// while the connection has no room at all, nor later if the stream has none.
     fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<WriteError> {
         if self.stopped.is_none() {
             self.stopped = Some(ReusableBoxFuture::new(self.stopped()));
@@ -91,7 +92,8 @@ impl SendStream {
         self.stream.finish().map_err(|_| WriteError::Closed)
     }
 
-    /// Abandons the stream with `code`; what was not acknowledged is not sent again. A stream that has ended stays so.
+    /// Abandons the stream with `code`; unacknowledged bytes are not sent again. A stream that has
+    /// ended stays so.
     pub fn reset(&mut self, code: u64) {
         self.ended = true;
         // Only a stream that has ended refuses.

@@ -1,8 +1,9 @@
 //! Which process has the packets of a UDP socket that several have.
 //!
-//! A packet with a connection ID of ours goes to the process that it names. All others are of clients that are new, or of connections that
-//! no process has: the newest process serves them, so that a ClientHello of several packets meets one process. A forwarded packet is served or
-//! dropped where it came, whatever it says.
+//! A packet with a connection ID of ours goes to the process that it names. All others belong to
+//! new clients, or to connections of no process: the newest process serves them, so that a
+//! ClientHello of several packets meets one process. A forwarded packet is served or dropped by its
+//! receiver, never forwarded again.
 
 use std::io::IoSliceMut;
 use std::task::{Context, Poll, ready};
@@ -13,7 +14,7 @@ use quinn::udp::{EcnCodepoint, RecvMeta};
 use super::cid::{LENGTH, process_of};
 use crate::shared_socket::{ForwardKind, Forwarded, ProcessTag, ReceivedRun, Sibling, Siblings};
 
-/// Whose a packet is.
+/// The owner of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PacketOwner {
     /// This process.
@@ -27,13 +28,13 @@ enum PacketOwner {
 /// The process that a packet is for, by its connection ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Destination {
-    /// It has a connection ID of the length of ours, in the form of an established connection.
+    /// A connection ID of the length of ours, in the form of an established connection.
     Named(ProcessTag),
     /// The same, where a client may have made up the connection ID.
     PerhapsNamed(ProcessTag),
-    /// It has a connection ID of another length.
+    /// A connection ID of another length.
     New,
-    /// It is too short for a packet.
+    /// The packet is too short.
     Malformed,
 }
 

@@ -1,8 +1,9 @@
 //! Several workers behind one UDP port.
 //!
-//! Every worker has a socket of its own on the port (`SO_REUSEPORT`). The kernel chooses by the sender's address and port, which
-//! keeps a connection together until its client moves. So a filter chooses instead: packets that carry a connection ID of ours
-//! go to the worker that it names; the first packets of a client, whose connection ID is its own, are spread as before.
+//! Every worker has a socket of its own on the port (`SO_REUSEPORT`). The kernel chooses by the
+//! sender's address and port, which keeps a connection on one socket until its client moves. So a
+//! filter chooses instead: packets that carry a connection ID of ours go to the worker that it
+//! names; the first packets of a client, whose connection ID is its own, are spread as before.
 //!
 //! Connections that a client opens from one port meet on one worker, also because the kernel may merge their packets (GRO).
 
@@ -22,13 +23,14 @@ const IF_EQUAL: u16 = 0x15;
 const AND: u16 = 0x54;
 /// Return `k`.
 const RETURN: u16 = 0x06;
-/// Return what was loaded.
+/// Return the loaded value.
 const RETURN_LOADED: u16 = 0x16;
 /// No socket has this number: the kernel then chooses by the sender.
 const BY_SENDER: u32 = u32::MAX;
 
-/// What the filter sees begins at the UDP payload. Layouts: RFC 9000 sections 17.2 (long header: flags, version, length of the
-/// destination connection ID, the ID) and 17.3.1 (short header: flags, the ID).
+/// The input of the filter begins at the UDP payload. Layouts: RFC 9000 sections 17.2 (long header:
+/// flags, version, length of the destination connection ID, the ID) and 17.3.1 (short header:
+/// flags, the ID).
 const PROGRAM: [Instruction; 9] = [
     op(LOAD, 0, 0, 0),
     // Bit 7: a long header.
@@ -48,8 +50,8 @@ const fn op(code: u16, jt: u8, jf: u8, k: u32) -> Instruction {
     Instruction { code, jt, jf, k }
 }
 
-/// Makes the kernel deliver to each of the sockets of a port what belongs to its worker. `sockets` must have been bound in the
-/// order of their workers, and nothing else to the port.
+/// Makes the kernel deliver packets to the sockets of their workers. `sockets` must have been bound
+/// in the order of their workers, and no other socket to the port.
 ///
 /// # Errors
 /// When the system refuses, or has no such filter: then there should be one socket only.

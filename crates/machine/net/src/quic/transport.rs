@@ -50,9 +50,9 @@ pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 /// forget UDP after 30 s.
 #[doc(alias = "bound")]
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// What is expected of a path whose round trip was measured on a connection before, at least and at most: the first packet is sent
-/// again after three of these. The most is what is expected where nothing is known (RFC 9002, 6.2.2); the least leaves a busy server
-/// the time for a handshake.
+/// Bounds of the expected round-trip time on a path that was measured before: the first packet is
+/// sent again after three of these. The upper bound is the default for unknown paths (RFC 9002,
+/// 6.2.2); the least leaves a busy server the time for a handshake.
 const EXPECTED_RTT: RangeInclusive<Duration> =
     Duration::from_millis(50)..=Duration::from_millis(333);
 
@@ -62,22 +62,22 @@ const EXPECTED_RTT: RangeInclusive<Duration> =
 #[doc(alias = "bound")]
 pub const INITIAL_MTU: u16 = 1280;
 
-/// Bytes of the largest UDP payload: what Ethernet carries over IPv6.
+/// Bytes of the largest UDP payload: the most that Ethernet carries over IPv6.
 #[doc(alias = "bound")]
 pub(super) const LARGEST_MTU: u16 = 1452;
 /// Bytes of a UDP payload that every path of QUIC carries (RFC 9000 section 14).
 pub const SMALLEST_MTU: u16 = 1200;
-/// Bytes that a connection inside another one has less: what stands before and behind the payload of a datagram in a packet
-/// of the outer one, with an HTTP datagram's stream and context.
+/// Bytes that a connection inside another one has less: the overhead before and behind the payload
+/// of a datagram in a packet of the outer one, with an HTTP datagram's stream and context.
 const LAYER: u16 = 40;
 
-/// How often a connection looks whether its path carries more than was found: a search that met a
+/// How often a connection checks whether its path carries more than was found: a search that met a
 /// full queue has found too little, and where one connection is inside another, the end of the
-/// outer one's search cannot be seen from within. A search sends 18 packets at most, and none where
-/// the path carries the most.
+/// outer one's search cannot be seen from within. A search sends 18 packets at most, and none on a
+/// path with the largest MTU.
 #[doc(alias = "bound")]
 const SEARCH: Duration = Duration::from_secs(5);
-/// What is looked for last is given up below this difference, in bytes.
+/// The search for the MTU ends below this difference, in bytes.
 const MTU_STEP: u16 = 12;
 
 /// When a path that lost its large packets is measured again. The time is short, because an
@@ -93,7 +93,7 @@ pub struct Sizes {
     initial: u16,
     /// At most.
     largest: u16,
-    /// What the peer may send at most.
+    /// The most that the peer may send.
     pub(super) from_peer: u16,
 }
 
@@ -105,9 +105,10 @@ impl Sizes {
         from_peer: LARGEST_MTU,
     };
 
-    /// Inside `depth` other connections, the innermost of which carries `payload` bytes now. If it carries what peers begin
-    /// with, it is expected to carry as much as its own path allows. Unless the other end of the way can be `trusted` to bear
-    /// packets that are too large for it, the peer is to send none.
+    /// Inside `depth` other connections, the innermost of which carries `payload` bytes now. If it
+    /// carries the initial size of peers, it is expected to carry as much as its own path allows.
+    /// Unless the other end of the tunnel can be `trusted` to cope with packets that are too large
+    /// for it, the peer must not send any.
     #[must_use]
     pub fn inside(depth: u8, payload: usize, trusted: bool) -> Self {
         let largest = LARGEST_MTU - LAYER * u16::from(depth.min(5));
@@ -138,7 +139,8 @@ pub(super) fn send_window() -> u64 {
     SEND_WINDOW.min(Memory::node().connection() as u64 / 2)
 }
 
-/// The settings of a connection on a path whose round trip was `rtt` the last time; otherwise as [`transport`].
+/// The settings of a connection on a path with a last round-trip time of `rtt`; otherwise as
+/// [`transport`].
 pub(super) fn transport_of_known_path(
     qlog: Option<QlogStream>,
     keep_alive: Duration,
@@ -151,8 +153,9 @@ pub(super) fn transport_of_known_path(
     Arc::new(config)
 }
 
-/// The settings of a connection on which the peer may have this many `streams` of both directions, and which is kept alive every
-/// `keep_alive`; written down to `qlog` if there is one. What it has on its way is bounded by `congestion`.
+/// The settings of a connection on which the peer may have this many `streams` of both directions,
+/// and which is kept alive every `keep_alive`; recorded to `qlog` if there is one. `congestion`
+/// bounds its bytes in flight.
 pub(super) fn transport(
     qlog: Option<QlogStream>,
     streams: u32,

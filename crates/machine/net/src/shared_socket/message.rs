@@ -37,14 +37,14 @@ pub enum ForwardKind {
     IfKnown,
     /// They were returned.
     Returned,
-    /// It is no datagram, but what the protocol calls the party that is at this address.
+    /// Not a datagram, but the protocol's name of the party at this address.
     Whereabouts,
 }
 
 /// Datagrams of one sender, as the kernel gave them: all of equal size but the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceivedRun<'a> {
-    /// Who sent them.
+    /// Their source.
     pub source: SocketAddr,
     /// The address of ours that they were sent to, if it is known.
     pub local: Option<IpAddr>,

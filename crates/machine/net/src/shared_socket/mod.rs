@@ -1,9 +1,11 @@
 //! A UDP socket that several processes of one user have, as a service manager passes it to a node and to its successor.
 //!
-//! The kernel gives each packet to the process that asks first. So the processes find each other, and packets that one receives for another are
-//! forwarded, once: see [`Siblings`]. They meet at abstract Unix sockets (unix(7)), for all that is common to them is the UDP socket:
-//! each has a name of its own with that socket's number (`SO_COOKIE`), is found in `/proc/self/net/unix`, and is believed only if the
-//! kernel says that the same user listens there (`SO_PEERCRED`). No one can take such a name before, and none is left behind.
+//! The kernel gives each packet to the process that asks first. So the processes find each other,
+//! and a packet for another process is forwarded, once: see [`Siblings`]. They meet at abstract
+//! Unix sockets (unix(7)), as they have only the UDP socket in common: each has a name of its own
+//! with that socket's number (`SO_COOKIE`), is found in `/proc/self/net/unix`, and is trusted only
+//! if the kernel confirms that the same user listens there (`SO_PEERCRED`). No one can take such a
+//! name in advance, and no name is left behind.
 //!
 //! A filter of the kernel (`SO_ATTACH_REUSEPORT_CBPF`) cannot do it: it chooses between sockets, and this is one.
 //!
@@ -51,9 +53,9 @@ impl From<UdpSocket> for DatagramSocket {
 /// Datagrams that went to another process, and that were lost because it did not take them in time, since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForwardCounts {
-    /// Those that went there.
+    /// Datagrams forwarded there.
     pub forwarded: u64,
-    /// Those that were lost.
+    /// Datagrams that were lost.
     pub dropped: u64,
 }
 

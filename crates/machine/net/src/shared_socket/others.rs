@@ -19,11 +19,13 @@ use super::{Rendezvous, Sibling, Siblings};
 #[doc(alias = "bound")]
 const OWNERS: usize = 8192;
 
-/// The other processes, as one sees them that knows sessions by `K`. None has a socket that this one opened.
+/// The other processes, for a protocol with sessions of key `K`. Sockets that only this process
+/// opened have none.
 #[derive(Debug)]
 pub struct OtherProcesses<K> {
     siblings: Option<Siblings>,
-    /// Who was asked about a session last, and has not returned it. So none that stands still is asked about the sessions of the others.
+    /// The process that was asked about a session last, and has not returned it. So a stalled
+    /// process is not asked about the sessions of others.
     owners: HashMap<K, ProcessTag>,
     is_others_turn: bool,
 }
@@ -38,7 +40,7 @@ pub enum NextDatagrams<R> {
 }
 
 impl<K: Eq + Hash> OtherProcesses<K> {
-    /// Those that are met there.
+    /// The processes at a rendezvous.
     ///
     /// # Errors
     /// When the run time refuses the descriptors.
@@ -74,8 +76,9 @@ impl<K: Eq + Hash> OtherProcesses<K> {
         }
     }
 
-    /// The next datagrams: those that `receive` takes from the socket, and those that another process forwards, which are put into `room`,
-    /// by turns where there are both. Dropping the future loses none, if that is true of `receive`.
+    /// The next datagrams: received from the socket by `receive`, or forwarded by another process
+    /// into `room`, by turns if there are both. Dropping the future loses none, if that is true of
+    /// `receive`.
     pub async fn next_or<R>(
         &mut self,
         room: &mut Vec<u8>,
@@ -153,7 +156,7 @@ impl<K: Eq + Hash> OtherProcesses<K> {
                 self.owners.remove(&session);
                 self.ask(session, Some(*from), run)
             }
-            // Who forwarded it does not know the session.
+            // The forwarding process does not know the session.
             ForwardKind::Final => {
                 let is_senders = |owner: &ProcessTag| siblings.named(*owner) == Some(*from);
                 if self.owners.get(&session).is_some_and(is_senders) {
@@ -161,7 +164,7 @@ impl<K: Eq + Hash> OtherProcesses<K> {
                 }
                 self.ask_all_but(*from, session, run)
             }
-            // It is no datagram.
+            // Not a datagram.
             ForwardKind::Whereabouts => true,
         }
     }

@@ -1,6 +1,7 @@
 //! How a process is called among those that share a socket.
 
-/// The part of a connection ID that names a process. It is drawn at random, and differs from those of the others.
+/// The part of a connection ID that names a process. It is random, and differs from those of the
+/// others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessTag(pub [u8; 3]);
 

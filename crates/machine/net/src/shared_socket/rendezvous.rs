@@ -51,7 +51,8 @@ pub(super) struct FoundProcess {
 }
 
 impl Rendezvous {
-    /// Finds the other processes that have `socket`, and lets those that come later find this one. It does not wait for any of them.
+    /// Finds the other processes with `socket`, and lets later ones find this one. Does not wait
+    /// for any of them.
     ///
     /// # Errors
     /// When the system has no such names, or no descriptor is left.

@@ -49,7 +49,7 @@ pub struct Sibling(usize);
 pub struct Forwarded<'a> {
     /// Their purpose.
     pub kind: ForwardKind,
-    /// Who forwarded them.
+    /// The forwarding process.
     pub from: Sibling,
     /// The datagrams.
     pub run: ReceivedRun<'a>,
@@ -61,7 +61,7 @@ struct Peer {
     pid: i32,
     connection: UnixDatagram,
     drains: bool,
-    /// It does not know yet that we drain.
+    /// It has not been told that we drain.
     is_untold: bool,
 }
 
@@ -102,7 +102,7 @@ enum Heard {
 }
 
 impl Siblings {
-    /// Those that were found at a rendezvous, and those that will come there.
+    /// The processes found at a rendezvous, now and later.
     ///
     /// # Errors
     /// When the run time refuses the descriptors.
@@ -189,7 +189,8 @@ impl Siblings {
         (self.drains || newest.id > self.own).then_some(Sibling(number))
     }
 
-    /// The newest process that is older than `than`, or than this one: whom to ask next for a client's session.
+    /// The newest process that is older than `than`, or than this one: the next one to ask for a
+    /// client's session.
     #[must_use]
     pub fn older(&self, than: Option<Sibling>) -> Option<Sibling> {
         let limit = than
@@ -217,7 +218,8 @@ impl Siblings {
         self.drains
     }
 
-    /// Forwards datagrams; false, and they are counted as lost, if the process takes none of those that wait.
+    /// Forwards datagrams; false if the process does not take its waiting messages; they are
+    /// counted as lost then.
     pub fn forward(&self, to: Sibling, kind: ForwardKind, run: &ReceivedRun<'_>) -> bool {
         let is_sent = self.try_forward(to, kind, run);
         if !is_sent {
@@ -408,7 +410,7 @@ impl Siblings {
 }
 
 impl Peer {
-    /// Sends it a message, unless it takes none now.
+    /// Sends the process a message, unless its socket is full.
     fn send(&self, kind: ForwardKind, run: &ReceivedRun<'_>) -> bool {
         let header = message::header(kind, run);
         let parts = [IoSlice::new(&header), IoSlice::new(run.bytes)];

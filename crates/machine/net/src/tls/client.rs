@@ -20,7 +20,7 @@ use super::{kernel_carries, provider};
 #[doc(alias = "bound")]
 const SERVERS: usize = 256;
 
-/// What a connecting configuration is made of.
+/// The inputs of a connecting configuration.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ClientOptions<'a> {
     /// The authorities to believe (PEM); without it those that the system trusts.
@@ -42,18 +42,18 @@ pub struct ClientOptions<'a> {
 #[derive(Debug, Clone)]
 pub struct TlsClient {
     config: Arc<ClientConfig>,
-    /// Nothing is, where any server is believed.
+    /// `None` if any server is accepted.
     verified: Option<Verified>,
     revocations: Revocations,
     check: Option<Arc<RevocationCheck>>,
 }
 
-/// Keeps the lists of revoked certificates that a [`TlsClient`] was made with. What it opened does not.
+/// Keeps the revocation lists of a [`TlsClient`] loaded. Its connections do not.
 #[derive(Debug)]
 pub struct RevocationsInForce(#[expect(dead_code, reason = "held for its drop")] Revocations);
 
 impl TlsClient {
-    /// What keeps the lists of revoked certificates in force for configurations that were made of this one.
+    /// Keeps the revocation lists in force for configurations that were made of this one.
     #[must_use]
     pub fn revocations(&self) -> RevocationsInForce {
         RevocationsInForce(self.revocations.clone())

@@ -17,10 +17,11 @@ use crate::read_at_most;
 /// Permission bits that let others than the owner use a file.
 const GROUP_AND_OTHER: u32 = 0o077;
 
-/// Those that a key of root must not have: its group may read it, as Debian's `ssl-cert` and the volumes of Kubernetes have it.
+/// Mode bits that a key of root must not have: its group may read it, as with Debian's `ssl-cert`
+/// and volumes of Kubernetes.
 const BEYOND_READING: u32 = 0o037;
 
-/// Whom systems give keys that a group may read.
+/// The owner of keys that a group may read.
 const ROOT: u32 = 0;
 
 /// Bytes of one file: a list of 200,000 revoked certificates has 10 MiB as PEM.
@@ -32,9 +33,9 @@ pub const FILE_BYTES: u64 = 16 << 20;
 pub struct TlsFileError {
     /// The file at fault.
     pub file: PathBuf,
-    /// What is wrong with it.
+    /// The mistake.
     pub reason: String,
-    /// What mends it, where that is known.
+    /// The remedy, if it is known.
     pub remedy: Option<String>,
 }
 
@@ -183,7 +184,7 @@ pub(super) fn bad_pem(file: &Path, error: &pem::Error) -> TlsFileError {
                 String::from_utf8_lossy(line)
             )
         }
-        // Without the decoder's words: they may quote what stands in a key file.
+        // Without the decoder's words: they may quote the content of a key file.
         pem::Error::Base64Decode(_) => "not valid PEM: bad base64 between BEGIN and END".to_owned(),
         other => format!("not valid PEM: {other}"),
     };

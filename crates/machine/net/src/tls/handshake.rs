@@ -31,7 +31,7 @@ const FAREWELL_READS: usize = 64;
 pub struct TlsError {
     /// The kind of failure.
     pub kind: TlsErrorKind,
-    /// What rustls or the system said.
+    /// The error text of rustls or the system.
     pub detail: String,
     /// The same for metrics: more exact about certificates.
     pub fault: Fault,
@@ -40,7 +40,7 @@ pub struct TlsError {
 /// The kind of a [`TlsError`]; RFC 9209 has an error type for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TlsErrorKind {
-    /// We do not believe the peer's certificate, or it showed none (`tls_certificate_error`).
+    /// The peer's certificate is missing or not accepted (`tls_certificate_error`).
     Certificate,
     /// The peer ended the handshake with this alert (`tls_alert_received`). The text of an alert about
     /// certificates means ours.
@@ -136,7 +136,8 @@ pub async fn connect(
     Ok(wrap(&below, peer, Transport::TlsClient(Box::new(tls))))
 }
 
-/// Closes so that the alert arrives: a socket closed with unread input sends a reset, which overtakes what was written.
+/// Closes so that the alert arrives: a socket closed with unread input sends a reset, which
+/// overtakes written bytes.
 async fn say_farewell(mut stream: Stream) {
     if stream.shutdown().await.is_err() {
         return;
@@ -209,7 +210,7 @@ impl TlsError {
         }
     }
 
-    /// Tells what went wrong from an error of a TLS stream, which is one of rustls in one of the system.
+    /// The fault in an error of a TLS stream, which is one of rustls within one of the system.
     #[must_use]
     pub fn from_io(error: &io::Error) -> Self {
         let inner = error

@@ -23,7 +23,7 @@ pub(crate) struct KeptRecords {
 }
 
 impl KeptRecords {
-    /// Nothing was read. `is_left`: the kernel may carry the records later.
+    /// No bytes were read. `is_left`: the kernel may carry the records later.
     pub(crate) fn new(is_left: bool) -> Self {
         Self {
             cursor: RecordCursor::default(),

@@ -1,8 +1,9 @@
 //! TLS that the kernel goes on with (kTLS), so that bytes pass between connections without coming up ([`crate::splice()`]).
 //!
-//! rustls shakes hands, and speaks until a tunnel begins. Then, if nothing is on its way through it, the kernel gets the keys. Only TLS 1.3 with
-//! AES-GCM is handed over, which every kernel with TLS has. What a kernel cannot do, so that such a connection breaks off with an error, is to change keys: where the peer does, and where
-//! one key has made as many records as it may.
+//! rustls makes the handshake, and carries the connection until a tunnel begins. Then, if no bytes
+//! are on their way through it, the kernel gets the keys. Only TLS 1.3 with AES-GCM is handed over,
+//! which every kernel with TLS has. A kernel cannot change keys: if the peer does, or a key has
+//! made as many records as it may, the connection breaks off with an error.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -14,7 +15,8 @@ use tokio::net::TcpStream;
 use crate::os;
 use crate::stream::{Stream, Transport};
 
-/// Records that one key of AES-GCM makes, as they are counted here: what is spliced may make two of each, and RFC 8446, 5.5, allows 2^24.5.
+/// Records that one key of AES-GCM makes, as they are counted here: a spliced one may become two,
+/// and RFC 8446, 5.5, allows 2^24.5.
 #[doc(alias = "bound")]
 const RECORDS_OF_A_KEY: u64 = 1 << 23;
 

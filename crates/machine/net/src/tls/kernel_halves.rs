@@ -1,4 +1,4 @@
-//! The two directions of a connection whose TLS the kernel carries: content, but for the records that are none.
+//! The two directions of a connection whose TLS the kernel carries: content, and control records.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -61,7 +61,7 @@ impl KernelReadHalf {
     fn control(&self) -> io::Result<bool> {
         match os::take_tls_control(self.tcp()) {
             Ok(record) => record.is_end(),
-            // It was no such record that the read failed for.
+            // The read failed for another reason than such a record.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Errno::IO.into()),
             Err(error) => Err(error),
         }
@@ -87,7 +87,7 @@ impl KernelWriteHalf {
         self.left.saturating_mul(RECORD)
     }
 
-    /// So many bytes were written at once.
+    /// This many bytes were written at once.
     pub(crate) fn passed(&mut self, bytes: u64) {
         self.left = self.left.saturating_sub(bytes.div_ceil(RECORD));
     }

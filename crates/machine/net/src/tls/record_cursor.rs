@@ -3,7 +3,7 @@
 /// Bytes before a record: type, version, length (RFC 8446, 5.1).
 const HEADER: usize = 5;
 
-/// Where records of TLS begin and end in what was read of a connection.
+/// The boundaries of TLS records in the bytes that were read of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct RecordCursor {
     header: [u8; HEADER],

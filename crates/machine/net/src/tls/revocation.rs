@@ -24,7 +24,7 @@ use super::revocation_list::{
     Digest, RevocationFile, RevocationList, identity, identity_of, revocation_file,
 };
 
-/// The lists that a configuration names. It keeps them.
+/// The lists that a configuration names. Keeps them loaded.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Revocations(Vec<Arc<RevocationFile>>);
 
@@ -67,7 +67,8 @@ pub(super) enum Usage {
     Server,
 }
 
-/// Looks certificates up in lists. It does not keep them, since a connection keeps its verifier for as long as it is open.
+/// Looks certificates up in lists. Does not keep these loaded, since a connection keeps its
+/// verifier for as long as it is open.
 #[derive(Debug)]
 pub(super) struct RevocationCheck {
     files: Vec<Weak<RevocationFile>>,
@@ -80,7 +81,7 @@ pub(super) struct RevocationCheck {
 impl RevocationCheck {
     /// Keeps the lists for as long as there is this check.
     pub(super) fn keep(&self, lists: Revocations) {
-        // It is kept already where this fails.
+        // If this fails, the list is kept already.
         drop(self.kept.set(lists));
     }
 
@@ -177,7 +178,7 @@ struct Shown<'a> {
     now: UnixTime,
 }
 
-/// What lists say about a path.
+/// The result of the lists for a path.
 enum Found {
     Good,
     Revoked,
@@ -250,7 +251,7 @@ fn issued<'a>(path: &'a VerifiedPath<'a>) -> Vec<Issued<'a>> {
         .collect()
 }
 
-/// As rustls names what is wrong with a certificate by its lists.
+/// rustls' error for a certificate that the lists reject.
 fn refused(error: webpki::Error) -> Error {
     match error {
         webpki::Error::CertRevoked => CertificateError::Revoked.into(),

@@ -44,7 +44,7 @@ pub(super) struct RevocationList {
     pub(super) der: CertificateRevocationListDer<'static>,
     /// A name in DER, without its tag.
     pub(super) issuer: Vec<u8>,
-    /// It is about some certificates of its issuer alone: webpki tells which.
+    /// The list is about some certificates of its issuer alone: webpki tells which.
     pub(super) is_partial: bool,
     pub(super) serials: Serials,
     /// Issuers by which it is signed, as [`identity`] has them.
@@ -195,7 +195,7 @@ pub(super) fn identity(parts: &[&[u8]]) -> Digest {
     identity
 }
 
-/// That of an authority.
+/// The identity of an authority.
 pub(super) fn identity_of(authority: &TrustAnchor<'_>) -> Digest {
     identity(&[&authority.subject, &authority.subject_public_key_info])
 }

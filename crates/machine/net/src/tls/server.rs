@@ -16,14 +16,14 @@ use super::files::{
 use super::revocation::{ListedClients, Revocations, Usage};
 use super::{kernel_carries, provider, words};
 
-/// What an accepting configuration is made of.
+/// The inputs of an accepting configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct TlsServerOptions<'a> {
     /// Our certificate, then those that issued it (PEM).
     pub cert_file: &'a Path,
     /// Its private key (PEM), readable for its owner only.
     pub key_file: &'a Path,
-    /// The authorities whose client certificates are believed; without it clients are not asked for one.
+    /// The authorities for client certificates; without it clients are not asked for one.
     pub client_ca_file: Option<&'a Path>,
     /// Lists of client certificates that were revoked (PEM or DER), one at least of each authority; see [`Clients::read`]. They
     /// count as long as there are [`Clients`] of the same files: without them, no certificate is believed.
@@ -50,7 +50,8 @@ pub fn server(options: TlsServerOptions<'_>) -> Result<Arc<ServerConfig>, TlsFil
     Ok(finished(config, options.alpn))
 }
 
-/// Makes an accepting configuration whose certificate `resolver` chooses for each handshake; the files of `options` are not read.
+/// Makes an accepting configuration; `resolver` chooses the certificate of each handshake, and the
+/// files of `options` are not read.
 ///
 /// # Errors
 /// As for [`server`].
@@ -75,7 +76,7 @@ pub fn certified_key(cert_file: &Path, key_file: &Path) -> Result<CertifiedKey, 
 /// The same of a certificate that stands in no file.
 ///
 /// # Errors
-/// The key is none of ours, or of another certificate.
+/// The key is not supported, or belongs to another certificate.
 pub fn certified(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
@@ -86,7 +87,7 @@ pub fn certified(
 /// The same of one that was made for `key`, which is not looked at: it may have extensions that only its reader knows.
 ///
 /// # Errors
-/// The key is none of ours.
+/// The key is not supported.
 pub fn certified_as_is(
     certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
@@ -111,7 +112,7 @@ fn finished(mut config: ServerConfig, alpn: &[&[u8]]) -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-/// The authorities whose client certificates are believed, to judge certificates again that were shown before.
+/// The authorities for client certificates, to verify certificates again that were shown before.
 #[derive(Debug, Clone)]
 pub struct Clients {
     verifier: Arc<dyn ClientCertVerifier>,

@@ -1,8 +1,9 @@
 //! Sessions with servers, to be resumed no longer than the certificates hold by which the servers were believed.
 //!
-//! A resumed handshake shows no certificate: what was verified when the session began counts on. So a session goes when the first of
-//! the certificates ends that were shown then, and the next handshake verifies what the server shows by that time. Revocation needs
-//! nothing here: a changed list makes another configuration, with sessions of its own.
+//! A resumed handshake shows no certificate: the verification at the session's beginning still
+//! counts. So a session is dropped when the first of its certificates expires, and the next
+//! handshake verifies the server's certificates of that time. Revocation needs no care here: a
+//! changed list makes another configuration, with sessions of its own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, NamedGroup, Signat
 use super::revocation::RevocationCheck;
 use crate::shown_chain::ShownChain;
 
-/// Servers whose certificates' validity is remembered; sessions of others are not resumed.
+/// Servers for which the validity of certificates is remembered; sessions of others are not
+/// resumed.
 #[doc(alias = "bound")]
 const NAMES: usize = 1024;
 
@@ -71,7 +73,7 @@ impl Verified {
     }
 }
 
-/// Forgets what has ended, and if need be something else, so that there is room for a name.
+/// Forgets expired entries, and if need be another one, so that there is room for a name.
 fn make_room(ends: &mut HashMap<ServerName<'static>, u64>, name: &ServerName<'static>, now: u64) {
     if ends.len() < NAMES || ends.contains_key(name) {
         return;
@@ -158,7 +160,7 @@ impl ServerCertVerifier for NotingVerifier {
 }
 
 impl Sessions {
-    /// A session begins, or goes on: how long it may depends on what was verified.
+    /// A session begins, or goes on: the verified certificates limit its lifetime.
     fn note(&self, name: &ServerName<'static>) {
         let now = now();
         let until = self.verified.until(name).unwrap_or_default();

@@ -11,7 +11,7 @@ use rustls::RootCertStore;
 
 use super::files::TlsFileError;
 
-/// Those of this process; `None` as long as no one has used them.
+/// The authorities of this process; `None` until first used.
 static KNOWN: Mutex<Option<SystemAuthorities>> = Mutex::new(None);
 
 /// Counts their changes, to be compared without a look at the disk.
@@ -33,12 +33,12 @@ pub fn system_generation() -> u64 {
 /// Reads the system's authorities again, if they are in use. Returns whether they have changed. It reads files.
 ///
 /// # Errors
-/// There are none, or none that can be read; then those from before stay in force.
+/// There are no readable authorities; then those from before stay in force.
 pub fn reread_system_authorities() -> Result<bool, TlsFileError> {
     let Some(before) = KNOWN.lock().as_ref().map(|known| known.digest) else {
         return Ok(false);
     };
-    // Nothing is locked while files are read.
+    // No lock is held while files are read.
     let read = load()?;
     let has_changed = read.digest != before;
     if has_changed {

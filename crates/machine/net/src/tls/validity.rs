@@ -10,7 +10,7 @@ use x509_parser::x509::X509Name;
 use super::files::{TlsFileError, certificates, roots};
 use super::revocation_list::{RevocationFile, revocation_file};
 
-/// What one certificate, or one list of revoked ones, says of its own time, in Unix seconds.
+/// The validity period of one certificate or revocation list, in Unix seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
     /// The certificate's subject, or the list's issuer.
@@ -33,7 +33,7 @@ pub fn of_certificates(file: &Path) -> Result<Vec<Span>, TlsFileError> {
         .collect())
 }
 
-/// One certificate (DER); `None` if it is none.
+/// The period of a certificate (DER); `None` if it is malformed.
 pub fn of_certificate(der: &[u8]) -> Option<Span> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let validity = certificate.validity();
@@ -52,7 +52,8 @@ pub fn of_revocations(file: &Path) -> Result<Vec<Span>, TlsFileError> {
     Ok(revocation_file(file)?.spans.clone())
 }
 
-/// One list (DER), without a look at what it revokes (RFC 5280 section 5.1); `None` if it is none.
+/// The period of a list (DER), without its entries (RFC 5280 section 5.1); `None` if it is
+/// malformed.
 pub(super) fn of_list(der: &[u8]) -> Option<Span> {
     let (_, list) = Any::from_der(der).ok()?;
     let (_, signed) = Any::from_der(list.data).ok()?;
@@ -78,9 +79,9 @@ pub struct Unlisted {
     pub foreign: Vec<PathBuf>,
 }
 
-/// Whether lists of revoked certificates stand beside authorities (PEM) of which none of them is, while an authority has no list.
-/// Lists of intermediate authorities are no mistake beside those of all that `ca_file` names. Files that cannot be read are spoken
-/// of elsewhere.
+/// Whether there are lists of unknown authorities, while an authority (PEM) has no list. Lists of
+/// intermediate authorities are no mistake beside those of all authorities in `ca_file`. Unreadable
+/// files are reported elsewhere.
 pub fn unlisted(ca_file: &Path, crl_files: &[PathBuf]) -> Option<Unlisted> {
     let authorities = roots(ca_file).ok()?.roots;
     let lists: Vec<_> = crl_files

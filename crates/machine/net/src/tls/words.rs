@@ -1,16 +1,17 @@
-//! What went wrong in a handshake, in words and as a label for metrics.
+//! Faults in a handshake, in words and as a label for metrics.
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 
-/// What a certificate of version 1 is, and why that is no use.
+/// The text about a certificate of version 1.
 pub(super) const VERSION_1: &str =
     "X.509 version 1, which has no extensions and so no names that can be checked";
 
-/// What a certificate is that `openssl req -x509` makes unless told otherwise, and how it is made for a server or a client.
+/// The text about a certificate as `openssl req -x509` makes it by default, with the way to make
+/// one for a server or a client.
 const OF_AUTHORITY: &str = "it is the certificate of an authority (CA:TRUE), which proves no server or client: make it with \
      `openssl req -x509 -addext basicConstraints=critical,CA:FALSE`, or have it issued by that authority";
 
-/// What a certificate of an issuer lacks that is no authority's.
+/// The text about an issuer's certificate that is not one of an authority.
 const NO_AUTHORITY: &str = "its issuer's certificate is none of an authority: make that with basicConstraints=critical,CA:TRUE";
 
 /// Why a handshake came to nothing, as a label.
@@ -22,7 +23,7 @@ pub enum Fault {
     UnknownAuthority,
     /// The certificate is not valid any more.
     Expired,
-    /// It is not valid yet.
+    /// The certificate is not valid yet.
     NotYetValid,
     /// A list says that it was revoked.
     Revoked,
@@ -30,11 +31,11 @@ pub enum Fault {
     BadCertificate,
     /// The peer does not believe our certificate, or ended the handshake otherwise.
     RefusedByPeer,
-    /// What came is not TLS.
+    /// The first bytes are not TLS.
     NotTls,
     /// The two have no version, cipher suite or protocol in common, or the peer broke the rules.
     Protocol,
-    /// It took too long.
+    /// The handshake took too long.
     Timeout,
     /// The connection ended.
     Closed,
@@ -74,7 +75,7 @@ impl Fault {
         }
     }
 
-    /// What it says to a person.
+    /// The fault, for a person.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -94,7 +95,7 @@ impl Fault {
         }
     }
 
-    /// What stands behind an error of rustls.
+    /// The fault behind an error of rustls.
     pub(super) fn of(error: &Error) -> Self {
         match error {
             Error::NoCertificatesPresented => Self::NoCertificate,
@@ -125,7 +126,8 @@ impl Fault {
         }
     }
 
-    /// What stands behind an alert that we sent (RFC 8446 section 6.2), where nothing else is left of the error.
+    /// The fault behind an alert that we sent (RFC 8446 section 6.2), if nothing else is left of
+    /// the error.
     pub(crate) fn of_alert(number: u8) -> Self {
         match AlertDescription::from(number) {
             AlertDescription::CertificateRequired => Self::NoCertificate,
@@ -149,7 +151,7 @@ pub fn alert_ends_handshake(number: u8) -> bool {
     matches!(number, 40..=46 | 48 | 49 | 51 | 70 | 71 | 86 | 109..=113 | 115 | 116 | 120)
 }
 
-/// A remedy for the client that was sent this alert; empty where none is known.
+/// A remedy for the client that was sent this alert; empty if none is known.
 #[must_use]
 pub fn remedy_of_alert(number: u8) -> &'static str {
     match AlertDescription::from(number) {
@@ -178,7 +180,7 @@ pub fn remedy_of_alert(number: u8) -> &'static str {
     }
 }
 
-/// A remedy for the client that does not believe the server's certificate; empty where none is known.
+/// A remedy for a client that does not accept the server's certificate; empty if none is known.
 #[must_use]
 pub fn remedy_of_certificate(fault: Fault, detail: &str) -> &'static str {
     match fault {
@@ -218,7 +220,7 @@ pub(super) fn of(error: &Error) -> String {
     }
 }
 
-/// What is wrong with a certificate, in words.
+/// The fault of a certificate, in words.
 pub(super) fn of_certificate(problem: &CertificateError) -> String {
     match problem {
         CertificateError::UnknownRevocationStatus => {
@@ -232,7 +234,7 @@ pub(super) fn of_certificate(problem: &CertificateError) -> String {
     }
 }
 
-/// What webpki says is wrong with a certificate, in words. Its type is not ours to name.
+/// webpki's reason against a certificate, in words. Its type is not ours to name.
 fn of_webpki(said: &str) -> String {
     if said.contains("UnsupportedCertVersion") {
         format!("it is {VERSION_1}")

@@ -1,13 +1,15 @@
-//! What passes by a device although its routes lead there: what this process opens itself, what is excepted, and what is not sent by
-//! those whose packets it takes.
+//! Traffic that bypasses a device although its routes match: this process's own, exceptions, and
+//! that of senders whose packets the device does not take.
 //!
 //! The routes of the device are in tables of its own, one for each length of prefix. Rules of routing for each, the longest first,
 //! have the longest prefix decide, as it does within one table:
 //!
 //! 1. routes of the main table that are longer than this;
-//! 2. the device's of this length, for what has not the mark of this process, or for each kind of senders whose packets it takes.
+//! 2. the device's of this length, for packets without the mark of this process, or for each kind
+//!    of senders that it takes.
 //!
-//! What a process left behind that was killed leads nowhere, and goes when a device of the same name is opened.
+//! The rules of a killed process have no effect, and are removed when a device of the same name is
+//! opened.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,15 +31,15 @@ const FIRST: u32 = 5000;
 /// The longest prefix there is.
 const LONGEST: u8 = 128;
 
-/// The routes of a device whose process passes by it.
+/// The routes of a device with a process that bypasses it.
 #[derive(Debug)]
 pub(super) struct Bypass {
     /// The number of its tables, but for the last byte.
     tables: u32,
     excepted: Vec<IpNet>,
-    /// Whose packets the device takes.
+    /// The senders that the device takes packets of.
     senders: Selection,
-    /// Those whose rules are there.
+    /// The families and lengths that have rules.
     led: Vec<(bool, u8)>,
     /// Its number among those of this process.
     number: u64,
@@ -47,7 +49,7 @@ pub(super) struct Bypass {
 static LATEST: Mutex<BTreeMap<u32, u64>> = Mutex::new(BTreeMap::new());
 
 impl Bypass {
-    /// Of the device of this name. What one of that name left behind is removed.
+    /// For the device of this name. Rules that an earlier one of the name left behind are removed.
     ///
     /// # Errors
     /// Netlink, or changing rules of routing, is not allowed; or those of [`Selection::new`].
@@ -131,7 +133,7 @@ impl Bypass {
         table & !0xff == self.tables
     }
 
-    /// Removes what a device of this name has, or had.
+    /// Removes the rules of a device of this name, present or past.
     fn remove_left(&self) -> io::Result<()> {
         for (table, net) in os::exceptions()? {
             if self.has(table) {

@@ -25,7 +25,7 @@ pub use senders::{Senders, SystemUsers};
 #[doc(alias = "bound")]
 pub const MAX_QUEUES: usize = 256;
 
-/// What a device is to be.
+/// The settings of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunSettings {
     /// Its name, up to 15 bytes.
@@ -36,34 +36,36 @@ pub struct TunSettings {
     pub mtu: u32,
     /// Its addresses, each with the length of its network.
     pub addresses: Vec<IpNet>,
-    /// What is led to it.
+    /// Destinations that are routed to it.
     pub routes: Vec<IpNet>,
-    /// What passes by it nevertheless, and with it all that this process opens itself; `None`: nothing does.
+    /// Traffic that bypasses it nevertheless, together with this process's own; `None`: no traffic
+    /// does.
     pub past: Option<Past>,
-    /// Whether what comes from it leaves this machine with the addresses of the machine.
+    /// Whether its packets leave this machine with the addresses of the machine.
     pub masquerade: bool,
 }
 
-/// What passes by a device although its routes lead there.
+/// Traffic that bypasses a device although its routes match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Past {
-    /// What is sent to these.
+    /// Packets to these.
     pub nets: Vec<IpNet>,
-    /// What others than these send, unless there are none.
+    /// Packets of other senders, unless the list is empty.
     pub only: Senders,
-    /// What these send. Members of their control groups pass by the other devices of this process, too.
+    /// Packets of these senders. Members of their control groups bypass the other devices of this
+    /// process, too.
     pub except: Senders,
 }
 
-/// Why there is no device, or it is not as it should be, and what helps.
+/// Why there is no device, or not one as configured, and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("TUN device {name}: {what}: {source}{}", .help.map(|help| format!("; {help}")).unwrap_or_default())]
 pub struct TunError {
     /// Its name.
     pub name: String,
-    /// What was not possible.
+    /// The step that failed.
     pub what: String,
-    /// What to do about it, if that is known.
+    /// The remedy, if it is known.
     pub help: Option<&'static str>,
     source: io::Error,
 }
@@ -221,7 +223,7 @@ impl TunDevice {
     }
 }
 
-/// What helps where packets cannot be chosen by who sends them.
+/// The remedy where packets cannot be chosen by their sender.
 fn not_led(error: &io::Error) -> Option<&'static str> {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {

@@ -72,8 +72,8 @@ impl TunPort {
         }
     }
 
-    /// Writes a packet with its header. The device takes a packet at once or not at all, and never has to be waited for: what it
-    /// has no memory for is lost, as on any link.
+    /// Writes a packet with its header. The device takes a packet at once or not at all, and is
+    /// never waited for: without memory the packet is lost, as on any link.
     ///
     /// # Errors
     /// `InvalidInput`: it is no packet, or not one that its header can be about; the next may be. Others: the device is gone, or down.

@@ -1,8 +1,9 @@
-//! Whose packets a device takes: those of some users and control groups of this machine, or of all but some.
+//! The senders that a device takes packets of: some users and control groups of this machine, or
+//! all but some.
 //!
-//! Rules of routing know the user of a socket. They do not know its control group, so a program in the kernel marks what is opened in
-//! it, before it is connected: the way and with it the address from which it comes are chosen by then. What is open already when the
-//! device is made keeps its way.
+//! Routing rules know the user of a socket. They do not know its control group, so a program in the
+//! kernel marks its sockets when they are opened: at connect, the route and so the source address
+//! are chosen. Sockets that are open already when the device is made keep their route.
 
 use std::io;
 use std::path::PathBuf;
@@ -29,10 +30,10 @@ pub enum SystemUsers {
     Numbers(u32, u32),
 }
 
-/// The last number of a user: the one behind it stands for none.
+/// The last number of a user: the next one means "no user".
 const LAST_USER: u32 = u32::MAX - 1;
 
-/// Whose packets a device takes, as the kernel is told.
+/// The senders that a device takes packets of, in the kernel's form.
 #[derive(Debug)]
 pub(super) struct Selection {
     conditions: Vec<SenderCondition>,
@@ -41,7 +42,7 @@ pub(super) struct Selection {
 }
 
 impl Senders {
-    /// Whether these are none.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.users.is_empty() && self.cgroups.is_empty()
@@ -63,8 +64,8 @@ impl Senders {
 }
 
 impl SystemUsers {
-    /// The user of this name: the number that it has now, so that another number is another setting. Where there is none, its name,
-    /// which is an error where it is used.
+    /// The user of this name: the number that it has now, so that another number is another
+    /// setting. If there is no such user, its name, which is an error when it is used.
     #[must_use]
     pub fn named(name: &str) -> Self {
         match User::from_name(name) {
@@ -89,10 +90,11 @@ impl SystemUsers {
 }
 
 impl Selection {
-    /// Those of `only`, or all where that is empty, without those of `except`. `device` is a number that tells devices apart.
+    /// The senders in `only`, or all if that is empty, without those in `except`. `device` is a
+    /// number that tells devices apart.
     ///
     /// # Errors
-    /// There is no such user or control group, or marking what is opened in one is not allowed.
+    /// There is no such user or control group, or marking the sockets of one is not allowed.
     pub(super) fn new(only: &Senders, except: &Senders, device: u16) -> io::Result<Self> {
         let of_device = CGROUP_MARK.0 | u32::from(device);
         let mut marks = only.mark(of_device)?;
@@ -137,7 +139,7 @@ fn conditions(
     Ok(conditions)
 }
 
-/// What is left of ranges without others.
+/// The difference between two sets of ranges.
 fn without(ranges: &[(u32, u32)], others: &[(u32, u32)]) -> Vec<(u32, u32)> {
     let mut left = ranges.to_vec();
     for (first, last) in others {

@@ -1,16 +1,16 @@
-//! Who takes turns.
+//! The users and sources that take turns.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::OnceLock;
 
 use crate::peer::{PeerAddress, network};
 
-/// Who asks: opaque here, and the same for as long as the process runs.
+/// A user or source: opaque here, and stable for as long as the process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Asker(u64);
 
 impl Asker {
-    /// Whom this stands for.
+    /// The asker of this identity.
     #[must_use]
     pub fn of(who: impl Hash) -> Self {
         static SECRET: OnceLock<RandomState> = OnceLock::new();

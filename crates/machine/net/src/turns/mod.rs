@@ -1,8 +1,8 @@
-//! Turns by user, and by source for strangers: at what is scarce and shared.
+//! Turns by user, and by source for strangers, at shared and scarce resources.
 //!
-//! Name servers, authorisation servers and the threads of a policy take few questions at once. One who asks for much must not keep
-//! another from asking: askers take turns, each has a part, and what waits is bounded. [`TurnTable`] decides; [`Turns`] is for tasks that
-//! wait.
+//! Name servers, authorisation servers and the threads of a policy take few questions at once. One
+//! heavy asker must not keep others out: askers take turns, each has a share, and the queue is
+//! bounded. [`TurnTable`] decides; [`Turns`] is for tasks that wait.
 
 mod asker;
 mod table;
@@ -53,7 +53,7 @@ impl<G: Clone + Eq + Hash> Turns<G> {
         }
     }
 
-    /// So many at once from now on.
+    /// Sets how many have a turn at once.
     pub fn set_at_once(&self, at_once: usize) {
         let mut table = self.table.lock();
         table.set_at_once(at_once);
@@ -77,7 +77,7 @@ impl<G: Clone + Eq + Hash> Turns<G> {
                 return Ok(self.turn(asker, group));
             }
             let (tell, told) = oneshot::channel();
-            // Who is displaced learns it by this sender's end.
+            // A displaced waiter learns it when this sender is dropped.
             let displaced = table.enter(asker, group, tell)?;
             drop(table);
             drop(displaced);
@@ -163,7 +163,7 @@ impl<G: Clone + Eq + Hash> Drop for TurnWait<'_, G> {
             Err(oneshot::error::TryRecvError::Closed) => None,
         };
 
-        // It is given back by its own end, which takes the lock.
+        // Dropping it gives the turn back, which takes the lock.
         drop(table);
         drop(unused);
     }

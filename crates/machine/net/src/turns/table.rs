@@ -1,4 +1,4 @@
-//! Whose turn is next: a machine without clocks, tasks or locks.
+//! The next turn: a machine without clocks, tasks or locks.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -21,32 +21,33 @@ pub struct TurnBounds {
     pub waiting_of_asker: usize,
 }
 
-/// So many wait that one more would be of no use, or would take a place of those who wait for less.
+/// The queue is so long that another waiter would be of no use, or would take a place of askers who
+/// wait for less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many wait for their turn")]
 pub struct NoTurn;
 
-/// What waits for a turn.
+/// A waiter for a turn.
 pub trait Waiter {
     /// Whether it waits still. From the moment that it does not, [`TurnTable::leave`] has to know.
     fn is_waiting(&self) -> bool;
 }
 
-/// What has its turn now.
+/// A turn that was granted.
 #[derive(Debug)]
 pub struct Granted<T, G = ()> {
-    /// Whose it is.
+    /// Its asker.
     pub asker: Asker,
     /// The group that it asked for.
     pub group: Option<G>,
-    /// What waited.
+    /// Its waiter.
     pub waiter: T,
 }
 
-/// Who has a turn, and who waits for one.
+/// The turns in use, and the waiters.
 ///
-/// Askers who wait come one after the other, whatever each waits for. If no more may wait, the last of the asker who waits for most is
-/// displaced: a flood displaces itself.
+/// Waiting askers take turns, regardless of how much each waits for. If the queue is full, the last
+/// waiter of the asker with the most is displaced: a flood displaces itself.
 #[derive(Debug)]
 pub struct TurnTable<T, G = ()> {
     bounds: TurnBounds,
@@ -59,11 +60,11 @@ pub struct TurnTable<T, G = ()> {
     order: VecDeque<Asker>,
 }
 
-/// What one asker has and waits for.
+/// The turns and waiters of one asker.
 #[derive(Debug)]
 struct AskerLine<T, G> {
     running: usize,
-    /// Those in `queue` that wait still.
+    /// Entries of `queue` that still wait.
     waiting: usize,
     queue: VecDeque<(Option<G>, T)>,
     /// Whether the asker stands in the order.
@@ -95,7 +96,7 @@ impl<T: Waiter, G: Clone + Eq + Hash> TurnTable<T, G> {
         }
     }
 
-    /// So many at once from now on.
+    /// Sets how many have a turn at once.
     pub fn set_at_once(&mut self, at_once: usize) {
         self.bounds.at_once = at_once;
     }
@@ -106,7 +107,7 @@ impl<T: Waiter, G: Clone + Eq + Hash> TurnTable<T, G> {
         self.running
     }
 
-    /// Those who wait for a turn.
+    /// The number of waiters.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting
@@ -161,7 +162,8 @@ impl<T: Waiter, G: Clone + Eq + Hash> TurnTable<T, G> {
         line.waiting = line.waiting.saturating_sub(1);
         self.waiting = self.waiting.saturating_sub(1);
 
-        // Those who left are swept when they are half of the queue: each costs a constant.
+        // Waiters that have left are swept when they are half of the queue: a constant cost for
+        // each.
         if line.queue.len() > 2 * line.waiting {
             line.queue.retain(|(_, waiter)| waiter.is_waiting());
         }
@@ -305,7 +307,7 @@ impl<T: Waiter, G: Clone + Eq + Hash> TurnTable<T, G> {
         }
     }
 
-    /// Askers for whom nothing waits stand in the order no more.
+    /// Removes askers without waiters from the order.
     fn sweep_order(&mut self) {
         let mut order = std::mem::take(&mut self.order);
         order.retain(|asker| {

@@ -17,7 +17,7 @@ fn refusing(address: SocketAddr) -> (Socket, SocketAddr) {
     (socket, address)
 }
 
-/// A listener whose queue is full, so that a further connection is not answered.
+/// A listener with a full queue, so that a further connection is not answered.
 async fn silent() -> (Socket, Vec<tokio::net::TcpStream>, SocketAddr) {
     let (socket, address) = refusing(loopback());
     socket.listen(0).unwrap();

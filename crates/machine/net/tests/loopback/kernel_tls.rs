@@ -1,4 +1,4 @@
-//! Tunnels whose TLS the kernel goes on with, if it can: what happens is the same if it cannot.
+//! Tunnels with TLS that the kernel carries, if it can: without it, the result is the same.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ async fn say(write: &mut WriteHalf, bytes: &[u8]) {
     write.shutdown().await.unwrap();
 }
 
-/// What comes until the end.
+/// All bytes until the end.
 async fn hear(read: &mut ReadHalf) -> Vec<u8> {
     let mut heard = Vec::new();
     read.read_to_end(&mut heard).await.unwrap();
@@ -176,9 +176,9 @@ async fn what_was_read_by_half_stays_where_it_is() {
 /// How a relay fails.
 #[derive(Clone, Copy)]
 enum Failure {
-    /// It ends the connection in good order, as far as TCP is concerned.
+    /// Ends the connection in good order, as far as TCP is concerned.
     Cut,
-    /// It changes a bit of every byte.
+    /// Changes a bit of every byte.
     Flip,
 }
 
@@ -188,7 +188,7 @@ async fn through_relay(failure: Failure) -> ((Stream, Stream), Arc<AtomicBool>) 
     let (exit, far) = tcp_pair().await;
     let fails = Arc::new(AtomicBool::new(false));
     let is_failing = fails.clone();
-    // It ends with the connections.
+    // The task ends with the connections.
     tokio::spawn(async move {
         let ((mut up, back), (down, mut forth)) = (entry.split(), exit.split());
         let there = async {

@@ -123,7 +123,8 @@ async fn a_family_that_is_missing_or_silent_does_not_hide_the_other() {
     }
 }
 
-/// A name server whose answers come last: before each come those of someone who does not know the question, and an answer of before.
+/// A name server with late answers: before each come forged ones of someone who does not know the
+/// question, and an old answer.
 async fn late_server() -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let beside = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -258,7 +259,7 @@ async fn literals_and_localhost_ask_no_one() {
     assert_eq!(server.asked.load(Ordering::Relaxed), 0);
 }
 
-/// So many lookups of a zone that never answers, by one user.
+/// Lookups in a zone that never answers, by one user.
 async fn mute_zone(
     resolver: &Resolver,
     asker: Asker,
@@ -329,7 +330,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// One whose files name nothing.
+    /// A resolver with empty files.
     fn empty() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let resolver = Resolver::follow(SystemFiles {

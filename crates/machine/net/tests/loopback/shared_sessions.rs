@@ -1,4 +1,4 @@
-//! Processes that share a socket and know whose sessions they have.
+//! Processes that share a socket, with sessions that belong to one of them.
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -12,7 +12,7 @@ use crate::loopback;
 /// Datagrams that wait on either side.
 const WAITING: usize = 20;
 
-/// A process that has the socket, by what it hears of the others.
+/// A process with the socket, and its view of the others.
 fn process(socket: &UdpSocket) -> OtherProcesses<SocketAddr> {
     let rendezvous = Rendezvous::open(socket, SocketUse::Sessions).unwrap();
     OtherProcesses::new(Some(rendezvous)).unwrap()
@@ -56,7 +56,7 @@ async fn forwarded_datagrams_and_those_of_the_socket_take_turns() {
     let mut room = Vec::new();
     let mut order = Vec::new();
     while order.len() < WAITING {
-        // The run time hears of what has come.
+        // Let the run time notice arrived packets.
         tokio::task::yield_now().await;
         let next = older.next_or(&mut room, own.recv(&mut batch)).await;
         match next {

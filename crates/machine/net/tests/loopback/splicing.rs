@@ -49,7 +49,7 @@ async fn begin(sender: &mut Stream, receiver: &mut Stream) {
 }
 
 impl Hop {
-    /// Splices until the end; copies what comes in small pieces, as forwarding does.
+    /// Splices until the end; copies small pieces, as forwarding does.
     async fn run(&mut self, count: &AtomicUsize) -> Result<(), SpliceError> {
         let mut piece = vec![0; 16 * 1024];
         loop {
@@ -134,7 +134,7 @@ async fn a_receiver_that_stops_holds_up_the_sender_and_nothing_is_lost() {
             sender.shutdown().await.unwrap();
         };
         tokio::pin!(forwarding, sending);
-        // No one reads: neither of them comes to an end, however often the runtime looks.
+        // No one reads: neither splice ends, however often it is polled.
         for _ in 0..1000 {
             tokio::select! {
                 biased;

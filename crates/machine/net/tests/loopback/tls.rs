@@ -104,7 +104,7 @@ async fn what_was_read_ahead_arrives_in_its_order_however_little_is_asked_for() 
     assert!(received == sent, "what arrived differs");
 }
 
-/// Counts the writes to what it carries, which are vectored.
+/// Counts the writes to the inner stream, which are vectored.
 struct Counting {
     io: DuplexStream,
     writes: Arc<AtomicUsize>,
@@ -419,7 +419,8 @@ fn options_that_need_another_are_refused() {
     assert_eq!(tls::client(options).unwrap_err().file, server.cert);
 }
 
-/// Connects, waits for the ticket that comes with what the server says, and tells whether a session was resumed.
+/// Connects, waits for the ticket that comes with the server's first bytes, and returns whether a
+/// session was resumed.
 async fn is_resumed(
     client: &TlsClient,
     server: &Arc<rustls::ServerConfig>,

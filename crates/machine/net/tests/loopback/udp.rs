@@ -18,7 +18,7 @@ fn numbered(count: usize, length: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Sends back whatever arrives, run by run, until `count` datagrams have passed.
+/// Sends received datagrams back, run by run, until `count` datagrams have passed.
 async fn echo(server: &UdpSocket, count: usize) {
     let mut batch = RecvBatch::new();
     let mut passed = 0;

@@ -13,7 +13,7 @@ use crate::os::PassedKind;
 /// Owns an open descriptor that was passed to this process, and keeps it from children. To be called once for each number.
 ///
 /// # Errors
-/// It is not open.
+/// The descriptor is not open.
 #[expect(
     unsafe_code,
     reason = "its number is all that the service manager says of a descriptor"
@@ -22,8 +22,8 @@ pub fn adopt(descriptor: i32) -> io::Result<OwnedFd> {
     // SAFETY: the number is not -1, and the descriptor, if there is one, stays open during the call: nothing else knows of it.
     let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
     fcntl_setfd(borrowed, FdFlags::CLOEXEC)?;
-    // SAFETY: it is open, as the call before has shown. It is ours alone: `LISTEN_PID` names this process, and each number comes
-    // here once.
+    // SAFETY: the descriptor is open, as the call before has shown. It is ours alone: `LISTEN_PID`
+    // names this process, and each number comes here once.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
@@ -48,7 +48,7 @@ pub fn forget_variables(names: &[&str]) {
 /// and where it is bound.
 ///
 /// # Errors
-/// It is no socket.
+/// The descriptor is not a socket.
 pub fn passed_kind(socket: &Socket) -> io::Result<PassedKind> {
     let kind = socket.r#type()?;
     let domain = socket.domain()?;

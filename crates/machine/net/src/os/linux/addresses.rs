@@ -32,7 +32,8 @@ const RTN_LOCAL: u8 = 2;
 const RTN_BROADCAST: u8 = 3;
 const RTN_ANYCAST: u8 = 4;
 
-/// A rule that looks a table up, and one that applies to what it does not match.
+/// A rule that looks a table up, and the flag of a rule that applies where its condition does not
+/// match.
 const FR_ACT_TO_TBL: u8 = 1;
 const FIB_RULE_INVERT: u32 = 2;
 
@@ -48,7 +49,7 @@ const IFADDRMSG: usize = 8;
 const RTMSG: usize = 12;
 const FIB_RULE_HDR: usize = 12;
 
-/// The tables that are looked up for what this process sends: each with its family.
+/// The tables that are looked up for packets of this process: each with its family.
 type Tables = HashSet<(u8, u32)>;
 
 /// A route that delivers to this machine.
@@ -58,8 +59,8 @@ struct LocalRoute {
     net: IpNet,
 }
 
-/// Every address of every interface, loopback included, also of interfaces that are down, and what routes deliver to this machine;
-/// empty where the system does not tell.
+/// Every address of every interface, loopback included, also of interfaces that are down, and the
+/// destinations that routes deliver to this machine; empty if the system refuses.
 #[must_use]
 pub fn local_addresses() -> Vec<IpNet> {
     let mut found = of_interfaces()
@@ -78,7 +79,7 @@ impl AddressChanges {
     /// Hears of changes from now on.
     ///
     /// # Errors
-    /// When the system, or what confines the process, forbids netlink.
+    /// When the system, or a confinement of the process, forbids netlink.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -86,17 +87,18 @@ impl AddressChanges {
         Announcements::hear(GROUPS).map(Self)
     }
 
-    /// Resolves when something has changed, without saying what. Dropping the future loses nothing.
+    /// Resolves when something has changed, without details. Dropping the future loses nothing.
     ///
     /// # Errors
     /// When the socket fails.
     pub async fn next(&mut self) -> io::Result<()> {
-        // A route elsewhere is none: a router has a million of them, which come and go all the time.
+        // Routes to other destinations are ignored: a router has a million of them, which change
+        // all the time.
         self.0.next(concerns_this_machine).await
     }
 }
 
-/// Whether messages of the groups say anything of what is delivered here.
+/// Whether a message of the groups concerns local delivery.
 fn concerns_this_machine(messages: &[u8]) -> bool {
     let mut concerns = false;
     let read = netlink::read(messages, |kind, content| {
@@ -153,7 +155,8 @@ fn of_routes() -> io::Result<Vec<IpNet>> {
         .collect())
 }
 
-/// The tables that are looked up for what this process sends; `None` where the kernel has no rules, or does not tell.
+/// The tables that are looked up for packets of this process; `None` if the kernel has no rules, or
+/// refuses.
 ///
 /// Others hold local routes, too, that deliver nothing of ours here: transparent proxies have one for all addresses
 /// (`local 0.0.0.0/0`), in a table that only packets with a mark of theirs, or of an interface, lead to.
@@ -172,7 +175,8 @@ fn tables() -> Option<Tables> {
     dumped.ok().filter(|()| !found.is_empty()).map(|()| found)
 }
 
-/// The table that a rule leads to, if it may apply to what this process sends: without a mark, and from no interface.
+/// The table that a rule leads to, if it can apply to packets of this process: without a mark, and
+/// not from an interface.
 fn table_looked_up(rule: &[u8]) -> Option<(u8, u32)> {
     let (head, rest) = rule.split_at_checked(FIB_RULE_HDR)?;
     let family = head[0];
@@ -192,7 +196,7 @@ fn table_looked_up(rule: &[u8]) -> Option<(u8, u32)> {
             FRA_TABLE => table = number(value)?,
             FRA_FWMARK => mark = number(value)?,
             FRA_FWMASK => mask = number(value)?,
-            // What a machine sends itself comes from the loopback interface, for rules.
+            // For rules, packets of the machine itself come from the loopback interface.
             FRA_IIFNAME => comes_from_here = value.strip_suffix(&[0]).unwrap_or(value) == b"lo",
             _ => {}
         }
@@ -202,7 +206,7 @@ fn table_looked_up(rule: &[u8]) -> Option<(u8, u32)> {
     (may_match || flags & FIB_RULE_INVERT != 0).then_some((family, table))
 }
 
-/// What a route delivers to this machine, if it does.
+/// The destination that a route delivers to this machine, if it does.
 fn local_route(route: &[u8]) -> Option<LocalRoute> {
     let (head, rest) = route.split_at_checked(RTMSG)?;
     let family = head[0];
@@ -262,8 +266,8 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     v4().or_else(v6)
 }
 
-/// What `/proc` says, where netlink is forbidden: addresses, and no more than them of what routes deliver here, as it does not say
-/// which tables are for whom.
+/// The local addresses in `/proc`, if netlink is forbidden. Of routes it lists only addresses, as
+/// it does not say which table is for whom.
 fn in_proc() -> Vec<IpNet> {
     let mut found = Vec::new();
     if let Ok(table) = fs::read_to_string("/proc/net/fib_trie") {

@@ -24,7 +24,7 @@ pub fn note_arrivals(socket: &UdpSocket) -> io::Result<()> {
 /// Reads a datagram: its length, where it came from, and how long it has waited; zero if the kernel did not note it.
 ///
 /// # Errors
-/// What the kernel reports.
+/// The kernel's error.
 pub fn receive_timed(
     socket: &tokio::net::UdpSocket,
     buffer: &mut [u8],

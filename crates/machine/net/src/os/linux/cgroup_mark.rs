@@ -1,4 +1,4 @@
-//! A mark for what the members of a control group open (bpf(2), `BPF_CGROUP_INET_SOCK_CREATE`).
+//! A mark for sockets that members of a control group open (bpf(2), `BPF_CGROUP_INET_SOCK_CREATE`).
 
 use std::fs::File;
 use std::io;
@@ -47,7 +47,8 @@ struct Attach {
 struct BpfInstruction(u8, u8, i16, i32);
 
 impl CgroupMark {
-    /// Marks what is opened from now on in this group, and in those within it, where it has no mark yet.
+    /// Marks sockets that are opened from now on in this group, and in those within it, unless they
+    /// have a mark.
     ///
     /// # Errors
     /// `NotFound`: there is no such group. `PermissionDenied`: it takes `CAP_BPF` and `CAP_NET_ADMIN`. `InvalidInput`: this is no folder
@@ -111,7 +112,7 @@ fn load(number: u32) -> io::Result<OwnedFd> {
 /// Asks for something that is a descriptor.
 fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<OwnedFd> {
     let length = size_of::<T>() as libc::c_long;
-    // SAFETY: the kernel reads the attributes, and what they point to, before it returns.
+    // SAFETY: the kernel reads the attributes, and the memory they point to, before it returns.
     #[expect(unsafe_code, reason = "the kernel has no other interface")]
     let returned = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const *attributes, length) };
     let descriptor = i32::try_from(returned).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! What routers and hosts say about echoes that a socket of ICMP has asked for (`ip(7)`, `IP_RECVERR`).
+//! Errors of routers and hosts about echoes of an ICMP socket (`ip(7)`, `IP_RECVERR`).
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,13 +9,14 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrLike, SockaddrStor
 
 use crate::os::EchoError;
 
-/// Bytes of what is quoted of an echo: its header (RFC 792).
+/// Bytes of the quoted part of an echo: its header (RFC 792).
 const QUOTED: usize = 8;
 
-/// Takes one of the errors that wait; none where it is about something else, or was found out by this machine.
+/// Takes one of the queued errors; `None` if it is about another packet, or comes from this
+/// machine.
 ///
 /// # Errors
-/// `WouldBlock`: there is none.
+/// `WouldBlock`: there is no error.
 pub fn take_echo_error(socket: &impl AsFd) -> io::Result<Option<EchoError>> {
     let mut quoted = [0; QUOTED];
     let mut parts = [IoSliceMut::new(&mut quoted)];
@@ -42,7 +43,7 @@ pub fn take_echo_error(socket: &impl AsFd) -> io::Result<Option<EchoError>> {
     }))
 }
 
-/// What a router or a host has said, and which.
+/// The error of a router or host, and its address.
 fn told(message: &ControlMessageOwned) -> Option<(libc::sock_extended_err, Option<IpAddr>)> {
     match message {
         ControlMessageOwned::Ipv4RecvErr(error, from)

@@ -23,7 +23,8 @@ const CLOSE_NOTIFY: [u8; 2] = [1, 0];
 /// The type of a record with an alert (RFC 8446, 5.1).
 const ALERT: u8 = 21;
 
-/// Leaves TLS records of an open connection to the kernel (`TCP_ULP`), whose keys it is not given yet: until then its bytes are what they are.
+/// Prepares an open connection for TLS in the kernel (`TCP_ULP`). Until the keys are given, its
+/// bytes are unchanged.
 ///
 /// # Errors
 /// `NotFound`: the kernel has no TLS, or its module is not loaded.
@@ -31,10 +32,11 @@ pub fn attach_tls(stream: &impl AsFd) -> io::Result<()> {
     Ok(setsockopt(stream, sockopt::TcpUlp::default(), b"tls")?)
 }
 
-/// Gives the kernel the keys of a connection that is [attached](attach_tls). What is read and written from now on is content.
+/// Gives the kernel the keys of a connection that is [attached](attach_tls). Bytes that are read
+/// and written from now on are content.
 ///
 /// # Errors
-/// It is no cipher that every such kernel has: of no more use then.
+/// The cipher is not one that every such kernel has: the connection is of no more use then.
 pub fn give_tls_keys(stream: &impl AsFd, secrets: &ExtractedSecrets) -> io::Result<()> {
     setsockopt(stream, sockopt::TcpTlsTx, &crypto_info(&secrets.tx)?)?;
     setsockopt(stream, sockopt::TcpTlsRx, &crypto_info(&secrets.rx)?)?;
@@ -92,7 +94,7 @@ fn exactly<const LENGTH: usize>(bytes: &[u8]) -> io::Result<[u8; LENGTH]> {
 /// Takes a record that is no content, for which a read has failed with `EIO`.
 ///
 /// # Errors
-/// `WouldBlock`: there is none.
+/// `WouldBlock`: there is no record.
 pub fn take_tls_control(stream: &impl AsRawFd) -> io::Result<ControlRecord> {
     let mut content = vec![0; RECORD];
     let mut buffers = [IoSliceMut::new(&mut content)];

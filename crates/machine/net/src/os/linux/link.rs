@@ -53,7 +53,7 @@ impl Link {
     /// The interface of this name.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such link.
     pub fn named(name: &str) -> io::Result<Self> {
         let any = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
         let index = rustix::net::netdevice::name_to_index(&any, name)?;
@@ -63,7 +63,7 @@ impl Link {
     /// Brings it up with this MTU, and without the addresses of IPv6 that the kernel would give it, and would ask routers about.
     ///
     /// # Errors
-    /// It is gone, or changing it is not allowed.
+    /// The link is gone, or changing it is not allowed.
     pub fn bring_up(self, mtu: u32) -> io::Result<()> {
         let mode = attribute(IFLA_INET6_ADDR_GEN_MODE, &[ADDR_GEN_MODE_NONE]);
         let family = attribute(u16::from(AF_INET6), &mode);
@@ -139,7 +139,7 @@ impl Link {
     /// Gives it an address, and the network of that with it.
     ///
     /// # Errors
-    /// It is gone, or changing it is not allowed.
+    /// The link is gone, or changing it is not allowed.
     pub fn add_address(self, address: IpNet) -> io::Result<()> {
         self.change_address(RTM_NEWADDR, address)
     }
@@ -147,7 +147,7 @@ impl Link {
     /// Takes an address from it.
     ///
     /// # Errors
-    /// It has no such address, is gone, or changing it is not allowed.
+    /// The link has no such address, is gone, or changing it is not allowed.
     pub fn remove_address(self, address: IpNet) -> io::Result<()> {
         self.change_address(RTM_DELADDR, address)
     }
@@ -175,7 +175,7 @@ impl Link {
     /// Leads packets for `net` to it. The route goes when the interface does.
     ///
     /// # Errors
-    /// It is gone or down, or changing routes is not allowed.
+    /// The link is gone or down, or changing routes is not allowed.
     pub fn add_route(self, net: IpNet) -> io::Result<()> {
         self.change_route(RTM_NEWROUTE, net)
     }
@@ -194,7 +194,8 @@ impl Link {
             IpNet::V4(_) => RT_SCOPE_LINK,
             IpNet::V6(_) => RT_SCOPE_UNIVERSE,
         };
-        // `struct rtmsg`: lengths of the destination and the source, type of service, and where and what the route is.
+        // `struct rtmsg`: lengths of the destination and the source, type of service, and the table
+        // and kind of the route.
         let structure = [
             family(net),
             net.prefix_len(),

@@ -23,7 +23,7 @@ impl LinkChanges {
     /// Hears of them from now on.
     ///
     /// # Errors
-    /// When the system, or what confines the process, forbids netlink.
+    /// When the system, or a confinement of the process, forbids netlink.
     ///
     /// # Panics
     /// Outside a tokio runtime.

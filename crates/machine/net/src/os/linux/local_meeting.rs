@@ -51,7 +51,7 @@ pub fn listen_local(name: &str) -> io::Result<OwnedFd> {
 /// Connects to who listens under an abstract name.
 ///
 /// # Errors
-/// No one does; `WouldBlock` when too many wait there already.
+/// No process listens there; `WouldBlock` when too many connections wait already.
 pub fn connect_local(name: &str) -> io::Result<OwnedFd> {
     let socket = local_socket()?;
     connect(
@@ -64,7 +64,7 @@ pub fn connect_local(name: &str) -> io::Result<OwnedFd> {
 /// The next connection.
 ///
 /// # Errors
-/// `WouldBlock`: there is none.
+/// `WouldBlock`: no connection waits.
 pub fn accept_local(listener: &impl AsFd) -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     Ok(accept_with(listener, flags)?)

@@ -1,4 +1,5 @@
-//! Masquerade by nf_tables (nft(8)): what came from a device leaves through the others with their addresses.
+//! Masquerade by nf_tables (nft(8)): packets of a device leave by other interfaces with the
+//! addresses of those.
 //!
 //! There is one table for each device, which its socket owns (`NFT_TABLE_F_OWNER`, Linux 5.12): the kernel removes it with the socket,
 //! however the process ends, and no one else changes it meanwhile; `nft flush ruleset` leaves it as it is. In the words of nft:
@@ -17,8 +18,8 @@
 //! }
 //! ```
 //!
-//! The second chain is for what belongs to no connection, such as a segment of TCP out of nowhere: the kernel does not translate it, and
-//! it would leave with an address that no one knows.
+//! The second chain is for packets without a connection, such as a stray segment of TCP: the kernel
+//! does not translate them, and they would leave with an unknown address.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -100,20 +101,21 @@ const NFTA_BITWISE_XOR: u16 = 5;
 const NFTA_IMMEDIATE_DREG: u16 = 1;
 const NFTA_IMMEDIATE_DATA: u16 = 2;
 
-/// The register through which an expression gives the next one a value, and that of what becomes of the packet.
+/// The register that passes a value from one expression to the next, and the register of the
+/// verdict.
 const REGISTER: u32 = 1;
 const NFT_REG_VERDICT: u32 = 0;
-/// What is loaded: the name of the interface that a packet came from, or leaves by.
+/// The loaded value: the name of the interface that a packet came from, or leaves by.
 const NFT_META_IIFNAME: u32 = 6;
 const NFT_META_OIFNAME: u32 = 7;
 const NFT_CMP_EQ: u32 = 0;
 const NFT_CMP_NEQ: u32 = 1;
-/// The state of its connection, as bits; that it has none; and that it is dropped.
+/// The state of its connection, as bits; the bit of "no connection"; and the verdict to drop.
 const NFT_CT_STATE: u32 = 0;
 const INVALID: u32 = 1;
 const NF_DROP: u32 = 0;
 
-/// What the names of tables begin with.
+/// The prefix of the names of tables.
 const PREFIX: &str = "hermes-";
 
 /// Bytes of `struct nfgenmsg`.
@@ -131,7 +133,7 @@ struct Chain {
 }
 
 impl Masquerade {
-    /// Gives what comes from the device of this name, and leaves through another one, the address of that.
+    /// Masquerades packets of the device of this name that leave by another one.
     ///
     /// # Errors
     /// `PermissionDenied`: it takes `CAP_NET_ADMIN`. Others: the kernel has no nf_tables, no masquerade, or no tables that are owned.
@@ -146,13 +148,13 @@ impl Masquerade {
     /// Whether it is possible. Changes nothing.
     ///
     /// # Errors
-    /// Those of [`Self::of`].
+    /// Errors of [`Self::of`].
     pub fn check() -> io::Result<()> {
         change(NO_DEVICE, NO_DEVICE, false).map(|_| ())
     }
 }
 
-/// The tables of this kind that there are, whatever process has them.
+/// The existing tables of this kind, of any process.
 ///
 /// # Errors
 /// `PermissionDenied`: it takes `CAP_NET_ADMIN`. Others: the kernel has no nf_tables.
@@ -324,7 +326,7 @@ fn load_state() -> Vec<u8> {
     bytes
 }
 
-/// Leaves these bits of what was loaded.
+/// Masks the loaded value with these bits.
 fn mask(bits: u32) -> Vec<u8> {
     let length = size_of_val(&bits) as u32;
     let mut bytes = Vec::new();
@@ -349,7 +351,7 @@ fn drop_it() -> Vec<u8> {
     bytes
 }
 
-/// Goes on where what was loaded is this, or is not.
+/// Goes on if the loaded value equals this, or does not.
 fn compare(operation: u32, with: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     number(&mut bytes, NFTA_CMP_SREG, REGISTER);

@@ -27,7 +27,7 @@ pub(super) const NLM_F_DUMP: u16 = 0x300;
 const MESSAGE: usize = 16;
 const ATTRIBUTE: usize = 4;
 
-/// What a dump asks for: the type of the request, and the bytes of the structure that it begins with, left zero for
+/// A request for a dump: its type, and the bytes of the structure that it begins with, zero for
 /// everything of every family.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Dump {
@@ -35,11 +35,11 @@ pub(super) struct Dump {
     pub(super) structure: usize,
 }
 
-/// What is to be changed, or made.
+/// A change, or a creation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Change<'a> {
     pub(super) kind: u16,
-    /// Whether it makes what it is about, in place of what there is.
+    /// Whether it creates the object, in place of an existing one.
     pub(super) creates: bool,
     pub(super) structure: &'a [u8],
     pub(super) attributes: &'a [(u16, &'a [u8])],
@@ -71,7 +71,7 @@ impl Change<'_> {
     /// Has the kernel do it, and waits for its answer, which it gives at once.
     ///
     /// # Errors
-    /// What the kernel answered; or netlink is not allowed.
+    /// The kernel's error; or netlink is not allowed.
     pub(super) fn run(self) -> io::Result<()> {
         let socket = route_socket(SocketFlags::empty(), 0)?;
         let kernel = SocketAddrNetlink::new(0, 0);
@@ -102,7 +102,7 @@ impl Change<'_> {
     }
 }
 
-/// What the kernel answered to a change: an error number, negative, or zero.
+/// The kernel's answer to a change: an error number, negative, or zero.
 pub(super) fn answered(answer: &[u8]) -> io::Result<()> {
     let (kind, content, _) = message(answer).ok_or(io::ErrorKind::InvalidData)?;
     let error = content
@@ -116,7 +116,7 @@ pub(super) fn answered(answer: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Appends an attribute, and what aligns the next one.
+/// Appends an attribute, and padding for the next one.
 pub(super) fn append_attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
     let length = u16::try_from(ATTRIBUTE + value.len()).unwrap_or_default();
     bytes.extend_from_slice(&length.to_ne_bytes());
@@ -125,7 +125,7 @@ pub(super) fn append_attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
     bytes.resize(aligned(bytes.len()), 0);
 }
 
-/// Opens a socket that hears what these groups are told.
+/// Opens a socket that hears the announcements to these groups.
 pub(super) fn route_socket(flags: SocketFlags, groups: u32) -> io::Result<OwnedFd> {
     // `NETLINK_ROUTE` is protocol 0.
     netlink_socket(None, flags, groups)
@@ -143,15 +143,15 @@ pub(super) fn netlink_socket(
     Ok(socket)
 }
 
-/// What the kernel announces to some groups.
+/// The kernel's announcements to some groups.
 #[derive(Debug)]
 pub(super) struct Announcements(AsyncFd<OwnedFd>);
 
 impl Announcements {
-    /// Hears what these groups are told from now on.
+    /// Hears the announcements to these groups from now on.
     ///
     /// # Errors
-    /// When the system, or what confines the process, forbids netlink.
+    /// When the system, or a confinement of the process, forbids netlink.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -195,7 +195,8 @@ impl Dump {
     /// Asks the kernel, and hands each message of its answer over: its type and content.
     ///
     /// # Errors
-    /// When the system, or what confines the process, forbids netlink, or the kernel refuses the request.
+    /// When the system, or a confinement of the process, forbids netlink, or the kernel refuses the
+    /// request.
     pub(super) fn run(self, mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
         let socket = route_socket(SocketFlags::empty(), 0)?;
         sendto(
@@ -244,7 +245,7 @@ pub(super) fn read(mut messages: &[u8], mut each: impl FnMut(u16, &[u8])) -> io:
     Ok(false)
 }
 
-/// The first message: its type, its content, and what follows it.
+/// The first message: its type, its content, and the messages behind it.
 fn message(messages: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = u32::from_ne_bytes(messages.get(..4)?.try_into().ok()?);
     let kind = u16::from_ne_bytes(messages.get(4..6)?.try_into().ok()?);
@@ -257,7 +258,7 @@ fn message(messages: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     ))
 }
 
-/// Bytes of the first message, and of what aligns the next one.
+/// Bytes of the first message, with its padding.
 pub(super) fn message_size(messages: &[u8]) -> Option<usize> {
     let length = u32::from_ne_bytes(*messages.first_chunk()?);
     usize::try_from(length)

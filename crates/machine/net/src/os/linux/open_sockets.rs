@@ -5,7 +5,8 @@ use std::os::fd::BorrowedFd;
 
 use socket2::{Domain, SockRef};
 
-/// Marks what all sockets of this process for IP send from now on (`SO_MARK`), connected ones included: their ways are looked up again.
+/// Marks packets of all IP sockets of this process from now on (`SO_MARK`), connected ones
+/// included: their routes are looked up again.
 ///
 /// # Errors
 /// `PermissionDenied`: it takes `CAP_NET_ADMIN`, or `CAP_NET_RAW` since Linux 5.17. `/proc` may not be there.
@@ -18,14 +19,15 @@ pub fn mark_open(number: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Marks the socket of this number, if it is one for IP. It may be closed meanwhile, and the number be another's.
+/// Marks the socket of this descriptor, if it is one for IP. It may be closed meanwhile, and the
+/// number reused.
 #[expect(
     unsafe_code,
     reason = "its number is all that the system says of a descriptor"
 )]
 fn mark_socket(descriptor: i32, number: u32) -> io::Result<()> {
-    // SAFETY: the number is not -1, and is used for system calls alone: one that is closed meanwhile is refused by them, and what is
-    // opened in its place is a descriptor of this process, too.
+    // SAFETY: the number is not -1, and is used for system calls alone: they refuse a closed one,
+    // and a reused number is a descriptor of this process, too.
     let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
     let socket = SockRef::from(&borrowed);
     let is_ip = |domain| domain == Domain::IPV4 || domain == Domain::IPV6;
@@ -35,7 +37,7 @@ fn mark_socket(descriptor: i32, number: u32) -> io::Result<()> {
 
     match socket.set_mark(number) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
-        // It is closed already.
+        // The descriptor is closed already.
         _ => Ok(()),
     }
 }

@@ -32,7 +32,7 @@ impl Pipe {
     /// that [`io::ErrorKind::WouldBlock`] speaks of the socket.
     ///
     /// # Errors
-    /// What the system says of the socket.
+    /// The socket's error.
     pub fn fill(&mut self, socket: impl AsFd, most: usize) -> io::Result<usize> {
         let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
         let taken = splice(socket, None, &self.near, None, most, flags)?;
@@ -40,10 +40,10 @@ impl Pipe {
         Ok(taken)
     }
 
-    /// Gives what the pipe holds to a socket, as far as that has room.
+    /// Moves the bytes of the pipe to a socket, as far as it has room.
     ///
     /// # Errors
-    /// What the system says of the socket.
+    /// The socket's error.
     pub fn empty(&mut self, socket: impl AsFd) -> io::Result<usize> {
         let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
         let given = splice(&self.far, None, socket, None, self.held, flags)?;

@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Lets the kernel cut what is sent at once into datagrams of this many bytes (`UDP_SEGMENT`, GSO).
+/// Lets the kernel cut a send into datagrams of this many bytes (`UDP_SEGMENT`, GSO).
 ///
 /// # Errors
 /// Before Linux 4.18.
@@ -22,7 +22,8 @@ pub fn receive_merged(socket: &UdpSocket) -> io::Result<()> {
     Ok(setsockopt(socket, sockopt::UdpGroSegment, &true)?)
 }
 
-/// Lets a socket stand for addresses that are not this machine's (`IP_TRANSPARENT`), as what TPROXY hands over does.
+/// Lets a socket use foreign addresses (`IP_TRANSPARENT`), as a connection handed over by TPROXY
+/// does.
 ///
 /// # Errors
 /// `PermissionDenied`: it takes `CAP_NET_ADMIN` or `CAP_NET_RAW`.
@@ -30,7 +31,7 @@ pub fn take_foreign_addresses(socket: &Socket) -> io::Result<()> {
     socket.set_ip_transparent_v4(true)
 }
 
-/// Marks what a socket sends, for rules of routing (`SO_MARK`).
+/// Marks packets of a socket, for routing rules (`SO_MARK`).
 ///
 /// # Errors
 /// `PermissionDenied`: it takes `CAP_NET_ADMIN`, or `CAP_NET_RAW` since Linux 5.17.
@@ -38,11 +39,11 @@ pub fn mark(socket: &Socket, number: u32) -> io::Result<()> {
     socket.set_mark(number)
 }
 
-/// A socket that asks for echoes of ICMP, and is handed the answers (`icmp(7)`, `net.ipv4.ping_group_range`), and what routers and hosts say
-/// about them.
+/// A socket that sends echo requests, and receives the answers (`icmp(7)`,
+/// `net.ipv4.ping_group_range`) and errors about them.
 ///
 /// # Errors
-/// `PermissionDenied`: the group of the process may have none.
+/// `PermissionDenied`: the group of the process may not open one.
 pub fn echo_socket(domain: Domain) -> io::Result<Socket> {
     let protocol = match domain {
         Domain::IPV6 => Protocol::ICMPV6,

@@ -46,7 +46,7 @@ impl PlacedRule {
     /// # Errors
     /// Changing rules is not allowed.
     pub fn add(self) -> io::Result<()> {
-        // As a rule there is none.
+        // Usually there is no old rule.
         let _ = self.remove();
         self.change(RTM_NEWRULE)
     }
@@ -79,7 +79,7 @@ impl PlacedRule {
     }
 }
 
-/// What says of which sockets a rule is.
+/// The attributes for a rule's condition on sockets.
 fn meets(condition: SenderCondition) -> Vec<(u16, Vec<u8>)> {
     let (mark, bits) = condition.mark();
     let mut attributes = vec![
@@ -103,7 +103,7 @@ fn invert(condition: SenderCondition) -> u32 {
 }
 
 impl FoundRule {
-    /// Those that there are.
+    /// The existing rules.
     ///
     /// # Errors
     /// Netlink is not allowed.
@@ -137,7 +137,7 @@ impl FoundRule {
     /// Removes it.
     ///
     /// # Errors
-    /// It is gone, or changing rules is not allowed.
+    /// The rule is gone, or changing rules is not allowed.
     pub fn remove(self) -> io::Result<()> {
         let attributes = [(FRA_TABLE, self.table.to_ne_bytes().to_vec())];
         change_rule(RTM_DELRULE, (self.is_ipv4, self.priority), 0, &attributes)
@@ -175,7 +175,7 @@ impl Link {
     /// Leads packets for `net` to it, where this table is looked at. The route goes when the interface does.
     ///
     /// # Errors
-    /// It is gone or down, or changing routes is not allowed.
+    /// The link is gone or down, or changing routes is not allowed.
     pub fn add_route_in(self, table: u32, net: IpNet) -> io::Result<()> {
         change_route(RTM_NEWROUTE, table, net, Some(self))
     }
@@ -205,7 +205,7 @@ pub fn remove_exception(table: u32, net: IpNet) -> io::Result<()> {
     change_route(RTM_DELROUTE, table, net, None)
 }
 
-/// What passes by tables, with each of them.
+/// Destinations that bypass tables, with each table.
 ///
 /// # Errors
 /// Netlink is not allowed.

@@ -1,4 +1,4 @@
-//! What the kernel measures of a TCP connection (`tcp(7)`, `TCP_INFO`).
+//! The kernel's measurements of a TCP connection (`tcp(7)`, `TCP_INFO`).
 
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::AsRawFd;

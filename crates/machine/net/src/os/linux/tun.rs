@@ -12,13 +12,13 @@ use rustix::ioctl::{IntegerSetter, Opcode, Updater, ioctl, opcode};
 const TUNSETIFF: Opcode = opcode::write::<c_int>(b'T', 202);
 const TUNSETOFFLOAD: Opcode = opcode::write::<c_uint>(b'T', 208);
 
-/// What is left to us: to compute checksums, and to cut TCP and UDP.
+/// Work that is left to us: computing checksums, and cutting TCP and UDP.
 const CHECKSUM: usize = 0x01;
 const TCP: usize = 0x02 | 0x04 | 0x08;
 const UDP: usize = 0x20 | 0x40;
 
-/// Opens a queue of the device of this name, which is made if there is none; of which the kernel chooses the rest where it contains
-/// `%d`. Packets are read with a `virtio_net_hdr` and without blocking. Returns the name.
+/// Opens a queue of the device of this name, which is made if missing; the kernel replaces `%d` by
+/// a number. Packets are read with a `virtio_net_hdr` and without blocking. Returns the name.
 ///
 /// # Errors
 /// `NotFound`: this machine has no TUN devices. `PermissionDenied`: it takes `CAP_NET_ADMIN`. `ResourceBusy`: another process has the

@@ -19,7 +19,7 @@ impl Pipe {
     /// Never called: there is no pipe.
     ///
     /// # Errors
-    /// None.
+    /// Never.
     pub fn fill(&mut self, _socket: impl AsFd, _most: usize) -> io::Result<usize> {
         match *self {}
     }
@@ -27,7 +27,7 @@ impl Pipe {
     /// Never called: there is no pipe.
     ///
     /// # Errors
-    /// None.
+    /// Never.
     pub fn empty(&mut self, _socket: impl AsFd) -> io::Result<usize> {
         match *self {}
     }

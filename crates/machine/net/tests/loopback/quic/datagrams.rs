@@ -61,7 +61,7 @@ async fn what_does_not_fit_is_dropped_here_and_counted() {
     );
 
     let room = near.datagram_room();
-    // Nothing is sent before we yield: the buffer of 1 MiB must run full.
+    // The buffer of 1 MiB runs full, as nothing is sent before we yield.
     let batch = near.send_datagrams((0..5000).map(|_| Bytes::from(vec![0; 1000])));
     assert_eq!(batch.sent, room / 1032);
     assert_eq!(batch.sent + batch.dropped, 5000);

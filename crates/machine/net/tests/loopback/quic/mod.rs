@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use crate::authority::Authority;
 use crate::{PATIENCE, loopback};
 
-/// What the certificate of [`Authority::server`] is for.
+/// The name in the certificate of [`Authority::server`].
 const NAME: &str = "server.example";
 
 /// Certificates, and both configurations that trust them.
@@ -125,7 +125,7 @@ async fn write(send: &mut SendStream, bytes: Bytes) -> Result<(), hermes_net::qu
     Ok(())
 }
 
-/// Sends `text` on a stream of its own and returns what comes back.
+/// Sends `text` on a stream of its own and returns the answer.
 async fn ask(
     connection: &Connection,
     text: &'static str,

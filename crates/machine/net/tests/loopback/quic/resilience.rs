@@ -79,8 +79,9 @@ async fn an_endpoint_that_stops_accepting_keeps_what_is_open() {
     );
 }
 
-/// What someone makes of a packet that it saw, without keys: resets of no token, a packet of other versions, changed ones, and the packet
-/// again. None of a handshake, nor with identifiers that no one has: an endpoint answers those, and so would the path, without end.
+/// Packets that an observer without keys makes of one that it saw: resets without a token, a packet
+/// of other versions, changed ones, and a replay. No handshakes, nor unknown connection IDs: an
+/// endpoint answers those, and so would the path, without end.
 fn forged(packet: &[u8]) -> Vec<Vec<u8>> {
     if packet[0] & 0x80 != 0 {
         return Vec::new();
@@ -91,7 +92,8 @@ fn forged(packet: &[u8]) -> Vec<Vec<u8>> {
         changed
     };
 
-    // RFC 9000, section 10.3: the token is in the last 16 bytes, behind what looks like a packet of one's own.
+    // RFC 9000, section 10.3: the token is in the last 16 bytes, behind bytes that look like an
+    // ordinary packet.
     let mut reset: Vec<u8> = packet.iter().take(21).copied().collect();
     reset.resize(43, 0x5a);
     let mut cut = packet.to_vec();

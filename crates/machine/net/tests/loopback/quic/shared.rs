@@ -60,7 +60,7 @@ async fn connections_stay_where_they_began_and_new_ones_come_to_the_newer_proces
         loop {
             match connect().await {
                 Ok(connection) => break connection,
-                // It had not heard of it yet.
+                // The other process is not known yet.
                 Err(_) => tokio::task::yield_now().await,
             }
         }
@@ -116,7 +116,7 @@ async fn forged_packets_that_name_the_other_process_go_there_once_and_bring_no_m
         }
     }
 
-    // What is on its way comes.
+    // Let packets on their way arrive.
     for _ in 0..8 {
         assert_eq!(patiently(ask(&honest, "here")).await.unwrap(), b"here");
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -126,6 +126,6 @@ async fn forged_packets_that_name_the_other_process_go_there_once_and_bring_no_m
     }
     assert!(heard <= sent, "{heard} bytes for {sent}");
     let forwarded = forward_counts().forwarded - before.forwarded;
-    // Those of the honest client are few beside them, and other tests run in this process.
+    // The honest client's packets are few beside them, and other tests run in this process.
     assert!(forwarded <= 4 * FORGED as u64, "{forwarded} were forwarded");
 }
