@@ -9,7 +9,7 @@ use crate::Responder;
 pub struct AnswerFields {
     /// Removed, before anything else.
     pub remove: Vec<NamePattern>,
-    /// Set, in place of what is there.
+    /// Set, in place of existing fields.
     pub set: Fields,
     /// Appended.
     pub append: Fields,
@@ -41,17 +41,17 @@ impl NamePattern {
 }
 
 impl AnswerFields {
-    /// Whether there are none.
+    /// Whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.remove.is_empty() && self.each().into_iter().all(Fields::is_empty)
     }
 
-    /// Those of each kind.
+    /// The fields of each kind.
     pub fn each(&self) -> [&Fields; 4] {
         [&self.set, &self.append, &self.if_absent, &self.if_present]
     }
 
-    /// Those of each kind, to be changed.
+    /// The fields of each kind, to be changed.
     pub fn each_mut(&mut self) -> [&mut Fields; 4] {
         [
             &mut self.set,
@@ -73,7 +73,7 @@ impl AnswerFields {
     }
 }
 
-/// The way to answer an exchange, and what its answer gets.
+/// The responder of an exchange, and the fields to add to its answer.
 #[derive(Debug)]
 pub struct Adding {
     /// By each decision, in their order.

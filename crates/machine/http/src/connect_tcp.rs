@@ -8,7 +8,8 @@ use hermes_proto::connect_tcp::{ConnectTcpDecoder, ConnectTcpError, TcpPiece, en
 use crate::error::{Cause, Reset, StreamError};
 use crate::{Frame, Incoming, Outgoing};
 
-/// Takes bytes out of the capsules that arrive. Capsules of other types are dropped: they are for this end, which knows none.
+/// Takes bytes out of the capsules that arrive. Capsules of other types are dropped: they are for
+/// this end, which knows no such types.
 #[derive(Debug)]
 pub struct Unwrapping {
     stream: Incoming,
@@ -40,7 +41,7 @@ impl Unwrapping {
             match ready!(self.stream.poll_frame(cx)) {
                 Some(Ok(Frame::Data(chunk))) => self.decoder.push(chunk),
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                // Section 3.4: what is missing was cut off. There are no trailers.
+                // Section 3.4: the stream was cut off. There are no trailers.
                 None | Some(Ok(Frame::Trailers(_))) => {
                     let error = self
                         .decoder
@@ -53,7 +54,7 @@ impl Unwrapping {
         }
     }
 
-    /// Drops what comes after the last data, to the end of the stream.
+    /// Drops bytes behind the last data, to the end of the stream.
     pub(crate) fn poll_parted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(Ok(_)) = ready!(self.stream.poll_frame(cx)) {}
         Poll::Ready(())
@@ -97,7 +98,8 @@ impl Wrapping {
 
     pub(crate) async fn data(&mut self, data: Bytes, end: bool) -> Result<(), StreamError> {
         self.ended |= end;
-        // In one piece: frames as small as a header would use up what a peer allows of those.
+        // In one piece: frames as small as a header would use up the peer's budget for small
+        // frames.
         self.stream.data(encode(&data, end), false).await
     }
 

@@ -1,4 +1,4 @@
-//! What can go wrong on a stream, and whether the peer may have acted before it did.
+//! Failures of a stream, and whether the peer may have acted before.
 
 use std::fmt;
 use std::io;
@@ -11,14 +11,14 @@ use hermes_proto::h2::Reason;
 pub enum Processed {
     /// The peer said, or it is certain, that it did not act.
     No,
-    /// It may have acted.
+    /// The peer may have acted.
     Maybe,
 }
 
 /// Why a stream was reset, in terms that every HTTP version can carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reset {
-    /// No one is interested any more.
+    /// The exchange is not needed any more.
     Cancel,
     /// The receiver needs no more; nothing went wrong (`NO_ERROR`; RFC 9113, 8.1).
     Unneeded,
@@ -67,7 +67,7 @@ impl From<Reason> for Reset {
     }
 }
 
-/// Why a stream ends whose fields cannot be kept.
+/// Why a stream ends that has no memory for its fields.
 pub(crate) const NO_ROOM: &str = "its fields need more memory than its other end has left";
 
 /// Why a connection is ended that holds too much.
@@ -78,7 +78,7 @@ pub(crate) const EVICTED: &str =
 pub(crate) const UNREAD: &str = "the stream was ended: no one takes what came on it, and contents that wait like this fill \
                                  what memory.connection gives the link";
 
-/// What went wrong.
+/// The kinds of failures.
 #[derive(Debug)]
 pub enum Cause {
     /// The peer reset the stream.
@@ -87,7 +87,7 @@ pub enum Cause {
     Incomplete,
     /// The connection failed.
     Io(io::Error),
-    /// Nothing came back on the connection any more, while the peer could be reached otherwise; the text says more.
+    /// The connection fell silent, while the peer could be reached otherwise; the text says more.
     Silent(&'static str),
     /// We ended the stream, which held memory that others needed; the text names the bound.
     Memory(&'static str),
@@ -106,14 +106,14 @@ pub enum Cause {
     Slow,
     /// We were about to break it ourselves, for instance with more content than was announced.
     Invalid(String),
-    /// The peer does not offer what the exchange needs, such as extended CONNECT.
+    /// The peer does not offer a required feature, such as extended CONNECT.
     Unsupported(&'static str),
 }
 
 /// Failure of one stream; other streams of the connection are not affected by it.
 #[derive(Debug)]
 pub struct StreamError {
-    /// What went wrong.
+    /// The kind of failure.
     pub cause: Cause,
     /// Whether the peer may have acted.
     pub processed: Processed,

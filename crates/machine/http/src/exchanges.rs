@@ -14,7 +14,7 @@ pub(crate) struct Exchanges {
 }
 
 impl Exchanges {
-    /// Resolves when none was open for `time`.
+    /// Resolves when no exchange was open for `time`.
     pub(crate) async fn none_for(&self, time: Duration) {
         loop {
             let changed = self.changed.notified();

@@ -1,9 +1,9 @@
-//! What a stream is made of.
+//! The parts of a stream.
 
 use bytes::Bytes;
 use hermes_proto::fields::Fields;
 
-/// One piece of what arrives.
+/// One received piece.
 #[derive(Debug)]
 pub enum Frame {
     /// Content or tunnel bytes; never empty.

@@ -27,8 +27,9 @@ pub struct RefusalReason {
     pub details: String,
 }
 
-/// Who waits for the answer to an exchange that came over no connection of HTTP; see [`Offered::held`](crate::Offered::held). One of
-/// `accept`, `respond` and `refuse` is called, once. If it is dropped instead, the exchange was cut off.
+/// Waits for the answer to an exchange that came over no connection of HTTP; see
+/// [`Offered::held`](crate::Offered::held). One of `accept`, `respond` and `refuse` is called,
+/// once. If it is dropped instead, the exchange was cut off.
 pub trait HeldClient: Send + fmt::Debug {
     /// The target has answered, and the tunnel is open: gives the client's side of it.
     ///

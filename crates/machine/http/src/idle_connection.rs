@@ -1,4 +1,4 @@
-//! A connection whose client says nothing.
+//! A connection with a silent client.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -16,8 +16,8 @@ use crate::server::options::{Handler, LAST_REQUEST, Options, SILENCE};
 
 /// A connection of a client while nothing is open on it.
 ///
-/// Most connections wait most of their time: this is the stream and no buffer, timer or state of HTTP. It alternates between
-/// [`Self::spoken`] and [`Self::serve`].
+/// Most connections wait most of their time: this one is the stream alone, without a buffer, timer
+/// or state of HTTP. It alternates between [`Self::spoken`] and [`Self::serve`].
 #[derive(Debug)]
 pub struct IdleConnection {
     pub(crate) stream: Stream,
@@ -35,7 +35,7 @@ impl IdleConnection {
         }
     }
 
-    /// What was learnt when it was accepted.
+    /// The properties known since it was accepted.
     #[must_use]
     pub fn source(&self) -> &Arc<StreamInfo> {
         self.stream.info()
@@ -77,8 +77,8 @@ impl IdleConnection {
         }
     }
 
-    /// Serves what the client asks for until the connection ends, is drained or is forced to stop: `None`; or until the client has
-    /// been silent for a while.
+    /// Serves the client's exchanges until the connection ends, is drained or is forced to stop:
+    /// `None`; or until the client has been silent for a while.
     pub async fn serve<H: Handler>(
         self,
         options: &Options,
@@ -103,7 +103,7 @@ pin_project! {
     }
 }
 
-/// What broke a silence.
+/// The event that broke a silence.
 enum Broken {
     Spoken,
     Elapsed,

@@ -1,4 +1,4 @@
-//! What arrives on a stream: content and trailers of a message, or the bytes of a tunnel.
+//! The input of a stream: content and trailers of a message, or the bytes of a tunnel.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -16,7 +16,7 @@ use crate::{h1, h2, h3};
 /// The receiving half of a stream.
 #[derive(Debug)]
 pub enum Incoming {
-    /// Nothing arrives.
+    /// No input.
     Empty,
     /// Content that is already here.
     Full(Option<Bytes>),
@@ -64,8 +64,9 @@ impl Incoming {
         }
     }
 
-    /// To be polled while no one asks for frames. Packs small ones that have come: unread, each of them costs far more than its bytes.
-    /// How many bytes may come is not changed by it. Ready once the stream was ended because what has come was not asked for.
+    /// To be polled while no frames are asked for. Packs small ones that have come: each unread one
+    /// costs far more than its bytes. The credit of the sender is not changed. Ready once the
+    /// stream was ended because its input was not asked for.
     pub fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Poll<StreamError> {
         match self {
             Self::H3(incoming) => return incoming.poll_still(cx),
@@ -75,7 +76,7 @@ impl Incoming {
         Poll::Pending
     }
 
-    /// Holds the sender to a rate, or with the default to none.
+    /// Holds the sender to a rate; the default sets no rate.
     pub(crate) fn pace(&mut self, pace: Pace) {
         match self {
             Self::H1(incoming) => incoming.pace(pace),
@@ -92,7 +93,7 @@ impl Incoming {
         }
     }
 
-    /// Puts back what was taken last: it arrives again. Only on a plain connection and over HTTP/2.
+    /// Puts the last bytes back: they arrive again. Only on a plain connection and over HTTP/2.
     pub fn unread(&mut self, data: Bytes) {
         match self {
             Self::H1(incoming) => incoming.unread(&data),
@@ -154,7 +155,7 @@ impl Incoming {
         Self::Unwrapped(Box::new(Unwrapping::new(self)))
     }
 
-    /// Waits for the end of a stream whose bytes have ended within capsules.
+    /// Waits for the end of a stream after the end of the bytes in its capsules.
     pub async fn parted(&mut self) {
         if let Self::Unwrapped(incoming) = self {
             poll_fn(|cx| incoming.poll_parted(cx)).await;

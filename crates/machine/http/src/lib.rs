@@ -1,14 +1,14 @@
 //! Exchanges over HTTP/1.1, HTTP/2 and HTTP/3, both sides.
 //!
-//! Whatever the version, the proxy sees two types: [`Offered`], an exchange that a client offers,
-//! to be answered or accepted; and [`Pending`], an exchange that was opened towards the next proxy
-//! or the origin. Both lead to an [`Incoming`] and an [`Outgoing`] stream, which carry a message's
+//! For every version, the proxy sees two types: [`Offered`], an exchange that a client offers, to
+//! be answered or accepted; and [`Pending`], an exchange that was opened towards the next proxy or
+//! the origin. Both lead to an [`Incoming`] and an [`Outgoing`] stream, which carry a message's
 //! content or, once a tunnel is accepted, its bytes or capsules: a tunnel is a pair of streams
-//! without trailers, so one forwarding loop serves all. An exchange that came over no connection is
-//! [held](HeldClient) by its creator, and answered through a [`pipe`].
+//! without trailers, so one forwarding loop serves both. An exchange that came over no connection
+//! is [held](HeldClient) by its creator, and answered through a [`pipe`].
 //!
-//! What this crate is not: it does not choose where an exchange goes, keeps no pool, and changes no field but those that
-//! frame a message on its connection.
+//! The crate does not choose where an exchange goes, keeps no pool, and changes no field but those
+//! that frame a message on its connection.
 //!
 //! Specifications: RFC 9110, RFC 9112, RFC 9113, RFC 9114, RFC 8441 and RFC 9220 (extended CONNECT), RFC 9218
 //! (priorities), RFC 9297 (HTTP datagrams), RFC 8470 (early data), RFC 6455 (its handshake), RFC 9931 (optimistic tunnels).

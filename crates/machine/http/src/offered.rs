@@ -36,7 +36,7 @@ pub struct Offered {
     pub source: Arc<StreamInfo>,
     incoming: Incoming,
     responder: Responder,
-    /// What its head is charged for, where it came over HTTP.
+    /// The charge of its head, if it came over HTTP.
     charge: Option<ExchangeCharge>,
 }
 
@@ -61,12 +61,12 @@ impl Offered {
         self.charge = Some(charge);
     }
 
-    /// What its head is charged for, to be held as long as the exchange lasts.
+    /// The charge of its head, to be held as long as the exchange lasts.
     pub fn take_charge(&mut self) -> Option<ExchangeCharge> {
         self.charge.take()
     }
 
-    /// A plain connection whose bytes become a tunnel; `head` is the CONNECT for it.
+    /// A plain connection that becomes a tunnel; `head` is the CONNECT for it.
     pub fn connection(head: RequestHead, stream: Stream) -> Box<Self> {
         let source = stream.info().clone();
         let (read, write) = stream.split();
@@ -86,7 +86,7 @@ impl Offered {
         Self::new(head, source, content, Responder::Held(held))
     }
 
-    /// What the exchange carries.
+    /// The kind of the exchange.
     pub fn kind(&self) -> Kind {
         self.head.kind()
     }
@@ -112,8 +112,9 @@ impl Offered {
         self.responder = Responder::Adding(Box::new(Adding { decided, responder }));
     }
 
-    /// Takes in the request's content, which nothing needs, if it is short and comes soon: an answer that overtakes its request hides
-    /// what is wrong with it, and leaves a connection of HTTP/1.1 that cannot go on. Who asked whether to send it is not asked for it.
+    /// Reads and drops the unneeded content of a request, if it is short and comes soon: an answer
+    /// that overtakes its request hides mistakes in it, and leaves an unusable connection of
+    /// HTTP/1.1. A client that sent `Expect: 100-continue` is not asked for its content.
     pub async fn settle(&mut self) {
         if self.head.kind() != Kind::Message || self.head.fields.contains_key(EXPECT) {
             return;
@@ -129,7 +130,7 @@ impl Offered {
             }
         };
 
-        // What has not come by then is not waited for.
+        // A later rest is not waited for.
         drop(timeout(PATIENCE, taken_in).await);
     }
 
@@ -138,7 +139,8 @@ impl Offered {
     /// # Errors
     /// The client is gone.
     pub async fn refuse(self, head: ResponseHead, content: Bytes) -> Result<(), StreamError> {
-        // What of the content was not read decides whether the connection can go on, and the answer says so.
+        // The unread rest of the content decides whether the connection can go on, and the answer
+        // says so.
         drop(self.incoming);
         self.responder.answer(head, content).await
     }
@@ -165,8 +167,8 @@ impl Offered {
         self.responder.interim(head).await
     }
 
-    /// What the client sends before its tunnel is accepted, where that can be taken and [put back](Incoming::unread): on a plain
-    /// connection and over HTTP/2.
+    /// The client's bytes before its tunnel is accepted, if they can be taken and [put
+    /// back](Incoming::unread): on a plain connection and over HTTP/2.
     pub fn early(&mut self) -> Option<&mut Incoming> {
         let way = self.responder.way();
         if !matches!(way, Responder::H2(_) | Responder::Connection(_)) {
@@ -222,8 +224,8 @@ impl Offered {
         ))
     }
 
-    /// Accepts a tunnel: 200, or 101 on HTTP/1.1 Upgrade. What leaves now are the tunnel's bytes; where the request was a
-    /// message, they are its response's content.
+    /// Accepts a tunnel: 200, or 101 on HTTP/1.1 Upgrade. From now on the tunnel's bytes leave; if
+    /// the request was a message, they are the content of its response.
     ///
     /// # Errors
     /// The client is gone.
@@ -274,7 +276,7 @@ pub enum Responder {
 }
 
 impl Responder {
-    /// The way itself, whatever is added on it.
+    /// The responder itself, below any additions.
     fn way(&self) -> &Self {
         match self {
             Self::Adding(adding) => adding.responder.way(),
@@ -282,8 +284,8 @@ impl Responder {
         }
     }
 
-    /// Sends an interim response; an HTTP/1.0 client gets none (RFC 9110, 15.2), and no one a 101, which would end HTTP/1.1
-    /// and does not exist in HTTP/2 (RFC 9113, 8.6).
+    /// Sends an interim response; it is not sent to an HTTP/1.0 client (RFC 9110, 15.2), nor is a
+    /// 101 ever, which would end HTTP/1.1 and does not exist in HTTP/2 (RFC 9113, 8.6).
     ///
     /// # Errors
     /// The client is gone.
@@ -404,7 +406,8 @@ impl Responder {
         }
     }
 
-    /// Begins the final response. `length` is the content's length where it is known; `Some(0)` for none.
+    /// Begins the final response. `length` is the content's length if it is known; `Some(0)` for no
+    /// content.
     ///
     /// # Errors
     /// The client is gone.

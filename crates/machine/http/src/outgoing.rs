@@ -1,4 +1,4 @@
-//! What leaves on a stream.
+//! The output of a stream.
 
 use std::future::{Future, ready};
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use crate::{h1, h2, h3};
 /// The sending half of a stream. Dropped before its end, it resets the stream.
 #[derive(Debug)]
 pub enum Outgoing {
-    /// Nothing more can leave: the message ended with its head.
+    /// The message ended with its head.
     Ended,
     /// HTTP/1.1, or the plain bytes of a connection.
     H1(h1::BodySender),
@@ -62,7 +62,7 @@ impl Outgoing {
         match self {
             Self::H1(outgoing) => outgoing.pieces(pieces).await,
             Self::H3(outgoing) => Box::pin(outgoing.pieces(pieces)).await,
-            // The connection of HTTP/2 joins what its streams have, whenever it writes.
+            // The connection of HTTP/2 joins its streams' output at each write.
             Self::H2(_) | Self::Wrapped(_) | Self::Piped(_) | Self::Ended => {
                 for piece in pieces {
                     self.data(piece, false).await?;
@@ -72,7 +72,7 @@ impl Outgoing {
         }
     }
 
-    /// How many bytes this stream takes now; none until those sent before have left.
+    /// How many bytes this stream takes now; 0 until those sent before have left.
     pub fn room(&self) -> usize {
         match self {
             Self::Ended | Self::H1(_) => usize::MAX,
@@ -97,14 +97,14 @@ impl Outgoing {
         }
     }
 
-    /// Whether bytes of a tunnel may leave before it is answered. On HTTP/1.1 they may not: until the 101 they are what follows the
-    /// request (RFC 9110, 7.8).
+    /// Whether bytes of a tunnel may leave before it is answered. On HTTP/1.1 they may not: until
+    /// the 101 they belong to the request's connection (RFC 9110, 7.8).
     pub fn takes_early(&self) -> bool {
         matches!(self, Self::H2(_) | Self::H3(_))
     }
 
-    /// Sends a few bytes of a tunnel that is not answered yet; see [`Self::takes_early`]. Waits for nothing: what finds no room leaves
-    /// before whatever follows.
+    /// Sends a few bytes of a tunnel that is not answered yet; see [`Self::takes_early`]. Does not
+    /// wait: bytes without room leave before the next ones.
     ///
     /// # Errors
     /// As for [`Outgoing::data`].
@@ -136,7 +136,8 @@ impl Outgoing {
         }
     }
 
-    /// Sends what was held back to be joined with the first bytes; to be called before waiting for more to send.
+    /// Sends bytes that were held back to be joined with the first ones; to be called before
+    /// waiting for more to send.
     ///
     /// # Errors
     /// As for [`Outgoing::data`].
@@ -150,7 +151,7 @@ impl Outgoing {
         }
     }
 
-    /// Holds the reader to a rate, or with the default to none.
+    /// Holds the reader to a rate; the default sets no rate.
     pub(crate) fn paced(mut self, pace: Pace) -> Self {
         match &mut self {
             Self::H1(outgoing) => outgoing.pace(pace),
@@ -221,7 +222,7 @@ impl Outgoing {
         matches!(self, Self::Wrapped(_))
     }
 
-    /// Ends a stream whose bytes have ended within capsules.
+    /// Ends a stream after the end of the bytes in its capsules.
     ///
     /// # Errors
     /// As for [`Outgoing::data`].
@@ -241,7 +242,7 @@ impl Outgoing {
     }
 }
 
-/// Bytes on their way on a stream whose future is too large for every tunnel.
+/// The future of a send that is too large to be kept for every tunnel.
 type BoxedSending<'a> = Pin<Box<dyn Future<Output = Result<(), StreamError>> + Send + 'a>>;
 
 fn boxed<'a>(

@@ -25,7 +25,7 @@ pub struct MinRate {
     pub window: Duration,
 }
 
-/// Bytes of credit for a reader: what the buffers on the way may hold, so that it reads without our
+/// Bytes of credit for a reader: those that buffers on the way may hold, which it reads without our
 /// seeing it.
 #[doc(alias = "bound")]
 const AHEAD: u64 = 1024 * 1024;
@@ -59,7 +59,7 @@ struct Measure {
     most: Duration,
     left: Duration,
     waiting: Option<Instant>,
-    /// Nothing is measured before the first byte: the client may be waiting for `100 (Continue)`.
+    /// No measurement before the first byte: the client may be waiting for `100 (Continue)`.
     held: bool,
     answered: Answered,
     timer: ReusableTimer,
@@ -183,7 +183,7 @@ mod tests {
         since.elapsed()
     }
 
-    /// What moves after a wait.
+    /// Moves bytes after a wait.
     async fn wait(pace: &mut Pace, time: Duration, bytes: usize) -> bool {
         let in_time = pace.bound(tokio::time::sleep(time)).await.is_ok();
         pace.moved(bytes);

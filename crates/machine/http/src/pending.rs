@@ -1,4 +1,4 @@
-//! An exchange that was opened and whose response is awaited.
+//! An exchange that was opened and awaits its response.
 
 use crate::error::{Cause, StreamError};
 use crate::head::ResponseHead;
@@ -12,7 +12,8 @@ pub enum Event {
     Interim(ResponseHead),
     /// The final response and its content.
     Final(ResponseHead, Incoming),
-    /// The tunnel was accepted (2xx, or 101 on HTTP/1.1 Upgrade); what arrives and leaves now are its bytes.
+    /// The tunnel was accepted (2xx, or 101 on HTTP/1.1 Upgrade); from now on its bytes arrive and
+    /// leave.
     Tunnel(ResponseHead, Incoming),
 }
 
@@ -42,14 +43,14 @@ impl From<Awaited> for Pending {
 impl Pending {
     /// The next response head.
     ///
-    /// `tunnel` is the sending half of an exchange that asks for a tunnel: on HTTP/1.1, acceptance turns it into plain
-    /// bytes. A message needs none.
+    /// `tunnel` is the sending half of an exchange that asks for a tunnel: on HTTP/1.1, acceptance
+    /// turns it into plain bytes. A message needs no such half.
     ///
     /// Dropping the future loses nothing.
     ///
     /// # Errors
-    /// The peer reset the stream, broke the protocol, sent too many interim responses, or the connection failed; `processed`
-    /// says what is known.
+    /// The peer reset the stream, broke the protocol, sent too many interim responses, or the
+    /// connection failed; `processed` says whether the peer may have acted.
     pub async fn event(&mut self, tunnel: Option<&mut Outgoing>) -> Result<Event, StreamError> {
         let event = match &mut self.awaited {
             Awaited::H1(pending) => pending.event(tunnel).await,

@@ -1,6 +1,6 @@
-//! A stream within this process: what one task sends, another receives.
+//! A stream within this process, from one task to another.
 //!
-//! It is how an exchange is answered that came over no connection: [`pipe`] makes the two halves.
+//! Exchanges that came over no connection are answered through it: [`pipe`] makes the two halves.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -39,7 +39,7 @@ pub fn pipe(length: Option<u64>) -> (Outgoing, Incoming) {
     )
 }
 
-/// What was sent and not yet received.
+/// Bytes that were sent and not yet received.
 #[derive(Debug, Default)]
 struct Waiting {
     frames: VecDeque<Frame>,
@@ -142,7 +142,8 @@ impl PipeSender {
     pub(crate) fn reset(&mut self, reset: Reset) {
         let mut waiting = self.waiting.lock();
         if !waiting.frames.is_empty() {
-            // What is taken back here was not received: it must not look whole, even if its end was said.
+            // Bytes that are taken back here were not received: the content must not look whole,
+            // even if its end was sent.
             waiting.ended = None;
         }
         waiting.frames.clear();
@@ -288,7 +289,7 @@ mod tests {
         outgoing.reset(Reset::Lost);
         assert!(matches!(incoming.frame().await, Some(Err(_))));
 
-        // What was received is whole.
+        // The received content is whole.
         let (mut outgoing, mut incoming) = pipe(None);
         outgoing.data(piece, true).await.unwrap();
         assert!(matches!(incoming.frame().await, Some(Ok(_))));

@@ -1,4 +1,4 @@
-//! What the two ends of an exchange say of its priority (RFC 9218), and what comes of it.
+//! The priority signals of an exchange's two ends (RFC 9218), and the result.
 
 use hermes_proto::fields::{FieldValue, Fields};
 use hermes_proto::h3::{Priority, Signal};
@@ -6,28 +6,28 @@ use hermes_proto::h3::{Priority, Signal};
 /// All that was said of one exchange.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Signals {
-    /// What the client said last.
+    /// The client's last signal.
     pub(crate) client: Option<Priority>,
-    /// It said that in a PRIORITY_UPDATE.
+    /// The signal came in a PRIORITY_UPDATE.
     pub(crate) updated: bool,
     pub(crate) response: Signal,
 }
 
 impl Signals {
-    /// What a request says of itself; a PRIORITY_UPDATE stands above it (RFC 9218, section 7).
+    /// Takes a request's own signal; a PRIORITY_UPDATE overrides it (RFC 9218, section 7).
     pub(crate) fn request(&mut self, signal: Signal) {
         if !self.updated {
             self.client = Some(signal.over(Priority::default()));
         }
     }
 
-    /// What a PRIORITY_UPDATE says.
+    /// Takes a PRIORITY_UPDATE.
     pub(crate) fn update(&mut self, priority: Priority) {
         self.client = Some(priority);
         self.updated = true;
     }
 
-    /// What comes of it. The origin stands above what the client said (RFC 9218, section 8).
+    /// The resulting priority. The origin's signal overrides the client's (RFC 9218, section 8).
     pub(crate) fn priority(&self) -> Priority {
         self.response.over(self.client.unwrap_or_default())
     }
@@ -39,7 +39,7 @@ impl Signals {
     }
 }
 
-/// What a head says of its priority (RFC 9218, 5); none where it says nothing that can be understood.
+/// The priority in a head (RFC 9218, 5); `None` if it is absent or malformed.
 pub(crate) fn signal(fields: &Fields) -> Option<Signal> {
     let mut lines = fields.values("priority").map(FieldValue::as_bytes);
     let first = lines.next()?;

@@ -1,8 +1,8 @@
 //! WebSocket's opening handshake (RFC 6455, section 4) at both ends of an exchange.
 //!
-//! A client that shows a key gets the answer to it, and over HTTP/1.1 a server has to answer one. Clients on HTTP/2 show
-//! none (RFC 8441, section 5), but proxies that know nothing of the handshake carry a key through HTTP/2, and the answer
-//! back; so it is passed on, and answered, in either version.
+//! A client's key is answered, which over HTTP/1.1 is a server's duty. Clients on HTTP/2 send no
+//! key (RFC 8441, section 5), but proxies that are unaware of the handshake carry a key through
+//! HTTP/2, and the answer back; so it is passed on, and answered, in either version.
 
 use aws_lc_rs::digest;
 use hermes_proto::fields::Fields;
@@ -42,7 +42,7 @@ pub(crate) fn answer(key: Option<&Key>, fields: &mut Fields) {
 pub(crate) fn accept(key: &Key) -> HeaderValue {
     key.accept(|bytes| {
         let mut digest = [0; 20];
-        // SHA-1 secures nothing here; it is what the specification says.
+        // SHA-1 secures nothing here; the specification prescribes it.
         digest.copy_from_slice(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref());
         digest
     })

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use crate::FailureKind;
 use crate::failure::ConnectFailure;
 
-/// Shortest and longest time for which an answer of DNS is used, whatever its TTL.
+/// Shortest and longest time for which a DNS answer is used, regardless of its TTL.
 #[doc(alias = "bound")]
 const LIFETIME: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
@@ -54,7 +54,7 @@ impl Addresses {
         }
     }
 
-    /// What is known now, without asking anybody.
+    /// The known addresses, without a lookup.
     pub(crate) fn known(&self) -> Vec<SocketAddr> {
         self.known
             .lock()
@@ -63,7 +63,8 @@ impl Addresses {
             .map_or_else(Vec::new, |list| list.to_vec())
     }
 
-    /// The addresses to use now. Asks and waits only when there are none yet; old ones are refreshed by a task.
+    /// The addresses to use now. Looks them up and waits only for the first ones; old ones are
+    /// refreshed by a task.
     pub(crate) async fn current(
         self: &Arc<Self>,
         resolver: &Arc<Resolver>,

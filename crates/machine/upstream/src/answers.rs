@@ -1,4 +1,4 @@
-//! What the answers of a place may have, and how long its connections are kept between them.
+//! Bounds of a place's answers, and how long its connections are kept between them.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use hermes_proto::h1::MessageLimits;
 #[doc(alias("bound", "limits.idle_time"))]
 const IDLE_TIME: Duration = Duration::from_secs(60);
 
-/// How much earlier than a server says a connection is left: what is sent to it just then is lost.
+/// How much earlier than the server's time-out a connection is left: a request sent just then would
+/// be lost.
 #[doc(alias = "bound")]
 const BEFORE: Duration = Duration::from_secs(1);
 
@@ -29,7 +30,7 @@ impl Default for AnswerLimits {
 }
 
 impl AnswerLimits {
-    /// What is configured.
+    /// The configured bounds.
     pub fn new(config: &UpstreamLimits) -> Self {
         let usual = MessageLimits::of_responses();
         let bytes = |bytes: ByteSize| usize::try_from(bytes.0).unwrap_or(usize::MAX);
@@ -46,7 +47,7 @@ impl AnswerLimits {
         }
     }
 
-    /// How long a connection is kept whose server said so.
+    /// How long a connection is kept for which the server gave this time.
     pub(crate) fn kept_for(&self, said: Option<Duration>) -> Duration {
         let said = said.map(|said| said.saturating_sub(BEFORE));
         said.map_or(self.idle_time, |said| said.min(self.idle_time))

@@ -3,13 +3,13 @@
 /// Whether an endpoint is ready for one choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Readiness {
-    /// It may be chosen.
+    /// May be chosen.
     Ready,
-    /// It may, but one of the other zones comes first.
+    /// May be chosen, but after the other zones.
     Far,
-    /// It failed a moment ago: chosen only when no other is ready.
+    /// Failed a moment ago: chosen only when no other is ready.
     Resting,
-    /// It was tried for this exchange already, or is not fit.
+    /// Tried for this exchange already, or not fit.
     Out,
 }
 

@@ -1,4 +1,4 @@
-//! What retries are paid from: a purse that every exchange fills a little, and every retry empties by one.
+//! The budget of retries: every exchange adds a little, and every retry takes one.
 //!
 //! A dead upstream is then asked `1 + ratio` times for each exchange, and not as often as every exchange may be tried. All
 //! workers share the purse; it takes no lock. Time is an argument.
@@ -12,8 +12,8 @@ use hermes_config::model::Percent;
 /// Price of a retry: the purse counts in thousandths.
 const RETRY: i64 = 1000;
 
-/// Retries that are saved up: what a busy hour put by must not become a storm. A hundred at once
-/// hurt no one.
+/// Retries that can be saved up: the savings of a busy hour must not become a storm. A hundred at
+/// once hurt no one.
 #[doc(alias = "bound")]
 const SAVED: i64 = 100 * RETRY;
 
@@ -22,7 +22,7 @@ const SAVED: i64 = 100 * RETRY;
 pub struct Allowance {
     /// Retries for each exchange.
     pub ratio: Percent,
-    /// Retries a second that are allowed whatever the load.
+    /// Retries a second that are allowed under any load.
     pub per_second: u16,
 }
 
@@ -77,7 +77,7 @@ impl Budget {
         self.add(earned, second);
     }
 
-    /// Adds, but not above `limit`; what is there already stays.
+    /// Adds, but not above `limit`; an amount above it stays.
     fn add(&self, amount: i64, limit: i64) {
         let more = |saved: i64| (saved < limit).then(|| (saved + amount).min(limit));
         // Full is as good as added to.

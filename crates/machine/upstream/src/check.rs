@@ -46,7 +46,7 @@ impl Checks {
         }
     }
 
-    /// Checks these upstreams from now on and no others. Those that were checked before go on undisturbed.
+    /// Checks these upstreams from now on and no others. Running checks go on undisturbed.
     pub fn follow<'a>(&self, upstreams: impl Iterator<Item = &'a Arc<Upstream>>) {
         let mut running = self.running.lock();
         let mut still = HashMap::new();
@@ -92,7 +92,7 @@ impl Drop for Checks {
     }
 }
 
-/// What a check needs, defaults filled in.
+/// The settings of a check, defaults filled in.
 struct Plan<'a> {
     health: &'a Health,
     interval: Duration,

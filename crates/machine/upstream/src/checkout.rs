@@ -33,14 +33,14 @@ pub struct Checkout {
     active: Active,
     /// Where a connection of its own is kept afterwards; nowhere if absent.
     home: Option<(Arc<Pool>, Arc<Slot>)>,
-    /// What the response may have.
+    /// Bounds of the response.
     answers: MessageLimits,
 }
 
 /// An exchange that was opened.
 #[derive(Debug)]
 pub struct Opened {
-    /// What is sent; on HTTP/1.1 the head is held back until content or a flush follows.
+    /// The content to send; on HTTP/1.1 the head is held back until content or a flush follows.
     pub outgoing: Outgoing,
     /// The response to come.
     pub pending: Pending,
@@ -89,7 +89,7 @@ impl Checkout {
         Self { home: None, ..self }
     }
 
-    /// Who is at the other end.
+    /// The other end.
     pub(crate) fn source(&self) -> Arc<StreamInfo> {
         match &self.carrier {
             Carrier::H1(connection, _) => connection.source().clone(),
@@ -102,8 +102,8 @@ impl Checkout {
         matches!(self.carrier, Carrier::Shared(..))
     }
 
-    /// Opens the exchange. `length` is that of the content, `None` if unknown; `receiver` decides the form of the target on
-    /// HTTP/1.1, whose connection is kept for another exchange afterwards.
+    /// Opens the exchange. `length` is that of the content, `None` if unknown; `receiver` decides
+    /// the form of the target on HTTP/1.1; the connection is kept for another exchange afterwards.
     ///
     /// # Errors
     /// The head cannot be written, the link is closing, or the peer lacks extended CONNECT. Nothing was processed.

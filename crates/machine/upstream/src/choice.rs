@@ -15,8 +15,9 @@ use crate::ring::{self, Affinity, Ring};
 use crate::upstream::Upstream;
 use crate::zones::{self, WHOLE};
 
-/// With fewer healthy endpoints than this, in percent, health is not looked at: all are used. That so many are ill at once
-/// tells more of the checks, or of the load, than of the endpoints, and the few left would not carry it.
+/// With fewer healthy endpoints than this, in percent, health is not looked at: all are used. So
+/// many unhealthy ones at once tell more of the checks, or of the load, than of the endpoints, and
+/// the few left would not carry the load.
 const PANIC_BELOW: usize = 50;
 
 /// Weights are multiplied with this where a returning endpoint has a part of its own.
@@ -28,7 +29,7 @@ pub(crate) struct Choice {
     balance: Balance,
     turns: Mutex<RoundRobin>,
     ring: Ring,
-    /// What the ring goes by.
+    /// The key of the ring.
     hash: Option<model::Hash>,
     /// Where this node stands.
     zone: Option<String>,
@@ -59,7 +60,7 @@ impl Choice {
         self.zone.as_deref()
     }
 
-    /// What the ring goes by.
+    /// The key of the ring.
     pub(crate) fn hash(&self) -> Option<&model::Hash> {
         self.hash.as_ref()
     }
@@ -93,7 +94,7 @@ impl Upstream {
                     .ring
                     .pick(key, |index| may(index) && grown(index));
 
-                // Where slow start admits none of them, one is still better than none.
+                // If slow start admits no endpoint, one is still better than none.
                 picked.or_else(|| self.choice.ring.pick(key, may))
             }
         }

@@ -24,22 +24,24 @@ use crate::reached::Bounds;
 use crate::ring::Affinity;
 use crate::{Timeouts, Upstream, security};
 
-/// What a client asks about the configuration of the moment.
+/// A client's questions about the current configuration.
 pub trait Directory: Send + Sync {
     /// The upstream of this name, for endpoints that are reached `via` it.
     fn upstream(&self, name: &str) -> Option<Arc<Upstream>>;
 
-    /// All upstreams, for what is kept open before an exchange asks for it. Default: none.
+    /// All upstreams, for connections that are kept open before an exchange needs one. Default:
+    /// none.
     fn upstreams(&self) -> Vec<Arc<Upstream>> {
         Vec::new()
     }
 
-    /// What the answers of origins may have that requests choose. Default: what an upstream's may.
+    /// Bounds of the answers of origins that requests choose. Default: those of an upstream.
     fn origin_answers(&self) -> AnswerLimits {
         AnswerLimits::default()
     }
 
-    /// Where connections and datagrams to targets that requests choose leave from. Default: what routes say.
+    /// The local end of connections and datagrams to targets that requests choose. Default: chosen
+    /// by the machine's routes.
     fn target_local_end(&self) -> LocalEnd {
         LocalEnd::ANY
     }
@@ -80,7 +82,7 @@ pub struct Client {
 pub(crate) struct Inner {
     pub(crate) resolver: Arc<Resolver>,
     pub(crate) tasks: TaskTracker,
-    /// What carries links inside tunnels of others.
+    /// Carries links inside tunnels of others.
     pub(crate) tunnels: TaskTracker,
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) pool: Arc<Pool>,
@@ -102,7 +104,8 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client without connections. What it starts runs in `tasks` on the current runtime; [`Self::close`] ends it.
+    /// A client without connections. Its tasks run in `tasks` on the current runtime;
+    /// [`Self::close`] ends it.
     pub fn new(resolver: Arc<Resolver>, tasks: TaskTracker, directory: Arc<dyn Directory>) -> Self {
         let inner = Arc::new_cyclic(|inner: &Weak<Inner>| {
             let dialer: Weak<dyn Dialer> = inner.clone();
@@ -130,8 +133,8 @@ impl Client {
         self.inner.tasks.spawn(task);
     }
 
-    /// Lets go of all kept connections and keeps none from now on; exchanges that are open go on. To be called when the
-    /// worker begins to drain, because kept connections count among its tasks.
+    /// Drops all kept connections and keeps none from now on; open exchanges go on. To be called
+    /// when the worker begins to drain, because kept connections count among its tasks.
     pub fn close(&self) {
         self.inner.pool.close();
     }
@@ -197,8 +200,9 @@ impl Client {
             .await
     }
 
-    /// As [`Self::checkout_for`], of a connection that no exchange but those of `own` ever has. It speaks HTTP/1.1 where the
-    /// upstream does: what authenticates connections works nowhere else. An endpoint that was spoken to before is preferred.
+    /// As [`Self::checkout_for`], of a connection for exchanges of `own` alone. It speaks HTTP/1.1
+    /// if the upstream does: authentication of connections works nowhere else. An endpoint that was
+    /// used before is preferred.
     ///
     /// # Errors
     /// As for [`Self::checkout`].

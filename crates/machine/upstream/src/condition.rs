@@ -10,10 +10,10 @@ const LONGEST: u32 = 10;
 /// Smallest share of its weight that an endpoint has when it comes back.
 const FIRST_SHARE: f64 = 0.1;
 
-/// What is known of an endpoint's health.
+/// The health of an endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Condition {
-    /// What checks found; `None` before the first.
+    /// The result of checks; `None` before the first.
     sound: Option<bool>,
     /// Checks in a row that spoke against it.
     against: u16,
@@ -37,7 +37,7 @@ struct Ejection {
 /// The outcome of all that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fitness {
-    /// Nothing speaks against it.
+    /// No failures.
     Healthy,
     /// Checks fail.
     Unhealthy,

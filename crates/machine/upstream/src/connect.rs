@@ -27,8 +27,8 @@ use crate::via::{self, Carries};
 /// The addresses of an endpoint where it has some that we dial ourselves.
 pub(crate) type DialAddresses = Option<Arc<[SocketAddr]>>;
 
-/// Finds the addresses of an endpoint. There are none for a Unix socket, and none behind another proxy, which resolves the
-/// name itself.
+/// Finds the addresses of an endpoint. A Unix socket has none, and nor has an endpoint behind
+/// another proxy, which resolves the name itself.
 pub(crate) async fn dial_addresses(
     client: &Inner,
     upstream: &Upstream,
@@ -76,8 +76,8 @@ impl Attempt<'_> {
         })
     }
 
-    /// As [`http`](Self::http), without regard to the bound of connections. Where QUIC is one of several ways, the preferred one has
-    /// a head start, and what became of QUIC is remembered.
+    /// As [`http`](Self::http), without regard to the bound of connections. If QUIC is one of
+    /// several ways, the preferred one has a head start, and the result of QUIC is remembered.
     pub(crate) async fn unbounded(
         self,
         addresses: &DialAddresses,
@@ -113,7 +113,7 @@ impl Attempt<'_> {
         first.0
     }
 
-    /// Reaches the endpoint over QUIC alone, whatever is remembered of it.
+    /// Reaches the endpoint over QUIC alone, regardless of earlier results.
     pub(crate) async fn quic_alone(
         self,
         addresses: &DialAddresses,
@@ -327,7 +327,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Says for whom the connection is, where the upstream wants to know; before TLS, as the PROXY protocol demands.
+    /// Names the client of the connection, if the upstream wants a PROXY header; before TLS, as the
+    /// PROXY protocol demands.
     async fn introduce(self, mut stream: Stream, whose: Header) -> Result<Stream, ConnectFailure> {
         let Some(version) = self.upstream.introduces else {
             return Ok(stream);
@@ -351,7 +352,7 @@ impl Attempt<'_> {
     }
 }
 
-/// Has a connection of TCP bound what it has on its way as the upstream says.
+/// Sets the congestion control of a TCP connection as the upstream is configured.
 fn control(stream: &Stream, upstream: &Upstream) {
     let wanted = upstream.links.congestion == Some(CongestionControl::Cubic);
     if let (true, hermes_net::Transport::Tcp(tcp)) = (wanted, stream.transport())
@@ -387,7 +388,7 @@ fn quic_depth(client: &Inner, via: &str) -> u8 {
 }
 
 impl Inner {
-    /// As [`race`]. What is kept for exchanges to come gives way where descriptors are missing.
+    /// As [`race`]. If descriptors are short, kept connections are closed.
     pub(crate) async fn race(
         &self,
         addresses: &[SocketAddr],

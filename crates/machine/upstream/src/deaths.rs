@@ -1,18 +1,18 @@
-//! What the workers tell one another of a peer that seems to be gone.
+//! Messages among the workers about a peer that seems to be gone.
 //!
-//! Each worker has links of its own, and each would have to hear for itself that nothing listens any more. But a machine says so only a few
-//! times a second (RFC 4443, 2.4 (f); RFC 1812, 4.3.2.8), and whom it does not answer waits for seconds.
+//! Each worker has links of its own, and would have to get an ICMP error of its own when the peer's
+//! port is closed. But a machine sends only a few errors a second (RFC 4443, 2.4 (f); RFC 1812,
+//! 4.3.2.8), and a worker without one waits for seconds.
 
 use std::net::SocketAddr;
 
 use tokio::sync::broadcast;
 
-/// Messages that wait for a link whose worker is busy: a worker that misses one finds out by
-/// itself.
+/// Messages that wait for a link with a busy worker: a worker that misses one finds out by itself.
 #[doc(alias = "bound")]
 const WORDS: usize = 4;
 
-/// What is said of an address.
+/// A message about an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Word {
     /// Its machine says that nothing listens there: a hint, that can be forged.
@@ -25,7 +25,7 @@ pub(crate) enum Word {
 #[derive(Debug)]
 pub(crate) struct Deaths(broadcast::Sender<(SocketAddr, Word)>);
 
-/// Hears what is said of one address.
+/// Receives the messages about one address.
 #[derive(Debug)]
 pub(crate) struct Ear {
     address: SocketAddr,
@@ -41,11 +41,11 @@ impl Default for Deaths {
 impl Deaths {
     /// Tells all who listen for this address, the caller included.
     pub(crate) fn tell(&self, address: SocketAddr, word: Word) {
-        // That no one hears it is no error.
+        // It is no error if there is no receiver.
         let _ = self.0.send((address, word));
     }
 
-    /// Hears what is said of an address from now on.
+    /// Receives the messages about an address from now on.
     pub(crate) fn hear(&self, address: SocketAddr) -> Ear {
         Ear {
             address,

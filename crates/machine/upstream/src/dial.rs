@@ -29,7 +29,7 @@ pub enum Dial<'a> {
     Upstream {
         /// The upstream.
         upstream: &'a Arc<Upstream>,
-        /// What the tunnel belongs to, for `balance: ring_hash`.
+        /// The affinity of the tunnel, for `balance: ring_hash`.
         affinity: Option<Affinity>,
         /// Endpoints, as configured, that earlier attempts had: taken only when there is no other.
         avoid: &'a [Arc<str>],
@@ -40,7 +40,7 @@ pub enum Dial<'a> {
         host: &'a str,
         /// Its port.
         port: u16,
-        /// For whom, and which addresses may be dialled.
+        /// The asking user, and the addresses that may be dialled.
         asking: Asking<'a>,
     },
 }
@@ -82,7 +82,7 @@ pub struct Dialled {
 /// The path to a UDP endpoint.
 #[derive(Debug)]
 pub struct UdpDialled {
-    /// What datagrams pass.
+    /// The path of its datagrams.
     pub path: UdpPath,
     /// Where a socket towards an address leaves from.
     pub from: LocalEnd,
@@ -92,7 +92,7 @@ pub struct UdpDialled {
     pub active: Active,
 }
 
-/// What datagrams pass on their way to an endpoint.
+/// The path of datagrams to an endpoint.
 #[derive(Debug)]
 pub enum UdpPath {
     /// A socket towards this address.
@@ -105,7 +105,7 @@ impl Client {
     /// Opens a stream for a CONNECT that ends here. `whose` names its client, for upstreams that want a PROXY header.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why there is no connection.
     pub async fn dial_tcp(
         &self,
         dial: Dial<'_>,
@@ -137,7 +137,7 @@ impl Client {
     /// (RFC 9298, 3.1); an endpoint behind another proxy is asked for there.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why there is no socket.
     pub async fn dial_udp(
         &self,
         dial: Dial<'_>,

@@ -1,4 +1,4 @@
-//! One endpoint, and what was learnt about it.
+//! One endpoint, and its history.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -40,7 +40,7 @@ pub(crate) struct Endpoint {
     pub(crate) addresses: Option<Arc<Addresses>>,
     /// Whether QUIC reaches it.
     pub(crate) quic: Memory,
-    /// What its links of QUIC tell one another.
+    /// Messages among its QUIC links.
     pub(crate) deaths: Deaths,
     /// How it was reached last.
     pub(crate) hop: Last,
@@ -50,7 +50,7 @@ pub(crate) struct Endpoint {
     ejector: Option<Arc<Ejector>>,
 }
 
-/// What exchanges have met at an endpoint.
+/// The experience of exchanges with an endpoint.
 #[derive(Debug)]
 struct History {
     failures: AtomicU64,
@@ -204,7 +204,8 @@ impl Endpoint {
         self.condition.lock().fitness(now)
     }
 
-    /// How it is, for people and metrics: what checks and ejection say; and if those have nothing against it, what exchanges met.
+    /// Its state, for people and metrics: by checks and ejection; and if those report no failure,
+    /// by exchanges.
     pub(crate) fn health(&self, now: Instant) -> (&'static str, Option<String>) {
         let fitness = self.fitness(now);
         let outcomes = self.history.recent.outcomes();
@@ -329,7 +330,7 @@ impl Active {
         }
     }
 
-    /// The endpoint did what it should: failures are counted from the beginning again.
+    /// The endpoint worked: failures are counted from 0 again.
     pub fn served(&self) {
         if let Some(endpoint) = &self.endpoint {
             endpoint.served();

@@ -71,8 +71,8 @@ impl<'a> EndpointAttempts<'a> {
         self.first = index.filter(|index| *index < self.upstream.endpoints.len());
     }
 
-    /// The next endpoint. What time is left is shared with those that could still follow, so that one that does not
-    /// answer cannot use up all of it.
+    /// The next endpoint. The remaining time is shared with the endpoints that could still follow,
+    /// so that a silent one cannot use up all of it.
     pub(crate) fn next(&mut self) -> Option<EndpointAttempt> {
         let chances = ATTEMPTS.min(self.upstream.endpoints.len());
         let left = u32::try_from(chances.checked_sub(self.tried.len())?).ok()?;
@@ -127,7 +127,7 @@ impl<'a> EndpointAttempts<'a> {
         );
 
         endpoint.failed(&failure);
-        // One that may answer a moment later says more about another attempt than one whose certificate is wrong.
+        // A failure that may soon pass says more about another attempt than a wrong certificate.
         let keeps = failure.kind.is_of_trust()
             && self
                 .last

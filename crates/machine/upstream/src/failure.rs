@@ -17,9 +17,10 @@ use http::StatusCode;
 pub struct ConnectFailure {
     /// The kind of failure.
     pub kind: FailureKind,
-    /// What was tried last: the endpoint as it is configured, the target as it was asked for, or the upstream's name.
+    /// The last one tried: the endpoint as it is configured, the target as it was requested, or the
+    /// upstream's name.
     pub endpoint: String,
-    /// What happened, for people.
+    /// The failure, for people.
     pub reason: String,
     /// Endpoints, as configured, that failed before it.
     pub before: Vec<Arc<str>>,
@@ -35,7 +36,7 @@ pub enum FailureKind {
     },
     /// A request named a host without a dot that no route knows; it is never asked of DNS.
     Dotless,
-    /// Nothing listens there.
+    /// No socket listens there.
     Refused,
     /// There is no way to the address.
     Unreachable,
@@ -54,7 +55,7 @@ pub enum FailureKind {
     NoEndpoint,
     /// The proxy on the way did not open a tunnel.
     Via {
-        /// What it answered, if it did.
+        /// The status of its answer, if there was one.
         status: Option<StatusCode>,
     },
     /// The peer does not speak HTTP, or broke off before it did.
@@ -65,7 +66,7 @@ pub enum FailureKind {
     Limit,
     /// No descriptor is left on this machine.
     Descriptors,
-    /// No local port is left towards what was dialled.
+    /// No local port is left towards the address.
     Ports,
     /// This machine could not try.
     Local,
@@ -117,7 +118,7 @@ impl ConnectFailure {
         Self::new(kind, endpoint, error.to_string())
     }
 
-    /// What ran out on this machine, if an error of a socket says that.
+    /// The kind of a shortage on this machine, if a socket's error reports one.
     #[must_use]
     pub fn kind_of_socket(error: &std::io::Error) -> Option<FailureKind> {
         Some(match Shortage::of(error)? {
@@ -207,7 +208,7 @@ impl ConnectFailure {
     }
 }
 
-/// An error and what helps, if that is known.
+/// An error and its remedy, if that is known.
 fn with(error: &TlsError, remedy: &str) -> String {
     match remedy {
         "" => error.to_string(),

@@ -22,7 +22,8 @@ pub struct HopStatus {
     pub endpoint: String,
     /// The HTTP version of the link that was made last; `None` before the first.
     pub http: Option<u8>,
-    /// What carries that link: `udp` or `tcp` where it is reached directly; `datagrams` or a `stream` of the hop before it.
+    /// The carrier of that link: `udp` or `tcp` if it is reached directly; `datagrams` or a
+    /// `stream` of the hop before it.
     pub carried_by: Option<&'static str>,
     /// The largest UDP payload that a datagram on the link carries now, in bytes; `None` where capsules carry them, of any size.
     pub largest_datagram: Option<usize>,
@@ -71,7 +72,7 @@ struct LastLink {
 }
 
 impl Last {
-    /// It was reached so, by another version than before for the reason that `because` gives.
+    /// Notes how it was reached: `because` gives the reason if the version changed.
     pub(crate) fn reached(&self, reached: &Reached, because: impl FnOnce(u8) -> String) {
         let (number, connection) = match &reached.transport {
             Transport::H1(_) => (1, None),
@@ -82,7 +83,7 @@ impl Last {
         let mut known = self.link.lock();
         let before = known.take();
 
-        // It is still there beside TCP, and may be used again.
+        // The QUIC connection still exists beside TCP, and may be used again.
         let connection = connection.or_else(|| before.as_ref()?.connection.clone());
         let kept = before
             .map(|before| before.version)
@@ -144,8 +145,8 @@ impl Last {
         }
     }
 
-    /// What there is to see; `behind` says whether it is reached through another hop, and `quic` what is known of HTTP/3 to it, if
-    /// that is wanted.
+    /// Its status; `behind` says whether it is reached through another hop, and `quic` is the
+    /// memory of HTTP/3 to it, if that is wanted.
     pub(crate) fn status(
         &self,
         hop: &str,

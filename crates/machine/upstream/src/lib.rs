@@ -1,16 +1,17 @@
 //! From "this exchange goes to that upstream, or to that target" to an open HTTP connection, stream or UDP address.
 //!
-//! An [`Upstream`] is a configured group of endpoints and what was learnt about them; it is shared by all workers. A
-//! [`Client`] belongs to one worker and keeps its connections: HTTP/1.1 connections that wait for the next exchange, and
-//! HTTP/2 links that many exchanges share. [`Client::checkout`] and [`Client::checkout_origin`] give a [`Checkout`], on which
-//! one exchange is opened; [`Client::dial_tcp`] and [`Client::dial_udp`] serve tunnels that end here.
+//! An [`Upstream`] is a configured group of endpoints and their history; it is shared by all
+//! workers. A [`Client`] belongs to one worker and keeps its connections: HTTP/1.1 connections that
+//! wait for the next exchange, and HTTP/2 links that many exchanges share. [`Client::checkout`] and
+//! [`Client::checkout_origin`] give a [`Checkout`], on which one exchange is opened;
+//! [`Client::dial_tcp`] and [`Client::dial_udp`] serve tunnels that end here.
 //!
 //! [`Attached`] is the table of the nodes that opened the connections themselves, for exchanges that go the other way;
 //! [`Client::attach`] is their side of it.
 //!
-//! What this crate is not: it decides neither where an exchange goes nor whether a target is
-//! allowed (the caller's `allow` does, on every address before it is dialled), and it sends no part
-//! of an exchange, so if it fails, nothing was processed.
+//! The crate decides neither where an exchange goes nor whether a target is allowed (the caller's
+//! `allow` does, on every address before it is dialled), and it sends no part of an exchange, so
+//! after a failure nothing was processed.
 //!
 //! Specifications: RFC 9110 section 9.3.6 and RFC 9113 section 8.5 (CONNECT through another proxy), RFC 7301 (ALPN),
 //! RFC 8305 (racing of addresses), RFC 9209 (names of failures), draft-kazuho-ptth-ptth (attachments).

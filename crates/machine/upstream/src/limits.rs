@@ -1,4 +1,5 @@
-//! What may be open towards one upstream at once, over all workers, and who waits for room.
+//! Bounds on open exchanges and connections towards one upstream, over all workers, and the queue
+//! for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::answers::AnswerLimits;
 use crate::failure::{ConnectFailure, FailureKind};
 
-/// Exchanges that may wait for an upstream: more than a burst, less than what would fill memory.
+/// Exchanges that may wait for an upstream: more than a burst, fewer than would fill memory.
 #[doc(alias("bound", "limits.pending"))]
 const PENDING: usize = 1024;
 
@@ -25,7 +26,7 @@ pub(crate) struct Limits {
     pending: usize,
     waiting: AtomicUsize,
     refused: AtomicU64,
-    /// Of what its endpoints answer.
+    /// Bounds of its endpoints' answers.
     pub(crate) answers: AnswerLimits,
 }
 

@@ -15,11 +15,11 @@ pub(crate) struct LinkPolicy {
     pub(crate) keepalive: Option<Keepalive>,
     /// Where connections leave from.
     pub(crate) from: LocalEnd,
-    /// How they bound what they have on their way, where that is said.
+    /// Their congestion control, if it is configured.
     pub(crate) congestion: Option<CongestionControl>,
 }
 
-/// Where connections leave from. What is no address is a finding of `lint`.
+/// The local end of connections. An invalid address is a problem that `lint` reports.
 pub fn local_end(addresses: &[String], interface: Option<&str>) -> LocalEnd {
     let addresses = addresses.iter().filter_map(|address| address.parse().ok());
     LocalEnd::new(addresses, interface)

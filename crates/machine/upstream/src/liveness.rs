@@ -1,20 +1,22 @@
 //! Whether a QUIC connection has fallen silent: a machine that is shown the counts of the connection from time to time.
 //!
-//! Whatever must be acknowledged is acknowledged within a round trip and 25 ms (RFC 9000, 13.2.1), and while nothing comes the
-//! sender probes, less and less often (RFC 9002, 6.2). Only acknowledgements count: where one direction alone is blocked, the peer's
-//! own packets still arrive. A connection on which nothing is sent tells nothing, and is not silent.
+//! An ack-eliciting packet is acknowledged within a round trip and 25 ms (RFC 9000, 13.2.1), and
+//! without an acknowledgement the sender probes, less and less often (RFC 9002, 6.2). Only
+//! acknowledgements count: if one direction alone is blocked, the peer's own packets still arrive.
+//! A connection without sent packets tells nothing, and does not count as silent.
 
 use std::time::Duration;
 
 use hermes_net::quic::PathStats;
 use tokio::time::Instant;
 
-/// Without an acknowledgement for so long, a connection is silent. On paths below 100 ms two or three probes were lost then, of two
-/// packets each; and another connection can be open within two seconds of what was heard last.
+/// Without an acknowledgement for this long, a connection counts as silent. On paths below 100 ms
+/// two or three probes were lost then, of two packets each; and another connection can be open
+/// within two seconds of the last acknowledgement.
 #[doc(alias = "bound")]
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
 
-/// So many round trips must fit into it, so that as many probes were sent on a long path.
+/// Round trips that must fit into it, so that as many probes were sent on a long path.
 const ROUND_TRIPS: u32 = 8;
 
 /// Longest silence that is tolerated, however long the path seems to be: its measure grows under
@@ -31,7 +33,7 @@ const QUIET: Duration = Duration::from_millis(400);
 /// Looks in a row at which something was acknowledged, before a connection that was silent is so no more.
 const RECOVERED: u32 = 2;
 
-/// What was seen of one connection.
+/// Observations of one connection.
 #[derive(Debug)]
 pub(crate) struct Liveness {
     seen: PathStats,
@@ -59,7 +61,8 @@ impl Liveness {
     pub(crate) fn handle(&mut self, stats: PathStats, now: Instant) -> bool {
         let bound = (stats.rtt * ROUND_TRIPS).clamp(SILENCE, LONGEST);
         if stats.acknowledged != self.seen.acknowledged {
-            // What was sent just before may still be on its way: if it is lost, probes will be sent for it.
+            // Packets sent just before may still be on their way: if they are lost, probes will be
+            // sent for them.
             (self.seen, self.heard_at, self.waiting) = (stats, now, None);
             self.heard += 1;
             self.silent &= self.heard < RECOVERED;
@@ -213,8 +216,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes when: while no gap between acknowledgements reaches the bound, it is not silent; and it is silent once
-        /// something was sent and a gap is longer than the bound and two looks.
+        /// For any timing: a connection without a gap between acknowledgements as long as the bound
+        /// is not silent; and it is silent once a packet was sent and a gap is longer than the
+        /// bound and two looks.
         #[test]
         fn silence_is_a_gap_in_the_acknowledgements(looks in prop::collection::vec((0u64..3, any::<bool>(), 1u64..400), 1..200)) {
             let (mut liveness, mut now) = (Liveness::new(PathStats::default(), Instant::now()), Instant::now());

@@ -1,9 +1,10 @@
 //! A QUIC connection inside the CONNECT-UDP tunnel of another proxy, which itself may be reached so.
 //!
-//! Its packets are HTTP datagrams: QUIC datagrams where the link to the proxy has them, so that nothing is sent again twice and
-//! each connection has its own congestion control; capsules otherwise. A packet that does not fit a QUIC datagram is dropped,
-//! which is how the inner connection learns what fits. QUIC needs packets of 1200 bytes however: where they do not fit, they
-//! take the stream, for as long as that lasts.
+//! Its packets are HTTP datagrams: QUIC datagrams if the link to the proxy has them, so that no
+//! bytes are retransmitted by both connections and each has its own congestion control; capsules
+//! otherwise. A packet that does not fit a QUIC datagram is dropped, from which the inner
+//! connection learns its MTU. But QUIC needs packets of 1200 bytes: while these do not fit, they
+//! take the stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use crate::nested_mtu::NestedMtu;
 use crate::quic::failure;
 use crate::tunnel::Tunnel;
 
-/// Packets of an inner QUIC connection that one wake-up takes: what fills two runs of the kernel's
+/// Packets of an inner QUIC connection that one wake-up takes: two runs of the kernel's
 /// segmentation.
 #[doc(alias = "bound")]
 const MOST: usize = 128;
@@ -61,14 +62,14 @@ pub(crate) async fn connect(
 ) -> Result<(Connection, Arc<NestedMtu>), ConnectFailure> {
     let quic = tunnel.outgoing.datagrams();
     let sizes = match &quic {
-        // A hop that knows the floor drops what is too large; others have been seen to end the tunnel.
+        // A hop that knows the floor drops larger packets; others have been seen to end the tunnel.
         Some(quic) => Sizes::inside(depth, settled(quic).await, tunnel.has_floor),
         None => Sizes::inside(0, usize::MAX, true),
     };
 
     let (carrier, socket) = Carrier::new();
     let nested_mtu = Arc::new(NestedMtu::new(quic.as_ref().map(payload)));
-    // Before the handshake, whose packets it carries.
+    // Carrying begins before the handshake, which needs it.
     tunnels.spawn(carry(carrier, tunnel, quic, nested_mtu.clone()));
     let connecting = Endpoint::connect_through(socket, sizes, name, config);
 
@@ -85,7 +86,7 @@ fn payload(quic: &DatagramSender) -> usize {
     quic.max_payload().saturating_sub(CONTEXT.len())
 }
 
-/// The same, once it is what connections begin with, or for [`SETTLE`] has not become that.
+/// The same, once it has reached the initial size of connections, or [`SETTLE`] has passed.
 async fn settled(quic: &DatagramSender) -> usize {
     let grown = async {
         while payload(quic) < usize::from(INITIAL_MTU) {
@@ -93,7 +94,7 @@ async fn settled(quic: &DatagramSender) -> usize {
         }
     };
 
-    // What is there in the end counts either way.
+    // The size at the end counts either way.
     let _ = timeout(SETTLE, grown).await;
     payload(quic)
 }
@@ -158,7 +159,7 @@ async fn leave(
             } else {
                 write(packets.iter().filter(by_stream), &mut capsules);
             }
-            // What the hop before would drop is not sent there.
+            // A packet that the hop before would drop is not sent there.
             let goes = |packet: &&Bytes| !by_stream(packet) && packet.len() <= nested_mtu.limit();
             let sent = quic.send(
                 &CONTEXT,
@@ -198,7 +199,8 @@ async fn leave(
     true
 }
 
-/// Resolves when the connection is gone and its last packets had time to leave: a hop that takes none must not keep the tunnel.
+/// Resolves when the connection is gone and its last packets had time to leave: a hop that does not
+/// take them must not keep the tunnel.
 async fn abandoned(carrier: &Carrier) {
     carrier.gone().await;
     sleep(FAREWELL).await;
@@ -272,7 +274,7 @@ async fn received(datagrams: &mut Option<DatagramReceiver>, into: &mut Vec<Bytes
     }
 }
 
-/// The packet in an HTTP datagram; none in those of contexts that no one registered (RFC 9298, 4).
+/// The packet in an HTTP datagram; `None` for contexts that no one registered (RFC 9298, 4).
 fn packet(datagram: Bytes) -> Option<Bytes> {
     UdpDatagram::decode(datagram)
         .ok()

@@ -1,4 +1,4 @@
-//! Where a connection lies inside another one: what carries its packets.
+//! The MTU of a connection inside another one, which carries its packets.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -7,7 +7,7 @@ use hermes_net::quic::SMALLEST_MTU;
 /// No QUIC datagrams at all.
 const NONE: usize = usize::MAX;
 
-/// What is known of it.
+/// The known bounds.
 #[derive(Debug)]
 pub(crate) struct NestedMtu {
     /// Bytes of the largest packet that a QUIC datagram of the outer connection carries.
@@ -18,7 +18,7 @@ pub(crate) struct NestedMtu {
 }
 
 impl NestedMtu {
-    /// At a tunnel whose QUIC datagrams carry this many bytes; `None` if it has none.
+    /// For a tunnel with QUIC datagrams of this many bytes; `None` without QUIC datagrams.
     pub(crate) fn new(largest: Option<usize>) -> Self {
         Self {
             largest: AtomicUsize::new(largest.unwrap_or(NONE)),
@@ -32,17 +32,17 @@ impl NestedMtu {
         self.largest.store(largest, Ordering::Relaxed);
     }
 
-    /// The hop before says what is the largest that goes on from there.
+    /// Takes the hop's limit: the largest datagram that goes on from there.
     pub(crate) fn heed(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// What it said last.
+    /// Its last limit.
     pub(crate) fn limit(&self) -> usize {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// So many packets were too large, or found no room.
+    /// Counts packets that were too large, or found no room.
     pub(crate) fn dropped(&self, count: usize) {
         self.dropped.fetch_add(count as u64, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What the log says of an endpoint: once that it fails, and once that it works again.
+//! The log about an endpoint: one line when it fails, and one when it works again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,19 +15,19 @@ const BROKEN: u32 = 3;
 #[doc(alias = "bound")]
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// What the log says of one endpoint.
+/// The log about one endpoint.
 #[derive(Debug)]
 pub(crate) struct News {
     upstream: Arc<str>,
     endpoint: Arc<str>,
-    /// What is done about a failure.
+    /// The remedy for a failure.
     remedy: &'static str,
     /// Whether the last attempts failed.
     failing: AtomicBool,
     story: Mutex<Story>,
 }
 
-/// What has happened, and what was said of it.
+/// The events, and the lines logged about them.
 #[derive(Debug, Default)]
 struct Story {
     failures: u32,
@@ -36,7 +36,7 @@ struct Story {
     told_at: Option<Instant>,
 }
 
-/// What there is to say.
+/// The line to log.
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
     Fails,

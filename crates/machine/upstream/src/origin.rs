@@ -18,8 +18,8 @@ use crate::pool::Key;
 use crate::reached::{Reached, Transport};
 use crate::timeouts::Timeouts;
 
-/// Says whether an address may be dialled, and if not, why. It is asked about every address, and again about that of a
-/// kept connection.
+/// Says whether an address may be dialled, and if not, why. Called for every address, and again for
+/// that of a kept connection.
 pub type Allow<'a> = &'a (dyn Fn(SocketAddr) -> Result<(), String> + Sync);
 
 /// An origin that a request names.
@@ -48,12 +48,12 @@ impl Origin {
     }
 }
 
-/// For whom a target is sought, and what that may be.
+/// The user that a target is sought for, and the allowed addresses.
 #[derive(Clone, Copy)]
 pub struct Asking<'a> {
     /// Which addresses may be dialled.
     pub allow: Allow<'a>,
-    /// Whose turn it is at DNS.
+    /// The asker at DNS.
     pub asker: Asker,
 }
 
@@ -61,7 +61,8 @@ impl Client {
     /// A connection for one exchange with an origin that a request names. Under TLS the system's authorities are believed.
     ///
     /// # Errors
-    /// Why there is none; [`FailureKind::Prohibited`] when `asking.allow` refused every address.
+    /// Why there is no connection; [`FailureKind::Prohibited`] when `asking.allow` refused every
+    /// address.
     pub async fn checkout_origin(
         &self,
         origin: &Origin,
@@ -99,7 +100,7 @@ impl Client {
     /// caller to say.
     ///
     /// # Errors
-    /// The name has none, or none could be asked in `timeouts.connect`.
+    /// The name has no addresses, or no server answered in `timeouts.connect`.
     pub async fn addresses(
         &self,
         name: &str,
@@ -221,7 +222,7 @@ impl Inner {
     }
 }
 
-/// Those of `addresses` that may be dialled.
+/// The ones of `addresses` that may be dialled.
 fn permitted(
     addresses: impl Iterator<Item = SocketAddr>,
     allow: Allow<'_>,

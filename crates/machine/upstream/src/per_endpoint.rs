@@ -24,7 +24,8 @@ impl Upstream {
 }
 
 impl Client {
-    /// A connection for one exchange with exactly this endpoint of `upstream`, whatever its readiness is.
+    /// A connection for one exchange with exactly this endpoint of `upstream`, regardless of its
+    /// readiness.
     ///
     /// # Errors
     /// There is no such endpoint, no room under the limits of the upstream, or it was not reached within `timeouts.connect`.

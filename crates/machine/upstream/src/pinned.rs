@@ -1,9 +1,10 @@
 //! Connections that belong to one connection of a client.
 //!
-//! Some servers authenticate a connection and not a request (NTLM, and Negotiate as many use it; RFC 4559). Whatever comes on such a
-//! connection afterwards is its user's, so that no one else's exchange may follow there. Where a client has a connection of its own, what
-//! it was authenticated on is kept with it; else it is closed after the exchange. Either way it is never one of those that exchanges
-//! share.
+//! Some servers authenticate a connection and not a request (NTLM, and Negotiate as many use it;
+//! RFC 4559). All later requests on such a connection count as its user's, so that no one else's
+//! exchange may follow there. If the client has a connection of its own, the authenticated one is
+//! kept with it; otherwise it is closed after the exchange. Either way it is never shared by
+//! exchanges of others.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::upstream::Upstream;
 #[doc(alias = "bound")]
 const PLACES: usize = 8;
 
-/// What belongs to one connection of a client. Dropped, its connections close.
+/// The upstream connections of one client connection. Dropped, they close.
 #[derive(Debug, Default)]
 pub struct Pinned {
     places: Mutex<Vec<Pin>>,
@@ -31,7 +32,7 @@ struct Pin {
     slot: Arc<Slot>,
 }
 
-/// Whose an exchange is that may share its connection with no one.
+/// The owner of an exchange that may not share its connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Own<'a> {
     /// The client's connection; `None` where that is not one client's alone.
@@ -84,7 +85,8 @@ impl Own<'_> {
         })?
     }
 
-    /// The slot for a place; what is made here without a client's connection lasts as long as the exchange.
+    /// The slot for a place; without a client's connection, a new slot lasts as long as the
+    /// exchange.
     pub(crate) fn slot(self, key: Key, make: impl FnOnce() -> Arc<Slot>) -> Arc<Slot> {
         if let Some(slot) = self.find(|known| *known == key, |pin| pin.slot.clone()) {
             return slot;

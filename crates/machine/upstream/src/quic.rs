@@ -37,7 +37,7 @@ pub(crate) const SILENT: &str = "UDP became silent";
 /// Why a connection does not come about where nothing listens.
 const NOT_LISTENING: &str = "nothing listens on that UDP port (ICMP)";
 
-/// What is known of QUIC to one endpoint.
+/// The memory of QUIC to one endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     known: Mutex<Known>,
@@ -114,8 +114,8 @@ impl Memory {
         if doubted { Duration::ZERO } else { HEAD_START }
     }
 
-    /// Nothing came on a connection any more, and another way led to the goal. All connections of a path fall silent together:
-    /// that is one failure. Returns whether it is the first to be known of.
+    /// A connection fell silent, and another way reached the endpoint. All connections of a path
+    /// fall silent together: that is one failure. Returns whether this report is the first.
     pub(crate) fn fell_silent(&self, now: Instant) -> bool {
         if self.is_worth_trying(now) {
             self.failed(SILENT, now);
@@ -125,14 +125,15 @@ impl Memory {
         known.reason.replace(SILENT.to_owned()).as_deref() != Some(SILENT)
     }
 
-    /// As [`Self::failed`], of someone who tried beside what is used: several workers do, and it is one failure.
+    /// As [`Self::failed`], for an attempt beside the link in use: several workers make one, and
+    /// that is one failure.
     pub(crate) fn failed_beside(&self, reason: &str, now: Instant) {
         if self.is_worth_trying(now) {
             self.failed(reason, now);
         }
     }
 
-    /// None came about, or too late.
+    /// No connection came about, or too late.
     pub(crate) fn failed(&self, reason: &str, now: Instant) {
         let mut known = self.known.lock();
         let forgotten = known
@@ -249,14 +250,15 @@ async fn one(
     }
 }
 
-/// Which of two ways led to the goal, and what became of the first.
+/// Which of two ways succeeded, and the fate of the first.
 #[derive(Debug)]
 pub(crate) enum First {
-    /// It did.
+    /// The first one succeeded.
     Won,
-    /// It failed, for this reason.
+    /// The first one failed, for this reason.
     Failed(String),
-    /// It was slower than the second, or still silent when the second had failed and both were given up.
+    /// The first one was slower than the second, or still silent when the second had failed and
+    /// both were given up.
     Slow,
 }
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::limits::Room;
 use crate::nested_mtu::NestedMtu;
 
-/// What HTTP can begin on, by its version.
+/// The transport for HTTP, by version.
 #[derive(Debug)]
 pub(crate) enum Transport {
     H1(Stream),
@@ -24,7 +24,7 @@ pub(crate) enum Transport {
 pub(crate) struct Reached {
     pub(crate) transport: Transport,
     pub(crate) address: Option<SocketAddr>,
-    /// What was reached, for errors.
+    /// The name of the endpoint, for errors.
     pub(crate) endpoint: String,
     /// The connection's place under the bound of its upstream.
     pub(crate) room: Room,

@@ -19,7 +19,7 @@ const WELL: u64 = (WINDOW as u64) << WINDOW;
 #[derive(Debug, Default)]
 pub(crate) struct Recent(AtomicU64);
 
-/// What [`Recent`] knew at one moment.
+/// The content of [`Recent`] at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outcomes {
     /// Attempts that failed.
@@ -52,7 +52,7 @@ impl Recent {
             });
     }
 
-    /// What is known.
+    /// The recent outcomes.
     pub(crate) fn outcomes(&self) -> Outcomes {
         let state = self.0.load(Ordering::Relaxed);
         let of = (state >> WINDOW) as u32;
@@ -68,7 +68,7 @@ impl Recent {
 }
 
 impl Outcomes {
-    /// Whether the endpoint fails: half of what was tried, or all that was tried recently.
+    /// Whether the endpoint fails: half of all attempts, or all recent ones.
     pub(crate) fn is_failing(self) -> bool {
         self.failed > 0 && (self.failed * 2 >= self.of || self.latest)
     }

@@ -1,4 +1,5 @@
-//! The fields that this node adds to every request to an upstream: who it is, and what the operator wrote.
+//! The fields that this node adds to every request to an upstream: credentials, and configured
+//! fields.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -43,7 +44,7 @@ impl RequestFields {
         self.credentials.is_some()
     }
 
-    /// Whether there are none.
+    /// Whether there are no fields.
     pub(crate) fn is_empty(&self) -> bool {
         self.credentials.is_none() && self.lines.is_empty()
     }

@@ -7,7 +7,7 @@
 /// Points that an endpoint of average weight has: enough that shares are right within some ten percent.
 const POINTS: u64 = 256;
 
-/// What an exchange belongs to: a session, a user, a source.
+/// The affinity of an exchange: its session, user or source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Affinity(pub(crate) u64);
 

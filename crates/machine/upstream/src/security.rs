@@ -17,14 +17,14 @@ use rustls::pki_types::ServerName;
 use crate::link_policy::LinkPolicy;
 use crate::tls_files::{client_tls, file_problem};
 
-/// What is needed to speak TLS to any endpoint of an upstream.
+/// The settings for TLS to any endpoint of an upstream.
 #[derive(Debug)]
 pub(crate) struct Security {
     /// Offers the HTTP versions of the upstream (RFC 7301).
     pub(crate) http: Arc<ClientConfig>,
     /// Offers HTTP/1.1 alone.
     pub(crate) h1: Arc<ClientConfig>,
-    /// Offers no application protocol: what runs inside is not ours.
+    /// Offers no application protocol: the content is not ours.
     pub(crate) bare: Arc<ClientConfig>,
     /// Offers HTTP/3, if the upstream speaks that.
     pub(crate) quic: Option<quic::ClientConfig>,
@@ -35,7 +35,7 @@ pub(crate) struct Security {
 }
 
 impl Security {
-    /// The upstream's TLS; `None` for none.
+    /// The upstream's TLS; `None` without TLS.
     pub(crate) fn build(
         name: &str,
         config: &model::Upstream,
@@ -115,7 +115,7 @@ fn kept(quic: quic::ClientConfig, policy: &LinkPolicy) -> quic::ClientConfig {
     }
 }
 
-/// The TLS that is configured; `None` for none.
+/// The configured TLS; `None` without TLS.
 pub(crate) fn details(config: &model::Upstream) -> Option<ClientTls> {
     match &config.tls {
         None | Some(TlsChoice::Switch(false)) => None,

@@ -1,11 +1,11 @@
-//! Places that are shared by those who want them: no one takes more than half of what the others leave.
+//! Places that are shared fairly: no one takes more than half of those that the others leave.
 
 use std::collections::HashMap;
 
-/// Places that everybody may take while there are any: a share may not end what a few need.
+/// Places that anyone may take while there are any: a share must not fall below the needs of a few.
 const FEW: usize = 32;
 
-/// How many places are taken, and by whom.
+/// How many places are taken, by owner.
 #[derive(Debug)]
 pub struct Shares {
     most: usize,
@@ -14,7 +14,7 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// So many places in all.
+    /// This many places in all.
     pub fn new(most: usize) -> Self {
         Self {
             most,
@@ -23,7 +23,7 @@ impl Shares {
         }
     }
 
-    /// Takes a place for `who`; false where there is none, or `who` has more than a share.
+    /// Takes a place for `who`; false if there is none, or `who` has used up its share.
     #[must_use]
     pub fn take(&mut self, who: &str) -> bool {
         let free = self.most - self.taken;

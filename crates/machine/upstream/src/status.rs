@@ -1,4 +1,4 @@
-//! What there is to see of an upstream.
+//! The status of an upstream.
 
 use std::net::SocketAddr;
 
@@ -41,9 +41,9 @@ pub struct EndpointStatus {
     /// `healthy`, `failing` (half of the last attempts failed, or all of the latest; it is used all the same), `unhealthy` (checks
     /// fail) or `ejected` (exchanges failed).
     pub health: &'static str,
-    /// Why it is not healthy, or what of the last attempts failed.
+    /// Why it is not healthy, or which of the last attempts failed.
     pub reason: Option<String>,
-    /// What its name resolved to.
+    /// The addresses of its name.
     pub addresses: Vec<SocketAddr>,
     /// Exchanges that it is serving.
     pub active: usize,

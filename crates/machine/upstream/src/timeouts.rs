@@ -15,19 +15,19 @@ pub struct Timeouts {
     pub idle: Option<Duration>,
     /// Longest silence of a UDP session that is a conversation.
     pub udp: Duration,
-    /// Of a `udp` listener's session whose target has not answered.
+    /// Of a `udp` listener's session without an answer of the target.
     pub udp_unanswered: Duration,
     /// Of a `udp` listener's session with one turn of questions and answers.
     pub udp_answered: Duration,
 }
 
-/// What waits at the other end of a hop. It decides how long is waited by default: the node nearest to a fault is to find it,
-/// and the others wait for what that says.
+/// The other end of a hop. It decides about default time-outs: the node nearest to a fault is to
+/// find it, and the others wait for its report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hop {
     /// An origin: the overlay ends here.
     Origin,
-    /// Another proxy, on a link whose end is noticed: by PING over HTTP/2, by silence over HTTP/3.
+    /// Another proxy, on a link with noticed ends: by PING over HTTP/2, by silence over HTTP/3.
     Link,
     /// Another proxy over HTTP/1.1, which has neither.
     Unwatched,
@@ -84,7 +84,7 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// These, with what `over` sets put over them.
+    /// These time-outs, overlaid with those of `over`.
     pub fn overlaid(&self, over: &model::Timeouts) -> Self {
         let or = |set: &Option<model::Duration>, default| {
             set.as_ref().map_or(default, |duration| duration.0)

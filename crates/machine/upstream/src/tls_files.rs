@@ -26,7 +26,8 @@ fn file(file: &Option<FilePath>) -> Option<&Path> {
     file.as_ref().map(|file| file.0.as_path())
 }
 
-/// A file that cannot be used, at the key below `path` that names it; at `path` itself, if none does.
+/// A file that cannot be used, at the key below `path` that names it; at `path` itself, if no key
+/// does.
 pub fn file_problem<'a>(
     path: &str,
     mut files: impl Iterator<Item = (&'static str, &'a FilePath)>,

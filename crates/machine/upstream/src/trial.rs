@@ -1,5 +1,5 @@
-//! One try of every way to every endpoint, for an operator who asks whether a configuration works: by the means that exchanges
-//! use, and without a trace in what is learnt of the endpoints.
+//! One try of every way to every endpoint, for an operator who asks whether a configuration works:
+//! by the same means as exchanges, and without a trace in the history of the endpoints.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -24,12 +24,13 @@ use crate::failure::{ConnectFailure, FailureKind};
 use crate::reached::{Bounds, Reached, Transport};
 use crate::upstream::Upstream;
 
-/// What an endpoint is tried for.
+/// The protocol that an endpoint is tried for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
-    /// It speaks HTTP: it is sent `OPTIONS *`, which asks for nothing (RFC 9110, 9.3.7), so that it has to say what it thinks of us.
+    /// HTTP: the endpoint is sent `OPTIONS *`, which has no effect (RFC 9110, 9.3.7), so that it
+    /// has to accept or refuse our credentials.
     Http,
-    /// It takes connections, and TLS where that is configured. What it speaks is not known.
+    /// Connections, and TLS if it is configured. The protocol above is not known.
     Bare,
 }
 
@@ -40,20 +41,20 @@ pub struct Trial {
     pub endpoint: Arc<str>,
     /// `TCP` or `QUIC`.
     pub way: &'static str,
-    /// What came of it.
+    /// The result.
     pub outcome: Result<Found, ConnectFailure>,
 }
 
-/// Who answered.
+/// The findings about an answering endpoint.
 #[derive(Debug, Default)]
 pub struct Found {
     /// The address that was reached; `None` for a Unix socket, or behind another proxy.
     pub address: Option<SocketAddr>,
-    /// The names in its certificate; none without TLS.
+    /// The names in its certificate; empty without TLS.
     pub names: Vec<String>,
-    /// The HTTP version that was agreed on, and what it answered.
+    /// The negotiated HTTP version, and the status of the answer.
     pub answer: Option<(u8, StatusCode)>,
-    /// It refuses connections, but no datagrams.
+    /// Connections are refused, but datagrams are not.
     pub datagrams: bool,
 }
 
@@ -197,7 +198,8 @@ async fn over_tcp(
     }
 }
 
-/// What ends here may be for UDP alone: then a datagram is not refused. Of one byte, which no protocol takes for a question.
+/// The endpoint may serve UDP alone: then a datagram is not refused. It has one byte, which no
+/// protocol takes for a request.
 async fn datagrams(attempt: Attempt<'_>) -> Option<Found> {
     let address = attempt
         .client

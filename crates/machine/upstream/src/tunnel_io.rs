@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::endpoint::Active;
 
-/// Bytes taken over by one write: it bounds what is copied before the tunnel has room.
+/// Bytes taken over by one write: this bounds the copied bytes before the tunnel has room.
 #[doc(alias = "bound")]
 const PIECE: usize = 64 * 1024;
 
@@ -52,7 +52,7 @@ impl TunnelIo {
         }
     }
 
-    /// Waits until what was taken over is sent.
+    /// Waits until the bytes taken over are sent.
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let sent = match &mut self.sending {
             Sending::Idle(_) => return Poll::Ready(Ok(())),
@@ -74,7 +74,7 @@ impl TunnelIo {
         }
     }
 
-    /// Begins to send; what `begin` makes of the sending half is driven by the next polls.
+    /// Begins to send; the next polls drive the future of `begin`.
     fn start<F>(&mut self, begin: impl FnOnce(Outgoing) -> F)
     where
         F: Future<Output = Sent> + Send + 'static,
@@ -114,7 +114,7 @@ impl AsyncRead for TunnelIo {
         while self.unread.is_empty() {
             match ready!(self.incoming.poll_frame(cx)) {
                 Some(Ok(Frame::Data(data))) => self.unread = data,
-                // A tunnel has no trailers; whatever they are, no bytes follow.
+                // A tunnel has no trailers; no bytes follow them in any case.
                 Some(Ok(Frame::Trailers(_))) | None => return Poll::Ready(Ok(())),
                 Some(Err(error)) => return Poll::Ready(Err(to_io(error))),
             }

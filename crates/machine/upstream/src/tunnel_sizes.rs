@@ -1,26 +1,28 @@
 //! How much tunnels moved, so that those of bulk get connections of their own.
 //!
-//! A tunnel that has a connection without TLS alone is carried by the kernel (`hermes_net::splice`), and no exchange waits behind it. A
-//! place on a link costs less to open. So bulk goes alone, and what is small shares. Nothing says beforehand what a tunnel will be; what
-//! the last ones to its target were says most, and where there was none, what those of its route were.
+//! A tunnel that has a connection without TLS alone is carried by the kernel
+//! (`hermes_net::splice`), and no exchange waits behind it. A place on a link costs less to open.
+//! So large tunnels get a connection alone, and small ones share. The size of a tunnel is not known
+//! beforehand; that of the last ones to its target is the best estimate, and without those, that of
+//! its route.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Targets and routes whose sizes are remembered; two that meet in one place forget each other.
+/// Targets and routes with remembered sizes; two that meet in one place forget each other.
 #[doc(alias = "bound")]
 const PLACES: usize = 512;
 
 /// Bytes from which a tunnel is bulk: moving them takes longer than opening a connection, also where its window has to grow first.
 pub const BULK: u64 = 16 << 20;
 
-/// Bits of a place that say how large; those above say of what.
+/// Bits of a place for the size; the bits above are the tag.
 const SIZE_BITS: u32 = 8;
 
-/// What tunnels through one upstream moved.
+/// The sizes of tunnels through one upstream.
 #[derive(Debug)]
 pub struct TunnelSizes {
-    /// Keyed, so that no one can choose whose place to take.
+    /// Keyed, so that no one can choose a victim's place.
     hasher: RandomState,
     places: Box<[AtomicU32]>,
 }
@@ -53,8 +55,9 @@ impl TunnelSizes {
         (held >> SIZE_BITS == tag).then_some(held & size_mask())
     }
 
-    /// Half of what is remembered is of the last one: the mean is one of bytes, because what bulk gains outweighs what a few small
-    /// tunnels lose. Two workers that write at once lose one of two sizes.
+    /// The last tunnel counts for half of the mean, which is one of bytes, because the gain of bulk
+    /// outweighs the loss of a few small tunnels. If two workers write at once, one of two sizes is
+    /// lost.
     fn note(&self, of: impl Hash + Copy, bytes: u64) {
         let known = self.known(of).map(bytes_of_class);
         let size = size_class(known.map_or(bytes, |known| known / 2 + bytes / 2));
@@ -62,7 +65,7 @@ impl TunnelSizes {
         place.store(tag << SIZE_BITS | size, Ordering::Relaxed);
     }
 
-    /// Where it is remembered, and by what it is known there. No tag is zero, which an empty place has.
+    /// The place of its size, and its tag there. A tag is not zero, which marks an empty place.
     fn place(&self, of: impl Hash) -> (&AtomicU32, u32) {
         let hash = self.hasher.hash_one(of);
         let tag = (hash >> 40) as u32 | 1;

@@ -30,8 +30,8 @@ use crate::security::{self, Security};
 use crate::tunnel_sizes::TunnelSizes;
 use crate::{EndpointStatus, HopStatus, Timeouts, UpstreamStatus};
 
-/// A group of endpoints that do the same work: its configuration, and what was learnt about the endpoints. Shared by all
-/// workers.
+/// A group of endpoints that do the same work: its configuration, and the endpoints' history.
+/// Shared by all workers.
 #[derive(Debug)]
 pub struct Upstream {
     pub(crate) id: u64,
@@ -47,7 +47,7 @@ pub struct Upstream {
     timeouts: Timeouts,
     /// Whether the node's token is shown to it.
     sends_token: bool,
-    /// What every request to it has.
+    /// The fields of every request to it.
     request_fields: RequestFields,
     learnt: Learnt,
     /// Of CONNECT-UDP and of connect-tcp, where they are not the default ones.
@@ -58,11 +58,11 @@ pub struct Upstream {
     attached: Option<model::Template>,
     /// Whether certificates of its endpoints are checked.
     verifies: bool,
-    /// What it was built from, for [`Self::same`].
+    /// Its source, for [`Self::same`].
     source: Source,
 }
 
-/// What exchanges through an upstream have taught, beside what is known of its endpoints.
+/// The experience of exchanges through an upstream, beside that of its endpoints.
 #[derive(Debug, Default)]
 struct Learnt {
     budget: Budget,
@@ -73,7 +73,7 @@ impl Upstream {
     /// Makes the upstream `name`; reads its TLS files, asks no name of DNS.
     ///
     /// # Errors
-    /// What is wrong with the configuration, and where.
+    /// A problem of the configuration, with its path.
     pub fn build(name: &str, config: &model::Upstream) -> Result<Arc<Self>, Problem> {
         Self::build_in(None, name, config)
     }
@@ -158,7 +158,7 @@ impl Upstream {
         &self.timeouts
     }
 
-    /// What its retries are paid from.
+    /// The budget of its retries.
     pub fn budget(&self) -> &Budget {
         &self.learnt.budget
     }
@@ -173,7 +173,8 @@ impl Upstream {
         }
     }
 
-    /// Whether it has an endpoint that is none of `tried`, which are named as they are configured.
+    /// Whether it has an endpoint that is not among `tried`, which are named as they are
+    /// configured.
     #[must_use]
     pub fn has_endpoint_beside(&self, tried: &[Arc<str>]) -> bool {
         self.endpoints
@@ -206,8 +207,8 @@ impl Upstream {
         self.request_fields.has_credentials()
     }
 
-    /// What a proxy that answers with 407 wants of the configuration; `None` for other answers. `has_token`: whether this node has a
-    /// token.
+    /// The credentials that a proxy's 407 asks the configuration for; `None` for other answers.
+    /// `has_token`: whether this node has a token.
     pub fn wanted_credentials(&self, status: StatusCode, has_token: bool) -> Option<String> {
         if status != StatusCode::PROXY_AUTHENTICATION_REQUIRED {
             return None;
@@ -237,7 +238,7 @@ impl Upstream {
         self.source.config.field_case == FieldCase::Preserve
     }
 
-    /// Writes what every request to it has: its credentials, and the fields that are configured.
+    /// Writes the fields of every request to it: its credentials, and the configured fields.
     pub fn add_fields(&self, fields: &mut Fields, receiver: Receiver) {
         self.request_fields.write(fields, receiver);
     }
@@ -252,12 +253,12 @@ impl Upstream {
         self.choice.zone() == zone && self.same(config)
     }
 
-    /// What exchanges are kept together by; `None` where they are not.
+    /// The key that keeps exchanges together; `None` if they are not.
     pub fn hash(&self) -> Option<&model::Hash> {
         self.choice.hash()
     }
 
-    /// What there is to see of it.
+    /// Its status.
     pub fn status(&self) -> UpstreamStatus {
         let now = clock::now();
         UpstreamStatus {
@@ -349,8 +350,9 @@ impl Upstream {
         self.versions.contains(&HttpVersion::H1)
     }
 
-    /// What its tunnels moved, where those of bulk go on connections of their own: it is spoken to without TLS, or with such as the kernel
-    /// goes on with, over HTTP/2 and, for bulk, over HTTP/1.1, whose tunnels the kernel carries.
+    /// The sizes of its tunnels, if large ones get connections of their own: without TLS, or with
+    /// TLS that the kernel can carry, over HTTP/2 and, for large ones, over HTTP/1.1, whose tunnels
+    /// the kernel carries.
     pub fn bulk_goes_alone(&self) -> Option<&TunnelSizes> {
         let is_carried = self.security.is_none() || tls::kernel_carries();
         let both = is_carried && self.may_share() && self.speaks_h1();
@@ -439,7 +441,7 @@ fn sends_token(config: &model::Upstream) -> bool {
         },
     };
 
-    // What is local to another proxy is not local to us.
+    // An address local to another proxy is not local to us.
     let all_local =
         config.attached.is_none() && config.via.is_none() && config.endpoints.iter().all(is_local);
     // A request has one line of credentials (RFC 9110, 11.7.2).
@@ -453,7 +455,7 @@ fn is_localhost(host: &str) -> bool {
     host == "localhost" || host.ends_with(".localhost")
 }
 
-/// What an upstream is built from.
+/// The sources that an upstream is built from.
 #[derive(Debug, PartialEq)]
 struct Source {
     config: model::Upstream,

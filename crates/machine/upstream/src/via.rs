@@ -31,7 +31,7 @@ pub(crate) const DEPTH: u8 = 4;
 #[doc(alias = "bound")]
 const ATTEMPTS: usize = 2;
 
-/// What a tunnel is to carry.
+/// The content of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Carries {
     /// Bytes.
@@ -101,11 +101,11 @@ pub(crate) fn tunnel<'a>(
                     });
                     return Err(refused(&target, &proxy, (status, why)));
                 }
-                // It would say the same again.
+                // Another attempt would get the same alert.
                 Err(error) if alert_of(&error).is_some() => {
                     return Err(untrusted(&target, &proxy, &error));
                 }
-                // Nothing of ours was in the tunnel yet, so asking again does no harm.
+                // No bytes of ours were in the tunnel yet, so asking again does no harm.
                 Err(error)
                     if attempt < ATTEMPTS && (reused || error.processed == Processed::No) => {}
                 Err(error) => return Err(unreachable(format!("via {proxy}: {error}"))),

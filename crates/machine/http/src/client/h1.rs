@@ -79,12 +79,12 @@ pub struct NextResponse {
     read: Option<(ReadSide, WayBack<ReadSide>)>,
     method: Method,
     kind: Kind,
-    /// What was asked for: no other protocol may be switched to.
+    /// The protocol that was asked for: the server may not switch to another one.
     protocol: Option<Protocol>,
     /// The `Sec-WebSocket-Accept` that must come.
     accept: Option<HeaderValue>,
     limits: MessageLimits,
-    /// What the last head is charged for, or what has come of the next one.
+    /// The charge of the last head, or for the received part of the next one.
     charge: FieldsCharge,
 }
 
@@ -204,7 +204,8 @@ fn kept_seconds(fields: &Fields) -> Option<u16> {
     seconds.map(|seconds| seconds.try_into().unwrap_or(u16::MAX))
 }
 
-/// RFC 9110, 15.2.2: a 101 names what it switches to. What was not asked for would be bytes that no one meant.
+/// RFC 9110, 15.2.2: a 101 names the new protocol. The bytes of any other than the requested one
+/// would be misread.
 fn check_switched(fields: &Fields, protocol: &Protocol) -> Result<(), StreamError> {
     let mut lines = fields.values(UPGRADE);
     let said = lines
@@ -223,7 +224,7 @@ fn check_switched(fields: &Fields, protocol: &Protocol) -> Result<(), StreamErro
 }
 
 impl Drop for NextResponse {
-    /// No one waits for the response any more.
+    /// The response is not waited for any more.
     fn drop(&mut self) {
         if let Some((read, way_back)) = &self.read {
             way_back.abandon(read);

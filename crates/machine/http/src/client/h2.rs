@@ -34,7 +34,7 @@ pub struct TcpLink {
     state: Arc<State>,
 }
 
-/// What opens streams.
+/// Opens streams.
 #[derive(Debug)]
 struct Opener(Arc<Joint>);
 
@@ -151,12 +151,12 @@ impl TcpLink {
         self.state.alive.load(Ordering::Relaxed)
     }
 
-    /// Whether another link should take over: what it may cost in its whole life is nearly used up.
+    /// Whether another link should take over: a budget of its whole life is nearly used up.
     pub fn is_retired(&self) -> bool {
         self.state.retired.load(Ordering::Relaxed)
     }
 
-    /// Who is at the other end.
+    /// The other end.
     pub fn source(&self) -> &Arc<StreamInfo> {
         &self.state.source
     }
@@ -203,7 +203,7 @@ impl TcpLink {
             let openable = joint.openable.notified();
             tokio::pin!(openable);
 
-            // What happens from here on is not missed.
+            // From here on, no event is missed.
             openable.as_mut().enable();
             match self.try_begin(head, end) {
                 Ok(stream) => {
@@ -249,7 +249,7 @@ impl TcpLink {
         StreamError::unprocessed(self.state.explain(error).cause)
     }
 
-    /// The TLS alert that ended the link, if one did: its number and what the peer said.
+    /// The TLS alert that ended the link, if one did: its number and the peer's reason.
     pub fn alert(&self) -> Option<(u8, String)> {
         self.state.alert.said()
     }

@@ -137,9 +137,9 @@ impl QuicLink {
         }
     }
 
-    /// A clone with a place for one exchange; none while the peer allows no more at once.
+    /// A clone with a place for one exchange; `None` while the peer allows no more at once.
     pub fn claim(&self) -> Option<Self> {
-        // What is opened early is lost where the server takes no early data.
+        // A stream that is opened early is lost if the server takes no early data.
         if !self.shared.connection.is_confirmed() {
             return Some(self.clone());
         }
@@ -191,7 +191,7 @@ impl QuicLink {
             return Ok((outgoing, self.pending(head, reader, None)));
         }
 
-        // What may be sent again on another stream refers to no table.
+        // A section that may be sent again on another stream refers to no table.
         let section = convert::from_request(head, &Tables::none(), 0)?;
         let write = |_| Ok(&section);
         let (outgoing, reader) = match self.send(&request, write).await {
@@ -220,7 +220,7 @@ impl QuicLink {
         Awaited::H3(pending).into()
     }
 
-    /// Sends a request whose section `write` writes for the stream that it gets.
+    /// Sends a request; `write` writes the section for the new stream.
     async fn send<S: Borrow<BytesMut>>(
         &self,
         request: &Request,
@@ -263,12 +263,12 @@ impl QuicLink {
         Ok((Outgoing::H3(RequestStreamSender::new(sender)), reader))
     }
 
-    /// Why nothing was sent: what ended the connection, or `cause`.
+    /// Why the request was not sent: the end of the connection, or `cause`.
     fn unprocessed(&self, cause: Cause) -> StreamError {
         StreamError::unprocessed(self.shared.explain(u64::MAX, StreamError::new(cause)).cause)
     }
 
-    /// RFC 9114, 4.2.2: what the peer would not take is not sent.
+    /// RFC 9114, 4.2.2: a section beyond the peer's limit is not sent.
     fn check_size(&self, head: &RequestHead) -> Result<(), StreamError> {
         let Some(most) = self
             .shared
@@ -320,11 +320,11 @@ impl QuicLink {
 struct Request {
     priority: Option<Signal>,
     carries_packets: bool,
-    /// It has no content.
+    /// The request has no content.
     ends: bool,
     /// Anyone who recorded it can repeat it, and that does no harm (RFC 8470, 4).
     may_be_early: bool,
-    /// It was early already on its way to us.
+    /// The request came to us as early data.
     was_early: bool,
 }
 
@@ -342,7 +342,7 @@ impl Request {
     }
 }
 
-/// What a request needs to be sent again.
+/// The parts of a request that are needed to send it again.
 #[derive(Debug)]
 struct Again {
     link: QuicLink,
@@ -372,8 +372,8 @@ async fn run(shared: Arc<Shared>, gone: CancellationToken) {
     // A client has nothing to say after SETTINGS.
     let (_, later) = mpsc::channel(1);
 
-    // It goes on to the end: a server that finds our control stream at its end (RFC 9114, 6.2.1)
-    // closes the connection at once, whatever is on its way.
+    // The driver runs to the end: a server that sees our control stream end (RFC 9114, 6.2.1)
+    // closes the connection at once, in spite of open exchanges.
     let mut driven = pin!(drive(shared.clone(), settings, budget, later));
     let delivered = async {
         gone.cancelled().await;
@@ -393,7 +393,7 @@ async fn run(shared: Arc<Shared>, gone: CancellationToken) {
     shared.end();
 }
 
-/// Resolves when a handshake does not end whose connection carries early data already.
+/// Resolves when the handshake of a connection with early data does not end in time.
 async fn overdue(shared: &Shared) {
     if tokio::time::timeout(HANDSHAKE, shared.connection.confirmed())
         .await
@@ -435,7 +435,8 @@ impl RequestStreamResponse {
             let decoded = tables.read(state.id(), &section, decode_response);
             let head = decoded.map_err(|fault| failed(&reader, fault))?;
 
-            // RFC 8470, 5.2: who sent it early may send it again. Who passes on what came early to someone else may not.
+            // RFC 8470, 5.2: the sender of early data may send it again. An intermediary may not,
+            // if the request came to it early.
             let again = self
                 .again
                 .take_if(|again| head.status == StatusCode::TOO_EARLY && !again.request.was_early);

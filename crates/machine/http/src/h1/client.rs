@@ -12,7 +12,7 @@ use http::{HeaderValue, Method};
 
 use crate::error::{Cause, StreamError};
 
-/// Whom a request is sent to, which decides the form of its target (RFC 9112, 3.2).
+/// The receiver of a request, which decides the form of its target (RFC 9112, 3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receiver {
     /// A proxy: absolute form.

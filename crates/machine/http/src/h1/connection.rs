@@ -52,23 +52,24 @@ pub(crate) fn take(room: &mut BytesMut) -> Bytes {
 }
 
 thread_local! {
-    /// Room for the next read of a connection that has none: most reads find nothing, or little.
+    /// The buffer for the next read of a connection without one: most reads find nothing, or
+    /// little.
     static ROOM: RefCell<BytesMut> = RefCell::new(BytesMut::new());
     /// Room for the few bytes of a tunnel that were copied.
     static FEW: RefCell<BytesMut> = RefCell::new(BytesMut::new());
 }
 
-/// Bytes of the room that small copies share: what a copy may keep alive while it waits.
+/// Bytes of the buffer that small copies share: the most that a waiting copy keeps alive.
 #[doc(alias = "bound")]
 const FEW_ROOM: usize = 2 * COPY_BELOW;
 
-/// The reading half of a connection and what was read but not used.
+/// The reading half of a connection and its unused input.
 pub(crate) struct ReadSide {
     pub(crate) half: ReadHalf,
     pub(crate) buffer: BytesMut,
     /// Room for the next read, at most [`MOST_ROOM`]: more while reads fill it, less when they do not.
     room: u32,
-    /// Room for it at most: what the other side has room for.
+    /// The largest buffer: as large as the other side's.
     most: u32,
     /// Seconds for which the server said that it keeps the connection.
     pub(crate) kept_seconds: Option<u16>,
@@ -176,8 +177,8 @@ impl ReadSide {
         read
     }
 
-    /// Reads bytes of a tunnel past the buffer, which is empty; none at the end of input. Where copies do not wait for long, nothing is
-    /// allocated.
+    /// Reads bytes of a tunnel past the buffer, which is empty; empty at the end of input. If
+    /// copies do not wait for long, nothing is allocated.
     pub(crate) fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         let mut room = ROOM.take();
         room.reserve(self.size());
@@ -194,7 +195,7 @@ impl ReadSide {
     }
 }
 
-/// A copy of a few bytes: what they were read into is large.
+/// A copy of a few bytes: the buffer that they were read into is large.
 fn few(bytes: &[u8]) -> Bytes {
     if bytes.is_empty() {
         return Bytes::new();
@@ -208,7 +209,7 @@ fn few(bytes: &[u8]) -> Bytes {
     })
 }
 
-/// The writing half of a connection, and what is to leave next.
+/// The writing half of a connection, and its unwritten output.
 pub(crate) struct WriteSide {
     pub(crate) half: WriteHalf,
     /// In a place of its own: the halves of a connection go through many hands.
@@ -230,12 +231,12 @@ pub struct Connection {
     pub(crate) read: ReadSide,
     pub(crate) write: WriteSide,
     pub(crate) reusable: bool,
-    /// What put it together after the exchange before, for the next one.
+    /// Rejoined the halves after the previous exchange; reused by the next one.
     pub(crate) rejoin: Option<Arc<Rejoin>>,
 }
 
 impl Connection {
-    /// A connection over a fresh stream; `read` is what was read from it already.
+    /// A connection over a fresh stream; `read` are bytes that were read from it already.
     pub fn new(stream: Stream, read: BytesMut) -> Self {
         let (read_half, write_half) = stream.split();
         Self {
@@ -246,7 +247,7 @@ impl Connection {
         }
     }
 
-    /// Who is at the other end.
+    /// The other end.
     pub fn source(&self) -> &Arc<StreamInfo> {
         self.read.half.info()
     }
@@ -284,7 +285,8 @@ impl Connection {
     }
 }
 
-/// Polls a decoder that may need more input: `step` says what it made of the buffer, `None` for more.
+/// Polls a decoder that may need more input: `step` returns its result on the buffer, `None` for
+/// more.
 pub(crate) fn poll_step<T>(
     read: &mut ReadSide,
     cx: &mut Context<'_>,

@@ -26,7 +26,7 @@ pub struct BodyReceiver {
     done: bool,
     /// The last read filled the room that there was.
     full: bool,
-    /// What the head before it is charged for, until that has left; then, trailers that are not whole.
+    /// The charge of the head before it, until that has left; then, of incomplete trailers.
     charge: FieldsCharge,
 }
 
@@ -35,8 +35,9 @@ pub struct BodyReceiver {
 pub(crate) enum Ends {
     /// With `close_notify` only: without it they were cut off (RFC 8446, 6.1).
     Notified,
-    /// As the connection does. A speaker of an upgrade's protocol, such as WebSocket, knows its end from its own frames,
-    /// and many close without a word; a reset would overtake what they said last.
+    /// As the connection does. A speaker of an upgrade's protocol, such as WebSocket, knows its end
+    /// from its own frames, and many close without TLS's `close_notify`; a reset would overtake
+    /// their last bytes.
     Closed,
 }
 
@@ -80,7 +81,7 @@ impl BodyReceiver {
         }
     }
 
-    /// Of a response whose head is charged for.
+    /// The content of a response, with the charge of its head.
     pub(crate) fn charged(mut self, charge: FieldsCharge) -> Self {
         self.charge = charge;
         self
@@ -91,7 +92,7 @@ impl BodyReceiver {
         self.pace = pace;
     }
 
-    /// The plain bytes of a connection whose reading half this is.
+    /// The plain bytes of a connection's reading half.
     pub fn bytes(half: ReadHalf) -> Self {
         Self::tunnel(ReadSide::new(half, BytesMut::new()), Ends::Notified)
     }
@@ -115,7 +116,7 @@ impl BodyReceiver {
         self.read.take().map(|read| Self::tunnel(read, ends))
     }
 
-    /// The kernel goes on with the TLS of a tunnel, whose other half this is, where it can.
+    /// Leaves the TLS of a tunnel to the kernel, if possible; `write` is its other half.
     pub(crate) fn leave_tls_to_kernel(
         &mut self,
         other: &mut BodySender,
@@ -187,7 +188,7 @@ impl BodyReceiver {
         }
     }
 
-    /// Asks the system at once for what has come of a tunnel's bytes.
+    /// Reads the available bytes of a tunnel at once.
     pub(crate) fn look(&mut self) {
         if let Some(read) = self
             .read
@@ -198,7 +199,7 @@ impl BodyReceiver {
         }
     }
 
-    /// Puts bytes in front of what arrives next.
+    /// Puts bytes in front of the next ones.
     pub(crate) fn unread(&mut self, data: &[u8]) {
         if let Some(read) = &mut self.read {
             let mut buffer = BytesMut::from(data);
@@ -215,7 +216,8 @@ impl BodyReceiver {
         self.length
     }
 
-    /// The connection itself, where bytes come in bulk with nothing between them and none of them is here; and how many.
+    /// The connection itself, and the number of bulk bytes that come on it without framing, if none
+    /// are buffered here.
     pub(crate) fn bulk(&self) -> Option<(&TcpStream, u64)> {
         let read = self
             .read
@@ -230,7 +232,7 @@ impl BodyReceiver {
         Some((read.half.tcp().filter(|_| most > 0)?, most))
     }
 
-    /// So many of those bytes were taken.
+    /// This many of those bytes were taken.
     pub(crate) fn passed(&mut self, bytes: u64) {
         if let Mode::Content(decoder) = &mut self.mode {
             decoder.passed(bytes);

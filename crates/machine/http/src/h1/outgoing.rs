@@ -43,7 +43,7 @@ impl BodySender {
         }
     }
 
-    /// The plain bytes of a connection whose writing half this is.
+    /// The plain bytes of a connection's writing half.
     pub fn bytes(half: WriteHalf) -> Self {
         Self::tunnel(WriteSide::new(half))
     }
@@ -69,7 +69,8 @@ impl BodySender {
         self.finished = false;
     }
 
-    /// The kernel goes on with the TLS of a tunnel, whose other half this is, where it can and nothing waits to leave.
+    /// Leaves the TLS of a tunnel to the kernel, if possible and no output waits; `read` is its
+    /// other half.
     pub(crate) fn leave_tls_to_kernel(&mut self, read: &mut ReadSide) -> Result<(), StreamError> {
         let write = self.write.as_mut();
         if let Some(write) = write.filter(|write| !write.pieces.has_remaining()) {
@@ -135,7 +136,7 @@ impl BodySender {
         self.close().await
     }
 
-    /// Sends what is held back.
+    /// Sends held-back output.
     pub(crate) async fn flush(&mut self) -> Result<(), StreamError> {
         let Some(write) = self.write.as_mut() else {
             return Ok(());
@@ -147,7 +148,7 @@ impl BodySender {
         if self.finished {
             return Err(has_ended());
         }
-        // A head that waits for a client is a copy of what its origin was charged for.
+        // A head that waits for a client is a copy of one that its origin is charged for.
         let mut waiting = FieldsCharge::default();
         if self.way_back.as_ref().is_some_and(WayBack::is_server) {
             let held = waiting.hold(&write.half.info().peer, write.pieces.head.len());
@@ -171,7 +172,8 @@ impl BodySender {
         Ok(())
     }
 
-    /// The connection itself, where bytes leave with nothing between them and none of them is here; and how many may.
+    /// The connection itself, and the number of bytes that may leave on it without framing, if none
+    /// are buffered here.
     pub(crate) fn plain(&self) -> Option<(&TcpStream, u64)> {
         let write = self
             .write
@@ -187,7 +189,7 @@ impl BodySender {
         Some((write.half.tcp().filter(|_| most > 0)?, most))
     }
 
-    /// So many of those bytes were written.
+    /// This many of those bytes were written.
     pub(crate) fn passed(&mut self, bytes: u64) {
         if let Some(encoder) = &mut self.encoder {
             encoder.passed(bytes);

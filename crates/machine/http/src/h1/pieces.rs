@@ -1,4 +1,4 @@
-//! What leaves in one vectored write.
+//! The output of one vectored write.
 
 use std::io::IoSlice;
 
@@ -30,7 +30,7 @@ impl Pieces {
         self.list.push(data);
     }
 
-    /// Forgets what is written; `again`: there are further heads, for which some room is kept.
+    /// Forgets written pieces; `again`: there are further heads, for which some room is kept.
     pub(crate) fn clear(&mut self, again: bool) {
         if !again || self.head.capacity() > KEPT_ROOM {
             self.head = BytesMut::new();
@@ -40,7 +40,7 @@ impl Pieces {
         (self.sent, self.at) = (0, 0);
     }
 
-    /// What is not written yet.
+    /// The unwritten pieces.
     fn left(&self) -> impl Iterator<Item = &[u8]> {
         let list = self
             .list

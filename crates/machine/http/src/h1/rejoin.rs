@@ -1,6 +1,7 @@
-//! What puts the two halves of a connection together again after an exchange.
+//! Rejoins the two halves of a connection after an exchange.
 //!
-//! It belongs to the connection, and serves one exchange after the other: none of them allocates.
+//! One such value belongs to the connection, and serves one exchange after the other, without
+//! allocations.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -33,7 +34,7 @@ pub(crate) struct Rejoin {
     resets: bool,
 }
 
-/// What has come back so far, and who wants it.
+/// The halves that have come back, and the waiting owner.
 #[derive(Default)]
 struct Halves {
     read: Whereabouts<ReadSide>,
@@ -52,7 +53,7 @@ enum Whereabouts<T> {
     Away,
     /// Here.
     Back(T),
-    /// It was dropped.
+    /// A half was dropped.
     Lost,
 }
 
@@ -97,7 +98,7 @@ impl Rejoin {
         })
     }
 
-    /// An exchange begins, with both halves. Those of the one before are back, or lost.
+    /// Begins an exchange, with both halves. Those of the previous one are back, or lost.
     pub(crate) fn part(
         self: &Arc<Self>,
         home: Option<Arc<dyn Home>>,
@@ -241,7 +242,7 @@ impl<T: Half> WayBack<T> {
 }
 
 impl WayBack<ReadSide> {
-    /// No one reads what is still to come.
+    /// The rest of the input is not read any more.
     pub(crate) fn abandon(&self, read: &ReadSide) {
         self.spoil();
         if !self.is_server() {

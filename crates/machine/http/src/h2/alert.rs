@@ -1,7 +1,7 @@
 //! A TLS alert that ends a connection after its handshake.
 //!
-//! With TLS 1.3 a client is done before the server has judged its certificate, so the refusal comes with the first read. The
-//! alert is remembered, so that whatever exchange is opened later learns it.
+//! With TLS 1.3 a client is done before the server has judged its certificate, so the refusal comes
+//! with the first read. The alert is remembered for all exchanges that are opened later.
 
 use std::io;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub(crate) struct Alert(Arc<OnceLock<(u8, String)>>);
 
 impl Alert {
-    /// Its number (RFC 8446, section 6) and what the peer said.
+    /// Its number (RFC 8446, section 6) and the peer's reason.
     pub(crate) fn said(&self) -> Option<(u8, String)> {
         self.0.get().cloned()
     }

@@ -1,8 +1,9 @@
 //! How large the window of a stream has to be: as much as comes within a round trip.
 //!
-//! A window bounds a stream to so many bytes a round trip: with 1 MiB to 84 Mbit/s where that takes 100 ms. What is on its way is
-//! measured as gRPC does: bytes that come between a PING and its answer. If they are nearly a window, that is what held the sender
-//! back, and it is doubled. Where nothing comes of it, one asks ever more rarely, and where little comes, never.
+//! A window bounds the bytes of a stream in a round trip: 1 MiB allows 84 Mbit/s at 100 ms. The
+//! bytes in flight are measured as in gRPC: those that arrive between a PING and its answer. If
+//! they are nearly a window, the window held the sender back, and is doubled. If doubling has no
+//! effect, measurements become ever rarer; a connection with little traffic is not measured.
 
 use std::time::{Duration, Instant};
 
@@ -17,16 +18,16 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// A round trip within which the smallest window is no bound: 8 Gbit/s.
 const SHORT: Duration = Duration::from_millis(1);
 
-/// What is to be done.
+/// The action to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finding {
-    /// A PING is to be sent, whose answer ends the measurement.
+    /// Send a PING; its answer ends the measurement.
     Measure,
     /// The window of each stream should be this many bytes.
     Grow(u32),
 }
 
-/// What is known of the bandwidth of a connection and its delay.
+/// The measured bandwidth and delay of a connection.
 #[derive(Debug)]
 pub(crate) struct Bandwidth {
     window: u32,
@@ -38,7 +39,7 @@ pub(crate) struct Bandwidth {
     next: Option<Instant>,
 }
 
-/// A measurement whose answer is on its way.
+/// A measurement with a PING on its way.
 #[derive(Debug, Clone, Copy)]
 struct Begun {
     at: Instant,
@@ -61,7 +62,7 @@ impl Bandwidth {
         }
     }
 
-    /// So many bytes have come by now, all in all, and so many PINGs were answered.
+    /// Takes the number of bytes and of answered PINGs so far.
     pub(crate) fn handle(&mut self, arrived: u64, pongs: u64, now: Instant) -> Option<Finding> {
         match self.measuring {
             Some(begun) if begun.pongs == pongs => None,
@@ -93,7 +94,8 @@ impl Bandwidth {
         let came = arrived - begun.arrived;
         self.seen = arrived;
 
-        // A window that is used up comes as a whole within a round trip, but for what its reader needs to open it again.
+        // A window that is used up arrives as a whole within a round trip, but for the time that
+        // its reader takes to open it again.
         let is_full = came >= u64::from(self.window / 4 * 3);
         if !is_full || now.duration_since(begun.at) < SHORT {
             self.next = Some(now + self.pause);

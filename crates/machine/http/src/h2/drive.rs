@@ -36,7 +36,7 @@ pub(crate) struct ConnectionDriver<S> {
     stream: S,
     joint: Arc<Joint>,
     input: ReadBuffer,
-    /// Some of what was read is to be handled before more is read.
+    /// Some input is to be handled before more is read.
     is_behind: bool,
     /// Bytes that the machine has taken.
     taken: u64,
@@ -45,7 +45,7 @@ pub(crate) struct ConnectionDriver<S> {
     is_unflushed: bool,
     turn: TurnLength,
     news: VecDeque<News>,
-    /// Of a link, whose windows grow with it.
+    /// Of a link: its windows grow with it.
     bandwidth: Option<Bandwidth>,
     /// Of a stranger, who may leave it as it is.
     unfinished: Option<UnfinishedSection>,
@@ -76,19 +76,19 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
         }
     }
 
-    /// Holds the peer to what a field section may cost while it is not whole, and to the time that it may take.
+    /// Bounds the cost of an incomplete field section of the peer, and the time it may take.
     pub(crate) fn guarded(mut self, patience: Duration) -> Self {
         self.unfinished = Some(UnfinishedSection::new(patience));
         self
     }
 
-    /// Finds out what comes within a round trip, and how large windows should be: [`News::Grow`].
+    /// Measures the bytes of a round trip, and how large windows should be: [`News::Grow`].
     pub(crate) fn measuring(mut self) -> Self {
         self.bandwidth = Some(Bandwidth::new(STREAM_WINDOW, windows::most()));
         self
     }
 
-    /// What the owner is to deal with; `None` when the connection is over.
+    /// The next event for the owner; `None` when the connection is over.
     pub(crate) async fn next(&mut self) -> Option<News> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }

@@ -78,7 +78,7 @@ impl StreamHandle {
         self.joint.tell(|machine| command(machine, self.stream))
     }
 
-    /// What `take` finds in the inbox; an error when nothing more can come.
+    /// The result of `take` on the inbox; an error when nothing more can come.
     fn poll_inbox<T>(
         &self,
         cx: &mut Context<'_>,
@@ -140,7 +140,7 @@ impl StreamHandle {
         self.poll_inbox(cx, take, |inbox| &mut inbox.reader)
     }
 
-    /// Puts back what was taken last.
+    /// Puts the last bytes back.
     pub(crate) fn unread(&self, data: Bytes) {
         if let Some(inbox) = self.joint.core().inboxes.get_mut(&self.stream) {
             inbox.data.unread(data);
@@ -163,7 +163,7 @@ impl StreamHandle {
         is_at_end
     }
 
-    /// No one reads it any more.
+    /// The stream is not read any more.
     pub(crate) fn discard(&self, taken: usize) {
         let mut core = self.joint.core();
         let mut unread = taken;
@@ -252,7 +252,7 @@ impl StreamHandle {
     }
 }
 
-/// What came next on a stream.
+/// The next event on a stream.
 #[derive(Debug)]
 pub(crate) enum Arrived {
     Data(Bytes),

@@ -1,4 +1,4 @@
-//! What has come on one stream.
+//! The input of one stream.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -12,13 +12,13 @@ use super::packed::Packed;
 use crate::interim::Interim;
 use crate::priority::Signals;
 
-/// What has come on a stream and was not taken, and who waits for more.
+/// The input of a stream that was not taken, and the waker of its reader.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     /// How many hold the stream.
     pub(crate) handles: u32,
     pub(crate) heads: Heads,
-    /// What came in fields, until the stream is gone.
+    /// The charge for its fields, until the stream is gone.
     pub(crate) charge: Option<ExchangeCharge>,
     pub(crate) data: Packed,
     /// The peer's half has ended, with trailers or without.
@@ -28,14 +28,14 @@ pub(crate) struct Inbox {
     /// Someone reads the content of the response.
     pub(crate) has_reader: bool,
     pub(crate) failure: Option<Failure>,
-    /// What was said of its priority.
+    /// The signals about its priority.
     pub(crate) signals: Signals,
     pub(crate) reader: Option<Waker>,
     pub(crate) opener: Option<Waker>,
     pub(crate) writer: Option<Waker>,
 }
 
-/// Heads of responses that wait, with what they hold.
+/// Waiting heads of responses, with their size.
 #[derive(Debug, Default)]
 pub(crate) struct Heads {
     /// The first one: most streams have no other.

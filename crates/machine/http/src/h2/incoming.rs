@@ -1,4 +1,4 @@
-//! What arrives on an HTTP/2 stream.
+//! The input of an HTTP/2 stream.
 
 use std::task::{Context, Poll, ready};
 
@@ -70,7 +70,7 @@ impl StreamReceiver {
         })
     }
 
-    /// Puts back what was taken last.
+    /// Puts the last bytes back.
     pub(crate) fn unread(&mut self, data: Bytes) {
         self.taken = self.taken.saturating_sub(data.len());
         self.stream.unread(data);

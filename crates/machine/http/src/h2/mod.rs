@@ -62,7 +62,8 @@ pub(crate) const FRAME_SIZE: u32 = 128 * 1024 - 9;
 #[doc(alias = "bound")]
 pub(crate) const PUBLIC_FRAME_SIZE: u32 = 16 * 1024;
 
-/// Bytes of a peer's dynamic table that our field sections use on links: what exchanges of a link have in common costs an index.
-/// All who share a link share the table, so that one could find out by lengths what another sends: fields with secrets stay out.
+/// Bytes of a peer's dynamic table that our field sections use on links: a line that exchanges of a
+/// link have in common costs an index. All users of a link share the table, so that one could find
+/// out fields of another by their lengths: fields with secrets stay out.
 #[doc(alias = "bound")]
 pub(crate) const HEADER_TABLE: usize = 4096;

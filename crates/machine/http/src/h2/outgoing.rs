@@ -1,4 +1,4 @@
-//! What leaves on an HTTP/2 stream.
+//! The output of an HTTP/2 stream.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::pace::Pace;
 #[derive(Debug)]
 pub struct StreamSender {
     stream: StreamHandle,
-    /// Counts what waits here and in the connection.
+    /// Counts the bytes that wait here and in the connection.
     part: Arc<Part>,
     ended: bool,
     pace: Pace,
@@ -73,7 +73,7 @@ impl StreamSender {
         }
     }
 
-    /// Hands on what may wait for room in the connection itself.
+    /// Hands bytes on that may wait for room in the connection itself.
     pub(crate) fn early(&mut self, data: Bytes) -> Result<(), StreamError> {
         let held = self.part.hold(data.len());
         let piece = Piece::new(data, held);
@@ -87,7 +87,7 @@ impl StreamSender {
         self.part.room()
     }
 
-    /// Waits for that: the peer does not take what was handed over before.
+    /// Waits for room: the peer does not take the bytes handed over before.
     pub(crate) async fn roomy(&mut self) -> Result<usize, StreamError> {
         self.pace.bound(self.part.roomy()).await
     }
@@ -101,7 +101,7 @@ impl StreamSender {
         Ok(())
     }
 
-    /// What could not be sent on a stream that is gone failed for the reason why it is gone.
+    /// A send on a stream that is gone fails for the reason why it is gone.
     fn failed(&self, error: SendError) -> StreamError {
         match error {
             SendError::Gone => self.stream.gone(),

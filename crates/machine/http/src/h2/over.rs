@@ -9,11 +9,11 @@ use crate::error::{Cause, NO_ROOM, Reset, StreamError};
 /// Why a connection is over.
 #[derive(Debug)]
 pub(crate) enum Over {
-    /// It was closed, by the peer or by us.
+    /// Closed by the peer or by us.
     Closed,
-    /// It ended where it must not.
+    /// Ended within a message or tunnel.
     Incomplete,
-    /// It failed.
+    /// Failed.
     Io(io::ErrorKind, String),
     /// The peer ended it with a TLS alert: its number and text.
     Alert(u8, String),
@@ -32,7 +32,7 @@ impl Over {
         }
     }
 
-    /// What that means for a stream.
+    /// The error of its streams.
     pub(crate) fn error(&self) -> StreamError {
         if let Self::Alert(id, text) = self {
             return StreamError::alerted(*id, text.clone());
@@ -64,7 +64,7 @@ fn broken(reason: Reason, words: String) -> Cause {
     }
 }
 
-/// What the failure of one stream means for its owners.
+/// The error of one stream, for its owners.
 pub(crate) fn failed(failure: &Failure) -> StreamError {
     match failure {
         // RFC 9113, 8.7: a refused stream was not processed.

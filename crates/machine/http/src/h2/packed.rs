@@ -48,7 +48,7 @@ impl Packed {
         self.whole.pop_front()
     }
 
-    /// Puts back what was popped.
+    /// Puts popped bytes back.
     pub(crate) fn unread(&mut self, data: Bytes) {
         if let Some(second) = self.first.replace(data) {
             self.whole.push_front(second);

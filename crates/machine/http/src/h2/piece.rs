@@ -4,7 +4,7 @@ use bytes::{Buf, Bytes};
 use hermes_net::memory::Held;
 use hermes_proto::h2::Content;
 
-/// A piece of content. It counts until it is written, or dropped with its stream.
+/// A piece of content. Its bytes count until they are written, or dropped with the stream.
 #[derive(Debug)]
 pub(crate) struct Piece {
     bytes: Bytes,

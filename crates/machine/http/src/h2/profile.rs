@@ -1,4 +1,5 @@
-//! The two profiles of an HTTP/2 connection: what a stranger may cost, and what a link that carries many users may.
+//! The two profiles of an HTTP/2 connection: bounds on the cost of a stranger, and of a link that
+//! carries many users.
 //!
 //! | Bound                        | `public`                          | `link`                        |
 //! |------------------------------|-----------------------------------|-------------------------------|
@@ -11,8 +12,9 @@
 //! | CONTINUATION                 | four times a head's size          | the same                      |
 //! | empty DATA                   | [`EMPTY_DATA`], 4 a second        | the same                      |
 //!
-//! A link that we opened has the profile `link`, too: a server can flood as well as a client. What is counted over
-//! a connection's life never breaks one off: it is retired, with GOAWAY by a server, and by a client with a new link.
+//! A link that we opened has the profile `link`, too: a server can flood as well as a client. A
+//! budget over a connection's life never breaks it off: a server retires it with GOAWAY, and a
+//! client with a new link.
 
 use hermes_proto::h2::{Budget, Budgets};
 
@@ -21,11 +23,13 @@ use hermes_proto::h2::{Budget, Budgets};
 #[doc(alias("bound", "memory.connection"))]
 pub(crate) const PUBLIC_WINDOW: u32 = 16 * 1024 * 1024;
 
-/// Reset streams for each stream of a connection whose late frames are still told from errors.
+/// Reset streams that are remembered, for each stream of a connection: their late frames are told
+/// from errors.
 #[doc(alias = "bound")]
 const RESET_STREAMS: usize = 4;
 
-/// Streams that were reset and whose late frames are still told from errors, on a connection with this many at once.
+/// Reset streams that are remembered on a connection with this many streams at once: their late
+/// frames are told from errors.
 pub(crate) fn remembered_streams(streams: u32) -> usize {
     RESET_STREAMS * (streams as usize).max(1024)
 }
@@ -40,8 +44,8 @@ pub(crate) const EMPTY_DATA: u32 = 64;
 #[doc(alias = "bound")]
 pub(crate) const EMPTY_DATA_A_SECOND: u32 = 4;
 
-/// Resets that the errors of a stranger may cause in a connection's life. It is retired at half of
-/// them; they are far more than the budget of resets allows at once.
+/// Resets that the errors of a stranger may cause in a connection's life. The connection is retired
+/// at half of them; they are far more than the budget of resets allows at once.
 #[doc(alias = "bound")]
 const PUBLIC_CAUSED: u32 = 16 * 1024;
 
@@ -68,7 +72,7 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// What a stranger with `streams` at once may cost.
+    /// The bounds for a stranger with `streams` at once.
     pub(crate) fn public(streams: u32) -> Self {
         Self {
             resets: Budget {
@@ -87,7 +91,7 @@ impl Profile {
         }
     }
 
-    /// What a proxy may cost that this one knows: each reset is one of a user's, and there are many users.
+    /// The bounds for a known proxy: each reset is one of a user's, and there are many users.
     pub(crate) fn link(streams: u32) -> Self {
         let all = streams.saturating_mul(10).max(10_000);
         Self {
@@ -107,7 +111,7 @@ impl Profile {
         }
     }
 
-    /// What the machine counts.
+    /// The budgets of the machine.
     pub(crate) fn budgets(self) -> Budgets {
         Budgets {
             resets: self.resets,

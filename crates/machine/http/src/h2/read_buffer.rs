@@ -64,7 +64,8 @@ impl ReadBuffer {
         self.bytes.len()
     }
 
-    /// Reads once. Returns how many bytes came: none at the end. While nothing comes, the room is others'.
+    /// Reads once. Returns the number of bytes: 0 at the end. While no bytes come, others use the
+    /// buffer.
     pub(crate) fn poll_fill<S: AsyncRead + Unpin>(
         &mut self,
         stream: &mut S,
@@ -99,7 +100,8 @@ impl ReadBuffer {
     ) -> Poll<io::Result<Filled>> {
         let is_short = self.bytes.capacity() - self.bytes.len() < self.appetite / 2;
         if is_short && !self.bytes.try_reclaim(self.appetite) {
-            // What was read last is still in use, and most of the time nothing follows at once: room is made when something does.
+            // The last bytes are still in use, and most of the time no more follow at once: a
+            // buffer is made when they do.
             if !self.is_hungry {
                 let mut few = [0; FEW];
                 let mut buffer = ReadBuf::new(&mut few);
@@ -128,7 +130,8 @@ impl ReadBuffer {
             return;
         }
 
-        // A spare of which others have parts still may be too small for what waits: reading makes room then.
+        // A spare buffer with parts in use elsewhere may be too small for the waiting bytes:
+        // reading makes room then.
         spare.extend_from_slice(&self.bytes);
         self.bytes = spare;
     }

@@ -1,4 +1,5 @@
-//! What the driver of a connection and the owners of its streams share: the machine, and what has come on each stream.
+//! The state that the driver of a connection and the owners of its streams share: the machine, and
+//! the input of each stream.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use super::piece::Piece;
 use crate::error::{NO_ROOM, StreamError};
 use crate::priority::{self, Signals};
 
-/// What a driver is to deal with itself.
+/// An event for the driver itself.
 #[derive(Debug)]
 pub(crate) enum News {
     /// An exchange is offered.
@@ -39,7 +40,7 @@ pub(crate) enum News {
     Grow(u32),
 }
 
-/// A request, and what it is charged for.
+/// A request, and its charge.
 #[derive(Debug)]
 pub(crate) struct ChargedRequest {
     pub(crate) head: RequestHead,
@@ -56,12 +57,12 @@ pub(crate) struct Core {
     pub(crate) over: Option<Over>,
     /// A head waits for those before it to be written.
     pub(crate) is_head_waiting: bool,
-    /// No one will open streams any more.
+    /// No more streams will be opened.
     pub(crate) is_left: bool,
-    /// All streams are those of one client, which says in which order they are sent. Those of a link are not: one user's must not wait
-    /// for another's (RFC 9218, section 13), so that all take turns.
+    /// All streams belong to one client, which chooses their order. Those of a link do not: one
+    /// user's stream must not wait for another's (RFC 9218, section 13), so that all take turns.
     pub(crate) is_one_client: bool,
-    /// PRIORITY_UPDATEs whose requests have not come.
+    /// PRIORITY_UPDATEs of requests that have not come.
     early: VecDeque<(u32, Priority)>,
 }
 
@@ -84,14 +85,14 @@ impl Core {
         }
     }
 
-    /// As [`Core::kick`], whatever there is.
+    /// As [`Core::kick`], unconditionally.
     pub(crate) fn rouse(&mut self) {
         if let Some(driver) = self.driver.take() {
             driver.wake();
         }
     }
 
-    /// A request has come, with what it says of its priority, or what was said before.
+    /// A request has come: its priority signal, or an earlier PRIORITY_UPDATE, takes effect.
     fn requested(&mut self, stream: u32, request: &RequestHead) {
         let early = self.early.iter().rposition(|(early, _)| *early == stream);
         let early = early.and_then(|place| self.early.remove(place));
@@ -137,7 +138,7 @@ impl Core {
         !is_full
     }
 
-    /// Ends a stream for what came on it.
+    /// Ends a stream for a failure of its input.
     fn give_up(&mut self, stream: u32, failure: Failure) {
         self.machine.reset(stream, Reason::ENHANCE_YOUR_CALM);
         if let Some(inbox) = self.inboxes.get_mut(&stream) {
@@ -168,16 +169,16 @@ impl Core {
 pub(crate) struct Joint {
     core: Mutex<Core>,
     pub(crate) arrivals: Arc<Arrivals>,
-    /// What the heads that come are charged to.
+    /// The charges for received heads.
     pub(crate) charges: Arc<ConnectionCharges>,
-    /// How often something came from the peer, whatever it was.
+    /// How many times input of any kind came from the peer.
     heard: AtomicU64,
     /// Answers to our PINGs.
     pub(crate) pongs: AtomicU64,
     pub(crate) answered: Notify,
     /// The heads that waited are on their way.
     pub(crate) departed: Notify,
-    /// More streams can be opened, or none ever again.
+    /// More streams can be opened, or no stream ever again.
     pub(crate) openable: Notify,
 }
 
@@ -209,7 +210,7 @@ impl Joint {
         self.core.lock()
     }
 
-    /// Tells the machine something, and has written what comes of it.
+    /// Gives the machine a command, and has its output written.
     pub(crate) fn tell<T>(&self, command: impl FnOnce(&mut Connection<Piece>) -> T) -> T {
         let mut core = self.core.lock();
         let done = command(&mut core.machine);
@@ -221,13 +222,14 @@ impl Joint {
         self.heard.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often something came from the peer, whatever it was.
+    /// How many times input of any kind came from the peer.
     pub(crate) fn heard(&self) -> u64 {
         self.heard.load(Ordering::Relaxed)
     }
 
-    /// Waits while many heads wait before the peer takes them. Heads pass no window, so one that is to be sent asks here first. Content holds up
-    /// none: on a slow link, some always waits.
+    /// Waits while many heads wait before the peer takes them. Flow control does not limit heads,
+    /// so the sender of one asks here first. Waiting content does not hold heads up: on a slow
+    /// link, some always waits.
     pub(crate) async fn has_room_for_head(&self) {
         loop {
             let departed = self.departed.notified();
@@ -243,7 +245,7 @@ impl Joint {
         let mut core = self.core.lock();
         core.over.get_or_insert(over);
 
-        // What was queued is not held any longer.
+        // Queued bytes are not counted any longer.
         core.machine.clear();
         for inbox in core.inboxes.values_mut() {
             inbox.wake_all();
@@ -260,7 +262,7 @@ impl Joint {
         self.core.lock().over.as_ref().map(Over::error)
     }
 
-    /// Gives what the machine has found to those whom it concerns, and the rest to the driver.
+    /// Passes the machine's events to the streams, and the rest to the driver.
     pub(crate) fn dispatch(self: &Arc<Self>, core: &mut Core, news: &mut VecDeque<News>) {
         while let Some(event) = core.machine.poll_event() {
             match event {
@@ -341,7 +343,7 @@ impl Joint {
         charged.map_err(|_| Failure::Broken(Reason::ENHANCE_YOUR_CALM, NO_ROOM.into()))
     }
 
-    /// Gives what came on a stream to its owners.
+    /// Passes a stream's event to its owners.
     fn deliver(&self, core: &mut Core, event: Event) {
         let stream = match &event {
             Event::Response { stream, .. }

@@ -1,4 +1,4 @@
-//! How many bytes of one stream leave before those of another: what the connection sends in two milliseconds.
+//! The length of a stream's turn in bytes: as many as the connection sends in two milliseconds.
 //!
 //! Short turns are kind to the others on a slow link, long ones save reads and writes at every node behind a fast one: a turn of 64 KiB
 //! leaves in 2 ms at 260 Mbit/s, while eight downloads over a link without TLS take a fifth less processor time than with turns of 16.
@@ -10,14 +10,14 @@ use hermes_proto::h2::{LONGEST_TURN, SHORTEST_TURN};
 /// How long the others of a stream wait for one turn of it, where the turn is not the shortest.
 const WAIT: Duration = Duration::from_millis(2);
 
-/// Bytes and time between two measurements, at least: what leaves in less may be in the socket's buffer only.
+/// The least bytes and time between two measurements: fewer may be in the socket's buffer only.
 const LEAST_BYTES: usize = 128 * 1024;
 const LEAST_TIME: Duration = Duration::from_millis(10);
 
 /// Where so much less leaves, the link was idle in between, which says nothing of it.
 const MOST_TIME: Duration = Duration::from_secs(1);
 
-/// What a connection has written since it was measured last.
+/// The bytes that a connection has written since the last measurement.
 #[derive(Debug, Default)]
 pub(crate) struct TurnLength {
     since: Option<Instant>,
@@ -25,7 +25,8 @@ pub(crate) struct TurnLength {
 }
 
 impl TurnLength {
-    /// So many bytes were written: how long turns are from now on, if that is to change. `now` is called only where it matters.
+    /// Accounts for written bytes; returns the length of turns from now on, if it changes. `now` is
+    /// called only if needed.
     pub(crate) fn wrote(&mut self, bytes: usize, now: impl FnOnce() -> Instant) -> Option<usize> {
         self.bytes += bytes;
         if self.bytes < LEAST_BYTES {

@@ -1,7 +1,7 @@
-//! A field section of a client that is not whole: what it costs, and how long it may take.
+//! An incomplete field section of a client: its cost, and the time it may take.
 //!
-//! Nothing else can come on a connection meanwhile (RFC 9113, section 6.10), and it has no length: without bounds of its own it
-//! would be kept as long as the connection.
+//! No other frames can come on a connection meanwhile (RFC 9113, section 6.10), and a section has
+//! no announced length: without bounds of its own it would be kept as long as the connection.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -15,7 +15,8 @@ use tokio::time::{Sleep, sleep};
 
 use crate::error::NO_ROOM;
 
-/// How long one may take that there is no room for: what is on its way has come by then, and its head is judged as any other.
+/// How long a section without room may take: the rest of it that was on its way has come by then,
+/// and its head is judged as any other.
 #[doc(alias = "bound")]
 const NO_ROOM_TIME: Duration = Duration::from_millis(200);
 
@@ -34,7 +35,7 @@ pub(crate) struct UnfinishedSection {
     late: Option<Deadline>,
 }
 
-/// What is not whole of what has come.
+/// The incomplete part of the input.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unwhole {
     part: UnwholePart,
@@ -87,7 +88,7 @@ impl UnfinishedSection {
         }
     }
 
-    /// What is under way now.
+    /// Notes the section that is under way.
     ///
     /// # Errors
     /// There is no room for it, and for too many others: the connection has to end.

@@ -1,10 +1,11 @@
 //! How much a peer may send on a link before we read: less on each stream while much that came on the link is not read.
 //!
-//! All streams of a connection have one window, which can be changed while it runs (RFC 9113, section 6.9.2). A link with few streams that
-//! stand still gives each a large one. The more is unread, the smaller are those of all: a thousand streams whose readers have
-//! stopped cost what a link may hold. Only when the peer has confirmed the smallest is there more room for all together, so that
-//! those streams cannot keep the others from going on. That room cannot be taken back: streams keep the smallest window until the
-//! peer has used up what it was given more.
+//! All streams of a connection have one window, which can be changed while it runs (RFC 9113,
+//! section 6.9.2). A link with few stalled streams gives each a large one. More unread bytes mean
+//! smaller windows for all: a thousand streams with stopped readers cost no more than a link may
+//! hold. Only when the peer has confirmed the smallest window does the connection's window grow, so
+//! that stalled streams cannot block the others. That credit cannot be taken back: streams keep the
+//! smallest window until the peer has used it up.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ const WINDOWS: [(Level, u32); 3] = [
     (Level::Least, LEAST),
 ];
 
-/// Streams of a link for whose smallest windows there is room.
+/// Streams of a link with room for the smallest windows.
 #[doc(alias = "bound")]
 const MOST_STREAMS: u32 = 16_000;
 
@@ -52,7 +53,7 @@ pub(crate) fn most() -> u32 {
     (of_link() / 2).max(STREAM_WINDOW)
 }
 
-/// What is to be changed.
+/// The change to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The window of each stream, which the peer has to confirm; [`Windows::told`] hears whether it could be told.
@@ -66,9 +67,10 @@ pub(crate) enum Change {
 enum Room {
     /// [`of_link`].
     Usual,
-    /// So many bytes, because each stream has the least.
+    /// Give this many bytes more, because each stream has the smallest window.
     More(u32),
-    /// [`of_link`] again, but what the peer was allowed before cannot be taken back: it may use it up until this many bytes have come.
+    /// [`of_link`] again, but earlier credit cannot be taken back: the peer may use it up until
+    /// this many bytes have come.
     Excess { until: u64 },
 }
 
@@ -111,7 +113,7 @@ impl Windows {
         }
     }
 
-    /// Does what [`Self::change`] has found.
+    /// Makes a change that [`Self::change`] has returned.
     pub(crate) fn apply(&mut self, joint: &Joint, change: Change) {
         match change {
             Change::Streams(level) => {
@@ -154,7 +156,8 @@ impl Windows {
         }
     }
 
-    /// The peer was told of a window for each stream, or could not be because it has not confirmed what it was told before.
+    /// Notes whether the peer was told of a window for each stream, or could not be because it has
+    /// not confirmed the previous one.
     fn told(&mut self, level: Level, told: bool) {
         self.since = Instant::now();
         if !told {

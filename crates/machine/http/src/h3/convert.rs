@@ -1,4 +1,4 @@
-//! Heads for the codec, and what they say of length.
+//! Heads for the codec, and their content lengths.
 
 use bytes::BytesMut;
 use hermes_proto::h3::{self, Fault, RequestParts, encode_request, encode_response};
@@ -41,7 +41,8 @@ pub(crate) fn from_response(
     Ok(state.shared().tables.write(state.id(), write)?)
 }
 
-/// The length of a response's content, where it is known: 0 where there must be none, whatever is announced (RFC 9110, 6.4.1).
+/// The length of a response's content, if it is known: 0 for a response without content, even if it
+/// announces a length (RFC 9110, 6.4.1).
 pub(crate) fn response_length(
     method: &Method,
     head: &mut ResponseHead,

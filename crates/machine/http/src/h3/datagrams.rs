@@ -61,7 +61,7 @@ impl Known {
         }
     }
 
-    /// What came early for a stream.
+    /// Datagrams that came early for a stream.
     fn held_for(&mut self, stream: u64, now: Instant) -> Vec<Bytes> {
         let mut found = Vec::new();
         self.early.retain(|(of, payload, since)| {
@@ -77,7 +77,7 @@ impl Known {
 }
 
 impl Registry {
-    /// A queue for a stream, with what came before it.
+    /// A queue for a stream, with its early datagrams.
     pub(crate) fn open(&self, stream: u64) -> Arc<Queue> {
         let queue = Arc::new(Queue::new(self.total.clone()));
         let mut known = self.known.lock();
@@ -158,7 +158,7 @@ impl DatagramReceiver {
         self.0.poll_take(cx, into, most)
     }
 
-    /// What was dropped because it was not taken in time, since this was last asked.
+    /// Datagrams dropped since the last call because they were not taken in time.
     pub fn take_lost(&mut self) -> Lost {
         self.0.take_lost()
     }
@@ -169,9 +169,10 @@ impl DatagramReceiver {
 pub struct DatagramSender(pub(crate) Arc<StreamState>);
 
 impl DatagramSender {
-    /// Sends payloads, each behind `prefix`, without waiting. What is too large for the path, or finds the connection's buffer
-    /// full, is dropped and counted (RFC 9297, 3.5: it does not become a capsule). After the end of our side of the stream,
-    /// nothing is sent (RFC 9297, 2.1).
+    /// Sends payloads, each behind `prefix`, without waiting. A datagram that is too large for the
+    /// path, or finds the connection's buffer full, is dropped and counted (RFC 9297, 3.5: it does
+    /// not become a capsule). After the end of our side of the stream, nothing is sent (RFC 9297,
+    /// 2.1).
     pub fn send<'a>(
         &self,
         prefix: &[u8],
@@ -215,7 +216,7 @@ impl DatagramSender {
         self.0.shared().connection.datagram_room_for(bytes).await
     }
 
-    /// Whether nothing comes back on the connection at the moment: what is sent now may be lost.
+    /// Whether the connection is silent at the moment: datagrams sent now may be lost.
     pub fn is_silent(&self) -> bool {
         self.0.shared().holds_back()
     }

@@ -1,4 +1,4 @@
-//! What a connection needs beside its requests: control streams, QPACK streams and datagrams.
+//! The parts of a connection beside its requests: control streams, QPACK streams and datagrams.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::shared::Shared;
 use super::tables;
 use crate::h2::{Bucket, Budget, Verdict};
 
-/// Streams of unknown types that a peer may open at once: each costs a stream, and none has a use.
+/// Streams of unknown types that a peer may open at once: each costs a stream, and has no use.
 #[doc(alias = "bound")]
 const UNKNOWN_STREAMS: u32 = 256;
 
@@ -34,7 +34,7 @@ const READ: usize = 4096;
 /// Datagrams that are taken from the connection at once.
 const DATAGRAMS: usize = 256;
 
-/// Runs until the connection ends. `later` brings what the control stream is to carry after SETTINGS.
+/// Runs until the connection ends. `later` brings the content of the control stream after SETTINGS.
 pub(crate) async fn drive(
     shared: Arc<Shared>,
     settings: Settings,
@@ -67,7 +67,7 @@ pub(crate) async fn drive(
     shared.end();
 }
 
-/// What the peer's streams have in common.
+/// The common state of the peer's streams.
 struct Peer {
     streams: PeerStreams,
     unknown: Bucket,
@@ -208,7 +208,7 @@ async fn read(
     Err(peer.lock().streams.handle_end())
 }
 
-/// A stream whose first bytes were read.
+/// A stream with its first bytes read.
 struct Source {
     stream: RecvStream,
     first: Option<Bytes>,

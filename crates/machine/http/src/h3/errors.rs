@@ -29,7 +29,7 @@ pub(crate) fn code(reset: Reset, role: Role) -> Code {
     }
 }
 
-/// What a peer's code says; RFC 9114, 8.1: an unknown one says no more than that it ended.
+/// A peer's code as a reset; RFC 9114, 8.1: an unknown code only means that the stream ended.
 pub(crate) fn reset(code: Code) -> Reset {
     match code {
         Code::NoError => Reset::Unneeded,
@@ -43,7 +43,7 @@ pub(crate) fn reset(code: Code) -> Reset {
     }
 }
 
-/// A stream that the peer reset or stopped. RFC 9114, 4.1.1: what was rejected was not processed.
+/// A stream that the peer reset or stopped. RFC 9114, 4.1.1: a rejected request was not processed.
 pub(crate) fn by_peer(number: u64) -> StreamError {
     let code = Code::from(number);
     let processed = if code == Code::RequestRejected {
@@ -62,8 +62,8 @@ impl From<Fault> for StreamError {
     fn from(fault: Fault) -> Self {
         match fault.code {
             Code::RequestIncomplete => Self::new(Cause::Incomplete),
-            // A peer that ends at once may drop this stream before its connection: what was open breaks with the way, and is no
-            // fault of its own.
+            // A peer that ends at once may drop this stream before its connection: open streams
+            // fail with the path, not for a mistake of the peer.
             Code::ClosedCriticalStream => Self::new(Cause::Io(io::Error::other(fault.to_string()))),
             _ => Self::new(Cause::Protocol(fault.to_string())),
         }
@@ -118,7 +118,7 @@ impl From<hermes_proto::h3::FieldEncodeError> for StreamError {
     }
 }
 
-/// RFC 9001, 4.6.2: what the server did not take as early data, it did not see.
+/// RFC 9001, 4.6.2: a server that rejected early data has not processed it.
 fn early() -> StreamError {
     StreamError::unprocessed(Cause::Reset(Reset::Refused))
 }

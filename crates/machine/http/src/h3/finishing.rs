@@ -1,4 +1,5 @@
-//! Streams that were finished and are perhaps not delivered: a connection that is closed drops what is on its way.
+//! Streams that were finished and are perhaps not delivered: closing the connection drops bytes on
+//! their way.
 
 use std::future::Future;
 use std::pin::pin;
@@ -16,7 +17,7 @@ pub(crate) struct Finishing(Mutex<Streams>);
 #[derive(Debug, Default)]
 struct Streams {
     streams: Vec<SendStream>,
-    /// Length at which those that were delivered are looked for: twice what was left the last time.
+    /// Length at which delivered streams are looked for: twice the number left the last time.
     clear_at: usize,
 }
 

@@ -1,7 +1,9 @@
-//! Whether what was sent on a connection is acknowledged: asked before something is sent that would be lost otherwise.
+//! Whether the sent bytes of a connection are acknowledged: asked before sending bytes that would
+//! be lost otherwise.
 //!
-//! It costs nothing while no one sends, and no timer. A peer acknowledges within a round trip and 25 ms (RFC 9000, 13.2.1); while it does
-//! not, QUIC probes it (RFC 9002, 6.2), so that its answer is heard as soon as it is there again.
+//! Without senders this costs nothing, and no timer. A peer acknowledges within a round trip and 25
+//! ms (RFC 9000, 13.2.1); while it does not, QUIC probes it (RFC 9002, 6.2), so that its answer is
+//! heard as soon as it is there again.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -15,12 +17,12 @@ pub(crate) const LOOK: Duration = Duration::from_millis(20);
 /// Looks that are no farther from each other are those of a steady sender.
 const SOON: Duration = Duration::from_millis(50);
 
-/// So many round trips without an acknowledgement are too long, within these bounds: what is held back for nothing is late, what is not is
-/// lost.
+/// Round trips without an acknowledgement that are too long, within these bounds: holding bytes
+/// back without need makes them late, not holding them back loses them.
 const ROUND_TRIPS: u32 = 3;
 const BOUNDS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(1);
 
-/// What was seen of a connection.
+/// Observations of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Hearing {
     seen: PathStats,
@@ -31,7 +33,7 @@ pub(crate) struct Hearing {
 }
 
 impl Hearing {
-    /// Whether what was sent waits for too long.
+    /// Whether sent bytes wait for too long.
     pub(crate) fn look(&mut self, now: Instant, stats: impl FnOnce() -> PathStats) -> bool {
         if self
             .looked
@@ -40,7 +42,7 @@ impl Hearing {
             return self.quiet;
         }
 
-        // What was sent since then was most likely sent right after it.
+        // The bytes sent since the last look were most likely sent right after it.
         let last = self
             .looked
             .replace(now)

@@ -1,4 +1,4 @@
-//! What arrives on an HTTP/3 stream.
+//! The input of an HTTP/3 stream.
 
 use std::task::{Context, Poll, ready};
 
@@ -22,7 +22,7 @@ pub struct RequestStreamReceiver {
     done: bool,
     datagrams_taken: bool,
     pace: Pace,
-    /// What came in fields.
+    /// The charge for its fields.
     charge: Option<ExchangeCharge>,
 }
 
@@ -107,7 +107,8 @@ impl RequestStreamReceiver {
         Poll::Ready(failure.into())
     }
 
-    /// Joins what has come of one packet after the other: each alone would be a write of its own on the other side.
+    /// Joins the content of consecutive packets: each alone would be a write of its own on the
+    /// other side.
     fn join(&mut self, first: Bytes, cx: &mut Context<'_>) -> Bytes {
         let mut joined: Option<BytesMut> = None;
         let mut length = first.len();
@@ -131,7 +132,7 @@ impl RequestStreamReceiver {
     }
 
     fn trailers(&mut self, section: Bytes, cx: &mut Context<'_>) -> Result<Fields, StreamError> {
-        // Nothing but the end may follow, and no one asks for it any more.
+        // Only the end may follow, and the owner does not ask for it any more.
         if let Poll::Ready(Err(failure)) = self.reader.poll_part(cx) {
             return Err(failure.into());
         }

@@ -1,4 +1,4 @@
-//! What a connection holds beside what waits on its streams to be sent.
+//! The memory of a connection beside the content that waits to be sent.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

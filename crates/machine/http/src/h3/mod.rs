@@ -1,7 +1,8 @@
 //! Exchanges over HTTP/3 connections (RFC 9114), with the machines of [`hermes_proto::h3`] over [`hermes_net::quic`].
 //!
-//! Both sides share one driver (`drive`), which sends and reads control streams and gives received datagrams
-//! to the streams that they belong to. A stream is two halves, a `Reader` and a `Sender`, and what they share.
+//! Both sides share one driver (`drive`), which sends and reads control streams and gives received
+//! datagrams to their streams. A stream is two halves, a `Reader` and a `Sender`, and their shared
+//! state.
 
 pub(crate) mod convert;
 mod datagrams;

@@ -1,4 +1,4 @@
-//! What leaves on an HTTP/3 stream.
+//! The output of an HTTP/3 stream.
 
 use std::future::Future;
 use std::pin::pin;
@@ -19,7 +19,7 @@ use crate::pace::Pace;
 #[derive(Debug)]
 pub struct RequestStreamSender {
     sender: Sender,
-    /// Counts what waits here.
+    /// Counts the bytes that wait here.
     part: Arc<Part>,
     pace: Pace,
 }
@@ -79,7 +79,7 @@ impl RequestStreamSender {
         self.pace.bound(self.part.roomy()).await
     }
 
-    /// What finds no room now waits, and leaves with [`Self::flush`] or what follows.
+    /// Bytes without room wait now, and leave with [`Self::flush`] or the next send.
     pub(crate) fn early(&mut self, data: Bytes) -> Result<(), StreamError> {
         match pin!(self.sender.data(data)).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(sent) => sent,

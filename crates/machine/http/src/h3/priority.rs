@@ -1,10 +1,11 @@
 //! In which order the streams of a connection are sent (RFC 9218).
 //!
-//! What is more urgent comes first. Of one urgency, those whose client said that it can use no parts of them (`i` is absent)
-//! come one after the other in the order of their requests, and then all others, which share. A client that says nothing has
-//! streams that share: it may be a proxy, or one that waits for all of them. So do all streams of a link between nodes, since one
-//! user's must not wait for another's (section 13). A priority counts for what is written from then on, and orders what
-//! quinn holds: where its send window is full, the next writer is chance.
+//! More urgent streams come first. Of one urgency, responses that are not incremental (`i` is
+//! absent) come one after the other in the order of their requests, and then all others, which
+//! share. Streams without a signal share: the client may be a proxy, or wait for all of them. So do
+//! all streams of a link between nodes, since one user's must not wait for another's (section 13).
+//! A priority counts for bytes written from then on, and orders those that quinn holds: if its send
+//! window is full, the next writer is chance.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -119,7 +120,7 @@ impl Priorities {
             .change(state.id(), self.order, |signals| signals.update(priority));
     }
 
-    /// What a request says of itself; a PRIORITY_UPDATE stands above it (RFC 9218, section 7).
+    /// Takes a request's own signal; a PRIORITY_UPDATE overrides it (RFC 9218, section 7).
     pub(crate) fn request(&self, state: &StreamState, signal: Option<Signal>) {
         let Some(signal) = signal else { return };
         state
@@ -127,7 +128,8 @@ impl Priorities {
             .change(state.id(), self.order, |signals| signals.request(signal));
     }
 
-    /// What the origin says in its response, which stands above what the client said (RFC 9218, section 8).
+    /// Takes the origin's signal in its response, which overrides the client's (RFC 9218, section
+    /// 8).
     pub(crate) fn response(&self, state: &StreamState, signal: Option<Signal>) {
         let Some(signal) = signal else { return };
         state

@@ -22,7 +22,7 @@ pub(crate) const BYTES: usize = 3 * 1024 * 1024;
 #[doc(alias = "bound")]
 pub(crate) const CONNECTION_BYTES: usize = 3 * BYTES;
 
-/// What a datagram costs beside its bytes.
+/// The overhead of a datagram beside its bytes.
 const OVERHEAD: usize = 64;
 
 /// Datagrams that were dropped because no one took them in time.
@@ -88,7 +88,8 @@ impl Queue {
         }
     }
 
-    /// Adds datagrams; the oldest go where there is no room for all. What comes after the end is dropped.
+    /// Adds datagrams; the oldest are dropped without room for all. Datagrams after the end are
+    /// dropped.
     pub(crate) fn extend(&self, datagrams: impl Iterator<Item = Bytes>) {
         let mut held = self.held.lock();
         if held.ended {
@@ -103,7 +104,7 @@ impl Queue {
         }
     }
 
-    /// Nothing more comes. What is there can still be taken.
+    /// Ends the input. Queued datagrams can still be taken.
     pub(crate) fn end(&self) {
         let mut held = self.held.lock();
         held.ended = true;
@@ -112,7 +113,7 @@ impl Queue {
         }
     }
 
-    /// Takes what is there, `most` at most; false when it has ended and is empty.
+    /// Takes at most `most` queued datagrams; false when the queue has ended and is empty.
     pub(crate) fn poll_take(
         &self,
         cx: &mut Context<'_>,

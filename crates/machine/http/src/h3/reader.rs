@@ -13,7 +13,7 @@ use super::PIECE;
 use super::shared::StreamState;
 use crate::error::{Cause, NO_ROOM, StreamError};
 
-/// What comes on a stream.
+/// The parts of a stream's input.
 #[derive(Debug)]
 pub(crate) enum Part {
     /// An encoded field section.
@@ -50,10 +50,10 @@ pub(crate) struct Reader {
     frames: FrameDecoder,
     pub(crate) sequence: Sequence,
     pub(crate) state: Arc<StreamState>,
-    /// What a head or trailers are charged for that are not whole.
+    /// The charge for an incomplete head or trailers.
     reserved: Option<ExchangeCharge>,
     is_begun: bool,
-    /// What was found while looking for something else.
+    /// A part that was found while looking for something else.
     ahead: Option<Result<Part, Failure>>,
     over: bool,
 }
@@ -76,7 +76,7 @@ impl Reader {
         }
     }
 
-    /// The next part. After the end, or a failure, there is none.
+    /// The next part. After the end, or a failure, there is no further part.
     pub(crate) fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<Part, Failure>> {
         if let Some(ahead) = self.ahead.take() {
             return Poll::Ready(ahead);
@@ -99,7 +99,7 @@ impl Reader {
         })
     }
 
-    /// As [`Self::poll_part`], and what is found is found again.
+    /// As [`Self::poll_part`], without taking the part.
     pub(crate) fn poll_peek(&mut self, cx: &mut Context<'_>) -> Poll<&Result<Part, Failure>> {
         let part = ready!(self.poll_part(cx));
         Poll::Ready(self.ahead.insert(part))
@@ -143,8 +143,8 @@ impl Reader {
         }
     }
 
-    /// Charges what is waited for: a request whose head is not here, or a section as long as it is announced. So each that was begun
-    /// can be read to its end, and one more is refused.
+    /// Charges awaited input: a request without its head, or a section by its announced length. So
+    /// each section that was begun can be read to its end, and one too many is refused.
     fn reserve(&mut self) -> Result<(), Failure> {
         let awaited = self.frames.awaited();
         let charges = &self.state.shared().tables.charges;

@@ -17,7 +17,7 @@ const SMALL: usize = 512;
 /// The half itself. Dropped before its end, it resets the stream.
 pub(crate) struct Sender {
     stream: Option<SendStream>,
-    /// What a frame that is being written still lacks: a wait for room can be dropped within it.
+    /// The unwritten rest of a frame: the future of a write can be dropped within it.
     unsent: Vec<Bytes>,
     stopped: Option<ReusableBoxFuture<'static, Stopped>>,
     pub(crate) state: Arc<StreamState>,
@@ -77,7 +77,7 @@ impl Sender {
         self.flush().await
     }
 
-    /// Writes a DATA frame whose payload of this length is in pieces.
+    /// Writes a DATA frame with a payload of this length, in pieces.
     pub(super) async fn pieces(
         &mut self,
         length: u64,
@@ -96,7 +96,7 @@ impl Sender {
         self.unsent.iter().any(|piece| !piece.is_empty())
     }
 
-    /// Writes what is left of a frame.
+    /// Writes the rest of a frame.
     pub(crate) async fn flush(&mut self) -> Result<(), StreamError> {
         while let Some(stream) = &mut self.stream {
             self.unsent.retain(|piece| !piece.is_empty());
@@ -150,7 +150,7 @@ impl Sender {
             stream.reset(self.state.code_or(Code::RequestCancelled));
         }
         self.ended = true;
-        // Only what was finished is waited for.
+        // Only finished streams are waited for.
         self.stream = None;
     }
 

@@ -1,4 +1,4 @@
-//! What the parts of a connection share, and the two halves of a stream.
+//! The shared state of a connection's parts, and of the two halves of a stream.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -45,28 +45,28 @@ fn may_tell() -> bool {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) connection: Connection,
-    /// What we are.
+    /// Our role.
     pub(crate) role: Role,
-    /// What field sections refer to.
+    /// The tables that field sections refer to.
     pub(crate) tables: Tables,
-    /// What the peer said of itself, once it has.
+    /// The peer's settings, once they have come.
     settings: watch::Sender<Option<Settings>>,
-    /// What waiting for a response may come to.
+    /// The prospects of waiting for a response.
     outlook: watch::Sender<Outlook>,
     ended: AtomicBool,
     fault: OnceLock<Fault>,
-    /// Nothing comes back at the moment.
+    /// The connection is silent at the moment.
     silent: AtomicBool,
     /// Something comes back again, or never will.
     heard: Notify,
-    /// Whether what was sent last is acknowledged.
+    /// Whether the last sent bytes are acknowledged.
     hearing: Mutex<Hearing>,
     /// Why it was given up, if it was.
     pub(crate) given_up: OnceLock<&'static str>,
     pub(crate) finishing: Finishing,
     pub(crate) datagrams: Registry,
     pub(crate) priorities: Priorities,
-    /// What its streams hold.
+    /// The memory of its streams.
     pub(crate) account: Arc<Account>,
 }
 
@@ -78,7 +78,7 @@ impl Shared {
         (order, table): (Order, usize),
     ) -> Arc<Self> {
         let datagrams = Registry::default();
-        // Those of a stranger take turns: it has one purse for all.
+        // Streams of a stranger take turns: it has one budget for all.
         let account = load::account(&connection, datagrams.total(), !order.in_turn);
         Arc::new(Self {
             account,
@@ -102,7 +102,7 @@ impl Shared {
         })
     }
 
-    /// Closes the connection for what the peer did.
+    /// Closes the connection for a mistake of the peer.
     pub(crate) fn fail(&self, fault: Fault) {
         let _ = self.fault.set(fault);
         let peer = &self.connection.info().peer;
@@ -148,7 +148,7 @@ impl Shared {
         self.finishing.delivered_unless_silent(received).await;
     }
 
-    /// Nothing more comes on this connection.
+    /// No more input comes on this connection.
     pub(crate) fn end(&self) {
         if self.ended.swap(true, Ordering::Relaxed) {
             return;
@@ -156,7 +156,7 @@ impl Shared {
 
         self.tell_close();
         self.datagrams.close_all();
-        // Those who wait for settings learn that none come.
+        // Wakes those who wait for settings, which will not come.
         self.settings.send_modify(|_| {});
         self.set_silent(false);
     }
@@ -174,7 +174,8 @@ impl Shared {
         }
     }
 
-    /// Whether what is sent now may be lost: the watcher says so, or what was sent last is not acknowledged as soon as it should be.
+    /// Whether bytes sent now may be lost: the liveness monitor says so, or the last ones are not
+    /// acknowledged in time.
     pub(crate) fn holds_back(&self) -> bool {
         let looks = || {
             self.hearing
@@ -223,7 +224,7 @@ impl Shared {
             && self.connection.closed_reason().is_none()
     }
 
-    /// An error of a stream, or what ended the whole connection before it.
+    /// An error of a stream, or the earlier one that ended the whole connection.
     pub(crate) fn explain(&self, stream: u64, error: impl Into<StreamError>) -> StreamError {
         let error = error.into();
         let first = self.outlook.borrow().first;
@@ -294,16 +295,16 @@ impl Shared {
     }
 }
 
-/// What waiting for a response may come to.
+/// The prospects of waiting for a response.
 #[derive(Debug, Clone, Copy)]
 struct Outlook {
     /// Streams from this one on were not processed, says the peer.
     first: u64,
-    /// Nothing has come back for long.
+    /// The connection has been silent for long.
     lost: bool,
 }
 
-/// Why an exchange is given up whose link may yet come back.
+/// Why an exchange is given up although the link may yet come back.
 const LOST: &str = "the link is dead: nothing was acknowledged on it any more";
 
 /// How long a client may send nothing before it is probed, as by PING over HTTP/2.
@@ -314,7 +315,7 @@ const QUIET: Duration = Duration::from_secs(4);
 #[doc(alias = "bound")]
 const GONE: Duration = Duration::from_secs(5);
 
-/// What the halves of a stream share.
+/// The shared state of the halves of a stream.
 #[derive(Debug)]
 pub(crate) struct StreamState {
     shared: Arc<Shared>,
@@ -331,11 +332,11 @@ pub(crate) struct StreamState {
     _hold: Option<Hold>,
 }
 
-/// What is left of a server's stream whose request was not read to its end.
+/// The rest of a server's stream with an unread part of its request.
 #[derive(Default)]
 struct Parting {
     unread: Option<RecvStream>,
-    /// No one waits for the response any more.
+    /// The response is not waited for any more.
     over: bool,
     /// Resolves when the response has arrived.
     delivered: Option<Pin<Box<dyn Future<Output = Stopped> + Send>>>,
@@ -353,7 +354,7 @@ impl std::fmt::Debug for Parting {
 #[doc(alias = "bound")]
 const PARTING_TIME: Duration = Duration::from_secs(5);
 
-/// The code of a stream that has none yet.
+/// Stands for the code of an open stream.
 const OPEN: u64 = u64::MAX;
 
 impl StreamState {
@@ -393,7 +394,7 @@ impl StreamState {
         self.id
     }
 
-    /// What the peer did to this stream. One half finds it, and both end with it.
+    /// A mistake of the peer on this stream. One half finds it, and both end with it.
     pub(crate) fn fail(&self, fault: Fault) {
         match fault.scope {
             Scope::Connection => self.shared.fail(fault),
@@ -465,7 +466,7 @@ impl StreamState {
         }
     }
 
-    /// Keeps what was not read of a request until [`Self::part`].
+    /// Keeps the unread part of a request until [`Self::part`].
     pub(crate) fn part_with(&self, mut unread: RecvStream) {
         let mut parting = self.parting.lock();
         if parting.over || self.code.load(Ordering::Relaxed) != OPEN {
@@ -517,7 +518,7 @@ pub(crate) struct Hold {
 struct Held(CancellationToken);
 
 impl Hold {
-    /// The first, and what resolves when the last is gone.
+    /// The first one, and a token that resolves when the last one is gone.
     pub(crate) fn new() -> (Self, CancellationToken) {
         let gone = CancellationToken::new();
         (

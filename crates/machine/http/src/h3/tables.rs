@@ -16,20 +16,20 @@ use tokio::sync::Notify;
 use super::drive;
 use super::shared::Shared;
 
-/// Bytes of the dynamic table that we keep for the peer of a link. A stranger's gets none.
+/// Bytes of the dynamic table that we keep for the peer of a link. A stranger gets no table.
 #[doc(alias = "bound")]
 pub(crate) const HEADER_TABLE: usize = 4096;
 
 /// Both tables. Their locks are held for a section or a few instructions, never across a wait.
 #[derive(Debug)]
 pub(crate) struct Tables {
-    /// Bytes of ours; 0 where none is used, in neither direction.
+    /// Bytes of our table; 0 if no tables are used, in either direction.
     table: usize,
     /// Of every field section that comes.
     pub(crate) limits: FieldSectionLimits,
     /// Of those that are trailers.
     trailers: FieldSectionLimits,
-    /// What is charged for them.
+    /// Their charge.
     pub(crate) charges: Arc<ConnectionCharges>,
     decoder: Mutex<QpackDecoder>,
     encoder: Mutex<QpackEncoder>,
@@ -37,10 +37,10 @@ pub(crate) struct Tables {
     wake: Notify,
 }
 
-/// What the field sections of messages may have.
+/// The bounds of messages' field sections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SectionBounds {
-    /// Those of heads.
+    /// Bounds of heads.
     pub(crate) heads: FieldSectionLimits,
     trailers: FieldSectionLimits,
 }
@@ -72,7 +72,7 @@ impl Tables {
         }
     }
 
-    /// None: what is written refers to nothing.
+    /// No tables: written sections refer to no entries.
     pub(crate) fn none() -> Self {
         let none = FieldSectionLimits { bytes: 0, lines: 0 };
         let bounds = SectionBounds {
@@ -82,12 +82,13 @@ impl Tables {
         Self::new(0, bounds, &PeerAddress::Unix { uid: None })
     }
 
-    /// What we announce of ours.
+    /// The capacity of ours that we announce.
     pub(crate) fn announced(&self) -> u64 {
         self.table as u64
     }
 
-    /// The peer has announced this capacity. A link uses it; to write into a stranger's table is not worth the memory of what is in it.
+    /// The peer has announced this capacity. A link uses it; a stranger's table is not worth the
+    /// memory of its entries.
     pub(crate) fn allow(&self, capacity: u64) {
         if self.table > 0 {
             self.encoder.lock().allow(capacity);
@@ -155,7 +156,7 @@ impl Tables {
         Ok(section)
     }
 
-    /// Nothing more is read of this stream, on which sections may have come.
+    /// This stream is not read any more; it may have unread sections.
     pub(crate) fn cancel(&self, stream: u64) {
         let mut decoder = self.decoder.lock();
         decoder.cancel(stream);
@@ -168,7 +169,7 @@ impl Tables {
         }
     }
 
-    /// Takes what came on the stream of the peer's encoder.
+    /// Handles input of the peer's encoder stream.
     pub(crate) fn encoder_says(&self, bytes: &[u8]) -> Result<(), Fault> {
         let mut decoder = self.decoder.lock();
         let handled = decoder.handle(bytes);
@@ -181,7 +182,7 @@ impl Tables {
         })
     }
 
-    /// Takes what came on the stream of the peer's decoder.
+    /// Handles input of the peer's decoder stream.
     pub(crate) fn decoder_says(&self, bytes: &[u8]) -> Result<(), Fault> {
         self.encoder.lock().handle(bytes).map_err(|_| {
             Fault::connection(
@@ -199,7 +200,7 @@ fn unheard() -> Fault {
     )
 }
 
-/// Sends what each table has to say, on streams that are opened when there is something.
+/// Sends the instructions of each table, on streams that are opened with the first one.
 pub(crate) async fn write(shared: Arc<Shared>) -> Result<(), Fault> {
     let tables = &shared.tables;
     let mut encoder = Stream::new(StreamType::QpackEncoder);

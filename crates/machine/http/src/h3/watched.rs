@@ -7,14 +7,14 @@ use hermes_proto::h3::Code;
 
 use super::shared::Shared;
 
-/// A link that is watched. It is not kept open by that.
+/// A monitored link. Monitoring does not keep it open.
 #[derive(Debug, Clone)]
 pub struct Watched {
     pub(crate) shared: Arc<Shared>,
 }
 
 impl Watched {
-    /// What tells whether the path still works.
+    /// Figures that show whether the path still works.
     pub fn path_stats(&self) -> PathStats {
         self.shared.connection.path_stats()
     }
@@ -50,8 +50,8 @@ impl Watched {
         self.shared.set_silent(silent);
     }
 
-    /// Says whether nothing has come back for so long that no response need be waited for. The link may yet come back,
-    /// with what else it carries.
+    /// Sets whether the link has been silent for so long that no response is to be waited for. The
+    /// link may yet come back, with its tunnels.
     pub fn set_lost(&self, lost: bool) {
         self.shared.set_lost(lost);
     }

@@ -54,7 +54,7 @@ impl ConnectionResponder {
             &mut pieces.head,
         )?;
 
-        // Where this is given up, what is left goes before the next head.
+        // If this future is dropped, the rest leaves before the next head.
         while pieces.has_remaining() {
             if half.write_buf(&mut **pieces).await? == 0 {
                 return Err(io::Error::from(io::ErrorKind::WriteZero).into());
@@ -133,7 +133,7 @@ impl ConnectionResponder {
         }
     }
 
-    /// RFC 9112, 6.3: what frames the response's content.
+    /// RFC 9112, 6.3: the framing of the response's content.
     fn framing(&self, status: StatusCode, length: Option<u64>) -> Framing {
         let bodiless = self.method == Method::HEAD
             || status.is_informational()
@@ -152,7 +152,7 @@ impl ConnectionResponder {
         mut incoming: Incoming,
     ) -> Result<(Incoming, Outgoing), StreamError> {
         if self.method != Method::CONNECT {
-            // A message whose two contents are the tunnel: what each side sends stays framed.
+            // A message with its two contents as the tunnel: both directions stay framed.
             let outgoing = self.respond(
                 ResponseHead {
                     fields,

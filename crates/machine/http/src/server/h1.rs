@@ -67,7 +67,7 @@ pub(crate) async fn serve<H: Handler>(
             }
         };
 
-        // A client that has asked for nothing yet needs none.
+        // A client that has not sent a request yet needs none of these.
         let rejoin = rejoin.get_or_insert_with(Rejoin::of_server);
         let charges = charges.get_or_insert_with(|| ConnectionCharges::of(&source.peer));
         let mut offered = offer(
@@ -79,7 +79,8 @@ pub(crate) async fn serve<H: Handler>(
             watch.clone(),
         );
 
-        // A connection has one at a time, whose bytes were all sent: its user has room for it, or not.
+        // HTTP/1.1 has one exchange at a time, and the previous one was sent: its user has room for
+        // it, or not.
         offered.charge(charges.arrive_anyway(offered.head.footprint()));
         handler.handle(offered).await;
         let back = rejoin.returned().await?;
@@ -93,17 +94,17 @@ pub(crate) async fn serve<H: Handler>(
     }
 }
 
-/// What a client does next.
+/// The client's next step.
 #[expect(
     clippy::large_enum_variant,
     reason = "it is taken apart where it is made"
 )]
 enum Next {
-    /// It asks for this.
+    /// A request.
     Head(codec::RequestHead),
-    /// It says nothing for now.
+    /// Silence for now.
     Silent,
-    /// It has no more to say, or takes too long between exchanges.
+    /// The end, or too long a pause between exchanges.
     Ended,
 }
 
@@ -140,7 +141,7 @@ async fn next_head(
             return Ok(Next::Head(head));
         }
 
-        // What comes at once is read whole, and charged to its user.
+        // Bytes that come at once are read whole, and charged to their user.
         let read = poll_fn(|cx| Poll::Ready(connection.read.poll_fill(cx))).await;
         if let Poll::Ready(Ok(1..)) = read {
             continue;
@@ -267,11 +268,11 @@ fn upgrade(head: &codec::RequestHead) -> Option<&Protocol> {
 
 /// A request that is answered by the connection itself.
 enum Bad {
-    /// It broke a rule of HTTP/1.1.
+    /// A violation of HTTP/1.1.
     Malformed(DecodeError),
-    /// It asked for WebSocket with a bad key (RFC 6455, 4.2.1).
+    /// A request for WebSocket with a bad key (RFC 6455, 4.2.1).
     Handshake(BadKey),
-    /// It is no HTTP at all.
+    /// Another protocol than HTTP.
     Greeting(Greeting),
     /// Its head took too long (RFC 9110, 15.5.9).
     Slow,

@@ -238,7 +238,7 @@ impl<H: Handler> Offers<'_, H> {
 
     fn refuse(&self, stream: &StreamHandle, status: StatusCode, words: &str) {
         let answer = self.handler.malformed(status, words, &self.source);
-        // It fails only when the client is gone, or the answer cannot be said.
+        // A failure means that the client is gone, or the answer cannot be written.
         let _ = stream.tell(|machine, stream| {
             machine.respond(stream, &convert::response_parts(&answer), true)
         });
@@ -284,7 +284,8 @@ mod tests {
         frame(FrameKind::PriorityUpdate, 0, 0, &content)
     }
 
-    /// The streams of the first DATA frames, of three that are answered at once; `said` is what the client sends.
+    /// The streams of the first DATA frames, of three that are answered at once; `said` are the
+    /// client's bytes.
     fn order(link: bool, said: &[Vec<u8>]) -> Vec<u32> {
         let options = Options {
             link,

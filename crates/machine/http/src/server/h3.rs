@@ -112,7 +112,7 @@ pub async fn serve<H: Handler>(
     shared.end();
 }
 
-/// What every exchange of a connection needs.
+/// The common context of a connection's exchanges.
 struct Context<H> {
     options: Options,
     handler: H,
@@ -124,7 +124,7 @@ struct Server<'a, H> {
     context: Arc<Context<H>>,
     shared: Arc<Shared>,
     active: Arc<Exchanges>,
-    /// What the control stream is to carry.
+    /// Content of the control stream.
     later: mpsc::Sender<Bytes>,
     watch: &'a Watch,
 }
@@ -164,7 +164,7 @@ impl<H: Handler> Server<'_, H> {
         self.leave().await;
     }
 
-    /// Refuses what is new, and waits for what is open and for its last bytes.
+    /// Refuses new exchanges, and waits for the open ones and for their last bytes.
     async fn leave(&self) {
         let done = async {
             self.active.none_for(Duration::ZERO).await;
@@ -225,7 +225,7 @@ impl<H: Handler> Context<H> {
             Err(_) => return state.abandon(Code::RequestIncomplete),
         };
 
-        // It may be tried again (RFC 9114, 4.1.1).
+        // The request may be tried again (RFC 9114, 4.1.1).
         let Ok(charge) = shared.tables.charges.arrive(head.footprint()) else {
             return state.abandon(Code::RequestRejected);
         };
@@ -283,7 +283,8 @@ impl<H: Handler> Context<H> {
         self.handler.handle(offered).await;
     }
 
-    /// A request whose head cannot be used: one that is too large is told so, a malformed one is a stream error.
+    /// Refuses a request for its head: one that is too large is answered, a malformed one is a
+    /// stream error.
     async fn refuse(&self, bad: HeadFailure, reader: Reader, sender: Sender) {
         match bad {
             HeadFailure::Request(BadRequest::Fault(Fault {
@@ -344,7 +345,7 @@ impl<H: Handler> Context<H> {
 
 /// Why there is no head that could be used.
 enum HeadFailure {
-    /// It cannot be taken.
+    /// The request cannot be taken.
     Request(BadRequest),
     /// The stream or the connection broke.
     Broken,

@@ -14,7 +14,7 @@ use crate::idle_connection::IdleConnection;
 use options::farewell;
 pub use options::{Handler, Options};
 
-/// What every HTTP/2 client sends first (RFC 9113, 3.4).
+/// The first bytes of every HTTP/2 client (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Serves one connection until it ends, is drained, or is forced to stop.
@@ -28,7 +28,8 @@ pub async fn serve<H: Handler>(stream: Stream, options: &Options, handler: H, wa
     }
 }
 
-/// Serves a connection whose client has begun to speak; the stream, once it has been silent for long.
+/// Serves a connection from the client's first bytes on; returns the stream, once it has been
+/// silent for long.
 pub(crate) async fn exchanges<H: Handler>(
     client: IdleConnection,
     options: &Options,

@@ -1,4 +1,4 @@
-//! What a connection is served by: its bounds, and what is done with its exchanges.
+//! The service of a connection: its bounds, and the handler of its exchanges.
 
 use std::future::Future;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl Default for Options {
     }
 }
 
-/// What is done with the exchanges that a connection offers.
+/// The handler of a connection's exchanges.
 pub trait Handler: Clone + Send + Sync + 'static {
     /// Handles one exchange to its end.
     fn handle(&self, offered: Box<Offered>) -> impl Future<Output = ()> + Send;
@@ -97,7 +97,7 @@ pub(crate) async fn farewell(watch: &Watch) {
     }
 }
 
-/// How long a client of HTTP/1.1 is silent before its connection lets go of what it needs for the next
-/// exchange. Programs that ask again and again do so within a fraction of it.
+/// How long a client of HTTP/1.1 is silent before its connection frees its buffers and timers.
+/// Programs that send one request after the other do so within a fraction of this time.
 #[doc(alias = "bound")]
 pub(crate) const SILENCE: Duration = Duration::from_secs(2);

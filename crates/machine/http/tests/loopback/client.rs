@@ -34,7 +34,7 @@ pub struct Client {
 #[derive(Clone)]
 pub enum AnyLink {
     H2(TcpLink),
-    /// With what must live as long.
+    /// With the endpoint, which must live as long.
     H3 {
         link: QuicLink,
         _endpoint: Endpoint,
@@ -158,7 +158,7 @@ impl Client {
     }
 }
 
-/// The final response, whatever comes before it.
+/// The final response, behind any interim ones.
 pub async fn last(pending: &mut Pending) -> Result<(ResponseHead, Incoming), StreamError> {
     loop {
         match pending.event(None).await? {

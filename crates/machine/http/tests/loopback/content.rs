@@ -1,4 +1,4 @@
-//! Contents and heads as tests write them, and the origin that sends back what it got.
+//! Contents and heads as tests write them, and an echoing origin.
 
 use bytes::{Bytes, BytesMut};
 use hermes_http::{Frame, Incoming, Offered, Outgoing, RequestHead, ResponseHead, StreamError};
@@ -8,10 +8,10 @@ use http::header::CONTENT_LENGTH;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderValue, Method, StatusCode, Version};
 
-/// What a message carries.
+/// The content of a message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Content {
-    /// What is announced.
+    /// The announced length.
     pub length: Option<u64>,
     pub bytes: Bytes,
     pub trailers: Option<Fields>,

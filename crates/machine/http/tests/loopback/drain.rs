@@ -14,7 +14,7 @@ use crate::content::{Content, get, hello, response};
 use crate::server::Server;
 use crate::{H1, H2, H3, PATIENCE, VERSIONS, bounded, each};
 
-/// A server whose handlers tell when they begin and wait until they may answer.
+/// A server with handlers that report their start and wait for permission to answer.
 async fn gated() -> (Server, Arc<Notify>, Arc<Semaphore>) {
     let (begun, gate) = (Arc::new(Notify::new()), Arc::new(Semaphore::new(0)));
     let (tell, wait) = (begun.clone(), gate.clone());
@@ -94,7 +94,8 @@ async fn a_busy_link_finishes_its_streams_and_takes_no_more() {
             begun.notified().await;
         }
         server.drain.start();
-        // What is opened now either races with the GOAWAY and is served, or was not processed.
+        // An exchange that is opened now either races with the GOAWAY and is served, or was not
+        // processed.
         loop {
             match client.open(&get(), Some(0)).await {
                 Ok((_, pending)) => drop(pending),

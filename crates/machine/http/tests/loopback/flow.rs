@@ -116,7 +116,7 @@ async fn a_server_cannot_send_more_than_is_taken() {
     .await;
 }
 
-/// Exchanges whose content no one reads, then others that must not notice.
+/// Exchanges with content that no one reads, then others that must not be affected.
 async fn stall(options: Options, stalled_streams: usize) {
     let (taken, mut take) = mpsc::unbounded_channel();
     let answer = move |offered: Offered| {

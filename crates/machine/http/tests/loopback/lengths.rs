@@ -1,4 +1,4 @@
-//! Content that is shorter, longer or otherwise not what was announced.
+//! Content that is shorter or longer than announced, or differs otherwise.
 
 use std::sync::Arc;
 
@@ -170,7 +170,7 @@ async fn a_no_error_reset_is_not_a_clean_end_of_content() {
     .await;
 }
 
-/// What a client makes of `text` followed by the end of the connection.
+/// A client's result for `text` followed by the end of the connection.
 async fn receive(text: &str) -> Result<Content, Cause> {
     let (mut raw, tcp) = Raw::pair().await;
     let (mut outgoing, mut pending, _home) = open_h1(tcp, &get(), Some(0), Receiver::Proxy);

@@ -47,7 +47,7 @@ pub enum Version {
 
 use Version::{H1, H2, H3};
 
-/// All versions, for what concerns one hop.
+/// All versions, for properties of one hop.
 const VERSIONS: &[Version] = &[H1, H2, H3];
 
 /// The hops between a client and the origin; two hops have a forwarder between them.
@@ -67,7 +67,7 @@ const PATHS: &[Path] = &[
     &[H3, H3],
 ];
 
-/// Runs `test` for each case, names the case in what a failure prints, and ends a hang.
+/// Runs `test` for each case, names the case in the output of a failure, and ends a hang.
 async fn each<T: Debug + Copy>(cases: &[T], test: impl AsyncFn(T)) {
     for case in cases {
         eprintln!("case: {case:?}");
@@ -80,7 +80,8 @@ async fn bounded<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.unwrap()
 }
 
-/// A client whose exchanges reach `answer` over `path`. The servers on the way live as long as the test.
+/// A client with exchanges that reach `answer` over `path`. The servers on the way live as long as
+/// the test.
 async fn reach<F, Fut>(path: Path, answer: F) -> Client
 where
     F: Fn(Offered) -> Fut + Clone + Send + Sync + 'static,

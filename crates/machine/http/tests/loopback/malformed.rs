@@ -1,4 +1,4 @@
-//! What is not HTTP: answered with the status that says why, closed, and never offered.
+//! Input that is not HTTP: answered with a telling status, closed, and never offered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use crate::bounded;
 use crate::content::{Content, hello};
 use crate::server::{SOON, Server};
 
-/// A server that counts what it is offered.
+/// A server that counts the exchanges offered to it.
 async fn counting(options: Options) -> (Server, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();

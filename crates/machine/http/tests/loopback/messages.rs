@@ -1,4 +1,4 @@
-//! Requests and responses, whatever their content.
+//! Requests and responses, with contents of all kinds.
 
 use std::sync::Arc;
 
@@ -245,7 +245,7 @@ async fn an_exchange_crosses_a_unix_socket() {
 #[tokio::test]
 async fn many_exchanges_run_at_once() {
     each(PATHS, async |path| {
-        // All wait for the last one, so none can finish before all are here.
+        // All wait for the last one, so no exchange can finish before all are here.
         let count = if path == [H2] || path == [H3] {
             500
         } else {

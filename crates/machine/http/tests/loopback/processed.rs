@@ -12,7 +12,7 @@ use crate::raw::Raw;
 use crate::server::Server;
 use crate::{H2, bounded};
 
-/// What a request over HTTP/2 comes to at a server that does `then` to it.
+/// The result of a request over HTTP/2 at a server that does `then` to it.
 async fn outcome(
     then: impl FnOnce(
         &mut h2::server::Connection<tokio::net::TcpStream, bytes::Bytes>,

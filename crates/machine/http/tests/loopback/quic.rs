@@ -7,7 +7,7 @@ use hermes_net::quic::{ClientConfig, Connection, Endpoint, Keys, Record, ServerO
 use hermes_net::{listen, tls};
 use rcgen::{CertificateParams, KeyPair};
 
-/// What the certificate is for.
+/// The name in the certificate.
 const NAME: &str = "origin.example";
 
 /// A certificate that no one vouches for, made once; and clients that believe any.

@@ -48,7 +48,8 @@ async fn requests_that_arrive_together_are_answered_in_order() {
     .await;
 }
 
-/// A connection after an exchange that `answer` answered and whose content was taken; `None` if it did not come home.
+/// A connection after an exchange that `answer` answered and whose content was taken; `None` if it
+/// was not returned.
 async fn after(answer: &str) -> (Raw, Option<h1::Connection>) {
     let (mut raw, tcp) = Raw::pair().await;
     let (mut outgoing, mut pending, home) = open_h1(tcp, &get(), Some(0), Receiver::Proxy);

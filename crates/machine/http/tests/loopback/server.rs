@@ -1,4 +1,4 @@
-//! A server whose exchanges a closure answers.
+//! A server that answers exchanges by a closure.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -18,7 +18,8 @@ use crate::server::{Answer, accept};
 
 /// Bytes that a system keeps for a socket in one direction.
 const SOCKET: u32 = 16 * 1024;
-/// Of a download, what has come before a little is asked for beside it, and what may come before that.
+/// Bytes of a download before a small request is sent beside it, and the bytes that may come before
+/// its answer.
 const BEFORE: usize = 1024 * 1024;
 const BESIDE: usize = 512 * 1024;
 
@@ -72,8 +73,8 @@ async fn an_answer_begins_beside_a_download_that_fills_the_connection() {
     .await;
 }
 
-/// A connection to a server that answers, and counts what it sends of downloads. The client's system keeps little, the server's as much as it
-/// likes, or so many bytes.
+/// A connection to a server that answers, and counts what it sends of downloads. The client's
+/// system buffers little, the server's any amount, or `kept` bytes.
 async fn client(kept: Option<u32>, sent: &Arc<AtomicUsize>) -> TcpStream {
     let listening = TcpSocket::new_v4().unwrap();
     if let Some(kept) = kept {

@@ -171,7 +171,7 @@ async fn extended_connect_waits_for_a_peer_that_offers_it() {
             assert!(matches!(error.cause, Cause::Unsupported(_)), "{error}");
             assert_eq!(error.processed, Processed::No);
         }
-        // What does not need it goes on.
+        // An exchange that does not need it goes on.
         assert!(matches!(
             link.open(&connect(), None)
                 .await

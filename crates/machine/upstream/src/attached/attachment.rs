@@ -30,13 +30,13 @@ pub const ATTACHMENT_KEEPALIVE: Keepalive = Keepalive {
 #[doc(alias = "bound")]
 const BEGINNING: Duration = Duration::from_secs(10);
 
-/// What carries an attachment, and whose it is.
+/// The carrier of an attachment, and its user.
 pub struct Carried {
     /// The connection that the request came on.
     pub source: Arc<StreamInfo>,
     /// Its version: `h1`, `h2` or `h3`.
     pub version: &'static str,
-    /// Whose request it was.
+    /// The user of the request.
     pub user: Option<String>,
     /// Counts the bytes.
     pub count: Count,
@@ -47,11 +47,11 @@ pub struct Carried {
 pub enum Detached<T> {
     /// The node did not begin HTTP/2.
     NeverBegan,
-    /// The node ended it, or fell silent, or what carried it broke.
+    /// The node ended it, or fell silent, or the carrier broke.
     Gone,
-    /// It has served its time, and the node attaches anew.
+    /// The attachment is worn out, and the node attaches anew.
     Worn,
-    /// It was to end.
+    /// The attachment was told to end.
     Dismissed(T),
 }
 
@@ -73,8 +73,8 @@ pub(super) struct Attachment {
 }
 
 impl Attachment {
-    /// Whether another should take over, because stream identifiers end and what a link may cost in its life does; the node is
-    /// then made to attach anew.
+    /// Whether another should take over, because stream identifiers and the budgets of a link's
+    /// life are limited; the node is then made to attach anew.
     pub(super) fn is_worn(&self) -> bool {
         let worn = self.begun.load(Ordering::Relaxed) >= EXCHANGES || self.link.is_retired();
         if worn {
@@ -144,7 +144,8 @@ impl Place {
             Err(detached) => detached,
         };
 
-        // No one finds the link any more; it ends with its last exchange, and until then what carries it is needed.
+        // The link is not found any more; it ends with its last exchange, and needs its carrier
+        // until then.
         drop(self);
         ended.cancelled().await;
         detached
@@ -178,7 +179,7 @@ impl Place {
     }
 }
 
-/// A link whose peer is known to speak HTTP/2.
+/// A link to a peer that is known to speak HTTP/2.
 async fn begin(stream: Stream) -> Option<TcpLink> {
     let link = TcpLink::connect(stream, Some(ATTACHMENT_KEEPALIVE), &TaskTracker::new())
         .await

@@ -25,7 +25,7 @@ pub struct Joined {
     pub stream: Stream,
     /// The endpoint that was attached to, as it is configured.
     pub endpoint: String,
-    /// What is left when the stream is dropped.
+    /// Left over when the stream is dropped.
     pub rest: Rest,
 }
 
@@ -91,7 +91,7 @@ impl Client {
     }
 }
 
-/// What is known of the other end. A name that was not checked is no one's.
+/// The properties of the other end. A name that was not verified counts as none.
 fn known(upstream: &Upstream, source: &StreamInfo) -> StreamInfo {
     let mut known = source.clone();
     if let Some(tls) = known.tls.as_mut().filter(|_| !upstream.verifies()) {

@@ -25,7 +25,7 @@ pub(super) struct Lent<T: Told> {
 
 /// Is told of the end of a loan.
 pub(super) trait Told: Unpin {
-    /// So many bytes were read, and written.
+    /// Counts bytes read and written.
     fn moved(&self, read: u64, written: u64) {
         let _ = (read, written);
     }
@@ -65,7 +65,7 @@ impl<T: Told> Drop for Lent<T> {
     }
 }
 
-/// Counts what an attachment moves: bytes from the node, and bytes to it.
+/// Counts the bytes of an attachment: from the node, and to it.
 pub type Count = Box<dyn Fn(u64, u64) + Send>;
 
 impl Told for (DropGuard, Count) {
@@ -80,12 +80,12 @@ impl Told for (DropGuard, Count) {
 
 impl Told for oneshot::Sender<TunnelIo> {
     fn told(self, io: TunnelIo) {
-        // No one waits for it where the process ends.
+        // At the end of the process, no one waits for it.
         drop(self.send(io));
     }
 }
 
-/// What is left of an attachment when its exchanges are over.
+/// The tunnel of an attachment when its exchanges are over.
 pub struct Rest(oneshot::Receiver<TunnelIo>);
 
 impl fmt::Debug for Rest {
@@ -100,8 +100,8 @@ impl Rest {
         (Lent::new(io, back), Self(rest))
     }
 
-    /// Ends the tunnel once it is not used any more, and waits until the other side has ended it too: only then is it sure that
-    /// what was sent last has arrived.
+    /// Ends the tunnel once it is not used any more, and waits until the other side has ended it
+    /// too: only then have the last bytes surely arrived.
     pub async fn farewell(self) {
         let Ok(mut io) = self.0.await else { return };
         let ending = async {

@@ -1,4 +1,5 @@
-//! Nodes that are attached to this one: links on which they are the servers, although they opened what carries them.
+//! Nodes that are attached to this one: links on which they are the servers, although they opened
+//! the carriers.
 //!
 //! One table serves all workers, because an exchange may arrive on another one than the attachment did.
 
@@ -30,7 +31,7 @@ pub use lent::{Count, Rest};
 const OF_NAME: usize = 32;
 
 /// Attachments in all: ten thousand users with two each; each costs a stream, a task and some
-/// buffers. No user has more than half of what the others leave.
+/// buffers. A user can have half of those that the others leave.
 #[doc(alias = "bound")]
 const ALL: usize = 20_000;
 
@@ -59,7 +60,7 @@ impl Default for Table {
     }
 }
 
-/// What is attached under one name.
+/// The attachments of one name.
 #[derive(Debug, Default)]
 struct Name {
     /// Places that are taken: those of attachments that are beginning, too.
@@ -73,7 +74,7 @@ pub enum Full {
     /// Under that name.
     #[error("there are {OF_NAME} attachments under that name already")]
     Name,
-    /// Of this node, or of what one user may take of them.
+    /// Attachments of this node, or of one user's share of them.
     #[error(
         "there are too many attachments already: {ALL} in all, of which a user has half of what others leave"
     )]
@@ -87,9 +88,9 @@ pub struct AttachmentView {
     pub attachment: String,
     /// Where it came from.
     pub peer: String,
-    /// What carries it: `h1`, `h2` or `h3`.
+    /// The version of its carrier: `h1`, `h2` or `h3`.
     pub carrier: &'static str,
-    /// Whose request it was.
+    /// The user of the request.
     pub user: Option<String>,
     /// Seconds since it was opened.
     pub since_seconds: u64,
@@ -148,7 +149,7 @@ impl Attached {
     /// named as in [`Checkout`], if there is another.
     ///
     /// # Errors
-    /// No one is attached under that name, or there is no room under the limits of the upstream.
+    /// No node is attached under that name, or there is no room under the limits of the upstream.
     pub async fn checkout(
         &self,
         upstream: &Upstream,

@@ -55,7 +55,7 @@ fn words(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// A GET on a connection of its own, so that what is checked is that one can be had.
+/// A GET on a connection of its own, so that the check includes connecting.
 async fn http(
     client: &Inner,
     upstream: &Arc<Upstream>,
@@ -88,7 +88,7 @@ async fn http(
 /// Sends a request without content on a fresh connection; the status of its final response.
 ///
 /// # Errors
-/// Why there is none, in words.
+/// Why there is no answer, in words.
 pub(crate) async fn ask(
     client: &Inner,
     transport: Transport,
@@ -145,7 +145,7 @@ fn head(upstream: &Upstream, endpoint: &Endpoint, plan: &Plan<'_>) -> Result<Req
     })
 }
 
-/// A datagram whose answer is awaited: the same bytes, or any where the operator chose what is sent.
+/// A datagram with its answer: the same bytes, or any if the operator chose the payload.
 async fn udp(
     client: &Inner,
     upstream: &Upstream,
@@ -168,7 +168,8 @@ async fn udp(
 
     loop {
         socket.recv(&mut batch).await.map_err(words)?;
-        // What is left of an earlier check comes to another port, so a wrong answer is no stray one; a right one may follow.
+        // Answers to an earlier check come to another port, so a wrong answer is no stray one; a
+        // right one may follow.
         if plan.health.send.is_some() || batch.runs().any(|run| run.data.starts_with(&sent)) {
             return Ok(());
         }

@@ -1,8 +1,8 @@
-//! What the path to a server carries: TCP, QUIC, and packets of which length.
+//! The properties of the path to a server: TCP, QUIC, and the length of packets.
 //!
-//! A server of QUIC answers every datagram of at least 1200 bytes whose version it does not know, without a handshake
-//! ([`hermes_proto::quic_version`]). So UDP is known to pass, and how long a datagram may be, without any credential. The lengths are those
-//! on the way to the server.
+//! A server of QUIC answers every datagram of at least 1200 bytes with an unknown version, without
+//! a handshake ([`hermes_proto::quic_version`]). So this finds whether UDP passes, and how long a
+//! datagram may be, without any credential. The lengths are those on the way to the server.
 
 mod search;
 
@@ -22,7 +22,8 @@ use search::LengthSearch;
 #[doc(alias = "bound")]
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How long an answer is awaited before what was not answered is sent again, and after the last time.
+/// How long an answer is awaited before unanswered datagrams are sent again, and after the last
+/// time.
 #[doc(alias = "bound")]
 const ANSWER: Duration = Duration::from_millis(400);
 
@@ -46,20 +47,20 @@ const IPV6_UDP: usize = 40 + 8;
 #[doc(alias = "bound")]
 const ROOM: usize = 2048;
 
-/// What was found about a path.
+/// The findings about a path.
 #[derive(Debug)]
 pub struct PathReport {
     /// The address at its end.
     pub address: SocketAddr,
     /// How long a TCP connection took.
     pub tcp: io::Result<Duration>,
-    /// What an answer by QUIC told, if there was one.
+    /// The answer over QUIC, if there was one.
     pub quic: io::Result<QuicAnswer>,
     /// The longest packet of the route as the kernel knows it, in bytes.
     pub route_mtu: Option<usize>,
 }
 
-/// What a server of QUIC answered.
+/// The answer of a QUIC server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuicAnswer {
     /// How long the first answer took.
@@ -79,7 +80,7 @@ async fn connected(address: SocketAddr) -> io::Result<TcpStream> {
     marked(socket?)?.connect(address).await
 }
 
-/// Tries a path. It takes a few seconds at most.
+/// Tries a path, which takes a few seconds at most.
 pub async fn measure_path(address: SocketAddr) -> PathReport {
     let begin = Instant::now();
     let connected = timeout(CONNECT, connected(address)).await;
@@ -154,7 +155,7 @@ struct ProbeRound {
 impl ProbeRound {
     fn new(lengths: Vec<usize>) -> Self {
         let mut secret = [0; ID - 2];
-        // It keeps late answers of another round apart; it guards nothing.
+        // The secret tells late answers of another round apart; it guards nothing.
         fastrand::fill(&mut secret);
         let arrived = vec![false; lengths.len()];
         Self {
@@ -181,7 +182,7 @@ impl ProbeRound {
     }
 
     async fn send(&self, socket: &UdpSocket) -> io::Result<()> {
-        // From long to short: what the first overflows the last gets through.
+        // From long to short: if the long ones overflow a buffer, the last ones get through.
         for (index, length) in self.lengths.iter().enumerate().rev() {
             if self.arrived[index] {
                 continue;
@@ -192,7 +193,8 @@ impl ProbeRound {
         Ok(())
     }
 
-    /// The versions of the next answer that is about one of them; none when the time has come, or all are answered.
+    /// The versions of the next answer to one of them; `None` when the time has come, or all are
+    /// answered.
     async fn hear(&mut self, socket: &UdpSocket, until: Instant) -> io::Result<Option<Vec<u32>>> {
         let mut room = [0; ROOM];
         while !self.arrived.iter().all(|arrived| *arrived) {
@@ -258,7 +260,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers what is at most `limit` bytes long, the second time that it comes.
+    /// Answers datagrams of at most `limit` bytes, the second time that they come.
     async fn server(limit: usize) -> SocketAddr {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();

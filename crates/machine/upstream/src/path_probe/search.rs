@@ -24,7 +24,8 @@ impl LengthSearch {
         }
     }
 
-    /// The lengths to try next, from short to long, at most [`AT_ONCE`]; none when it is over.
+    /// The lengths to try next, from short to long, at most [`AT_ONCE`]; empty when the search is
+    /// over.
     pub(super) fn next(&self) -> Vec<usize> {
         let from = match self.arrived {
             None => self.shortest,
@@ -34,7 +35,8 @@ impl LengthSearch {
             return Vec::new();
         }
 
-        // Both ends among them: the longest is the likeliest answer, and without the shortest there is none.
+        // Both ends among them: the longest is the likeliest result, and if the shortest fails
+        // there is none.
         let between = self.longest - from;
         let steps = between.clamp(1, AT_ONCE - 1);
         let mut lengths: Vec<usize> = (0..=steps)
@@ -44,7 +46,7 @@ impl LengthSearch {
         lengths
     }
 
-    /// Of the lengths that were tried, the longest that arrived, if any did: what is longer does not pass.
+    /// The longest tried length that arrived, if any did: longer ones do not pass.
     pub(super) fn handle_round(&mut self, tried: &[usize], arrived: Option<usize>) {
         let lost = tried.iter().filter(|length| Some(**length) > arrived);
         if let Some(shortest_lost) = lost.min() {

@@ -22,14 +22,15 @@ pub(super) struct Idle {
     waiting: Mutex<Vec<IdleConnection>>,
 }
 
-/// What a connection has for as long as it is open.
+/// The state of a connection for as long as it is open.
 #[derive(Debug)]
 pub(crate) struct Berth {
     /// The address that was dialled.
     pub(super) address: Option<SocketAddr>,
     /// Its place under the bound of its upstream.
     pub(super) room: Room,
-    /// Where the connection is kept after its exchange. Nothing between two of them: what keeps a connection is not kept by it.
+    /// Where the connection is kept after its exchange. Empty in between: otherwise the pool and
+    /// the connection would keep each other alive.
     home: Mutex<Option<(Arc<Pool>, Arc<Slot>)>>,
 }
 
@@ -72,7 +73,7 @@ impl IdleConnection {
 }
 
 impl Idle {
-    /// The newest connection that is usable and fits. Those found closed are dropped on the way.
+    /// The newest connection that is usable and fits. Closed ones are dropped on the way.
     pub(super) fn take(&self, fits: Fits<'_>, now: Instant) -> Option<Taken> {
         let mut useless = Vec::new();
         let mut waiting = self.waiting.lock();

@@ -1,4 +1,4 @@
-//! A connection that exchanges share, whatever its version.
+//! A connection that exchanges share, of either version.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl Link {
     /// Whether nothing comes back on it at the moment: it gets no exchanges, and may yet recover.
     pub(super) fn is_silent(&self) -> bool {
         match self {
-            // What TCP cannot deliver, PINGs find out.
+            // PINGs find out that TCP cannot deliver.
             Self::H2(_) => false,
             Self::H3(link) => link.is_silent(),
         }
@@ -41,7 +41,8 @@ impl Link {
         }
     }
 
-    /// A clone for one exchange beside `streams` others; none while the peer allows no more at once.
+    /// A clone for one exchange beside `streams` others; `None` while the peer allows no more at
+    /// once.
     pub(super) fn claim(&self, streams: usize) -> Option<Self> {
         match self {
             Self::H2(link) => (streams < link.max_streams()).then(|| self.clone()),
@@ -49,7 +50,7 @@ impl Link {
         }
     }
 
-    /// Who is at the other end.
+    /// The other end.
     pub(crate) fn source(&self) -> Arc<StreamInfo> {
         match self {
             Self::H2(link) => link.source().clone(),

@@ -19,9 +19,8 @@ use crate::limits::Room;
 #[doc(alias = "bound")]
 const LINKS: usize = 8;
 
-/// Exchanges after which a link is replaced: long before its stream identifiers (2^30) end, and
-/// what either side counts over a connection's life. One exchange in a million pays for a
-/// handshake.
+/// Exchanges after which a link is replaced: long before its stream identifiers (2^30) end, and the
+/// budgets of either side for a connection's life. One exchange in a million pays for a handshake.
 #[doc(alias = "bound")]
 pub(crate) const EXCHANGES: u64 = 1 << 20;
 
@@ -38,7 +37,7 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// None yet; each will serve `most` exchanges.
+    /// No links yet; each will serve `most` exchanges.
     pub(super) fn new(most: u64) -> Self {
         Self {
             links: Mutex::default(),
@@ -111,7 +110,7 @@ impl Links {
                 .filter(|shared| shared.is_usable() && !shared.is_retired())
         };
 
-        // What peers allow differs, and changes.
+        // Peers allow different numbers, which change.
         if let Some(taken) = young()
             .filter(|shared| fits(shared.address))
             .find_map(Shared::claim)

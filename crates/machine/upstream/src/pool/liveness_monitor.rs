@@ -21,7 +21,7 @@ use crate::failure::{ConnectFailure, FailureKind};
 use crate::liveness::{Liveness, SILENCE};
 use crate::quic::SILENT;
 
-/// How often a link that carries something is looked at; the first look at what begins is at once.
+/// How often a link with exchanges is looked at; the first look at a new one is at once.
 #[doc(alias = "bound")]
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -78,7 +78,7 @@ struct ReachedOtherwise {
 
 type Reaching = Pin<Box<dyn Future<Output = Result<ReachedOtherwise, ConnectFailure>> + Send>>;
 
-/// What is known of a link.
+/// The observations of a link.
 struct Sight<'a> {
     monitor: &'a LivenessMonitor,
     liveness: Liveness,
@@ -93,7 +93,7 @@ struct Sight<'a> {
 struct Chance {
     /// Why it is given up if it does not take it.
     reason: &'static str,
-    /// What the link had sent when the peer was reached.
+    /// The bytes that the link had sent when the peer was reached.
     sent: u64,
     /// From when on an answer is waited for; `None` until the link has sent something. While nothing is heard it does so ever more
     /// rarely: the next time, at the latest, after as much time as it has been silent for.
@@ -102,8 +102,8 @@ struct Chance {
 }
 
 impl Chance {
-    /// Of a link that has sent so much, and was not heard of since `heard_at`; `refused`: the peer's machine has said since that no one
-    /// listened there, so whatever listens now is another process.
+    /// For a link that has sent this much, and was silent since `heard_at`; `refused`: the peer's
+    /// machine has reported a closed port since, so a process that listens now is another one.
     fn new(
         reached: ReachedOtherwise,
         refused: bool,
@@ -280,7 +280,7 @@ impl LivenessMonitor {
         }
     }
 
-    /// Hears what others say of the peer.
+    /// Receives other workers' messages about the peer.
     fn ear(&self) -> Option<Ear> {
         let (upstream, index) = self.slot.upgrade()?.endpoint()?;
         Some(upstream.endpoints[index].deaths.hear(self.address?))
@@ -312,7 +312,8 @@ impl LivenessMonitor {
         let (upstream, index) = slot.endpoint()?;
         upstream.endpoints[index].quic.doubted(Instant::now());
 
-        // Later than the silent link itself; links that fall silent together share what comes about.
+        // Later than the silent link itself; links that fall silent together share the new
+        // connection.
         let since = Instant::now().checked_sub(SILENCE / 2)?;
         Some(Box::pin(async move {
             sleep(pause).await;
@@ -328,7 +329,8 @@ impl LivenessMonitor {
         }))
     }
 
-    /// The link carries what it did, and new exchanges, rather than one of TCP that came about meanwhile.
+    /// The link carries its exchanges again, and new ones, rather than a TCP link that was made
+    /// meanwhile.
     fn recovered(&self) {
         let Some((slot, (upstream, index))) = self
             .slot

@@ -50,7 +50,7 @@ const ROUND: Duration = Duration::from_secs(1);
 #[doc(alias = "bound")]
 const KEPT: usize = 1024;
 
-/// What a kept connection leads to.
+/// The destination of a kept connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     /// An endpoint of an upstream, by their numbers.
@@ -70,7 +70,7 @@ pub(crate) struct Pool {
     /// Exchanges that each link serves.
     exchanges: AtomicU64,
     closed: CancellationToken,
-    /// What dials again where a link fell silent.
+    /// Dials again if a link fell silent.
     dialer: Weak<dyn Dialer>,
 }
 
@@ -84,13 +84,13 @@ pub(crate) struct Slot {
     shares: AtomicBool,
     /// The last connection that came about: when, and whether over QUIC.
     reached: Mutex<Option<(Instant, bool)>>,
-    /// Whether HTTP/3 is being tried beside what is used.
+    /// Whether HTTP/3 is being tried beside the link in use.
     probing: AtomicBool,
     /// When this is gone, so is the reason to keep connections. `None` for an origin.
     owner: Option<Weak<Upstream>>,
     /// The number of the endpoint, where there is an owner.
     index: usize,
-    /// What its answers may have.
+    /// Bounds of its answers.
     pub(crate) answers: AnswerLimits,
 }
 
@@ -118,7 +118,7 @@ impl Pool {
         self.exchanges.store(exchanges, Ordering::Relaxed);
     }
 
-    /// The slot of an endpoint; `shares` says what is expected of a new one.
+    /// The slot of an endpoint; `shares` says whether a new connection is expected to be shared.
     pub(crate) fn slot(
         self: &Arc<Self>,
         key: Key,
@@ -129,7 +129,7 @@ impl Pool {
         self.slot_within((key, owner), shares, answers)
     }
 
-    /// The slot of an origin, whose answers have these bounds.
+    /// The slot of an origin with these bounds on its answers.
     pub(crate) fn slot_of_origin(
         self: &Arc<Self>,
         key: Key,
@@ -171,7 +171,7 @@ impl Pool {
         slot
     }
 
-    /// As [`Self::own_slot`], of an origin, whose answers have these bounds.
+    /// As [`Self::own_slot`], for an origin with these bounds on its answers.
     pub(crate) fn own_slot_of_origin(&self, answers: AnswerLimits) -> Arc<Slot> {
         let exchanges = self.exchanges.load(Ordering::Relaxed);
         Arc::new(Slot {
@@ -417,7 +417,7 @@ impl Pool {
         Some(taken)
     }
 
-    /// Keeps a connection whose exchange is over, if it can serve another and there is room.
+    /// Keeps a connection after its exchange, if it can serve another and there is room.
     pub(crate) fn keep(&self, slot: &Slot, connection: Connection, berth: Arc<Berth>) {
         let time = slot.answers.kept_for(connection.kept_for());
         let has_room = self.kept.load(Ordering::Relaxed) < KEPT;
@@ -430,7 +430,7 @@ impl Pool {
         }
     }
 
-    /// Lets go of every kept connection and keeps none from now on.
+    /// Drops every kept connection and keeps none from now on.
     pub(crate) fn close(&self) {
         self.closed.cancel();
         let slots: Vec<_> = self.slots.lock().drain().map(|(_, slot)| slot).collect();
@@ -439,7 +439,7 @@ impl Pool {
         }
     }
 
-    /// Lets go of the HTTP/1.1 connections that no one uses; false when there was none.
+    /// Drops the idle HTTP/1.1 connections; false if there were none.
     pub(crate) fn give_way(&self) -> bool {
         let slots: Vec<_> = self.slots.lock().values().cloned().collect();
         let idle: usize = slots.iter().map(|slot| slot.idle.len()).sum();
@@ -470,7 +470,7 @@ impl Pool {
         });
     }
 
-    /// Drops what is of no use any more; false when nothing is left to look over.
+    /// Drops useless connections and slots; false when nothing is left to look over.
     fn sweep(self: &Arc<Self>, now: Instant) -> bool {
         let all: Vec<_> = self.slots.lock().values().cloned().collect();
         for slot in &all {
@@ -485,7 +485,7 @@ impl Pool {
         drop(all);
         let mut slots = self.slots.lock();
 
-        // A slot that someone else holds has an exchange, whose connection may come home.
+        // A slot with another holder has an exchange; its connection may be returned.
         slots.retain(|_, slot| Arc::strong_count(slot) > 1 || !slot.is_empty());
         if slots.is_empty() {
             self.sweeping.store(false, Ordering::Relaxed);
@@ -538,7 +538,7 @@ impl Slot {
         }
     }
 
-    /// Whose endpoint it leads to, and which that is.
+    /// The upstream and index of the endpoint that it leads to.
     fn endpoint(&self) -> Option<(Arc<Upstream>, usize)> {
         Some((self.owner.as_ref()?.upgrade()?, self.index))
     }

@@ -1,4 +1,4 @@
-//! One connection attempt at a time, whose outcome all who wait for it share.
+//! One connection attempt at a time; all waiting exchanges share its result.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! What an exchange takes from the pool, and what makes it where there is none.
+//! The connection that an exchange takes from the pool, and its maker if there is none.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -33,10 +33,10 @@ pub(crate) struct Taken {
     pub(crate) room: Room,
 }
 
-/// What carries the exchange.
+/// The carrier of the exchange.
 #[derive(Debug)]
 pub(crate) enum Carrier {
-    /// A connection of its own, with what it has while it is open if it was kept before.
+    /// A connection of its own, with its berth if it was kept before.
     H1(Box<Connection>, Option<Arc<Berth>>),
     /// A stream of a shared link.
     Shared(Link, Counted),

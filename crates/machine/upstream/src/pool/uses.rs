@@ -18,7 +18,7 @@ impl Use {
         self.streams.load(Ordering::Relaxed)
     }
 
-    /// Resolves when one begins where there was none.
+    /// Resolves when the first exchange of an idle link begins.
     pub(super) async fn began(&self) {
         self.began.notified().await;
     }
@@ -36,7 +36,7 @@ impl Counted {
         Self(uses.clone())
     }
 
-    /// What it counts on.
+    /// The counter.
     pub(super) fn uses(&self) -> Arc<Use> {
         self.0.clone()
     }

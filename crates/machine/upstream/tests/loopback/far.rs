@@ -23,7 +23,7 @@ pub struct Far {
     pub seen: Arc<Seen>,
 }
 
-/// What the server saw, and how it behaves.
+/// The server's observations, and its behaviour.
 #[derive(Default)]
 pub struct Seen {
     /// Connections accepted.

@@ -178,7 +178,7 @@ async fn failures_in_a_row_eject_an_endpoint_and_time_brings_it_back() {
             .unwrap()
             .starts_with("3 failures in a row, the last: status 503; back in")
     );
-    // It is used again, and has still to show that it works.
+    // The endpoint is used again, and has still to show that it works.
     health(&upstream, 0, "failing").await;
     let mut seen = std::collections::HashSet::new();
     for _ in 0..4 {

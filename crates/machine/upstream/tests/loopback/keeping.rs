@@ -88,7 +88,7 @@ async fn an_exchange_on_a_link_that_fell_silent_ends_and_the_next_goes_elsewhere
         matches!(broken.cause, hermes_http::Cause::Reset(_)),
         "{broken:?}"
     );
-    // What the caller does with that is up to it; the link itself is gone.
+    // The caller decides about it; the link itself is gone.
     caught.active.failed();
     drop(caught);
     let next = near.checkout(&upstream).await;
@@ -102,7 +102,7 @@ async fn an_idle_link_that_fell_silent_is_not_used_again() {
     near.get(&upstream).await;
     near.get(&upstream).await;
     ways[0].open.send_replace(false);
-    // Nothing but the PING tells. A new connection can be made over the same way, and is as silent.
+    // Only the PING tells. A new connection can be made over the same path, and is as silent.
     let noticed = async {
         while upstream.status().endpoints[0].failures == 0 {
             drop(near.checkout(&upstream).await);

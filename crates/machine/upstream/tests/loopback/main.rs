@@ -31,7 +31,7 @@ use tokio_util::task::TaskTracker;
 /// Longer than anything here takes: only a hang reaches it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A client, what it runs, and the upstreams it knows.
+/// A client, its tasks, and its upstreams.
 struct Near {
     client: Client,
     tasks: TaskTracker,

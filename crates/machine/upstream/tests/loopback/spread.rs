@@ -33,7 +33,7 @@ async fn a_dead_endpoint_is_skipped() {
             assert_eq!(near.get(&upstream).await, far.address.to_string());
         }
         let status = upstream.status();
-        // It rests after each failure, so most exchanges do not even try it.
+        // The endpoint rests after each failure, so most exchanges do not even try it.
         assert!(
             status.endpoints[0].failures < 20,
             "{:?}",

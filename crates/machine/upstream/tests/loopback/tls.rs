@@ -1,4 +1,4 @@
-//! TLS to endpoints, and what ALPN settles.
+//! TLS to endpoints, and the version that ALPN chooses.
 
 use std::path::Path;
 use std::sync::Arc;

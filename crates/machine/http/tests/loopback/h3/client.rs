@@ -1,4 +1,4 @@
-//! Servers that write every byte themselves, and what a link makes of it.
+//! Servers that write every byte themselves, and a link's reaction.
 
 use hermes_http::client::QuicLink;
 use hermes_http::server::Options;
@@ -25,7 +25,7 @@ pub async fn pair() -> (QuicLink, hermes_net::quic::Endpoint, Wire) {
     )
 }
 
-/// What a request comes to when the server answers with these bytes, and ends the stream.
+/// The result of a request if the server answers with these bytes, and ends the stream.
 async fn answered(bytes: &[u8]) -> Result<http::StatusCode, StreamError> {
     let (link, _client, wire) = pair().await;
     let (_outgoing, mut pending) = link.open(&get(), Some(0)).await.unwrap();

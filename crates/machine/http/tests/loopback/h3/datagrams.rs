@@ -102,7 +102,7 @@ async fn many_go_and_come_at_once() {
             assert!(came.iter().all(|datagram| datagram.len() == 1001));
             seen += came.len();
         }
-        // Passed on as it came, without another copy of what it means.
+        // Passed on unchanged, without decoding and encoding it again.
         assert_eq!(far.send.forward([Bytes::from_static(b"\0back")]).sent, 1);
     })
     .await;
@@ -173,7 +173,8 @@ async fn there_are_none_over_http2() {
     .await;
 }
 
-/// What does not carry packets is bytes: datagrams of it would wait in a queue that no one reads.
+/// Only packet tunnels have datagrams: those of a byte tunnel would wait in a queue that no one
+/// reads.
 #[tokio::test]
 async fn there_are_none_for_a_tunnel_of_bytes() {
     bounded(async {

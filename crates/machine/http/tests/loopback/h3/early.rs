@@ -130,7 +130,7 @@ async fn a_link_sends_only_safe_requests_early() {
     .await;
 }
 
-/// A link to a server that it knows, whose handshake has not ended.
+/// A link to a known server, during the handshake.
 async fn early_link(server: &Server) -> (QuicLink, hermes_net::quic::Endpoint) {
     let config = known(server).await;
     let (connection, endpoint) = quic::connect_as(&config, server.address).await;
@@ -170,7 +170,7 @@ async fn what_is_safe_and_without_content_is_sent_early_and_nothing_else() {
     .await;
 }
 
-/// Does not take what comes early, and counts.
+/// Rejects early requests, and counts them.
 async fn too_early(offered: Offered, seen: Arc<Mutex<Vec<bool>>>) {
     let early = offered.head.fields.contains_key("early-data");
     seen.lock().unwrap().push(early);

@@ -56,7 +56,7 @@ async fn the_first_goaway_leaves_nothing_out_and_the_second_what_came_after_it()
         let mut first = wire.request(&get(&[]), true).await;
         server.drain.start();
         assert_eq!(goaways.next().await, (1 << 62) - 4);
-        // It was sent before the client could know.
+        // The request was sent before the client could know of the GOAWAY.
         let mut second = wire.request(&get(&[]), true).await;
         assert_eq!(goaways.next().await, 8);
         let mut late = wire.request(&get(&[]), true).await;

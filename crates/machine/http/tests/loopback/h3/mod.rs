@@ -1,4 +1,4 @@
-//! What only HTTP/3 has: datagrams, early data, and peers that write frames by hand.
+//! Parts that only HTTP/3 has: datagrams, early data, and peers that write frames by hand.
 
 mod client;
 mod datagrams;

@@ -20,11 +20,11 @@ const SIZE: usize = 1 << 20;
 /// Two requests of one client.
 #[derive(Debug, Default, Clone, Copy)]
 struct Contest {
-    /// What they say of their priorities; nothing if empty.
+    /// The priority fields of the requests; empty for none.
     said: [&'static str; 2],
-    /// What PRIORITY_UPDATEs say, one before the requests come and one after.
+    /// The PRIORITY_UPDATEs, one before the requests come and one after.
     updates: [&'static str; 2],
-    /// What the responses say.
+    /// The priority fields of the responses.
     answered: [&'static str; 2],
     /// The client is another node.
     link: bool,

@@ -1,4 +1,4 @@
-//! How a link is asked for a sign of life, for months, and what else grows with its age.
+//! Probes of a link's liveness, for months, and other counts that grow with its age.
 //!
 //! | What grows                                   | What becomes of it                                                         |
 //! |----------------------------------------------|----------------------------------------------------------------------------|

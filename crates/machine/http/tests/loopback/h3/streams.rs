@@ -7,7 +7,7 @@ use crate::content::hello;
 use crate::server::Server;
 use crate::{bounded, each};
 
-/// What is written on a stream of this type, and the code that the connection ends with.
+/// The bytes on a stream of this type, and the code that the connection ends with.
 type Case = (&'static str, u64, Vec<u8>, u64);
 
 /// A control stream with these frames after SETTINGS.

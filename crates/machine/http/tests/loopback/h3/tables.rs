@@ -32,7 +32,7 @@ async fn section(stream: &mut RecvStream) -> bytes::Bytes {
     }
 }
 
-/// The stream of this type that the other side opens, with what came on it behind the type.
+/// The stream of this type that the other side opens, with its bytes behind the type.
 async fn opened(wire: &Wire, kind: u64) -> (RecvStream, Vec<u8>) {
     loop {
         let mut stream = wire.connection.accept_uni().await.unwrap();

@@ -60,7 +60,7 @@ impl Wire {
         send(self.kept.last_mut().unwrap(), bytes).await;
     }
 
-    /// Waits until the other side has what was written so far: a request that came after it was answered.
+    /// Waits until the other side has read everything written so far: a later request was answered.
     pub async fn heard(&self) {
         let mut exchange = self.request(&get(&[("x", "\n")]), true).await;
         assert_eq!(exchange.code().await, 0x10e);
