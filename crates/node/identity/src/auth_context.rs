@@ -1,7 +1,7 @@
-//! What was found out about whose an exchange is.
+//! The results of authentication.
 //!
-//! What credentials prove is found out once. What follows from that is a decision of `hermes-rules`, and is asked again for an open
-//! tunnel when the configuration changes.
+//! Credentials are verified once. The user that follows is a decision of `hermes-rules`, and is
+//! decided again for an open tunnel when the configuration changes.
 
 use std::sync::Arc;
 
@@ -17,26 +17,27 @@ use crate::proof::Proof;
 
 /// Why an exchange is taken for a user's.
 pub struct AuthContext {
-    /// Whom authentication found.
+    /// The authenticated user.
     authenticated: Option<String>,
-    /// What that rests on.
+    /// The proof behind it.
     pub proof: Proof,
     /// Unix time in seconds at which the credential ends.
     pub expires: Option<u64>,
     /// Whether a peer proxy handed it over.
     pub peer: bool,
-    /// Whose it was, before any filter said otherwise.
+    /// The user before any filter changed it.
     pub user: Option<String>,
     /// Credentials that a filter is to see. They are nowhere else.
     pub credentials: Fields,
-    /// The request without credentials, before anything in it was believed; kept for what may become a tunnel.
+    /// The request without credentials, before any of its claims was accepted; kept for possible
+    /// tunnels.
     pub arrived: Option<Arc<RequestHead>>,
     /// Until when the filters' decisions count.
     pub authorized: Option<Instant>,
 }
 
 impl AuthContext {
-    /// What authentication found, and the credentials that filters are to see; the caller fills in the rest as it learns it.
+    /// The identity, and the credentials for filters; the caller fills in the rest as it learns it.
     #[must_use]
     pub fn new(identity: Identity, credentials: Fields, peer: bool) -> Self {
         Self {
@@ -51,8 +52,8 @@ impl AuthContext {
         }
     }
 
-    /// The same for an exchange that is made of what an open tunnel carries; `arrived` is the request for it. What filters said of the
-    /// tunnel says nothing of it.
+    /// The same for an exchange within an open tunnel; `arrived` is the request for it. Decisions
+    /// of filters about the tunnel do not apply to it.
     #[must_use]
     pub fn within(&self, arrived: Arc<RequestHead>) -> Self {
         Self {
@@ -62,7 +63,8 @@ impl AuthContext {
         }
     }
 
-    /// The same for an exchange that is opened on behalf of this one: whose it is was decided, and no request for it has arrived.
+    /// The same for an exchange that is opened on behalf of this one: its user was decided, and no
+    /// request for it has arrived.
     #[must_use]
     pub fn on_behalf(&self) -> Self {
         Self {
@@ -77,7 +79,7 @@ impl AuthContext {
         }
     }
 
-    /// What authentication found, as the rules take it; [`Self::claimed`] says what a token claims.
+    /// The result of authentication, for the rules; [`Self::claimed`] has a token's claims.
     #[must_use]
     pub fn authenticated(&self) -> Authenticated<'_> {
         Authenticated {
@@ -87,8 +89,8 @@ impl AuthContext {
         }
     }
 
-    /// The groups that the token claims, if this is the user whom it names, by any of this user's names; `auth` is how the listener
-    /// authenticates now.
+    /// The groups that the token claims, if this is the user it names, by any of this user's names;
+    /// `auth` is how the listener authenticates now.
     #[must_use]
     pub fn claimed<'a>(
         &'a self,

@@ -1,4 +1,4 @@
-//! What a listener asks for, and whether what was shown proves it.
+//! The methods of a listener, and the verification of credentials.
 
 use std::sync::Arc;
 
@@ -15,20 +15,20 @@ use crate::credentials::{self, Credentials};
 use crate::proof::Proof;
 use crate::user_name::USER_LIMIT;
 
-/// Whose an exchange is, and how we know.
+/// The user of an exchange, and the proof.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The authenticated user; `None` without authentication.
     pub user: Option<String>,
-    /// What that rests on.
+    /// The proof.
     pub proof: Proof,
-    /// The verified client certificate's names, whatever the scheme.
+    /// The verified client certificate's names, for every method.
     pub certificate: Option<CertificateNames>,
     /// Unix time in seconds at which the credential ends, but for the `LEEWAY` that the clocks have.
     pub expires: Option<u64>,
 }
 
-/// Checks who sends what enters at one listener. Shared by its workers.
+/// Authenticates the senders at one listener. Shared by its workers.
 #[derive(Debug, Default)]
 pub struct Authenticator {
     basic: Option<BasicAuth>,
@@ -36,13 +36,13 @@ pub struct Authenticator {
     mtls: bool,
     /// Whether nothing need be shown.
     optional: bool,
-    /// The ingress that makes exchanges of what comes.
+    /// The ingress that makes exchanges of the input.
     ingress: Option<Arc<str>>,
 }
 
 impl Authenticator {
-    /// Reads the files that `listener.auth` names. `path` is the listener's own path, e.g. `listeners.web`; `previous` what it asked
-    /// before, some of which need not be asked again.
+    /// Reads the files that `listener.auth` names. `path` is the listener's own path, e.g.
+    /// `listeners.web`; `previous` is the authenticator before, parts of which are reused.
     ///
     /// # Errors
     /// Everything that is wrong, not only the first: files that cannot be read, bad lines, unusable keys.
@@ -93,7 +93,8 @@ impl Authenticator {
         self.asks_field() || self.mtls
     }
 
-    /// Finds out whose a request is, at Unix time `now` in seconds, and takes the credentials out of `fields`.
+    /// Authenticates a request, at Unix time `now` in seconds, and takes the credentials out of
+    /// `fields`.
     ///
     /// `Proxy-Authorization` is always removed. On a gateway's listener the credentials are in `Authorization`, which
     /// is removed only if this listener reads it: otherwise it is for the origin.
@@ -138,16 +139,16 @@ impl Authenticator {
         })
     }
 
-    /// What to answer to a client that showed nothing, where that was permitted and did not suffice; `None` where it is always asked, or
-    /// can be asked for nothing but a certificate.
+    /// The answer to a client without credentials, if these were optional and the policy denies;
+    /// `None` if it is always asked, or only for a certificate.
     #[must_use]
     pub fn asks_again(&self, gateway: bool) -> Option<Challenge> {
         let asks = self.optional && self.asks_field();
         asks.then(|| Challenge::new(Refusal::Missing, &self.schemes(), gateway))
     }
 
-    /// Whether what once proved that someone is `user` would prove it at `now`, Unix time in seconds. Whether a certificate's
-    /// authority is still believed is not asked here.
+    /// Whether an earlier proof of `user` would be accepted at `now`, Unix time in seconds. The
+    /// authorities of certificates are not checked here.
     ///
     /// # Errors
     /// Why not, in words.
@@ -212,7 +213,7 @@ impl Authenticator {
             }
             // Credentials of a scheme that is not asked for are refused, not overlooked.
             (Some(other), _, _) if self.asks_field() => Err(Refusal::Unasked(other.scheme())),
-            // Nothing was shown: what was shown and is wrong has been refused.
+            // No credentials: wrong ones have been refused.
             _ if self.optional && (certificate.is_none() || !self.mtls) => {
                 Ok(identity(None, Proof::Nothing, None))
             }

@@ -18,7 +18,7 @@ use crate::hashing::{Hashing, Turn};
 use crate::proof::PasswordProof;
 use crate::users::Users;
 
-/// Users whose latest right password is remembered, so that not every request pays for a hash.
+/// Users with a remembered password, so that not every request pays for a hash.
 #[doc(alias = "bound")]
 const REMEMBERED: usize = 1024;
 
@@ -49,7 +49,7 @@ pub(crate) struct BasicAuth {
     hashing: Arc<Hashing>,
 }
 
-/// What outlives a change of the configuration.
+/// The state that outlives a change of the configuration.
 struct Memory {
     key: hmac::Key,
     /// By user: the keyed digest of the pair that was right, and the hash that it matched.
@@ -97,19 +97,19 @@ impl BasicAuth {
         })
     }
 
-    /// What the client is shown.
+    /// The realm that the client is shown.
     pub fn realm(&self) -> &str {
         &self.realm
     }
 
-    /// What `user`'s right password proves; `None` if there is no such user.
+    /// The proof of `user`'s right password; `None` if there is no such user.
     pub fn proof(&self, user: &str) -> Option<PasswordProof> {
         let (hash, known) = self.users.hash_of(user);
         known.then(|| PasswordProof::of(hash))
     }
 
-    /// Checks a password of someone at `source`. An unknown user takes as long as a known one. What is remembered waits for
-    /// nothing.
+    /// Checks a password of someone at `source`. An unknown user takes as long as a known one. A
+    /// remembered password needs no wait.
     pub async fn verify(
         &self,
         user: &str,
@@ -181,7 +181,7 @@ impl BasicAuth {
         check.await.ok()
     }
 
-    /// What is remembered of a pair; `None` if nothing is.
+    /// The remembered result for a pair; `None` if there is none.
     fn recall(&self, user: &str, digest: &[u8], now: u64) -> Option<Result<(), Refusal>> {
         let right = self.memory.right.lock().find(user, now).cloned();
         if let Some((known, proof)) = right

@@ -1,4 +1,5 @@
-//! JSON Web Tokens as Bearer credentials (RFC 6750), signed by an issuer whose public keys are in a file.
+//! JSON Web Tokens as Bearer credentials (RFC 6750), signed by an issuer with public keys in a
+//! file.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ pub(crate) struct BearerAuth {
     verified: Mutex<Cache<Vec<u8>, Verified>>,
 }
 
-/// What a token proves.
+/// The proof of a token.
 #[derive(Clone)]
 pub(crate) struct Verified {
     pub user: String,
@@ -72,7 +73,7 @@ impl BearerAuth {
         })
     }
 
-    /// What a token proves, or why it is not valid at `now`.
+    /// The proof of a token, or why it is not valid at `now`.
     pub fn verify(&self, token: &str, now: u64) -> Result<Verified, &'static str> {
         let name = digest(&SHA256, token.as_bytes()).as_ref().to_vec();
         if let Some(known) = self.verified.lock().find(name.as_slice(), now) {
@@ -104,7 +105,7 @@ impl BearerAuth {
             .map(|(user, _)| user)
     }
 
-    /// What a token says, if its signature is right (RFC 7515 section 5.2).
+    /// The claims of a token, if its signature is right (RFC 7515 section 5.2).
     fn proof(&self, token: &str) -> Result<TokenProof, &'static str> {
         const MALFORMED: &str = "the token is not a signed JSON Web Token";
         let (message, signature) = token.rsplit_once('.').ok_or(MALFORMED)?;

@@ -1,4 +1,4 @@
-//! A bounded map whose entries end.
+//! A bounded map with entries that expire.
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, VecDeque};

@@ -1,13 +1,13 @@
-//! The refusal of an unauthenticated client, and what it asks for.
+//! The refusal of an unauthenticated client, with a challenge.
 
 use hermes_http::fields::Fields;
 use hermes_http::fields::names::{PROXY_AUTHENTICATE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 
-/// Realm of challenges whose realm is not configured.
+/// Default realm of challenges.
 pub(crate) const REALM: &str = "hermes";
 
-/// What to answer instead of serving the request.
+/// The answer in place of serving the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Challenge {
     /// 407, on a gateway's listener 401; 403 when no credential in a field would help; 503 when busy.
@@ -23,11 +23,11 @@ pub struct Challenge {
 /// Why someone is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Nothing was shown.
+    /// No credentials.
     Missing,
-    /// What was shown cannot be read.
+    /// Credentials that cannot be read.
     Malformed(&'static str),
-    /// What was shown is of a scheme that this listener does not ask for.
+    /// Credentials of a scheme that this listener does not ask for.
     Unasked(&'static str),
     /// User and password are not known together.
     Basic,
@@ -35,7 +35,7 @@ pub(crate) enum Refusal {
     Bearer(&'static str),
     /// The certificate names no one.
     Certificate(&'static str),
-    /// Whom the ingress names cannot be a user.
+    /// The ingress' name cannot be that of a user.
     Ingress(&'static str),
     /// Too many passwords are waiting to be checked.
     Busy,

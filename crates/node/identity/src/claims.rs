@@ -1,4 +1,4 @@
-//! What a verified token claims (RFC 7519 section 4.1).
+//! The claims of a verified token (RFC 7519 section 4.1).
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ pub const LEEWAY: u64 = 30;
 /// not fear the end of numbers.
 const LATEST: u64 = 253_402_300_799;
 
-/// What a token has to claim.
+/// The claims that a token must have.
 #[derive(Debug)]
 pub(crate) struct Expected {
     pub issuer: String,

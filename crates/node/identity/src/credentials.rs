@@ -10,7 +10,7 @@ use http::HeaderValue;
 #[doc(alias = "bound")]
 const LIMIT: usize = 16 * 1024;
 
-/// What someone showed. It has no `Debug` form: that would tell secrets.
+/// The credentials of a client. They have no `Debug` form: that would reveal secrets.
 pub(crate) enum Credentials {
     /// RFC 7617.
     Basic { user: String, password: String },
@@ -34,7 +34,7 @@ impl Credentials {
 /// Takes the credentials out of `fields`. `asks` says whether this listener reads credentials from a field.
 ///
 /// # Errors
-/// What is wrong, when they cannot be read and this listener would have read them.
+/// The mistake, if they cannot be read and this listener would have read them.
 pub(crate) fn take(
     fields: &mut Fields,
     gateway: bool,

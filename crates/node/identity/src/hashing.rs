@@ -65,7 +65,7 @@ impl Hashing {
     /// Waits for a turn of `user` at `source`.
     ///
     /// # Errors
-    /// None came.
+    /// No turn came.
     pub(crate) async fn turn(self: &Arc<Self>, source: Source, user: &str) -> Result<Turn, Busy> {
         let pair = Pair {
             source,
@@ -106,7 +106,7 @@ impl Hashing {
         }
     }
 
-    /// Gives free turns to those whose they are.
+    /// Grants free turns to waiting checks.
     fn grant(self: &Arc<Self>) {
         // Turns of abandoned checks come back as they are dropped, which takes the lock again.
         let mut gone = Vec::new();

@@ -24,12 +24,12 @@ const TRY_LIMIT: usize = 4;
 /// Digits of the base64 form of the shortest RSA modulus, 2048 bits (RFC 7518 section 3.3).
 const RSA_DIGITS: usize = 342;
 
-/// One key, and what it may verify.
+/// One key, and the algorithms that it may verify.
 pub(crate) struct Key {
     id: Option<String>,
     algorithms: Vec<Algorithm>,
     pub key: DecodingKey,
-    /// Digest of what makes it this key, whatever it is called and used for.
+    /// Digest of the key itself, without its name and use.
     pub print: Vec<u8>,
 }
 
@@ -46,7 +46,7 @@ impl KeySet {
     /// of kinds that are not known, are passed over (RFC 7517 section 5).
     ///
     /// # Errors
-    /// When the file is no key set, holds a symmetric key, or none that is usable.
+    /// When the file is not a key set, holds a symmetric key, or no usable one.
     pub fn read(file: &Secret, path: &str) -> Result<Self, Vec<Problem>> {
         let error = |reason: String| {
             Problem::new(path, format!("{file}: {reason}"))
@@ -74,7 +74,8 @@ impl KeySet {
         }
 
         if !keys.is_empty() {
-            // RFC 7517, 5: an issuer may publish what this program does not understand, and goes on with the others.
+            // RFC 7517, 5: an issuer may publish keys that this program does not understand; the
+            // others are used.
             for ignored in refused {
                 tracing::warn!("{path}: {}; this key is ignored", ignored.reason);
             }
@@ -104,9 +105,9 @@ impl KeySet {
 /// Why a key cannot be used.
 #[derive(Debug)]
 enum Unusable {
-    /// It is not understood, broken or too weak: tokens that it signed are refused, and no others.
+    /// The key is not understood, broken or too weak: only tokens that it signed are refused.
     Ignored(String),
-    /// The file is not what an issuer publishes.
+    /// The file is not one that an issuer publishes.
     Mistake(String),
 }
 

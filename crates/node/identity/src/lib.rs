@@ -1,18 +1,20 @@
-//! Whose an exchange is: what a listener asks for, whether what was shown proves it, and what follows from that.
+//! Authentication: the methods of a listener, the verification of credentials, and the resulting
+//! identity.
 //!
-//! Credentials are consumed at the hop that asked (RFC 9110 section 11.7): after [`Authenticator::authenticate`] the
-//! fields hold none of them. A credential that was shown and is wrong is refused, even if another way to
-//! authenticate would have sufficed.
+//! Credentials are consumed at the hop that asked (RFC 9110 section 11.7): after
+//! [`Authenticator::authenticate`] the fields do not hold them any more. A wrong credential is
+//! refused, even if another way to authenticate would have sufficed.
 //!
-//! - [`Authenticator`]: begin reading here; what one listener asks for. `basic` and `bearer` check it, `challenge` says what is missing.
-//! - [`Proof`]: what an identity rests on, so that an open tunnel can be checked later: would it
+//! - [`Authenticator`]: begin reading here; the methods of one listener. `basic` and `bearer`
+//!   verify credentials, `challenge` asks for missing ones.
+//! - [`Proof`]: the basis of an identity, so that an open tunnel can be checked later: would it
 //!   still be accepted?
-//! - [`AuthContext`]: what authentication found out; `hermes_rules::judge` decides from it whose
-//!   the exchange is.
+//! - [`AuthContext`]: the result of authentication; `hermes_rules::judge` decides from it about the
+//!   user of the exchange.
 //! - `hashing` and `turns`: passwords are checked a few at a time, in an order in which no source takes the others' turns.
 //!
-//! What it is not: it does not verify certificates (the TLS layer has done that), it knows no
-//! route, and it writes no response: the data plane turns its verdict into one.
+//! The crate does not verify certificates (the TLS layer has done that), knows no route, and writes
+//! no response: the data plane turns its verdict into one.
 //!
 //! Specifications: RFC 9110 section 11, RFC 7617 (Basic), RFC 6750 (Bearer), RFC 7515 to 7519 (JSON Web Tokens).
 

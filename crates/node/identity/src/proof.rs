@@ -1,4 +1,5 @@
-//! What an identity rests on: enough to ask later whether it would be accepted still, and no secret.
+//! The basis of an identity: enough to check later whether it would still be accepted, and no
+//! secret.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use jsonwebtoken::Algorithm;
 use serde_json::{Map, Value};
 
-/// What an identity rests on.
+/// The basis of an identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Proof {
     /// There was no authentication.
@@ -39,7 +40,7 @@ impl Proof {
 }
 
 impl Proof {
-    /// What the token claims, if it is one.
+    /// The token's claims, if it is one.
     #[must_use]
     pub fn claims(&self) -> Option<&Map<String, Value>> {
         match self {
@@ -69,7 +70,7 @@ pub struct SupposedToken {
     pub groups_claim: String,
 }
 
-/// What a token said and who signed it, without the signature.
+/// A token's content and its key, without the signature.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TokenProof {
     /// The name of the key that the token asked for.
@@ -78,6 +79,6 @@ pub struct TokenProof {
     pub(crate) algorithm: Algorithm,
     /// Digest of the key that verified it.
     pub(crate) key: Vec<u8>,
-    /// What it claims.
+    /// Its claims.
     pub(crate) claims: Map<String, Value>,
 }

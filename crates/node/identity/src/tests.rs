@@ -146,7 +146,7 @@ fn build(methods: AuthMethods) -> Authenticator {
     .unwrap()
 }
 
-/// Users alice and bob, whose passwords are `wonder` and `builder`.
+/// Users alice and bob, with the passwords `wonder` and `builder`.
 fn users(issuer: &Issuer) -> Basic {
     let line = |user, password| format!("{user}:{}\n", bcrypt::hash(password, 4).unwrap());
     let content = format!(
@@ -204,7 +204,7 @@ async fn ask_at(
     result
 }
 
-/// Who it is, or why not.
+/// The user, or why there is none.
 fn outcome(result: Result<Identity, Challenge>) -> String {
     match result {
         Ok(identity) => format!(
@@ -263,7 +263,7 @@ async fn passwords_are_checked() {
         ("Basic x".to_owned(), "the basic credentials are not base64"),
     ];
 
-    // Twice: the second time, what was right is remembered.
+    // Twice: the second time, right passwords are remembered.
     for (shown, expected) in cases.iter().chain(&cases) {
         assert_eq!(
             outcome(ask(&authenticator, Some(shown)).await),
@@ -930,7 +930,7 @@ fn key_sets_hold_public_signature_keys_only() {
             Some("keys[0]: a broken EC key"),
         ),
         (vec![json!({ "kty": "future" })], Some(none)),
-        // RFC 7517, 5: what is not understood beside a good key is ignored.
+        // RFC 7517, 5: an unknown key beside a good one is ignored.
         (
             vec![
                 json!({ "kty": "EC", "crv": "secp256k1", "x": "AA", "y": "AA" }),

@@ -1,8 +1,9 @@
-//! Whose password is checked next: a machine without clocks, tasks or locks.
+//! The order in which passwords are checked: a machine without clocks, tasks or locks.
 //!
-//! Checks are dear, and anyone can ask for one. Sources take turns, and within a source its users; of one user at one source the
-//! newest comes first, because a person who has just typed waits, and a flood does not. Sources that were wrong lately come last in
-//! three turns of four. A user at a source whose passwords were wrong rests before the next is checked, longer each time.
+//! Checks are expensive, and anyone can ask for one. Sources take turns, and within a source its
+//! users; of one user at one source the newest comes first, because a person who has just typed
+//! waits, and a flood does not. Sources that were wrong lately come last in three turns of four.
+//! After a wrong password, its user at that source rests before the next check, longer each time.
 //!
 //! The turns of `hermes_net` do not fit: no one is known yet, so that a user is one at his source only; order depends on how checks have
 //! ended, and on time; and the newest of one user is first, where there the oldest is.
@@ -32,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 #[doc(alias = "bound")]
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Users at sources whose wrong passwords are counted; the oldest is forgotten first.
+/// Users at sources with counted wrong passwords; the oldest is forgotten first.
 #[doc(alias = "bound")]
 const COUNTED: usize = 4096;
 
@@ -71,7 +72,7 @@ pub(crate) struct Turns {
 /// The checks of one source.
 #[derive(Debug, Default)]
 struct Line {
-    /// The next user first; of each, the newest ticket last. None is empty.
+    /// The next user first; of each, the newest ticket last. No queue is empty.
     users: VecDeque<(String, VecDeque<Ticket>)>,
     waiting: usize,
 }
@@ -144,7 +145,8 @@ impl Turns {
         self.removed(pair.source, user);
     }
 
-    /// The check whose turn it is, which runs from now on; `None` if all that wait are resting or have one that runs.
+    /// The next check, which runs from now on; `None` if all that wait are resting or have a
+    /// running one.
     pub(crate) fn next(&mut self, now: Instant) -> Option<(Pair, Ticket)> {
         let anyone = self.turn % ANYONE == ANYONE - 1;
         let found = if anyone {
@@ -331,7 +333,7 @@ mod tests {
         }
     }
 
-    /// Runs the next check; what it was.
+    /// Runs the next check; returns it.
     fn run(turns: &mut Turns, right: bool, now: Instant) -> Option<(Pair, Ticket)> {
         let (pair, ticket) = turns.next(now)?;
         turns.done(&pair, Some(right), now);
@@ -392,7 +394,7 @@ mod tests {
             run(&mut turns, true, now).map(|(_, ticket)| ticket),
             Some(100)
         );
-        // What is typed now comes before what was sent before, and once it was right nothing rests.
+        // A password typed now comes before earlier ones, and once it was right nothing rests.
         turns.enter(&pair(1, "alice"), 200);
         now += LONGEST_PAUSE;
         assert_eq!(

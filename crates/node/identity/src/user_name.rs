@@ -1,4 +1,4 @@
-//! What can be the name of a user.
+//! Valid names of users.
 
 /// Bytes of a user name: it becomes a field value and a part of every record.
 #[doc(alias = "bound")]

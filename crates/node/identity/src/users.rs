@@ -86,7 +86,7 @@ impl Users {
     }
 }
 
-/// `user:$2b$10$...`; what follows a further colon is ignored, as in other password files.
+/// `user:$2b$10$...`; text behind a further colon is ignored, as in other password files.
 fn parse_line(line: &str) -> Result<(&str, String), String> {
     let (user, rest) = line
         .split_once(':')
@@ -120,7 +120,7 @@ fn cost(hash: &str) -> Option<u32> {
     HashParts::from_str(hash).ok().map(|parts| parts.get_cost())
 }
 
-/// Reads what is not larger than `limit` bytes.
+/// Reads a file of at most `limit` bytes.
 pub(crate) fn read_bounded(file: &Secret, limit: u64, path: &str) -> Result<String, Problem> {
     use std::io::Read;
     let failed = |reason: String| Problem::new(path, format!("{file}: {reason}"));

@@ -15,7 +15,8 @@ use crate::writer::{Place, Written};
 #[doc(alias = "bound")]
 const QUEUE: usize = 8192;
 
-/// Bytes of access records that wait: a full queue of usual ones. Clients choose much of what stands in one.
+/// Bytes of access records that wait: a full queue of usual ones. Clients choose much of a record's
+/// content.
 #[doc(alias = "bound")]
 const QUEUE_BYTES: usize = 12 << 20;
 
@@ -23,7 +24,7 @@ const QUEUE_BYTES: usize = 12 << 20;
 pub struct AccessSink(pub(super) Option<Place>);
 
 impl AccessSink {
-    /// Opens what the configuration names. A file is appended to, and made readable by this user only.
+    /// Opens the configured file. It is appended to, and made readable by this user only.
     ///
     /// # Errors
     /// When the file cannot be opened.

@@ -11,7 +11,7 @@ struct CopyLabels {
     outcome: &'static str,
 }
 
-/// What became of copies, in the order in which they are counted.
+/// The outcomes of copies, in the order of their counters.
 const OUTCOMES: [&str; 4] = ["succeeded", "failed", "cancelled", "unasked"];
 
 /// Families with a series per route; a route's name comes from the configuration.

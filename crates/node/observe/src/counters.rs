@@ -1,4 +1,4 @@
-//! What one exchange has moved, counted without a lock.
+//! The traffic of one exchange, counted without a lock.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use hermes_net::clock;
 use hermes_rules::session::{Speaker, Traffic, Turn};
 use tokio::time::Instant;
 
-/// What an exchange has moved so far; add with [`Ordering::Relaxed`].
+/// The traffic of an exchange so far; add with [`Ordering::Relaxed`].
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Bytes of content or tunnel from the client.
@@ -27,7 +27,7 @@ pub struct Counters {
     pub datagram_limit_out: AtomicU16,
     /// Flows of IP that were followed.
     pub flows: FlowCounters,
-    /// Who spoke, in order: the number of a [`Turn`].
+    /// Who sent, in order: the number of a [`Turn`].
     turn: AtomicU8,
     /// When the target spoke last, in milliseconds since [`CLOCK`] began, as long as there is no conversation.
     answered_at: AtomicU64,
@@ -36,11 +36,11 @@ pub struct Counters {
 /// The flows of an exchange of IP that are followed.
 #[derive(Debug, Default)]
 pub struct FlowCounters {
-    /// Those that began.
+    /// Flows that began.
     pub began: AtomicU64,
-    /// Those of them that may not pass.
+    /// Flows that were denied.
     pub denied: AtomicU64,
-    /// Those that have ended.
+    /// Flows that have ended.
     pub ended: AtomicU64,
 }
 
@@ -59,7 +59,7 @@ impl FlowCounters {
     }
 }
 
-/// What answers and what follows them are timed by.
+/// The clock that answers and their successors are timed by.
 static CLOCK: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Bytes that count as a datagram where datagrams are not counted: a stream of capsules that is passed on as it is.
@@ -118,7 +118,7 @@ impl Counters {
         })
     }
 
-    /// What went both ways in a tunnel of datagrams.
+    /// The traffic of a datagram tunnel in both directions.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         let count = |datagrams: &AtomicU64, bytes: &AtomicU64| {

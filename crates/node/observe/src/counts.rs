@@ -1,15 +1,15 @@
-//! Sums of what exchanges amount to.
+//! Sums over exchanges.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-/// What exchanges amount to. Only grows.
+/// Sums over exchanges. They only grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Exchanges that ended.
     pub exchanges: u64,
-    /// Those of them that failed: without a response, with a 5xx, or broken off by the target.
+    /// Exchanges that failed: without a response, with a 5xx, or broken off by the target.
     pub failures: u64,
     /// Bytes from clients.
     pub client_to_target: u64,
@@ -17,7 +17,7 @@ pub struct Counts {
     pub target_to_client: u64,
     /// Flows of IP that were followed.
     pub flows: u64,
-    /// Those of them that may not pass.
+    /// Flows that were denied.
     pub denied_flows: u64,
 }
 
@@ -26,7 +26,7 @@ pub struct Counts {
 pub(super) struct Tally([AtomicU64; 6]);
 
 impl Tally {
-    /// Adds what an exchange gained.
+    /// Adds an exchange's increase.
     pub fn add(&self, gained: Counts) {
         let Counts {
             exchanges,
@@ -52,7 +52,7 @@ impl Tally {
         }
     }
 
-    /// What was added so far.
+    /// The sums so far.
     pub fn counts(&self) -> Counts {
         let [
             exchanges,

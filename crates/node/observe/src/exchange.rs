@@ -1,4 +1,4 @@
-//! The guard of one exchange: what is learnt about it on its way.
+//! The guard of one exchange: the facts that are learnt on its way.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -18,7 +18,8 @@ use super::span::Span;
 use super::{CLIENT_CLOSED, DropReason, Telemetry, class_of};
 use crate::LOG;
 
-/// Stands for a status where the client went away before it was answered. It is never sent: no such status is registered.
+/// Stands for the status of an exchange with a client that went away before the answer. It is never
+/// sent: no such status is registered.
 const CLIENT_GONE: u16 = 499;
 
 /// A live exchange. Dropping it without [`Self::finish`] ends it as `abandoned`.
@@ -27,7 +28,7 @@ const CLIENT_GONE: u16 = 499;
 #[doc(alias = "bound")]
 const TRIED: usize = 64;
 
-/// Nothing secret may be given to it: a query is cut off a target, credentials belong nowhere here.
+/// It must not be given secrets: a query is cut off a target, and credentials have no place here.
 #[derive(Debug)]
 pub struct Exchange {
     telemetry: Arc<Telemetry>,
@@ -42,7 +43,7 @@ pub struct Exchange {
 struct Eviction {
     asked: AtomicBool,
     changed: Notify,
-    /// It is carried, and looks.
+    /// The exchange is carried, and follows this flag.
     carried: AtomicBool,
 }
 
@@ -106,8 +107,8 @@ impl Exchange {
         self.live.id
     }
 
-    /// What it is for: `host:port`, with a path if it has one. Neither user information nor a query is kept, and at
-    /// most 1024 bytes.
+    /// The target: `host:port`, with a path if it has one. Neither user information nor a query is
+    /// kept, and at most 1024 bytes.
     pub fn target(&self, mut target: String) {
         let is_end = |byte: u8| matches!(byte, b'?' | b'#');
         target.truncate(target.bytes().position(is_end).unwrap_or(target.len()));
@@ -133,13 +134,14 @@ impl Exchange {
         self.live.facts.lock().method = Some(method.clone());
     }
 
-    /// Whose it is.
+    /// The user.
     pub fn user(&self, user: &str) {
         tracing::debug!(target: LOG, exchange = %self.live.id, ?user, "belongs to");
         self.live.facts.lock().user = Some(user.to_owned());
     }
 
-    /// The configured name of the route that decided. It becomes a label: never give a text that a client chose.
+    /// The configured name of the route that decided. It becomes a label: never pass a text that a
+    /// client chose.
     pub fn route(&self, route: &Arc<str>) {
         tracing::debug!(target: LOG, exchange = %self.live.id, %route, "takes the route");
         self.live.facts.lock().route = Some(Arc::clone(route));
@@ -207,13 +209,13 @@ impl Exchange {
         }));
     }
 
-    /// It is refused, or ended, by this node, which calls that so.
+    /// This node refuses or ends the exchange, under this name.
     pub fn refused(&self, id: RefusalId) {
         tracing::debug!(target: LOG, exchange = %self.live.id, refusal = %id, "is refused");
         self.live.facts.lock().names.refusal = Some(id);
     }
 
-    /// An open tunnel is denied by the decision of this name, or by none.
+    /// An open tunnel is denied by the decision of this name, or by an unnamed one.
     pub fn denied(&self, by: Option<RefusalId>) {
         self.live.facts.lock().names.denial = by;
     }
@@ -230,13 +232,13 @@ impl Exchange {
         self.live.facts.lock().names.refusal.is_some()
     }
 
-    /// What is known of it.
+    /// The known facts.
     #[must_use]
     pub fn learnt(&self) -> Learnt {
         self.live.learnt(clock::now().into_std())
     }
 
-    /// It is a tunnel over POST.
+    /// The exchange is a tunnel over POST.
     pub fn is_post(&self) {
         self.live.is_post();
     }
@@ -261,7 +263,7 @@ impl Exchange {
         self.live.facts.lock().decided_by.removed = names;
     }
 
-    /// What a filter decided, and why.
+    /// A filter's decision, and the reason.
     pub fn filtered(&self, decision: &str) {
         tracing::debug!(target: LOG, exchange = %self.live.id, ?decision, "was asked about");
         self.live
@@ -272,7 +274,7 @@ impl Exchange {
             .push(clip(decision));
     }
 
-    /// Filters are asked about it again: what they said before counts no more.
+    /// Filters are asked about it again: earlier decisions do not count any more.
     pub fn refiltered(&self) {
         self.live.facts.lock().decided_by.filters.clear();
     }
@@ -296,12 +298,12 @@ impl Exchange {
         self.live.facts.lock().outlived.moved.as_deref().cloned()
     }
 
-    /// It waits for this, or for nothing any more.
+    /// The exchange waits for this; `None` ends the wait.
     pub fn waits(&self, what: Option<String>) {
         self.live.facts.lock().outlived.waits = what;
     }
 
-    /// What it waits for.
+    /// The reason why it waits.
     pub fn waits_for(&self) -> Option<String> {
         self.live.facts.lock().outlived.waits.clone()
     }
@@ -328,7 +330,7 @@ impl Exchange {
         self.live.span.get()
     }
 
-    /// Where to count what it moves.
+    /// The counters for its traffic.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.live.counters
@@ -345,8 +347,9 @@ impl Exchange {
         }
     }
 
-    /// Notes that datagrams of up to `largest` bytes are too large for the QUIC datagrams on the way, and what `becomes` of them. A user of
-    /// UDP sees nothing of that but loss, or the order of its datagrams changed; so the log tells it of each listener.
+    /// Notes that datagrams of up to `largest` bytes are too large for the QUIC datagrams on the
+    /// way, and their fate, `becomes`. A user of UDP only sees loss, or a changed order of
+    /// datagrams; so the log reports it once for each listener.
     pub fn oversize(&self, largest: usize, fits: usize, becomes: &'static str) {
         if self
             .live

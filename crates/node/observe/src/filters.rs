@@ -1,4 +1,4 @@
-//! Metrics of filters: what they decided, and how long it took.
+//! Metrics of filters: decisions, and their duration.
 
 use std::time::Duration;
 

@@ -38,7 +38,7 @@ pub struct SeenFlow {
     pub reason: &'static str,
 }
 
-/// What a flow moved in either direction.
+/// The traffic of a flow in either direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct MovedPackets {
     /// From the client of the tunnel.
@@ -47,7 +47,7 @@ pub struct MovedPackets {
     pub target_to_client: u64,
 }
 
-/// What an access record says of a flow.
+/// The access record of a flow.
 #[derive(Debug, Serialize)]
 pub(super) struct FlowRecord {
     time: String,
@@ -79,7 +79,7 @@ struct FlowTunnel {
     source: String,
 }
 
-/// What a flow is, and what was decided about it.
+/// The facts of a flow, and the decision about it.
 #[derive(Debug, Serialize)]
 struct FlowFacts {
     protocol: String,
@@ -112,7 +112,7 @@ impl FlowRecord {
         size_of::<Self>() + texts + facts.source.len() + facts.target.len()
     }
 
-    /// Whose tunnel it was in.
+    /// The owner of its tunnel.
     pub(super) fn owner(&self) -> Owner {
         owner_of(self.tunnel.user.as_deref(), &self.tunnel.source)
     }

@@ -1,18 +1,22 @@
-//! What can be seen of a node: live exchanges, access records, metrics, traces and usage, and where the administrator asks.
+//! The visible state of a node: live exchanges, access records, metrics, traces and usage, and the
+//! administrator's socket.
 //!
-//! One [`Telemetry`] serves the process. Every exchange holds an [`Exchange`] guard, whose [`Counters`] are relaxed
-//! atomics: moving a packet costs one addition, takes no lock and looks nothing up. What the counters gained goes
-//! to the listener's metrics when someone asks for them, and when the exchange ends.
+//! One [`Telemetry`] serves the process. Every exchange holds an [`Exchange`] guard, whose
+//! [`Counters`] are relaxed atomics: moving a packet costs one addition, takes no lock and looks
+//! nothing up. The counters' increase goes to the listener's metrics when these are read, and when
+//! the exchange ends.
 //!
-//! - [`Exchange`]: begin reading here; the guard that the data plane tells what happens. `live`: the table of them.
+//! - [`Exchange`]: begin reading here; the guard that the data plane reports events to. `live`: the
+//!   table of them.
 //! - `record`, `access`: one line of JSON at the end of each, written by a thread of its own.
-//! - `metrics`, `series`, `usage` and `top`: counts, in bounded memory whatever clients send.
+//! - `metrics`, `series`, `usage` and `top`: counts, in bounded memory for any input of clients.
 //! - [`trace`] and `otlp`: an exchange's place in a trace, and how spans and metrics reach a collector.
 //! - [`validity`]: certificates that end. [`shown`]: text that someone else chose, where it meets a terminal.
-//! - [`admin`]: the Unix socket that answers; what it can ask of the process is the trait [`admin::Control`].
+//! - [`admin`]: the Unix socket that answers; its commands to the process are the trait
+//!   [`admin::Control`].
 //!
-//! What it is not: it decides nothing about an exchange, it knows no route and no listener but by name, and it is not the log: that
-//! is `tracing`, whose lines about exchanges keep the target [`LOG`].
+//! It decides nothing about an exchange, knows routes and listeners only by name, and is not the
+//! log: that is `tracing`, which has lines about exchanges under the target [`LOG`].
 //!
 //! Specifications: W3C Trace Context, OpenMetrics 1.0, OTLP 1.0 (JSON over HTTP).
 
@@ -79,5 +83,6 @@ pub use span::Span;
 pub use telemetry::{Telemetry, VIEW_LIMIT};
 pub use usage::UsageView;
 
-/// What the log's lines about exchanges are under: filters such as `hermes_node=debug` name the data plane as a whole.
+/// The target of the log's lines about exchanges: filters such as `hermes_node=debug` name the data
+/// plane as a whole.
 pub const LOG: &str = "hermes_proxy";

@@ -1,4 +1,5 @@
-//! How many lines of one kind the log gets, and about whom: one who has lines without end leaves room for those about others.
+//! How many lines of one kind the log gets, by owner: an owner of endless lines leaves room for
+//! those about others.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -51,8 +52,9 @@ impl LineShares {
 
     /// If a line about `owner` may be written at `now`: how many of this kind, about anyone, were left out since the last one.
     ///
-    /// An owner has as many lines as are left for others, so that there is one for the one who comes next. Users are known, and sources without
-    /// end take none of their lines.
+    /// An owner has as many lines as are left for others, so that there is one for the one who
+    /// comes next. Users and sources are counted apart, so that endless sources do not take lines
+    /// of users.
     pub fn next(&mut self, owner: Owner, now: Instant) -> Option<u64> {
         if self
             .began

@@ -1,4 +1,4 @@
-//! What is counted at one listener: handles that need no look-up.
+//! The counters of one listener: handles without look-ups.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -132,7 +132,7 @@ impl ListenerFamilies {
     }
 }
 
-/// What is looked up when it is counted.
+/// Families that are looked up when they are counted.
 #[derive(Debug)]
 struct RareFamilies {
     clients_unread: Family<ListenerLabel, Counter>,
@@ -171,7 +171,7 @@ impl ListenerTelemetry {
         self.malformed.inc();
     }
 
-    /// Counts a request whose client a trusted proxy named by something that is no address.
+    /// Counts a request for which a trusted proxy named a client without a readable address.
     pub fn client_unread(&self) {
         let labels = ListenerLabel {
             listener: self.name.clone(),
@@ -179,7 +179,7 @@ impl ListenerTelemetry {
         self.rare.clients_unread.get_or_create(&labels).inc();
     }
 
-    /// Counts a request whose sender was refused; `scheme` is that of a challenge.
+    /// Counts a request with a refused sender; `scheme` is that of a challenge.
     pub fn auth_failure(&self, scheme: &'static str) {
         let labels = SchemeLabels {
             listener: self.name.clone(),
@@ -188,7 +188,7 @@ impl ListenerTelemetry {
         self.rare.auth_failures.get_or_create(&labels).inc();
     }
 
-    /// Counts a question about a name, and what became of it.
+    /// Counts a question about a name, and the answer.
     pub fn name_asked(&self, answer: &'static str) {
         let labels = NameLabels {
             listener: self.name.clone(),

@@ -30,7 +30,7 @@ pub const LONG_AFTER: Duration = Duration::from_secs(600);
 #[doc(alias = "bound")]
 pub(super) const TEXT_LIMIT: usize = 1024;
 
-/// What is known when an exchange begins.
+/// The facts known when an exchange begins.
 #[derive(Debug, Clone)]
 pub struct Begin {
     /// `http`, `connect`, `connect-tcp`, `connect-udp` or `upgrade`; a tunnel over POST is known [later](crate::Exchange::is_post).
@@ -43,7 +43,7 @@ pub struct Begin {
     pub protocol: &'static str,
 }
 
-/// The identifier of an exchange, unique across restarts. It is written out only where someone reads it.
+/// The identifier of an exchange, unique across restarts. It is formatted only when it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Id {
     /// Makes identifiers of this process differ from those of the one before it.
@@ -78,7 +78,7 @@ pub(super) struct Live {
     settled: Mutex<Settled>,
 }
 
-/// What is learnt on the way.
+/// The facts learnt on the way.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Facts {
     pub target: String,
@@ -91,33 +91,33 @@ pub(super) struct Facts {
     pub ahead: Option<Option<Hop>>,
     /// The attempts, in their order.
     pub tried: Vec<Attempt>,
-    /// What was decided about it, and by what.
+    /// The decisions about it, and their makers.
     pub decided_by: DecidedBy,
     /// The later proxy that refused it. Boxed, like the other rare ones: each open tunnel has room for them.
     pub refused_by: Option<Box<LaterRefusal>>,
-    /// Names of what stands against it.
+    /// Names of the refusals.
     pub names: Names,
-    /// What it has outlived.
+    /// Its recoveries.
     pub outlived: Outlived,
 }
 
-/// What was decided about an exchange, and by what.
+/// The decisions about an exchange, and their makers.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DecidedBy {
-    /// What filters decided, and why.
+    /// The filters' decisions, and their reasons.
     pub filters: Vec<String>,
-    /// The groups that its user's token claims, of what was refused.
+    /// The groups that its user's token claims, for refused exchanges.
     pub claimed: Vec<String>,
     /// Fields of its client that were not believed.
     pub removed: Vec<String>,
 }
 
-/// What an exchange has outlived.
+/// The recoveries of an exchange.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Outlived {
     /// How often its tunnel went on by another path because that broke.
     pub resumed: u32,
-    /// What it waits for, and why.
+    /// The reason why it waits.
     pub waits: Option<String>,
     /// Attempts that are counted and not listed.
     pub forgotten: usize,
@@ -134,7 +134,7 @@ pub struct MovedPath {
     pub why: String,
 }
 
-/// Names of what stands against an exchange.
+/// Names of the refusals of an exchange.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Names {
     /// Of its refusal, by this node or by a later one.
@@ -148,7 +148,7 @@ pub(super) struct Names {
 pub struct LaterRefusal {
     /// The proxy, by the name that it gives itself.
     pub node: String,
-    /// What it calls the refusal, if it says so.
+    /// The hop's own name for the refusal, if it has one.
     pub id: Option<RefusalId>,
 }
 
@@ -162,7 +162,7 @@ pub(super) struct Hop {
 }
 
 impl Facts {
-    /// It goes by this hop.
+    /// Notes that it passes this hop.
     pub fn goes_by(&mut self, hop: Hop) {
         self.hop = Some(hop);
     }
@@ -197,11 +197,11 @@ pub(super) struct Attempt {
     /// When its endpoint was known.
     pub at: SystemTime,
     pub endpoint: Arc<str>,
-    /// What it came to, if that was not the end of the exchange.
+    /// Its outcome, if that was not the end of the exchange.
     pub outcome: Option<&'static str>,
 }
 
-/// What the listener's metrics have already been told.
+/// The part that is in the listener's metrics already.
 #[derive(Debug, Default)]
 struct Settled {
     client_to_target: u64,
@@ -229,7 +229,7 @@ impl Live {
         }
     }
 
-    /// What it carries.
+    /// The kind of the exchange.
     pub fn kind(&self) -> &'static str {
         if self.post.load(Ordering::Relaxed) {
             "post"
@@ -238,7 +238,7 @@ impl Live {
         }
     }
 
-    /// It is a tunnel over POST.
+    /// The exchange is a tunnel over POST.
     pub fn is_post(&self) {
         self.post.store(true, Ordering::Relaxed);
     }
@@ -257,7 +257,7 @@ impl Live {
         self.long.fetch_max(periods, Ordering::Relaxed) < periods
     }
 
-    /// Adds to the listener's metrics what the counters gained since the last time, and returns it.
+    /// Adds the counters' increase since the last time to the listener's metrics, and returns it.
     pub fn settle(&self) -> Counts {
         let mut settled = self.settled.lock();
         let sent = self.counters.client_to_target.load(Ordering::Relaxed);
@@ -363,12 +363,12 @@ pub(super) fn clip(text: &str) -> String {
     text[..text.floor_char_boundary(TEXT_LIMIT)].to_owned()
 }
 
-/// What is known of an exchange at one moment.
+/// The facts of an exchange at one moment.
 #[derive(Debug, Clone)]
 pub struct Learnt {
     /// As the administrator sees it.
     pub view: ExchangeView,
-    /// What filters decided, and why.
+    /// The filters' decisions, and their reasons.
     pub filters: Vec<String>,
     /// The groups that its user's token claims, if that was looked at.
     pub claimed: Vec<String>,
@@ -397,11 +397,11 @@ pub struct ExchangeView {
     pub listener: String,
     /// Where it comes from.
     pub source: String,
-    /// Whose it is.
+    /// The user.
     pub user: Option<String>,
     /// The method; empty until the head was read.
     pub method: String,
-    /// What it is for; empty until the head was read.
+    /// The target; empty until the head was read.
     pub target: String,
     /// The route that decided.
     pub route: Option<String>,
@@ -433,16 +433,16 @@ pub struct ExchangeView {
 /// Flows of a tunnel of IP that are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct FlowCountsView {
-    /// Those that are open.
+    /// Open flows.
     pub open: u64,
-    /// Those that began.
+    /// Flows that began.
     pub began: u64,
-    /// Those of them that may not pass.
+    /// Flows that were denied.
     pub denied: u64,
 }
 
 impl FlowCountsView {
-    /// `None` where there are none.
+    /// `None` without flows.
     fn of(flows: &FlowCounters) -> Option<Self> {
         let began = flows.began.load(Ordering::Relaxed);
         (began > 0).then(|| Self {
@@ -462,7 +462,7 @@ pub struct ExchangeProgress {
     pub attempts: usize,
     /// How often its tunnel went on by another path.
     pub resumed: u32,
-    /// What it waits for, and why; absent if it does not.
+    /// The reason why it waits; absent if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits: Option<String>,
     /// When its tunnel took another path last, and why; absent if it never did.

@@ -62,9 +62,9 @@ labels!(OutcomeLabel { outcome: &'static str });
 pub enum DropReason {
     /// A queue on its way was full.
     QueueFull,
-    /// It waited too long for its tunnel.
+    /// The packet waited too long for its tunnel.
     Expired,
-    /// It is larger than the next hop carries.
+    /// The packet is larger than the next hop carries.
     TooLarge,
     /// Its context ID is unknown (RFC 9298 section 4).
     UnknownContext,
@@ -74,7 +74,7 @@ pub enum DropReason {
     SessionLimit,
     /// A rule on packets forbids it.
     Policy,
-    /// It is not what it is said to be, as a forged super-packet.
+    /// The packet is malformed, as a forged super-packet.
     Malformed,
 }
 
@@ -106,7 +106,7 @@ impl DropReason {
     }
 }
 
-/// What was decided about exchanges, and by whom.
+/// The decisions about exchanges, by maker.
 #[derive(Debug)]
 struct DecisionFamilies {
     filters: FilterFamilies,
@@ -135,7 +135,7 @@ pub(super) struct Metrics {
     pub(super) watched: Watched,
 }
 
-/// What is looked up whenever someone asks.
+/// Values that are read when metrics are.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
     pub(super) upstreams: Upstreams,
@@ -437,7 +437,7 @@ fn status_class(status: Option<u16>) -> &'static str {
         Some(2) => "2xx",
         Some(3) => "3xx",
         Some(4) => "4xx",
-        // RFC 9110, 15: what has no class of its own is an error of the server.
+        // RFC 9110, 15: a status without a class of its own counts as an error of the server.
         Some(_) => "5xx",
         None => "none",
     }

@@ -1,4 +1,4 @@
-//! Neighbours in custody: what is shown of them, and the metrics.
+//! Neighbours in custody: their status, and the metrics.
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ use crate::looked_up::LookedUp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NeighbourState {
-    /// It was not heard yet, and nothing is wanted from it.
+    /// The neighbour was not heard yet, and nothing is wanted from it.
     Unheard,
-    /// It answers, or did when something was wanted last.
+    /// The neighbour answers, or did when something was wanted last.
     Up,
-    /// It does not answer.
+    /// The neighbour does not answer.
     Silent,
     /// Something answers where it is, and no keys can be agreed.
     Refused,
@@ -36,7 +36,7 @@ impl NeighbourState {
     }
 }
 
-/// What is to be seen of a neighbour in custody.
+/// The status of a neighbour in custody.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NeighbourView {
     /// Its name.

@@ -14,7 +14,7 @@ use crate::looked_up::LookedUp;
 pub struct GaugeFamily {
     /// The name, which begins with `hermes_`.
     pub name: &'static str,
-    /// What it counts.
+    /// Its description.
     pub help: &'static str,
     /// The gauges.
     pub gauges: Vec<LabelledGauge>,
@@ -23,9 +23,9 @@ pub struct GaugeFamily {
 /// A gauge of a family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelledGauge {
-    /// Names and values of its labels. Those who choose the values must be few: each has a line of its own.
+    /// Names and values of its labels. The values must be few: each has a line of its own.
     pub labels: Vec<(&'static str, String)>,
-    /// What it says now.
+    /// The current value.
     pub value: i64,
 }
 

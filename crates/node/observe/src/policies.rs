@@ -59,7 +59,7 @@ impl PolicyFamily {
     }
 }
 
-/// Counts what the rules of one policy decide. Nothing is looked up.
+/// Counts the decisions of one policy's rules, without look-ups.
 #[derive(Debug)]
 pub struct PolicyTally {
     rules: Vec<Option<Counter>>,
@@ -67,7 +67,8 @@ pub struct PolicyTally {
 }
 
 impl PolicyTally {
-    /// For rules by their positions, each with its name and whether it allows, where it decides at all; and for what holds where none does.
+    /// For rules by their positions, each with its name and whether it allows, if it decides at
+    /// all; and for the default.
     pub(super) fn new<'a>(
         family: &PolicyFamily,
         rules: impl Iterator<Item = Option<(&'a Arc<str>, bool)>>,

@@ -1,4 +1,4 @@
-//! One message to a server that collects what this node tells, and what came of it.
+//! One message to a collecting server, and its outcome.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct Destination {
     pub server_name: Option<String>,
 }
 
-/// What is sent: JSON.
+/// The content: JSON.
 #[derive(Debug, Clone)]
 pub(super) struct Content {
     pub(super) bytes: Bytes,
@@ -113,7 +113,7 @@ async fn send(to: &Destination, below: &str, content: Content) -> Result<(), Ref
     let exchange = async {
         let answer = sender.send_request(request).await.map_err(Refused::again)?;
         let status = answer.status();
-        // What it says decides nothing, but a connection is not cut in the middle of it.
+        // The content of the answer does not matter, but reading it keeps the connection usable.
         let _ = Limited::new(answer.into_body(), ANSWER_BYTES)
             .collect()
             .await;

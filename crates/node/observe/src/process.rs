@@ -15,7 +15,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use hermes_net::shares::Shares;
 
-/// Reads what the process uses.
+/// Reads the resources that the process uses.
 #[derive(Debug)]
 pub(super) struct ProcessCollector {
     began: SystemTime,

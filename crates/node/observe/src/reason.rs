@@ -19,8 +19,8 @@ const ENDS: [&str; 10] = [
 /// The client was gone before the answer.
 pub const CLIENT_CLOSED: &str = ENDS[4];
 
-/// The class of `reason`: what stands before its first colon, if that is one of our own words or a proxy error type
-/// (RFC 9209 section 2.3); `other` if not.
+/// The class of `reason`: the text before its first colon, if that is one of our own words or a
+/// proxy error type (RFC 9209 section 2.3); `other` if not.
 #[must_use]
 pub fn class_of(reason: &str) -> &'static str {
     let word = reason.split(':').next().unwrap_or_default().trim();

@@ -19,7 +19,7 @@ pub(super) enum Event {
     Long,
 }
 
-/// What an access record says. Holds no field value, no query and no credential.
+/// The content of an access record. Holds no field value, no query and no credential.
 #[derive(Debug, Serialize)]
 pub(super) struct Record {
     pub time: String,
@@ -80,13 +80,13 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// By whom it was refused, if it was.
+/// Who refused it, if it was refused.
 #[derive(Debug, Serialize)]
 pub(super) struct RefusedBy {
     /// The later proxy that refused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused_by: Option<String>,
-    /// What the refusal is called.
+    /// The name of the refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refusal: Option<String>,
 }
@@ -146,12 +146,12 @@ impl Record {
         size_of::<Self>() + texts + listed + attempts + chosen
     }
 
-    /// Whose exchange it was.
+    /// The owner of the exchange.
     pub(super) fn owner(&self) -> Owner {
         owner_of(self.user.as_deref(), &self.source)
     }
 
-    /// What there is to say about `live` at `time`, which is `now`.
+    /// The record of `live` at `time`, which is `now`.
     pub fn new(
         live: &Live,
         event: Event,

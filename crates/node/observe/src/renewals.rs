@@ -1,4 +1,4 @@
-//! Certificates that the node obtains itself: metrics of what became of their orders.
+//! Certificates that the node obtains itself: metrics of their orders.
 
 use std::fmt;
 

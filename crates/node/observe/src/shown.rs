@@ -1,8 +1,9 @@
 //! Text that someone else chose, where it meets a terminal.
 //!
-//! A terminal obeys control characters, those of ISO 6429 beyond ASCII too (U+0080 to U+009F: U+009B alone begins a sequence),
-//! and characters that turn the direction of writing show a text as another one. Whatever Hermes prints of clients, origins and
-//! peers goes through here: tables, log lines and records.
+//! A terminal obeys control characters, those of ISO 6429 beyond ASCII too (U+0080 to U+009F:
+//! U+009B alone begins a sequence), and characters that turn the direction of writing show a text
+//! as another one. Texts of clients, origins and peers that Hermes prints go through here: tables,
+//! log lines and records.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -11,17 +12,19 @@ use std::io;
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 
-/// Whether a terminal would obey a character instead of showing it, or show what follows it elsewhere.
+/// Whether a terminal would obey a character instead of showing it, or show the text behind it
+/// elsewhere.
 pub fn is_obeyed(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
             // Marks, embeddings, overrides and isolates of direction (UAX #9).
             '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-            // What some take for the end of a line.
+            // Line separators for some programs.
             | '\u{2028}' | '\u{2029}')
 }
 
-/// Text with what a terminal would obey written as `\u{9b}`, but for those characters that `kept` names.
+/// Text with characters that a terminal would obey written as `\u{9b}`, but for those that `kept`
+/// accepts.
 pub fn for_terminal(text: &str, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
     let escaped = |letter: char| is_obeyed(letter) && !kept(letter);
     if !text.contains(escaped) {
@@ -40,7 +43,8 @@ pub fn for_terminal(text: &str, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// JSON whose strings mean the same, with what a terminal would obey written as `\u009b`.
+/// JSON with the same strings, in which characters that a terminal would obey are written as
+/// `\u009b`.
 pub fn json_for_terminal(json: &str) -> Cow<'_, str> {
     // Outside of strings there is no control character but the end of a line.
     let escaped = |letter: char| is_obeyed(letter) && letter != '\n';

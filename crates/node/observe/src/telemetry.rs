@@ -75,7 +75,7 @@ impl Telemetry {
         })
     }
 
-    /// Whose exchanges hold how many descriptors.
+    /// The shares of descriptors, by holder.
     pub fn shares(&self) -> &Arc<Shares> {
         &self.shares
     }
@@ -97,7 +97,7 @@ impl Telemetry {
         self.writer.read().flush(limit)
     }
 
-    /// Enters an exchange in the table of live ones. It leaves when the guard is finished or dropped.
+    /// Adds an exchange to the table of live ones, until the guard is finished or dropped.
     #[must_use]
     pub fn begin(self: &Arc<Self>, begin: Begin) -> Exchange {
         let listener = self.metrics.listener(&begin.listener);
@@ -173,8 +173,8 @@ impl Telemetry {
         self.metrics.retry_budget_exhausted(upstream);
     }
 
-    /// Counts what the rules of a policy decide: by their positions, each with its name and whether it allows, where it decides at all. A rule
-    /// of a name that was there before is counted on.
+    /// Counts the decisions of a policy's rules: by their positions, each with its name and whether
+    /// it allows, if it decides at all. The counter of a name that existed before goes on.
     pub fn policy<'a>(
         &self,
         rules: impl Iterator<Item = Option<(&'a Arc<str>, bool)>>,
@@ -198,7 +198,7 @@ impl Telemetry {
         self.metrics.datagrams_dropped(reason, count);
     }
 
-    /// Counts a reload and what became of it; `outcome` is `applied`, `refused`, `confirmed` or `returned`.
+    /// Counts a reload and its outcome, which is `applied`, `refused`, `confirmed` or `returned`.
     pub fn reload(&self, outcome: &'static str) {
         self.metrics.reload(outcome);
     }
@@ -221,12 +221,12 @@ impl Telemetry {
         self.metrics.watched.neighbours.look(Arc::new(look));
     }
 
-    /// Says in metrics what plugs say of themselves, as found there.
+    /// Shows the plugs' own gauges in the metrics, as `look` returns them.
     pub fn watch_plugs(&self, look: impl Fn() -> Vec<crate::GaugeFamily> + Send + Sync + 'static) {
         self.metrics.watched.plugs.look(Arc::new(look));
     }
 
-    /// Says in metrics what became of orders of certificates, as found there.
+    /// Shows the orders of certificates in the metrics, as `look` returns them.
     pub fn watch_renewals(
         &self,
         look: impl Fn() -> Vec<crate::RenewalView> + Send + Sync + 'static,
@@ -251,7 +251,7 @@ impl Telemetry {
         self.usage.limit(limit.unwrap_or(USERS));
     }
 
-    /// Accounts for what live exchanges moved so far.
+    /// Accounts for the traffic of live exchanges so far.
     pub(crate) fn settle(&self) {
         self.table.each(|live| self.usage.add(live, live.settle()));
     }
@@ -329,7 +329,7 @@ impl Telemetry {
     }
 }
 
-/// What writes access records there.
+/// The writer of access records to a sink.
 fn records(access: AccessSink, metrics: &Metrics) -> Writer<AccessLine> {
     let lost = metrics.access_lost();
     let fates = Fates {

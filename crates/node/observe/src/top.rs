@@ -1,7 +1,7 @@
 //! The users with the most use, found in bounded memory.
 //!
-//! A user with counters of its own begins at zero when chosen, and what is counted for the others
-//! only grows, so that every series is a counter. The users waiting to be chosen are kept by the
+//! A user with counters of its own begins at zero when chosen, and the counters of the others only
+//! grow, so that every series is a counter. The users waiting to be chosen are kept by the
 //! space-saving algorithm (Metwally, Agrawal and El Abbadi, 2005): a newcomer takes the place of
 //! the user with the least use, and inherits that use.
 
@@ -16,7 +16,7 @@ pub(super) const OTHER: &str = "(other)";
 #[doc(alias = "bound")]
 const WAITING: usize = 4;
 
-/// What one exchange weighs beside its bytes.
+/// The weight of one exchange beside its bytes.
 const EXCHANGE: u64 = 1024;
 
 /// The users with the most use, and all others together.

@@ -1,4 +1,4 @@
-//! *Trace*: every exchange is a span of a trace (W3C Trace Context), whatever it carries.
+//! *Trace*: every exchange is a span of a trace (W3C Trace Context), of every kind.
 //!
 //! A peer proxy's context is believed, a client's only where its listener says so; without one a new trace begins. The
 //! next hop, and an origin that the operator named, are told this hop's own span; strangers are told nothing, unless the
@@ -89,7 +89,7 @@ fn is_sampled(trace: [u8; 16], share: Percent) -> bool {
     (drawn * WHOLE) >> 56 >= WHOLE - u128::from(share.0)
 }
 
-/// The identifier of random bytes; should all be zero, of the least that is none.
+/// An identifier of random bytes; if all were zero, the least valid one.
 fn random<const N: usize>(mut bytes: [u8; N]) -> Id<N> {
     loop {
         match Id::new(bytes) {

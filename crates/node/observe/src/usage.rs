@@ -1,4 +1,4 @@
-//! Who and what uses the node: counts by user, route and upstream.
+//! Use of the node: counts by user, route and upstream.
 //!
 //! Routes and upstreams are names from the configuration. Users are not: only those with the most use are counted each,
 //! all others together, so that no number of users makes the metrics grow.
@@ -27,7 +27,7 @@ const CHOICE: Duration = Duration::from_secs(10);
 /// Parts of the counts by user. More threads than these share them.
 const PARTS: usize = 16;
 
-/// Users whose counts wait in a part.
+/// Users with counts that wait in a part.
 #[doc(alias = "bound")]
 const PART_USERS: usize = 32;
 
@@ -61,7 +61,7 @@ pub(super) struct Usage {
     upstreams: Tallies,
 }
 
-/// What was counted by user since someone looked, in the order in which the users came.
+/// Counts by user since the last look, in the order in which the users came.
 #[derive(Debug, Default)]
 struct Part(Vec<(String, Counts)>);
 
@@ -144,7 +144,7 @@ impl Usage {
         self.upstreams.of(name)
     }
 
-    /// Adds what an exchange gained so far.
+    /// Adds an exchange's increase so far.
     pub fn add(&self, live: &Live, gained: Counts) {
         if gained == Counts::default() {
             return;
@@ -160,7 +160,7 @@ impl Usage {
         }
     }
 
-    /// Adds what an exchange of this user gained, but not for its route and its upstream.
+    /// Adds the increase of a user's exchange, but not for its route and its upstream.
     pub fn add_for(&self, user: Option<&str>, gained: Counts) {
         let user = user.unwrap_or_default();
         let mut part = self.parts[PART.with(|part| *part)].lock();
@@ -174,12 +174,12 @@ impl Usage {
         part.0.push((user.to_owned(), gained));
     }
 
-    /// Adds a part to all users. It stays locked meanwhile, so that no reader misses it.
+    /// Adds a part to all users. It stays locked meanwhile, so that readers do not miss it.
     fn add_up(&self, part: &mut Part) {
         self.users.lock().add(std::mem::take(part));
     }
 
-    /// All users, with what the threads have counted: whatever was added before is there.
+    /// All users, with the threads' counts: earlier additions are included.
     fn all_users(&self) -> MutexGuard<'_, Users> {
         for part in &self.parts {
             self.add_up(&mut part.lock());
@@ -221,7 +221,7 @@ pub(super) struct UsageCollector(pub Arc<Usage>);
 /// One figure of counts.
 type Figure = fn(&Counts) -> u64;
 
-/// Figures that have no direction: their names, what they are, and how to read them.
+/// Figures without a direction: their names, descriptions, and how to read them.
 const FIGURES: [(&str, &str, Figure); 4] = [
     ("exchanges", "Exchanges that ended", |counts| {
         counts.exchanges

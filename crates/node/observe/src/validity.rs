@@ -1,8 +1,8 @@
 //! How long the certificates and revocation lists of a configuration are valid, and warnings before
 //! they expire.
 //!
-//! None of that makes a configuration invalid: one certificate that has ended must not keep a node from starting, nor a change
-//! from being put in force.
+//! None of these warnings makes a configuration invalid: an expired certificate must not keep a
+//! node from starting, nor a change from being put in force.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -21,7 +21,7 @@ const DAY: u64 = 24 * 60 * 60;
 /// is issued for less, the last third.
 const SOON: u64 = 30 * DAY;
 
-/// What a file holds.
+/// The role of a file's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     /// A certificate that this node shows, with those that issued it: the first to end counts.
@@ -32,7 +32,7 @@ enum Role {
     List,
 }
 
-/// A file whose content counts for a time.
+/// A file with a content of limited validity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     /// The key that names it, such as `listeners.web.tls.cert_file`.
@@ -41,7 +41,7 @@ pub struct Held {
     pub file: PathBuf,
     role: Role,
     span: Span,
-    /// Of lists that are of no authority beside them: an authority that has none.
+    /// For lists of other authorities: an authority without a list.
     unlisted: Option<String>,
 }
 
@@ -51,9 +51,9 @@ pub struct Held {
 pub enum Validity {
     /// There is time.
     Valid,
-    /// It ends within this many days.
+    /// Ends within this many days.
     EndsSoon(u64),
-    /// It has ended.
+    /// Has ended.
     Ended,
     /// Its time has not come.
     NotYet,
@@ -128,7 +128,7 @@ impl Held {
         }
     }
 
-    /// The warning about it at `now`: what is wrong, and what to do.
+    /// The warning about it at `now`: the problem, and the remedy.
     pub fn warning(&self, now: u64) -> Option<(String, &'static str)> {
         if let Some(authority) = &self.unlisted {
             return Some((self.foreign(authority), "name the list of each authority"));
@@ -213,7 +213,7 @@ fn date(seconds: u64) -> String {
     time.split('T').next().unwrap_or_default().to_owned()
 }
 
-/// The files of a document whose content counts for a time. Those that cannot be read are spoken of elsewhere.
+/// A document's files with contents of limited validity. Unreadable ones are reported elsewhere.
 pub fn all(document: &Document) -> Vec<Held> {
     let mut held = Vec::new();
     for (name, listener) in &document.listeners {
@@ -262,7 +262,7 @@ fn of_server(path: &str, tls: &ServerTls) -> Vec<Held> {
     held
 }
 
-/// Marks lists that are of none of the authorities in this file, where one of those has no list.
+/// Marks lists that belong to no authority in this file, if one of these has no list.
 fn mark_foreign(held: &mut [Held], authority: Option<&FilePath>) {
     let Some(authority) = authority else { return };
     let mut lists: Vec<&mut Held> = held

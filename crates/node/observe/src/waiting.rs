@@ -1,4 +1,4 @@
-//! Memory of what waits to be written or sent: bounded for a queue, and shared between those whose it is.
+//! Memory of queued lines: bounded for a queue, and shared between their owners.
 //!
 //! While little waits, nothing is asked but how much. Beyond a quarter of the bound, an owner may have as many bytes as are free then: one
 //! who has exchanges without end leaves room for the records of others.
@@ -51,7 +51,7 @@ impl WaitingRoom {
     ) -> Option<WaitingPart> {
         let bytes = bytes.max(self.least);
         let all = self.all.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        // What is refused gives its bytes back.
+        // A refused line gives its bytes back.
         let mut part = WaitingPart {
             room: self.clone(),
             bytes,

@@ -15,7 +15,7 @@ use crate::waiting::{WaitingPart, WaitingRoom};
 /// How long to wait for room in a full queue before looking again, when flushing.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// What can be written, a line each.
+/// Something that can be written, a line each.
 pub(super) trait Written: Send + 'static {
     /// How many may wait: traffic never waits for a disk.
     const QUEUE: usize;
@@ -23,7 +23,7 @@ pub(super) trait Written: Send + 'static {
     const BYTES: Option<usize> = None;
     /// The name of the thread that writes.
     const THREAD: &'static str;
-    /// What they are, for the log.
+    /// The name of these lines, for the log.
     const WHAT: &'static str;
 
     /// Bytes of memory that it takes while it waits.
@@ -31,7 +31,7 @@ pub(super) trait Written: Send + 'static {
         0
     }
 
-    /// Whose it is, where memory is short.
+    /// Its owner, for when memory is short.
     fn owner(&self) -> Owner {
         Owner::Local
     }
@@ -40,7 +40,7 @@ pub(super) trait Written: Send + 'static {
     fn write(&self, output: &mut impl Write) -> io::Result<()>;
 }
 
-/// What lines are written to.
+/// The destination of lines.
 pub(super) enum Place {
     /// A file, which may be moved away.
     File(AppendedFile),
@@ -48,14 +48,14 @@ pub(super) enum Place {
     Other(Box<dyn Write + Send>),
 }
 
-/// Counts what becomes of lines.
+/// Counts the fates of lines.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Fates {
-    /// Those that were written.
+    /// Written lines.
     pub(super) written: Counter,
-    /// Those for which there was no room in the queue.
+    /// Lines without room in the queue.
     pub(super) crowded_out: Counter,
-    /// Those that could not be written.
+    /// Lines that could not be written.
     pub(super) failed: Counter,
 }
 
@@ -88,10 +88,10 @@ impl Write for Place {
     }
 }
 
-/// What goes through the queue.
+/// A message in the queue.
 enum Message<L> {
     Line(Box<WaitingLine<L>>),
-    /// The file may have been moved; what follows goes to a new one then.
+    /// The file may have been moved; later lines go to a new one then.
     Follow,
     /// Write out everything before this; then the sender is dropped or used.
     Flush(SyncSender<()>),
@@ -214,7 +214,7 @@ fn write_all<L: Written>(queue: &Receiver<Message<L>>, writer: Place, fates: &Fa
     }
 }
 
-/// The next message. When there is none yet, what was written is flushed before waiting.
+/// The next message. If there is none yet, written lines are flushed before waiting.
 fn next<L>(queue: &Receiver<Message<L>>, output: &mut BufWriter<Place>) -> Option<Message<L>> {
     match queue.try_recv() {
         Ok(message) => Some(message),
@@ -235,7 +235,7 @@ fn follow_if_due(output: &mut BufWriter<Place>) -> io::Result<()> {
     }
 }
 
-/// Goes on in a new file if the old one was moved; what was written before is in the old one, to the end of its line.
+/// Goes on in a new file if the old one was moved; earlier lines are whole in the old one.
 fn follow(output: &mut BufWriter<Place>) -> io::Result<()> {
     let flushed = output.flush();
     output.get_mut().follow();

@@ -30,14 +30,14 @@ const DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
 #[doc(alias = "bound")]
 const CONTENT_TIME: Duration = Duration::from_secs(10);
 
-/// What stands before the name of a refusal.
+/// The prefix of the name of a refusal.
 const WHY: &str = "/why/";
 
-/// What the text of the metrics is for those who ask for OpenMetrics.
+/// The media type of the metrics for clients that ask for OpenMetrics.
 const OPENMETRICS_TYPE: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 
-/// What it is for others.
+/// The media type for others.
 const PLAIN_TYPE: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
@@ -47,7 +47,7 @@ pub(super) struct Admin<C> {
     pub telemetry: Arc<Telemetry>,
 }
 
-/// What is missing, and that the node is not ready.
+/// The missing parts of a node that is not ready.
 #[derive(Serialize)]
 struct Unready<M> {
     #[serde(flatten)]
@@ -120,7 +120,7 @@ impl Answer for MetricsOnly {
 }
 
 impl<C: Control> Admin<C> {
-    /// It may wait for a reload that is under way.
+    /// May wait for a running reload.
     async fn status(&self) -> Response<Full<Bytes>> {
         let control = Arc::clone(&self.control);
         let status = tokio::task::spawn_blocking(move || control.status()).await;
@@ -254,7 +254,7 @@ impl<C: Control> Admin<C> {
     }
 }
 
-/// What was found, or why not.
+/// The account of an exchange, or why there is none.
 fn judged(
     found: Result<Result<impl Serialize, AdminRefusal>, JoinError>,
     what: &str,
@@ -313,7 +313,7 @@ fn method_of(path: &str) -> Option<Method> {
     }
 }
 
-/// `HEAD` may ask what `GET` may (RFC 9110 section 9.3.2); hyper leaves the content out.
+/// `HEAD` is allowed where `GET` is (RFC 9110 section 9.3.2); hyper leaves the content out.
 fn is_allowed(method: &Method, allowed: &Method) -> bool {
     method == allowed || (method == Method::HEAD && allowed == Method::GET)
 }
@@ -363,7 +363,7 @@ fn error(status: StatusCode, reason: &str) -> Response<Full<Bytes>> {
 }
 
 fn json_answer(status: StatusCode, value: &impl Serialize) -> Response<Full<Bytes>> {
-    // Every answer has texts for keys, and none fails to be written.
+    // Every answer has texts for keys, so serialising cannot fail.
     let value = serde_json::to_value(value).unwrap_or_default();
     typed(
         status,

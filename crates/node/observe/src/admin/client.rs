@@ -46,7 +46,7 @@ pub enum AdminError {
     /// The socket belongs to someone else.
     #[error("{} may not be used by this user: run as the user of `hermes run`", .0.display())]
     Denied(PathBuf),
-    /// Someone else may serve there, who would be told what is only for the node.
+    /// Someone else may serve there, and would receive messages that are only for the node.
     #[error("{} is not believed: {reason}; run as the user of `hermes run`, or name another socket with --admin", .socket.display())]
     Foreign {
         /// The socket that was asked for.
@@ -59,13 +59,13 @@ pub enum AdminError {
     Connect {
         /// The socket that was asked for.
         socket: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// The node did not answer in time.
     #[error("the node at {} does not answer: it stands still, or its machine does", .0.display())]
     Timeout(PathBuf),
-    /// The path, or what came back, is not HTTP.
+    /// The path or the answer is not HTTP.
     #[error("what came back is not an answer: {0}")]
     Protocol(String),
 }

@@ -18,7 +18,7 @@
 //! | `POST /rollback` | as `/reload`; 409 where there is no earlier configuration |
 //! | `PUT /log` | body: a log filter; 204, or 422 with what is wrong with it |
 //!
-//! Errors are `{"error": "..."}`. What it is not: it proxies nothing, and it shows no secret.
+//! Errors are `{"error": "..."}`. It proxies nothing, and shows no secret.
 
 mod answer;
 pub mod client;
@@ -50,24 +50,25 @@ pub use time::confirm_time;
 
 use answer::{Admin, MetricsOnly};
 
-/// What the administrator can ask of the process; implemented where the process is put together. Answers are written as JSON.
+/// The administrator's commands to the process; implemented where the process is put together.
+/// Answers are written as JSON.
 pub trait Control: Send + Sync + 'static {
     /// The node, its version, listeners, routes, upstreams and their health.
     type Status: Serialize + Send;
 
-    /// What a document asks for and is not there.
+    /// The configured parts that are missing.
     type Missing: Serialize + Send;
 
     /// The document in force.
     type Document: Serialize + Send;
 
-    /// How two documents differ, and what becomes of it.
+    /// The differences of two documents, and their effect.
     type Comparison: Serialize + Send;
 
-    /// What a change did.
+    /// The result of a change.
     type Report: Serialize + Send;
 
-    /// What became of an exchange, step by step.
+    /// The account of an exchange, step by step.
     type Account: Serialize + Send;
 
     /// A refusal in a list.
@@ -79,7 +80,7 @@ pub trait Control: Send + Sync + 'static {
     /// Whether all is there that the document asks for; may block.
     ///
     /// # Errors
-    /// What is missing.
+    /// The missing parts.
     fn readiness(&self) -> Result<(), Self::Missing>;
 
     /// The document in force, without its secrets; may block.
@@ -88,29 +89,31 @@ pub trait Control: Send + Sync + 'static {
     /// Why it cannot be shown.
     fn document(&self) -> Result<Self::Document, AdminRefusal>;
 
-    /// How the document in force differs from the one in `text`, and what applying that would do; may block.
+    /// How the document in force differs from the one in `text`, and the effect of applying that;
+    /// may block.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The problems of the text.
     fn compare(&self, text: &str) -> Result<Self::Comparison, AdminRefusal>;
 
-    /// Reads the configuration again and applies it; may block. It is returned from where it is not confirmed in time.
+    /// Reads the configuration again and applies it; may block. Without a confirmation in time, the
+    /// node returns to the earlier one.
     ///
     /// # Errors
-    /// What is wrong with it. Nothing has changed then.
+    /// The problems of the configuration. Nothing has changed then.
     fn reload(&self, confirm: Option<Duration>) -> Result<Self::Report, AdminRefusal>;
 
-    /// What was compared when this was refused: a refusal, by its name, or an exchange, by its identifier; may block. `None` if it
-    /// is not remembered.
+    /// The account of a refusal, by its name, or of an exchange, by its identifier; may block.
+    /// `None` if it is not remembered.
     fn why(&self, id: &str) -> Option<Self::Account>;
 
     /// The refusals that are remembered, the latest first; may block.
     fn refusals(&self) -> Vec<Self::RefusalLine>;
 
-    /// What would become of an exchange that is only supposed, in JSON; may block.
+    /// The forecast for a hypothetical exchange, in JSON; may block.
     ///
     /// # Errors
-    /// Why the question is none.
+    /// Why the question is invalid.
     fn suppose(&self, question: &str) -> Result<Self::Account, AdminRefusal>;
 
     /// Keeps the configuration in force.
@@ -122,13 +125,13 @@ pub trait Control: Send + Sync + 'static {
     /// Returns to the configuration before, or to the last that was confirmed; may block.
     ///
     /// # Errors
-    /// What is wrong with it, or that there is none. Nothing has changed then.
+    /// The problems of the earlier configuration, or that there is none. Nothing has changed then.
     fn roll_back(&self) -> Result<Self::Report, AdminRefusal>;
 
-    /// Changes what is logged, e.g. to `debug` or `hermes_node=debug,info`.
+    /// Changes the log's filter, e.g. to `debug` or `hermes_node=debug,info`.
     ///
     /// # Errors
-    /// What is wrong with the filter.
+    /// The mistake in the filter.
     fn log_level(&self, filter: &str) -> Result<(), String>;
 }
 

@@ -9,8 +9,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
-/// Administrative connections at once: administrators are few. A further one takes the place of the oldest that has asked for nothing
-/// yet, or does not read what it asked for, of the source that has most of these; where there is none, it waits.
+/// Administrative connections at once: administrators are few. A further one takes the place of the
+/// oldest that has sent no request yet, or does not read its answer, of the source with most of
+/// these; if there is none, it waits.
 #[doc(alias = "bound")]
 const CONNECTIONS: usize = 64;
 
@@ -24,7 +25,8 @@ const FLOOD: Duration = Duration::from_secs(1);
 /// How long an answer may lie before its connection gives way.
 const READING: Duration = Duration::from_secs(2);
 
-/// Who connects: a user of this machine, or an address; of IPv6 a network of 64 bits, in which a host has any number.
+/// The source of a connection: a user of this machine, or an address; of IPv6 a network of 64 bits,
+/// in which a host has any number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
     User(u32),
@@ -78,7 +80,7 @@ impl Waiting {
         let _ = self.answered.set(Instant::now());
     }
 
-    /// Whether it has said nothing, or does not read what it was told.
+    /// Whether the connection has sent no request, or does not read its answer.
     fn is_idle(&self) -> bool {
         let lies = |at: &Instant| at.elapsed() >= READING;
         !self.has_asked.load(Ordering::Relaxed) || self.answered.get().is_some_and(lies)
@@ -103,7 +105,7 @@ impl Waiting {
 pub(super) struct Places {
     slots: Arc<Semaphore>,
     taken: VecDeque<Weak<Waiting>>,
-    /// Since when each further connection found none.
+    /// Since when there has been no place for a further connection.
     full_since: Option<Instant>,
 }
 

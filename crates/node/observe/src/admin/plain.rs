@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-/// The same metrics: the name of a counter ends in `_total` where it is described too, what says of the node what it is (`info`) is a gauge,
-/// and neither units nor the end are marked.
+/// The same metrics in the older format: the described name of a counter ends in `_total`, too, an
+/// `info` metric of the node is a gauge, and neither units nor the end are marked.
 pub(super) fn text(openmetrics: &str) -> String {
     let mut plain = String::with_capacity(openmetrics.len());
     let mut help = None;

@@ -14,7 +14,7 @@ pub enum AdminRefusal {
     },
     /// A document is not put in force.
     NotInForce {
-        /// What keeps it from that.
+        /// The problems that prevent it.
         problems: Problems,
         /// Whether the document itself is sound, so that it may be put in force later.
         valid: bool,

@@ -43,7 +43,7 @@ pub(super) trait Accept: Sync {
     /// The next connection.
     fn next(&self) -> impl Future<Output = io::Result<Self::Io>> + Send;
 
-    /// Who made it.
+    /// The source of a connection.
     fn source(io: &Self::Io) -> Source;
 }
 

@@ -20,7 +20,7 @@ const FOLDER_MODE: u32 = 0o700;
 /// The sticky bit: in such a folder no one replaces someone else's file.
 const STICKY: u32 = 0o1000;
 
-/// The socket of `node` where the configuration names none: `hermes/NODE.sock` in `$XDG_RUNTIME_DIR`, else
+/// The default socket of `node`: `hermes/NODE.sock` in `$XDG_RUNTIME_DIR`, else
 /// `/run/hermes/NODE.sock` for root, else `/tmp/hermes-UID/NODE.sock`. [`bind`] makes the folder.
 #[must_use]
 pub fn default_socket(node: &str) -> PathBuf {
@@ -55,7 +55,8 @@ pub struct AdminSocket {
     pub(super) file: Option<PathBuf>,
 }
 
-/// Opens the socket for [`super::serve_unix`], for this user only, and makes its folder (mode 0700) if there is none.
+/// Opens the socket for [`super::serve_unix`], for this user only, and makes its folder (mode 0700)
+/// if missing.
 ///
 /// # Errors
 /// When the folder is one in which another user could replace the socket, or someone serves there already.
@@ -134,21 +135,22 @@ fn is_of(found: &Metadata, user: u32) -> bool {
     found.uid() == user || found.uid() == 0
 }
 
-/// Whether other users can replace what is in it.
+/// Whether other users can replace its content.
 fn is_open(folder: &Metadata) -> bool {
     folder.mode() & 0o022 != 0 && folder.mode() & STICKY == 0
 }
 
-/// Who may serve a socket.
+/// The users that may serve a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Servers {
     user: u32,
-    /// The user to whom root or this user gave the folder.
+    /// The user that root or this user gave the folder to.
     other: Option<u32>,
 }
 
 impl Servers {
-    /// Those of a socket on which this process calls: its own user, root, and the user of the folder, if no one else can have put that there.
+    /// The users for a socket that this process connects to: its own user, root, and the user of
+    /// the folder, if no one else can have made that.
     ///
     /// # Errors
     /// Someone else can have put the socket there.
@@ -277,7 +279,7 @@ mod tests {
         std::fs::create_dir(&folder).unwrap();
         let socket = folder.join("node.sock");
 
-        // In a place of all users, such as /tmp, the folder says whose it is.
+        // In a place of all users, such as /tmp, the owner of the folder counts.
         mode(root.path(), 0o1777);
         assert!(Servers::as_seen_by(own, &socket).is_ok());
         if own != 0 {
@@ -291,7 +293,7 @@ mod tests {
         assert!(servers.include(own) && servers.include(0));
         assert!(!servers.include(stranger));
 
-        // What root gave to a service's user.
+        // A folder that root gave to a service's user.
         if own == 0 {
             mode(root.path(), 0o755);
             std::os::unix::fs::chown(&folder, Some(stranger), None).unwrap();

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use super::*;
 use crate::{AccessSink, Begin};
 
-/// A node that remembers what it was told.
+/// A node that remembers the commands it received.
 #[derive(Default)]
 struct Node {
     broken: bool,

@@ -15,7 +15,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// Reads the time to confirm a configuration, such as `60s`.
 ///
 /// # Errors
-/// Why it is none, with a remedy.
+/// Why it is invalid, with a remedy.
 pub fn confirm_time(text: &str) -> Result<Duration, String> {
     let model::Duration(time) = text
         .parse()

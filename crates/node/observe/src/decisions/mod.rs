@@ -1,7 +1,8 @@
 //! The log of decisions on its way out: to a file, or to an HTTP service.
 //!
-//! What a decision says is made elsewhere, without secrets; here it is a line of JSON. Both queues never make a worker wait: what
-//! does not fit is counted and forgotten. Where they are short, one whose decisions are many leaves room for those of others.
+//! The content of a decision is made elsewhere, without secrets; here it is a line of JSON. Neither
+//! queue ever makes a worker wait: decisions without room are counted and dropped. If room is
+//! short, an owner of many decisions leaves some for others.
 
 mod upload;
 
@@ -33,8 +34,8 @@ use crate::writer::{Fates, Place, Writer, Written};
 #[doc(alias = "bound")]
 const QUEUE: usize = 4096;
 
-/// Bytes of decisions that wait, for the file and for the service each: a full queue of usual ones. Clients choose much of what stands in
-/// one.
+/// Bytes of decisions that wait, for the file and for the service each: a full queue of usual ones.
+/// Clients choose much of a decision's content.
 #[doc(alias = "bound")]
 const QUEUE_BYTES: usize = 8 << 20;
 
@@ -48,7 +49,7 @@ pub struct DecisionLine {
 }
 
 impl DecisionLine {
-    /// Of what is said of it.
+    /// A line with the content of a decision.
     pub fn new(event: &impl Serialize) -> Self {
         let mut line = Vec::with_capacity(1024);
         // Writing to memory does not fail, and keys are texts.
@@ -60,7 +61,7 @@ impl DecisionLine {
         }
     }
 
-    /// The same, about an exchange of this owner, whose share of the queue it takes.
+    /// The same, with the owner of the exchange; the line takes a part of that owner's share.
     #[must_use]
     pub fn owned_by(self, owner: Owner) -> Self {
         Self { owner, ..self }
@@ -105,7 +106,7 @@ pub(super) struct Decisions {
     file: RwLock<Writer<DecisionLine>>,
     posted: Sender<DecisionLine>,
     posted_room: Arc<WaitingRoom>,
-    /// Taken by what sends them.
+    /// Taken by the uploader.
     far: Mutex<Option<Receiver<DecisionLine>>>,
     fates: Fates,
 }
@@ -169,7 +170,7 @@ impl Telemetry {
     }
 }
 
-/// Counts what becomes of decisions that are to be logged.
+/// Counts the fates of logged decisions.
 #[derive(Debug, Clone)]
 pub(super) struct DecisionCounters(Family<FateLabel, Counter>);
 
@@ -188,7 +189,7 @@ impl DecisionCounters {
             decisions.clone(),
         );
         let counters = Self(decisions);
-        // So that all series are there from the beginning.
+        // All series exist from the beginning.
         counters.fates();
         counters
     }

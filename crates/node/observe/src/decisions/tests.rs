@@ -44,7 +44,7 @@ fn a_queue_of_long_decisions_is_bounded_in_bytes() {
     let bytes = queued(&telemetry) * long.len();
     assert!((QUEUE_BYTES / 4..=QUEUE_BYTES).contains(&bytes), "{bytes}");
 
-    // What went on has given its room back.
+    // Lines that were taken have given their room back.
     while let Ok(line) = telemetry.decisions.far.lock().as_mut().unwrap().try_recv() {
         drop(line);
     }

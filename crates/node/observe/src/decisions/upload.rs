@@ -23,18 +23,18 @@ const BATCH: usize = 256;
 /// How long a decision waits for others, and how soon a reload is noticed.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Attempts to send one batch; then it is dropped, so that what is sent is not old.
+/// Attempts to send one batch; then it is dropped, so that the sent ones are not old.
 #[doc(alias = "bound")]
 const TRIES: u32 = 5;
 
 /// Pause after the first failure; it doubles with each further one.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Time for what is left when the process ends.
+/// Time for the remaining lines when the process ends.
 #[doc(alias = "bound")]
 const LAST: Duration = Duration::from_millis(500);
 
-/// What is under way.
+/// The state of the upload.
 struct Uploader {
     queue: Receiver<DecisionLine>,
     batch: Vec<DecisionLine>,
@@ -97,7 +97,7 @@ impl Uploader {
             }
         }
 
-        // It waits to be tried again, and others for it.
+        // A batch waits to be tried again, and others wait for it.
         if Instant::now() < self.not_before {
             tick.await;
         }
@@ -107,7 +107,7 @@ impl Uploader {
         match to {
             _ if self.batch.is_empty() || Instant::now() < self.not_before => {}
             Some(to) => self.send(&to).await,
-            // The configuration changed, and what was to be told is for no one.
+            // The configuration changed: there is no receiver any more.
             None => self.give_up(),
         }
     }
@@ -139,7 +139,7 @@ impl Uploader {
         self.tries = 0;
     }
 
-    /// Sends what is left.
+    /// Sends the remaining lines.
     async fn finish(&mut self, to: Option<Destination>) {
         loop {
             while self.batch.len() < BATCH

@@ -16,7 +16,7 @@ const SERVER: u8 = 2;
 /// `STATUS_CODE_ERROR`; a status that is not set means that nothing is wrong.
 const ERROR: u8 = 2;
 
-/// Who measured.
+/// The resource: the measuring node.
 pub(super) fn resource(node: &str) -> Value {
     let attributes = [
         text("service.name", "hermes"),
@@ -26,7 +26,7 @@ pub(super) fn resource(node: &str) -> Value {
     json!({ "attributes": attributes })
 }
 
-/// What measured.
+/// The scope: the measuring program.
 pub(super) fn scope() -> Value {
     json!({ "name": "hermes", "version": env!("CARGO_PKG_VERSION") })
 }
@@ -77,7 +77,7 @@ fn span(ended: &Ended, user: TraceUser) -> Value {
     span
 }
 
-/// An event for each attempt: where it went, and what it came to if another followed.
+/// An event for each attempt: its destination, and its outcome if another followed.
 fn events(record: &Record) -> Vec<Value> {
     let event = |(count, attempt): (u64, &Attempt)| {
         let attributes = [

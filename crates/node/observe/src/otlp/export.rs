@@ -23,18 +23,18 @@ const BATCH: usize = 512;
 /// How long a span waits for others, and how soon a reload is noticed.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Attempts to send one batch; then it is dropped, so that what is sent is not old.
+/// Attempts to send one batch; then it is dropped, so that the sent ones are not old.
 #[doc(alias = "bound")]
 const TRIES: u32 = 5;
 
 /// Pause after the first failure; it doubles with each further one.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Time for what is left when the process ends.
+/// Time for the remaining spans when the process ends.
 #[doc(alias = "bound")]
 const LAST: Duration = Duration::from_millis(500);
 
-/// What is under way.
+/// The state of the export.
 struct Exporter {
     telemetry: Arc<Telemetry>,
     queue: Receiver<Ended>,
@@ -101,8 +101,8 @@ impl Telemetry {
 }
 
 impl Exporter {
-    /// Takes spans until the batch is full or the tick comes, then sends what is due. May be dropped at any time: a batch
-    /// that was being sent is still there.
+    /// Takes spans until the batch is full or the tick comes, then sends the due batch. May be
+    /// dropped at any time: a batch that was being sent is kept.
     async fn turn(
         &mut self,
         trace: &Trace,
@@ -166,7 +166,7 @@ impl Exporter {
         self.tell(to, &sent);
     }
 
-    /// Sends what is left.
+    /// Sends the remaining spans.
     async fn finish(&mut self, trace: &Trace, to: Option<&Destination>) {
         let Some(to) = to else { return };
         loop {

@@ -1,4 +1,5 @@
-//! Metrics as OTLP writes them in JSON, from the text that Prometheus gets: there is one source of what they say.
+//! Metrics as OTLP writes them in JSON, from the text that Prometheus gets: so there is one source
+//! of them.
 
 use std::time::SystemTime;
 
@@ -92,7 +93,7 @@ fn sample(line: &str) -> Option<Sample<'_>> {
     })
 }
 
-/// A label's value and what follows its closing quote.
+/// A label's value and the text behind its closing quote.
 fn unquote(quoted: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut letters = quoted.char_indices();

@@ -1,8 +1,8 @@
 //! Spans on their way to a collector: OTLP over HTTP, in its JSON encoding (OpenTelemetry protocol, 1.x).
 //!
-//! Written here rather than taken from the opentelemetry crates: what is needed is two messages, and those crates bring
-//! a second model of spans and metrics, a batching run time and an HTTP client with them. The queue never makes a worker
-//! wait: what does not fit is counted and forgotten.
+//! Written here rather than taken from the opentelemetry crates: two messages are needed, and those
+//! crates bring a second model of spans and metrics, a batching run time and an HTTP client with
+//! them. The queue never makes a worker wait: spans without room are counted and dropped.
 
 mod encode;
 mod export;
@@ -104,7 +104,7 @@ impl Spans {
     }
 }
 
-/// Counts what became of spans.
+/// Counts the fates of spans.
 #[derive(Debug, Clone)]
 pub(super) struct SpanCounters(Family<Outcome, Counter>);
 
