@@ -236,7 +236,7 @@ impl Association<'_> {
                 peer: PeerAddress::Ip(key.client),
                 local: self.socket.local_addr().ok(),
                 tls: None,
-                neighbour: None,
+                origin: None,
             }),
             end: PacketEnd::Session(session.clone()),
         };

@@ -69,7 +69,7 @@ pub use listen::{Acceptor, Listener};
 pub use local::LocalAddresses;
 pub use local_end::LocalEnd;
 pub use os::LinkChanges;
-pub use peer::{CertificateNames, PeerAddress, StreamInfo, TlsPeer};
+pub use peer::{CertificateNames, IngressOrigin, PeerAddress, StreamInfo, TlsPeer};
 pub use replaced_file::replace_file;
 pub use splice::{SpliceError, Spliced, splice};
 pub use split::{ReadHalf, WriteHalf, leave_tls_to_kernel};

@@ -1,5 +1,6 @@
 //! The other end of a stream: its addresses, and its identity by TLS.
 
+use std::any::Any;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use crate::shown_chain::ShownChain;
 
 /// The properties of a stream, known since it was accepted or connected.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct StreamInfo {
     /// The address at the other end.
     pub peer: PeerAddress,
@@ -16,8 +17,48 @@ pub struct StreamInfo {
     /// The results of the TLS handshake; `None` on a clear stream. Boxed, as most waiting streams
     /// are clear.
     pub tls: Option<Box<TlsPeer>>,
-    /// The name of the neighbour in custody that it came from, which has shown that it has the neighbour's key.
-    pub neighbour: Option<Arc<str>>,
+    /// What the ingress that made it says of its sender; `None` for streams of the listeners' own protocols.
+    pub origin: Option<Arc<IngressOrigin>>,
+}
+
+impl StreamInfo {
+    /// The name of the neighbour that it came from, which has proved its key to the ingress.
+    #[must_use]
+    pub fn neighbour(&self) -> Option<&str> {
+        self.origin.as_ref()?.neighbour.as_deref()
+    }
+
+    /// The key by which the ingress and the handler of one plug recognise an exchange, if it is one of theirs.
+    #[must_use]
+    pub fn origin_key<T: Any>(&self) -> Option<&T> {
+        self.origin.as_ref()?.key.downcast_ref()
+    }
+}
+
+/// Where an exchange came from that an ingress made, in the ingress's own terms.
+pub struct IngressOrigin {
+    neighbour: Option<Arc<str>>,
+    key: Box<dyn Any + Send + Sync>,
+}
+
+impl IngressOrigin {
+    /// From the neighbour of this name, if it has proved its key; a handler of the same plug finds the exchange by `key`, whose type no
+    /// other plug knows.
+    pub fn new(neighbour: Option<Arc<str>>, key: impl Any + Send + Sync) -> Self {
+        Self {
+            neighbour,
+            key: Box::new(key),
+        }
+    }
+}
+
+impl fmt::Debug for IngressOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("IngressOrigin");
+        shown
+            .field("neighbour", &self.neighbour)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The address of the other end.

@@ -104,7 +104,7 @@ impl Stream {
                 peer,
                 local,
                 tls: None,
-                neighbour: None,
+                origin: None,
             },
         )
     }
@@ -117,7 +117,7 @@ impl Stream {
             peer: PeerAddress::Unix { uid },
             local: None,
             tls: None,
-            neighbour: None,
+            origin: None,
         };
         Self::new(Transport::Unix(unix), info)
     }

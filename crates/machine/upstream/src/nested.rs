@@ -300,7 +300,7 @@ mod tests {
             peer: PeerAddress::Unix { uid: None },
             local: None,
             tls: None,
-            neighbour: None,
+            origin: None,
         };
         let (read, write) = Stream::other(Box::new(near), info).split();
         let tunnel = Tunnel {

@@ -33,7 +33,7 @@ impl Tunnel {
             peer,
             local: None,
             tls: None,
-            neighbour: None,
+            origin: None,
         };
 
         Stream::other(

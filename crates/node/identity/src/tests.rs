@@ -174,7 +174,7 @@ fn stream(certificate: Option<CertificateNames>) -> StreamInfo {
         peer: PeerAddress::Unix { uid: None },
         local: None,
         tls,
-        neighbour: None,
+        origin: None,
     }
 }
 

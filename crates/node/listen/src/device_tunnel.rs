@@ -119,6 +119,6 @@ fn source(hub: &TunHub) -> Arc<StreamInfo> {
         peer,
         local: None,
         tls: None,
-        neighbour: None,
+        origin: None,
     })
 }

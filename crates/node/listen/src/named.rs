@@ -418,7 +418,7 @@ fn source(client: SocketAddr) -> StreamInfo {
         peer: PeerAddress::Ip(client),
         local: None,
         tls: None,
-        neighbour: None,
+        origin: None,
     }
 }
 

@@ -106,7 +106,7 @@ fn remember(
         peer: ends.peer,
         local: ends.local,
         tls: None,
-        neighbour: None,
+        origin: None,
     };
     let said = format!("{}: {}: {detail}", fault.word(), fault.words());
     note::handshake(shared, rules, source, (instead, key, said))

@@ -269,7 +269,7 @@ impl Share {
             peer,
             local: self.own,
             tls: None,
-            neighbour: None,
+            origin: None,
         });
         let arrival = Arrival::from(PacketArrival {
             head,

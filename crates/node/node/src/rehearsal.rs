@@ -126,7 +126,7 @@ impl Rehearsal {
             peer: PeerAddress::Ip(SocketAddr::new(address, CLIENT_PORT)),
             local: None,
             tls: None,
-            neighbour: None,
+            origin: None,
         };
         let entry = Entry {
             snapshot: &self.snapshot,

@@ -16,9 +16,10 @@ use http::{Method, StatusCode};
 
 use crate::engine::NeighbourId;
 use crate::message::{Cut, MessageReader, end, give, say_request_length, take_length};
-use crate::node::{Custody, Exchange, NamedNeighbour};
+use crate::node::{Custody, Exchange};
 use crate::progress;
 use crate::resume::{Begun, Rest};
+use crate::settings::NamedNeighbour;
 
 impl Handler for Custody {
     fn handle(&self, request: HandlerRequest) -> Handling<'_> {
@@ -110,11 +111,7 @@ impl Custody {
     }
 
     /// The exchange that was begun for this request before the node was started again, and what of it was written.
-    fn take_up(
-        &self,
-        neighbour: NeighbourId,
-        source: &Arc<StreamInfo>,
-    ) -> Option<(Exchange, Begun)> {
+    fn take_up(&self, neighbour: NeighbourId, source: &StreamInfo) -> Option<(Exchange, Begun)> {
         let exchange = self.adopt(neighbour, source)?;
         let begun = Begun::request(&exchange).ok()??;
         self.continues(source);
@@ -126,7 +123,7 @@ impl Custody {
         name: &str,
         neighbour: NeighbourId,
         head: &RequestHead,
-        source: &Arc<StreamInfo>,
+        source: &StreamInfo,
     ) -> Result<Exchange, Refusal> {
         let repeatable = head.method.is_idempotent();
         self.open(neighbour, repeatable, source).ok_or_else(|| {

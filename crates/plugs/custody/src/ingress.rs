@@ -9,7 +9,7 @@ use hermes_http::{
     ResponseHead, StreamError, pipe,
 };
 use hermes_net::shared_socket::DatagramSocket;
-use hermes_net::{PeerAddress, Stream, StreamInfo, Watch};
+use hermes_net::{IngressOrigin, PeerAddress, Stream, StreamInfo, Watch};
 use hermes_plug::{Gate, Ingress, Serving};
 use hermes_proto::binary_http::{BinaryPiece, encode_response};
 use hermes_proto::custody::ErrCode;
@@ -43,7 +43,10 @@ impl Ingress for Custody {
                         peer: PeerAddress::Ip(from),
                         local,
                         tls: None,
-                        neighbour: self.name_of(key.neighbour),
+                        origin: Some(Arc::new(IngressOrigin::new(
+                            self.name_of(key.neighbour),
+                            key,
+                        ))),
                     }),
                     gate: gate.clone(),
                     tasks: tasks.clone(),
@@ -118,7 +121,6 @@ impl NeighbourRequest {
         let Ok(begun) = begun(&self.exchange) else {
             return self.exchange.break_off(ErrCode::Unknown);
         };
-        self.exchange.came_from(&self.source);
         let held = Box::new(NeighbourClient {
             exchange: self.exchange,
             tasks: self.tasks,
@@ -164,7 +166,7 @@ impl NeighbourRequest {
             ),
         };
         if let Some(reason) = reason {
-            let neighbour = self.source.neighbour.as_deref();
+            let neighbour = self.source.neighbour();
             let peer = self.source.peer.to_string();
             tracing::info!(neighbour, peer, reason, "a request in custody is refused");
         }

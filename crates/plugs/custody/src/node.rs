@@ -1,4 +1,6 @@
-//! A node's custody: its machine, its socket, and the tasks that wait for what comes.
+//! A node's custody: its machine, its socket, and the tasks that wait for bytes and for room.
+
+mod exchange;
 
 use std::collections::HashMap;
 use std::io;
@@ -8,24 +10,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hermes_config::model::{CustodyNeighbour, ListenAddress, NodeCustody};
 use hermes_net::shared_socket::{DatagramSocket, NextDatagrams};
-use hermes_net::{StreamInfo, TimedSocket, Watch};
+use hermes_net::{TimedSocket, Watch};
 use hermes_observe::NeighbourView;
-use hermes_proto::custody::{ErrCode, MAX_CUSTODY_DATAGRAM};
+use hermes_proto::custody::MAX_CUSTODY_DATAGRAM;
 use parking_lot::Mutex;
 use tokio::net::UdpSocket;
 use tokio::sync::{Notify, watch as changes};
 
 use crate::company::Company;
-use crate::disk::Disk;
-use crate::engine::{
-    AskingProgress, Came, Engine, Event, ExchangeKey, NeighbourId, Opening, Reading,
-};
+use crate::engine::{Came, Engine, Event, ExchangeKey, NeighbourId};
 use crate::hurry::Hurry;
-use crate::owner::HeldAccount;
+use crate::settings::{NamedNeighbour, Settings};
 use crate::watch::{self, NeighbourLog, NotSent};
-use hermes_noise::{PrivateKey, PublicKey};
+pub(crate) use exchange::{Exchange, Over};
+use hermes_noise::PublicKey;
 
 /// How long an exchange is kept without an end where nothing is configured.
 #[doc(alias("bound", "keep_for"))]
@@ -39,59 +38,8 @@ const BATCH: usize = 64;
 #[doc(alias = "bound")]
 const TURN: Duration = Duration::from_millis(1);
 
-/// Bytes that are read of an exchange at once.
-#[doc(alias = "bound")]
-const READ: usize = 64 * 1024;
-
 /// A pause where nothing is due: whatever happens ends it.
 const IDLE: Duration = Duration::from_secs(3600);
-
-/// A neighbour, as the configuration names it.
-#[derive(Debug, Clone)]
-pub struct NamedNeighbour {
-    /// Its name: that of the upstream whose requests it takes into custody.
-    pub name: String,
-    /// Its key.
-    pub key: PublicKey,
-    /// Where it is; `None` if it always begins.
-    pub address: Option<SocketAddr>,
-}
-
-impl NamedNeighbour {
-    /// Those of a document.
-    ///
-    /// # Errors
-    /// A key is none; with its place.
-    pub fn all(config: &NodeCustody) -> Result<Vec<Self>, String> {
-        let one = |(name, neighbour): (&String, &CustodyNeighbour)| {
-            let place = || format!("defaults.custody.neighbours.{name}.key");
-            let key = neighbour.key.parse();
-            let address = match neighbour.address {
-                Some(ListenAddress::Ip(address)) => Some(address),
-                Some(ListenAddress::Unix(_)) | None => None,
-            };
-            Ok(Self {
-                name: name.clone(),
-                key: key.map_err(|error| format!("{}: {error}", place()))?,
-                address,
-            })
-        };
-        config.neighbours.iter().map(one).collect()
-    }
-}
-
-/// What belongs to a node.
-#[derive(Debug)]
-pub struct Settings {
-    /// The node's key.
-    pub key: PrivateKey,
-    /// How long an exchange is kept without an end.
-    pub keep_for: Option<Duration>,
-    /// Whom it knows.
-    pub neighbours: Vec<NamedNeighbour>,
-    /// Where it keeps exchanges, so that it goes on with them when it is started again.
-    pub disk: Option<Disk>,
-}
 
 /// The custody of a node. Its copies are the same.
 #[derive(Clone)]
@@ -104,10 +52,8 @@ struct Inner {
     due: Notify,
     /// An exchange has ended.
     ended: Notify,
-    /// Who waits for an exchange.
-    waiting: Mutex<HashMap<ExchangeKey, changes::Sender<()>>>,
-    /// Where requests of neighbours came from, by which what is begun for them is known.
-    sources: Mutex<HashMap<ExchangeKey, Source>>,
+    /// Exchanges that are not over, and the tasks that wait for each.
+    waiting: Mutex<HashMap<ExchangeKey, OpenExchange>>,
     /// A socket is served.
     driven: AtomicBool,
     /// Another process may take what comes.
@@ -116,10 +62,11 @@ struct Inner {
     not_sent: Mutex<Option<NotSent>>,
 }
 
-/// Where a request of a neighbour came from.
-struct Source {
-    info: Arc<StreamInfo>,
-    /// What was begun for it before the node was started again goes on.
+/// An exchange that is not over.
+struct OpenExchange {
+    /// Told of each change.
+    changes: changes::Sender<()>,
+    /// The exchange that the last process of the node began for it goes on.
     is_continued: bool,
 }
 
@@ -129,8 +76,17 @@ struct InForce {
     keep_for: Duration,
 }
 
+impl OpenExchange {
+    fn new() -> Self {
+        Self {
+            changes: changes::Sender::new(()),
+            is_continued: false,
+        }
+    }
+}
+
 impl Custody {
-    /// It does nothing before it is [driven](Self::drive).
+    /// Idle until [`drive`](Self::drive) is polled.
     pub fn new(settings: Settings) -> Self {
         let now = Instant::now();
         let mut seed = [0; 8];
@@ -153,7 +109,6 @@ impl Custody {
             due: Notify::new(),
             ended: Notify::new(),
             waiting: Mutex::default(),
-            sources: Mutex::default(),
             driven: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),
             not_sent: Mutex::default(),
@@ -383,106 +338,23 @@ impl Custody {
                 Event::Asked(key) => {
                     let from = engine.address(key.neighbour);
                     drop(engine);
-                    self.0.waiting.lock().insert(key, changes::Sender::new(()));
+                    self.0.waiting.lock().insert(key, OpenExchange::new());
                     if let Some(from) = from {
                         asked(key, from);
                     }
                 }
                 Event::Readable(key) | Event::Writable(key) => {
                     drop(engine);
-                    if let Some(waiting) = self.0.waiting.lock().get(&key) {
-                        waiting.send_replace(());
+                    if let Some(open) = self.0.waiting.lock().get(&key) {
+                        open.changes.send_replace(());
                     }
                 }
                 Event::Over(key) => {
                     drop(engine);
                     self.0.waiting.lock().remove(&key);
-                    self.0.sources.lock().remove(&key);
                     self.0.ended.notify_waiters();
                 }
             }
-        }
-    }
-
-    /// Begins an exchange for a request that came from there; `None` if there are too many.
-    pub(crate) fn open(
-        &self,
-        neighbour: NeighbourId,
-        repeatable: bool,
-        source: &Arc<StreamInfo>,
-    ) -> Option<Exchange> {
-        let parent = self.parent(source);
-        let mut exchange = [0; 16];
-        aws_lc_rs::rand::fill(&mut exchange).ok()?;
-        let key = ExchangeKey {
-            neighbour,
-            exchange,
-        };
-        let keep = self.0.settings.lock().keep_for;
-        let opening = Opening {
-            keep,
-            repeatable,
-            parent,
-        };
-        let mut engine = self.0.engine.lock();
-        if !engine.open(key, opening, Instant::now()) {
-            return None;
-        }
-        drop(engine);
-        Some(self.asking(key))
-    }
-
-    /// The exchange with this neighbour that was begun for the same request before the node was started again.
-    pub(crate) fn adopt(
-        &self,
-        neighbour: NeighbourId,
-        source: &Arc<StreamInfo>,
-    ) -> Option<Exchange> {
-        let parent = self.parent(source)?;
-        let key = self.0.engine.lock().adopt(parent)?;
-        let exchange = self.asking(key);
-        // Dropped, it ends.
-        (key.neighbour == neighbour).then_some(exchange)
-    }
-
-    /// Whether the request from there was acted on when the last process ended, and may not be again.
-    pub(crate) fn is_taken_up(&self, source: &Arc<StreamInfo>) -> bool {
-        let parent = self.parent(source);
-        parent.is_some_and(|parent| self.0.engine.lock().is_taken_up(parent))
-    }
-
-    /// What was begun for the request from there goes on.
-    pub(crate) fn continues(&self, source: &Arc<StreamInfo>) {
-        let mut sources = self.0.sources.lock();
-        let mut sources = sources.values_mut();
-        if let Some(known) = sources.find(|known| Arc::ptr_eq(&known.info, source)) {
-            known.is_continued = true;
-        }
-    }
-
-    fn asking(&self, key: ExchangeKey) -> Exchange {
-        self.0.waiting.lock().insert(key, changes::Sender::new(()));
-        Exchange {
-            custody: self.clone(),
-            key,
-            asking: true,
-        }
-    }
-
-    /// The exchange whose request came from there.
-    fn parent(&self, source: &Arc<StreamInfo>) -> Option<ExchangeKey> {
-        let sources = self.0.sources.lock();
-        let mut sources = sources.iter();
-        let known = sources.find(|(_, known)| Arc::ptr_eq(&known.info, source));
-        known.map(|(key, _)| *key)
-    }
-
-    /// An exchange that a neighbour has asked for.
-    pub(crate) fn answer(&self, key: ExchangeKey) -> Exchange {
-        Exchange {
-            custody: self.clone(),
-            key,
-            asking: false,
         }
     }
 }
@@ -538,195 +410,10 @@ impl Drop for Driven<'_> {
     }
 }
 
-/// One side of an exchange. If this node began it, dropping it ends it.
-pub(crate) struct Exchange {
-    custody: Custody,
-    key: ExchangeKey,
-    asking: bool,
-}
-
-/// The exchange is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Over;
-
-impl Exchange {
-    /// A neighbour has asked for it, and says that it is this user's. What a neighbour says counts among its own users only.
-    pub(crate) fn belongs_to(&self, user: Option<&str>) {
-        let mut engine = self.custody.0.engine.lock();
-        let owner = engine.owner_of(Some(self.key.neighbour), user);
-        engine.belongs(self.key, owner);
-    }
-
-    /// It was begun for the request from there, and is of the same owner; or of this user, where a client of this node has asked.
-    pub(crate) fn belongs_as(&self, source: &Arc<StreamInfo>, user: Option<&str>) {
-        let parent = self.custody.parent(source);
-        let mut engine = self.custody.0.engine.lock();
-        let owner = match parent {
-            Some(parent) => engine.owner(parent),
-            None => user.map(|user| engine.owner_of(None, Some(user))),
-        };
-        if let Some(owner) = owner {
-            engine.belongs(self.key, owner);
-        }
-    }
-
-    /// An account for what its reader holds of its head.
-    pub(crate) fn account(&self) -> HeldAccount {
-        self.custody.0.engine.lock().account(self.key)
-    }
-
-    /// Where its request came from: what is begun in its name is known by that.
-    pub(crate) fn came_from(&self, source: &Arc<StreamInfo>) {
-        // Not behind its end: no one would remove it.
-        let waiting = self.custody.0.waiting.lock();
-        if waiting.contains_key(&self.key) {
-            let source = Source {
-                info: source.clone(),
-                is_continued: false,
-            };
-            self.custody.0.sources.lock().insert(self.key, source);
-        }
-    }
-
-    /// Whether what was begun for it before the node was started again goes on.
-    pub(crate) fn is_continued(&self) -> bool {
-        let sources = self.custody.0.sources.lock();
-        sources
-            .get(&self.key)
-            .is_some_and(|source| source.is_continued)
-    }
-
-    /// It is a tunnel: both directions end by themselves, and nothing of it is kept on disk.
-    pub(crate) fn tunnel(&self) {
-        self.custody.0.engine.lock().tunnel(self.key);
-    }
-
-    /// No more of a tunnel is read here.
-    pub(crate) fn done_reading(&self) {
-        let mut engine = self.custody.0.engine.lock();
-        engine.done_reading(self.key, Instant::now());
-        self.custody.0.due.notify_one();
-    }
-
-    /// Whether it was kept when the last process ended.
-    pub(crate) fn is_resumed(&self) -> bool {
-        self.custody.0.engine.lock().is_resumed(self.key)
-    }
-
-    /// Whether it was acted on when the last process ended, and may not be again.
-    pub(crate) fn is_taken_up(&self) -> bool {
-        self.custody.0.engine.lock().is_taken_up(self.key)
-    }
-
-    /// How far it is, if this node has asked for it.
-    pub(crate) fn progress(&self) -> Option<AskingProgress> {
-        let engine = self.custody.0.engine.lock();
-        engine.progress(self.key, Instant::now())
-    }
-
-    /// How much this node has written.
-    pub(crate) fn written_length(&self) -> u64 {
-        self.custody.0.engine.lock().written_length(self.key)
-    }
-
-    /// Bytes of what this node has written, from `offset` on: some of them, none behind the last or where they were let go.
-    pub(crate) fn written(&self, offset: u64) -> Bytes {
-        self.custody.0.engine.lock().written_bytes(self.key, offset)
-    }
-
-    /// Waits for what changes, from now on; `None` if the exchange is over.
-    pub(crate) fn changes(&self) -> Option<changes::Receiver<()>> {
-        let waiting = self.custody.0.waiting.lock();
-        waiting.get(&self.key).map(changes::Sender::subscribe)
-    }
-
-    /// Resolves when the exchange is over.
-    pub(crate) async fn over(&self) {
-        if let Some(mut changes) = self.changes() {
-            while changes.changed().await.is_ok() {}
-        }
-    }
-
-    /// What comes next of what the neighbour gives.
-    ///
-    /// # Errors
-    /// It will not be whole.
-    pub(crate) async fn read(&self) -> Result<Option<Bytes>, ErrCode> {
-        loop {
-            // From before the look on, so that nothing is missed.
-            let changes = self.changes();
-            let reading = self.custody.0.engine.lock().read(self.key, READ);
-            match (reading, changes) {
-                (Reading::Bytes(bytes), _) => {
-                    // There may be room to ask for more.
-                    self.custody.0.due.notify_one();
-                    return Ok(Some(bytes));
-                }
-                (Reading::End, _) => return Ok(None),
-                (Reading::Broken(code), _) => return Err(code),
-                (Reading::Waiting, Some(mut changes)) => {
-                    // An end is seen by the next look.
-                    let _ = changes.changed().await;
-                }
-                (Reading::Waiting, None) => return Err(ErrCode::Expired),
-            }
-        }
-    }
-
-    /// Gives bytes, as soon as there is room.
-    ///
-    /// # Errors
-    /// The exchange is over, or the neighbour wants no more of it.
-    pub(crate) async fn write(&self, mut bytes: Bytes) -> Result<(), Over> {
-        while !bytes.is_empty() {
-            let mut changes = self.changes().ok_or(Over)?;
-            let room = {
-                let mut engine = self.custody.0.engine.lock();
-                if !engine.is_wanted(self.key) {
-                    return Err(Over);
-                }
-                let room = engine.room(self.key).min(bytes.len());
-                engine.write(self.key, bytes.split_to(room));
-                room
-            };
-            if room == 0 {
-                changes.changed().await.map_err(|_| Over)?;
-            } else {
-                self.custody.0.due.notify_one();
-            }
-        }
-        Ok(())
-    }
-
-    /// That was all.
-    pub(crate) fn finish(&self) {
-        self.custody.0.engine.lock().finish(self.key);
-        self.custody.0.due.notify_one();
-    }
-
-    /// It will not be whole.
-    pub(crate) fn break_off(&self, code: ErrCode) {
-        self.custody.0.engine.lock().break_off(self.key, code);
-        self.custody.0.due.notify_one();
-    }
-}
-
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        if self.asking {
-            let mut engine = self.custody.0.engine.lock();
-            engine.close(self.key, Instant::now());
-            drop(engine);
-            self.custody.0.waiting.lock().remove(&self.key);
-            self.custody.0.due.notify_one();
-            self.custody.0.ended.notify_waiters();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hermes_noise::PrivateKey;
 
     #[test]
     fn users_of_two_neighbours_are_two_whatever_they_are_called() {

@@ -1,4 +1,4 @@
-//! The peers of a node, found by the names in their certificates, or as neighbours in custody.
+//! The peers of a node, found by the names in their certificates, or as neighbours of an ingress.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ impl Peers {
         })
     }
 
-    /// The peer that this neighbour in custody is.
+    /// The peer that an ingress knows as this neighbour, by a key of its own.
     pub fn neighbour(&self, name: &str) -> Option<Source<'_>> {
         let index = self.by_neighbour.get(name)?;
         Some(self.source(*index, None))

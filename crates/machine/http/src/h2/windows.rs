@@ -246,7 +246,7 @@ mod tests {
             peer: PeerAddress::Unix { uid: None },
             local: None,
             tls: None,
-            neighbour: None,
+            origin: None,
         };
         let arrivals = Arrivals::of(&Account::within(memory, &Arc::new(info)));
         arrivals.open(1, 0);

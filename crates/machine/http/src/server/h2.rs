@@ -295,7 +295,7 @@ mod tests {
             peer: PeerAddress::Unix { uid: None },
             local: None,
             tls: None,
-            neighbour: None,
+            origin: None,
         };
         let account = Account::open(&Arc::new(info));
         let joint = Joint::new(machine_options(&options), &Arrivals::of(&account));

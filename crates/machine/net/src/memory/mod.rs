@@ -529,7 +529,7 @@ mod tests {
             peer: PeerAddress::Unix { uid: None },
             local: None,
             tls: None,
-            neighbour: None,
+            origin: None,
         };
         Account::within(memory, &Arc::new(info))
     }

@@ -476,6 +476,6 @@ fn info_of(quinn: &quinn::Connection, local: Option<SocketAddr>) -> StreamInfo {
             certificate,
             chain,
         })),
-        neighbour: None,
+        origin: None,
     }
 }

@@ -15,7 +15,7 @@ fn in_memory_pair() -> (Stream, Stream) {
         peer: PeerAddress::Unix { uid: None },
         local: None,
         tls: None,
-        neighbour: None,
+        origin: None,
     };
     let (near, far) = tokio::io::duplex(64 << 10);
     (

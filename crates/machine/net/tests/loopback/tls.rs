@@ -160,7 +160,7 @@ async fn writes_of_bulk(link: bool) -> usize {
         peer: PeerAddress::Unix { uid: None },
         local: None,
         tls: None,
-        neighbour: None,
+        origin: None,
     };
     let counting = Counting {
         io: near,

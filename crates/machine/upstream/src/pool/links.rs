@@ -235,7 +235,7 @@ mod tests {
             peer: PeerAddress::Unix { uid: None },
             local: None,
             tls: None,
-            neighbour: None,
+            origin: None,
         };
         let link = client::TcpLink::connect(
             Stream::other(Box::new(near), info),

@@ -209,8 +209,7 @@ impl Snapshot {
         let certificate = source.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
         let peer = certificate
             .and_then(|names| self.rules.peers.certified(names.all(), names.spiffe_id()));
-        let neighbour = source.neighbour.as_ref();
-        let peer = peer.or_else(|| self.rules.peers.neighbour(neighbour?));
+        let peer = peer.or_else(|| self.rules.peers.neighbour(source.neighbour()?));
         if let Some(peer) = peer {
             return peer;
         }

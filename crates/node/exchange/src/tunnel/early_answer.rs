@@ -79,7 +79,7 @@ mod tests {
             peer: PeerAddress::Ip("192.0.2.1:1".parse().unwrap()),
             local: None,
             tls: None,
-            neighbour: None,
+            origin: None,
         };
         *Offered::held(head, source.into(), Incoming::Empty, Box::new(Sharing))
     }

@@ -132,7 +132,7 @@ impl FilterClient {
                 },
                 local: None,
                 tls: None,
-                neighbour: None,
+                origin: None,
             },
         }
     }

@@ -21,7 +21,7 @@ fn tunnel(room: usize) -> ((Incoming, Outgoing), Carried, DuplexStream) {
         peer: PeerAddress::Unix { uid: None },
         local: None,
         tls: None,
-        neighbour: None,
+        origin: None,
     };
 
     let (read, write) = Stream::other(Box::new(near), source.clone()).split();
