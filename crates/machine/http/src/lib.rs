@@ -19,6 +19,7 @@
 mod answer_fields;
 pub mod client;
 mod connect_tcp;
+mod duplex;
 mod error;
 mod exchanges;
 mod frame;
@@ -41,6 +42,7 @@ pub mod server;
 mod websocket;
 
 pub use answer_fields::{Adding, AnswerFields, NamePattern};
+pub use duplex::Duplex;
 pub use error::{Cause, Processed, Reset, StreamError};
 pub use frame::Frame;
 pub use held::{HeldClient, RefusalReason, Replying};

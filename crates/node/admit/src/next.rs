@@ -130,7 +130,8 @@ fn store_of(route: &Route, plugs: &Plugs) -> Option<Arc<dyn Store>> {
 /// The handler that takes requests for a proxy into custody, where the route says so, or else the upstream.
 fn custody_of(
     receiver: Receiver,
-    (upstream, route): (Option<&Retry>, Option<&Retry>),
+    upstream: Option<&Retry>,
+    route: Option<&Retry>,
     plugs: &Plugs,
 ) -> Option<Handled> {
     let says = |retry: Option<&Retry>| retry.and_then(|retry| retry.custody);
@@ -147,7 +148,8 @@ fn custody_of(
 impl Next {
     /// The next hop that `route` names so; `None` if there is no such upstream, connector or handler.
     pub fn compile(
-        (document, plugs): (&Document, &Plugs),
+        document: &Document,
+        plugs: &Plugs,
         upstreams: &HashMap<String, Arc<Upstream>>,
         route: &Route,
         hop: route::Hop<'_>,
@@ -155,7 +157,7 @@ impl Next {
         let (name, receiver) = match hop {
             route::Hop::Proxy(name) => (name, Receiver::Proxy),
             route::Hop::Origin(name) => (name, Receiver::Origin),
-            end => return Self::at_end(end, (document, plugs), route),
+            end => return Self::at_end(end, document, plugs, route),
         };
 
         let upstream = upstreams.get(name)?.clone();
@@ -163,7 +165,7 @@ impl Next {
         let retry = config.and_then(|config| config.retry.as_ref());
         let hedge = config.and_then(|config| config.hedge.as_ref());
 
-        let custody = custody_of(receiver, (retry, route.retry.as_ref()), plugs);
+        let custody = custody_of(receiver, retry, route.retry.as_ref(), plugs);
         Some(Self {
             timeouts: upstream.timeouts().overlaid(&route.timeouts),
             retry: Policy::of(retry, route.retry.as_ref()),
@@ -182,7 +184,8 @@ impl Next {
     /// An end of the overlay, as `route` names it.
     fn at_end(
         end: route::Hop<'_>,
-        (document, plugs): (&Document, &Plugs),
+        document: &Document,
+        plugs: &Plugs,
         route: &Route,
     ) -> Option<Self> {
         let to = match end {
@@ -203,11 +206,11 @@ impl Next {
                 })
             }
         };
-        Some(Self::end(to, (document, plugs), route))
+        Some(Self::end(to, document, plugs, route))
     }
 
     /// An end of the overlay that is no upstream.
-    fn end(to: To, (document, plugs): (&Document, &Plugs), route: &Route) -> Self {
+    fn end(to: To, document: &Document, plugs: &Plugs, route: &Route) -> Self {
         let of_node = Timeouts::default().overlaid(&document.defaults.timeouts);
         Self {
             to,

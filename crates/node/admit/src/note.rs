@@ -116,13 +116,29 @@ pub fn refusal(
     id
 }
 
-/// Remembers a handshake that came to nothing, by the key of its listener that bounds it.
-pub fn handshake(
-    shared: &Shared,
-    listener: &ListenerRules,
-    source: StreamInfo,
-    (instead, key, said): (Instead, &str, String),
-) -> RefusalId {
+/// A handshake that came to nothing.
+pub struct FailedHandshake<'a> {
+    /// Its listener.
+    pub listener: &'a ListenerRules,
+    /// The connection.
+    pub source: StreamInfo,
+    /// The protocol of the handshake.
+    pub instead: Instead,
+    /// The key of the listener that bounds it.
+    pub key: &'a str,
+    /// The reason, in words.
+    pub said: String,
+}
+
+/// Remembers a handshake that came to nothing.
+pub fn handshake(shared: &Shared, failed: FailedHandshake<'_>) -> RefusalId {
+    let FailedHandshake {
+        listener,
+        source,
+        instead,
+        key,
+        said,
+    } = failed;
     let snapshot = shared.snapshot.load();
     let circumstances = Circumstances {
         snapshot: &snapshot,
@@ -150,7 +166,8 @@ pub fn handshake(
 pub fn denied_packet(
     routed: &Routed,
     snapshot: &Snapshot,
-    (place, said): (String, String),
+    place: String,
+    said: String,
     named: Option<RefusalId>,
 ) -> RefusalId {
     let circumstances = Circumstances {

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use hermes_admit::next::{Handled, Next};
 use hermes_admit::reevaluate::{Opened, enter};
 use hermes_admit::routed::Routed;
-use hermes_http::{Incoming, Kind, Offered, Outgoing, RequestHead, Reset, pipe};
+use hermes_http::{Duplex, Incoming, Kind, Offered, Outgoing, RequestHead, Reset, pipe};
 use hermes_observe::CLIENT_CLOSED;
 use hermes_packet::Side;
 use hermes_plug::Onward;
@@ -148,7 +148,10 @@ async fn open(
             let answered = TunnelAnswer {
                 fields,
                 granted,
-                target: (down, up),
+                target: Duplex {
+                    incoming: down,
+                    outgoing: up,
+                },
             };
             Ok(accept(routed, offered, answered, next).await)
         }
@@ -190,7 +193,10 @@ async fn begin(
     let answered = TunnelAnswer {
         fields: Fields::new(),
         granted: None,
-        target: (down, up),
+        target: Duplex {
+            incoming: down,
+            outgoing: up,
+        },
     };
     Ok(accept(routed, offered, answered, next).await)
 }
@@ -214,7 +220,7 @@ struct TunnelAnswer {
     fields: Fields,
     /// The session that the far end has granted this node.
     granted: Option<Box<Granted>>,
-    target: (Incoming, Outgoing),
+    target: Duplex,
 }
 
 /// Tells the client that the tunnel is open, if it was not told before.
@@ -239,7 +245,7 @@ async fn accept(
     fields.replace(&form::opening_fields(routed, kind));
     match Arrival::Offered(offered).accept(fields).await {
         Ok(End::Stream(incoming, outgoing)) => {
-            let client = form::bytes(kind, Kind::Connect, (incoming, outgoing));
+            let client = form::bytes(kind, Kind::Connect, Duplex { incoming, outgoing });
             if let Some(granted) = granted {
                 let active = Active::default();
                 let tunnel = NearTunnel::new(*granted, client, target, guard, active);

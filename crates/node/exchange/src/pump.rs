@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hermes_admit::reevaluate::TunnelGuard;
 use hermes_admit::snapshot::Snapshot;
-use hermes_http::{Frame, Incoming, Outgoing, Reset, StreamError};
+use hermes_http::{Duplex, Frame, Incoming, Outgoing, Reset, StreamError};
 use hermes_net::{SpliceError, splice};
 use hermes_observe::Counters;
 use hermes_packet::{Broken, Side};
@@ -385,8 +385,8 @@ pub async fn silence(counters: &Counters, time: Duration) {
 /// # Errors
 /// A side broke, or the rules changed.
 pub async fn tunnel(
-    client: &mut (Incoming, Outgoing),
-    target: &mut (Incoming, Outgoing),
+    client: &mut Duplex,
+    target: &mut Duplex,
     counters: &Counters,
     guard: &mut TunnelGuard,
 ) -> Result<(), Broken> {
@@ -399,13 +399,13 @@ pub async fn tunnel(
     let both = async {
         tokio::try_join!(
             pump(
-                &mut client.0,
-                &mut target.1,
+                &mut client.incoming,
+                &mut target.outgoing,
                 direction(Side::Client, &counters.client_to_target)
             ),
             pump(
-                &mut target.0,
-                &mut client.1,
+                &mut target.incoming,
+                &mut client.outgoing,
                 direction(Side::Target, &counters.target_to_client)
             ),
         )
@@ -421,26 +421,21 @@ pub async fn tunnel(
 }
 
 /// Ends both sides of a tunnel in the way that its bytes ended.
-pub(crate) async fn close(
-    (client_in, client_out): &mut (Incoming, Outgoing),
-    (target_in, target_out): &mut (Incoming, Outgoing),
-    carried: &Result<(), Broken>,
-) {
+pub(crate) async fn close(client: &mut Duplex, target: &mut Duplex, carried: &Result<(), Broken>) {
     if let Err(broken) = carried {
-        client_out.reset(broken.reset);
-        target_out.reset(broken.reset);
-    } else if client_out.is_wrapped() || target_out.is_wrapped() {
-        Box::pin(async { tokio::join!(part(client_in, client_out), part(target_in, target_out)) })
-            .await;
+        client.outgoing.reset(broken.reset);
+        target.outgoing.reset(broken.reset);
+    } else if client.outgoing.is_wrapped() || target.outgoing.is_wrapped() {
+        Box::pin(async { tokio::join!(part(client), part(target)) }).await;
     }
 }
 
 /// Ends a stream whose bytes have ended before, within capsules, and waits for the end of its peer: a stream that is dropped half
 /// open looks broken. A peer that does not end it is not waited for.
-pub(crate) async fn part(incoming: &mut Incoming, outgoing: &mut Outgoing) {
+pub(crate) async fn part(streams: &mut Duplex) {
     let parting = async {
-        if outgoing.part().await.is_ok() {
-            incoming.parted().await;
+        if streams.outgoing.part().await.is_ok() {
+            streams.incoming.parted().await;
         }
     };
     // Whatever becomes of it, the bytes have arrived.

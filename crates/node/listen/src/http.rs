@@ -123,12 +123,7 @@ impl Client {
         }
         if !rules.speaks(stream.info()) {
             let detail = "the client agreed to no HTTP version of this listener (ALPN)";
-            refusals::note(
-                shared,
-                &rules,
-                ends,
-                (Instead::Tls, Fault::Protocol, detail),
-            );
+            refusals::note(shared, &rules, ends, Instead::Tls, Fault::Protocol, detail);
             return None;
         }
 

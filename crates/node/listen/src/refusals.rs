@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use hermes_admit::note;
+use hermes_admit::note::{self, FailedHandshake};
 use hermes_admit::refusals::remembered::Instead;
 use hermes_admit::snapshot::ListenerRules;
 use hermes_admit::worker::Shared;
@@ -27,8 +27,14 @@ pub(super) fn of_tls(
     ends: HandshakeEnds,
     error: &TlsError,
 ) {
-    let failed = (Instead::Tls, error.fault, &*error.detail);
-    note(shared, rules, ends, failed);
+    note(
+        shared,
+        rules,
+        ends,
+        Instead::Tls,
+        error.fault,
+        &error.detail,
+    );
 }
 
 /// One of QUIC failed.
@@ -52,7 +58,9 @@ pub(super) fn of_quic(
         shared,
         rules,
         ends,
-        (Instead::Quic, fault, &error.to_string()),
+        Instead::Quic,
+        fault,
+        &error.to_string(),
     );
 }
 
@@ -61,7 +69,9 @@ pub(super) fn note(
     shared: &Shared,
     rules: &ListenerRules,
     ends: HandshakeEnds,
-    (instead, fault, detail): (Instead, Fault, &str),
+    instead: Instead,
+    fault: Fault,
+    detail: &str,
 ) {
     let listener = &*rules.name;
     let peer = ends.peer;
@@ -75,7 +85,7 @@ pub(super) fn note(
 
     // A client that only looks whether a port is open, as load balancers do every second, connects and leaves: no one refused it.
     let is_refused = fault != Fault::Closed;
-    let refusal = is_refused.then(|| remember(shared, rules, ends, (instead, fault, detail)));
+    let refusal = is_refused.then(|| remember(shared, rules, ends, instead, fault, detail));
     let refusal = refusal.map(display);
 
     match rules.telemetry.handshake_refused(reason, &peer, is_refused) {
@@ -95,7 +105,9 @@ fn remember(
     shared: &Shared,
     rules: &ListenerRules,
     ends: HandshakeEnds,
-    (instead, fault, detail): (Instead, Fault, &str),
+    instead: Instead,
+    fault: Fault,
+    detail: &str,
 ) -> RefusalId {
     let key = match fault {
         Fault::NoCertificate => "auth",
@@ -109,5 +121,12 @@ fn remember(
         origin: None,
     };
     let said = format!("{}: {}: {detail}", fault.word(), fault.words());
-    note::handshake(shared, rules, source, (instead, key, said))
+    let failed = FailedHandshake {
+        listener: rules,
+        source,
+        instead,
+        key,
+        said,
+    };
+    note::handshake(shared, failed)
 }

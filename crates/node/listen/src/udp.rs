@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_admit::entrance::Entrance;
+use hermes_admit::snapshot::SessionBound;
 use hermes_exchange as pipeline;
 use hermes_net::memory::{Memory, Owner};
 use hermes_net::shared_socket::{
@@ -233,9 +234,12 @@ impl Share {
         let target = flow.key.target.host_port();
         let target = target.as_ref().or(rules.config.target());
         let head = target.and_then(connect_udp)?;
-        let bound = ("limits.connections", rules.connections());
+        let bound = SessionBound {
+            key: "limits.connections",
+            most: rules.connections(),
+        };
 
-        match self.sessions.make_room(bound.1) {
+        match self.sessions.make_room(bound.most) {
             Ok(0) => {}
             Ok(ended) => rules.sessions_evicted(ended, bound, None),
             Err(NoRoom) => {

@@ -185,7 +185,8 @@ impl External {
     }
 
     /// What an answer says.
-    fn read(&self, (head, content): ServerReply) -> Answered {
+    fn read(&self, reply: ServerReply) -> Answered {
+        let (head, content) = reply;
         match self.server.form {
             Form::Opa { .. } => answer::opa(&head, &content.data, &self.owned),
             Form::Http { .. } => answer::http(head, content.data, &self.owned),

@@ -61,7 +61,7 @@ impl FlowRego {
     pub fn read(document: &Document, problems: &mut Vec<Problem>) -> Option<Arc<Self>> {
         let packets = document.policy.as_ref()?.packets.as_ref()?;
         let config = packets.rego.as_ref()?;
-        let policy = rego::policy((&config.files, &config.query), PLACE, problems)?;
+        let policy = rego::policy(&config.files, &config.query, PLACE, problems)?;
         // Nothing waits: the bounds are those of what is asked at once.
         let evaluator = Evaluator::new(policy, Budget::default(), 1);
         let evaluator = evaluator

@@ -39,7 +39,7 @@ const OF_THREAD: usize = 4;
 
 /// The policy of an entry, ready to be asked; what is wrong with it is reported.
 pub(super) fn evaluator(rego: &Rego, path: &str, problems: &mut Vec<Problem>) -> Option<Evaluator> {
-    let policy = policy((&rego.files, &rego.query), path, problems)?;
+    let policy = policy(&rego.files, &rego.query, path, problems)?;
     let usual = Budget::default();
     let budget = Budget {
         steps: rego.steps.unwrap_or(usual.steps),
@@ -53,7 +53,8 @@ pub(super) fn evaluator(rego: &Rego, path: &str, problems: &mut Vec<Problem>) ->
 
 /// The policy of these files, in which this rule decides.
 pub fn policy(
-    (files, query): (&OneOrMany<FilePath>, &str),
+    files: &OneOrMany<FilePath>,
+    query: &str,
     path: &str,
     problems: &mut Vec<Problem>,
 ) -> Option<Policy> {

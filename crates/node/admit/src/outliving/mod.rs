@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_http::{Incoming, Kind, Outgoing, RequestHead};
+use hermes_http::{Duplex, Kind, RequestHead};
 use hermes_packet::Resumable;
 use hermes_packet::tun::TunTunnel;
 use hermes_proto::resumable::{FIELD, Grant, Ticket};
@@ -46,7 +46,7 @@ pub struct FarEnd {
     /// The state that outlives its paths.
     pub cell: Cell,
     /// The connection to the target.
-    pub target: (Incoming, Outgoing),
+    pub target: Duplex,
     /// Where that leads.
     pub endpoint: Arc<str>,
     /// Its address, where that is known.

@@ -19,7 +19,7 @@ use super::identify::Identified;
 use crate::outliving::is_resumed;
 use crate::shares::sessions::{Joined, SessionPermit};
 use crate::shares::sources::Permit;
-use crate::snapshot::{Counted, ListenerRules, UserBounds};
+use crate::snapshot::{Counted, ListenerRules, SessionBound, UserBounds};
 
 /// The key that bounds a user's connections.
 const CONNECTIONS_PER_USER: &str = "limits.connections_per_user";
@@ -270,7 +270,7 @@ fn session_of(
     let target = &identified.target;
     let joined = shared
         .sessions
-        .join((&listener.name, user), most, target, &entered.exchange);
+        .join(&listener.name, user, most, target, &entered.exchange);
     let Joined { permit, evicted } = joined.ok_or_else(|| {
         let bounded = Bounded {
             what: "sessions",
@@ -281,7 +281,11 @@ fn session_of(
     })?;
 
     if evicted > 0 {
-        listener.sessions_evicted(evicted, (SESSIONS_PER_USER, most), Some(user));
+        let bound = SessionBound {
+            key: SESSIONS_PER_USER,
+            most,
+        };
+        listener.sessions_evicted(evicted, bound, Some(user));
     }
     if let Some(token) = known
         && shared.sessions.count(&listener.name, user) > sessions

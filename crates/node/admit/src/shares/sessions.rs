@@ -66,7 +66,8 @@ impl Sessions {
     /// can be made.
     pub fn join(
         &self,
-        (listener, user): (&Arc<str>, &str),
+        listener: &Arc<str>,
+        user: &str,
         most: usize,
         target: &Target,
         exchange: &Arc<Exchange>,
@@ -211,9 +212,8 @@ mod tests {
             Telemetry::new("a", AccessSink::off()),
             Arc::from("web"),
         );
-        let join = |exchange: &Arc<Exchange>, to| {
-            sessions.join((&name, "alice"), 4, &target(to), exchange)
-        };
+        let join =
+            |exchange: &Arc<Exchange>, to| sessions.join(&name, "alice", 4, &target(to), exchange);
         let call = session(&telemetry, "ctc");
         let kept = join(&call, "VIDEO").unwrap();
         let questions: Vec<_> = (0..9).map(|_| session(&telemetry, "ct")).collect();
@@ -244,16 +244,15 @@ mod tests {
             Telemetry::new("a", AccessSink::off()),
             Arc::from("web"),
         );
-        let join = |exchange: &Arc<Exchange>| {
-            sessions.join((&name, "alice"), 2, &target("VIDEO"), exchange)
-        };
+        let join =
+            |exchange: &Arc<Exchange>| sessions.join(&name, "alice", 2, &target("VIDEO"), exchange);
         let calls = [(); 2].map(|()| session(&telemetry, "ctc"));
         let _places = calls.each_ref().map(|call| join(call).unwrap());
         let another = session(&telemetry, "");
         assert!(join(&another).is_none());
         assert!(
             sessions
-                .join((&name, "bob"), 2, &target("VIDEO"), &another)
+                .join(&name, "bob", 2, &target("VIDEO"), &another)
                 .is_some(),
             "each user has his own"
         );

@@ -7,6 +7,15 @@ use hermes_observe::Periodic;
 
 use super::ListenerRules;
 
+/// A bound on sessions.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionBound {
+    /// Its key in the configuration.
+    pub key: &'static str,
+    /// So many may be open.
+    pub most: usize,
+}
+
 /// What the log tells of bounds that are reached.
 #[derive(Debug, Default)]
 pub(super) struct Crowded {
@@ -39,33 +48,30 @@ impl ListenerRules {
         }
     }
 
-    /// Notes that so many sessions made room for others, where a bound of so `many` is reached, and of which `user`, if it is a user's.
-    pub fn sessions_evicted(
-        &self,
-        sessions: usize,
-        (limit, most): (&str, usize),
-        user: Option<&str>,
-    ) {
+    /// Notes that so many sessions made room for others, where this bound is reached, and of which `user`, if it is a user's.
+    pub fn sessions_evicted(&self, sessions: usize, bound: SessionBound, user: Option<&str>) {
         if let Some(sessions) = self.crowded.evicted.count(sessions as u64, Instant::now()) {
+            let SessionBound { key, most } = bound;
             let listener = &*self.name;
             let user = user.unwrap_or_default();
             tracing::warn!(
                 listener,
                 user,
                 sessions,
-                "many UDP sessions: unanswered and one-shot ones made room; {limit} is {most}"
+                "many UDP sessions: unanswered and one-shot ones made room; {key} is {most}"
             );
         }
     }
 
     /// Notes that this many datagrams of new clients were dropped, because as many sessions as there may be go on speaking.
-    pub fn sessions_refused(&self, datagrams: u64, (limit, most): (&str, usize)) {
+    pub fn sessions_refused(&self, datagrams: u64, bound: SessionBound) {
         if let Some(datagrams) = self.crowded.refused.count(datagrams, Instant::now()) {
+            let SessionBound { key, most } = bound;
             let listener = &*self.name;
             tracing::warn!(
                 listener,
                 datagrams,
-                "dropped: there is no room for a further UDP session; {limit} is {most}"
+                "dropped: there is no room for a further UDP session; {key} is {most}"
             );
         }
     }

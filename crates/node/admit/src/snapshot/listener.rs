@@ -377,12 +377,12 @@ impl Building<'_> {
         let aliases = Arc::new(UserAliases::new(&self.document.users));
         let mut all = HashMap::new();
         for (name, config) in listeners {
-            if let Some(rules) = self.one((name, config), &aliases, problems) {
+            if let Some(rules) = self.one(name, config, &aliases, problems) {
                 all.insert(rules.name.clone(), Arc::new(rules));
             }
             for (tunnel, config) in split_tunnels::listeners(config) {
                 // The problems of the listener are known.
-                let rules = self.one((name, &config), &aliases, &mut Vec::new());
+                let rules = self.one(name, &config, &aliases, &mut Vec::new());
                 let key = split_tunnels::key(name, tunnel);
                 all.extend(rules.map(|rules| (key.into(), Arc::new(rules))));
             }
@@ -400,7 +400,8 @@ impl Building<'_> {
 
     fn one(
         &self,
-        (name, config): (&str, &Listener),
+        name: &str,
+        config: &Listener,
         aliases: &Arc<UserAliases>,
         problems: &mut Vec<Problem>,
     ) -> Option<ListenerRules> {
@@ -431,7 +432,7 @@ impl Building<'_> {
             telemetry,
             name,
             authenticator,
-            quic: quic.and_then(|tls| quic_options(tls, config, (self.certificates, self.record))),
+            quic: quic.and_then(|tls| quic_options(tls, config, self.certificates, self.record)),
             versions,
             tls: server,
             clients,
@@ -542,7 +543,8 @@ fn server_tls(
 fn quic_options(
     tls: &Arc<rustls::ServerConfig>,
     config: &Listener,
-    (certificates, record): (&Certificates, &quic::Record),
+    certificates: &Certificates,
+    record: &quic::Record,
 ) -> Option<quic::ServerOptions> {
     let files = config.tls()?;
     let secret = match &files.acme {

@@ -42,6 +42,7 @@ use crate::filter::{Checkpoint, FlowRego};
 use crate::next::Next;
 use crate::node_name::node_name;
 use crate::remote_device;
+pub use crowded::SessionBound;
 pub use listener::is_challenge;
 pub use listener::{Counted, ListenerRules, UserBounds};
 pub use own_credentials::OwnCredentials;
@@ -147,7 +148,7 @@ impl Snapshot {
         // below.
         sound(places, of_rules, problems)?;
 
-        let rules = compile((document, plugs), &node, &upstreams)
+        let rules = compile(document, plugs, &node, &upstreams)
             .map_err(|unfit| Problems(vec![places.placed(unfit_route(unfit))]))?;
         Ok(Draft(Self {
             revision: previous.map_or(1, |previous| previous.revision + 1),
@@ -457,12 +458,13 @@ fn node_of(loaded: &Loaded, previous: Option<&Snapshot>, problems: &mut Vec<Prob
 
 /// What is decided by.
 fn compile(
-    (document, plugs): (&Document, &Plugs),
+    document: &Document,
+    plugs: &Plugs,
     node: &Arc<str>,
     upstreams: &HashMap<String, Arc<Upstream>>,
 ) -> Result<Rules<Arc<Next>>, Unfit> {
     Rules::compile(document, node.clone(), |route, hop| {
-        Next::compile((document, plugs), upstreams, route, hop).map(Arc::new)
+        Next::compile(document, plugs, upstreams, route, hop).map(Arc::new)
     })
 }
 

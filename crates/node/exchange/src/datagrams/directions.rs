@@ -12,7 +12,8 @@ use crate::reach::datagram_path::Ends;
 /// Both directions. Where UDP is on a side, the end of one is the end of both.
 pub(crate) async fn both(
     exchange: &Exchange,
-    (client, path): (&mut Ends, &mut Ends),
+    client: &mut Ends,
+    path: &mut Ends,
     stop: &Stop,
     alone: bool,
     limits: &Limits,

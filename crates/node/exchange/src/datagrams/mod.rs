@@ -164,10 +164,10 @@ impl Tunnel {
             moving: Moving::default(),
         };
 
-        let ends = (&mut self.client, &mut self.path.ends);
         let both = pin!(directions::both(
             &self.exchange,
-            ends,
+            &mut self.client,
+            &mut self.path.ends,
             &stop,
             alone,
             &self.limits,

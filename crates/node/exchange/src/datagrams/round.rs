@@ -205,7 +205,11 @@ impl Round<'_> {
         let stays = match opened {
             Ok(new) => match leave(directions, self.stop, self.client, Box::new(new)).await {
                 Ok(end) => return Some(end),
-                Err(new) => self.moving.stalled.stay(self.exchange, self.guard, *new),
+                Err(new) => {
+                    let (path, opened) = *new;
+                    let stalled = &mut self.moving.stalled;
+                    stalled.stay(self.exchange, self.guard, path, opened)
+                }
             },
             Err(refusal) => {
                 let exchange = self.exchange.id();

@@ -29,7 +29,8 @@ impl Stalled {
         &mut self,
         exchange: &Exchange,
         guard: &TunnelGuard,
-        (path, opened): (Path, Opened),
+        path: Path,
+        opened: Opened,
     ) -> Result<(), Broken> {
         path.ends.sink.reset(Reset::Cancel);
         if let Some(reason) = guard.forbids(&opened) {

@@ -110,7 +110,7 @@ impl DeniedFlows {
         };
         let named = is_logged.then(|| flow.tell()).flatten();
         let said = format!("{name}: {}; denied", describe(denied));
-        let refusal = note::denied_packet(routed, snapshot, (place, said.clone()), named);
+        let refusal = note::denied_packet(routed, snapshot, place, said.clone(), named);
 
         if is_told {
             let tunnel = routed.exchange.id();

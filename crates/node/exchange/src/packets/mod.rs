@@ -123,7 +123,7 @@ async fn begin(routed: &Routed, next: &Next, owner: &TunnelOwner) -> Result<Begu
     let (tunnel, token, times) = match session::take_over(routed, &whose).await {
         Some((token, taken)) => (taken.tunnel, Some(token), taken.times),
         None => (
-            Arc::new(new(routed, next, (end, owner)).await?),
+            Arc::new(new(routed, next, end, owner).await?),
             Token::random(),
             0,
         ),
@@ -142,7 +142,8 @@ async fn begin(routed: &Routed, next: &Next, owner: &TunnelOwner) -> Result<Begu
 async fn new(
     routed: &Routed,
     next: &Next,
-    (end, owner): (PacketTermination<'_>, &TunnelOwner),
+    end: PacketTermination<'_>,
+    owner: &TunnelOwner,
 ) -> Result<TunTunnel, Refusal> {
     let scope = scope(routed, next).await?;
     let hub = routed.worker.shared.devices.hub(end);

@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use hermes_http::{Incoming, Outgoing};
+use hermes_http::Duplex;
 use hermes_proto::fields::Fields;
 use hermes_upstream::Active;
 
 /// The far end of a tunnel of bytes.
 pub(crate) struct ByteEnd {
-    pub(crate) streams: (Incoming, Outgoing),
+    pub(crate) streams: Duplex,
     pub(crate) endpoint: Arc<str>,
     /// The address that was dialled, where `egress` speaks of it.
     pub(crate) address: Option<SocketAddr>,
@@ -18,10 +18,7 @@ pub(crate) struct ByteEnd {
 
 /// A path for bytes through a next proxy.
 pub(crate) struct BytePath {
-    /// Bytes from its far end.
-    pub(crate) incoming: Incoming,
-    /// Bytes to its far end.
-    pub(crate) outgoing: Outgoing,
+    pub(crate) streams: Duplex,
     /// The fields of the answer that opened it.
     pub(crate) fields: Fields,
     /// Counts it at its upstream.

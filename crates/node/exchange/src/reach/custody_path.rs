@@ -2,7 +2,7 @@
 
 use hermes_admit::next::{Handled, Next};
 use hermes_admit::routed::Routed;
-use hermes_http::{Incoming, RequestHead, ResponseHead, pipe};
+use hermes_http::{Duplex, Incoming, RequestHead, ResponseHead, pipe};
 use hermes_plug::refusal::Refusal;
 use hermes_plug::{HandlerRequest, Onward, RequestContent, Response};
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
@@ -34,8 +34,7 @@ pub(crate) async fn path(
     }
 
     Ok(BytePath {
-        incoming,
-        outgoing,
+        streams: Duplex { incoming, outgoing },
         fields: head.fields,
         active: Active::default(),
     })

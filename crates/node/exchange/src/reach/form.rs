@@ -3,7 +3,7 @@
 use hermes_admit::post;
 use hermes_admit::routed::Routed;
 use hermes_config::model::{Route, Tunnel, TunnelWord};
-use hermes_http::{Incoming, Kind, Outgoing, RequestHead, ResponseHead};
+use hermes_http::{Duplex, Kind, RequestHead, ResponseHead};
 use hermes_plug::arrival::Arrival;
 use hermes_plug::refusal::Refusal;
 use hermes_plug::target::Target;
@@ -58,15 +58,13 @@ fn address(head: &mut RequestHead, upstream: &Upstream, target: &Target) -> Resu
 
 /// The bytes of a stream of this form for an opposite one of the `other`. Between two streams of connect-tcp, capsules of every type
 /// pass as they are (RFC 9297, 3.2).
-pub(crate) fn bytes(
-    form: Kind,
-    other: Kind,
-    (incoming, outgoing): (Incoming, Outgoing),
-) -> (Incoming, Outgoing) {
-    if form == Kind::ConnectTcp && other != Kind::ConnectTcp {
-        (incoming.unwrapped(), outgoing.wrapped())
-    } else {
-        (incoming, outgoing)
+pub(crate) fn bytes(form: Kind, other: Kind, streams: Duplex) -> Duplex {
+    if form != Kind::ConnectTcp || other == Kind::ConnectTcp {
+        return streams;
+    }
+    Duplex {
+        incoming: streams.incoming.unwrapped(),
+        outgoing: streams.outgoing.wrapped(),
     }
 }
 

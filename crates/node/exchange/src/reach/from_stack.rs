@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hermes_admit::routed::Routed;
 use hermes_config::model::Terminate;
-use hermes_http::{Incoming, Outgoing, pipe};
+use hermes_http::{Duplex, pipe};
 use hermes_net::memory::Memory;
 use hermes_packet::PacketEnd;
 use hermes_packet::tun::{FlowError, TcpFlow, TunHub};
@@ -142,7 +142,7 @@ fn unreached(address: SocketAddr, error: &FlowError) -> Refusal {
 }
 
 /// Both directions of a connection, which a task of its own carries.
-fn carried(routed: &Routed, flow: TcpFlow) -> (Incoming, Outgoing) {
+fn carried(routed: &Routed, flow: TcpFlow) -> Duplex {
     let (outgoing, far_incoming) = pipe(None);
     let (far_outgoing, incoming) = pipe(None);
     let watch = routed.worker.shared.drain.clone();
@@ -153,5 +153,8 @@ fn carried(routed: &Routed, flow: TcpFlow) -> (Incoming, Outgoing) {
             () = forced.forced() => {}
         }
     });
-    (far_incoming, far_outgoing)
+    Duplex {
+        incoming: far_incoming,
+        outgoing: far_outgoing,
+    }
 }

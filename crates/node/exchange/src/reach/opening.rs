@@ -8,7 +8,7 @@ use hermes_admit::next::next_hop;
 use hermes_admit::reevaluate::Opened;
 use hermes_admit::routed::Routed;
 use hermes_http::h1::client::Receiver;
-use hermes_http::{Event, Kind, RequestHead};
+use hermes_http::{Duplex, Event, Kind, RequestHead};
 use hermes_identity::Proof;
 use hermes_net::{LocalEnd, UdpSocket};
 use hermes_packet::{Asked, Destination, Handed, PacketEnd, Token};
@@ -124,11 +124,12 @@ pub(crate) async fn bytes(
 
     match opened.answer {
         Event::Tunnel(answer, incoming) => {
-            let halves = (incoming, opened.outgoing);
-            let (incoming, outgoing) = form::bytes(departing.kind(), other, halves);
-            let path = BytePath {
+            let streams = Duplex {
                 incoming,
-                outgoing,
+                outgoing: opened.outgoing,
+            };
+            let path = BytePath {
+                streams: form::bytes(departing.kind(), other, streams),
                 fields: answer.fields,
                 active: opened.active,
             };

@@ -2,7 +2,7 @@
 
 use hermes_admit::next::{Handled, NamedConnector, Next, To};
 use hermes_admit::routed::Routed;
-use hermes_http::{Incoming, Kind, Outgoing, h1};
+use hermes_http::{Duplex, Incoming, Kind, Outgoing, h1};
 use hermes_net::Stream;
 use hermes_plug::TunnelRequest;
 use hermes_plug::arrival::End;
@@ -90,7 +90,7 @@ impl<'a> Termination<'a> {
             Self::Connector(_) | Self::Handler(_) => {
                 match Box::pin(self.plugged(tries, request())).await? {
                     End::Stream(incoming, outgoing) => Ok(ByteEnd {
-                        streams: (incoming, outgoing),
+                        streams: Duplex { incoming, outgoing },
                         endpoint: target.to_string().into(),
                         address: None,
                         active: Active::default(),
@@ -161,10 +161,10 @@ impl<'a> Termination<'a> {
 }
 
 /// Both directions of a connection.
-fn halves(stream: Stream) -> (Incoming, Outgoing) {
+fn halves(stream: Stream) -> Duplex {
     let (read, write) = stream.split();
-    (
-        Incoming::H1(h1::BodyReceiver::bytes(read)),
-        Outgoing::H1(h1::BodySender::bytes(write)),
-    )
+    Duplex {
+        incoming: Incoming::H1(h1::BodyReceiver::bytes(read)),
+        outgoing: Outgoing::H1(h1::BodySender::bytes(write)),
+    }
 }

@@ -216,34 +216,37 @@ impl Bridges {
         bytes: &mut ByteTunnel,
         counters: &Counters,
     ) -> Result<(), Broken> {
-        let (client_in, client_out) = &mut bytes.client;
-        let (target_in, target_out) = &mut bytes.target;
+        let ByteTunnel {
+            client,
+            target,
+            guard,
+            ..
+        } = bytes;
         let carried = {
-            let (mut to_target, mut to_client) = self.sources(client_in, target_in);
-            let client = direction(Side::Client, &counters.client_to_target);
-            let target = direction(Side::Target, &counters.target_to_client);
+            let (mut to_target, mut to_client) =
+                self.sources(&mut client.incoming, &mut target.incoming);
+            let upwards = direction(Side::Client, &counters.client_to_target);
+            let downwards = direction(Side::Target, &counters.target_to_client);
             let both = async {
                 tokio::try_join!(
-                    pump(&mut to_target, target_out, client),
-                    pump(&mut to_client, client_out, target),
+                    pump(&mut to_target, &mut target.outgoing, upwards),
+                    pump(&mut to_client, &mut client.outgoing, downwards),
                 )
             };
             tokio::select! {
                 carried = both => carried.map(|_| ()),
-                reason = bytes.guard.ended() => Err(Broken::policy(&reason)),
+                reason = guard.ended() => Err(Broken::policy(&reason)),
             }
         };
 
         match &carried {
             Err(broken) => {
-                client_out.reset(broken.reset);
-                target_out.reset(broken.reset);
+                client.outgoing.reset(broken.reset);
+                target.outgoing.reset(broken.reset);
             }
             Ok(()) => {
                 // A stream that is dropped half open would look broken to its peer.
-                let client = pump::part(client_in, client_out);
-                let target = pump::part(target_in, target_out);
-                tokio::join!(client, target);
+                tokio::join!(pump::part(client), pump::part(target));
             }
         }
 

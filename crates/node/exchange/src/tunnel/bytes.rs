@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hermes_admit::reevaluate::TunnelGuard;
 use hermes_admit::routed::Routed;
-use hermes_http::{Incoming, Outgoing};
+use hermes_http::Duplex;
 use hermes_packet::Broken;
 use hermes_upstream::{Active, Upstream};
 
@@ -14,8 +14,8 @@ use crate::reach::bulk;
 
 /// The four ends of a tunnel of bytes, and what it holds.
 pub(crate) struct ByteTunnel {
-    pub(crate) client: (Incoming, Outgoing),
-    pub(crate) target: (Incoming, Outgoing),
+    pub(crate) client: Duplex,
+    pub(crate) target: Duplex,
     pub(crate) guard: TunnelGuard,
     /// Counts it at its upstream.
     pub(crate) _active: Active,

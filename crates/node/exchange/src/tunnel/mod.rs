@@ -13,7 +13,7 @@ use hermes_admit::next::Next;
 use hermes_admit::reevaluate::{Opened, enter};
 use hermes_admit::routed::Routed;
 use hermes_http::h1::client::Receiver;
-use hermes_http::{Event, Incoming, Kind, Outgoing, RequestHead, ResponseHead, StreamError};
+use hermes_http::{Duplex, Event, Incoming, Kind, RequestHead, ResponseHead, StreamError};
 use hermes_observe::CLIENT_CLOSED;
 use hermes_packet::Asked;
 use hermes_packet::Side;
@@ -88,7 +88,7 @@ pub(crate) async fn forward(
 
             let accepted = Accepted {
                 head,
-                target: (incoming, outgoing),
+                target: Duplex { incoming, outgoing },
                 form,
                 active,
                 silence,
@@ -194,7 +194,7 @@ async fn ask(
 struct Accepted {
     /// The next hop's response.
     head: ResponseHead,
-    target: (Incoming, Outgoing),
+    target: Duplex,
     /// How the request left.
     form: Kind,
     active: Active,
@@ -253,7 +253,8 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted) -> Carrie
             // Transforms change the bytes, not the capsules around them.
             let is_own = bridges.is_some() || granted.is_some();
             let plain = is_own.then_some(Kind::Connect);
-            let client = form::bytes(kind, plain.unwrap_or(form), (incoming, outgoing));
+            let client = Duplex { incoming, outgoing };
+            let client = form::bytes(kind, plain.unwrap_or(form), client);
             let target = form::bytes(form, plain.unwrap_or(kind), target);
             if let Some(granted) = granted {
                 let tunnel = NearTunnel::new(*granted, client, target, guard, active);
@@ -271,7 +272,7 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted) -> Carrie
         }
         client => {
             let path = Path {
-                ends: Ends::of_kind(kind, target.0, target.1),
+                ends: Ends::of_kind(kind, target.incoming, target.outgoing),
                 active,
                 silence,
                 resumption,

@@ -3,7 +3,7 @@
 use hermes_admit::next::Next;
 use hermes_admit::reevaluate::{Opened, enter};
 use hermes_admit::routed::Routed;
-use hermes_http::Kind;
+use hermes_http::{Duplex, Kind};
 use hermes_plug::arrival::{Arrival, End};
 use hermes_plug::refusal::Refusal;
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
@@ -66,7 +66,7 @@ pub(crate) async fn tcp(
 
     Ok(match arrival.accept(fields).await {
         Ok(End::Stream(incoming, outgoing)) => {
-            let client = form::bytes(kind, Kind::Connect, (incoming, outgoing));
+            let client = form::bytes(kind, Kind::Connect, Duplex { incoming, outgoing });
             if let Some(session) = session {
                 return Ok(session.tunnel(routed, target, client, guard));
             }

@@ -193,7 +193,7 @@ async fn gather(
     if rule.reply == Rule::All {
         replies.extend(unfit);
     }
-    conclude(routed, rule.reply, end, (replies, labels), said)
+    conclude(routed, rule.reply, end, replies, labels, said)
 }
 
 /// The one reply that the rule makes of those that came.
@@ -201,7 +201,8 @@ fn conclude(
     routed: &Routed,
     rule: Rule,
     end: StopReason,
-    (mut replies, labels): (Vec<Reply>, Vec<(usize, String)>),
+    mut replies: Vec<Reply>,
+    labels: Vec<(usize, String)>,
     said: String,
 ) -> Result<Gathered, Refusal> {
     if rule == Rule::All && replies.iter().any(|reply| reply.outcome.is_ok()) {

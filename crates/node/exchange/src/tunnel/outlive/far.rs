@@ -9,7 +9,7 @@ use hermes_admit::next::Next;
 use hermes_admit::outliving::{Cell, FarEnd, KEEP_FOR, WINDOW, WindowShare};
 use hermes_admit::reevaluate::{Opened, TunnelGuard, TunnelState, enter};
 use hermes_admit::routed::Routed;
-use hermes_http::{Incoming, Kind, Outgoing, RequestHead, Reset};
+use hermes_http::{Duplex, Kind, RequestHead, Reset};
 use hermes_observe::Exchange;
 use hermes_packet::{Broken, Claim, Destination, SessionEntry, Side, Token, Waiting};
 use hermes_plug::arrival::{Arrival, End};
@@ -20,7 +20,7 @@ use hermes_proto::resumable::{Grant, Request, ResumableEnd, Ticket};
 use http::StatusCode;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::path::{self, Carrying, LAST_WORD, Link, PathEnd};
+use super::path::{self, Carrying, LAST_WORD, PathEnd};
 use super::sides::{self, SideEnd};
 use crate::carried::{Carried, Carry, TunnelEnd};
 use crate::failed::Failed;
@@ -42,7 +42,7 @@ pub(crate) struct FarTunnel {
     entry: SessionEntry<Box<FarEnd>>,
     guard: TunnelGuard,
     /// The path; none if the near end was gone before it was answered.
-    link: Option<Link>,
+    path: Option<Duplex>,
 }
 
 /// A session that is granted with the answer.
@@ -83,7 +83,7 @@ impl NewSession {
         self,
         routed: &Routed,
         target: ByteEnd,
-        (incoming, outgoing): (Incoming, Outgoing),
+        path: Duplex,
         guard: TunnelGuard,
     ) -> Carried {
         let Self {
@@ -110,7 +110,7 @@ impl NewSession {
             handed: Box::new(handed),
             entry,
             guard,
-            link: Some(Link { incoming, outgoing }),
+            path: Some(path),
         })
     }
 }
@@ -164,10 +164,10 @@ pub(crate) async fn resume(
     Request::New.write(&mut fields);
 
     // A near end that is gone comes back: the tunnel is kept as if it had lost this path later.
-    let link = match arrival.accept(fields).await {
+    let path = match arrival.accept(fields).await {
         Ok(End::Stream(incoming, outgoing)) => {
-            let (incoming, outgoing) = form::bytes(kind, Kind::Connect, (incoming, outgoing));
-            Some(Link { incoming, outgoing })
+            let path = Duplex { incoming, outgoing };
+            Some(form::bytes(kind, Kind::Connect, path))
         }
         Ok(End::Packets(_)) | Err(_) => None,
     };
@@ -176,7 +176,7 @@ pub(crate) async fn resume(
         handed,
         entry,
         guard,
-        link,
+        path,
     }))
 }
 
@@ -269,7 +269,7 @@ impl FarTunnel {
             mut handed,
             mut entry,
             mut guard,
-            link,
+            path,
         } = self;
 
         let FarEnd { cell, target, .. } = &mut *handed;
@@ -280,7 +280,7 @@ impl FarTunnel {
             state: guard.state().clone(),
             guard: &mut guard,
             exchange,
-            path: link.map(|link| path::carry(link, cell)),
+            path: path.map(|path| path::carry(path, cell)),
             waits: None,
         };
 
@@ -293,7 +293,7 @@ impl FarTunnel {
             }
             FarOver::Over(Ok(())) => "done".to_owned(),
             FarOver::Over(Err(broken)) => {
-                handed.target.1.reset(broken.reset);
+                handed.target.outgoing.reset(broken.reset);
                 broken.reason()
             }
         }

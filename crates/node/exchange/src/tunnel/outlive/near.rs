@@ -9,7 +9,7 @@ use hermes_admit::next::Next;
 use hermes_admit::outliving::{Cell, ResumePolicy, WindowShare, ticket};
 use hermes_admit::reevaluate::{Move, Opened, Order, TunnelGuard, TunnelState};
 use hermes_admit::routed::Routed;
-use hermes_http::{Incoming, Kind, Outgoing, RequestHead, Reset};
+use hermes_http::{Duplex, Kind, RequestHead, Reset};
 use hermes_observe::Exchange;
 use hermes_packet::{Broken, Side};
 use hermes_plug::refusal::Refusal;
@@ -21,7 +21,7 @@ use http::StatusCode;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::super::bytes;
-use super::path::{self, Carrying, LAST_WORD, Link, PathEnd};
+use super::path::{self, Carrying, LAST_WORD, PathEnd};
 use super::sides::{self, SideEnd};
 use crate::carried::{Carry, TunnelEnd};
 use crate::pump;
@@ -92,10 +92,10 @@ impl AskedSession {
 
 /// A tunnel at its near end.
 pub(crate) struct NearTunnel {
-    client: (Incoming, Outgoing),
+    client: Duplex,
     guard: TunnelGuard,
     granted: Granted,
-    link: Link,
+    path: Duplex,
     /// Counts it at its upstream.
     active: Active,
 }
@@ -160,8 +160,8 @@ impl Carry for NearTunnel {
 impl NearTunnel {
     pub fn new(
         granted: Granted,
-        client: (Incoming, Outgoing),
-        (incoming, outgoing): (Incoming, Outgoing),
+        client: Duplex,
+        path: Duplex,
         guard: TunnelGuard,
         active: Active,
     ) -> Self {
@@ -169,7 +169,7 @@ impl NearTunnel {
             client,
             guard,
             granted,
-            link: Link { incoming, outgoing },
+            path,
             active,
         }
     }
@@ -180,7 +180,7 @@ impl NearTunnel {
             mut client,
             mut guard,
             granted,
-            link,
+            path,
             active,
         } = self;
 
@@ -194,7 +194,7 @@ impl NearTunnel {
             exchange,
             grant,
             policy: asked.policy,
-            path: Some((path::carry(link, &cell), active)),
+            path: Some((path::carry(path, &cell), active)),
             opening: None,
             tickets: 0,
             times: 0,
@@ -205,9 +205,9 @@ impl NearTunnel {
         let side = sides::carry(&mut client, &cell, Side::Client, exchange.counters());
         let carried = near.run(pin!(side)).await;
         match &carried {
-            Err(broken) => client.1.reset(broken.reset),
-            Ok(()) if client.1.is_wrapped() => {
-                Box::pin(pump::part(&mut client.0, &mut client.1)).await;
+            Err(broken) => client.outgoing.reset(broken.reset),
+            Ok(()) if client.outgoing.is_wrapped() => {
+                Box::pin(pump::part(&mut client)).await;
             }
             Ok(()) => {}
         }
@@ -325,11 +325,7 @@ impl Near<'_> {
                 // What is still on the old path is sent again, or was received.
                 self.path = None;
                 self.cell.resume();
-                let link = Link {
-                    incoming: opened.incoming,
-                    outgoing: opened.outgoing,
-                };
-                self.path = Some((path::carry(link, self.cell), opened.active));
+                self.path = Some((path::carry(opened.streams, self.cell), opened.active));
                 self.lost = None;
                 self.times += 1;
 

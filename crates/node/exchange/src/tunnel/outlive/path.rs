@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use hermes_admit::outliving::{Cell, ToPath};
-use hermes_http::{Frame, Incoming, Outgoing};
+use hermes_http::{Duplex, Frame, Incoming, Outgoing};
 use tokio::time::timeout;
 
 use crate::pump;
@@ -15,12 +15,6 @@ use crate::pump::END_TIME;
 /// How long a peer may take to hear that the tunnel is over.
 #[doc(alias = "bound")]
 pub(super) const LAST_WORD: Duration = Duration::from_secs(5);
-
-/// A path: what comes from the peer, and what goes there.
-pub(super) struct Link {
-    pub(super) incoming: Incoming,
-    pub(super) outgoing: Outgoing,
-}
 
 /// How a path ended.
 pub(super) enum PathEnd {
@@ -38,9 +32,9 @@ pub(super) enum PathEnd {
 pub(super) type Carrying<'a> = Pin<Box<dyn Future<Output = PathEnd> + Send + 'a>>;
 
 /// Carries a path to its end.
-pub(super) fn carry(mut link: Link, cell: &Cell) -> Carrying<'_> {
+pub(super) fn carry(mut path: Duplex, cell: &Cell) -> Carrying<'_> {
     Box::pin(async move {
-        let Link { incoming, outgoing } = &mut link;
+        let Duplex { incoming, outgoing } = &mut path;
         let end = tokio::select! {
             end = send(outgoing, cell) => end,
             end = receive(incoming, cell) => end,
@@ -49,11 +43,11 @@ pub(super) fn carry(mut link: Link, cell: &Cell) -> Carrying<'_> {
         match end {
             // The peer knew it first.
             PathEnd::Lost(_) if cell.is_complete() => {
-                PathEnd::Complete(link.outgoing.finish(None).await.is_ok())
+                PathEnd::Complete(path.outgoing.finish(None).await.is_ok())
             }
-            PathEnd::Complete(_) => PathEnd::Complete(part(&mut link).await),
+            PathEnd::Complete(_) => PathEnd::Complete(part(&mut path).await),
             PathEnd::Told => {
-                part(&mut link).await;
+                part(&mut path).await;
                 PathEnd::Told
             }
             end => end,
@@ -115,18 +109,18 @@ async fn receive(incoming: &mut Incoming, cell: &Cell) -> PathEnd {
 }
 
 /// Ends a path on which all was said, and waits for the peer to do so; whether it did.
-async fn part(Link { incoming, outgoing }: &mut Link) -> bool {
+async fn part(path: &mut Duplex) -> bool {
     let parting = async {
-        outgoing.finish(None).await.ok()?;
+        path.outgoing.finish(None).await.ok()?;
         loop {
-            match incoming.frame().await {
+            match path.incoming.frame().await {
                 Some(Ok(Frame::Data(_))) => {}
                 Some(Ok(Frame::Trailers(_))) | None => break,
                 Some(Err(_)) => return None,
             }
         }
 
-        pump::part(incoming, outgoing).await;
+        pump::part(path).await;
         Some(())
     };
     matches!(timeout(END_TIME, parting).await, Ok(Some(())))

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hermes_admit::outliving::Cell;
-use hermes_http::{Frame, Incoming, Outgoing, Reset};
+use hermes_http::{Duplex, Frame, Incoming, Outgoing, Reset};
 use hermes_observe::Counters;
 use hermes_packet::{Broken, Side};
 use hermes_proto::resumable::Delivery;
@@ -22,11 +22,12 @@ pub(super) enum SideEnd {
 
 /// Carries what comes from that side and what goes there; resolves only if the tunnel is over.
 pub(super) async fn carry(
-    (incoming, outgoing): &mut (Incoming, Outgoing),
+    streams: &mut Duplex,
     cell: &Cell,
     side: Side,
     counters: &Counters,
 ) -> SideEnd {
+    let Duplex { incoming, outgoing } = streams;
     let (from, to) = match side {
         Side::Client => (&counters.client_to_target, &counters.target_to_client),
         Side::Target => (&counters.target_to_client, &counters.client_to_target),
