@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use hermes_http::pipe;
+use hermes_http::{Kind, pipe};
 use hermes_packet::{Device, DeviceCapsules, PacketEnd, SentPackets};
 use hermes_plug::arrival::End;
 use hermes_plug::refusal::Refusal;
@@ -20,19 +20,31 @@ use parking_lot::Mutex;
 #[doc(alias = "bound")]
 const WAITING: usize = 64;
 
-/// Sends back bytes and datagrams, at the target `ECHO`. It has no other.
+/// Sends back bytes and datagrams, at the target `ECHO`, also the bytes behind an upgrade; and IP packets, wherever they go.
 pub struct Echo;
 
 impl Connector for Echo {
+    fn takes(&self, kind: Kind) -> bool {
+        kind != Kind::Message
+    }
+
     fn connect(&self, request: TunnelRequest) -> Connecting<'_> {
-        let is_known = request.target.host().eq_ignore_ascii_case("ECHO");
+        let is_ip = request.head.kind() == Kind::ConnectIp;
+        let is_known = is_ip || request.target.host().eq_ignore_ascii_case("ECHO");
         let opened = match (is_known, request.carries_packets()) {
             (false, _) => {
                 let details = format!("nothing is at {}", request.target);
                 Err(Refusal::new(ProxyError::DestinationNotFound, details))
             }
             (true, true) => {
-                let device = Arc::new(Mirror::default());
+                let format = match is_ip {
+                    true => DatagramFormat::IP,
+                    false => DatagramFormat::UDP,
+                };
+                let device = Arc::new(Mirror {
+                    format,
+                    state: Mutex::default(),
+                });
                 Ok(End::Packets(PacketEnd::Device(device, request.bounds)))
             }
             // What is written at one end of a pipe is read at the other.
@@ -45,9 +57,9 @@ impl Connector for Echo {
     }
 }
 
-/// An end of datagrams that sends back what it is sent.
-#[derive(Default)]
+/// An end of packets that sends back what it is sent.
 struct Mirror {
+    format: DatagramFormat,
     state: Mutex<Waiting>,
 }
 
@@ -59,7 +71,7 @@ struct Waiting {
 
 impl Device for Mirror {
     fn format(&self) -> DatagramFormat {
-        DatagramFormat::UDP
+        self.format
     }
 
     fn layout(&self) -> Layout {

@@ -5,12 +5,12 @@
 //! | `to` | `message`, to the next proxy | `tunnel` | `tunnel` | `tunnel` | `tunnel` |
 //! | `terminate` | `message`, to the origin | `terminate`: a TCP connection | `terminate`: a UDP socket | `packets`: a TUN device, or a stack | `tunnel`, to the origin |
 //! | `terminate: { ip }` | | `terminate`, by `from_stack` | `terminate`, by `from_stack` | | |
-//! | `terminate: { by }` | | `terminate`, by a connector | `terminate`, by a connector | | |
+//! | `terminate: { by }` | | `terminate`, by a connector | `terminate`, by a connector | `terminate`, if the connector takes it | the same |
 //! | `broadcast` | `broadcast`, if the request asks for it | | | | |
 //! | `through` a handler | `between`, and from there to the next hop | | | | |
 //! | `attach` | | | | | `attach`, if it is asked for |
 //! | `respond`, `redirect` | `local` | `local` | `local` | `local` | `local` |
-//! | `handle` | `handle` | `terminate`, by the handler | `terminate`, by the handler | | |
+//! | `handle` | `handle` | `terminate`, by the handler | `terminate`, by the handler | `terminate`, if the handler takes it | the same |
 
 use std::sync::Arc;
 
@@ -123,8 +123,11 @@ async fn onwards(
 
 /// Sends an exchange on as its kind and its next hop ask for; see the table of this module.
 async fn by_kind(routed: &Routed, arrival: Arrival, next: &Arc<Next>) -> Result<Carried, Failed> {
+    let is_plug = next.plug().is_some();
     match (arrival.kind(), next.receiver()) {
-        (Kind::ConnectIp, Receiver::Origin) => Box::pin(packets::open(routed, arrival, next)).await,
+        (Kind::ConnectIp, Receiver::Origin) if !is_plug => {
+            Box::pin(packets::open(routed, arrival, next)).await
+        }
         (Kind::Message | Kind::Connect | Kind::ConnectTcp, _) if next.custody().is_some() => {
             Box::pin(custody::forward(routed, arrival, next)).await
         }
@@ -136,14 +139,15 @@ async fn by_kind(routed: &Routed, arrival: Arrival, next: &Arc<Next>) -> Result<
         (Kind::Message, _) => Box::pin(message::forward(routed, arrival, next))
             .await
             .map(Carried::Over),
-        (Kind::Upgrade, _) | (_, Receiver::Proxy) => {
+        (_, Receiver::Proxy) => Box::pin(tunnel::forward(routed, arrival, next)).await,
+        (Kind::Upgrade, Receiver::Origin) if !is_plug => {
             Box::pin(tunnel::forward(routed, arrival, next)).await
         }
-        (Kind::Connect | Kind::ConnectTcp, Receiver::Origin) => {
-            Box::pin(terminate::tcp(routed, arrival, next)).await
+        (Kind::Connect | Kind::ConnectTcp | Kind::Upgrade, Receiver::Origin) => {
+            Box::pin(terminate::bytes(routed, arrival, next)).await
         }
-        (Kind::ConnectUdp, Receiver::Origin) => {
-            Box::pin(terminate::udp(routed, arrival, next)).await
+        (Kind::ConnectUdp | Kind::ConnectIp, Receiver::Origin) => {
+            Box::pin(terminate::datagrams(routed, arrival, next)).await
         }
     }
 }

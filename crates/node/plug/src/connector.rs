@@ -16,10 +16,11 @@ use crate::target::Target;
 /// Opens the far ends of tunnels of routes that say `terminate: { by: NAME }`: a target becomes bytes or packets. The node's own TCP
 /// connections and UDP sockets are the same to the rest of the pipeline.
 ///
-/// - **Gets** a [`TunnelRequest`] for CONNECT, connect-tcp or CONNECT-UDP: with the target as the route rewrote it, and the fields that
-///   an origin may see. Other exchanges of the route are refused with 501.
-/// - **Must** give an [`End`]: a pair of streams for bytes, an end of UDP packets for datagrams
-///   ([`TunnelRequest::carries_packets`]). The node's loops move the payload, count it, and end it when rules or credentials change.
+/// - **Gets** a [`TunnelRequest`] for a tunnel of a kind that it [takes](Self::takes): with the target as the route rewrote it, and the
+///   fields that an origin may see. Other exchanges of the route are refused with 501.
+/// - **Must** give an [`End`]: a pair of streams for bytes; for packets ([`TunnelRequest::carries_packets`]) a pair of streams of
+///   capsules, or an end of packets of UDP or of IP. The node's loops move the payload, count it, and end it
+///   when rules or credentials change.
 /// - **Time**: the route's `timeouts.connect`. Its future is dropped when that has passed, and when the client goes.
 /// - **Errors**: a [`Refusal`] becomes the answer, with `Proxy-Status`, and the reason in the record. It is not tried again.
 /// - **Charged**: the tunnel counts against the bounds of its listener and user. What waits beyond the streams of `hermes_http` the
@@ -27,6 +28,12 @@ use crate::target::Target;
 ///   the node dials: a connector must decide itself which targets it reaches.
 /// - **Runs** on the worker of the tunnel, many at once on one thread: it must not block. Connectors are shared by all workers.
 pub trait Connector: Send + Sync {
+    /// Whether it takes tunnels of this kind. Default: CONNECT, connect-tcp and CONNECT-UDP. With [`Kind::Upgrade`] it gets the bytes
+    /// that follow a handshake, which the node completes; with [`Kind::ConnectIp`] packets, and the capsules of RFC 9484 between them.
+    fn takes(&self, kind: Kind) -> bool {
+        is_flow(kind)
+    }
+
     /// Opens a far end.
     fn connect(&self, request: TunnelRequest) -> Connecting<'_>;
 
@@ -58,8 +65,13 @@ pub struct TunnelRequest {
 }
 
 impl TunnelRequest {
-    /// Whether it carries datagrams; else it carries bytes.
+    /// Whether it carries packets; else it carries bytes.
     pub fn carries_packets(&self) -> bool {
-        self.head.kind() == Kind::ConnectUdp
+        self.head.kind().carries_packets()
     }
+}
+
+/// Whether this is one connection, or one pair of UDP ports.
+pub(crate) fn is_flow(kind: Kind) -> bool {
+    matches!(kind, Kind::Connect | Kind::ConnectTcp | Kind::ConnectUdp)
 }

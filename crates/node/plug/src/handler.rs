@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hermes_config::model::Document;
-use hermes_http::{Frame, Incoming, Outgoing, RequestHead, ResponseHead, StreamError};
+use hermes_http::{Frame, Incoming, Kind, Outgoing, RequestHead, ResponseHead, StreamError};
 use hermes_net::StreamInfo;
 use hermes_observe::{Exchange, NeighbourView};
 use hermes_proto::proxy_status::ProxyError;
@@ -15,7 +15,7 @@ use http::StatusCode;
 
 use super::onward::Onward;
 use super::waits::Waits;
-use crate::connector::{Connecting, TunnelRequest};
+use crate::connector::{Connecting, TunnelRequest, is_flow};
 use crate::feed::Feed;
 use crate::refusal::Refusal;
 use crate::settings::Settings;
@@ -42,7 +42,12 @@ pub trait Handler: Send + Sync {
     /// Answers.
     fn handle(&self, request: HandlerRequest) -> Handling<'_>;
 
-    /// Takes a tunnel: CONNECT, connect-tcp or CONNECT-UDP. Unless it says otherwise, they are refused with 501.
+    /// Whether it takes tunnels of this kind, as [`Connector::takes`](crate::Connector::takes) says.
+    fn takes(&self, kind: Kind) -> bool {
+        is_flow(kind)
+    }
+
+    /// Takes a tunnel. Unless it says otherwise, they are refused with 501.
     fn tunnel(&self, _request: TunnelRequest) -> Connecting<'_> {
         let details = "this handler takes requests, no tunnels";
         let refusal = Refusal::new(ProxyError::HttpUpgradeFailed, details);
@@ -101,7 +106,7 @@ pub enum Response {
     Whole(ResponseHead, Bytes),
     /// With content that comes.
     Stream(ResponseHead, Incoming),
-    /// With content that is made as the client takes it. Only a handler of `handle` gives one.
+    /// With content that is made as the client takes it. A request in custody is not answered so.
     Feed(ResponseHead, Box<dyn Feed>),
 }
 

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hermes_example_plugs::detour::Detour;
 use hermes_example_plugs::echo::Echo;
-use hermes_plug::{Connecting, Connector, Plugs, TunnelRequest};
+use hermes_http::{Kind, Outgoing, pipe};
+use hermes_plug::arrival::End;
+use hermes_plug::{Connecting, Connector, Handler, HandlerRequest, Handling, Plugs, TunnelRequest};
 use http::uri::Authority;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -110,6 +113,105 @@ async fn a_handler_takes_a_tunnel_and_opens_one() {
     let (client, head) = connect(&node, "ELSEWHERE:80").await;
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     echoes(client).await;
+    node.end().await;
+}
+
+const WEBSOCKET: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
+/// The answer to that key (RFC 6455, 1.3).
+const ACCEPTED: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+
+#[tokio::test]
+async fn a_connector_that_takes_upgrades_gets_the_bytes_behind_the_handshake() {
+    let node = node();
+    let mut client = node.connect().await;
+    let request = format!("GET http://ECHO/chat HTTP/1.1\r\nHost: ECHO\r\n{WEBSOCKET}");
+    say(&mut client, &request).await;
+    let head = hear(&mut client, "\r\n\r\n").await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    assert!(head.contains(ACCEPTED), "{head}");
+    echoes(client).await;
+    node.end().await;
+}
+
+#[tokio::test]
+async fn a_handler_gets_the_upgrades_that_it_takes_and_no_others() {
+    /// Answers with the path that was asked for.
+    struct Bell(bool);
+
+    impl Handler for Bell {
+        fn handle(&self, _: HandlerRequest) -> Handling<'_> {
+            Box::pin(std::future::pending())
+        }
+
+        fn takes(&self, kind: Kind) -> bool {
+            self.0 && kind == Kind::Upgrade
+        }
+
+        fn tunnel(&self, request: TunnelRequest) -> Connecting<'_> {
+            assert!(!request.carries_packets());
+            Box::pin(async move {
+                let (mut outgoing, incoming) = pipe(None);
+                let path = Bytes::from(request.head.path().to_owned());
+                request.opener.spawn(async move {
+                    let _ = outgoing.data(path, true).await;
+                    let _ = outgoing.finish(None).await;
+                });
+                Ok(End::Stream(incoming, Outgoing::Ended))
+            })
+        }
+    }
+
+    let yaml = "listeners: { web: { http: 127.0.0.1:0 } }\nroutes:\n  \
+                - { match: { target: BELL }, handle: bell }\n  - { handle: deaf }\n";
+    let plugs = Plugs::new()
+        .handler("bell", Bell(true))
+        .handler("deaf", Bell(false));
+    let node = Node::start("bell", yaml, plugs);
+    let ask = async |target: &str| {
+        let mut client = node.connect().await;
+        let request = format!("GET http://{target}/door HTTP/1.1\r\nHost: {target}\r\n{WEBSOCKET}");
+        say(&mut client, &request).await;
+        let head = hear(&mut client, "\r\n\r\n").await;
+        (client, head)
+    };
+
+    let (mut client, head) = ask("BELL").await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    if !head.ends_with("/door") {
+        hear(&mut client, "/door").await;
+    }
+    let (_, head) = ask("OTHER").await;
+    assert!(head.starts_with("HTTP/1.1 501 "), "{head}");
+    // Nor does it get connections, which it takes by default.
+    let (_, head) = connect(&node, "BELL:80").await;
+    assert!(head.starts_with("HTTP/1.1 501 "), "{head}");
+    node.end().await;
+}
+
+#[tokio::test]
+async fn a_connector_gives_ip_packets() {
+    let yaml =
+        "listeners: { web: { http: 127.0.0.1:0 } }\nroutes: [ { terminate: { by: echo } } ]\n";
+    let node = Node::start("ip", yaml, Plugs::new().connector("echo", Echo));
+    let mut client = node.connect().await;
+    say(
+        &mut client,
+        "GET http://NODE/.well-known/masque/ip/*/*/ HTTP/1.1\r\nHost: NODE\r\n\
+         Connection: Upgrade\r\nUpgrade: connect-ip\r\nCapsule-Protocol: ?1\r\n\r\n",
+    )
+    .await;
+    let head = hear(&mut client, "\r\n\r\n").await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    // A DATAGRAM capsule (RFC 9297, 3.5) of context 0 (RFC 9484, 6): an IPv4 packet without content.
+    let mut capsule = vec![0, 21, 0];
+    capsule.extend([0x45, 0, 0, 20, 0, 0, 0, 0, 64, 59, 0, 0]);
+    capsule.extend([192, 0, 2, 1, 192, 0, 2, 2]);
+    client.write_all(&capsule).await.unwrap();
+    let mut echoed = vec![0; capsule.len()];
+    client.read_exact(&mut echoed).await.unwrap();
+    assert_eq!(echoed, capsule);
     node.end().await;
 }
 

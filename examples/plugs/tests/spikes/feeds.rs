@@ -255,3 +255,73 @@ async fn a_feed_hears_that_the_node_drains_and_may_end_well() {
     assert_eq!(event, FeedEvent::Draining);
     assert!(rest.ends_with("0\r\n\r\n"), "{rest:?}");
 }
+
+/// Stands between, and greets instead of the next hop.
+struct BetweenGreeter(Greeter);
+
+impl Handler for BetweenGreeter {
+    fn handle(&self, request: HandlerRequest) -> Handling<'_> {
+        self.0.handle(request)
+    }
+
+    fn stands_between(&self) -> bool {
+        true
+    }
+}
+
+/// Stands between, and passes everything on.
+struct Passes;
+
+impl Handler for Passes {
+    fn handle(&self, request: HandlerRequest) -> Handling<'_> {
+        Box::pin(async move {
+            let content = request.content.into_incoming();
+            let onward = request.onward.unwrap();
+            let (head, content) = onward.send(request.head, content).await?;
+            Ok(Response::Stream(head, content))
+        })
+    }
+
+    fn stands_between(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_feed_of_a_handler_that_stands_between_passes_and_ends_with_the_rules() {
+    for through in ["greeter", "passes, greeter"] {
+        let yaml = format!(
+            "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\n\
+             routes: [ {{ through: [{through}], terminate: true }} ]\n"
+        );
+        let (events, mut heard) = mpsc::unbounded_channel();
+        let plugs = Plugs::new()
+            .handler("greeter", BetweenGreeter(Greeter(events)))
+            .handler("passes", Passes);
+        let node = Node::start("between", &yaml, plugs);
+        let requests = connection(&node).await;
+        let mut gone = subscribe_shared(&requests).await;
+        assert_eq!(gone.data().await.unwrap().unwrap(), "hello");
+        drop(gone);
+        let event = heard.recv().await.unwrap();
+        assert!(
+            matches!(event, FeedEvent::ClientGone(_)),
+            "{through}: {event:?}"
+        );
+
+        let mut client = subscribe_until(&node, "hello").await;
+        // The same rules again end nothing.
+        node.apply("between", &yaml);
+        let report = node.apply("between", &format!("{yaml}policy: {{ default: deny }}\n"));
+        assert_eq!(report.tunnels.ended, 1, "{through}: {report:?}");
+        let event = heard.recv().await.unwrap();
+        assert!(
+            matches!(event, FeedEvent::Denied(_)),
+            "{through}: {event:?}"
+        );
+        let mut rest = Vec::new();
+        let _ = client.read_to_end(&mut rest).await;
+        assert!(!rest.ends_with(b"0\r\n\r\n"), "{through}");
+        node.end().await;
+    }
+}

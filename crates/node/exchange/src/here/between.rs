@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use hermes_admit::next::Next;
+use hermes_admit::reevaluate::Opened;
 use hermes_admit::routed::Routed;
 use hermes_http::{Incoming, Kind, Offered, RequestHead};
 use hermes_plug::arrival::Arrival;
 use hermes_plug::{Onward, OpeningAnswer, RequestContent, Sends};
 
 use super::awaited::{self, FirstAnswer};
+use super::feed::FeedOwner;
 use super::handle::{self, HandlerCall};
 use crate::carried::Carried;
 use crate::failed::Failed;
@@ -23,6 +25,7 @@ pub(crate) async fn answer(
 ) -> Result<String, Failed> {
     let way = Way {
         routed: routed.clone(),
+        asked: Arc::new(arrival.head().clone()),
         next: next.clone(),
         passed: 0,
     };
@@ -34,6 +37,8 @@ pub(crate) async fn answer(
 struct Way {
     /// The exchange on this part of the way.
     routed: Routed,
+    /// The request before the first of them: rules that change are asked about it.
+    asked: Arc<RequestHead>,
     next: Arc<Next>,
     /// Handlers that lie behind.
     passed: usize,
@@ -55,8 +60,12 @@ impl Way {
         let (head, content, responder) = offered.message();
         let routed = self.routed.clone();
         let handled = handled.clone();
-        let upstream = self.next.name().clone();
-        let onward = Onward::new(upstream, Arc::new(self));
+        let way = Arc::new(self);
+        let own_feeds = || {
+            let opened = Opened::new(&way.routed, &way.asked, &way.next, None);
+            Some(FeedOwner::enter(&way.routed, opened))
+        };
+        let onward = Onward::new(way.next.name().clone(), way.clone());
         let content = RequestContent::new(content, routed.exchange.clone());
         // The fields of the connection to the next hop were removed when its answer came.
         let call = HandlerCall {
@@ -66,7 +75,7 @@ impl Way {
             request: plug_request::message(&routed, head, content, Some(onward)),
             responder,
         };
-        handle::respond(call, &|head| head, &|| None).await
+        handle::respond(call, &|head| head, &own_feeds).await
     }
 
     /// The exchange that a handler sends on. It is the same to policy and filters, which are not asked again.
@@ -93,6 +102,7 @@ impl Sends for Way {
             let offered = Offered::held(head, routed.source.clone(), content, held);
             let onward = Self {
                 routed: routed.clone(),
+                asked: self.asked.clone(),
                 next: self.next.clone(),
                 passed: self.passed + 1,
             };

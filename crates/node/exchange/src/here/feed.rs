@@ -8,7 +8,7 @@ use std::task::Poll;
 use bytes::Bytes;
 use hermes_admit::reevaluate::{Opened, TunnelGuard, enter};
 use hermes_admit::routed::Routed;
-use hermes_http::{Outgoing, RequestHead, Reset, StreamError};
+use hermes_http::{Outgoing, Reset, StreamError};
 use hermes_net::Watch;
 use hermes_observe::Exchange;
 use hermes_packet::{Broken, Side};
@@ -21,9 +21,8 @@ pub(crate) struct FeedOwner {
 }
 
 impl FeedOwner {
-    /// Of a request that a handler answers. From now on rules that change reach it, like a tunnel.
-    pub(crate) fn enter(routed: &Routed, head: &RequestHead, handler: &str) -> Self {
-        let opened = Opened::answered(routed, head, handler);
+    /// Of a request that a handler answers. From now on rules that change reach it, like a tunnel that was opened so.
+    pub(crate) fn enter(routed: &Routed, opened: Opened) -> Self {
         Self {
             guard: enter(routed, opened, false),
             drain: routed.worker.shared.drain.clone(),

@@ -1,6 +1,7 @@
 //! Answers that a handler gives here.
 
 use hermes_admit::next::Handled;
+use hermes_admit::reevaluate::Opened;
 use hermes_admit::routed::Routed;
 use hermes_http::{Incoming, Offered, Outgoing, Responder, ResponseHead};
 use hermes_observe::{CLIENT_CLOSED, Exchange};
@@ -38,7 +39,8 @@ pub(crate) async fn give(
     let kept = is_own.then(|| head.clone());
     let own_feeds = || {
         let head = kept.as_ref()?;
-        Some(FeedOwner::enter(routed, head, &handled.name))
+        let opened = Opened::answered(routed, head, &handled.name);
+        Some(FeedOwner::enter(routed, opened))
     };
     let call = HandlerCall {
         exchange,
@@ -53,7 +55,7 @@ pub(crate) async fn give(
 /// Changes the head of a handler's response on its way to the client.
 pub(crate) type Returning<'a> = &'a (dyn Fn(ResponseHead) -> ResponseHead + Sync);
 
-/// Who owns a feed that answers the request; none where no route leads to the handler.
+/// The owner of a feed that answers the request; none in custody, and where no route leads to the handler.
 pub(crate) type OwnFeeds<'a> = &'a (dyn Fn() -> Option<FeedOwner> + Sync);
 
 /// A request that a handler answers.

@@ -51,18 +51,22 @@ impl<'a> Termination<'a> {
     /// Whether it takes exchanges of this kind.
     ///
     /// # Errors
-    /// It takes connections and datagrams alone.
+    /// It takes none of this kind.
     pub(crate) fn check(self, kind: Kind, target: &Target) -> Result<(), Refusal> {
-        let is_flow = matches!(kind, Kind::Connect | Kind::ConnectTcp | Kind::ConnectUdp);
-        let details = match self {
+        let is_taken = match self {
             Self::Socket => return Ok(()),
-            _ if is_flow && !target.is_any() => return Ok(()),
-            Self::Handler(_) => {
-                "a handler takes requests, connections and datagrams, and nothing else"
-            }
-            Self::Stack | Self::Connector(_) => {
-                "this route takes connections and datagrams, and nothing else"
-            }
+            Self::Stack => matches!(kind, Kind::Connect | Kind::ConnectTcp | Kind::ConnectUdp),
+            Self::Connector(named) => kind != Kind::Message && named.connector.takes(kind),
+            Self::Handler(handled) => kind != Kind::Message && handled.handler.takes(kind),
+        };
+        // Sockets for any peer are this node's own.
+        if is_taken && !target.is_any() {
+            return Ok(());
+        }
+
+        let details = match self {
+            Self::Handler(_) => "the handler of this route takes no exchanges of this kind",
+            _ => "this route takes connections and datagrams, and no exchanges of this kind",
         };
         let refusal = Refusal::new(ProxyError::HttpRequestDenied, details);
         Err(refusal.status(StatusCode::NOT_IMPLEMENTED))
@@ -111,8 +115,10 @@ impl<'a> Termination<'a> {
         let ends = match self {
             Self::Socket | Self::Stack => return from_stack::datagrams(tries, target).await,
             Self::Connector(_) | Self::Handler(_) => {
-                match Box::pin(self.plugged(tries, request())).await? {
-                    End::Stream(incoming, outgoing) => Ends::streams(incoming, outgoing),
+                let request = request();
+                let kind = request.head.kind();
+                match Box::pin(self.plugged(tries, request)).await? {
+                    End::Stream(incoming, outgoing) => Ends::of_kind(kind, incoming, outgoing),
                     End::Packets(end) => Ends::end(end),
                 }
             }

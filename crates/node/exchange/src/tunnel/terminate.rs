@@ -24,8 +24,9 @@ use crate::reach::retry::Tries;
 use crate::reach::termination::Termination;
 use crate::reach::{form, opening, plug_request};
 
-/// Opens the TCP connection that a CONNECT (RFC 9110, 9.3.6) or connect-tcp asks for.
-pub(crate) async fn tcp(
+/// Opens the TCP connection that a CONNECT (RFC 9110, 9.3.6) or connect-tcp asks for, or what a plug opens instead; that may be for the
+/// bytes of an upgrade, too.
+pub(crate) async fn bytes(
     routed: &Routed,
     mut arrival: Arrival,
     next: &Next,
@@ -36,7 +37,8 @@ pub(crate) async fn tcp(
             return Err(Failed::untouched(arrival, refusal));
         }
     };
-    let asked = far::asked(&mut arrival).filter(|_| bridges.is_none());
+    let may_outlive = bridges.is_none() && arrival.kind() != Kind::Upgrade;
+    let asked = far::asked(&mut arrival).filter(|_| may_outlive);
     if let Some(Request::Again(ticket)) = asked {
         return Box::pin(far::resume(routed, arrival, next, ticket)).await;
     }
@@ -127,9 +129,9 @@ fn wanted<T>(
     })
 }
 
-/// Opens the UDP socket that a CONNECT-UDP asks for (RFC 9298, 3.1). The name is resolved before the
-/// tunnel is accepted, and only the target's datagrams are taken.
-pub(crate) async fn udp(
+/// Opens the UDP socket that a CONNECT-UDP asks for (RFC 9298, 3.1), or what a plug opens instead; that may be for IP packets, too. The
+/// name is resolved before the tunnel is accepted, and only the target's datagrams are taken.
+pub(crate) async fn datagrams(
     routed: &Routed,
     mut arrival: Arrival,
     next: &Next,
@@ -161,7 +163,8 @@ pub(crate) async fn udp(
     path.resumption.tell(&mut fields);
     fields.extend(datagram_floor::answer(&arrival.head().fields));
     datagram_limit::answer(&arrival.head().fields, &mut fields);
-    let guard = enter(routed, opened, true);
+    // Another end would know nothing of the addresses in a tunnel of IP.
+    let guard = enter(routed, opened, arrival.kind() == Kind::ConnectUdp);
 
     Ok(match arrival.accept(fields).await {
         Ok(client) => Carried::tunnel(DatagramTunnel {
