@@ -82,7 +82,7 @@ impl Sink for LineSink {
 
     fn tell_lost(&mut self, lost: u64) -> io::Result<()> {
         let text = format!(
-            "{lost} lines of the log were lost here: what takes them was too slow, or failed\n"
+            "{lost} lines of the log were lost here: their reader was too slow, or failed\n"
         );
         self.write(text.into_bytes())
     }
@@ -264,7 +264,7 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
     }
     let full = without_packets(without_frames(&with_data_plane(filter)));
     EnvFilter::try_new(full).map_err(|error| {
-        format!("`{filter}` is no log filter: {error}; write it like `info` or `hermes_proxy=debug,info`")
+        format!("`{filter}` is not a log filter: {error}; write it like `info` or `hermes_proxy=debug,info`")
     })
 }
 
@@ -333,11 +333,14 @@ mod tests {
     fn a_wrong_filter_is_named() {
         let error = parse("hermes=loud").unwrap_err();
         assert!(
-            error.starts_with("`loud` is no log level; levels are off, "),
+            error.starts_with("`loud` is not a log level; levels are off, "),
             "{error}"
         );
         let error = parse("[x=debug").unwrap_err();
-        assert!(error.starts_with("`[x=debug` is no log filter"), "{error}");
+        assert!(
+            error.starts_with("`[x=debug` is not a log filter"),
+            "{error}"
+        );
         assert!(parse("hermes_proxy=debug,info").is_ok());
     }
 }

@@ -83,7 +83,7 @@ fn misused(error: &clap::Error) -> ExitCode {
     let said = error.to_string();
     let reason = said.lines().next().unwrap_or_default();
     let reason = reason.strip_prefix("error: ").unwrap_or(reason);
-    let failure = Failure::invalid(reason).remedy("hermes help says what can be written");
+    let failure = Failure::invalid(reason).remedy("hermes help lists the commands");
     Output::new(true).failure(&failure);
     ExitCode::from(failure.code)
 }

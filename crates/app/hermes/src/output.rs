@@ -88,7 +88,7 @@ impl Output {
     pub fn value(self, value: &impl Serialize) {
         match serde_json::to_string_pretty(value) {
             Ok(text) => self.line(json_for_terminal(&text)),
-            Err(error) => note(format_args!("hermes: the answer is no JSON: {error}")),
+            Err(error) => note(format_args!("hermes: the answer is not JSON: {error}")),
         }
     }
 

@@ -114,7 +114,7 @@ fn remedy(kind: &str, key: &str, other: &str) -> String {
             "remove `target`, or make it a `tcp` listener: each request names its own".to_owned()
         }
         ("tun", "target") => "remove `target`: each packet names its own".to_owned(),
-        (_, "auth") => "remove it, and say whose the traffic is with `user`".to_owned(),
+        (_, "auth") => "remove it, and name the user of the traffic with `user`".to_owned(),
         (_, "datagrams") => "remove it, or put it on a route".to_owned(),
         _ => {
             let article = if other == "`http`" { "an" } else { "a" };

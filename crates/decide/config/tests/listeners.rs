@@ -87,7 +87,7 @@ fn keys_of_another_kind_are_refused_where_they_stand() {
     pac: all
     datagrams: { hold_time: 5s }",
         &[
-            "n:6:11: listeners.db.auth: `auth` is for `http` listeners; remove it, and say whose the traffic is with `user`",
+            "n:6:11: listeners.db.auth: `auth` is for `http` listeners; remove it, and name the user of the traffic with `user`",
             "n:7:5: listeners.db.accepts: `accepts` is for `http` and `attach` listeners; remove it, or make it an `http` listener",
             "n:8:10: listeners.db.pac: `pac` is for `http` listeners; remove it, or make it an `http` listener",
             "n:9:5: listeners.db.datagrams: `datagrams` is for `udp` listeners; remove it, or put it on a route",

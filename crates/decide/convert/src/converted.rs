@@ -42,7 +42,8 @@ impl Converted {
                 line: *line,
                 loss: Loss::Differs,
                 subject: "a rule".to_owned(),
-                reason: "it never holds, as those before it take everything: it is gone".to_owned(),
+                reason: "it never matches, as those before it take everything: it is left out"
+                    .to_owned(),
             });
         }
         self.notes.sort_by_key(|note| note.line);

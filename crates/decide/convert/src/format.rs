@@ -55,7 +55,7 @@ impl FromStr for Format {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|format| format.word() == text);
-        known.ok_or_else(|| format!("`{text}` is none of envoy, sing-box, wireguard, pac"))
+        known.ok_or_else(|| format!("`{text}` is not one of envoy, sing-box, wireguard, pac"))
     }
 }
 

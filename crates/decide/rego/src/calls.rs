@@ -54,7 +54,7 @@ pub(crate) fn missing(files: &[RulesFile<'_>]) -> Vec<Wrong> {
 fn instead_of(name: &str) -> &'static str {
     match name {
         _ if name.starts_with("io.jwt.") => {
-            "a policy signs nothing; it verifies by `io.jwt.decode_verify`, and reads what the user's token claims in `input.claims`, or with \
+            "a policy signs nothing; it verifies by `io.jwt.decode_verify`, and reads the claims of the user's token in `input.claims`, or with \
              `input: envoy` in the `verified_jwt` of `envoy.filters.http.jwt_authn`"
         }
         "http.send" => {

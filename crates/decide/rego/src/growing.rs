@@ -76,7 +76,7 @@ struct CallPlace {
 
 /// The resource that a call of a builtin would take too much of.
 #[derive(Debug, thiserror::Error)]
-#[error("{0} would bring forth more than {RESULT} bytes, or takes what would cost as much")]
+#[error("{0} would return more than {RESULT} bytes, or takes an operand of such a cost")]
 struct TooMuch(&'static str);
 
 /// Puts the estimates before the interpreter's own builtins.

@@ -13,10 +13,10 @@ pub fn permits(rule: &AttachAs, name: &str, user: Option<&str>) -> Result<(), St
             "user {user} may be attached under no name but that, not as {name}"
         )),
         (AttachAs::Own(_), None) => Err(format!(
-            "no one has shown to be user {name}, so no one is attached as {name}"
+            "no client is authenticated as user {name}, so none is attached as {name}"
         )),
         (AttachAs::Names(names), _) if names.iter().any(|known| known.matches(name)) => Ok(()),
-        (AttachAs::Names(_), _) => Err(format!("the route lets no one be attached as {name}")),
+        (AttachAs::Names(_), _) => Err(format!("the route allows no attachment as {name}")),
     }
 }
 

@@ -36,12 +36,13 @@ pub fn mistake(filter: &str) -> Option<(String, String)> {
             _ if directive.contains('[') => None,
             None if is_level(directive) || is_part(directive) => None,
             None => Some((
-                format!("`{directive}` is no log level"),
+                format!("`{directive}` is not a log level"),
                 level_or_part(directive),
             )),
-            Some((_, level)) if !is_level(level) => {
-                Some((format!("`{level}` is no log level"), level_instead(level)))
-            }
+            Some((_, level)) if !is_level(level) => Some((
+                format!("`{level}` is not a log level"),
+                level_instead(level),
+            )),
             Some((part, _)) if is_part(part) => None,
             Some((part, _)) => unknown(part),
         })
@@ -112,10 +113,14 @@ mod tests {
     #[test]
     fn what_would_log_nothing_is_refused() {
         for (filter, reason, remedy) in [
-            ("loud", "`loud` is no log level", "levels are off, error"),
-            ("debg", "`debg` is no log level", "did you mean `debug`"),
-            ("", "`` is no log level", "levels are"),
-            ("info,hermes=loud", "`loud` is no log level", "levels are"),
+            ("loud", "`loud` is not a log level", "levels are off, error"),
+            ("debg", "`debg` is not a log level", "did you mean `debug`"),
+            ("", "`` is not a log level", "levels are"),
+            (
+                "info,hermes=loud",
+                "`loud` is not a log level",
+                "levels are",
+            ),
             (
                 "hermes_proxi=debug",
                 "nothing is logged as `hermes_proxi`",

@@ -157,7 +157,7 @@ pub fn still_believed(
 ) -> Result<(), Reason> {
     match (source, user) {
         (Source::Client, Some(user)) if was_peer => Err(Reason::Identity(format!(
-            "who handed it over is no peer any more, and cannot speak for user {user}"
+            "its sender is not a peer any more, and cannot speak for user {user}"
         ))),
         (Source::Peer { name, speaks_for }, Some(user)) if !speaks_for.covers(user) => {
             Err(Reason::Identity(format!(

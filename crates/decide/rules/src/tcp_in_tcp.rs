@@ -66,7 +66,7 @@ fn of_packets<'a>(listener: &'a str, tun: &Tun) -> Option<Sender<'a>> {
         listener,
         kind: ExchangeKind::ConnectIp,
         target: None,
-        reason: "tunnels of a `tun` listener go there over TCP, packet by packet: what is lost is sent again by the carrier and by the \
+        reason: "tunnels of a `tun` listener go there over TCP, packet by packet: losses are retransmitted by the carrier and by the \
                  connections inside"
             .to_owned(),
         remedy,
@@ -82,8 +82,7 @@ fn of_datagrams<'a>(listener: &'a str, target: &'a HostPort) -> Option<Sender<'a
         kind: ExchangeKind::ConnectUdp,
         target: Some(target),
         reason: format!(
-            "datagrams of `{listener}` for port {port} ({protocol}) go there over TCP: what is lost is sent again by the carrier and by what \
-             is inside"
+            "datagrams of `{listener}` for port {port} ({protocol}) go there over TCP: losses are retransmitted by the carrier and by the content"
         ),
         remedy: "set `http: 3`",
     })

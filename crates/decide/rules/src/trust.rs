@@ -80,7 +80,7 @@ impl Refusal {
     pub(crate) fn of_configuration(user: &str) -> Self {
         Self {
             status: 500,
-            ..Self::new("the user's name is no field value".to_owned(), user)
+            ..Self::new("the user's name is not a field value".to_owned(), user)
         }
     }
 }

@@ -188,7 +188,7 @@ fn one_sided(document: &Document) -> Option<Problem> {
             "add a rule with `deny: true`, or write `default: deny`",
         ),
         _ if !denies && policy.rules.iter().filter(allows).any(is_any) => (
-            "the policy permits everything: one of its rules allows whatever comes",
+            "the policy permits everything: one of its rules allows every exchange",
             "give that rule a `match`",
         ),
         _ => return None,
@@ -351,7 +351,7 @@ mod tests {
         let sets = json!({ "set": { "service": "a" } });
         let nothing = "the policy permits nothing";
         let everything = "the policy permits everything";
-        let one_rule = "the policy permits everything: one of its rules allows whatever comes";
+        let one_rule = "the policy permits everything: one of its rules allows every exchange";
 
         for (policy, said) in [
             (json!({ "rules": [denies, sets] }), Some(nothing)),

@@ -86,7 +86,7 @@ fn each_step_says_what_was_compared_and_where_that_is_written() {
         steps,
         [
             "identify listeners.web.user: from a client: user alice",
-            "identify listeners.web.accepts: field namespace is not believed, and removed",
+            "identify listeners.web.accepts: field namespace is not trusted, and removed",
             "identify listeners.web.forged: field user said someone else, and is replaced",
             "tag listeners.web.set.service: field service: alice",
             "route routes[0].match: routes[0]: no, user alice is not bob",

@@ -49,7 +49,7 @@ impl Failure {
             other => Self::new(
                 format!("{step}: {}", bounded(&other.to_string())),
                 format!(
-                    "check that this machine reaches {} and believes its certificate (`ca_file`)",
+                    "check that this machine reaches {} and accepts its certificate (`ca_file`)",
                     settings.directory()
                 ),
             ),

@@ -133,7 +133,7 @@ impl Attempt<'_> {
         // Authorities write it with and without padding.
         let bytes = URL_SAFE_NO_PAD
             .decode(text.trim().trim_end_matches('='))
-            .map_err(|_| failed("it is no base64url"))?;
+            .map_err(|_| failed("it is not base64url"))?;
         Ok(Some(ExternalAccountKey::new(external.id, &bytes)))
     }
 
@@ -160,7 +160,7 @@ impl Attempt<'_> {
         let directory = self.managed.settings.directory();
         let uri: Option<Uri> = directory.parse().ok();
         uri.and_then(|uri| BoundedClient::new(&uri, config.into(), self.resolver.clone()))
-            .ok_or_else(|| Failure::new(format!("`{directory}` is no URL"), "mend `directory`"))
+            .ok_or_else(|| Failure::new(format!("`{directory}` is not a URL"), "mend `directory`"))
     }
 
     /// Answers the open challenges of all names, for as long as the guards live.
@@ -207,7 +207,7 @@ impl Attempt<'_> {
             return Err(Failure::new(reason, "choose another `challenge`"));
         };
         if !is_token(&challenge.token) {
-            return Err(Failure::of_authority("the authority's token is none"));
+            return Err(Failure::of_authority("the authority's token is invalid"));
         }
 
         let answering = match wanted {
@@ -351,7 +351,7 @@ fn certificates(chain: &str) -> Result<Vec<CertificateDer<'static>>, Failure> {
     let blocks = blocks.map_err(|_| Failure::of_authority("the certificate is not PEM"))?;
     if blocks.is_empty() || blocks.len() > CHAIN || chain.contains("PRIVATE KEY") {
         return Err(Failure::of_authority(
-            "what was issued is no chain of certificates",
+            "the issued text is not a chain of certificates",
         ));
     }
     Ok(blocks)

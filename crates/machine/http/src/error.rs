@@ -75,7 +75,7 @@ pub(crate) const EVICTED: &str =
     "the connection was ended: the node holds more than memory.total, and the peer takes nothing";
 
 /// Why a stream is ended that was not read.
-pub(crate) const UNREAD: &str = "the stream was ended: no one takes what came on it, and contents that wait like this fill \
+pub(crate) const UNREAD: &str = "the stream was ended: its content is not read, and unread contents fill \
                                  what memory.connection gives the link";
 
 /// The kinds of failures.

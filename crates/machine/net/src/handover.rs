@@ -127,7 +127,7 @@ fn receive_one(from: &impl AsFd) -> io::Result<HandoverMessage> {
         ([], _) => Err(io::ErrorKind::UnexpectedEof.into()),
         ([SOCKET, name @ ..], Some(descriptor)) => {
             let name = std::str::from_utf8(name);
-            let name = name.map_err(|_| malformed("a name is no text"))?;
+            let name = name.map_err(|_| malformed("a name is not text"))?;
             let name = (!name.is_empty()).then(|| name.to_owned());
             let number = descriptor.as_raw_fd();
             Ok(HandoverMessage::Socket(PassedSocket::new(

@@ -69,7 +69,7 @@ impl LocalAddresses {
                 () = watch.graceful() => return,
                 changed = changed(&mut changes) => {
                     if let Err(error) = changed {
-                        tracing::warn!(%error, "this machine does not tell its addresses any more; they are looked up every {LOOK:?}");
+                        tracing::warn!(%error, "this machine does not report changes of addresses any more; they are read every {LOOK:?}");
                         changes = Err(error);
                     }
                 }

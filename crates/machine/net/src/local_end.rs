@@ -85,7 +85,7 @@ impl LocalEnd {
             _ => {
                 let family = if towards.is_ipv4() { "IPv4" } else { "IPv6" };
                 let what = "local_address".to_owned();
-                let why = format!("there is none of {family}");
+                let why = format!("there is no address of {family}");
                 return Err(invalid(Unusable { what, why }));
             }
         };
@@ -126,7 +126,7 @@ fn unusable(what: String, error: &io::Error) -> io::Error {
             "the process may not (CAP_NET_RAW, before Linux 5.7)".to_owned()
         }
         Some(Errno::NODEV) => "this machine has no such interface".to_owned(),
-        Some(Errno::ADDRNOTAVAIL) => "it is no address of this machine".to_owned(),
+        Some(Errno::ADDRNOTAVAIL) => "it is not an address of this machine".to_owned(),
         _ => error.to_string(),
     };
     invalid(Unusable { what, why })
@@ -193,9 +193,12 @@ mod tests {
         for (end, said) in [
             (
                 end(&["192.0.2.1"], None),
-                "local address 192.0.2.1: it is no address of this machine",
+                "local address 192.0.2.1: it is not an address of this machine",
             ),
-            (end(&["::1"], None), "local_address: there is none of IPv4"),
+            (
+                end(&["::1"], None),
+                "local_address: there is no address of IPv4",
+            ),
             (
                 end(&[], Some("hermes-none")),
                 "interface hermes-none: this machine has no such interface",

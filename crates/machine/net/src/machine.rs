@@ -205,7 +205,7 @@ fn mark() -> Result<String, Missing> {
 
 fn cgroups() -> Result<String, Missing> {
     at("a program of control groups", os::CgroupMark::check())?;
-    Ok("a mark for what is opened in a control group".to_owned())
+    Ok("a mark for sockets of a control group".to_owned())
 }
 
 fn echo() -> Result<String, Missing> {
@@ -279,7 +279,7 @@ fn gso() -> Result<String, Missing> {
         true => Ok("UDP_SEGMENT".to_owned()),
         false => Err(Missing {
             step: "UDP_SEGMENT",
-            reason: MissingReason::Partly("what was sent at once was not cut"),
+            reason: MissingReason::Partly("datagrams sent at once were not cut"),
         }),
     }
 }

@@ -358,7 +358,7 @@ fn control(stream: &Stream, upstream: &Upstream) {
     if let (true, hermes_net::Transport::Tcp(tcp)) = (wanted, stream.transport())
         && let Err(error) = set_congestion(tcp, "cubic")
     {
-        tracing::debug!(%error, "this machine has no cubic: the connection goes on as it is");
+        tracing::debug!(%error, "this machine has no cubic: the connection keeps its congestion control");
     }
 }
 

@@ -167,7 +167,7 @@ impl Last {
             Some(3) => by_mtu,
             Some(version) if behind => Some(match quic {
                 Some(words) => format!("HTTP/3: {words}"),
-                None => format!("HTTP/{version} is spoken"),
+                None => format!("it uses HTTP/{version}"),
             }),
             _ => None,
         };

@@ -85,7 +85,7 @@ fn line(
     field: &RequestField,
 ) -> Result<(HeaderName, HeaderValue), Problem> {
     let Ok(name) = name.parse::<HeaderName>() else {
-        return Err(Problem::new(path, "this is no field's name"));
+        return Err(Problem::new(path, "this is not the name of a field"));
     };
     let value = match field {
         RequestField::Text(text) => value(path, text),

@@ -154,7 +154,7 @@ fn head(
 ) -> Result<RequestHead, String> {
     let authority = |text: &str| {
         text.parse::<Authority>()
-            .map_err(|error| format!("`{text}` is no authority: {error}"))
+            .map_err(|error| format!("`{text}` is not an authority: {error}"))
     };
 
     let mut fields = Fields::new();
@@ -215,7 +215,7 @@ fn head(
         authority: Some(authority),
         path: Some(
             path.parse()
-                .map_err(|error| format!("`{path}` is no path: {error}"))?,
+                .map_err(|error| format!("`{path}` is not a path: {error}"))?,
         ),
         protocol: Some(Protocol::ConnectUdp),
         fields,

@@ -31,7 +31,7 @@ fn named(
     let mut name = written.unwrap_or(FILE).replace(FILE, file);
     if name.contains(HOST) {
         let own = host().filter(|own| !NAMELESS.contains(&&**own));
-        let own = own.ok_or("this machine has no name that would tell it from others")?;
+        let own = own.ok_or("this machine has no usable host name")?;
         name = name.replace(HOST, &own);
     }
 

@@ -31,7 +31,7 @@ pub fn settings(
     let listen = wireguard.listen.socket_address();
 
     Ok(RemoteSettings {
-        listen: listen.ok_or_else(|| format!("`{}` is no address", wireguard.listen))?,
+        listen: listen.ok_or_else(|| format!("`{}` is not an address", wireguard.listen))?,
         key: key(&wireguard.private_key_file)?,
         peer: PeerSettings {
             public_key: public_key.map_err(|error: NoKey| error.to_string())?,

@@ -29,7 +29,7 @@ pub fn check(route: &CompiledRoute, head: &RequestHead) -> Result<(), Refusal> {
 
     let details = if protocol.is_of_connections() {
         format!(
-            "protocol {protocol} would make this a connection whose requests no one looks at; it passes no proxy"
+            "protocol {protocol} would hide the requests of the connection from the proxy; it is refused"
         )
     } else {
         format!("protocol {protocol} passes only where `upgrades` of the route names it")

@@ -120,7 +120,7 @@ impl Opens for Behalf {
     fn open(&self, head: RequestHead, content: Incoming) -> OpeningAnswer<'_> {
         Box::pin(async move {
             if head.kind() != Kind::Message {
-                return Err(unfit("it is a tunnel, and no request"));
+                return Err(unfit("it is a tunnel, not a request"));
             }
             match self.first_answer(head, content).await? {
                 FirstAnswer::Response(head, content, _) => Ok((head, content)),
@@ -135,7 +135,7 @@ impl Opens for Behalf {
                 head.kind(),
                 Kind::Connect | Kind::ConnectTcp | Kind::ConnectUdp
             ) {
-                return Err(unfit("it is no tunnel of bytes or datagrams"));
+                return Err(unfit("it is not a tunnel of bytes or datagrams"));
             }
             match self.first_answer(head, Incoming::Empty).await? {
                 FirstAnswer::Tunnel(tunnel) => Ok(tunnel),

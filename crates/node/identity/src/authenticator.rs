@@ -176,7 +176,7 @@ impl Authenticator {
             _ => {
                 let scheme = proof.scheme();
                 return Err(format!(
-                    "what it was authenticated with ({scheme}) is not accepted any more"
+                    "its method of authentication ({scheme}) is not accepted any more"
                 ));
             }
         };

@@ -57,7 +57,7 @@ async fn read(mut stream: Stream, time: Duration) -> Result<Stream, (Stream, Str
         })) => stream.readdress(source, destination),
         Ok(Ok(Header::Local | Header::Unknown)) => {}
         Ok(Err(reason)) => return Err((stream, reason)),
-        Err(_) => return Err((stream, "it did not come in time".to_owned())),
+        Err(_) => return Err((stream, "it did not arrive in time".to_owned())),
     }
 
     stream.unread(first.freeze());

@@ -115,7 +115,7 @@ fn is_welcome(rules: &ListenerRules, open: &Arc<()>) -> bool {
 fn renew(endpoint: &Endpoint, rules: &ListenerRules) {
     let Some(options) = &rules.quic else { return };
     if let Err(error) = endpoint.set_server(options) {
-        tracing::error!(listener = %rules.name, %error, "HTTP/3 goes on with the certificate that it had");
+        tracing::error!(listener = %rules.name, %error, "keeping the previous HTTP/3 certificate");
     }
 }
 

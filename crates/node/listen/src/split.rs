@@ -67,7 +67,7 @@ fn follow(
         && let Err(error) = hub.set_split(wanted)
     {
         let device = hub.name();
-        tracing::error!(device, %error, "prefixes are not led to their tunnels");
+        tracing::error!(device, %error, "prefixes are not routed to their tunnels");
     }
 
     let listener = &entrance.rules.name;

@@ -112,7 +112,7 @@ impl ListenerTable {
         if wanted.iter().any(has_device)
             && let Err(error) = own_mark::begin()
         {
-            tracing::warn!(%error, "what this node opens cannot be led past its device");
+            tracing::warn!(%error, "cannot mark this node's sockets to bypass the TUN device");
         }
         // Those that no worker serves any more hold no address.
         self.closing

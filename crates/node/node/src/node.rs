@@ -496,7 +496,7 @@ fn admin_listener(
     if error.kind() == io::ErrorKind::ReadOnlyFilesystem {
         tracing::warn!(
             %error,
-            "there is no socket of administration: set `admin.socket` to a path that can be written"
+            "there is no admin socket: set `admin.socket` to a path that can be written"
         );
         return Ok(None);
     }

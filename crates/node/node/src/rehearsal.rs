@@ -115,7 +115,7 @@ impl Rehearsal {
                 let words: Vec<_> = ask.split_whitespace().map(str::to_owned).collect();
                 SupposedRequest::parse(&words)?
             }
-            None => SupposedRequest::of_listener(config).ok_or("say what it asks for")?,
+            None => SupposedRequest::of_listener(config).ok_or("name the request")?,
         };
         let mut head = asked.head;
         head.fields.extend(&supposed.fields);

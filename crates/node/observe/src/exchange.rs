@@ -368,8 +368,7 @@ impl Exchange {
             target = facts.target,
             largest,
             fits,
-            "datagrams larger than {fits} bytes do not fit the QUIC datagrams of this path, and are {becomes}: let what sends them use at \
-             most {fits} bytes (an MTU lower by {}), or see `datagrams.oversize`",
+            "datagrams larger than {fits} bytes do not fit the QUIC datagrams of this path, and are {becomes}: let the sender use at most {fits} bytes (an MTU lower by {}), or see `datagrams.oversize`",
             largest.saturating_sub(fits)
         );
     }

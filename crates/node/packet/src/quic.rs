@@ -99,8 +99,9 @@ impl PacketDirection<'_> {
     /// The side that it comes from says how large payloads may be that are sent there.
     pub(crate) fn heed(&self, limit: &[u8]) -> Result<(), Broken> {
         let limit = datagram_limit::decode(limit);
-        let limit = limit
-            .ok_or_else(|| Broken::malformed(self.from, "a limit that is no number".to_owned()))?;
+        let limit = limit.ok_or_else(|| {
+            Broken::malformed(self.from, "a limit that is not a number".to_owned())
+        })?;
         self.limits.hear(self.from, limit);
         Ok(())
     }

@@ -38,7 +38,7 @@ impl Handler for Custody {
         match NamedNeighbour::all(config) {
             Ok(neighbours) => self.change(config.keep_for.map(|time| time.0), neighbours),
             Err(error) => {
-                tracing::error!(%error, "custody goes on with the neighbours that it had")
+                tracing::error!(%error, "keeping the previous neighbours of custody")
             }
         }
     }
@@ -80,7 +80,7 @@ impl Custody {
         let piece = progress::saying(&exchange, &waits, words, reader.piece(&exchange)).await;
         let mut head = match piece {
             Ok(Some(BinaryPiece::Response(head))) => *head,
-            Ok(_) => return Err(refusal(&name, "the neighbour's answer is no response")),
+            Ok(_) => return Err(refusal(&name, "the neighbour's answer is not a response")),
             Err(cut) => return Err(refused(&name, cut)),
         };
 
@@ -104,7 +104,7 @@ impl Custody {
             Refusal::new(ProxyError::ProxyConfigurationError, details)
         })?;
         let neighbour = self.neighbour(&name).ok_or_else(|| {
-            let details = format!("`{name}` is no neighbour of custody");
+            let details = format!("`{name}` is not a neighbour of custody");
             Refusal::new(ProxyError::ProxyConfigurationError, details)
         })?;
         Ok((name, neighbour))

@@ -45,7 +45,7 @@ impl Hurry {
                         }
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "links do not tell any more when they come up");
+                        tracing::warn!(%error, "changes of network links are not reported any more");
                         self.links = None;
                     }
                 },

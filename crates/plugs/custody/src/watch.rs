@@ -107,7 +107,7 @@ impl NeighbourLog {
             tracing::warn!(
                 address = %from,
                 key = %key,
-                "custody: a node asks for keys whose own key is that of no neighbour in `defaults.custody.neighbours`"
+                "custody: a node asks for keys, but its own key is not that of a neighbour in `defaults.custody.neighbours`"
             );
         }
     }
@@ -153,7 +153,7 @@ pub(crate) fn state(
             not_sent.error
         ),
         None => format!(
-            "{since}: it is not running, nothing listens at UDP {address}, or the network between drops what is sent"
+            "{since}: it is not running, nothing listens at UDP {address}, or the network drops the datagrams"
         ),
     };
     (NeighbourState::Silent, Some(reason))

@@ -35,7 +35,7 @@ impl Client {
     /// Connects with prior knowledge.
     ///
     /// # Panics
-    /// When nothing listens, or no HTTP/2 is spoken.
+    /// When nothing listens, or the other end does not use HTTP/2.
     pub fn connect(address: SocketAddr) -> Self {
         Self::with_windows(address, 1 << 20, 65_535)
     }

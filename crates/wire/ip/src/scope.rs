@@ -22,7 +22,7 @@ pub struct PacketScope {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScopeError {
     /// The protocol is an extension header (RFC 9484, section 4.6 lets us refuse it).
-    #[error("IP protocol {0} is an extension header, not what a packet carries")]
+    #[error("IP protocol {0} is an extension header, not a payload")]
     ExtensionHeader(u8),
     /// A name has no addresses.
     #[error("{0} has no address")]

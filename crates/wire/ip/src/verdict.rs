@@ -56,7 +56,7 @@ pub enum Rejection {
     #[error("a rule forbids it")]
     Policy,
     /// The packet is longer than the MTU of the tunnel.
-    #[error("it has {length} bytes, above the {mtu} that the tunnel carries")]
+    #[error("it has {length} bytes, above the tunnel's {mtu}")]
     TooBig {
         /// Its length, in bytes.
         length: usize,

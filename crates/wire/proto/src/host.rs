@@ -25,7 +25,7 @@ pub enum HostError {
     #[error("the host name has an empty label")]
     EmptyLabel,
     /// A byte that no host name has.
-    #[error("the host name has a character that is no letter, digit, '-', '_' or '.'")]
+    #[error("the host name has a character other than a letter, digit, '-', '_' or '.'")]
     BadCharacter,
     /// An IPv6 address with a zone: it means nothing on another machine (RFC 9298, section 2).
     #[error("the host has an IPv6 zone, which is not allowed here")]

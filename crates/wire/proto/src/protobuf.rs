@@ -126,7 +126,7 @@ impl<'a> Value<'a> {
 
 /// Bytes that are no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the bytes are no message of Protocol Buffers")]
+#[error("the bytes are not a Protocol Buffers message")]
 pub struct BadMessage;
 
 /// Reads the fields of a message, in the order in which they stand there.

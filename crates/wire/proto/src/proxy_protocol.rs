@@ -65,7 +65,7 @@ pub enum BadHeader {
     #[error("the PROXY header has an unknown version, command or family")]
     Kind,
     /// Addresses or TLVs of version 2 reach beyond the header's length.
-    #[error("the PROXY header is shorter than what it holds")]
+    #[error("the PROXY header is shorter than its content")]
     Short,
     /// Version 2 with more than [`MAX_REST`] bytes.
     #[error("the PROXY header is too long")]

@@ -170,7 +170,7 @@ fn pseudo_fields_are_known_come_first_and_once() {
     );
     assert_eq!(
         request(&[(":method", "G T"), S, A, P]),
-        Err(":method is no token")
+        Err(":method is not a token")
     );
 }
 
@@ -179,7 +179,7 @@ fn a_path_is_rooted_and_of_visible_bytes() {
     for path in ["", "a", "*"] {
         assert_eq!(
             request(&[M, S, A, (":path", path)]),
-            Err(":path is no path"),
+            Err(":path is not a path"),
             "{path:?}"
         );
     }
@@ -261,7 +261,7 @@ fn names_are_tokens_in_lower_case() {
     for name in ["X-A", "x a", "x:", "", "x\r\n", "\u{e9}"] {
         assert_eq!(
             get(&[(name, "")]),
-            Err("a field name is no token in lower case"),
+            Err("a field name is not a token in lower case"),
             "{name:?}"
         );
     }
@@ -366,7 +366,7 @@ fn a_response_has_a_status_and_no_other_pseudo_field() {
     for status in ["101", "1000", "099", "20", "2000", "+20", ""] {
         assert_eq!(
             response(&[(":status", status)]),
-            Err(":status is no status of HTTP/3"),
+            Err(":status is not a status of HTTP/3"),
             "{status}"
         );
     }

@@ -49,7 +49,7 @@ fn a_name_that_no_plug_has_is_a_mistake() {
     assert_eq!(
         problems(through, &Plugs::new()),
         "routes[0].through[0]: there is no transform `compres`; did you mean `compress`?\n\
-         routes[0].through[1]: nothing undoes `compress` where the overlay ends; remove it here: what the node before does is undone anyway"
+         routes[0].through[1]: nothing undoes `compress` where the overlay ends; remove it here: transforms of the previous node are undone anyway"
     );
     let by = "listeners: { web: { http: 127.0.0.1:0 } }\nroutes: [ { terminate: { by: ndn } } ]\n";
     assert_eq!(

@@ -46,7 +46,7 @@ fn not_run(program: &OsString, error: &io::Error) -> Failure {
     let program = program.display();
     match error.kind() {
         io::ErrorKind::NotFound => {
-            Failure::coded(MISSING, format!("there is no program `{program}`"))
+            Failure::coded(MISSING, format!("the program `{program}` was not found"))
         }
         _ => Failure::coded(CANNOT_RUN, format!("`{program}` cannot be run: {error}")),
     }

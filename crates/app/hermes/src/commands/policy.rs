@@ -139,7 +139,7 @@ async fn try_case(rehearsal: &Rehearsal, case: &Case) -> Result<(), String> {
     let source = case.source.as_deref().map(str::parse::<IpAddr>);
     let source = source
         .transpose()
-        .map_err(|_| "`source` is no address".to_owned())?;
+        .map_err(|_| "`source` is not an address".to_owned())?;
     let supposed = Supposed {
         ask: case.ask.clone(),
         listener: case.listener.clone(),
@@ -165,9 +165,9 @@ fn fields(case: &Case) -> Result<Fields, String> {
     for (name, value) in &case.fields {
         let field: HeaderName = name
             .parse()
-            .map_err(|_| format!("`{name}` is no name of a field"))?;
+            .map_err(|_| format!("`{name}` is not the name of a field"))?;
         let value = HeaderValue::from_str(value)
-            .map_err(|_| format!("`{name}` has what no field may hold"))?;
+            .map_err(|_| format!("`{name}` has bytes that a field may not have"))?;
         fields.append(&field, value);
     }
     Ok(fields)

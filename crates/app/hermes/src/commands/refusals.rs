@@ -64,7 +64,7 @@ fn text(refusals: &[&Value], width: Option<usize>) -> String {
             table.missing.join(", ")
         ));
     }
-    lines.push("  what was compared: hermes why REFUSAL".to_owned());
+    lines.push("  explained by: hermes why REFUSAL".to_owned());
     lines.join("\n")
 }
 

@@ -49,7 +49,7 @@ pub async fn run(reload: &Reload, output: Output) -> Result<(), Failure> {
     changed(answer, "/reload", "file", output)?;
 
     if reload.confirm.is_some() && is_settled && !output.json {
-        output.line("nothing to confirm: the file says what was in force and confirmed");
+        output.line("nothing to confirm: the file has the confirmed configuration");
     }
     Ok(())
 }
@@ -77,7 +77,7 @@ pub fn changed(
     // What cannot be bound now may be free a moment later, with the same file.
     let failure = match status {
         409 => Failure::failed(format!(
-            "the {what} is valid, but not all that it asks for can be bound now"
+            "the {what} is valid, but some of its addresses cannot be bound now"
         )),
         _ => Failure::invalid(format!("the {what} is not valid")),
     };
@@ -90,7 +90,7 @@ pub fn changed(
     problems
         .iter()
         .for_each(|problem| output.line(line(problem)));
-    Err(failure.remedy("the node goes on as it was"))
+    Err(failure.remedy("the configuration in force stays"))
 }
 
 fn shown(answer: &Value, path: &str, output: Output) {

@@ -198,7 +198,7 @@ impl Reloads {
             .push(tokio::task::spawn_blocking(move || match node.reload() {
                 Ok(report) => tracing::info!("reloaded: {}", super::reload::summary(&report)),
                 Err(problems) => {
-                    tracing::error!("not reloaded, the node goes on as it was:\n{problems}")
+                    tracing::error!("not reloaded, the configuration stays in force:\n{problems}")
                 }
             }));
     }

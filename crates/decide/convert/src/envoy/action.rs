@@ -181,7 +181,7 @@ impl Acting<'_> {
         let heaviest = parts.iter().max_by_key(|part| part.weight);
         let name = heaviest.map_or("", |part| part.name);
         let reason = format!(
-            "these clusters are spoken to in different ways, or one was not carried over, so requests are not split: all go to {name}"
+            "these clusters differ in their protocol, or one was not converted, so requests are not split: all go to {name}"
         );
         self.draft.left_out(
             weighted.line,

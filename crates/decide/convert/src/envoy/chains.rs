@@ -122,7 +122,7 @@ fn joinable(
     draft: &mut Draft,
 ) -> Result<(), String> {
     let Some(manager) = manager(chain) else {
-        return Err("it has filters for something else than HTTP".to_owned());
+        return Err("it has filters for another protocol than HTTP".to_owned());
     };
     let is_same = spoken(chain, joined.scope, draft) == spoken(joined.first, joined.scope, draft);
     if !is_same {

@@ -267,7 +267,7 @@ fn versions(
         draft.differs(
             same.line,
             subject.to_owned(),
-            "servers are spoken to in one version whatever the client speaks; `http` of the upstream says which",
+            "servers get one version of HTTP, regardless of the client's; `http` of the upstream chooses it",
         );
         return if is_tls { vec![2, 1] } else { vec![1] };
     }

@@ -54,7 +54,7 @@ pub(crate) fn convert(
     let listeners = resources(root, "listeners", "lds_config", "Listener", &found);
     if fixed.is_none() && listeners.is_empty() {
         return Err(Unreadable::new(
-            "it has no `static_resources`; what a control plane sends is not in the file",
+            "it has no `static_resources`; resources of a control plane are not in the file",
         ));
     }
     convert_resources(root, &clusters, &listeners, draft)?;
@@ -108,7 +108,7 @@ fn convert_resources(
     let listeners = listener::convert_all(listeners, &mut clusters, draft);
     if listeners == 0 {
         return Err(Unreadable::new(
-            "none of its listeners can be carried; it needs one with a connection manager, a TCP proxy or a UDP proxy",
+            "none of its listeners can be converted; it needs one with a connection manager, a TCP proxy or a UDP proxy",
         ));
     }
 

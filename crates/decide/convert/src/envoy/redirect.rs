@@ -10,7 +10,7 @@ use crate::source::Node;
 pub(super) fn respond(answer: &Node) -> Result<Json, Unmatched> {
     let status = answer.number("status").unwrap_or(200);
     if !(200..600).contains(&status) {
-        let reason = format!("{status} is no status of an answer");
+        let reason = format!("{status} is not a status of an answer");
         return Err(Unmatched::new(answer, &reason));
     }
     let mut respond = json!({ "status": status });

@@ -108,7 +108,7 @@ fn whole_condition(condition: &Condition, around: &Surroundings<'_>) -> Json {
 fn refuse(missing: &[Unmatched], around: &Surroundings<'_>, json: &mut Json, draft: &mut Draft) {
     for unmatched in missing {
         let reason = format!(
-            "{}; what the rest of the route takes is answered with 501",
+            "{}; the other requests of the route are answered with 501",
             unmatched.reason
         );
         draft.left_out(

@@ -75,7 +75,7 @@ fn target(tunneling: &Node, scope: &Scope, draft: &mut Draft) -> Option<String> 
         return Some(target.to_owned());
     }
     let reason =
-        format!("`{target}` is no host and port, and what a connection says of itself is not read");
+        format!("`{target}` is not a host and port, and the content of connections is not read");
     draft.left_out(tunneling.line, scope.subject.clone(), reason);
     None
 }

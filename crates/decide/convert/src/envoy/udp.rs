@@ -94,7 +94,7 @@ fn target(tunneling: &Node, scope: &Scope, draft: &mut Draft) -> Option<String> 
         return Some(format!("{host}:{port}"));
     }
     let reason = format!(
-        "`{host}` with port {port} is no target, and what a session says of itself is not read"
+        "`{host}` with port {port} is not a target, and the content of sessions is not read"
     );
     draft.left_out(tunneling.line, scope.subject.clone(), reason);
     None

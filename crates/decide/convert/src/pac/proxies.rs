@@ -59,7 +59,7 @@ impl Proxies {
                 draft.left_out(
                     line,
                     quoted(result),
-                    "is no result; what it would be for is answered with 501",
+                    "is not a result; its requests are answered with 501",
                 );
                 refuse(route);
             }
@@ -83,7 +83,7 @@ impl Proxies {
             draft.left_out(
                 line,
                 quoted(result),
-                "there is no way by SOCKS; what it is for is answered with 501",
+                "SOCKS is not supported; its requests are answered with 501",
             );
             refuse(route);
             return;
@@ -104,7 +104,7 @@ impl Proxies {
                     );
                 }
                 ProxyEntry::Socks(address) => {
-                    draft.left_out(line, *address, "there is no way by SOCKS")
+                    draft.left_out(line, *address, "SOCKS is not supported")
                 }
                 ProxyEntry::Direct => {
                     let reason =

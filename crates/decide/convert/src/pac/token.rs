@@ -107,7 +107,7 @@ impl TokenReader<'_> {
             });
             return number
                 .map(TokenKind::Number)
-                .ok_or_else(|| Unreadable::at(self.line, format!("`{written}` is no number")));
+                .ok_or_else(|| Unreadable::at(self.line, format!("`{written}` is not a number")));
         }
         if first == '"' || first == '\'' {
             return self.text(first).map(TokenKind::Text);

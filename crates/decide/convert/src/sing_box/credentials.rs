@@ -78,7 +78,7 @@ fn field_value<'a>(field: &str, value: &'a Node, upstream: &Json) -> Result<&'a 
         return Err("`credentials` of the upstream write it");
     }
     match value.items() {
-        [one] => one.as_text().ok_or("its value is no text"),
+        [one] => one.as_text().ok_or("its value is not text"),
         _ => Err("a field has one value"),
     }
 }

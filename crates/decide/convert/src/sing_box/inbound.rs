@@ -60,7 +60,7 @@ pub(super) fn convert_all(inbounds: &[Node], draft: &mut Draft) -> Inbounds {
                 inbound.skip_all();
                 let reason = match other {
                     "socks" => {
-                        "there is no SOCKS here: an `http` listener takes CONNECT".to_owned()
+                        "SOCKS is not supported: an `http` listener takes CONNECT".to_owned()
                     }
                     other => format!("there is no listener for {other}"),
                 };

@@ -19,7 +19,7 @@ pub(crate) fn convert(root: &Node, draft: &mut Draft) -> Result<(), Unreadable> 
     let inbounds = inbound::convert_all(root.list("inbounds"), draft);
     if inbounds.is_empty() {
         return Err(Unreadable::new(
-            "none of its inbounds can be carried: those of the types http, mixed, direct and tun can",
+            "none of its inbounds can be converted: those of the types http, mixed, direct and tun can",
         ));
     }
 

@@ -175,8 +175,7 @@ fn way(node: &Node, tag: &str, names: &HashMap<&str, String>, draft: &mut Draft)
         }
         kind => {
             node.skip_all();
-            let reason =
-                format!("there is no way by {kind} here; what it would take is answered with 501");
+            let reason = format!("{kind} is not supported; its exchanges are answered with 501");
             draft.left_out(node.line, subject, reason);
             Way::Unknown
         }
@@ -207,7 +206,7 @@ fn proxy(
         match names.get(detour) {
             Some(via) => upstream["via"] = json!(via),
             None => {
-                draft.left_out(node.line, subject, "its detour is no HTTP proxy");
+                draft.left_out(node.line, subject, "its detour is not an HTTP proxy");
                 return Way::Unknown;
             }
         }
@@ -290,7 +289,7 @@ fn wireguard(node: &Node, tag: &str, subject: &str, draft: &mut Draft) -> Way {
     };
     for further in peers.iter().skip(1) {
         further.skip_all();
-        draft.left_out(further.line, subject, "one peer is led to");
+        draft.left_out(further.line, subject, "only one peer is used");
     }
 
     // A device's name has up to 15 bytes.
@@ -364,7 +363,7 @@ fn peer_json(
             }
             Err(_) => {
                 let reason =
-                    format!("`{host}` is no address: names are not looked up for WireGuard");
+                    format!("`{host}` is not an address: names are not looked up for WireGuard");
                 draft.left_out(peer.line, subject, reason);
             }
         }

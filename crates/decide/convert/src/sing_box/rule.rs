@@ -62,7 +62,7 @@ pub(super) fn convert(
         }
         other => {
             let reason = format!(
-                "the action {other} has no counterpart; what it would take is answered with 501"
+                "the action {other} has no counterpart; its exchanges are answered with 501"
             );
             draft.left_out(rule.line, "route rule", reason);
             draft.route(
@@ -92,7 +92,7 @@ fn condition(rule: &Node, inbounds: &Inbounds, draft: &mut Draft) -> Option<Json
         let is_plain = key == "type" && rule.text("type") == Some("default");
         if rule.has(key) && !is_plain && (key != "invert" || rule.flag("invert")) {
             let reason = format!(
-                "`{key}` is no condition here, and without it the rule would take more: its exchanges meet the next ones"
+                "`{key}` is not supported, and without it the rule would match more: its exchanges meet the next rules"
             );
             draft.left_out(rule.line, "route rule", reason);
             return None;
@@ -122,7 +122,7 @@ fn condition(rule: &Node, inbounds: &Inbounds, draft: &mut Draft) -> Option<Json
         draft.left_out(
             rule.line,
             "route rule",
-            "none of its inbounds was carried over",
+            "none of its inbounds was converted",
         );
         return None;
     }
@@ -139,7 +139,11 @@ fn condition(rule: &Node, inbounds: &Inbounds, draft: &mut Draft) -> Option<Json
     };
     put_list(&mut matched, "kind", kinds);
     if matched.as_object().is_some_and(serde_json::Map::is_empty) {
-        draft.left_out(rule.line, "route rule", "no condition of it can be carried");
+        draft.left_out(
+            rule.line,
+            "route rule",
+            "none of its conditions can be converted",
+        );
         return None;
     }
     Some(matched)

@@ -86,7 +86,7 @@ impl JsonReader<'_> {
         let is_known = matches!(word.as_str(), "true" | "false" | "null")
             || word.parse::<f64>().is_ok_and(f64::is_finite);
         if !is_known {
-            return Err(self.wrong("this is no value of JSON"));
+            return Err(self.wrong("this is not a JSON value"));
         }
 
         self.skip(end);
@@ -156,7 +156,7 @@ impl JsonReader<'_> {
 
         let written = self.rest.get(..=end);
         let read = written.and_then(|text| serde_json::from_str(text).ok());
-        let text = read.ok_or_else(|| self.wrong("this text is no string of JSON"))?;
+        let text = read.ok_or_else(|| self.wrong("this is not a JSON string"))?;
         self.skip(end + 1);
         Ok(text)
     }

@@ -109,7 +109,7 @@ impl<'a> YamlReader<'a> {
                 (event, span) => self.node(event, span, depth + 1)?,
             };
             let Some(name) = key.as_text() else {
-                return Err(Unreadable::at(key.line, "this key is no text"));
+                return Err(Unreadable::at(key.line, "this key is not text"));
             };
 
             let (event, span) = self.event()?;

@@ -68,7 +68,7 @@ pub(crate) fn convert(text: &str, draft: &mut Draft) -> Result<(), Unreadable> {
         }
     }
     if gateways.is_empty() && hosts.is_empty() {
-        return Err(Unreadable::new("none of its peers can be carried"));
+        return Err(Unreadable::new("none of its peers can be converted"));
     }
     lead_out(&interface, &gateways, draft);
     take_in(&interface, &hosts, draft);
@@ -100,7 +100,7 @@ impl Interface {
         for (line, text) in section.parts("address") {
             match prefix(text) {
                 Some(address) => addresses.push(address),
-                None => draft.left_out(line, "Address", format!("`{text}` is no address")),
+                None => draft.left_out(line, "Address", format!("`{text}` is not an address")),
             }
         }
         if addresses.is_empty() {
@@ -150,7 +150,7 @@ fn note_setting(setting: &Setting, masquerades: bool, draft: &mut Draft) {
         "table" | "fwmark" => {
             "routes of a device are in tables of their own, and a node's own traffic passes by them"
         }
-        "postup" if masquerades => "it became `nat`; whatever else it does is left out",
+        "postup" if masquerades => "it became `nat`; its other effects are left out",
         "preup" | "postup" | "predown" | "postdown" => {
             "a node runs no commands; let its unit of systemd do it"
         }
@@ -182,7 +182,7 @@ impl Peer {
         for (line, text) in section.parts("allowedips") {
             match prefix(text) {
                 Some(prefix) => allowed.push(prefix.trunc()),
-                None => draft.left_out(line, "AllowedIPs", format!("`{text}` is no prefix")),
+                None => draft.left_out(line, "AllowedIPs", format!("`{text}` is not a prefix")),
             }
         }
         if allowed.is_empty() {
@@ -279,7 +279,7 @@ fn endpoint(setting: &Setting, draft: &mut Draft) -> Option<String> {
         return Some(setting.value.clone());
     }
     let reason = format!(
-        "`{}` is no address: names are not looked up for WireGuard, and the peer is found once it has begun; write its address",
+        "`{}` is not an address: names are not looked up for WireGuard, and the peer is found once it has begun; write its address",
         setting.value
     );
     draft.left_out(setting.line, "Endpoint", reason);

@@ -28,7 +28,7 @@ impl<H> Rules<H> {
             steps.take(Step { phase, path, said });
         };
         let Some(rules) = &self.packets else {
-            let said = "there are no rules on packets: allowed";
+            let said = "without rules on packets: allowed";
             take("policy".to_owned(), said.to_owned());
             return Ok(said.to_owned());
         };

@@ -77,10 +77,7 @@ pub fn describe_action(route: &Route) -> String {
             )
         }
         Some(Action::Terminate(Terminate::By(end))) => {
-            format!(
-                "the overlay ends here, at what the connector {} opens",
-                end.by.name
-            )
+            format!("the overlay ends here, at the connector {}", end.by.name)
         }
         Some(Action::Attach(_)) => "the client is attached here".to_owned(),
         Some(Action::Respond(respond)) => {

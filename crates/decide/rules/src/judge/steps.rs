@@ -20,7 +20,7 @@ pub trait Steps {
     /// Records a step; not called if no steps are wanted.
     fn take(&mut self, step: Step);
 
-    /// A line of this field is not believed, and removed; called whether steps are wanted or not.
+    /// A line of this field is not trusted, and removed; called whether steps are wanted or not.
     fn removes(&mut self, _name: &str) {}
 }
 
@@ -175,7 +175,7 @@ pub(super) fn not_believed(steps: &mut impl Steps, entrance: &Entrance<'_>, name
     steps.take(Step {
         phase: Phase::Identify,
         path: key_of(entrance, "accepts"),
-        said: format!("field {name} is not believed, and removed"),
+        said: format!("field {name} is not trusted, and removed"),
     });
 }
 

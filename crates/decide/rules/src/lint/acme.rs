@@ -64,7 +64,7 @@ fn terms(document: &Document, report: &mut Report) {
         if !acme.terms_agreed {
             report.add(
                 format!("{path}.terms_agreed"),
-                "an authority issues nothing to whom does not agree to its terms of service",
+                "an authority issues certificates only to users who agree to its terms of service",
                 format!(
                     "read those of {}, and write `terms_agreed: true`",
                     acme.directory()
@@ -116,7 +116,7 @@ fn unfit(domain: &str) -> Option<(&'static str, &'static str)> {
     };
     let is_name = domain.len() <= NAME && domain.contains('.') && domain.split('.').all(is_label);
     let remedy = "write it like www.example.org, names of other scripts as xn--";
-    (!is_name).then_some(("is no name of DNS", remedy))
+    (!is_name).then_some(("is not a DNS name", remedy))
 }
 
 fn authority(document: &Document, report: &mut Report) {
@@ -130,7 +130,7 @@ fn authority(document: &Document, report: &mut Report) {
         if !is_https {
             report.add(
                 format!("{path}.directory"),
-                "this is no `https` URL, and nothing else is ACME",
+                "this is not an `https` URL, which ACME requires",
                 "write it like https://acme-v02.api.letsencrypt.org/directory",
             );
         }
@@ -148,7 +148,7 @@ fn authority(document: &Document, report: &mut Report) {
         {
             report.add(
                 format!("{path}.email"),
-                "this is no address of mail",
+                "this is not an email address",
                 "write it like admin@example.org, or remove it",
             );
         }

@@ -52,7 +52,7 @@ fn to(document: &Document, report: &mut Report) {
             }
             Some(upstream) if upstream.attached.is_some() => {
                 let reason = format!(
-                    "upstream `{name}` is the users attached here: no one can attach to it"
+                    "upstream `{name}` is for users attached here: it cannot be attached to"
                 );
                 report.add(key, reason, "name an upstream with `endpoints`");
             }
@@ -99,12 +99,12 @@ fn fits(name: &str) -> Result<(), UnfitName> {
     ptth::check_name(name).map_err(|error| match (error, host::parse(name)) {
         (PtthError::Spelling, Ok(host)) => UnfitName {
             reason: format!(
-                "no one can be attached as `{name}`: a target that is called so is compared as `{host}`"
+                "attaching as `{name}` is not possible: targets of that name are compared as `{host}`"
             ),
             remedy: format!("write `{host}`, here and wherever that user is named"),
         },
         _ => UnfitName {
-            reason: format!("no one can be attached as `{name}`"),
+            reason: format!("attaching as `{name}` is not possible"),
             remedy: "write 1 to 256 visible characters of ASCII, without capitals".to_owned(),
         },
     })
@@ -117,7 +117,7 @@ fn connections(document: &Document, report: &mut Report) {
             .is_some_and(|connections| !(1..=16).contains(&connections))
         {
             let reason = format!(
-                "{} is no number of attachments",
+                "{} is not a number of attachments",
                 attach.connections().unwrap_or_default()
             );
             report.add(
@@ -140,7 +140,7 @@ fn listener_keys(document: &Document, report: &mut Report) {
             (
                 "user",
                 listener.user.is_some(),
-                "what comes in is the user's for whom a peer speaks",
+                "incoming exchanges belong to the users that a peer speaks for",
             ),
             ("public", listener.public, "no stranger can reach it"),
         ];
@@ -185,7 +185,7 @@ fn own(document: &Document, report: &mut Report) {
             Some(AttachAs::Own(false)) => {
                 report.add(
                     path,
-                    "`attach: false` is no action",
+                    "`attach: false` is not an action",
                     "write `true`, names, or another action",
                 );
             }
@@ -243,7 +243,7 @@ fn upstream_keys(document: &Document, report: &mut Report) {
         }
 
         if upstream.attached.as_ref().is_some_and(is_capital) {
-            let reason = "no one can be attached under a name with capitals";
+            let reason = "attaching under a name with capitals is not possible";
             report.add(
                 format!("{path}.attached"),
                 reason,
@@ -285,7 +285,7 @@ fn leads(document: &Document, report: &mut Report) {
             && attached(name)
         {
             let reason =
-                format!("the overlay does not end at `{name}`: what is attached here is a proxy");
+                format!("the overlay does not end at `{name}`: attached nodes are proxies");
             report.add(
                 format!("routes[{index}].terminate"),
                 reason,

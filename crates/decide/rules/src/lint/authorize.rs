@@ -246,7 +246,7 @@ fn paths(document: &Document, report: &mut Report) {
             {
                 report.add(
                     path,
-                    format!("`{}` is no path", given.escape_debug()),
+                    format!("`{}` is not a path", given.escape_debug()),
                     "write one such as /check",
                 );
             }

@@ -58,7 +58,7 @@ fn parse(path: &str, texts: &[String], report: &mut Report) -> Vec<IpAddr> {
         let path = format!("{path}[{index}]");
         match text.parse::<IpAddr>() {
             Ok(ip) if ip.is_unspecified() || ip.is_multicast() => {
-                let reason = format!("`{text}` is no address that a peer could write to");
+                let reason = format!("`{text}` is not an address that a peer could send to");
                 report.add(path, reason, "write an address of this machine");
             }
             Ok(ip) if found.iter().any(|known| known.is_ipv4() == ip.is_ipv4()) => {
@@ -71,7 +71,7 @@ fn parse(path: &str, texts: &[String], report: &mut Report) -> Vec<IpAddr> {
             Ok(ip) => found.push(ip),
             Err(_) => report.add(
                 path,
-                format!("`{text}` is no IP address"),
+                format!("`{text}` is not an IP address"),
                 "write one such as `192.0.2.45`",
             ),
         }

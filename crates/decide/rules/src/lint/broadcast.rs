@@ -39,7 +39,7 @@ fn field(document: &Document, report: &mut Report) {
     each(document, |path, _, _| {
         if !overlay.is_overlay(FIELD.as_str()) {
             let reason =
-                format!("`{FIELD}` is no overlay field, so every client could ask for copies");
+                format!("`{FIELD}` is not an overlay field, so every client could ask for copies");
             report.add(path, reason, "add x-hermes-* to `fields`");
         }
     });
@@ -103,7 +103,7 @@ fn upstreams(document: &Document, report: &mut Report) {
             report.add(
                 path,
                 "the route names no endpoints",
-                "name `upstreams` whose endpoints get the copies",
+                "name the `upstreams` that get the copies",
             );
         }
     });

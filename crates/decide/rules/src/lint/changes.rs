@@ -130,7 +130,7 @@ fn rewritten_paths(document: &Document, report: &mut Report) {
             let clean = text.bytes().all(fits) && !has_dot_segments(text.as_bytes());
             if !text.starts_with('/') || !clean {
                 let reason = format!("{text:?} is not the beginning of a path");
-                let remedy = "begin with `/`, without `.` and `..`, and percent-encode space, `?`, `#` and what is not ASCII";
+                let remedy = "begin with `/`, without `.` and `..`, and percent-encode space, `?`, `#` and characters beyond ASCII";
                 report.add(
                     format!("routes[{index}].rewrite.path.{key}"),
                     reason,

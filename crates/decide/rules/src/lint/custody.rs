@@ -124,8 +124,8 @@ fn neighbours(document: &Document, report: &mut Report) {
         let path = child("defaults.custody.neighbours", name);
         let is_text = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
         if neighbour.key.len() != KEY || !neighbour.key.bytes().all(is_text) {
-            let reason = "it is no key: a key is 32 bytes in Base64";
-            let remedy = "write what that node logs when it starts";
+            let reason = "it is not a key: a key is 32 bytes in Base64";
+            let remedy = "write the key that the node logs when it starts";
             report.add(child(&path, "key"), reason, remedy);
         }
         if matches!(neighbour.address, Some(ListenAddress::Unix(_))) {

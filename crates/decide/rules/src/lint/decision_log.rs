@@ -17,7 +17,7 @@ fn goes_to_one_place(document: &Document, report: &mut Report) {
             ..
         } => report.add(
             "log.decisions",
-            "it is said nowhere where decisions are logged",
+            "neither a file nor a URL for decisions is named",
             "add `file: decisions.json`, or `url: http://HOST:PORT/logs`",
         ),
         DecisionLog {

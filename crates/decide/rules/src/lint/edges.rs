@@ -34,8 +34,7 @@ fn proxy_protocol_from(document: &Document, report: &mut Report) {
             headers.proxy_protocol_from.is_empty(),
         ) {
             (Some(_), true) if !is_unix => {
-                let reason =
-                    "no one may connect: no prefix is named from which PROXY headers are taken";
+                let reason = "no client can connect: there is no prefix from which PROXY headers are accepted";
                 report.add(
                     format!("{path}.proxy_protocol"),
                     reason,
@@ -82,7 +81,7 @@ fn client_address(document: &Document, report: &mut Report) {
         if !http.requests.insecure_trust.is_empty() {
             report.add(
                 &path,
-                "an address that a field tells cannot be one that `insecure_trust` believes about every user",
+                "an address in a field cannot be one that `insecure_trust` trusts about every user",
                 "remove one of the two",
             );
         }
@@ -209,7 +208,7 @@ fn tunnel_path(document: &Document, report: &mut Report) {
             .bytes()
             .all(|byte| byte.is_ascii_graphic() && byte != b'#');
         if !path.starts_with('/') || !visible {
-            let reason = format!("`{path}` is no path");
+            let reason = format!("`{path}` is not a path");
             report.add(
                 format!("routes[{index}].tunnel.post"),
                 reason,

@@ -40,7 +40,7 @@ fn hash(document: &Document, report: &mut Report) {
                         "write exactly one of `field`, `cookie`, `source: true` and `user: true`";
                     report.add(
                         format!("{path}.hash"),
-                        "it is not clear what to go by",
+                        "the key of the hash is not clear",
                         remedy,
                     );
                 }
@@ -110,7 +110,7 @@ fn health_kind(document: &Document, report: &mut Report) {
         if let Some(wrong) = health.path.as_ref().filter(|path| !path.starts_with('/')) {
             report.add(
                 format!("{path}.health.path"),
-                format!("`{wrong}` is no path"),
+                format!("`{wrong}` is not a path"),
                 "begin it with `/`",
             );
         }

@@ -13,7 +13,7 @@ fn numbers(document: &Document, report: &mut Report) {
     if flows.one_in == Some(0) {
         report.add(
             "log.flows.one_in",
-            "one flow in none is no share of them",
+            "one flow in 0 is not a share",
             "write 1 for all flows, or remove `flows`",
         );
     }

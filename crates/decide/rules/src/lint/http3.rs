@@ -135,13 +135,13 @@ fn upstream_early_data(document: &Document, report: &mut Report) {
 
         if upstream.http.as_deref() != Some(&[HttpVersion::H3]) {
             let reason =
-                "early data is sent over HTTP/3 only, and there is no way back to another version";
+                "early data is sent over HTTP/3 only, without a fallback to another version";
             report.add(path, reason, "set `http: 3`, or remove `early_data`");
         } else if attached_to
             .iter()
             .any(|name| path == format!("upstreams.{name}.early_data"))
         {
-            let reason = "a listener attaches to it, which must know at once who is there";
+            let reason = "a listener attaches to it, and `early_data` cannot be used with `attach`";
             report.add(
                 path,
                 reason,

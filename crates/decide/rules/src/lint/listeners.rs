@@ -77,7 +77,7 @@ fn optional_auth(document: &Document, report: &mut Report) {
         if listener.takes_anonymous() && !denies {
             report.add(
                 format!("{path}.auth.optional"),
-                "strangers that show no credentials may do whatever no rule denies",
+                "strangers without credentials may do anything that no rule denies",
                 "write a `policy` with `default: deny`, and rules with `user: false` for what they may do",
             );
         }
@@ -145,7 +145,7 @@ fn accepts(document: &Document, report: &mut Report) {
         for (index, pattern) in listener.accepts().iter().enumerate() {
             if !overlay.meets(pattern) && !provenance.meets(pattern) {
                 let reason = format!(
-                    "`{pattern}` does nothing: it is no overlay field and not in `provenance`, and other fields pass anyway"
+                    "`{pattern}` has no effect: it is neither an overlay field nor in `provenance`, and other fields pass anyway"
                 );
                 report.add(
                     format!("{path}.accepts[{index}]"),

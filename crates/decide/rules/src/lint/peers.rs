@@ -65,7 +65,7 @@ fn unknown_neighbour(document: &Document, report: &mut Report) {
         };
         let place = || child(&child("peers", name), "neighbour");
         if !custody.is_some_and(|custody| custody.neighbours.contains_key(neighbour)) {
-            let reason = format!("`{neighbour}` is no neighbour in custody");
+            let reason = format!("`{neighbour}` is not a neighbour in custody");
             report.add(place(), reason, "name one of `defaults.custody.neighbours`");
         }
         let owner = owners.entry(neighbour).or_insert(name);

@@ -71,7 +71,7 @@ fn fields(document: &Document, report: &mut Report) {
                 report.add(path, reason, "set another field");
             } else if !overlay.is_overlay(&written) && !is_reserved(&written) {
                 let reason =
-                    format!("`{name}` is no overlay field: clients could write it themselves");
+                    format!("`{name}` is not an overlay field: clients could write it themselves");
                 report.add(path, reason, "declare it in `fields`");
             }
         }

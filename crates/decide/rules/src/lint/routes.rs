@@ -60,7 +60,7 @@ fn action(document: &Document, report: &mut Report) {
 fn terminate_false(document: &Document, report: &mut Report) {
     each_route(document, |path, route| {
         if matches!(route.terminate, Some(Terminate::Target(false))) {
-            let reason = "`terminate: false` is no action";
+            let reason = "`terminate: false` is not an action";
             report.add(
                 format!("{path}.terminate"),
                 reason,
@@ -183,7 +183,7 @@ fn expose(document: &Document, report: &mut Report) {
             // `Forwarded` is shown to an origin only if the route says so, as overlay fields are.
             if !overlay.meets(pattern) && !pattern.matches("forwarded") {
                 let reason = format!(
-                    "`{pattern}` does nothing: it is no overlay field, and other fields pass anyway"
+                    "`{pattern}` has no effect: it is not an overlay field, and other fields pass anyway"
                 );
                 report.add(
                     format!("{path}.expose[{index}]"),

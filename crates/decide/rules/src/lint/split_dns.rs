@@ -115,7 +115,7 @@ fn names(document: &Document, report: &mut Report) {
                 _ => false,
             };
             if is_address {
-                let reason = format!("{name} is no name: no one asks for its address");
+                let reason = format!("{name} is not a name: DNS is not asked for its address");
                 report.add(
                     path,
                     reason,

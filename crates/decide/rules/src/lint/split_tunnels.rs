@@ -72,7 +72,7 @@ fn names(document: &Document, report: &mut Report) {
             if !is_name(name) || name.len() > LONGEST_NAME {
                 report.add(
                     child(&format!("{path}.tunnels"), name),
-                    format!("`{name}` is no name of a tunnel"),
+                    format!("`{name}` is not the name of a tunnel"),
                     "use up to 64 letters, digits, `-`, `.` and `_`",
                 );
             }

@@ -89,7 +89,7 @@ fn ip(document: &Document, report: &mut Report) {
         if !is_stack {
             report.add(
                 path.clone(),
-                format!("`{name}` is no listener with a stack"),
+                format!("`{name}` is not a listener with a stack"),
                 format!("name one, such as `listeners: {{ {name}: {{ tun: {{ name: {name}, stack: true }} }} }}`"),
             );
         }
@@ -128,7 +128,7 @@ fn names(document: &Document, report: &mut Report) {
         if !fits || !name.bytes().all(is_sound) || matches!(name, "." | "..") {
             report.add(
                 path,
-                format!("`{name}` is no name of an interface"),
+                format!("`{name}` is not the name of an interface"),
                 "write up to 15 letters and digits, such as hermes0",
             );
         }
@@ -156,7 +156,7 @@ fn each_senders(document: &Document) -> impl Iterator<Item = (String, &TunSender
 fn senders(document: &Document, report: &mut Report) {
     for (path, senders) in each_senders(document) {
         match senders.users.len() + senders.cgroups.len() {
-            0 => report.add(path, "it names no one", "name `users` or `cgroups`, or remove it"),
+            0 => report.add(path, "it is empty", "name `users` or `cgroups`, or remove it"),
             1..=MAX_SENDERS => {}
             many => report.add(
                 path,

@@ -225,7 +225,7 @@ fn local_end(path: &str, addresses: &[String], interface: Option<&str>, report: 
             Ok(address) if address.is_unspecified() || address.is_multicast() => {
                 report.add(
                     place,
-                    format!("{address} is no address of a machine"),
+                    format!("{address} is not the address of a machine"),
                     "write one of this machine",
                 );
             }

@@ -26,7 +26,7 @@ fn addresses(document: &Document, report: &mut Report) {
             if place.socket_address().is_none() {
                 report.add(
                     format!("{path}.{key}"),
-                    format!("`{place}` is no address and port"),
+                    format!("`{place}` is not an address and port"),
                     "write an address and a port, such as 192.0.2.7:51820",
                 );
             }
@@ -94,7 +94,7 @@ fn routes(document: &Document, report: &mut Report) {
         if allowed.is_some_and(|allowed| allowed.is_empty()) {
             report.add(
                 format!("{path}.wireguard.peer.allowed"),
-                "it is not said which addresses the other machine has",
+                "the addresses of the other machine are missing",
                 "write them, such as `allowed: [10.0.0.1/32]`",
             );
         }

@@ -53,7 +53,7 @@ fn terms_are_agreed_to_by_a_person() {
     finds(
         web(silent, json!({})),
         &[
-            "listeners.web.tls.acme.terms_agreed: an authority issues nothing to whom does not agree to its terms of service; read those of https://ca.example/dir, and write `terms_agreed: true`",
+            "listeners.web.tls.acme.terms_agreed: an authority issues certificates only to users who agree to its terms of service; read those of https://ca.example/dir, and write `terms_agreed: true`",
         ],
     );
 }
@@ -94,7 +94,7 @@ fn names_are_those_that_an_authority_can_find_by_itself() {
     ] {
         domains(
             bad,
-            "is no name of DNS",
+            "is not a DNS name",
             "write it like www.example.org, names of other scripts as xn--",
         );
     }
@@ -108,13 +108,13 @@ fn an_authority_is_reached_over_tls_and_reaches_the_listener() {
             json!({}),
         ),
         &[
-            "listeners.web.tls.acme.directory: this is no `https` URL, and nothing else is ACME; write it like https://acme-v02.api.letsencrypt.org/directory",
+            "listeners.web.tls.acme.directory: this is not an `https` URL, which ACME requires; write it like https://acme-v02.api.letsencrypt.org/directory",
         ],
     );
     finds(
         web(acme(json!({ "email": "admin" })), json!({})),
         &[
-            "listeners.web.tls.acme.email: this is no address of mail; write it like admin@example.org, or remove it",
+            "listeners.web.tls.acme.email: this is not an email address; write it like admin@example.org, or remove it",
         ],
     );
 

@@ -42,7 +42,7 @@ fn attached_to_nothing() {
             "upstreams": { "users": { "attached": "bob" } },
         }),
         &[
-            "listeners.reach.attach.to: upstream `users` is the users attached here: no one can attach to it; name an upstream with `endpoints`",
+            "listeners.reach.attach.to: upstream `users` is for users attached here: it cannot be attached to; name an upstream with `endpoints`",
         ],
     );
 }
@@ -57,7 +57,7 @@ fn attached_as_no_one() {
     );
     for name in ["Alice", "", "a b", "ä"] {
         let expected = format!(
-            "listeners.reach.attach.as: no one can be attached as `{name}`; write 1 to 256 visible characters of ASCII, without capitals"
+            "listeners.reach.attach.as: attaching as `{name}` is not possible; write 1 to 256 visible characters of ASCII, without capitals"
         );
         finds_of(
             json!({ "attach": { "to": "next", "as": name } }),
@@ -66,7 +66,7 @@ fn attached_as_no_one() {
     }
     for (name, host) in [("alice.", "alice"), ("::ffff:192.0.2.1", "192.0.2.1")] {
         let expected = format!(
-            "listeners.reach.attach.as: no one can be attached as `{name}`: a target that is called so is compared as `{host}`; write `{host}`, here \
+            "listeners.reach.attach.as: attaching as `{name}` is not possible: targets of that name are compared as `{host}`; write `{host}`, here \
              and wherever that user is named"
         );
         finds_of(
@@ -77,7 +77,7 @@ fn attached_as_no_one() {
     finds_of(
         json!({ "attach": { "to": "next", "connections": 17 } }),
         &[
-            "listeners.reach.attach.connections: 17 is no number of attachments; write one from 1 to 16",
+            "listeners.reach.attach.connections: 17 is not a number of attachments; write one from 1 to 16",
         ],
     );
 }
@@ -87,7 +87,7 @@ fn keys_that_say_nothing_where_one_attaches() {
     finds_of(
         json!({ "attach": "next", "public": true, "user": "bob" }),
         &[
-            "listeners.reach.user: `user` says nothing where one attaches: what comes in is the user's for whom a peer speaks; remove it",
+            "listeners.reach.user: `user` says nothing where one attaches: incoming exchanges belong to the users that a peer speaks for; remove it",
             "listeners.reach.public: `public` says nothing where one attaches: no stranger can reach it; remove it",
         ],
     );
@@ -104,19 +104,21 @@ fn routes_that_would_take_what_does_not_ask() {
     );
     finds(
         route(json!({ "match": { "protocol": "ptth" }, "attach": false })),
-        &["routes[0].attach: `attach: false` is no action; write `true`, names, or another action"],
+        &[
+            "routes[0].attach: `attach: false` is not an action; write `true`, names, or another action",
+        ],
     );
     finds(
         route(json!({ "match": { "protocol": "ptth" }, "attach": ["door", "Printer"] })),
         &[
-            "routes[0].attach: no one can be attached as `Printer`; write 1 to 256 visible characters of ASCII, without capitals",
+            "routes[0].attach: attaching as `Printer` is not possible; write 1 to 256 visible characters of ASCII, without capitals",
         ],
     );
 }
 
 #[test]
 fn names_that_no_target_has() {
-    let said = "no one can be attached as `door.`: a target that is called so is compared as `door`; write `door`, here and wherever that user is named";
+    let said = "attaching as `door.` is not possible: targets of that name are compared as `door`; write `door`, here and wherever that user is named";
     finds(
         json!({
             "routes": [{ "match": { "protocol": "ptth" }, "attach": ["door."] }, { "to": "next" }],
@@ -136,7 +138,7 @@ fn keys_of_endpoints_where_nodes_are_attached() {
         &[
             "upstreams.users.tls: `tls` says nothing of nodes that are attached here: they open the connections; remove it, or remove `attached`",
             "upstreams.users.warm: `warm` says nothing of nodes that are attached here: they open the connections; remove it, or remove `attached`",
-            "upstreams.users.attached: no one can be attached under a name with capitals; write it without capitals",
+            "upstreams.users.attached: attaching under a name with capitals is not possible; write it without capitals",
         ],
     );
 }
@@ -146,7 +148,7 @@ fn tunnels_that_would_end_at_attached_nodes() {
     finds(
         json!({ "routes": [{ "terminate": "users" }], "upstreams": { "users": { "attached": "bob" } } }),
         &[
-            "routes[0].terminate: the overlay does not end at `users`: what is attached here is a proxy; write `to: users`",
+            "routes[0].terminate: the overlay does not end at `users`: attached nodes are proxies; write `to: users`",
         ],
     );
     finds(

@@ -31,7 +31,7 @@ fn names_upstreams_and_paths() {
             "authorize[1].name: several filters have the name `a`; give each its own",
             "authorize[2].name: several filters have the name `a`; give each its own",
             "authorize[0].upstream: there is no upstream `nex`; did you mean `next`?",
-            "authorize[1].path: `check` is no path; write one such as /check",
+            "authorize[1].path: `check` is not a path; write one such as /check",
             "authorize[2].path: OPA has no decision to give; write one such as /v1/data/overlay/allow",
             "authorize[2].body: OPA always gets its own JSON; remove it",
         ],

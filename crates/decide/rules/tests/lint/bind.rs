@@ -21,8 +21,8 @@ fn sockets_stand_on_one_address_of_each_family() {
         route(json!({ "listen": ["192.0.2.45", "192.0.2.46", "0.0.0.0", "here"] })),
         &[
             "routes[0].bind.listen[1]: there is an address of this family already; keep one of each",
-            "routes[0].bind.listen[2]: `0.0.0.0` is no address that a peer could write to; write an address of this machine",
-            "routes[0].bind.listen[3]: `here` is no IP address; write one such as `192.0.2.45`",
+            "routes[0].bind.listen[2]: `0.0.0.0` is not an address that a peer could send to; write an address of this machine",
+            "routes[0].bind.listen[3]: `here` is not an IP address; write one such as `192.0.2.45`",
         ],
     );
     finds(

@@ -46,13 +46,13 @@ fn routes_that_cannot_broadcast() {
     finds(
         json!({ "routes": [{ "terminate": true, "broadcast": rule }] }),
         &[
-            "routes[0].broadcast: the route names no endpoints; name `upstreams` whose endpoints get the copies",
+            "routes[0].broadcast: the route names no endpoints; name the `upstreams` that get the copies",
         ],
     );
     finds(
         json!({ "fields": ["user"], "routes": [{ "to": "next", "broadcast": rule }] }),
         &[
-            "routes[0].broadcast: `x-hermes-broadcast` is no overlay field, so every client could ask for copies; add x-hermes-* to `fields`",
+            "routes[0].broadcast: `x-hermes-broadcast` is not an overlay field, so every client could ask for copies; add x-hermes-* to `fields`",
         ],
     );
 }

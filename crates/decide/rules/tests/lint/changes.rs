@@ -74,7 +74,7 @@ fn fields_of_a_local_answer() {
 
 #[test]
 fn rewritten_paths_that_are_no_paths() {
-    let remedy = "begin with `/`, without `.` and `..`, and percent-encode space, `?`, `#` and what is not ASCII";
+    let remedy = "begin with `/`, without `.` and `..`, and percent-encode space, `?`, `#` and characters beyond ASCII";
     finds(
         json!({ "routes": [{ "to": "next", "rewrite": { "path": { "prefix": "org/", "with": "/a?b" } } }] }),
         &[

@@ -58,7 +58,7 @@ fn neighbours_have_keys_and_one_of_two_begins() {
             "c": { "key": KEY },
         } } } }),
         &[
-            "defaults.custody.neighbours.a.key: it is no key: a key is 32 bytes in Base64; write what that node logs when it starts",
+            "defaults.custody.neighbours.a.key: it is not a key: a key is 32 bytes in Base64; write the key that the node logs when it starts",
             "defaults.custody.neighbours.b.address: a Unix socket is not a UDP port; write an IP address and a port",
             "defaults.custody.neighbours.c: neither node can begin: this one does not know where the other is, and has no listener \
              for it; add its `address`, or a `udp` listener with `ingress: custody`",

@@ -9,7 +9,7 @@ fn decisions_are_logged_in_one_place() {
     finds(
         json!({ "log": { "decisions": {} } }),
         &[
-            "log.decisions: it is said nowhere where decisions are logged; add `file: decisions.json`, or `url: http://HOST:PORT/logs`",
+            "log.decisions: neither a file nor a URL for decisions is named; add `file: decisions.json`, or `url: http://HOST:PORT/logs`",
         ],
     );
     finds(

@@ -17,7 +17,7 @@ fn proxy_headers_need_to_come_from_somewhere() {
     finds(
         json!({ "listeners": { "web": { "proxy_protocol": "accept" } } }),
         &[
-            "listeners.web.proxy_protocol: no one may connect: no prefix is named from which PROXY headers are taken; \
+            "listeners.web.proxy_protocol: no client can connect: there is no prefix from which PROXY headers are accepted; \
            name your load balancers in `proxy_protocol_from: [10.0.0.7/32]`",
         ],
     );
@@ -53,7 +53,7 @@ fn a_tunnel_has_a_path_and_goes_somewhere() {
     );
     finds(
         json!({ "routes": [{ "to": "next", "tunnel": { "post": "tunnel" } }] }),
-        &["routes[0].tunnel.post: `tunnel` is no path; write one such as `/tunnel`"],
+        &["routes[0].tunnel.post: `tunnel` is not a path; write one such as `/tunnel`"],
     );
     finds(
         json!({ "routes": [{ "respond": { "status": 404 }, "tunnel": "post" }] }),
@@ -154,7 +154,7 @@ fn a_field_with_addresses_counts_from_proxies_that_are_named() {
         &[
             "listeners.web.client_address.field: `host` belongs to the connection or to the proxy and cannot be changed; remove it",
             "listeners.web.client_address.from[0]: everyone could claim any address; name your proxies alone",
-            "listeners.web.client_address: an address that a field tells cannot be one that `insecure_trust` believes about every user; \
+            "listeners.web.client_address: an address in a field cannot be one that `insecure_trust` trusts about every user; \
              remove one of the two",
         ],
     );

@@ -40,7 +40,7 @@ fn a_hash_is_clear_and_used() {
         finds_in(
             json!({ "balance": "ring_hash", "hash": hash }),
             &[
-                "upstreams.next.hash: it is not clear what to go by; write exactly one of `field`, `cookie`, `source: true` and `user: true`",
+                "upstreams.next.hash: the key of the hash is not clear; write exactly one of `field`, `cookie`, `source: true` and `user: true`",
             ],
         );
     }
@@ -67,7 +67,7 @@ fn a_check_has_the_keys_of_its_kind() {
     finds_in(
         json!({ "health": { "kind": "http", "path": "x", "expect": [] } }),
         &[
-            "upstreams.next.health.path: `x` is no path; begin it with `/`",
+            "upstreams.next.health.path: `x` is not a path; begin it with `/`",
             "upstreams.next.health.expect: no status is healthy; remove it for the default, or give one",
         ],
     );

@@ -129,8 +129,7 @@ fn early_data_to_an_upstream() {
     let upstream =
         |next: Value, expected: &[&str]| finds(json!({ "upstreams": { "next": next } }), expected);
     upstream(json!({ "http": 3, "tls": true, "early_data": true }), &[]);
-    let elsewhere = "upstreams.next.early_data: early data is sent over HTTP/3 only, and there is no way back to another \
-                     version; set `http: 3`, or remove `early_data`";
+    let elsewhere = "upstreams.next.early_data: early data is sent over HTTP/3 only, without a fallback to another version; set `http: 3`, or remove `early_data`";
     upstream(
         json!({ "http": [3, 2], "tls": true, "early_data": true }),
         &[elsewhere],
@@ -143,7 +142,7 @@ fn early_data_to_an_upstream() {
             "upstreams": { "next": { "http": 3, "tls": true, "early_data": true } },
         }),
         &[
-            "upstreams.next.early_data: a listener attaches to it, which must know at once who is there; remove `early_data`, or attach to an upstream of its own",
+            "upstreams.next.early_data: a listener attaches to it, and `early_data` cannot be used with `attach`; remove `early_data`, or attach to an upstream of its own",
         ],
     );
 }

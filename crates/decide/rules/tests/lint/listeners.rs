@@ -111,7 +111,7 @@ fn accepted_field_that_is_not_declared() {
     finds_in(
         json!({ "http": "127.0.0.1:1", "accepts": ["service", "user", "x-*", "colour"] }),
         &[
-            "listeners.more.accepts[3]: `colour` does nothing: it is no overlay field and not in `provenance`, and other fields pass anyway; remove it, or declare it in `fields`",
+            "listeners.more.accepts[3]: `colour` has no effect: it is neither an overlay field nor in `provenance`, and other fields pass anyway; remove it, or declare it in `fields`",
         ],
     );
 }

@@ -58,7 +58,7 @@ fn peers_that_are_neighbours() {
     finds(
         with(json!({ "dp": { "neighbour": "core" } })),
         &[
-            "peers.dp.neighbour: `core` is no neighbour in custody; name one of `defaults.custody.neighbours`",
+            "peers.dp.neighbour: `core` is not a neighbour in custody; name one of `defaults.custody.neighbours`",
         ],
     );
     finds(

@@ -55,7 +55,7 @@ fn only_what_clients_cannot_write_is_set() {
             json!([{ "allow": true, "set": { "x-secure": "1", "User": "root", "te": "x", "namespace": "n" } }]),
         ),
         &[
-            "policy.rules[0].set.x-secure: `x-secure` is no overlay field: clients could write it themselves; declare it in `fields`",
+            "policy.rules[0].set.x-secure: `x-secure` is not an overlay field: clients could write it themselves; declare it in `fields`",
             "policy.rules[0].set.User: whose an exchange is, authentication says; set another field",
             "policy.rules[0].set.te: `te` belongs to the connection or to the proxy and cannot be changed; remove it",
         ],

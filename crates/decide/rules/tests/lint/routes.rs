@@ -35,7 +35,7 @@ fn terminate_false() {
     finds_in(
         json!([{ "terminate": false }]),
         &[
-            "routes[0].terminate: `terminate: false` is no action; write `true`, the name of an upstream, an address, or another action",
+            "routes[0].terminate: `terminate: false` is not an action; write `true`, the name of an upstream, an address, or another action",
         ],
     );
 }
@@ -111,7 +111,7 @@ fn exposed_field_that_is_not_declared() {
     finds_in(
         json!([{ "terminate": true, "expose": ["colour", "user"] }]),
         &[
-            "routes[0].expose[0]: `colour` does nothing: it is no overlay field, and other fields pass anyway; remove it, or declare it in `fields`",
+            "routes[0].expose[0]: `colour` has no effect: it is not an overlay field, and other fields pass anyway; remove it, or declare it in `fields`",
         ],
     );
 }

@@ -94,8 +94,8 @@ fn names_are_names_and_there_are_some() {
             json!({ "dns": { "pool": "100.64.0.0/16", "names": ["VIDEO", "10.0.0.1", "10.0.0.0/8", "service:web"] } }),
         ),
         &[
-            "listeners.vpn.tun.dns.names[1]: 10.0.0.1 is no name: no one asks for its address; remove it; `routes` lead addresses to tunnels",
-            "listeners.vpn.tun.dns.names[2]: 10.0.0.0/8 is no name: no one asks for its address; remove it; `routes` lead addresses to tunnels",
+            "listeners.vpn.tun.dns.names[1]: 10.0.0.1 is not a name: DNS is not asked for its address; remove it; `routes` lead addresses to tunnels",
+            "listeners.vpn.tun.dns.names[2]: 10.0.0.0/8 is not a name: DNS is not asked for its address; remove it; `routes` lead addresses to tunnels",
             "listeners.vpn.tun.dns.names[3]: there is no service `web`; define it under `services`",
         ],
     );

@@ -43,7 +43,7 @@ fn who_sends_is_named_and_not_by_hundreds() {
     );
     finds(
         only(json!({})),
-        &["listeners.vpn.tun.only: it names no one; name `users` or `cgroups`, or remove it"],
+        &["listeners.vpn.tun.only: it is empty; name `users` or `cgroups`, or remove it"],
     );
     let many: Vec<u32> = (1000..1065).collect();
     finds(
@@ -134,7 +134,7 @@ fn connections_become_packets_in_the_tunnel_of_a_listener_with_a_stack() {
         }),
         &[
             "listeners.office.tun.routes: a stack has the packets of routes with `terminate: { ip: .. }`, and no others; remove `routes`, or `stack: true`",
-            "routes[0].terminate.ip: `vpn` is no listener with a stack; name one, such as `listeners: { vpn: { tun: { name: vpn, stack: true } } }`",
+            "routes[0].terminate.ip: `vpn` is not a listener with a stack; name one, such as `listeners: { vpn: { tun: { name: vpn, stack: true } } }`",
             "routes[2].terminate.ip: only connections and datagrams become packets; add `match: { kind: [connect, connect-tcp, connect-udp] }`, or one of them",
         ],
     );
@@ -145,7 +145,7 @@ fn a_device_has_a_name_of_its_own() {
     finds(
         listener(json!({ "tun": "a-name-too-long-for-it" })),
         &[
-            "listeners.vpn.tun: `a-name-too-long-for-it` is no name of an interface; write up to 15 letters and digits, such as hermes0",
+            "listeners.vpn.tun: `a-name-too-long-for-it` is not the name of an interface; write up to 15 letters and digits, such as hermes0",
         ],
     );
     finds(
@@ -221,7 +221,7 @@ fn a_tunnel_of_a_device_has_a_name_prefixes_and_fields_that_can_be_written() {
         } })),
         &[
             "listeners.vpn.tun.tunnels.lab.set[\"bad name\"]: `bad name` cannot be a field's name; write a name of letters, digits and `-`",
-            "listeners.vpn.tun.tunnels[\"my lab\"]: `my lab` is no name of a tunnel; use up to 64 letters, digits, `-`, `.` and `_`",
+            "listeners.vpn.tun.tunnels[\"my lab\"]: `my lab` is not the name of a tunnel; use up to 64 letters, digits, `-`, `.` and `_`",
             "listeners.vpn.tun.tunnels[\"my lab\"].prefixes: no packet goes into a tunnel without prefixes; name its destinations, or remove it",
         ],
     );

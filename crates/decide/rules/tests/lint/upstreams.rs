@@ -138,7 +138,7 @@ fn ends_of_this_machine_that_cannot_be() {
             "egress.interface: this can be no interface's name; write one such as eth0",
             "upstreams.next.local_address[1]: there is another one of this family; give one of IPv4 and one of IPv6",
             "upstreams.next.local_address[2]: `eth0` is not an IP address; write one such as 192.0.2.7, without a port",
-            "upstreams.next.local_address[3]: 0.0.0.0 is no address of a machine; write one of this machine",
+            "upstreams.next.local_address[3]: 0.0.0.0 is not the address of a machine; write one of this machine",
             "upstreams.next.interface: this can be no interface's name; write one such as eth0",
             "upstreams.behind.local_address: no connection to these endpoints leaves from this machine by itself; write it at the upstream that `via` names, or remove it",
         ],

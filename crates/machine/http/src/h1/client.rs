@@ -74,7 +74,7 @@ pub(crate) fn encode(
             fields.insert(
                 UPGRADE,
                 HeaderValue::from_str(protocol.as_str())
-                    .map_err(|_| invalid("the protocol is no token"))?,
+                    .map_err(|_| invalid("the protocol is not a token"))?,
             );
 
             // A proxy is the origin of its template; any other protocol runs at the origin of the URI.

@@ -187,7 +187,7 @@ impl Tables {
         self.encoder.lock().handle(bytes).map_err(|_| {
             Fault::connection(
                 Code::QpackDecoderStreamError,
-                "an instruction about what was not sent",
+                "an instruction about a section that was not sent",
             )
         })
     }
@@ -196,7 +196,7 @@ impl Tables {
 fn unheard() -> Fault {
     Fault::connection(
         Code::ExcessiveLoad,
-        "what is said of field sections is not read",
+        "instructions about field sections are not read",
     )
 }
 

@@ -144,7 +144,7 @@ impl Flows {
         let relief = seen.room.handle_look(look);
         if relief.end > 0 {
             let ended = self.readers.end(relief.end);
-            tracing::debug!(peer = %quinn.remote_address(), still = look.still, ended, "a link was full of what no one reads");
+            tracing::debug!(peer = %quinn.remote_address(), still = look.still, ended, "a link was full of unread content");
         }
 
         if relief.ask

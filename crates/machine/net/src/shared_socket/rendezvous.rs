@@ -137,7 +137,7 @@ fn find(prefix: &str, own: Option<ProcessId>, found: &mut Vec<FoundProcess>) -> 
         let connection = match os::connect_local(&format!("{prefix}{name}")) {
             Ok(connection) => connection,
             Err(error) => {
-                tracing::debug!(name, %error, "no one to share a socket with");
+                tracing::debug!(name, %error, "no process to share a socket with");
                 continue;
             }
         };
@@ -146,7 +146,7 @@ fn find(prefix: &str, own: Option<ProcessId>, found: &mut Vec<FoundProcess>) -> 
             tracing::warn!(
                 user = process.uid,
                 process = process.pid,
-                "another user's process claims to share a socket with this one, and is not believed"
+                "another user's process claims to share a socket with this one, and is ignored"
             );
             continue;
         }

@@ -321,7 +321,7 @@ impl Siblings {
             tracing::warn!(
                 user = process.uid,
                 process = process.pid,
-                "another user's process claims to share a socket with this one, and is not believed"
+                "another user's process claims to share a socket with this one, and is ignored"
             );
             return;
         }
@@ -329,7 +329,7 @@ impl Siblings {
         if self.callers.len() + self.peers.len() >= PROCESSES {
             tracing::warn!(
                 process = process.pid,
-                "too many processes share a socket: this one gets nothing of it"
+                "too many processes share a socket: this one gets no packets of it"
             );
             return;
         }

@@ -8,11 +8,11 @@ pub(super) const VERSION_1: &str =
 
 /// The text about a certificate as `openssl req -x509` makes it by default, with the way to make
 /// one for a server or a client.
-const OF_AUTHORITY: &str = "it is the certificate of an authority (CA:TRUE), which proves no server or client: make it with \
+const OF_AUTHORITY: &str = "it is the certificate of an authority (CA:TRUE), not of a server or client: make it with \
      `openssl req -x509 -addext basicConstraints=critical,CA:FALSE`, or have it issued by that authority";
 
 /// The text about an issuer's certificate that is not one of an authority.
-const NO_AUTHORITY: &str = "its issuer's certificate is none of an authority: make that with basicConstraints=critical,CA:TRUE";
+const NO_AUTHORITY: &str = "its issuer's certificate is not that of an authority: make that with basicConstraints=critical,CA:TRUE";
 
 /// Why a handshake came to nothing, as a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -80,15 +80,15 @@ impl Fault {
     pub fn words(self) -> &'static str {
         match self {
             Self::NoCertificate => "the client showed no certificate, and one is required",
-            Self::UnknownAuthority => "no authority that is believed here issued the certificate",
+            Self::UnknownAuthority => "the certificate's issuer is not trusted here",
             Self::Expired => "the certificate has expired",
             Self::NotYetValid => "the certificate is not valid yet",
             Self::Revoked => "the certificate was revoked",
             Self::BadCertificate => "the certificate cannot be used",
             Self::RefusedByPeer => {
-                "the peer ended the handshake, as those do that do not believe our certificate"
+                "the peer ended the handshake, probably because it does not accept our certificate"
             }
-            Self::NotTls => "what came is not TLS: clear text, or another protocol",
+            Self::NotTls => "this is not TLS: clear text, or another protocol",
             Self::Protocol => "no version or cipher suite in common, or a broken handshake",
             Self::Timeout => "the handshake took too long",
             Self::Closed => "the connection ended within the handshake",
@@ -164,17 +164,15 @@ pub fn remedy_of_alert(number: u8) -> &'static str {
         | AlertDescription::UnsupportedCertificate
         | AlertDescription::CertificateUnknown
         | AlertDescription::AccessDenied => {
-            "it does not believe `tls.cert_file`, whose authority belongs in its `client_ca_file`"
+            "it does not accept `tls.cert_file`; the issuer belongs in its `client_ca_file`"
         }
         AlertDescription::CertificateExpired => "`tls.cert_file` has expired for it: renew it",
         AlertDescription::CertificateRevoked => {
             "`tls.cert_file` was revoked: have another one issued"
         }
-        AlertDescription::UnrecognisedName => {
-            "it serves no such name: `tls.server_name` is what it is asked for"
-        }
+        AlertDescription::UnrecognisedName => "it does not serve this name: set `tls.server_name`",
         AlertDescription::NoApplicationProtocol => {
-            "it speaks none of the versions of HTTP that `http` of the upstream names"
+            "it does not support the HTTP versions in `http` of the upstream"
         }
         _ => "",
     }
@@ -188,7 +186,7 @@ pub fn remedy_of_certificate(fault: Fault, detail: &str) -> &'static str {
         Fault::Expired => "it has to be renewed there, unless the clock here is wrong",
         Fault::NotYetValid => "it has to be valid now: look at the clock",
         Fault::Revoked => "it is in `crl_file`: the server needs another one",
-        _ if detail.contains("not valid for name") => "`tls.server_name` is what it has to name",
+        _ if detail.contains("not valid for name") => "it has to name `tls.server_name`",
         _ => "",
     }
 }

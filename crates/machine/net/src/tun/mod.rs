@@ -106,12 +106,12 @@ impl TunDevice {
         let bypass = settings.past.as_ref().map(|past| Bypass::new(&name, past));
         let bypass = bypass.transpose().map_err(|error| TunError {
             help: not_led(&error),
-            ..failed("choosing what is led to it", error)
+            ..failed("choosing the traffic that is routed to it", error)
         })?;
         // Before it is up, so that no packet leaves with another address.
         let masquerade = settings.masquerade.then(|| Masquerade::of(&name));
         let masquerade = masquerade.transpose().map_err(|error| TunError {
-            help: Some("`hermes netcheck` says what masquerade takes here"),
+            help: Some("`hermes netcheck` says what masquerade needs here"),
             ..failed("masquerade", error)
         })?;
         let device = Self {

@@ -76,7 +76,7 @@ pub enum Full {
     Name,
     /// Attachments of this node, or of one user's share of them.
     #[error(
-        "there are too many attachments already: {ALL} in all, of which a user has half of what others leave"
+        "there are too many attachments already: {ALL} in all, of which a user has half of those that others leave"
     )]
     All,
 }

@@ -56,7 +56,7 @@ const DEAD: &str = "the connection died: nothing was acknowledged on it any more
 const GONE: &str = "the peer is gone: nothing listens on its port any more";
 
 /// Why HTTP/3 is used again on the link that was there.
-const RECOVERED: &str = "it was silent for a moment only";
+const RECOVERED: &str = "it was silent only for a moment";
 
 /// A link that is watched over.
 pub(super) struct LivenessMonitor {

@@ -114,9 +114,9 @@ pub(super) fn opa(head: &ResponseHead, content: &[u8], owned: &[FieldPattern]) -
         return Err(Undecided::status(head.status, "OPA"));
     }
     let answer: Value =
-        serde_json::from_slice(content).map_err(|_| "OPA's answer is no JSON".to_owned())?;
+        serde_json::from_slice(content).map_err(|_| "OPA's answer is not JSON".to_owned())?;
     if !answer.is_object() {
-        return Err("OPA's answer is no object".into());
+        return Err("OPA's answer is not an object".into());
     }
     let owned = Owned {
         patterns: owned,
@@ -248,7 +248,7 @@ fn max_age(result: &Map<String, Value>) -> Result<Option<Duration>, String> {
     let seconds = given
         .as_f64()
         .filter(|seconds| *seconds >= 0.0)
-        .ok_or("OPA's max_age is no time in seconds")?;
+        .ok_or("OPA's max_age is not a time in seconds")?;
 
     Ok(Some(Duration::from_secs_f64(seconds.min(LONGEST as f64))))
 }
@@ -260,7 +260,7 @@ fn deny(result: &Map<String, Value>) -> Result<Decision, String> {
             let code = status.as_u64().and_then(|code| u16::try_from(code).ok());
             denying(
                 code.and_then(|code| StatusCode::from_u16(code).ok())
-                    .ok_or("OPA's status is no status")?,
+                    .ok_or("OPA's status is not valid")?,
             )
         }
     };
@@ -304,7 +304,7 @@ pub fn fields(result: &Map<String, Value>, key: &str) -> Result<Fields, String> 
 
     let given = given
         .as_object()
-        .ok_or_else(|| format!("`{key}` is no object"))?;
+        .ok_or_else(|| format!("`{key}` is not an object"))?;
     for (name, values) in given {
         let name: HeaderName = name
             .parse()
@@ -316,7 +316,7 @@ pub fn fields(result: &Map<String, Value>, key: &str) -> Result<Fields, String> 
             let value = value
                 .as_str()
                 .and_then(|value| HeaderValue::from_str(value).ok());
-            let value = value.ok_or_else(|| format!("`{key}`: {name} is no field value"))?;
+            let value = value.ok_or_else(|| format!("`{key}`: {name} is not a field value"))?;
             fields.append(&name, value);
         }
     }

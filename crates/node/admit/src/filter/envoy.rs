@@ -258,7 +258,7 @@ fn flat(result: &Map<String, Value>, key: &str) -> Map<String, Value> {
 
 /// Changes to the query.
 fn query(result: &Map<String, Value>) -> Result<QueryChanges, String> {
-    let wrong = |key: &str| format!("`{key}` is not what it should be");
+    let wrong = |key: &str| format!("`{key}` is not valid");
     let mut changes = QueryChanges::default();
     if let Some(given) = result.get(TO_SET) {
         for (name, values) in given.as_object().ok_or_else(|| wrong(TO_SET))? {
@@ -288,7 +288,7 @@ fn removed(result: &Map<String, Value>) -> Result<Vec<FieldPattern>, String> {
     };
     let names = names
         .as_array()
-        .ok_or("`request_headers_to_remove` is no list")?;
+        .ok_or("`request_headers_to_remove` is not a list")?;
     let names = names.iter().map(|name| {
         let name: Option<FieldPattern> = name.as_str().and_then(|name| name.parse().ok());
         name.filter(|name| !name.wildcard)

@@ -121,7 +121,7 @@ pub fn answer(head: &ResponseHead, content: &Content, owned: &Owned<'_>) -> Answ
         None => return Err(Undecided::unknown("the server's answer has no end")),
     }
 
-    let message = unframed(&content.data).ok_or("the server's answer is no message of gRPC")?;
+    let message = unframed(&content.data).ok_or("the server's answer is not a gRPC message")?;
     let checked = Checked::read(message).map_err(|error| error.to_string())?;
     checked.decide(owned)
 }
@@ -247,7 +247,7 @@ impl Checked {
 
     fn decide(self, owned: &Owned<'_>) -> Answered {
         if self.is_foreign {
-            return Err("the server's answer has an `append_action` that no one knows".into());
+            return Err("the server's answer has an unknown `append_action`".into());
         }
 
         let allows = self.code == Some(0) || self.code.is_none() && self.allowed;
@@ -290,7 +290,7 @@ impl Checked {
             Some(code) => {
                 let code = u16::try_from(code).ok();
                 let status = code.and_then(|code| StatusCode::from_u16(code).ok());
-                answer::denying(status.ok_or("the server's status is none")?)
+                answer::denying(status.ok_or("the server's status is not valid")?)
             }
         };
         let mut fields = fields(&self.fields.set)?;
@@ -343,7 +343,7 @@ fn fields(pairs: &[(String, String)]) -> Result<Fields, String> {
             .parse()
             .map_err(|_| "a field of the server's answer has a bad name")?;
         let value = HeaderValue::from_str(value)
-            .map_err(|_| format!("{name} of the server's answer is no field value"))?;
+            .map_err(|_| format!("{name} of the server's answer is not a field value"))?;
         fields.append(&name, value);
     }
     Ok(fields)

@@ -139,6 +139,6 @@ impl Admitted {
 
 /// The refusal of an unsafe request in early data (RFC 8470, 5.2).
 fn refuse_early() -> Refusal {
-    let details = "it came before the handshake had ended, and someone could have repeated it";
+    let details = "it came as early data, which can be replayed";
     Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::TOO_EARLY)
 }

@@ -176,7 +176,7 @@ impl ListenerRules {
 
         clients
             .believe(chain.certificates(), now)
-            .map_err(|reason| format!("its certificate is not believed any more: {reason}"))
+            .map_err(|reason| format!("its certificate is not accepted any more: {reason}"))
     }
 
     /// The forms of requests that it takes.

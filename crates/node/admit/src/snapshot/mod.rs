@@ -374,7 +374,7 @@ fn through(path: &str, route: &model::Route, plugs: &Plugs) -> Result<(), Vec<Pr
         match plugs.transforms.named(&path, named) {
             Err(missing) => problems.extend(missing),
             Ok(transform) if transform.needs_peer() && route.terminate.is_some() => {
-                let remedy = "remove it here: what the node before does is undone anyway";
+                let remedy = "remove it here: transforms of the previous node are undone anyway";
                 let reason = format!("nothing undoes `{}` where the overlay ends", named.name);
                 problems.push(Problem::new(path, reason).remedy(remedy));
             }

@@ -214,7 +214,7 @@ impl Round<'_> {
             Err(refusal) => {
                 let exchange = self.exchange.id();
                 let reason = refusal.reason();
-                tracing::warn!(%exchange, reason, "not moved; it goes on as it was");
+                tracing::warn!(%exchange, reason, "not moved; it stays on its path");
                 Ok(())
             }
         };

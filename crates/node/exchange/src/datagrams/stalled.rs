@@ -43,7 +43,7 @@ impl Stalled {
         if !std::mem::replace(&mut self.told, true) {
             tracing::warn!(
                 exchange = %exchange.id(),
-                "not moved; a capsule that has begun does not end, and it goes on as it was until then"
+                "not moved; a capsule is incomplete, and it stays on its path until that ends"
             );
         }
 

@@ -53,7 +53,7 @@ impl Way {
         let Arrival::Offered(offered) = arrival else {
             return Err(Failed::untouched(
                 arrival,
-                awaited::unfit("packets are no message"),
+                awaited::unfit("packets are not a message"),
             ));
         };
 
@@ -94,7 +94,7 @@ impl Sends for Way {
     fn send(&self, head: RequestHead, content: Incoming) -> OpeningAnswer<'_> {
         Box::pin(async move {
             if head.kind() != Kind::Message {
-                return Err(awaited::unfit("it is a tunnel, and no request"));
+                return Err(awaited::unfit("it is a tunnel, not a request"));
             }
 
             let routed = self.begin(&head);

@@ -49,7 +49,10 @@ pub(crate) async fn forward(
     };
 
     let Arrival::Offered(offered) = arrival else {
-        let refusal = Refusal::new(ProxyError::ProxyInternalError, "a datagram is no message");
+        let refusal = Refusal::new(
+            ProxyError::ProxyInternalError,
+            "a datagram is not a message",
+        );
         return Err(Failed::untouched(arrival, refusal));
     };
 

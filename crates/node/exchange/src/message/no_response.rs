@@ -80,7 +80,7 @@ impl NoResponse {
     pub(crate) fn unexpected_tunnel() -> Self {
         Self::last(Refusal::new(
             ProxyError::HttpProtocolError,
-            "the next hop opened a tunnel that no one asked for",
+            "the next hop opened a tunnel that was not asked for",
         ))
     }
 

@@ -116,7 +116,7 @@ impl EchoFamily {
                 Err(error) => {
                     tracing::error!(
                         %error,
-                        "pings are refused: no socket of ICMP; `hermes netcheck --require echo` says what would mend that"
+                        "pings are refused: no ICMP socket; `hermes netcheck --require echo` names the remedy"
                     );
                     Self::Refused
                 }

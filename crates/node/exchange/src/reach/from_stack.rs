@@ -88,7 +88,7 @@ fn hub(routed: &Routed) -> Result<Arc<TunHub>, Refusal> {
 /// The addresses of the target. A name is looked up here: behind the tunnel there are only addresses.
 async fn addresses(tries: &Tries<'_>, target: &Target) -> Result<Vec<SocketAddr>, Refusal> {
     let HostPort { host, port } = target.as_host().ok_or_else(|| {
-        let details = format!("{target} is no host to connect to");
+        let details = format!("{target} is not a host to connect to");
         Refusal::new(ProxyError::HttpRequestError, details).status(StatusCode::BAD_REQUEST)
     })?;
     if let Ok(address) = host.parse::<IpAddr>() {

@@ -415,7 +415,7 @@ fn origin(head: &RequestHead, target: &Target) -> Result<Origin, Refusal> {
 /// The host that is dialled.
 fn one_host(target: &Target) -> Result<&HostPort, Refusal> {
     target.as_host().ok_or_else(|| {
-        let details = format!("{target} is no host to connect to");
+        let details = format!("{target} is not a host to connect to");
         Refusal::new(ProxyError::HttpRequestError, details).status(StatusCode::BAD_REQUEST)
     })
 }

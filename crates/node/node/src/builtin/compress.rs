@@ -156,7 +156,7 @@ impl Alter for Inflating {
         output.resize(PIECE, 0);
         let status = coder
             .decompress(input, output, FlushDecompress::None)
-            .map_err(|_| Malformed("it is no DEFLATE".to_owned()))?;
+            .map_err(|_| Malformed("it is not DEFLATE".to_owned()))?;
         output.truncate(moved(begun, coder.total_out()));
         input.advance(moved(before, coder.total_in()));
         self.ended = status == Status::StreamEnd;
@@ -168,7 +168,7 @@ impl Alter for Inflating {
         if self.ended {
             Ok(true)
         } else {
-            Err(Malformed("it ended in the middle".to_owned()))
+            Err(Malformed("it is truncated".to_owned()))
         }
     }
 }

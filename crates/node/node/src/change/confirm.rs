@@ -71,7 +71,7 @@ impl fmt::Display for TooLate {
 impl fmt::Display for NotReturned {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoEarlier => out.write_str("there is no document before the one in force"),
+            Self::NoEarlier => out.write_str("there is no earlier configuration"),
             Self::Refused(refused) => refused.fmt(out),
         }
     }

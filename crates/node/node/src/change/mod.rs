@@ -356,7 +356,7 @@ fn not_given_up(documents: &Documents, asked: &Revision) -> Result<(), NotReload
     }
 
     let reason = format!(
-        "the file still says what was given up with revision {}",
+        "the file still has the configuration that was given up with revision {}",
         given_up.number
     );
     let problem = Problem::new("", reason)

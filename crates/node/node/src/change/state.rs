@@ -83,7 +83,7 @@ impl StateFile {
 
         let Some((head, document)) = parted(&text) else {
             tracing::warn!(
-                "{} is damaged: what was to be confirmed is in force, and there is nothing to return to; remove the file",
+                "{} is damaged: the unconfirmed configuration stays in force, and there is no earlier one to return to; remove the file",
                 path.display()
             );
             return None;
@@ -105,7 +105,7 @@ impl StateFile {
     /// Why it cannot be written, with the file's name.
     pub(crate) fn write(&self, confirmed: &Revision, time: Option<Duration>) -> Result<(), String> {
         let Some(path) = &self.path else {
-            return Err("there is no folder for state: set STATE_DIRECTORY".to_owned());
+            return Err("there is no state directory: set STATE_DIRECTORY".to_owned());
         };
         let head = Head {
             of: self.of.clone(),

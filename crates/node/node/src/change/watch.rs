@@ -62,7 +62,7 @@ fn reload(node: &Node) {
             tracing::info!(revision = report.revision, tunnels = ?report.tunnels, "a file changed: reloaded")
         }
         Err(problems) => tracing::error!(
-            "a file changed, but not reloaded, the node goes on as it was:\n{problems}"
+            "a file changed, but not reloaded, the configuration stays in force:\n{problems}"
         ),
     }
 }

@@ -81,12 +81,12 @@ impl SupposedPacket {
             .map_err(|error| format!("{protocol}: {error}"))?;
         let destination = match has_ports(protocol) {
             true => destination.parse().map_err(|_| {
-                format!("{destination} is no address and port, such as 10.0.2.1:443")
+                format!("{destination} is not an address and port, such as 10.0.2.1:443")
             })?,
             false => {
                 let address: IpAddr = destination
                     .parse()
-                    .map_err(|_| format!("{destination} is no address"))?;
+                    .map_err(|_| format!("{destination} is not an address"))?;
                 SocketAddr::new(address, 0)
             }
         };
@@ -291,9 +291,9 @@ mod tests {
             (
                 "PACKET tcp 10.0.2.7",
                 "10.9.0.2",
-                "10.0.2.7 is no address and port, such as 10.0.2.1:443",
+                "10.0.2.7 is not an address and port, such as 10.0.2.1:443",
             ),
-            ("PACKET icmp host", "10.9.0.2", "host is no address"),
+            ("PACKET icmp host", "10.9.0.2", "host is not an address"),
             (
                 "PACKET icmp ::1",
                 "10.9.0.2",

@@ -28,7 +28,7 @@ use ipnet::IpNet;
 pub(crate) const CLIENT_PORT: u16 = 50_000;
 
 /// What can be asked, in words.
-const EXAMPLES: &str = "say what the exchange asks for, such as GET http://VIDEO/one, CONNECT DB:5432, \
+const EXAMPLES: &str = "name a request, such as GET http://VIDEO/one, CONNECT DB:5432, \
      CONNECT-IP 10.0.0.0/8 or UPGRADE websocket http://VIDEO/chat";
 
 /// What stands for any target and any protocol of CONNECT-IP.
@@ -62,7 +62,7 @@ impl SupposedRequest {
             ("UPGRADE", [protocol, url]) => upgrade(protocol, url)?,
             (method, [url]) => {
                 let method = Method::from_bytes(method.as_bytes());
-                message(method.map_err(|_| format!("{first} is no method"))?, url)?
+                message(method.map_err(|_| format!("{first} is not a method"))?, url)?
             }
             _ => return Err(EXAMPLES.to_owned()),
         };
@@ -123,7 +123,7 @@ fn message(method: Method, url: &str) -> Result<RequestHead, String> {
     let known = [Scheme::HTTP, Scheme::HTTPS];
     let scheme = parts.scheme.filter(|scheme| known.contains(scheme));
     let (Some(scheme), Some(authority)) = (scheme, parts.authority) else {
-        return Err(format!("{url} is no URL, such as http://VIDEO/one"));
+        return Err(format!("{url} is not a URL, such as http://VIDEO/one"));
     };
 
     let path = parts.path_and_query;
@@ -146,11 +146,11 @@ fn upgrade(protocol: &str, url: &str) -> Result<RequestHead, String> {
     let parsed = Protocol::parse(protocol.as_bytes());
     let parsed = parsed.map_err(|bad| format!("{protocol}: {bad}"))?;
     if parsed.is_of_connections() {
-        return Err(format!("{protocol} is no protocol that passes a proxy"));
+        return Err(format!("{protocol} is not a protocol that passes a proxy"));
     }
     if Kind::of_protocol(&parsed).is_templated() {
         let word = parsed.as_str().to_ascii_uppercase();
-        return Err(format!("write {word} and what the tunnel is for"));
+        return Err(format!("write {word} and the target of the tunnel"));
     }
 
     Ok(RequestHead {
@@ -216,20 +216,20 @@ pub fn parse_time(text: &str) -> Result<u64, String> {
     let since = time.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
     since
         .map(|since| since.as_secs())
-        .ok_or_else(|| format!("`{text}` is no time, such as 2026-11-27T18:30:00Z, of UTC"))
+        .ok_or_else(|| format!("`{text}` is not a time, such as 2026-11-27T18:30:00Z, of UTC"))
 }
 
 /// A field line, `name: value`.
 fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let (name, value) = text
         .split_once(':')
-        .ok_or_else(|| format!("`{text}` is no field, which is `name: value`"))?;
+        .ok_or_else(|| format!("`{text}` is not a field: write `name: value`"))?;
     let known = name
         .trim()
         .parse()
-        .map_err(|_| format!("{name} is no name of a field"))?;
+        .map_err(|_| format!("{name} is not the name of a field"))?;
     let value = HeaderValue::from_str(value.trim())
-        .map_err(|_| format!("{name}: the value holds what no field may hold"))?;
+        .map_err(|_| format!("{name}: the value has bytes that a field may not have"))?;
     Ok((known, value))
 }
 
@@ -380,16 +380,16 @@ mod tests {
     #[test]
     fn what_can_be_no_exchange_says_so() {
         for (words, said) in [
-            ("GET VIDEO", "VIDEO is no URL, such as http://VIDEO/one"),
+            ("GET VIDEO", "VIDEO is not a URL, such as http://VIDEO/one"),
             ("CONNECT-IP 10.0.0.1/8", "prefix"),
-            ("CONNECT-IP 10.0.0.0/8 voice", "`voice` is no protocol"),
+            ("CONNECT-IP 10.0.0.0/8 voice", "`voice` is not a protocol"),
             (
                 "UPGRADE h2c http://VIDEO/",
-                "h2c is no protocol that passes",
+                "h2c is not a protocol that passes",
             ),
             ("UPGRADE connect-udp http://VIDEO/", "write CONNECT-UDP"),
             ("CONNECT DB", "DB"),
-            ("A B C D E", "say what the exchange asks for"),
+            ("A B C D E", "name a request, such as"),
         ] {
             let error = parse(words).unwrap_err();
             assert!(error.contains(said), "{words}: {error}");

@@ -132,7 +132,7 @@ pub fn parse_claim(text: &str) -> Result<(String, Value), String> {
             let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
             Ok((name.to_owned(), value))
         }
-        _ => Err(format!("`{text}` is no claim, which is NAME=VALUE")),
+        _ => Err(format!("`{text}` is not a claim: write NAME=VALUE")),
     }
 }
 

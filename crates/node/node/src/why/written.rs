@@ -15,7 +15,7 @@ impl Node {
         let in_force = self.changing.lock().documents.current.clone();
         let Some(file) = self.source.file() else {
             let places = in_force.places.as_deref().cloned();
-            return places.ok_or_else(|| "what is in force is written in no file".to_owned());
+            return places.ok_or_else(|| "the configuration in force is in no file".to_owned());
         };
         let form = self.plugs.form();
         let loaded = form.load(file, &|name| std::env::var(name).ok());
@@ -25,7 +25,7 @@ impl Node {
 
         same.map(|loaded| loaded.places).ok_or_else(|| {
             let file = file.display();
-            format!("{file} says something else than what is in force")
+            format!("{file} differs from the configuration in force")
         })
     }
 }

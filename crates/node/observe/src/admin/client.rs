@@ -36,7 +36,7 @@ pub enum AdminError {
         found: Vec<PathBuf>,
     },
     /// There is a socket, but no one serves it.
-    #[error("no one answers at {}: `hermes run` has ended. sockets found: {}", .socket.display(), listed(.found))]
+    #[error("no process answers at {}: `hermes run` has ended. sockets found: {}", .socket.display(), listed(.found))]
     Gone {
         /// The socket that was asked for.
         socket: PathBuf,
@@ -47,7 +47,7 @@ pub enum AdminError {
     #[error("{} may not be used by this user: run as the user of `hermes run`", .0.display())]
     Denied(PathBuf),
     /// Someone else may serve there, and would receive messages that are only for the node.
-    #[error("{} is not believed: {reason}; run as the user of `hermes run`, or name another socket with --admin", .socket.display())]
+    #[error("{} is not trusted: {reason}; run as the user of `hermes run`, or name another socket with --admin", .socket.display())]
     Foreign {
         /// The socket that was asked for.
         socket: PathBuf,
@@ -66,7 +66,7 @@ pub enum AdminError {
     #[error("the node at {} does not answer: it stands still, or its machine does", .0.display())]
     Timeout(PathBuf),
     /// The path or the answer is not HTTP.
-    #[error("what came back is not an answer: {0}")]
+    #[error("the answer cannot be read: {0}")]
     Protocol(String),
 }
 
@@ -165,7 +165,7 @@ async fn connect(socket: &Path) -> Result<UnixStream, AdminError> {
             "a process of user {} serves it",
             server.uid()
         ))),
-        Err(error) => Err(foreign(format!("it is unknown who serves it: {error}"))),
+        Err(error) => Err(foreign(format!("the serving user is unknown: {error}"))),
     }
 }
 

@@ -10,7 +10,7 @@ use hermes_stack::OpenError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FlowError {
     /// It is a device, or that is gone.
-    #[error("there is no stack to send it from")]
+    #[error("there is no stack to send from")]
     NoStack,
     /// The tunnel is not there, or has assigned no address of this family.
     #[error("the tunnel has assigned no address of the family of {0}")]

@@ -53,7 +53,7 @@ impl TunTunnel {
         match state {
             ProbeState::TooNarrow => tracing::error!(
                 device,
-                "IPv6 is refused: the other end answers short packets, and none of the 1280 bytes that every link of IPv6 carries"
+                "IPv6 is refused: the other end answers short packets, but not those of the minimum MTU, 1280 bytes"
             ),
             ProbeState::Unanswered => tracing::warn!(
                 device,

@@ -60,7 +60,7 @@ impl TunHub {
             None => self.lead(end.number(), addresses),
         };
         for conflict in conflicts {
-            tracing::warn!(device = self.name(), %conflict, "an address is not led to its tunnel");
+            tracing::warn!(device = self.name(), %conflict, "an address is not routed to its tunnel");
         }
     }
 

@@ -62,7 +62,7 @@ impl TunTunnel {
                 match checked {
                     Ok(checked) => self.write_super(&checked),
                     Err(error) => {
-                        tracing::trace!(%error, "what a peer sent is no super-packet");
+                        tracing::trace!(%error, "a peer sent an invalid super-packet");
                         CapsulePackets::dropped(DropReason::Malformed)
                     }
                 }

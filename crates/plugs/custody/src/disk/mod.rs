@@ -195,7 +195,7 @@ impl Disk {
         drop(usage);
 
         let path = self.0.path.display();
-        tracing::error!(%path, %error, "custody goes on in memory: what comes now is lost with the process");
+        tracing::error!(%path, %error, "custody continues in memory: later objects are lost with the process");
     }
 }
 

@@ -175,7 +175,7 @@ fn an_authority_that_is_no_longer_believed_ends_what_its_certificates_opened() {
         assert_eq!(tunnel.rest().1, End::Reset);
         let record = edge.record(|_| true);
         let reason = record["reason"].as_str().unwrap();
-        let expected = "policy_changed: its certificate is not believed any more: ";
+        let expected = "policy_changed: its certificate is not accepted any more: ";
         assert!(reason.starts_with(expected), "{record}");
     }
 }

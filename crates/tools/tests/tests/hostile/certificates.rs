@@ -165,7 +165,7 @@ fn an_authority_that_was_removed_lets_nothing_new_in() {
     }
     assert_eq!((origin.seen().len(), echo.connections()), (seen, 0));
     assert!(
-        refused(&edge).contains("no authority that is believed here"),
+        refused(&edge).contains("issuer is not trusted here"),
         "{}",
         refused(&edge)
     );

@@ -25,8 +25,8 @@ fn protocols_of_connections_pass_nowhere() {
             node.h2_upgrade(protocol, "VIDEO", "/public/x"),
             node.h3_upgrade(protocol, "VIDEO", "/public/x"),
         ] {
-            let named =
-                came.said.contains("http_upgrade_failed") && came.said.contains("no one looks at");
+            let named = came.said.contains("http_upgrade_failed")
+                && came.said.contains("would hide the requests");
             assert!(came.status == 501 && named, "{protocol}: {came:?}");
         }
         assert_eq!(origin.seen(), [], "{protocol}");

@@ -532,7 +532,7 @@ fn mistakes_that_newcomers_make_are_answered_with_what_to_write() {
         (
             file(&format!("{up}log: {{ level: loud }}\n")),
             ":5:",
-            "log.level: `loud` is no log level",
+            "log.level: `loud` is not a log level",
             "levels are off, error",
         ),
         (

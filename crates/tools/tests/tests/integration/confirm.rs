@@ -113,7 +113,7 @@ fn a_configuration_that_is_not_confirmed_in_time_is_returned_from() {
     node.signal(Signal::HUP);
     eventually_true("the signal is answered", || {
         node.log()
-            .contains("the file still says what was given up with revision 3")
+            .contains("the file still has the configuration that was given up with revision 3")
     });
     assert_eq!(word(&node), "old");
     assert_eq!(ask(&node, &["reload"]).code, 0);
@@ -158,7 +158,7 @@ fn a_plain_reload_leaves_the_condition_as_it_is_and_the_old_file_ends_it() {
     let said = reload(&node, "old", "60s");
     assert!(
         said.stdout
-            .ends_with("nothing to confirm: the file says what was in force and confirmed\n"),
+            .ends_with("nothing to confirm: the file has the confirmed configuration\n"),
         "{said:?}"
     );
     assert_eq!(unconfirmed(&node), None);
@@ -180,10 +180,7 @@ fn rollback_returns_at_once_and_only_once() {
     let node = Node::start("edge", &says("old"));
     let none = ask(&node, &["rollback"]);
     assert_eq!(none.code, 1, "{none:?}");
-    assert_eq!(
-        none.stderr,
-        "hermes: there is no document before the one in force\n"
-    );
+    assert_eq!(none.stderr, "hermes: there is no earlier configuration\n");
 
     let listener = node.address("web");
     node.reload(&says("new"));
@@ -441,7 +438,8 @@ fn a_node_that_watches_its_file_does_not_take_up_what_it_gave_up() {
     assert_eq!(ask(&node, &["rollback"]).code, 0);
     node.signal(Signal::HUP);
     eventually_true("the signal is answered", || {
-        node.log().contains("the file still says what was given up")
+        node.log()
+            .contains("the file still has the configuration that was given up")
     });
     assert_eq!(word(&node), "old");
 }

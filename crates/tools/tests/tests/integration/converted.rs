@@ -175,7 +175,7 @@ fn files_that_are_none_are_refused_with_a_line() {
         ),
         ("envoy", b"a: \xff", "not UTF-8"),
         ("sing-box", deep.as_bytes(), "levels deep"),
-        ("sing-box", b"{\n\"a\": }", ":2: this is no value of JSON"),
+        ("sing-box", b"{\n\"a\": }", ":2: this is not a JSON value"),
         ("wireguard", b"[Interface]\nx", ":2: this is neither"),
         ("pac", calls.as_bytes(), "levels deep"),
         (

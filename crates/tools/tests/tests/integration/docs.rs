@@ -449,7 +449,7 @@ fn a_node_is_operated_as_the_page_says() {
     std::fs::write(sap.file(), before.replace("terminate: ", "to: vido # ")).unwrap();
     let socket = sap.folder().join("admin.sock").display().to_string();
     let failed = program::run(&["reload", "--admin", &socket]);
-    let kept = is_shown("hermes: the file is not valid; the node goes on as it was");
+    let kept = is_shown("hermes: the file is not valid; the configuration in force stays");
     assert_eq!(failed.code, 2, "{}{}", failed.stdout, failed.stderr);
     assert!(failed.stderr.contains(&kept), "{}", failed.stderr);
     std::fs::write(sap.file(), before).unwrap();

@@ -125,11 +125,11 @@ fn what_cannot_be_left_from_is_told_in_words() {
         ),
         (
             "local_address: 192.0.2.1",
-            "local address 192.0.2.1: it is no address of this machine",
+            "local address 192.0.2.1: it is not an address of this machine",
         ),
         (
             "local_address: \"::1\"",
-            "local_address: there is none of IPv4",
+            "local_address: there is no address of IPv4",
         ),
     ] {
         let node = Node::start(

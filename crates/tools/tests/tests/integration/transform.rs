@@ -139,7 +139,7 @@ fn bytes_that_mean_nothing_break_the_tunnel_and_are_recorded() {
     assert_eq!(client.rest().1, End::Reset);
     let record = node.record(|record| record["listener"] == "web");
     let reason = record["reason"].as_str().unwrap();
-    assert!(reason.contains("compress: it is no DEFLATE"), "{record:#}");
+    assert!(reason.contains("compress: it is not DEFLATE"), "{record:#}");
 }
 
 #[test]
@@ -149,10 +149,7 @@ fn an_end_in_the_middle_breaks_the_tunnel() {
     assert_eq!(client.rest().1, End::Reset);
     let record = node.record(|record| record["listener"] == "web");
     let reason = record["reason"].as_str().unwrap();
-    assert!(
-        reason.contains("compress: it ended in the middle"),
-        "{record:#}"
-    );
+    assert!(reason.contains("compress: it is truncated"), "{record:#}");
 }
 
 #[test]

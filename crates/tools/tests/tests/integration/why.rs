@@ -397,8 +397,8 @@ fn what_ends_a_tunnel_is_told_with_the_fields_and_routes_before_it() {
         })
         .collect();
     for expected in [
-        "identify field service is not believed, and removed",
-        "identify field x-forwarded-for is not believed, and removed",
+        "identify field service is not trusted, and removed",
+        "identify field x-forwarded-for is not trusted, and removed",
         "route pages: no, kind connect is not http",
         "route tagged: no, by what was not kept of it",
         "route bobs: no, user alice is not bob",

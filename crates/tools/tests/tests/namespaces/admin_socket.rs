@@ -89,7 +89,7 @@ fn commands_tell_a_socket_of_another_user_nothing() {
         let said = run(place.path(), &[words, &node[..]].concat());
         let text = String::from_utf8_lossy(&said.stderr).into_owned();
         assert!(!said.status.success(), "{words:?}: {said:?}");
-        assert!(text.contains("is not believed"), "{words:?}: {text}");
+        assert!(text.contains("is not trusted"), "{words:?}: {text}");
     }
     assert_eq!(told.load(Ordering::Relaxed), 0);
 
@@ -115,6 +115,6 @@ fn a_link_of_another_user_leads_nowhere() {
 
     let said = run(place.path(), &["status", "--node", "sap"]);
     let text = String::from_utf8_lossy(&said.stderr).into_owned();
-    assert!(text.contains("is not believed"), "{text}");
+    assert!(text.contains("is not trusted"), "{text}");
     assert_eq!(told.load(Ordering::Relaxed), 0);
 }

@@ -197,7 +197,7 @@ fn pings_leave_from_where_egress_says() {
     assert!(ping().is_err(), "no address of the edge's");
     eventually_true("the log says why", || {
         edge.log()
-            .contains("local address 10.0.2.99: it is no address of this machine")
+            .contains("local address 10.0.2.99: it is not an address of this machine")
     });
     run(
         &topology,

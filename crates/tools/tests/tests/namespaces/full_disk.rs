@@ -65,7 +65,7 @@ fn a_disk_without_room_costs_no_download() {
     assert_eq!(first.status, 200);
     assert!(first.body == direct.body, "{} bytes", first.body.len());
     let log = far.log();
-    assert!(log.contains("custody goes on in memory"), "{log}");
+    assert!(log.contains("custody continues in memory"), "{log}");
     assert!(log.contains("No space left on device"), "{log}");
 
     let second = download();

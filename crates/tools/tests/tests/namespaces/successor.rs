@@ -86,7 +86,7 @@ fn another_users_process_gets_no_packet_of_a_socket_that_was_passed() {
             echo.udp
         ),
     );
-    let refusals = || node.log().matches("is not believed").count();
+    let refusals = || node.log().matches("is ignored").count();
     // It looks before and after it has taken a name of its own.
     assert_eq!(refusals(), 4, "{}", node.log());
 

@@ -18,13 +18,13 @@ pub const MAX_UDP_SEGMENTS: usize = 128;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OffloadError {
     /// There is no header, or one of an unknown kind.
-    #[error("it has no header of a super-packet")]
+    #[error("its super-packet header is malformed")]
     Header,
     /// The bytes behind the header are not a packet.
     #[error(transparent)]
     Packet(#[from] PacketError),
     /// Its header says that it is of another family or protocol.
-    #[error("it is not of the kind that its header says")]
+    #[error("its kind differs from the one in its header")]
     Kind,
     /// Its headers end elsewhere.
     #[error("its headers have {actual} bytes, not {said}")]

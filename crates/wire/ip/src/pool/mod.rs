@@ -64,7 +64,7 @@ pub enum PoolError {
     },
     /// The user or source has its share: half of the addresses that others do not use.
     #[error(
-        "{in_use} leases are in use by this user or source, half of what others leave in the pool: {others} of {all} are theirs"
+        "{in_use} leases are in use by this user or source, half of those that others leave in the pool: {others} of {all} are in use by others"
     )]
     Share {
         /// Leases that it uses.
@@ -76,7 +76,7 @@ pub enum PoolError {
     },
     /// The rest is for those who have nothing yet.
     #[error(
-        "{in_use} leases are in use by this user or source, and the {free} that are free of {all} are for those who have none"
+        "{in_use} leases are in use by this user or source, and the {free} free ones of {all} are kept for holders without a lease"
     )]
     Reserved {
         /// Leases that it uses.

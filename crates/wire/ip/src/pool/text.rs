@@ -23,7 +23,7 @@ pub enum LeaseTextError {
     #[error("the first line is not `hermes leases 1`")]
     Head,
     /// A malformed line.
-    #[error("line {0} is no lease")]
+    #[error("line {0} is not a lease")]
     Line(usize),
     /// There are more than a pool may have.
     #[error("there are more than {MAX_LEASES} leases")]

@@ -63,7 +63,7 @@ impl CapsuleSieve {
 
     /// Adds received bytes, when [`next`](Self::next) has nothing left.
     pub fn push(&mut self, chunk: Bytes) {
-        debug_assert!(self.input.is_empty(), "what came before was not taken");
+        debug_assert!(self.input.is_empty(), "earlier bytes were not taken");
         self.input = chunk;
     }
 

@@ -123,7 +123,7 @@ pub struct FieldValue<'a> {
 
 /// A value that is not ASCII text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the value is no ASCII text")]
+#[error("the value is not ASCII text")]
 pub struct NoText;
 
 impl<'a> FieldValue<'a> {

@@ -96,7 +96,9 @@ impl HeadLines {
             }
             // RFC 9113, section 8.2.1.
             name if !name.is_field() => {
-                return Err(BadHead::malformed("a field name is no token in lower case"));
+                return Err(BadHead::malformed(
+                    "a field name is not a token in lower case",
+                ));
             }
             _ => {}
         }
@@ -148,7 +150,7 @@ impl HeadLines {
         let method = self.pseudo.get(PseudoName::Method);
         let method = method.ok_or(BadHead::malformed("a request without :method"))?;
         let method =
-            Method::from_bytes(method).map_err(|_| BadHead::malformed(":method is no token"))?;
+            Method::from_bytes(method).map_err(|_| BadHead::malformed(":method is not a token"))?;
         join_cookies(&mut self.fields);
         let has_authority = self.pseudo.has(PseudoName::Authority);
         let is_plain_connect = method == Method::CONNECT && !self.pseudo.has(PseudoName::Protocol);
@@ -187,7 +189,7 @@ impl HeadLines {
             Some(_) if is_plain_connect => Err(BadHead::malformed("CONNECT with :scheme")),
             Some(scheme) => Scheme::try_from(scheme)
                 .map(Some)
-                .map_err(|_| BadHead::malformed(":scheme is no scheme")),
+                .map_err(|_| BadHead::malformed(":scheme is not a scheme")),
             None if is_plain_connect => Ok(None),
             None => Err(BadHead::malformed("a request without :scheme")),
         }
@@ -225,7 +227,7 @@ impl HeadLines {
         let status = self.pseudo.get(PseudoName::Status);
         let status = status.ok_or(BadHead::malformed("a response without :status"))?;
         let status = StatusCode::from_bytes(status)
-            .map_err(|_| BadHead::malformed(":status is no status"))?;
+            .map_err(|_| BadHead::malformed(":status is not a status"))?;
 
         // RFC 9113, section 8.6: passed on, it would switch the protocol of a connection that knows nothing of it.
         if status == StatusCode::SWITCHING_PROTOCOLS {
@@ -276,7 +278,7 @@ fn settle_authority(
     fields: &mut Fields,
 ) -> Result<Option<Authority>, BadHead> {
     let authority = authority.map(Authority::from_maybe_shared).transpose();
-    let authority = authority.map_err(|_| BadHead::malformed(":authority is none"))?;
+    let authority = authority.map_err(|_| BadHead::malformed(":authority is not valid"))?;
     let mut hosts = fields.values(HOST);
     let host = hosts.next();
     let host = host
@@ -286,7 +288,7 @@ fn settle_authority(
     if hosts.next().is_some() {
         return Err(BadHead::refused("several host fields"));
     }
-    let host = host.map_err(|_| BadHead::refused("host is no authority"))?;
+    let host = host.map_err(|_| BadHead::refused("host is not an authority"))?;
     fields.remove(HOST);
 
     let authority = match (authority, host) {

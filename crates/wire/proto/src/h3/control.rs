@@ -88,7 +88,7 @@ impl Control {
         if self.role == Role::Client && !is_request(id) {
             return Err(Fault::connection(
                 Code::IdError,
-                "GOAWAY with what is no request stream",
+                "GOAWAY with an ID that is not a request stream's",
             ));
         }
 
@@ -127,7 +127,7 @@ impl Control {
         if !is_request(stream) {
             return Err(Fault::connection(
                 Code::IdError,
-                "PRIORITY_UPDATE of what is no request stream",
+                "PRIORITY_UPDATE of an ID that is not a request stream's",
             ));
         }
 

@@ -54,7 +54,7 @@ pub(super) fn decode(received: Received<'_>) -> Result<(PseudoFields, Fields), F
             _ if is_pseudo => return Err(Fault::message("an unknown pseudo-field")),
             // RFC 9114, section 4.2: in lower case.
             name if !name.is_field() => {
-                return Err(Fault::message("a field name is no token in lower case"));
+                return Err(Fault::message("a field name is not a token in lower case"));
             }
             _ => {}
         }
@@ -91,7 +91,9 @@ fn unreadable(error: QpackError) -> Fault {
         QpackError::Dynamic => unreadable_because(
             "a field section refers to an entry that the dynamic table does not have",
         ),
-        QpackError::Huffman => unreadable_because("a string of a field section is no Huffman code"),
+        QpackError::Huffman => {
+            unreadable_because("a string of a field section is not Huffman code")
+        }
         _ => unreadable_because("a field section cannot be read"),
     }
 }

@@ -45,7 +45,8 @@ pub fn decode_request(received: Received<'_>) -> Result<RequestHead, BadRequest>
     let method = pseudo
         .get(PseudoName::Method)
         .ok_or(Fault::message("a request without :method"))?;
-    let method = Method::from_bytes(method).map_err(|_| Fault::message(":method is no token"))?;
+    let method =
+        Method::from_bytes(method).map_err(|_| Fault::message(":method is not a token"))?;
     let authority = settle_authority(pseudo.bytes(PseudoName::Authority), &mut fields)?;
     let protocol = pseudo
         .get(PseudoName::Protocol)
@@ -96,7 +97,7 @@ fn target(
     let Some((scheme, path)) = scheme.zip(path) else {
         return Err(Fault::message("a request without :scheme or :path").into());
     };
-    let scheme = Scheme::try_from(scheme).map_err(|_| Fault::message(":scheme is no scheme"))?;
+    let scheme = Scheme::try_from(scheme).map_err(|_| Fault::message(":scheme is not a scheme"))?;
     let web = scheme == Scheme::HTTP || scheme == Scheme::HTTPS;
 
     if authority.is_none() && (web || method == Method::CONNECT) {
@@ -105,7 +106,7 @@ fn target(
     let path = match path[..] {
         [b'*'] if method == Method::OPTIONS => PathAndQuery::from_static("*"),
         [b'/', ..] => path::decode(path)?,
-        _ => return Err(Fault::message(":path is no path").into()),
+        _ => return Err(Fault::message(":path is not a path").into()),
     };
 
     Ok((Some(scheme), Some(path)))

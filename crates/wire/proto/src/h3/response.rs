@@ -25,7 +25,7 @@ pub fn decode_response(received: Received<'_>) -> Result<ResponseHead, Fault> {
         .ok()
         .filter(|status| exists(*status));
     Ok(ResponseHead {
-        status: status.ok_or(Fault::message(":status is no status of HTTP/3"))?,
+        status: status.ok_or(Fault::message(":status is not a status of HTTP/3"))?,
         fields,
         version: Version::HTTP_3,
     })

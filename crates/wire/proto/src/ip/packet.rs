@@ -64,13 +64,13 @@ pub enum Fragment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
     /// The first four bits are neither 4 nor 6, or the packet is empty.
-    #[error("it is of no version of IP that exists")]
+    #[error("it is of an unknown version of IP")]
     Version,
     /// The packet ends before its header does.
     #[error("it ends before its header does")]
     Truncated,
     /// Its header says another length.
-    #[error("it has {actual} bytes, but its header says {said}")]
+    #[error("it has {actual} bytes, not {said} as in its header")]
     Length {
         /// The length in its header, in bytes.
         said: usize,

@@ -25,7 +25,7 @@ pub struct IpRange {
 
 /// Why something is no range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a range from {start} to {end} is none")]
+#[error("a range from {start} to {end} is not valid")]
 pub struct RangeError {
     /// Where it is said to start.
     pub start: IpAddr,

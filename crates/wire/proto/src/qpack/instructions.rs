@@ -9,10 +9,10 @@ use super::{QpackEncoder, QpackError, integer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InstructionError {
     /// A capacity above the announced one (RFC 9204, section 4.3.1).
-    #[error("the peer sets a capacity of the dynamic table above what was announced")]
+    #[error("the peer sets a capacity of the dynamic table above the announced one")]
     Capacity,
     /// An entry that cannot fit (RFC 9204, section 3.2.2), or refers to one that there is not.
-    #[error("the peer inserts what the dynamic table has no room for")]
+    #[error("the peer inserts an entry that the dynamic table has no room for")]
     Insert,
     /// A section acknowledged that was not sent, or had no dynamic entry (RFC 9204, section 4.4.1).
     #[error("the peer acknowledges a section that needs no acknowledgement")]
@@ -24,7 +24,7 @@ pub enum InstructionError {
     #[error("an instruction cannot be read")]
     Unreadable,
     /// More answers than wait for a peer that does not read them.
-    #[error("the peer does not read what is said of its sections")]
+    #[error("the peer does not read instructions about its sections")]
     Unheard,
 }
 

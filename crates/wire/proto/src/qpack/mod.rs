@@ -47,7 +47,7 @@ pub enum QpackError {
     #[error("an integer of a field section is too large")]
     Overflow,
     /// An invalid Huffman code, or wrong padding (RFC 7541, section 5.2).
-    #[error("a string of a field section is no Huffman code")]
+    #[error("a string of a field section is not Huffman code")]
     Huffman,
     /// More bytes than [`FieldSectionLimits`] allow, counted as RFC 9114, section 4.2.2 says.
     #[error("a field section is too large")]

@@ -60,7 +60,7 @@ pub enum ResumableError {
     #[error("a capsule of type {0:#x} is malformed")]
     Malformed(u64),
     /// The peer acknowledges bytes that were never sent, or fewer than before.
-    #[error("the peer has received what was not sent")]
+    #[error("the peer acknowledges bytes that were not sent")]
     Unsent,
     /// The peer lacks bytes that are not kept any more.
     #[error("the peer asks for bytes that it has acknowledged")]
@@ -160,7 +160,7 @@ impl ResumableDecoder {
 
     /// Adds received bytes, when [`next`](Self::next) has nothing left.
     pub fn push(&mut self, chunk: Bytes) {
-        debug_assert!(self.input.is_empty(), "what came before was not taken");
+        debug_assert!(self.input.is_empty(), "earlier bytes were not taken");
         self.input = chunk;
     }
 

@@ -26,10 +26,10 @@ pub enum BindError {
     #[error("context {0} is not the client's to register")]
     NotTheirs(u64),
     /// A context, a peer or the uncompressed context that is open already.
-    #[error("context {0}, or what it is for, is registered already")]
+    #[error("context {0}, or its peer, is registered already")]
     Again(u64),
     /// An agreement to a context that was never offered.
-    #[error("a context was agreed to that no one registered")]
+    #[error("an unregistered context was acknowledged")]
     Unasked,
     /// A datagram for the target, which such a request has not.
     #[error("a datagram has context 0, and the request has no target")]

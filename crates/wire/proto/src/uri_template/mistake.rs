@@ -9,7 +9,7 @@ pub enum TemplateMistake {
     #[error("`{0}` is neither a path nor a URI")]
     NoPath(String),
     /// Scheme and authority of a whole URI cannot be read.
-    #[error("`{0}` is no authority of a proxy")]
+    #[error("`{0}` is not the authority of a proxy")]
     Authority(String),
     /// A character that no URI has.
     #[error("`{}` cannot stand in a URI", .0.escape_debug())]
@@ -42,7 +42,7 @@ pub enum TemplateMistake {
     #[error("`{{?...}}` begins a query, and there is one already")]
     SecondQuery,
     /// `{&...}` where no query has begun.
-    #[error("`{{&...}}` goes on with a query, and there is none")]
+    #[error("`{{&...}}` continues a query, and there is none")]
     NoQuery,
 }
 

@@ -148,11 +148,11 @@ fn what_rfc_9298_forbids_is_refused_with_a_remedy() {
         ),
         (
             "https://{target_host}/{target_port}",
-            "`{target_host}` is no authority of a proxy",
+            "`{target_host}` is not the authority of a proxy",
         ),
         (
             "https://me@a/{target_host}/{target_port}",
-            "`me@a` is no authority of a proxy",
+            "`me@a` is not the authority of a proxy",
         ),
         (
             "https://a?{target_host}{target_port}",
@@ -209,7 +209,7 @@ fn what_rfc_9298_forbids_is_refused_with_a_remedy() {
         ),
         (
             "/{&target_host,target_port}",
-            "`{&...}` goes on with a query, and there is none",
+            "`{&...}` continues a query, and there is none",
         ),
         (
             "/a b/{target_host}/{target_port}",

@@ -18,7 +18,9 @@ pub enum TemplateError {
     #[error(transparent)]
     Host(#[from] HostError),
     /// The prefix of CONNECT-IP does not hold.
-    #[error("the target is no address, no prefix without bits beyond its length, and no host")]
+    #[error(
+        "the target is neither an address, nor a prefix without bits beyond its length, nor a host"
+    )]
     Prefix,
     /// The protocol of CONNECT-IP does not hold.
     #[error("the IP protocol is neither * nor a number from 0 to 255")]

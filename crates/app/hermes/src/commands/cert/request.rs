@@ -50,7 +50,9 @@ impl FromStr for Request {
         let file = file.unwrap_or(&names[0]).to_owned();
         let is_plain = !file.is_empty() && !file.contains('/') && !file.starts_with('.');
         if !is_plain {
-            return Err(format!("`{file}` is no name of a file; write FILE={text}"));
+            return Err(format!(
+                "`{file}` is not the name of a file; write FILE={text}"
+            ));
         }
         if file == "ca" {
             return Err("`ca` is the authority; choose another FILE=".to_owned());
@@ -73,7 +75,7 @@ fn alternative_name(name: &str) -> Result<SanType, String> {
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || b"-_.*".contains(&byte));
     if !is_dns {
-        return Err(format!("`{name}` is no DNS name, IP address or URI"));
+        return Err(format!("`{name}` is not a DNS name, IP address or URI"));
     }
     name.try_into().map(SanType::DnsName).map_err(not_ascii)
 }

@@ -212,7 +212,9 @@ async fn try_path(server: HostPort) -> PathFinding {
 async fn resolve(server: &HostPort) -> Result<SocketAddr, String> {
     if let (host, Some(zone)) = server.zoned() {
         let index = zone_index(zone).ok_or_else(|| format!("there is no interface {zone}"))?;
-        let address = host.parse().map_err(|_| format!("{host} is no address"))?;
+        let address = host
+            .parse()
+            .map_err(|_| format!("{host} is not an address"))?;
         return Ok(SocketAddrV6::new(address, server.port, 0, index).into());
     }
 

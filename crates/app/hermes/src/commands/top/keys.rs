@@ -49,7 +49,7 @@ impl Keys {
     /// When standard input is no terminal.
     pub fn open() -> Result<Self, Failure> {
         let settings = tcgetattr(stdin()).map_err(|error| {
-            Failure::failed(format!("standard input is no terminal: {error}"))
+            Failure::failed(format!("standard input is not a terminal: {error}"))
                 .remedy("ask with --once")
         })?;
         let mut own = settings.clone();

@@ -119,7 +119,7 @@ fn asked(words: &[String], is_running: bool) -> Result<Wanted<'_>, Failure> {
         [verb, ..] if is_verb(verb) => Ok(Wanted::Running(words)),
         [_, target] if !is_file(&words[0]) && !target.is_empty() => Ok(Wanted::Running(words)),
         [file, words @ ..] => Ok(Wanted::File(file.into(), words)),
-        [] => Err(Failure::invalid("say what is asked")
+        [] => Err(Failure::invalid("name a request, a refusal or an exchange")
             .remedy("hermes why FILE GET http://VIDEO/one, or the `refusal` of a Proxy-Status")),
     }
 }

@@ -55,7 +55,7 @@ fn circumstances(happened: &Happened, output: Output) {
 
     if revision != revision_now {
         let text = format!(
-            "by revision {revision}; what was compared is told by revision {revision_now}, which is in force now"
+            "by revision {revision}; explained by revision {revision_now}, which is in force now"
         );
         paragraph("decided", &text, output);
     }

@@ -58,7 +58,7 @@ impl IpScene {
         let networks = Networks::lay().map_err(|error| not_allowed(&error))?;
         let device = |error: hermes_net::machine::Missing| {
             Failure::failed(format!("no TUN device can be made: {error}"))
-                .remedy("hermes netcheck says more, and what would mend it")
+                .remedy("hermes netcheck says more, and names the remedy")
         };
         Feature::Tun.try_out().map_err(device)?;
 

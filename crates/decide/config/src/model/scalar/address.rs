@@ -150,8 +150,10 @@ fn after_brackets(rest: &str) -> Result<Option<u16>, ScalarError> {
     match rest.strip_prefix(':') {
         Some(digits) => port(digits).map(Some),
         None if rest.is_empty() => Ok(None),
-        None => Err(ScalarError::new("what follows the address is not a port")
-            .remedy("write it like [::1]:80")),
+        None => Err(
+            ScalarError::new("the text behind the address is not a port")
+                .remedy("write it like [::1]:80"),
+        ),
     }
 }
 
@@ -206,7 +208,7 @@ pub(super) fn port(digits: &str) -> Result<u16, ScalarError> {
 fn no_port(digits: &str) -> String {
     match digits.bytes().all(|byte| byte.is_ascii_digit()) {
         true => format!("`{digits}` is not a port"),
-        false => "what follows the colon is not a port".to_owned(),
+        false => "the text behind the colon is not a port".to_owned(),
     }
 }
 

@@ -175,7 +175,7 @@ impl FromStr for Hours {
         let to = parse_time(to).ok_or_else(|| wrong(text))?;
 
         if from == to {
-            return Err(ScalarError::new(format!("`{text}` is no time at all"))
+            return Err(ScalarError::new(format!("`{text}` is not a time"))
                 .remedy("write 00:00-24:00 for the whole day"));
         }
 
@@ -189,7 +189,7 @@ impl FromStr for Hours {
 }
 
 fn wrong(text: &str) -> ScalarError {
-    ScalarError::new(format!("`{text}` are no hours"))
+    ScalarError::new(format!("`{text}` is not a range of hours"))
         .remedy("write them like mon-fri 08:00-18:00, with +02:00 for a clock ahead of UTC, or a time zone such as Europe/Oslo")
 }
 
@@ -240,7 +240,7 @@ fn parse_zone(name: &str) -> Result<TimeZone, ScalarError> {
 fn parse_days(text: &str) -> Result<u8, ScalarError> {
     let day = |name: &str| {
         DAYS.iter().position(|day| *day == name).ok_or_else(|| {
-            ScalarError::new(format!("`{name}` is no day"))
+            ScalarError::new(format!("`{name}` is not a day"))
                 .remedy(format!("days are {}", DAYS.join(", ")))
         })
     };

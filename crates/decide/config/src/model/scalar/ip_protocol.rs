@@ -31,7 +31,7 @@ impl FromStr for IpProtocol {
         let named = NAMES.iter().find(|(name, _)| *name == text);
         let number = named.map_or_else(|| text.parse().ok(), |(_, number)| Some(*number));
         number.map(Self).ok_or_else(|| {
-            ScalarError::new(format!("`{text}` is no protocol above IP"))
+            ScalarError::new(format!("`{text}` is not a protocol above IP"))
                 .remedy("write tcp, udp, icmp, icmpv6, gre, esp, sctp, or a number from 0 to 255")
         })
     }

@@ -265,7 +265,7 @@ impl JsonSchema for UserMatch {
                 "format": "hermes-user-match",
                 "description": "A user, a pattern with one star, a group, or ~regex: alice, *@example.com, group:admins.",
             },
-            { "const": false, "description": "false: no one knows whose it is." },
+            { "const": false, "description": "false: the user is unknown." },
         ] })
     }
 }

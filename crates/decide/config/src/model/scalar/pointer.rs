@@ -12,7 +12,7 @@ pub struct DecisionPointer(String);
 scalar!(
     DecisionPointer,
     "hermes-decision-pointer",
-    "A part of what a decision saw or said: /input/claims, /input/fields/x-tenant, /result/fields/x-role."
+    "A part of a decision's input or result: /input/claims, /input/fields/x-tenant, /result/fields/x-role."
 );
 
 /// The parts that may be named.

@@ -30,7 +30,7 @@ impl FromStr for StatusMatch {
 
     fn from_str(text: &str) -> Result<Self, ScalarError> {
         let wrong = || {
-            ScalarError::new(format!("`{text}` is no final status"))
+            ScalarError::new(format!("`{text}` is not a final status"))
                 .remedy("write one from 200 to 599, or 200-299")
         };
 

@@ -34,7 +34,7 @@ impl FromStr for SystemUsers {
         let is_sound = |byte: u8| byte.is_ascii_alphanumeric() || b"-._$@".contains(&byte);
         match text.is_empty() || !text.bytes().all(is_sound) {
             true => Err(
-                ScalarError::new(format!("`{text}` is no user of a machine"))
+                ScalarError::new(format!("`{text}` is not a user of a machine"))
                     .remedy("write a name, a number, or two numbers as 1000-1999"),
             ),
             false => Ok(Self::Name(text.to_owned())),

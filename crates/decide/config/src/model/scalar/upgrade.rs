@@ -12,7 +12,7 @@ pub struct UpgradeName(String);
 scalar!(
     UpgradeName,
     "hermes-upgrade",
-    "An upgrade token that is none of a connection: irc/6.9, my-protocol."
+    "An upgrade token that is not one of a connection: irc/6.9, my-protocol."
 );
 
 /// Protocols that turn a connection into another one, so that routes would not see its requests.
@@ -42,8 +42,7 @@ impl FromStr for UpgradeName {
         }
 
         if OF_CONNECTIONS.contains(&name.split('/').next().unwrap_or_default()) {
-            let reason =
-                format!("`{text}` would make the connection one whose requests no route sees");
+            let reason = format!("`{text}` would hide the requests of the connection from routes");
             return Err(ScalarError::new(reason)
                 .remedy("remove it; HTTP/2 and TLS have `http` and `tls` of the upstream"));
         }

@@ -35,7 +35,7 @@ impl FromStr for WireguardKey {
         match is_key {
             true => Ok(Self(text.to_owned())),
             // The value is not quoted: it may be a private key that was pasted here.
-            false => Err(ScalarError::new("this is no key of WireGuard")
+            false => Err(ScalarError::new("this is not a WireGuard key")
                 .remedy("write 32 bytes in Base64, as `wg pubkey` and `hermes wireguard-key` do")),
         }
     }

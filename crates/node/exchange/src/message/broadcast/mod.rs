@@ -98,7 +98,10 @@ pub async fn run(routed: &Routed, arrival: Arrival, rule: &Broadcast) -> Result<
         }
     };
     let Arrival::Offered(offered) = arrival else {
-        let refusal = Refusal::new(ProxyError::ProxyInternalError, "a datagram is no message");
+        let refusal = Refusal::new(
+            ProxyError::ProxyInternalError,
+            "a datagram is not a message",
+        );
         return Err(Failed::untouched(arrival, refusal));
     };
     let (head, mut content, mut responder) = offered.message();

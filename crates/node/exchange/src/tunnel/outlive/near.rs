@@ -341,7 +341,7 @@ impl Near<'_> {
             Err(unopened) if why == PathReason::Moves => {
                 exchange.moved(false);
                 let reason = unopened.refusal.reason();
-                tracing::warn!(exchange = %exchange.id(), reason, "not moved; it goes on as it was");
+                tracing::warn!(exchange = %exchange.id(), reason, "not moved; it stays on its path");
                 if self.path.is_none() {
                     self.reopen();
                 }

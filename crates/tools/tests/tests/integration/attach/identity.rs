@@ -107,7 +107,7 @@ routes:
         200
     );
     let bob = Node::start("bob", &node(&pki, "bob", &core, 2, machine));
-    refused(&bob, "the route lets no one be attached as bob");
+    refused(&bob, "the route allows no attachment as bob");
     // The route is not for Alice: nothing else lets her be attached.
     let alice = Node::start(
         "alice",

@@ -111,10 +111,10 @@ fn attachments_stay_over_a_reload_that_still_permits_them_and_end_with_one_that_
         record["reason"]
             .as_str()
             .unwrap()
-            .starts_with("policy_changed: the route lets no one be attached"),
+            .starts_with("policy_changed: the route allows no attachment"),
         "{record:#}"
     );
-    refused(alice, "the route lets no one be attached as alice");
+    refused(alice, "the route allows no attachment as alice");
     assert_eq!(overlay.get("http://alice/").status, 503);
     assert_eq!(node.reload(&core(pki, ROUTES)).0, 200);
     attached(node, "alice", 2);
@@ -142,7 +142,7 @@ fn an_attachment_that_may_not_stay_takes_nothing_new_and_ends_what_it_has() {
     site.release();
     assert_eq!(client.response().0.status(), 200);
     // Then the node hears of the end.
-    refused(&overlay.alice, "the route lets no one be attached as alice");
+    refused(&overlay.alice, "the route allows no attachment as alice");
 }
 
 #[test]

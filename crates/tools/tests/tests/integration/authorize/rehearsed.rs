@@ -80,7 +80,7 @@ fn cases_say_what_is_decided_instead() {
             &Value::Null,
             &Value::Null,
             &json!("it takes the route secure"),
-            &json!("a is no URL, such as http://VIDEO/one"),
+            &json!("a is not a URL, such as http://VIDEO/one"),
             &json!("it takes the route db"),
         ]
     );

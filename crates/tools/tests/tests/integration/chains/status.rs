@@ -73,5 +73,5 @@ fn status_shows_what_carries_each_hop_and_how_much() {
         (&2.into(), &"stream".into()),
         "{bytes:#}"
     );
-    assert_eq!(bytes["stream_because"], "HTTP/2 is spoken");
+    assert_eq!(bytes["stream_because"], "it uses HTTP/2");
 }

@@ -226,6 +226,6 @@ fn a_path_that_claims_what_was_not_sent_ends_the_tunnel() {
     eventually_true("the tunnel has ended", || end.exchanges().is_empty());
     end.record(|record| {
         let reason = record["reason"].as_str().unwrap();
-        reason.contains("has received what was not sent")
+        reason.contains("acknowledges bytes that were not sent")
     });
 }

@@ -27,7 +27,7 @@ pub enum HpackError {
     #[error("an integer of a field section is too large")]
     Overflow,
     /// An invalid Huffman code, or wrong padding.
-    #[error("a string of a field section is no Huffman code")]
+    #[error("a string of a field section is not Huffman code")]
     Huffman,
     /// A change of the table's size behind a line, or to a size above our limit.
     #[error("the size of the dynamic table changes when or as it must not")]
