@@ -14,7 +14,10 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
 
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -30,6 +33,10 @@ const NAME: usize = 255;
 /// Sockets that are taken at most, for the other process says how many there are. Socket activation has the same bound.
 #[doc(alias = "bound")]
 const MOST: usize = 1024;
+
+/// How long the other process may take for each message: its user is ours, and it may stand still all the same.
+#[doc(alias = "bound")]
+const PATIENCE: Duration = Duration::from_secs(30);
 
 const SOCKET: u8 = 0;
 const END: u8 = 1;
@@ -55,10 +62,15 @@ enum HandoverMessage {
 /// Gives sockets to the process at the other end, which must be of this process's user. They stay open here as well.
 ///
 /// # Errors
-/// When the other process is another user's or gone, or a name is too long. It may have received
-/// some of the sockets then.
+/// When the other process is another user's, is gone or takes none for 30 seconds, or a name is too
+/// long. It may have received some of the sockets then.
 pub fn send(to: &impl AsFd, sockets: &[GivenSocket]) -> io::Result<()> {
     check_user(to)?;
+    set_socket_timeout(to, Timeout::Send, Some(PATIENCE))?;
+    send_all(to, sockets)
+}
+
+fn send_all(to: &impl AsFd, sockets: &[GivenSocket]) -> io::Result<()> {
     for GivenSocket { name, descriptor } in sockets {
         if name.len() > NAME {
             let reason = format!("the name {name:?} of a socket is longer than {NAME} bytes");
@@ -70,7 +82,7 @@ pub fn send(to: &impl AsFd, sockets: &[GivenSocket]) -> io::Result<()> {
         let mut beside = SendAncillaryBuffer::new(&mut space);
         beside.push(SendAncillaryMessage::ScmRights(&descriptors));
         let message = [IoSlice::new(&[SOCKET]), IoSlice::new(name.as_bytes())];
-        sendmsg(to, &message, &mut beside, SendFlags::NOSIGNAL)?;
+        send_one(to, &message, &mut beside)?;
     }
 
     let count = u32::try_from(sockets.len())
@@ -78,16 +90,31 @@ pub fn send(to: &impl AsFd, sockets: &[GivenSocket]) -> io::Result<()> {
         .to_be_bytes();
     let message = [IoSlice::new(&[END]), IoSlice::new(&count)];
     let mut nothing = SendAncillaryBuffer::default();
-    sendmsg(to, &message, &mut nothing, SendFlags::NOSIGNAL)?;
+    send_one(to, &message, &mut nothing)
+}
+
+fn send_one(
+    to: &impl AsFd,
+    message: &[IoSlice<'_>],
+    beside: &mut SendAncillaryBuffer<'_, '_, '_>,
+) -> io::Result<()> {
+    let sent = retry_on_intr(|| sendmsg(to, message, beside, SendFlags::NOSIGNAL));
+    sent.map_err(in_time)?;
     Ok(())
 }
 
 /// Takes the sockets that the process at the other end gives, which must be of this process's user, and waits for it.
 ///
 /// # Errors
-/// When the other process is another user's, ends before it has given all, or gives something else.
+/// When the other process is another user's, ends before it has given all, gives none for 30 seconds, or
+/// gives something else.
 pub fn receive(from: &impl AsFd) -> io::Result<Vec<PassedSocket>> {
     check_user(from)?;
+    set_socket_timeout(from, Timeout::Recv, Some(PATIENCE))?;
+    receive_all(from)
+}
+
+fn receive_all(from: &impl AsFd) -> io::Result<Vec<PassedSocket>> {
     let mut sockets = Vec::new();
     loop {
         match receive_one(from)? {
@@ -105,12 +132,10 @@ fn receive_one(from: &impl AsFd) -> io::Result<HandoverMessage> {
     let mut message = [0; 1 + NAME];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
-    let received = recvmsg(
-        from,
-        &mut [IoSliceMut::new(&mut message)],
-        &mut beside,
-        RecvFlags::CMSG_CLOEXEC,
-    )?;
+    let mut parts = [IoSliceMut::new(&mut message)];
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let received = retry_on_intr(|| recvmsg(from, &mut parts, &mut beside, flags));
+    let received = received.map_err(in_time)?;
 
     // Descriptors that did not fit were closed by the kernel: more than one came.
     let cut = ReturnFlags::TRUNC | ReturnFlags::CTRUNC;
@@ -121,7 +146,12 @@ fn receive_one(from: &impl AsFd) -> io::Result<HandoverMessage> {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
         _ => None,
     });
-    let descriptor = descriptors.flatten().next();
+    let mut descriptors = descriptors.flatten();
+    let descriptor = descriptors.next();
+    // The kernel's padding has room for a second one.
+    if descriptors.next().is_some() {
+        return Err(malformed("a message has several descriptors"));
+    }
 
     match (&message[..received.bytes], descriptor) {
         ([], _) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -152,6 +182,14 @@ fn check_user(other: &impl AsFd) -> io::Result<()> {
     }
     let reason = format!("process {} is of another user", process.pid);
     Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
+}
+
+/// The error of a message that did not pass.
+fn in_time(error: Errno) -> io::Error {
+    match error {
+        Errno::AGAIN => io::Error::new(io::ErrorKind::TimedOut, "the other process stands still"),
+        error => error.into(),
+    }
 }
 
 fn malformed(reason: &str) -> io::Error {
@@ -207,6 +245,37 @@ mod tests {
         drop(one);
         let error = receive(&other).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn one_that_gives_or_takes_nothing_is_not_waited_for_without_end() {
+        let soon = Some(Duration::from_millis(10));
+        let (one, other) = pair();
+        set_socket_timeout(&other, Timeout::Recv, soon).unwrap();
+        let error = receive_all(&other).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+
+        set_socket_timeout(&one, Timeout::Send, soon).unwrap();
+        let given = (0..MOST).map(|_| GivenSocket {
+            name: "x".repeat(NAME),
+            descriptor: one.try_clone().unwrap(),
+        });
+        let given: Vec<_> = given.collect();
+        let error = send_all(&one, &given).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn a_message_has_one_descriptor() {
+        let (one, other) = pair();
+        let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let descriptors = sockets.each_ref().map(AsFd::as_fd);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut beside = SendAncillaryBuffer::new(&mut space);
+        beside.push(SendAncillaryMessage::ScmRights(&descriptors));
+        send_one(&one, &[IoSlice::new(&[SOCKET])], &mut beside).unwrap();
+        let error = receive(&other).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 
     #[test]
