@@ -210,6 +210,15 @@ impl Outgoing {
         }
     }
 
+    /// Waits until the reader of an answer is known to be gone, which may be never: it broke the stream off, or over HTTP/1.1 ended its side,
+    /// unless it may read on then.
+    pub async fn gone(&mut self) -> Reset {
+        if let Self::H1(outgoing) = self {
+            return outgoing.gone().await;
+        }
+        self.broken().await
+    }
+
     /// Sends bytes within the capsules of connect-tcp on this stream from now on. The end of the bytes is then not yet that of the
     /// stream, which [`Self::part`] is.
     #[must_use]

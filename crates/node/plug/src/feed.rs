@@ -8,12 +8,17 @@ use bytes::Bytes;
 #[doc(alias = "bound")]
 pub const FEED_PIECES: usize = 64;
 
+/// Bytes that a feed gives at once, or one piece where that is larger: a client that stands still keeps them, also when their source
+/// has dropped them.
+#[doc(alias = "bound")]
+pub const FEED_BYTES: usize = 16 * 1024;
+
 /// The content of one answer, which a handler gives as [`Response::Feed`](crate::Response::Feed). It needs no task and no queue of its
 /// own: the exchange polls it where it waits anyway.
 ///
 /// - **Gets** asked for pieces when its stream has room and the pieces before have left; that is its back pressure. A feed that is
 ///   behind must drop something or end, as it says itself.
-/// - **Must** give pieces that may be shared, the same bytes for any number of clients, and at most some [`FEED_PIECES`].
+/// - **Must** give pieces that may be shared, the same bytes for any number of clients, and at most some [`FEED_PIECES`] and [`FEED_BYTES`].
 /// - **Time**: none is set. It is dropped when the exchange is over.
 /// - **Errors**: [`FeedState::Broken`] resets the client's stream, and the record says why.
 /// - **Charged**: the exchange counts against the bounds of its listener and user. The handler must bound the queue behind a feed.

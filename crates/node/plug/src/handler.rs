@@ -32,7 +32,8 @@ use crate::target::Target;
 ///   Content for many clients, or without end, is a [`Feed`].
 ///   The handler of custody gets tunnels of bytes, too, as CONNECT: their bytes are the contents.
 /// - **Time**: none is set. Its future is dropped when the client goes away before the answer; afterwards the pipe is
-///   [broken](hermes_http::Outgoing::broken); a client of HTTP/1.1 that closes is noticed when something is sent to it.
+///   [broken](hermes_http::Outgoing::broken); a client of HTTP/1.1 that closes is noticed when something is sent to it, and where a
+///   [`Feed`] answers it at once.
 /// - **Errors**: a [`Refusal`] becomes the answer, with `Proxy-Status`, and the reason in the record. Dropping the sender of a pipe
 ///   before its end resets the client's stream.
 /// - **Charged**: the exchange counts against the bounds of its listener and user until its content has ended. What a handler keeps

@@ -10,7 +10,7 @@ use std::thread::{self, ThreadId};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::feed::{FEED_PIECES, Feed, FeedState};
+use crate::feed::{FEED_BYTES, FEED_PIECES, Feed, FeedState};
 
 /// A source of messages. A [subscriber](Self::subscribe) gets those that are published from then on.
 ///
@@ -298,11 +298,13 @@ impl Subscription {
             }
         }
 
-        while pieces.len() < FEED_PIECES {
+        let mut bytes = 0;
+        while pieces.len() < FEED_PIECES && bytes < FEED_BYTES {
             let at = (self.next - queue.first) as usize;
             let Some(message) = queue.messages.get(at) else {
                 break;
             };
+            bytes += message.data.len();
             pieces.push(message.data.clone());
             queue.taken(self.next);
             self.next += 1;

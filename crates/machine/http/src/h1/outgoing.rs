@@ -1,6 +1,6 @@
 //! Content that leaves on an HTTP/1.1 connection, or the plain bytes of a tunnel.
 
-use std::future::{Future, ready};
+use std::future::{Future, pending, poll_fn, ready};
 use std::io;
 
 use bytes::{Buf, Bytes};
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio_util::either::Either;
 
 use super::{ReadSide, WayBack, WriteSide};
-use crate::error::{Cause, NO_ROOM, StreamError};
+use crate::error::{Cause, NO_ROOM, Reset, StreamError};
 use crate::pace::Pace;
 
 /// The sending half. A head is held back until content or a flush follows, so that both leave in one packet.
@@ -24,6 +24,8 @@ pub struct BodySender {
     way_back: Option<WayBack<WriteSide>>,
     pace: Pace,
     finished: bool,
+    /// Whether a client that has ended its side still reads.
+    half_close: bool,
 }
 
 impl BodySender {
@@ -40,6 +42,7 @@ impl BodySender {
             way_back: Some(way_back),
             pace: Pace::default(),
             finished: false,
+            half_close: true,
         }
     }
 
@@ -55,7 +58,13 @@ impl BodySender {
             way_back: None,
             pace: Pace::default(),
             finished: false,
+            half_close: true,
         }
+    }
+
+    /// The client of this answer may end its side and read on, or has given up when it ends it.
+    pub(crate) fn half_close(&mut self, half_close: bool) {
+        self.half_close = half_close;
     }
 
     pub(crate) fn pace(&mut self, pace: Pace) {
@@ -203,6 +212,27 @@ impl BodySender {
         if let Some(write) = self.write.take() {
             write.half.set_abort();
         }
+    }
+
+    /// Waits until the reader is known to be gone, which may be never.
+    pub(crate) async fn gone(&mut self) -> Reset {
+        let broken = async {
+            match &mut self.write {
+                Some(write) => write.half.broken().await,
+                None => pending().await,
+            }
+        };
+        let ended = async {
+            match &self.way_back {
+                Some(way_back) if !self.half_close => poll_fn(|cx| way_back.poll_ended(cx)).await,
+                _ => pending().await,
+            }
+        };
+        tokio::select! {
+            () = broken => {}
+            () = ended => {}
+        }
+        Reset::Connect
     }
 
     /// The socket, where it is plain TCP or under TLS of the kernel.

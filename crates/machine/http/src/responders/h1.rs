@@ -100,7 +100,9 @@ impl ConnectionResponder {
         )?;
 
         self.answered.set();
-        let outgoing = Outgoing::H1(BodySender::content(self.write, framing, self.way_back));
+        let mut outgoing = BodySender::content(self.write, framing, self.way_back);
+        outgoing.half_close(self.half_close);
+        let outgoing = Outgoing::H1(outgoing);
         Ok(outgoing.paced(Pace::of_reader(self.min_rate)))
     }
 

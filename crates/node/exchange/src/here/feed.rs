@@ -96,7 +96,7 @@ async fn moved(
     loop {
         let mut pieces = Vec::new();
         let state = {
-            let mut broken = pin!(outgoing.broken());
+            let mut gone = pin!(outgoing.gone());
             poll_fn(|cx| {
                 if !knows_of_drain && drains.as_mut().poll(cx).is_ready() {
                     knows_of_drain = true;
@@ -105,7 +105,7 @@ async fn moved(
                 if let Poll::Ready(state) = feed.poll_pieces(cx, &mut pieces) {
                     return Poll::Ready(Ok(state));
                 }
-                broken.as_mut().poll(cx).map(Err)
+                gone.as_mut().poll(cx).map(Err)
             })
             .await
         };
