@@ -37,7 +37,7 @@ use crate::packets;
 use crate::reach::form;
 use crate::reach::opening;
 use crate::reach::termination::Termination;
-use crate::reach::transforms::admit_packets;
+use crate::reach::transforms::admit_arrival;
 use crate::tunnel;
 use crate::tunnel::early_answer;
 use crate::tunnel::terminate;
@@ -106,7 +106,7 @@ async fn onwards(
 
     if arrival.kind().carries_packets()
         && !next.through.own.is_empty()
-        && let Err(refusal) = Box::pin(admit_packets(routed, arrival.head(), next)).await
+        && let Err(refusal) = Box::pin(admit_arrival(routed, &mut arrival, next)).await
     {
         return Err(Failed::untouched(arrival, refusal));
     }

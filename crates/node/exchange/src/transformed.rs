@@ -62,7 +62,7 @@ impl<'a> TransformedSource<'a> {
                 return Ok(None);
             }
 
-            if before > 0 && self.input.len() == before {
+            if self.phase != Phase::Over && self.input.len() == before {
                 return Err(Malformed("it goes no further".to_owned()));
             }
         }

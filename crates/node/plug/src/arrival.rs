@@ -12,6 +12,8 @@ use hermes_packet::{PacketEnd, Session};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 
+use crate::refusal::Refusal;
+
 /// An exchange that is not yet answered: offered over HTTP or by a TCP connection, or of packets that came to an end of this node.
 pub enum Arrival {
     /// Over HTTP, or a TCP connection turned into CONNECT. Boxed, because it goes through many hands.
@@ -109,11 +111,29 @@ impl Arrival {
         }
     }
 
-    /// Waits until the client is known to be gone, which may be never.
+    /// Waits until the client is known to be gone, which may be never. A session of datagrams is when others need its room.
     pub async fn gone(&mut self) {
         match self {
             Self::Offered(offered) => offered.gone().await,
-            Self::Packets(_) => std::future::pending().await,
+            Self::Packets(packets) => match packets.end.session() {
+                Some(session) => session.evicted().await,
+                None => std::future::pending().await,
+            },
+        }
+    }
+
+    /// Waits for what has to be there before the exchange goes on, as long as its client does.
+    ///
+    /// # Errors
+    /// What was waited for was refused, or the client went before that.
+    pub async fn unless_gone<T>(
+        &mut self,
+        wanted: impl Future<Output = Result<T, Refusal>>,
+        before: &str,
+    ) -> Result<T, Refusal> {
+        tokio::select! {
+            wanted = wanted => wanted,
+            () = self.gone() => Err(Refusal::client_gone(before)),
         }
     }
 

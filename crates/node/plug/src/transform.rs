@@ -22,7 +22,7 @@ pub const PIECE: usize = 16 * 1024;
 /// - **Must** give what leaves instead, and hold nothing back that the other side could wait for: a tunnel is a conversation. One
 ///   that the next proxy has to undo says so with [`needs_peer`](Self::needs_peer); the two nodes agree on it when the tunnel opens,
 ///   by the name under which both have it, and without that the bytes stay as they are.
-/// - **Time**: none is set. The client waits while it begins, and ends that by going away; every other call is a short computation.
+/// - **Time**: the route's `timeouts.connect` to begin, and no longer than the client waits; every other call is a short computation.
 /// - **Errors**: a [`Refusal`] is the answer to the client, with its reason in the record. Malformed bytes break the tunnel: both
 ///   sides are reset, and the record says why.
 /// - **Charged**: what it holds is the tunnel's; it must bound it, say it by [`memory`](Self::memory), and bound the tunnels that it has
@@ -102,7 +102,8 @@ pub trait Alter: Send {
     /// The bytes mean nothing.
     fn alter(&mut self, input: &mut Bytes, output: &mut BytesMut) -> Result<(), Malformed>;
 
-    /// The direction has ended: appends at most [`PIECE`] bytes of what is left to `output`. Called until it says that this was all.
+    /// The direction has ended: appends at most [`PIECE`] bytes of what is left to `output`. Called until it says that this was all; one that
+    /// has nothing more and does not say so is malformed.
     ///
     /// # Errors
     /// The end came too soon.

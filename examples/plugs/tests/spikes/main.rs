@@ -7,6 +7,7 @@ mod capitals;
 mod ends;
 mod fate;
 mod feeds;
+mod hostile;
 mod memo;
 mod names;
 mod node;

@@ -46,10 +46,14 @@ impl Node {
             .to_string()
     }
 
+    /// The address of its first listener.
+    pub fn address(&self) -> SocketAddr {
+        self.proxy.listeners()[0].address.parse().unwrap()
+    }
+
     /// Connects to its first listener.
     pub async fn connect(&self) -> TcpStream {
-        let address: SocketAddr = self.proxy.listeners()[0].address.parse().unwrap();
-        TcpStream::connect(address).await.unwrap()
+        TcpStream::connect(self.address()).await.unwrap()
     }
 
     /// Ends it when all that it does has ended.

@@ -22,7 +22,7 @@ use super::bytes::{self, ByteTunnel};
 use crate::carried::{Carried, Carry, TunnelEnd};
 use crate::pump;
 use crate::pump::{Direction, Source, pump};
-use crate::reach::transforms::subject;
+use crate::reach::transforms::{BEFORE, in_time, subject};
 use crate::transformed::TransformedSource;
 
 /// What changes the bytes of one tunnel.
@@ -96,6 +96,17 @@ struct Outwards {
 }
 
 impl Outwards {
+    /// Those of a tunnel that arrives.
+    async fn begun(
+        routed: &Routed,
+        arrival: &mut Arrival,
+        next: &Next,
+    ) -> Result<Vec<Self>, Refusal> {
+        let head = arrival.head().clone();
+        let beginning = in_time(next, Self::all(routed, &head, next));
+        arrival.unless_gone(beginning, BEFORE).await
+    }
+
     /// Begins with the transforms of the route, one after the other.
     async fn all(routed: &Routed, head: &RequestHead, next: &Next) -> Result<Vec<Self>, Refusal> {
         let account = routed.account();
@@ -131,7 +142,7 @@ impl Bridges {
     /// is taken out of the fields. Where the memory of a transform is more than its user or source may have, the bytes stay as they are.
     ///
     /// # Errors
-    /// The peer names a transform twice, or a transform of the route refuses the tunnel.
+    /// The peer names a transform twice, or a transform of the route refuses the tunnel or does not begin.
     pub(crate) async fn of(
         routed: &Routed,
         arrival: &mut Arrival,
@@ -146,8 +157,11 @@ impl Bridges {
         }
 
         let inwards = Inwards::all(routed, next, asked);
-        // On the heap: most tunnels have no transform, and each would have room for its beginning.
-        let outwards = Box::pin(Outwards::all(routed, arrival.head(), next)).await?;
+        let outwards = match next.through.own.is_empty() {
+            true => Vec::new(),
+            // On the heap: most tunnels have no transform, and each would have room for its beginning.
+            false => Box::pin(Outwards::begun(routed, arrival, next)).await?,
+        };
         let bridges = Self { inwards, outwards };
 
         Ok((!bridges.is_idle()).then(|| Box::new(bridges)))

@@ -24,6 +24,9 @@ use crate::reach::retry::Tries;
 use crate::reach::termination::Termination;
 use crate::reach::{form, opening, plug_request};
 
+/// When a client left for which a plug was to open a far end.
+const BEFORE: &str = "before the far end was open";
+
 /// Opens the TCP connection that a CONNECT (RFC 9110, 9.3.6) or connect-tcp asks for, or what a plug opens instead; that may be for the
 /// bytes of an upgrade, too.
 pub(crate) async fn bytes(
@@ -106,27 +109,14 @@ async fn dial(
         plug_request::tunnel(routed, departing, &target)
     });
     let dialled = if termination.is_plug() {
-        wanted(arrival, opening).await?
+        // Boxed, here and below: most tunnels end at sockets.
+        Box::pin(arrival.unless_gone(opening, BEFORE)).await?
     } else {
         opening.await?
     };
 
     let session = resumable.then(|| NewSession::grant(routed, next, target.to_string()));
     Ok((dialled, session.flatten().map(Box::new)))
-}
-
-/// Waits for a plug to open a far end, as long as the client does.
-fn wanted<T>(
-    arrival: &mut Arrival,
-    opening: impl Future<Output = Result<T, Refusal>>,
-) -> impl Future<Output = Result<T, Refusal>> {
-    // Boxed: most tunnels end at sockets.
-    Box::pin(async move {
-        tokio::select! {
-            opened = opening => opened,
-            () = arrival.gone() => Err(Refusal::client_gone("before the far end was open")),
-        }
-    })
 }
 
 /// Opens the UDP socket that a CONNECT-UDP asks for (RFC 9298, 3.1), or what a plug opens instead; that may be for IP packets, too. The
@@ -145,7 +135,7 @@ pub(crate) async fn datagrams(
     let opened = if Termination::of(routed, next).is_plug() {
         let head = arrival.head().clone();
         let opening = opening::end(routed, &head, next, routed.asked);
-        wanted(&mut arrival, opening).await
+        Box::pin(arrival.unless_gone(opening, BEFORE)).await
     } else {
         opening::end(routed, arrival.head(), next, routed.asked).await
     };

@@ -1,0 +1,267 @@
+//! Clients that mean harm, at a node with plugs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hermes_http::ResponseHead;
+use hermes_plug::feed::{FEED_BYTES, Feed};
+use hermes_plug::refusal::Refusal;
+use hermes_plug::topic::{Behind, Topic, TopicBounds};
+use hermes_plug::{
+    Alter, Altering, Beginning, Handler, HandlerRequest, Handling, Malformed, Plugs, Response,
+    Transform, TunnelSubject,
+};
+use http::StatusCode;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::node::{Node, hear, say};
+
+/// How long what must happen is waited for.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Answers with one topic.
+struct Channel(Arc<Topic>);
+
+impl Handler for Channel {
+    fn handle(&self, _: HandlerRequest) -> Handling<'_> {
+        let feed: Box<dyn Feed> = Box::new(self.0.subscribe());
+        let answer = Response::Feed(ResponseHead::new(StatusCode::OK), feed);
+        Box::pin(std::future::ready(Ok(answer)))
+    }
+}
+
+/// A node whose answers are this topic.
+fn channel(name: &str, topic: &Arc<Topic>) -> Node {
+    let yaml = "listeners: { web: { http: 127.0.0.1:0 } }\nroutes: [ { handle: channel } ]\n";
+    let plugs = Plugs::new().handler("channel", Channel(topic.clone()));
+    Node::start(name, yaml, plugs)
+}
+
+/// A client that has the head of the answer.
+async fn subscriber(node: &Node) -> TcpStream {
+    let mut client = node.connect().await;
+    say(
+        &mut client,
+        "GET http://NEWS/ HTTP/1.1\r\nHost: NEWS\r\n\r\n",
+    )
+    .await;
+    hear(&mut client, "\r\n\r\n").await;
+    client
+}
+
+/// The bytes of a message, counted while someone has them.
+struct Counted {
+    bytes: Vec<u8>,
+    all: Arc<AtomicUsize>,
+}
+
+impl Counted {
+    fn message(length: usize, all: &Arc<AtomicUsize>) -> Bytes {
+        all.fetch_add(length, Ordering::Relaxed);
+        Bytes::from_owner(Self {
+            bytes: vec![b'x'; length],
+            all: all.clone(),
+        })
+    }
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn subscribers_that_stand_still_keep_little_of_what_their_topic_has_dropped() {
+    const MESSAGE: usize = 16 * 1024;
+    const SUBSCRIBERS: usize = 8;
+    let bounds = TopicBounds {
+        messages: 64,
+        bytes: 1024 * 1024,
+        behind: Behind::Skips,
+    };
+    let topic = Arc::new(Topic::new(bounds));
+    let node = channel("still", &topic);
+    let held = Arc::new(AtomicUsize::new(0));
+
+    let mut reader = subscriber(&node).await;
+    let mut chunk = vec![0; "4000\r\n\r\n".len() + MESSAGE];
+    let mut still = Vec::new();
+    for _ in 0..SUBSCRIBERS {
+        still.push(subscriber(&node).await);
+        // More than the buffers of the kernel hold, so that each keeps what no other one keeps.
+        for _ in 0..600 {
+            topic.publish(&Counted::message(MESSAGE, &held));
+            reader.read_exact(&mut chunk).await.unwrap();
+        }
+    }
+    let kept = held.load(Ordering::Relaxed);
+    let most = bounds.bytes + (SUBSCRIBERS + 1) * (FEED_BYTES + MESSAGE);
+    assert!(kept <= most, "{kept} bytes are kept, of {most}");
+    drop(still);
+    node.end().await;
+}
+
+/// Waits until a topic has no subscriber.
+async fn deserted(topic: &Topic, why: &str) {
+    timeout(SOON, topic.deserted()).await.expect(why);
+}
+
+#[tokio::test]
+async fn a_subscriber_that_closes_its_connection_is_gone_though_nothing_is_published() {
+    let topic = Arc::new(Topic::new(TopicBounds {
+        messages: 4,
+        bytes: 1024,
+        behind: Behind::Skips,
+    }));
+    let node = channel("gone", &topic);
+    let reset = subscriber(&node).await;
+    reset.set_zero_linger().unwrap();
+    assert_eq!(topic.stats().subscribers, 1);
+    drop(reset);
+    deserted(&topic, "the connection was reset").await;
+
+    let closed = subscriber(&node).await;
+    drop(closed);
+    deserted(&topic, "the connection was closed").await;
+    node.end().await;
+}
+
+/// Begins with no tunnel, ever.
+struct Undecided {
+    asked: Arc<Semaphore>,
+    dropped: Arc<Semaphore>,
+}
+
+/// Says when it is dropped.
+struct Dropped(Arc<Semaphore>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.add_permits(1);
+    }
+}
+
+impl Transform for Undecided {
+    fn begin<'a>(&'a self, _: &'a TunnelSubject<'a>) -> Beginning<'a> {
+        let dropped = Dropped(self.dropped.clone());
+        self.asked.add_permits(1);
+        Box::pin(async move {
+            let _dropped = dropped;
+            std::future::pending::<Result<Option<Altering>, Refusal>>().await
+        })
+    }
+}
+
+/// A node whose transform begins with no tunnel; how often it was asked, and how often that was given up.
+fn undecided(name: &str, yaml: &str) -> (Node, Arc<Semaphore>, Arc<Semaphore>) {
+    let asked = Arc::new(Semaphore::new(0));
+    let dropped = Arc::new(Semaphore::new(0));
+    let transform = Undecided {
+        asked: asked.clone(),
+        dropped: dropped.clone(),
+    };
+    let node = Node::start(name, yaml, Plugs::new().transform("undecided", transform));
+    (node, asked, dropped)
+}
+
+async fn one(permits: &Semaphore, why: &str) {
+    timeout(SOON, permits.acquire())
+        .await
+        .expect(why)
+        .unwrap()
+        .forget();
+}
+
+#[tokio::test]
+async fn a_transform_that_does_not_decide_waits_no_longer_than_its_client() {
+    let yaml = "listeners: { web: { http: 127.0.0.1:0 } }\n\
+                routes: [ { through: [undecided], terminate: true, timeouts: { connect: 1h } } ]\n";
+    let (node, asked, dropped) = undecided("undecided", yaml);
+    for request in [
+        "CONNECT SITE:80 HTTP/1.1\r\nHost: SITE:80\r\n\r\n",
+        "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        "GET /.well-known/masque/udp/SITE/7/ HTTP/1.1\r\nHost: SITE\r\nConnection: Upgrade\r\n\
+         Upgrade: connect-udp\r\nCapsule-Protocol: ?1\r\n\r\n",
+    ] {
+        let mut client = node.connect().await;
+        say(&mut client, request).await;
+        one(&asked, request).await;
+        client.set_zero_linger().unwrap();
+        drop(client);
+        one(&dropped, request).await;
+    }
+    node.end().await;
+}
+
+#[tokio::test]
+async fn a_transform_that_does_not_decide_keeps_no_session_of_datagrams_for_ever() {
+    let yaml = "listeners: { dns: { udp: 127.0.0.1:0, target: 127.0.0.1:9 } }\n\
+                routes: [ { through: [undecided], terminate: true, timeouts: { connect: 50ms } } ]\n";
+    let (node, asked, dropped) = undecided("undecided-udp", yaml);
+    let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    client.connect(node.address()).await.unwrap();
+    client.send(b"hello").await.unwrap();
+    one(&asked, "it is asked").await;
+    one(&dropped, "its time is over").await;
+    node.end().await;
+}
+
+/// Never comes to the end.
+struct Endless;
+
+impl Transform for Endless {
+    fn begin<'a>(&'a self, _: &'a TunnelSubject<'a>) -> Beginning<'a> {
+        let altering = Altering {
+            to_target: Box::new(Self),
+            to_client: Box::new(Self),
+        };
+        Box::pin(std::future::ready(Ok(Some(altering))))
+    }
+}
+
+impl Alter for Endless {
+    fn alter(&mut self, input: &mut Bytes, output: &mut bytes::BytesMut) -> Result<(), Malformed> {
+        output.extend_from_slice(&input.split_off(0));
+        Ok(())
+    }
+
+    fn end(&mut self, _: &mut bytes::BytesMut) -> Result<bool, Malformed> {
+        Ok(false)
+    }
+}
+
+#[tokio::test]
+async fn a_transform_that_never_comes_to_its_end_breaks_its_tunnel_and_stops_no_worker() {
+    let origin = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = origin.local_addr().unwrap().port();
+    let yaml = format!(
+        "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\n\
+         routes: [ {{ through: [endless], terminate: \"127.0.0.1:{port}\" }} ]\n"
+    );
+    let node = Node::start("endless", &yaml, Plugs::new().transform("endless", Endless));
+    let mut client = node.connect().await;
+    say(
+        &mut client,
+        "CONNECT SITE:80 HTTP/1.1\r\nHost: SITE:80\r\n\r\n",
+    )
+    .await;
+    hear(&mut client, "\r\n\r\n").await;
+    let (mut link, _) = origin.accept().await.unwrap();
+    drop(client);
+    let ended = timeout(SOON, link.read(&mut [0])).await;
+    assert!(!matches!(ended.expect("it breaks"), Ok(1..)));
+    node.end().await;
+}
