@@ -14,6 +14,7 @@ mod commands;
 mod custody;
 mod demo;
 mod failure;
+mod handover;
 mod key_file;
 mod log_shares;
 mod logging;

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{env, process};
 
@@ -83,18 +83,22 @@ impl PassedSocket {
         Ok(own.into())
     }
 
-    /// Another descriptor of it.
-    ///
-    /// # Errors
-    /// When no descriptor is left.
-    pub fn descriptor(&self) -> io::Result<OwnedFd> {
-        self.socket.try_clone().map(OwnedFd::from)
-    }
-
     fn own(&self) -> io::Result<Socket> {
         let own = self.socket.try_clone()?;
         own.set_nonblocking(true)?;
         Ok(own)
+    }
+}
+
+impl AsFd for PassedSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl From<PassedSocket> for OwnedFd {
+    fn from(passed: PassedSocket) -> Self {
+        passed.socket.into()
     }
 }
 

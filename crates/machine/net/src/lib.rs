@@ -3,11 +3,11 @@
 //! This is everything below HTTP that touches the machine. A [`stream::Stream`] is one connection
 //! over any transport; a [`udp::UdpSocket`] moves datagrams in batches; [`connect`] races
 //! addresses; [`listen`] opens sockets that several workers can share, [`activation`] takes those
-//! that a service manager opened, [`handover`] gives them to another process, [`shared_socket`]
-//! shares them with it; [`tls`] wraps streams; [`quic`] opens and accepts connections over UDP;
-//! [`dns`] resolves names; [`tun`] has packets of IP; [`network`] makes networks to try things in;
-//! [`machine`] finds out what the system allows; [`worker`] starts threads; [`drain`] ends their
-//! tasks.
+//! that a service manager opened, [`descriptor_table`] names those that another process may have,
+//! [`handover`] gives them to it, [`shared_socket`] shares them with it; [`tls`] wraps streams;
+//! [`quic`] opens and accepts connections over UDP; [`dns`] resolves names; [`tun`] has packets of
+//! IP; [`network`] makes networks to try things in; [`machine`] finds out what the system allows;
+//! [`worker`] starts threads; [`drain`] ends their tasks.
 //!
 //! The crate knows no HTTP, no routes and no configuration file. Calls of one operating system are
 //! in `os`.
@@ -24,6 +24,7 @@ pub mod background;
 mod bounded_file;
 pub mod clock;
 pub mod connect;
+pub mod descriptor_table;
 pub mod descriptors;
 pub mod dns;
 pub mod drain;
@@ -62,6 +63,7 @@ pub use activation::{PassedKind, PassedSocket};
 pub use appended::AppendedFile;
 pub use bounded_file::read_at_most;
 pub use connect::{ConnectError, ConnectErrorKind};
+pub use descriptor_table::{DescriptorEntry, DescriptorTable};
 pub use dns::{DnsError, DnsErrorKind, Lookup, Resolver};
 pub use drain::{Drain, Watch};
 pub use echo::{EchoAnswer, EchoReply, EchoSocket};

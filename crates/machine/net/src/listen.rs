@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
@@ -192,23 +192,21 @@ impl Listener {
         }
     }
 
-    /// A descriptor that another process can be given.
-    ///
-    /// # Errors
-    /// When no descriptor is left.
-    pub fn descriptor(&self) -> io::Result<OwnedFd> {
-        Ok(match self.try_clone()? {
-            Self::Tcp(listener) => listener.into(),
-            Self::Unix(listener) => listener.into(),
-        })
-    }
-
     /// The IP address it listens on (with the port the system chose for port 0); `None` for Unix.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(listener) => listener.local_addr().ok(),
             Self::Unix(_) => None,
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener) => listener.as_fd(),
         }
     }
 }

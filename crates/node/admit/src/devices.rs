@@ -1,15 +1,17 @@
 //! The TUN devices of this node, those of listeners and those where routes end, and their views for administration.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use hermes_config::model::{Document, PacketTermination, Terminate};
+use hermes_net::tun::PassedDevices;
 use hermes_observe::MovedPath;
 use hermes_packet::tun::{DeviceView, NamedHostsView, NodePools, TunHub, WireguardPorts};
 use parking_lot::Mutex;
 use serde::Serialize;
+use tokio::sync::Notify;
 
 /// The devices of routes, by name. Bounded by the document.
 #[derive(Debug, Default)]
@@ -19,16 +21,18 @@ pub struct Devices {
     of_listeners: Mutex<HashMap<Arc<str>, ListenerDevice>>,
     /// Those that listeners could not open, by the listener's name. Bounded by the document.
     missing: Mutex<BTreeMap<Arc<str>, MissingDevice>>,
-    /// Whether a worker keeps them.
-    is_kept: AtomicBool,
     /// How many workers read them.
-    workers: AtomicUsize,
+    workers: usize,
+    /// Those that the process before this one gave.
+    passed: PassedDevices,
     /// Where those on other machines are led to.
     ports: WireguardPorts<TunHub>,
     /// The pools of all of them.
     pools: Arc<NodePools>,
     /// Counts those that were opened, to wait for the next.
     opened: tokio::sync::watch::Sender<u64>,
+    /// One where routes end is gone.
+    gone: Notify,
 }
 
 /// A device that a route names.
@@ -155,19 +159,32 @@ impl ListenerDevice {
 }
 
 impl Devices {
-    /// Says whether no one keeps those of routes yet: the asker does from now on.
-    pub fn begin_upkeep(&self) -> bool {
-        !self.is_kept.swap(true, Ordering::Relaxed)
-    }
-
-    /// So many workers read them.
-    pub fn set_workers(&self, count: usize) {
-        self.workers.store(count, Ordering::Relaxed);
+    /// Of a node with so many workers, those that were passed to it, and ports of WireGuard.
+    pub fn new(workers: usize, passed: PassedDevices, ports: WireguardPorts<TunHub>) -> Self {
+        Self {
+            workers: workers.max(1),
+            passed,
+            ports,
+            ..Self::default()
+        }
     }
 
     /// How many workers read them.
     pub fn workers(&self) -> usize {
-        self.workers.load(Ordering::Relaxed).max(1)
+        self.workers
+    }
+
+    /// Those that the process before this one gave, until they are opened.
+    pub fn passed(&self) -> &PassedDevices {
+        &self.passed
+    }
+
+    /// Resolves when an earlier process has let go of one of these ports of WireGuard, or of a device of one of these names.
+    pub async fn freed(&self, ports: &[SocketAddr], names: &[&str]) {
+        tokio::select! {
+            () = self.ports.freed(ports) => {}
+            () = self.passed.freed(names) => {}
+        }
     }
 
     /// Changes whenever one was opened.
@@ -371,6 +388,23 @@ impl Devices {
     pub fn is_missing(&self, name: &str) -> bool {
         let kept = self.by_name.lock();
         kept.get(name).is_none_or(|kept| kept.hub.is_err())
+    }
+
+    /// A device where routes end is closed: it is not there any more.
+    pub fn closes(&self, hub: &Arc<TunHub>) {
+        let mut devices = self.by_name.lock();
+        let is_it = |kept: &RouteDevice| kept.hub.as_ref().is_ok_and(|own| Arc::ptr_eq(own, hub));
+        for kept in devices.values_mut().filter(|kept| is_it(kept)) {
+            let described = kept.end.packets().map(described).unwrap_or_default();
+            kept.hub = Err(format!("{described}: it is gone"));
+        }
+        drop(devices);
+        self.gone.notify_one();
+    }
+
+    /// Resolves when one where routes end is gone.
+    pub async fn gone(&self) {
+        self.gone.notified().await;
     }
 
     /// Enters a device; says whether that is news.

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use hermes_config::Problem;
-use hermes_config::model::{Document, PacketTermination, Secret, Wireguard};
+use hermes_config::model::{Document, Secret, Wireguard};
 use hermes_packet::tun::RemoteSettings;
 use hermes_wireguard::{NoKey, PeerSettings, PresharedKey, PrivateKey};
 use ipnet::IpNet;
@@ -62,14 +62,6 @@ pub fn check(document: &Document, problems: &mut Vec<Problem>) {
                 });
             }
         }
-    }
-}
-
-/// The MTU of a device where none is configured.
-pub fn default_mtu(end: PacketTermination<'_>, local: u16) -> u16 {
-    match end.wireguard() {
-        Some(_) => REMOTE_MTU,
-        None => local,
     }
 }
 

@@ -4,12 +4,12 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-use super::tun::ListenerTun;
 use hermes_config::model::ListenAddress;
 use hermes_net::listen::{self, Carries};
 use hermes_net::quic::steering;
 
 use super::Socket;
+use super::device_spec::DeviceSpec;
 
 /// Mode of a Unix socket that clients connect to: its owner's only.
 const UNIX_MODE: u32 = 0o600;
@@ -51,18 +51,13 @@ pub(super) enum At {
         connections: u8,
     },
     /// At a TUN device.
-    Device {
-        /// The device.
-        tun: Box<ListenerTun>,
-        /// Whether it has several tunnels.
-        is_split: bool,
-    },
+    Device(Box<DeviceSpec>),
 }
 
 impl At {
     /// Whether it is a device of this machine, into which the kernel might lead what this node opens.
     pub(super) fn is_own_device(&self) -> bool {
-        matches!(self, Self::Device { tun, .. } if tun.wireguard.is_none())
+        matches!(self, Self::Device(device) if device.is_of_kernel())
     }
 }
 
@@ -158,9 +153,9 @@ pub(super) fn bind(
                 .collect();
             Ok((Bound::Upstream(upstream.clone(), name.clone()), sockets))
         }
-        At::Device { tun, .. } => {
-            let device = Socket::Device(tun.clone());
-            Ok((Bound::Device(tun.settings.name.clone()), vec![device]))
+        At::Device(device) => {
+            let name = device.settings.name.clone();
+            Ok((Bound::Device(name), vec![Socket::Device(device.clone())]))
         }
         At::Address(ListenAddress::Unix(path)) => {
             let first = hermes_net::Listener::from(listen::unix(path, UNIX_MODE)?);

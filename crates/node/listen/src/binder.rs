@@ -54,7 +54,11 @@ impl Binder<'_> {
         for part in missing {
             let (bound, sockets) = match part.passed.as_slice() {
                 [] => {
-                    let (bound, sockets) = self.bind_own(part.wanted, beside, workers)?;
+                    // One worker serves an ingress of datagrams: what that knows of a peer is in one place.
+                    let is_ingress = part.listener.ingress().is_some();
+                    let of_one = is_ingress && part.wanted.serves == Serves::Datagrams;
+                    let readers = if of_one { 1 } else { workers };
+                    let (bound, sockets) = self.bind_own(part.wanted, beside, readers)?;
                     let sockets = sockets.into_iter();
                     let shareable = |socket| self.passed.shareable(socket, part.listener);
                     (bound, sockets.map(shareable).collect())
@@ -66,16 +70,17 @@ impl Binder<'_> {
                 }
             };
 
-            let is_kept = part.passed.is_empty() && self.passed.has_successor();
-            let kept = sockets.iter().filter(|_| is_kept);
-            let descriptors = kept.filter_map(|socket| socket.descriptor().transpose());
+            let own = sockets.iter().filter(|_| part.passed.is_empty());
+            let opened = own.filter_map(Socket::descriptor);
+            let descriptors = self.passed.descriptors();
+            let entries = opened.map(|socket| descriptors.enter(part.name, &socket));
 
             beside = beside.or(bound.address());
             done.push(BoundSockets {
                 wanted: part.wanted.clone(),
                 bound,
                 passed: part.passed.clone(),
-                descriptors: descriptors.collect::<io::Result<_>>()?,
+                entries: entries.collect::<io::Result<_>>()?,
                 sockets,
             });
         }

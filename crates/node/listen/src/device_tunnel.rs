@@ -15,7 +15,7 @@ use hermes_plug::arrival::PacketArrival;
 use hermes_plug::opening_head::connect_ip;
 use tokio::time::Instant;
 
-use crate::device_upkeep::DATAGRAMS;
+use crate::device_spec::DATAGRAMS;
 
 /// The first pause after a tunnel that could not be had; each is twice the one before.
 #[doc(alias = "bound")]

@@ -8,8 +8,9 @@ mod binder;
 pub mod changes;
 mod device_leases;
 mod device_queues;
+mod device_spec;
 mod device_tunnel;
-mod device_upkeep;
+pub mod device_upkeep;
 mod greetings;
 mod http;
 mod named;
@@ -22,13 +23,12 @@ mod split;
 mod stream;
 pub mod table;
 mod tcp;
-pub mod tun;
+mod tun;
 mod udp;
 mod wanted;
 
-use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use hermes_admit::entrance::Entrance;
@@ -39,9 +39,9 @@ use hermes_net::{Listener, Watch};
 use hermes_plug::door::DoorId;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+pub use device_spec::DeviceSpec;
 pub use passed::PassedSockets;
 pub use table::ListenerTable;
-pub use tun::ListenerTun;
 
 /// One worker's share of a listener's socket.
 pub struct Door {
@@ -71,19 +71,16 @@ pub enum Socket {
     /// No socket: this many attachments to an upstream, over which exchanges come.
     Attachments(usize),
     /// A TUN device, which one worker makes and reads.
-    Device(Box<ListenerTun>),
+    Device(Box<DeviceSpec>),
 }
 
 impl Socket {
-    /// A descriptor that another process can be given; `None` where there is no socket.
-    ///
-    /// # Errors
-    /// When no descriptor is left.
-    fn descriptor(&self) -> io::Result<Option<OwnedFd>> {
+    /// Its descriptor; `None` where there is no socket.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Self::Stream(listener) => listener.descriptor().map(Some),
-            Self::Udp(shared) | Self::Quic(shared) => Ok(Some(shared.socket.try_clone()?.into())),
-            Self::Attachments(_) | Self::Device(_) => Ok(None),
+            Self::Stream(listener) => Some(listener.as_fd()),
+            Self::Udp(shared) | Self::Quic(shared) => Some(shared.socket.as_fd()),
+            Self::Attachments(_) | Self::Device(_) => None,
         }
     }
 
@@ -100,7 +97,6 @@ impl Socket {
 /// Opens the doors that are sent to a worker, on its thread, until the channel closes.
 pub async fn run(worker: Arc<Worker>, mut doors: UnboundedReceiver<Door>, watch: Watch) {
     let mut draining = false;
-    watch.spawn(device_upkeep::keep(worker.clone(), watch.clone()));
     watch.spawn(device_queues::read(worker.clone(), watch.clone()));
     loop {
         tokio::select! {
@@ -147,7 +143,7 @@ impl Door {
                     attach::serve(&entrance, count, &watch);
                     Ok(())
                 }
-                Socket::Device(tun) => Box::pin(tun::serve(entrance, *tun, &watch)).await,
+                Socket::Device(device) => Box::pin(tun::serve(entrance, &device, &watch)).await,
             };
 
             if let Err(error) = served {

@@ -1,10 +1,9 @@
 //! The parts of listeners, each of which has sockets of its own: one, or two where a listener speaks HTTP/3 as well.
 
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
 use hermes_config::model::Listener;
-use hermes_net::Drain;
+use hermes_net::{DescriptorEntry, Drain};
 use hermes_plug::door::DoorId;
 
 use super::Socket;
@@ -21,10 +20,8 @@ pub(super) struct OpenPart {
     pub(super) bound: Bound,
     /// The sockets were not bound here, but passed.
     pub passed: Vec<Passed>,
-    /// Descriptors of those that were bound here, where a successor may be given them.
-    pub(super) descriptors: Vec<OwnedFd>,
-    /// A successor has been given them.
-    pub(super) is_given: bool,
+    /// Those that were bound here, in the table of descriptors.
+    pub(super) entries: Vec<DescriptorEntry>,
     pub(super) drain: Drain,
     /// Held by the servers of the sockets.
     pub(super) served: Arc<()>,
@@ -42,7 +39,7 @@ pub(super) struct BoundSockets {
     pub(super) wanted: Wanted,
     pub(super) bound: Bound,
     pub passed: Vec<Passed>,
-    pub(super) descriptors: Vec<OwnedFd>,
+    pub(super) entries: Vec<DescriptorEntry>,
     pub(super) sockets: Vec<Socket>,
 }
 

@@ -9,6 +9,7 @@
 //! | TCP, Unix | all accept, each on a descriptor of its own | name, then address |
 //! | UDP, HTTP/3 | one for each passed socket; datagrams of another process's clients go to it ([`hermes_net::shared_socket`]) | name, then address |
 //! | UDP, a port of WireGuard | one; a port is one process's at a time | address |
+//! | a queue of a TUN device | one, once the process before has let go of it ([`hermes_net::tun::PassedDevices`]) | name of the device |
 //! | `admin.metrics` | the run time of administration | address |
 //! | `admin.socket` | the run time of administration | file |
 
@@ -16,24 +17,29 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::sync::Arc;
 
 use hermes_config::model::{ListenAddress, Listener};
-use hermes_net::handover::GivenSocket;
 use hermes_net::quic::steering;
 use hermes_net::shared_socket::{DatagramSocket, Rendezvous, SocketUse};
-use hermes_net::{PassedKind, PassedSocket};
+use hermes_net::{DescriptorEntry, DescriptorTable, PassedKind, PassedSocket};
 use hermes_rules::lint::is_open;
 
 use super::Socket;
 use super::bind::{At, Bound, Serves, Wanted};
 
-/// The sockets that were passed to this process, and whether it passes its own on.
+/// The sockets that were passed to this process, and what it may give to a successor.
 #[derive(Debug, Default)]
 pub struct PassedSockets {
     sockets: Vec<PassedSocket>,
-    has_successor: bool,
+    /// The passed ones in the table of descriptors.
+    entries: Vec<DescriptorEntry>,
+    /// Parts of TUN devices, until they are taken.
+    devices: Vec<PassedSocket>,
+    descriptors: DescriptorTable,
 }
+
+/// The name of the socket of metrics in the table of descriptors.
+const METRICS: &str = "admin.metrics";
 
 /// The number of one of them.
 pub(super) type Passed = usize;
@@ -49,10 +55,15 @@ pub(super) struct Seeker<'a> {
 type Suits<'a> = dyn Fn(&Seeker<'_>, &PassedSocket) -> bool + 'a;
 
 impl From<Vec<PassedSocket>> for PassedSockets {
-    fn from(sockets: Vec<PassedSocket>) -> Self {
+    fn from(passed: Vec<PassedSocket>) -> Self {
+        let is_of_device = |socket: &PassedSocket| {
+            matches!(socket.kind, PassedKind::TunQueue(_) | PassedKind::Pipe)
+        };
+        let (devices, sockets) = passed.into_iter().partition(is_of_device);
         Self {
             sockets,
-            has_successor: false,
+            devices,
+            ..Self::default()
         }
     }
 }
@@ -60,42 +71,47 @@ impl From<Vec<PassedSocket>> for PassedSockets {
 impl PassedSockets {
     /// Those of a node that can give its sockets to a successor. It keeps a descriptor of each, and shares those of UDP that it opens as it
     /// does those that are passed to it: connection IDs of QUIC name this process from the start.
-    #[must_use]
-    pub fn with_successor(self) -> Self {
-        Self {
-            has_successor: true,
-            ..self
-        }
-    }
-
-    /// Whether the sockets of this node may be given to a successor.
-    pub(super) fn has_successor(&self) -> bool {
-        self.has_successor
-    }
-
-    /// A descriptor of each, under the name of the part that has it, else its own.
-    pub(super) fn given(
-        &self,
-        name_of: impl Fn(Passed) -> Option<Arc<str>>,
-    ) -> io::Result<Vec<GivenSocket>> {
-        let numbered = self.sockets.iter().enumerate();
-        let given = numbered.map(|(number, socket)| {
-            let name = name_of(number).map(|name| name.to_string());
-            Ok(GivenSocket {
-                name: name.or_else(|| socket.name.clone()).unwrap_or_default(),
-                descriptor: socket.descriptor()?,
-            })
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub fn with_successor(self) -> io::Result<Self> {
+        let descriptors = DescriptorTable::for_successor();
+        let entered = self.sockets.iter().map(|socket| {
+            let name = socket.name.as_deref().unwrap_or_default();
+            descriptors.enter(name, socket)
         });
-        given.collect()
+        Ok(Self {
+            entries: entered.collect::<io::Result<_>>()?,
+            descriptors,
+            ..self
+        })
+    }
+
+    /// What this node may give to a successor: whatever opens something enters it here.
+    pub fn descriptors(&self) -> &DescriptorTable {
+        &self.descriptors
+    }
+
+    /// Parts of TUN devices, once.
+    pub(super) fn take_devices(&mut self) -> Vec<PassedSocket> {
+        std::mem::take(&mut self.devices)
+    }
+
+    /// Calls passed sockets after the part of a listener that has them.
+    pub(super) fn rename(&self, numbers: &[Passed], name: &str) {
+        let entries = numbers
+            .iter()
+            .filter_map(|number| self.entries.get(*number));
+        entries.for_each(|entry| entry.rename(name));
     }
 
     /// A socket of UDP that this node opened, such that a successor can have it too.
     pub(super) fn shareable(&self, socket: Socket, listener: &Listener) -> Socket {
         match socket {
-            Socket::Udp(own) if self.has_successor => {
+            Socket::Udp(own) if self.descriptors.has_successor() => {
                 Socket::Udp(shared(own.socket, &OWN, datagram_use(listener)))
             }
-            Socket::Quic(own) if self.has_successor => {
+            Socket::Quic(own) if self.descriptors.has_successor() => {
                 Socket::Quic(shared(own.socket, &OWN, SocketUse::Quic))
             }
             other => other,
@@ -122,15 +138,12 @@ impl PassedSockets {
             .map(|(_, socket)| socket)
     }
 
-    /// The TCP sockets that are bound to `address`.
-    pub(super) fn at(&self, address: SocketAddr) -> Vec<Passed> {
-        let is_there = |socket: &PassedSocket| socket.kind == PassedKind::Tcp(address);
-        self.sockets
-            .iter()
-            .enumerate()
-            .filter(|(_, socket)| is_there(socket))
-            .map(|(number, _)| number)
-            .collect()
+    /// The TCP sockets at which metrics are to be served: at `address`, or passed for that.
+    pub(super) fn metrics(&self, address: SocketAddr) -> Vec<Passed> {
+        let is_there = |socket: &PassedSocket| is_of_metrics(socket, address);
+        let numbered = self.sockets.iter().enumerate();
+        let found = numbered.filter(|(_, socket)| is_there(socket));
+        found.map(|(number, _)| number).collect()
     }
 
     /// The UDP socket that is bound to `address`.
@@ -147,16 +160,24 @@ impl PassedSockets {
         })
     }
 
-    /// A TCP listener of its own at `address`, if one was passed.
-    pub fn tcp(&self, address: SocketAddr) -> Option<io::Result<std::net::TcpListener>> {
-        let socket = self
-            .sockets
-            .iter()
-            .find(|socket| socket.kind == PassedKind::Tcp(address))?;
-        Some(socket.listener().and_then(|listener| match listener {
-            hermes_net::Listener::Tcp(listener) => Ok(listener),
-            hermes_net::Listener::Unix(_) => Err(io::ErrorKind::InvalidInput.into()),
-        }))
+    /// The socket of metrics: one that was passed, else another at `address`, which is entered for a successor.
+    ///
+    /// # Errors
+    /// It cannot be bound.
+    pub fn metrics_socket(
+        &self,
+        address: SocketAddr,
+    ) -> io::Result<(std::net::TcpListener, DescriptorEntry)> {
+        let mut sockets = self.sockets.iter();
+        if let Some(passed) = sockets.find(|socket| is_of_metrics(socket, address)) {
+            return match passed.listener()? {
+                hermes_net::Listener::Tcp(listener) => Ok((listener, DescriptorEntry::default())),
+                hermes_net::Listener::Unix(_) => Err(io::ErrorKind::InvalidInput.into()),
+            };
+        }
+        let own = std::net::TcpListener::bind(address)?;
+        let entry = self.descriptors.enter(METRICS, &own)?;
+        Ok((own, entry))
     }
 
     /// Takes out the socket that has this file, so that no listener gets it.
@@ -164,6 +185,10 @@ impl PassedSockets {
         let is_there =
             |socket: &PassedSocket| matches!(&socket.kind, PassedKind::Unix(file) if file == path);
         let found = self.sockets.iter().position(is_there)?;
+        // The socket of administration is entered again where it is served.
+        if found < self.entries.len() {
+            self.entries.remove(found);
+        }
         Some(self.sockets.remove(found))
     }
 
@@ -309,12 +334,21 @@ fn shared(socket: UdpSocket, passed: &dyn fmt::Display, purpose: SocketUse) -> D
     DatagramSocket { socket, rendezvous }
 }
 
+/// Whether metrics are to be served at this socket. What this process itself bound has its address, unless the system chose the port.
+fn is_of_metrics(socket: &PassedSocket, wanted: SocketAddr) -> bool {
+    let is_named = socket.name.as_deref() == Some(METRICS) && wanted.port() == 0;
+    match socket.kind {
+        PassedKind::Tcp(address) => address == wanted || is_named,
+        _ => false,
+    }
+}
+
 /// Where a socket is bound.
 fn bound(kind: &PassedKind) -> Option<Bound> {
     match kind {
         PassedKind::Tcp(address) | PassedKind::Udp(address) => Some(Bound::Ip(*address)),
         PassedKind::Unix(path) => Some(Bound::Unix(path.clone())),
-        PassedKind::Unusable(_) => None,
+        PassedKind::TunQueue(_) | PassedKind::Pipe | PassedKind::Unusable(_) => None,
     }
 }
 

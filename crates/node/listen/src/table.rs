@@ -1,15 +1,16 @@
 //! The sockets of all listeners. A new configuration is compared with what is bound: what it leaves as it was is not touched.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use hermes_admit::devices::Devices;
 use hermes_admit::snapshot::Snapshot;
 use hermes_config::model::{Document, HttpVersion, ListenAddress, Listener};
 use hermes_config::{Problem, child};
-use hermes_net::handover::GivenSocket;
-use hermes_net::{Watch, own_mark};
+use hermes_net::tun::PassedDevices;
+use hermes_net::{DescriptorEntry, Watch, own_mark};
+use hermes_packet::tun::WireguardPorts;
 use hermes_plug::door::DoorId;
 use hermes_rules::versions;
 use tokio::sync::mpsc::UnboundedSender;
@@ -231,53 +232,24 @@ impl ListenerTable {
         with_listener.collect()
     }
 
+    /// The TUN devices of a node with so many workers, with those that were passed, and the ports of WireGuard.
+    pub fn devices(&mut self, workers: usize) -> Devices {
+        let descriptors = self.passed.descriptors().clone();
+        let ports = WireguardPorts::new(self.passed.datagrams(), descriptors.clone());
+        let passed = PassedDevices::new(self.passed.take_devices(), descriptors);
+        Devices::new(workers, passed, ports)
+    }
+
     /// The passed sockets that are where metrics are asked for, and ports of WireGuard.
     fn passed_by_address(&self, document: &Document) -> Vec<Passed> {
         let mut passed = match &document.admin.metrics {
-            Some(ListenAddress::Ip(address)) => self.passed.at(*address),
+            Some(ListenAddress::Ip(address)) => self.passed.metrics(*address),
             Some(ListenAddress::Unix(_)) | None => Vec::new(),
         };
         let ports = document.wireguard().into_iter();
         let ports = ports.filter_map(|(_, wireguard)| wireguard.listen.socket_address());
         passed.extend(ports.filter_map(|port| self.passed.datagrams_at(port)));
         passed
-    }
-
-    /// Every socket at which something arrives, under the name of its listener: for a successor, which takes them as passed ones. The node
-    /// goes on with them until it drains.
-    ///
-    /// # Errors
-    /// When no descriptor is left, or the node was not started as one that has a successor.
-    pub fn give(&mut self) -> io::Result<Vec<GivenSocket>> {
-        if !self.passed.has_successor() {
-            let reason = "the node was not started as one that gives its sockets to a successor";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
-        }
-
-        let owner = |number| {
-            let mut open = self.open.iter();
-            let (part, _) = open.find(|(_, open)| open.passed.contains(&number))?;
-            Some(part.0.clone())
-        };
-        let mut given = self.passed.given(owner)?;
-        for ((name, _), open) in &mut self.open {
-            for descriptor in &open.descriptors {
-                given.push(GivenSocket {
-                    name: name.to_string(),
-                    descriptor: descriptor.try_clone()?,
-                });
-            }
-            open.is_given = true;
-        }
-
-        Ok(given)
-    }
-
-    /// Closes the descriptors that were kept for a successor: a client of a node that stops must be refused, not left waiting.
-    pub fn keep_none(&mut self) {
-        for open in self.open.values_mut() {
-            open.descriptors.clear();
-        }
     }
 
     /// Sockets that the service manager opened.
@@ -378,13 +350,16 @@ impl ListenerTable {
                 continue;
             };
             changes.keep(&name, &old.0, open.wanted.serves);
+            open.entries.iter().for_each(|entry| entry.rename(&name));
+            self.passed.rename(&open.passed, &name);
             self.open.insert((name, old.1), open);
         }
 
         for ((name, serves), open) in before {
             open.drain.start();
             // The path of a socket that was passed to us belongs to the program that opened it; of one that was given away, to the successor.
-            if open.passed.is_empty() && !open.is_given {
+            let is_given = open.entries.iter().any(DescriptorEntry::is_given);
+            if open.passed.is_empty() && !is_given {
                 open.bound.unlink();
             }
 
@@ -405,7 +380,7 @@ impl ListenerTable {
                     wanted,
                     bound,
                     passed,
-                    descriptors,
+                    entries,
                     sockets,
                 },
         } in prepared.new
@@ -413,6 +388,7 @@ impl ListenerTable {
             let Some(rules) = snapshot.listeners.get(&name) else {
                 continue;
             };
+            self.passed.rename(&passed, &name);
             self.log_taken(&name, &passed);
             let drain = watch.child();
             let served = Arc::new(());
@@ -435,8 +411,7 @@ impl ListenerTable {
                     wanted,
                     bound,
                     passed,
-                    descriptors,
-                    is_given: false,
+                    entries,
                     drain,
                     served,
                 },

@@ -8,7 +8,7 @@ use std::time::Instant;
 use hermes_admit::worker::Shared;
 use hermes_listen::table::Prepared;
 use hermes_listen::{Door, ListenerTable};
-use hermes_net::{Drain, Resolver};
+use hermes_net::{DescriptorTable, Drain, Resolver};
 use hermes_plug::Plugs;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
@@ -48,6 +48,8 @@ pub(crate) struct Node {
     pub(crate) resolver: Arc<Resolver>,
     /// When the document in force has to be confirmed.
     pub(crate) deadline: watch::Sender<Deadline>,
+    /// What a successor may be given.
+    pub(crate) descriptors: DescriptorTable,
 }
 
 /// State that one change at a time holds.

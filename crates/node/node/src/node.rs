@@ -25,7 +25,7 @@ use hermes_config::{Loaded, Places, Problems};
 use hermes_ip::NameLeases;
 use hermes_listen as listeners;
 use hermes_listen::table::{ListenerView, Prepared};
-use hermes_listen::{Door, ListenerTable, PassedSockets};
+use hermes_listen::{Door, ListenerTable, PassedSockets, device_upkeep};
 use hermes_net::drain::Ended;
 use hermes_net::worker::{self, Workers};
 use hermes_net::{Drain, LocalAddresses, PassedSocket, Resolver, Watch};
@@ -99,13 +99,15 @@ impl Proxy {
         let mut passed = passed.into();
         let passed_admin = passed.take_unix(&admin_socket);
         // Bound before a thread starts: an address that is taken fails the start, and nothing else.
-        let sockets = NodeSockets::bind(&configured, passed, workers, &admin)?;
+        let mut sockets = NodeSockets::bind(&configured, passed, workers, &admin)?;
 
         let local = LocalAddresses::now();
         let own = sockets.own_addresses();
         let doors = sockets.prepared.doors();
         let snapshot = Arc::new(configured.draft.with_sockets(doors, &own, &local));
-        let plane = DataPlane::start(configured.telemetry, snapshot, local, workers)?;
+        let descriptors = sockets.table.passed().descriptors().clone();
+        let devices = sockets.table.devices(workers);
+        let plane = DataPlane::start(configured.telemetry, snapshot, local, devices)?;
 
         // From here on nothing can fail but the socket of administration.
         plugs.whole.start(&Background::new(plane.drain.watch()));
@@ -116,13 +118,7 @@ impl Proxy {
             &plane.shared,
             &plane.drain,
         );
-        let whole = plugs.whole.clone();
-        plane.shared.telemetry.watch_plugs(move || whole.metrics());
-        let of_custody = plugs.clone();
-        plane
-            .shared
-            .telemetry
-            .watch_neighbours(move || of_custody.neighbours());
+        watch_plugs(&plugs, &plane.shared.telemetry);
         let node = Node {
             shared: plane.shared,
             source,
@@ -135,6 +131,7 @@ impl Proxy {
             upkeep: plane.upkeep,
             resolver: plane.resolver,
             deadline: watch::Sender::new(Deadline::None),
+            descriptors,
         };
 
         let mut proxy = Self {
@@ -153,7 +150,7 @@ impl Proxy {
         let node = self.node.clone();
         let watch = self.admin.watch();
         let telemetry = node.shared.telemetry.clone();
-        let socket = admin_listener(&node.admin_socket, passed)?;
+        let socket = admin_listener(&node, passed)?;
         self.is_administered = socket.is_some();
         if let Some(socket) = socket {
             watch.spawn(admin::serve_unix(
@@ -281,9 +278,7 @@ impl Proxy {
     /// Ends the proxy: nothing new is accepted, what is open may finish within `deadline`, the rest is cut off.
     /// Called again, with another deadline, it goes on from where it was.
     pub async fn drain(&mut self, deadline: Duration) -> Ended {
-        if let Some(mut changing) = self.node.changing.try_lock() {
-            changing.table.keep_none();
-        }
+        self.node.descriptors.clear();
         let ended = self.drain.drain(deadline).await;
         // A reload that hangs, at a file of a machine that is gone, has it for ever; the doors end with the process then.
         let changing = self.node.changing.try_lock_for(CHANGE_END);
@@ -305,6 +300,14 @@ impl Proxy {
         self.admin.drain(ADMIN_END).await;
         ended
     }
+}
+
+/// Has the metrics tell of the plugs, and of the neighbours that they have.
+fn watch_plugs(plugs: &Plugs, telemetry: &Telemetry) {
+    let whole = plugs.whole.clone();
+    telemetry.watch_plugs(move || whole.metrics());
+    let of_custody = plugs.clone();
+    telemetry.watch_neighbours(move || of_custody.neighbours());
 }
 
 /// A configuration that was read and is sound, with the telemetry that it asks for.
@@ -393,8 +396,6 @@ impl NodeSockets {
     ) -> Changing {
         self.metrics.apply(self.endpoint);
         let snapshot = shared.snapshot.load();
-        let datagrams = self.table.passed().datagrams();
-        shared.devices.ports().pass(datagrams);
         self.table
             .apply(self.prepared, &snapshot, &doors, &drain.watch());
         self.table.log_unused(&snapshot.document);
@@ -423,14 +424,16 @@ impl DataPlane {
         telemetry: Arc<Telemetry>,
         snapshot: Arc<Snapshot>,
         local: LocalAddresses,
-        count: usize,
+        devices: Devices,
     ) -> Result<Self, Problems> {
         let drain = Drain::new();
-        let shared = shared(telemetry, snapshot, drain.watch(), local);
+        let count = devices.workers();
+        let shared = shared(telemetry, snapshot, drain.watch(), local, devices);
         let own = own_name_servers(&shared.snapshot.load().document);
         let resolver = Arc::new(Resolver::system_but_for(&own));
         let upkeep = Upkeep::new(&shared, resolver.clone(), drain.watch());
-        shared.devices.set_workers(count);
+        let watch = drain.watch();
+        watch.spawn(device_upkeep::keep(shared.clone(), watch.clone()));
         let (workers, doors) = start_workers(count, &shared, resolver.clone(), &drain)
             .map_err(|error| one("workers", &error))?;
 
@@ -458,6 +461,7 @@ fn shared(
     snapshot: Arc<Snapshot>,
     drain: Watch,
     local: LocalAddresses,
+    devices: Devices,
 ) -> Arc<Shared> {
     Arc::new(Shared {
         telemetry,
@@ -470,7 +474,7 @@ fn shared(
         sessions: Sessions::default(),
         attached: Arc::default(),
         joins: Joins::default(),
-        devices: Devices::default(),
+        devices,
         revision: watch::Sender::new(snapshot.revision),
         snapshot: ArcSwap::new(snapshot),
         drain,
@@ -485,10 +489,14 @@ fn worker_count(document: &Document) -> usize {
 
 /// Opens the socket of administration. A container whose file system is read-only serves its traffic without one.
 fn admin_listener(
-    file: &Path,
+    node: &Node,
     passed: Option<&PassedSocket>,
 ) -> Result<Option<admin::AdminSocket>, Problems> {
-    let socket = passed.map_or_else(|| admin::bind(file), |passed| admin::take(file, passed));
+    let file = &node.admin_socket;
+    let socket = match passed {
+        Some(passed) => admin::take(file, passed, &node.descriptors),
+        None => admin::bind(file, &node.descriptors),
+    };
     let error = match socket {
         Ok(socket) => return Ok(Some(socket)),
         Err(error) => error,

@@ -46,7 +46,7 @@ impl Node {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("admin.sock");
         let text = format!(
-            "version: 1\nnode: edge\nworkers: 2\nlog: {{ access: off }}\nadmin: {{ socket: {} }}\n\
+            "version: 1\nnode: edge\nworkers: 2\nlog: {{ access: off }}\nadmin: {{ socket: {}, metrics: 127.0.0.1:0 }}\n\
              egress: {{ allow: [127.0.0.0/8] }}\n\
              listeners:\n  web: {{ http: 127.0.0.1:0 }}\n  rtp: {{ udp: 127.0.0.1:0, target: \"{echo}\" }}\n\
              routes: [{{ match: {{ kind: http }}, respond: {{ status: {status} }} }}, {{ terminate: true }}]\n",
@@ -66,6 +66,10 @@ impl Node {
         let found = listeners.iter().find(|view| view.name == listener);
         found.unwrap().address.parse().unwrap()
     }
+}
+
+fn with_successor() -> PassedSockets {
+    PassedSockets::default().with_successor().unwrap()
 }
 
 fn pair() -> (OwnedFd, OwnedFd) {
@@ -169,7 +173,7 @@ async fn until(count: &AtomicUsize, least: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_client_is_turned_away_while_a_successor_takes_the_sockets() {
     let (tcp, udp) = echoes().await;
-    let mut first = Node::start(204, udp, PassedSockets::default().with_successor());
+    let mut first = Node::start(204, udp, with_successor());
     let (web, rtp) = (first.address("web"), first.address("rtp"));
 
     let mut tunnel = TcpStream::connect(web).await.unwrap();
@@ -185,9 +189,12 @@ async fn no_client_is_turned_away_while_a_successor_takes_the_sockets() {
     until(&answers.first, 1).await;
 
     let (one, other) = pair();
-    let given = first.proxy.give_sockets(&one).unwrap();
+    let given = first.proxy.handle().give_sockets(&one).unwrap();
     let passed = handover::receive(&other).unwrap();
-    assert_eq!((given, passed.len()), (4, 4), "two workers, two listeners");
+    let names: Vec<_> = passed.iter().filter_map(|one| one.name.clone()).collect();
+    assert_eq!(given, names.len());
+    let parts = ["web", "web", "rtp", "rtp", "admin.metrics", "admin.socket"];
+    assert_eq!(names, parts, "two workers, two listeners");
     let second = Node::start(205, udp, passed);
     assert_eq!((second.address("web"), second.address("rtp")), (web, rtp));
 
@@ -214,6 +221,6 @@ async fn a_node_that_has_no_successor_gives_nothing() {
     let (_, udp) = echoes().await;
     let node = Node::start(204, udp, PassedSockets::default());
     let (one, _other) = pair();
-    let error = node.proxy.give_sockets(&one).unwrap_err();
+    let error = node.proxy.handle().give_sockets(&one).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
 }

@@ -88,9 +88,17 @@ impl Node {
     /// # Panics
     /// As [`Self::start`].
     pub fn start_with(name: &str, yaml: &str, arguments: &[&str]) -> Self {
+        Self::start_with_by(program::command(), name, yaml, arguments)
+    }
+
+    /// As [`Self::start_with`], by a command that runs the program somewhere else.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn start_with_by(command: Command, name: &str, yaml: &str, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("node.yaml"), complete(name, yaml)).unwrap();
-        let process = spawn_with(program::command(), folder.path(), &[], arguments);
+        let process = spawn_with(command, folder.path(), &[], arguments);
         let mut node = Self {
             name: name.to_owned(),
             folder,

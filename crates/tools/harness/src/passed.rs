@@ -1,12 +1,14 @@
-//! Sockets as a service manager keeps them, for one process after the other (sd_listen_fds(3)).
+//! Sockets that one process of a node has after the other: a service manager keeps them (sd_listen_fds(3)), or each process gives them to the
+//! next.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::Command;
 
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use tempfile::TempDir;
 
-use crate::{Node, eventually, program};
+use crate::{Node, eventually, free, program};
 
 /// Sockets at one address.
 #[derive(Debug)]
@@ -14,6 +16,8 @@ pub struct KeptSockets {
     /// Where they are bound.
     pub address: SocketAddr,
     kept: Vec<OwnedFd>,
+    /// Where processes give them to the next.
+    handover: Option<TempDir>,
 }
 
 impl KeptSockets {
@@ -26,6 +30,7 @@ impl KeptSockets {
         Self {
             address: datagrams.local_addr().unwrap(),
             kept: vec![kept(&datagrams)],
+            handover: None,
         }
     }
 
@@ -38,6 +43,7 @@ impl KeptSockets {
         Self {
             address: streams.local_addr().unwrap(),
             kept: vec![kept(&streams)],
+            handover: None,
         }
     }
 
@@ -53,8 +59,25 @@ impl KeptSockets {
             Some(Self {
                 address,
                 kept: vec![kept(&streams), kept(&datagrams)],
+                handover: None,
             })
         })
+    }
+
+    /// A port that the first process binds, and gives to the next with all that it has open.
+    ///
+    /// # Panics
+    /// When the system has none.
+    pub fn handed_over() -> Self {
+        let address = eventually("a free port of both", || {
+            let address = free::udp();
+            TcpListener::bind(address).is_ok().then_some(address)
+        });
+        Self {
+            address,
+            kept: Vec::new(),
+            handover: Some(tempfile::tempdir().unwrap()),
+        }
     }
 
     /// A command that passes them to the program.
@@ -76,8 +99,15 @@ impl KeptSockets {
     }
 
     /// Starts a node that has them.
+    ///
+    /// # Panics
+    /// As [`Node::start`].
     pub fn start(&self, name: &str, yaml: &str) -> Node {
-        Node::start_by(self.command(), name, yaml)
+        let Some(folder) = &self.handover else {
+            return Node::start_by(self.command(), name, yaml);
+        };
+        let meeting = folder.path().join("handover");
+        Node::start_with(name, yaml, &["--handover", meeting.to_str().unwrap()])
     }
 }
 

@@ -26,6 +26,8 @@ mod flow_rego;
 mod flows;
 #[path = "namespaces/full_disk.rs"]
 mod full_disk;
+#[path = "namespaces/handover.rs"]
+mod handover;
 #[path = "namespaces/hostile_packets.rs"]
 mod hostile_packets;
 #[path = "namespaces/identified.rs"]

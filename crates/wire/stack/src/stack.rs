@@ -24,7 +24,7 @@ const FIRST_PORT: u16 = 49_152;
 const PORT_TRIES: u16 = 4096;
 
 /// How a stack behaves.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StackSettings {
     /// The longest packet that leaves, in bytes; at least 1280. [`Stack::set_mtu`] changes it.
     pub mtu: usize,

@@ -1,6 +1,6 @@
 //! `hermes run FILE`: a node, until it is told to stop.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use hermes_config::Problems;
 use hermes_listen::table::ListenerView;
 use hermes_net::PassedSocket;
 use hermes_net::drain::Ended;
-use hermes_node::Proxy;
+use hermes_node::{PassedSockets, Proxy};
 use hermes_plug::Plugs;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::custody;
 use crate::failure::Failure;
+use crate::handover;
 use crate::logging::{self, Logging};
 
 /// How long the start waits for TUN devices before it says that they are missing: the kernel makes one in milliseconds.
@@ -42,6 +43,9 @@ pub struct Run {
     /// Stop when standard input ends, which it does when the holder of its other end is gone.
     #[arg(long, hide = true)]
     until_eof: bool,
+    /// Take the sockets of the process that has this file, and give them to the next one that asks there.
+    #[arg(long, hide = true, value_name = "FILE")]
+    handover: Option<PathBuf>,
 }
 
 /// Runs the node, on the sockets that were passed to the process where they fit. SIGTERM and SIGINT end it kindly, a second one at once; SIGHUP reloads its file.
@@ -51,7 +55,14 @@ pub struct Run {
 pub async fn run(run: Run, passed: Vec<PassedSocket>) -> Result<(), Failure> {
     let mut signals = Signals::new(run.until_eof)
         .map_err(|error| Failure::failed(format!("signals: {error}")))?;
+    let passed = match &run.handover {
+        Some(file) => successor(file, passed).map_err(|error| not_handed_over(file, &error))?,
+        None => passed.into(),
+    };
     let (mut proxy, logging) = start(run.file, passed)?;
+    if let Some(file) = &run.handover {
+        handover::offer(file, proxy.handle()).map_err(|error| not_handed_over(file, &error))?;
+    }
     proxy.watch_files(run.watch);
     proxy.await_confirmation(run.confirm);
     announce(&proxy, &logging).await;
@@ -59,6 +70,16 @@ pub async fn run(run: Run, passed: Vec<PassedSocket>) -> Result<(), Failure> {
     let outcome = until_stopped(&mut proxy, &mut signals).await;
     logging.flush();
     outcome
+}
+
+/// What was passed to this process, and what the process before it gives.
+fn successor(file: &Path, mut passed: Vec<PassedSocket>) -> io::Result<PassedSockets> {
+    passed.extend(handover::take(file)?);
+    PassedSockets::from(passed).with_successor()
+}
+
+fn not_handed_over(file: &Path, error: &io::Error) -> Failure {
+    Failure::failed(format!("--handover {}: {error}", file.display()))
 }
 
 async fn until_stopped(proxy: &mut Proxy, signals: &mut Signals) -> Result<(), Failure> {
@@ -79,7 +100,7 @@ async fn until_stopped(proxy: &mut Proxy, signals: &mut Signals) -> Result<(), F
     }
 }
 
-fn start(file: PathBuf, passed: Vec<PassedSocket>) -> Result<(Proxy, Logging), Failure> {
+fn start(file: PathBuf, passed: PassedSockets) -> Result<(Proxy, Logging), Failure> {
     // Where it cannot be asked for, the process is larger, no worse.
     let _ = hermes_net::os::use_small_pages();
     // Before any secret is read, and until the file says otherwise.
@@ -245,7 +266,7 @@ struct Signals {
 }
 
 impl Signals {
-    fn new(until_eof: bool) -> std::io::Result<Self> {
+    fn new(until_eof: bool) -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -275,10 +296,7 @@ fn end_of_input() -> oneshot::Receiver<()> {
     let (ended, heard) = oneshot::channel();
     std::thread::spawn(move || {
         let mut ignored = [0; 64];
-        while std::io::stdin()
-            .read(&mut ignored)
-            .is_ok_and(|read| read > 0)
-        {}
+        while io::stdin().read(&mut ignored).is_ok_and(|read| read > 0) {}
         drop(ended);
     });
 

@@ -13,6 +13,10 @@ pub enum PassedKind {
     Udp(SocketAddr),
     /// Accepts connections on this file.
     Unix(PathBuf),
+    /// A queue of the TUN device of this name.
+    TunQueue(String),
+    /// A pipe: the turn of another process at a TUN device.
+    Pipe,
     /// Not a socket that could be served, and why.
     Unusable(&'static str),
 }
@@ -23,6 +27,8 @@ impl fmt::Display for PassedKind {
             Self::Tcp(address) => write!(f, "TCP at {address}"),
             Self::Udp(address) => write!(f, "UDP at {address}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::TunQueue(device) => write!(f, "a queue of TUN device {device}"),
+            Self::Pipe => f.write_str("a pipe"),
             Self::Unusable(why) => f.write_str(why),
         }
     }

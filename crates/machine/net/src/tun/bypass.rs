@@ -17,8 +17,7 @@ use std::io;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 
-use super::Past;
-use super::senders::Selection;
+use super::senders::{Selection, Senders};
 use crate::os::{self, FoundRule, Link, PlacedRule, RouteRule};
 use crate::own_mark;
 
@@ -30,6 +29,18 @@ const FIRST: u32 = 5000;
 
 /// The longest prefix there is.
 const LONGEST: u8 = 128;
+
+/// Traffic that bypasses a device although its routes match.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Past {
+    /// Packets to these.
+    pub nets: Vec<IpNet>,
+    /// Packets of other senders, unless the list is empty.
+    pub only: Senders,
+    /// Packets of these senders. Members of their control groups bypass the other devices of this
+    /// process, too.
+    pub except: Senders,
+}
 
 /// The routes of a device with a process that bypasses it.
 #[derive(Debug)]

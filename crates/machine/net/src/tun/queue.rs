@@ -1,7 +1,7 @@
 //! One queue of a TUN device.
 
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -15,6 +15,12 @@ pub const HEADER_BYTES: usize = 10;
 #[derive(Debug)]
 pub struct TunQueue {
     descriptor: Arc<OwnedFd>,
+}
+
+impl AsFd for TunQueue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
 }
 
 /// Writes into a queue that another task may read.

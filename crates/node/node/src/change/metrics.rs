@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hermes_config::Problems;
 use hermes_config::model::{Document, ListenAddress};
 use hermes_listen::PassedSockets;
-use hermes_net::{Drain, Watch};
+use hermes_net::{DescriptorEntry, Drain, Watch};
 use hermes_observe::Telemetry;
 use hermes_observe::admin;
 use tokio::runtime::Handle;
@@ -26,6 +26,8 @@ struct Served {
     wanted: SocketAddr,
     bound: Option<SocketAddr>,
     drain: Drain,
+    /// The socket among what a successor may be given.
+    _entry: DescriptorEntry,
 }
 
 /// What is to become of the endpoint.
@@ -35,7 +37,14 @@ pub(crate) enum Endpoint {
     /// There is to be none.
     None,
     /// Another one, which is bound.
-    New(SocketAddr, TcpListener),
+    New(BoundEndpoint),
+}
+
+/// A socket for metrics.
+pub(crate) struct BoundEndpoint {
+    wanted: SocketAddr,
+    listener: TcpListener,
+    entry: DescriptorEntry,
 }
 
 impl Metrics {
@@ -71,12 +80,15 @@ impl Metrics {
             return Ok(Endpoint::Same);
         }
 
-        let bound = passed
-            .tcp(wanted)
-            .unwrap_or_else(|| TcpListener::bind(wanted))
+        let (listener, entry) = passed
+            .metrics_socket(wanted)
             .map_err(|error| one("admin.metrics", &error))?;
 
-        Ok(Endpoint::New(wanted, bound))
+        Ok(Endpoint::New(BoundEndpoint {
+            wanted,
+            listener,
+            entry,
+        }))
     }
 
     /// Where metrics will be served once `endpoint` is applied.
@@ -84,7 +96,7 @@ impl Metrics {
         match endpoint {
             Endpoint::Same => self.served.as_ref()?.bound,
             Endpoint::None => None,
-            Endpoint::New(_, listener) => listener.local_addr().ok(),
+            Endpoint::New(bound) => bound.listener.local_addr().ok(),
         }
     }
 
@@ -97,19 +109,20 @@ impl Metrics {
             served.drain.start();
         }
 
-        if let Endpoint::New(wanted, listener) = endpoint {
-            let bound = listener.local_addr().ok();
+        if let Endpoint::New(endpoint) = endpoint {
+            let bound = endpoint.listener.local_addr().ok();
             let drain = self.watch.child();
             let _runtime = self.runtime.enter();
             drain.watch().spawn(admin::serve_metrics(
-                listener,
+                endpoint.listener,
                 self.telemetry.clone(),
                 drain.watch(),
             ));
             self.served = Some(Served {
-                wanted,
+                wanted: endpoint.wanted,
                 bound,
                 drain,
+                _entry: endpoint.entry,
             });
         }
     }

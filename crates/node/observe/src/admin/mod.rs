@@ -154,12 +154,18 @@ pub async fn serve_unix<C: Control>(
     telemetry: Arc<Telemetry>,
     watch: Watch,
 ) -> io::Result<()> {
-    let AdminSocket { listener, file } = socket;
+    let AdminSocket {
+        listener,
+        file,
+        entry,
+    } = socket;
     listener.set_nonblocking(true)?;
     let listener = tokio::net::UnixListener::from_std(listener)?;
     serve::serve(&listener, Arc::new(Admin { control, telemetry }), &watch).await;
 
-    if let Some(file) = file {
+    if let Some(file) = file
+        && !entry.is_given()
+    {
         // Someone may have removed it before us.
         let _ = std::fs::remove_file(file);
     }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use hermes_net::{Listener, PassedSocket};
+use hermes_net::{DescriptorEntry, DescriptorTable, Listener, PassedSocket};
 
 /// Mode of the socket: this user only.
 const SOCKET_MODE: u32 = 0o600;
@@ -53,30 +53,40 @@ pub struct AdminSocket {
     pub(super) listener: UnixListener,
     /// The file to remove at the end; `None` where it belongs to the service manager.
     pub(super) file: Option<PathBuf>,
+    /// The socket among what a successor may be given, whose the file is then.
+    pub(super) entry: DescriptorEntry,
 }
 
+/// The name of the socket in the table of descriptors.
+const NAME: &str = "admin.socket";
+
 /// Opens the socket for [`super::serve_unix`], for this user only, and makes its folder (mode 0700)
-/// if missing.
+/// if missing. It is entered into `descriptors`.
 ///
 /// # Errors
 /// When the folder is one in which another user could replace the socket, or someone serves there already.
-pub fn bind(socket: &Path) -> io::Result<AdminSocket> {
+pub fn bind(socket: &Path, descriptors: &DescriptorTable) -> io::Result<AdminSocket> {
     prepare_folder(socket, rustix::process::getuid().as_raw())
         .map_err(|error| named(socket, error))?;
     let listener =
         hermes_net::listen::unix(socket, SOCKET_MODE).map_err(|error| named(socket, error))?;
     Ok(AdminSocket {
+        entry: descriptors.enter(NAME, &listener)?,
         listener,
         file: Some(socket.to_owned()),
     })
 }
 
 /// Takes a socket that the service manager opened on the file `socket`. Anyone who can connect there can administer the node, so only the
-/// file's user and group may.
+/// file's user and group may. It is entered into `descriptors`.
 ///
 /// # Errors
 /// When every user can connect, or no descriptor is left.
-pub fn take(socket: &Path, passed: &PassedSocket) -> io::Result<AdminSocket> {
+pub fn take(
+    socket: &Path,
+    passed: &PassedSocket,
+    descriptors: &DescriptorTable,
+) -> io::Result<AdminSocket> {
     let mode = std::fs::metadata(socket)
         .map_err(|error| named(socket, error))?
         .mode();
@@ -90,6 +100,7 @@ pub fn take(socket: &Path, passed: &PassedSocket) -> io::Result<AdminSocket> {
 
     match passed.listener().map_err(|error| named(socket, error))? {
         Listener::Unix(listener) => Ok(AdminSocket {
+            entry: descriptors.enter(NAME, &listener)?,
             listener,
             file: None,
         }),
@@ -254,7 +265,7 @@ mod tests {
     fn the_socket_and_its_folder_are_for_this_user_only() {
         let root = tempfile::tempdir().unwrap();
         let socket = root.path().join("new/node.sock");
-        let _listener = bind(&socket).unwrap();
+        let _listener = bind(&socket, &DescriptorTable::default()).unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!(mode(socket.parent().unwrap()), 0o700);
         assert_eq!(mode(&socket), 0o600);
@@ -309,11 +320,14 @@ mod tests {
         let owned = UnixListener::bind(&socket).unwrap();
         let passed = PassedSocket::new(3, None, owned.into());
         std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o666)).unwrap();
-        let refused = take(&socket, &passed).unwrap_err();
+        let refused = take(&socket, &passed, &DescriptorTable::default()).unwrap_err();
         assert!(refused.to_string().contains("SocketMode=0600"), "{refused}");
         std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o660)).unwrap();
         assert!(
-            take(&socket, &passed).unwrap().file.is_none(),
+            take(&socket, &passed, &DescriptorTable::default())
+                .unwrap()
+                .file
+                .is_none(),
             "its file is not ours to remove"
         );
     }
@@ -324,7 +338,9 @@ mod tests {
         let socket = root.path().join("node.sock");
         std::fs::set_permissions(root.path(), PermissionsExt::from_mode(0o777)).unwrap();
         assert_eq!(
-            bind(&socket).unwrap_err().kind(),
+            bind(&socket, &DescriptorTable::default())
+                .unwrap_err()
+                .kind(),
             io::ErrorKind::PermissionDenied
         );
         std::fs::set_permissions(root.path(), PermissionsExt::from_mode(0o1777)).unwrap();

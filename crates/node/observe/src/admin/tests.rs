@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hermes_config::{Problem, Problems};
+use hermes_net::DescriptorTable;
 use hermes_net::drain::{Drain, Ended};
 use http::{Method, StatusCode};
 use parking_lot::Mutex;
@@ -115,7 +116,7 @@ struct Running {
 fn run(node: Node) -> Running {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("alice.sock");
-    let listener = bind(&socket).unwrap();
+    let listener = bind(&socket, &DescriptorTable::default()).unwrap();
     let node = Arc::new(node);
     let telemetry = Telemetry::new("alice", AccessSink::off());
     let drain = Drain::new();
@@ -359,7 +360,7 @@ async fn the_end_removes_the_socket_and_the_client_says_so() {
     );
     assert!(!running.socket.exists());
     let other = running.socket.with_file_name("other.sock");
-    let _other = bind(&other).unwrap();
+    let _other = bind(&other, &DescriptorTable::default()).unwrap();
     let error = call(&running.socket, Method::GET, "/status", Bytes::new())
         .await
         .unwrap_err();
@@ -375,12 +376,15 @@ async fn the_end_removes_the_socket_and_the_client_says_so() {
 async fn a_socket_that_no_one_serves_is_told_from_none() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("alice.sock");
-    drop(bind(&socket).unwrap());
+    drop(bind(&socket, &DescriptorTable::default()).unwrap());
     let error = call(&socket, Method::GET, "/status", Bytes::new())
         .await
         .unwrap_err();
     assert!(matches!(error, AdminError::Gone { .. }), "{error:?}");
-    assert!(bind(&socket).is_ok(), "a stale socket is replaced");
+    assert!(
+        bind(&socket, &DescriptorTable::default()).is_ok(),
+        "a stale socket is replaced"
+    );
 }
 
 /// The status line and content of one request over TCP.

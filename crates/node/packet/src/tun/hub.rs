@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use hermes_ip::offload::Coalescer;
 use hermes_ip::{NextHop, RouteConflict, RoutingTable};
-use hermes_net::tun::TunSettings;
+use hermes_net::tun::{PassedDevices, TunSettings};
 use hermes_proto::ip::{DUMMY_ROUTER_V4, IcmpError, IcmpLimiter, IpPrefix, Packet};
 use ipnet::IpNet;
 use parking_lot::{Mutex, RwLock};
@@ -109,7 +109,7 @@ pub(super) struct Table {
 }
 
 impl TunHub {
-    /// Opens the device for this service. Each of its queues is [read](Self::read) by one of so many workers, which [claims](Self::claim) it.
+    /// Opens the device for this service, or takes over a passed one. Each of its queues is [read](Self::read) by one of so many workers, which [claims](Self::claim) it.
     ///
     /// # Errors
     /// The device cannot be made, in words.
@@ -117,8 +117,9 @@ impl TunHub {
         settings: TunSettings,
         service: TunService,
         workers: usize,
+        passed: &PassedDevices,
     ) -> Result<Arc<Self>, String> {
-        let device = HubDevice::kernel(&settings, workers)?;
+        let device = HubDevice::kernel(&settings, workers, passed)?;
         Ok(Self::with(device, settings, service))
     }
 

@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use hermes_ip::offload::{Coalescer, OffloadHeader};
-use hermes_net::tun::{TunDevice, TunSettings};
+use hermes_net::tun::{PassedDevices, TunDevice, TunSettings};
 use hermes_stack::StackSettings;
 use ipnet::IpNet;
 use parking_lot::Mutex;
@@ -34,8 +34,8 @@ pub(super) enum HubDevice {
 /// A device of the kernel.
 #[derive(Debug)]
 pub(super) struct KernelDevice {
-    device: TunDevice,
     queues: Arc<DeviceQueues>,
+    device: TunDevice,
 }
 
 /// A stack for each tunnel of a proxy, or one for the tunnels that a listener has one after the other.
@@ -61,16 +61,21 @@ pub struct StackDeviceSettings {
 }
 
 impl HubDevice {
-    /// A device of the kernel, of whose queues each is read by one of so many workers.
-    pub(super) fn kernel(settings: &TunSettings, workers: usize) -> Result<Self, String> {
+    /// A device of the kernel, which may have been passed, of whose queues each is read by one of so many workers.
+    pub(super) fn kernel(
+        settings: &TunSettings,
+        workers: usize,
+        passed: &PassedDevices,
+    ) -> Result<Self, String> {
         let settings = TunSettings {
             queues: settings.queues.min(workers),
             ..settings.clone()
         };
-        let (device, queues) = TunDevice::open(&settings).map_err(|error| error.to_string())?;
+        let opened = passed.open(&settings);
+        let (device, queues) = opened.map_err(|error| error.to_string())?;
         Ok(Self::Kernel(KernelDevice {
-            device,
             queues: Arc::new(DeviceQueues::new(queues)),
+            device,
         }))
     }
 

@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
 use hermes_net::listen::{self, Carries};
-use hermes_net::{UdpError, UdpSocket};
+use hermes_net::{DescriptorEntry, DescriptorTable, UdpError, UdpSocket};
 use hermes_wireguard::{
     Interface, PeerId, PeerSettings, PeerView, PrivateKey, PublicKey, RefusedDatagrams, WallClock,
 };
@@ -26,9 +26,21 @@ use super::sealed_run::SealedRun;
 pub struct WireguardPorts<D> {
     open: Mutex<HashMap<SocketAddr, Weak<WireguardPort<D>>>>,
     /// The sockets that a service manager passed, by their address. Bounded by those that a process takes.
-    passed: Mutex<HashMap<SocketAddr, std::net::UdpSocket>>,
+    passed: HashMap<SocketAddr, std::net::UdpSocket>,
     /// Of those that another process has in use: the way to hear when it has done. Bounded as they are.
     awaited: Mutex<HashMap<SocketAddr, PortOthers>>,
+    /// Where a port that is opened here is entered for a successor.
+    descriptors: DescriptorTable,
+}
+
+/// A socket for a port.
+#[derive(Debug)]
+struct PortSocket {
+    socket: std::net::UdpSocket,
+    /// The other processes that have it, if there may be any.
+    others: Option<PortOthers>,
+    /// Of one that was opened here.
+    entry: DescriptorEntry,
 }
 
 /// A port, which goes when it has no peer any more.
@@ -45,8 +57,10 @@ pub struct WireguardPort<D> {
     /// The task that reads does not look whether anything is due.
     is_idle: AtomicBool,
     closed: CancellationToken,
-    /// The other processes that have its socket, if it was passed.
+    /// The other processes that have its socket, if there may be any.
     others: Mutex<Option<PortOthers>>,
+    /// Its socket among what a successor may be given.
+    _entry: DescriptorEntry,
 }
 
 #[derive(Debug)]
@@ -67,16 +81,24 @@ impl<D> Default for WireguardPorts<D> {
     fn default() -> Self {
         Self {
             open: Mutex::default(),
-            passed: Mutex::default(),
+            passed: HashMap::new(),
             awaited: Mutex::default(),
+            descriptors: DescriptorTable::default(),
         }
     }
 }
 
 impl<D> WireguardPorts<D> {
-    /// Ports at the addresses of these sockets use them.
-    pub fn pass(&self, sockets: impl IntoIterator<Item = (SocketAddr, std::net::UdpSocket)>) {
-        self.passed.lock().extend(sockets);
+    /// Ports at the addresses of these sockets use them; the sockets of others are entered for a successor.
+    pub fn new(
+        passed: impl IntoIterator<Item = (SocketAddr, std::net::UdpSocket)>,
+        descriptors: DescriptorTable,
+    ) -> Self {
+        Self {
+            passed: passed.into_iter().collect(),
+            descriptors,
+            ..Self::default()
+        }
     }
 
     /// Resolves when another process has given up the port at one of these addresses, of which it has the socket too.
@@ -116,27 +138,46 @@ impl<D> WireguardPorts<D> {
             };
         }
 
-        let passed = self
-            .passed
-            .lock()
-            .get(&address)
-            .map(std::net::UdpSocket::try_clone);
-        let opened = match passed
-            .transpose()
-            .map_err(|error| failed(address, &error))?
-        {
-            Some(socket) => {
-                let others = self.others(address, &socket)?;
-                (socket, others)
+        let opened = match self.passed.get(&address) {
+            Some(passed) => {
+                let socket = passed
+                    .try_clone()
+                    .map_err(|error| failed(address, &error))?;
+                PortSocket {
+                    others: self.others(address, &socket)?,
+                    socket,
+                    entry: DescriptorEntry::default(),
+                }
             }
-            None => bind(address)?,
+            None => self.bind(address)?,
         };
         let port = Arc::new(WireguardPort::open(address, key.clone(), opened)?);
         open.insert(address, Arc::downgrade(&port));
         Ok(port)
     }
 
-    /// The other processes that have a passed socket, once none has it in use; where there can be none, no one.
+    /// A socket of this node's own.
+    fn bind(&self, address: SocketAddr) -> Result<PortSocket, String> {
+        // Ports are shared among sockets that ask for it, and not with other programs.
+        let free = listen::check_free(address, Carries::Udp);
+        let opened = free.and_then(|()| listen::udp(address)).and_then(|socket| {
+            let name = format!("wireguard {address}");
+            let entry = self.descriptors.enter(&name, &socket)?;
+            Ok((socket, entry))
+        });
+        let (socket, entry) = opened.map_err(|error| failed(address, &error))?;
+        let others = match self.descriptors.has_successor() {
+            true => self.others(address, &socket)?,
+            false => None,
+        };
+        Ok(PortSocket {
+            socket,
+            others,
+            entry,
+        })
+    }
+
+    /// The other processes that have a shared socket, once none has it in use; where there can be none, no one.
     fn others(
         &self,
         address: SocketAddr,
@@ -189,17 +230,13 @@ impl<D> WireguardPorts<D> {
 }
 
 impl<D> WireguardPort<D> {
-    fn open(
-        address: SocketAddr,
-        key: PrivateKey,
-        (socket, others): (std::net::UdpSocket, Option<PortOthers>),
-    ) -> Result<Self, String> {
+    fn open(address: SocketAddr, key: PrivateKey, opened: PortSocket) -> Result<Self, String> {
         let clock = WallClock::of_system(Instant::now(), SystemTime::now());
         let interface = Interface::new(key, clock).map_err(|error| error.to_string())?;
         tracing::info!(%address, public_key = %interface.public_key(), "WireGuard");
         Ok(Self {
             address,
-            unread: Mutex::new(Some(socket)),
+            unread: Mutex::new(Some(opened.socket)),
             socket: OnceLock::new(),
             state: Mutex::new(PortState {
                 interface,
@@ -208,7 +245,8 @@ impl<D> WireguardPort<D> {
             due: Notify::new(),
             is_idle: AtomicBool::new(true),
             closed: CancellationToken::new(),
-            others: Mutex::new(others),
+            others: Mutex::new(opened.others),
+            _entry: opened.entry,
         })
     }
 
@@ -388,15 +426,6 @@ impl<D> WireguardPort<D> {
         device.local = asked.map(|(local, _)| local);
         device.device.upgrade()
     }
-}
-
-/// A socket of this node's own.
-fn bind(address: SocketAddr) -> Result<(std::net::UdpSocket, Option<PortOthers>), String> {
-    // Ports are shared among sockets that ask for it, and not with other programs.
-    let free = listen::check_free(address, Carries::Udp);
-    let socket = free.and_then(|()| listen::udp(address));
-    let socket = socket.map_err(|error| failed(address, &error))?;
-    Ok((socket, None))
 }
 
 fn failed(address: SocketAddr, error: &io::Error) -> String {

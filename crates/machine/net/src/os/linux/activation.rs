@@ -5,9 +5,11 @@ use std::fs;
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 
+use rustix::fs::{FileType, fstat};
 use rustix::io::{FdFlags, fcntl_setfd};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::tun::tun_device;
 use crate::os::PassedKind;
 
 /// Owns an open descriptor that was passed to this process, and keeps it from children. To be called once for each number.
@@ -44,13 +46,18 @@ pub fn forget_variables(names: &[&str]) {
     }
 }
 
-/// The kind of a socket that another process opened (`SO_TYPE`, `SO_PROTOCOL`, `SO_ACCEPTCONN`),
-/// and where it is bound.
+/// The kind of a descriptor that another process opened: of a socket (`SO_TYPE`, `SO_PROTOCOL`, `SO_ACCEPTCONN`), and where it is bound; or of
+/// part of a TUN device.
 ///
 /// # Errors
-/// The descriptor is not a socket.
+/// The descriptor is neither.
 pub fn passed_kind(socket: &Socket) -> io::Result<PassedKind> {
-    let kind = socket.r#type()?;
+    if FileType::from_raw_mode(fstat(socket)?.st_mode) == FileType::Fifo {
+        return Ok(PassedKind::Pipe);
+    }
+    let Ok(kind) = socket.r#type() else {
+        return tun_device(socket).map(PassedKind::TunQueue);
+    };
     let domain = socket.domain()?;
     let protocol = socket.protocol()?;
     let listens = socket.is_listener()?;

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -10,6 +10,7 @@ use rustix::ioctl::{IntegerSetter, Opcode, Updater, ioctl, opcode};
 
 /// Requests of `linux/if_tun.h`.
 const TUNSETIFF: Opcode = opcode::write::<c_int>(b'T', 202);
+const TUNGETIFF: Opcode = opcode::read::<c_uint>(b'T', 210);
 const TUNSETOFFLOAD: Opcode = opcode::write::<c_uint>(b'T', 208);
 
 /// Work that is left to us: computing checksums, and cutting TCP and UDP.
@@ -35,6 +36,19 @@ pub fn open_tun(name: &str) -> io::Result<(OwnedFd, String)> {
 
     offload(&queue)?;
     Ok((queue, request.name()))
+}
+
+/// The name of the device that a descriptor is a queue of.
+///
+/// # Errors
+/// It is a queue of none.
+pub fn tun_device(queue: &impl AsFd) -> io::Result<String> {
+    let mut request = Request::empty();
+    // SAFETY: the kernel writes a `struct ifreq` here, which `Request` begins with.
+    #[expect(unsafe_code, reason = "the kernel has no other interface")]
+    let asked = unsafe { ioctl(queue, Updater::<TUNGETIFF, Request>::new(&mut request)) };
+    asked?;
+    Ok(request.name())
 }
 
 /// Whether the kernel takes UDP uncut, too, from a queue that [`open_tun`] opened.
@@ -71,6 +85,14 @@ struct Request {
 }
 
 impl Request {
+    fn empty() -> Self {
+        Self {
+            name: [0; libc::IFNAMSIZ],
+            flags: 0,
+            rest: [0; 22],
+        }
+    }
+
     fn new(name: &str) -> io::Result<Self> {
         // The last byte ends the name.
         if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
@@ -103,6 +125,7 @@ mod tests {
         assert!(size_of::<Request>() >= size_of::<libc::ifreq>());
         assert_eq!(TUNSETIFF, 0x4004_54ca);
         assert_eq!(TUNSETOFFLOAD, 0x4004_54d0);
+        assert_eq!(TUNGETIFF, 0x8004_54d2);
     }
 
     #[test]

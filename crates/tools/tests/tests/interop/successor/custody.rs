@@ -1,4 +1,4 @@
-//! Custody on a passed socket: a neighbour knows one node, of which two processes have the key.
+//! Custody on a socket that processes share: a neighbour knows one node, of which two processes have the key.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -35,10 +35,9 @@ struct Neighbours {
 }
 
 impl Neighbours {
-    fn start(target: SocketAddr) -> Self {
+    fn start(target: SocketAddr, sockets: KeptSockets) -> Self {
         let folders: [TempDir; 2] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
         let keys = folders.each_ref().map(|folder| key(folder.path()));
-        let sockets = KeptSockets::datagrams();
         let [near, far] = folders;
         let far_yaml = format!(
             "drain: 1m\n\
@@ -73,8 +72,17 @@ impl Neighbours {
 
 #[test]
 fn tunnels_in_custody_stay_where_they_began_and_new_ones_come_to_the_successor() {
+    stay_and_come(KeptSockets::datagrams());
+}
+
+#[test]
+fn tunnels_in_custody_stay_where_they_began_while_a_process_gives_its_port_away() {
+    stay_and_come(KeptSockets::handed_over());
+}
+
+fn stay_and_come(sockets: KeptSockets) {
     let echo: Origin<Vec<u8>> = origins::tcp_echo();
-    let neighbours = Neighbours::start(echo.address());
+    let neighbours = Neighbours::start(echo.address(), sockets);
     let mut first = neighbours.process("first");
     let mut early: Vec<Raw> = (0..2).map(|_| tunnel(&neighbours.near)).collect();
     assert_eq!(first.exchanges().len(), 2);
@@ -119,7 +127,7 @@ fn downloads_in_custody_are_whole_while_the_node_is_succeeded() {
     let origin = hermes_tests::nginx::Nginx::start("location / { limit_rate 2m; }", |root| {
         std::fs::copy(folder.path().join("file"), root.join("file")).unwrap();
     });
-    let neighbours = Neighbours::start(origin.address());
+    let neighbours = Neighbours::start(origin.address(), KeptSockets::datagrams());
     let first = neighbours.process("first");
     let ask = || {
         let mut raw = Raw::connect(neighbours.near.address("web"));
@@ -146,7 +154,7 @@ fn downloads_in_custody_are_whole_while_the_node_is_succeeded() {
 #[test]
 fn a_neighbour_whose_processes_are_killed_one_after_the_other_is_served_by_the_next() {
     let echo: Origin<Vec<u8>> = origins::tcp_echo();
-    let neighbours = Neighbours::start(echo.address());
+    let neighbours = Neighbours::start(echo.address(), KeptSockets::datagrams());
     let mut first = neighbours.process("first");
     talk(&mut tunnel(&neighbours.near), "at the first");
     let second = neighbours.process("second");

@@ -1,4 +1,5 @@
-//! A process and its successor on the sockets that a service manager passed to both: nothing that goes on is lost while there are two.
+//! A process and its successor on the same sockets, which a service manager passed to both, or the first gave to the second: nothing that goes on
+//! is lost while there are two.
 
 mod custody;
 mod generations;
@@ -78,7 +79,7 @@ fn web(pki: &Pki, address: SocketAddr) -> String {
         "drain: 1m\nlisteners: {{ web: {{ http: \"{address}\", tls: {{ {} }} }} }}\n\
          routes: [ {{ match: {{ target: VIDEO }}, respond: {{ status: 204 }} }}, {{ terminate: true }} ]\n\
          egress: {{ allow: [127.0.0.0/8] }}\n",
-        pki.issue(&["127.0.0.1"]).yaml()
+        pki.issue(&[&address.ip().to_string()]).yaml()
     )
 }
 
@@ -101,7 +102,16 @@ fn short_requests(node: &Node) -> usize {
 
 #[test]
 fn no_request_fails_and_no_tunnel_ends_while_http3_goes_over_to_a_successor() {
-    let (pki, sockets) = (Pki::new(), KeptSockets::both());
+    goes_over(&KeptSockets::both());
+}
+
+#[test]
+fn no_request_fails_and_no_tunnel_ends_while_a_process_gives_http3_to_its_successor() {
+    goes_over(&KeptSockets::handed_over());
+}
+
+fn goes_over(sockets: &KeptSockets) {
+    let pki = Pki::new();
     let yaml = web(&pki, sockets.address);
     let mut first = sockets.start("first", &yaml);
     let load = Load::start(&pki.ca(), sockets.address);
@@ -156,7 +166,16 @@ fn a_predecessor_that_stands_still_or_is_killed_holds_up_no_new_client() {
 
 #[test]
 fn no_datagram_of_a_udp_listener_is_lost_while_a_successor_takes_new_clients() {
-    let (echo, sockets) = (Echo::start(), KeptSockets::datagrams());
+    loses_no_datagram(&KeptSockets::datagrams());
+}
+
+#[test]
+fn no_datagram_of_a_udp_listener_is_lost_while_a_process_gives_its_port_away() {
+    loses_no_datagram(&KeptSockets::handed_over());
+}
+
+fn loses_no_datagram(sockets: &KeptSockets) {
+    let echo = Echo::start();
     let yaml = format!(
         "drain: 1m\nlisteners: {{ voice: {{ udp: \"{}\", target: \"VOICE:1\" }} }}\n\
          routes: [ {{ match: {{ target: VOICE }}, terminate: \"{}\" }} ]\n",
