@@ -1,5 +1,9 @@
 //! Messages for many subscribers, as feeds of their answers.
 
+use std::fs;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -324,4 +328,66 @@ async fn a_feed_of_a_handler_that_stands_between_passes_and_ends_with_the_rules(
         assert!(!rest.ends_with(b"0\r\n\r\n"), "{through}");
         node.end().await;
     }
+}
+
+/// Writes the certificate of a node at 127.0.0.1, and its key; says what `tls` of a listener is with them, and of an upstream.
+fn tls(folder: &Path) -> (String, String) {
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let own = folder.join("cert.pem");
+    let key = folder.join("key.pem");
+    fs::write(&own, cert.pem()).unwrap();
+    fs::write(&key, signing_key.serialize_pem()).unwrap();
+    fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    let own = own.display();
+    (
+        format!("{{ cert_file: {own}, key_file: {} }}", key.display()),
+        format!("{{ ca_file: {own} }}"),
+    )
+}
+
+#[tokio::test]
+async fn a_feed_crosses_a_link_of_http_3_and_ends_with_its_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let (own, believed) = tls(folder.path());
+    let topic = Arc::new(Topic::new(TopicBounds {
+        messages: 64,
+        bytes: 64 * 1024,
+        behind: Behind::Skips,
+    }));
+    let yaml = format!(
+        "listeners: {{ web: {{ http: 127.0.0.1:0, tls: {own} }} }}\nroutes: [ {{ handle: channel }} ]\n"
+    );
+    let plugs = Plugs::new().handler("channel", Channel(topic.clone()));
+    let far = Node::start("far", &yaml, plugs);
+    let yaml = format!(
+        "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ {{ to: far }} ]\n\
+         upstreams: {{ far: {{ endpoints: [\"{}\"], http: 3, tls: {believed} }} }}\n",
+        far.address()
+    );
+    let near = Node::start("near", &yaml, Plugs::new());
+
+    let requests = connection(&near).await;
+    let mut stream = subscribe_shared(&requests).await;
+    let idle = connection(&near).await;
+    let mut still = subscribe_shared(&idle).await;
+    // Each message has come before the next is published, whatever the other subscriber does.
+    for number in 0..1000 {
+        let message = Bytes::from(format!("{number:01024}"));
+        topic.publish(&message);
+        let mut come = Vec::new();
+        while come.len() < message.len() {
+            let data = stream.data().await.unwrap().unwrap();
+            stream.flow_control().release_capacity(data.len()).unwrap();
+            come.extend(data);
+        }
+        assert_eq!(come, message);
+        assert!(topic.stats().bytes <= 64 * 1024);
+    }
+    assert!(still.data().await.unwrap().unwrap().starts_with(b"0"));
+
+    drop((stream, still));
+    topic.deserted().await;
+    near.end().await;
+    far.end().await;
 }

@@ -29,7 +29,7 @@ const HEADER: usize = 10;
 const CLOSED: &str = "127.0.0.1:9";
 
 fn socks() -> Socks {
-    let users = ["alice", "bob"].map(|user| (user.to_owned(), format!("of {user}")));
+    let users = ["alice", "al", "bob"].map(|user| (user.to_owned(), format!("of {user}")));
     Socks::new(HashMap::from(users))
 }
 
@@ -55,6 +55,11 @@ fn plugs() -> Plugs {
 
 /// A client of this user, and the reply to its request.
 async fn ask(node: &Node, user: &str, command: u8, target: SocketAddr) -> (TcpStream, Vec<u8>) {
+    ask_for(node, user, command, &address(target)).await
+}
+
+/// The same, with the target as it is written.
+async fn ask_for(node: &Node, user: &str, command: u8, target: &[u8]) -> (TcpStream, Vec<u8>) {
     let mut client = node.connect().await;
     let password = format!("of {user}");
     let mut said = vec![5, 1, 2, 1, user.len() as u8];
@@ -62,7 +67,7 @@ async fn ask(node: &Node, user: &str, command: u8, target: SocketAddr) -> (TcpSt
     said.push(password.len() as u8);
     said.extend(password.as_bytes());
     said.extend([5, command, 0]);
-    said.extend(address(target));
+    said.extend(target);
     client.write_all(&said).await.unwrap();
 
     let mut known = [0; 4];
@@ -80,6 +85,14 @@ fn address(target: SocketAddr) -> Vec<u8> {
     let mut bytes = vec![1];
     bytes.extend(target.ip().octets());
     bytes.extend(target.port().to_be_bytes());
+    bytes
+}
+
+/// A name as an address, with a port that no one listens at.
+fn named(name: &str) -> Vec<u8> {
+    let mut bytes = vec![3, name.len() as u8];
+    bytes.extend(name.as_bytes());
+    bytes.extend([0, 9]);
     bytes
 }
 
@@ -189,5 +202,51 @@ async fn an_ingress_learns_why_datagrams_were_refused() {
     let reason = refused.lock()[0].clone();
     assert_eq!(reason.error, ProxyError::HttpRequestDenied);
     assert_eq!(reason.status, 403);
+    node.end().await;
+}
+
+#[tokio::test]
+async fn a_user_or_target_is_the_same_under_each_of_its_names() {
+    let yaml = "users: { alice: [al] }\n\
+                listeners: { door: { tcp: 127.0.0.1:0, ingress: socks } }\n\
+                policy: { default: deny, rules: [\n  \
+                { name: hidden, match: { target: [secret.test, 127.0.0.0/8] }, deny: true },\n  \
+                { name: alice, match: { user: alice }, allow: true }] }\n\
+                routes: [{ terminate: true }]\n";
+    let node = Node::start("socks-names", yaml, plugs());
+    for name in [
+        "secret.test",
+        "SECRET.test",
+        "secret.test.",
+        "127.0.0.1",
+        "::ffff:127.0.0.1",
+        "::ffff:7f00:1",
+        "64:ff9b::7f00:1",
+    ] {
+        let (_, reply) = ask_for(&node, "alice", CONNECT, &named(name)).await;
+        assert_eq!(reply[1], NOT_ALLOWED, "{name}");
+    }
+    for name in [
+        "",
+        " ",
+        "a b",
+        "x@127.0.0.1",
+        "a/b",
+        "\r\nx",
+        "\0",
+        "[",
+        "%31",
+    ] {
+        let (_, reply) = ask_for(&node, "alice", CONNECT, &named(name)).await;
+        assert_ne!(reply[1], SUCCEEDED, "{name}");
+    }
+    node.end().await;
+
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = server.local_addr().unwrap();
+    let yaml = format!("users: {{ alice: [al] }}\n{}", self::yaml("socks"));
+    let node = Node::start("socks-alias", &yaml, plugs());
+    let (_, reply) = ask(&node, "al", CONNECT, target).await;
+    assert_eq!(reply[1], SUCCEEDED, "al is alice");
     node.end().await;
 }
