@@ -55,8 +55,13 @@ impl KeySet {
 
         let text = read_bounded(file, FILE_LIMIT, path).map_err(|error| vec![error])?;
         let parsed: Result<Document, _> = serde_json::from_str(&text);
-        let document =
-            parsed.map_err(|why| vec![error(format!("not a JSON Web Key Set: {why}"))])?;
+        let document = parsed.map_err(|why| {
+            // Its own words would quote a value, which may be a private key that was put here by mistake.
+            let line = why.line();
+            let column = why.column();
+            let place = format!("line {line} column {column}");
+            vec![error(format!("not a JSON Web Key Set: see {place}"))]
+        })?;
 
         if document.keys.len() > KEY_LIMIT {
             return Err(vec![error(format!("more than {KEY_LIMIT} keys"))]);
@@ -124,8 +129,8 @@ fn parse(value: serde_json::Value) -> Result<Option<Key>, Unusable> {
         return Err(Unusable::Mistake(reason.to_owned()));
     }
 
-    let jwk: Jwk =
-        serde_json::from_value(value).map_err(|why| Unusable::Ignored(why.to_string()))?;
+    let jwk: Jwk = serde_json::from_value(value)
+        .map_err(|_| Unusable::Ignored("not a JSON Web Key".to_owned()))?;
     if !verifies(&jwk) {
         return Ok(None);
     }

@@ -804,6 +804,31 @@ fn a_bad_line_of_users_locks_out_no_one_else() {
 }
 
 #[test]
+fn a_mistake_in_a_key_set_does_not_show_its_values() {
+    let issuer = Issuer::new();
+    for content in [
+        r#""sesame""#,
+        r#"{ "keys": "sesame" }"#,
+        r#"{ "keys": ["sesame"] }"#,
+        r#"{ "keys": [{ "kty": "sesame" }] }"#,
+        r#"{ "keys": [{ "kty": "RSA", "n": ["sesame"], "e": "AQAB" }] }"#,
+        "sesame",
+    ] {
+        let bearer = Bearer {
+            jwks_file: issuer.write("bad.json", content),
+            ..issuer.methods()
+        };
+        let methods = AuthMethods {
+            bearer: Some(bearer),
+            ..AuthMethods::default()
+        };
+        let found = errors(&issuer, methods).join("\n");
+        assert!(found.contains("jwks_file: bad.json: "), "{found}");
+        assert!(!found.contains("sesame"), "{found}");
+    }
+}
+
+#[test]
 fn unusable_files_are_reported_together() {
     let issuer = Issuer::new();
     let basic = |content: &str| Basic {
