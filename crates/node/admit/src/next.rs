@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use hermes_config::model::{Document, Hedge, Retry, Route, Tunnel, TunnelAnswer};
+use hermes_config::model::{Document, Hedge, PlugUse, Retry, Route, Tunnel, TunnelAnswer};
 use hermes_http::Kind;
 use hermes_http::h1::client::Receiver;
 use hermes_plug::{CUSTODY, Connector, Handler, Names, Plugs, Store, Transform};
@@ -64,7 +64,9 @@ impl Through {
             let transform = known.named("through", named).ok()?;
             Some((named.name.clone(), transform))
         });
-        let between = route.through.iter().filter_map(|named| {
+        // Where both have the name, the transform is meant.
+        let is_handler = |named: &&PlugUse| known.find(&named.name).is_err();
+        let between = route.through.iter().filter(is_handler).filter_map(|named| {
             let handler = plugs.handlers.named("through", named).ok()?;
             let name = named.name.clone();
             handler

@@ -1,7 +1,6 @@
 //! Messages for many subscribers: one queue for all of a worker, which is woken once for each message.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -9,6 +8,7 @@ use std::thread::{self, ThreadId};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::feed::{FEED_BYTES, FEED_PIECES, Feed, FeedState};
 
@@ -65,8 +65,8 @@ struct Shared {
     subscribers: AtomicUsize,
     lost: AtomicU64,
     wakeups: AtomicU64,
-    /// Who waits for the last subscriber to go.
-    watcher: Mutex<Option<Waker>>,
+    /// Told when the last subscriber goes.
+    deserted: Notify,
 }
 
 /// The messages for the subscribers of one worker.
@@ -102,7 +102,7 @@ impl Topic {
                 subscribers: AtomicUsize::new(0),
                 lost: AtomicU64::new(0),
                 wakeups: AtomicU64::new(0),
-                watcher: Mutex::default(),
+                deserted: Notify::new(),
             }),
         }
     }
@@ -159,14 +159,14 @@ impl Topic {
 
     /// Waits until no subscriber is left.
     pub async fn deserted(&self) {
-        poll_fn(|cx| {
-            *self.shared.watcher.lock() = Some(cx.waker().clone());
-            match self.is_deserted() {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
+        loop {
+            // It hears of what happens from here on, also before it is polled.
+            let deserted = self.shared.deserted.notified();
+            if self.is_deserted() {
+                return;
             }
-        })
-        .await;
+            deserted.await;
+        }
     }
 
     /// Whether it has no subscriber.
@@ -352,10 +352,8 @@ impl Drop for Subscription {
             waker.wake();
         }
 
-        if self.shared.subscribers.fetch_sub(1, Ordering::AcqRel) == 1
-            && let Some(watcher) = self.shared.watcher.lock().take()
-        {
-            watcher.wake();
+        if self.shared.subscribers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.shared.deserted.notify_waiters();
         }
     }
 }

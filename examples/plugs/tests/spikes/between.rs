@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use hermes_example_plugs::capitals::Capitals;
 use hermes_http::Incoming;
 use hermes_plug::{Handler, HandlerRequest, Handling, Plugs, Response};
 use tokio::io::AsyncReadExt;
@@ -94,5 +95,26 @@ async fn a_handler_that_asks_for_what_it_answers_comes_to_an_end() {
     let answer = hear(&mut client, "\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 508 "), "{answer}");
     assert!(asked.load(Ordering::Relaxed) <= 5);
+    node.end().await;
+}
+
+#[tokio::test]
+async fn a_name_that_a_transform_has_too_means_the_transform() {
+    let origin = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = origin.local_addr().unwrap().port();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let yaml = format!(
+        "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\n\
+         routes: [ {{ through: [between], terminate: \"127.0.0.1:{port}\" }} ]\n"
+    );
+    let plugs = Plugs::new()
+        .handler("between", Circle(asked.clone()))
+        .transform("between", Capitals);
+    let node = Node::start("same", &yaml, plugs);
+    let mut client = node.connect().await;
+    say(&mut client, GET).await;
+    let (mut link, _) = origin.accept().await.unwrap();
+    hear(&mut link, "\r\n\r\n").await;
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
     node.end().await;
 }

@@ -138,6 +138,25 @@ async fn a_subscriber_that_closes_its_connection_is_gone_though_nothing_is_publi
     node.end().await;
 }
 
+#[tokio::test]
+async fn all_who_wait_for_the_last_subscriber_hear_that_it_is_gone() {
+    let topic = Arc::new(Topic::new(TopicBounds {
+        messages: 4,
+        bytes: 1024,
+        behind: Behind::Skips,
+    }));
+    let subscription = topic.subscribe();
+    let waiting = [(); 2].map(|()| {
+        let topic = topic.clone();
+        tokio::spawn(async move { topic.deserted().await })
+    });
+    tokio::task::yield_now().await;
+    drop(subscription);
+    for task in waiting {
+        timeout(SOON, task).await.expect("it hears of it").unwrap();
+    }
+}
+
 /// Begins with no tunnel, ever.
 struct Undecided {
     asked: Arc<Semaphore>,
