@@ -11,6 +11,7 @@ mod signs;
 mod strangers;
 mod tunnels;
 mod waiting;
+mod written;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::RandomState;
@@ -137,6 +138,8 @@ struct KeptExchange {
     is_resumed: bool,
     /// It may be acted on once only.
     once: bool,
+    /// What has to be in its file before it is acted on, if that is still to be written.
+    acts_behind: Option<u64>,
 }
 
 /// How an exchange begins.
@@ -309,6 +312,10 @@ impl Engine {
         neighbour.terms.insert(key.exchange, terms);
         neighbour.sender.offer(request, written);
         neighbour.receiver.want(response, false, wanted, now);
+        if log.is_some() {
+            // The first words are those that are on disk, together.
+            neighbour.receiver.hold(response);
+        }
         let exchange = KeptExchange {
             side: Side::Asking { repeatable },
             until: now + keep,
@@ -319,6 +326,7 @@ impl Engine {
             log,
             is_resumed: false,
             once: !repeatable,
+            acts_behind: None,
         };
         self.add_exchange(key, exchange);
         true
@@ -334,7 +342,7 @@ impl Engine {
     /// Bytes that may be written now; an event says when it was 0 and is more.
     pub fn room(&mut self, key: ExchangeKey) -> usize {
         let held = self.held.kept.all();
-        let room = Room::of(held);
+        let room = self.room_beside(held);
         let Some(written) = self.written(key) else {
             return 0;
         };
@@ -516,7 +524,7 @@ impl Engine {
 
     /// The next datagram for a neighbour.
     fn poll_neighbours(&mut self, now: Instant) -> Option<(SocketAddr, Bytes)> {
-        let room = Room::of(self.held());
+        let room = self.room_beside(self.held());
         let count = self.neighbours.len();
         let Identity {
             key,
@@ -556,7 +564,9 @@ impl Engine {
             .neighbours
             .iter()
             .filter_map(|known| known.timeout(now));
-        asks.chain(self.deadlines.first()).min()
+        let disk = self.keeping.disk.as_ref();
+        let disk = disk.and_then(|disk| disk.patience_ends(now));
+        asks.chain(self.deadlines.first()).chain(disk).min()
     }
 
     /// The next event.
@@ -589,7 +599,7 @@ impl Engine {
         }
     }
 
-    /// What an exchange left is let go.
+    /// Frees the objects of an exchange that has ended.
     fn end(&mut self, key: ExchangeKey, now: Instant) {
         let Some(exchange) = self.take_exchange(key) else {
             return;

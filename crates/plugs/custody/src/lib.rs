@@ -15,8 +15,10 @@
 //!
 //! - **Keys** come by a Noise handshake in the datagrams, of one round trip, and not from the exporter of a TLS or QUIC connection between the
 //!   neighbours: where custody is needed such a connection is not up for long enough, and one way to have keys is half as much to get wrong.
-//! - **No `fsync`**: what was appended outlives the process, which is what dies; a disk that had to confirm each piece would set the pace. What a
-//!   failure of power cuts off is found by the checked sums, and counts as never come.
+//! - **Bytes arrive when they are in their file**: a thread appends what comes, and only then is it acknowledged, read, passed on or acted on. So
+//!   the machine never waits for the disk, and loses nothing that it has acknowledged.
+//! - **No `fsync`**: a record in its file outlives the process, which is what dies; a disk that had to confirm each record would set the pace.
+//!   Records that a failure of power cuts off are found by the checked sums, and count as never arrived.
 //!
 //! In a node, [`node`] drives the machines over a socket; `handler` is the side of the client, which a route with
 //! `retry: { custody: true }` leads to; `ingress` is the side of the target, a `udp` listener with `ingress: custody`.

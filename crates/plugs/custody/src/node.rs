@@ -19,6 +19,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::{Notify, watch as changes};
 
 use crate::company::Company;
+use crate::disk::Disk;
 use crate::engine::{Came, Engine, Event, ExchangeKey, NeighbourId};
 use crate::hurry::Hurry;
 use crate::settings::{NamedNeighbour, Settings};
@@ -48,6 +49,7 @@ pub struct Custody(Arc<Inner>);
 struct Inner {
     engine: Mutex<Engine>,
     settings: Mutex<InForce>,
+    disk: Option<Disk>,
     /// There is something to send.
     due: Notify,
     /// An exchange has ended.
@@ -96,8 +98,9 @@ impl Custody {
         let neighbours = known(&mut engine, settings.neighbours, now);
         let keep_for = settings.keep_for.unwrap_or(KEEP_FOR);
         engine.keep_for(keep_for);
-        if let Some(disk) = settings.disk {
-            engine.keep_on(disk, now);
+        let disk = settings.disk;
+        if let Some(disk) = &disk {
+            engine.keep_on(disk.clone(), now);
         }
 
         Self(Arc::new(Inner {
@@ -106,6 +109,7 @@ impl Custody {
                 neighbours,
                 keep_for,
             }),
+            disk,
             due: Notify::new(),
             ended: Notify::new(),
             waiting: Mutex::default(),
@@ -203,13 +207,7 @@ impl Custody {
         socket: impl Into<DatagramSocket>,
         mut asked: impl FnMut(ExchangeKey, SocketAddr),
     ) -> io::Result<()> {
-        if self.0.driven.swap(true, Ordering::AcqRel) {
-            return Err(io::Error::other(
-                "custody is served on another socket already",
-            ));
-        }
-        let _driven = Driven(&self.0);
-        self.0.engine.lock().freeze(false);
+        let _driven = Driven::claim(&self.0)?;
         let DatagramSocket { socket, rendezvous } = socket.into();
         let mut company = Company::new(rendezvous)?;
         let timed = TimedSocket::new(socket)?;
@@ -222,8 +220,9 @@ impl Custody {
 
         loop {
             company.look(&self.0.engine, &self.0.is_draining);
-            // What waits to be heard comes first: a node that was late itself takes no one for silent.
+            // Waiting datagrams come first: a node that was late itself does not mistake its own delay for silence.
             let received = self.receive(&timed, &mut buffer, &mut company);
+            self.take_written();
             let sent = self.send(socket, is_v6, &mut unsent);
             self.tell(&mut asked);
             log.look(self, Instant::now());
@@ -245,8 +244,24 @@ impl Custody {
                     self.0.engine.lock().handle_timeout(Instant::now());
                 }
                 () = self.0.due.notified() => {}
+                () = self.written() => {}
                 () = hurry.due() => self.0.engine.lock().hurry(Instant::now()),
             }
+        }
+    }
+
+    /// Goes on with the exchanges of which the disk has written something.
+    fn take_written(&self) {
+        if self.0.disk.is_some() {
+            self.0.engine.lock().handle_written(Instant::now());
+        }
+    }
+
+    /// Resolves when the disk has written something.
+    async fn written(&self) {
+        match &self.0.disk {
+            Some(disk) => disk.written().await,
+            None => std::future::pending().await,
         }
     }
 
@@ -399,8 +414,24 @@ enum Batch {
     Cut,
 }
 
-/// Another socket may be served.
+/// A socket is served, and no other, as long as this lives.
 struct Driven<'a>(&'a Inner);
+
+impl<'a> Driven<'a> {
+    /// Serves a socket from now on.
+    ///
+    /// # Errors
+    /// Another one is served.
+    fn claim(inner: &'a Inner) -> io::Result<Self> {
+        if inner.driven.swap(true, Ordering::AcqRel) {
+            return Err(io::Error::other(
+                "custody is served on another socket already",
+            ));
+        }
+        inner.engine.lock().freeze(false);
+        Ok(Self(inner))
+    }
+}
 
 impl Drop for Driven<'_> {
     fn drop(&mut self) {

@@ -111,6 +111,41 @@ impl Receiver {
         self.wants.change(object, |want| want.is_kept = true);
     }
 
+    /// An object is not asked for before [`let_ask`](Self::let_ask).
+    pub fn hold(&mut self, object: ObjectId) {
+        self.wants.change(object, |want| want.is_held = true);
+    }
+
+    /// An object that was held may be asked for.
+    pub fn let_ask(&mut self, object: ObjectId, now: Instant) {
+        let was_held = self
+            .wants
+            .change(object, |want| std::mem::take(&mut want.is_held));
+        if was_held == Some(true) && self.asked.is_empty() {
+            self.heard = now;
+            self.resume();
+        }
+    }
+
+    /// Takes of an object what was written to disk meanwhile.
+    pub fn settle(&mut self, object: ObjectId, now: Instant) -> Taken {
+        let settled = self.wants.change(object, |want| {
+            let before = want.spool.available();
+            let was_whole = want.spool.is_whole();
+            want.spool.settle();
+            let is_whole = want.spool.is_whole() && !was_whole;
+            (is_whole, want.spool.available() > before)
+        });
+        match settled {
+            Some((true, _)) => {
+                self.whole(object, now);
+                Taken::Readable
+            }
+            Some((false, true)) => Taken::Readable,
+            Some((false, false)) | None => Taken::Nothing,
+        }
+    }
+
     /// Says whose an object is.
     pub fn belongs(&mut self, object: ObjectId, owner: Owner) {
         self.wants.change(object, |want| want.spool.belongs(owner));

@@ -41,6 +41,8 @@ pub struct Offer {
     spool: Spool,
     interests: Vec<Interest>,
     broken: Option<ErrCode>,
+    /// The last REQ that came before the file of the exchange was made: an answer would say that the exchange is in custody.
+    early: Option<Asking>,
 }
 
 /// Bytes that were asked for and are not here yet.
@@ -166,13 +168,24 @@ impl Sender {
         let Some(offer) = self.offers.get_mut(&object) else {
             return;
         };
-        let end = offer.spool.available();
+        let end = offer.spool.end();
         offer.spool.set_total(end);
-        // A reader that waits for more is told that there is no more.
-        let waiting = offer.interests.drain(..).next_back();
-        if let Some(Interest { serial, .. }) = waiting {
-            self.reply(Reply::Status { object, serial });
+        self.answer_interests(object);
+    }
+
+    /// Gives of an object what was written to disk meanwhile.
+    pub fn settle(&mut self, object: ObjectId) {
+        let Some(offer) = self.offers.get_mut(&object) else {
+            return;
+        };
+        offer.spool.settle();
+        if offer.early.is_some()
+            && !offer.spool.is_beginning()
+            && let Some(asking) = offer.early.take()
+        {
+            self.handle_req(&asking);
         }
+        self.answer_interests(object);
     }
 
     /// It will not be whole.
@@ -207,6 +220,11 @@ impl Sender {
         };
         if let Some(code) = offer.broken {
             self.reply(Reply::Err { object, code });
+            return false;
+        }
+
+        if offer.spool.is_beginning() {
+            offer.early = Some(asking.clone());
             return false;
         }
 
@@ -369,6 +387,12 @@ impl Sender {
             interest.range = range(there, asked.end());
             interest.range.length > 0
         });
+        if offer.spool.is_whole()
+            && let Some(Interest { serial, .. }) = offer.interests.drain(..).next_back()
+        {
+            // A reader that waits for more is told that there is no more.
+            due.push(Reply::Status { object, serial });
+        }
         due.into_iter().for_each(|reply| self.reply(reply));
     }
 

@@ -1,12 +1,12 @@
 //! The bytes of one object, as they come and until they are let go.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use hermes_proto::custody::{Extent, ObjectPart};
 
-use crate::disk::{RECORD, SharedLog};
+use crate::disk::{Appended, RECORD, Settled, SharedLog};
 use crate::owner::{HeldAccount, HeldBytes, Owner};
 
 /// Bytes below which a piece counts for more than they are, and is copied: a slice would keep the datagram or buffer that it came in.
@@ -34,9 +34,15 @@ pub struct Spool {
     is_damaged: Cell<bool>,
     /// What lies before it was let go.
     begin: u64,
-    /// Where the first gap is.
+    /// Where the first gap is among bytes that are settled: in memory without a file, or in the file.
     available: u64,
+    /// The same, with those that are still to be written.
+    end: u64,
     total: Option<u64>,
+    /// Where the record of the total ends in the file, until it is written.
+    writing_total: Option<u64>,
+    /// The pieces that are still to be written, by their offset, in the order of the file.
+    writing: VecDeque<u64>,
     /// Bytes of memory that the pieces take.
     held: HeldAccount,
 }
@@ -45,6 +51,8 @@ pub struct Spool {
 #[derive(Debug, Clone)]
 enum Piece {
     Memory(Bytes),
+    /// A record that is still to be written: it does not count as come.
+    Writing(Appended),
     /// A record of the file.
     Disk {
         at: u64,
@@ -57,6 +65,7 @@ impl Piece {
     fn cost(&self) -> u64 {
         match self {
             Self::Memory(bytes) => cost(bytes.len()),
+            Self::Writing(record) => cost(record.content.len()),
             Self::Disk { length, .. } => overhead(*length),
         }
     }
@@ -64,6 +73,7 @@ impl Piece {
     fn len(&self) -> usize {
         match self {
             Self::Memory(bytes) => bytes.len(),
+            Self::Writing(record) => record.content.len(),
             Self::Disk { length, .. } => *length,
         }
     }
@@ -110,7 +120,8 @@ impl Spool {
         if self.covered_to(offset) == offset {
             self.add(offset, Piece::Disk { at, length });
         }
-        self.available = self.covered_to(self.available);
+        self.end = self.covered_to(self.end);
+        self.available = self.settled_to(self.available);
     }
 
     /// Finds its length again.
@@ -121,7 +132,7 @@ impl Spool {
     /// How much there is.
     pub fn extent(&self) -> Extent {
         Extent {
-            total: self.total,
+            total: self.settled_total(),
             available: self.available,
         }
     }
@@ -143,15 +154,58 @@ impl Spool {
 
     /// Whether all has come.
     pub fn is_whole(&self) -> bool {
-        self.total == Some(self.available)
+        self.settled_total() == Some(self.available)
+    }
+
+    /// Its length, once that is written where it is kept.
+    fn settled_total(&self) -> Option<u64> {
+        self.total.filter(|_| self.writing_total.is_none())
+    }
+
+    /// Where the first gap is among all bytes, those that are still to be written included.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Whether the file of its exchange is still to be made.
+    pub(crate) fn is_beginning(&self) -> bool {
+        let log = self.log.as_ref();
+        log.is_some_and(|(log, _)| log.lock().settled() == Settled::Written(0))
+    }
+
+    /// Counts bytes as come that were written meanwhile, or that stay in memory.
+    pub(crate) fn settle(&mut self) {
+        let Some((log, _)) = &self.log else {
+            return;
+        };
+        let settled = log.lock().settled();
+        while let Some(offset) = self.writing.front().copied() {
+            if let Some(Piece::Writing(record)) = self.pieces.get(&offset) {
+                if !settled.has(record.end) {
+                    break;
+                }
+                let piece = match settled {
+                    Settled::InMemory => Piece::Memory(record.content.clone()),
+                    Settled::Written(_) => Piece::Disk {
+                        at: record.at,
+                        length: record.content.len(),
+                    },
+                };
+                self.add(offset, piece);
+            }
+            self.writing.pop_front();
+        }
+
+        if self.writing_total.is_some_and(|end| settled.has(end)) {
+            self.writing_total = None;
+        }
+        self.available = self.settled_to(self.available);
     }
 
     /// Says how long it is; whether that agrees with what is known.
     pub fn set_total(&mut self, total: u64) -> bool {
         let end = self.pieces.last_key_value();
-        let end = end.map_or(self.available, |(offset, piece)| {
-            offset + piece.len() as u64
-        });
+        let end = end.map_or(self.end, |(offset, piece)| offset + piece.len() as u64);
         let agrees = match self.total {
             Some(known) => known == total,
             None => end <= total,
@@ -160,7 +214,7 @@ impl Spool {
         if agrees && self.total.is_none() {
             self.total = Some(total);
             if let Some((log, part)) = &self.log {
-                log.lock().keep_total(*part, total);
+                self.writing_total = log.lock().keep_total(*part, total);
             }
         }
         agrees
@@ -168,14 +222,15 @@ impl Spool {
 
     /// Appends to what is without gaps.
     pub fn append(&mut self, mut bytes: Bytes) {
-        let at = self.available;
+        let at = self.end;
         if self.log.is_none() && (SMALL..COPIED).contains(&bytes.len()) {
             bytes = Bytes::copy_from_slice(&bytes);
         }
         self.insert(at, bytes);
     }
 
-    /// Adds bytes; what is here already stays as it is. How many were new.
+    /// Adds bytes; what is here already stays as it is. How many were new. Those that are kept in a file count as come when they are
+    /// [settled](Self::settle).
     pub fn insert(&mut self, offset: u64, mut bytes: Bytes) -> usize {
         let mut new = 0;
         let mut at = offset;
@@ -201,7 +256,8 @@ impl Spool {
             at += length as u64;
         }
 
-        self.available = self.covered_to(self.available);
+        self.end = self.covered_to(self.end);
+        self.available = self.settled_to(self.available);
         new
     }
 
@@ -211,11 +267,12 @@ impl Spool {
             && !bytes.is_empty()
         {
             let length = bytes.len().min(RECORD);
-            let Some(at) = log.lock().keep(*part, offset, &bytes[..length]) else {
+            let Some(record) = log.lock().keep(*part, offset, &bytes[..length]) else {
                 break;
             };
             drop(bytes.split_to(length));
-            self.add(offset, Piece::Disk { at, length });
+            self.writing.push_back(offset);
+            self.add(offset, Piece::Writing(record));
             offset += length as u64;
         }
         if bytes.is_empty() {
@@ -258,6 +315,7 @@ impl Spool {
     fn bytes_of(&self, piece: &Piece) -> Option<Bytes> {
         let read = match (piece, &self.log) {
             (Piece::Memory(bytes), _) => return Some(bytes.clone()),
+            (Piece::Writing(record), _) => return Some(record.content.clone()),
             (Piece::Disk { at, length }, Some((log, _))) => {
                 let read = log.lock().read(*at);
                 read.filter(|bytes| bytes.len() == *length)
@@ -318,6 +376,18 @@ impl Spool {
             }
             !goes
         });
+    }
+
+    /// Where the settled piece ends that holds this offset, or those that follow it without a gap.
+    fn settled_to(&self, offset: u64) -> u64 {
+        let mut end = offset;
+        while end < self.end {
+            match self.pieces.range(..=end).next_back() {
+                None | Some((_, Piece::Writing(_))) => return end,
+                Some((start, piece)) => end = start + piece.len() as u64,
+            }
+        }
+        end
     }
 
     /// Where the piece ends that holds this offset, or those that follow it without a gap.

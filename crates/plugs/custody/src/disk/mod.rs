@@ -1,32 +1,43 @@
 //! Exchanges on disk: a folder with a file for each, so that a node that is started again goes on where it was.
 //!
-//! A folder that stands still costs one wait of a moment: then what comes is kept in memory, as where the folder is full.
+//! Records are queued, and a thread appends them: no lock is held while the disk is written. Bytes count as arrived once their record is
+//! in its file; until then they are not read, passed on or acknowledged. A queue that is full asks neighbours for less.
 //!
-//! What was appended survives the end of the process, however it ends. Nothing waits for the disk itself: after a failure of power the end
-//! of a file may be missing, and what lies behind it counts as never come.
+//! A folder that stands still for a moment has its exchanges go on in memory, as a full one has.
+//!
+//! A record in its file survives the end of the process, however it ends. Nothing waits for the disk itself: after a failure of power the
+//! end of a file may be missing, and the bytes behind it count as never arrived.
 
-mod log;
+mod exchange_log;
+mod failures;
+mod kept;
 mod pace;
 mod patient;
+mod record;
 mod terms;
+mod writer;
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
-use bytes::Bytes;
-use hermes_proto::custody::ObjectPart;
 use parking_lot::Mutex;
 
 use crate::owner::{Holdings, Owner};
-pub use log::RECORD;
-use log::{Found, HEADER, Kind};
+pub(crate) use exchange_log::{Appended, Log, Settled, SharedLog};
+use failures::FailureLog;
+pub(crate) use kept::Kept;
 use pace::WritingPace;
 use patient::PatientThread;
+use record::Kind;
+pub use record::RECORD;
 pub use terms::{KeptName, KeptTerms};
+pub(crate) use writer::LogId;
+use writer::{WriteProgress, WriterThread};
 
 /// How files of exchanges end.
 const ENDING: &str = "exchange";
@@ -46,8 +57,13 @@ struct Folder {
     path: PathBuf,
     limit: u64,
     usage: Mutex<Usage>,
-    /// Does all that may wait for the disk.
-    thread: PatientThread,
+    failures: Arc<FailureLog>,
+    /// Reads records of files.
+    reader: PatientThread,
+    /// Appends records to files, and makes and removes these.
+    writer: WriterThread,
+    /// Files that were begun or found.
+    files: AtomicU64,
     /// Held, so that no other process takes the folder.
     _lock: File,
 }
@@ -58,13 +74,7 @@ struct Usage {
     all: u64,
     holdings: Holdings,
     pace: WritingPace,
-    /// When a failure was told last.
-    told: Option<Instant>,
 }
-
-/// How often failures are told: a neighbour that has no room fails as often as it writes.
-#[doc(alias = "bound")]
-const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 impl Disk {
     /// Takes a folder, which is made if there is none, for at most so many bytes.
@@ -86,15 +96,25 @@ impl Disk {
             path: path.to_owned(),
             limit,
             usage: Mutex::default(),
-            thread: PatientThread::start()?,
+            failures: Arc::new(FailureLog::new(path)),
+            reader: PatientThread::start()?,
+            writer: WriterThread::start()?,
+            files: AtomicU64::new(0),
             _lock: lock,
         })))
     }
 
     /// Begins the file of an exchange of this owner; without one, if that cannot be done.
     pub(crate) fn begin(&self, terms: &KeptTerms, owner: Option<Owner>) -> Option<Log> {
-        if !self.has_pace(owner, pace::FILE) {
-            self.failed(&too_fast());
+        let refused = if self.0.writer.stands_still() {
+            Some(patient::stands_still())
+        } else if !self.has_pace(owner, pace::FILE) {
+            Some(too_fast())
+        } else {
+            None
+        };
+        if let Some(error) = refused {
+            self.failed(&error);
             return None;
         }
         let side = if terms.parent.is_none() { 'a' } else { 'q' };
@@ -103,23 +123,43 @@ impl Disk {
             name += &format!("{byte:02x}");
         }
         let path = self.0.path.join(format!("{name}{side}.{ENDING}"));
-        let to = path.clone();
-        let file = self.0.thread.run(move || {
-            OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(&to)
-        });
-        let file = file.map_err(|error| self.failed(&error)).ok()?;
+        let mut log = Log::begin(self.clone(), path, owner);
+        log.append(Kind::Terms, 0, &terms.encode())?;
+        Some(log)
+    }
 
-        let mut log = Log::new(self.clone(), file, path, 0);
-        log.owner = owner;
-        log.append(Kind::Terms, 0, &terms.encode())
-            .is_some()
-            .then_some(log)
+    /// Resolves when something was written since [`take_grown`](Self::take_grown) was called last.
+    pub(crate) async fn written(&self) {
+        self.0.writer.written().await;
+    }
+
+    /// The files of which more is settled than when this was asked last.
+    pub(crate) fn take_grown(&self) -> Vec<LogId> {
+        self.0.writer.take_grown()
+    }
+
+    /// Whether nothing has been written for a moment though there is something to write.
+    pub(crate) fn stands_still(&self) -> bool {
+        self.0.writer.stands_still()
+    }
+
+    /// When the folder stands still if nothing is written before; `None` if nothing is to be written.
+    pub(crate) fn patience_ends(&self, now: Instant) -> Option<Instant> {
+        self.0.writer.patience_ends(now)
+    }
+
+    /// Whether as much waits to be written as may.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.writer.is_full()
+    }
+
+    /// Whether something is still to be written, or was written and not [taken](Self::take_grown).
+    pub(crate) fn is_writing(&self) -> bool {
+        self.0.writer.is_busy()
+    }
+
+    fn next_file(&self) -> LogId {
+        LogId(self.0.files.fetch_add(1, Ordering::Relaxed))
     }
 
     /// What was kept when the last process ended. What is damaged is told, and removed.
@@ -183,19 +223,8 @@ impl Disk {
         }
     }
 
-    /// Tells a failure, and not those that follow soon.
     fn failed(&self, error: &io::Error) {
-        let now = Instant::now();
-        let mut usage = self.0.usage.lock();
-        let is_told = |told: Instant| now.saturating_duration_since(told) < TOLD_EVERY;
-        if usage.told.is_some_and(is_told) {
-            return;
-        }
-        usage.told = Some(now);
-        drop(usage);
-
-        let path = self.0.path.display();
-        tracing::error!(%path, %error, "custody continues in memory: later objects are lost with the process");
+        self.0.failures.tell(error);
     }
 }
 
@@ -222,187 +251,27 @@ fn too_fast() -> io::Error {
     )
 }
 
-/// The file of an exchange.
-#[derive(Debug)]
-pub(crate) struct Log {
-    disk: Disk,
-    file: Arc<File>,
-    path: PathBuf,
-    end: u64,
-    owner: Option<Owner>,
-    /// It has all of the exchange, and stands in the folder.
-    is_whole: bool,
-}
+#[cfg(test)]
+impl Disk {
+    /// Writes nothing as long as the guard lives.
+    pub(crate) fn pause(&self) -> parking_lot::MutexGuard<'_, ()> {
+        self.0.writer.queue().pause.lock()
+    }
 
-/// A file whose exchange and objects share it.
-pub(crate) type SharedLog = Arc<Mutex<Log>>;
-
-impl Log {
-    fn new(disk: Disk, file: File, path: PathBuf, end: u64) -> Self {
-        Self {
-            disk,
-            file: Arc::new(file),
-            path,
-            end,
-            owner: None,
-            is_whole: true,
+    /// Has as much waiting to be written as may.
+    pub(crate) fn fill(&self) {
+        while !self.is_full() {
+            self.0.writer.later(4096, || {});
         }
     }
 
-    /// Whose it is.
-    pub(crate) fn belongs(&mut self, owner: Owner) {
-        self.disk.give_back(self.owner, self.end);
-        // It is there already, and only what comes now is bounded by the share.
-        let mut usage = self.disk.0.usage.lock();
-        usage.all += self.end;
-        usage.holdings.add(owner, self.end);
-        self.owner = Some(owner);
-    }
-
-    /// Keeps bytes of an object, at most [`RECORD`]. Where they are; `None` if they are not kept, and the file no more.
-    pub(crate) fn keep(&mut self, part: ObjectPart, offset: u64, bytes: &[u8]) -> Option<u64> {
-        self.append(Kind::Bytes(part), offset, bytes)
-    }
-
-    /// Keeps the length of an object.
-    pub(crate) fn keep_total(&mut self, part: ObjectPart, total: u64) {
-        self.append(Kind::Total(part), total, &[]);
-    }
-
-    /// Keeps that the exchange will be offered to no one else.
-    pub(crate) fn confirmed(&mut self) {
-        self.append(Kind::Confirmed, 0, &[]);
-    }
-
-    /// The bytes that were kept at this place; `None` if they are not what was kept.
-    pub(crate) fn read(&self, at: u64) -> Option<Bytes> {
-        let file = self.file.clone();
-        let end = self.end;
-        let found = self.disk.0.thread.run(move || log::read(&file, at, end));
-        let file = self.path.display();
-        match found {
-            Ok(Found::Record(record)) => Some(record.content),
-            Ok(Found::End | Found::Damaged) => {
-                tracing::error!(%file, at, "the file is damaged: its exchange is given up");
-                None
-            }
-            Err(error) => {
-                tracing::error!(%file, at, %error, "the file cannot be read: its exchange is given up");
-                None
-            }
-        }
-    }
-
-    /// Removes it. What its objects have there can be read as long as they are.
-    pub(crate) fn remove(&mut self) {
-        if std::mem::take(&mut self.is_whole) {
-            let path = self.path.clone();
-            let removed = move || drop(std::fs::remove_file(path));
-            self.disk.0.thread.run_or_later(removed);
-        }
-    }
-
-    fn append(&mut self, kind: Kind, offset: u64, content: &[u8]) -> Option<u64> {
-        if !self.is_whole {
-            return None;
-        }
-        let record = log::encode(kind, offset, content);
-        let length = record.len() as u64;
-        let refused = if !self.disk.take(self.owner, length) {
-            Some(io::Error::from(io::ErrorKind::QuotaExceeded))
-        } else if !self
-            .disk
-            .has_pace(self.owner, pace::of_piece(content.len()))
-        {
-            self.disk.give_back(self.owner, length);
-            Some(too_fast())
-        } else {
-            None
-        };
-        if let Some(error) = refused {
-            self.disk.failed(&error);
-            self.remove();
-            return None;
-        }
-        let at = self.end;
-        self.end += length;
-        let file = self.file.clone();
-        let written = self
-            .disk
-            .0
-            .thread
-            .run(move || file.write_all_at(&record, at));
-        if let Err(error) = written {
-            self.disk.failed(&error);
-            self.remove();
-            return None;
-        }
-        Some(at)
-    }
-}
-
-impl Drop for Log {
-    fn drop(&mut self) {
-        self.disk.give_back(self.owner, self.end);
-        // Closing may wait for the disk, too.
-        let file = self.file.clone();
-        self.disk.0.thread.later(move || drop(file));
-    }
-}
-
-/// An exchange that was kept.
-#[derive(Debug)]
-pub(crate) struct Kept {
-    pub(crate) terms: KeptTerms,
-    pub(crate) log: Log,
-    /// Its bytes: the object, where in it, where in the file, and how many.
-    pub(crate) pieces: Vec<(ObjectPart, u64, u64, usize)>,
-    /// The lengths of its objects.
-    pub(crate) totals: Vec<(ObjectPart, u64)>,
-    pub(crate) is_confirmed: bool,
-}
-
-impl Kept {
-    fn read(disk: &Disk, file: File, path: PathBuf) -> io::Result<Self> {
-        let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the file is damaged");
-        let length = file.metadata()?.len();
-        let mut at = 0;
-        let Found::Record(first) = log::read(&file, at, length)? else {
-            return Err(damaged());
-        };
-        let terms = KeptTerms::decode(&first.content).filter(|_| first.kind == Kind::Terms);
-        let terms = terms.ok_or_else(damaged)?;
-        at += (HEADER + first.content.len()) as u64;
-
-        let mut pieces = Vec::new();
-        let mut totals = Vec::new();
-        let mut is_confirmed = false;
-        loop {
-            let record = match log::read(&file, at, length)? {
-                Found::Record(record) => record,
-                Found::End => break,
-                Found::Damaged => return Err(damaged()),
-            };
-            let size = record.content.len();
-            match record.kind {
-                Kind::Terms => return Err(damaged()),
-                Kind::Bytes(part) => pieces.push((part, record.offset, at, size)),
-                Kind::Total(part) => totals.push((part, record.offset)),
-                Kind::Confirmed => is_confirmed = true,
-            }
-            at += (HEADER + size) as u64;
-        }
-
-        file.set_len(at)?;
-        // It is there already, whatever the limit is now.
-        disk.0.usage.lock().all += at;
-        Ok(Self {
-            terms,
-            log: Log::new(disk.clone(), file, path, at),
-            pieces,
-            totals,
-            is_confirmed,
-        })
+    /// Does nothing more until something is sent.
+    pub(crate) fn stand_still(&self) -> std::sync::mpsc::Sender<()> {
+        let (release, held) = std::sync::mpsc::channel();
+        self.0.writer.later(0, move || {
+            let _ = held.recv();
+        });
+        release
     }
 }
 

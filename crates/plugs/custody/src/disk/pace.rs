@@ -1,4 +1,4 @@
-//! How many small pieces and files a neighbour may have written: each costs a wait for the disk, however few bytes it has.
+//! How many small pieces and files a neighbour may have written: each costs an operation of the disk, however few bytes it has.
 
 use std::collections::HashMap;
 use std::time::Instant;

@@ -1,7 +1,7 @@
-//! Operations on a folder that may stand still: a network file system whose server is gone, a disk that fails.
+//! Reads from a folder that may stand still: a network file system whose server is gone, a disk that fails.
 //!
-//! A thread does them, one after the other. Who asks waits for a moment; from then on the folder counts as standing still, and whatever
-//! is asked is refused at once, until the operation that stands still has come to its end.
+//! A thread does them, one after the other. The caller waits for a moment; from then on the folder counts as standing still, and further
+//! reads are refused at once, until the one that stands still has come to its end.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// How long an operation is waited for, once: a disk that is busy answers within tens of milliseconds, and who waits may be a worker.
 #[doc(alias = "bound")]
-const PATIENCE: Duration = Duration::from_millis(250);
+pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -31,7 +31,7 @@ impl PatientThread {
     /// The system starts none.
     pub(super) fn start() -> io::Result<Self> {
         let (jobs, queue) = mpsc::channel::<Job>();
-        let builder = thread::Builder::new().name("custody-disk".to_owned());
+        let builder = thread::Builder::new().name("custody-read".to_owned());
         builder.spawn(move || queue.into_iter().for_each(|job| job()))?;
         Ok(Self {
             jobs,
@@ -78,29 +78,9 @@ impl PatientThread {
             }
         }
     }
-
-    /// Does one that is done whatever happens: where the folder stands still, later and without a wait.
-    pub(super) fn run_or_later(&self, operation: impl FnOnce() + Send + 'static) {
-        if self.given_up.load(Ordering::Acquire) > 0 {
-            self.later(operation);
-            return;
-        }
-        let whole = move || {
-            operation();
-            Ok(())
-        };
-        // It stays in the queue where it is not waited for any more.
-        drop(self.run(whole));
-    }
-
-    /// Does one when its turn comes; no one waits for it.
-    pub(super) fn later(&self, operation: impl FnOnce() + Send + 'static) {
-        // The thread ends with the process at the earliest.
-        drop(self.jobs.send(Box::new(operation)));
-    }
 }
 
-fn stands_still() -> io::Error {
+pub(super) fn stands_still() -> io::Error {
     io::Error::new(
         io::ErrorKind::TimedOut,
         "the folder stands still: it did not answer in 250 ms",
@@ -137,12 +117,10 @@ mod tests {
         }
         assert!(began.elapsed() < 100 * PATIENCE);
 
-        let (done, is_done) = mpsc::channel();
-        thread.later(move || {
-            let _ = done.send(());
-        });
         release.send(()).unwrap();
-        is_done.recv().unwrap();
+        while thread.given_up.load(Ordering::Acquire) > 0 {
+            thread::yield_now();
+        }
         assert_eq!(thread.run(|| Ok(8)).unwrap(), 8);
     }
 

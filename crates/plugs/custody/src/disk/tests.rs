@@ -1,11 +1,14 @@
 //! Exchanges on disk: found again, damaged, cut off, and too many.
 
 use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::time::Duration;
+
+use hermes_proto::custody::ObjectPart;
 
 use tempfile::TempDir;
 
+use super::record::HEADER;
 use super::*;
 use hermes_noise::PublicKey;
 
@@ -25,6 +28,14 @@ fn terms(exchange: u8) -> KeptTerms {
 
 fn open(folder: &TempDir, limit: u64) -> Disk {
     Disk::open(folder.path(), limit).unwrap()
+}
+
+/// Waits until everything is written.
+fn write_out(disk: &Disk) {
+    while disk.is_writing() {
+        disk.take_grown();
+        std::thread::yield_now();
+    }
 }
 
 /// Keeps an exchange of which a request, half a response, and its confirmation have come.
@@ -94,7 +105,11 @@ fn what_was_being_written_is_forgotten_and_what_stands_before_it_is_not() {
 
     // What comes next stands right behind it.
     let mut kept = open(&folder, LIMIT).load();
-    kept[0].log.keep(ObjectPart::Response, 0, b"half a");
+    let log = &mut kept[0].log;
+    let appended = log.keep(ObjectPart::Response, 0, b"half a").unwrap();
+    while !log.settled().has(appended.end) {
+        std::thread::yield_now();
+    }
     drop(kept);
     assert_eq!(std::fs::read(&path).unwrap(), right);
 }
@@ -104,9 +119,11 @@ fn a_byte_that_changes_while_the_file_is_in_use_is_not_delivered() {
     let folder = tempfile::tempdir().unwrap();
     let disk = open(&folder, LIMIT);
     let mut log = disk.begin(&terms(7), None).unwrap();
-    let at = log.keep(ObjectPart::Response, 0, b"right").unwrap();
+    let at = log.keep(ObjectPart::Response, 0, b"right").unwrap().at;
+    write_out(&disk);
     assert_eq!(log.read(at).unwrap(), "right");
-    log.file.write_all_at(b"l", at + HEADER as u64).unwrap();
+    let file = log.file.file().unwrap();
+    file.write_all_at(b"l", at + HEADER as u64).unwrap();
     assert_eq!(log.read(at), None);
 }
 
@@ -120,6 +137,7 @@ fn a_folder_that_is_full_takes_no_more_and_gets_its_room_back() {
         log.keep(ObjectPart::Response, RECORD as u64, &[7; RECORD])
             .is_none()
     );
+    write_out(&disk);
     assert!(!log.path.exists(), "it would not be whole");
     let at = log.end - (HEADER + RECORD) as u64;
     assert_eq!(log.read(at).unwrap(), vec![7; RECORD], "it is still read");
@@ -215,4 +233,16 @@ fn a_neighbour_that_writes_crumbs_without_end_goes_on_in_memory_and_others_on_di
     // What was refused counts for nothing.
     drop(log);
     assert_eq!(disk.0.usage.lock().all, other.end);
+}
+
+#[test]
+fn a_file_that_cannot_be_made_costs_no_exchange() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = open(&folder, LIMIT);
+    std::fs::remove_file(folder.path().join(LOCK)).unwrap();
+    std::fs::remove_dir(folder.path()).unwrap();
+    let mut log = disk.begin(&terms(7), None).unwrap();
+    write_out(&disk);
+    assert_eq!(log.settled(), Settled::InMemory);
+    assert!(log.keep(ObjectPart::Request, 0, b"request").is_none());
 }

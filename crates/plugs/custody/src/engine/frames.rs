@@ -9,7 +9,6 @@ use super::{
     Came, EXCHANGES, Engine, Event, ExchangeKey, KeptExchange, NeighbourId, Side, object, spool,
 };
 use crate::receiver::{Arrived, StatusArrived, Taken};
-use crate::room::Room;
 use crate::sender::Asking;
 
 /// How long an exchange is kept at most that a neighbour has begun, unless `keep_for` of this node is longer: what a neighbour holds that
@@ -31,7 +30,7 @@ impl Engine {
         {
             self.heard(id, object.exchange, now);
         }
-        let room = Room::of(self.held());
+        let room = self.room_beside(self.held());
         let neighbour = &mut self.neighbours[id.0];
         match frame {
             CustodyFrame::Req {
@@ -151,10 +150,11 @@ impl Engine {
             log,
             is_resumed: false,
             once,
+            acts_behind: None,
         };
         self.add_exchange(key, exchange);
         if !once {
-            self.events.push_back(Event::Asked(key));
+            self.act_on(key);
         }
     }
 
@@ -171,7 +171,7 @@ impl Engine {
             if let Some(log) = &known.log {
                 log.lock().confirmed();
             }
-            self.events.push_back(Event::Asked(key));
+            self.act_on(key);
         }
     }
 
@@ -233,7 +233,7 @@ impl Engine {
         }
     }
 
-    fn tell(&mut self, id: NeighbourId, object: ObjectId, taken: Taken) {
+    pub(super) fn tell(&mut self, id: NeighbourId, object: ObjectId, taken: Taken) {
         if taken == Taken::Readable {
             self.events.push_back(Event::Readable(ExchangeKey {
                 neighbour: id,

@@ -1,6 +1,6 @@
 //! Exchanges on disk: begun there, and gone on with when the node was started again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -10,14 +10,16 @@ use parking_lot::Mutex;
 
 use super::tunnels::Tunnelled;
 use super::{Engine, Event, ExchangeKey, KeptExchange, Side, object};
-use crate::disk::{Disk, Kept, KeptName, KeptTerms, SharedLog};
+use crate::disk::{Disk, Kept, KeptName, KeptTerms, LogId, SharedLog};
 use crate::neighbour::Terms;
 use crate::spool::Spool;
 
 /// What belongs to the disk.
 #[derive(Debug, Default)]
 pub(super) struct Keeping {
-    disk: Option<Disk>,
+    pub(super) disk: Option<Disk>,
+    /// The exchanges of its files.
+    pub(super) logs: HashMap<LogId, ExchangeKey>,
     /// Exchanges that were kept and are asked for again as soon as it is known where their neighbours are.
     pub(super) resumed: Vec<ExchangeKey>,
     /// Exchanges that were kept and that no one goes on with yet, by those that they answer.
@@ -82,8 +84,8 @@ impl Engine {
 
     /// Keeps what comes of an exchange in memory from now on: it does not outlive the process.
     pub fn keep_in_memory(&mut self, key: ExchangeKey) {
-        let known = self.exchanges.get_mut(&key);
-        if let Some(log) = known.and_then(|known| known.log.take()) {
+        let known = self.exchanges.get(&key);
+        if let Some(log) = known.and_then(|known| known.log.as_ref()) {
             log.lock().remove();
         }
     }
@@ -129,7 +131,10 @@ impl Engine {
     ) -> Option<SharedLog> {
         let disk = self.keeping.disk.as_ref()?;
         if let Some(parent) = parent {
-            self.exchanges.get(&parent)?.log.as_ref()?;
+            let log = self.exchanges.get(&parent)?.log.as_ref()?;
+            if !log.lock().is_whole() {
+                return None;
+            }
         }
         let kept_parent = match parent {
             Some(parent) => Some(self.kept_name(parent)?),
@@ -291,6 +296,7 @@ fn recall(key: ExchangeKey, kept: Kept, until: Instant) -> Resumed {
             log: Some(log.clone()),
             is_resumed: true,
             once: kept.terms.once,
+            acts_behind: None,
         },
     }
 }

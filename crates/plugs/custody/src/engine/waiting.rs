@@ -46,6 +46,9 @@ impl Engine {
         self.deadlines.0.insert((exchange.due, key));
         let neighbour = &mut self.neighbours[key.neighbour.0];
         *neighbour.count(exchange.side.answers()) += 1;
+        if let Some(log) = &exchange.log {
+            self.keeping.logs.insert(log.lock().id(), key);
+        }
         self.exchanges.insert(key, exchange);
     }
 
@@ -55,6 +58,9 @@ impl Engine {
         self.deadlines.0.remove(&(exchange.due, key));
         let neighbour = &mut self.neighbours[key.neighbour.0];
         *neighbour.count(exchange.side.answers()) -= 1;
+        if let Some(log) = &exchange.log {
+            self.keeping.logs.remove(&log.lock().id());
+        }
         self.writers.remove(key);
         self.writers.has_room();
         Some(exchange)

@@ -27,6 +27,8 @@ pub struct Want {
     pub(super) broken: Option<ErrCode>,
     /// It is let go by its reader, not as soon as it is whole.
     pub(super) is_kept: bool,
+    /// It is not asked for yet.
+    pub(super) is_held: bool,
 }
 
 impl Want {
@@ -58,7 +60,7 @@ impl Want {
 
     /// What is to be asked for next, at most so much.
     pub(super) fn wanted(&self, most: u64) -> Option<CustodyRange> {
-        if self.is_over() || most == 0 {
+        if self.is_over() || self.is_held || most == 0 {
             return None;
         }
         if let Some(lost) = self.again.first() {

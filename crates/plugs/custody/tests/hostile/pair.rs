@@ -102,6 +102,7 @@ impl Pair {
     pub fn run(&mut self, time: Duration, to_server: bool, to_client: bool) {
         let end = self.now + time;
         while self.now < end {
+            self.write_out();
             while let Some((_, datagram)) = self.client.poll_transmit(self.now) {
                 self.sent[0].push(datagram.clone());
                 if to_server {
@@ -109,6 +110,7 @@ impl Pair {
                         .handle_datagram(&datagram, client_at(), self.now);
                 }
             }
+            self.write_out();
             while let Some((_, datagram)) = self.server.poll_transmit(self.now) {
                 self.sent[1].push(datagram.clone());
                 if to_client {
@@ -125,6 +127,16 @@ impl Pair {
             self.now += Duration::from_millis(1);
             self.client.handle_timeout(self.now);
             self.server.handle_timeout(self.now);
+        }
+    }
+
+    /// Waits until the disk has everything.
+    fn write_out(&mut self) {
+        for engine in [&mut self.client, &mut self.server] {
+            while engine.is_writing() {
+                engine.handle_written(self.now);
+                std::thread::yield_now();
+            }
         }
     }
 
